@@ -1,0 +1,88 @@
+//! What the host hands to the kernel, and the kernel to the first environment: boot bundle, flat image, boot information.
+//!
+//! All integers are little-endian. Offsets are from the start of the bundle and multiples of the page size, so that every part can be
+//! mapped straight from where the machine's loader put it. The writer is `image::bundle`; the readers are the kernel's loader
+//! (header and `Init` part only) and the library OS (all other parts, whose meaning the kernel does not know).
+
+/// First eight bytes of a bundle.
+pub const BUNDLE_MAGIC: u64 = u64::from_le_bytes(*b"AEGISBND");
+/// Bundle and flat image layout version.
+pub const BUNDLE_VERSION: u32 = 1;
+/// Most parts in a bundle.
+pub const BUNDLE_PART_COUNT_MAX: usize = 16;
+
+/// A bundle part: the library OS that the first environment starts with (a flat image).
+pub const PART_INIT: u32 = 1;
+/// A bundle part for the library OS: the run configuration.
+pub const PART_CONFIG: u32 = 2;
+/// A bundle part for the library OS: a root image.
+pub const PART_ROOT: u32 = 3;
+
+/// One part of a bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct BundlePart {
+    /// `PART_*`; unknown kinds are passed on untouched.
+    pub kind: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Page-aligned offset from the start of the bundle.
+    pub offset_bytes: u64,
+    /// Exact length; the rest of the last page is zero.
+    pub length_bytes: u64,
+}
+
+/// The first page of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct BundleHeader {
+    /// [`BUNDLE_MAGIC`].
+    pub magic: u64,
+    /// [`BUNDLE_VERSION`].
+    pub version: u32,
+    /// Parts in use, at most [`BUNDLE_PART_COUNT_MAX`].
+    pub part_count: u32,
+    /// The parts, in ascending order of offset.
+    pub parts: [BundlePart; BUNDLE_PART_COUNT_MAX],
+}
+
+/// First eight bytes of a flat image.
+pub const FLAT_MAGIC: u64 = u64::from_le_bytes(*b"AEGISIMG");
+/// Most segments in a flat image.
+pub const FLAT_SEGMENT_COUNT_MAX: usize = 8;
+/// Flat segment flag: writable.
+pub const FLAT_WRITE: u32 = 1;
+/// Flat segment flag: executable.
+pub const FLAT_EXECUTE: u32 = 2;
+
+/// A segment of a flat image: whole pages, stored in full (also the zero-filled tail), mapped where they lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FlatSegment {
+    /// Page-aligned virtual address in the library OS window.
+    pub virtual_address: u64,
+    /// Page index from the start of the flat image.
+    pub page_offset: u32,
+    /// Pages.
+    pub page_count: u32,
+    /// `FLAT_*`; readable always.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// The first page of a flat image: a library OS, already relocated to its virtual addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct FlatHeader {
+    /// [`FLAT_MAGIC`].
+    pub magic: u64,
+    /// [`BUNDLE_VERSION`].
+    pub version: u32,
+    /// Segments in use.
+    pub segment_count: u32,
+    /// First instruction.
+    pub entry: u64,
+    /// Segments in ascending order of address, not overlapping.
+    pub segments: [FlatSegment; FLAT_SEGMENT_COUNT_MAX],
+}
