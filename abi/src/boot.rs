@@ -86,3 +86,57 @@ pub struct FlatHeader {
     /// Segments in ascending order of address, not overlapping.
     pub segments: [FlatSegment; FLAT_SEGMENT_COUNT_MAX],
 }
+
+/// First eight bytes of the boot information page.
+pub const BOOT_INFO_MAGIC: u64 = u64::from_le_bytes(*b"AEGISINF");
+
+/// What the kernel tells the first environment, in a read-only page at [`crate::layout::BOOT_INFO_BASE`].
+///
+/// The capabilities that go with it are at the `SLOT_*` constants of [`crate::types`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct BootInfo {
+    /// [`BOOT_INFO_MAGIC`].
+    pub magic: u64,
+    /// [`crate::ABI_VERSION`].
+    pub abi_version: u32,
+    /// Device functions, at slots `SLOT_DEVICE_FIRST..`.
+    pub device_count: u32,
+    /// First frame of the bundle, whose capability is `SLOT_BUNDLE` (read and execute; the init part's frames are mapped already).
+    pub bundle_frame: u64,
+    /// Frames of the bundle.
+    pub bundle_frame_count: u64,
+    /// Frames in the machine's memory.
+    pub frame_count_total: u64,
+    /// Frames that nobody owned when the first environment started.
+    pub frame_count_free: u64,
+    /// Virtual address of the mapped control page of processor 0.
+    pub control_address: u64,
+    /// Nanoseconds from the kernel's first instruction to the first environment's first.
+    pub boot_ns: u64,
+}
+
+/// Time and processors, one page for all environments, mapped read-only at [`crate::layout::SYSTEM_PAGE_BASE`].
+///
+/// Time is `clock_base_ns + ((rdtsc - clock_base_tsc) * clock_multiplier >> clock_shift)`, with a 128-bit product: nanoseconds since
+/// the kernel's start. The kernel writes the page once before the first environment runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SystemPage {
+    /// See the formula.
+    pub clock_base_ns: u64,
+    /// See the formula.
+    pub clock_base_tsc: u64,
+    /// See the formula.
+    pub clock_multiplier: u64,
+    /// See the formula.
+    pub clock_shift: u32,
+    /// Processors that run.
+    pub processor_count: u32,
+    /// Processor time-stamp frequency.
+    pub tsc_hz: u64,
+    /// XCR0: vector state that the kernel saves and restores.
+    pub vector_state_mask: u64,
+    /// Slice length.
+    pub slice_ns: u64,
+}

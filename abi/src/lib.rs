@@ -6,4 +6,16 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod call;
+pub mod counter;
+pub mod device;
 pub mod layout;
+pub mod memory;
+pub mod sleep;
+pub mod types;
+pub mod upcall;
+
+pub use types::{Blame, CapSlot, CapType, FrameNumber, Rights, Status};
+
+/// Version of the contract; raised with every change that is not purely additive.
+pub const ABI_VERSION: u32 = 1;

@@ -1,0 +1,77 @@
+//! Page-table binding: the batch entry of [`crate::call::Bind`].
+
+use bitflags::bitflags;
+
+/// What a [`BindEntry`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum BindOperation {
+    /// Map `page_count` pages from `frame` on at `virtual_address`; an existing mapping there is replaced.
+    Map = 0,
+    /// Remove the mappings of the range; pages that are not mapped are passed over.
+    Unmap = 1,
+    /// Set the rights of the mapped pages of the range to `flags`, at most what `slot` allows for each frame.
+    Protect = 2,
+    /// Clear accessed and dirty bits of the range.
+    Clean = 3,
+}
+
+bitflags! {
+    /// How a page is mapped. Readable always.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BindFlags: u32 {
+        /// Stores are allowed (needs `Rights::WRITE`).
+        const WRITE = 1 << 0;
+        /// Instruction fetches are allowed (needs `Rights::EXECUTE`).
+        const EXECUTE = 1 << 1;
+        /// The range consists of 2 MiB pages: address, frame and count are multiples of 512 pages.
+        const LARGE = 1 << 2;
+        /// Not cached (device memory).
+        const UNCACHED = 1 << 3;
+    }
+}
+
+/// One entry of a bind batch, read by the kernel from the caller's memory (8-byte aligned).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct BindEntry {
+    /// [`BindOperation`].
+    pub operation: u32,
+    /// [`BindFlags`].
+    pub flags: u32,
+    /// First address, page-aligned, in the program's half or the library OS window.
+    pub virtual_address: u64,
+    /// `Map`: the first frame.
+    pub frame: u64,
+    /// Small pages in the range; 1..=[`BIND_PAGE_COUNT_MAX`] (large pages: 512 each, up to [`BIND_LARGE_PAGE_COUNT_MAX`] of them).
+    pub page_count: u32,
+    /// `Map` and `Protect`: the frames capability, in the caller's table, that covers the frames.
+    pub slot: u32,
+}
+
+/// Most small pages in one entry, and most that one call handles before it answers `Again`.
+pub const BIND_PAGE_COUNT_MAX: u32 = 4096;
+/// Most large pages in one entry.
+pub const BIND_LARGE_PAGE_COUNT_MAX: u32 = 512;
+/// Most entries in one call.
+pub const BIND_ENTRY_COUNT_MAX: u32 = 512;
+
+/// Bits of a page-table entry as a library OS reads it in the page-table window (Intel SDM vol. 3, 4.5).
+pub mod entry {
+    /// Present.
+    pub const PRESENT: u64 = 1 << 0;
+    /// Writable.
+    pub const WRITE: u64 = 1 << 1;
+    /// User.
+    pub const USER: u64 = 1 << 2;
+    /// Set by the processor on first use.
+    pub const ACCESSED: u64 = 1 << 5;
+    /// Set by the processor on first store.
+    pub const DIRTY: u64 = 1 << 6;
+    /// In a page-directory entry: a 2 MiB page.
+    pub const LARGE: u64 = 1 << 7;
+    /// No instruction fetch.
+    pub const NO_EXECUTE: u64 = 1 << 63;
+    /// The frame's physical address.
+    pub const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
+}
