@@ -58,6 +58,7 @@ macro_rules! calls {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[allow(missing_docs, reason = "fields are named for what they hold; docs/abi.md has the page")]
             pub struct $name { $( $(#[$field_doc])* pub $field: $type, )* }
 
             impl $name {

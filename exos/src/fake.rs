@@ -1,0 +1,1 @@
+//! A host stand-in for the platform (skeleton).

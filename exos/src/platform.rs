@@ -1,0 +1,71 @@
+//! The two seams of exos: the kernel below, and the bytes of frames. Implemented over `aegis-rt` in the machine and by
+//! [`crate::fake`] on the host.
+
+use aegis_abi::memory::BindEntry;
+use aegis_abi::{CapSlot, FrameNumber, Status};
+
+/// What policies ask of the kernel.
+pub trait Kernel: Send + Sync {
+    /// Takes `count` contiguous free frames aligned to `1 << alignment_log2` frames. The capability allows everything.
+    fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status>;
+
+    /// Gives a whole grant back; nothing of it is mapped any more.
+    fn free_frames(&self, grant: FrameGrant) -> Result<(), Status>;
+
+    /// Applies a batch to the address space of environment `space` (a capability slot; `SLOT_SELF` for one's own), repeating bounded calls
+    /// and donating table frames as needed. Entries before the failing one are done.
+    fn bind(&self, space: CapSlot, entries: &[BindEntry]) -> Result<(), BindFault>;
+
+    /// Nanoseconds since the kernel's start.
+    fn now_ns(&self) -> u64;
+
+    /// Fills `bytes` with unpredictable bytes (or, in a deterministic run, from the run's seed).
+    fn random(&self, bytes: &mut [u8]);
+
+    /// One line for the host's log (a missing system call, a repaired state). Never data of the program.
+    fn log(&self, level: LogLevel, text: core::fmt::Arguments<'_>);
+}
+
+/// A range of frames that the kernel gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameGrant {
+    /// The capability.
+    pub slot: CapSlot,
+    /// First frame.
+    pub first: FrameNumber,
+    /// Frames.
+    pub count: u64,
+}
+
+/// A bind batch that stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindFault {
+    /// The entry that was refused.
+    pub entry_index: usize,
+    /// Why.
+    pub status: Status,
+}
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Shown unless `-q`.
+    Warning,
+    /// Shown with `-v`.
+    Info,
+}
+
+/// The bytes of the frames that this pod owns or may read, through the library OS's direct view of them.
+///
+/// Programs may hold the same frames mapped and change them at any time; so bytes are copied, never borrowed. Offsets are in bytes;
+/// `offset + length` stays inside the frame, which is the caller's duty and asserted.
+pub trait FrameBytes: Send + Sync {
+    /// Copies from a frame.
+    fn read(&self, frame: FrameNumber, offset: usize, into: &mut [u8]);
+    /// Copies into a frame.
+    fn write(&self, frame: FrameNumber, offset: usize, from: &[u8]);
+    /// Fills a whole frame with zeros.
+    fn zero(&self, frame: FrameNumber);
+    /// Copies a whole frame.
+    fn copy(&self, from: FrameNumber, to: FrameNumber);
+}
