@@ -1,0 +1,133 @@
+//! Memory that a device can reach.
+//!
+//! A [`Dma`] belongs to one device: what it allocates is reachable by that device (and by no other, where there is an IOMMU) from
+//! `allocate` to `release`. Addresses that a device is told are [`DeviceAddress`], which is a physical address only where nothing
+//! translates.
+
+use crate::{AccessError, Width};
+
+/// Allocation unit in bytes.
+pub const PAGE_BYTES: usize = 4096;
+
+/// An address as the device sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceAddress(pub u64);
+
+impl DeviceAddress {
+    /// The address `offset_bytes` further.
+    #[must_use]
+    pub const fn offset(self, offset_bytes: usize) -> Self {
+        Self(self.0.wrapping_add(offset_bytes as u64))
+    }
+}
+
+/// Why there is no buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DmaError {
+    /// No memory, or none in one piece, is left to this allocator.
+    Exhausted,
+    /// Zero pages were asked for, or more than the allocator ever gives.
+    PageCount,
+}
+
+/// Gives and takes back memory for one device.
+pub trait Dma {
+    /// A buffer that this allocator gives.
+    type Buffer: DmaBuffer;
+
+    /// Allocates `page_count` pages that are contiguous for the device and makes them reachable for it. The content is unspecified.
+    ///
+    /// # Errors
+    /// [`DmaError`]; nothing changed then.
+    fn allocate(&mut self, page_count: usize) -> Result<Self::Buffer, DmaError>;
+
+    /// Takes a buffer back: unmap for the device, flush the device's translation cache, free; in this order.
+    ///
+    /// The caller has stopped the device and has seen it stopped, or the device never learned of the buffer (HAL-3).
+    fn release(&mut self, buffer: Self::Buffer);
+
+    /// Takes a buffer from a driver that could not stop its device. The memory must not be reused before someone else has cut the
+    /// device off (function reset, IOMMU); unless overridden it never is.
+    fn quarantine(&mut self, buffer: Self::Buffer) {
+        // HAL-4: dropping frees nothing.
+        drop(buffer);
+    }
+}
+
+/// One buffer, seen from both sides. All access by the processor is volatile and bounds-checked (HAL-1, HAL-2).
+pub trait DmaBuffer {
+    /// Bytes in the buffer: a multiple of [`PAGE_BYTES`].
+    fn length_bytes(&self) -> usize;
+
+    /// Where the buffer starts for the device; page-aligned.
+    fn device_address(&self) -> DeviceAddress;
+
+    /// Reads `width` at byte `offset`, once; zero-extended.
+    ///
+    /// # Errors
+    /// [`AccessError`] if the access is out of bounds or not aligned.
+    fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError>;
+
+    /// Writes the low `width` of `value` at byte `offset`, once.
+    ///
+    /// # Errors
+    /// [`AccessError`] if the access is out of bounds or not aligned; nothing is written then.
+    fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError>;
+
+    /// Copies `bytes` into the buffer at `offset`.
+    ///
+    /// # Errors
+    /// [`AccessError`] if they do not fit; nothing is written then.
+    fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError>;
+
+    /// Copies out of the buffer from `offset` until `bytes` is full.
+    ///
+    /// # Errors
+    /// [`AccessError`] if there are not as many bytes; nothing is read then.
+    fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), AccessError>;
+
+    /// Reads two bytes.
+    ///
+    /// # Errors
+    /// As [`DmaBuffer::read`].
+    #[inline]
+    fn read_u16(&self, offset: usize) -> Result<u16, AccessError> {
+        Ok(self.read(offset, Width::U16)? as u16)
+    }
+
+    /// Reads four bytes.
+    ///
+    /// # Errors
+    /// As [`DmaBuffer::read`].
+    #[inline]
+    fn read_u32(&self, offset: usize) -> Result<u32, AccessError> {
+        Ok(self.read(offset, Width::U32)? as u32)
+    }
+
+    /// Writes two bytes.
+    ///
+    /// # Errors
+    /// As [`DmaBuffer::write`].
+    #[inline]
+    fn write_u16(&mut self, offset: usize, value: u16) -> Result<(), AccessError> {
+        self.write(offset, Width::U16, u64::from(value))
+    }
+
+    /// Writes four bytes.
+    ///
+    /// # Errors
+    /// As [`DmaBuffer::write`].
+    #[inline]
+    fn write_u32(&mut self, offset: usize, value: u32) -> Result<(), AccessError> {
+        self.write(offset, Width::U32, u64::from(value))
+    }
+
+    /// Writes eight bytes.
+    ///
+    /// # Errors
+    /// As [`DmaBuffer::write`].
+    #[inline]
+    fn write_u64(&mut self, offset: usize, value: u64) -> Result<(), AccessError> {
+        self.write(offset, Width::U64, value)
+    }
+}

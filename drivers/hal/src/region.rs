@@ -1,0 +1,286 @@
+//! Registers and DMA memory at a virtual address: the implementation for kernel, domain and library alike.
+//!
+//! This module holds all unsafe code of the driver side. It is sound because the constructors' callers promise that the addresses
+//! stay mapped, and because every access passes [`check_access`] or [`check_range`] first (HAL-1). Access is volatile (HAL-2);
+//! several handles on the same registers are therefore no aliasing problem, only a question of who drives the device.
+#![allow(
+    unsafe_code,
+    reason = "volatile access to device registers and to memory shared with a device"
+)]
+
+use core::ptr::NonNull;
+
+use crate::{
+    AccessError, DeviceAddress, DmaBuffer, Mmio, PAGE_BYTES, Width, check_access, check_range,
+};
+
+/// Device registers mapped at a virtual address.
+#[derive(Debug)]
+pub struct MmioRegion {
+    base: NonNull<u8>,
+    length_bytes: usize,
+}
+
+// SAFETY: the constructor's contract holds on every processor of the address space, and the type has no thread-local state.
+unsafe impl Send for MmioRegion {}
+
+impl MmioRegion {
+    /// Registers that are mapped at `base`.
+    ///
+    /// # Safety
+    /// 1. `length_bytes` bytes at `base` are mapped uncached to registers of one device function, for reading and writing, in the
+    ///    address space of everyone who uses the region or a window of it, until the last of them is dropped.
+    /// 2. No Rust object lives in them.
+    /// 3. No access to them, whatever it writes, makes the processor's memory unsound by itself. DMA that the device is told to do
+    ///    through them is confined to memory that is not Rust's (an IOMMU, or a driver that passes on only addresses of
+    ///    [`DmaBuffer`]s).
+    #[must_use]
+    pub const unsafe fn new(base: NonNull<u8>, length_bytes: usize) -> Self {
+        Self { base, length_bytes }
+    }
+
+    /// A second handle on `length_bytes` at `offset` of these registers: how one mapped base address register becomes the windows
+    /// that a driver wants.
+    ///
+    /// # Errors
+    /// [`AccessError`] if they are not within the region.
+    pub fn window(&self, offset: usize, length_bytes: usize) -> Result<Self, AccessError> {
+        check_range(offset, length_bytes, self.length_bytes)?;
+        // SAFETY: just checked, the sum is within the region or at its end, which is one mapping (constructor, 1).
+        let base = unsafe { self.base.add(offset) };
+        Ok(Self { base, length_bytes })
+    }
+}
+
+impl Mmio for MmioRegion {
+    #[inline]
+    fn length_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
+        check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
+        // SAFETY: in bounds and aligned (checked above); mapped for reading (constructor, 1); no Rust object (2).
+        Ok(unsafe { read_width(self.base.add(offset), width) })
+    }
+
+    #[inline]
+    fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
+        check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
+        // SAFETY: in bounds and aligned (checked above); mapped for writing (constructor, 1); no Rust object (2, 3).
+        unsafe { write_width(self.base.add(offset), width, value) };
+        Ok(())
+    }
+}
+
+/// Memory shared with a device, mapped at a virtual address.
+#[derive(Debug)]
+pub struct DmaRegion {
+    base: NonNull<u8>,
+    length_bytes: usize,
+    device_address: DeviceAddress,
+}
+
+// SAFETY: the constructor's contract holds on every processor of the address space, and the type has no thread-local state.
+unsafe impl Send for DmaRegion {}
+
+impl DmaRegion {
+    /// Whole pages that are mapped at `base` and that the device reaches at `device_address`.
+    ///
+    /// # Errors
+    /// `None` if `base`, `device_address` or `length_bytes` is not a multiple of [`PAGE_BYTES`], or a range wraps.
+    ///
+    /// # Safety
+    /// 1. `length_bytes` bytes at `base` are mapped cached for reading and writing, in the address space of everyone who uses the
+    ///    region, until it is dropped; and nobody else accesses them from a processor meanwhile.
+    /// 2. No Rust object lives in them; the device may change any of them at any time.
+    /// 3. The device reaches exactly these bytes, in this order, at `device_address` until the region has been released in the
+    ///    order of HAL-3.
+    #[must_use]
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        length_bytes: usize,
+        device_address: DeviceAddress,
+    ) -> Option<Self> {
+        let page_multiple = base.as_ptr().addr().is_multiple_of(PAGE_BYTES)
+            && length_bytes.is_multiple_of(PAGE_BYTES)
+            && device_address.0.is_multiple_of(PAGE_BYTES as u64);
+        let wraps = base.as_ptr().addr().checked_add(length_bytes).is_none()
+            || device_address.0.checked_add(length_bytes as u64).is_none();
+        (page_multiple && !wraps).then_some(Self {
+            base,
+            length_bytes,
+            device_address,
+        })
+    }
+
+    /// The first page and the rest, if there is more than nothing.
+    pub(crate) fn split_first_page(self) -> Option<(Self, Option<Self>)> {
+        if self.length_bytes < PAGE_BYTES {
+            return None;
+        }
+        let rest_bytes = self.length_bytes - PAGE_BYTES;
+        let rest = (rest_bytes > 0).then(|| Self {
+            // SAFETY: more than a page is left, so one page further is still within the mapping (constructor, 1).
+            base: unsafe { self.base.add(PAGE_BYTES) },
+            length_bytes: rest_bytes,
+            device_address: self.device_address.offset(PAGE_BYTES),
+        });
+        Some((
+            Self {
+                length_bytes: PAGE_BYTES,
+                ..self
+            },
+            rest,
+        ))
+    }
+
+    /// Whether `next` starts where this region ends, for the processor and for the device.
+    pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
+        self.base.as_ptr().addr() + self.length_bytes == next.base.as_ptr().addr()
+            && self.device_address.offset(self.length_bytes) == next.device_address
+    }
+
+    /// One region out of two of which the second follows the first; otherwise both come back.
+    pub(crate) fn join(self, next: Self) -> Result<Self, (Self, Self)> {
+        if !self.is_followed_by(&next) {
+            return Err((self, next));
+        }
+        Ok(Self {
+            length_bytes: self.length_bytes + next.length_bytes,
+            ..self
+        })
+    }
+}
+
+impl DmaBuffer for DmaRegion {
+    #[inline]
+    fn length_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    #[inline]
+    fn device_address(&self) -> DeviceAddress {
+        self.device_address
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
+        check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
+        // SAFETY: in bounds and aligned (checked above); mapped for reading (constructor, 1); no Rust object (2).
+        Ok(unsafe { read_width(self.base.add(offset), width) })
+    }
+
+    #[inline]
+    fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
+        check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
+        // SAFETY: in bounds and aligned (checked above); mapped for writing (constructor, 1); no Rust object (2).
+        unsafe { write_width(self.base.add(offset), width, value) };
+        Ok(())
+    }
+
+    fn copy_in(&mut self, offset: usize, bytes: &[u8]) -> Result<(), AccessError> {
+        check_range(offset, bytes.len(), self.length_bytes)?;
+        let (head, words, tail) = split_at_words(offset, bytes.len());
+        let mut at = offset;
+        let (head_bytes, rest) = bytes.split_at(head);
+        let (word_bytes, tail_bytes) = rest.split_at(words);
+        debug_assert_eq!(tail_bytes.len(), tail);
+        for &byte in head_bytes {
+            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1); no Rust object (2).
+            unsafe { self.base.add(at).write_volatile(byte) };
+            at += 1;
+        }
+        for word in word_bytes.as_chunks::<8>().0 {
+            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the word is aligned.
+            unsafe {
+                self.base
+                    .add(at)
+                    .cast::<u64>()
+                    .write_volatile(u64::from_le_bytes(*word))
+            };
+            at += 8;
+        }
+        for &byte in tail_bytes {
+            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1); no Rust object (2).
+            unsafe { self.base.add(at).write_volatile(byte) };
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), AccessError> {
+        check_range(offset, bytes.len(), self.length_bytes)?;
+        let (head, words, _) = split_at_words(offset, bytes.len());
+        let mut at = offset;
+        let (head_bytes, rest) = bytes.split_at_mut(head);
+        let (word_bytes, tail_bytes) = rest.split_at_mut(words);
+        for byte in head_bytes {
+            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1); no Rust object (2).
+            *byte = unsafe { self.base.add(at).read_volatile() };
+            at += 1;
+        }
+        for word in word_bytes.as_chunks_mut::<8>().0 {
+            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the word is aligned.
+            *word = unsafe { self.base.add(at).cast::<u64>().read_volatile() }.to_le_bytes();
+            at += 8;
+        }
+        for byte in tail_bytes {
+            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1); no Rust object (2).
+            *byte = unsafe { self.base.add(at).read_volatile() };
+            at += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes before the first aligned word, bytes in aligned words, bytes after them, of a range that starts at `offset`.
+const fn split_at_words(offset: usize, length_bytes: usize) -> (usize, usize, usize) {
+    let to_word = offset.wrapping_neg() % 8;
+    let head = if to_word < length_bytes {
+        to_word
+    } else {
+        length_bytes
+    };
+    let words = (length_bytes - head) / 8 * 8;
+    (head, words, length_bytes - head - words)
+}
+
+/// One volatile read, zero-extended.
+///
+/// # Safety
+/// `pointer` is aligned to `width`, mapped for reading, and no Rust object lives there.
+#[inline]
+unsafe fn read_width(pointer: NonNull<u8>, width: Width) -> u64 {
+    // SAFETY: the caller's promise is what each arm needs.
+    unsafe {
+        match width {
+            Width::U8 => u64::from(pointer.read_volatile()),
+            Width::U16 => u64::from(pointer.cast::<u16>().read_volatile()),
+            Width::U32 => u64::from(pointer.cast::<u32>().read_volatile()),
+            Width::U64 => pointer.cast::<u64>().read_volatile(),
+        }
+    }
+}
+
+/// One volatile write of the low `width`.
+///
+/// # Safety
+/// `pointer` is aligned to `width`, mapped for writing, and no Rust object lives there.
+#[inline]
+unsafe fn write_width(pointer: NonNull<u8>, width: Width, value: u64) {
+    // SAFETY: the caller's promise is what each arm needs.
+    unsafe {
+        match width {
+            Width::U8 => pointer.write_volatile(value as u8),
+            Width::U16 => pointer.cast::<u16>().write_volatile(value as u16),
+            Width::U32 => pointer.cast::<u32>().write_volatile(value as u32),
+            Width::U64 => pointer.cast::<u64>().write_volatile(value),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "region_tests.rs"]
+mod tests;
