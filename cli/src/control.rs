@@ -1,0 +1,307 @@
+//! The text lines of the control port (`docs/control-port.md`): types, parser, printer, line assembly.
+//!
+//! Pure: no file descriptor is touched here; `ports` moves the bytes. What comes from the guest is not trusted: lines have a
+//! limit, numbers a range, and text loses its control characters before it can reach a terminal.
+
+use std::fmt;
+
+/// The protocol version that `hello` must name.
+pub(crate) const VERSION: u32 = 1;
+/// Longest line, its newline included.
+pub(crate) const LINE_BYTES_MAX: usize = 4096;
+
+/// How much a `log` line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Something failed; shown always.
+    Error,
+    /// Something is missing or odd; shown unless `-q`.
+    Warn,
+    /// Shown with `-v`.
+    Info,
+    /// Shown with `-v`.
+    Debug,
+    /// Asked for by `--trace`; shown always.
+    Trace,
+}
+
+/// A line from the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FromGuest {
+    /// exos is up.
+    Hello {
+        /// Must be [`VERSION`].
+        version: u32,
+    },
+    /// How the program ended, or why it did not start. The last line.
+    Ended(Report),
+    /// Counters.
+    Stats(Vec<(String, u64)>),
+    /// A message for the user.
+    Log(Level, String),
+}
+
+/// How the program ended, as exos tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// By itself, with this status.
+    Exit(u8),
+    /// By a signal.
+    Killed {
+        /// Linux signal number, 1..=64.
+        signal: u8,
+        /// Linux would have written a core file.
+        core: bool,
+        /// What to tell the user; may be empty.
+        text: String,
+    },
+    /// It was not started.
+    Fail {
+        /// 125, 126 or 127.
+        status: u8,
+        /// What to tell the user.
+        text: String,
+    },
+}
+
+/// A line to the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToGuest {
+    /// Standard input ended after this many bytes.
+    Eof {
+        /// Total since the start.
+        bytes: u64,
+    },
+    /// Deliver this signal.
+    Signal(u8),
+    /// The terminal's size.
+    WindowSize {
+        /// Lines of text.
+        rows: u16,
+        /// Characters in a line.
+        columns: u16,
+    },
+}
+
+impl fmt::Display for ToGuest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eof { bytes } => writeln!(out, "eof {bytes}"),
+            Self::Signal(number) => writeln!(out, "signal {number}"),
+            Self::WindowSize { rows, columns } => writeln!(out, "winsize {rows} {columns}"),
+        }
+    }
+}
+
+/// What is wrong with a line from the guest. The guest is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Malformed {
+    /// The first word is none that this version knows.
+    UnknownVerb,
+    /// A number is missing, not decimal, or out of its range.
+    Number,
+    /// A `log` level that does not exist.
+    Level,
+    /// A `stats` word without `=`, or without a key.
+    Counter,
+}
+
+impl FromGuest {
+    /// Reads one line, without its newline.
+    pub(crate) fn parse(line: &[u8]) -> Result<Self, Malformed> {
+        let text = printable(line);
+        let (verb, rest) = split_word(&text);
+        match verb {
+            "hello" => {
+                let version = split_word(rest).0.parse().map_err(|_| Malformed::Number)?;
+                Ok(Self::Hello { version })
+            }
+            "exit" => Ok(Self::Ended(Report::Exit(number(rest, 0, 255)?.0))),
+            "killed" => {
+                let (signal, rest) = number(rest, 1, 64)?;
+                let (core, rest) = number(rest, 0, 1)?;
+                let text = rest.to_string();
+                Ok(Self::Ended(Report::Killed { signal, core: core == 1, text }))
+            }
+            "fail" => {
+                let (status, rest) = number(rest, 125, 127)?;
+                Ok(Self::Ended(Report::Fail { status, text: rest.to_string() }))
+            }
+            "stats" => rest
+                .split(' ')
+                .filter(|word| !word.is_empty())
+                .map(counter)
+                .collect::<Result<_, _>>()
+                .map(Self::Stats),
+            "log" => {
+                let (level, rest) = split_word(rest);
+                Ok(Self::Log(level_named(level)?, rest.to_string()))
+            }
+            _ => Err(Malformed::UnknownVerb),
+        }
+    }
+}
+
+fn level_named(word: &str) -> Result<Level, Malformed> {
+    Ok(match word {
+        "error" => Level::Error,
+        "warn" => Level::Warn,
+        "info" => Level::Info,
+        "debug" => Level::Debug,
+        "trace" => Level::Trace,
+        _ => return Err(Malformed::Level),
+    })
+}
+
+fn counter(word: &str) -> Result<(String, u64), Malformed> {
+    match word.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            Ok((key.to_string(), value.parse().map_err(|_| Malformed::Number)?))
+        }
+        _ => Err(Malformed::Counter),
+    }
+}
+
+fn number(text: &str, low: u8, high: u8) -> Result<(u8, &str), Malformed> {
+    let (word, rest) = split_word(text);
+    let value: u8 = word.parse().map_err(|_| Malformed::Number)?;
+    if (low..=high).contains(&value) { Ok((value, rest)) } else { Err(Malformed::Number) }
+}
+
+fn split_word(text: &str) -> (&str, &str) {
+    text.split_once(' ').unwrap_or((text, ""))
+}
+
+/// The bytes as text that cannot move a terminal's cursor: bad UTF-8 and control characters are replaced, tabs stay.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// Cuts a byte stream into lines of at most [`LINE_BYTES_MAX`] bytes; what is longer is dropped up to the next newline.
+#[derive(Debug, Default)]
+pub(crate) struct LineBuffer {
+    partial: Vec<u8>,
+}
+
+impl LineBuffer {
+    /// Takes bytes in, hands every completed line (without its newline) to `sink`.
+    pub(crate) fn push(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&[u8])) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            self.extend(&bytes[..end]);
+            sink(&self.partial);
+            self.partial.clear();
+            bytes = &bytes[end + 1..];
+        }
+        self.extend(bytes);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = (LINE_BYTES_MAX - 1).saturating_sub(self.partial.len());
+        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FromGuest, LINE_BYTES_MAX, Level, LineBuffer, Malformed, Report, ToGuest};
+
+    fn parse(line: &str) -> Result<FromGuest, Malformed> {
+        FromGuest::parse(line.as_bytes())
+    }
+
+    #[test]
+    fn every_line_of_the_document_parses() {
+        assert_eq!(parse("hello 1"), Ok(FromGuest::Hello { version: 1 }));
+        assert_eq!(parse("exit 7"), Ok(FromGuest::Ended(Report::Exit(7))));
+        assert_eq!(
+            parse("killed 11 1 store to 0x0 at main+4"),
+            Ok(FromGuest::Ended(Report::Killed {
+                signal: 11,
+                core: true,
+                text: "store to 0x0 at main+4".into()
+            }))
+        );
+        assert_eq!(
+            parse("killed 15 0"),
+            Ok(FromGuest::Ended(Report::Killed { signal: 15, core: false, text: String::new() }))
+        );
+        assert_eq!(
+            parse("fail 127 foo: not found in the root"),
+            Ok(FromGuest::Ended(Report::Fail {
+                status: 127,
+                text: "foo: not found in the root".into()
+            }))
+        );
+        assert_eq!(
+            parse("stats boot_ns=1 page_faults=18446744073709551615"),
+            Ok(FromGuest::Stats(vec![
+                ("boot_ns".into(), 1),
+                ("page_faults".into(), u64::MAX)
+            ]))
+        );
+        assert_eq!(
+            parse("log warn openat2: not there (ENOSYS)"),
+            Ok(FromGuest::Log(Level::Warn, "openat2: not there (ENOSYS)".into()))
+        );
+    }
+
+    #[test]
+    fn wrong_lines_are_refused_by_kind() {
+        for (line, fault) in [
+            ("", Malformed::UnknownVerb),
+            ("bye", Malformed::UnknownVerb),
+            ("hello", Malformed::Number),
+            ("exit", Malformed::Number),
+            ("exit 256", Malformed::Number),
+            ("exit -1", Malformed::Number),
+            ("killed 0 0 x", Malformed::Number),
+            ("killed 11 2 x", Malformed::Number),
+            ("fail 1 x", Malformed::Number),
+            ("stats boot_ns", Malformed::Counter),
+            ("stats =4", Malformed::Counter),
+            ("stats a=b", Malformed::Number),
+            ("log loud x", Malformed::Level),
+        ] {
+            assert_eq!(parse(line), Err(fault), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn text_cannot_carry_terminal_sequences() {
+        let parsed = FromGuest::parse(b"log error a\x1b[2Jb\xff\tc");
+        let Ok(FromGuest::Log(_, text)) = parsed else { panic!("{parsed:?}") };
+        assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}\tc");
+    }
+
+    #[test]
+    fn lines_to_the_guest_print_as_documented() {
+        assert_eq!(ToGuest::Eof { bytes: 4 }.to_string(), "eof 4\n");
+        assert_eq!(ToGuest::Signal(15).to_string(), "signal 15\n");
+        assert_eq!(ToGuest::WindowSize { rows: 25, columns: 80 }.to_string(), "winsize 25 80\n");
+    }
+
+    #[test]
+    fn lines_are_the_same_however_the_stream_is_cut() {
+        let stream = b"hello 1\n\nexit 0\nrest";
+        for cut in 0..=stream.len() {
+            let mut lines = Vec::new();
+            let mut buffer = LineBuffer::default();
+            for part in [&stream[..cut], &stream[cut..]] {
+                buffer.push(part, |line| lines.push(line.to_vec()));
+            }
+            assert_eq!(lines, [b"hello 1".to_vec(), Vec::new(), b"exit 0".to_vec()], "cut {cut}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_the_next_one_is_whole() {
+        let mut lines = Vec::new();
+        let mut buffer = LineBuffer::default();
+        buffer.push(&vec![b'x'; 3 * LINE_BYTES_MAX], |line| lines.push(line.len()));
+        buffer.push(b"\nexit 3\n", |line| lines.push(line.len()));
+        assert_eq!(lines, [LINE_BYTES_MAX - 1, 6]);
+    }
+}

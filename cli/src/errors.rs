@@ -1,0 +1,141 @@
+//! Everything that can go wrong before or around a run, and the exit status that says so.
+//!
+//! The tool keeps the statuses that a user knows from `timeout`, `env` and the shells: 124 for an ended time limit, 125 for a
+//! failure of the tool itself, 126 for something that is there but cannot be executed, 127 for something that is not there.
+//! Every error prints as one line. How a *program* ended is not an error: see `ending`.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::program::Unfit;
+
+/// Exit status: `--timeout` ended the program.
+pub(crate) const STATUS_TIMEOUT: u8 = 124;
+/// Exit status: the tool, the machine, or an option of the run is to blame, not the program.
+pub(crate) const STATUS_TOOL: u8 = 125;
+/// Exit status: the program is there but is not something that can be executed.
+pub(crate) const STATUS_NOT_EXECUTABLE: u8 = 126;
+/// Exit status: there is no such program.
+pub(crate) const STATUS_NOT_FOUND: u8 = 127;
+/// Added to a signal's number to make an exit status.
+pub(crate) const STATUS_SIGNAL_BASE: u8 = 128;
+
+/// Why a run did not take place.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The command line is wrong; the text says what and how it should be.
+    Usage(String),
+    /// PROGRAM has no `/` and no directory of PATH holds it.
+    ProgramNotOnPath(OsString),
+    /// PROGRAM is a path and nothing is there.
+    ProgramMissing(PathBuf),
+    /// PROGRAM is there and cannot be executed.
+    ProgramUnfit(PathBuf, Unfit),
+    /// `--root` or `--with` names something that cannot be used.
+    Root(PathBuf, String),
+    /// The kernel or exos is not where it should be.
+    ArtifactMissing(PathBuf),
+    /// The kernel or exos is there but is not what it should be.
+    ArtifactBad(PathBuf, String),
+    /// There is no QEMU.
+    QemuMissing(OsString),
+    /// KVM was asked for and does not work here.
+    KvmUnusable(String),
+    /// The host refused an operation that the tool needs.
+    Host(&'static str, io::Error),
+}
+
+impl Error {
+    /// The exit status of the tool for this error.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::ProgramNotOnPath(_) | Self::ProgramMissing(_) => STATUS_NOT_FOUND,
+            Self::ProgramUnfit(..) => STATUS_NOT_EXECUTABLE,
+            Self::Usage(_)
+            | Self::Root(..)
+            | Self::ArtifactMissing(_)
+            | Self::ArtifactBad(..)
+            | Self::QemuMissing(_)
+            | Self::KvmUnusable(_)
+            | Self::Host(..) => STATUS_TOOL,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) => write!(out, "{text}"),
+            Self::ProgramNotOnPath(name) => {
+                write!(out, "{}: not found on this host's PATH", name.display())
+            }
+            Self::ProgramMissing(path) => write!(out, "{}: no such file", path.display()),
+            Self::ProgramUnfit(path, why) => write!(out, "{}: {why}", path.display()),
+            Self::Root(path, why) => write!(out, "{}: {why}", path.display()),
+            Self::ArtifactMissing(path) => write!(
+                out,
+                "{}: not there; build it with `cargo xtask build`, or run ./aegis",
+                path.display()
+            ),
+            Self::ArtifactBad(path, why) => {
+                write!(out, "{}: {why}; build it again with `cargo xtask build`", path.display())
+            }
+            Self::QemuMissing(name) => write!(
+                out,
+                "{}: not found; on Debian and Ubuntu: sudo apt install qemu-system-x86",
+                name.display()
+            ),
+            Self::KvmUnusable(why) => write!(out, "--accel kvm: {why}"),
+            Self::Host(doing, error) => write!(out, "{doing}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Names the operation that an I/O error interrupted.
+pub(crate) trait Doing<T> {
+    /// Wraps the error of `self` into [`Error::Host`].
+    fn doing(self, what: &'static str) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: &'static str) -> Result<T, Error> {
+        self.map_err(|error| Error::Host(what, error))
+    }
+}
+
+impl<T> Doing<T> for Result<T, rustix::io::Errno> {
+    fn doing(self, what: &'static str) -> Result<T, Error> {
+        self.map_err(|error| Error::Host(what, error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Unfit};
+
+    #[test]
+    fn every_class_has_its_status_and_one_line() {
+        let cases = [
+            (Error::Usage("x".into()), 125),
+            (Error::ProgramNotOnPath("foo".into()), 127),
+            (Error::ProgramMissing("./foo".into()), 127),
+            (Error::ProgramUnfit("/etc".into(), Unfit::Directory), 126),
+            (Error::Root("r".into(), "not a root image".into()), 125),
+            (Error::ArtifactMissing("kernel.elf".into()), 125),
+            (Error::QemuMissing("qemu".into()), 125),
+            (Error::Host("memfd", std::io::ErrorKind::OutOfMemory.into()), 125),
+        ];
+        for (error, status) in cases {
+            assert_eq!(error.status(), status, "{error}");
+            assert!(!error.to_string().contains('\n'));
+        }
+        assert_eq!(
+            Error::ProgramNotOnPath("foo".into()).to_string(),
+            "foo: not found on this host's PATH"
+        );
+    }
+}
