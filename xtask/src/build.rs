@@ -1,0 +1,240 @@
+//! `cargo xtask build`: the guest binaries and the host tool, put where everything else looks for them.
+//!
+//! Artefacts are in `target/aegis` of the checkout, whatever the build folders are: `kernel.elf`, `exos.elf`,
+//! `exos-mini.elf`, `tests-guest*.elf` and `aegis`. They are replaced by renaming, and only when their bytes changed,
+//! so that a run that has just opened one is not disturbed. One build at a time holds the lock; a second one waits
+//! and then finds nothing to do.
+//!
+//! `target/aegis/.stamp` is as old as the start of the last build that succeeded. `./aegis` compares the sources with
+//! it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::toolchain::Toolchain;
+use crate::{Error, process};
+
+/// Packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
+const GUEST_PACKAGES: [&str; 4] = [
+    "aegis-kernel",
+    "exos-linux",
+    "exos-mini",
+    "aegis-tests-guest",
+];
+const HOST_PACKAGE: &str = "aegis";
+
+/// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.
+const GUEST_ARTEFACTS: [(&str, &str); 3] = [
+    ("aegis-kernel", "kernel.elf"),
+    ("exos", "exos.elf"),
+    ("exos-mini", "exos-mini.elf"),
+];
+
+/// Cargo's profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// What users run and what is measured.
+    Release,
+    /// With overflow checks and debug assertions.
+    Dev,
+}
+
+impl Profile {
+    /// The profile of that name.
+    pub(crate) fn parse(name: &str) -> Result<Profile, Error> {
+        match name {
+            "release" => Ok(Profile::Release),
+            "dev" => Ok(Profile::Dev),
+            _ => Err(Error::Usage),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Release => "release",
+            Profile::Dev => "dev",
+        }
+    }
+}
+
+/// Builds everything and publishes it.
+pub(crate) fn build(root: &Path, profile: Profile) -> Result<(), Error> {
+    let artefacts = artefact_dir(root);
+    fs::create_dir_all(&artefacts).map_err(Error::io(&artefacts))?;
+    let _lock = lock(&artefacts.join(".lock"))?;
+    let fresh_stamp = artefacts.join(".stamp.new");
+    File::create(&fresh_stamp).map_err(Error::io(&fresh_stamp))?;
+
+    let toolchain = Toolchain::find(root)?;
+    let mut guest = toolchain.cargo(root, "build");
+    guest
+        .arg("--target-dir")
+        .arg(toolchain.target_dir(&host_target_dir(root)));
+    packages(&mut guest, &GUEST_PACKAGES);
+    let binaries = run(
+        &mut guest,
+        profile,
+        "building the kernel and the library OS",
+    )?;
+    publish_guest(&binaries, &artefacts)?;
+
+    let mut host = host_cargo(root);
+    host.arg("build");
+    packages(&mut host, &[HOST_PACKAGE]);
+    let binaries = run(&mut host, profile, "building the host tool")?;
+    publish(&binaries, HOST_PACKAGE, &artefacts.join(HOST_PACKAGE))?;
+
+    let stamp = artefacts.join(".stamp");
+    fs::rename(&fresh_stamp, &stamp).map_err(Error::io(&stamp))
+}
+
+/// Where artefacts are published.
+pub(crate) fn artefact_dir(root: &Path) -> PathBuf {
+    root.join("target/aegis")
+}
+
+/// The build folder of the host.
+pub(crate) fn host_target_dir(root: &Path) -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root.join(folder),
+        None => root.join("target"),
+    }
+}
+
+/// The cargo that runs this, for the host.
+pub(crate) fn host_cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// The packages that run in the machine, as arguments.
+pub(crate) fn guest_packages(command: &mut Command) {
+    packages(command, &GUEST_PACKAGES);
+}
+
+fn packages(command: &mut Command, names: &[&str]) {
+    for name in names {
+        command.args(["--package", name]);
+    }
+}
+
+/// Runs a cargo build; returns the executables that belong to it, whether or not they had to be made anew.
+fn run(command: &mut Command, profile: Profile, label: &str) -> Result<Vec<PathBuf>, Error> {
+    command.args([
+        "--profile",
+        profile.name(),
+        "--message-format=json-render-diagnostics",
+    ]);
+    let messages = process::run_quietly(label, command)?;
+    Ok(executables(&String::from_utf8_lossy(&messages)))
+}
+
+/// Paths of executables in cargo's messages, one JSON object per line. Reading one string field does not need a JSON
+/// reader; a path with a quote or a backslash in it is not understood and will be missed loudly.
+fn executables(messages: &str) -> Vec<PathBuf> {
+    const FIELD: &str = "\"executable\":\"";
+    messages
+        .lines()
+        .filter_map(|line| line.split_once(FIELD)?.1.split_once('"'))
+        .map(|(executable, _)| PathBuf::from(executable))
+        .collect()
+}
+
+fn publish_guest(binaries: &[PathBuf], artefacts: &Path) -> Result<(), Error> {
+    for (binary, artefact) in GUEST_ARTEFACTS {
+        publish(binaries, binary, &artefacts.join(artefact))?;
+    }
+    for binary in binaries
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str())
+    {
+        if GUEST_ARTEFACTS.iter().all(|(name, _)| *name != binary) {
+            publish(binaries, binary, &artefacts.join(test_artefact(binary)))?;
+        }
+    }
+    Ok(())
+}
+
+/// `aegis-tests-guest` is `tests-guest.elf`; any other binary of that package is `tests-guest-NAME.elf`.
+fn test_artefact(binary: &str) -> String {
+    let name = binary.strip_prefix("aegis-").unwrap_or(binary);
+    match name.strip_prefix("tests-guest") {
+        Some(rest) => format!("tests-guest{rest}.elf"),
+        None => format!("tests-guest-{name}.elf"),
+    }
+}
+
+fn publish(binaries: &[PathBuf], name: &str, to: &Path) -> Result<(), Error> {
+    let from = binaries
+        .iter()
+        .find(|path| path.file_name().is_some_and(|file_name| file_name == name))
+        .ok_or_else(|| Error::Artefact {
+            name: name.to_string(),
+        })?;
+    let bytes = fs::read(from).map_err(Error::io(from))?;
+    if fs::read(to).is_ok_and(|present| present == bytes) {
+        return Ok(());
+    }
+    let fresh = to.with_extension("new");
+    // Copied, not written: the copy keeps the permission to execute.
+    fs::copy(from, &fresh).map_err(Error::io(&fresh))?;
+    fs::rename(&fresh, to).map_err(Error::io(to))
+}
+
+/// Held until dropped. Says so when it has to wait, as the other build may take a while.
+fn lock(path: &Path) -> Result<File, Error> {
+    let file = File::create(path).map_err(Error::io(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            eprintln!("waiting for another build of this checkout ...");
+            file.lock().map_err(Error::io(path))?;
+            Ok(file)
+        }
+        Err(fs::TryLockError::Error(error)) => Err(Error::io(path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executables_are_found_in_cargos_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"abi"},"executable":null,"fresh":true}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"exos"},"executable":"/t/release/exos","fresh":false}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+        );
+        assert_eq!(executables(messages), [PathBuf::from("/t/release/exos")]);
+    }
+
+    #[test]
+    fn test_binaries_are_named_by_rule() {
+        assert_eq!(test_artefact("aegis-tests-guest"), "tests-guest.elf");
+        assert_eq!(test_artefact("tests-guest-calls"), "tests-guest-calls.elf");
+        assert_eq!(test_artefact("spin"), "tests-guest-spin.elf");
+    }
+
+    #[test]
+    fn publishing_replaces_only_what_changed_and_names_what_is_missing() {
+        let folder = std::env::temp_dir().join(format!("xtask-publish-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (from, to) = (folder.join("exos"), folder.join("exos.elf"));
+        fs::write(&from, "one").unwrap();
+        publish(std::slice::from_ref(&from), "exos", &to).unwrap();
+        let before = fs::metadata(&to).unwrap().modified().unwrap();
+        publish(std::slice::from_ref(&from), "exos", &to).unwrap();
+        assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), before);
+        fs::write(&from, "two").unwrap();
+        publish(&[from], "exos", &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"two");
+        let error = publish(&[], "exos", &to).unwrap_err();
+        assert!(matches!(error, Error::Artefact { name } if name == "exos"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,181 @@
+//! `cargo xtask tidy`: style and the laws of the architecture, as a test.
+//!
+//! Limits, allow-lists and ratchets are in `tidy.toml`; each lint is a function from text to findings, with tests
+//! that show it failing. The same lints, without rustfmt and clippy, run as a unit test of this crate, so that `cargo
+//! test` alone sees them.
+
+mod arrows;
+mod comments;
+mod config;
+mod limits;
+mod manuals;
+mod unsafety;
+mod words;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::source;
+use crate::toolchain::Toolchain;
+use crate::{Error, build, process};
+use config::Config;
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Only our own lints: under a second.
+    Fast,
+    /// rustfmt, and clippy for the host and for the guest target, too.
+    Full,
+}
+
+/// A place that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    /// From 1; 0 if it is about the whole file.
+    line: usize,
+    /// Short name of the rule, for reviews to quote.
+    rule: &'static str,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Finding {
+        Finding {
+            path: path.to_string(),
+            line,
+            rule,
+            message: message.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "{}:{}: {}: {}",
+            self.path, self.line, self.rule, self.message
+        )
+    }
+}
+
+/// Prints findings to standard error; the number of them, with that of failed tools, is the error.
+pub(crate) fn run(root: &Path, depth: Depth) -> Result<(), Error> {
+    let findings = lint(root)?;
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    let mut count = findings.len();
+    if depth == Depth::Full {
+        for (tool, mut command) in tools(root)? {
+            if let Err(error) = process::run_quietly(tool, &mut command) {
+                eprintln!("tidy: {error}");
+                count += 1;
+            }
+        }
+    }
+    if count == 0 {
+        Ok(())
+    } else {
+        Err(Error::Untidy { count })
+    }
+}
+
+/// All our own lints over the checkout, in order of place.
+fn lint(root: &Path) -> Result<Vec<Finding>, Error> {
+    let config = Config::read(root)?;
+    let sources = source::read_all(root)?;
+    let mut findings = limits::check(&sources, &config);
+    findings.extend(unsafety::check(&sources, &config));
+    findings.extend(words::check(&sources, &config));
+    findings.extend(comments::check(&sources));
+    findings.extend(arrows::check(&sources, &config));
+    findings.extend(manuals::check(&sources, &config));
+    findings.sort();
+    Ok(findings)
+}
+
+/// rustfmt and clippy, as far as they are installed: Debian's compiler comes without, and says so here.
+fn tools(root: &Path) -> Result<Vec<(&'static str, Command)>, Error> {
+    let mut tools = Vec::new();
+    let mut format = build::host_cargo(root);
+    format.args(["fmt", "--all", "--check"]);
+    let mut host = build::host_cargo(root);
+    host.args(["clippy", "--workspace", "--all-targets"]);
+    let toolchain = Toolchain::find(root)?;
+    let mut guest = toolchain.cargo(root, "clippy");
+    build::guest_packages(&mut guest);
+    guest
+        .arg("--target-dir")
+        .arg(toolchain.target_dir(&build::host_target_dir(root)));
+    for clippy in [&mut host, &mut guest] {
+        clippy.args(["--", "-D", "warnings"]);
+    }
+    let all = [
+        ("cargo fmt --check", "fmt", format),
+        ("clippy for the host", "clippy", host),
+        ("clippy for the guest target", "clippy", guest),
+    ];
+    for (label, subcommand, command) in all {
+        if is_installed(&command, subcommand) {
+            tools.push((label, command));
+        } else {
+            eprintln!("tidy: {label} was not run: cargo {subcommand} is not installed");
+        }
+    }
+    Ok(tools)
+}
+
+/// Asks the cargo of `command`, in the same surroundings, for the subcommand's version.
+fn is_installed(command: &Command, subcommand: &str) -> bool {
+    let mut question = Command::new(command.get_program());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => question.env(name, value),
+            None => question.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        question.current_dir(folder);
+    }
+    process::answer(question.args([subcommand, "--version"])).is_some()
+}
+
+/// A source for a lint's fixture.
+#[cfg(test)]
+fn fixture(path: &str, text: &str) -> Vec<source::Source> {
+    vec![source::Source::new(path, text)]
+}
+
+/// Rules of findings, for comparison in tests.
+#[cfg(test)]
+fn rules(findings: &[Finding]) -> Vec<(usize, &'static str)> {
+    findings
+        .iter()
+        .map(|finding| (finding.line, finding.rule))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checkout_is_tidy() {
+        let findings = lint(&crate::checkout_root()).unwrap();
+        let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        assert!(
+            lines.is_empty(),
+            "{} finding(s)\n{}",
+            lines.len(),
+            lines.join("\n")
+        );
+    }
+
+    #[test]
+    fn a_missing_tool_is_noticed() {
+        assert!(!is_installed(&Command::new("no-such-cargo-here"), "fmt"));
+    }
+}

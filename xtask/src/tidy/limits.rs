@@ -1,0 +1,262 @@
+//! Lengths: of files, functions and lines, of the kernel, and the module documentation that a longer file begins with.
+//!
+//! A named exception (a ratchet in `tidy.toml`) must be exactly as long as what it excuses: a longer file breaks it,
+//! and a shorter one lowers it, so the numbers only shrink.
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use super::config::Config;
+use crate::count;
+use crate::lexer::Kind;
+use crate::source::{Source, closing, code_tokens};
+
+pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut long_files = BTreeMap::new();
+    let mut long_functions = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.is_code()) {
+        line_columns(source, config, &mut findings);
+        module_docs(source, config, &mut findings);
+        let line_count = source.text.lines().count();
+        if line_count > config.file_lines {
+            long_files.insert(source.path.clone(), (line_count, source.path.clone(), 0));
+        }
+        for (name, line, length) in functions(source) {
+            if length > config.function_lines {
+                long_functions.insert(
+                    format!("{}::{name}", source.path),
+                    (length, source.path.clone(), line),
+                );
+            }
+        }
+    }
+    ratchet(
+        "file-lines",
+        config.file_lines,
+        &long_files,
+        &config.file_ratchet,
+        &mut findings,
+    );
+    ratchet(
+        "function-lines",
+        config.function_lines,
+        &long_functions,
+        &config.function_ratchet,
+        &mut findings,
+    );
+    kernel_lines(sources, config, &mut findings);
+    findings
+}
+
+/// Compares what is too long with what is excused: name to length, path and line.
+fn ratchet(
+    rule: &'static str,
+    limit: usize,
+    long: &BTreeMap<String, (usize, String, usize)>,
+    excused: &BTreeMap<String, usize>,
+    findings: &mut Vec<Finding>,
+) {
+    for (name, (length, path, line)) in long {
+        match excused.get(name) {
+            Some(excused) if length == excused => {}
+            Some(excused) if length < excused => findings.push(Finding::new(
+                "tidy.toml",
+                0,
+                rule,
+                format!("\"{name}\" shrank from {excused} to {length} lines: lower its number"),
+            )),
+            _ => findings.push(Finding::new(
+                path,
+                *line,
+                rule,
+                format!(
+                    "{name} has {length} lines, the limit is {}",
+                    excused.get(name).unwrap_or(&limit)
+                ),
+            )),
+        }
+    }
+    for name in excused.keys().filter(|name| !long.contains_key(*name)) {
+        findings.push(Finding::new(
+            "tidy.toml",
+            0,
+            rule,
+            format!("\"{name}\" is gone or within the limit of {limit}: remove its exception"),
+        ));
+    }
+}
+
+fn line_columns(source: &Source, config: &Config, findings: &mut Vec<Finding>) {
+    for (index, line) in source.text.lines().enumerate() {
+        let columns = line.chars().count();
+        if columns > config.line_columns {
+            findings.push(Finding::new(
+                &source.path,
+                index + 1,
+                "line-columns",
+                format!("{columns} columns, the limit is {}", config.line_columns),
+            ));
+        }
+    }
+}
+
+fn module_docs(source: &Source, config: &Config, findings: &mut Vec<Finding>) {
+    let is_long = source.text.lines().count() > config.module_docs_from_lines;
+    if source.is_rust() && is_long && !source.text.starts_with("//!") {
+        let message = "begin with //!: what it does, its invariants, its neighbours, why this way";
+        findings.push(Finding::new(&source.path, 1, "module-docs", message));
+    }
+}
+
+/// Name, first line and length of every function with a body, nested ones too.
+fn functions(source: &Source) -> Vec<(&str, usize, usize)> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    let code = code_tokens(&source.tokens());
+    let mut found = Vec::new();
+    for (index, pair) in code.windows(2).enumerate() {
+        let [keyword, name] = pair else { continue };
+        // `fn(u8)` is a type.
+        if !keyword.is("fn") || name.kind != Kind::Word {
+            continue;
+        }
+        let mut cursor = index + 2;
+        while let Some(token) = code.get(cursor) {
+            match token.text {
+                "(" | "[" => match closing(&code, cursor) {
+                    Some(end) => cursor = end,
+                    None => break,
+                },
+                ";" => break,
+                "{" => {
+                    if let Some(end) = closing(&code, cursor) {
+                        found.push((name.text, keyword.line, code[end].line - keyword.line + 1));
+                    }
+                    break;
+                }
+                _ => {}
+            }
+            cursor += 1;
+        }
+    }
+    found
+}
+
+fn kernel_lines(sources: &[Source], config: &Config, findings: &mut Vec<Finding>) {
+    let in_kernel = |source: &&Source| source.is_code() && source.path.starts_with("kernel/");
+    let lines: usize = sources
+        .iter()
+        .filter(in_kernel)
+        .map(count::production_lines)
+        .sum();
+    if lines >= config.kernel_lines {
+        findings.push(Finding::new(
+            "kernel/",
+            0,
+            "kernel-lines",
+            format!(
+                "{lines} lines without tests, the limit is {}",
+                config.kernel_lines
+            ),
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{fixture, rules};
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            file_lines: 6,
+            function_lines: 3,
+            line_columns: 40,
+            module_docs_from_lines: 4,
+            kernel_lines: 9,
+            ..Config::default()
+        }
+    }
+
+    fn found(path: &str, text: &str, config: &Config) -> Vec<(usize, &'static str)> {
+        rules(&check(&fixture(path, text), config))
+    }
+
+    #[test]
+    fn a_long_line_is_found() {
+        let text = format!("// {}\n// {}\n", "x".repeat(37), "é".repeat(38));
+        assert_eq!(found("a/src/a.rs", &text, &config()), [(2, "line-columns")]);
+        assert_eq!(found("a/notes.md", &text, &config()), []);
+    }
+
+    #[test]
+    fn a_file_without_module_docs_is_found() {
+        let text = "\nuse a;\nuse b;\nuse c;\nuse d;\n";
+        assert_eq!(found("a/src/a.rs", text, &config()), [(1, "module-docs")]);
+        assert_eq!(found("a/src/a.rs", &format!("//! A.{text}"), &config()), []);
+    }
+
+    #[test]
+    fn a_long_function_is_found_and_one_as_long_as_its_ratchet_is_not() {
+        let text = "//! A.\nfn a(b: fn(u8), c: [u8; 3]) -> [u8; 2] {\n  // }\n  \"}\";\n}\n";
+        assert_eq!(
+            found("a/src/a.rs", text, &config()),
+            [(2, "function-lines")]
+        );
+        let excused = |length| Config {
+            function_ratchet: BTreeMap::from([("a/src/a.rs::a".to_string(), length)]),
+            ..config()
+        };
+        assert_eq!(found("a/src/a.rs", text, &excused(4)), []);
+        assert_eq!(
+            found("a/src/a.rs", text, &excused(3)),
+            [(2, "function-lines")]
+        );
+        assert_eq!(
+            found("a/src/a.rs", text, &excused(5)),
+            [(0, "function-lines")]
+        );
+        assert_eq!(
+            found("a/src/a.rs", "//! A.\n", &excused(4)),
+            [(0, "function-lines")]
+        );
+    }
+
+    #[test]
+    fn declarations_have_no_length() {
+        let text = "//! A.\ntrait T {\n  fn a();\n  fn b(&self) {}\n}\n";
+        let source = Source::new("a/src/a.rs", text);
+        assert_eq!(functions(&source), [("b", 4, 1)]);
+    }
+
+    #[test]
+    fn a_long_file_is_found() {
+        let text = "//! A.\n\n\n\n\n\n\n";
+        assert_eq!(found("a/src/a.rs", text, &config()), [(0, "file-lines")]);
+        let ratchet = BTreeMap::from([("a/src/a.rs".to_string(), 7)]);
+        assert_eq!(
+            found(
+                "a/src/a.rs",
+                text,
+                &Config {
+                    file_ratchet: ratchet,
+                    ..config()
+                }
+            ),
+            []
+        );
+    }
+
+    #[test]
+    fn a_kernel_that_grew_too_long_is_found_and_its_tests_do_not_count() {
+        let text = "//! A.\n".repeat(5);
+        let mut sources = fixture("kernel/src/a.rs", &text);
+        sources.extend(fixture("kernel/core/src/b.rs", &text));
+        sources.extend(fixture("kernel/core/src/b/tests.rs", &text));
+        assert_eq!(rules(&check(&sources, &config())), [(0, "kernel-lines")]);
+        sources.remove(0);
+        assert_eq!(rules(&check(&sources, &config())), []);
+    }
+}
