@@ -1,1 +1,332 @@
-//! Being written.
+//! The run configuration: what the host tool asks the library OS to run, and how.
+//!
+//! The kernel does not read it. It is a part of the bundle (`abi::boot::PART_CONFIG`) in an encoding of its own, because
+//! both ends are ours and a serialisation library would be the larger part of it: a 16-byte header (magic, version,
+//! length), then records of tag (u32), length (u32) and value, all little-endian, without padding. List fields are
+//! repeated records in order. Strings are bytes, as on Linux, not UTF-8.
+//!
+//! Extension: a decoder skips tags that it does not know, and a field whose record is missing has its default, so old
+//! and new ends understand each other. [`VERSION`] changes only if that no longer holds.
+//!
+//! Limits: [`CONFIG_BYTES_MAX`] in all, [`STRING_BYTES_MAX`] for arguments and environment together (each counted with
+//! the final NUL that the program will see), paths and host name as Linux has them. Encoder and decoder enforce the same.
+
+use alloc::vec::Vec;
+
+use bitflags::bitflags;
+
+use crate::bytes::{slice, u16_at, u32_at, u64_at};
+use crate::tree::LINK_TARGET_BYTES_MAX;
+
+/// First eight bytes of a configuration.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"AEGISCFG");
+/// Version of the encoding.
+pub const VERSION: u32 = 1;
+/// Longest encoded configuration in bytes.
+pub const CONFIG_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most bytes of arguments and environment together, with their final NULs.
+pub const STRING_BYTES_MAX: usize = 1024 * 1024;
+/// Longest path in bytes.
+pub const PATH_BYTES_MAX: usize = LINK_TARGET_BYTES_MAX;
+/// Longest host name in bytes (Linux `HOST_NAME_MAX`).
+pub const HOSTNAME_BYTES_MAX: usize = 64;
+
+const HEADER_BYTES: usize = 16;
+const RECORD_HEADER_BYTES: usize = 8;
+
+const TAG_PROGRAM: u32 = 1;
+const TAG_ARGUMENT: u32 = 2;
+const TAG_ENVIRONMENT: u32 = 3;
+const TAG_WORKING_DIRECTORY: u32 = 4;
+const TAG_FLAGS: u32 = 5;
+const TAG_MEMORY_LIMIT: u32 = 6;
+const TAG_REALTIME: u32 = 7;
+const TAG_RANDOM_SEED: u32 = 8;
+const TAG_IDENTITY: u32 = 9;
+const TAG_HOSTNAME: u32 = 10;
+const TAG_TERMINAL: u32 = 11;
+
+bitflags! {
+    /// Switches of a run.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Flags: u32 {
+        /// Show each system call on standard error.
+        const TRACE = 1;
+        /// Report statistics at the end.
+        const STATS = 1 << 1;
+        /// Say more on the log.
+        const VERBOSE = 1 << 2;
+        /// Say nothing on the log but errors.
+        const QUIET = 1 << 3;
+        /// The host's standard input is a terminal.
+        const STDIN_IS_TERMINAL = 1 << 4;
+        /// The host's standard output is a terminal.
+        const STDOUT_IS_TERMINAL = 1 << 5;
+        /// The host's standard error is a terminal.
+        const STDERR_IS_TERMINAL = 1 << 6;
+        // Flags of a later version are kept.
+        const _ = !0;
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Path of the program in the root image.
+    pub program: Vec<u8>,
+    /// The argument vector, the program's own name first.
+    pub arguments: Vec<Vec<u8>>,
+    /// The environment, each `NAME=value`.
+    pub environment: Vec<Vec<u8>>,
+    /// Where the program starts.
+    pub working_directory: Vec<u8>,
+    /// Switches.
+    pub flags: Flags,
+    /// Most memory the program may use, in bytes; 0 for all the machine has.
+    pub memory_limit_bytes: u64,
+    /// Wall-clock time when the machine was started: nanoseconds since the epoch, UTC.
+    pub realtime_start_ns: u64,
+    /// Seed of all the program's randomness; secret.
+    pub random_seed: [u8; 32],
+    /// User that the program runs as.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// What `uname` calls the machine.
+    pub hostname: Vec<u8>,
+    /// Terminal height in characters; 0 if unknown.
+    pub terminal_rows: u16,
+    /// Terminal width in characters; 0 if unknown.
+    pub terminal_columns: u16,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            program: Vec::new(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            working_directory: b"/".to_vec(),
+            flags: Flags::empty(),
+            memory_limit_bytes: 0,
+            realtime_start_ns: 0,
+            random_seed: [0; 32],
+            uid: 0,
+            gid: 0,
+            hostname: b"aegis".to_vec(),
+            terminal_rows: 0,
+            terminal_columns: 0,
+        }
+    }
+}
+
+/// What is wrong with a configuration: its maker's fault when encoding, the bundle's when decoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// No configuration at all.
+    NotConfig,
+    /// An encoding that this version does not know.
+    Version(u32),
+    /// Lengths do not add up.
+    Truncated,
+    /// The record with this tag has a wrong length or comes twice.
+    Record(u32),
+    /// The program's path is missing, too long or holds NUL.
+    Program,
+    /// The working directory is not absolute, too long or holds NUL.
+    WorkingDirectory,
+    /// The host name is too long or holds NUL.
+    Hostname,
+    /// An argument or environment string holds NUL.
+    ZeroByte,
+    /// Arguments and environment exceed [`STRING_BYTES_MAX`].
+    StringsTooLong,
+    /// More than [`CONFIG_BYTES_MAX`].
+    TooLarge,
+}
+
+impl core::fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotConfig => formatter.write_str("no run configuration"),
+            Self::Version(version) => write!(formatter, "run configuration of version {version}"),
+            Self::Truncated => formatter.write_str("the run configuration is truncated"),
+            Self::Record(tag) => write!(formatter, "bad record {tag} in the run configuration"),
+            Self::Program => formatter.write_str("the program's path is empty or too long"),
+            Self::WorkingDirectory => {
+                formatter.write_str("the working directory must be an absolute path")
+            }
+            Self::Hostname => write!(formatter, "a host name has 0 to {HOSTNAME_BYTES_MAX} bytes"),
+            Self::ZeroByte => formatter.write_str("an argument or variable holds a zero byte"),
+            Self::StringsTooLong => write!(
+                formatter,
+                "arguments and environment are longer than {STRING_BYTES_MAX} bytes"
+            ),
+            Self::TooLarge => formatter.write_str("the run configuration is too large"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// Encodes; fields with default values are written too.
+    ///
+    /// # Errors
+    /// `Program`, `WorkingDirectory`, `Hostname`, `ZeroByte`, `StringsTooLong`, `TooLarge`.
+    pub fn encode(&self) -> Result<Vec<u8>, ConfigError> {
+        self.validate()?;
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&MAGIC.to_le_bytes());
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        let mut record = |tag: u32, value: &[u8]| {
+            bytes.extend_from_slice(&tag.to_le_bytes());
+            // Every value is shorter than STRING_BYTES_MAX.
+            bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(value);
+        };
+        record(TAG_PROGRAM, &self.program);
+        self.arguments
+            .iter()
+            .for_each(|argument| record(TAG_ARGUMENT, argument));
+        self.environment
+            .iter()
+            .for_each(|variable| record(TAG_ENVIRONMENT, variable));
+        record(TAG_WORKING_DIRECTORY, &self.working_directory);
+        record(TAG_FLAGS, &self.flags.bits().to_le_bytes());
+        record(TAG_MEMORY_LIMIT, &self.memory_limit_bytes.to_le_bytes());
+        record(TAG_REALTIME, &self.realtime_start_ns.to_le_bytes());
+        record(TAG_RANDOM_SEED, &self.random_seed);
+        record(
+            TAG_IDENTITY,
+            &pair(self.uid.to_le_bytes(), self.gid.to_le_bytes()),
+        );
+        record(TAG_HOSTNAME, &self.hostname);
+        let size = [
+            self.terminal_rows.to_le_bytes(),
+            self.terminal_columns.to_le_bytes(),
+        ];
+        record(TAG_TERMINAL, size.as_flattened());
+        if bytes.len() > CONFIG_BYTES_MAX {
+            return Err(ConfigError::TooLarge);
+        }
+        let length = bytes.len() as u32;
+        bytes[12..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Decodes; bytes behind the encoded length (a page's padding) are ignored.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, ConfigError> {
+        if u64_at(bytes, 0) != Some(MAGIC) {
+            return Err(ConfigError::NotConfig);
+        }
+        let version = u32_at(bytes, 8).ok_or(ConfigError::Truncated)?;
+        if version != VERSION {
+            return Err(ConfigError::Version(version));
+        }
+        let length = u32_at(bytes, 12).ok_or(ConfigError::Truncated)? as usize;
+        if length > CONFIG_BYTES_MAX {
+            return Err(ConfigError::TooLarge);
+        }
+        let mut rest = bytes
+            .get(HEADER_BYTES..length)
+            .ok_or(ConfigError::Truncated)?;
+        let mut config = Self::default();
+        let mut seen: u32 = 0;
+        while !rest.is_empty() {
+            let tag = u32_at(rest, 0).ok_or(ConfigError::Truncated)?;
+            let value_bytes = u32_at(rest, 4).ok_or(ConfigError::Truncated)?;
+            let value = slice(rest, RECORD_HEADER_BYTES as u64, u64::from(value_bytes))
+                .ok_or(ConfigError::Truncated)?;
+            rest = &rest[RECORD_HEADER_BYTES + value.len()..];
+            let is_list = matches!(tag, TAG_ARGUMENT | TAG_ENVIRONMENT);
+            if !is_list && tag <= TAG_TERMINAL {
+                if seen & (1 << tag) != 0 {
+                    return Err(ConfigError::Record(tag));
+                }
+                seen |= 1 << tag;
+            }
+            config
+                .take_record(tag, value)
+                .ok_or(ConfigError::Record(tag))?;
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Takes one record over; `None` for a wrong length.
+    fn take_record(&mut self, tag: u32, value: &[u8]) -> Option<()> {
+        let exactly = |length: usize| (value.len() == length).then_some(());
+        match tag {
+            TAG_PROGRAM => self.program = value.to_vec(),
+            TAG_ARGUMENT => self.arguments.push(value.to_vec()),
+            TAG_ENVIRONMENT => self.environment.push(value.to_vec()),
+            TAG_WORKING_DIRECTORY => self.working_directory = value.to_vec(),
+            TAG_FLAGS => {
+                exactly(4)?;
+                self.flags = Flags::from_bits_retain(u32_at(value, 0)?);
+            }
+            TAG_MEMORY_LIMIT => {
+                exactly(8)?;
+                self.memory_limit_bytes = u64_at(value, 0)?;
+            }
+            TAG_REALTIME => {
+                exactly(8)?;
+                self.realtime_start_ns = u64_at(value, 0)?;
+            }
+            TAG_RANDOM_SEED => self.random_seed = value.try_into().ok()?,
+            TAG_IDENTITY => {
+                exactly(8)?;
+                (self.uid, self.gid) = (u32_at(value, 0)?, u32_at(value, 4)?);
+            }
+            TAG_HOSTNAME => self.hostname = value.to_vec(),
+            TAG_TERMINAL => {
+                exactly(4)?;
+                self.terminal_rows = u16_at(value, 0)?;
+                self.terminal_columns = u16_at(value, 2)?;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let is_path =
+            |path: &[u8]| (1..=PATH_BYTES_MAX).contains(&path.len()) && !path.contains(&0);
+        if !is_path(&self.program) {
+            return Err(ConfigError::Program);
+        }
+        if !is_path(&self.working_directory) || self.working_directory[0] != b'/' {
+            return Err(ConfigError::WorkingDirectory);
+        }
+        if self.hostname.len() > HOSTNAME_BYTES_MAX || self.hostname.contains(&0) {
+            return Err(ConfigError::Hostname);
+        }
+        let mut string_bytes: usize = 0;
+        for string in self.arguments.iter().chain(&self.environment) {
+            if string.contains(&0) {
+                return Err(ConfigError::ZeroByte);
+            }
+            string_bytes = string_bytes.saturating_add(string.len() + 1);
+        }
+        if string_bytes > STRING_BYTES_MAX {
+            return Err(ConfigError::StringsTooLong);
+        }
+        Ok(())
+    }
+}
+
+fn pair(first: [u8; 4], second: [u8; 4]) -> [u8; 8] {
+    let mut both = [0; 8];
+    both[..4].copy_from_slice(&first);
+    both[4..].copy_from_slice(&second);
+    both
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,159 @@
+//! Configurations come back as they were encoded, limits are enforced on both sides, and no bytes make the decoder panic.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+use super::{Config, ConfigError, Flags, HEADER_BYTES, STRING_BYTES_MAX};
+
+fn minimal() -> Config {
+    Config {
+        program: b"/bin/true".to_vec(),
+        ..Config::default()
+    }
+}
+
+fn with_record(tag: u32, value: &[u8]) -> Vec<u8> {
+    let mut bytes = minimal().encode().unwrap();
+    bytes.extend_from_slice(&tag.to_le_bytes());
+    bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(value);
+    let length = bytes.len() as u32;
+    bytes[12..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn unknown_records_are_skipped_and_known_ones_must_fit() {
+    assert_eq!(
+        Config::decode(&with_record(0x7fff, b"later")),
+        Ok(minimal())
+    );
+    assert_eq!(Config::decode(&with_record(u32::MAX, b"")), Ok(minimal()));
+    // Flags come twice now.
+    assert_eq!(
+        Config::decode(&with_record(5, &[0; 4])),
+        Err(ConfigError::Record(5))
+    );
+    let arguments = Config::decode(&with_record(2, b"x")).unwrap().arguments;
+    assert_eq!(arguments, [b"x"]);
+}
+
+#[test]
+fn padding_is_ignored() {
+    let mut bytes = minimal().encode().unwrap();
+    bytes.resize(4096, 0);
+    assert_eq!(Config::decode(&bytes), Ok(minimal()));
+}
+
+#[test]
+fn limits_are_those_of_the_module_head() {
+    let fits = vec![vec![b'x'; STRING_BYTES_MAX - 1]];
+    let config = Config {
+        arguments: fits.clone(),
+        ..minimal()
+    };
+    assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
+    let config = Config {
+        arguments: fits,
+        environment: vec![Vec::new()],
+        ..minimal()
+    };
+    assert_eq!(config.encode(), Err(ConfigError::StringsTooLong));
+    let many = Config {
+        arguments: vec![Vec::new(); STRING_BYTES_MAX],
+        ..minimal()
+    };
+    assert_eq!(many.encode(), Err(ConfigError::TooLarge));
+    for (config, error) in [
+        (Config::default(), ConfigError::Program),
+        (
+            Config {
+                program: vec![b'x'; 4096],
+                ..minimal()
+            },
+            ConfigError::Program,
+        ),
+        (
+            Config {
+                working_directory: b"x".to_vec(),
+                ..minimal()
+            },
+            ConfigError::WorkingDirectory,
+        ),
+        (
+            Config {
+                hostname: vec![b'x'; 65],
+                ..minimal()
+            },
+            ConfigError::Hostname,
+        ),
+        (
+            Config {
+                arguments: vec![b"a\0b".to_vec()],
+                ..minimal()
+            },
+            ConfigError::ZeroByte,
+        ),
+    ] {
+        assert_eq!(config.encode(), Err(error));
+    }
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let config = Config {
+        arguments: vec![b"a".to_vec(), b"bc".to_vec()],
+        ..minimal()
+    };
+    let bytes = config.encode().unwrap();
+    for length in 0..bytes.len() {
+        assert!(Config::decode(&bytes[..length]).is_err(), "{length}");
+    }
+}
+
+fn string() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(1_u8.., 0..40)
+}
+
+prop_compose! {
+    fn configs()(
+        program in prop::collection::vec(1_u8.., 1..100),
+        arguments in prop::collection::vec(string(), 0..8),
+        environment in prop::collection::vec(string(), 0..8),
+        directory in string(),
+        flags in any::<u32>(),
+        numbers in any::<(u64, u64, u32, u32, u16, u16)>(),
+        random_seed in any::<[u8; 32]>(),
+        hostname in string(),
+    ) -> Config {
+        let (memory_limit_bytes, realtime_start_ns, uid, gid, terminal_rows, terminal_columns) = numbers;
+        Config {
+            program, arguments, environment,
+            working_directory: [b"/".to_vec(), directory].concat(),
+            flags: Flags::from_bits_retain(flags),
+            memory_limit_bytes, realtime_start_ns, random_seed, uid, gid, hostname,
+            terminal_rows, terminal_columns,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn round_trip(config in configs()) {
+        prop_assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
+    }
+
+    #[test]
+    fn damage_never_panics(config in configs(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..9)) {
+        let mut bytes = config.encode().unwrap();
+        for (place, value) in damage {
+            let offset = 12 + place.index(bytes.len() - 12);
+            bytes[offset] = value;
+        }
+        if let Ok(config) = Config::decode(&bytes) {
+            // What was accepted can be encoded again: both sides have the same limits.
+            prop_assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
+        }
+    }
+}
