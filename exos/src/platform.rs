@@ -60,6 +60,10 @@ pub enum LogLevel {
 /// Programs may hold the same frames mapped and change them at any time; so bytes are copied, never borrowed. Offsets are in bytes;
 /// `offset + length` stays inside the frame, which is the caller's duty and asserted.
 pub trait FrameBytes: Send + Sync {
+    /// Makes a new grant visible here; called once for each, before any of its frames is used.
+    fn attach(&self, grant: FrameGrant) -> Result<(), Status>;
+    /// Ends what `attach` began; called before the grant is given back.
+    fn detach(&self, grant: FrameGrant) -> Result<(), Status>;
     /// Copies from a frame.
     fn read(&self, frame: FrameNumber, offset: usize, into: &mut [u8]);
     /// Copies into a frame.
@@ -68,4 +72,13 @@ pub trait FrameBytes: Send + Sync {
     fn zero(&self, frame: FrameNumber);
     /// Copies a whole frame.
     fn copy(&self, from: FrameNumber, to: FrameNumber);
+    /// Atomically replaces the naturally aligned 32-bit word at `offset` by `new` if it is `current`. The answer is the word that
+    /// was there, as `Ok` if it was replaced. Sequentially consistent; for futexes.
+    fn compare_exchange_u32(
+        &self,
+        frame: FrameNumber,
+        offset: usize,
+        current: u32,
+        new: u32,
+    ) -> Result<u32, u32>;
 }
