@@ -1,1 +1,6 @@
-//! Tasks (skeleton).
+//! What a process and a thread are, apart from their memory and files: signals, credentials, limits.
+//!
+//! Pure bookkeeping. How a signal looks on a stack and which number an error has is the personality's (`exos/linux`).
+
+pub mod limits;
+pub mod signal;
