@@ -1,0 +1,30 @@
+# The commands of README.md. What is behind them is in xtask/ (Rust) and scripts/ (set-up).
+
+CARGO := scripts/cargo
+
+.PHONY: run test setup build check fmt clean
+
+# Installs what is missing, builds, boots, and runs a real Linux program.
+run: setup
+	@./aegis run busybox sh -c 'echo "Hello from busybox, unmodified, on Aegis."; uname -a'
+
+# Unit tests on the host, style and laws, and the suites that boot QEMU.
+test: setup
+	@$(CARGO) xtask test
+
+# Installs what is missing; nothing else.
+setup:
+	@scripts/setup
+
+build: setup
+	@$(CARGO) xtask build
+
+# Formatting, clippy, limits and laws (tidy.toml).
+check:
+	@$(CARGO) xtask tidy
+
+fmt:
+	@$(CARGO) fmt --all
+
+clean:
+	@$(CARGO) clean
