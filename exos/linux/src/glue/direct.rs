@@ -1,0 +1,99 @@
+//! The direct view: every frame that exos owns or may read, at `DIRECT_BASE` + its physical address.
+//!
+//! Grants are made visible with large pages where they are aligned, else with small ones. Bytes are copied with raw pointers and never
+//! borrowed, because programs may have the same frames mapped.
+
+use aegis_abi::FrameNumber;
+use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SIZE};
+use aegis_abi::memory::{
+    BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation,
+};
+use aegis_abi::types::SLOT_SELF;
+use exos::platform::{BindFault, FrameBytes, FrameGrant};
+
+use super::{DIRECT_BASE, DIRECT_FRAME_COUNT, kernel};
+
+/// The view itself: proof that [`show`] is how frames get into it.
+pub(crate) struct DirectView;
+
+/// Where the bytes of `frame` are, if the view can show it at all.
+pub(crate) fn address_of(frame: FrameNumber) -> u64 {
+    assert!(frame.0 < DIRECT_FRAME_COUNT, "frame beyond the direct view");
+    DIRECT_BASE + frame.address()
+}
+
+/// Binds a grant into the view, for reading or for reading and writing.
+pub(crate) fn show(grant: FrameGrant, is_writable: bool) -> Result<(), BindFault> {
+    let rights = if is_writable { BindFlags::WRITE } else { BindFlags::empty() };
+    let mut first = grant.first.0;
+    let end = grant.first.0 + grant.count;
+    while first < end {
+        let until_large = first.next_multiple_of(LARGE_PAGE_FRAMES).min(end) - first;
+        let large_count = (end - first) / LARGE_PAGE_FRAMES;
+        let (count, flags) = if until_large == 0 && large_count > 0 {
+            let large_count = large_count.min(u64::from(BIND_LARGE_PAGE_COUNT_MAX));
+            (large_count * LARGE_PAGE_FRAMES, rights | BindFlags::LARGE)
+        } else if until_large == 0 {
+            ((end - first).min(u64::from(BIND_PAGE_COUNT_MAX)), rights)
+        } else {
+            (until_large, rights)
+        };
+        let entry = BindEntry {
+            operation: BindOperation::Map as u32,
+            flags: flags.bits(),
+            virtual_address: address_of(FrameNumber(first)),
+            frame: first,
+            page_count: count as u32,
+            slot: grant.slot.0,
+        };
+        // SAFETY: the direct view's part of the window is used only for this; each frame has one place in it.
+        unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }?;
+        first += count;
+    }
+    Ok(())
+}
+
+/// The bytes of an immutable range of the view.
+///
+/// # Safety
+/// The range was made visible with [`show`], stays so, and nobody ever writes to its frames.
+pub(crate) unsafe fn bytes(first: FrameNumber, length_bytes: usize) -> &'static [u8] {
+    // SAFETY: by contract.
+    unsafe { core::slice::from_raw_parts(address_of(first) as *const u8, length_bytes) }
+}
+
+/// A pointer to `length` bytes of a frame.
+fn at(frame: FrameNumber, offset: usize, length: usize) -> *mut u8 {
+    assert!(
+        offset.checked_add(length).is_some_and(|end| end <= PAGE_SIZE as usize),
+        "access beyond a frame"
+    );
+    (address_of(frame) + offset as u64) as *mut u8
+}
+
+impl FrameBytes for DirectView {
+    fn read(&self, frame: FrameNumber, offset: usize, into: &mut [u8]) {
+        let from = at(frame, offset, into.len());
+        // SAFETY: inside one frame of the view; `into` is ours and does not overlap the view.
+        unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    fn write(&self, frame: FrameNumber, offset: usize, from: &[u8]) {
+        let to = at(frame, offset, from.len());
+        // SAFETY: inside one frame of the view, shown writable as the pool's grants are; no Rust object lives there.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    }
+
+    fn zero(&self, frame: FrameNumber) {
+        let to = at(frame, 0, PAGE_SIZE as usize);
+        // SAFETY: as in `write`.
+        unsafe { core::ptr::write_bytes(to, 0, PAGE_SIZE as usize) };
+    }
+
+    fn copy(&self, from: FrameNumber, to: FrameNumber) {
+        let from = at(from, 0, PAGE_SIZE as usize);
+        let to = at(to, 0, PAGE_SIZE as usize);
+        // SAFETY: two whole frames of the view; a copy onto itself is allowed by `copy`.
+        unsafe { core::ptr::copy(from, to, PAGE_SIZE as usize) };
+    }
+}

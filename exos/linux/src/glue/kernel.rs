@@ -1,0 +1,84 @@
+//! `exos::platform::Kernel` over the kernel's calls: frames, bindings with donation of table frames, time, log.
+//!
+//! What is here must work before the heap does, so the basic operations are free functions without allocation.
+
+use aegis_abi::call::EnvironmentField;
+use aegis_abi::memory::BindEntry;
+use aegis_abi::types::SLOT_SELF;
+use aegis_abi::{CapSlot, FrameNumber, Status};
+use aegis_rt::call;
+use aegis_rt::clock;
+use core::sync::atomic::{AtomicU32, Ordering};
+use exos::platform::{BindFault, FrameGrant};
+
+/// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
+const SLOT_FREE_FIRST: u32 = 128;
+/// Frames donated at a time when the kernel asks for table frames.
+const DONATION_FRAME_COUNT: u64 = 64;
+
+/// The next capability slot that was never used. Slots of freed grants are not reused: grants are few and large.
+static SLOT_NEXT: AtomicU32 = AtomicU32::new(SLOT_FREE_FIRST);
+
+/// A capability slot that is free.
+pub(crate) fn next_slot() -> CapSlot {
+    CapSlot(SLOT_NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Takes contiguous frames; donates table frames when the table of capabilities has to grow.
+pub(crate) fn take_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
+    let slot = next_slot();
+    let first = loop {
+        match call::frame_allocate(slot, count, None, alignment_log2) {
+            Ok(first) => break first,
+            Err(refusal) if refusal.status == Status::NoTables => donate()?,
+            Err(refusal) => return Err(refusal.status),
+        }
+    };
+    Ok(FrameGrant { slot, first: FrameNumber(first), count })
+}
+
+/// Donates frames for this environment's tables.
+fn donate() -> Result<(), Status> {
+    let slot = next_slot();
+    call::frame_allocate(slot, DONATION_FRAME_COUNT, None, 0).map_err(|refusal| refusal.status)?;
+    call::frame_donate(slot, SLOT_SELF).map_err(|refusal| refusal.status)?;
+    Ok(())
+}
+
+/// Applies a whole batch, however many calls and donations it takes.
+///
+/// # Safety
+/// As `aegis_rt::call::bind`.
+pub(crate) unsafe fn bind_all(space: CapSlot, entries: &[BindEntry]) -> Result<(), BindFault> {
+    let mut done = 0;
+    while done < entries.len() {
+        let limit = entries.len().min(done + aegis_abi::memory::BIND_ENTRY_COUNT_MAX as usize);
+        // SAFETY: passed on to our caller.
+        match unsafe { call::bind(space, &entries[done..limit]) } {
+            Ok(_) => done = limit,
+            Err(refusal) => {
+                done = (done + refusal.value as usize).min(entries.len());
+                match refusal.status {
+                    Status::Again => {}
+                    Status::NoTables => {
+                        donate().map_err(|status| BindFault { entry_index: done, status })?;
+                    }
+                    status => return Err(BindFault { entry_index: done, status }),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nanoseconds since the kernel's start.
+pub(crate) fn now_ns() -> u64 {
+    // SAFETY: the kernel's loader mapped the system page for the first environment, and exos maps it for its children.
+    let page = unsafe { clock::system_page() };
+    clock::nanoseconds_at(page, clock::time_stamp())
+}
+
+/// Frames that nobody owns.
+pub(crate) fn free_frame_count() -> u64 {
+    call::environment_read(SLOT_SELF, EnvironmentField::FramesFree).unwrap_or(0)
+}
