@@ -1,1 +1,4 @@
-//! Memory (skeleton).
+//! Memory policy: frames, address spaces, faults.
+
+pub mod frames;
+pub mod source;

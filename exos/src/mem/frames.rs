@@ -1,0 +1,604 @@
+//! The pod's frames: taken from the kernel in chunks, handed out one by one, counted by their users.
+//!
+//! A frame is allocated with one reference; each mapping, page-cache entry or shared object that names it holds one more, and the
+//! last release makes it free again. [`FrameRef`] holds one reference by itself; address spaces keep bare [`FrameNumber`]s in their
+//! page maps and call [`FramePool::retain`] and [`FramePool::release`].
+//!
+//! - A free frame is found through a bitmap per 2 MiB region, lowest first, so that frames taken one after the other are
+//!   neighbours and one bind entry covers many. Allocation, release and the way from a frame to its capability are O(1).
+//! - Two kinds of frame are never counted, written or freed: those of the boot bundle ([`FramePool::add_borrowed`]) and the one
+//!   zero frame ([`FramePool::zero_frame`]). `retain` and `release` pass them over, so callers need no cases.
+//! - Limit: `limit_bytes` of the pod. Reaching it, and the kernel having no frames left, are both `ENOMEM`.
+//! - Frames come with unknown contents; [`FramePool::allocate_zeroed`] clears.
+//!
+//! The heap that serves exos's own allocations must take its frames from the kernel directly, not from here: the pool allocates a
+//! region's table while it is locked.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SIZE};
+use aegis_abi::types::SLOT_NONE;
+use aegis_abi::{CapSlot, FrameNumber};
+
+use crate::error::{Errno, Result};
+use crate::platform::{FrameBytes, FrameGrant, Kernel};
+use crate::sync::Mutex;
+
+/// Frames in a region, the unit of bookkeeping: 2 MiB.
+const REGION_FRAMES: usize = LARGE_PAGE_FRAMES as usize;
+/// Frames in the smallest grant that is asked for, when memory is nearly gone.
+const GROUP_FRAMES: usize = 16;
+const GROUPS: usize = REGION_FRAMES / GROUP_FRAMES;
+const WORDS: usize = REGION_FRAMES / 64;
+/// "No region" in the table from frame to region.
+const NO_REGION: u32 = u32::MAX;
+/// The count of a frame that is never freed.
+const PINNED: u32 = u32::MAX;
+/// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB, beyond which grants are refused.
+const REGION_NUMBER_MAX: u64 = 1 << 19;
+
+/// The frames of one pod. Shared by everything that holds frames.
+pub struct FramePool {
+    kernel: Arc<dyn Kernel>,
+    bytes: Arc<dyn FrameBytes>,
+    limit_frames: u64,
+    state: Mutex<State>,
+}
+
+/// How the pool is filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameStatistics {
+    /// Frames taken from the kernel.
+    pub held: u64,
+    /// Of these, frames that nobody references.
+    pub free: u64,
+    /// Frames that the pod may hold at most.
+    pub limit: u64,
+}
+
+struct State {
+    /// From region number (frame / 512) to index in `regions`.
+    index: Vec<u32>,
+    regions: Vec<Region>,
+    /// Regions with a free frame; the last one is used first.
+    available: Vec<u32>,
+    grants: Vec<FrameGrant>,
+    borrowed: Vec<FrameGrant>,
+    zero_frame: Option<FrameNumber>,
+    held: u64,
+    free: u64,
+}
+
+struct Region {
+    first: u64,
+    free_count: u32,
+    free: [u64; WORDS],
+    slots: [CapSlot; GROUPS],
+    counts: Box<[u32; REGION_FRAMES]>,
+}
+
+impl FramePool {
+    /// An empty pool that will take at most `limit_bytes` from `kernel`.
+    #[must_use]
+    pub fn new(kernel: Arc<dyn Kernel>, bytes: Arc<dyn FrameBytes>, limit_bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            kernel,
+            bytes,
+            limit_frames: limit_bytes / PAGE_SIZE,
+            state: Mutex::new(State {
+                index: Vec::new(),
+                regions: Vec::new(),
+                available: Vec::new(),
+                grants: Vec::new(),
+                borrowed: Vec::new(),
+                zero_frame: None,
+                held: 0,
+                free: 0,
+            }),
+        })
+    }
+
+    /// The kernel that the pool takes from.
+    #[must_use]
+    pub fn kernel(&self) -> &Arc<dyn Kernel> {
+        &self.kernel
+    }
+
+    /// The bytes of the frames.
+    #[must_use]
+    pub fn bytes(&self) -> &Arc<dyn FrameBytes> {
+        &self.bytes
+    }
+
+    /// Makes frames known that are not the pool's: readable, mappable through `grant.slot`, never written or freed (the boot bundle).
+    pub fn add_borrowed(&self, grant: FrameGrant) {
+        self.state.lock().borrowed.push(grant);
+    }
+
+    /// A frame with unknown contents and one reference. `ENOMEM` at the limit or when the kernel has none.
+    pub fn allocate(&self) -> Result<FrameNumber> {
+        let mut state = self.state.lock();
+        if state.available.is_empty() {
+            self.grow(&mut state)?;
+        }
+        Ok(state.take())
+    }
+
+    /// A frame of zeros with one reference.
+    pub fn allocate_zeroed(&self) -> Result<FrameNumber> {
+        let frame = self.allocate()?;
+        self.bytes.zero(frame);
+        Ok(frame)
+    }
+
+    /// A frame with the bytes of `from` and one reference.
+    pub fn allocate_copy(&self, from: FrameNumber) -> Result<FrameNumber> {
+        let frame = self.allocate()?;
+        if Some(from) == self.state.lock().zero_frame {
+            self.bytes.zero(frame);
+        } else {
+            self.bytes.copy(from, frame);
+        }
+        Ok(frame)
+    }
+
+    /// Up to `into.len()` frames of unknown contents at once, each with one reference: how many came. At least one, or `ENOMEM`.
+    pub fn allocate_many(&self, into: &mut [FrameNumber]) -> Result<usize> {
+        let mut state = self.state.lock();
+        for (count, place) in into.iter_mut().enumerate() {
+            if state.available.is_empty() {
+                match self.grow(&mut state) {
+                    Ok(()) => {}
+                    Err(_) if count > 0 => return Ok(count),
+                    Err(error) => return Err(error),
+                }
+            }
+            *place = state.take();
+        }
+        Ok(into.len())
+    }
+
+    /// A frame of zeros with one reference, as a handle.
+    pub fn allocate_ref(self: &Arc<Self>) -> Result<FrameRef> {
+        let frame = self.allocate_zeroed()?;
+        Ok(FrameRef {
+            pool: Arc::clone(self),
+            frame,
+        })
+    }
+
+    /// Takes over one reference to `frame`, which the caller holds, as a handle. Borrowed frames have any number of them.
+    #[must_use]
+    pub fn adopt(self: &Arc<Self>, frame: FrameNumber) -> FrameRef {
+        FrameRef {
+            pool: Arc::clone(self),
+            frame,
+        }
+    }
+
+    /// The frame of zeros that is mapped for reads of untouched memory. Never to be written.
+    pub fn zero_frame(&self) -> Result<FrameNumber> {
+        if let Some(frame) = self.state.lock().zero_frame {
+            return Ok(frame);
+        }
+        let frame = self.allocate_zeroed()?;
+        let mut state = self.state.lock();
+        if let Some(earlier) = state.zero_frame {
+            state.release(frame);
+            return Ok(earlier);
+        }
+        state.zero_frame = Some(frame);
+        *state.count_mut(frame).expect("INV-4: the pool's own frame") = PINNED;
+        Ok(frame)
+    }
+
+    /// One more reference to `frame`.
+    pub fn retain(&self, frame: FrameNumber) {
+        self.state.lock().retain(frame);
+    }
+
+    /// One more reference to each.
+    pub fn retain_all(&self, frames: impl Iterator<Item = FrameNumber>) {
+        let mut state = self.state.lock();
+        frames.for_each(|frame| state.retain(frame));
+    }
+
+    /// One reference less; the last one frees. Nothing may map the frame in the name of the reference that ends.
+    pub fn release(&self, frame: FrameNumber) {
+        self.state.lock().release(frame);
+    }
+
+    /// One reference less for each.
+    pub fn release_all(&self, frames: &[FrameNumber]) {
+        let mut state = self.state.lock();
+        frames.iter().for_each(|&frame| state.release(frame));
+    }
+
+    /// References to `frame`; `u32::MAX` for a frame that is never freed or not the pool's.
+    #[must_use]
+    pub fn reference_count(&self, frame: FrameNumber) -> u32 {
+        self.state.lock().count(frame).unwrap_or(PINNED)
+    }
+
+    /// Whether the frame is read-only for everybody: of the boot bundle, or the zero frame.
+    #[must_use]
+    pub fn is_immutable(&self, frame: FrameNumber) -> bool {
+        self.reference_count(frame) == PINNED
+    }
+
+    /// The capability through which `frame` is mapped; slot 0 for a frame that the pool does not know.
+    #[must_use]
+    pub fn slot_of(&self, frame: FrameNumber) -> CapSlot {
+        self.state.lock().slot_of(frame)
+    }
+
+    /// How the pool is filled.
+    #[must_use]
+    pub fn statistics(&self) -> FrameStatistics {
+        let state = self.state.lock();
+        FrameStatistics {
+            held: state.held,
+            free: state.free,
+            limit: self.limit_frames,
+        }
+    }
+
+    /// Frames that can still be had before the limit, as far as the pool knows: free ones and those not yet taken.
+    #[must_use]
+    pub fn frames_available(&self) -> u64 {
+        let state = self.state.lock();
+        state.free + self.limit_frames.saturating_sub(state.held)
+    }
+
+    /// Gives grants without a used frame back to the kernel until `frame_count` frames are given; answers how many were.
+    pub fn give_back(&self, frame_count: u64) -> u64 {
+        let mut state = self.state.lock();
+        let mut given = 0;
+        let mut index = 0;
+        while index < state.grants.len() && given < frame_count {
+            let grant = state.grants[index];
+            if !state.is_grant_free(grant) {
+                index += 1;
+                continue;
+            }
+            if self.bytes.detach(grant).is_err() {
+                index += 1;
+                continue;
+            }
+            if self.kernel.free_frames(grant).is_err() {
+                let attached = self.bytes.attach(grant).is_ok();
+                assert!(attached, "INV-4: a grant's view could not be restored");
+                index += 1;
+                continue;
+            }
+            state.forget(grant);
+            state.grants.swap_remove(index);
+            given += grant.count;
+        }
+        given
+    }
+
+    /// Takes one more grant: a whole region, or what is left.
+    fn grow(&self, state: &mut State) -> Result<()> {
+        let mut count = REGION_FRAMES as u64;
+        while count > self.limit_frames.saturating_sub(state.held) {
+            count /= 2;
+        }
+        while count >= GROUP_FRAMES as u64 {
+            if let Ok(grant) = self.kernel.allocate_frames(count, count.trailing_zeros()) {
+                return self.accept(state, grant);
+            }
+            count /= 2;
+        }
+        Err(Errno::ENOMEM)
+    }
+
+    fn accept(&self, state: &mut State, grant: FrameGrant) -> Result<()> {
+        let number = grant.first.0 / LARGE_PAGE_FRAMES;
+        if number >= REGION_NUMBER_MAX || self.bytes.attach(grant).is_err() {
+            // A grant that cannot be used is worth nothing to us; if the kernel does not take it back either, it stays its.
+            let _ = self.kernel.free_frames(grant);
+            return Err(Errno::ENOMEM);
+        }
+        state.add(grant);
+        Ok(())
+    }
+}
+
+impl State {
+    fn add(&mut self, grant: FrameGrant) {
+        let number = (grant.first.0 / LARGE_PAGE_FRAMES) as usize;
+        if self.index.len() <= number {
+            self.index.resize(number + 1, NO_REGION);
+        }
+        if self.index[number] == NO_REGION {
+            self.index[number] = self.regions.len() as u32;
+            self.regions.push(Region {
+                first: number as u64 * LARGE_PAGE_FRAMES,
+                free_count: 0,
+                free: [0; WORDS],
+                slots: [SLOT_NONE; GROUPS],
+                counts: Box::new([0; REGION_FRAMES]),
+            });
+        }
+        let region_index = self.index[number];
+        let region = &mut self.regions[region_index as usize];
+        let was_full = region.free_count == 0;
+        let offset = (grant.first.0 - region.first) as usize;
+        for place in offset..offset + grant.count as usize {
+            region.free[place / 64] |= 1 << (place % 64);
+            region.slots[place / GROUP_FRAMES] = grant.slot;
+        }
+        region.free_count += grant.count as u32;
+        if was_full {
+            self.available.push(region_index);
+        }
+        self.held += grant.count;
+        self.free += grant.count;
+        self.grants.push(grant);
+    }
+
+    /// Undoes `add` for a grant whose frames are all free. Its region stays, without these frames.
+    fn forget(&mut self, grant: FrameGrant) {
+        let region_index = self.index[(grant.first.0 / LARGE_PAGE_FRAMES) as usize];
+        let region = &mut self.regions[region_index as usize];
+        let offset = (grant.first.0 - region.first) as usize;
+        for place in offset..offset + grant.count as usize {
+            region.free[place / 64] &= !(1 << (place % 64));
+            region.slots[place / GROUP_FRAMES] = SLOT_NONE;
+        }
+        region.free_count -= grant.count as u32;
+        if region.free_count == 0 {
+            self.available.retain(|&other| other != region_index);
+        }
+        self.held -= grant.count;
+        self.free -= grant.count;
+    }
+
+    fn is_grant_free(&self, grant: FrameGrant) -> bool {
+        let frames = grant.first.0..grant.first.0 + grant.count;
+        frames
+            .into_iter()
+            .all(|frame| self.count(FrameNumber(frame)) == Some(0))
+    }
+
+    /// The lowest free frame of the region in use. A region is `available` exactly while it has a free frame.
+    fn take(&mut self) -> FrameNumber {
+        let region_index = *self.available.last().expect("INV: grown before taking");
+        let region = &mut self.regions[region_index as usize];
+        let word = region.free.iter().position(|&word| word != 0);
+        let word = word.expect("INV: an available region has a free frame");
+        let place = word * 64 + region.free[word].trailing_zeros() as usize;
+        region.free[word] &= region.free[word] - 1;
+        region.counts[place] = 1;
+        region.free_count -= 1;
+        self.free -= 1;
+        let frame = FrameNumber(region.first + place as u64);
+        if region.free_count == 0 {
+            self.available.pop();
+        }
+        frame
+    }
+
+    fn retain(&mut self, frame: FrameNumber) {
+        if let Some(count) = self.count_mut(frame)
+            && *count != PINNED
+        {
+            assert!(*count > 0, "retain of a free frame {frame:?}");
+            *count += 1;
+        }
+    }
+
+    fn release(&mut self, frame: FrameNumber) {
+        let Some((region_index, place)) = self.locate(frame) else {
+            return;
+        };
+        let region = &mut self.regions[region_index as usize];
+        let count = &mut region.counts[place];
+        if *count == PINNED {
+            return;
+        }
+        assert!(*count > 0, "release of a free frame {frame:?}");
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        region.free[place / 64] |= 1 << (place % 64);
+        region.free_count += 1;
+        self.free += 1;
+        if region.free_count == 1 {
+            self.available.push(region_index);
+        }
+    }
+
+    fn locate(&self, frame: FrameNumber) -> Option<(u32, usize)> {
+        let number = usize::try_from(frame.0 / LARGE_PAGE_FRAMES).ok()?;
+        let region_index = *self.index.get(number)?;
+        let place = (frame.0 % LARGE_PAGE_FRAMES) as usize;
+        let region = self.regions.get(region_index as usize)?;
+        (region.slots[place / GROUP_FRAMES] != SLOT_NONE).then_some((region_index, place))
+    }
+
+    fn count(&self, frame: FrameNumber) -> Option<u32> {
+        let (region_index, place) = self.locate(frame)?;
+        Some(self.regions[region_index as usize].counts[place])
+    }
+
+    fn count_mut(&mut self, frame: FrameNumber) -> Option<&mut u32> {
+        let (region_index, place) = self.locate(frame)?;
+        Some(&mut self.regions[region_index as usize].counts[place])
+    }
+
+    fn slot_of(&self, frame: FrameNumber) -> CapSlot {
+        if let Some((region_index, place)) = self.locate(frame) {
+            return self.regions[region_index as usize].slots[place / GROUP_FRAMES];
+        }
+        let holds =
+            |grant: &&FrameGrant| (grant.first.0..grant.first.0 + grant.count).contains(&frame.0);
+        self.borrowed
+            .iter()
+            .find(holds)
+            .map_or(SLOT_NONE, |grant| grant.slot)
+    }
+}
+
+/// One reference to a frame, released when dropped; `clone` makes another.
+pub struct FrameRef {
+    pool: Arc<FramePool>,
+    frame: FrameNumber,
+}
+
+impl FrameRef {
+    /// The frame.
+    #[must_use]
+    pub fn frame(&self) -> FrameNumber {
+        self.frame
+    }
+
+    /// The pool that counts it.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<FramePool> {
+        &self.pool
+    }
+
+    /// Gives up the handle and keeps the reference: the caller releases it.
+    #[must_use]
+    pub fn into_frame(self) -> FrameNumber {
+        let frame = self.frame;
+        // The reference moves to the caller: taken once more here, it survives the drop.
+        self.pool.retain(frame);
+        frame
+    }
+}
+
+impl Clone for FrameRef {
+    fn clone(&self) -> Self {
+        self.pool.retain(self.frame);
+        Self {
+            pool: Arc::clone(&self.pool),
+            frame: self.frame,
+        }
+    }
+}
+
+impl Drop for FrameRef {
+    fn drop(&mut self) {
+        self.pool.release(self.frame);
+    }
+}
+
+impl core::fmt::Debug for FrameRef {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter
+            .debug_tuple("FrameRef")
+            .field(&self.frame.0)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FramePool;
+    use crate::error::Errno;
+    use crate::fake::{FAKE_BUNDLE_FRAME, FakeMachine};
+    use crate::platform::{FrameBytes, FrameGrant};
+    use aegis_abi::FrameNumber;
+    use aegis_abi::types::SLOT_BUNDLE;
+    use alloc::sync::Arc;
+    use alloc::vec::Vec;
+
+    fn pool(machine_frames: u64, limit_frames: u64) -> (Arc<FakeMachine>, Arc<FramePool>) {
+        let machine = FakeMachine::with_frames(machine_frames);
+        let pool = FramePool::new(machine.clone(), machine.clone(), limit_frames * 4096);
+        (machine, pool)
+    }
+
+    #[test]
+    fn frames_are_neighbours_and_come_back() {
+        let (_, pool) = pool(4096, 4096);
+        let frames: Vec<_> = (0..600).map(|_| pool.allocate().expect("memory")).collect();
+        for pair in frames[..512].windows(2) {
+            assert_eq!(pair[0].0 + 1, pair[1].0);
+        }
+        assert_ne!(pool.slot_of(frames[0]), pool.slot_of(frames[599]));
+        pool.release_all(&frames);
+        let statistics = pool.statistics();
+        assert_eq!((statistics.held, statistics.free), (1024, 1024));
+        assert_eq!(pool.give_back(u64::MAX), 1024);
+        assert_eq!(pool.statistics().held, 0);
+    }
+
+    #[test]
+    fn the_limit_and_an_empty_kernel_are_enomem() {
+        for (machine_frames, limit) in [(4096, 700), (700, 4096), (40, 4096), (4096, 16)] {
+            let (_, pool) = pool(machine_frames, limit);
+            let mut frames = Vec::new();
+            let error = loop {
+                match pool.allocate() {
+                    Ok(frame) => frames.push(frame),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error, Errno::ENOMEM);
+            let expected = machine_frames.min(limit) / 16 * 16;
+            assert_eq!(frames.len() as u64, expected, "{machine_frames} {limit}");
+            pool.release(frames[3]);
+            assert_eq!(pool.allocate(), Ok(frames[3]));
+        }
+    }
+
+    #[test]
+    fn a_frame_lives_as_long_as_its_last_reference() {
+        let (machine, pool) = pool(1024, 1024);
+        let first = pool.allocate_ref().expect("memory");
+        let second = first.clone();
+        let frame = first.frame();
+        assert_eq!(pool.reference_count(frame), 2);
+        drop(first);
+        let mut byte = [9];
+        machine.read(frame, 100, &mut byte);
+        assert_eq!(byte, [0]);
+        let kept = second.into_frame();
+        assert_eq!(pool.reference_count(kept), 1);
+        drop(pool.adopt(kept));
+        assert_eq!(pool.reference_count(frame), 0);
+        assert_eq!(pool.statistics().free, 512);
+    }
+
+    #[test]
+    fn borrowed_and_zero_frames_are_never_counted() {
+        let (machine, pool) = pool(1024, 1024);
+        let count = machine.set_bundle(&[7; 5000]);
+        let first = FrameNumber(FAKE_BUNDLE_FRAME);
+        pool.add_borrowed(FrameGrant {
+            slot: SLOT_BUNDLE,
+            first,
+            count,
+        });
+        pool.retain(first);
+        pool.release(first);
+        pool.release(first);
+        assert!(pool.is_immutable(first));
+        assert_eq!(pool.slot_of(FrameNumber(first.0 + 1)), SLOT_BUNDLE);
+        assert_eq!(pool.slot_of(FrameNumber(first.0 + 2)).0, 0);
+        let zero = pool.zero_frame().expect("memory");
+        assert_eq!(pool.zero_frame(), Ok(zero));
+        pool.release(zero);
+        assert!(pool.is_immutable(zero));
+        let copy = pool.allocate_copy(first).expect("memory");
+        let mut byte = [0];
+        machine.read(copy, 4095, &mut byte);
+        assert_eq!(byte, [7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "release of a free frame")]
+    fn a_second_release_is_noticed() {
+        let (_, pool) = pool(1024, 1024);
+        let frame = pool.allocate().expect("memory");
+        pool.release(frame);
+        pool.release(frame);
+    }
+}

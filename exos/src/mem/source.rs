@@ -1,0 +1,145 @@
+//! Where mapped pages come from: the seam between address spaces and files.
+//!
+//! A [`PageSource`] is a file as its mapper sees it: pages by index. File systems implement it over their page cache or over the boot
+//! bundle; [`SharedMemory`] is the source of shared anonymous memory. A source hands out frames with a reference of their own
+//! ([`FrameRef`]), so that a page stays alive while it is mapped, even when the file is gone.
+//!
+//! What a source promises: the page at one index stays the same frame until the file is truncated below it (else two mappings
+//! of one file would diverge), and the bytes of a counted frame behind the end of the file are zero. For frames of the boot
+//! bundle the reader of the page takes care of the latter.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use crate::error::{Errno, Result};
+use crate::mem::frames::{FramePool, FrameRef};
+use crate::sync::Mutex;
+
+/// What a page is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageIntent {
+    /// It will be mapped read-only or copied.
+    Read,
+    /// It will be mapped writable and shared: stores change the file. The source may mark it dirty now.
+    WriteShared,
+}
+
+/// A page of a file.
+#[derive(Clone, Debug)]
+pub struct FilePage {
+    /// The frame; the reference goes to the mapping.
+    pub frame: FrameRef,
+    /// Bytes of the page that are the file's: 4096, or less in the last page. Not 0.
+    pub valid_bytes: usize,
+}
+
+/// Why there is no page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageError {
+    /// The page begins at or behind the end of the file: SIGBUS.
+    BeyondEnd,
+    /// The page could not be read or must not be written: SIGBUS.
+    Failed,
+    /// No frames.
+    OutOfMemory,
+}
+
+/// What names a file in `/proc/self/maps`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+}
+
+/// A file that can be mapped.
+pub trait PageSource: Send + Sync {
+    /// Page `index` (file offset / 4096), read or made if need be.
+    fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError>;
+
+    /// Page `index` for reading, if that takes neither input nor a new frame; for mapping neighbours of a fault.
+    fn resident_page(&self, index: u64) -> Option<FilePage>;
+
+    /// Who it is.
+    fn identity(&self) -> FileIdentity;
+
+    /// The path for `/proc/self/maps`, with ` (deleted)` if it has no name any more.
+    fn path(&self) -> String;
+
+    /// `msync(MS_SYNC)`: writes the pages back. Sources without a disk have nothing to do.
+    fn sync(&self, _first_index: u64, _page_count: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// `madvise(MADV_REMOVE)`: frees the pages, which read as zero afterwards. `EOPNOTSUPP` where a file cannot have holes.
+    fn remove(&self, _first_index: u64, _page_count: u64) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+/// Memory that several areas share and no file names (`MAP_SHARED | MAP_ANONYMOUS`): zero until written, gone with its last area.
+pub struct SharedMemory {
+    pool: Arc<FramePool>,
+    pages: Mutex<BTreeMap<u64, FrameRef>>,
+}
+
+impl SharedMemory {
+    /// An object without pages. It has no size: areas bound what is reached.
+    #[must_use]
+    pub fn new(pool: Arc<FramePool>) -> Arc<Self> {
+        Arc::new(Self {
+            pool,
+            pages: Mutex::new(BTreeMap::new()),
+        })
+    }
+}
+
+impl PageSource for SharedMemory {
+    fn page(&self, index: u64, _intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        let mut pages = self.pages.lock();
+        let frame = match pages.get(&index) {
+            Some(frame) => frame.clone(),
+            None => {
+                let frame = self
+                    .pool
+                    .allocate_ref()
+                    .map_err(|_| PageError::OutOfMemory)?;
+                pages.insert(index, frame.clone());
+                frame
+            }
+        };
+        Ok(FilePage {
+            frame,
+            valid_bytes: 4096,
+        })
+    }
+
+    fn resident_page(&self, index: u64) -> Option<FilePage> {
+        let frame = self.pages.lock().get(&index)?.clone();
+        Some(FilePage {
+            frame,
+            valid_bytes: 4096,
+        })
+    }
+
+    fn identity(&self) -> FileIdentity {
+        FileIdentity {
+            device: 1,
+            inode: 0,
+        }
+    }
+
+    fn path(&self) -> String {
+        String::from("/dev/zero (deleted)")
+    }
+
+    fn remove(&self, first_index: u64, page_count: u64) -> Result<()> {
+        let end = first_index.saturating_add(page_count);
+        self.pages
+            .lock()
+            .retain(|index, _| !(first_index..end).contains(index));
+        Ok(())
+    }
+}
