@@ -236,6 +236,9 @@ calls! {
     39 MachineOff { slot: CapSlot, code: u32 }
     /// Reads counter `index` of `environment` (`crate::counter::Counter`).
     40 CounterRead { environment: CapSlot, index: u32 }
+    /// Rings the bell once when `deadline_ns` (a time since the kernel's start) has come; a new deadline replaces the old one, all ones
+    /// takes it back.
+    41 BellRingAt { slot: CapSlot, deadline_ns: u64 }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more tables.

@@ -142,6 +142,8 @@ stubs! {
     bell_create(slot: CapSlot, processor: CapSlot) => BellCreate { slot: slot, processor: processor };
     /// Rings a bell.
     bell_ring(slot: CapSlot) => BellRing { slot: slot };
+    /// Rings a bell at a time since the kernel's start; `u64::MAX` takes it back.
+    bell_ring_at(slot: CapSlot, deadline_ns: u64) => BellRingAt { slot: slot, deadline_ns: deadline_ns };
     /// Takes a bell's count.
     bell_take(slot: CapSlot) => BellTake { slot: slot };
     /// Makes a gate.
