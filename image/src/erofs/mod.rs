@@ -7,7 +7,7 @@
 //! outside: attributes are skipped, the others are refused by name.
 //!
 //! Flat-plain data is why this format was chosen: it is contiguous and starts at a page boundary, so a library OS maps
-//! it straight from the image and processes share the frames. [`write`] puts every regular file that way.
+//! it straight from the image and processes share the frames. [`mod@write`] puts every regular file that way.
 //!
 //! Neighbours: [`crate::tree`] is what the writer writes; the library OS keeps a [`read::Image`] over the bundle's root
 //! part. `check` walks a whole image before it is trusted.
