@@ -97,50 +97,69 @@ fn lint(root: &Path) -> Result<Vec<Finding>, Error> {
     Ok(findings)
 }
 
-/// rustfmt and clippy, as far as they are installed: Debian's compiler comes without, and says so here.
+/// rustfmt and clippy, where they are installed and are those of the pinned toolchain: other versions have other
+/// opinions, and a machine that builds with Debian's compiler should not fail for them.
 fn tools(root: &Path) -> Result<Vec<(&'static str, Command)>, Error> {
-    let mut tools = Vec::new();
     let mut format = build::host_cargo(root);
     format.args(["fmt", "--all", "--check"]);
     let mut host = build::host_cargo(root);
-    host.args(["clippy", "--workspace", "--all-targets"]);
+    host.args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    // Our own lint knows which files are tests; clippy does not spare what a test calls.
+    host.args(["-A", "clippy::unwrap_used"]);
     let toolchain = Toolchain::find(root)?;
     let mut guest = toolchain.cargo(root, "clippy");
     build::guest_packages(&mut guest);
     guest
         .arg("--target-dir")
         .arg(toolchain.target_dir(&build::host_target_dir(root)));
-    for clippy in [&mut host, &mut guest] {
-        clippy.args(["--", "-D", "warnings"]);
-    }
+    guest.args(["--", "-D", "warnings"]);
+
+    let pinned = config::pinned_toolchain(root)?;
     let all = [
         ("cargo fmt --check", "fmt", format),
         ("clippy for the host", "clippy", host),
         ("clippy for the guest target", "clippy", guest),
     ];
+    let mut tools = Vec::new();
     for (label, subcommand, command) in all {
-        if is_installed(&command, subcommand) {
-            tools.push((label, command));
-        } else {
-            eprintln!("tidy: {label} was not run: cargo {subcommand} is not installed");
+        match why_not(&command, subcommand, &pinned) {
+            None => tools.push((label, command)),
+            Some(reason) => eprintln!("tidy: {label} was not run: {reason}"),
         }
     }
     Ok(tools)
 }
 
-/// Asks the cargo of `command`, in the same surroundings, for the subcommand's version.
-fn is_installed(command: &Command, subcommand: &str) -> bool {
-    let mut question = Command::new(command.get_program());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => question.env(name, value),
-            None => question.env_remove(name),
-        };
+/// Asks the cargo of `command`, in the same surroundings, for its version and whether it has the subcommand.
+fn why_not(command: &Command, subcommand: &str, pinned: &str) -> Option<String> {
+    let ask = |arguments: &[&str]| {
+        let mut question = Command::new(command.get_program());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => question.env(name, value),
+                None => question.env_remove(name),
+            };
+        }
+        if let Some(folder) = command.get_current_dir() {
+            question.current_dir(folder);
+        }
+        process::answer(question.args(arguments))
+    };
+    let Some(version) = ask(&["--version"]) else {
+        return Some("cargo does not answer".to_string());
+    };
+    if !version.starts_with(&format!("cargo {pinned} ")) {
+        return Some(format!("{version} is not the pinned {pinned}"));
     }
-    if let Some(folder) = command.get_current_dir() {
-        question.current_dir(folder);
-    }
-    process::answer(question.args([subcommand, "--version"])).is_some()
+    let is_installed = ask(&[subcommand, "--version"]).is_some();
+    (!is_installed).then(|| format!("cargo {subcommand} is not installed"))
 }
 
 /// A source for a lint's fixture.
@@ -175,7 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_tool_is_noticed() {
-        assert!(!is_installed(&Command::new("no-such-cargo-here"), "fmt"));
+    fn a_tool_that_is_missing_or_of_another_version_is_not_run() {
+        use std::os::unix::fs::PermissionsExt;
+        let cargo = std::env::temp_dir().join(format!("xtask-cargo-{}", std::process::id()));
+        let script =
+            "#!/bin/sh\ncase $1 in --version) echo 'cargo 1.95.0 (x)';; fmt) ;; *) exit 1;; esac";
+        std::fs::write(&cargo, script).unwrap();
+        std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let reason = |subcommand, pinned| why_not(&Command::new(&cargo), subcommand, pinned);
+        assert_eq!(reason("fmt", "1.95.0"), None);
+        assert_eq!(
+            reason("clippy", "1.95.0").unwrap(),
+            "cargo clippy is not installed"
+        );
+        assert_eq!(
+            reason("fmt", "1.96.0").unwrap(),
+            "cargo 1.95.0 (x) is not the pinned 1.96.0"
+        );
+        std::fs::remove_file(&cargo).unwrap();
+        assert_eq!(reason("fmt", "1.95.0").unwrap(), "cargo does not answer");
     }
 }

@@ -93,6 +93,16 @@ impl Config {
     }
 }
 
+/// The version that `rust-toolchain.toml` pins.
+pub(super) fn pinned_toolchain(root: &Path) -> Result<String, Error> {
+    let what = root.join("rust-toolchain.toml");
+    let text = fs::read_to_string(&what).map_err(Error::io(&what))?;
+    toml::parse(&text)
+        .and_then(|mut document| take_table(&mut document, "toolchain"))
+        .and_then(|mut toolchain| take(&mut toolchain, "channel", string))
+        .map_err(|problem| Error::Config { what, problem })
+}
+
 fn string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_string)
 }
