@@ -1,0 +1,64 @@
+//! `struct timespec`, `timeval` and the clocks' numbers.
+
+use exos::error::{Errno, Result};
+
+use crate::abi::bytes::get;
+use crate::user::{UserMemory, read_array, write_all};
+
+/// `CLOCK_REALTIME`.
+pub const CLOCK_REALTIME: u64 = 0;
+/// `CLOCK_MONOTONIC`.
+pub const CLOCK_MONOTONIC: u64 = 1;
+/// `CLOCK_PROCESS_CPUTIME_ID`.
+pub const CLOCK_PROCESS_CPU: u64 = 2;
+/// `CLOCK_THREAD_CPUTIME_ID`.
+pub const CLOCK_THREAD_CPU: u64 = 3;
+/// `CLOCK_TAI`.
+pub const CLOCK_TAI: u64 = 11;
+/// `TIMER_ABSTIME`.
+pub const TIMER_ABSOLUTE: u64 = 1;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Reads a `timespec` as nanoseconds. `EINVAL`: negative, or nanoseconds out of range.
+pub fn read_timespec(memory: &dyn UserMemory, address: u64) -> Result<u64> {
+    let bytes: [u8; 16] = read_array(memory, address)?;
+    to_ns(get::i64(&bytes, 0), get::i64(&bytes, 8), SECOND_NS as i64, 1)
+}
+
+/// Reads a `timeval` as nanoseconds. `EINVAL` as above.
+pub fn read_timeval(memory: &dyn UserMemory, address: u64) -> Result<u64> {
+    let bytes: [u8; 16] = read_array(memory, address)?;
+    to_ns(get::i64(&bytes, 0), get::i64(&bytes, 8), 1_000_000, 1000)
+}
+
+fn to_ns(seconds: i64, part: i64, parts: i64, part_ns: u64) -> Result<u64> {
+    if seconds < 0 || !(0..parts).contains(&part) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((seconds as u64).saturating_mul(SECOND_NS).saturating_add(part as u64 * part_ns))
+}
+
+/// A `timespec`.
+#[must_use]
+pub fn timespec(ns: u64) -> [u8; 16] {
+    pair(ns / SECOND_NS, ns % SECOND_NS)
+}
+
+/// A `timeval`.
+#[must_use]
+pub fn timeval(ns: u64) -> [u8; 16] {
+    pair(ns / SECOND_NS, ns % SECOND_NS / 1000)
+}
+
+fn pair(first: u64, second: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&second.to_le_bytes());
+    bytes
+}
+
+/// Writes a `timespec` unless the address is null.
+pub fn write_timespec(memory: &dyn UserMemory, address: u64, ns: u64) -> Result<()> {
+    if address == 0 { Ok(()) } else { write_all(memory, address, &timespec(ns)) }
+}

@@ -1,0 +1,326 @@
+//! Who a process is: numbers, users, groups, sessions, limits.
+
+use exos::error::{Errno, Result};
+use exos::task::limits::Limit;
+
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::time::timeval;
+use crate::context::{Arguments, Context};
+use crate::user::{read_array, read_vec, write_all};
+
+/// "Leave as it is" in `setresuid` and its like.
+const KEEP: u32 = u32::MAX;
+/// Most supplementary groups.
+const GROUP_COUNT_MAX: u64 = 65_536;
+
+/// `getpid(2)`.
+pub fn getpid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(context.process.pid))
+}
+
+/// `gettid(2)`.
+pub fn gettid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(context.thread.tid))
+}
+
+/// `getppid(2)`.
+pub fn getppid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(context.process.parent))
+}
+
+/// `getuid(2)`.
+pub fn getuid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(context.process.identities.lock().uid[0]))
+}
+
+/// `geteuid(2)`.
+pub fn geteuid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(context.process.identities.lock().uid[1]))
+}
+
+/// `getgid(2)`.
+pub fn getgid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(context.process.identities.lock().gid[0]))
+}
+
+/// `getegid(2)`.
+pub fn getegid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(context.process.identities.lock().gid[1]))
+}
+
+/// Sets real, effective and saved identity as `setresuid` does; the one for files follows the effective one.
+fn set_three(identity: &mut [u32; 4], wanted: [u32; 3], is_privileged: bool) -> Result<()> {
+    for value in wanted {
+        if value != KEEP && !is_privileged && !identity[..3].contains(&value) {
+            return Err(Errno::EPERM);
+        }
+    }
+    for (slot, value) in identity.iter_mut().zip(wanted) {
+        if value != KEEP {
+            *slot = value;
+        }
+    }
+    identity[3] = identity[1];
+    Ok(())
+}
+
+/// `setresuid(2)`.
+pub fn setresuid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
+    let mut identities = context.process.identities.lock();
+    let is_privileged = identities.uid[1] == 0;
+    set_three(&mut identities.uid, [real as u32, effective as u32, saved as u32], is_privileged)?;
+    Ok(0)
+}
+
+/// `setresgid(2)`.
+pub fn setresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
+    let mut identities = context.process.identities.lock();
+    let is_privileged = identities.uid[1] == 0;
+    set_three(&mut identities.gid, [real as u32, effective as u32, saved as u32], is_privileged)?;
+    Ok(0)
+}
+
+/// `setuid(2)`: all three with privilege, else the effective one.
+pub fn setuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> {
+    let is_privileged = context.process.identities.lock().uid[1] == 0;
+    let other = if is_privileged { uid } else { u64::from(KEEP) };
+    check_identity(uid)?;
+    setresuid(context, [other, uid, other, 0, 0, 0])
+}
+
+/// `setgid(2)`.
+pub fn setgid(context: &mut Context<'_>, [gid, ..]: Arguments) -> Result<u64> {
+    let is_privileged = context.process.identities.lock().uid[1] == 0;
+    let other = if is_privileged { gid } else { u64::from(KEEP) };
+    check_identity(gid)?;
+    setresgid(context, [other, gid, other, 0, 0, 0])
+}
+
+fn check_identity(value: u64) -> Result<()> {
+    if value as u32 == KEEP { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// `setreuid(2)`: the saved identity follows the effective one when either changes.
+pub fn setreuid(context: &mut Context<'_>, [real, effective, ..]: Arguments) -> Result<u64> {
+    setresuid(context, [real, effective, effective, 0, 0, 0])
+}
+
+/// `setregid(2)`.
+pub fn setregid(context: &mut Context<'_>, [real, effective, ..]: Arguments) -> Result<u64> {
+    setresgid(context, [real, effective, effective, 0, 0, 0])
+}
+
+fn write_three(context: &Context<'_>, addresses: [u64; 3], identity: [u32; 4]) -> Result<u64> {
+    for (address, value) in addresses.into_iter().zip(identity) {
+        write_all(context.memory, address, &value.to_le_bytes())?;
+    }
+    Ok(0)
+}
+
+/// `getresuid(2)`.
+pub fn getresuid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
+    let identity = context.process.identities.lock().uid;
+    write_three(context, [real, effective, saved], identity)
+}
+
+/// `getresgid(2)`.
+pub fn getresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
+    let identity = context.process.identities.lock().gid;
+    write_three(context, [real, effective, saved], identity)
+}
+
+/// `setfsuid(2)`: answers the identity before.
+pub fn setfsuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> {
+    let mut identities = context.process.identities.lock();
+    let before = identities.uid[3];
+    if identities.uid[1] == 0 || identities.uid.contains(&(uid as u32)) {
+        identities.uid[3] = uid as u32;
+    }
+    Ok(u64::from(before))
+}
+
+/// `setfsgid(2)`.
+pub fn setfsgid(context: &mut Context<'_>, [gid, ..]: Arguments) -> Result<u64> {
+    let mut identities = context.process.identities.lock();
+    let before = identities.gid[3];
+    if identities.uid[1] == 0 || identities.gid.contains(&(gid as u32)) {
+        identities.gid[3] = gid as u32;
+    }
+    Ok(u64::from(before))
+}
+
+/// `getgroups(2)`.
+pub fn getgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> Result<u64> {
+    let groups = context.process.identities.lock().groups.clone();
+    if (count as u32 as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if count as u32 != 0 {
+        if groups.len() > count as u32 as usize {
+            return Err(Errno::EINVAL);
+        }
+        let encoder = groups.iter().fold(Encoder::new(), |encoder, group| encoder.u32(*group));
+        write_all(context.memory, address, &encoder.finish())?;
+    }
+    Ok(groups.len() as u64)
+}
+
+/// `setgroups(2)`.
+pub fn setgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> Result<u64> {
+    if context.process.identities.lock().uid[1] != 0 {
+        return Err(Errno::EPERM);
+    }
+    if count > GROUP_COUNT_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = read_vec(context.memory, address, count * 4, GROUP_COUNT_MAX as usize * 4)?;
+    context.process.identities.lock().groups = bytes.chunks_exact(4).map(|chunk| get::u32(chunk, 0)).collect();
+    Ok(0)
+}
+
+/// The process that `pid` names, as far as one may name it: 0 and one's own number.
+fn check_own(context: &Context<'_>, pid: u64) -> Result<()> {
+    if pid as u32 == 0 || pid as u32 == context.process.pid { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// `getpgid(2)`.
+pub fn getpgid(context: &mut Context<'_>, [pid, ..]: Arguments) -> Result<u64> {
+    check_own(context, pid)?;
+    Ok(u64::from(*context.process.group.lock()))
+}
+
+/// `getpgrp(2)`.
+pub fn getpgrp(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(u64::from(*context.process.group.lock()))
+}
+
+/// `setpgid(2)`.
+pub fn setpgid(context: &mut Context<'_>, [pid, group, ..]: Arguments) -> Result<u64> {
+    if (group as u32 as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_own(context, pid)?;
+    let is_leader = *context.process.session.lock() == context.process.pid;
+    let wanted = if group as u32 == 0 { context.process.pid } else { group as u32 };
+    if is_leader || wanted != context.process.pid && wanted != *context.process.group.lock() {
+        return Err(Errno::EPERM);
+    }
+    *context.process.group.lock() = wanted;
+    Ok(0)
+}
+
+/// `getsid(2)`.
+pub fn getsid(context: &mut Context<'_>, [pid, ..]: Arguments) -> Result<u64> {
+    check_own(context, pid)?;
+    Ok(u64::from(*context.process.session.lock()))
+}
+
+/// `setsid(2)`.
+pub fn setsid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    let pid = context.process.pid;
+    if *context.process.group.lock() == pid {
+        return Err(Errno::EPERM);
+    }
+    *context.process.session.lock() = pid;
+    *context.process.group.lock() = pid;
+    Ok(u64::from(pid))
+}
+
+fn encode_limit(limit: Limit) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&limit.soft.to_le_bytes());
+    bytes[8..].copy_from_slice(&limit.hard.to_le_bytes());
+    bytes
+}
+
+/// `prlimit64(2)`.
+pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Arguments) -> Result<u64> {
+    check_own(context, pid)?;
+    let resource = resource as u32 as usize;
+    let before = context.process.limits.lock().get(resource)?;
+    if new != 0 {
+        let bytes: [u8; 16] = read_array(context.memory, new)?;
+        let limit = Limit { soft: get::u64(&bytes, 0), hard: get::u64(&bytes, 8) };
+        let is_privileged = context.process.identities.lock().uid[1] == 0;
+        context.process.limits.lock().set(resource, limit, is_privileged)?;
+        context.process.files.apply_limits(&context.process.limits.lock());
+        context.process.space.apply_limits(&context.process.limits.lock());
+    }
+    if old != 0 {
+        write_all(context.memory, old, &encode_limit(before))?;
+    }
+    Ok(0)
+}
+
+/// `getrlimit(2)`.
+pub fn getrlimit(context: &mut Context<'_>, [resource, address, ..]: Arguments) -> Result<u64> {
+    let limit = context.process.limits.lock().get(resource as u32 as usize)?;
+    write_all(context.memory, address, &encode_limit(limit))?;
+    Ok(0)
+}
+
+/// `setrlimit(2)`.
+pub fn setrlimit(context: &mut Context<'_>, [resource, address, ..]: Arguments) -> Result<u64> {
+    prlimit64(context, [0, resource, address, 0, 0, 0])
+}
+
+/// `getrusage(2)`.
+pub fn getrusage(context: &mut Context<'_>, [who, address, ..]: Arguments) -> Result<u64> {
+    // RUSAGE_SELF 0, RUSAGE_THREAD 1, RUSAGE_CHILDREN -1: no children have ended.
+    let used_ns = match who as u32 as i32 {
+        0 | 1 => context.system.platform.processor_time_ns(),
+        -1 => 0,
+        _ => return Err(Errno::EINVAL),
+    };
+    let resident_kib = if used_ns == 0 { 0 } else { context.process.space.resident_peak_bytes() / 1024 };
+    let bytes = Encoder::new().raw(&timeval(used_ns)).raw(&timeval(0)).u64(resident_kib).zero_to(144).finish();
+    write_all(context.memory, address, &bytes)?;
+    Ok(0)
+}
+
+/// `getpriority(2)`: the answer is 20 minus the nice value.
+pub fn getpriority(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Result<u64> {
+    check_priority_target(context, which, who)?;
+    Ok((20 - *context.process.nice.lock()) as u64)
+}
+
+/// `setpriority(2)`.
+pub fn setpriority(context: &mut Context<'_>, [which, who, value, ..]: Arguments) -> Result<u64> {
+    check_priority_target(context, which, who)?;
+    let wanted = (value as u32 as i32).clamp(-20, 19);
+    let mut nice = context.process.nice.lock();
+    if wanted < *nice && context.process.identities.lock().uid[1] != 0 {
+        return Err(Errno::EACCES);
+    }
+    *nice = wanted;
+    Ok(0)
+}
+
+fn check_priority_target(context: &Context<'_>, which: u64, who: u64) -> Result<()> {
+    let own = match which {
+        0 => context.process.pid,
+        1 => *context.process.group.lock(),
+        2 => context.process.identities.lock().uid[0],
+        _ => return Err(Errno::EINVAL),
+    };
+    if who as u32 == 0 || who as u32 == own { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// `capget(2)`: all of version 3 for uid 0, none otherwise.
+pub fn capget(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Result<u64> {
+    const VERSION_3: u32 = 0x2008_0522;
+    /// `CAP_LAST_CAP` is 40: the first word whole, nine bits of the second.
+    const ALL: [u32; 2] = [u32::MAX, 0x1ff];
+    let bytes: [u8; 8] = read_array(context.memory, header)?;
+    if get::u32(&bytes, 0) != VERSION_3 {
+        write_all(context.memory, header, &VERSION_3.to_le_bytes())?;
+        return if data == 0 { Ok(0) } else { Err(Errno::EINVAL) };
+    }
+    check_own(context, u64::from(get::u32(&bytes, 4)))?;
+    if data != 0 {
+        let held = if context.process.identities.lock().uid[1] == 0 { ALL } else { [0; 2] };
+        let encoder = held.iter().fold(Encoder::new(), |encoder, word| encoder.u32(*word).u32(*word).u32(0));
+        write_all(context.memory, data, &encoder.finish())?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,279 @@
+//! What fits no other family: the system's name and totals, randomness, process options, futexes of a single thread.
+
+use exos::error::{Errno, Result};
+
+use crate::abi::bytes::Encoder;
+use crate::abi::time::read_timespec;
+use crate::context::{Arguments, Context};
+use crate::user::{CHUNK_BYTES, read_array, read_string, read_vec, write_all};
+
+/// What `uname -r` says: a version that current C libraries accept, with our mark.
+pub const RELEASE: &[u8] = b"6.1.0-aegis";
+/// What `uname -v` says.
+pub const VERSION: &[u8] = b"#1 SMP Aegis";
+/// Bytes of a field of `struct utsname`.
+const NAME_BYTES: usize = 65;
+/// Longest host or domain name.
+const HOST_NAME_BYTES_MAX: usize = 64;
+
+/// `uname(2)`.
+pub fn uname(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
+    let bytes = Encoder::new()
+        .string(b"Linux", NAME_BYTES)
+        .string(&context.system.hostname.lock(), NAME_BYTES)
+        .string(RELEASE, NAME_BYTES)
+        .string(VERSION, NAME_BYTES)
+        .string(b"x86_64", NAME_BYTES)
+        .string(&context.system.domain_name.lock(), NAME_BYTES)
+        .finish();
+    write_all(context.memory, address, &bytes)?;
+    Ok(0)
+}
+
+/// `sethostname(2)`.
+pub fn sethostname(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
+    *context.system.hostname.lock() = read_name(context, address, length)?;
+    Ok(0)
+}
+
+/// `setdomainname(2)`.
+pub fn setdomainname(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
+    *context.system.domain_name.lock() = read_name(context, address, length)?;
+    Ok(0)
+}
+
+fn read_name(context: &Context<'_>, address: u64, length: u64) -> Result<alloc::vec::Vec<u8>> {
+    if context.process.identities.lock().uid[1] != 0 {
+        return Err(Errno::EPERM);
+    }
+    read_vec(context.memory, address, length, HOST_NAME_BYTES_MAX)
+}
+
+/// `sysinfo(2)`.
+pub fn sysinfo(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
+    let (total, free) = context.system.memory_bytes();
+    let bytes = Encoder::new()
+        .u64(context.now_ns() / 1_000_000_000)
+        .u64(0)
+        .u64(0)
+        .u64(0)
+        .u64(total)
+        .u64(free)
+        .zero_to(80)
+        .u16(1)
+        .zero_to(104)
+        .u32(1)
+        .zero_to(112)
+        .finish();
+    write_all(context.memory, address, &bytes)?;
+    Ok(0)
+}
+
+/// `getrandom(2)`: never blocks, as the seed is there from the start.
+pub fn getrandom(context: &mut Context<'_>, [address, length, flags, ..]: Arguments) -> Result<u64> {
+    // GRND_NONBLOCK 1, GRND_RANDOM 2, GRND_INSECURE 4; the last two exclude each other.
+    if flags & !7 != 0 || flags & 6 == 6 {
+        return Err(Errno::EINVAL);
+    }
+    let length = length.min(crate::user::TRANSFER_BYTES_MAX);
+    let mut done = 0;
+    let mut chunk = [0; CHUNK_BYTES];
+    while done < length {
+        let step = (length - done).min(CHUNK_BYTES as u64) as usize;
+        context.system.kernel.random(&mut chunk[..step]);
+        let count = match context.memory.copy_out(address.wrapping_add(done), &chunk[..step]) {
+            Ok(count) => count,
+            Err(_) if done > 0 => 0,
+            Err(error) => return Err(error),
+        };
+        done += count as u64;
+        if count < step {
+            break;
+        }
+    }
+    if done == 0 && length > 0 { Err(Errno::EFAULT) } else { Ok(done) }
+}
+
+/// `arch_prctl(2)`. GS belongs to exos; `docs/adr/0002-gs-belongs-to-the-library-os.md`.
+pub fn arch_prctl(context: &mut Context<'_>, [operation, address, ..]: Arguments) -> Result<u64> {
+    const SET_GS: u64 = 0x1001;
+    const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
+    const GET_GS: u64 = 0x1004;
+    match operation {
+        SET_FS if address >= aegis_abi::layout::PROGRAM_END => Err(Errno::EPERM),
+        SET_FS => {
+            context.system.platform.set_fs_base(address);
+            Ok(0)
+        }
+        GET_FS => {
+            write_all(context.memory, address, &context.system.platform.fs_base().to_le_bytes())?;
+            Ok(0)
+        }
+        GET_GS => {
+            write_all(context.memory, address, &0u64.to_le_bytes())?;
+            Ok(0)
+        }
+        SET_GS if address == 0 => Ok(0),
+        SET_GS => Err(Errno::EPERM),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `prctl(2)`: the options that programs set on themselves.
+pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth, _]: Arguments) -> Result<u64> {
+    const SET_PARENT_DEATH_SIGNAL: u64 = 1;
+    const GET_PARENT_DEATH_SIGNAL: u64 = 2;
+    const GET_DUMPABLE: u64 = 3;
+    const SET_DUMPABLE: u64 = 4;
+    const GET_KEEP_CAPABILITIES: u64 = 7;
+    const SET_NAME: u64 = 15;
+    const GET_NAME: u64 = 16;
+    const GET_SECURE_COMPUTING: u64 = 21;
+    const CAPABILITY_BOUND_READ: u64 = 23;
+    const GET_TIMER_SLACK: u64 = 30;
+    const SET_NO_NEW_PRIVILEGES: u64 = 38;
+    const GET_NO_NEW_PRIVILEGES: u64 = 39;
+    match option {
+        SET_NAME => {
+            let name = read_string_prefix(context, argument)?;
+            *context.thread.name.lock() = name;
+            Ok(0)
+        }
+        GET_NAME => {
+            let name = Encoder::new().string(&context.thread.name.lock(), 16).finish();
+            write_all(context.memory, argument, &name)?;
+            Ok(0)
+        }
+        GET_DUMPABLE => Ok(u64::from(*context.process.is_dumpable.lock())),
+        SET_DUMPABLE if argument <= 1 => {
+            *context.process.is_dumpable.lock() = argument == 1;
+            Ok(0)
+        }
+        SET_PARENT_DEATH_SIGNAL if argument <= 64 => Ok(0),
+        GET_PARENT_DEATH_SIGNAL => {
+            write_all(context.memory, argument, &0u32.to_le_bytes())?;
+            Ok(0)
+        }
+        GET_KEEP_CAPABILITIES | GET_SECURE_COMPUTING => Ok(0),
+        GET_NO_NEW_PRIVILEGES if [argument, third, fourth, fifth] == [0; 4] => Ok(0),
+        SET_NO_NEW_PRIVILEGES if argument == 1 && [third, fourth, fifth] == [0; 3] => Ok(0),
+        CAPABILITY_BOUND_READ if argument <= 40 => Ok(1),
+        GET_TIMER_SLACK => Ok(50_000),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// At most 15 bytes of a name.
+fn read_string_prefix(context: &Context<'_>, address: u64) -> Result<alloc::vec::Vec<u8>> {
+    let mut bytes = [0; 16];
+    let count = context.memory.copy_in(address, &mut bytes)?;
+    let end = bytes[..count].iter().position(|byte| *byte == 0);
+    match end {
+        None if count < 16 => Err(Errno::EFAULT),
+        end => Ok(bytes[..end.unwrap_or(15).min(15)].to_vec()),
+    }
+}
+
+/// `set_tid_address(2)`.
+pub fn set_tid_address(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
+    *context.thread.clear_tid_address.lock() = address;
+    Ok(u64::from(context.thread.tid))
+}
+
+/// `set_robust_list(2)`.
+pub fn set_robust_list(context: &mut Context<'_>, [head, length, ..]: Arguments) -> Result<u64> {
+    if length != 24 {
+        return Err(Errno::EINVAL);
+    }
+    *context.thread.robust_list.lock() = (head, length);
+    Ok(0)
+}
+
+/// `get_robust_list(2)`.
+pub fn get_robust_list(context: &mut Context<'_>, [tid, head, length, ..]: Arguments) -> Result<u64> {
+    if tid as u32 != 0 && tid as u32 != context.thread.tid {
+        return Err(Errno::ESRCH);
+    }
+    let (list, list_length) = *context.thread.robust_list.lock();
+    write_all(context.memory, length, &list_length.to_le_bytes())?;
+    write_all(context.memory, head, &list.to_le_bytes())?;
+    Ok(0)
+}
+
+/// `futex(2)` for a process of one thread: a wait whose word matches sleeps until its time is up or a signal comes; a wake finds
+/// nobody.
+pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, ..]: Arguments) -> Result<u64> {
+    const WAIT: u64 = 0;
+    const WAKE: u64 = 1;
+    const WAIT_BITSET: u64 = 9;
+    const WAKE_BITSET: u64 = 10;
+    const PRIVATE: u64 = 128;
+    const CLOCK_REALTIME: u64 = 256;
+    if address % 4 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let command = operation & !(PRIVATE | CLOCK_REALTIME);
+    match command {
+        WAKE | WAKE_BITSET => {
+            read_array::<4>(context.memory, address)?;
+            Ok(0)
+        }
+        WAIT | WAIT_BITSET => {
+            let deadline_ns = match timeout {
+                0 => None,
+                at => {
+                    let wanted_ns = read_timespec(context.memory, at)?;
+                    let clock_ns = if operation & CLOCK_REALTIME != 0 { context.system.realtime_ns() } else { context.now_ns() };
+                    let left_ns = if command == WAIT { wanted_ns } else { wanted_ns.saturating_sub(clock_ns) };
+                    Some(context.now_ns().saturating_add(left_ns))
+                }
+            };
+            if u32::from_le_bytes(read_array(context.memory, address)?) != value as u32 {
+                return Err(Errno::EAGAIN);
+            }
+            loop {
+                if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+                    return Err(Errno::ETIMEDOUT);
+                }
+                context.wait(deadline_ns)?;
+            }
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+/// `membarrier(2)`: with one thread every command that may be asked for is done already.
+pub fn membarrier(_: &mut Context<'_>, [command, flags, ..]: Arguments) -> Result<u64> {
+    /// Global, private expedited and its registration.
+    const SUPPORTED: u64 = 1 | 8 | 16;
+    match command {
+        _ if flags != 0 => Err(Errno::EINVAL),
+        0 => Ok(SUPPORTED),
+        1 | 8 | 16 => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `personality(2)`: only that of Linux.
+pub fn personality(_: &mut Context<'_>, [persona, ..]: Arguments) -> Result<u64> {
+    if persona == 0xffff_ffff || persona == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// `syslog(2)`: an empty log.
+pub fn syslog(_: &mut Context<'_>, [kind, ..]: Arguments) -> Result<u64> {
+    match kind {
+        0..=10 => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `swapon(2)` and its like: a pod does not manage the machine.
+pub fn not_permitted(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Err(Errno::EPERM)
+}
+
+/// Reads a path-like string of the program.
+pub(crate) fn path(context: &Context<'_>, address: u64) -> Result<alloc::vec::Vec<u8>> {
+    read_string(context.memory, address, 4095, Errno::ENAMETOOLONG)
+}

@@ -1,0 +1,14 @@
+//! The system calls, one file a family. Each handler decodes its arguments, asks a policy of exos, and encodes the answer.
+
+pub mod file_descriptor;
+pub mod file_metadata;
+pub mod file_path;
+pub mod file_transfer;
+pub mod identity;
+pub mod memory;
+pub mod miscellany;
+pub mod poll;
+pub mod program;
+pub mod schedule;
+pub mod signal;
+pub mod time;

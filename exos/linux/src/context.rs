@@ -1,0 +1,87 @@
+//! What a system call works on: the system, the process, the thread, and the program's registers and memory.
+//!
+//! Handlers in [`crate::call`] have one signature, [`Handler`], and get everything through [`Context`]; nothing is global. Blocking is
+//! a loop: look, and if there is nothing, [`Context::wait`], which comes back when something may have changed and fails with
+//! `EINTR` when a signal wants to be delivered.
+
+use alloc::sync::Arc;
+
+use aegis_abi::upcall::UpcallFrame;
+use exos::error::{Errno, Result};
+use exos::task::signal::SignalSet;
+
+use crate::process::{Process, Thread};
+use crate::system::System;
+use crate::user::UserMemory;
+
+/// A system call's arguments: RDI RSI RDX R10 R8 R9.
+pub type Arguments = [u64; 6];
+
+/// A system call.
+pub type Handler = fn(&mut Context<'_>, Arguments) -> Result<u64>;
+
+/// What to do with a call that a signal interrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// It fails with `EINTR` in any case.
+    #[default]
+    Never,
+    /// It starts again unless a handler without `SA_RESTART` ran (Linux `ERESTARTSYS`).
+    UnlessHandlerForbids,
+    /// It starts again unless a handler ran (Linux `ERESTARTNOHAND`).
+    UnlessHandler,
+}
+
+/// One system call in progress.
+pub struct Context<'a> {
+    /// What all processes share.
+    pub system: &'a Arc<System>,
+    /// The calling process.
+    pub process: &'a Arc<Process>,
+    /// The calling thread.
+    pub thread: &'a Arc<Thread>,
+    /// The program's memory.
+    pub memory: &'a dyn UserMemory,
+    /// The program's registers; a handler that replaces them (`rt_sigreturn`, `execve`) sets `replaces_registers`.
+    pub frame: &'a mut UpcallFrame,
+    /// The result must not be written to RAX.
+    pub replaces_registers: bool,
+    /// What an `EINTR` of this call means.
+    pub restart: Restart,
+}
+
+impl Context<'_> {
+    /// Gives the processor up until something may have changed, or until `deadline_ns` (monotonic).
+    ///
+    /// `EINTR`: a signal is waiting to be delivered; nothing was given up.
+    pub fn wait(&mut self, deadline_ns: Option<u64>) -> Result<()> {
+        if self.has_signal() {
+            return Err(Errno::EINTR);
+        }
+        self.system.platform.wait(deadline_ns);
+        if self.has_signal() { Err(Errno::EINTR) } else { Ok(()) }
+    }
+
+    /// Whether a signal could be delivered to this thread now, or the process is to end.
+    #[must_use]
+    pub fn has_signal(&self) -> bool {
+        let thread = self.thread.signals.lock();
+        let shared = self.process.signals.lock();
+        let interesting = SignalSet(!thread.mask.0);
+        let waiting = thread.pending.set().union(shared.pending.set());
+        let mut candidates = SignalSet(waiting.0 & interesting.0);
+        while let Some(signal) = candidates.first() {
+            if !shared.dispositions.is_ignored(signal) {
+                return true;
+            }
+            candidates = candidates.without(signal.bit());
+        }
+        false
+    }
+
+    /// Nanoseconds since the machine's start.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.system.kernel.now_ns()
+    }
+}

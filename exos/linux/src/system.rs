@@ -1,0 +1,112 @@
+//! What all processes of a pod share: the kernel, the frames, the files' name space, time, and what the user asked for.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use exos::mem::frames::FramePool;
+use exos::platform::Kernel;
+use exos::sync::Mutex;
+
+/// What the personality needs of the place it runs in, beyond `exos::platform`.
+pub trait Platform: Send + Sync {
+    /// Gives the processor up until an event may have happened (input, a timer, a signal from the host) or until `deadline_ns`.
+    fn wait(&self, deadline_ns: Option<u64>);
+    /// Arms the one timer that interrupts a running program; `None` disarms it.
+    fn arm_timer(&self, deadline_ns: Option<u64>);
+    /// Gives the slice to whoever else wants it.
+    fn yield_now(&self);
+    /// Processor time that this virtual processor has used.
+    fn processor_time_ns(&self) -> u64;
+    /// The FS base of the running program.
+    fn fs_base(&self) -> u64;
+    /// Sets it.
+    fn set_fs_base(&self, base: u64);
+    /// XCR0 and the bytes of vector state that go with it.
+    fn vector_format(&self) -> (u64, usize);
+    /// Saves the program's vector state in XSAVE's standard format; `into` has the length of `vector_format`.
+    fn save_vector(&self, into: &mut [u8]);
+    /// Loads vector state whose header was made harmless; `None` loads the initial state.
+    fn load_vector(&self, state: Option<&[u8]>);
+    /// CPUID of the processor: EAX EBX ECX EDX.
+    fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
+    /// One trace line for the host (`--trace`).
+    fn trace(&self, line: &str);
+}
+
+/// Switches of this run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Show each system call.
+    pub trace: bool,
+    /// Report statistics at the end.
+    pub stats: bool,
+}
+
+/// What is counted for `--stats`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// System calls that arrived as upcalls.
+    pub syscalls_trapped: AtomicU64,
+    /// System calls that arrived through rewritten sites.
+    pub syscalls_rewritten: AtomicU64,
+    /// Page faults of the program that were resolved.
+    pub page_faults: AtomicU64,
+    /// Pages that those faults mapped.
+    pub pages_mapped: AtomicU64,
+    /// Signals delivered to handlers.
+    pub signals: AtomicU64,
+}
+
+/// The pod.
+pub struct System {
+    /// The kernel.
+    pub kernel: Arc<dyn Kernel>,
+    /// The machine under the personality.
+    pub platform: Arc<dyn Platform>,
+    /// The pod's frames.
+    pub pool: Arc<FramePool>,
+    /// The name space, its devices and what generates `/proc`.
+    pub files: crate::files::Files,
+    /// Switches.
+    pub options: Options,
+    /// Counters.
+    pub counters: Counters,
+    /// Realtime minus monotonic time.
+    pub realtime_offset_ns: AtomicI64,
+    /// What `uname` calls the machine.
+    pub hostname: Mutex<Vec<u8>>,
+    /// NIS domain name.
+    pub domain_name: Mutex<Vec<u8>>,
+    /// Processors.
+    pub processor_count: u32,
+    /// System calls that were missing, one bit each, so that each is named once.
+    pub named_missing: Mutex<[u64; 8]>,
+}
+
+impl System {
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub fn realtime_ns(&self) -> u64 {
+        let offset = self.realtime_offset_ns.load(Ordering::Relaxed);
+        self.kernel.now_ns().wrapping_add_signed(offset)
+    }
+
+    /// Bytes that the pod may use in all, and bytes that are not used.
+    #[must_use]
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        let statistics = self.pool.statistics();
+        let used = statistics.held - statistics.free;
+        (statistics.limit * 4096, (statistics.limit - used.min(statistics.limit)) * 4096)
+    }
+
+    /// Whether the missing call `number` is named for the first time.
+    pub fn is_first_missing(&self, number: u64) -> bool {
+        let mut named = self.named_missing.lock();
+        let Some(word) = named.get_mut(number as usize / 64) else { return true };
+        let bit = 1 << (number % 64);
+        let is_first = *word & bit == 0;
+        *word |= bit;
+        is_first
+    }
+}

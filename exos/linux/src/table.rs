@@ -1,0 +1,237 @@
+//! Every system call that exos has: number, state, handler. What is not here is `ENOSYS`, named once on the log.
+//!
+//! `docs/linux-compat.md` is generated from this table. A state is a statement about behaviour that tests show: `Full` does what
+//! Linux does for one process, `Partial` says in a word what is missing.
+
+use exos::error::{Errno, Result};
+use syscalls::Sysno;
+
+use crate::call::{
+    file_descriptor, file_metadata, file_path, file_transfer, identity, memory, miscellany, poll, program, schedule,
+    signal, time,
+};
+use crate::context::{Arguments, Context, Handler};
+
+/// How much of a call is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As on Linux.
+    Full,
+    /// As on Linux but for this.
+    Partial(&'static str),
+}
+
+/// One call.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Which.
+    pub number: Sysno,
+    /// How much of it.
+    pub state: State,
+    /// What does it.
+    pub handler: Handler,
+}
+
+const fn full(number: Sysno, handler: Handler) -> Entry {
+    Entry { number, state: State::Full, handler }
+}
+
+const fn partial(number: Sysno, missing: &'static str, handler: Handler) -> Entry {
+    Entry { number, state: State::Partial(missing), handler }
+}
+
+/// Calls whose absence is expected: C libraries try them first and go on without a word, so they are not named on the log.
+const SILENT: &[Sysno] = &[Sysno::rseq, Sysno::clone3, Sysno::statx, Sysno::faccessat2, Sysno::openat2];
+
+/// The calls, by family.
+pub const ENTRIES: &[&[Entry]] = &[
+    file_descriptor::ENTRIES,
+    file_metadata::ENTRIES,
+    file_path::ENTRIES,
+    file_transfer::ENTRIES,
+    memory::ENTRIES,
+    poll::ENTRIES,
+    program::ENTRIES,
+    TIME,
+    SIGNAL,
+    IDENTITY,
+    SCHEDULE,
+    MISCELLANY,
+];
+
+const TIME: &[Entry] = &[
+    full(Sysno::clock_gettime, time::clock_gettime),
+    full(Sysno::clock_getres, time::clock_getres),
+    full(Sysno::clock_settime, time::clock_settime),
+    full(Sysno::gettimeofday, time::gettimeofday),
+    full(Sysno::time, time::time),
+    partial(Sysno::times, "all time is user time", time::times),
+    full(Sysno::nanosleep, time::nanosleep),
+    full(Sysno::clock_nanosleep, time::clock_nanosleep),
+    full(Sysno::pause, time::pause),
+    full(Sysno::getitimer, time::getitimer),
+    partial(Sysno::setitimer, "only ITIMER_REAL", time::setitimer),
+    full(Sysno::alarm, time::alarm),
+];
+
+const SIGNAL: &[Entry] = &[
+    full(Sysno::rt_sigaction, signal::rt_sigaction),
+    full(Sysno::rt_sigprocmask, signal::rt_sigprocmask),
+    full(Sysno::rt_sigpending, signal::rt_sigpending),
+    full(Sysno::rt_sigsuspend, signal::rt_sigsuspend),
+    full(Sysno::rt_sigtimedwait, signal::rt_sigtimedwait),
+    full(Sysno::rt_sigreturn, signal::rt_sigreturn),
+    partial(Sysno::rt_sigqueueinfo, "only to oneself", signal::rt_sigqueueinfo),
+    partial(Sysno::kill, "only to oneself", signal::kill),
+    partial(Sysno::tkill, "only to oneself", signal::tkill),
+    partial(Sysno::tgkill, "only to oneself", signal::tgkill),
+    full(Sysno::sigaltstack, signal::sigaltstack),
+];
+
+const IDENTITY: &[Entry] = &[
+    full(Sysno::getpid, identity::getpid),
+    full(Sysno::gettid, identity::gettid),
+    full(Sysno::getppid, identity::getppid),
+    full(Sysno::getuid, identity::getuid),
+    full(Sysno::geteuid, identity::geteuid),
+    full(Sysno::getgid, identity::getgid),
+    full(Sysno::getegid, identity::getegid),
+    full(Sysno::setuid, identity::setuid),
+    full(Sysno::setgid, identity::setgid),
+    full(Sysno::setreuid, identity::setreuid),
+    full(Sysno::setregid, identity::setregid),
+    full(Sysno::setresuid, identity::setresuid),
+    full(Sysno::setresgid, identity::setresgid),
+    full(Sysno::getresuid, identity::getresuid),
+    full(Sysno::getresgid, identity::getresgid),
+    full(Sysno::setfsuid, identity::setfsuid),
+    full(Sysno::setfsgid, identity::setfsgid),
+    full(Sysno::getgroups, identity::getgroups),
+    full(Sysno::setgroups, identity::setgroups),
+    full(Sysno::getpgid, identity::getpgid),
+    full(Sysno::getpgrp, identity::getpgrp),
+    full(Sysno::setpgid, identity::setpgid),
+    full(Sysno::getsid, identity::getsid),
+    full(Sysno::setsid, identity::setsid),
+    full(Sysno::prlimit64, identity::prlimit64),
+    full(Sysno::getrlimit, identity::getrlimit),
+    full(Sysno::setrlimit, identity::setrlimit),
+    partial(Sysno::getrusage, "processor time and peak memory only", identity::getrusage),
+    partial(Sysno::getpriority, "only one's own", identity::getpriority),
+    partial(Sysno::setpriority, "kept, not yet acted on", identity::setpriority),
+    partial(Sysno::capget, "all or none", identity::capget),
+];
+
+const SCHEDULE: &[Entry] = &[
+    full(Sysno::sched_yield, schedule::sched_yield),
+    full(Sysno::sched_getaffinity, schedule::sched_getaffinity),
+    partial(Sysno::sched_setaffinity, "checked, not acted on", schedule::sched_setaffinity),
+    partial(Sysno::getcpu, "always 0", schedule::getcpu),
+    full(Sysno::sched_getscheduler, schedule::sched_getscheduler),
+    full(Sysno::sched_getparam, schedule::sched_getparam),
+    partial(Sysno::sched_setscheduler, "SCHED_OTHER and its kin", schedule::sched_setscheduler),
+    full(Sysno::sched_get_priority_max, schedule::sched_get_priority_max),
+    full(Sysno::sched_get_priority_min, schedule::sched_get_priority_min),
+];
+
+const MISCELLANY: &[Entry] = &[
+    full(Sysno::uname, miscellany::uname),
+    full(Sysno::sethostname, miscellany::sethostname),
+    full(Sysno::setdomainname, miscellany::setdomainname),
+    full(Sysno::sysinfo, miscellany::sysinfo),
+    full(Sysno::getrandom, miscellany::getrandom),
+    partial(Sysno::arch_prctl, "GS belongs to exos", miscellany::arch_prctl),
+    partial(Sysno::prctl, "the options that programs set on themselves", miscellany::prctl),
+    full(Sysno::set_tid_address, miscellany::set_tid_address),
+    full(Sysno::set_robust_list, miscellany::set_robust_list),
+    full(Sysno::get_robust_list, miscellany::get_robust_list),
+    partial(Sysno::futex, "one thread: wait and wake", miscellany::futex),
+    full(Sysno::membarrier, miscellany::membarrier),
+    partial(Sysno::personality, "only PER_LINUX", miscellany::personality),
+    partial(Sysno::syslog, "an empty log", miscellany::syslog),
+    partial(Sysno::reboot, "never permitted", miscellany::not_permitted),
+    partial(Sysno::mount, "never permitted", miscellany::not_permitted),
+    partial(Sysno::umount2, "never permitted", miscellany::not_permitted),
+];
+
+/// One more than the highest number in the table.
+const NUMBER_COUNT: usize = 512;
+
+/// Entries by number.
+static BY_NUMBER: [Option<Entry>; NUMBER_COUNT] = index();
+
+const fn index() -> [Option<Entry>; NUMBER_COUNT] {
+    let mut table = [None; NUMBER_COUNT];
+    let mut family = 0;
+    while family < ENTRIES.len() {
+        let mut position = 0;
+        while position < ENTRIES[family].len() {
+            let entry = ENTRIES[family][position];
+            let number = entry.number as usize;
+            assert!(table[number].is_none(), "a call stands twice in the table");
+            table[number] = Some(entry);
+            position += 1;
+        }
+        family += 1;
+    }
+    table
+}
+
+/// The entry of a number.
+#[must_use]
+pub fn entry(number: u64) -> Option<&'static Entry> {
+    BY_NUMBER.get(usize::try_from(number).ok()?)?.as_ref()
+}
+
+/// The name of a number, also of calls that exos does not have.
+#[must_use]
+pub fn name(number: u64) -> Option<&'static str> {
+    Sysno::new(usize::try_from(number).ok()?).map(|number| number.name())
+}
+
+/// Does system call `number`. What is missing is named once.
+pub fn dispatch(context: &mut Context<'_>, number: u64, arguments: Arguments) -> Result<u64> {
+    match entry(number) {
+        Some(entry) => (entry.handler)(context, arguments),
+        None => {
+            report_missing(context, number);
+            Err(Errno::ENOSYS)
+        }
+    }
+}
+
+fn report_missing(context: &Context<'_>, number: u64) {
+    let is_silent = SILENT.iter().any(|silent| *silent as u64 == number);
+    if is_silent || !context.system.is_first_missing(number) {
+        return;
+    }
+    let level = exos::platform::LogLevel::Warning;
+    match name(number) {
+        Some(name) => context.system.kernel.log(level, format_args!("system call {name} is not there (ENOSYS)")),
+        None => context.system.kernel.log(level, format_args!("there is no system call {number} (ENOSYS)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENTRIES, State, entry, name};
+
+    #[test]
+    fn every_entry_is_found_by_its_number() {
+        for entry_wanted in ENTRIES.iter().flat_map(|family| family.iter()) {
+            let found = entry(entry_wanted.number as u64).expect("is in the table");
+            assert_eq!(found.number, entry_wanted.number);
+            if let State::Partial(text) = found.state {
+                assert!(!text.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_none() {
+        assert!(entry(511).is_none());
+        assert!(entry(u64::MAX).is_none());
+        assert_eq!(name(39), Some("getpid"));
+        assert_eq!(name(u64::MAX), None);
+    }
+}
