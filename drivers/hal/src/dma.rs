@@ -1,8 +1,8 @@
 //! Memory that a device can reach.
 //!
-//! A [`Dma`] belongs to one device: what it allocates is reachable by that device (and by no other, where there is an IOMMU) from
-//! `allocate` to `release`. Addresses that a device is told are [`DeviceAddress`], which is a physical address only where nothing
-//! translates.
+//! A [`Dma`] belongs to one device: what it allocates is reachable by that device (and by no other,
+//! where there is an IOMMU) from `allocate` to `release`. Addresses that a device is told are
+//! [`DeviceAddress`], which is a physical address only where nothing translates.
 
 use crate::{AccessError, Width};
 
@@ -35,26 +35,31 @@ pub trait Dma {
     /// A buffer that this allocator gives.
     type Buffer: DmaBuffer;
 
-    /// Allocates `page_count` pages that are contiguous for the device and makes them reachable for it. The content is unspecified.
+    /// Allocates `page_count` pages that are contiguous for the device and makes them reachable for
+    /// it. The content is unspecified.
     ///
     /// # Errors
     /// [`DmaError`]; nothing changed then.
     fn allocate(&mut self, page_count: usize) -> Result<Self::Buffer, DmaError>;
 
-    /// Takes a buffer back: unmap for the device, flush the device's translation cache, free; in this order.
+    /// Takes a buffer back: unmap for the device, flush the device's translation cache, free; in
+    /// this order.
     ///
-    /// The caller has stopped the device and has seen it stopped, or the device never learned of the buffer (HAL-3).
+    /// The caller has stopped the device and has seen it stopped, or the device never learned of
+    /// the buffer (HAL-3).
     fn release(&mut self, buffer: Self::Buffer);
 
-    /// Takes a buffer from a driver that could not stop its device. The memory must not be reused before someone else has cut the
-    /// device off (function reset, IOMMU); unless overridden it never is.
+    /// Takes a buffer from a driver that could not stop its device. The memory must not be reused
+    /// before someone else has cut the device off (function reset, IOMMU); unless overridden it
+    /// never is.
     fn quarantine(&mut self, buffer: Self::Buffer) {
         // HAL-4: dropping frees nothing.
         drop(buffer);
     }
 }
 
-/// One buffer, seen from both sides. All access by the processor is volatile and bounds-checked (HAL-1, HAL-2).
+/// One buffer, seen from both sides. All access by the processor is volatile and bounds-checked
+/// (HAL-1, HAL-2).
 pub trait DmaBuffer {
     /// Bytes in the buffer: a multiple of [`PAGE_BYTES`].
     fn length_bytes(&self) -> usize;

@@ -1,7 +1,8 @@
 //! Interrupts as the kernel delivers them: counted, and masked until the driver asks again.
 //!
-//! The order that loses nothing, for lines and for messages: clear the cause in the device, [`Irq::unmask`], then look at the
-//! device's queues. What happens before the look is seen by the look; what happens after it raises the interrupt again.
+//! The order that loses nothing, for lines and for messages: clear the cause in the device,
+//! [`Irq::unmask`], then look at the device's queues. What happens before the look is seen by the
+//! look; what happens after it raises the interrupt again.
 
 /// Why an interrupt operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +13,8 @@ pub enum IrqError {
 
 /// One interrupt source.
 pub trait Irq {
-    /// Interrupts delivered since the source was bound; wraps. A difference of zero between two calls means that none came.
+    /// Interrupts delivered since the source was bound; wraps. A difference of zero between two
+    /// calls means that none came.
     fn count(&self) -> u64;
 
     /// Acknowledges what was delivered and lets the next one through.

@@ -1,25 +1,29 @@
 //! What a driver may touch of the world, as four traits: [`Mmio`], [`Port`], [`Dma`] and [`Irq`].
 //!
-//! A driver is written once over these traits, as a crate that forbids unsafe code, and is *placed* by whoever constructs it: in
-//! the kernel, in a driver domain, or in a program's library OS. The constructor of the placement owns the facts that make an
-//! access sound (which address is mapped, which frame the device may reach); it states them once, in the `unsafe fn new` of
-//! [`MmioRegion`] and [`DmaRegion`]. Those two types are the only unsafe code on the driver side.
+//! A driver is written once over these traits, as a crate that forbids unsafe code, and is *placed*
+//! by whoever constructs it: in the kernel, in a driver domain, or in a program's library OS. The
+//! constructor of the placement owns the facts that make an access sound (which address is mapped,
+//! which frame the device may reach); it states them once, in the `unsafe fn new` of [`MmioRegion`]
+//! and [`DmaRegion`]. Those two types are the only unsafe code on the driver side.
 //!
 //! # Invariants
 //!
-//! - HAL-1 Every access is checked against the length of its region and against its own alignment. A failed check is an
-//!   [`AccessError`], never a panic and never an access.
-//! - HAL-2 No reference (`&T`, `&[T]`) to memory that a device can write ever exists: all access to it is volatile and by value, so
-//!   the compiler may neither assume that it stays the same nor read it twice.
-//! - HAL-3 Memory that a device may still reach is not reused. The order is: stop the device, wait until it has stopped, unmap
-//!   (translation for the device), flush (its translation cache), free. [`Dma::release`] is the last three; who calls it has done
-//!   the first two, and who cannot calls [`Dma::quarantine`].
+//! - HAL-1 Every access is checked against the length of its region and against its own alignment.
+//!   A failed check is an [`AccessError`], never a panic and never an access.
+//! - HAL-2 No reference (`&T`, `&[T]`) to memory that a device can write ever exists: all access to
+//!   it is volatile and by value, so the compiler may neither assume that it stays the same nor
+//!   read it twice.
+//! - HAL-3 Memory that a device may still reach is not reused. The order is: stop the device, wait
+//!   until it has stopped, unmap (translation for the device), flush (its translation cache), free.
+//!   [`Dma::release`] is the last three; who calls it has done the first two, and who cannot calls
+//!   [`Dma::quarantine`].
 //! - HAL-4 Dropping a [`DmaBuffer`] frees nothing: the safe way to forget a buffer is to leak it.
 //!
 //! # Neighbours
 //!
-//! Below: the kernel's device objects, which decide what can be mapped at all; nothing here widens that. Above: `drivers/virtio`
-//! and later drivers. Beside: `fake` (hosted targets only), a world for host tests with a device that may be hostile.
+//! Below: the kernel's device objects, which decide what can be mapped at all; nothing here widens
+//! that. Above: `drivers/virtio` and later drivers. Beside: `fake` (hosted targets only), a world
+//! for host tests with a device that may be hostile.
 //!
 //! Everything is little-endian, as the machine and the devices are.
 #![no_std]

@@ -1,7 +1,8 @@
 //! Device registers in memory, and the bounds check that all of this crate shares.
 //!
-//! Reads take `&self` although some registers change by being read: a region has one owner, its driver, which knows its registers.
-//! Writes take `&mut self` so that two parts of a driver cannot interleave a select register and the access that depends on it.
+//! Reads take `&self` although some registers change by being read: a region has one owner, its
+//! driver, which knows its registers. Writes take `&mut self` so that two parts of a driver cannot
+//! interleave a select register and the access that depends on it.
 
 /// The size of one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +30,11 @@ impl Width {
     }
 }
 
-/// An access that was refused because it does not lie in its region, or is not aligned to its width.
+/// An access that was refused because it does not lie in its region, or is not aligned to its
+/// width.
 ///
-/// To blame: the driver, or whoever gave it a region smaller than the device's registers. Never the device.
+/// To blame: the driver, or whoever gave it a region smaller than the device's registers. Never the
+/// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessError {
     /// Byte offset from the start of the region.
@@ -62,7 +65,8 @@ pub const fn check_range(
     }
 }
 
-/// Checks that an access lies in a region of `length_bytes` that starts at `base_address`, and is aligned.
+/// Checks that an access lies in a region of `length_bytes` that starts at `base_address`, and is
+/// aligned.
 ///
 /// # Errors
 /// [`AccessError`] if it does not.
@@ -89,7 +93,8 @@ pub const fn check_access(
     }
 }
 
-/// A window on a device's registers. Every access reaches the device once, with the width asked for, in program order.
+/// A window on a device's registers. Every access reaches the device once, with the width asked
+/// for, in program order.
 pub trait Mmio {
     /// Bytes in the window.
     fn length_bytes(&self) -> usize;

@@ -1,14 +1,17 @@
-//! A ready-made [`Dma`] for a placement that reserves its memory once: a fixed table of single pages.
+//! A ready-made [`Dma`] for a placement that reserves its memory once: a fixed table of single
+//! pages.
 //!
-//! Drivers ask for single pages nearly always, so a stack of pages serves them; a run is looked for only when one is wanted. There
-//! is no translation to undo: the donor of the pages made them reachable for the device, for as long as the pool lives. So
-//! `release` only makes a page available to the same device again.
+//! Drivers ask for single pages nearly always, so a stack of pages serves them; a run is looked for
+//! only when one is wanted. There is no translation to undo: the donor of the pages made them
+//! reachable for the device, for as long as the pool lives. So `release` only makes a page
+//! available to the same device again.
 
 use crate::{Dma, DmaBuffer, DmaError, DmaRegion, PAGE_BYTES};
 
 /// At most `PAGE_COUNT` pages, all for the same device.
 ///
-/// Invariant: the first `page_count` slots hold one page each, ascending by device address; the others are empty.
+/// Invariant: the first `page_count` slots hold one page each, ascending by device address; the
+/// others are empty.
 #[derive(Debug)]
 pub struct DmaPool<const PAGE_COUNT: usize> {
     pages: [Option<DmaRegion>; PAGE_COUNT],
@@ -58,7 +61,8 @@ impl<const PAGE_COUNT: usize> DmaPool<PAGE_COUNT> {
             })
             .unwrap_or(self.page_count);
         if self.page_count == PAGE_COUNT {
-            // A page that is not ours was released into a full pool: leaking it is the safe answer (HAL-4).
+            // A page that is not ours was released into a full pool: leaking it is the safe answer
+            // (HAL-4).
             return;
         }
         self.pages[self.page_count] = Some(page);

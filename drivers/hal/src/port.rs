@@ -1,4 +1,5 @@
-//! I/O ports. No implementation lives here: the instruction is the kernel's, or is allowed to an environment by its port bitmap.
+//! I/O ports. No implementation lives here: the instruction is the kernel's, or is allowed to an
+//! environment by its port bitmap.
 
 use crate::{AccessError, Width};
 

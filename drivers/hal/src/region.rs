@@ -1,8 +1,10 @@
-//! Registers and DMA memory at a virtual address: the implementation for kernel, domain and library alike.
+//! Registers and DMA memory at a virtual address: the implementation for kernel, domain and library
+//! alike.
 //!
-//! This module holds all unsafe code of the driver side. It is sound because the constructors' callers promise that the addresses
-//! stay mapped, and because every access passes [`check_access`] or [`check_range`] first (HAL-1). Access is volatile (HAL-2);
-//! several handles on the same registers are therefore no aliasing problem, only a question of who drives the device.
+//! This module holds all unsafe code of the driver side. It is sound because the constructors'
+//! callers promise that the addresses stay mapped, and because every access passes [`check_access`]
+//! or [`check_range`] first (HAL-1). Access is volatile (HAL-2); several handles on the same
+//! registers are therefore no aliasing problem, only a question of who drives the device.
 #![allow(
     unsafe_code,
     reason = "volatile access to device registers and to memory shared with a device"
@@ -21,32 +23,35 @@ pub struct MmioRegion {
     length_bytes: usize,
 }
 
-// SAFETY: the constructor's contract holds on every processor of the address space, and the type has no thread-local state.
+// SAFETY: the constructor's contract holds on every processor of the address space, and the type
+// has no thread-local state.
 unsafe impl Send for MmioRegion {}
 
 impl MmioRegion {
     /// Registers that are mapped at `base`.
     ///
     /// # Safety
-    /// 1. `length_bytes` bytes at `base` are mapped uncached to registers of one device function, for reading and writing, in the
-    ///    address space of everyone who uses the region or a window of it, until the last of them is dropped.
+    /// 1. `length_bytes` bytes at `base` are mapped uncached to registers of one device function,
+    ///    for reading and writing, in the address space of everyone who uses the region or a window
+    ///    of it, until the last of them is dropped.
     /// 2. No Rust object lives in them.
-    /// 3. No access to them, whatever it writes, makes the processor's memory unsound by itself. DMA that the device is told to do
-    ///    through them is confined to memory that is not Rust's (an IOMMU, or a driver that passes on only addresses of
-    ///    [`DmaBuffer`]s).
+    /// 3. No access to them, whatever it writes, makes the processor's memory unsound by itself.
+    ///    DMA that the device is told to do through them is confined to memory that is not Rust's
+    ///    (an IOMMU, or a driver that passes on only addresses of [`DmaBuffer`]s).
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, length_bytes: usize) -> Self {
         Self { base, length_bytes }
     }
 
-    /// A second handle on `length_bytes` at `offset` of these registers: how one mapped base address register becomes the windows
-    /// that a driver wants.
+    /// A second handle on `length_bytes` at `offset` of these registers: how one mapped base
+    /// address register becomes the windows that a driver wants.
     ///
     /// # Errors
     /// [`AccessError`] if they are not within the region.
     pub fn window(&self, offset: usize, length_bytes: usize) -> Result<Self, AccessError> {
         check_range(offset, length_bytes, self.length_bytes)?;
-        // SAFETY: just checked, the sum is within the region or at its end, which is one mapping (constructor, 1).
+        // SAFETY: just checked, the sum is within the region or at its end, which is one mapping
+        // (constructor, 1).
         let base = unsafe { self.base.add(offset) };
         Ok(Self { base, length_bytes })
     }
@@ -61,14 +66,16 @@ impl Mmio for MmioRegion {
     #[inline]
     fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
         check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
-        // SAFETY: in bounds and aligned (checked above); mapped for reading (constructor, 1); no Rust object (2).
+        // SAFETY: in bounds and aligned (checked above); mapped for reading (constructor, 1); no
+        // Rust object (2).
         Ok(unsafe { read_width(self.base.add(offset), width) })
     }
 
     #[inline]
     fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
         check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
-        // SAFETY: in bounds and aligned (checked above); mapped for writing (constructor, 1); no Rust object (2, 3).
+        // SAFETY: in bounds and aligned (checked above); mapped for writing (constructor, 1); no
+        // Rust object (2, 3).
         unsafe { write_width(self.base.add(offset), width, value) };
         Ok(())
     }
@@ -82,21 +89,24 @@ pub struct DmaRegion {
     device_address: DeviceAddress,
 }
 
-// SAFETY: the constructor's contract holds on every processor of the address space, and the type has no thread-local state.
+// SAFETY: the constructor's contract holds on every processor of the address space, and the type
+// has no thread-local state.
 unsafe impl Send for DmaRegion {}
 
 impl DmaRegion {
     /// Whole pages that are mapped at `base` and that the device reaches at `device_address`.
     ///
     /// # Errors
-    /// `None` if `base`, `device_address` or `length_bytes` is not a multiple of [`PAGE_BYTES`], or a range wraps.
+    /// `None` if `base`, `device_address` or `length_bytes` is not a multiple of [`PAGE_BYTES`], or
+    /// a range wraps.
     ///
     /// # Safety
-    /// 1. `length_bytes` bytes at `base` are mapped cached for reading and writing, in the address space of everyone who uses the
-    ///    region, until it is dropped; and nobody else accesses them from a processor meanwhile.
+    /// 1. `length_bytes` bytes at `base` are mapped cached for reading and writing, in the address
+    ///    space of everyone who uses the region, until it is dropped; and nobody else accesses them
+    ///    from a processor meanwhile.
     /// 2. No Rust object lives in them; the device may change any of them at any time.
-    /// 3. The device reaches exactly these bytes, in this order, at `device_address` until the region has been released in the
-    ///    order of HAL-3.
+    /// 3. The device reaches exactly these bytes, in this order, at `device_address` until the
+    ///    region has been released in the order of HAL-3.
     #[must_use]
     pub unsafe fn new(
         base: NonNull<u8>,
@@ -122,7 +132,8 @@ impl DmaRegion {
         }
         let rest_bytes = self.length_bytes - PAGE_BYTES;
         let rest = (rest_bytes > 0).then(|| Self {
-            // SAFETY: more than a page is left, so one page further is still within the mapping (constructor, 1).
+            // SAFETY: more than a page is left, so one page further is still within the mapping
+            // (constructor, 1).
             base: unsafe { self.base.add(PAGE_BYTES) },
             length_bytes: rest_bytes,
             device_address: self.device_address.offset(PAGE_BYTES),
@@ -168,14 +179,16 @@ impl DmaBuffer for DmaRegion {
     #[inline]
     fn read(&self, offset: usize, width: Width) -> Result<u64, AccessError> {
         check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
-        // SAFETY: in bounds and aligned (checked above); mapped for reading (constructor, 1); no Rust object (2).
+        // SAFETY: in bounds and aligned (checked above); mapped for reading (constructor, 1); no
+        // Rust object (2).
         Ok(unsafe { read_width(self.base.add(offset), width) })
     }
 
     #[inline]
     fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
         check_access(self.base.as_ptr().addr(), offset, width, self.length_bytes)?;
-        // SAFETY: in bounds and aligned (checked above); mapped for writing (constructor, 1); no Rust object (2).
+        // SAFETY: in bounds and aligned (checked above); mapped for writing (constructor, 1); no
+        // Rust object (2).
         unsafe { write_width(self.base.add(offset), width, value) };
         Ok(())
     }
@@ -188,12 +201,14 @@ impl DmaBuffer for DmaRegion {
         let (word_bytes, tail_bytes) = rest.split_at(words);
         debug_assert_eq!(tail_bytes.len(), tail);
         for &byte in head_bytes {
-            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1); no Rust object (2).
+            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1);
+            // no Rust object (2).
             unsafe { self.base.add(at).write_volatile(byte) };
             at += 1;
         }
         for word in word_bytes.as_chunks::<8>().0 {
-            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the word is aligned.
+            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the
+            // word is aligned.
             unsafe {
                 self.base
                     .add(at)
@@ -203,7 +218,8 @@ impl DmaBuffer for DmaRegion {
             at += 8;
         }
         for &byte in tail_bytes {
-            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1); no Rust object (2).
+            // SAFETY: `at` runs over the range checked above; mapped for writing (constructor, 1);
+            // no Rust object (2).
             unsafe { self.base.add(at).write_volatile(byte) };
             at += 1;
         }
@@ -217,17 +233,20 @@ impl DmaBuffer for DmaRegion {
         let (head_bytes, rest) = bytes.split_at_mut(head);
         let (word_bytes, tail_bytes) = rest.split_at_mut(words);
         for byte in head_bytes {
-            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1); no Rust object (2).
+            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1);
+            // no Rust object (2).
             *byte = unsafe { self.base.add(at).read_volatile() };
             at += 1;
         }
         for word in word_bytes.as_chunks_mut::<8>().0 {
-            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the word is aligned.
+            // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the
+            // word is aligned.
             *word = unsafe { self.base.add(at).cast::<u64>().read_volatile() }.to_le_bytes();
             at += 8;
         }
         for byte in tail_bytes {
-            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1); no Rust object (2).
+            // SAFETY: `at` runs over the range checked above; mapped for reading (constructor, 1);
+            // no Rust object (2).
             *byte = unsafe { self.base.add(at).read_volatile() };
             at += 1;
         }
@@ -235,7 +254,8 @@ impl DmaBuffer for DmaRegion {
     }
 }
 
-/// Bytes before the first aligned word, bytes in aligned words, bytes after them, of a range that starts at `offset`.
+/// Bytes before the first aligned word, bytes in aligned words, bytes after them, of a range that
+/// starts at `offset`.
 const fn split_at_words(offset: usize, length_bytes: usize) -> (usize, usize, usize) {
     let to_word = offset.wrapping_neg() % 8;
     let head = if to_word < length_bytes {

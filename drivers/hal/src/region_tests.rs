@@ -1,4 +1,5 @@
-//! Volatile access against plain arrays, at every small offset and length, and at the edges of the region.
+//! Volatile access against plain arrays, at every small offset and length, and at the edges of the
+//! region.
 #![allow(unsafe_code, reason = "constructs regions over host memory")]
 
 extern crate alloc;

@@ -1,4 +1,5 @@
-//! Memory between a driver under test and a device model: an arena of pages, a processor side and a device side.
+//! Memory between a driver under test and a device model: an arena of pages, a processor side and a
+//! device side.
 
 extern crate alloc;
 
@@ -102,7 +103,8 @@ impl FakeBus {
         Some(())
     }
 
-    /// Tells the memory whether the device can access it, so that a release at the wrong time is noticed.
+    /// Tells the memory whether the device can access it, so that a release at the wrong time is
+    /// noticed.
     pub fn set_device_running(&self, running: bool) {
         self.memory.borrow_mut().device_running = running;
     }
@@ -125,7 +127,8 @@ impl FakeBus {
         self.memory.borrow().quarantined
     }
 
-    /// Device addresses and lengths of the live buffers, in order of allocation: what a hostile device can scribble on.
+    /// Device addresses and lengths of the live buffers, in order of allocation: what a hostile
+    /// device can scribble on.
     #[must_use]
     pub fn live_buffers(&self) -> Vec<(u64, usize)> {
         let memory = self.memory.borrow();
