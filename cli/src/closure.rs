@@ -371,6 +371,8 @@ fn expand(path: &[u8], object: &Path) -> PathBuf {
 
 /// The rest of a script's first line behind `#!`.
 fn script_line(file: &Path) -> Option<Vec<u8>> {
+    // Opening a named pipe would wait for its other end.
+    fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
     let mut start = vec![0; SCRIPT_LINE_BYTES];
     let count = read_some(&File::open(file).ok()?, &mut start);
     start.truncate(count);

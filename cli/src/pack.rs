@@ -361,3 +361,11 @@ pub(crate) fn place(
 pub(crate) fn bytes_of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
+
+#[cfg(test)]
+#[path = "pack_scratch.rs"]
+pub(crate) mod scratch;
+
+#[cfg(test)]
+#[path = "pack_tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use aegis_image::tree::{Content, DeviceNumber, NodeId};
+use aegis_image::tree::{Content, DeviceNumber, LastLink, NodeId};
 
 use crate::pack::{HostData, PackError, Packed, Root, Warning, attributes_of, bytes_of, place};
 
@@ -44,9 +44,8 @@ pub(crate) fn pack_dir(directory: &Path) -> Result<Packed, PackError> {
     let metadata = fs::metadata(&directory).map_err(PackError::io(&directory))?;
     fs::read_dir(&directory).map_err(PackError::io(&directory))?;
     let mut tree = Root::new(attributes_of(&metadata));
-    let root = tree.root();
     let mut copier = Copier::new();
-    copier.copy_below(&mut tree, root, &directory, &mut |_, _| {})?;
+    copier.copy_below(&mut tree, b"/", &directory, &mut |_, _| {})?;
     Ok(Packed {
         tree,
         warnings: copier.warnings,
@@ -75,20 +74,24 @@ impl Copier {
         }
     }
 
-    /// Copies what is below the host directory `source` into the directory `target`, and tells `seen` of every regular
-    /// file. `source` is canonical.
+    /// Copies what is below the host directory `source` into the directory at the path `target` of the tree, and tells
+    /// `seen` of every regular file. `source` is canonical. Where the tree has a link to a directory and the host a
+    /// directory, the link stays and is followed, as `tar` does it.
     ///
     /// # Errors
     /// `Tree`; what the host refuses is a warning.
     pub(crate) fn copy_below(
         &mut self,
         tree: &mut Root,
-        target: NodeId,
+        target: &[u8],
         source: &Path,
         seen: &mut dyn FnMut(&Path, &Metadata),
     ) -> Result<(), PackError> {
-        let mut pending = vec![(source.to_path_buf(), target)];
-        while let Some((directory, node)) = pending.pop() {
+        let node = tree
+            .resolve(target, LastLink::Follow)
+            .map_err(PackError::tree(source))?;
+        let mut pending = vec![(source.to_path_buf(), node, target.to_vec())];
+        while let Some((directory, node, tree_path)) = pending.pop() {
             if self.kernel_mounts.contains(&directory) {
                 continue;
             }
@@ -105,11 +108,19 @@ impl Copier {
                     continue;
                 };
                 let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-                let copied = self.copy_node(tree, node, name, &path, &metadata)?;
-                match copied {
-                    Some(copied) if metadata.is_dir() => pending.push((path, copied)),
-                    Some(_) if metadata.is_file() => seen(&path, &metadata),
-                    _ => {}
+                if metadata.is_dir() {
+                    let tree_path = [&tree_path, name].join(&b'/');
+                    let copied = match linked_directory(tree, node, name, &tree_path) {
+                        Some(existing) => Some(existing),
+                        None => self.copy_node(tree, node, name, &path, &metadata)?,
+                    };
+                    pending.extend(copied.map(|copied| (path, copied, tree_path)));
+                } else if self
+                    .copy_node(tree, node, name, &path, &metadata)?
+                    .is_some()
+                    && metadata.is_file()
+                {
+                    seen(&path, &metadata);
                 }
             }
         }
@@ -154,6 +165,14 @@ impl Copier {
         }
         Ok(Some(node))
     }
+}
+
+/// The directory that a link of the tree leads to; `None` if there is no link, or it leads elsewhere.
+fn linked_directory(tree: &Root, directory: NodeId, name: &[u8], path: &[u8]) -> Option<NodeId> {
+    let existing = tree.lookup(directory, name)?;
+    let is_link = matches!(tree.node(existing).content(), Content::Symlink(_));
+    let target = is_link.then(|| tree.resolve(path, LastLink::Follow).ok())??;
+    tree.node(target).is_directory().then_some(target)
 }
 
 /// Files that everybody may read need not be tried.

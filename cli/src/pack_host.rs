@@ -11,6 +11,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,16 +26,18 @@ use crate::pack_dir::Copier;
 
 /// Files of the minimal root that are taken from the host as they are, if they are there. Accounts (never passwords),
 /// because files keep their owners' numbers; the linker's cache, because libraries keep their places.
-const FROM_HOST: [&str; 8] = [
+const FROM_HOST: [&str; 7] = [
     "/etc/passwd",
     "/etc/group",
     "/etc/localtime",
     "/etc/os-release",
     "/etc/ld.so.cache",
     "/etc/ld-musl-x86_64.path",
-    "/etc/ld.so.conf",
     "/usr/lib/locale/C.utf8",
 ];
+
+/// Directories that are links on hosts with one `/usr` tree; programs and scripts name files through them.
+const TOP_LINKS: [&str; 4] = ["/bin", "/lib", "/lib64", "/sbin"];
 
 /// Empty directories of the minimal root, with their permissions.
 const DIRECTORIES: [(&str, u16); 10] = [
@@ -51,13 +54,12 @@ const DIRECTORIES: [(&str, u16); 10] = [
 ];
 
 /// Files of the minimal root that are the guest's own. The name server is the one of QEMU's user network.
-const FIXED_FILES: [(&str, &str); 5] = [
+const FIXED_FILES: [(&str, &str); 4] = [
     (
         "/etc/passwd",
         "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
     ),
     ("/etc/group", "root:x:0:\nnogroup:x:65534:\n"),
-    ("/etc/hosts", "127.0.0.1\tlocalhost\n::1\tlocalhost\n"),
     (
         "/etc/nsswitch.conf",
         "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n",
@@ -117,7 +119,8 @@ impl HostRoot {
     /// `Io` if the program itself cannot be read, `Tree`.
     pub(crate) fn add_program(&mut self, program: &Path) -> Result<Vec<u8>, PackError> {
         let program = std::path::absolute(program).map_err(PackError::io(program))?;
-        self.add_at_own_path(&program, Existing::Replace)?;
+        let node = self.add_at_own_path(&program, Existing::Replace)?;
+        node.ok_or_else(|| unreadable(&program))?;
         self.add_closure(&program, None)?;
         Ok(bytes_of(&program).to_vec())
     }
@@ -131,10 +134,11 @@ impl HostRoot {
         let absolute = std::path::absolute(host).map_err(PackError::io(host))?;
         let source = fs::canonicalize(&absolute).map_err(PackError::io(host))?;
         let metadata = fs::metadata(&source).map_err(PackError::io(host))?;
-        let target = match guest {
+        let node = match guest {
             Some(guest) => self.add_at_guest_path(&source, &metadata, guest)?,
             None => self.add_at_own_path(&absolute, Existing::Replace)?,
         };
+        node.ok_or_else(|| unreadable(host))?;
         let mut objects = Vec::new();
         if metadata.is_dir() {
             let mut note = |path: &Path, metadata: &Metadata| {
@@ -142,12 +146,11 @@ impl HostRoot {
                     objects.push(path.to_path_buf());
                 }
             };
-            if let Some(target) = target {
-                self.copier
-                    .copy_below(&mut self.tree, target, &source, &mut note)?;
-            }
+            let target = guest.unwrap_or(bytes_of(&absolute));
+            self.copier
+                .copy_below(&mut self.tree, target, &source, &mut note)?;
             objects.retain(|path| is_elf(path));
-        } else {
+        } else if metadata.is_file() {
             objects.push(source.clone());
         }
         // Files below a directory that was put elsewhere are in the root already, under another path.
@@ -173,6 +176,11 @@ impl HostRoot {
     }
 
     fn add_minimal(&mut self, hostname: &[u8]) -> Result<(), PackError> {
+        for path in TOP_LINKS.map(Path::new) {
+            if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+                self.add_at_own_path(path, Existing::Keep)?;
+            }
+        }
         for path in FROM_HOST.map(Path::new) {
             // A host may lack any of them.
             let Ok(metadata) = fs::metadata(path) else {
@@ -193,6 +201,8 @@ impl HostRoot {
         for (path, text) in FIXED_FILES {
             self.add_text(path, text.as_bytes())?;
         }
+        let hosts = [b"127.0.0.1\tlocalhost ", hostname, b"\n::1\tlocalhost\n"].concat();
+        self.add_text("/etc/hosts", &hosts)?;
         self.add_text("/etc/hostname", &[hostname, b"\n"].concat())
     }
 
@@ -380,6 +390,14 @@ pub(crate) fn split_with(argument: &OsStr) -> (PathBuf, Option<Vec<u8>>) {
             (path_of(&bytes[..split]), Some(bytes[split + 1..].to_vec()))
         }
         _ => (whole, None),
+    }
+}
+
+/// A file that was named must not silently be missing.
+fn unreadable(path: &Path) -> PackError {
+    PackError::Io {
+        path: path.to_path_buf(),
+        error: ErrorKind::PermissionDenied.into(),
     }
 }
 

@@ -104,4 +104,4 @@ fn attributes_of(inode: &Inode) -> Attributes {
 
 #[cfg(test)]
 #[path = "pack_image_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -33,3 +33,8 @@ pub use sink::Sink;
 
 /// Bytes in a page, a frame, an EROFS block and a bundle's alignment unit: one number, so that all of them can be mapped.
 pub const PAGE_BYTES: u64 = aegis_abi::layout::PAGE_SIZE;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
