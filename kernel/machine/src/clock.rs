@@ -69,6 +69,14 @@ pub fn tsc_hz(start: ClockSample, end: ClockSample, counts_ns_plausible: bool) -
     Some(if nominal && counts_ns_plausible { NS_PER_SECOND } else { hz })
 }
 
+/// The counter's frequency from a paravirtual clock's scale: ns = (ticks << shift) * multiplier >> 32.
+#[must_use]
+pub fn tsc_hz_of_scale(multiplier: u32, shift: i8) -> Option<u64> {
+    let hz = (u128::from(NS_PER_SECOND) << 32) / u128::from(core::num::NonZeroU32::new(multiplier)?.get());
+    let hz = if shift >= 0 { hz >> shift.min(63) } else { hz << shift.unsigned_abs().min(63) };
+    u64::try_from(hz).ok().filter(|&hz| hz != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +102,12 @@ mod tests {
         assert_eq!(tsc_hz(start, at(1000 + 1_000_400, 1_000_005), false), Some(1_000_400_000));
         assert_eq!(tsc_hz(start, at(2000, 5), true), None);
         assert_eq!(tsc_hz(start, at(500, 50), true), None);
+    }
+
+    #[test]
+    fn paravirtual_scales_give_the_frequency() {
+        assert_eq!(tsc_hz_of_scale(1 << 31, 1), Some(NS_PER_SECOND));
+        assert_eq!(tsc_hz_of_scale(0xd151_1e3d, -1).map(|hz| hz / 1_000_000), Some(2445));
+        assert_eq!(tsc_hz_of_scale(0, 0), None);
     }
 }

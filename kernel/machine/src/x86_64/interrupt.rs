@@ -1,0 +1,56 @@
+//! Interrupt vectors, their acknowledgement, and interrupts between processors.
+//!
+//! Vectors 0x30..=0xef are for devices (the kernel assigns them); above are the machine's own. Every interrupt is acknowledged before the
+//! kernel sees it, so that idling inside a handler loses nothing; a level-triggered line is masked first and stays so until
+//! [`line_unmask`](super::line_unmask), an edge or message is merely counted by the kernel.
+
+use super::{io_apic, local_apic, processor, shootdown, start};
+
+/// First vector that a device may get.
+pub const DEVICE_VECTOR_FIRST: u8 = 0x30;
+/// Last vector that a device may get.
+pub const DEVICE_VECTOR_LAST: u8 = 0xef;
+/// The one-shot timer.
+pub const VECTOR_TIMER: u8 = 0xf0;
+/// Another processor asks this one to choose again what it runs.
+pub const VECTOR_RESCHEDULE: u8 = 0xf1;
+const VECTOR_SHOOTDOWN: u8 = 0xf2;
+/// Low four bits set, as old local APICs want it.
+pub(crate) const VECTOR_SPURIOUS: u8 = 0xff;
+
+/// Acknowledges an interrupt; answers the vector if it is the kernel's business.
+pub(crate) fn acknowledge(vector: u8) -> Option<u8> {
+    match vector {
+        VECTOR_SPURIOUS => return None,
+        VECTOR_SHOOTDOWN => shootdown::service(),
+        DEVICE_VECTOR_FIRST..=DEVICE_VECTOR_LAST => io_apic::mask_level_vector(vector),
+        _ => {}
+    }
+    local_apic::end_of_interrupt();
+    (vector != VECTOR_SHOOTDOWN).then_some(vector)
+}
+
+/// Interrupts another processor with [`VECTOR_RESCHEDULE`]; one that has not started gets nothing.
+pub fn send_reschedule(processor: usize) {
+    send(1 << processor, VECTOR_RESCHEDULE);
+}
+
+/// Tells processors that a translation shootdown waits for them.
+pub(crate) fn send_shootdown(processors: u32) {
+    send(processors, VECTOR_SHOOTDOWN);
+}
+
+/// Stops all other processors, wherever they are.
+pub(crate) fn stop_others() {
+    if start::started_mask() & !(1 << processor::processor_index()) != 0 {
+        local_apic::send_nmi_to_others();
+    }
+}
+
+fn send(processors: u32, vector: u8) {
+    let mut left = processors & start::started_mask();
+    while left != 0 {
+        local_apic::send(start::apic_id(left.trailing_zeros() as usize), vector);
+        left &= left - 1;
+    }
+}

@@ -1,0 +1,215 @@
+//! State of each processor: stacks, descriptor tables, the word block that GS points at, and what the fast upcall needs.
+//!
+//! Invariants: `PROCESSORS[i]` and `STACKS[i]` belong to processor i alone, except the atomic fields. GS base in ring 0 is
+//! `&PROCESSORS[i]`; `trap.s` relies on the offsets below and on the last word of each interrupt stack.
+#![allow(unsafe_code, reason = "descriptor tables and GS are loaded in assembly; stacks are raw memory")]
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use aegis_abi::FrameNumber;
+use aegis_abi::upcall::ControlPage;
+
+use super::instructions;
+use crate::PROCESSOR_COUNT_MAX;
+use crate::descriptor;
+
+/// Bytes of an interrupt stack; its address is a multiple of this.
+pub(crate) const INTERRUPT_STACK_BYTES: usize = 8192;
+/// Bytes below the kernel stack that stay unmapped.
+pub(crate) const GUARD_BYTES: usize = 4096;
+/// Where the kernel stack ends in [`Stacks`].
+pub(crate) const KERNEL_STACK_END: usize = 32768;
+/// Words of [`ControlPage`] that the fast upcall touches, see [`Processor::no_control`].
+const CONTROL_WORDS: usize = 5;
+
+/// Interrupt stack numbers.
+pub(crate) const STACK_NMI: u8 = 1;
+pub(crate) const STACK_DOUBLE_FAULT: u8 = 2;
+pub(crate) const STACK_MACHINE_CHECK: u8 = 3;
+
+/// The stacks of a processor.
+#[repr(C, align(8192))]
+pub(crate) struct Stacks {
+    guard: [u8; GUARD_BYTES],
+    kernel: [u8; KERNEL_STACK_END - GUARD_BYTES],
+    interrupt: [[u8; INTERRUPT_STACK_BYTES]; 3],
+}
+
+#[repr(transparent)]
+pub(crate) struct AllStacks(UnsafeCell<[Stacks; PROCESSOR_COUNT_MAX]>);
+
+// SAFETY: only the hardware and `trap.s` of the owning processor use a stack.
+unsafe impl Sync for AllStacks {}
+
+/// All stacks.
+pub(crate) static STACKS: AllStacks = AllStacks(UnsafeCell::new(
+    [const {
+        Stacks {
+            guard: [0; GUARD_BYTES],
+            kernel: [0; KERNEL_STACK_END - GUARD_BYTES],
+            interrupt: [[0; INTERRUPT_STACK_BYTES]; 3],
+        }
+    }; PROCESSOR_COUNT_MAX],
+));
+
+impl AllStacks {
+    /// Address of the stacks of processor `index`.
+    pub(crate) fn address(&self, index: usize) -> u64 {
+        self.0.get() as u64 + (index * size_of::<Stacks>()) as u64
+    }
+}
+
+/// The state of a processor.
+#[repr(C, align(64))]
+pub(crate) struct Processor {
+    self_address: AtomicU64,
+    /// Scratch of the system-call entry.
+    user_rsp: AtomicU64,
+    kernel_stack_top: AtomicU64,
+    /// Kernel address of the control page of what runs here; never 0.
+    control: AtomicU64,
+    syscall_upcall_count: AtomicU64,
+    index: AtomicU32,
+    /// Stands in for a control page: no entry points.
+    no_control: [AtomicU64; CONTROL_WORDS],
+    descriptor_table: UnsafeCell<[u64; descriptor::GDT_LENGTH]>,
+    task_state: UnsafeCell<descriptor::TaskState>,
+}
+
+// SAFETY: the cells are written by their own processor only, once, before it takes a trap.
+unsafe impl Sync for Processor {}
+
+static PROCESSORS: [Processor; PROCESSOR_COUNT_MAX] = [const {
+    Processor {
+        self_address: AtomicU64::new(0),
+        user_rsp: AtomicU64::new(0),
+        kernel_stack_top: AtomicU64::new(0),
+        control: AtomicU64::new(0),
+        syscall_upcall_count: AtomicU64::new(0),
+        index: AtomicU32::new(0),
+        no_control: [const { AtomicU64::new(0) }; CONTROL_WORDS],
+        descriptor_table: UnsafeCell::new([0; descriptor::GDT_LENGTH]),
+        task_state: UnsafeCell::new([0; descriptor::TASK_STATE_BYTES / 4]),
+    }
+}; PROCESSOR_COUNT_MAX];
+
+/// Offsets in [`Processor`] for `trap.s`.
+pub(crate) const OFFSET_USER_RSP: usize = offset_of!(Processor, user_rsp);
+pub(crate) const OFFSET_KERNEL_STACK_TOP: usize = offset_of!(Processor, kernel_stack_top);
+pub(crate) const OFFSET_CONTROL: usize = offset_of!(Processor, control);
+pub(crate) const OFFSET_SYSCALL_UPCALL_COUNT: usize = offset_of!(Processor, syscall_upcall_count);
+
+const _: () = {
+    assert!(offset_of!(Processor, self_address) == 0);
+    assert!(offset_of!(ControlPage, entries) + 8 <= CONTROL_WORDS * 8);
+    assert!(size_of::<Stacks>() == KERNEL_STACK_END + 3 * INTERRUPT_STACK_BYTES);
+};
+
+/// Installs the state of processor 0.
+pub(crate) fn install_boot() {
+    install(0);
+}
+
+/// Loads descriptor tables, task state and GS of this processor, whose index is `index`.
+pub(crate) fn install(index: usize) {
+    let processor = &PROCESSORS[index];
+    let stacks = STACKS.address(index);
+    let kernel_stack_top = stacks + KERNEL_STACK_END as u64;
+    let address = core::ptr::from_ref(processor) as u64;
+    let mut tops = [0; 3];
+    for (number, top) in (1..).zip(&mut tops) {
+        let end = kernel_stack_top + number * INTERRUPT_STACK_BYTES as u64;
+        // SAFETY: the last word of this processor's own interrupt stack, not in use yet.
+        unsafe { core::ptr::with_exposed_provenance_mut::<u64>((end - 8) as usize).write(address) };
+        *top = end - 16;
+    }
+    processor.self_address.store(address, Ordering::Relaxed);
+    processor.kernel_stack_top.store(kernel_stack_top, Ordering::Relaxed);
+    processor.control.store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
+    processor.index.store(index as u32, Ordering::Relaxed);
+    // SAFETY: this processor's own cells, written before the tables are loaded.
+    unsafe {
+        *processor.task_state.get() = descriptor::task_state(kernel_stack_top, &tops);
+        *processor.descriptor_table.get() = descriptor::descriptor_table(processor.task_state.get() as u64);
+        load_descriptors(processor.descriptor_table.get() as u64);
+        instructions::set_kernel_gs(address);
+    }
+}
+
+/// # Safety
+/// `table` must be a descriptor table as [`descriptor::descriptor_table`] makes it, alive for ever.
+unsafe fn load_descriptors(table: u64) {
+    let pointer = descriptor_pointer((descriptor::GDT_LENGTH * 8 - 1) as u16, table);
+    // SAFETY: the table has the selectors that are loaded; the far return lands on the next instruction.
+    unsafe {
+        asm!(
+            "lgdt [{pointer}]",
+            "push {code}",
+            "lea {scratch}, [rip + 2f]",
+            "push {scratch}",
+            "retfq",
+            "2:",
+            "mov ss, {data:x}",
+            "ltr {task:x}",
+            pointer = in(reg) &pointer,
+            code = const descriptor::KERNEL_CODE,
+            scratch = out(reg) _,
+            data = in(reg) descriptor::KERNEL_DATA,
+            task = in(reg) descriptor::TASK_STATE,
+        );
+    }
+}
+
+/// The operand of `lgdt` and `lidt`: limit, then address, without a gap.
+pub(crate) fn descriptor_pointer(limit: u16, address: u64) -> [u8; 10] {
+    let mut bytes = [0; 10];
+    bytes[..2].copy_from_slice(&limit.to_le_bytes());
+    bytes[2..].copy_from_slice(&address.to_le_bytes());
+    bytes
+}
+
+/// This processor's state.
+pub(crate) fn current() -> &'static Processor {
+    let address: u64;
+    // SAFETY: in ring 0 GS points at a `Processor`, whose first word is its address.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) address, options(nostack, preserves_flags, readonly, pure));
+        &*core::ptr::with_exposed_provenance::<Processor>(address as usize)
+    }
+}
+
+/// The index of the processor that runs this: 0 is the boot processor.
+#[must_use]
+pub fn processor_index() -> usize {
+    current().index.load(Ordering::Relaxed) as usize
+}
+
+/// The top of this processor's kernel stack.
+pub(crate) fn kernel_stack_top() -> u64 {
+    current().kernel_stack_top.load(Ordering::Relaxed)
+}
+
+/// Says whose system calls the fast upcall delivers on this processor: the control page's frame, or nobody's.
+///
+/// The frame must stay a control page until another call here; the kernel keeps it pinned meanwhile.
+pub fn set_upcall_control(frame: Option<FrameNumber>) {
+    let processor = current();
+    let address = match frame {
+        Some(frame) => super::memory::frame_address(frame),
+        None => processor.no_control.as_ptr() as u64,
+    };
+    processor.control.store(address, Ordering::Relaxed);
+}
+
+/// System-call upcalls that this processor delivered since the last call.
+#[must_use]
+pub fn take_syscall_upcall_count() -> u64 {
+    // Only this processor writes the word, in `trap.s` with interrupts off, as here: no exchange is needed.
+    let count = &current().syscall_upcall_count;
+    let value = count.load(Ordering::Relaxed);
+    count.store(0, Ordering::Relaxed);
+    value
+}

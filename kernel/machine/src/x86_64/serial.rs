@@ -1,0 +1,105 @@
+//! The debug console on COM1 (16550): text out, without lock or allocation, so that a panic can use it anywhere.
+//!
+//! Lines of different processors may mix; a panic stops the others first. Each byte costs an exit of the virtual machine, so only
+//! errors are written unless the command line asks for more (`log=off|error|info|debug`).
+#![allow(unsafe_code, reason = "port access")]
+
+use core::fmt;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::instructions::{in8, out8};
+
+const COM1: u16 = 0x3f8;
+const LINE_STATUS: u16 = COM1 + 5;
+const TRANSMIT_EMPTY: u8 = 1 << 5;
+/// Reads of the status register before a byte is written regardless; a missing device answers all ones at once.
+const WAIT_COUNT_MAX: u32 = 100_000;
+
+/// How much is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LogLevel {
+    /// Nothing but panics.
+    Off = 0,
+    /// What a user must know to help himself.
+    Error = 1,
+    /// Milestones.
+    Info = 2,
+    /// Everything.
+    Debug = 3,
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Error as u8);
+
+/// Writes a line `aegis: …` if `level` is enabled: `log!(Debug, "…", arguments)`.
+#[macro_export]
+macro_rules! log {
+    ($level:ident, $($argument:tt)*) => {
+        if $crate::log_enabled($crate::LogLevel::$level) {
+            $crate::log_write(core::format_args!($($argument)*));
+        }
+    };
+}
+
+/// Sets 115200 baud, 8 data bits, no interrupts.
+pub(crate) fn initialize() {
+    const SETUP: [(u16, u8); 7] = [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7), (4, 3)];
+    for (register, value) in SETUP {
+        // SAFETY: a UART reaches no memory.
+        unsafe { out8(COM1 + register, value) };
+    }
+}
+
+/// Sets the level by its name; an unknown name changes nothing.
+pub(crate) fn set_level(name: Option<&str>) {
+    let level = match name {
+        Some("off") => LogLevel::Off,
+        Some("error") => LogLevel::Error,
+        Some("info") => LogLevel::Info,
+        Some("debug") => LogLevel::Debug,
+        _ => return,
+    };
+    LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// Whether lines of `level` are written.
+#[must_use]
+pub fn log_enabled(level: LogLevel) -> bool {
+    level as u8 <= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Writes one line whatever the level; see [`log!`](crate::log).
+pub fn log_write(line: fmt::Arguments<'_>) {
+    write(format_args!("aegis: {line}\n"));
+}
+
+/// Writes text as it is, with carriage returns before line ends.
+pub(crate) fn write(text: fmt::Arguments<'_>) {
+    // The writer cannot fail; a `Display` that does loses its own text only.
+    let _ = fmt::Write::write_fmt(&mut Serial, text);
+}
+
+struct Serial;
+
+impl fmt::Write for Serial {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if byte == b'\n' {
+                put(b'\r');
+            }
+            put(byte);
+        }
+        Ok(())
+    }
+}
+
+fn put(byte: u8) {
+    for _ in 0..WAIT_COUNT_MAX {
+        // SAFETY: a UART reaches no memory.
+        if unsafe { in8(LINE_STATUS) } & TRANSMIT_EMPTY != 0 {
+            break;
+        }
+    }
+    // SAFETY: a UART reaches no memory.
+    unsafe { out8(COM1, byte) };
+}

@@ -1,0 +1,233 @@
+//! Traps in Rust: the interrupt table, the dispatch of what `trap.s` delivers, and the frames with which contexts are resumed.
+//!
+//! A handler gets the interrupted context's frame and returns; what the frame then holds is resumed. Writing another context's saved
+//! frame into it switches contexts, writing [`idle_frame`] idles. Handlers run with interrupts off on the processor's one kernel stack
+//! and never wait for anything but the kernel lock.
+#![allow(unsafe_code, reason = "assembly entry points and the interrupt table")]
+
+use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use core::mem::{offset_of, size_of};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use aegis_abi::upcall::{ControlPage, UpcallKind};
+
+use super::processor::{self, STACK_DOUBLE_FAULT, STACK_MACHINE_CHECK, STACK_NMI};
+use super::{instructions, interrupt, panic, start};
+use crate::descriptor::{self, KERNEL_CODE, USER_CODE, USER_DATA};
+use crate::{PROCESSOR_COUNT_MAX, TrapFrame, VECTOR_KERNEL_CALL, VECTOR_PROGRAM_SYSCALL};
+
+const VECTOR_BREAKPOINT: u64 = 3;
+const VECTOR_OVERFLOW: u64 = 4;
+const VECTOR_NMI: u64 = 2;
+const VECTOR_DOUBLE_FAULT: u64 = 8;
+const VECTOR_GENERAL_PROTECTION: u64 = 13;
+const VECTOR_PAGE_FAULT: u64 = 14;
+const VECTOR_MACHINE_CHECK: u64 = 18;
+/// First vector that is not an exception.
+const VECTOR_INTERRUPT_FIRST: u64 = 32;
+
+/// Flags that user mode may have when it is resumed: CF PF AF ZF SF TF DF OF RF AC ID.
+const USER_FLAGS: u32 = 0x0025_0dd5;
+
+global_asm!(
+    include_str!("boot.s"),
+    include_str!("trap.s"),
+    stacks = sym processor::STACKS,
+    kernel_stack_end = const processor::KERNEL_STACK_END,
+    stacks_bytes = const size_of::<processor::Stacks>(),
+    interrupt_stack_bytes = const processor::INTERRUPT_STACK_BYTES,
+    start = sym super::machine_start,
+    start_page = const start::START_PAGE,
+    started_count = sym start::STARTED_COUNT,
+    start_processor = sym start::start_processor,
+    processor_count_max = const PROCESSOR_COUNT_MAX,
+    user_rsp = const processor::OFFSET_USER_RSP,
+    kernel_stack_top = const processor::OFFSET_KERNEL_STACK_TOP,
+    control = const processor::OFFSET_CONTROL,
+    syscall_upcall_count = const processor::OFFSET_SYSCALL_UPCALL_COUNT,
+    syscall_rip = const offset_of!(ControlPage, syscall_rip),
+    syscall_rflags = const offset_of!(ControlPage, syscall_rflags),
+    syscall_rsp = const offset_of!(ControlPage, syscall_rsp),
+    masked = const offset_of!(ControlPage, masked),
+    syscall_entry_point = const offset_of!(ControlPage, entries) + 8 * UpcallKind::Syscall as usize,
+    frame_kind = const offset_of!(TrapFrame, kind),
+    frame_vector = const offset_of!(TrapFrame, vector),
+    frame_error_code = const offset_of!(TrapFrame, error_code),
+    frame_fault_address = const offset_of!(TrapFrame, fault_address),
+    frame_rip = const offset_of!(TrapFrame, rip),
+    frame_cs = const offset_of!(TrapFrame, cs),
+    frame_rflags = const offset_of!(TrapFrame, rflags),
+    frame_rsp = const offset_of!(TrapFrame, rsp),
+    frame_ss = const offset_of!(TrapFrame, ss),
+    frame_bytes = const size_of::<TrapFrame>(),
+    user_code = const USER_CODE,
+    user_data = const USER_DATA,
+    user_flags = const USER_FLAGS,
+    vector_kernel_call = const VECTOR_KERNEL_CALL,
+    vector_program_syscall = const VECTOR_PROGRAM_SYSCALL,
+    dispatch_syscall = sym dispatch_syscall,
+    dispatch_trap = sym dispatch_trap,
+    dispatch_own_stack = sym dispatch_own_stack,
+    dispatch_noncanonical = sym dispatch_noncanonical,
+);
+
+unsafe extern "C" {
+    fn syscall_entry();
+    fn enter_context(unused: u64, frame: *const TrapFrame) -> !;
+    static trap_stubs: [[u8; 16]; 256];
+}
+
+/// What the kernel does about each kind of trap. All get the frame of what was interrupted and return with what to resume.
+#[derive(Debug)]
+pub struct Handlers {
+    /// A `syscall` in the upper half.
+    pub kernel_call: fn(&mut TrapFrame),
+    /// A `syscall` in the lower half whose control page has no entry point for it.
+    pub program_syscall: fn(&mut TrapFrame),
+    /// An exception in user mode: `vector`, `error_code` and, for page faults, `fault_address` are set.
+    pub exception: fn(&mut TrapFrame),
+    /// An interrupt, of user mode or of the idle loop (see [`frame_is_user`]); already acknowledged, level lines masked.
+    pub interrupt: fn(&mut TrapFrame, u8),
+}
+
+static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(ptr::null_mut());
+
+/// Sets the kernel's handlers, before the first context is entered or another processor started.
+pub fn set_handlers(handlers: &'static Handlers) {
+    HANDLERS.store(ptr::from_ref(handlers).cast_mut(), Ordering::Release);
+}
+
+fn handlers() -> &'static Handlers {
+    // SAFETY: null or a reference that lives for ever, never written through.
+    let handlers = unsafe { HANDLERS.load(Ordering::Acquire).as_ref() };
+    handlers.expect("INV-3: handlers are set before any context runs")
+}
+
+/// Whether the frame is user mode's; otherwise it is the idle loop's.
+#[must_use]
+pub fn frame_is_user(frame: &TrapFrame) -> bool {
+    frame.cs & 3 == 3
+}
+
+/// The frame that idles: interrupts on, nothing to save.
+#[must_use]
+pub fn idle_frame() -> TrapFrame {
+    TrapFrame { cs: u64::from(KERNEL_CODE), ..TrapFrame::default() }
+}
+
+/// The frame of a context that begins at `rip` with all other registers zero.
+#[must_use]
+pub fn user_frame(rip: u64, rsp: u64) -> TrapFrame {
+    TrapFrame { rip, rsp, cs: USER_CODE.into(), ss: USER_DATA.into(), rflags: 0x202, ..TrapFrame::default() }
+}
+
+/// Resumes a context from a processor's main function, which is over then.
+pub fn enter(frame: &TrapFrame) -> ! {
+    // SAFETY: the frame is moved to the top of this processor's stack, from its end on; nothing of this call chain is used afterwards.
+    unsafe { enter_context(0, frame) }
+}
+
+struct InterruptTable(UnsafeCell<[[u64; 2]; 256]>);
+
+// SAFETY: written by the boot processor before it is loaded, read by hardware afterwards.
+unsafe impl Sync for InterruptTable {}
+
+static INTERRUPT_TABLE: InterruptTable = InterruptTable(UnsafeCell::new([[0; 2]; 256]));
+
+/// Fills the interrupt table and loads it.
+pub(crate) fn initialize() {
+    let stubs = (&raw const trap_stubs) as u64;
+    for vector in 0..256_u64 {
+        let stack = match vector {
+            VECTOR_NMI => STACK_NMI,
+            VECTOR_DOUBLE_FAULT => STACK_DOUBLE_FAULT,
+            VECTOR_MACHINE_CHECK => STACK_MACHINE_CHECK,
+            _ => 0,
+        };
+        // `int3` and `into` are what user mode may raise itself.
+        let privilege = if vector == VECTOR_BREAKPOINT || vector == VECTOR_OVERFLOW { 3 } else { 0 };
+        let gate = descriptor::interrupt_gate(stubs + vector * 16, stack, privilege);
+        // SAFETY: the boot processor is alone and the table is not loaded yet.
+        unsafe { (*INTERRUPT_TABLE.0.get())[vector as usize] = gate };
+    }
+    load_table();
+}
+
+/// Loads the interrupt table on this processor.
+pub(crate) fn load_table() {
+    let pointer = processor::descriptor_pointer(256 * 16 - 1, INTERRUPT_TABLE.0.get() as u64);
+    // SAFETY: the table is complete and lives for ever.
+    unsafe { asm!("lidt [{}]", in(reg) &pointer, options(nostack, preserves_flags)) };
+}
+
+/// Points `syscall` at `trap.s` on this processor.
+pub(crate) fn install_syscall_entry() {
+    // SAFETY: it is the system-call entry.
+    unsafe { instructions::set_syscall_entry(syscall_entry as *const () as u64) };
+}
+
+extern "C" fn dispatch_syscall(frame: &mut TrapFrame) {
+    if frame.vector == VECTOR_KERNEL_CALL {
+        (handlers().kernel_call)(frame);
+    } else {
+        (handlers().program_syscall)(frame);
+    }
+}
+
+/// An exception or interrupt. Returns 1 if ring 0 is to continue where the frame says, 0 for the common way out.
+extern "C" fn dispatch_trap(frame: &mut TrapFrame) -> u32 {
+    let from_user = frame_is_user(frame);
+    if frame.vector >= VECTOR_INTERRUPT_FIRST {
+        if let Some(vector) = interrupt::acknowledge(frame.vector as u8) {
+            (handlers().interrupt)(frame, vector);
+        }
+        return 0;
+    }
+    if frame.vector == VECTOR_PAGE_FAULT {
+        frame.fault_address = instructions::read_cr2();
+    }
+    if from_user {
+        (handlers().exception)(frame);
+        return 0;
+    }
+    match fixup(frame) {
+        Some(address) => {
+            frame.rip = address;
+            1
+        }
+        None => panic::exception(frame),
+    }
+}
+
+/// A frame that was to be resumed at an address that is not canonical.
+extern "C" fn dispatch_noncanonical(frame: &mut TrapFrame) {
+    debug_assert_eq!(frame.vector, VECTOR_GENERAL_PROTECTION);
+    (handlers().exception)(frame);
+}
+
+/// NMI, double fault, machine check. Only an NMI returns.
+extern "C" fn dispatch_own_stack(frame: &mut TrapFrame) {
+    if frame.vector == VECTOR_NMI {
+        panic::stop_if_in_progress();
+        return;
+    }
+    panic::exception(frame)
+}
+
+/// Where a fault at this place of ring 0 continues, if the place expects faults.
+fn fixup(frame: &TrapFrame) -> Option<u64> {
+    unsafe extern "C" {
+        static __exception_table_start: [u64; 2];
+        static __exception_table_end: [u64; 2];
+    }
+    if frame.vector != VECTOR_PAGE_FAULT && frame.vector != VECTOR_GENERAL_PROTECTION {
+        return None;
+    }
+    let start = &raw const __exception_table_start;
+    let length = ((&raw const __exception_table_end) as usize - start as usize) / size_of::<[u64; 2]>();
+    // SAFETY: `kernel.ld` puts the entries that `trap.s` writes between the two symbols.
+    let table = unsafe { core::slice::from_raw_parts(start, length) };
+    table.iter().find(|entry| entry[0] == frame.rip).map(|entry| entry[1])
+}

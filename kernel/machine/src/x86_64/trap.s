@@ -1,0 +1,292 @@
+# Every way into the kernel and every way out of it.
+#
+# In: `syscall` (fast upcall, or kernel call), 256 interrupt vectors. All but the fast upcall build a TrapFrame on the processor's kernel
+# stack (NMI, double fault and machine check on their own) and call Rust. Out: `trap_exit` resumes whatever context the frame on the
+# stack then describes; it trusts no field of it.
+#
+# GS: in ring 3 it is the user's, in ring 0 the processor's. The stacks of NMI, double fault and machine check hold a pointer to the
+# processor's state in their last word, so that those entries need not know which of the two is loaded.
+
+        .section .text.traps, "ax", @progbits
+
+.macro PUSH_REGISTERS
+        push rax
+        push rcx
+        push rdx
+        push rbx
+        push rbp
+        push rsi
+        push rdi
+        push r8
+        push r9
+        push r10
+        push r11
+        push r12
+        push r13
+        push r14
+        push r15
+.endm
+
+.macro POP_REGISTERS
+        pop r15
+        pop r14
+        pop r13
+        pop r12
+        pop r11
+        pop r10
+        pop r9
+        pop r8
+        pop rdi
+        pop rsi
+        pop rbp
+        pop rbx
+        pop rdx
+        pop rcx
+        pop rax
+.endm
+
+# Fields that the entry pushes in the wrong place: the stub's vector and the processor's error code each move one word down.
+.macro SORT_FRAME
+        mov rax, [rsp + {frame_error_code}]
+        mov rcx, [rsp + {frame_fault_address}]
+        mov [rsp + {frame_vector}], rax
+        mov [rsp + {frame_error_code}], rcx
+        mov qword ptr [rsp + {frame_fault_address}], 0
+.endm
+
+        .balign 64
+        .global syscall_entry
+syscall_entry:
+        swapgs
+        mov gs:[{user_rsp}], rsp
+        test rcx, rcx
+        js 2f
+# The fast upcall: a program's system call, told to its library OS by changing RIP. No lock, no stack, no other register.
+        mov rsp, gs:[{control}]
+        mov [rsp + {syscall_rip}], rcx
+        mov [rsp + {syscall_rflags}], r11
+        mov r11, gs:[{user_rsp}]
+        mov [rsp + {syscall_rsp}], r11
+        mov dword ptr [rsp + {masked}], 1
+        inc qword ptr gs:[{syscall_upcall_count}]
+        mov rcx, [rsp + {syscall_entry_point}]
+        mov r11, rcx
+        sar r11, 47
+        inc r11                         # zero: canonical and in the upper half
+        jnz 3f
+        mov rsp, gs:[{user_rsp}]
+        mov r11d, 0x202
+        swapgs
+        sysretq
+# No entry point: undo (the two words come from user memory, and like every user register they are believed about nothing).
+3:      mov rcx, [rsp + {syscall_rip}]
+        mov r11, [rsp + {syscall_rflags}]
+        dec qword ptr gs:[{syscall_upcall_count}]
+        mov rsp, gs:[{kernel_stack_top}]
+        push {user_data}
+        push qword ptr gs:[{user_rsp}]
+        push r11
+        push {user_code}
+        push rcx
+        push 0
+        push 0
+        push {vector_program_syscall}
+        jmp 4f
+2:      mov rsp, gs:[{kernel_stack_top}]
+        push {user_data}
+        push qword ptr gs:[{user_rsp}]
+        push r11
+        push {user_code}
+        push rcx
+        push 0
+        push 0
+        push {vector_kernel_call}
+4:      push 0
+        PUSH_REGISTERS
+        mov rdi, rsp
+        xor ebp, ebp
+        call {dispatch_syscall}
+
+# Resumes the context in the frame at RSP.
+        .global trap_exit
+trap_exit:
+        test byte ptr [rsp + {frame_cs}], 3
+        jz 5f
+        mov rcx, [rsp + {frame_rip}]
+        mov rax, rcx
+        shl rax, 16
+        sar rax, 16
+        cmp rax, rcx
+        jne 6f                          # not canonical: the jump there faults, in the context, as it would have
+        mov r11, [rsp + {frame_rflags}]
+        and r11d, {user_flags}
+        or r11d, 0x202
+        cmp qword ptr [rsp + {frame_vector}], {vector_kernel_call}
+        jne 1f
+        pop r15
+        pop r14
+        pop r13
+        pop r12
+        add rsp, 8
+        pop r10
+        pop r9
+        pop r8
+        pop rdi
+        pop rsi
+        pop rbp
+        pop rbx
+        pop rdx
+        add rsp, 8
+        pop rax
+        mov rsp, [rsp + {frame_rsp} - {frame_kind}]
+        swapgs
+        sysretq
+1:      mov [rsp + {frame_rflags}], r11
+        mov qword ptr [rsp + {frame_cs}], {user_code}
+        mov qword ptr [rsp + {frame_ss}], {user_data}
+        POP_REGISTERS
+        add rsp, 32
+        swapgs
+        iretq
+# Any frame of ring 0 means: nothing to run. Each interrupt starts over at the top of the stack.
+5:      mov rsp, gs:[{kernel_stack_top}]
+        xor ebp, ebp
+7:      sti
+        hlt
+        jmp 7b
+6:      mov qword ptr [rsp + {frame_vector}], 13
+        mov qword ptr [rsp + {frame_error_code}], 0
+        mov rdi, rsp
+        xor ebp, ebp
+        call {dispatch_noncanonical}
+        jmp trap_exit
+
+# Resumes the frame at RSI after moving it to the top of the kernel stack (the first entry of a processor). The frame may lie just below
+# that place, so it is moved from its end on.
+        .global enter_context
+enter_context:
+        mov rdi, gs:[{kernel_stack_top}]
+        lea rsp, [rdi - {frame_bytes}]
+        sub rdi, 8
+        add rsi, {frame_bytes} - 8
+        mov ecx, {frame_bytes} / 8
+        std
+        rep movsq
+        cld
+        jmp trap_exit
+
+        .balign 16
+trap_common:
+        sub rsp, 16
+        PUSH_REGISTERS
+        cld
+        CLAC
+        SORT_FRAME
+        mov rdi, rsp
+        test byte ptr [rsp + {frame_cs}], 3
+        jz 1f
+        swapgs
+        xor ebp, ebp
+1:      call {dispatch_trap}
+        test eax, eax
+        jz trap_exit
+        POP_REGISTERS
+        add rsp, 32
+        iretq
+
+        .balign 16
+trap_own_stack:
+        sub rsp, 16
+        PUSH_REGISTERS
+        cld
+        CLAC
+        SORT_FRAME
+        mov ecx, 0xc0000101             # the current GS base, whosever it is
+        rdmsr
+        mov r12d, eax
+        mov r13d, edx
+        mov rax, rsp
+        or rax, {interrupt_stack_bytes} - 1
+        mov rax, [rax - 7]
+        mov rdx, rax
+        shr rdx, 32
+        wrmsr
+        mov rdi, rsp
+        call {dispatch_own_stack}
+        mov ecx, 0xc0000101
+        mov eax, r12d
+        mov edx, r13d
+        wrmsr
+        POP_REGISTERS
+        add rsp, 32
+        iretq
+
+# One stub of 16 bytes per vector. Vectors 8, 10-14, 17, 21, 29 and 30 push an error code themselves.
+        .balign 16
+        .global trap_stubs
+trap_stubs:
+        .set vector, 0
+        .rept 256
+        .balign 16
+        .if (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
+        .else
+        push 0
+        .endif
+        .byte 0x68                      # push imm32 (a symbol would be read as a memory operand)
+        .long vector
+        .if (vector == 2) || (vector == 8) || (vector == 18)
+        jmp trap_own_stack
+        .else
+        jmp trap_common
+        .endif
+        .set vector, vector + 1
+        .endr
+
+# user_copy(to, from, count) -> 0, or 1 if a page of either was not accessible.
+        .balign 16
+        .global user_copy
+user_copy:
+        STAC
+        mov rcx, rdx
+        shr rcx, 3
+        jz 2f
+1:
+701:    mov rax, [rsi]
+702:    mov [rdi], rax
+        add rsi, 8
+        add rdi, 8
+        dec rcx
+        jnz 1b
+2:      and edx, 7
+        jz 4f
+3:
+703:    mov al, [rsi]
+704:    mov [rdi], al
+        inc rsi
+        inc rdi
+        dec edx
+        jnz 3b
+4:      CLAC
+        xor eax, eax
+        ret
+5:      CLAC
+        mov eax, 1
+        ret
+        FIXUP 701b, 5b
+        FIXUP 702b, 5b
+        FIXUP 703b, 5b
+        FIXUP 704b, 5b
+
+# vector_restore_area(area, mask) -> 0, or 1 if the area is not a valid state.
+        .balign 16
+        .global vector_restore_area
+vector_restore_area:
+        mov eax, esi
+        mov rdx, rsi
+        shr rdx, 32
+705:    xrstor64 [rdi]
+        xor eax, eax
+        ret
+6:      mov eax, 1
+        ret
+        FIXUP 705b, 6b
