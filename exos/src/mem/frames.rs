@@ -194,6 +194,12 @@ impl FramePool {
         Ok(frame)
     }
 
+    /// Whether `frame` is the frame of zeros.
+    #[must_use]
+    pub fn is_zero_frame(&self, frame: FrameNumber) -> bool {
+        self.state.lock().zero_frame == Some(frame)
+    }
+
     /// One more reference to `frame`.
     pub fn retain(&self, frame: FrameNumber) {
         self.state.lock().retain(frame);

@@ -1,0 +1,144 @@
+//! A batch of page-table changes: collected, joined to few entries, given to the kernel in one call.
+//!
+//! Neighbouring pages join: maps with consecutive frames of one capability, unmaps and protects also across pages that are not mapped
+//! (the kernel passes over them; the callers visit every mapped page of the span, so none is skipped unseen). Frames that lose their
+//! mapping are released only after the kernel has done the batch, so that nobody gets a frame which a stale mapping
+//! still reaches.
+//!
+//! When the kernel refuses an entry, the page map is put right: pages that are not surely mapped lose [`PageFlags::MAPPED`] (the
+//! next fault tries again), and frames of unmaps that were not done are kept rather than released.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use aegis_abi::layout::PAGE_SHIFT;
+use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
+use aegis_abi::{CapSlot, FrameNumber};
+
+use crate::error::{Errno, Result};
+use crate::mem::frames::FramePool;
+use crate::mem::page_map::{PageFlags, PageMap};
+use crate::platform::LogLevel;
+
+/// Widest hole of unmapped pages that an unmap or protect entry bridges.
+const BRIDGE_PAGES: u64 = 512;
+
+/// The batch.
+#[derive(Default)]
+pub(crate) struct Binder {
+    entries: Vec<BindEntry>,
+    release: Vec<FrameNumber>,
+}
+
+impl Binder {
+    /// Maps `page` to `frame`, whose capability is `slot`.
+    pub(crate) fn map(&mut self, page: u64, frame: FrameNumber, slot: CapSlot, flags: BindFlags) {
+        if let Some(last) = self.entries.last_mut()
+            && last.operation == BindOperation::Map as u32
+            && last.flags == flags.bits()
+            && last.slot == slot.0
+            && end_page(last) == page
+            && last.frame + u64::from(last.page_count) == frame.0
+            && last.page_count < BIND_PAGE_COUNT_MAX
+        {
+            last.page_count += 1;
+            return;
+        }
+        self.entries.push(BindEntry {
+            operation: BindOperation::Map as u32,
+            flags: flags.bits(),
+            virtual_address: page << PAGE_SHIFT,
+            frame: frame.0,
+            page_count: 1,
+            slot: slot.0,
+        });
+    }
+
+    /// Unmaps `page`.
+    pub(crate) fn unmap(&mut self, page: u64) {
+        self.extend_or_push(BindOperation::Unmap, page, CapSlot(0), BindFlags::empty());
+    }
+
+    /// Sets the rights of `page`, mapped to a frame of `slot`.
+    pub(crate) fn protect(&mut self, page: u64, slot: CapSlot, flags: BindFlags) {
+        self.extend_or_push(BindOperation::Protect, page, slot, flags);
+    }
+
+    /// Releases one reference to `frame` once the batch is done.
+    pub(crate) fn release(&mut self, frame: FrameNumber) {
+        self.release.push(frame);
+    }
+
+    /// Does the batch. `ENOMEM` if the kernel refused a mapping; the page map then says what is mapped.
+    pub(crate) fn flush(
+        &mut self,
+        pool: &Arc<FramePool>,
+        space: CapSlot,
+        pages: &mut PageMap,
+    ) -> Result<()> {
+        let mut outcome = Ok(());
+        let mut start = 0;
+        while start < self.entries.len() {
+            let Err(fault) = pool.kernel().bind(space, &self.entries[start..]) else {
+                break;
+            };
+            let failed = start + fault.entry_index;
+            outcome = Err(Errno::ENOMEM);
+            let mut entry = self.entries[failed];
+            let range = entry.virtual_address >> PAGE_SHIFT..end_page(&entry);
+            pages.update(range, |_, page| {
+                Some(page.without(PageFlags::MAPPED | PageFlags::WRITE))
+            });
+            let was_unmap = entry.operation == BindOperation::Unmap as u32;
+            entry.operation = BindOperation::Unmap as u32;
+            if was_unmap || pool.kernel().bind(space, &[entry]).is_err() {
+                self.keep_frames(pool);
+            }
+            start = failed + 1;
+        }
+        self.entries.clear();
+        pool.release_all(&self.release);
+        self.release.clear();
+        outcome
+    }
+
+    /// An unmap failed, which only a lost address space explains: the frames may still be mapped, so nobody else gets them.
+    fn keep_frames(&mut self, pool: &Arc<FramePool>) {
+        let count = self.release.len();
+        let text = format_args!("mem: unmap refused; {count} frames are kept unused");
+        pool.kernel().log(LogLevel::Warning, text);
+        self.release.clear();
+    }
+
+    fn extend_or_push(
+        &mut self,
+        operation: BindOperation,
+        page: u64,
+        slot: CapSlot,
+        flags: BindFlags,
+    ) {
+        if let Some(last) = self.entries.last_mut()
+            && last.operation == operation as u32
+            && last.flags == flags.bits()
+            && last.slot == slot.0
+            && page >= end_page(last)
+            && page - end_page(last) <= BRIDGE_PAGES
+            && page + 1 - (last.virtual_address >> PAGE_SHIFT) <= u64::from(BIND_PAGE_COUNT_MAX)
+        {
+            last.page_count = (page + 1 - (last.virtual_address >> PAGE_SHIFT)) as u32;
+            return;
+        }
+        self.entries.push(BindEntry {
+            operation: operation as u32,
+            flags: flags.bits(),
+            virtual_address: page << PAGE_SHIFT,
+            frame: 0,
+            page_count: 1,
+            slot: slot.0,
+        });
+    }
+}
+
+fn end_page(entry: &BindEntry) -> u64 {
+    (entry.virtual_address >> PAGE_SHIFT) + u64::from(entry.page_count)
+}

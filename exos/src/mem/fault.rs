@@ -1,0 +1,495 @@
+//! Page faults: what a touch of an address means, and the pages that it brings.
+//!
+//! One fault makes one bind batch of as many pages as are worth it: neighbours in the file that need neither input nor copying
+//! ([`FAULT_AROUND_PAGES`]), a growing window for a program that walks ([`super::window`]), or the known but unmapped pages around
+//! (a forked child, a range that was `PROT_NONE`). The page that faulted decides the outcome; the others are only taken when they are
+//! free of cost and risk.
+
+use alloc::sync::Arc;
+use core::ops::Range;
+
+use aegis_abi::FrameNumber;
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
+
+use crate::error::Result;
+use crate::mem::area::{Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
+use crate::mem::page_map::{PageEntry, PageFlags};
+use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::mem::space::AddressSpace;
+use crate::mem::window::WINDOW_PAGES_MAX;
+
+/// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
+pub const FAULT_AROUND_PAGES: u64 = 16;
+/// Known pages mapped around a fault.
+const REMAP_PAGES: u64 = 64;
+/// Below this many frames left, nothing is resolved ahead.
+const SCARCE_FRAMES: u64 = 512;
+
+/// How a program touched memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Execute,
+}
+
+/// Why an access is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegvReason {
+    /// Nothing is mapped there (`SEGV_MAPERR`).
+    NotMapped,
+    /// Not with these rights (`SEGV_ACCERR`).
+    NotAllowed,
+}
+
+/// What became of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultOutcome {
+    /// Repeat the access.
+    Resolved {
+        /// Pages mapped, at least one.
+        pages: u32,
+    },
+    /// SIGSEGV.
+    Segv(SegvReason),
+    /// SIGBUS (`BUS_ADRERR`): behind the end of a file, or a page that cannot be read.
+    Bus,
+    /// No frames: the limit of the pod or the machine's end.
+    OutOfMemory,
+}
+
+impl AddressSpace {
+    /// Resolves a page fault at `address` of the program's half.
+    pub fn handle_fault(&mut self, address: u64, access: Access) -> FaultOutcome {
+        let outcome = match self.resolve(address, access) {
+            Ok(pages) => match self.flush() {
+                Ok(()) => FaultOutcome::Resolved { pages },
+                Err(_) => FaultOutcome::OutOfMemory,
+            },
+            Err(outcome) => {
+                // What was resolved before the failure is bound all the same; `outcome` tells of the failure.
+                let _ = self.flush();
+                outcome
+            }
+        };
+        if let FaultOutcome::Resolved { pages } = outcome {
+            self.fault_counts.resolved += 1;
+            self.fault_counts.pages += u64::from(pages);
+        }
+        outcome
+    }
+
+    /// Queues the mappings for a fault; answers how many pages.
+    fn resolve(&mut self, address: u64, access: Access) -> core::result::Result<u32, FaultOutcome> {
+        if !(PROGRAM_BASE..PROGRAM_END).contains(&address) {
+            return Err(FaultOutcome::Segv(SegvReason::NotMapped));
+        }
+        if self.areas.find(address).is_none() && !self.grow_stack(address) {
+            return Err(FaultOutcome::Segv(SegvReason::NotMapped));
+        }
+        let area = self
+            .areas
+            .find(address)
+            .ok_or(FaultOutcome::Segv(SegvReason::NotMapped))?;
+        if !allows(area.protection, access) {
+            return Err(FaultOutcome::Segv(SegvReason::NotAllowed));
+        }
+        let area = area.clone();
+        let page = address >> PAGE_SHIFT;
+        let is_write = access == Access::Write;
+        match self.pages.get(page) {
+            Some(entry) if is_write && !entry.has(PageFlags::WRITE) => {
+                self.make_writable(&area, page, entry)
+            }
+            Some(entry) => Ok(self.remap_around(&area, page, entry)),
+            None => match area.file() {
+                None if is_write => self.fill_anonymous(&area, page),
+                None => self.map_zeros(&area, page),
+                Some(file) if is_write && file.is_shared => self.share_pages(&area, file, page),
+                Some(file) if is_write => self.copy_pages(&area, file, page),
+                Some(file) => self.map_file_around(&area, file, page),
+            },
+        }
+    }
+
+    /// Extends the stack above `address` down to it, if there is one, the limit allows it and the guard gap stays.
+    fn grow_stack(&mut self, address: u64) -> bool {
+        let Some(area) = self.areas.find_at_or_above(address) else {
+            return false;
+        };
+        if !area.flags.contains(AreaFlags::GROWS_DOWN) {
+            return false;
+        }
+        let (old_start, end, flags) = (area.start, area.end, area.flags);
+        let protection = area.protection;
+        let start = address & !(PAGE_SIZE - 1);
+        if end - start > self.limits.stack_bytes {
+            return false;
+        }
+        let is_close = self.areas.find_below(old_start).is_some_and(|below| {
+            let is_barrier =
+                !below.protection.is_empty() && !below.flags.contains(AreaFlags::GROWS_DOWN);
+            below.end > start || (is_barrier && start - below.end < STACK_GUARD_BYTES)
+        });
+        let bytes = old_start - start;
+        if is_close
+            || self.check_limits(protection, flags, false, bytes).is_err()
+            || self.check_lock(flags, bytes).is_err()
+        {
+            return false;
+        }
+        self.areas.set_start(old_start, start);
+        self.note_peak();
+        true
+    }
+
+    /// A store to a page that is known but not writable.
+    fn make_writable(
+        &mut self,
+        area: &Area,
+        page: u64,
+        entry: PageEntry,
+    ) -> core::result::Result<u32, FaultOutcome> {
+        if let Some(file) = area.file().filter(|file| file.is_shared) {
+            return self.share_pages(area, file, page);
+        }
+        if self.is_exclusive(entry) {
+            return Ok(self.reclaim_around(area, page));
+        }
+        if self.pool.is_zero_frame(entry.frame()) {
+            return self.fill_anonymous(area, page);
+        }
+        let frame = self
+            .pool
+            .allocate_copy(entry.frame())
+            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        self.fault_counts.copied += 1;
+        self.set_page(page, owned(frame), area.protection);
+        Ok(1)
+    }
+
+    /// Makes the private pages around `page` writable that nobody else references any more.
+    fn reclaim_around(&mut self, area: &Area, page: u64) -> u32 {
+        let mut count = 0;
+        for neighbour in block_around(area, page, FAULT_AROUND_PAGES) {
+            if let Some(entry) = self.pages.get(neighbour)
+                && !entry.has(PageFlags::WRITE)
+                && self.is_exclusive(entry)
+            {
+                self.set_page(neighbour, entry.with(PageFlags::WRITE), area.protection);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Maps the known pages around `page` that are not mapped; `page` itself in any case.
+    fn remap_around(&mut self, area: &Area, page: u64, entry: PageEntry) -> u32 {
+        if entry.has(PageFlags::MAPPED) {
+            // The page table has it already: another thread was faster, or the processor's view was old.
+            self.set_page(page, entry, area.protection);
+            return 1;
+        }
+        let mut count = 0;
+        for neighbour in block_around(area, page, REMAP_PAGES) {
+            if let Some(mut entry) = self.pages.get(neighbour)
+                && !entry.has(PageFlags::MAPPED)
+            {
+                if area.protection.contains(Protection::WRITE) && self.is_exclusive(entry) {
+                    entry = entry.with(PageFlags::WRITE);
+                }
+                self.set_page(neighbour, entry, area.protection);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Loads from untouched anonymous memory see the zero frame.
+    fn map_zeros(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
+        let zero = self
+            .pool
+            .zero_frame()
+            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        let range = self.plan(area, page, |entry| entry.is_none());
+        for untouched in range.clone() {
+            let entry = PageEntry::new(zero, PageFlags::empty());
+            self.set_page(untouched, entry, area.protection);
+        }
+        Ok((range.end - range.start) as u32)
+    }
+
+    /// Stores to untouched anonymous memory get frames of zeros.
+    fn fill_anonymous(
+        &mut self,
+        area: &Area,
+        page: u64,
+    ) -> core::result::Result<u32, FaultOutcome> {
+        let pool = Arc::clone(&self.pool);
+        let range = self.plan(area, page, |entry: Option<PageEntry>| {
+            entry.is_none_or(|entry| pool.is_zero_frame(entry.frame()))
+        });
+        let mut frames = [FrameNumber(0); WINDOW_PAGES_MAX as usize];
+        let wanted = &mut frames[..(range.end - range.start) as usize];
+        let count = self
+            .pool
+            .allocate_many(wanted)
+            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        // With fewer frames than planned, the pages from the one that faulted on come first.
+        let start = if count < wanted.len() {
+            page
+        } else {
+            range.start
+        };
+        let range = start..range.end.min(start + count as u64);
+        for (&frame, untouched) in frames[..count].iter().zip(range.clone()) {
+            self.pool.bytes().zero(frame);
+            self.set_page(untouched, owned(frame), area.protection);
+        }
+        let used = (range.end - range.start) as usize;
+        self.pool.release_all(&frames[used..count]);
+        Ok(used as u32)
+    }
+
+    /// Stores to untouched pages of a private file mapping get copies.
+    fn copy_pages(
+        &mut self,
+        area: &Area,
+        file: &FileBacking,
+        page: u64,
+    ) -> core::result::Result<u32, FaultOutcome> {
+        let target = file.source.page(area.file_index(page), PageIntent::Read);
+        let target = target.map_err(outcome_of)?;
+        let frame = self
+            .copy_of(&target)
+            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        self.set_page(page, owned(frame), area.protection);
+        let mut count = 1;
+        for neighbour in self.plan(area, page, |entry| entry.is_none()) {
+            if neighbour == page {
+                continue;
+            }
+            let resident = file.source.resident_page(area.file_index(neighbour));
+            let Some(copy) = resident.and_then(|page| self.copy_of(&page).ok()) else {
+                continue;
+            };
+            self.set_page(neighbour, owned(copy), area.protection);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Stores to a shared mapping change the file: the source is told of each page.
+    fn share_pages(
+        &mut self,
+        area: &Area,
+        file: &FileBacking,
+        page: u64,
+    ) -> core::result::Result<u32, FaultOutcome> {
+        let mut count = 0;
+        let range = self.plan(area, page, |entry| entry.is_none());
+        for neighbour in core::iter::once(page).chain(range.filter(|&other| other != page)) {
+            let answer = file
+                .source
+                .page(area.file_index(neighbour), PageIntent::WriteShared);
+            match answer {
+                Ok(found) if !self.pool.is_immutable(found.frame.frame()) => {
+                    let flags = PageFlags::FILE | PageFlags::WRITE;
+                    self.set_file_page(neighbour, found, flags, area.protection);
+                    count += 1;
+                }
+                Ok(_) if neighbour == page => return Err(FaultOutcome::Bus),
+                Err(error) if neighbour == page => return Err(outcome_of(error)),
+                _ => break,
+            }
+        }
+        Ok(count)
+    }
+
+    /// Loads and fetches from a file mapping: the page, and its neighbours that are at hand.
+    fn map_file_around(
+        &mut self,
+        area: &Area,
+        file: &FileBacking,
+        page: u64,
+    ) -> core::result::Result<u32, FaultOutcome> {
+        let target = file.source.page(area.file_index(page), PageIntent::Read);
+        let target = target.map_err(outcome_of)?;
+        if !self.map_clean(area, page, target) {
+            return Err(FaultOutcome::OutOfMemory);
+        }
+        let mut count = 1;
+        for neighbour in block_around(area, page, FAULT_AROUND_PAGES) {
+            if self.pages.get(neighbour).is_some() {
+                continue;
+            }
+            if let Some(found) = file.source.resident_page(area.file_index(neighbour))
+                && self.map_clean(area, neighbour, found)
+            {
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Maps a file's page read-only; the last page of an immutable file is copied if foreign bytes follow the file's end in it.
+    fn map_clean(&mut self, area: &Area, page: u64, found: FilePage) -> bool {
+        if self.has_clean_tail(&found) {
+            self.set_file_page(page, found, PageFlags::FILE, area.protection);
+            return true;
+        }
+        let Ok(frame) = self.copy_of(&found) else {
+            return false;
+        };
+        // In a shared area it stands for the file's page: a later store asks the source, and never keeps this copy.
+        let flags = if area.is_shared() {
+            PageFlags::FILE
+        } else {
+            PageFlags::OWNED
+        };
+        self.set_page(page, PageEntry::new(frame, flags), area.protection);
+        true
+    }
+
+    fn set_file_page(
+        &mut self,
+        page: u64,
+        found: FilePage,
+        flags: PageFlags,
+        protection: Protection,
+    ) {
+        let frame = found.frame.into_frame();
+        if self
+            .pages
+            .get(page)
+            .is_some_and(|entry| entry.frame() == frame)
+        {
+            // The known page holds a reference already.
+            self.binder.release(frame);
+        }
+        self.set_page(page, PageEntry::new(frame, flags), protection);
+    }
+
+    fn has_clean_tail(&self, found: &FilePage) -> bool {
+        let frame = found.frame.frame();
+        if found.valid_bytes >= PAGE_SIZE as usize || !self.pool.is_immutable(frame) {
+            return true;
+        }
+        let mut tail = [0; PAGE_SIZE as usize];
+        let tail = &mut tail[found.valid_bytes..];
+        self.pool.bytes().read(frame, found.valid_bytes, tail);
+        tail.iter().all(|&byte| byte == 0)
+    }
+
+    /// A private copy of a file's page, with zeros behind the file's end.
+    fn copy_of(&mut self, found: &FilePage) -> Result<FrameNumber> {
+        let frame = self.pool.allocate_copy(found.frame.frame())?;
+        if found.valid_bytes < PAGE_SIZE as usize {
+            let zeros = [0; PAGE_SIZE as usize];
+            self.pool
+                .bytes()
+                .write(frame, found.valid_bytes, &zeros[found.valid_bytes..]);
+        }
+        self.fault_counts.copied += 1;
+        Ok(frame)
+    }
+
+    /// The pages to resolve together with `page`: as the area's window plans, inside the area, as far as `wants` holds without a gap.
+    fn plan(
+        &mut self,
+        area: &Area,
+        page: u64,
+        wants: impl Fn(Option<PageEntry>) -> bool,
+    ) -> Range<u64> {
+        let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
+        let Some(live) = self.areas.find_mut(area.start) else {
+            return page..page + 1;
+        };
+        let planned = live.window.plan(page);
+        let bounds = live.pages();
+        let mut range = page..page + 1;
+        if !is_scarce {
+            let pages = &self.pages;
+            let ahead = page + 1..planned.end.min(bounds.end);
+            let behind = planned.start.max(bounds.start)..page;
+            range.end += ahead.take_while(|&other| wants(pages.get(other))).count() as u64;
+            range.start -= behind
+                .rev()
+                .take_while(|&other| wants(pages.get(other)))
+                .count() as u64;
+        }
+        live.window.resolved(&range);
+        range
+    }
+
+    /// Resolves every page of `range` that is mapped nowhere yet: writable where the area is private and writable, else readable.
+    /// `ENOMEM` if one could not be; pages of no area or without rights are passed over.
+    pub fn populate(&mut self, range: Range<u64>) -> Result<()> {
+        let mut address = range.start;
+        let mut outcome = Ok(());
+        while address < range.end {
+            let Some(area) = self.areas.find_at_or_above(address) else {
+                break;
+            };
+            let start = address.max(area.start);
+            let end = area.end.min(range.end);
+            let is_private_write = area.protection.contains(Protection::WRITE) && !area.is_shared();
+            let access = if is_private_write {
+                Access::Write
+            } else {
+                Access::Read
+            };
+            let is_reachable = !area.protection.is_empty();
+            for page in start >> PAGE_SHIFT..end >> PAGE_SHIFT {
+                let known = self.pages.get(page);
+                let is_done = known.is_some_and(|entry| {
+                    entry.has(PageFlags::MAPPED)
+                        && (!is_private_write || entry.has(PageFlags::WRITE))
+                });
+                if is_reachable && !is_done && !self.fault_in(page << PAGE_SHIFT, access) {
+                    outcome = Err(crate::error::Errno::ENOMEM);
+                    break;
+                }
+            }
+            address = end.max(address + PAGE_SIZE);
+        }
+        outcome
+    }
+
+    fn fault_in(&mut self, address: u64, access: Access) -> bool {
+        matches!(
+            self.handle_fault(address, access),
+            FaultOutcome::Resolved { .. }
+        )
+    }
+}
+
+/// What the processor would allow: any right implies loads, stores need `WRITE`, fetches `EXECUTE`.
+pub(crate) fn allows(protection: Protection, access: Access) -> bool {
+    match access {
+        Access::Read => !protection.is_empty(),
+        Access::Write => protection.contains(Protection::WRITE),
+        Access::Execute => protection.contains(Protection::EXECUTE),
+    }
+}
+
+fn owned(frame: FrameNumber) -> PageEntry {
+    PageEntry::new(frame, PageFlags::OWNED | PageFlags::WRITE)
+}
+
+/// The aligned block of `count` pages that holds `page`, as far as it lies in the area.
+fn block_around(area: &Area, page: u64, count: u64) -> Range<u64> {
+    let start = page & !(count - 1);
+    let bounds = area.pages();
+    start.max(bounds.start)..(start + count).min(bounds.end)
+}
+
+fn outcome_of(error: PageError) -> FaultOutcome {
+    match error {
+        PageError::BeyondEnd | PageError::Failed => FaultOutcome::Bus,
+        PageError::OutOfMemory => FaultOutcome::OutOfMemory,
+    }
+}

@@ -1,0 +1,126 @@
+//! `mprotect`: rights of areas, and of the pages in them.
+//!
+//! Taking a right away is done at once, in the page table. Giving one is done at once where a page is the program's alone, and left to
+//! the next fault otherwise (shared frames, pages that are not mapped), as a copy or a dirty mark is due then.
+
+use core::ops::Range;
+
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
+
+use crate::error::{Errno, Result};
+use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, Protection};
+use crate::mem::page_map::PageFlags;
+use crate::mem::space::{AddressSpace, bind_flags, page_align};
+
+/// What `mprotect` reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectReach {
+    /// The range.
+    Range,
+    /// Down to the start of the growing stack that the range lies in (`PROT_GROWSDOWN`).
+    GrowsDown,
+}
+
+impl AddressSpace {
+    /// `mprotect`. `EINVAL` misaligned; `ENOMEM` a page is not mapped (what precedes it is changed), a limit; `EACCES` a shared
+    /// mapping of a file that is not open for writing. Unknown bits of `prot` are the caller's `EINVAL`.
+    pub fn protect(
+        &mut self,
+        start: u64,
+        length: u64,
+        protection: Protection,
+        reach: ProtectReach,
+    ) -> Result<()> {
+        if start % PAGE_SIZE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        let length = page_align(length).ok_or(Errno::ENOMEM)?;
+        let end = start.checked_add(length).ok_or(Errno::ENOMEM)?;
+        let mut next = start;
+        if reach == ProtectReach::GrowsDown {
+            let area = self
+                .areas
+                .find_at_or_above(start)
+                .filter(|area| area.start < end);
+            let area = area.ok_or(Errno::ENOMEM)?;
+            if !area.flags.contains(AreaFlags::GROWS_DOWN) {
+                return Err(Errno::EINVAL);
+            }
+            next = area.start;
+        }
+        while next < end {
+            let area = self.areas.find(next).ok_or(Errno::ENOMEM)?;
+            let part = next..area.end.min(end);
+            self.check_protect(area, &part, protection)?;
+            next = part.end;
+            self.protect_part(part, protection)?;
+        }
+        Ok(())
+    }
+
+    fn check_protect(&self, area: &Area, part: &Range<u64>, protection: Protection) -> Result<()> {
+        if !area.maximum.contains(protection) {
+            return Err(Errno::EACCES);
+        }
+        let mut changed = area.clone();
+        changed.protection = protection;
+        if changed.is_data() && !area.is_data() {
+            let bytes = part.end - part.start;
+            let data = self.areas.totals().data << PAGE_SHIFT;
+            if data.saturating_add(bytes) > self.limits.data_bytes {
+                return Err(Errno::ENOMEM);
+            }
+            if !area.flags.contains(AreaFlags::NO_RESERVE) {
+                self.check_promise(bytes)?;
+            }
+        }
+        if area.protection != protection
+            && self.areas.splits_at_ends(part) + self.areas.len() > AREA_COUNT_MAX
+        {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(())
+    }
+
+    /// Changes a range that lies in one area.
+    fn protect_part(&mut self, part: Range<u64>, protection: Protection) -> Result<()> {
+        let area = self.areas.find(part.start).ok_or(Errno::ENOMEM)?;
+        if area.protection == protection {
+            return Ok(());
+        }
+        self.areas
+            .change(part.clone(), |area| area.protection = protection);
+        let (binder, pool) = (&mut self.binder, &self.pool);
+        let is_writable = protection.contains(Protection::WRITE);
+        self.pages.update(
+            part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT,
+            |page, entry| {
+                if !entry.has(PageFlags::MAPPED) {
+                    return Some(entry);
+                }
+                if protection.is_empty() {
+                    binder.unmap(page);
+                    return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
+                }
+                let is_owned = entry.has(PageFlags::OWNED);
+                let entry = if is_writable && is_owned && pool.reference_count(entry.frame()) == 1 {
+                    entry.with(PageFlags::WRITE)
+                } else if is_writable && entry.has(PageFlags::WRITE) {
+                    entry
+                } else {
+                    entry.without(PageFlags::WRITE)
+                };
+                binder.protect(
+                    page,
+                    pool.slot_of(entry.frame()),
+                    bind_flags(entry, protection),
+                );
+                Some(entry)
+            },
+        );
+        self.flush()
+    }
+}

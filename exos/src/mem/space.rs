@@ -1,0 +1,655 @@
+//! An address space: areas, known pages, and the mapping calls that make and unmake areas.
+//!
+//! The other calls are in the neighbours: [`super::protect`] (`mprotect`), [`super::remap`] (`mremap`), [`super::advise`] (`madvise` and
+//! other calls over ranges), [`super::fault`], [`super::fork`], [`super::user`] (bytes). All take `&mut self`: whoever shares a space between
+//! threads locks it outside.
+//!
+//! Errors and their order are Linux 6.1's; where a function names an error without a reason, the manual page has it. Every
+//! change of page tables goes through one [`Binder`] batch per call.
+
+use alloc::sync::Arc;
+use core::ops::Range;
+
+use aegis_abi::CapSlot;
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
+use aegis_abi::memory::BindFlags;
+
+use crate::error::{Errno, Result};
+use crate::mem::area::{
+    AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, AreaTree, Backing, FileBacking,
+    Protection, is_data,
+};
+use crate::mem::binder::Binder;
+use crate::mem::frames::FramePool;
+use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
+use crate::mem::source::{PageSource, SharedMemory};
+use crate::mem::window::FaultWindow;
+
+/// Resource limits that address spaces keep, in bytes; `u64::MAX` is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceLimits {
+    /// `RLIMIT_AS`.
+    pub address_space_bytes: u64,
+    /// `RLIMIT_DATA`.
+    pub data_bytes: u64,
+    /// `RLIMIT_STACK`.
+    pub stack_bytes: u64,
+    /// `RLIMIT_MEMLOCK`.
+    pub locked_bytes: u64,
+}
+
+impl Default for SpaceLimits {
+    /// Linux's: an 8 MiB stack, 8 MiB locked, else none.
+    fn default() -> Self {
+        Self {
+            address_space_bytes: u64::MAX,
+            data_bytes: u64::MAX,
+            stack_bytes: 8 << 20,
+            locked_bytes: 8 << 20,
+        }
+    }
+}
+
+/// How the address of a mapping is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Here if it is free, else anywhere below the mapping base; 0 asks for anywhere.
+    Hint(u64),
+    /// Exactly here, in place of what is there (`MAP_FIXED`).
+    Fixed(u64),
+    /// Exactly here if it is free (`MAP_FIXED_NOREPLACE`), else `EEXIST`.
+    FixedNoReplace(u64),
+}
+
+/// What is mapped.
+#[derive(Clone)]
+pub enum MapBacking {
+    /// Zeros.
+    Anonymous,
+    /// A file from `offset_bytes` on.
+    File {
+        /// The file.
+        source: Arc<dyn PageSource>,
+        /// Page-aligned, else `EINVAL`.
+        offset_bytes: u64,
+        /// The descriptor is open for reading, else `EACCES`.
+        is_readable: bool,
+        /// The descriptor is open for writing; a shared mapping without it is never writable.
+        is_writable: bool,
+    },
+}
+
+/// The arguments of `mmap`.
+#[derive(Clone)]
+pub struct MapRequest {
+    /// Where.
+    pub placement: Placement,
+    /// Bytes; rounded up to pages.
+    pub length: u64,
+    /// Rights.
+    pub protection: Protection,
+    /// `MAP_SHARED` rather than `MAP_PRIVATE`.
+    pub is_shared: bool,
+    /// `GROWS_DOWN`, `NO_RESERVE`, `LOCKED`.
+    pub flags: AreaFlags,
+    /// `MAP_POPULATE`: resolve all pages now, as far as possible.
+    pub populate: bool,
+    /// What.
+    pub backing: MapBacking,
+    /// Name for `/proc/self/maps`.
+    pub label: AreaLabel,
+}
+
+impl MapRequest {
+    /// A private anonymous mapping without flags.
+    #[must_use]
+    pub fn anonymous(placement: Placement, length: u64, protection: Protection) -> Self {
+        Self {
+            placement,
+            length,
+            protection,
+            is_shared: false,
+            flags: AreaFlags::empty(),
+            populate: false,
+            backing: MapBacking::Anonymous,
+            label: AreaLabel::None,
+        }
+    }
+
+    /// A private mapping of a file that is open for reading.
+    #[must_use]
+    pub fn file(
+        placement: Placement,
+        length: u64,
+        protection: Protection,
+        source: Arc<dyn PageSource>,
+        offset_bytes: u64,
+    ) -> Self {
+        let backing = MapBacking::File {
+            source,
+            offset_bytes,
+            is_readable: true,
+            is_writable: false,
+        };
+        Self {
+            backing,
+            ..Self::anonymous(placement, length, protection)
+        }
+    }
+}
+
+/// Figures for `/proc/self/{status,statm}`, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceTotals {
+    /// Sums over areas.
+    pub areas: AreaTotals,
+    /// The most that `areas.total` has been.
+    pub total_peak: u64,
+    /// Private pages present.
+    pub resident_anonymous: u64,
+    /// File and shared pages present.
+    pub resident_file: u64,
+    /// The most pages present at once.
+    pub resident_peak: u64,
+}
+
+/// Counts of faults by how they ended, for `getrusage` and `--stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Faults resolved.
+    pub resolved: u64,
+    /// Pages mapped by them.
+    pub pages: u64,
+    /// Of these, copies.
+    pub copied: u64,
+}
+
+/// One program's memory.
+pub struct AddressSpace {
+    pub(crate) pool: Arc<FramePool>,
+    /// The environment whose page table this is.
+    pub(crate) environment: CapSlot,
+    pub(crate) areas: AreaTree,
+    pub(crate) pages: PageMap,
+    pub(crate) binder: Binder,
+    pub(crate) limits: SpaceLimits,
+    /// Top of the search for free ranges.
+    pub(crate) mapping_base: u64,
+    pub(crate) break_start: u64,
+    pub(crate) break_end: u64,
+    pub(crate) lock_future: bool,
+    pub(crate) total_peak: u64,
+    pub(crate) fault_counts: FaultCounts,
+}
+
+impl AddressSpace {
+    /// An empty space over the page table of `environment`; mappings are placed below `mapping_base`.
+    #[must_use]
+    pub fn new(
+        pool: Arc<FramePool>,
+        environment: CapSlot,
+        mapping_base: u64,
+        limits: SpaceLimits,
+    ) -> Self {
+        Self {
+            pool,
+            environment,
+            areas: AreaTree::new(),
+            pages: PageMap::default(),
+            binder: Binder::default(),
+            limits,
+            mapping_base: mapping_base.min(PROGRAM_END) & !(PAGE_SIZE - 1),
+            break_start: 0,
+            break_end: 0,
+            lock_future: false,
+            total_peak: 0,
+            fault_counts: FaultCounts::default(),
+        }
+    }
+
+    /// `mmap`: the address of the new mapping.
+    ///
+    /// `EINVAL` length 0, misaligned offset or fixed address, a growing stack of a file or shared; `ENOMEM` length or place beyond the
+    /// address space, too many areas, a limit; `EOVERFLOW` file offset; `EEXIST`; `EPERM` a fixed address below
+    /// `PROGRAM_BASE`; `EACCES` the descriptor's mode; `EAGAIN` the lock limit.
+    pub fn map(&mut self, request: MapRequest) -> Result<u64> {
+        if request.length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let length = page_align(request.length).ok_or(Errno::ENOMEM)?;
+        if let MapBacking::File { offset_bytes, .. } = &request.backing {
+            if offset_bytes % PAGE_SIZE != 0 {
+                return Err(Errno::EINVAL);
+            }
+            offset_bytes.checked_add(length).ok_or(Errno::EOVERFLOW)?;
+        }
+        if self.areas.len() > AREA_COUNT_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        let start = self.place(request.placement, length)?;
+        let range = start..start + length;
+        let mut flags = request.flags;
+        if self.lock_future {
+            flags |= AreaFlags::LOCKED;
+        }
+        self.check_lock(flags, length)?;
+        let (backing, maximum) = self.backing_of(&request)?;
+        self.check_growth(request.protection, flags, request.is_shared, &range)?;
+        if self.areas.splits_at_ends(&range) + self.areas.len() > AREA_COUNT_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        self.remove_range(range.clone())?;
+        let grows_down = flags.contains(AreaFlags::GROWS_DOWN);
+        let pages = start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
+        self.areas.insert(Area {
+            start,
+            end: range.end,
+            protection: request.protection,
+            maximum,
+            flags,
+            label: request.label,
+            backing,
+            window: FaultWindow::new(&pages, grows_down),
+        });
+        self.note_peak();
+        if request.populate || flags.contains(AreaFlags::LOCKED) {
+            // As on Linux, a mapping that cannot be populated is a mapping all the same.
+            let _ = self.populate(range);
+        }
+        Ok(start)
+    }
+
+    /// `munmap`. `EINVAL` misaligned, empty or beyond the address space; `ENOMEM` a cut would make too many areas.
+    pub fn unmap(&mut self, start: u64, length: u64) -> Result<()> {
+        let range = checked_range(start, length)?;
+        if self.areas.splits_at_ends(&range) == 2 && self.areas.len() >= AREA_COUNT_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        self.remove_range(range)
+    }
+
+    /// `brk`: the break after the call, which is the old one if the new one cannot be had.
+    pub fn set_break(&mut self, address: u64) -> u64 {
+        if address >= self.break_start && self.try_set_break(address).is_ok() {
+            self.break_end = address;
+        }
+        self.break_end
+    }
+
+    /// Fixes where the heap begins (page-aligned); the loader calls it once.
+    pub fn set_break_start(&mut self, address: u64) {
+        self.break_start = address;
+        self.break_end = address;
+    }
+
+    /// First address and current end of the heap.
+    #[must_use]
+    pub fn heap(&self) -> Range<u64> {
+        self.break_start..self.break_end
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> SpaceLimits {
+        self.limits
+    }
+
+    /// Changes the limits; what exceeds them already stays.
+    pub fn set_limits(&mut self, limits: SpaceLimits) {
+        self.limits = limits;
+    }
+
+    /// The pool that the pages come from.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<FramePool> {
+        &self.pool
+    }
+
+    /// The environment whose page table this is.
+    #[must_use]
+    pub fn environment(&self) -> CapSlot {
+        self.environment
+    }
+
+    /// The areas in ascending order, for `/proc/self/maps`.
+    pub fn areas(&self) -> impl Iterator<Item = &Area> {
+        self.areas.iter()
+    }
+
+    /// The area that holds `address`.
+    #[must_use]
+    pub fn area_at(&self, address: u64) -> Option<&Area> {
+        self.areas.find(address)
+    }
+
+    /// Sums for `/proc`.
+    #[must_use]
+    pub fn totals(&self) -> SpaceTotals {
+        SpaceTotals {
+            areas: self.areas.totals(),
+            total_peak: self.total_peak,
+            resident_anonymous: self.pages.owned_count(),
+            resident_file: self.pages.file_count(),
+            resident_peak: self.pages.resident_peak(),
+        }
+    }
+
+    /// What the faults did.
+    #[must_use]
+    pub fn fault_counts(&self) -> FaultCounts {
+        self.fault_counts
+    }
+
+    /// Removes everything, as `execve` does before it loads.
+    pub fn clear(&mut self) {
+        // A refused unmap keeps its frames; there is nobody to tell.
+        let _ = self.remove_range(PROGRAM_BASE..PROGRAM_END);
+        self.break_start = 0;
+        self.break_end = 0;
+        self.lock_future = false;
+        self.total_peak = 0;
+    }
+
+    /// Releases everything without touching page tables: the environment is gone, and its mappings with it.
+    pub fn abandon(mut self) {
+        let mut frames = alloc::vec::Vec::new();
+        self.pages.update(0..u64::MAX, |_, entry| {
+            frames.push(entry.frame());
+            None
+        });
+        self.pool.release_all(&frames);
+    }
+
+    /// Forgets the pages of a file from page `first_index` on, in every mapping, after it was truncated there; the next touch faults.
+    pub fn drop_file_pages(&mut self, source: &Arc<dyn PageSource>, first_index: u64) {
+        let identity = source.identity();
+        let affected: alloc::vec::Vec<Range<u64>> = self
+            .areas
+            .iter()
+            .filter_map(|area| {
+                let file = area
+                    .file()
+                    .filter(|file| file.source.identity() == identity)?;
+                let skipped = first_index.saturating_sub(file.first_index);
+                let pages = area.pages();
+                Some(pages.start.saturating_add(skipped).min(pages.end)..pages.end)
+            })
+            .collect();
+        for pages in affected {
+            // See `clear`.
+            let _ = self.drop_pages(pages);
+        }
+    }
+
+    /// Takes the areas and pages of `range` away.
+    pub(crate) fn remove_range(&mut self, range: Range<u64>) -> Result<()> {
+        if self.areas.remove(range.clone()).is_empty() {
+            return Ok(());
+        }
+        self.drop_pages(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT)
+    }
+
+    /// Unmaps and forgets the pages; their areas stay.
+    pub(crate) fn drop_pages(&mut self, pages: Range<u64>) -> Result<()> {
+        let binder = &mut self.binder;
+        self.pages.update(pages, |page, entry| {
+            if entry.has(PageFlags::MAPPED) {
+                binder.unmap(page);
+            }
+            binder.release(entry.frame());
+            None
+        });
+        self.flush()
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.binder
+            .flush(&self.pool, self.environment, &mut self.pages)
+    }
+
+    /// Records `entry` for `page` and queues its mapping; an entry that was there loses its reference after the flush.
+    pub(crate) fn set_page(&mut self, page: u64, entry: PageEntry, protection: Protection) {
+        if protection.is_empty() {
+            let entry = entry.without(PageFlags::MAPPED | PageFlags::WRITE);
+            self.replace_entry(page, entry);
+            return;
+        }
+        let slot = self.pool.slot_of(entry.frame());
+        self.binder
+            .map(page, entry.frame(), slot, bind_flags(entry, protection));
+        self.replace_entry(page, entry.with(PageFlags::MAPPED));
+    }
+
+    fn replace_entry(&mut self, page: u64, entry: PageEntry) {
+        if let Some(previous) = self.pages.insert(page, entry)
+            && previous.frame() != entry.frame()
+        {
+            self.binder.release(previous.frame());
+        }
+    }
+
+    /// Whether `frame` is the program's alone, so that it may be written in place.
+    pub(crate) fn is_exclusive(&self, entry: PageEntry) -> bool {
+        entry.has(PageFlags::OWNED) && self.pool.reference_count(entry.frame()) == 1
+    }
+
+    pub(crate) fn note_peak(&mut self) {
+        self.total_peak = self.total_peak.max(self.areas.totals().total);
+    }
+
+    /// Whether `range`, of which parts may be mapped already, may become an area: `ENOMEM` for a limit, or for more memory than
+    /// the pod has (what Linux's heuristic overcommit refuses).
+    pub(crate) fn check_growth(
+        &self,
+        protection: Protection,
+        flags: AreaFlags,
+        is_shared: bool,
+        range: &Range<u64>,
+    ) -> Result<()> {
+        let bytes = range.end - range.start;
+        let replaced: u64 = self
+            .areas
+            .overlapping(range.clone())
+            .map(|area| area.end.min(range.end) - area.start.max(range.start))
+            .sum();
+        self.check_limits(protection, flags, is_shared, bytes - replaced)?;
+        let is_promise =
+            is_data(protection, flags, is_shared) && !flags.contains(AreaFlags::NO_RESERVE);
+        self.check_promise(if is_promise { bytes } else { 0 })
+    }
+
+    pub(crate) fn check_promise(&self, bytes: u64) -> Result<()> {
+        if bytes >> PAGE_SHIFT > self.pool.statistics().limit {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(())
+    }
+
+    /// `RLIMIT_AS` and `RLIMIT_DATA` for `bytes` more.
+    pub(crate) fn check_limits(
+        &self,
+        protection: Protection,
+        flags: AreaFlags,
+        is_shared: bool,
+        bytes: u64,
+    ) -> Result<()> {
+        let totals = self.areas.totals();
+        let exceeds = |pages: u64, limit: u64| (pages << PAGE_SHIFT).saturating_add(bytes) > limit;
+        if exceeds(totals.total, self.limits.address_space_bytes) {
+            return Err(Errno::ENOMEM);
+        }
+        if is_data(protection, flags, is_shared) && exceeds(totals.data, self.limits.data_bytes) {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(())
+    }
+
+    /// `EAGAIN` if locking `bytes` more would exceed `RLIMIT_MEMLOCK`; `EPERM` if that is 0.
+    pub(crate) fn check_lock(&self, flags: AreaFlags, bytes: u64) -> Result<()> {
+        if !flags.contains(AreaFlags::LOCKED) {
+            return Ok(());
+        }
+        if self.limits.locked_bytes == 0 {
+            return Err(Errno::EPERM);
+        }
+        let locked = (self.areas.totals().locked << PAGE_SHIFT).saturating_add(bytes);
+        if locked > self.limits.locked_bytes {
+            Err(Errno::EAGAIN)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Where a mapping of `length` bytes goes. A fixed place may be occupied.
+    pub(crate) fn place(&mut self, placement: Placement, length: u64) -> Result<u64> {
+        if length > PROGRAM_END {
+            return Err(Errno::ENOMEM);
+        }
+        match placement {
+            Placement::Hint(hint) => self.place_near(hint, length),
+            Placement::Fixed(start) => check_fixed(start, length).map(|()| start),
+            Placement::FixedNoReplace(start) => {
+                check_fixed(start, length)?;
+                if self.areas.is_free(start..start + length) {
+                    Ok(start)
+                } else {
+                    Err(Errno::EEXIST)
+                }
+            }
+        }
+    }
+
+    fn place_near(&mut self, hint: u64, length: u64) -> Result<u64> {
+        if hint >= PAGE_SIZE {
+            let start = (hint & !(PAGE_SIZE - 1)).max(PROGRAM_BASE);
+            let fits = start.checked_add(length).is_some_and(|end| {
+                let next = self.areas.find_at_or_above(start);
+                end <= PROGRAM_END
+                    && next.is_none_or(|area| end <= crate::mem::area::lower_bound(area))
+            });
+            if fits {
+                return Ok(start);
+            }
+        }
+        self.areas
+            .find_hole(length, self.mapping_base)
+            .or_else(|| self.areas.find_hole(length, PROGRAM_END))
+            .ok_or(Errno::ENOMEM)
+    }
+
+    /// Backing and maximum rights.
+    fn backing_of(&self, request: &MapRequest) -> Result<(Backing, Protection)> {
+        let grows_down = request.flags.contains(AreaFlags::GROWS_DOWN);
+        match &request.backing {
+            MapBacking::Anonymous if !request.is_shared => {
+                Ok((Backing::Anonymous, Protection::all()))
+            }
+            _ if grows_down => Err(Errno::EINVAL),
+            MapBacking::Anonymous => {
+                let source = SharedMemory::new(Arc::clone(&self.pool));
+                let file = FileBacking {
+                    source,
+                    first_index: 0,
+                    is_shared: true,
+                };
+                Ok((Backing::File(file), Protection::all()))
+            }
+            MapBacking::File {
+                source,
+                offset_bytes,
+                is_readable,
+                is_writable,
+            } => {
+                let mut maximum = Protection::all();
+                if request.is_shared && !is_writable {
+                    maximum.remove(Protection::WRITE);
+                }
+                if !is_readable || !maximum.contains(request.protection) {
+                    return Err(Errno::EACCES);
+                }
+                let file = FileBacking {
+                    source: Arc::clone(source),
+                    first_index: offset_bytes >> PAGE_SHIFT,
+                    is_shared: request.is_shared,
+                };
+                Ok((Backing::File(file), maximum))
+            }
+        }
+    }
+
+    fn try_set_break(&mut self, address: u64) -> Result<()> {
+        let data_bytes = address - self.break_start;
+        if data_bytes > self.limits.data_bytes {
+            return Err(Errno::ENOMEM);
+        }
+        let old_end = page_align(self.break_end).ok_or(Errno::ENOMEM)?;
+        let new_end = page_align(address).ok_or(Errno::ENOMEM)?;
+        if new_end <= old_end {
+            return if new_end < old_end {
+                self.remove_range(new_end..old_end)
+            } else {
+                Ok(())
+            };
+        }
+        let guarded = new_end.checked_add(PAGE_SIZE).ok_or(Errno::ENOMEM)?;
+        let next = self.areas.find_at_or_above(old_end);
+        let is_blocked = next.is_some_and(|area| guarded > crate::mem::area::lower_bound(area));
+        if guarded > PROGRAM_END || is_blocked {
+            return Err(Errno::ENOMEM);
+        }
+        let mut request = MapRequest::anonymous(
+            Placement::Fixed(old_end),
+            new_end - old_end,
+            Protection::READ | Protection::WRITE,
+        );
+        request.label = AreaLabel::Heap;
+        self.map(request).map(|_| ())
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// `address` rounded up to a page; `None` beyond the last.
+pub(crate) fn page_align(address: u64) -> Option<u64> {
+    Some(address.checked_add(PAGE_SIZE - 1)? & !(PAGE_SIZE - 1))
+}
+
+/// The pages of a range as `munmap` checks it: `EINVAL` otherwise.
+pub(crate) fn checked_range(start: u64, length: u64) -> Result<Range<u64>> {
+    if start % PAGE_SIZE != 0 || start > PROGRAM_END || length > PROGRAM_END - start {
+        return Err(Errno::EINVAL);
+    }
+    match page_align(length) {
+        Some(length) if length > 0 => Ok(start..start + length),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn check_fixed(start: u64, length: u64) -> Result<()> {
+    if start > PROGRAM_END - length {
+        return Err(Errno::ENOMEM);
+    }
+    if start % PAGE_SIZE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if start < PROGRAM_BASE {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
+/// How `entry` is mapped in an area with these rights.
+pub(crate) fn bind_flags(entry: PageEntry, protection: Protection) -> BindFlags {
+    let mut flags = BindFlags::empty();
+    if entry.has(PageFlags::WRITE) {
+        flags |= BindFlags::WRITE;
+    }
+    if protection.contains(Protection::EXECUTE) {
+        flags |= BindFlags::EXECUTE;
+    }
+    flags
+}
