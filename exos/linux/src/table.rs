@@ -32,11 +32,11 @@ pub struct Entry {
     pub handler: Handler,
 }
 
-const fn full(number: Sysno, handler: Handler) -> Entry {
+pub(crate) const fn full(number: Sysno, handler: Handler) -> Entry {
     Entry { number, state: State::Full, handler }
 }
 
-const fn partial(number: Sysno, missing: &'static str, handler: Handler) -> Entry {
+pub(crate) const fn partial(number: Sysno, missing: &'static str, handler: Handler) -> Entry {
     Entry { number, state: State::Partial(missing), handler }
 }
 

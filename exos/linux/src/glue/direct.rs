@@ -24,7 +24,16 @@ pub(crate) fn address_of(frame: FrameNumber) -> u64 {
 
 /// Binds a grant into the view, for reading or for reading and writing.
 pub(crate) fn show(grant: FrameGrant, is_writable: bool) -> Result<(), BindFault> {
-    let rights = if is_writable { BindFlags::WRITE } else { BindFlags::empty() };
+    bind_pieces(grant, BindOperation::Map, if is_writable { BindFlags::WRITE } else { BindFlags::empty() })
+}
+
+/// Takes a grant out of the view again, in the same pieces.
+pub(crate) fn hide(grant: FrameGrant) -> Result<(), BindFault> {
+    bind_pieces(grant, BindOperation::Unmap, BindFlags::empty())
+}
+
+/// Applies `operation` to a grant's place: large pages where it is aligned, small ones elsewhere.
+fn bind_pieces(grant: FrameGrant, operation: BindOperation, rights: BindFlags) -> Result<(), BindFault> {
     let mut first = grant.first.0;
     let end = grant.first.0 + grant.count;
     while first < end {
@@ -39,7 +48,7 @@ pub(crate) fn show(grant: FrameGrant, is_writable: bool) -> Result<(), BindFault
             (until_large, rights)
         };
         let entry = BindEntry {
-            operation: BindOperation::Map as u32,
+            operation: operation as u32,
             flags: flags.bits(),
             virtual_address: address_of(FrameNumber(first)),
             frame: first,

@@ -1,0 +1,240 @@
+//! Memory calls: numbers and flags of Linux, as calls of `exos::mem`.
+
+use exos::error::{Errno, Result};
+use exos::mem::{
+    Advice, AreaFlags, AreaLabel, MapBacking, MapRequest, Movement, Placement, Protection, ProtectReach, RemapRequest,
+    SyncMode,
+};
+use syscalls::Sysno;
+
+use crate::context::{Arguments, Context};
+use crate::table::{Entry, full, partial};
+use crate::user::write_all;
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::mmap, mmap),
+    full(Sysno::munmap, munmap),
+    full(Sysno::mprotect, mprotect),
+    full(Sysno::mremap, mremap),
+    full(Sysno::brk, brk),
+    partial(Sysno::madvise, "hints have no effect", madvise),
+    full(Sysno::msync, msync),
+    full(Sysno::mincore, mincore),
+    partial(Sysno::mlock, "accounted; nothing is ever paged out", mlock),
+    partial(Sysno::mlock2, "accounted; nothing is ever paged out", mlock2),
+    partial(Sysno::munlock, "accounted; nothing is ever paged out", munlock),
+    partial(Sysno::mlockall, "accounted; nothing is ever paged out", mlockall),
+    partial(Sysno::munlockall, "accounted; nothing is ever paged out", munlockall),
+];
+
+const MAP_SHARED: u64 = 1;
+const MAP_PRIVATE: u64 = 2;
+const MAP_SHARED_VALIDATE: u64 = 3;
+const MAP_TYPE: u64 = 0xf;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_32BIT: u64 = 0x40;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_LOCKED: u64 = 0x2000;
+const MAP_NORESERVE: u64 = 0x4000;
+const MAP_POPULATE: u64 = 0x8000;
+const MAP_NONBLOCK: u64 = 0x1_0000;
+const MAP_STACK: u64 = 0x2_0000;
+const MAP_HUGETLB: u64 = 0x4_0000;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+/// Flags of long ago that every kernel passes over: `MAP_DENYWRITE`, `MAP_EXECUTABLE`, `MAP_UNINITIALIZED`, `MAP_FILE`.
+const MAP_PASSED_OVER: u64 = 0x0800 | 0x1000 | 0x400_0000;
+/// What `MAP_SHARED_VALIDATE` accepts.
+const MAP_KNOWN: u64 = MAP_TYPE
+    | MAP_FIXED
+    | MAP_ANONYMOUS
+    | MAP_32BIT
+    | MAP_GROWSDOWN
+    | MAP_LOCKED
+    | MAP_NORESERVE
+    | MAP_POPULATE
+    | MAP_NONBLOCK
+    | MAP_STACK
+    | MAP_FIXED_NOREPLACE
+    | MAP_PASSED_OVER;
+/// `PROT_GROWSDOWN`, `PROT_GROWSUP`, `PROT_SEM`.
+const PROT_GROWSDOWN: u64 = 0x0100_0000;
+const PROT_GROWSUP: u64 = 0x0200_0000;
+const PROT_SEM: u64 = 8;
+
+/// The rights in `prot`; bits without a meaning to `mmap` are passed over, as on Linux.
+fn protection(prot: u64) -> Protection {
+    Protection::from_bits_truncate((prot & 7) as u8)
+}
+
+/// `mmap(2)`.
+pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor, offset]: Arguments) -> Result<u64> {
+    let is_shared = match flags & MAP_TYPE {
+        MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if flags & !MAP_KNOWN != 0 => return Err(Errno::EOPNOTSUPP),
+        MAP_SHARED_VALIDATE => true,
+        MAP_PRIVATE => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    if flags & MAP_HUGETLB != 0 {
+        // No pages are set aside for huge mappings, which is what this error says.
+        return Err(Errno::ENOMEM);
+    }
+    if offset % 4096 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let placement = if flags & MAP_FIXED_NOREPLACE != 0 {
+        Placement::FixedNoReplace(address)
+    } else if flags & MAP_FIXED != 0 {
+        Placement::Fixed(address)
+    } else {
+        Placement::Hint(address)
+    };
+    let backing = if flags & MAP_ANONYMOUS != 0 {
+        MapBacking::Anonymous
+    } else {
+        context.process.files.mapping(descriptor, offset, is_shared)?
+    };
+    let mut area_flags = AreaFlags::empty();
+    area_flags.set(AreaFlags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0);
+    area_flags.set(AreaFlags::NO_RESERVE, flags & MAP_NORESERVE != 0);
+    area_flags.set(AreaFlags::LOCKED, flags & MAP_LOCKED != 0);
+    context.process.space.lock().map(MapRequest {
+        placement,
+        length,
+        protection: protection(prot),
+        is_shared,
+        flags: area_flags,
+        populate: flags & MAP_POPULATE != 0 && flags & MAP_NONBLOCK == 0,
+        backing,
+        label: AreaLabel::None,
+    })
+}
+
+/// `munmap(2)`.
+pub fn munmap(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
+    context.process.space.lock().unmap(address, length)?;
+    Ok(0)
+}
+
+/// `mprotect(2)`.
+pub fn mprotect(context: &mut Context<'_>, [address, length, prot, ..]: Arguments) -> Result<u64> {
+    if prot & !(7 | PROT_SEM | PROT_GROWSDOWN | PROT_GROWSUP) != 0 || prot & PROT_GROWSUP != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let reach = if prot & PROT_GROWSDOWN != 0 { ProtectReach::GrowsDown } else { ProtectReach::Range };
+    context.process.space.lock().protect(address, length, protection(prot), reach)?;
+    Ok(0)
+}
+
+/// `mremap(2)`.
+pub fn mremap(
+    context: &mut Context<'_>,
+    [address, old_length, new_length, flags, new_address, _]: Arguments,
+) -> Result<u64> {
+    const MAY_MOVE: u64 = 1;
+    const FIXED: u64 = 2;
+    const DONT_UNMAP: u64 = 4;
+    if flags & !(MAY_MOVE | FIXED | DONT_UNMAP) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let movement = match flags & (MAY_MOVE | FIXED) {
+        0 => Movement::Never,
+        MAY_MOVE => Movement::Anywhere,
+        FIXED => return Err(Errno::EINVAL),
+        _ => Movement::To(new_address),
+    };
+    context.process.space.lock().remap(RemapRequest {
+        address,
+        old_length,
+        new_length,
+        movement,
+        keeps_old: flags & DONT_UNMAP != 0,
+    })
+}
+
+/// `brk(2)`.
+pub fn brk(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
+    Ok(context.process.space.lock().set_break(address))
+}
+
+/// `madvise(2)`.
+pub fn madvise(context: &mut Context<'_>, [address, length, advice, ..]: Arguments) -> Result<u64> {
+    let advice = match advice {
+        0..=3 | 12..=17 | 20 | 21 | 25 => Advice::Hint,
+        4 => Advice::DontNeed,
+        8 => Advice::Free,
+        9 => Advice::Remove,
+        10 => Advice::DontFork,
+        11 => Advice::DoFork,
+        18 => Advice::WipeOnFork,
+        19 => Advice::KeepOnFork,
+        22 => Advice::PopulateRead,
+        23 => Advice::PopulateWrite,
+        _ => return Err(Errno::EINVAL),
+    };
+    context.process.space.lock().advise(address, length, advice)?;
+    Ok(0)
+}
+
+/// `msync(2)`.
+pub fn msync(context: &mut Context<'_>, [address, length, flags, ..]: Arguments) -> Result<u64> {
+    const ASYNC: u64 = 1;
+    const INVALIDATE: u64 = 2;
+    const SYNC: u64 = 4;
+    if flags & !(ASYNC | INVALIDATE | SYNC) != 0 || flags & (ASYNC | SYNC) == ASYNC | SYNC {
+        return Err(Errno::EINVAL);
+    }
+    let mode = if flags & SYNC != 0 { SyncMode::Now } else { SyncMode::Later };
+    context.process.space.lock().sync(address, length, mode)?;
+    Ok(0)
+}
+
+/// `mincore(2)`.
+pub fn mincore(context: &mut Context<'_>, [address, length, vector, ..]: Arguments) -> Result<u64> {
+    let resident = context.process.space.lock().resident(address, length)?;
+    write_all(context.memory, vector, &resident)?;
+    Ok(0)
+}
+
+/// `mlock(2)`.
+pub fn mlock(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
+    context.process.space.lock().lock(address, length, false)?;
+    Ok(0)
+}
+
+/// `mlock2(2)`.
+pub fn mlock2(context: &mut Context<'_>, [address, length, flags, ..]: Arguments) -> Result<u64> {
+    const ON_FAULT: u64 = 1;
+    if flags & !ON_FAULT != 0 {
+        return Err(Errno::EINVAL);
+    }
+    context.process.space.lock().lock(address, length, flags & ON_FAULT != 0)?;
+    Ok(0)
+}
+
+/// `munlock(2)`.
+pub fn munlock(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
+    context.process.space.lock().unlock(address, length)?;
+    Ok(0)
+}
+
+/// `mlockall(2)`.
+pub fn mlockall(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64> {
+    const CURRENT: u64 = 1;
+    const FUTURE: u64 = 2;
+    const ON_FAULT: u64 = 4;
+    if flags == 0 || flags == ON_FAULT || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut space = context.process.space.lock();
+    space.lock_all(flags & CURRENT != 0, flags & FUTURE != 0, flags & ON_FAULT != 0)?;
+    Ok(0)
+}
+
+/// `munlockall(2)`.
+pub fn munlockall(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    context.process.space.lock().unlock_all()?;
+    Ok(0)
+}

@@ -1,0 +1,157 @@
+//! What happens between a system call or a fault and the program's next instruction: signals.
+//!
+//! [`finish`] is called whenever a program is about to be resumed. It acts on what is pending until nothing is, decides whether an
+//! interrupted call starts again, and leaves the frame as the program is to see it.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use aegis_abi::upcall::UpcallFrame;
+use exos::error::Errno;
+use exos::task::signal::{self, Delivery, Signal, SignalInfo};
+
+use crate::abi::errno;
+use crate::context::Restart;
+use crate::process::{Ending, Process, Thread};
+use crate::signal_frame::{self, Entry};
+use crate::system::System;
+use crate::user::UserMemory;
+
+/// `SA_RESTART`.
+const FLAG_RESTART: u64 = 0x1000_0000;
+/// Bytes of a `syscall` instruction, which a restarted call executes again.
+const SYSCALL_BYTES: u64 = 2;
+
+/// A system call that has just ended.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedCall {
+    /// Its number, to start it again.
+    pub number: u64,
+    /// Whether a signal interrupted it, and what that means.
+    pub interrupted: Option<Restart>,
+}
+
+/// The parties of a delivery.
+pub struct Target<'a> {
+    /// The pod.
+    pub system: &'a Arc<System>,
+    /// The process.
+    pub process: &'a Arc<Process>,
+    /// The thread that is about to run.
+    pub thread: &'a Arc<Thread>,
+    /// Its memory.
+    pub memory: &'a dyn UserMemory,
+}
+
+/// Acts on pending signals. Afterwards the process has ended, or `frame` is to be resumed.
+pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
+    let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
+    while !target.process.has_ended() {
+        let delivery = {
+            let mut thread = target.thread.signals.lock();
+            let mut shared = target.process.signals.lock();
+            let shared = &mut *shared;
+            signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions)
+        };
+        match delivery {
+            None => break,
+            Some(Delivery::Terminate { signal, info, has_core }) => {
+                let text = crate::report::describe(target, signal, &info, frame);
+                target.process.end(Ending::Killed { signal, has_core, text });
+            }
+            Some(Delivery::Stop(_)) => stop(target),
+            Some(Delivery::Handler { signal, info, disposition, mask_before }) => {
+                if let Some((number, restart)) = interrupted.take() {
+                    let starts_again =
+                        restart == Restart::UnlessHandlerForbids && disposition.flags & FLAG_RESTART != 0;
+                    if starts_again {
+                        start_again(frame, number);
+                    }
+                }
+                enter_handler(target, frame, signal, info, disposition, mask_before);
+            }
+        }
+    }
+    if let Some((number, restart)) = interrupted
+        && restart != Restart::Never
+    {
+        start_again(frame, number);
+    }
+    // No handler took the mask that a suspended call replaced.
+    let mut thread = target.thread.signals.lock();
+    if let Some(mask) = thread.saved_mask.take() {
+        thread.set_mask(mask);
+    }
+}
+
+/// Makes the program execute its `syscall` once more.
+fn start_again(frame: &mut UpcallFrame, number: u64) {
+    frame.rip = frame.rip.wrapping_sub(SYSCALL_BYTES);
+    frame.rax = number;
+}
+
+/// Puts the handler's frame on the stack; a stack that cannot hold it is a fault of the program's.
+fn enter_handler(
+    target: &Target<'_>,
+    frame: &mut UpcallFrame,
+    signal: Signal,
+    info: SignalInfo,
+    disposition: signal::Disposition,
+    mask_before: signal::SignalSet,
+) {
+    let (vector_mask, vector_length) = target.system.platform.vector_format();
+    let mut vector_state = alloc::vec![0; vector_length];
+    target.system.platform.save_vector(&mut vector_state);
+    let stack = *target.thread.stack.lock();
+    let entry = Entry { signal, info, disposition, mask_before, stack, vector_state: &vector_state, vector_mask };
+    if signal_frame::build(target.memory, frame, &entry).is_ok() {
+        if stack.flags & signal_frame::STACK_AUTO_DISARM != 0 {
+            *target.thread.stack.lock() = signal_frame::AlternateStack::default();
+        }
+        target.system.platform.load_vector(None);
+        target.system.counters.signals.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        return;
+    }
+    let mut thread = target.thread.signals.lock();
+    let mut shared = target.process.signals.lock();
+    if signal == Signal::SEGV {
+        // The handler of this very signal cannot run: nothing is left but the default.
+        thread.mask = thread.mask.union(Signal::SEGV.bit());
+    }
+    let info = SignalInfo { code: 0x80, ..SignalInfo::default() };
+    signal::force(&mut thread, &mut shared.dispositions, Signal::SEGV, info);
+}
+
+/// Waits until the process is continued or killed.
+fn stop(target: &Target<'_>) {
+    loop {
+        {
+            let mut shared = target.process.signals.lock();
+            let waiting = shared.pending.set().union(target.thread.signals.lock().pending.set());
+            if waiting.contains(Signal::CONT) || waiting.contains(Signal::KILL) {
+                shared.pending.discard(Signal::STOP.bit().union(Signal::TSTP.bit()));
+                return;
+            }
+        }
+        target.system.platform.wait(None);
+    }
+}
+
+/// Raises a fault of the program's own, from an exception.
+pub fn raise_fault(target: &Target<'_>, signal: Signal, info: SignalInfo) {
+    let mut thread = target.thread.signals.lock();
+    let mut shared = target.process.signals.lock();
+    signal::force(&mut thread, &mut shared.dispositions, signal, info);
+}
+
+/// RAX for the result of a call.
+#[must_use]
+pub fn result_word(result: Result<u64, Errno>) -> u64 {
+    result.unwrap_or_else(errno::to_word)
+}
+
+/// An empty text, for endings that need none.
+#[must_use]
+pub const fn no_text() -> String {
+    String::new()
+}
