@@ -9,7 +9,7 @@ mod bare {
     machine::kernel_main!(main);
 
     fn main(boot: Boot) -> ! {
-        log!(Error, "main at {} ns, {boot:?}", machine::now_ns());
+        log!(Error, "main at {} ns, TSC {}", machine::now_ns(), boot.clock.tsc_hz);
         machine::power_off(ExitCode::Clean)
     }
 }

@@ -59,10 +59,13 @@ pub(crate) fn finish_calibration(calibration: Calibration, base_tsc: u64) -> Clo
     scale
 }
 
+#[inline(never)]
 fn sample() -> ClockSample {
     let mut best = ClockSample { tsc: 0, reference_ns: 0 };
     let mut best_ticks = u64::MAX;
-    for _ in 0..READING_COUNT {
+    // One copy of the loop's body: an emulator takes its time to translate code that it sees for the first time, and a reading in
+    // such code says nothing.
+    for _ in 0..core::hint::black_box(READING_COUNT) {
         let before = read_tsc();
         let left = local_apic::timer_current();
         let ticks = read_tsc().saturating_sub(before);

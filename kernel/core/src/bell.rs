@@ -1,0 +1,79 @@
+//! Bells: counted notifications.
+//!
+//! A bell has a count, wakes sleepers that wait for the count, and may make an upcall at one virtual processor. It is
+//! owned by the environment that made it and ends with its original capability or with that environment.
+
+use aegis_abi::upcall::UpcallKind;
+
+use crate::id::{BELL_SHARE_MAX, BellId, EnvironmentId, Named, ProcessorId};
+use crate::machine::Machine;
+use crate::state::State;
+
+/// A bell.
+pub struct Bell {
+    /// 0: the table entry is free.
+    pub(crate) serial: u64,
+    pub(crate) owner: Option<EnvironmentId>,
+    pub(crate) count: u64,
+    pub(crate) processor: Option<Named<ProcessorId>>,
+    /// Terms of sleepers that wait for it.
+    pub(crate) waiter_count: u32,
+}
+
+impl Bell {
+    pub(crate) const EMPTY: Self = Self {
+        serial: 0,
+        owner: None,
+        count: 0,
+        processor: None,
+        waiter_count: 0,
+    };
+}
+
+impl<M: Machine> State<'_, M> {
+    pub(crate) fn live_bell(&self, named: Named<BellId>) -> Option<BellId> {
+        (self.bells[named.id].serial == named.serial).then_some(named.id)
+    }
+
+    /// Makes a bell, if the table and the owner's share of it have room.
+    pub(crate) fn new_bell(
+        &mut self,
+        owner: EnvironmentId,
+        processor: Option<Named<ProcessorId>>,
+    ) -> Option<Named<BellId>> {
+        if self.environments[owner].bell_count >= BELL_SHARE_MAX {
+            return None;
+        }
+        let id = self.bells.find(|bell| bell.serial == 0)?;
+        let serial = self.new_serial();
+        self.bells[id] = Bell {
+            serial,
+            owner: Some(owner),
+            processor,
+            ..Bell::EMPTY
+        };
+        self.environments[owner].bell_count += 1;
+        Some(Named { id, serial })
+    }
+
+    /// Ends a bell; who sleeps on it sleeps on, as if it were never rung again.
+    pub(crate) fn release_bell(&mut self, bell: BellId) {
+        if let Some(owner) = self.bells[bell].owner {
+            let count = &mut self.environments[owner].bell_count;
+            *count = count.saturating_sub(1);
+        }
+        self.bells[bell] = Bell::EMPTY;
+    }
+
+    /// Adds one to the count, wakes sleepers, makes the upcall.
+    pub(crate) fn ring(&mut self, bell: BellId) {
+        self.bells[bell].count = self.bells[bell].count.saturating_add(1);
+        self.wake_for_bell(bell);
+        if let Some(processor) = self.bells[bell]
+            .processor
+            .and_then(|named| self.live_processor(named))
+        {
+            self.make_due(processor, UpcallKind::Bell);
+        }
+    }
+}

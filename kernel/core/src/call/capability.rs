@@ -1,0 +1,78 @@
+//! Calls 1 to 5: deriving, granting, revoking, dropping and reading capabilities.
+
+use aegis_abi::call::{CapDerive, CapDrop, CapGrant, CapRead, CapRevoke};
+use aegis_abi::types::{CapType, Rights, Status};
+
+use super::{Answer, Caller, answer, bad_argument};
+use crate::capability::{Capability, DYING, FILLING};
+use crate::machine::Machine;
+use crate::space::WALK_BUDGET;
+use crate::state::State;
+
+/// A capability of any type from which others may be made.
+fn source<M: Machine>(
+    state: &State<M>,
+    caller: Caller,
+    slot: aegis_abi::CapSlot,
+) -> Result<(crate::capability::CapRef, Capability), Status> {
+    let (at, capability) = state.lookup_any(caller.environment, slot)?;
+    if capability.flags & (DYING | FILLING) != 0 {
+        return Err(Status::WrongState);
+    }
+    Ok((at, capability))
+}
+
+pub(super) fn derive<M: Machine>(state: &mut State<M>, caller: Caller, call: CapDerive) -> Answer {
+    let (at, capability) = source(state, caller, call.source)?;
+    let rights = Rights::from_bits(call.rights).ok_or(bad_argument(2))?;
+    let (mut object, mut count) = (capability.object, capability.count);
+    if capability.kind == CapType::Frames {
+        if call.offset >= capability.count {
+            return Err(bad_argument(3));
+        }
+        if call.count == 0 || call.count > capability.count - call.offset {
+            return Err(bad_argument(4));
+        }
+        object += call.offset;
+        count = call.count;
+    }
+    let target = state.empty_slot(caller.environment, call.target)?;
+    state.derive(at, target, rights, object, count)?;
+    Ok(0)
+}
+
+pub(super) fn grant<M: Machine>(state: &mut State<M>, caller: Caller, call: CapGrant) -> Answer {
+    let (at, capability) = source(state, caller, call.source)?;
+    if !capability.rights.contains(Rights::GRANT) {
+        return Err(Status::MissingRight.into());
+    }
+    let receiver = state.lookup_environment(caller.environment, call.environment, Rights::RECEIVE)?;
+    let rights = Rights::from_bits(call.rights).ok_or(bad_argument(3))?;
+    let target = state.empty_slot(receiver, call.target)?;
+    state.derive(at, target, rights, capability.object, capability.count)?;
+    Ok(0)
+}
+
+pub(super) fn revoke<M: Machine>(state: &mut State<M>, caller: Caller, call: CapRevoke) -> Answer {
+    let (at, _) = state.lookup_any(caller.environment, call.slot)?;
+    let mut budget = WALK_BUDGET;
+    answer(state.revoke(at, &mut budget, false)?)
+}
+
+pub(super) fn drop<M: Machine>(state: &mut State<M>, caller: Caller, call: CapDrop) -> Answer {
+    let (at, _) = state.lookup_any(caller.environment, call.slot)?;
+    let mut budget = WALK_BUDGET;
+    answer(state.delete(at, &mut budget, false)?)
+}
+
+pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: CapRead) -> Answer {
+    let (_, capability) = state.lookup_any(caller.environment, call.slot)?;
+    let is_frames = capability.kind == CapType::Frames;
+    match call.field {
+        0 => Ok(capability.kind as u64 | u64::from(capability.rights.bits()) << 32),
+        1 if is_frames => Ok(capability.object),
+        1 => Ok(capability.object & 0xffff),
+        2 => Ok(capability.count),
+        _ => Err(bad_argument(1)),
+    }
+}

@@ -1,0 +1,201 @@
+//! Calls 6 to 9: taking, freeing, splitting and donating frames.
+
+use aegis_abi::call::{FrameAllocate, FrameDonate, FrameFree, FrameSplit};
+use aegis_abi::types::{CapType, FrameNumber, Rights, Status};
+
+use super::{Answer, Caller, answer, bad_argument};
+use crate::capability::{CapRef, Capability, DYING, FILLING};
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::state::State;
+
+/// Frames that one call zeroes at most.
+const ZERO_STEP: u64 = 1024;
+/// Most frames in one allocation (64 GiB).
+const FRAME_COUNT_MAX: u64 = 1 << 24;
+/// Largest alignment (1 GiB).
+const ALIGNMENT_LOG2_MAX: u32 = 18;
+/// Frames that one call donates at most.
+const DONATE_STEP: u64 = 4096;
+
+/// `frame` of `FrameAllocate` that means anywhere.
+const ANYWHERE: FrameNumber = FrameNumber(u64::MAX);
+
+pub(super) fn allocate<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: FrameAllocate,
+) -> Answer {
+    if let Ok((at, capability)) = state.lookup_any(caller.environment, call.slot)
+        && capability.flags & FILLING != 0
+        && capability.count == call.count
+    {
+        return fill(state, at, capability);
+    }
+    if call.count == 0 || call.count > FRAME_COUNT_MAX {
+        return Err(bad_argument(1));
+    }
+    if call.alignment_log2 > ALIGNMENT_LOG2_MAX {
+        return Err(bad_argument(3));
+    }
+    let target = state.empty_slot(caller.environment, call.slot)?;
+    let environment = &state.environments[caller.environment];
+    let serial = environment.serial;
+    if call.count > environment.frames_left() {
+        return Err(Status::NoFrames.into());
+    }
+    let alignment = 1 << call.alignment_log2;
+    let first = if call.frame == ANYWHERE {
+        state.frames.find_free(call.count, alignment)
+    } else {
+        let fits = call.frame.0.is_multiple_of(alignment)
+            && state.frames.all_free(call.frame.0, call.count);
+        fits.then_some(call.frame)
+    }
+    .ok_or(Status::NoFrames)?;
+    state.environments[caller.environment].frames_owned += call.count;
+    let mut capability = Capability::frames(first, call.count);
+    // Frames that were the caller's last need no zeroing: `cursor` goes from the end to the first that does.
+    let is_foreign = |frame: u64| state.frames.owner(FrameNumber(frame)) != serial;
+    let foreign = (first.0..first.0 + call.count)
+        .rev()
+        .find(|frame| is_foreign(*frame))
+        .map_or(0, |last| last + 1 - first.0);
+    if foreign <= ZERO_STEP {
+        for frame in first.0..first.0 + foreign {
+            if state.frames.owner(FrameNumber(frame)) != serial {
+                state.machine.zero_frame(FrameNumber(frame));
+            }
+        }
+        state
+            .frames
+            .set_range(first.0, call.count, FrameKind::Owned, serial);
+        state.store_capability(target, &capability);
+        return Ok(first.0);
+    }
+    state
+        .frames
+        .set_range(first.0, call.count, FrameKind::Owned, serial);
+    capability.flags = FILLING;
+    capability.cursor = foreign;
+    fill(state, target, capability)
+}
+
+/// Zeroes the next frames, from the end, of an allocation that is too large for one call.
+fn fill<M: Machine>(state: &mut State<M>, at: CapRef, mut capability: Capability) -> Answer {
+    let step = capability.cursor.min(ZERO_STEP);
+    capability.cursor -= step;
+    let first = capability.object + capability.cursor;
+    for frame in first..first + step {
+        state.machine.zero_frame(FrameNumber(frame));
+    }
+    if capability.cursor == 0 {
+        capability.flags &= !FILLING;
+    }
+    state.store_capability(at, &capability);
+    if capability.cursor == 0 {
+        Ok(capability.object)
+    } else {
+        Err(Status::Again.into())
+    }
+}
+
+/// An original frames capability that nothing descends from.
+fn original<M: Machine>(
+    state: &State<M>,
+    caller: Caller,
+    slot: aegis_abi::CapSlot,
+    allowed_flags: u8,
+) -> Result<(CapRef, Capability), Status> {
+    let (at, capability) = state.lookup_any(caller.environment, slot)?;
+    if capability.kind != CapType::Frames {
+        return Err(Status::WrongType);
+    }
+    if capability.flags & (DYING | FILLING) & !allowed_flags != 0 || capability.parent.is_some() {
+        return Err(Status::WrongState);
+    }
+    if capability.child.is_some() {
+        return Err(Status::Busy);
+    }
+    Ok((at, capability))
+}
+
+pub(super) fn free<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameFree) -> Answer {
+    let (at, capability) = original(state, caller, call.slot, DYING)?;
+    let progress = state.free_original(at, capability)?;
+    if progress == crate::space::Progress::Done {
+        state.unlink(at);
+    }
+    answer(progress)
+}
+
+pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameSplit) -> Answer {
+    let (at, capability) = state.lookup(
+        caller.environment,
+        call.slot,
+        CapType::Frames,
+        Rights::empty(),
+    )?;
+    if call.count == 0 || call.count >= capability.count {
+        return Err(bad_argument(2));
+    }
+    if capability.child.is_some() {
+        return Err(Status::Busy.into());
+    }
+    let target = state.empty_slot(caller.environment, call.target)?;
+    state.split(at, target, call.count);
+    Ok(0)
+}
+
+pub(super) fn donate<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: FrameDonate,
+) -> Answer {
+    let (at, capability) = original(state, caller, call.slot, DYING)?;
+    let receiver = state
+        .lookup_environment(caller.environment, call.environment, Rights::RECEIVE)
+        .or_else(|_| {
+            state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)
+        })?;
+    let is_done = donate_step(state, at, capability, receiver)?;
+    let left = state.environments[receiver].donated_count;
+    if is_done {
+        Ok(left)
+    } else {
+        Err(Status::Again.into())
+    }
+}
+
+/// Donates frames of an original from its end; true when none are left and the slot is empty.
+pub(super) fn donate_step<M: Machine>(
+    state: &mut State<M>,
+    at: CapRef,
+    mut capability: Capability,
+    receiver: crate::id::EnvironmentId,
+) -> Result<bool, Status> {
+    if state.frames.any_pinned(capability.object, capability.count)
+        || state.frames.any_mapped(capability.object, capability.count)
+    {
+        return Err(Status::Busy);
+    }
+    let step = capability.count.min(DONATE_STEP);
+    capability.count -= step;
+    let first = capability.object + capability.count;
+    // Owner and quota go with the frames; between an environment and itself nothing changes.
+    let giver = &mut state.environments[at.environment];
+    giver.frames_owned = giver.frames_owned.saturating_sub(step);
+    giver.frame_quota = giver.frame_quota.saturating_sub(step);
+    state.environments[receiver].frames_owned += step;
+    state.environments[receiver].frame_quota += step;
+    for frame in (first..first + step).rev() {
+        state.donate_frame(receiver, FrameNumber(frame));
+    }
+    if capability.count == 0 {
+        state.unlink(at);
+        return Ok(true);
+    }
+    capability.flags |= DYING;
+    state.store_capability(at, &capability);
+    Ok(false)
+}

@@ -1,0 +1,475 @@
+//! Capabilities: the tables in donated frames, and the tree of derivation that runs through them.
+//!
+//! A table consists of frames with 64 entries of 64 bytes; the environment object has the directory. Invariants:
+//! - a capability's rights and frames are within those of its parent; its depth is its parent's plus 1, at most [`DEPTH_MAX`];
+//! - parent, first child and siblings name each other, across environments;
+//! - a capability on its way out (`DYING`), or whose frames are not yet all zeroed (`FILLING`), authorises nothing;
+//! - below one whose revocation is under way (`REVOKING`) nothing is derived, so that a revocation ends however busy the other is.
+
+use core::num::NonZeroU32;
+
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
+
+use crate::frame::FrameKind;
+use crate::id::{BellId, DeviceId, EnvironmentId, GateId, Id, Named, ProcessorId};
+use crate::machine::Machine;
+use crate::state::State;
+
+/// Entries in one frame of a capability table.
+pub const SLOTS_PER_FRAME: u32 = 64;
+/// Most slots of an environment.
+pub const SLOT_COUNT_MAX: u32 = 4096;
+/// Frames in a full table.
+pub const TABLE_FRAME_COUNT_MAX: usize = (SLOT_COUNT_MAX / SLOTS_PER_FRAME) as usize;
+/// Most generations from an original to a derived capability.
+pub const DEPTH_MAX: u8 = 64;
+
+const WORDS_PER_ENTRY: usize = 8;
+
+/// Frames are still being zeroed; `cursor` counts those done.
+pub(crate) const FILLING: u8 = 1 << 0;
+/// Being deleted; `cursor` says how far its mappings are broken.
+pub(crate) const DYING: u8 = 1 << 1;
+/// Its descendants are being deleted.
+pub(crate) const REVOKING: u8 = 1 << 2;
+
+/// Rights of an original frames capability.
+pub(crate) const FRAME_RIGHTS: Rights = Rights::READ
+    .union(Rights::WRITE)
+    .union(Rights::EXECUTE)
+    .union(Rights::GRANT)
+    .union(Rights::DMA);
+
+/// Where a capability is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CapRef {
+    pub(crate) environment: EnvironmentId,
+    pub(crate) slot: u32,
+}
+
+impl CapRef {
+    fn pack(reference: Option<Self>) -> u64 {
+        reference.map_or(0, |r| {
+            (r.environment.index() as u64 + 1) << 16 | u64::from(r.slot)
+        })
+    }
+
+    fn unpack(word: u32) -> Option<Self> {
+        let word = NonZeroU32::new(word)?.get();
+        Some(Self {
+            environment: EnvironmentId::from_index((word >> 16).checked_sub(1)? as usize)?,
+            slot: word & 0xffff,
+        })
+    }
+}
+
+/// A capability, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capability {
+    pub(crate) kind: CapType,
+    pub(crate) flags: u8,
+    pub(crate) depth: u8,
+    pub(crate) rights: Rights,
+    /// Frames: the first. Objects: index | serial << 16.
+    pub(crate) object: u64,
+    /// Frames: how many.
+    pub(crate) count: u64,
+    pub(crate) parent: Option<CapRef>,
+    pub(crate) child: Option<CapRef>,
+    pub(crate) next: Option<CapRef>,
+    pub(crate) previous: Option<CapRef>,
+    pub(crate) cursor: u64,
+}
+
+impl Capability {
+    fn original(kind: CapType, rights: Rights, object: u64, count: u64) -> Self {
+        Self {
+            kind,
+            flags: 0,
+            depth: 0,
+            rights,
+            object,
+            count,
+            parent: None,
+            child: None,
+            next: None,
+            previous: None,
+            cursor: 0,
+        }
+    }
+
+    pub(crate) fn frames(first: FrameNumber, count: u64) -> Self {
+        Self::original(CapType::Frames, FRAME_RIGHTS, first.0, count)
+    }
+
+    pub(crate) fn object<I: Id>(kind: CapType, rights: Rights, named: Named<I>) -> Self {
+        let object = named.id.index() as u64 | named.serial << 16;
+        Self::original(kind, rights, object, 0)
+    }
+
+    fn named<I: Id>(&self) -> Option<Named<I>> {
+        Some(Named {
+            id: I::from_index((self.object & 0xffff) as usize)?,
+            serial: self.object >> 16,
+        })
+    }
+
+    /// Frames: whether the capability authorises `rights` on `[first, first + count)`.
+    pub(crate) fn covers(&self, first: u64, count: u64, rights: Rights) -> bool {
+        self.kind == CapType::Frames
+            && self.flags & (DYING | FILLING) == 0
+            && self.rights.contains(rights)
+            && first >= self.object
+            && first
+                .checked_add(count)
+                .is_some_and(|end| end <= self.object + self.count)
+    }
+
+    pub(crate) fn overlaps(&self, first: u64, count: u64) -> bool {
+        self.kind == CapType::Frames
+            && self.object < first.saturating_add(count)
+            && first < self.object + self.count
+    }
+}
+
+fn kind_from_word(word: u64) -> CapType {
+    match word as u8 {
+        1 => CapType::Frames,
+        2 => CapType::Environment,
+        3 => CapType::Processor,
+        4 => CapType::Bell,
+        5 => CapType::Gate,
+        6 => CapType::Device,
+        7 => CapType::Machine,
+        _ => CapType::Null,
+    }
+}
+
+impl<M: Machine> State<'_, M> {
+    /// Frame and first word of an entry, if the table has a frame there.
+    fn entry_place(&self, at: CapRef) -> Option<(FrameNumber, usize)> {
+        let index = (at.slot / SLOTS_PER_FRAME) as usize;
+        let frame = (*self.environments[at.environment].table.get(index)?)?;
+        let word = (at.slot % SLOTS_PER_FRAME) as usize * WORDS_PER_ENTRY;
+        Some((FrameNumber(u64::from(frame.get())), word))
+    }
+
+    /// The capability in a slot; `None` if the slot is empty or beyond the table.
+    pub(crate) fn capability(&self, at: CapRef) -> Option<Capability> {
+        let (frame, word) = self.entry_place(at)?;
+        let first = self.machine.load(frame, word);
+        let kind = kind_from_word(first);
+        if kind == CapType::Null {
+            return None;
+        }
+        let load = |index| self.machine.load(frame, word + index);
+        let (up, across) = (load(3), load(4));
+        Some(Capability {
+            kind,
+            flags: (first >> 8) as u8,
+            depth: (first >> 16) as u8,
+            rights: Rights::from_bits_truncate((first >> 32) as u32),
+            object: load(1),
+            count: load(2),
+            parent: CapRef::unpack(up as u32),
+            child: CapRef::unpack((up >> 32) as u32),
+            next: CapRef::unpack(across as u32),
+            previous: CapRef::unpack((across >> 32) as u32),
+            cursor: load(5),
+        })
+    }
+
+    /// Writes an entry; its table frame must be there.
+    pub(crate) fn store_capability(&mut self, at: CapRef, capability: &Capability) {
+        let Some((frame, word)) = self.entry_place(at) else {
+            return;
+        };
+        let words = [
+            capability.kind as u64
+                | u64::from(capability.flags) << 8
+                | u64::from(capability.depth) << 16
+                | u64::from(capability.rights.bits()) << 32,
+            capability.object,
+            capability.count,
+            CapRef::pack(capability.parent) | CapRef::pack(capability.child) << 32,
+            CapRef::pack(capability.next) | CapRef::pack(capability.previous) << 32,
+            capability.cursor,
+        ];
+        for (index, value) in words.into_iter().enumerate() {
+            self.machine.store(frame, word + index, value);
+        }
+    }
+
+    fn update(&mut self, at: Option<CapRef>, change: impl FnOnce(&mut Capability)) {
+        if let Some(at) = at
+            && let Some(mut capability) = self.capability(at)
+        {
+            change(&mut capability);
+            self.store_capability(at, &capability);
+        }
+    }
+
+    /// A slot that is empty and has a table frame; takes a donated frame for the table if need be.
+    pub(crate) fn empty_slot(
+        &mut self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+    ) -> Result<CapRef, Status> {
+        if slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX {
+            return Err(Status::BadSlot);
+        }
+        let at = CapRef {
+            environment,
+            slot: slot.0,
+        };
+        if self.entry_place(at).is_none() {
+            let frame = self
+                .take_donated(environment, FrameKind::CapabilityTable)
+                .ok_or(Status::NoTables)?;
+            let number = u32::try_from(frame.0).ok().and_then(NonZeroU32::new);
+            let index = (slot.0 / SLOTS_PER_FRAME) as usize;
+            if let Some(place) = self.environments[environment].table.get_mut(index) {
+                *place = number;
+            }
+        }
+        if self.capability(at).is_some() {
+            return Err(Status::SlotInUse);
+        }
+        Ok(at)
+    }
+
+    /// The capability in a slot of any type that can be used.
+    pub(crate) fn lookup_any(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+    ) -> Result<(CapRef, Capability), Status> {
+        let at = CapRef {
+            environment,
+            slot: slot.0,
+        };
+        if slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX {
+            return Err(Status::BadSlot);
+        }
+        let capability = self.capability(at).ok_or(Status::BadSlot)?;
+        Ok((at, capability))
+    }
+
+    /// The capability in a slot, of the type and with the rights that a call needs.
+    pub(crate) fn lookup(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        kind: CapType,
+        rights: Rights,
+    ) -> Result<(CapRef, Capability), Status> {
+        let (at, capability) = self.lookup_any(environment, slot)?;
+        if capability.kind != kind {
+            return Err(Status::WrongType);
+        }
+        if !capability.rights.contains(rights) {
+            return Err(Status::MissingRight);
+        }
+        if capability.flags & (DYING | FILLING) != 0 {
+            return Err(Status::WrongState);
+        }
+        Ok((at, capability))
+    }
+
+    fn lookup_named<I: Id>(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        kind: CapType,
+        rights: Rights,
+    ) -> Result<Named<I>, Status> {
+        let (_, capability) = self.lookup(environment, slot, kind, rights)?;
+        capability.named().ok_or(Status::WrongState)
+    }
+
+    /// An environment that is not being ended.
+    pub(crate) fn lookup_environment(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        rights: Rights,
+    ) -> Result<EnvironmentId, Status> {
+        let named = self.lookup_named(environment, slot, CapType::Environment, rights)?;
+        self.live_environment(named)
+            .filter(|target| !self.environments[*target].is_ending)
+            .ok_or(Status::WrongState)
+    }
+
+    /// A virtual processor that still exists.
+    pub(crate) fn lookup_processor(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        rights: Rights,
+    ) -> Result<Named<ProcessorId>, Status> {
+        let named = self.lookup_named(environment, slot, CapType::Processor, rights)?;
+        self.live_processor(named)
+            .map(|_| named)
+            .ok_or(Status::WrongState)
+    }
+
+    /// A bell that still exists.
+    pub(crate) fn lookup_bell(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        rights: Rights,
+    ) -> Result<Named<BellId>, Status> {
+        let named = self.lookup_named(environment, slot, CapType::Bell, rights)?;
+        self.live_bell(named).map(|_| named).ok_or(Status::WrongState)
+    }
+
+    /// A gate that still exists; a gate that does not is a peer that is gone.
+    pub(crate) fn lookup_gate(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        rights: Rights,
+    ) -> Result<GateId, Status> {
+        let named = self.lookup_named(environment, slot, CapType::Gate, rights)?;
+        self.live_gate(named).ok_or(Status::PeerGone)
+    }
+
+    /// A device function.
+    pub(crate) fn lookup_device(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        rights: Rights,
+    ) -> Result<DeviceId, Status> {
+        let named = self.lookup_named(environment, slot, CapType::Device, rights)?;
+        Ok(named.id)
+    }
+
+    /// The object that a capability names, for deletion.
+    pub(crate) fn named_object<I: Id>(capability: &Capability) -> Option<Named<I>> {
+        capability.named()
+    }
+
+    /// Puts a child of `source` into `target`, with fewer rights and, for frames, a part of the range.
+    pub(crate) fn derive(
+        &mut self,
+        source_at: CapRef,
+        target: CapRef,
+        rights: Rights,
+        object: u64,
+        count: u64,
+    ) -> Result<(), Status> {
+        let source = self.capability(source_at).ok_or(Status::BadSlot)?;
+        if source.depth >= DEPTH_MAX {
+            return Err(Status::TableFull);
+        }
+        if self.is_being_revoked(source_at) {
+            return Err(Status::WrongState);
+        }
+        let child = Capability {
+            flags: 0,
+            depth: source.depth + 1,
+            rights: source.rights & rights,
+            object,
+            count,
+            parent: Some(source_at),
+            child: None,
+            next: source.child,
+            previous: None,
+            cursor: 0,
+            ..source
+        };
+        self.store_capability(target, &child);
+        self.update(source.child, |first| first.previous = Some(target));
+        self.update(Some(source_at), |parent| parent.child = Some(target));
+        Ok(())
+    }
+
+    /// Whether the capability or one that it comes from is being revoked or deleted.
+    pub(crate) fn is_being_revoked(&self, at: CapRef) -> bool {
+        let mut at = Some(at);
+        while let Some(capability) = at.and_then(|at| self.capability(at)) {
+            if capability.flags & (REVOKING | DYING) != 0 {
+                return true;
+            }
+            at = capability.parent;
+        }
+        false
+    }
+
+    /// Puts a sibling of `at` into `target` that takes over a part of its frames.
+    pub(crate) fn split(&mut self, at: CapRef, target: CapRef, keep_count: u64) {
+        let Some(capability) = self.capability(at) else {
+            return;
+        };
+        let rest = Capability {
+            object: capability.object + keep_count,
+            count: capability.count - keep_count,
+            previous: capability.parent.map(|_| at),
+            next: capability.parent.and(capability.next),
+            ..capability
+        };
+        self.store_capability(target, &rest);
+        let is_derived = capability.parent.is_some();
+        self.update(capability.next, |next| next.previous = Some(target));
+        self.update(Some(at), |first| {
+            first.count = keep_count;
+            first.next = is_derived.then_some(target);
+        });
+    }
+
+    /// Takes a capability without children out of the tree and empties its slot.
+    pub(crate) fn unlink(&mut self, at: CapRef) {
+        let Some(capability) = self.capability(at) else {
+            return;
+        };
+        match capability.previous {
+            Some(previous) => self.update(Some(previous), |c| c.next = capability.next),
+            None => self.update(capability.parent, |c| c.child = capability.next),
+        }
+        self.update(capability.next, |c| c.previous = capability.previous);
+        if let Some((frame, word)) = self.entry_place(at) {
+            for index in 0..WORDS_PER_ENTRY {
+                self.machine.store(frame, word + index, 0);
+            }
+        }
+    }
+
+    /// The first descendant of `at`, in leaf-first order.
+    pub(crate) fn first_leaf(&self, at: CapRef) -> Option<CapRef> {
+        let mut leaf = self.capability(at)?.child?;
+        while let Some(child) = self.capability(leaf).and_then(|c| c.child) {
+            leaf = child;
+        }
+        Some(leaf)
+    }
+
+    /// Every slot of an environment that has a table frame.
+    pub(crate) fn slots(&self, environment: EnvironmentId) -> impl Iterator<Item = CapRef> + '_ {
+        self.environments[environment]
+            .table
+            .iter()
+            .enumerate()
+            .filter(|(_, frame)| frame.is_some())
+            .flat_map(move |(index, _)| {
+                let first = index as u32 * SLOTS_PER_FRAME;
+                (first..first + SLOTS_PER_FRAME).map(move |slot| CapRef { environment, slot })
+            })
+    }
+
+    /// Whether an environment has authority over `[first, first + count)`, `except` aside.
+    pub(crate) fn is_covered(
+        &self,
+        environment: EnvironmentId,
+        first: u64,
+        count: u64,
+        rights: Rights,
+        except: Option<CapRef>,
+    ) -> bool {
+        self.slots(environment)
+            .filter(|at| Some(*at) != except)
+            .filter_map(|at| self.capability(at))
+            .any(|capability| capability.covers(first, count, rights))
+    }
+}

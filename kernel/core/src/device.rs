@@ -1,0 +1,239 @@
+//! Device functions: what the glue found, who drives them, what they may reach.
+//!
+//! The kernel drives no device. It maps regions, passes port accesses on, routes interrupts to bells (counted, and masked until
+//! asked for again), and keeps a record of the frames that a device may reach, which are pinned. Invariant: when an environment's
+//! last capability for a function goes, the function is stopped before the frames that it could reach are unpinned.
+
+use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
+use aegis_abi::layout::PAGE_SHIFT;
+
+use crate::id::{BellId, DeviceId, EnvironmentId, Named};
+use crate::machine::Machine;
+use crate::state::State;
+
+/// A memory or port region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Port numbers instead of memory.
+    pub is_ports: bool,
+    /// Physical address or first port.
+    pub base: u64,
+    /// 0 for a hole.
+    pub length_bytes: u64,
+    /// First page of the region, counted from the page of `base`, that is never mapped (MSI-X tables decide where interrupts go).
+    pub reserved_page_first: u32,
+    /// Such pages; 0 for none.
+    pub reserved_page_count: u32,
+}
+
+impl Region {
+    /// No region.
+    pub const HOLE: Self = Self {
+        is_ports: false,
+        base: 0,
+        length_bytes: 0,
+        reserved_page_first: 0,
+        reserved_page_count: 0,
+    };
+
+    /// First page and number of pages; none for ports and holes.
+    pub(crate) fn pages(&self) -> (u64, u64) {
+        if self.is_ports || self.length_bytes == 0 {
+            return (0, 0);
+        }
+        let first = self.base >> PAGE_SHIFT;
+        let last = self.base.saturating_add(self.length_bytes - 1) >> PAGE_SHIFT;
+        (first, last - first + 1)
+    }
+
+    /// Whether page `index` of the region may be mapped.
+    pub(crate) fn is_mappable(&self, index: u64) -> bool {
+        let first = u64::from(self.reserved_page_first);
+        !(first..first + u64::from(self.reserved_page_count)).contains(&index)
+    }
+}
+
+/// A device function as the glue describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceDescription {
+    /// What kind it is; the other fields as `abi::device` says.
+    pub kind: DeviceKind,
+    /// See `DeviceKind`.
+    pub identity: u32,
+    /// See `DeviceField::Location`.
+    pub location: u32,
+    /// See `DeviceField::Class`.
+    pub class: u32,
+    /// Regions; trailing holes are not counted.
+    pub regions: [Region; DEVICE_REGION_COUNT_MAX],
+    /// Interrupts that the glue can route, at most `DEVICE_INTERRUPT_COUNT_MAX`.
+    pub interrupt_count: u32,
+    /// An IOMMU confines its DMA.
+    pub is_dma_confined: bool,
+}
+
+impl DeviceDescription {
+    /// Regions up to the last that is none.
+    pub(crate) fn region_count(&self) -> u64 {
+        self.regions
+            .iter()
+            .rposition(|region| region.length_bytes != 0)
+            .map_or(0, |last| last as u64 + 1)
+    }
+}
+
+/// Where an interrupt goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) environment: Option<EnvironmentId>,
+    pub(crate) bell: Option<Named<BellId>>,
+}
+
+impl Route {
+    const NONE: Self = Self {
+        environment: None,
+        bell: None,
+    };
+}
+
+/// A device function.
+pub struct Device {
+    pub(crate) description: Option<DeviceDescription>,
+    pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX],
+    /// Bit n: environment n mapped a region.
+    mapped_by: u64,
+}
+
+impl Device {
+    pub(crate) const EMPTY: Self = Self {
+        description: None,
+        routes: [Route::NONE; DEVICE_INTERRUPT_COUNT_MAX],
+        mapped_by: 0,
+    };
+
+    pub(crate) fn has_page(&self, frame: u64) -> bool {
+        self.description.is_some_and(|description| {
+            description.regions.iter().any(|region| {
+                let (first, count) = region.pages();
+                (first..first + count).contains(&frame)
+            })
+        })
+    }
+
+    pub(crate) fn is_mapped_by(&self, environment: EnvironmentId) -> bool {
+        self.mapped_by & environment_bit(environment) != 0
+    }
+
+    pub(crate) fn set_mapped_by(&mut self, environment: EnvironmentId, value: bool) {
+        if value {
+            self.mapped_by |= environment_bit(environment);
+        } else {
+            self.mapped_by &= !environment_bit(environment);
+        }
+    }
+}
+
+fn environment_bit(environment: EnvironmentId) -> u64 {
+    1 << crate::id::Id::index(environment)
+}
+
+const _: () = assert!(crate::id::ENVIRONMENT_COUNT_MAX <= 64);
+
+/// Frames that a device may reach.
+#[derive(Clone, Copy)]
+pub(crate) struct DmaBinding {
+    pub(crate) device: Option<DeviceId>,
+    /// Who bound them; `None`: the table entry is free.
+    pub(crate) environment: Option<EnvironmentId>,
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+}
+
+impl DmaBinding {
+    pub(crate) const EMPTY: Self = Self {
+        device: None,
+        environment: None,
+        first: 0,
+        count: 0,
+    };
+}
+
+impl<M: Machine> State<'_, M> {
+    /// An interrupt came: it is masked until somebody asks for the next one.
+    pub(crate) fn device_interrupt(&mut self, device: DeviceId, interrupt: usize) {
+        self.machine.interrupt_mask(device, interrupt);
+        let bell = self.devices[device]
+            .routes
+            .get(interrupt)
+            .and_then(|route| route.bell)
+            .and_then(|named| self.live_bell(named));
+        if let Some(bell) = bell {
+            self.ring(bell);
+        }
+    }
+
+    /// Stops a function on behalf of an environment that loses it, then lets go of what the function could reach for it.
+    pub(crate) fn release_device(&mut self, device: DeviceId, environment: EnvironmentId) {
+        let uses_dma = self
+            .dma_bindings
+            .iter()
+            .any(|b| b.device == Some(device) && b.environment == Some(environment));
+        let mut is_routed = false;
+        for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
+            if self.devices[device].routes[interrupt].environment == Some(environment) {
+                self.machine.interrupt_mask(device, interrupt);
+                self.devices[device].routes[interrupt] = Route::NONE;
+                is_routed = true;
+            }
+        }
+        if uses_dma || is_routed {
+            self.machine.device_enable(device, false);
+        }
+        self.release_dma(|b| b.device == Some(device) && b.environment == Some(environment));
+    }
+
+    /// Everything that an environment bound at devices.
+    pub(crate) fn release_devices_of(&mut self, environment: EnvironmentId) {
+        for device in self.devices.ids() {
+            self.release_device(device, environment);
+            self.devices[device].set_mapped_by(environment, false);
+        }
+    }
+
+    /// Stops the functions that can reach a frame range by an environment's authority, and lets go of the range.
+    pub(crate) fn release_dma_of(&mut self, environment: EnvironmentId, first: u64, count: u64) {
+        let overlaps = |b: &DmaBinding| {
+            b.environment == Some(environment)
+                && b.first < first.saturating_add(count)
+                && first < b.first + b.count
+        };
+        for index in 0..self.dma_bindings.len() {
+            if overlaps(&self.dma_bindings[index])
+                && let Some(device) = self.dma_bindings[index].device
+            {
+                self.machine.device_enable(device, false);
+            }
+        }
+        self.release_dma(overlaps);
+    }
+
+    fn release_dma(&mut self, concerns: impl Fn(&DmaBinding) -> bool) {
+        for index in 0..self.dma_bindings.len() {
+            if concerns(&self.dma_bindings[index]) {
+                self.release_dma_binding(index);
+            }
+        }
+    }
+
+    pub(crate) fn release_dma_binding(&mut self, index: usize) {
+        let Some(place) = self.dma_bindings.get_mut(index) else {
+            return;
+        };
+        let binding = core::mem::replace(place, DmaBinding::EMPTY);
+        if let Some(environment) = binding.environment {
+            self.frames.unpin_range(binding.first, binding.count);
+            let count = &mut self.environments[environment].dma_binding_count;
+            *count = count.saturating_sub(1);
+        }
+    }
+}

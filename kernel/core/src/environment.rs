@@ -1,0 +1,368 @@
+//! Environments: what they own, what was donated for their tables, how they stop and how they end.
+//!
+//! Invariants: `frames_owned` counts the frames whose owner is the environment's serial, donated ones included; quota only moves between
+//! environments, so the sum of all quotas never changes; an environment that is ending runs nowhere, and nothing can be put
+//! into it. It ends in bounded steps, descendants first, and each step leaves a consistent state.
+
+use core::num::NonZeroU32;
+
+use aegis_abi::counter::COUNTER_COUNT;
+use aegis_abi::types::{FrameNumber, Status};
+
+use crate::capability::{CapRef, TABLE_FRAME_COUNT_MAX};
+use crate::frame::FrameKind;
+use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
+use crate::machine::{Machine, StopReport};
+use crate::reclaim::Reclaim;
+use crate::space::{Progress, WALK_BUDGET};
+use crate::state::State;
+
+/// An environment.
+pub struct Environment {
+    /// 0: the table entry is free. Also the owner of its frames.
+    pub(crate) serial: u32,
+    pub(crate) parent: Option<EnvironmentId>,
+    pub(crate) root: FrameNumber,
+    /// Frames of the capability table, by number.
+    pub(crate) table: [Option<NonZeroU32>; TABLE_FRAME_COUNT_MAX],
+    /// First of the donated frames that are not in use.
+    donated_head: u32,
+    pub(crate) donated_count: u64,
+    pub(crate) frames_owned: u64,
+    pub(crate) frame_quota: u64,
+    pub(crate) stop: Option<StopReport>,
+    /// Rung when it stops.
+    pub(crate) watch: Option<Named<BellId>>,
+    pub(crate) is_ending: bool,
+    /// While ending: its address space is gone.
+    pub(crate) has_no_space: bool,
+    pub(crate) counters: [u64; COUNTER_COUNT],
+    pub(crate) bell_count: u16,
+    pub(crate) gate_count: u16,
+    pub(crate) processor_count: u16,
+    pub(crate) dma_binding_count: u16,
+    pub(crate) reclaim: Reclaim,
+}
+
+impl Environment {
+    pub(crate) const EMPTY: Self = Self {
+        serial: 0,
+        parent: None,
+        root: FrameNumber(0),
+        table: [None; TABLE_FRAME_COUNT_MAX],
+        donated_head: 0,
+        donated_count: 0,
+        frames_owned: 0,
+        frame_quota: 0,
+        stop: None,
+        watch: None,
+        is_ending: false,
+        has_no_space: false,
+        counters: [0; COUNTER_COUNT],
+        bell_count: 0,
+        gate_count: 0,
+        processor_count: 0,
+        dma_binding_count: 0,
+        reclaim: Reclaim::NONE,
+    };
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Frames that it may still take.
+    pub(crate) fn frames_left(&self) -> u64 {
+        self.frame_quota.saturating_sub(self.frames_owned)
+    }
+}
+
+impl<M: Machine> State<'_, M> {
+    pub(crate) fn live_environment(&self, named: Named<EnvironmentId>) -> Option<EnvironmentId> {
+        let serial = self.environments[named.id].serial;
+        (serial != 0 && u64::from(serial) == named.serial).then_some(named.id)
+    }
+
+    pub(crate) fn named_environment(&self, id: EnvironmentId) -> Named<EnvironmentId> {
+        Named {
+            id,
+            serial: u64::from(self.environments[id].serial),
+        }
+    }
+
+    /// Adds a frame that belongs to the environment already to what its tables may use.
+    pub(crate) fn donate_frame(&mut self, environment: EnvironmentId, frame: FrameNumber) {
+        let object = &mut self.environments[environment];
+        self.frames
+            .set(frame, FrameKind::Donated, object.serial);
+        self.frames.set_next(frame, object.donated_head);
+        // Frame numbers fit into 32 bits; frame 0 is never given to anybody.
+        object.donated_head = frame.0 as u32;
+        object.donated_count += 1;
+    }
+
+    /// Takes a donated frame, zeroed.
+    pub(crate) fn take_donated(
+        &mut self,
+        environment: EnvironmentId,
+        kind: FrameKind,
+    ) -> Option<FrameNumber> {
+        let object = &mut self.environments[environment];
+        if object.donated_count == 0 {
+            return None;
+        }
+        let frame = FrameNumber(u64::from(object.donated_head));
+        object.donated_head = self.frames.next(frame);
+        object.donated_count -= 1;
+        self.frames.set(frame, kind, object.serial);
+        self.machine.zero_frame(frame);
+        Some(frame)
+    }
+
+    /// Gives frames back that are neither mapped nor pinned. `was_table`: their contents concern nobody, not even the next owner
+    /// if it is the same.
+    pub(crate) fn free_frames(
+        &mut self,
+        environment: EnvironmentId,
+        first: u64,
+        count: u64,
+        was_table: bool,
+    ) {
+        let owner = if was_table {
+            0
+        } else {
+            self.environments[environment].serial
+        };
+        self.frames.set_range(first, count, FrameKind::Free, owner);
+        let owned = &mut self.environments[environment].frames_owned;
+        *owned = owned.saturating_sub(count);
+    }
+
+    /// Whether `environment` is `ancestor` or was made by it, directly or not.
+    pub(crate) fn is_within(&self, environment: EnvironmentId, ancestor: EnvironmentId) -> bool {
+        let mut at = Some(environment);
+        for _ in 0..EnvironmentId::COUNT {
+            match at {
+                Some(id) if id == ancestor => return true,
+                Some(id) => at = self.environments[id].parent,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// Stops an environment for a reason: its processors stop, its watcher is told. The first one's end is the machine's.
+    pub(crate) fn stop_environment(&mut self, environment: EnvironmentId, report: StopReport) {
+        if self.environments[environment].is_stopped() {
+            return;
+        }
+        self.environments[environment].stop = Some(report);
+        self.stop_processors(environment);
+        if let Some(bell) = self.environments[environment]
+            .watch
+            .and_then(|named| self.live_bell(named))
+        {
+            self.ring(bell);
+        }
+        if self.first_environment == Some(environment) {
+            self.machine.first_environment_stopped(report);
+        }
+    }
+
+    fn stop_processors(&mut self, environment: EnvironmentId) {
+        for processor in self.processors.ids() {
+            if self.processors[processor].environment == Some(environment) {
+                self.stop_processor(processor);
+            }
+        }
+    }
+
+    /// Begins to end an environment and all that it made: from now on nothing of them runs or takes anything.
+    fn begin_end(&mut self, ancestor: EnvironmentId) {
+        for environment in self.environments.ids() {
+            if self.environments[environment].serial != 0
+                && !self.environments[environment].is_ending
+                && self.is_within(environment, ancestor)
+            {
+                self.environments[environment].is_ending = true;
+                self.stop_processors(environment);
+            }
+        }
+    }
+
+    /// Does a bounded part of ending an environment and all that it made.
+    pub(crate) fn end_environment(&mut self, ancestor: EnvironmentId) -> Progress {
+        self.begin_end(ancestor);
+        let mut budget = WALK_BUDGET;
+        loop {
+            let mut last = ancestor;
+            while let Some(child) = self
+                .environments
+                .find(|e| e.serial != 0 && e.parent == Some(last))
+            {
+                last = child;
+            }
+            if self.end_step(last, &mut budget) == Progress::More {
+                return Progress::More;
+            }
+            if last == ancestor {
+                return Progress::Done;
+            }
+            budget = budget.saturating_sub(1024);
+            if budget == 0 {
+                return Progress::More;
+            }
+        }
+    }
+
+    fn end_step(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+        if self.end_processors(environment) == Progress::More {
+            return Progress::More;
+        }
+        if !self.environments[environment].has_no_space {
+            self.release_devices_of(environment);
+            if self.tear_down(environment, budget) == Progress::More {
+                return Progress::More;
+            }
+            self.environments[environment].has_no_space = true;
+        }
+        if self.end_capabilities(environment, budget) == Progress::More {
+            return Progress::More;
+        }
+        self.end_bells_and_gates(environment);
+        if self.end_frames(environment, budget) == Progress::More {
+            return Progress::More;
+        }
+        let object = &self.environments[environment];
+        let quota = object.frame_quota;
+        if let Some(parent) = object.parent {
+            self.environments[parent].frame_quota += quota;
+        }
+        self.environments[environment] = Environment::EMPTY;
+        Progress::Done
+    }
+
+    /// Releases its processors, and those of others whose pages it paid for; those on a physical processor have to leave it first.
+    fn end_processors(&mut self, environment: EnvironmentId) -> Progress {
+        let mut progress = Progress::Done;
+        for processor in self.processors.ids() {
+            let object = &self.processors[processor];
+            if object.serial == 0
+                || (object.environment != Some(environment) && object.payer != Some(environment))
+            {
+                continue;
+            }
+            if self.end_processor(processor) == Progress::More {
+                progress = Progress::More;
+            }
+        }
+        progress
+    }
+
+    pub(crate) fn end_processor(&mut self, processor: ProcessorId) -> Progress {
+        self.stop_processor(processor);
+        match self.processors[processor].cpu {
+            Some(cpu) => {
+                self.machine.kick(cpu);
+                Progress::More
+            }
+            None => {
+                self.release_processor(processor);
+                Progress::Done
+            }
+        }
+    }
+
+    /// Deletes its capabilities and all that come from them.
+    fn end_capabilities(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+        for index in 0..TABLE_FRAME_COUNT_MAX {
+            let Some(frame) = self.environments[environment].table[index] else {
+                continue;
+            };
+            for offset in 0..crate::capability::SLOTS_PER_FRAME {
+                let at = CapRef {
+                    environment,
+                    slot: index as u32 * crate::capability::SLOTS_PER_FRAME + offset,
+                };
+                *budget = budget.saturating_sub(1);
+                if self.capability(at).is_none() {
+                    continue;
+                }
+                if self.revoke(at, budget, true) != Ok(Progress::Done)
+                    || self.delete(at, budget, true) != Ok(Progress::Done)
+                {
+                    return Progress::More;
+                }
+            }
+            self.environments[environment].table[index] = None;
+            self.donate_frame(environment, FrameNumber(u64::from(frame.get())));
+        }
+        Progress::Done
+    }
+
+    fn end_bells_and_gates(&mut self, environment: EnvironmentId) {
+        for bell in self.bells.ids() {
+            if self.bells[bell].owner == Some(environment) {
+                self.release_bell(bell);
+            }
+        }
+        for gate in self.gates.ids() {
+            if self.gates[gate].owner == Some(environment) {
+                self.release_gate(gate);
+            }
+        }
+    }
+
+    fn end_frames(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+        while self.environments[environment].donated_count != 0 {
+            if *budget == 0 {
+                return Progress::More;
+            }
+            *budget = budget.saturating_sub(4);
+            let object = &mut self.environments[environment];
+            let frame = FrameNumber(u64::from(object.donated_head));
+            object.donated_head = self.frames.next(frame);
+            object.donated_count -= 1;
+            self.free_frames(environment, frame.0, 1, true);
+        }
+        let root = self.environments[environment].root;
+        if root.0 != 0 {
+            self.environments[environment].root = FrameNumber(0);
+            self.free_frames(environment, root.0, 1, true);
+        }
+        Progress::Done
+    }
+
+    /// Makes an environment out of frames that are its own already and in no use: root table, first capability table, the system
+    /// page's mapping. Undoes nothing on failure; the caller checked that there are enough frames.
+    pub(crate) fn build_environment(&mut self, environment: EnvironmentId) -> Result<(), Status> {
+        let root = self
+            .take_donated(environment, FrameKind::PageTable)
+            .ok_or(Status::NoTables)?;
+        self.prepare_root(root);
+        self.environments[environment].root = root;
+        self.map_system_page(environment)
+    }
+
+    /// A free table entry, with its serial set.
+    pub(crate) fn new_environment(
+        &mut self,
+        parent: Option<EnvironmentId>,
+    ) -> Result<EnvironmentId, Status> {
+        let id = self
+            .environments
+            .find(|e| e.serial == 0)
+            .ok_or(Status::TableFull)?;
+        // Owner serials are never used twice; 2^32 environments are a stated limit.
+        let serial = self
+            .last_environment_serial
+            .checked_add(1)
+            .ok_or(Status::TableFull)?;
+        self.last_environment_serial = serial;
+        self.environments[id] = Environment {
+            serial,
+            parent,
+            ..Environment::EMPTY
+        };
+        Ok(id)
+    }
+}

@@ -1,0 +1,401 @@
+//! The ownership table: what each frame of the machine is, whose it is, how often it is mapped and pinned.
+//!
+//! Invariants:
+//! - a frame becomes free only when its map count and pin count are 0 (INV-4);
+//! - a block's summary is the sum over its 512 frames, so that a range is judged in one step per block;
+//! - `owner` of a free frame is who had it last, so that a frame is zeroed only when it crosses environments; 0 is nobody;
+//! - donated frames of an environment that are not in use form a list through `next`.
+
+use aegis_abi::layout::LARGE_PAGE_FRAMES;
+use aegis_abi::types::FrameNumber;
+
+/// What a frame is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// No memory, or the kernel's own: never given to anybody.
+    Reserved = 0,
+    /// Nobody owns it.
+    Free = 1,
+    /// An environment owns it and has an original capability for it.
+    Owned = 2,
+    /// Donated, not yet used.
+    Donated = 3,
+    /// A page table of an environment.
+    PageTable = 4,
+    /// A table of capabilities.
+    CapabilityTable = 5,
+    /// A virtual processor's vector state.
+    VectorState = 6,
+    /// The system page, which every environment sees.
+    Shared = 7,
+}
+
+/// One frame. The glue reserves `size_of::<FrameEntry>()` bytes for each frame up to the highest.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct FrameEntry {
+    owner: u32,
+    map_count: u32,
+    next: u32,
+    pin_count: u16,
+    kind: FrameKind,
+}
+
+impl FrameEntry {
+    /// No memory.
+    pub const RESERVED: Self = Self {
+        owner: 0,
+        map_count: 0,
+        next: 0,
+        pin_count: 0,
+        kind: FrameKind::Reserved,
+    };
+}
+
+/// The sum over 512 aligned frames. The glue reserves one for every started block.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct BlockEntry {
+    /// Large pages that map the block.
+    large_map_count: u32,
+    /// Frames with a map count.
+    mapped_frame_count: u16,
+    /// Frames with a pin count.
+    pinned_frame_count: u16,
+    /// Free frames.
+    free_frame_count: u16,
+}
+
+impl BlockEntry {
+    /// Nothing there.
+    pub const EMPTY: Self = Self {
+        large_map_count: 0,
+        mapped_frame_count: 0,
+        pinned_frame_count: 0,
+        free_frame_count: 0,
+    };
+}
+
+const BLOCK: u64 = LARGE_PAGE_FRAMES;
+
+/// The table. Empty until `install`.
+pub(crate) struct FrameTable<'a> {
+    frames: Option<&'a mut [FrameEntry]>,
+    blocks: Option<&'a mut [BlockEntry]>,
+    free_count: u64,
+    next_fit: u64,
+}
+
+impl<'a> FrameTable<'a> {
+    pub(crate) const EMPTY: Self = Self {
+        frames: None,
+        blocks: None,
+        free_count: 0,
+        next_fit: 0,
+    };
+
+    /// Takes the tables' memory; all frames start reserved. Returns false if the block table is too short.
+    pub(crate) fn install(
+        &mut self,
+        frames: &'a mut [FrameEntry],
+        blocks: &'a mut [BlockEntry],
+    ) -> bool {
+        let fits = blocks.len() as u64 >= (frames.len() as u64).div_ceil(BLOCK)
+            && u32::try_from(frames.len()).is_ok();
+        if fits {
+            frames.fill(FrameEntry::RESERVED);
+            blocks.fill(BlockEntry::EMPTY);
+            self.frames = Some(frames);
+            self.blocks = Some(blocks);
+        }
+        fits
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.frames.as_deref().map_or(0, |f| f.len() as u64)
+    }
+
+    pub(crate) fn free_count(&self) -> u64 {
+        self.free_count
+    }
+
+    /// Whether `[first, first + count)` lies in the table.
+    pub(crate) fn contains(&self, first: u64, count: u64) -> bool {
+        first
+            .checked_add(count)
+            .is_some_and(|end| end <= self.count())
+    }
+
+    fn entry(&self, frame: u64) -> Option<&FrameEntry> {
+        self.frames.as_deref()?.get(usize::try_from(frame).ok()?)
+    }
+
+    fn entry_mut(&mut self, frame: u64) -> Option<&mut FrameEntry> {
+        self.frames
+            .as_deref_mut()?
+            .get_mut(usize::try_from(frame).ok()?)
+    }
+
+    fn block(&self, block: u64) -> BlockEntry {
+        self.blocks
+            .as_deref()
+            .and_then(|b| b.get(usize::try_from(block).ok()?))
+            .copied()
+            .unwrap_or(BlockEntry::EMPTY)
+    }
+
+    fn block_mut(&mut self, frame: u64) -> Option<&mut BlockEntry> {
+        self.blocks
+            .as_deref_mut()?
+            .get_mut(usize::try_from(frame / BLOCK).ok()?)
+    }
+
+    pub(crate) fn kind(&self, frame: FrameNumber) -> FrameKind {
+        self.entry(frame.0).map_or(FrameKind::Reserved, |e| e.kind)
+    }
+
+    /// The serial of the environment that owns the frame, or had it last.
+    pub(crate) fn owner(&self, frame: FrameNumber) -> u32 {
+        self.entry(frame.0).map_or(0, |e| e.owner)
+    }
+
+    pub(crate) fn set(&mut self, frame: FrameNumber, kind: FrameKind, owner: u32) {
+        let Some(entry) = self.entry_mut(frame.0) else {
+            return;
+        };
+        let before = entry.kind;
+        entry.kind = kind;
+        entry.owner = owner;
+        let delta = i32::from(kind == FrameKind::Free) - i32::from(before == FrameKind::Free);
+        if delta != 0
+            && let Some(block) = self.block_mut(frame.0)
+        {
+            block.free_frame_count = block.free_frame_count.saturating_add_signed(delta as i16);
+            self.free_count = self.free_count.saturating_add_signed(i64::from(delta));
+        }
+    }
+
+    pub(crate) fn set_range(&mut self, first: u64, count: u64, kind: FrameKind, owner: u32) {
+        for frame in first..first.saturating_add(count) {
+            self.set(FrameNumber(frame), kind, owner);
+        }
+    }
+
+    pub(crate) fn next(&self, frame: FrameNumber) -> u32 {
+        self.entry(frame.0).map_or(0, |e| e.next)
+    }
+
+    pub(crate) fn set_next(&mut self, frame: FrameNumber, next: u32) {
+        if let Some(entry) = self.entry_mut(frame.0) {
+            entry.next = next;
+        }
+    }
+
+    /// Counts a small mapping; false if the counter is full.
+    pub(crate) fn count_mapping(&mut self, frame: FrameNumber) -> bool {
+        let Some(entry) = self.entry_mut(frame.0) else {
+            return false;
+        };
+        let Some(count) = entry.map_count.checked_add(1) else {
+            return false;
+        };
+        entry.map_count = count;
+        if count == 1
+            && let Some(block) = self.block_mut(frame.0)
+        {
+            block.mapped_frame_count += 1;
+        }
+        true
+    }
+
+    pub(crate) fn uncount_mapping(&mut self, frame: FrameNumber) {
+        let Some(entry) = self.entry_mut(frame.0) else {
+            return;
+        };
+        if entry.map_count == 0 {
+            return;
+        }
+        entry.map_count -= 1;
+        if entry.map_count == 0
+            && let Some(block) = self.block_mut(frame.0)
+        {
+            block.mapped_frame_count -= 1;
+        }
+    }
+
+    /// Counts a large mapping of the block that starts at `frame`; false if the counter is full.
+    pub(crate) fn count_large_mapping(&mut self, frame: FrameNumber) -> bool {
+        self.block_mut(frame.0)
+            .is_some_and(|block| match block.large_map_count.checked_add(1) {
+                Some(count) => {
+                    block.large_map_count = count;
+                    true
+                }
+                None => false,
+            })
+    }
+
+    pub(crate) fn uncount_large_mapping(&mut self, frame: FrameNumber) {
+        if let Some(block) = self.block_mut(frame.0) {
+            block.large_map_count = block.large_map_count.saturating_sub(1);
+        }
+    }
+
+    /// Pins a frame: it cannot be freed, donated or taken. False if the counter is full.
+    pub(crate) fn pin(&mut self, frame: FrameNumber) -> bool {
+        let Some(entry) = self.entry_mut(frame.0) else {
+            return false;
+        };
+        let Some(count) = entry.pin_count.checked_add(1) else {
+            return false;
+        };
+        entry.pin_count = count;
+        if count == 1
+            && let Some(block) = self.block_mut(frame.0)
+        {
+            block.pinned_frame_count += 1;
+        }
+        true
+    }
+
+    /// Pins a range; if a counter is full, pins nothing and returns false.
+    pub(crate) fn pin_range(&mut self, first: u64, count: u64) -> bool {
+        for frame in first..first.saturating_add(count) {
+            if !self.pin(FrameNumber(frame)) {
+                self.unpin_range(first, frame - first);
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(crate) fn unpin(&mut self, frame: FrameNumber) {
+        let Some(entry) = self.entry_mut(frame.0) else {
+            return;
+        };
+        if entry.pin_count == 0 {
+            return;
+        }
+        entry.pin_count -= 1;
+        if entry.pin_count == 0
+            && let Some(block) = self.block_mut(frame.0)
+        {
+            block.pinned_frame_count -= 1;
+        }
+    }
+
+    pub(crate) fn unpin_range(&mut self, first: u64, count: u64) {
+        for frame in first..first.saturating_add(count) {
+            self.unpin(FrameNumber(frame));
+        }
+    }
+
+    /// Whether a frame of the range satisfies `frame`, where `block` says that a whole block has none that does.
+    fn any(
+        &self,
+        first: u64,
+        count: u64,
+        block_has: impl Fn(&BlockEntry) -> bool,
+        frame_has: impl Fn(&FrameEntry) -> bool,
+    ) -> bool {
+        let end = first.saturating_add(count).min(self.count());
+        let mut frame = first;
+        while frame < end {
+            let next_block = (frame / BLOCK + 1) * BLOCK;
+            if block_has(&self.block(frame / BLOCK)) {
+                let whole = frame.is_multiple_of(BLOCK) && next_block <= end;
+                if whole || (frame..next_block.min(end)).any(|f| self.entry(f).is_some_and(&frame_has))
+                {
+                    return true;
+                }
+            }
+            frame = next_block;
+        }
+        false
+    }
+
+    /// Whether any frame of the range is mapped anywhere. One step per block.
+    pub(crate) fn any_mapped(&self, first: u64, count: u64) -> bool {
+        let end = first.saturating_add(count).min(self.count());
+        (first / BLOCK..end.div_ceil(BLOCK)).any(|block| self.block(block).large_map_count != 0)
+            || self.any(first, count, |b| b.mapped_frame_count != 0, |f| f.map_count != 0)
+    }
+
+    /// Whether any frame of the range is pinned. One step per block.
+    pub(crate) fn any_pinned(&self, first: u64, count: u64) -> bool {
+        self.any(first, count, |b| b.pinned_frame_count != 0, |f| f.pin_count != 0)
+    }
+
+    /// Whether the range lies in the table and nobody owns any of it.
+    pub(crate) fn all_free(&self, first: u64, count: u64) -> bool {
+        self.contains(first, count)
+            && (first..first + count).all(|f| self.kind(FrameNumber(f)) == FrameKind::Free)
+    }
+
+    /// Finds `count` contiguous free frames, the first a multiple of `alignment`: next fit, one step per full or empty block.
+    pub(crate) fn find_free(&mut self, count: u64, alignment: u64) -> Option<FrameNumber> {
+        if count > self.free_count {
+            return None;
+        }
+        let start = self.next_fit.min(self.count());
+        let found = self
+            .find_between(start, self.count(), count, alignment)
+            .or_else(|| self.find_between(0, start.saturating_add(count).min(self.count()), count, alignment))?;
+        self.next_fit = found + count;
+        Some(FrameNumber(found))
+    }
+
+    fn find_between(&self, from: u64, to: u64, count: u64, alignment: u64) -> Option<u64> {
+        let mut run_start = from.checked_next_multiple_of(alignment)?;
+        let mut frame = run_start;
+        while frame < to {
+            let block_end = ((frame / BLOCK + 1) * BLOCK).min(to);
+            let free_in_block = self.block(frame / BLOCK).free_frame_count;
+            if u64::from(free_in_block) == BLOCK {
+                frame = block_end;
+            } else if free_in_block == 0 {
+                run_start = block_end.checked_next_multiple_of(alignment)?;
+                frame = run_start;
+            } else if self.kind(FrameNumber(frame)) == FrameKind::Free {
+                frame += 1;
+            } else {
+                run_start = (frame + 1).checked_next_multiple_of(alignment)?;
+                frame = run_start;
+            }
+            if frame >= run_start && frame - run_start >= count {
+                return Some(run_start);
+            }
+        }
+        None
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counts(&self, frame: FrameNumber) -> (u32, u16) {
+        self.entry(frame.0)
+            .map_or((0, 0), |e| (e.map_count, e.pin_count))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn large_count(&self, frame: FrameNumber) -> u32 {
+        self.block(frame.0 / BLOCK).large_map_count
+    }
+
+    /// Recomputes every summary from the entries.
+    #[cfg(test)]
+    pub(crate) fn summaries_hold(&self) -> bool {
+        (0..self.count().div_ceil(BLOCK)).all(|index| {
+            let block = self.block(index);
+            let frames = index * BLOCK..((index + 1) * BLOCK).min(self.count());
+            let sum = |has: &dyn Fn(&FrameEntry) -> bool| {
+                frames
+                    .clone()
+                    .filter(|f| self.entry(*f).is_some_and(has))
+                    .count() as u16
+            };
+            block.mapped_frame_count == sum(&|f| f.map_count != 0)
+                && block.pinned_frame_count == sum(&|f| f.pin_count != 0)
+                && block.free_frame_count == sum(&|f| f.kind == FrameKind::Free)
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! Protected control transfer: calls from one virtual processor into another, with the registers as the message.
+//!
+//! A callee takes calls while it is `Accepting`. A caller hands its slice to the callee at once and is `Calling` until the reply hands
+//! it back; callers that find the callee busy queue up. Invariants: `calling` of a caller and `serving` or `callers` of its
+//! callee name each other; a chain of calls has no cycle, because a call that would close one is refused.
+
+use aegis_abi::Status;
+use aegis_abi::call::ProcessorState;
+use aegis_abi::counter::Counter;
+use aegis_abi::upcall::UpcallFrame;
+
+use crate::call::{Caller, Outcome};
+use crate::id::{
+    EnvironmentId, GATE_SHARE_MAX, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId,
+};
+use crate::machine::Machine;
+use crate::processor::{SLEEP_ENDING_KINDS, start_registers};
+use crate::schedule::Queue;
+use crate::state::State;
+
+/// A gate: where calls enter which processor.
+pub struct Gate {
+    /// 0: the table entry is free.
+    pub(crate) serial: u64,
+    pub(crate) owner: Option<EnvironmentId>,
+    pub(crate) processor: Option<Named<ProcessorId>>,
+    pub(crate) rip: u64,
+    pub(crate) badge: u64,
+}
+
+impl Gate {
+    pub(crate) const EMPTY: Self = Self {
+        serial: 0,
+        owner: None,
+        processor: None,
+        rip: 0,
+        badge: 0,
+    };
+}
+
+/// A processor's part in calls.
+pub(crate) struct Transfer {
+    /// Who waits to be served.
+    pub(crate) callers: Queue,
+    /// Whose call is in hand.
+    pub(crate) serving: Option<ProcessorId>,
+    /// Calling or queueing: through which gate, to whom.
+    pub(crate) calling: Option<Call>,
+}
+
+/// A call that waits for its reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) callee: ProcessorId,
+    pub(crate) rip: u64,
+    pub(crate) badge: u64,
+}
+
+/// Copies the registers that are the message.
+fn copy_message(from: &UpcallFrame, to: &mut UpcallFrame) {
+    to.rsi = from.rsi;
+    to.rdx = from.rdx;
+    to.r10 = from.r10;
+    to.r8 = from.r8;
+    to.r9 = from.r9;
+    to.rbx = from.rbx;
+    to.rbp = from.rbp;
+    to.r12 = from.r12;
+    to.r13 = from.r13;
+    to.r14 = from.r14;
+    to.r15 = from.r15;
+}
+
+impl<M: Machine> State<'_, M> {
+    pub(crate) fn live_gate(&self, named: Named<GateId>) -> Option<GateId> {
+        (self.gates[named.id].serial == named.serial).then_some(named.id)
+    }
+
+    /// Makes a gate, if the table and the owner's share of it have room.
+    pub(crate) fn new_gate(
+        &mut self,
+        owner: EnvironmentId,
+        processor: Named<ProcessorId>,
+        rip: u64,
+        badge: u64,
+    ) -> Option<Named<GateId>> {
+        if self.environments[owner].gate_count >= GATE_SHARE_MAX {
+            return None;
+        }
+        let id = self.gates.find(|gate| gate.serial == 0)?;
+        let serial = self.new_serial();
+        self.gates[id] = Gate {
+            serial,
+            owner: Some(owner),
+            processor: Some(processor),
+            rip,
+            badge,
+        };
+        self.environments[owner].gate_count += 1;
+        Some(Named { id, serial })
+    }
+
+    /// Ends a gate; calls through it that are under way go on.
+    pub(crate) fn release_gate(&mut self, gate: GateId) {
+        if let Some(owner) = self.gates[gate].owner {
+            let count = &mut self.environments[owner].gate_count;
+            *count = count.saturating_sub(1);
+        }
+        self.gates[gate] = Gate::EMPTY;
+    }
+
+    /// The call that a gate makes, if its processor is there and can take calls some day.
+    fn gate_target(&self, gate: GateId) -> Result<Call, Status> {
+        let gate = &self.gates[gate];
+        let callee = gate
+            .processor
+            .and_then(|named| self.live_processor(named))
+            .filter(|callee| self.processors[*callee].state != ProcessorState::Stopped)
+            .ok_or(Status::PeerGone)?;
+        Ok(Call {
+            callee,
+            rip: gate.rip,
+            badge: gate.badge,
+        })
+    }
+
+    /// Puts the callee where the gate enters, with the message in its registers.
+    fn enter_callee(&mut self, call: Call, message: &UpcallFrame) {
+        let top = self.processors[call.callee].pages.save_area_top();
+        let mut registers = start_registers(call.rip, top, call.badge);
+        copy_message(message, &mut registers);
+        self.processors[call.callee].registers = registers;
+    }
+
+    /// Whether `callee` waits, directly or through others, for `caller`.
+    fn closes_cycle(&self, caller: ProcessorId, callee: ProcessorId) -> bool {
+        let mut at = callee;
+        for _ in 0..PROCESSOR_COUNT_MAX {
+            if at == caller {
+                return true;
+            }
+            match self.processors[at].transfer.calling {
+                Some(call) => at = call.callee,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Calls synchronously: the slice goes to the callee.
+    pub(crate) fn gate_call(&mut self, caller: Caller, gate: GateId) -> Outcome {
+        let processor = caller.processor;
+        let call = match self.gate_target(gate) {
+            Ok(call) => call,
+            Err(status) => return Outcome::Done(status, 0),
+        };
+        if call.callee == processor {
+            return Outcome::Done(Status::WrongState, 0);
+        }
+        if self.closes_cycle(processor, call.callee) {
+            return Outcome::Done(Status::PeerBusy, 0);
+        }
+        self.count(caller.environment, Counter::GateCalls, 1);
+        self.processors[processor].state = ProcessorState::Calling;
+        self.processors[processor].transfer.calling = Some(call);
+        if self.processors[call.callee].state == ProcessorState::Accepting {
+            self.begin_serving(processor, call);
+            self.hand_off(caller.cpu, call.callee);
+        } else {
+            let mut callers = self.processors[call.callee].transfer.callers;
+            callers.push(&mut self.links, processor);
+            self.processors[call.callee].transfer.callers = callers;
+        }
+        Outcome::Left
+    }
+
+    fn begin_serving(&mut self, caller: ProcessorId, call: Call) {
+        let message = self.processors[caller].registers;
+        self.enter_callee(call, &message);
+        self.processors[call.callee].transfer.serving = Some(caller);
+    }
+
+    /// Sends asynchronously: the callee gets the rest of the slice, the caller goes on later.
+    pub(crate) fn gate_send(&mut self, caller: Caller, gate: GateId) -> Outcome {
+        let call = match self.gate_target(gate) {
+            Ok(call) => call,
+            Err(status) => return Outcome::Done(status, 0),
+        };
+        if self.processors[call.callee].state != ProcessorState::Accepting {
+            return Outcome::Done(Status::PeerBusy, 0);
+        }
+        let message = self.processors[caller.processor].registers;
+        self.enter_callee(call, &message);
+        self.processors[caller.processor].registers.rax = Status::Ok as u64;
+        self.processors[caller.processor].registers.rdx = 0;
+        self.count(caller.environment, Counter::GateCalls, 1);
+        self.hand_off(caller.cpu, call.callee);
+        self.make_ready(caller.processor);
+        Outcome::Left
+    }
+
+    /// Replies to the call in hand and waits for the next one.
+    pub(crate) fn gate_reply(&mut self, caller: Caller) -> Outcome {
+        let callee = caller.processor;
+        if let Some(client) = self.processors[callee].transfer.serving.take() {
+            let reply = self.processors[callee].registers;
+            let registers = &mut self.processors[client].registers;
+            copy_message(&reply, registers);
+            registers.rax = Status::Ok as u64;
+            self.processors[client].transfer.calling = None;
+            self.hand_off(caller.cpu, client);
+        }
+        self.processors[callee].state = ProcessorState::Accepting;
+        self.processors[callee].registers.rax = Status::Interrupted as u64;
+        self.processors[callee].registers.rdx = 0;
+        let (_, pending) = self.mask_word(callee);
+        if (pending | self.processors[callee].due) & SLEEP_ENDING_KINDS != 0 {
+            self.make_ready(callee);
+        } else {
+            self.serve_next(callee);
+        }
+        Outcome::Left
+    }
+
+    fn serve_next(&mut self, callee: ProcessorId) {
+        let mut callers = self.processors[callee].transfer.callers;
+        let next = callers.pop(&mut self.links);
+        self.processors[callee].transfer.callers = callers;
+        if let Some(client) = next
+            && let Some(call) = self.processors[client].transfer.calling
+        {
+            self.begin_serving(client, call);
+            self.make_ready(callee);
+        }
+    }
+
+    /// A processor stops: whoever waits for it learns that it is gone; its own call is forgotten.
+    pub(crate) fn abandon_transfers(&mut self, processor: ProcessorId) {
+        if let Some(call) = self.processors[processor].transfer.calling.take() {
+            let callee = &mut self.processors[call.callee].transfer;
+            if callee.serving == Some(processor) {
+                callee.serving = None;
+            } else {
+                let mut callers = callee.callers;
+                callers.remove(&mut self.links, processor);
+                self.processors[call.callee].transfer.callers = callers;
+            }
+        }
+        if let Some(client) = self.processors[processor].transfer.serving.take() {
+            self.peer_gone(client);
+        }
+        while let Some(client) = {
+            let mut callers = self.processors[processor].transfer.callers;
+            let client = callers.pop(&mut self.links);
+            self.processors[processor].transfer.callers = callers;
+            client
+        } {
+            self.peer_gone(client);
+        }
+    }
+
+    fn peer_gone(&mut self, client: ProcessorId) {
+        self.processors[client].transfer.calling = None;
+        self.processors[client].registers.rax = Status::PeerGone as u64;
+        self.processors[client].registers.rdx = 0;
+        self.make_ready(client);
+    }
+}

@@ -1,0 +1,105 @@
+//! What the core needs of the machine: physical words, time, translation caches, device backends, and a way to reach other processors.
+//!
+//! `kernel/src` implements [`Machine`] over the real hardware, the tests over plain memory. Every method is called with the kernel
+//! lock held and must return in bounded time. The core never passes a frame outside the frame table to the memory methods.
+
+use aegis_abi::call::StopReason;
+use aegis_abi::types::FrameNumber;
+
+use crate::id::{CpuId, DeviceId};
+
+/// A port access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortWidth {
+    /// 8 bits.
+    Byte,
+    /// 16 bits.
+    Word,
+    /// 32 bits.
+    Long,
+}
+
+impl PortWidth {
+    /// From a number of bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: u32) -> Option<Self> {
+        match bytes {
+            1 => Some(Self::Byte),
+            2 => Some(Self::Word),
+            4 => Some(Self::Long),
+            _ => None,
+        }
+    }
+}
+
+/// Why and where an environment was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopReport {
+    /// The reason.
+    pub reason: StopReason,
+    /// Exceptions: the vector.
+    pub vector: u64,
+    /// Exceptions: the fault address.
+    pub address: u64,
+    /// Where it was.
+    pub rip: u64,
+}
+
+impl StopReport {
+    /// Nothing has stopped.
+    pub const RUNNING: Self = Self {
+        reason: StopReason::Running,
+        vector: 0,
+        address: 0,
+        rip: 0,
+    };
+}
+
+/// The machine under the core.
+pub trait Machine {
+    /// Reads the 64-bit word `word_index` (0..512) of a frame, in one access.
+    fn load(&self, frame: FrameNumber, word_index: usize) -> u64;
+    /// Writes such a word, in one access.
+    fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
+    /// Replaces `old` by `new` atomically; if the word holds something else (the processor set accessed or dirty bits), returns it.
+    fn compare_exchange(
+        &mut self,
+        frame: FrameNumber,
+        word_index: usize,
+        old: u64,
+        new: u64,
+    ) -> Result<(), u64>;
+    /// Fills a frame with zeros.
+    fn zero_frame(&mut self, frame: FrameNumber);
+    /// Writes the initial vector state (what `xrstor` of a new virtual processor loads) to a zeroed frame.
+    fn vector_init(&mut self, frame: FrameNumber);
+    /// Nanoseconds since the kernel's start; never decreases.
+    fn now_ns(&self) -> u64;
+
+    /// Removes the translation of one page from the caches of every processor that may run with this root table.
+    fn flush_page(&mut self, root: FrameNumber, virtual_address: u64);
+    /// Removes all user translations of a root table from the caches of every processor.
+    fn flush_all(&mut self, root: FrameNumber);
+    /// Makes another processor enter the kernel soon (its glue then calls `State::on_kick`).
+    fn kick(&mut self, cpu: CpuId);
+
+    /// Reads a port.
+    fn port_read(&mut self, port: u16, width: PortWidth) -> u32;
+    /// Writes a port.
+    fn port_write(&mut self, port: u16, width: PortWidth, value: u32);
+    /// Reads the 32-bit word at byte `offset` (0..256, multiple of 4) of a PCI function's configuration space.
+    fn config_read(&mut self, location: u32, offset: u32) -> u32;
+    /// Lets a device function reach memory and decode its regions, or stops it; returns when it has stopped.
+    fn device_enable(&mut self, device: DeviceId, enable: bool);
+    /// Masks an interrupt of a device function.
+    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize);
+    /// Unmasks it.
+    fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize);
+
+    /// Writes bytes to the kernel's log.
+    fn log(&mut self, bytes: &[u8]);
+    /// Ends the machine with a code. A fake may return.
+    fn power_off(&mut self, code: u32);
+    /// The first environment was stopped: says why and ends the machine. A fake may return.
+    fn first_environment_stopped(&mut self, report: StopReport);
+}

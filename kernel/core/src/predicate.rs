@@ -1,0 +1,266 @@
+//! Sleeping until a wakeup predicate holds.
+//!
+//! A predicate is copied from the caller when the sleep begins and evaluated by the kernel on words, bells and the clock. Invariants:
+//! the frames of its words are pinned from the beginning of the sleep to its end, whatever ends it, so that a word is read
+//! only while its frame is still what the capability named; each bell knows how many terms wait for it.
+
+use aegis_abi::Status;
+use aegis_abi::call::ProcessorState;
+use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, TermOperator};
+use aegis_abi::types::FrameNumber;
+
+use crate::id::{BellId, EnvironmentId, Named, ProcessorId};
+use crate::machine::Machine;
+use crate::state::State;
+
+/// What a checked term looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Part of a 64-bit word: `shift` 0 or 32, `mask` 32 or 64 ones.
+    Word {
+        frame: FrameNumber,
+        word_index: u16,
+        shift: u8,
+        mask: u64,
+    },
+    Bell(Named<BellId>),
+    Clock,
+}
+
+/// A checked term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckedTerm {
+    pub(crate) product: u32,
+    pub(crate) source: Source,
+    pub(crate) operator: TermOperator,
+    pub(crate) value: u64,
+}
+
+/// The predicate of a sleeping processor; empty while it does not sleep.
+pub(crate) struct Predicate {
+    terms: [Option<CheckedTerm>; PREDICATE_TERM_COUNT_MAX],
+    count: u8,
+    has_words: bool,
+}
+
+impl Predicate {
+    pub(crate) const EMPTY: Self = Self {
+        terms: [None; PREDICATE_TERM_COUNT_MAX],
+        count: 0,
+        has_words: false,
+    };
+
+    /// Adds a term; false if there is no room.
+    pub(crate) fn push(&mut self, term: CheckedTerm) -> bool {
+        let Some(place) = self.terms.get_mut(usize::from(self.count)) else {
+            return false;
+        };
+        *place = Some(term);
+        self.count += 1;
+        self.has_words |= matches!(term.source, Source::Word { .. });
+        true
+    }
+
+    pub(crate) fn terms(&self) -> impl Iterator<Item = CheckedTerm> + '_ {
+        self.terms
+            .iter()
+            .take(usize::from(self.count))
+            .copied()
+            .flatten()
+    }
+
+    fn clock_min_ns(&self) -> u64 {
+        self.terms()
+            .filter(|term| term.source == Source::Clock)
+            .map(|term| term.value)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+}
+
+fn compare(operator: TermOperator, source: u64, value: u64) -> bool {
+    match operator {
+        TermOperator::Equal => source == value,
+        TermOperator::NotEqual => source != value,
+        TermOperator::AtLeast => source >= value,
+        TermOperator::Less => source < value,
+    }
+}
+
+impl<M: Machine> State<'_, M> {
+    fn term_holds(&self, term: &CheckedTerm, now_ns: u64) -> bool {
+        let source = match term.source {
+            Source::Word {
+                frame,
+                word_index,
+                shift,
+                mask,
+            } => self.machine.load(frame, usize::from(word_index)) >> shift & mask,
+            Source::Bell(named) => self.live_bell(named).map_or(0, |b| self.bells[b].count),
+            Source::Clock => now_ns,
+        };
+        compare(term.operator, source, term.value)
+    }
+
+    /// The number of the first product that holds.
+    pub(crate) fn evaluate(&self, predicate: &Predicate, now_ns: u64) -> Option<u32> {
+        predicate
+            .terms()
+            .map(|term| term.product)
+            .find(|product| {
+                predicate
+                    .terms()
+                    .filter(|term| term.product == *product)
+                    .all(|term| self.term_holds(&term, now_ns))
+            })
+    }
+
+    /// Puts a processor to sleep; its registers are saved already. False if a word's frame cannot be pinned.
+    pub(crate) fn begin_sleep(&mut self, processor: ProcessorId, predicate: Predicate) -> bool {
+        for (done, term) in predicate.terms().enumerate() {
+            let pinned = match term.source {
+                Source::Word { frame, .. } => self.frames.pin(frame),
+                Source::Bell(named) => {
+                    if let Some(bell) = self.live_bell(named) {
+                        self.bells[bell].waiter_count += 1;
+                    }
+                    true
+                }
+                Source::Clock => true,
+            };
+            if !pinned {
+                for term in predicate.terms().take(done) {
+                    self.let_go(&term);
+                }
+                return false;
+            }
+        }
+        self.word_sleeper_count += u32::from(predicate.has_words);
+        let clock_ns = predicate.clock_min_ns();
+        if self.clock_min_ns != 0 && clock_ns < self.clock_min_ns {
+            self.clock_min_ns = clock_ns;
+        }
+        self.processors[processor].predicate = predicate;
+        self.processors[processor].state = ProcessorState::Asleep;
+        if let Some(cpu) = self.this_cpu {
+            self.cpus[cpu].is_deadline_stale = true;
+        }
+        true
+    }
+
+    fn let_go(&mut self, term: &CheckedTerm) {
+        match term.source {
+            Source::Word { frame, .. } => self.frames.unpin(frame),
+            Source::Bell(named) => {
+                if let Some(bell) = self.live_bell(named) {
+                    self.bells[bell].waiter_count = self.bells[bell].waiter_count.saturating_sub(1);
+                }
+            }
+            Source::Clock => {}
+        }
+    }
+
+    /// Releases what a sleeper held. The caller sets its next state.
+    pub(crate) fn end_sleep(&mut self, processor: ProcessorId) {
+        let predicate =
+            core::mem::replace(&mut self.processors[processor].predicate, Predicate::EMPTY);
+        for term in predicate.terms() {
+            self.let_go(&term);
+        }
+        self.word_sleeper_count = self
+            .word_sleeper_count
+            .saturating_sub(u32::from(predicate.has_words));
+        if predicate.clock_min_ns() != u64::MAX {
+            self.clock_min_ns = 0;
+        }
+    }
+
+    /// Ends a sleep with the call's outcome.
+    pub(crate) fn wake(&mut self, processor: ProcessorId, status: Status, value: u64) {
+        self.end_sleep(processor);
+        let registers = &mut self.processors[processor].registers;
+        registers.rax = status as u64;
+        registers.rdx = value;
+        self.make_ready(processor);
+    }
+
+    fn wake_where(&mut self, now_ns: u64, concerns: impl Fn(&CheckedTerm) -> bool) {
+        for processor in self.processors.ids() {
+            let object = &self.processors[processor];
+            if object.state != ProcessorState::Asleep || !object.predicate.terms().any(|t| concerns(&t))
+            {
+                continue;
+            }
+            if let Some(product) = self.evaluate(&object.predicate, now_ns) {
+                self.wake(processor, Status::Ok, u64::from(product));
+            }
+        }
+    }
+
+    /// A bell was rung: looks at the sleepers that wait for it.
+    pub(crate) fn wake_for_bell(&mut self, bell: BellId) {
+        if self.bells[bell].waiter_count != 0 {
+            let now_ns = self.machine.now_ns();
+            self.wake_where(
+                now_ns,
+                |term| matches!(term.source, Source::Bell(named) if named.id == bell),
+            );
+        }
+    }
+
+    /// A scheduling decision: looks at the sleepers that wait for words, and for a time that has come.
+    pub(crate) fn wake_due(&mut self, now_ns: u64) {
+        if self.word_sleeper_count != 0 {
+            self.wake_where(now_ns, |term| matches!(term.source, Source::Word { .. }));
+        }
+        if self.next_clock_ns() <= now_ns {
+            self.wake_where(
+                now_ns,
+                |term| term.source == Source::Clock && term.value <= now_ns,
+            );
+            self.clock_min_ns = 0;
+        }
+    }
+
+    /// The earliest time in the future that a sleeper waits for.
+    pub(crate) fn next_clock_ns(&mut self) -> u64 {
+        if self.clock_min_ns == 0 {
+            let now_ns = self.machine.now_ns();
+            self.clock_min_ns = self
+                .processors
+                .iter()
+                .filter(|(_, object)| object.state == ProcessorState::Asleep)
+                .flat_map(|(_, object)| object.predicate.terms())
+                .filter(|term| term.source == Source::Clock && term.value > now_ns)
+                .map(|term| term.value)
+                .min()
+                .unwrap_or(u64::MAX);
+        }
+        self.clock_min_ns
+    }
+
+    /// Interrupts the sleepers of an environment that read words of a frame range, because its authority for the range ends.
+    pub(crate) fn interrupt_word_sleepers(
+        &mut self,
+        environment: EnvironmentId,
+        first: u64,
+        count: u64,
+    ) {
+        if self.word_sleeper_count == 0 {
+            return;
+        }
+        let range = first..first.saturating_add(count);
+        for processor in self.processors.ids() {
+            let object = &self.processors[processor];
+            let reads_range = object.predicate.terms().any(|term| {
+                matches!(term.source, Source::Word { frame, .. } if range.contains(&frame.0))
+            });
+            if object.environment == Some(environment)
+                && object.state == ProcessorState::Asleep
+                && reads_range
+            {
+                self.wake(processor, Status::Interrupted, 0);
+            }
+        }
+    }
+}

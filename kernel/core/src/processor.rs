@@ -1,0 +1,459 @@
+//! Virtual processors: their registers, their control page and save area, and the delivery of upcalls.
+//!
+//! Invariants: the kernel writes only to the pinned frames that it was given when the processor was made, so delivery never faults; what
+//! it pushes lies wholly inside the save area; it reads entry points and the mask afresh each time. Asynchronous upcalls are
+//! collected in `due` and delivered (or turned into pending bits) only when the processor is about to return to user mode, in
+//! one place, so that no call has to know whether its caller is the one who gets an upcall.
+
+use aegis_abi::call::{ProcessorState, StopReason};
+use aegis_abi::counter::Counter;
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::types::FrameNumber;
+use aegis_abi::upcall::{
+    ControlPage, REPOSSESSED_COUNT_MAX, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame,
+    UpcallKind,
+};
+
+use crate::frame::FrameKind;
+use crate::gate::Transfer;
+use crate::id::{CpuId, EnvironmentId, Id, Named, ProcessorId};
+use crate::machine::{Machine, StopReport};
+use crate::predicate::Predicate;
+use crate::schedule::Queue;
+use crate::state::State;
+
+/// Most frames of a save area.
+pub const SAVE_AREA_FRAME_COUNT_MAX: u32 = 64;
+/// Flags of user code that the kernel starts: interrupts on.
+pub(crate) const USER_FLAGS: u64 = 0x202;
+/// What the program below the save area's stack pointer may use without moving it (System V ABI).
+const RED_ZONE_BYTES: u64 = 128;
+const FRAME_BYTES: u64 = size_of::<UpcallFrame>() as u64;
+
+/// Where control page and save area are: frames and user addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pages {
+    /// The control page's frame; the save area's frames follow it.
+    pub(crate) first_frame: u64,
+    pub(crate) save_area_frame_count: u64,
+    pub(crate) control_address: u64,
+    pub(crate) save_area_base: u64,
+}
+
+impl Pages {
+    pub(crate) fn control(&self) -> FrameNumber {
+        FrameNumber(self.first_frame)
+    }
+
+    pub(crate) fn frame_count(&self) -> u64 {
+        self.save_area_frame_count + 1
+    }
+
+    pub(crate) fn save_area_top(&self) -> u64 {
+        self.save_area_base + (self.save_area_frame_count << PAGE_SHIFT)
+    }
+}
+
+/// A virtual processor.
+pub struct Processor {
+    /// 0: the table entry is free.
+    pub(crate) serial: u64,
+    pub(crate) environment: Option<EnvironmentId>,
+    /// Whose capability the pages were made with.
+    pub(crate) payer: Option<EnvironmentId>,
+    pub(crate) state: ProcessorState,
+    pub(crate) has_run: bool,
+    /// Bit n: an upcall of kind n waits for the return to user mode.
+    pub(crate) due: u32,
+    pub(crate) cpu: Option<CpuId>,
+    pub(crate) pages: Pages,
+    pub(crate) vector_state: FrameNumber,
+    pub(crate) registers: UpcallFrame,
+    pub(crate) fs_base: u64,
+    pub(crate) gs_base: u64,
+    pub(crate) predicate: Predicate,
+    pub(crate) transfer: Transfer,
+    pub(crate) time_used_ns: u64,
+    pub(crate) slices: u64,
+    pub(crate) overrun_ns: u64,
+}
+
+impl Processor {
+    pub(crate) const EMPTY: Self = Self {
+        serial: 0,
+        environment: None,
+        payer: None,
+        state: ProcessorState::Stopped,
+        has_run: false,
+        due: 0,
+        cpu: None,
+        pages: Pages {
+            first_frame: 0,
+            save_area_frame_count: 0,
+            control_address: 0,
+            save_area_base: 0,
+        },
+        vector_state: FrameNumber(0),
+        registers: UpcallFrame {
+            r15: 0,
+            r14: 0,
+            r13: 0,
+            r12: 0,
+            r11: 0,
+            r10: 0,
+            r9: 0,
+            r8: 0,
+            rdi: 0,
+            rsi: 0,
+            rbp: 0,
+            rbx: 0,
+            rdx: 0,
+            rcx: 0,
+            rax: 0,
+            kind: 0,
+            masked_before: 0,
+            vector: 0,
+            error_code: 0,
+            fault_address: 0,
+            rip: 0,
+            cs: 0,
+            rflags: 0,
+            rsp: 0,
+            ss: 0,
+        },
+        fs_base: 0,
+        gs_base: 0,
+        predicate: Predicate::EMPTY,
+        transfer: Transfer {
+            callers: Queue::EMPTY,
+            serving: None,
+            calling: None,
+        },
+        time_used_ns: 0,
+        slices: 0,
+        overrun_ns: 0,
+    };
+
+    /// The environment of a processor that exists. A free entry is nobody's caller; the first environment stands in for it.
+    pub(crate) fn environment_id(&self) -> EnvironmentId {
+        self.environment
+            .or_else(|| EnvironmentId::from_index(0))
+            .expect("INV-2: there is a table of environments")
+    }
+}
+
+/// Registers of user code that the kernel starts at `rip`.
+pub(crate) fn start_registers(rip: u64, rsp: u64, rdi: u64) -> UpcallFrame {
+    UpcallFrame {
+        rip,
+        rsp,
+        rdi,
+        rflags: USER_FLAGS,
+        cs: USER_CODE_SELECTOR,
+        ss: USER_STACK_SELECTOR,
+        ..UpcallFrame::default()
+    }
+}
+
+/// Word index of a control page field.
+macro_rules! control_word {
+    ($field:ident) => {
+        core::mem::offset_of!(ControlPage, $field) / 8
+    };
+}
+pub(crate) use control_word;
+
+const KIND_BELL: u32 = 1 << UpcallKind::Bell as u32;
+const KIND_REVOCATION: u32 = 1 << UpcallKind::Revocation as u32;
+const KIND_REPOSSESSION: u32 = 1 << UpcallKind::Repossession as u32;
+/// Upcalls whose being due or pending ends a sleep, or keeps it from beginning.
+pub(crate) const SLEEP_ENDING_KINDS: u32 = KIND_BELL | KIND_REVOCATION | KIND_REPOSSESSION;
+
+/// Asynchronous kinds in the order in which they are delivered. The slice end comes first because its time is bounded.
+const DELIVERY_ORDER: [UpcallKind; 5] = [
+    UpcallKind::SliceEnd,
+    UpcallKind::Repossession,
+    UpcallKind::Revocation,
+    UpcallKind::Bell,
+    UpcallKind::SliceBegin,
+];
+
+impl<M: Machine> State<'_, M> {
+    /// The entry point for a kind, if there is one in the window.
+    pub(crate) fn entry_point(&self, processor: ProcessorId, kind: UpcallKind) -> Option<u64> {
+        let control = self.processors[processor].pages.control();
+        let entry = self
+            .machine
+            .load(control, control_word!(entries) + kind as usize);
+        (LIBOS_BASE..LIBOS_END).contains(&entry).then_some(entry)
+    }
+
+    /// `masked` and `pending` of the control page.
+    pub(crate) fn mask_word(&self, processor: ProcessorId) -> (u32, u32) {
+        let control = self.processors[processor].pages.control();
+        let word = self.machine.load(control, control_word!(masked));
+        (word as u32, (word >> 32) as u32)
+    }
+
+    fn store_mask_word(&mut self, processor: ProcessorId, masked: u32, pending: u32) {
+        let control = self.processors[processor].pages.control();
+        let word = u64::from(masked) | u64::from(pending) << 32;
+        self.machine.store(control, control_word!(masked), word);
+    }
+
+    /// A program's `syscall`: nothing is pushed, RIP and flags go to the control page, RSP stays the program's.
+    pub(crate) fn deliver_syscall(&mut self, processor: ProcessorId) {
+        let Some(entry) = self.entry_point(processor, UpcallKind::Syscall) else {
+            self.stop_for(processor, StopReason::NoHandler);
+            return;
+        };
+        let control = self.processors[processor].pages.control();
+        let registers = &mut self.processors[processor].registers;
+        let saved = [registers.rip, registers.rflags, registers.rsp];
+        registers.rip = entry;
+        registers.rflags = USER_FLAGS;
+        for (index, value) in saved.into_iter().enumerate() {
+            self.machine
+                .store(control, control_word!(syscall_rip) + index, value);
+        }
+        let (_, pending) = self.mask_word(processor);
+        self.store_mask_word(processor, 1, pending);
+        let environment = self.processors[processor].environment_id();
+        self.count(environment, Counter::UpcallsSyscall, 1);
+    }
+
+    /// Delivers a synchronous upcall for the registers as they are; if that cannot be, stops the environment.
+    pub(crate) fn deliver_or_stop(&mut self, processor: ProcessorId, kind: UpcallKind) {
+        if let Err(reason) = self.deliver(processor, kind) {
+            self.stop_for(processor, reason);
+        }
+    }
+
+    fn stop_for(&mut self, processor: ProcessorId, reason: StopReason) {
+        let object = &self.processors[processor];
+        let report = StopReport {
+            reason,
+            vector: object.registers.vector,
+            address: object.registers.fault_address,
+            rip: object.registers.rip,
+        };
+        self.stop_environment(object.environment_id(), report);
+    }
+
+    /// Pushes the registers on the save area and enters the library OS.
+    fn deliver(&mut self, processor: ProcessorId, kind: UpcallKind) -> Result<(), StopReason> {
+        let entry = self
+            .entry_point(processor, kind)
+            .ok_or(StopReason::NoHandler)?;
+        let pages = self.processors[processor].pages;
+        let address = push_address(&pages, self.processors[processor].registers.rsp)
+            .ok_or(StopReason::SaveAreaFull)?;
+        let (masked, pending) = self.mask_word(processor);
+        let mut frame = self.processors[processor].registers;
+        frame.kind = kind as u32;
+        frame.masked_before = masked;
+        if kind != UpcallKind::Exception {
+            frame.vector = 0;
+            frame.error_code = 0;
+            frame.fault_address = 0;
+        }
+        self.store_frame(&pages, address, &frame);
+        self.store_mask_word(processor, 1, pending);
+        self.processors[processor].registers = start_registers(entry, address, address);
+        let environment = self.processors[processor].environment_id();
+        let counter = match kind {
+            UpcallKind::Exception => Some(Counter::UpcallsException),
+            UpcallKind::SliceBegin | UpcallKind::SliceEnd => Some(Counter::UpcallsSlice),
+            UpcallKind::Bell => Some(Counter::UpcallsBell),
+            UpcallKind::Syscall | UpcallKind::Revocation | UpcallKind::Repossession => None,
+        };
+        if let Some(counter) = counter {
+            self.count(environment, counter, 1);
+        }
+        Ok(())
+    }
+
+    fn store_frame(&mut self, pages: &Pages, address: u64, frame: &UpcallFrame) {
+        let words = frame_words(frame);
+        let offset_bytes = address - pages.save_area_base;
+        for (index, word) in words.into_iter().enumerate() {
+            let word_number = offset_bytes / 8 + index as u64;
+            let page = FrameNumber(pages.first_frame + 1 + word_number / 512);
+            self.machine.store(page, (word_number % 512) as usize, word);
+        }
+    }
+
+    /// Delivers one of the due asynchronous upcalls if the control page allows it; the others become pending bits.
+    pub(crate) fn deliver_due(&mut self, processor: ProcessorId) {
+        let due = core::mem::take(&mut self.processors[processor].due);
+        let (masked, pending) = self.mask_word(processor);
+        let is_due = |kind: &UpcallKind| due & (1 << *kind as u32) != 0;
+        let chosen = DELIVERY_ORDER
+            .into_iter()
+            .filter(is_due)
+            .find(|kind| masked == 0 && self.entry_point(processor, *kind).is_some());
+        let held = due & !chosen.map_or(0, |kind| 1 << kind as u32);
+        if held != 0 {
+            self.store_mask_word(processor, masked, pending | held);
+        }
+        if let Some(kind) = chosen {
+            self.deliver_or_stop(processor, kind);
+        }
+    }
+
+    /// Makes an asynchronous upcall due: now if it runs here, soon if it runs elsewhere, else when it runs again. Ends a sleep.
+    pub(crate) fn make_due(&mut self, processor: ProcessorId, kind: UpcallKind) {
+        let bit = 1 << kind as u32;
+        self.processors[processor].due |= bit;
+        match self.processors[processor].state {
+            ProcessorState::Running => {
+                self.kick_holder(processor);
+            }
+            ProcessorState::Asleep if bit & SLEEP_ENDING_KINDS != 0 => {
+                self.wake(processor, aegis_abi::Status::Interrupted, 0);
+            }
+            // Its registers say already that waiting for calls was interrupted.
+            ProcessorState::Accepting if bit & SLEEP_ENDING_KINDS != 0 => self.make_ready(processor),
+            _ => {}
+        }
+    }
+
+    /// Adds a frame that was taken by force to a control page's list.
+    pub(crate) fn report_repossessed(&mut self, processor: ProcessorId, frame: FrameNumber) {
+        let control = self.processors[processor].pages.control();
+        let count = self
+            .machine
+            .load(control, control_word!(repossessed_count));
+        // The library OS can write here what it likes; a count out of range starts again at 0.
+        let index = usize::try_from(count)
+            .ok()
+            .filter(|c| *c < REPOSSESSED_COUNT_MAX)
+            .unwrap_or(0);
+        self.machine
+            .store(control, control_word!(repossessed) + index, frame.0);
+        self.machine
+            .store(control, control_word!(repossessed_count), index as u64 + 1);
+    }
+
+    /// Fills the address fields of a control page.
+    pub(crate) fn prepare_control_page(&mut self, pages: &Pages) {
+        let fields = [
+            (control_word!(control_address), pages.control_address),
+            (control_word!(save_area_top), pages.save_area_top()),
+            (control_word!(save_area_base), pages.save_area_base),
+        ];
+        for (index, value) in fields {
+            self.machine.store(pages.control(), index, value);
+        }
+    }
+
+    /// Whether a table entry still holds the object that was named.
+    pub(crate) fn live_processor(&self, named: Named<ProcessorId>) -> Option<ProcessorId> {
+        (self.processors[named.id].serial == named.serial).then_some(named.id)
+    }
+
+    /// Makes the physical processor that runs a virtual one look again, unless that is the one which is in the kernel now.
+    fn kick_holder(&mut self, processor: ProcessorId) {
+        if let Some(cpu) = self.processors[processor].cpu
+            && self.this_cpu != Some(cpu)
+        {
+            self.machine.kick(cpu);
+        }
+    }
+
+    /// Stops a processor, whatever it is doing; whoever waits for it is told that it is gone.
+    pub(crate) fn stop_processor(&mut self, processor: ProcessorId) {
+        match self.processors[processor].state {
+            ProcessorState::Stopped => return,
+            ProcessorState::Ready => {
+                self.run_queue.remove(&mut self.links, processor);
+                for cpu in self.cpus.ids() {
+                    if self.cpus[cpu].hand_off == Some(processor) {
+                        self.cpus[cpu].hand_off = None;
+                    }
+                }
+            }
+            ProcessorState::Asleep => self.end_sleep(processor),
+            ProcessorState::Running => {
+                self.kick_holder(processor);
+            }
+            ProcessorState::Accepting | ProcessorState::Calling => {}
+        }
+        self.processors[processor].state = ProcessorState::Stopped;
+        self.processors[processor].due = 0;
+        self.abandon_transfers(processor);
+    }
+
+    /// Unmakes a stopped processor that is on no physical processor: unpins its pages, gives its vector state frame back.
+    pub(crate) fn release_processor(&mut self, processor: ProcessorId) {
+        let object = &self.processors[processor];
+        let (pages, vector_state) = (object.pages, object.vector_state);
+        let environment = object.environment_id();
+        self.frames
+            .unpin_range(pages.first_frame, pages.frame_count());
+        self.donate_frame(environment, vector_state);
+        self.processors[processor] = Processor::EMPTY;
+        self.environments[environment].processor_count = self.environments[environment]
+            .processor_count
+            .saturating_sub(1);
+        for cpu in self.cpus.ids() {
+            if self.cpus[cpu].last == Some(processor) {
+                self.cpus[cpu].last = None;
+            }
+        }
+    }
+
+    /// Takes a frame from the environment's donation for a new processor's vector state.
+    pub(crate) fn new_vector_state(&mut self, environment: EnvironmentId) -> Option<FrameNumber> {
+        let frame = self.take_donated(environment, FrameKind::VectorState)?;
+        self.machine.vector_init(frame);
+        Some(frame)
+    }
+}
+
+/// Where a frame is pushed for a stack pointer: below it if it is in the save area, else at its top. `None`: no room.
+fn push_address(pages: &Pages, rsp: u64) -> Option<u64> {
+    let (base, top) = (pages.save_area_base, pages.save_area_top());
+    let below = if rsp > base && rsp <= top {
+        rsp.checked_sub(RED_ZONE_BYTES)?
+    } else {
+        top
+    };
+    let address = below.checked_sub(FRAME_BYTES)? & !15;
+    (address >= base).then_some(address)
+}
+
+/// The frame as it is stored.
+pub(crate) fn frame_words(frame: &UpcallFrame) -> [u64; 24] {
+    [
+        frame.r15,
+        frame.r14,
+        frame.r13,
+        frame.r12,
+        frame.r11,
+        frame.r10,
+        frame.r9,
+        frame.r8,
+        frame.rdi,
+        frame.rsi,
+        frame.rbp,
+        frame.rbx,
+        frame.rdx,
+        frame.rcx,
+        frame.rax,
+        u64::from(frame.kind) | u64::from(frame.masked_before) << 32,
+        frame.vector,
+        frame.error_code,
+        frame.fault_address,
+        frame.rip,
+        frame.cs,
+        frame.rflags,
+        frame.rsp,
+        frame.ss,
+    ]
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(ControlPage, pending) == core::mem::offset_of!(ControlPage, masked) + 4);
+    assert!(PAGE_SIZE / 8 == 512);
+};

@@ -1,0 +1,249 @@
+//! Who runs: one queue for all physical processors, round robin, slices, and the bounds on slice ends.
+//!
+//! This module is the only one that chooses. Everything else says "wants to run" (`make_ready`), "gives up" (`vacate`) or "this one
+//! next" (`hand_off`). Invariant: a processor is in the run queue exactly while its state is `Ready` and nobody has been told
+//! to hand over to it; whatever is chosen here, isolation does not depend on it (INV-5).
+
+use aegis_abi::call::{ProcessorState, StopReason};
+use aegis_abi::counter::Counter;
+use aegis_abi::upcall::{SLICE_END_LIMIT_NS, UpcallFrame, UpcallKind};
+
+use crate::id::{CpuId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
+use crate::machine::{Machine, StopReport};
+use crate::state::State;
+
+/// How often an idle processor looks at the words that sleepers wait for.
+const WORD_POLL_NS: u64 = 200_000;
+
+/// A physical processor.
+pub(crate) struct Cpu {
+    /// Has entered the kernel's scheduling.
+    pub(crate) is_online: bool,
+    /// Waits for an interrupt.
+    pub(crate) is_idle: bool,
+    /// The registers of `current` are in the trap frame.
+    pub(crate) is_live: bool,
+    /// The timer must be set anew.
+    pub(crate) is_deadline_stale: bool,
+    pub(crate) current: Option<ProcessorId>,
+    /// `current` when the kernel was entered.
+    pub(crate) entered: Option<ProcessorId>,
+    /// Who had it before.
+    pub(crate) last: Option<ProcessorId>,
+    /// Takes the rest of the slice.
+    pub(crate) hand_off: Option<ProcessorId>,
+    pub(crate) slice_end_ns: u64,
+    /// The slice is over and its holder must be gone by then; 0: it is not over.
+    pub(crate) limit_ns: u64,
+    /// Since when `current` has it.
+    pub(crate) dispatched_ns: u64,
+}
+
+impl Cpu {
+    pub(crate) const EMPTY: Self = Self {
+        is_online: false,
+        is_idle: false,
+        is_live: false,
+        is_deadline_stale: false,
+        current: None,
+        entered: None,
+        last: None,
+        hand_off: None,
+        slice_end_ns: 0,
+        limit_ns: 0,
+        dispatched_ns: 0,
+    };
+}
+
+/// Successor of each processor in the one queue that it is in.
+pub(crate) struct Links([Option<ProcessorId>; PROCESSOR_COUNT_MAX]);
+
+impl Links {
+    pub(crate) const EMPTY: Self = Self([None; PROCESSOR_COUNT_MAX]);
+}
+
+/// A first-in first-out queue of processors.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue {
+    head: Option<ProcessorId>,
+    tail: Option<ProcessorId>,
+}
+
+impl Queue {
+    pub(crate) const EMPTY: Self = Self {
+        head: None,
+        tail: None,
+    };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    pub(crate) fn push(&mut self, links: &mut Links, processor: ProcessorId) {
+        links.0[processor.index()] = None;
+        match self.tail {
+            Some(tail) => links.0[tail.index()] = Some(processor),
+            None => self.head = Some(processor),
+        }
+        self.tail = Some(processor);
+    }
+
+    pub(crate) fn pop(&mut self, links: &mut Links) -> Option<ProcessorId> {
+        let first = self.head?;
+        self.head = links.0[first.index()].take();
+        if self.head.is_none() {
+            self.tail = None;
+        }
+        Some(first)
+    }
+
+    /// Takes `processor` out if it is in this queue.
+    pub(crate) fn remove(&mut self, links: &mut Links, processor: ProcessorId) -> bool {
+        let mut previous: Option<ProcessorId> = None;
+        let mut at = self.head;
+        while let Some(current) = at {
+            let next = links.0[current.index()];
+            if current == processor {
+                match previous {
+                    Some(previous) => links.0[previous.index()] = next,
+                    None => self.head = next,
+                }
+                if next.is_none() {
+                    self.tail = previous;
+                }
+                links.0[current.index()] = None;
+                return true;
+            }
+            previous = at;
+            at = next;
+        }
+        false
+    }
+
+    #[cfg(test)]
+    pub(crate) fn members<'q>(&self, links: &'q Links) -> impl Iterator<Item = ProcessorId> + 'q {
+        core::iter::successors(self.head, |p| links.0[p.index()])
+    }
+}
+
+impl<M: Machine> State<'_, M> {
+    /// Puts a processor at the end of the queue and wakes an idle physical processor for it.
+    pub(crate) fn make_ready(&mut self, processor: ProcessorId) {
+        self.processors[processor].state = ProcessorState::Ready;
+        self.run_queue.push(&mut self.links, processor);
+        let idle = self.cpus.find(|cpu| cpu.is_online && cpu.is_idle);
+        if let Some(cpu) = idle {
+            self.cpus[cpu].is_idle = false;
+            self.machine.kick(cpu);
+        }
+    }
+
+    /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the slice is over, `target`
+    /// waits for its turn like everybody else, so that nobody stretches a slice by passing it on.
+    pub(crate) fn hand_off(&mut self, cpu: CpuId, target: ProcessorId) {
+        if self.cpus[cpu].limit_ns == 0 {
+            self.processors[target].state = ProcessorState::Ready;
+            self.cpus[cpu].hand_off = Some(target);
+        } else {
+            self.make_ready(target);
+        }
+    }
+
+    /// Takes the physical processor from its current holder and charges the time.
+    pub(crate) fn vacate(&mut self, cpu: CpuId) {
+        let Some(processor) = self.cpus[cpu].current.take() else {
+            return;
+        };
+        let now_ns = self.machine.now_ns();
+        let used_ns = now_ns.saturating_sub(self.cpus[cpu].dispatched_ns);
+        self.cpus[cpu].last = Some(processor);
+        let object = &mut self.processors[processor];
+        object.cpu = None;
+        object.time_used_ns = object.time_used_ns.saturating_add(used_ns);
+    }
+
+    /// Gives a free physical processor to whom it was handed off, or to the first in the queue. False: nobody wants it.
+    pub(crate) fn dispatch_next(&mut self, cpu: CpuId) -> bool {
+        let now_ns = self.machine.now_ns();
+        let handed = self.cpus[cpu].hand_off.take();
+        let Some(processor) = handed.or_else(|| self.run_queue.pop(&mut self.links)) else {
+            self.cpus[cpu].limit_ns = 0;
+            return false;
+        };
+        if handed.is_none() {
+            self.begin_slice(cpu, processor, now_ns);
+            let had_it_before = self.cpus[cpu].last == Some(processor);
+            if self.processors[processor].has_run && !had_it_before {
+                self.processors[processor].due |= 1 << UpcallKind::SliceBegin as u32;
+            }
+        }
+        self.cpus[cpu].current = Some(processor);
+        self.cpus[cpu].dispatched_ns = now_ns;
+        let object = &mut self.processors[processor];
+        object.state = ProcessorState::Running;
+        object.cpu = Some(cpu);
+        object.has_run = true;
+        true
+    }
+
+    fn begin_slice(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
+        self.cpus[cpu].slice_end_ns = now_ns.saturating_add(self.slice_ns);
+        self.cpus[cpu].limit_ns = 0;
+        self.processors[processor].slices += 1;
+        let environment = self.processors[processor].environment_id();
+        self.count(environment, Counter::Slices, 1);
+    }
+
+    /// What is due by the clock: sleepers, reclaims, the end of this physical processor's slice.
+    pub(crate) fn scheduling_pass(&mut self, cpu: CpuId, frame: &UpcallFrame) {
+        let now_ns = self.machine.now_ns();
+        self.wake_due(now_ns);
+        self.reclaim_due(now_ns);
+        let Some(processor) = self.cpus[cpu].current else {
+            return;
+        };
+        if self.processors[processor].state != ProcessorState::Running
+            || now_ns < self.cpus[cpu].slice_end_ns
+        {
+            return;
+        }
+        let limit_ns = self.cpus[cpu].limit_ns;
+        if limit_ns != 0 {
+            if now_ns >= limit_ns {
+                self.processors[processor].overrun_ns += now_ns - limit_ns;
+                let environment = self.processors[processor].environment_id();
+                let report = StopReport {
+                    reason: StopReason::SliceOverrun,
+                    rip: frame.rip,
+                    ..StopReport::RUNNING
+                };
+                self.stop_environment(environment, report);
+            }
+        } else if self.run_queue.is_empty() {
+            self.begin_slice(cpu, processor, now_ns);
+        } else if self.entry_point(processor, UpcallKind::SliceEnd).is_some() {
+            self.processors[processor].due |= 1 << UpcallKind::SliceEnd as u32;
+            self.cpus[cpu].limit_ns = now_ns.saturating_add(SLICE_END_LIMIT_NS);
+        } else {
+            self.save(cpu, frame);
+            self.make_ready(processor);
+        }
+    }
+
+    /// When this physical processor's timer must fire.
+    pub(crate) fn deadline(&mut self, cpu: CpuId) -> u64 {
+        let mut deadline_ns = match (self.cpus[cpu].current, self.cpus[cpu].limit_ns) {
+            (None, _) if self.word_sleeper_count != 0 => {
+                self.machine.now_ns().saturating_add(WORD_POLL_NS)
+            }
+            (None, _) => u64::MAX,
+            (Some(_), 0) => self.cpus[cpu].slice_end_ns,
+            (Some(_), limit_ns) => limit_ns,
+        };
+        deadline_ns = deadline_ns.min(self.next_clock_ns());
+        if self.reclaim_min_ns != 0 {
+            deadline_ns = deadline_ns.min(self.reclaim_min_ns);
+        }
+        deadline_ns
+    }
+}

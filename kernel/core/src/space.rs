@@ -1,0 +1,701 @@
+//! Address spaces: page tables in donated frames, written only here.
+//!
+//! Invariants (INV-4):
+//! - a small page's frame counts its mappings, a large page's block does, and only frames of kind `Owned` are counted;
+//! - every mapping of an owned frame in an environment is covered by a capability in that environment's own table, with the rights
+//!   that the mapping uses; when a capability goes, what only it covered is broken before the call ends;
+//! - a page table is reachable by its environment only through slot 264 of its root, which points at the root itself and is not
+//!   writable, so nothing below it is; slots from 265 on are the kernel's.
+//!
+//! A large page's directory entry shows up in the page-table window as a small page that maps the large page's first frame, so
+//! breaking a large page flushes that address too.
+
+use aegis_abi::counter::Counter;
+use aegis_abi::layout::{
+    LARGE_PAGE_FRAMES, LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE, PAGE_TABLE_SLOT,
+    PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END,
+};
+use aegis_abi::memory::{BindFlags, entry};
+use aegis_abi::types::{FrameNumber, Rights, Status};
+
+use crate::capability::CapRef;
+use crate::frame::FrameKind;
+use crate::id::{DeviceId, EnvironmentId};
+use crate::machine::Machine;
+use crate::state::State;
+
+/// Page-level cache disable and write-through: uncacheable with the power-on PAT.
+const UNCACHED: u64 = 1 << 3 | 1 << 4;
+const TABLE_FLAGS: u64 = entry::PRESENT | entry::WRITE | entry::USER;
+const ENTRIES: usize = 512;
+/// Small pages that an environment may use: slots 0 to 263 of the root.
+const USER_PAGE_END: u64 = (PAGE_TABLE_SLOT as u64) << 27;
+
+/// Words that one call looks at while it breaks mappings before it answers `Again`.
+pub(crate) const WALK_BUDGET: usize = 32 * 1024;
+
+/// How far a bounded piece of work came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Done,
+    More,
+}
+
+/// A range of the caller's memory, checked to lie in its windows and to be aligned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserSlice {
+    address: u64,
+    length_bytes: u64,
+}
+
+impl UserSlice {
+    pub(crate) fn new(address: u64, length_bytes: u64, alignment: u64) -> Result<Self, Status> {
+        if address.is_multiple_of(alignment) && in_windows(address, length_bytes) {
+            Ok(Self {
+                address,
+                length_bytes,
+            })
+        } else {
+            Err(Status::BadAddress)
+        }
+    }
+}
+
+/// Whether `[address, address + length)` lies in the program's half or in the library OS window.
+pub(crate) fn in_windows(address: u64, length_bytes: u64) -> bool {
+    let Some(end) = address.checked_add(length_bytes) else {
+        return false;
+    };
+    (address >= PROGRAM_BASE && end <= PROGRAM_END) || (address >= LIBOS_BASE && end <= LIBOS_END)
+}
+
+/// Whether code may be entered there.
+pub(crate) fn is_user_code_address(address: u64) -> bool {
+    in_windows(address, 1)
+}
+
+/// Translations to remove before a call ends.
+pub(crate) struct Flush {
+    root: FrameNumber,
+    addresses: [u64; 32],
+    count: usize,
+}
+
+impl Flush {
+    pub(crate) fn new(root: FrameNumber) -> Self {
+        Self {
+            root,
+            addresses: [0; 32],
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, address: u64) {
+        if let Some(place) = self.addresses.get_mut(self.count) {
+            *place = address;
+        }
+        self.count += 1;
+    }
+
+    fn add_large(&mut self, address: u64) {
+        self.add(address);
+        self.add(window_address(address));
+    }
+
+    pub(crate) fn finish<M: Machine>(self, machine: &mut M) {
+        match self.addresses.get(..self.count) {
+            Some(addresses) => {
+                for address in addresses {
+                    machine.flush_page(self.root, *address);
+                }
+            }
+            None => machine.flush_all(self.root),
+        }
+    }
+}
+
+/// Where the page table that translates `address` is seen in the page-table window.
+fn window_address(address: u64) -> u64 {
+    PAGE_TABLE_WINDOW + ((page_number(address) / ENTRIES as u64) << PAGE_SHIFT)
+}
+
+fn page_number(address: u64) -> u64 {
+    (address & 0x0000_ffff_ffff_ffff) >> PAGE_SHIFT
+}
+
+/// The canonical address of a page number.
+fn page_address(page: u64) -> u64 {
+    (((page << PAGE_SHIFT) << 16) as i64 >> 16) as u64
+}
+
+fn index_at(page: u64, level: u32) -> usize {
+    (page >> (9 * level)) as usize % ENTRIES
+}
+
+fn frame_of(word: u64) -> FrameNumber {
+    FrameNumber((word & entry::FRAME_MASK) >> PAGE_SHIFT)
+}
+
+fn is_present(word: u64) -> bool {
+    word & entry::PRESENT != 0
+}
+
+/// The bits of a leaf entry.
+pub(crate) fn leaf_bits(flags: BindFlags) -> u64 {
+    let mut bits = entry::PRESENT | entry::USER;
+    if flags.contains(BindFlags::WRITE) {
+        bits |= entry::WRITE;
+    }
+    if !flags.contains(BindFlags::EXECUTE) {
+        bits |= entry::NO_EXECUTE;
+    }
+    if flags.contains(BindFlags::UNCACHED) {
+        bits |= UNCACHED;
+    }
+    if flags.contains(BindFlags::LARGE) {
+        bits |= entry::LARGE;
+    }
+    bits
+}
+
+/// The rights that a mapping with these flags needs.
+pub(crate) fn flag_rights(flags: BindFlags) -> Rights {
+    let mut rights = Rights::READ;
+    if flags.contains(BindFlags::WRITE) {
+        rights |= Rights::WRITE;
+    }
+    if flags.contains(BindFlags::EXECUTE) {
+        rights |= Rights::EXECUTE;
+    }
+    rights
+}
+
+fn leaf_rights(word: u64) -> Rights {
+    let mut rights = Rights::READ;
+    if word & entry::WRITE != 0 {
+        rights |= Rights::WRITE;
+    }
+    if word & entry::NO_EXECUTE == 0 {
+        rights |= Rights::EXECUTE;
+    }
+    rights
+}
+
+/// A word of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    table: FrameNumber,
+    index: usize,
+}
+
+/// What a page-directory entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Directory {
+    Absent,
+    Large(Place),
+    Table(FrameNumber),
+}
+
+/// Whose mappings are broken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Broken {
+    /// Mappings of these frames that no capability but the one at `except` covers.
+    Frames {
+        first: u64,
+        count: u64,
+        except: Option<CapRef>,
+    },
+    /// Mappings of a device function's regions that no other capability covers.
+    Device { device: DeviceId, except: CapRef },
+}
+
+/// Reads the caller's memory word by word through its page tables: no fault can happen.
+pub(crate) struct UserReader {
+    root: FrameNumber,
+    slice: UserSlice,
+    /// Page number and frame of the last access.
+    last: Option<(u64, FrameNumber)>,
+}
+
+impl<M: Machine> State<'_, M> {
+    pub(crate) fn user_reader(&self, environment: EnvironmentId, slice: UserSlice) -> UserReader {
+        UserReader {
+            root: self.environments[environment].root,
+            slice,
+            last: None,
+        }
+    }
+
+    /// The word `index` words after the slice's first, which is 8-byte aligned.
+    pub(crate) fn read_user(&self, reader: &mut UserReader, index: u64) -> Result<u64, Status> {
+        let offset = index.checked_mul(8).ok_or(Status::BadAddress)?;
+        if offset >= reader.slice.length_bytes {
+            return Err(Status::BadAddress);
+        }
+        let address = reader.slice.address + offset;
+        let page = page_number(address);
+        let frame = match reader.last {
+            Some((last, frame)) if last == page => frame,
+            _ => {
+                let frame = self
+                    .translate(reader.root, page)
+                    .filter(|frame| {
+                        matches!(self.frames.kind(*frame), FrameKind::Owned | FrameKind::Shared)
+                    })
+                    .ok_or(Status::BadAddress)?;
+                reader.last = Some((page, frame));
+                frame
+            }
+        };
+        Ok(self
+            .machine
+            .load(frame, (address % PAGE_SIZE / 8) as usize))
+    }
+
+    /// Copies bytes from the caller's memory; `bytes` is as long as the slice.
+    pub(crate) fn read_user_bytes(
+        &self,
+        environment: EnvironmentId,
+        slice: UserSlice,
+        bytes: &mut [u8],
+    ) -> Result<(), Status> {
+        let skip = slice.address % 8;
+        let aligned = UserSlice {
+            address: slice.address - skip,
+            length_bytes: slice.length_bytes + skip,
+        };
+        let mut reader = self.user_reader(environment, aligned);
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            let at = index as u64 + skip;
+            let word = self.read_user(&mut reader, at / 8)?;
+            *byte = (word >> (at % 8 * 8)) as u8;
+        }
+        Ok(())
+    }
+
+    /// The frame that a user page is mapped to.
+    pub(crate) fn translate(&self, root: FrameNumber, page: u64) -> Option<FrameNumber> {
+        match self.directory(root, page) {
+            Directory::Absent => None,
+            Directory::Large(place) => {
+                let first = frame_of(self.load(place)).0;
+                Some(FrameNumber(first + page % LARGE_PAGE_FRAMES))
+            }
+            Directory::Table(table) => {
+                let word = self.machine.load(table, index_at(page, 0));
+                is_present(word).then(|| frame_of(word))
+            }
+        }
+    }
+
+    fn load(&self, place: Place) -> u64 {
+        self.machine.load(place.table, place.index)
+    }
+
+    pub(crate) fn directory(&self, root: FrameNumber, page: u64) -> Directory {
+        let mut table = root;
+        for level in [3, 2] {
+            let word = self.machine.load(table, index_at(page, level));
+            if !is_present(word) {
+                return Directory::Absent;
+            }
+            table = frame_of(word);
+        }
+        let place = Place {
+            table,
+            index: index_at(page, 1),
+        };
+        let word = self.load(place);
+        if !is_present(word) {
+            Directory::Absent
+        } else if word & entry::LARGE != 0 {
+            Directory::Large(place)
+        } else {
+            Directory::Table(frame_of(word))
+        }
+    }
+
+    /// The entry that `page` has at `level` (0 page table, 1 directory), with the tables above it made from donated frames.
+    fn make_place(
+        &mut self,
+        environment: EnvironmentId,
+        page: u64,
+        level: u32,
+    ) -> Result<Place, Status> {
+        let mut table = self.environments[environment].root;
+        for above in (level + 1..=3).rev() {
+            let index = index_at(page, above);
+            let word = self.machine.load(table, index);
+            if is_present(word) {
+                if word & entry::LARGE != 0 {
+                    return Err(Status::WrongState);
+                }
+                table = frame_of(word);
+            } else {
+                let frame = self
+                    .take_donated(environment, FrameKind::PageTable)
+                    .ok_or(Status::NoTables)?;
+                self.machine
+                    .store(table, index, frame.address() | TABLE_FLAGS);
+                table = frame;
+            }
+        }
+        Ok(Place {
+            table,
+            index: index_at(page, level),
+        })
+    }
+
+    /// Maps one small page; what was there is replaced.
+    pub(crate) fn map_small(
+        &mut self,
+        environment: EnvironmentId,
+        address: u64,
+        frame: FrameNumber,
+        bits: u64,
+        flush: &mut Flush,
+    ) -> Result<(), Status> {
+        let place = self.make_place(environment, page_number(address), 0)?;
+        let is_counted = self.frames.kind(frame) == FrameKind::Owned;
+        if is_counted && !self.frames.count_mapping(frame) {
+            return Err(Status::TableFull);
+        }
+        let old = self.load(place);
+        self.machine
+            .store(place.table, place.index, frame.address() | bits);
+        self.forget_small(environment, old, address, flush);
+        self.count(environment, Counter::PagesBound, 1);
+        Ok(())
+    }
+
+    /// Maps one large page; an empty page table in its place goes back to the donation.
+    pub(crate) fn map_large(
+        &mut self,
+        environment: EnvironmentId,
+        address: u64,
+        frame: FrameNumber,
+        bits: u64,
+        flush: &mut Flush,
+    ) -> Result<(), Status> {
+        let place = self.make_place(environment, page_number(address), 1)?;
+        let old = self.load(place);
+        let is_table = is_present(old) && old & entry::LARGE == 0;
+        if is_table && (0..ENTRIES).any(|i| is_present(self.machine.load(frame_of(old), i))) {
+            return Err(Status::WrongState);
+        }
+        if !self.frames.count_large_mapping(frame) {
+            return Err(Status::TableFull);
+        }
+        self.machine
+            .store(place.table, place.index, frame.address() | bits);
+        if is_table {
+            flush.add_large(address);
+            self.donate_frame(environment, frame_of(old));
+        } else {
+            self.forget_large(environment, old, address, flush);
+        }
+        self.count(environment, Counter::PagesBound, LARGE_PAGE_FRAMES);
+        Ok(())
+    }
+
+    /// Uncounts a small mapping that is no longer in the tables.
+    fn forget_small(
+        &mut self,
+        environment: EnvironmentId,
+        old: u64,
+        address: u64,
+        flush: &mut Flush,
+    ) {
+        if !is_present(old) {
+            return;
+        }
+        if self.frames.kind(frame_of(old)) == FrameKind::Owned {
+            self.frames.uncount_mapping(frame_of(old));
+        }
+        flush.add(address);
+        self.count(environment, Counter::PagesUnbound, 1);
+    }
+
+    fn forget_large(
+        &mut self,
+        environment: EnvironmentId,
+        old: u64,
+        address: u64,
+        flush: &mut Flush,
+    ) {
+        if is_present(old) {
+            self.frames.uncount_large_mapping(frame_of(old));
+            flush.add_large(address);
+            self.count(environment, Counter::PagesUnbound, LARGE_PAGE_FRAMES);
+        }
+    }
+
+    pub(crate) fn unmap_small(
+        &mut self,
+        environment: EnvironmentId,
+        table: FrameNumber,
+        page: u64,
+        flush: &mut Flush,
+    ) {
+        let index = index_at(page, 0);
+        let old = self.machine.load(table, index);
+        if old != 0 {
+            self.machine.store(table, index, 0);
+            self.forget_small(environment, old, page_address(page), flush);
+        }
+    }
+
+    pub(crate) fn unmap_large(
+        &mut self,
+        environment: EnvironmentId,
+        place: Place,
+        page: u64,
+        flush: &mut Flush,
+    ) {
+        let old = self.load(place);
+        self.machine.store(place.table, place.index, 0);
+        self.forget_large(environment, old, page_address(page), flush);
+    }
+
+    /// The frame and the length in pages of what a leaf maps.
+    pub(crate) fn small_place(table: FrameNumber, page: u64) -> Place {
+        Place {
+            table,
+            index: index_at(page, 0),
+        }
+    }
+
+    /// The first frame that a leaf maps, if it maps one.
+    pub(crate) fn leaf_frame(&self, place: Place) -> Option<FrameNumber> {
+        let word = self.load(place);
+        is_present(word).then(|| frame_of(word))
+    }
+
+    /// Changes bits of a leaf without losing accessed and dirty bits that the processor sets meanwhile.
+    pub(crate) fn change_leaf(
+        &mut self,
+        place: Place,
+        clear: u64,
+        set: u64,
+        address: u64,
+        flush: &mut Flush,
+    ) {
+        let mut old = self.load(place);
+        // The processor sets at most two more bits.
+        for _ in 0..4 {
+            let new = old & !clear | set;
+            match self
+                .machine
+                .compare_exchange(place.table, place.index, old, new)
+            {
+                Ok(()) => break,
+                Err(seen) => old = seen,
+            }
+        }
+        if old & entry::LARGE != 0 {
+            flush.add_large(address);
+        } else {
+            flush.add(address);
+        }
+    }
+
+    /// The first present directory entry at or after `page`; counts the words that it looks at.
+    fn next_directory(
+        &self,
+        root: FrameNumber,
+        page: u64,
+        budget: &mut usize,
+    ) -> Option<(u64, Directory)> {
+        let mut page = page & !(LARGE_PAGE_FRAMES - 1);
+        'from_root: while page < USER_PAGE_END {
+            let mut table = root;
+            for level in [3, 2] {
+                *budget = budget.saturating_sub(1);
+                let word = self.machine.load(table, index_at(page, level));
+                if !is_present(word) {
+                    page = ((page >> (9 * level)) + 1) << (9 * level);
+                    continue 'from_root;
+                }
+                table = frame_of(word);
+            }
+            loop {
+                *budget = budget.saturating_sub(1);
+                let place = Place {
+                    table,
+                    index: index_at(page, 1),
+                };
+                let word = self.load(place);
+                if is_present(word) {
+                    let directory = if word & entry::LARGE != 0 {
+                        Directory::Large(place)
+                    } else {
+                        Directory::Table(frame_of(word))
+                    };
+                    return Some((page, directory));
+                }
+                page += LARGE_PAGE_FRAMES;
+                if index_at(page, 1) == 0 {
+                    continue 'from_root;
+                }
+            }
+        }
+        None
+    }
+
+    /// Breaks mappings from page `cursor` on, which it advances, until `budget` words were looked at.
+    pub(crate) fn break_mappings(
+        &mut self,
+        environment: EnvironmentId,
+        broken: Broken,
+        cursor: &mut u64,
+        budget: &mut usize,
+    ) -> Progress {
+        let root = self.environments[environment].root;
+        let mut flush = Flush::new(root);
+        let mut progress = Progress::Done;
+        while let Some((page, directory)) = self.next_directory(root, *cursor, budget) {
+            *cursor = page + LARGE_PAGE_FRAMES;
+            match directory {
+                Directory::Absent => {}
+                Directory::Large(place) => {
+                    if self.is_broken(environment, broken, self.load(place), budget) {
+                        self.unmap_large(environment, place, page, &mut flush);
+                    }
+                }
+                Directory::Table(table) => {
+                    *budget = budget.saturating_sub(ENTRIES);
+                    for page in page..page + LARGE_PAGE_FRAMES {
+                        let word = self.machine.load(table, index_at(page, 0));
+                        if is_present(word) && self.is_broken(environment, broken, word, budget) {
+                            self.unmap_small(environment, table, page, &mut flush);
+                        }
+                    }
+                }
+            }
+            if *budget == 0 {
+                progress = Progress::More;
+                break;
+            }
+        }
+        flush.finish(&mut self.machine);
+        progress
+    }
+
+    /// Whether a leaf has to go.
+    fn is_broken(
+        &self,
+        environment: EnvironmentId,
+        broken: Broken,
+        word: u64,
+        budget: &mut usize,
+    ) -> bool {
+        let frame = frame_of(word).0;
+        let is_large = word & entry::LARGE != 0;
+        let pages = if is_large { LARGE_PAGE_FRAMES } else { 1 };
+        match broken {
+            Broken::Frames {
+                first,
+                count,
+                except,
+            } => {
+                if frame >= first.saturating_add(count) || first >= frame + pages {
+                    return false;
+                }
+                *budget = budget.saturating_sub(64);
+                !self.is_covered(environment, frame, pages, leaf_rights(word), except)
+            }
+            Broken::Device { device, except } => {
+                if is_large
+                    || self.frames.kind(FrameNumber(frame)) != FrameKind::Reserved
+                    || !self.devices[device].has_page(frame)
+                {
+                    return false;
+                }
+                *budget = budget.saturating_sub(64);
+                !self.is_device_page_covered(environment, frame, except)
+            }
+        }
+    }
+
+    /// Takes an environment's user page tables apart, a bounded piece at a time. It runs nowhere any more.
+    pub(crate) fn tear_down(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+        let root = self.environments[environment].root;
+        let mut flush = Flush::new(root);
+        for top in 0..PAGE_TABLE_SLOT {
+            let word = self.machine.load(root, top);
+            if !is_present(word) {
+                continue;
+            }
+            if self.tear_down_pointers(environment, frame_of(word), budget, &mut flush)
+                == Progress::More
+            {
+                return Progress::More;
+            }
+            self.machine.store(root, top, 0);
+            self.donate_frame(environment, frame_of(word));
+        }
+        self.machine.flush_all(root);
+        Progress::Done
+    }
+
+    fn tear_down_pointers(
+        &mut self,
+        environment: EnvironmentId,
+        pointers: FrameNumber,
+        budget: &mut usize,
+        flush: &mut Flush,
+    ) -> Progress {
+        for index in 0..ENTRIES {
+            *budget = budget.saturating_sub(1);
+            let word = self.machine.load(pointers, index);
+            if !is_present(word) {
+                continue;
+            }
+            let directory = frame_of(word);
+            for index in 0..ENTRIES {
+                *budget = budget.saturating_sub(1);
+                let word = self.machine.load(directory, index);
+                if is_present(word) {
+                    self.tear_down_directory_entry(environment, word, flush);
+                    self.machine.store(directory, index, 0);
+                    *budget = budget.saturating_sub(ENTRIES);
+                    if *budget == 0 {
+                        return Progress::More;
+                    }
+                }
+            }
+            self.machine.store(pointers, index, 0);
+            self.donate_frame(environment, directory);
+        }
+        Progress::Done
+    }
+
+    fn tear_down_directory_entry(
+        &mut self,
+        environment: EnvironmentId,
+        word: u64,
+        flush: &mut Flush,
+    ) {
+        if word & entry::LARGE != 0 {
+            self.forget_large(environment, word, 0, flush);
+            return;
+        }
+        let table = frame_of(word);
+        for index in 0..ENTRIES {
+            let old = self.machine.load(table, index);
+            self.forget_small(environment, old, 0, flush);
+        }
+        self.donate_frame(environment, table);
+    }
+
+    /// Fills a new root table: the kernel's shared entries, and the environment's read-only view of its own tables.
+    pub(crate) fn prepare_root(&mut self, root: FrameNumber) {
+        for index in PAGE_TABLE_SLOT + 1..ENTRIES {
+            // Whatever the template says, user mode reaches nothing through these.
+            let word = self.machine.load(self.template_root, index) & !entry::USER;
+            self.machine.store(root, index, word);
+        }
+        let own = root.address() | entry::PRESENT | entry::USER | entry::NO_EXECUTE;
+        self.machine.store(root, PAGE_TABLE_SLOT, own);
+    }
+}

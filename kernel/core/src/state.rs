@@ -1,0 +1,344 @@
+//! The kernel's whole state, and what happens when a processor enters the kernel.
+//!
+//! The glue holds one lock around each entry point. It passes the trap frame of the interrupted environment; after the call the frame
+//! holds the registers to continue with, and the [`Decision`] says whose they are. The registers of a virtual processor are in
+//! its [`Processor`] object except while it runs: then they are in the trap frame ("live"), so that a call that does not switch copies
+//! nothing. Invariant: a processor whose state is `Running` is `current` on exactly one physical processor; another state may
+//! still be `current` there (it was stopped from elsewhere) until that processor enters the kernel and leaves it.
+
+use aegis_abi::call::{Call, ProcessorState};
+use aegis_abi::counter::Counter;
+use aegis_abi::layout::LIBOS_BASE;
+use aegis_abi::types::{FrameNumber, Status};
+use aegis_abi::upcall::{UpcallFrame, UpcallKind};
+
+use crate::bell::Bell;
+use crate::call::{Caller, Outcome};
+use crate::device::{Device, DmaBinding};
+use crate::environment::Environment;
+use crate::frame::FrameTable;
+use crate::gate::Gate;
+use crate::id::{
+    Arena, BELL_COUNT_MAX, BellId, CPU_COUNT_MAX, CpuId, DEVICE_COUNT_MAX, DMA_BINDING_COUNT_MAX,
+    DeviceId, ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, Id,
+    PROCESSOR_COUNT_MAX, ProcessorId,
+};
+use crate::machine::Machine;
+use crate::processor::Processor;
+use crate::schedule::{Cpu, Links, Queue};
+
+/// What the glue does before it returns to user mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Who ran when the kernel was entered. If it is not `next`: save its FS and GS base and its vector state before the lock is
+    /// released (`State::save_context`).
+    pub previous: Option<ProcessorId>,
+    /// Who runs now: if it is not `previous`, load `State::context`. `None`: load the kernel's own root table and wait for an
+    /// interrupt.
+    pub next: Option<ProcessorId>,
+    /// When the one-shot timer of this processor must fire (nanoseconds since the kernel's start); `None` leaves it as it is.
+    pub deadline_ns: Option<u64>,
+}
+
+impl Decision {
+    /// Whether contexts have to be exchanged.
+    #[must_use]
+    pub fn is_switch(&self) -> bool {
+        self.previous != self.next
+    }
+}
+
+/// What the glue loads when it switches to a virtual processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// For CR3.
+    pub root: FrameNumber,
+    /// Holds the vector state, at the frame's start, as `xsave` laid it out.
+    pub vector_state: FrameNumber,
+    /// The control page, for the assembly that turns a program's `syscall` into an upcall.
+    pub control: FrameNumber,
+    /// FS base.
+    pub fs_base: u64,
+    /// User GS base.
+    pub gs_base: u64,
+}
+
+/// The kernel.
+pub struct State<'a, M> {
+    /// The machine, for the glue's own use.
+    pub machine: M,
+    pub(crate) frames: FrameTable<'a>,
+    pub(crate) environments: Arena<EnvironmentId, Environment, ENVIRONMENT_COUNT_MAX>,
+    pub(crate) processors: Arena<ProcessorId, Processor, PROCESSOR_COUNT_MAX>,
+    pub(crate) bells: Arena<BellId, Bell, BELL_COUNT_MAX>,
+    pub(crate) gates: Arena<GateId, Gate, GATE_COUNT_MAX>,
+    pub(crate) devices: Arena<DeviceId, Device, DEVICE_COUNT_MAX>,
+    pub(crate) dma_bindings: [DmaBinding; DMA_BINDING_COUNT_MAX],
+    pub(crate) cpus: Arena<CpuId, Cpu, CPU_COUNT_MAX>,
+    /// The physical processor that is in the kernel now.
+    pub(crate) this_cpu: Option<CpuId>,
+    pub(crate) links: Links,
+    pub(crate) run_queue: Queue,
+    /// Serial of the object made last.
+    pub(crate) last_serial: u64,
+    /// Serial of the environment made last; also names frame owners.
+    pub(crate) last_environment_serial: u32,
+    /// Slice length.
+    pub(crate) slice_ns: u64,
+    /// Earliest clock term of any sleeper; `u64::MAX` means none, 0 that it must be computed.
+    pub(crate) clock_min_ns: u64,
+    /// Sleepers that wait for words.
+    pub(crate) word_sleeper_count: u32,
+    /// Earliest reclaim deadline; 0 none.
+    pub(crate) reclaim_min_ns: u64,
+    /// Whose upper entries every root table shares.
+    pub(crate) template_root: FrameNumber,
+    /// The system page.
+    pub(crate) system_page: FrameNumber,
+    /// Its end ends the machine.
+    pub(crate) first_environment: Option<EnvironmentId>,
+}
+
+impl<M> State<'_, M> {
+    /// The state before `init`: all zero bits but the machine, so that a static costs nothing in the image.
+    pub const fn new(machine: M) -> Self {
+        Self {
+            machine,
+            frames: FrameTable::EMPTY,
+            environments: Arena::new([const { Environment::EMPTY }; ENVIRONMENT_COUNT_MAX]),
+            processors: Arena::new([const { Processor::EMPTY }; PROCESSOR_COUNT_MAX]),
+            bells: Arena::new([const { Bell::EMPTY }; BELL_COUNT_MAX]),
+            gates: Arena::new([const { Gate::EMPTY }; GATE_COUNT_MAX]),
+            devices: Arena::new([const { Device::EMPTY }; DEVICE_COUNT_MAX]),
+            dma_bindings: [const { DmaBinding::EMPTY }; DMA_BINDING_COUNT_MAX],
+            cpus: Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
+            this_cpu: None,
+            links: Links::EMPTY,
+            run_queue: Queue::EMPTY,
+            last_serial: 0,
+            last_environment_serial: 0,
+            slice_ns: 0,
+            clock_min_ns: 0,
+            word_sleeper_count: 0,
+            reclaim_min_ns: 0,
+            template_root: FrameNumber(0),
+            system_page: FrameNumber(0),
+            first_environment: None,
+        }
+    }
+}
+
+impl<M: Machine> State<'_, M> {
+    /// A serial that no object has had.
+    pub(crate) fn new_serial(&mut self) -> u64 {
+        // 48 bits: at one object per microsecond they last nine years.
+        self.last_serial += 1;
+        self.last_serial
+    }
+
+    pub(crate) fn count(&mut self, environment: EnvironmentId, counter: Counter, amount: u64) {
+        if let Some(value) = self.environments[environment]
+            .counters
+            .get_mut(counter as usize)
+        {
+            *value = value.wrapping_add(amount);
+        }
+    }
+
+    /// A `syscall` instruction: RIP in the lower half is the program's (an upcall), else a kernel call.
+    pub fn on_syscall(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
+        let Some(processor) = self.enter(cpu) else {
+            return self.leave(cpu, frame);
+        };
+        let environment = self.processors[processor].environment_id();
+        if frame.rip < LIBOS_BASE {
+            self.save(cpu, frame);
+            self.deliver_syscall(processor);
+            return self.leave(cpu, frame);
+        }
+        self.count(environment, Counter::KernelCalls, 1);
+        let words = [
+            frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
+        ];
+        let outcome = match Call::decode(frame.rax, &words) {
+            Err((status, value)) => Outcome::Done(status, value),
+            Ok(call) => {
+                if crate::call::may_switch(&call) {
+                    self.save(cpu, frame);
+                }
+                let caller = Caller {
+                    cpu,
+                    processor,
+                    environment,
+                };
+                crate::call::dispatch(self, caller, call)
+            }
+        };
+        if let Outcome::Done(status, value) = outcome {
+            let registers = if self.cpus[cpu].is_live {
+                &mut *frame
+            } else {
+                &mut self.processors[processor].registers
+            };
+            registers.rax = status as u64;
+            registers.rdx = value;
+        }
+        self.leave(cpu, frame)
+    }
+
+    /// An exception in user mode: `vector`, `error_code` and `fault_address` of the frame are set.
+    pub fn on_exception(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
+        if let Some(processor) = self.enter(cpu) {
+            self.save(cpu, frame);
+            self.deliver_or_stop(processor, UpcallKind::Exception);
+        }
+        self.leave(cpu, frame)
+    }
+
+    /// An interrupt of a device function: counts and masks it, rings its bell.
+    pub fn on_interrupt(
+        &mut self,
+        cpu: CpuId,
+        frame: &mut UpcallFrame,
+        device: DeviceId,
+        interrupt: usize,
+    ) -> Decision {
+        if let Some(processor) = self.enter(cpu) {
+            let environment = self.processors[processor].environment_id();
+            self.count(environment, Counter::Interrupts, 1);
+        }
+        self.device_interrupt(device, interrupt);
+        self.leave(cpu, frame)
+    }
+
+    /// The one-shot timer of this processor: slice ends, clock terms, reclaim deadlines.
+    pub fn on_timer(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
+        self.enter(cpu);
+        self.scheduling_pass(cpu, frame);
+        self.leave(cpu, frame)
+            .with_deadline(self.deadline(cpu))
+    }
+
+    /// Another processor asked this one to look again, or it starts to take part in scheduling.
+    pub fn on_kick(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
+        self.enter(cpu);
+        self.leave(cpu, frame)
+            .with_deadline(self.deadline(cpu))
+    }
+
+    /// What to load for a virtual processor that `Decision::next` names.
+    #[must_use]
+    pub fn context(&self, processor: ProcessorId) -> Context {
+        let object = &self.processors[processor];
+        let root = object
+            .environment
+            .map_or(self.template_root, |e| self.environments[e].root);
+        Context {
+            root,
+            vector_state: object.vector_state,
+            control: object.pages.control(),
+            fs_base: object.fs_base,
+            gs_base: object.gs_base,
+        }
+    }
+
+    /// Stores FS and GS base of a processor that `Decision::previous` names; returns the frame for its vector state.
+    pub fn save_context(&mut self, processor: ProcessorId, fs_base: u64, gs_base: u64) -> FrameNumber {
+        let object = &mut self.processors[processor];
+        object.fs_base = fs_base;
+        object.gs_base = gs_base;
+        object.vector_state
+    }
+
+    /// Counts a program's `syscall` that the glue's assembly turned into an upcall by itself.
+    pub fn count_syscall_upcalls(&mut self, processor: ProcessorId, amount: u64) {
+        if let Some(environment) = self.processors[processor].environment {
+            self.count(environment, Counter::UpcallsSyscall, amount);
+        }
+    }
+
+    /// Who runs on a processor.
+    #[must_use]
+    pub fn current(&self, cpu: CpuId) -> Option<ProcessorId> {
+        self.cpus[cpu].current
+    }
+
+    fn enter(&mut self, cpu: CpuId) -> Option<ProcessorId> {
+        let current = self.cpus[cpu].current;
+        self.this_cpu = Some(cpu);
+        self.cpus[cpu].is_live = current.is_some();
+        self.cpus[cpu].is_idle = false;
+        self.cpus[cpu].is_online = true;
+        self.cpus[cpu].entered = current;
+        // One that was stopped from elsewhere asks for nothing any more.
+        current.filter(|p| self.processors[*p].state == ProcessorState::Running)
+    }
+
+    /// Copies the live registers to the processor's object, once per entry.
+    pub(crate) fn save(&mut self, cpu: CpuId, frame: &UpcallFrame) {
+        if self.cpus[cpu].is_live
+            && let Some(processor) = self.cpus[cpu].current
+        {
+            self.processors[processor].registers = *frame;
+            self.cpus[cpu].is_live = false;
+        }
+    }
+
+    /// Decides who runs next, delivers what is due to it and puts its registers into the frame.
+    fn leave(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
+        let previous = self.cpus[cpu].entered;
+        let mut dispatched = false;
+        // Each turn but the last ends an environment, so there are few.
+        for _ in 0..=ENVIRONMENT_COUNT_MAX {
+            match self.cpus[cpu].current {
+                Some(processor) if self.processors[processor].state == ProcessorState::Running => {
+                    if self.processors[processor].due == 0 {
+                        break;
+                    }
+                    self.save(cpu, frame);
+                    self.deliver_due(processor);
+                }
+                Some(_) => {
+                    // Whoever goes on later was saved before its state changed; a stopped one's registers are not needed.
+                    self.cpus[cpu].is_live = false;
+                    self.vacate(cpu);
+                }
+                None => {
+                    dispatched = true;
+                    if !self.dispatch_next(cpu) {
+                        break;
+                    }
+                }
+            }
+        }
+        let next = self.cpus[cpu].current;
+        match next {
+            Some(processor) if !self.cpus[cpu].is_live => *frame = self.processors[processor].registers,
+            Some(_) => {}
+            None => self.cpus[cpu].is_idle = true,
+        }
+        let deadline_ns = (dispatched || self.cpus[cpu].is_deadline_stale).then(|| self.deadline(cpu));
+        self.cpus[cpu].is_deadline_stale = false;
+        Decision {
+            previous,
+            next,
+            deadline_ns,
+        }
+    }
+}
+
+impl Decision {
+    fn with_deadline(self, deadline_ns: u64) -> Self {
+        Self {
+            deadline_ns: Some(deadline_ns),
+            ..self
+        }
+    }
+}
+
+/// Turns a status into a refusal without payload.
+impl From<Status> for crate::call::Refusal {
+    fn from(status: Status) -> Self {
+        Self { status, value: 0 }
+    }
+}
