@@ -6,7 +6,7 @@
 
 use aegis_abi::types::{CapType, Rights, Status};
 
-use crate::capability::{CapRef, Capability, DYING, REVOKING};
+use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING};
 use crate::environment::Environment;
 use crate::id::{BellId, DeviceId, EnvironmentId, GateId, Named, ProcessorId};
 use crate::machine::Machine;
@@ -183,7 +183,9 @@ impl<M: Machine> State<'_, M> {
         }
         let step = capability.count.min(FREE_STEP);
         let first = capability.object + capability.count - step;
-        self.free_frames(at.environment, first, step, false);
+        // What was not zeroed yet holds another's data.
+        let is_foreign = capability.flags & FILLING != 0;
+        self.free_frames(at.environment, first, step, is_foreign);
         capability.count -= step;
         if capability.count == 0 {
             return Ok(Progress::Done);

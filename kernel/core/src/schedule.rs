@@ -138,6 +138,11 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
+    /// Takes a ready processor out of the queue; false if it is not there (it is being handed a slice already).
+    pub(crate) fn take_from_queue(&mut self, processor: ProcessorId) -> bool {
+        self.run_queue.remove(&mut self.links, processor)
+    }
+
     /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the slice is over, `target`
     /// waits for its turn like everybody else, so that nobody stretches a slice by passing it on.
     pub(crate) fn hand_off(&mut self, cpu: CpuId, target: ProcessorId) {

@@ -27,7 +27,7 @@ pub(super) fn allocate<M: Machine>(
     call: FrameAllocate,
 ) -> Answer {
     if let Ok((at, capability)) = state.lookup_any(caller.environment, call.slot)
-        && capability.flags & FILLING != 0
+        && capability.flags & (FILLING | DYING) == FILLING
         && capability.count == call.count
     {
         return fill(state, at, capability);
@@ -183,11 +183,13 @@ pub(super) fn donate_step<M: Machine>(
     capability.count -= step;
     let first = capability.object + capability.count;
     // Owner and quota go with the frames; between an environment and itself nothing changes.
+    // (After a reclaim, quota may be less than what is owned.)
     let giver = &mut state.environments[at.environment];
+    let quota = giver.frame_quota.min(step);
     giver.frames_owned = giver.frames_owned.saturating_sub(step);
-    giver.frame_quota = giver.frame_quota.saturating_sub(step);
+    giver.frame_quota -= quota;
     state.environments[receiver].frames_owned += step;
-    state.environments[receiver].frame_quota += step;
+    state.environments[receiver].frame_quota += quota;
     for frame in (first..first + step).rev() {
         state.donate_frame(receiver, FrameNumber(frame));
     }

@@ -130,7 +130,7 @@ processor_start_begin:
         push 0x10
         .byte 0x68                      # push imm16 (a symbol would be read as a memory operand)
         .word START + start_32 - processor_start_begin
-        retf
+        .byte 0xcb                      # retf that pops words (the mnemonic means double words)
         .code32
 start_32:
         mov ax, 0x18

@@ -1,0 +1,41 @@
+//! Calls 23 to 25: bells.
+
+use aegis_abi::call::{BellCreate, BellRing, BellTake};
+use aegis_abi::types::{CapType, Rights, SLOT_NONE, Status};
+
+use super::{Answer, Caller};
+use crate::capability::Capability;
+use crate::machine::Machine;
+use crate::state::State;
+
+const BELL_RIGHTS: Rights = Rights::READ
+    .union(Rights::RING)
+    .union(Rights::WAIT)
+    .union(Rights::CONTROL)
+    .union(Rights::GRANT);
+
+pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: BellCreate) -> Answer {
+    let processor = if call.processor == SLOT_NONE {
+        None
+    } else {
+        Some(state.lookup_processor(caller.environment, call.processor, Rights::CONTROL)?)
+    };
+    let slot = state.empty_slot(caller.environment, call.slot)?;
+    let named = state
+        .new_bell(caller.environment, processor)
+        .ok_or(Status::TableFull)?;
+    let capability = Capability::object(CapType::Bell, BELL_RIGHTS, named);
+    state.store_capability(slot, &capability);
+    Ok(0)
+}
+
+pub(super) fn ring<M: Machine>(state: &mut State<M>, caller: Caller, call: BellRing) -> Answer {
+    let named = state.lookup_bell(caller.environment, call.slot, Rights::RING)?;
+    state.ring(named.id);
+    Ok(0)
+}
+
+pub(super) fn take<M: Machine>(state: &mut State<M>, caller: Caller, call: BellTake) -> Answer {
+    let named = state.lookup_bell(caller.environment, call.slot, Rights::WAIT)?;
+    Ok(core::mem::take(&mut state.bells[named.id].count))
+}

@@ -1,0 +1,276 @@
+//! Call 10: batches of page-table changes.
+//!
+//! An entry's cost is at most `BIND_PAGE_COUNT_MAX`, so each entry is done as a whole or the call answers `Again` before it. An
+//! entry that is refused half way (no donated frames, a large page in its way) leaves the pages done so far; repeating it is harmless.
+
+use aegis_abi::call::Bind;
+use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::memory::{
+    BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags,
+    BindOperation, entry,
+};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
+
+use super::{Answer, Caller, Refusal, bad_argument};
+use crate::capability::Capability;
+use crate::id::EnvironmentId;
+use crate::machine::Machine;
+use crate::space::{Directory, Flush, UserReader, UserSlice, flag_rights, in_windows, leaf_bits};
+use crate::state::State;
+
+const ENTRY_WORDS: u64 = 4;
+const ENTRY_BYTES: u64 = ENTRY_WORDS * 8;
+
+/// A checked entry.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    operation: BindOperation,
+    flags: BindFlags,
+    address: u64,
+    frame: u64,
+    page_count: u64,
+    slot: CapSlot,
+}
+
+impl Batch {
+    fn is_large(&self) -> bool {
+        self.flags.contains(BindFlags::LARGE)
+    }
+
+    fn cost(&self) -> u32 {
+        let pages = if self.is_large() {
+            self.page_count / LARGE_PAGE_FRAMES
+        } else {
+            self.page_count
+        };
+        pages as u32
+    }
+
+    fn check(words: [u64; 4]) -> Result<Self, Status> {
+        let operation = match words[0] as u32 {
+            0 => BindOperation::Map,
+            1 => BindOperation::Unmap,
+            2 => BindOperation::Protect,
+            3 => BindOperation::Clean,
+            _ => return Err(Status::BadArgument),
+        };
+        let batch = Self {
+            operation,
+            flags: BindFlags::from_bits((words[0] >> 32) as u32).ok_or(Status::BadArgument)?,
+            address: words[1],
+            frame: words[2],
+            page_count: words[3] & 0xffff_ffff,
+            slot: CapSlot((words[3] >> 32) as u32),
+        };
+        let (page_count_max, page_bytes) = if batch.is_large() {
+            (
+                u64::from(BIND_LARGE_PAGE_COUNT_MAX) * LARGE_PAGE_FRAMES,
+                LARGE_PAGE_SIZE,
+            )
+        } else {
+            (u64::from(BIND_PAGE_COUNT_MAX), PAGE_SIZE)
+        };
+        let unit = page_bytes / PAGE_SIZE;
+        if batch.page_count == 0
+            || batch.page_count > page_count_max
+            || !batch.page_count.is_multiple_of(unit)
+            || (operation == BindOperation::Map && !batch.frame.is_multiple_of(unit))
+        {
+            return Err(Status::BadArgument);
+        }
+        if !batch.address.is_multiple_of(page_bytes)
+            || !in_windows(batch.address, batch.page_count << PAGE_SHIFT)
+        {
+            return Err(Status::BadAddress);
+        }
+        Ok(batch)
+    }
+}
+
+pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind) -> Answer {
+    let target =
+        state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
+    if call.entry_count > BIND_ENTRY_COUNT_MAX {
+        return Err(bad_argument(2));
+    }
+    let length_bytes = u64::from(call.entry_count) * ENTRY_BYTES;
+    let slice = UserSlice::new(call.entries, length_bytes, 8)?;
+    let mut reader = state.user_reader(caller.environment, slice);
+    let mut flush = Flush::new(state.environments[target].root);
+    let mut budget = BIND_PAGE_COUNT_MAX;
+    let mut outcome = Ok(u64::from(call.entry_count));
+    for index in 0..u64::from(call.entry_count) {
+        let step = bind_entry(
+            state, caller, target, &mut reader, index, &mut budget, &mut flush,
+        );
+        if let Err(status) = step {
+            outcome = Err(Refusal {
+                status,
+                value: index,
+            });
+            break;
+        }
+    }
+    flush.finish(&mut state.machine);
+    outcome
+}
+
+fn bind_entry<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    target: EnvironmentId,
+    reader: &mut UserReader,
+    index: u64,
+    budget: &mut u32,
+    flush: &mut Flush,
+) -> Result<(), Status> {
+    let mut words = [0; ENTRY_WORDS as usize];
+    for (offset, word) in words.iter_mut().enumerate() {
+        *word = state.read_user(reader, index * ENTRY_WORDS + offset as u64)?;
+    }
+    let batch = Batch::check(words)?;
+    let is_first = *budget == BIND_PAGE_COUNT_MAX;
+    let is_foreign = caller.environment != target;
+    // Authority of another environment is looked for in its whole table.
+    let cost = batch.cost() + if is_foreign { 64 } else { 0 };
+    if cost > *budget && !is_first {
+        return Err(Status::Again);
+    }
+    *budget = budget.saturating_sub(cost.max(1));
+    match batch.operation {
+        BindOperation::Map => map(state, caller, target, &batch, flush),
+        BindOperation::Protect => {
+            let capability = authority(state, caller, &batch)?;
+            change(state, target, &batch, Some(&capability), is_foreign, flush)
+        }
+        BindOperation::Unmap | BindOperation::Clean => {
+            change(state, target, &batch, None, is_foreign, flush)
+        }
+    }
+}
+
+/// The caller's capability for an entry, with the rights that the flags need.
+fn authority<M: Machine>(
+    state: &State<M>,
+    caller: Caller,
+    batch: &Batch,
+) -> Result<Capability, Status> {
+    let rights = flag_rights(batch.flags);
+    let (_, capability) =
+        state.lookup(caller.environment, batch.slot, CapType::Frames, rights)?;
+    Ok(capability)
+}
+
+fn map<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    target: EnvironmentId,
+    batch: &Batch,
+    flush: &mut Flush,
+) -> Result<(), Status> {
+    let capability = authority(state, caller, batch)?;
+    let rights = flag_rights(batch.flags);
+    let is_covered = capability.covers(batch.frame, batch.page_count, rights)
+        && (caller.environment == target
+            || state.is_covered(target, batch.frame, batch.page_count, rights, None));
+    if !is_covered {
+        return Err(Status::MissingRight);
+    }
+    let bits = leaf_bits(batch.flags);
+    let unit = if batch.is_large() { LARGE_PAGE_FRAMES } else { 1 };
+    for page in (0..batch.page_count).step_by(unit as usize) {
+        let address = batch.address + (page << PAGE_SHIFT);
+        let frame = FrameNumber(batch.frame + page);
+        if batch.is_large() {
+            state.map_large(target, address, frame, bits, flush)?;
+        } else {
+            state.map_small(target, address, frame, bits, flush)?;
+        }
+    }
+    Ok(())
+}
+
+/// Unmaps, protects or cleans what is mapped in the range; what is not is passed over.
+fn change<M: Machine>(
+    state: &mut State<M>,
+    target: EnvironmentId,
+    batch: &Batch,
+    capability: Option<&Capability>,
+    is_foreign: bool,
+    flush: &mut Flush,
+) -> Result<(), Status> {
+    let root = state.environments[target].root;
+    let first = (batch.address & 0x0000_ffff_ffff_ffff) >> PAGE_SHIFT;
+    let end = first + batch.page_count;
+    let mut page = first;
+    while page < end {
+        let next = (page / LARGE_PAGE_FRAMES + 1) * LARGE_PAGE_FRAMES;
+        match state.directory(root, page) {
+            Directory::Absent => {}
+            Directory::Large(place) => {
+                if !page.is_multiple_of(LARGE_PAGE_FRAMES) || next > end {
+                    return Err(Status::WrongState);
+                }
+                let address = batch.address + ((page - first) << PAGE_SHIFT);
+                if batch.operation == BindOperation::Unmap {
+                    state.unmap_large(target, place, page, flush);
+                } else if let Some(frame) = state.leaf_frame(place) {
+                    let range = (frame.0, LARGE_PAGE_FRAMES);
+                    check_cover(state, target, batch, capability, is_foreign, range)?;
+                    let (clear, set) = leaf_change(batch);
+                    state.change_leaf(place, clear, set, address, flush);
+                }
+            }
+            Directory::Table(_) if batch.is_large() => return Err(Status::WrongState),
+            Directory::Table(table) => {
+                for page in page..next.min(end) {
+                    if batch.operation == BindOperation::Unmap {
+                        state.unmap_small(target, table, page, flush);
+                        continue;
+                    }
+                    let place = State::<M>::small_place(table, page);
+                    if let Some(frame) = state.leaf_frame(place) {
+                        check_cover(state, target, batch, capability, is_foreign, (frame.0, 1))?;
+                        let address = batch.address + ((page - first) << PAGE_SHIFT);
+                        let (clear, set) = leaf_change(batch);
+                        state.change_leaf(place, clear, set, address, flush);
+                    }
+                }
+            }
+        }
+        page = next;
+    }
+    Ok(())
+}
+
+/// Bits to clear and to set in a leaf.
+fn leaf_change(batch: &Batch) -> (u64, u64) {
+    if batch.operation == BindOperation::Clean {
+        return (entry::ACCESSED | entry::DIRTY, 0);
+    }
+    let set = leaf_bits(batch.flags) & !entry::LARGE;
+    let all = leaf_bits(BindFlags::WRITE | BindFlags::UNCACHED) | entry::NO_EXECUTE;
+    (all, set)
+}
+
+/// Protect: the caller's capability covers the frames, and so does one of the target's.
+fn check_cover<M: Machine>(
+    state: &State<M>,
+    target: EnvironmentId,
+    batch: &Batch,
+    capability: Option<&Capability>,
+    is_foreign: bool,
+    (first, count): (u64, u64),
+) -> Result<(), Status> {
+    let Some(capability) = capability else {
+        return Ok(());
+    };
+    let rights = flag_rights(batch.flags);
+    let is_covered = capability.covers(first, count, rights)
+        && (!is_foreign || state.is_covered(target, first, count, rights, None));
+    if is_covered {
+        Ok(())
+    } else {
+        Err(Status::MissingRight)
+    }
+}

@@ -1,0 +1,290 @@
+//! Calls 30 to 37: device functions.
+
+use aegis_abi::call::{
+    DeviceControl, DeviceDmaBind, DeviceDmaUnbind, DeviceInterruptAsk, DeviceInterruptBind,
+    DeviceMap, DevicePort, DeviceRead,
+};
+use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::memory::BindFlags;
+use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
+
+use super::{Answer, Caller, bad_argument};
+use crate::device::{DeviceDescription, DmaBinding, Region, Route};
+use crate::frame::FrameKind;
+use crate::id::{DMA_BINDING_SHARE_MAX, DeviceId};
+use crate::machine::{Machine, PortWidth};
+use crate::space::{Flush, in_windows, leaf_bits};
+use crate::state::State;
+
+/// Pages of a region that one call maps at most.
+const MAP_PAGE_COUNT_MAX: u64 = 4096;
+/// Frames in one range that a device may reach.
+const DMA_FRAME_COUNT_MAX: u64 = 65536;
+/// Bytes of a function's configuration space that can be read.
+const CONFIG_BYTES: u32 = 256;
+
+fn description<M: Machine>(
+    state: &State<M>,
+    caller: Caller,
+    slot: aegis_abi::CapSlot,
+    rights: Rights,
+) -> Result<(DeviceId, DeviceDescription), Status> {
+    let device = state.lookup_device(caller.environment, slot, rights)?;
+    let description = state.devices[device]
+        .description
+        .ok_or(Status::WrongState)?;
+    Ok((device, description))
+}
+
+pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceRead) -> Answer {
+    let (_, device) = description(state, caller, call.slot, Rights::READ)?;
+    let field = |field: DeviceField| field as u32 == call.field;
+    let region = || {
+        device
+            .regions
+            .get(call.index as usize)
+            .ok_or(bad_argument(2))
+    };
+    if field(DeviceField::Kind) {
+        Ok(device.kind as u64)
+    } else if field(DeviceField::Identity) {
+        Ok(u64::from(device.identity))
+    } else if field(DeviceField::Location) {
+        Ok(u64::from(device.location))
+    } else if field(DeviceField::RegionCount) {
+        Ok(device.region_count())
+    } else if field(DeviceField::InterruptCount) {
+        Ok(u64::from(device.interrupt_count))
+    } else if field(DeviceField::Class) {
+        Ok(u64::from(device.class))
+    } else if field(DeviceField::RegionOffset) {
+        Ok(region()?.base % PAGE_SIZE)
+    } else if field(DeviceField::RegionLength) {
+        Ok(region()?.length_bytes)
+    } else if field(DeviceField::RegionIsPorts) {
+        Ok(u64::from(region()?.is_ports))
+    } else if field(DeviceField::Config) {
+        if device.kind != DeviceKind::Pci {
+            return Err(Status::WrongState.into());
+        }
+        if call.index >= CONFIG_BYTES || !call.index.is_multiple_of(4) {
+            return Err(bad_argument(2));
+        }
+        Ok(u64::from(
+            state.machine.config_read(device.location, call.index),
+        ))
+    } else if field(DeviceField::DmaConfined) {
+        Ok(u64::from(device.is_dma_confined))
+    } else {
+        Err(bad_argument(1))
+    }
+}
+
+pub(super) fn control<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: DeviceControl,
+) -> Answer {
+    let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
+    if call.operation == DeviceOperation::Enable as u32 {
+        state.machine.device_enable(device, true);
+    } else if call.operation == DeviceOperation::Disable as u32 {
+        state.machine.device_enable(device, false);
+        for interrupt in 0..description.interrupt_count as usize {
+            state.machine.interrupt_mask(device, interrupt);
+        }
+    } else {
+        return Err(bad_argument(1));
+    }
+    Ok(0)
+}
+
+fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, super::Refusal> {
+    device
+        .regions
+        .get(index as usize)
+        .filter(|region| region.length_bytes != 0)
+        .ok_or(bad_argument(1))
+}
+
+pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceMap) -> Answer {
+    let (device, description) = description(state, caller, call.slot, Rights::READ)?;
+    let (_, capability) =
+        state.lookup(caller.environment, call.slot, CapType::Device, Rights::READ)?;
+    let region = region_at(&description, call.region)?;
+    if region.is_ports {
+        return Err(bad_argument(1));
+    }
+    let (first, count) = region.pages();
+    let count = count.min(MAP_PAGE_COUNT_MAX);
+    if !call.virtual_address.is_multiple_of(PAGE_SIZE)
+        || !in_windows(call.virtual_address, count << PAGE_SHIFT)
+    {
+        return Err(Status::BadAddress.into());
+    }
+    // A description that names memory which somebody could own is the glue's mistake; it must not become a hole.
+    if (first..first + count)
+        .any(|frame| state.frames.kind(FrameNumber(frame)) != FrameKind::Reserved)
+    {
+        return Err(Status::WrongState.into());
+    }
+    let mut flags = BindFlags::UNCACHED;
+    flags.set(BindFlags::WRITE, capability.rights.contains(Rights::WRITE));
+    let environment = caller.environment;
+    state.devices[device].set_mapped_by(environment, true);
+    let mut flush = Flush::new(state.environments[environment].root);
+    let mut result = Ok(());
+    for index in (0..count).filter(|index| region.is_mappable(*index)) {
+        let address = call.virtual_address + (index << PAGE_SHIFT);
+        let frame = FrameNumber(first + index);
+        result = state.map_small(environment, address, frame, leaf_bits(flags), &mut flush);
+        if result.is_err() {
+            break;
+        }
+    }
+    flush.finish(&mut state.machine);
+    result?;
+    Ok(count << PAGE_SHIFT)
+}
+
+pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: DevicePort) -> Answer {
+    let rights = match call.is_write {
+        0 => Rights::READ,
+        1 => Rights::WRITE,
+        _ => return Err(bad_argument(4)),
+    };
+    let (_, description) = description(state, caller, call.slot, rights)?;
+    let region = region_at(&description, call.region)?;
+    if !region.is_ports {
+        return Err(bad_argument(1));
+    }
+    let width = PortWidth::from_bytes(call.width_bytes).ok_or(bad_argument(3))?;
+    let end = u64::from(call.offset) + u64::from(call.width_bytes);
+    if end > region.length_bytes {
+        return Err(bad_argument(2));
+    }
+    let port =
+        u16::try_from(region.base + u64::from(call.offset)).map_err(|_| bad_argument(2))?;
+    if call.is_write == 1 {
+        state.machine.port_write(port, width, call.value);
+        return Ok(0);
+    }
+    Ok(u64::from(state.machine.port_read(port, width)))
+}
+
+fn interrupt_index(device: &DeviceDescription, interrupt: u32) -> Result<usize, super::Refusal> {
+    if interrupt < device.interrupt_count {
+        Ok(interrupt as usize)
+    } else {
+        Err(bad_argument(1))
+    }
+}
+
+pub(super) fn interrupt_bind<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: DeviceInterruptBind,
+) -> Answer {
+    let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
+    let interrupt = interrupt_index(&description, call.interrupt)?;
+    let route = if call.bell == SLOT_NONE {
+        Route {
+            environment: None,
+            bell: None,
+        }
+    } else {
+        Route {
+            environment: Some(caller.environment),
+            bell: Some(state.lookup_bell(caller.environment, call.bell, Rights::RING)?),
+        }
+    };
+    let place = state.devices[device]
+        .routes
+        .get_mut(interrupt)
+        .ok_or(bad_argument(1))?;
+    *place = route;
+    state.machine.interrupt_mask(device, interrupt);
+    Ok(0)
+}
+
+pub(super) fn interrupt_ask<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: DeviceInterruptAsk,
+) -> Answer {
+    let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
+    let interrupt = interrupt_index(&description, call.interrupt)?;
+    let is_bound = state.devices[device]
+        .routes
+        .get(interrupt)
+        .is_some_and(|route| route.bell.is_some());
+    if !is_bound {
+        return Err(Status::WrongState.into());
+    }
+    state.machine.interrupt_unmask(device, interrupt);
+    Ok(0)
+}
+
+pub(super) fn dma_bind<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: DeviceDmaBind,
+) -> Answer {
+    let (device, _) = description(state, caller, call.slot, Rights::CONTROL)?;
+    let environment = caller.environment;
+    let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::DMA)?;
+    if call.offset >= frames.count {
+        return Err(bad_argument(2));
+    }
+    if call.count == 0
+        || call.count > DMA_FRAME_COUNT_MAX
+        || call.count > frames.count - call.offset
+    {
+        return Err(bad_argument(3));
+    }
+    let first = frames.object + call.offset;
+    let place = state
+        .dma_bindings
+        .iter()
+        .position(|binding| binding.environment.is_none())
+        .filter(|_| state.environments[environment].dma_binding_count < DMA_BINDING_SHARE_MAX)
+        .ok_or(Status::TableFull)?;
+    if !state.frames.pin_range(first, call.count) {
+        return Err(Status::TableFull.into());
+    }
+    state.environments[environment].dma_binding_count += 1;
+    state.dma_bindings[place] = DmaBinding {
+        device: Some(device),
+        environment: Some(environment),
+        first,
+        count: call.count,
+    };
+    Ok(FrameNumber(first).address())
+}
+
+pub(super) fn dma_unbind<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: DeviceDmaUnbind,
+) -> Answer {
+    let (device, _) = description(state, caller, call.slot, Rights::CONTROL)?;
+    let environment = caller.environment;
+    let (_, frames) =
+        state.lookup(environment, call.frames, CapType::Frames, Rights::empty())?;
+    let first = frames
+        .object
+        .checked_add(call.offset)
+        .ok_or(bad_argument(2))?;
+    let place = state
+        .dma_bindings
+        .iter()
+        .position(|binding| {
+            binding.device == Some(device)
+                && binding.environment == Some(environment)
+                && (binding.first, binding.count) == (first, call.count)
+        })
+        .ok_or(Status::WrongState)?;
+    state.release_dma_binding(place);
+    Ok(0)
+}

@@ -1,0 +1,169 @@
+//! Calls 11 to 15: making, ending, reading, watching environments, and asking them for frames.
+
+use aegis_abi::call::{
+    ENVIRONMENT_FRAME_COUNT_MIN, EnvironmentCreate, EnvironmentDestroy, EnvironmentField,
+    EnvironmentRead, EnvironmentReclaim, EnvironmentWatch, StopReason,
+};
+use aegis_abi::types::{CapType, Rights, SLOT_SELF, Status};
+use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
+
+use super::{Answer, Caller, answer, bad_argument};
+use crate::capability::{Capability, DYING, FILLING};
+use crate::id::{EnvironmentId, Named};
+use crate::machine::{Machine, StopReport};
+use crate::space::{Progress, WALK_BUDGET};
+use crate::state::State;
+
+/// Most frames that an environment starts with; more can be donated later.
+const FRAME_COUNT_MAX: u64 = 4096;
+
+/// Rights of the capability for a new environment.
+pub(crate) const ENVIRONMENT_RIGHTS: Rights = Rights::READ
+    .union(Rights::CONTROL)
+    .union(Rights::RECEIVE)
+    .union(Rights::GRANT);
+
+pub(super) fn create<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: EnvironmentCreate,
+) -> Answer {
+    let parent = caller.environment;
+    let (frames_at, frames) =
+        state.lookup(parent, call.frames, CapType::Frames, Rights::empty())?;
+    if frames.parent.is_some() || frames.flags & (DYING | FILLING) != 0 {
+        return Err(Status::WrongState.into());
+    }
+    if frames.count < ENVIRONMENT_FRAME_COUNT_MIN || frames.count > FRAME_COUNT_MAX {
+        return Err(bad_argument(1));
+    }
+    if frames.child.is_some()
+        || state.frames.any_mapped(frames.object, frames.count)
+        || state.frames.any_pinned(frames.object, frames.count)
+    {
+        return Err(Status::Busy.into());
+    }
+    let target = state.empty_slot(parent, call.slot)?;
+    if call.frame_quota > state.environments[parent].frames_left() {
+        return Err(Status::NoFrames.into());
+    }
+    let environment = state.new_environment(Some(parent))?;
+    super::frame::donate_step(state, frames_at, frames, environment)?;
+    state.environments[parent].frame_quota -= call.frame_quota;
+    state.environments[environment].frame_quota += call.frame_quota;
+    state.build_environment(environment)?;
+    let capability = Capability::object(
+        CapType::Environment,
+        ENVIRONMENT_RIGHTS,
+        state.named_environment(environment),
+    );
+    state.store_capability(target, &capability);
+    let own = state.empty_slot(environment, SLOT_SELF)?;
+    state.derive(target, own, ENVIRONMENT_RIGHTS, capability.object, 0)?;
+    Ok(0)
+}
+
+/// An environment in any state.
+fn any_environment<M: Machine>(
+    state: &State<M>,
+    caller: Caller,
+    slot: aegis_abi::CapSlot,
+    rights: Rights,
+) -> Result<EnvironmentId, Status> {
+    let (_, capability) = state.lookup(caller.environment, slot, CapType::Environment, rights)?;
+    State::<M>::named_object(&capability)
+        .and_then(|named: Named<EnvironmentId>| state.live_environment(named))
+        .ok_or(Status::WrongState)
+}
+
+pub(super) fn destroy<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: EnvironmentDestroy,
+) -> Answer {
+    let target = any_environment(state, caller, call.slot, Rights::CONTROL)?;
+    if state.is_within(caller.environment, target) {
+        return Err(Status::WrongState.into());
+    }
+    let progress = state.end_environment(target);
+    if progress == Progress::Done {
+        let (at, capability) = state.lookup_any(caller.environment, call.slot)?;
+        if capability.child.is_none() {
+            let mut budget = WALK_BUDGET;
+            state.delete(at, &mut budget, false)?;
+        }
+    }
+    answer(progress)
+}
+
+pub(super) fn read<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: EnvironmentRead,
+) -> Answer {
+    let target = any_environment(state, caller, call.slot, Rights::READ)?;
+    let object = &state.environments[target];
+    let stop = object.stop.unwrap_or(StopReport::RUNNING);
+    debug_assert!(object.is_stopped() || stop.reason == StopReason::Running);
+    let field = |field: EnvironmentField| field as u32 == call.field;
+    if field(EnvironmentField::Stopped) {
+        Ok(stop.reason as u64)
+    } else if field(EnvironmentField::StopVector) {
+        Ok(stop.vector)
+    } else if field(EnvironmentField::StopAddress) {
+        Ok(stop.address)
+    } else if field(EnvironmentField::StopRip) {
+        Ok(stop.rip)
+    } else if field(EnvironmentField::FramesOwned) {
+        Ok(object.frames_owned)
+    } else if field(EnvironmentField::FrameQuota) {
+        Ok(object.frame_quota)
+    } else if field(EnvironmentField::FramesDonated) {
+        Ok(object.donated_count)
+    } else if field(EnvironmentField::SlotCount) {
+        let tables = object.table.iter().flatten().count() as u64;
+        Ok(tables * u64::from(crate::capability::SLOTS_PER_FRAME))
+    } else if field(EnvironmentField::FramesFree) {
+        Ok(state.frames.free_count())
+    } else {
+        Err(bad_argument(1))
+    }
+}
+
+pub(super) fn watch<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: EnvironmentWatch,
+) -> Answer {
+    let target = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
+    let bell = if call.bell == aegis_abi::types::SLOT_NONE {
+        None
+    } else {
+        Some(state.lookup_bell(caller.environment, call.bell, Rights::RING)?)
+    };
+    state.environments[target].set_watch(bell);
+    // Who comes late is told too.
+    if state.environments[target].is_stopped()
+        && let Some(bell) = bell.and_then(|named| state.live_bell(named))
+    {
+        state.ring(bell);
+    }
+    Ok(0)
+}
+
+pub(super) fn reclaim<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: EnvironmentReclaim,
+) -> Answer {
+    let target = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
+    if call.frame_count == 0 || call.frame_count > REPOSSESSED_COUNT_MAX as u64 {
+        return Err(bad_argument(1));
+    }
+    let object = &state.environments[target];
+    if object.parent.is_none() || object.reclaim.deadline_ns != 0 {
+        return Err(Status::WrongState.into());
+    }
+    state.begin_reclaim(target, call.frame_count, call.deadline_ns);
+    Ok(0)
+}

@@ -1,0 +1,50 @@
+//! Calls 26 to 29: gates.
+
+use aegis_abi::call::{GateCall, GateCreate, GateReply, GateSend};
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_END};
+use aegis_abi::types::{CapType, Rights, Status};
+
+use super::{Answer, Caller, Outcome, bad_argument};
+use crate::capability::Capability;
+use crate::machine::Machine;
+use crate::state::State;
+
+const GATE_RIGHTS: Rights = Rights::READ
+    .union(Rights::CALL)
+    .union(Rights::CONTROL)
+    .union(Rights::GRANT);
+
+pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: GateCreate) -> Answer {
+    let processor = state.lookup_processor(caller.environment, call.processor, Rights::CONTROL)?;
+    if state.processors[processor.id].environment != Some(caller.environment) {
+        return Err(bad_argument(1));
+    }
+    if !(LIBOS_BASE..LIBOS_END).contains(&call.rip) {
+        return Err(bad_argument(2));
+    }
+    let slot = state.empty_slot(caller.environment, call.slot)?;
+    let named = state
+        .new_gate(caller.environment, processor, call.rip, call.badge)
+        .ok_or(Status::TableFull)?;
+    let capability = Capability::object(CapType::Gate, GATE_RIGHTS, named);
+    state.store_capability(slot, &capability);
+    Ok(0)
+}
+
+pub(super) fn call<M: Machine>(state: &mut State<M>, caller: Caller, call: GateCall) -> Outcome {
+    match state.lookup_gate(caller.environment, call.gate, Rights::CALL) {
+        Ok(gate) => state.gate_call(caller, gate),
+        Err(status) => Outcome::Done(status, 0),
+    }
+}
+
+pub(super) fn send<M: Machine>(state: &mut State<M>, caller: Caller, call: GateSend) -> Outcome {
+    match state.lookup_gate(caller.environment, call.gate, Rights::CALL) {
+        Ok(gate) => state.gate_send(caller, gate),
+        Err(status) => Outcome::Done(status, 0),
+    }
+}
+
+pub(super) fn reply<M: Machine>(state: &mut State<M>, caller: Caller, _: GateReply) -> Outcome {
+    state.gate_reply(caller)
+}

@@ -1,0 +1,344 @@
+//! Calls 16 to 22: virtual processors, yielding and sleeping.
+
+use aegis_abi::call::{
+    ProcessorCreate, ProcessorDestroy, ProcessorField, ProcessorRead, ProcessorStart,
+    ProcessorState, ProcessorStop, Sleep, Yield,
+};
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, TermOperator, TermSource};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_NONE, Status};
+
+use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument};
+use crate::capability::Capability;
+use crate::id::{EnvironmentId, Named, PROCESSOR_SHARE_MAX, ProcessorId};
+use crate::machine::Machine;
+use crate::predicate::{CheckedTerm, Predicate, Source};
+use crate::processor::{
+    Pages, Processor, SAVE_AREA_FRAME_COUNT_MAX, SLEEP_ENDING_KINDS, start_registers,
+};
+use crate::space::{UserReader, UserSlice, is_user_code_address};
+use crate::state::State;
+
+/// Rights of the capability for a new processor.
+const PROCESSOR_RIGHTS: Rights = Rights::READ.union(Rights::CONTROL).union(Rights::GRANT);
+const TERM_WORDS: u64 = 4;
+
+pub(super) fn create<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: ProcessorCreate,
+) -> Answer {
+    let target =
+        state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
+    let rights = Rights::READ | Rights::WRITE;
+    let (_, frames) = state.lookup(caller.environment, call.frames, CapType::Frames, rights)?;
+    if call.save_area_frame_count == 0 || call.save_area_frame_count > SAVE_AREA_FRAME_COUNT_MAX {
+        return Err(bad_argument(3));
+    }
+    let pages = Pages {
+        first_frame: frames.object,
+        save_area_frame_count: u64::from(call.save_area_frame_count),
+        control_address: call.control_address,
+        save_area_base: call.save_area_base,
+    };
+    if pages.frame_count() > frames.count {
+        return Err(bad_argument(2));
+    }
+    if !in_window(call.control_address, 1) {
+        return Err(bad_argument(4));
+    }
+    if !in_window(call.save_area_base, pages.save_area_frame_count) {
+        return Err(bad_argument(5));
+    }
+    let slot = state.empty_slot(caller.environment, call.slot)?;
+    let named = state.make_processor(target, caller.environment, pages)?;
+    let capability = Capability::object(CapType::Processor, PROCESSOR_RIGHTS, named);
+    state.store_capability(slot, &capability);
+    Ok(0)
+}
+
+/// Whether whole pages lie in the library OS window.
+fn in_window(address: u64, page_count: u64) -> bool {
+    address.is_multiple_of(PAGE_SIZE)
+        && address >= LIBOS_BASE
+        && address
+            .checked_add(page_count << PAGE_SHIFT)
+            .is_some_and(|end| end <= LIBOS_END)
+}
+
+impl<M: Machine> State<'_, M> {
+    /// Makes a processor: pins its pages, takes a donated frame for its vector state.
+    pub(crate) fn make_processor(
+        &mut self,
+        environment: EnvironmentId,
+        payer: EnvironmentId,
+        pages: Pages,
+    ) -> Result<Named<ProcessorId>, Status> {
+        if self.environments[environment].processor_count >= PROCESSOR_SHARE_MAX {
+            return Err(Status::TableFull);
+        }
+        let id = self
+            .processors
+            .find(|p| p.serial == 0)
+            .ok_or(Status::TableFull)?;
+        if !self
+            .frames
+            .pin_range(pages.first_frame, pages.frame_count())
+        {
+            return Err(Status::TableFull);
+        }
+        let Some(vector_state) = self.new_vector_state(environment) else {
+            self.frames
+                .unpin_range(pages.first_frame, pages.frame_count());
+            return Err(Status::NoTables);
+        };
+        let serial = self.new_serial();
+        self.prepare_control_page(&pages);
+        self.processors[id] = Processor {
+            serial,
+            environment: Some(environment),
+            payer: Some(payer),
+            pages,
+            vector_state,
+            ..Processor::EMPTY
+        };
+        self.environments[environment].processor_count += 1;
+        Ok(Named { id, serial })
+    }
+
+    /// Starts a stopped processor of a running environment.
+    pub(crate) fn start_processor(
+        &mut self,
+        processor: ProcessorId,
+        rip: u64,
+        rsp: u64,
+        argument: u64,
+    ) -> Result<(), Status> {
+        let object = &mut self.processors[processor];
+        let environment = object.environment_id();
+        if object.state != ProcessorState::Stopped || self.environments[environment].is_stopped() {
+            return Err(Status::WrongState);
+        }
+        if object.cpu.is_some() {
+            return Err(Status::Again);
+        }
+        object.registers = start_registers(rip, rsp, argument);
+        object.fs_base = 0;
+        object.gs_base = object.pages.control_address;
+        object.has_run = false;
+        object.due = 0;
+        self.make_ready(processor);
+        Ok(())
+    }
+}
+
+pub(super) fn start<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: ProcessorStart,
+) -> Answer {
+    let named = state.lookup_processor(caller.environment, call.slot, Rights::CONTROL)?;
+    if !is_user_code_address(call.rip) {
+        return Err(bad_argument(1));
+    }
+    state.start_processor(named.id, call.rip, call.rsp, call.argument)?;
+    Ok(0)
+}
+
+pub(super) fn stop<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: ProcessorStop,
+) -> Outcome {
+    match state.lookup_processor(caller.environment, call.slot, Rights::CONTROL) {
+        Err(status) => Outcome::Done(status, 0),
+        Ok(named) => {
+            state.stop_processor(named.id);
+            if named.id == caller.processor {
+                Outcome::Left
+            } else {
+                Outcome::Done(Status::Ok, 0)
+            }
+        }
+    }
+}
+
+pub(super) fn read<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: ProcessorRead,
+) -> Answer {
+    let named = state.lookup_processor(caller.environment, call.slot, Rights::READ)?;
+    let object = &state.processors[named.id];
+    let field = |field: ProcessorField| field as u32 == call.field;
+    if field(ProcessorField::State) {
+        Ok(object.state as u64)
+    } else if field(ProcessorField::TimeUsedNs) {
+        let since_ns = object
+            .cpu
+            .map_or(0, |cpu| {
+                let now_ns = state.machine.now_ns();
+                now_ns.saturating_sub(state.cpus[cpu].dispatched_ns)
+            });
+        Ok(object.time_used_ns.saturating_add(since_ns))
+    } else if field(ProcessorField::Slices) {
+        Ok(object.slices)
+    } else if field(ProcessorField::OverrunNs) {
+        Ok(object.overrun_ns)
+    } else {
+        Err(bad_argument(1))
+    }
+}
+
+pub(super) fn destroy<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: ProcessorDestroy,
+) -> Answer {
+    let named = state.lookup_processor(caller.environment, call.slot, Rights::CONTROL)?;
+    if state.processors[named.id].state != ProcessorState::Stopped {
+        return Err(Status::WrongState.into());
+    }
+    let progress = state.end_processor(named.id);
+    if progress == crate::space::Progress::Done {
+        let (at, capability) = state.lookup_any(caller.environment, call.slot)?;
+        if capability.child.is_none() {
+            let mut budget = crate::space::WALK_BUDGET;
+            state.delete(at, &mut budget, false)?;
+        }
+    }
+    answer(progress)
+}
+
+pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Yield) -> Outcome {
+    if call.processor != SLOT_NONE {
+        let target =
+            match state.lookup_processor(caller.environment, call.processor, Rights::empty()) {
+                Ok(named) => named.id,
+                Err(status) => return Outcome::Done(status, 0),
+            };
+        if state.processors[target].state != ProcessorState::Ready
+            || !state.take_from_queue(target)
+        {
+            return Outcome::Done(Status::WrongState, 0);
+        }
+        state.hand_off(caller.cpu, target);
+    }
+    let registers = &mut state.processors[caller.processor].registers;
+    registers.rax = Status::Ok as u64;
+    registers.rdx = 0;
+    state.make_ready(caller.processor);
+    Outcome::Left
+}
+
+pub(super) fn sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Outcome {
+    match try_sleep(state, caller, call) {
+        Ok(outcome) => outcome,
+        Err(refusal) => Outcome::Done(refusal.status, refusal.value),
+    }
+}
+
+fn try_sleep<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: Sleep,
+) -> Result<Outcome, Refusal> {
+    if call.term_count as usize > PREDICATE_TERM_COUNT_MAX {
+        return Err(bad_argument(1));
+    }
+    let mut predicate = Predicate::EMPTY;
+    if call.term_count != 0 {
+        let length_bytes = u64::from(call.term_count) * TERM_WORDS * 8;
+        let slice = UserSlice::new(call.terms, length_bytes, 8)?;
+        let mut reader = state.user_reader(caller.environment, slice);
+        for index in 0..u64::from(call.term_count) {
+            let term = read_term(state, caller, &mut reader, index).map_err(|status| Refusal {
+                status,
+                value: index,
+            })?;
+            if !predicate.push(term) {
+                return Err(bad_argument(1));
+            }
+        }
+    }
+    let now_ns = state.machine.now_ns();
+    if let Some(product) = state.evaluate(&predicate, now_ns) {
+        return Ok(Outcome::Done(Status::Ok, u64::from(product)));
+    }
+    let (_, pending) = state.mask_word(caller.processor);
+    if (pending | state.processors[caller.processor].due) & SLEEP_ENDING_KINDS != 0 {
+        return Ok(Outcome::Done(Status::Interrupted, 0));
+    }
+    if state.begin_sleep(caller.processor, predicate) {
+        Ok(Outcome::Left)
+    } else {
+        Err(Status::TableFull.into())
+    }
+}
+
+fn read_term<M: Machine>(
+    state: &State<M>,
+    caller: Caller,
+    reader: &mut UserReader,
+    index: u64,
+) -> Result<CheckedTerm, Status> {
+    let mut words = [0; TERM_WORDS as usize];
+    for (offset, word) in words.iter_mut().enumerate() {
+        *word = state.read_user(reader, index * TERM_WORDS + offset as u64)?;
+    }
+    let slot = CapSlot((words[1] >> 32) as u32);
+    let operator = match words[1] as u32 {
+        0 => TermOperator::Equal,
+        1 => TermOperator::NotEqual,
+        2 => TermOperator::AtLeast,
+        3 => TermOperator::Less,
+        _ => return Err(Status::BadArgument),
+    };
+    let source_number = (words[0] >> 32) as u32;
+    let is_word = source_number == TermSource::Word32 as u32
+        || source_number == TermSource::Word64 as u32;
+    if !is_word && operator != TermOperator::AtLeast {
+        return Err(Status::BadArgument);
+    }
+    let source = if is_word {
+        word_source(state, caller, slot, words[2], source_number)?
+    } else if source_number == TermSource::Bell as u32 {
+        Source::Bell(state.lookup_bell(caller.environment, slot, Rights::WAIT)?)
+    } else if source_number == TermSource::Clock as u32 {
+        Source::Clock
+    } else {
+        return Err(Status::BadArgument);
+    };
+    Ok(CheckedTerm {
+        product: words[0] as u32,
+        source,
+        operator,
+        value: words[3],
+    })
+}
+
+fn word_source<M: Machine>(
+    state: &State<M>,
+    caller: Caller,
+    slot: CapSlot,
+    address: u64,
+    source_number: u32,
+) -> Result<Source, Status> {
+    let is_short = source_number == TermSource::Word32 as u32;
+    let bytes = if is_short { 4 } else { 8 };
+    if !address.is_multiple_of(bytes) {
+        return Err(Status::BadAddress);
+    }
+    let (_, capability) =
+        state.lookup(caller.environment, slot, CapType::Frames, Rights::READ)?;
+    let frame = address >> PAGE_SHIFT;
+    if !capability.covers(frame, 1, Rights::READ) {
+        return Err(Status::BadAddress);
+    }
+    Ok(Source::Word {
+        frame: FrameNumber(frame),
+        word_index: (address % PAGE_SIZE / 8) as u16,
+        shift: (address % 8 * 8) as u8,
+        mask: if is_short { 0xffff_ffff } else { u64::MAX },
+    })
+}
