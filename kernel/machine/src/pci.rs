@@ -128,14 +128,21 @@ impl Function {
     pub fn msi_x_frames(&self) -> Option<FrameRange> {
         let table = self.msi_x?;
         let address = self.msi_x_table_address()?;
-        Some(FrameRange::covering_bytes(address, u64::from(table.entry_count) * MSI_X_ENTRY_BYTES))
+        Some(FrameRange::covering_bytes(
+            address,
+            u64::from(table.entry_count) * MSI_X_ENTRY_BYTES,
+        ))
     }
 
     /// The physical address of the MSI-X table; `None` if the capability names no memory that holds it.
     #[must_use]
     pub fn msi_x_table_address(&self) -> Option<u64> {
         let table = self.msi_x?;
-        let Bar::Memory { address, length_bytes } = *self.bars.get(usize::from(table.table_bar))? else {
+        let Bar::Memory {
+            address,
+            length_bytes,
+        } = *self.bars.get(usize::from(table.table_bar))?
+        else {
             return None;
         };
         let end = u64::from(table.table_offset) + u64::from(table.entry_count) * MSI_X_ENTRY_BYTES;
@@ -156,11 +163,16 @@ pub fn scan(access: &impl ConfigAccess, mut visit: impl FnMut(Function)) {
             continue;
         }
         for device in 0..32_u16 {
-            scan_device(access, bus << 8 | device << 3, &mut |secondary| {
-                if u16::from(secondary) > bus {
-                    buses[usize::from(secondary / 64)] |= 1 << (secondary % 64);
-                }
-            }, &mut visit);
+            scan_device(
+                access,
+                bus << 8 | device << 3,
+                &mut |secondary| {
+                    if u16::from(secondary) > bus {
+                        buses[usize::from(secondary / 64)] |= 1 << (secondary % 64);
+                    }
+                },
+                &mut visit,
+            );
         }
     }
 }
@@ -214,7 +226,11 @@ fn read_function(access: &impl ConfigAccess, address: FunctionAddress, header: u
 }
 
 /// Sizes the registers by storing all ones, with decoding off meanwhile.
-fn read_bars(access: &impl ConfigAccess, address: FunctionAddress, count: usize) -> [Bar; BAR_COUNT] {
+fn read_bars(
+    access: &impl ConfigAccess,
+    address: FunctionAddress,
+    count: usize,
+) -> [Bar; BAR_COUNT] {
     const IS_PORTS: u32 = 1;
     const IS_64_BIT: u32 = 4;
     let mut bars = [Bar::None; BAR_COUNT];
@@ -237,16 +253,25 @@ fn read_bars(access: &impl ConfigAccess, address: FunctionAddress, count: usize)
         }
         if mask & IS_PORTS != 0 {
             let count = (!(mask & !3) as u16).wrapping_add(1);
-            bars[index] = Bar::Ports { port: (value & !3) as u16, count };
+            bars[index] = Bar::Ports {
+                port: (value & !3) as u16,
+                count,
+            };
         } else if mask & IS_64_BIT != 0 && index + 1 < count {
             let (high, high_mask) = probe(offset + 4);
             let mask = u64::from(high_mask) << 32 | u64::from(mask & !15);
             let base = u64::from(high) << 32 | u64::from(value & !15);
-            bars[index] = Bar::Memory { address: base, length_bytes: (!mask).wrapping_add(1) };
+            bars[index] = Bar::Memory {
+                address: base,
+                length_bytes: (!mask).wrapping_add(1),
+            };
             index += 1;
         } else {
             let length_bytes = u64::from((!(mask & !15)).wrapping_add(1));
-            bars[index] = Bar::Memory { address: u64::from(value & !15), length_bytes };
+            bars[index] = Bar::Memory {
+                address: u64::from(value & !15),
+                length_bytes,
+            };
         }
         index += 1;
     }
@@ -286,7 +311,8 @@ fn read_msi_x(access: &impl ConfigAccess, address: FunctionAddress) -> Option<Ms
 /// Turns MSI-X delivery of a function on or off; entries keep their own mask bits.
 pub fn set_msi_x_enabled(access: &impl ConfigAccess, function: &Function, enabled: bool) {
     if let Some(table) = function.msi_x {
-        let word = access.read(function.address, table.capability) & !(MSI_X_ENABLE | MSI_X_FUNCTION_MASK);
+        let word =
+            access.read(function.address, table.capability) & !(MSI_X_ENABLE | MSI_X_FUNCTION_MASK);
         let enable = if enabled { MSI_X_ENABLE } else { 0 };
         access.write(function.address, table.capability, word | enable);
     }

@@ -5,10 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
+type FakeFunction = ([u32; 64], [u32; BAR_COUNT]);
+
 /// Functions by address; each has 64 words and the writable bits of its base address registers.
 #[derive(Default)]
 struct FakeBus {
-    functions: RefCell<BTreeMap<u16, ([u32; 64], [u32; BAR_COUNT])>>,
+    functions: RefCell<BTreeMap<u16, FakeFunction>>,
 }
 
 impl FakeBus {
@@ -17,13 +19,18 @@ impl FakeBus {
         for (offset, value) in words {
             space[usize::from(offset / 4)] = *value;
         }
-        self.functions.borrow_mut().insert(address, (space, bar_masks));
+        self.functions
+            .borrow_mut()
+            .insert(address, (space, bar_masks));
     }
 }
 
 impl ConfigAccess for FakeBus {
     fn read(&self, function: FunctionAddress, offset: u16) -> u32 {
-        self.functions.borrow().get(&function.0).map_or(u32::MAX, |(words, _)| words[usize::from(offset / 4)])
+        self.functions
+            .borrow()
+            .get(&function.0)
+            .map_or(u32::MAX, |(words, _)| words[usize::from(offset / 4)])
     }
 
     fn write(&self, function: FunctionAddress, offset: u16, value: u32) {
@@ -53,7 +60,11 @@ fn an_empty_machine_has_no_functions() {
 fn functions_behind_bridges_are_found_with_their_regions() {
     let bus = FakeBus::default();
     bus.add(0, &[(0, 0x1237_8086)], [0; 6]);
-    bus.add(0x08, &[(0, 0x0001_8086), (0x0c, 0x0001_0000), (0x18, 0)], [0; 6]);
+    bus.add(
+        0x08,
+        &[(0, 0x0001_8086), (0x0c, 0x0001_0000), (0x18, 0)],
+        [0; 6],
+    );
     bus.functions.borrow_mut().get_mut(&0x08).expect("added").0[6] = 0x0002_0200;
     let network = [
         (0x00, 0x1041_1af4),
@@ -74,26 +85,77 @@ fn functions_behind_bridges_are_found_with_their_regions() {
     bus.add(0x0218, &network, masks);
     let before = bus.functions.borrow().get(&0x0218).copied();
     let found = scanned(&bus);
-    assert_eq!(found.iter().map(|function| function.address.0).collect::<Vec<_>>(), [0, 8, 0x0218]);
+    assert_eq!(
+        found
+            .iter()
+            .map(|function| function.address.0)
+            .collect::<Vec<_>>(),
+        [0, 8, 0x0218]
+    );
     let function = found[2];
-    assert_eq!((function.vendor, function.device, function.class), (0x1af4, 0x1041, 0x02_0000));
-    assert_eq!(function.bars[0], Bar::Ports { port: 0xc000, count: 32 });
-    assert_eq!(function.bars[1], Bar::Memory { address: 0xfebd_0000, length_bytes: 4096 });
-    assert_eq!(function.bars[4], Bar::Memory { address: 0x8_0000_0000, length_bytes: 0x4000 });
+    assert_eq!(
+        (function.vendor, function.device, function.class),
+        (0x1af4, 0x1041, 0x02_0000)
+    );
+    assert_eq!(
+        function.bars[0],
+        Bar::Ports {
+            port: 0xc000,
+            count: 32
+        }
+    );
+    assert_eq!(
+        function.bars[1],
+        Bar::Memory {
+            address: 0xfebd_0000,
+            length_bytes: 4096
+        }
+    );
+    assert_eq!(
+        function.bars[4],
+        Bar::Memory {
+            address: 0x8_0000_0000,
+            length_bytes: 0x4000
+        }
+    );
     assert_eq!(function.bars[5], Bar::None);
     assert_eq!(function.interrupt_line, Some(11));
-    assert_eq!(function.msi_x.map(|table| (table.entry_count, table.table_bar)), Some((3, 1)));
+    assert_eq!(
+        function
+            .msi_x
+            .map(|table| (table.entry_count, table.table_bar)),
+        Some((3, 1))
+    );
     assert_eq!(function.msi_x_table_address(), Some(0xfebd_0000));
-    assert_eq!(bus.functions.borrow().get(&0x0218).copied(), before, "sizing leaves the function as it was");
+    assert_eq!(
+        bus.functions.borrow().get(&0x0218).copied(),
+        before,
+        "sizing leaves the function as it was"
+    );
 }
 
 #[test]
 fn a_capability_loop_and_a_table_outside_its_region_are_survived() {
     let bus = FakeBus::default();
-    bus.add(0, &[(0, 0x1_8086), (0x04, 0x0010_0000), (0x34, 0x40), (0x40, 0x4009)], [0; 6]);
+    bus.add(
+        0,
+        &[
+            (0, 0x1_8086),
+            (0x04, 0x0010_0000),
+            (0x34, 0x40),
+            (0x40, 0x4009),
+        ],
+        [0; 6],
+    );
     assert_eq!(scanned(&bus)[0].msi_x, None);
     let bus = FakeBus::default();
-    let words = [(0, 0x1_8086), (0x04, 0x0010_0000), (0x10, 0x1000), (0x34, 0x40), (0x40, 0x07ff_0011)];
+    let words = [
+        (0, 0x1_8086),
+        (0x04, 0x0010_0000),
+        (0x10, 0x1000),
+        (0x34, 0x40),
+        (0x40, 0x07ff_0011),
+    ];
     bus.add(0, &words, [0xffff_f000, 0, 0, 0, 0, 0]);
     let function = scanned(&bus)[0];
     assert_eq!(function.msi_x.map(|table| table.entry_count), Some(2048));
@@ -103,7 +165,16 @@ fn a_capability_loop_and_a_table_outside_its_region_are_survived() {
 #[test]
 fn msi_x_is_switched_by_its_control_bits_only() {
     let bus = FakeBus::default();
-    bus.add(0, &[(0, 0x1_8086), (0x04, 0x0010_0000), (0x34, 0x40), (0x40, 0x4002_0011)], [0; 6]);
+    bus.add(
+        0,
+        &[
+            (0, 0x1_8086),
+            (0x04, 0x0010_0000),
+            (0x34, 0x40),
+            (0x40, 0x4002_0011),
+        ],
+        [0; 6],
+    );
     let function = scanned(&bus)[0];
     set_msi_x_enabled(&bus, &function, true);
     assert_eq!(bus.read(FunctionAddress(0), 0x40), 0x8002_0011);

@@ -52,9 +52,15 @@ impl BootMemory {
         if let Err(error) = visited {
             panic!("the memory map is not readable: {error:?}");
         }
-        free.subtract(FrameRange { start: 0, count: LOW_MEMORY_FRAMES });
+        free.subtract(FrameRange {
+            start: 0,
+            count: LOW_MEMORY_FRAMES,
+        });
         MEMORY_END.store(end, Ordering::Relaxed);
-        BootMemory { free, total_frame_count }
+        BootMemory {
+            free,
+            total_frame_count,
+        }
     }
 
     /// Keeps these frames out of what is given away.
@@ -86,13 +92,19 @@ impl BootMemory {
     }
 
     /// Takes memory for a table of the kernel, for good, with every element set to `value`.
-    pub fn take_slice<T: Copy + Send + 'static>(&mut self, count: usize, value: T) -> Option<&'static mut [T]> {
+    pub fn take_slice<T: Copy + Send + 'static>(
+        &mut self,
+        count: usize,
+        value: T,
+    ) -> Option<&'static mut [T]> {
         let length_bytes = size_of::<T>().checked_mul(count)? as u64;
         if count == 0 || length_bytes == 0 || align_of::<T>() as u64 > PAGE_SIZE {
             return Some(&mut []);
         }
         let range = self.free.take(length_bytes.div_ceil(PAGE_SIZE), 1)?;
-        let first = core::ptr::with_exposed_provenance_mut::<T>(direct_address(range.start << PAGE_SHIFT) as usize);
+        let first = core::ptr::with_exposed_provenance_mut::<T>(direct_address(
+            range.start << PAGE_SHIFT,
+        ) as usize);
         for index in 0..count {
             // SAFETY: inside the range just taken, which nobody else can name; page-aligned, so aligned for T.
             unsafe { first.add(index).write(value) };
@@ -148,7 +160,11 @@ pub(crate) fn copy_command_line(address: u64) -> &'static str {
     let mut length = 0;
     while length < bytes.len() {
         let mut byte = [0; 1];
-        if BootReader.read(address + length as u64, &mut byte).is_none() || byte[0] == 0 {
+        if BootReader
+            .read(address + length as u64, &mut byte)
+            .is_none()
+            || byte[0] == 0
+        {
             break;
         }
         bytes[length] = byte[0];
@@ -175,7 +191,10 @@ pub(crate) fn direct_address(address: u64) -> u64 {
 pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
     let image = paging::image_frames();
     let in_image = frame.0.wrapping_sub(image.start) < image.count;
-    assert!(frame.0 < MEMORY_END.load(Ordering::Relaxed) && !in_image, "INV-4: {frame:?} is no frame of memory");
+    assert!(
+        frame.0 < MEMORY_END.load(Ordering::Relaxed) && !in_image,
+        "INV-4: {frame:?} is no frame of memory"
+    );
     direct_address(frame.address())
 }
 
@@ -223,7 +242,12 @@ pub fn physical_zero(frame: FrameNumber) {
 
 /// Copies a frame.
 pub fn physical_copy(to: FrameNumber, from: FrameNumber) {
-    for (to, from) in words(to).as_chunks::<8>().0.iter().zip(words(from).as_chunks::<8>().0) {
+    for (to, from) in words(to)
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .zip(words(from).as_chunks::<8>().0)
+    {
         for (to, from) in to.iter().zip(from) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }

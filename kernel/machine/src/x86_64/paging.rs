@@ -50,7 +50,9 @@ const IMAGE_TABLE_COUNT: usize = 4;
 struct Table([AtomicU64; 512]);
 
 impl Table {
-    const EMPTY: Table = Table([const { AtomicU64::new(0) }; 512]);
+    const fn empty() -> Table {
+        Table([const { AtomicU64::new(0) }; 512])
+    }
 
     fn set(&self, index: usize, entry: u64) {
         self.0[index].store(entry, Ordering::Relaxed);
@@ -66,14 +68,15 @@ impl Table {
     }
 }
 
-static ROOT: Table = Table::EMPTY;
-static DIRECT: Table = Table::EMPTY;
-static LOW_DIRECTORIES: [Table; LOW_DIRECTORY_COUNT] = [Table::EMPTY; LOW_DIRECTORY_COUNT];
+static ROOT: Table = Table::empty();
+static DIRECT: Table = Table::empty();
+static LOW_DIRECTORIES: [Table; LOW_DIRECTORY_COUNT] =
+    [const { Table::empty() }; LOW_DIRECTORY_COUNT];
 /// The direct map of the 2 MiB that hold text and read-only data.
-static IMAGE_FRAMES: Table = Table::EMPTY;
-static IMAGE_LEVEL_3: Table = Table::EMPTY;
-static IMAGE_DIRECTORY: Table = Table::EMPTY;
-static IMAGE_TABLES: [Table; IMAGE_TABLE_COUNT] = [Table::EMPTY; IMAGE_TABLE_COUNT];
+static IMAGE_FRAMES: Table = Table::empty();
+static IMAGE_LEVEL_3: Table = Table::empty();
+static IMAGE_DIRECTORY: Table = Table::empty();
+static IMAGE_TABLES: [Table; IMAGE_TABLE_COUNT] = [const { Table::empty() }; IMAGE_TABLE_COUNT];
 
 unsafe extern "C" {
     static __image_start: u8;
@@ -91,7 +94,10 @@ fn address_of(symbol: *const u8) -> u64 {
 pub(crate) fn image_frames() -> FrameRange {
     let start = (address_of(&raw const __image_start) - IMAGE_BASE) >> PAGE_SHIFT;
     let end = (address_of(&raw const __image_end) - IMAGE_BASE).div_ceil(PAGE_SIZE);
-    FrameRange { start, count: end - start }
+    FrameRange {
+        start,
+        count: end - start,
+    }
 }
 
 /// Builds the final tables and switches to them. Takes frames only where the processor lacks 1 GiB pages and has much memory.
@@ -140,7 +146,7 @@ fn map_memory(start: u64, end: u64, memory: &mut BootMemory, features: Features)
             continue;
         }
         if features.large_gib_pages {
-            DIRECT.set(slot, gib * GIB | DATA | LARGE);
+            DIRECT.set(slot, (gib * GIB) | DATA | LARGE);
         } else {
             DIRECT.set(slot, large_page_directory(gib, memory) | TABLE);
         }
@@ -149,13 +155,16 @@ fn map_memory(start: u64, end: u64, memory: &mut BootMemory, features: Features)
 
 /// A directory of 2 MiB pages for one GiB, in a frame that the boot tables map; returns its physical address.
 fn large_page_directory(gib: u64, memory: &mut BootMemory) -> u64 {
-    let frame = memory.take_frames(1, 1).filter(|frame| frame.end() << PAGE_SHIFT <= GIB);
+    let frame = memory
+        .take_frames(1, 1)
+        .filter(|frame| frame.end() << PAGE_SHIFT <= GIB);
     let Some(frame) = frame else {
         panic!("no memory in the first GiB for the map of GiB {gib}");
     };
     let address = frame.start << PAGE_SHIFT;
     // SAFETY: a free frame, just taken, below what the boot tables map.
-    let table: &Table = unsafe { &*core::ptr::with_exposed_provenance((KERNEL_BASE + address) as usize) };
+    let table: &Table =
+        unsafe { &*core::ptr::with_exposed_provenance((KERNEL_BASE + address) as usize) };
     for entry in 0..512 {
         table.set(entry, (gib * GIB + entry as u64 * MIB_2) | DATA | LARGE);
     }
@@ -168,7 +177,7 @@ fn map_image() {
     let read_only_end = address_of(&raw const __rodata_end);
     let window = (image.start << PAGE_SHIFT) / MIB_2;
     for entry in 0..512_u64 {
-        IMAGE_FRAMES.set(entry as usize, window * MIB_2 + entry * PAGE_SIZE | DATA);
+        IMAGE_FRAMES.set(entry as usize, (window * MIB_2 + entry * PAGE_SIZE) | DATA);
     }
     for frame in image.start..image.end() {
         let physical = frame << PAGE_SHIFT;
@@ -214,7 +223,8 @@ fn remove_smap_instructions() {
         // SAFETY: the assembly wrote `count` addresses of three-byte instructions; nobody runs them before traps are taken.
         unsafe {
             let site = start.add(index).read();
-            core::ptr::with_exposed_provenance_mut::<[u8; 3]>(site as usize).write_volatile(LONG_NOP);
+            core::ptr::with_exposed_provenance_mut::<[u8; 3]>(site as usize)
+                .write_volatile(LONG_NOP);
         }
     }
 }
@@ -226,7 +236,7 @@ pub(crate) fn map_device_gib(first: u64, end: u64) -> Option<()> {
     }
     for gib in first..end {
         if DIRECT.get(gib as usize) == 0 {
-            DIRECT.set(gib as usize, gib * GIB | DATA | UNCACHED | LARGE);
+            DIRECT.set(gib as usize, (gib * GIB) | DATA | UNCACHED | LARGE);
         }
     }
     Some(())
@@ -256,7 +266,10 @@ pub fn active_root() -> FrameNumber {
 pub fn activate_root(root: FrameNumber) {
     if root != kernel_root() {
         let same = |slot| super::memory::physical_load(root, slot) == ROOT.get(slot);
-        assert!(same(KERNEL_SLOT_DIRECT) && same(KERNEL_SLOT_IMAGE), "INV-3: {root:?} does not map the kernel");
+        assert!(
+            same(KERNEL_SLOT_DIRECT) && same(KERNEL_SLOT_IMAGE),
+            "INV-3: {root:?} does not map the kernel"
+        );
     }
     // SAFETY: both kernel slots are those of the kernel's root, so everything that the kernel uses stays mapped.
     unsafe { instructions::write_cr3(root.address()) };

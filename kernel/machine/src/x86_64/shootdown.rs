@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::layout::PAGE_SIZE;
 
-use super::{interrupt, panic, paging, processor};
+use super::{interrupt, paging, panic, processor};
 
 /// Pages above which dropping everything is cheaper.
 const SINGLE_PAGE_COUNT_MAX: u64 = 32;
@@ -49,12 +49,18 @@ pub fn shootdown(processors: u32, flush: Flush) {
     if others == 0 {
         return;
     }
-    while SLOT_TAKEN.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    while SLOT_TAKEN
+        .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
         service();
         core::hint::spin_loop();
     }
     let (address, page_count) = match flush {
-        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
+        Flush::Pages {
+            address,
+            page_count,
+        } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
         _ => (0, 0),
     };
     ADDRESS.store(address, Ordering::Relaxed);
@@ -81,14 +87,20 @@ pub(crate) fn service() {
     let page_count = PAGE_COUNT.load(Ordering::Relaxed);
     flush_local(match page_count {
         0 => Flush::All,
-        _ => Flush::Pages { address: ADDRESS.load(Ordering::Relaxed), page_count },
+        _ => Flush::Pages {
+            address: ADDRESS.load(Ordering::Relaxed),
+            page_count,
+        },
     });
     PENDING.fetch_and(!own, Ordering::Release);
 }
 
 fn flush_local(flush: Flush) {
     match flush {
-        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => {
+        Flush::Pages {
+            address,
+            page_count,
+        } if page_count <= SINGLE_PAGE_COUNT_MAX => {
             for index in 0..page_count {
                 paging::flush_page(address.wrapping_add(index * PAGE_SIZE));
             }
