@@ -1,7 +1,7 @@
 //! A batch of page-table changes: collected, joined to few entries, given to the kernel in one call.
 //!
-//! Neighbouring pages join: maps with consecutive frames of one capability, unmaps and protects also across pages that are not mapped
-//! (the kernel passes over them; the callers visit every mapped page of the span, so none is skipped unseen). Frames that lose their
+//! Neighbouring pages join: maps with consecutive frames of one capability, protects of one capability, unmaps also across pages that
+//! are not mapped (the kernel passes over them; whoever unmaps, unmaps every mapped page of a span, so none is hit unseen). Frames that lose their
 //! mapping are released only after the kernel has done the batch, so that nobody gets a frame which a stale mapping
 //! still reaches.
 //!
@@ -20,7 +20,7 @@ use crate::mem::frames::FramePool;
 use crate::mem::page_map::{PageFlags, PageMap};
 use crate::platform::LogLevel;
 
-/// Widest hole of unmapped pages that an unmap or protect entry bridges.
+/// Widest hole of unmapped pages that an unmap entry bridges.
 const BRIDGE_PAGES: u64 = 512;
 
 /// The batch.
@@ -56,12 +56,18 @@ impl Binder {
 
     /// Unmaps `page`.
     pub(crate) fn unmap(&mut self, page: u64) {
-        self.extend_or_push(BindOperation::Unmap, page, CapSlot(0), BindFlags::empty());
+        self.extend_or_push(
+            BindOperation::Unmap,
+            page,
+            BRIDGE_PAGES,
+            CapSlot(0),
+            BindFlags::empty(),
+        );
     }
 
     /// Sets the rights of `page`, mapped to a frame of `slot`.
     pub(crate) fn protect(&mut self, page: u64, slot: CapSlot, flags: BindFlags) {
-        self.extend_or_push(BindOperation::Protect, page, slot, flags);
+        self.extend_or_push(BindOperation::Protect, page, 0, slot, flags);
     }
 
     /// Releases one reference to `frame` once the batch is done.
@@ -114,6 +120,7 @@ impl Binder {
         &mut self,
         operation: BindOperation,
         page: u64,
+        bridge: u64,
         slot: CapSlot,
         flags: BindFlags,
     ) {
@@ -122,7 +129,7 @@ impl Binder {
             && last.flags == flags.bits()
             && last.slot == slot.0
             && page >= end_page(last)
-            && page - end_page(last) <= BRIDGE_PAGES
+            && page - end_page(last) <= bridge
             && page + 1 - (last.virtual_address >> PAGE_SHIFT) <= u64::from(BIND_PAGE_COUNT_MAX)
         {
             last.page_count = (page + 1 - (last.virtual_address >> PAGE_SHIFT)) as u32;

@@ -25,6 +25,15 @@ pub mod space;
 pub mod user;
 pub mod window;
 
+#[cfg(test)]
+mod error_tests;
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod test_support;
+
 pub use advise::{Advice, SyncMode};
 pub use area::{Area, AreaFlags, AreaLabel, Protection};
 pub use fault::{Access, FaultOutcome, SegvReason};

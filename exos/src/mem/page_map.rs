@@ -49,10 +49,6 @@ impl PageEntry {
         FrameNumber(self.0 >> FRAME_SHIFT)
     }
 
-    pub(crate) fn flags(self) -> PageFlags {
-        PageFlags::from_bits_truncate(self.0 & ((1 << FRAME_SHIFT) - 1))
-    }
-
     pub(crate) fn has(self, flags: PageFlags) -> bool {
         self.0 & flags.bits() == flags.bits()
     }
@@ -142,25 +138,6 @@ impl PageMap {
         (self.owned_count, self.file_count) = counts;
         for number in emptied {
             self.leaves.remove(&number);
-        }
-    }
-
-    /// Visits every known page of `range`, ascending.
-    pub(crate) fn visit(&self, range: Range<u64>, mut visitor: impl FnMut(u64, PageEntry)) {
-        if range.is_empty() {
-            return;
-        }
-        let leaves = range.start >> LEAF_SHIFT..=(range.end - 1) >> LEAF_SHIFT;
-        for (&number, leaf) in self.leaves.range(leaves) {
-            let first = number << LEAF_SHIFT;
-            let start = range.start.max(first) - first;
-            let end = range.end.min(first + LEAF_PAGES as u64) - first;
-            for index in start..end {
-                let word = leaf.entries[index as usize];
-                if word != 0 {
-                    visitor(first + index, PageEntry(word));
-                }
-            }
         }
     }
 
