@@ -317,16 +317,20 @@ impl AddressSpace {
         page: u64,
     ) -> core::result::Result<u32, FaultOutcome> {
         let target = file.source.page(area.file_index(page), PageIntent::Read);
-        let target = target.map_err(outcome_of)?;
-        if !self.map_clean(area, page, target) {
-            return Err(FaultOutcome::OutOfMemory);
-        }
-        let mut count = 1;
+        let mut target = Some(target.map_err(outcome_of)?);
+        let mut count = 0;
+        // In ascending order, so that neighbouring frames join.
         for neighbour in block_around(area, page, FAULT_AROUND_PAGES) {
-            if self.pages.get(neighbour).is_some() {
-                continue;
-            }
-            if let Some(found) = file.source.resident_page(area.file_index(neighbour))
+            if neighbour == page {
+                let is_mapped = target
+                    .take()
+                    .is_some_and(|it| self.map_clean(area, page, it));
+                if !is_mapped {
+                    return Err(FaultOutcome::OutOfMemory);
+                }
+                count += 1;
+            } else if self.pages.get(neighbour).is_none()
+                && let Some(found) = file.source.resident_page(area.file_index(neighbour))
                 && self.map_clean(area, neighbour, found)
             {
                 count += 1;

@@ -1,1 +1,348 @@
-//! x
+//! What faults bring: how many pages, from where, with which rights; and that every frame comes back.
+
+use aegis_abi::CapSlot;
+use std::sync::Arc;
+
+use super::test_support::{BASE, CachedFile, ENVIRONMENT, PAGE, Setup, load, store};
+use super::{
+    Access, Advice, FaultOutcome, FilePage, MapBacking, MapRequest, PageSource, Placement,
+    ProtectReach, Protection,
+};
+use crate::error::Errno;
+use crate::fake::{FAKE_BUNDLE_FRAME, FakeAccess};
+use crate::platform::LogLevel;
+
+const A: u64 = 0x10_0000_0000;
+const CHILD: CapSlot = CapSlot(51);
+
+fn read_write() -> Protection {
+    Protection::READ | Protection::WRITE
+}
+
+fn anonymous(pages: u64) -> MapRequest {
+    MapRequest::anonymous(Placement::Fixed(A), pages * PAGE, read_write())
+}
+
+fn shared_file(source: Arc<dyn PageSource>, pages: u64) -> MapRequest {
+    let backing = MapBacking::File {
+        source,
+        offset_bytes: 0,
+        is_readable: true,
+        is_writable: true,
+    };
+    MapRequest {
+        is_shared: true,
+        backing,
+        ..anonymous(pages)
+    }
+}
+
+#[test]
+fn a_walk_through_memory_takes_ever_larger_steps() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    space.map(anonymous(1024)).expect("free");
+    for page in 0..1024 {
+        store(&setup, &mut space, A + page * PAGE, 1);
+    }
+    let counts = space.fault_counts();
+    assert_eq!(counts.pages, 1024);
+    assert!(counts.resolved <= 21, "{counts:?}");
+    let (_, entries) = setup.machine.bind_counts();
+    assert!(entries <= 24, "neighbouring frames join: {entries}");
+}
+
+#[test]
+fn random_touches_take_single_pages() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    space.map(anonymous(1024)).expect("free");
+    for index in 0..100 {
+        store(&setup, &mut space, A + (index * 379 % 1024) * PAGE, 1);
+    }
+    assert!(
+        space.totals().resident_anonymous <= 105,
+        "{:?}",
+        space.totals()
+    );
+}
+
+#[test]
+fn reading_untouched_memory_takes_no_frames() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    space.map(anonymous(512)).expect("free");
+    for page in 0..512 {
+        assert_eq!(load(&setup, &mut space, A + page * PAGE), 0);
+    }
+    assert_eq!(setup.used(), 1, "the zero frame");
+    assert_eq!(space.totals().resident_anonymous, 0);
+    store(&setup, &mut space, A + 5 * PAGE, 1);
+    assert_eq!(load(&setup, &mut space, A + 6 * PAGE), 0);
+}
+
+#[test]
+fn bundle_pages_are_mapped_where_they_lie_and_around() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let file = setup.bundle_file(40 * 4096, 1);
+    let rights = Protection::READ | Protection::EXECUTE;
+    let request = MapRequest::file(Placement::Fixed(A), 40 * PAGE, rights, file, 0);
+    space.map(request).expect("free");
+    let outcome = space.handle_fault(A + 20 * PAGE, Access::Execute);
+    assert_eq!(outcome, FaultOutcome::Resolved { pages: 16 });
+    let mapping = setup
+        .machine
+        .mapping(ENVIRONMENT, A + 31 * PAGE)
+        .expect("mapped around");
+    assert_eq!(mapping.frame.0, FAKE_BUNDLE_FRAME + 31);
+    assert_eq!(setup.machine.bind_counts(), (1, 1), "one call, one entry");
+    assert_eq!(setup.used(), 0);
+}
+
+#[test]
+fn what_follows_the_end_of_a_file_reads_as_zero_and_then_not_at_all() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let file = setup.bundle_file(2 * 4096 + 10, 1);
+    for is_shared in [false, true] {
+        let mut request = MapRequest::file(
+            Placement::Fixed(A),
+            5 * PAGE,
+            Protection::READ,
+            file.clone(),
+            0,
+        );
+        request.is_shared = is_shared;
+        space.map(request).expect("free");
+        let last = A + 2 * PAGE;
+        assert_eq!(load(&setup, &mut space, last), 3);
+        assert_eq!(setup.machine.load(ENVIRONMENT, last + 10), Some(0));
+        assert_eq!(setup.machine.load(ENVIRONMENT, last + 4095), Some(0));
+        assert_eq!(
+            space.handle_fault(last + PAGE, Access::Read),
+            FaultOutcome::Bus
+        );
+    }
+}
+
+#[test]
+fn a_store_to_a_private_file_page_copies_it() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let file = setup.bundle_file(4 * 4096, 1);
+    let request = MapRequest::file(Placement::Fixed(A), 4 * PAGE, read_write(), file, 0);
+    space.map(request).expect("free");
+    assert_eq!(load(&setup, &mut space, A), 1);
+    store(&setup, &mut space, A + 1, 77);
+    assert_eq!(load(&setup, &mut space, A), 1);
+    assert_eq!(load(&setup, &mut space, A + 1), 77);
+    space.advise(A, PAGE, Advice::DontNeed).expect("mapped");
+    assert_eq!(
+        load(&setup, &mut space, A + 1),
+        0,
+        "the file's byte is back"
+    );
+}
+
+#[test]
+fn truncating_a_mapped_file_takes_its_pages() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let file = CachedFile::new(&setup.pool, 8);
+    space.map(shared_file(file.clone(), 8)).expect("free");
+    for page in 0..8 {
+        store(&setup, &mut space, A + page * PAGE, 9);
+    }
+    file.truncate(3);
+    let source: Arc<dyn PageSource> = file;
+    space.drop_file_pages(&source, 3);
+    assert_eq!(load(&setup, &mut space, A + 2 * PAGE), 9);
+    assert_eq!(
+        space.handle_fault(A + 3 * PAGE, Access::Read),
+        FaultOutcome::Bus
+    );
+    assert_eq!(setup.used(), 3);
+}
+
+#[test]
+fn a_forked_child_shares_until_someone_stores() {
+    let setup = Setup::new();
+    let mut parent = setup.space();
+    parent.map(anonymous(64)).expect("free");
+    for page in 0..64 {
+        store(&setup, &mut parent, A + page * PAGE, 1);
+    }
+    let before = setup.used();
+    let mut child = parent.clone_cow(CHILD).expect("memory");
+    assert_eq!(setup.used(), before, "nothing is copied");
+    assert_eq!(setup.machine.mappings(CHILD), vec![], "nothing is mapped");
+    assert_eq!(load(&setup, &mut child, A), 1);
+    assert_eq!(
+        setup.machine.mappings(CHILD).len(),
+        64,
+        "one fault maps the block"
+    );
+    store(&setup, &mut child, A, 2);
+    assert_eq!(load(&setup, &mut parent, A), 1);
+    store(&setup, &mut parent, A + PAGE, 3);
+    assert_eq!(load(&setup, &mut child, A + PAGE), 1);
+    assert_eq!(setup.used(), before + 2);
+    let copied = parent.fault_counts().copied;
+    drop(child);
+    assert_eq!(setup.used(), before);
+    for page in 0..64 {
+        store(&setup, &mut parent, A + page * PAGE, 4);
+    }
+    assert_eq!(
+        parent.fault_counts().copied,
+        copied,
+        "a last user writes in place"
+    );
+}
+
+#[test]
+fn fork_flags_are_kept() {
+    let setup = Setup::new();
+    let mut parent = setup.space();
+    parent.map(anonymous(3)).expect("free");
+    for page in 0..3 {
+        store(&setup, &mut parent, A + page * PAGE, 1);
+    }
+    parent.advise(A, PAGE, Advice::DontFork).expect("mapped");
+    parent
+        .advise(A + PAGE, PAGE, Advice::WipeOnFork)
+        .expect("private");
+    let mut child = parent.clone_cow(CHILD).expect("memory");
+    assert!(child.area_at(A).is_none());
+    assert_eq!(load(&setup, &mut child, A + PAGE), 0);
+    assert_eq!(load(&setup, &mut child, A + 2 * PAGE), 1);
+}
+
+#[test]
+fn memory_that_runs_out_is_an_outcome_and_comes_back() {
+    let setup = Setup::with_frames(64);
+    let mut space = setup.space();
+    space.map(anonymous(64)).expect("as much as there is");
+    let mut stored = 0;
+    let outcome = loop {
+        let outcome = space.handle_fault(A + stored * PAGE, Access::Write);
+        if !matches!(outcome, FaultOutcome::Resolved { .. }) {
+            break outcome;
+        }
+        stored += 1;
+        if stored == 64 {
+            break space.handle_fault(A + 63 * PAGE, Access::Write);
+        }
+    };
+    assert!(stored >= 63, "{stored}");
+    assert!(matches!(
+        outcome,
+        FaultOutcome::OutOfMemory | FaultOutcome::Resolved { .. }
+    ));
+    drop(space);
+    assert_eq!(setup.used(), 0);
+    assert_eq!(setup.pool.give_back(64), 64);
+    assert_eq!(setup.machine.frames_free(), 64);
+}
+
+#[test]
+fn a_refused_bind_leaves_no_wrong_mapping() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    space.map(anonymous(256)).expect("free");
+    for page in 0..8 {
+        store(&setup, &mut space, A + page * PAGE, page as u8);
+    }
+    for allowed in 0..4 {
+        setup.machine.refuse_binds_after(Some(allowed));
+        for page in [8, 100, 101, 102] {
+            let outcome = space.handle_fault(A + page * PAGE, Access::Write);
+            let is_mapped = setup
+                .machine
+                .allows(ENVIRONMENT, A + page * PAGE, FakeAccess::Store);
+            let is_resolved = matches!(outcome, FaultOutcome::Resolved { .. });
+            assert_eq!(is_mapped, is_resolved, "{outcome:?}");
+        }
+        setup.machine.refuse_binds_after(None);
+    }
+    store(&setup, &mut space, A + 8 * PAGE, 5);
+    assert_eq!(load(&setup, &mut space, A + 8 * PAGE), 5);
+    let mut child = space.clone_cow(CHILD).expect("protects are not refused");
+    setup.machine.refuse_binds_after(Some(0));
+    assert_eq!(
+        child.handle_fault(A, Access::Read),
+        FaultOutcome::OutOfMemory
+    );
+    setup.machine.refuse_binds_after(None);
+    assert_eq!(load(&setup, &mut child, A + 3 * PAGE), 3);
+    drop((space, child));
+    assert_eq!(setup.used(), 0);
+    assert!(
+        setup
+            .machine
+            .log_lines()
+            .iter()
+            .all(|(level, _)| *level != LogLevel::Warning)
+    );
+}
+
+#[test]
+fn exclusive_pages_get_their_rights_back_without_a_fault() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    space.map(anonymous(4)).expect("free");
+    store(&setup, &mut space, A, 1);
+    space
+        .protect(A, PAGE, Protection::READ, ProtectReach::Range)
+        .expect("mapped");
+    assert_eq!(setup.machine.store(ENVIRONMENT, A, 2), None);
+    space
+        .protect(A, PAGE, Protection::all(), ProtectReach::Range)
+        .expect("mapped");
+    assert_eq!(setup.machine.store(ENVIRONMENT, A, 2), Some(()));
+    assert!(setup.machine.allows(ENVIRONMENT, A, FakeAccess::Fetch));
+}
+
+#[test]
+fn bytes_go_to_and_from_unmapped_pages_with_the_program_s_rights() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    space.map(anonymous(2)).expect("free");
+    let mut read_only = anonymous(1);
+    read_only.placement = Placement::Fixed(A + 2 * PAGE);
+    read_only.protection = Protection::READ;
+    space.map(read_only).expect("free");
+    let text: Vec<u8> = (0..5000).map(|index| index as u8 | 1).collect();
+    assert_eq!(space.write(A + 100, &text), Ok(5000));
+    let mut back = vec![0; 5000];
+    space.read_exact(A + 100, &mut back).expect("mapped");
+    assert_eq!(back, text);
+    assert_eq!(
+        space.write(A + 2 * PAGE - 10, &text),
+        Ok(10),
+        "up to the read-only page"
+    );
+    assert_eq!(space.write(A + 2 * PAGE, &text), Err(Errno::EFAULT));
+    assert_eq!(space.read(A + 3 * PAGE - 10, &mut back), Ok(10));
+    assert_eq!(space.read(A + 3 * PAGE, &mut back), Err(Errno::EFAULT));
+    space.write_all(A + PAGE - 3, b"path\0").expect("mapped");
+    assert_eq!(space.read_string(A + PAGE - 3, 100), Ok(b"path".to_vec()));
+    assert_eq!(space.read_string(A + PAGE - 3, 4), Err(Errno::ENAMETOOLONG));
+    assert_eq!(space.write(u64::MAX - 2, b"xyzzy"), Err(Errno::EFAULT));
+    assert_eq!(space.write(BASE, b""), Ok(0));
+}
+
+#[test]
+fn a_file_page_outlives_its_file_while_it_is_mapped() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let file = CachedFile::new(&setup.pool, 2);
+    space.map(shared_file(file.clone(), 2)).expect("free");
+    store(&setup, &mut space, A, 8);
+    let FilePage { frame, .. } = file.resident_page(0).expect("cached");
+    drop((frame, file));
+    assert_eq!(load(&setup, &mut space, A), 8);
+    space.unmap(A, 2 * PAGE).expect("mapped");
+    assert_eq!(setup.used(), 0);
+}
