@@ -24,7 +24,7 @@ const MSI_X_FUNCTION_MASK: u32 = 1 << 30;
 pub const MSI_X_ENTRY_BYTES: u64 = 16;
 
 /// Command register: decode ports.
-pub const COMMAND_PORTS: u16 = 1 << 0;
+pub const COMMAND_IO: u16 = 1 << 0;
 /// Command register: decode memory.
 pub const COMMAND_MEMORY: u16 = 1 << 1;
 /// Command register: may reach memory.
@@ -235,7 +235,7 @@ fn read_bars(
     const IS_64_BIT: u32 = 4;
     let mut bars = [Bar::None; BAR_COUNT];
     let command = access.read_command(address);
-    access.write_command(address, command & !(COMMAND_PORTS | COMMAND_MEMORY));
+    access.write_command(address, command & !(COMMAND_IO | COMMAND_MEMORY));
     let probe = |offset: u16| {
         let value = access.read(address, offset);
         access.write(address, offset, u32::MAX);

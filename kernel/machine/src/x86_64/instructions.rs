@@ -80,6 +80,30 @@ pub(crate) unsafe fn in8(port: u16) -> u8 {
     value
 }
 
+/// Stores a half word to a port.
+///
+/// # Safety
+/// As for [`out8`].
+pub(crate) unsafe fn out16(port: u16, value: u16) {
+    // SAFETY: the caller vouches for the device.
+    unsafe {
+        asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack, preserves_flags))
+    };
+}
+
+/// Loads a half word from a port.
+///
+/// # Safety
+/// As for [`out8`].
+pub(crate) unsafe fn in16(port: u16) -> u16 {
+    let value: u16;
+    // SAFETY: the caller vouches for the device.
+    unsafe {
+        asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags))
+    };
+    value
+}
+
 /// Stores a word to a port.
 ///
 /// # Safety

@@ -220,6 +220,18 @@ pub fn physical_exchange(frame: FrameNumber, index: usize, value: u64) -> u64 {
     words(frame)[index].swap(value, Ordering::AcqRel)
 }
 
+/// Replaces `old` by `new` in a word of a frame, or returns what else it holds.
+pub fn physical_compare_exchange(
+    frame: FrameNumber,
+    index: usize,
+    old: u64,
+    new: u64,
+) -> Result<(), u64> {
+    let word = &words(frame)[index];
+    word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+        .map(drop)
+}
+
 /// Sets bits of a word of a frame and returns what it was.
 pub fn physical_set_bits(frame: FrameNumber, index: usize, bits: u64) -> u64 {
     words(frame)[index].fetch_or(bits, Ordering::AcqRel)
@@ -260,6 +272,18 @@ pub fn physical_read(frame: FrameNumber, offset: usize, into: &mut [u8]) {
     for (at, byte) in (offset..).zip(into) {
         *byte = words[at / 8].load(Ordering::Relaxed).to_le_bytes()[at % 8];
     }
+}
+
+/// Stores to a 32-bit device register below 4 GiB; panics if something else than device space is there.
+///
+/// What the device does with it is the caller's responsibility, as with [`port_write_u32`](super::port_write_u32).
+pub fn device_register_write(address: u64, value: u32) {
+    assert!(
+        address.is_multiple_of(4) && paging::is_device_space(address),
+        "INV-4: {address:#x} is no device"
+    );
+    // SAFETY: mapped uncached and not memory.
+    unsafe { super::instructions::mmio_write(direct_address(address), value) };
 }
 
 /// Makes device registers at a physical address reachable for the machine, uncached. `None` if no table has room for them.

@@ -13,6 +13,7 @@ mod memory;
 mod paging;
 mod panic;
 mod pci_ports;
+mod ports;
 mod power;
 mod processor;
 mod serial;
@@ -31,17 +32,21 @@ pub use interrupt::{
 pub use io_apic::{line_mask, line_route, line_unmask};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
-    BootMemory, physical_clear_bits, physical_copy, physical_exchange, physical_load,
-    physical_read, physical_set_bits, physical_store, physical_zero,
+    BootMemory, device_register_write, physical_clear_bits, physical_compare_exchange,
+    physical_copy, physical_exchange, physical_load, physical_read, physical_set_bits,
+    physical_store, physical_zero,
 };
 pub use paging::{
     KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_root, active_root, flush_all, flush_page,
     kernel_root, kernel_slot_entry,
 };
 pub use pci_ports::{PciPorts, msi_x_mask, msi_x_route};
+pub use ports::{
+    port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32,
+};
 pub use power::{ExitCode, power_off};
 pub use processor::{processor_index, set_upcall_control, take_syscall_upcall_count};
-pub use serial::{LogLevel, log_enabled, log_write};
+pub use serial::{LogLevel, log_bytes, log_enabled, log_write};
 pub use shootdown::{Flush, shootdown};
 pub use start::{processor_count, start_processors};
 pub use time::{clock_scale, now_ns, timer_set_ns, timer_stop};

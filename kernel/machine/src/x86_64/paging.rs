@@ -229,6 +229,13 @@ fn remove_smap_instructions() {
     }
 }
 
+/// Whether an address below 4 GiB is mapped as device space.
+pub(crate) fn is_device_space(address: u64) -> bool {
+    let directory = LOW_DIRECTORIES.get((address / GIB) as usize);
+    let entry = directory.map(|table| table.get((address % GIB / MIB_2) as usize));
+    entry.is_some_and(|entry| entry & (UNCACHED | LARGE) == UNCACHED | LARGE)
+}
+
 /// Maps whole GiB uncached where nothing is mapped yet.
 pub(crate) fn map_device_gib(first: u64, end: u64) -> Option<()> {
     if end > DIRECT_MAP_BYTES_MAX / GIB || instructions::cpuid(0x8000_0001, 0).edx >> 26 & 1 == 0 {

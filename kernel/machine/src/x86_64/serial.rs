@@ -73,6 +73,13 @@ pub fn log_write(line: fmt::Arguments<'_>) {
     write(format_args!("aegis: {line}\n"));
 }
 
+/// Writes bytes as they are, whatever the level.
+pub fn log_bytes(bytes: &[u8]) {
+    for byte in bytes {
+        put(*byte);
+    }
+}
+
 /// Writes text as it is, with carriage returns before line ends.
 pub(crate) fn write(text: fmt::Arguments<'_>) {
     // The writer cannot fail; a `Display` that does loses its own text only.
