@@ -30,6 +30,8 @@ pub const SLOT_FIRST_PROCESSOR: CapSlot = CapSlot(2);
 pub const SLOT_MACHINE: CapSlot = CapSlot(3);
 /// First environment: the bundle's frames, as one range.
 pub const SLOT_BUNDLE: CapSlot = CapSlot(4);
+/// First environment: its control page, save area and boot information page, in this order.
+pub const SLOT_FIRST_FRAMES: CapSlot = CapSlot(5);
 /// First environment: the first device function; the others follow. See `BootInfo::device_count`.
 pub const SLOT_DEVICE_FIRST: CapSlot = CapSlot(16);
 

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::state::State;
 
 /// A bell.
-pub struct Bell {
+pub(crate) struct Bell {
     /// 0: the table entry is free.
     pub(crate) serial: u64,
     pub(crate) owner: Option<EnvironmentId>,
@@ -18,6 +18,8 @@ pub struct Bell {
     pub(crate) processor: Option<Named<ProcessorId>>,
     /// Terms of sleepers that wait for it.
     pub(crate) waiter_count: u32,
+    /// When it is rung by the clock; 0: not.
+    deadline_ns: u64,
 }
 
 impl Bell {
@@ -27,6 +29,7 @@ impl Bell {
         count: 0,
         processor: None,
         waiter_count: 0,
+        deadline_ns: 0,
     };
 }
 
@@ -63,6 +66,54 @@ impl<M: Machine> State<'_, M> {
             *count = count.saturating_sub(1);
         }
         self.bells[bell] = Bell::EMPTY;
+    }
+
+    /// Sets when the clock rings a bell, at once if the time has come already; all ones: never.
+    pub(crate) fn set_bell_deadline(&mut self, bell: BellId, deadline_ns: u64) {
+        self.bells[bell].deadline_ns = 0;
+        if deadline_ns == u64::MAX {
+            return;
+        }
+        if deadline_ns <= self.machine.now_ns() {
+            self.ring(bell);
+            return;
+        }
+        self.bells[bell].deadline_ns = deadline_ns;
+        if self.bell_clock_min_ns != 0 {
+            self.bell_clock_min_ns = self.bell_clock_min_ns.min(deadline_ns);
+        }
+        if let Some(cpu) = self.this_cpu {
+            self.cpus[cpu].is_deadline_stale = true;
+        }
+    }
+
+    /// Rings the bells whose time has come.
+    pub(crate) fn ring_due(&mut self, now_ns: u64) {
+        if self.next_bell_ns() > now_ns {
+            return;
+        }
+        for bell in self.bells.ids() {
+            let deadline_ns = self.bells[bell].deadline_ns;
+            if deadline_ns != 0 && deadline_ns <= now_ns {
+                self.bells[bell].deadline_ns = 0;
+                self.ring(bell);
+            }
+        }
+        self.bell_clock_min_ns = 0;
+    }
+
+    /// When the clock rings the next bell. May be earlier than that after a deadline was taken back.
+    pub(crate) fn next_bell_ns(&mut self) -> u64 {
+        if self.bell_clock_min_ns == 0 {
+            self.bell_clock_min_ns = self
+                .bells
+                .iter()
+                .map(|(_, bell)| bell.deadline_ns)
+                .filter(|deadline_ns| *deadline_ns != 0)
+                .min()
+                .unwrap_or(u64::MAX);
+        }
+        self.bell_clock_min_ns
     }
 
     /// Adds one to the count, wakes sleepers, makes the upcall.

@@ -20,7 +20,7 @@ pub const SLOTS_PER_FRAME: u32 = 64;
 /// Most slots of an environment.
 pub const SLOT_COUNT_MAX: u32 = 4096;
 /// Frames in a full table.
-pub const TABLE_FRAME_COUNT_MAX: usize = (SLOT_COUNT_MAX / SLOTS_PER_FRAME) as usize;
+pub(crate) const TABLE_FRAME_COUNT_MAX: usize = (SLOT_COUNT_MAX / SLOTS_PER_FRAME) as usize;
 /// Most generations from an original to a derived capability.
 pub const DEPTH_MAX: u8 = 64;
 
@@ -321,7 +321,9 @@ impl<M: Machine> State<'_, M> {
         rights: Rights,
     ) -> Result<Named<BellId>, Status> {
         let named = self.lookup_named(environment, slot, CapType::Bell, rights)?;
-        self.live_bell(named).map(|_| named).ok_or(Status::WrongState)
+        self.live_bell(named)
+            .map(|_| named)
+            .ok_or(Status::WrongState)
     }
 
     /// A gate that still exists; a gate that does not is a peer that is gone.

@@ -257,8 +257,7 @@ impl<M: Machine> State<'_, M> {
         let has_space = !self.environments[environment].has_no_space;
         if has_space && self.devices[device].is_mapped_by(environment) {
             let broken = Broken::Device { device, except: at };
-            let progress =
-                self.break_mappings(environment, broken, &mut capability.cursor, budget);
+            let progress = self.break_mappings(environment, broken, &mut capability.cursor, budget);
             self.store_capability(at, &capability);
             if progress == Progress::More {
                 return Progress::More;

@@ -97,11 +97,11 @@ impl Route {
 }
 
 /// A device function.
-pub struct Device {
+pub(crate) struct Device {
     pub(crate) description: Option<DeviceDescription>,
     pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX],
     /// Bit n: environment n mapped a region.
-    mapped_by: u64,
+    pub(crate) mapped_by: u64,
 }
 
 impl Device {

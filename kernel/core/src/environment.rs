@@ -18,7 +18,7 @@ use crate::space::{Progress, WALK_BUDGET};
 use crate::state::State;
 
 /// An environment.
-pub struct Environment {
+pub(crate) struct Environment {
     /// 0: the table entry is free. Also the owner of its frames.
     pub(crate) serial: u32,
     pub(crate) parent: Option<EnvironmentId>,
@@ -92,8 +92,7 @@ impl<M: Machine> State<'_, M> {
     /// Adds a frame that belongs to the environment already to what its tables may use.
     pub(crate) fn donate_frame(&mut self, environment: EnvironmentId, frame: FrameNumber) {
         let object = &mut self.environments[environment];
-        self.frames
-            .set(frame, FrameKind::Donated, object.serial);
+        self.frames.set(frame, FrameKind::Donated, object.serial);
         self.frames.set_next(frame, object.donated_head);
         // Frame numbers fit into 32 bits; frame 0 is never given to anybody.
         object.donated_head = frame.0 as u32;

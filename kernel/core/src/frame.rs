@@ -305,7 +305,8 @@ impl<'a> FrameTable<'a> {
             let next_block = (frame / BLOCK + 1) * BLOCK;
             if block_has(&self.block(frame / BLOCK)) {
                 let whole = frame.is_multiple_of(BLOCK) && next_block <= end;
-                if whole || (frame..next_block.min(end)).any(|f| self.entry(f).is_some_and(&frame_has))
+                if whole
+                    || (frame..next_block.min(end)).any(|f| self.entry(f).is_some_and(&frame_has))
                 {
                     return true;
                 }
@@ -319,12 +320,22 @@ impl<'a> FrameTable<'a> {
     pub(crate) fn any_mapped(&self, first: u64, count: u64) -> bool {
         let end = first.saturating_add(count).min(self.count());
         (first / BLOCK..end.div_ceil(BLOCK)).any(|block| self.block(block).large_map_count != 0)
-            || self.any(first, count, |b| b.mapped_frame_count != 0, |f| f.map_count != 0)
+            || self.any(
+                first,
+                count,
+                |b| b.mapped_frame_count != 0,
+                |f| f.map_count != 0,
+            )
     }
 
     /// Whether any frame of the range is pinned. One step per block.
     pub(crate) fn any_pinned(&self, first: u64, count: u64) -> bool {
-        self.any(first, count, |b| b.pinned_frame_count != 0, |f| f.pin_count != 0)
+        self.any(
+            first,
+            count,
+            |b| b.pinned_frame_count != 0,
+            |f| f.pin_count != 0,
+        )
     }
 
     /// Whether the range lies in the table and nobody owns any of it.
@@ -341,7 +352,14 @@ impl<'a> FrameTable<'a> {
         let start = self.next_fit.min(self.count());
         let found = self
             .find_between(start, self.count(), count, alignment)
-            .or_else(|| self.find_between(0, start.saturating_add(count).min(self.count()), count, alignment))?;
+            .or_else(|| {
+                self.find_between(
+                    0,
+                    start.saturating_add(count).min(self.count()),
+                    count,
+                    alignment,
+                )
+            })?;
         self.next_fit = found + count;
         Some(FrameNumber(found))
     }

@@ -10,16 +10,14 @@ use aegis_abi::counter::Counter;
 use aegis_abi::upcall::UpcallFrame;
 
 use crate::call::{Caller, Outcome};
-use crate::id::{
-    EnvironmentId, GATE_SHARE_MAX, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId,
-};
+use crate::id::{EnvironmentId, GATE_SHARE_MAX, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
 use crate::processor::{SLEEP_ENDING_KINDS, start_registers};
 use crate::schedule::Queue;
 use crate::state::State;
 
 /// A gate: where calls enter which processor.
-pub struct Gate {
+pub(crate) struct Gate {
     /// 0: the table entry is free.
     pub(crate) serial: u64,
     pub(crate) owner: Option<EnvironmentId>,

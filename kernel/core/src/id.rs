@@ -95,7 +95,10 @@ pub struct Arena<I: Id, T, const N: usize> {
 
 impl<I: Id, T, const N: usize> Arena<I, T, N> {
     pub(crate) const fn new(entries: [T; N]) -> Self {
-        assert!(N == I::COUNT, "a table has exactly the entries that its ids name");
+        assert!(
+            N == I::COUNT,
+            "a table has exactly the entries that its ids name"
+        );
         Self {
             entries,
             index: PhantomData,

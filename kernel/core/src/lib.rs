@@ -1,2 +1,50 @@
-//! Skeleton.
+//! The kernel's pure state machine: every kernel call, upcall and scheduling decision, over a [`Machine`] trait.
+//!
+//! There is no unsafe code here and no allocation: tables are fixed, memory for an environment's tables comes from frames that were
+//! donated for it (INV-2), and every loop is bounded by a table, by a stated limit, or by the caller's own donated memory. The same code runs in
+//! the kernel over the real machine (`kernel/src`) and in the tests over plain memory.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`state`] | the whole state, kernel entry and exit |
+//! | [`boot`] | from the glue's findings to the first environment |
+//! | `call` | the kernel calls, by family |
+//! | `capability`, `delete` | tables and derivation; revocation and what goes with it |
+//! | [`frame`], `space` | ownership of frames; address spaces |
+//! | `environment`, `reclaim` | environments; frames asked back |
+//! | `processor`, `schedule`, `predicate` | upcalls; who runs; sleeping |
+//! | `bell`, `gate`, [`device`] | notification; protected control transfer; device functions |
 #![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod bell;
+pub mod boot;
+mod call;
+mod capability;
+mod delete;
+pub mod device;
+mod environment;
+pub mod frame;
+mod gate;
+pub mod id;
+pub mod machine;
+mod predicate;
+mod processor;
+mod reclaim;
+mod schedule;
+mod space;
+pub mod state;
+#[cfg(test)]
+mod tests;
+
+pub use boot::{BootError, FirstEnvironment, Setup};
+pub use capability::{DEPTH_MAX, SLOT_COUNT_MAX, SLOTS_PER_FRAME};
+pub use device::{DeviceDescription, Region};
+pub use frame::{BlockEntry, FrameEntry};
+pub use id::{CpuId, DeviceId, Id, ProcessorId};
+pub use machine::{Machine, PortWidth, StopReport};
+pub use processor::SAVE_AREA_FRAME_COUNT_MAX;
+pub use state::{Context, Decision, State};

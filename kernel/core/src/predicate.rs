@@ -104,15 +104,12 @@ impl<M: Machine> State<'_, M> {
 
     /// The number of the first product that holds.
     pub(crate) fn evaluate(&self, predicate: &Predicate, now_ns: u64) -> Option<u32> {
-        predicate
-            .terms()
-            .map(|term| term.product)
-            .find(|product| {
-                predicate
-                    .terms()
-                    .filter(|term| term.product == *product)
-                    .all(|term| self.term_holds(&term, now_ns))
-            })
+        predicate.terms().map(|term| term.product).find(|product| {
+            predicate
+                .terms()
+                .filter(|term| term.product == *product)
+                .all(|term| self.term_holds(&term, now_ns))
+        })
     }
 
     /// Puts a processor to sleep; its registers are saved already. False if a word's frame cannot be pinned.
@@ -187,7 +184,8 @@ impl<M: Machine> State<'_, M> {
     fn wake_where(&mut self, now_ns: u64, concerns: impl Fn(&CheckedTerm) -> bool) {
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
-            if object.state != ProcessorState::Asleep || !object.predicate.terms().any(|t| concerns(&t))
+            if object.state != ProcessorState::Asleep
+                || !object.predicate.terms().any(|t| concerns(&t))
             {
                 continue;
             }
@@ -214,10 +212,9 @@ impl<M: Machine> State<'_, M> {
             self.wake_where(now_ns, |term| matches!(term.source, Source::Word { .. }));
         }
         if self.next_clock_ns() <= now_ns {
-            self.wake_where(
-                now_ns,
-                |term| term.source == Source::Clock && term.value <= now_ns,
-            );
+            self.wake_where(now_ns, |term| {
+                term.source == Source::Clock && term.value <= now_ns
+            });
             self.clock_min_ns = 0;
         }
     }

@@ -55,7 +55,7 @@ impl Pages {
 }
 
 /// A virtual processor.
-pub struct Processor {
+pub(crate) struct Processor {
     /// 0: the table entry is free.
     pub(crate) serial: u64,
     pub(crate) environment: Option<EnvironmentId>,
@@ -313,7 +313,9 @@ impl<M: Machine> State<'_, M> {
                 self.wake(processor, aegis_abi::Status::Interrupted, 0);
             }
             // Its registers say already that waiting for calls was interrupted.
-            ProcessorState::Accepting if bit & SLEEP_ENDING_KINDS != 0 => self.make_ready(processor),
+            ProcessorState::Accepting if bit & SLEEP_ENDING_KINDS != 0 => {
+                self.make_ready(processor)
+            }
             _ => {}
         }
     }
@@ -321,9 +323,7 @@ impl<M: Machine> State<'_, M> {
     /// Adds a frame that was taken by force to a control page's list.
     pub(crate) fn report_repossessed(&mut self, processor: ProcessorId, frame: FrameNumber) {
         let control = self.processors[processor].pages.control();
-        let count = self
-            .machine
-            .load(control, control_word!(repossessed_count));
+        let count = self.machine.load(control, control_word!(repossessed_count));
         // The library OS can write here what it likes; a count out of range starts again at 0.
         let index = usize::try_from(count)
             .ok()
@@ -454,6 +454,9 @@ pub(crate) fn frame_words(frame: &UpcallFrame) -> [u64; 24] {
 }
 
 const _: () = {
-    assert!(core::mem::offset_of!(ControlPage, pending) == core::mem::offset_of!(ControlPage, masked) + 4);
+    assert!(
+        core::mem::offset_of!(ControlPage, pending)
+            == core::mem::offset_of!(ControlPage, masked) + 4
+    );
     assert!(PAGE_SIZE / 8 == 512);
 };

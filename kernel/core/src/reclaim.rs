@@ -64,11 +64,8 @@ impl<M: Machine> State<'_, M> {
         }
         if let Some(processor) = self.first_processor(environment) {
             let control = self.processors[processor].pages.control();
-            self.machine.store(
-                control,
-                control_word!(revocation_frame_count),
-                frame_count,
-            );
+            self.machine
+                .store(control, control_word!(revocation_frame_count), frame_count);
             self.make_due(processor, UpcallKind::Revocation);
         }
         self.note_reclaim(deadline_ns.max(1));

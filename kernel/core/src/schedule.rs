@@ -202,6 +202,7 @@ impl<M: Machine> State<'_, M> {
     /// What is due by the clock: sleepers, reclaims, the end of this physical processor's slice.
     pub(crate) fn scheduling_pass(&mut self, cpu: CpuId, frame: &UpcallFrame) {
         let now_ns = self.machine.now_ns();
+        self.ring_due(now_ns);
         self.wake_due(now_ns);
         self.reclaim_due(now_ns);
         let Some(processor) = self.cpus[cpu].current else {
@@ -245,7 +246,9 @@ impl<M: Machine> State<'_, M> {
             (Some(_), 0) => self.cpus[cpu].slice_end_ns,
             (Some(_), limit_ns) => limit_ns,
         };
-        deadline_ns = deadline_ns.min(self.next_clock_ns());
+        deadline_ns = deadline_ns
+            .min(self.next_clock_ns())
+            .min(self.next_bell_ns());
         if self.reclaim_min_ns != 0 {
             deadline_ns = deadline_ns.min(self.reclaim_min_ns);
         }

@@ -240,16 +240,17 @@ impl<M: Machine> State<'_, M> {
                 let frame = self
                     .translate(reader.root, page)
                     .filter(|frame| {
-                        matches!(self.frames.kind(*frame), FrameKind::Owned | FrameKind::Shared)
+                        matches!(
+                            self.frames.kind(*frame),
+                            FrameKind::Owned | FrameKind::Shared
+                        )
                     })
                     .ok_or(Status::BadAddress)?;
                 reader.last = Some((page, frame));
                 frame
             }
         };
-        Ok(self
-            .machine
-            .load(frame, (address % PAGE_SIZE / 8) as usize))
+        Ok(self.machine.load(frame, (address % PAGE_SIZE / 8) as usize))
     }
 
     /// Copies bytes from the caller's memory; `bytes` is as long as the slice.

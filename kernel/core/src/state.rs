@@ -20,8 +20,8 @@ use crate::frame::FrameTable;
 use crate::gate::Gate;
 use crate::id::{
     Arena, BELL_COUNT_MAX, BellId, CPU_COUNT_MAX, CpuId, DEVICE_COUNT_MAX, DMA_BINDING_COUNT_MAX,
-    DeviceId, ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, Id,
-    PROCESSOR_COUNT_MAX, ProcessorId,
+    DeviceId, ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, PROCESSOR_COUNT_MAX,
+    ProcessorId,
 };
 use crate::machine::Machine;
 use crate::processor::Processor;
@@ -87,6 +87,8 @@ pub struct State<'a, M> {
     pub(crate) slice_ns: u64,
     /// Earliest clock term of any sleeper; `u64::MAX` means none, 0 that it must be computed.
     pub(crate) clock_min_ns: u64,
+    /// Earliest deadline of any bell; `u64::MAX` means none, 0 that it must be computed.
+    pub(crate) bell_clock_min_ns: u64,
     /// Sleepers that wait for words.
     pub(crate) word_sleeper_count: u32,
     /// Earliest reclaim deadline; 0 none.
@@ -119,6 +121,7 @@ impl<M> State<'_, M> {
             last_environment_serial: 0,
             slice_ns: 0,
             clock_min_ns: 0,
+            bell_clock_min_ns: 0,
             word_sleeper_count: 0,
             reclaim_min_ns: 0,
             template_root: FrameNumber(0),
@@ -215,15 +218,13 @@ impl<M: Machine> State<'_, M> {
     pub fn on_timer(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         self.enter(cpu);
         self.scheduling_pass(cpu, frame);
-        self.leave(cpu, frame)
-            .with_deadline(self.deadline(cpu))
+        self.leave(cpu, frame).with_deadline(self.deadline(cpu))
     }
 
     /// Another processor asked this one to look again, or it starts to take part in scheduling.
     pub fn on_kick(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         self.enter(cpu);
-        self.leave(cpu, frame)
-            .with_deadline(self.deadline(cpu))
+        self.leave(cpu, frame).with_deadline(self.deadline(cpu))
     }
 
     /// What to load for a virtual processor that `Decision::next` names.
@@ -243,7 +244,12 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Stores FS and GS base of a processor that `Decision::previous` names; returns the frame for its vector state.
-    pub fn save_context(&mut self, processor: ProcessorId, fs_base: u64, gs_base: u64) -> FrameNumber {
+    pub fn save_context(
+        &mut self,
+        processor: ProcessorId,
+        fs_base: u64,
+        gs_base: u64,
+    ) -> FrameNumber {
         let object = &mut self.processors[processor];
         object.fs_base = fs_base;
         object.gs_base = gs_base;
@@ -313,11 +319,14 @@ impl<M: Machine> State<'_, M> {
         }
         let next = self.cpus[cpu].current;
         match next {
-            Some(processor) if !self.cpus[cpu].is_live => *frame = self.processors[processor].registers,
+            Some(processor) if !self.cpus[cpu].is_live => {
+                *frame = self.processors[processor].registers
+            }
             Some(_) => {}
             None => self.cpus[cpu].is_idle = true,
         }
-        let deadline_ns = (dispatched || self.cpus[cpu].is_deadline_stale).then(|| self.deadline(cpu));
+        let deadline_ns =
+            (dispatched || self.cpus[cpu].is_deadline_stale).then(|| self.deadline(cpu));
         self.cpus[cpu].is_deadline_stale = false;
         Decision {
             previous,

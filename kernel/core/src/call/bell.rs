@@ -1,6 +1,6 @@
-//! Calls 23 to 25: bells.
+//! Calls 23 to 25 and 41: bells.
 
-use aegis_abi::call::{BellCreate, BellRing, BellTake};
+use aegis_abi::call::{BellCreate, BellRing, BellRingAt, BellTake};
 use aegis_abi::types::{CapType, Rights, SLOT_NONE, Status};
 
 use super::{Answer, Caller};
@@ -38,4 +38,14 @@ pub(super) fn ring<M: Machine>(state: &mut State<M>, caller: Caller, call: BellR
 pub(super) fn take<M: Machine>(state: &mut State<M>, caller: Caller, call: BellTake) -> Answer {
     let named = state.lookup_bell(caller.environment, call.slot, Rights::WAIT)?;
     Ok(core::mem::take(&mut state.bells[named.id].count))
+}
+
+pub(super) fn ring_at<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    call: BellRingAt,
+) -> Answer {
+    let named = state.lookup_bell(caller.environment, call.slot, Rights::RING)?;
+    state.set_bell_deadline(named.id, call.deadline_ns);
+    Ok(0)
 }

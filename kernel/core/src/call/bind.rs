@@ -6,8 +6,8 @@
 use aegis_abi::call::Bind;
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::memory::{
-    BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags,
-    BindOperation, entry,
+    BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags, BindOperation,
+    entry,
 };
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
@@ -88,8 +88,7 @@ impl Batch {
 }
 
 pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind) -> Answer {
-    let target =
-        state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
+    let target = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
     if call.entry_count > BIND_ENTRY_COUNT_MAX {
         return Err(bad_argument(2));
     }
@@ -101,7 +100,13 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
     let mut outcome = Ok(u64::from(call.entry_count));
     for index in 0..u64::from(call.entry_count) {
         let step = bind_entry(
-            state, caller, target, &mut reader, index, &mut budget, &mut flush,
+            state,
+            caller,
+            target,
+            &mut reader,
+            index,
+            &mut budget,
+            &mut flush,
         );
         if let Err(status) = step {
             outcome = Err(Refusal {
@@ -156,8 +161,7 @@ fn authority<M: Machine>(
     batch: &Batch,
 ) -> Result<Capability, Status> {
     let rights = flag_rights(batch.flags);
-    let (_, capability) =
-        state.lookup(caller.environment, batch.slot, CapType::Frames, rights)?;
+    let (_, capability) = state.lookup(caller.environment, batch.slot, CapType::Frames, rights)?;
     Ok(capability)
 }
 
@@ -177,7 +181,11 @@ fn map<M: Machine>(
         return Err(Status::MissingRight);
     }
     let bits = leaf_bits(batch.flags);
-    let unit = if batch.is_large() { LARGE_PAGE_FRAMES } else { 1 };
+    let unit = if batch.is_large() {
+        LARGE_PAGE_FRAMES
+    } else {
+        1
+    };
     for page in (0..batch.page_count).step_by(unit as usize) {
         let address = batch.address + (page << PAGE_SHIFT);
         let frame = FrameNumber(batch.frame + page);

@@ -164,8 +164,7 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
     if end > region.length_bytes {
         return Err(bad_argument(2));
     }
-    let port =
-        u16::try_from(region.base + u64::from(call.offset)).map_err(|_| bad_argument(2))?;
+    let port = u16::try_from(region.base + u64::from(call.offset)).map_err(|_| bad_argument(2))?;
     if call.is_write == 1 {
         state.machine.port_write(port, width, call.value);
         return Ok(0);
@@ -270,8 +269,7 @@ pub(super) fn dma_unbind<M: Machine>(
 ) -> Answer {
     let (device, _) = description(state, caller, call.slot, Rights::CONTROL)?;
     let environment = caller.environment;
-    let (_, frames) =
-        state.lookup(environment, call.frames, CapType::Frames, Rights::empty())?;
+    let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::empty())?;
     let first = frames
         .object
         .checked_add(call.offset)

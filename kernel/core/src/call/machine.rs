@@ -39,8 +39,7 @@ pub(super) fn counter<M: Machine>(
     caller: Caller,
     call: CounterRead,
 ) -> Answer {
-    let target =
-        state.lookup_environment(caller.environment, call.environment, Rights::READ)?;
+    let target = state.lookup_environment(caller.environment, call.environment, Rights::READ)?;
     state.environments[target]
         .counters
         .get(call.index as usize)

@@ -14,6 +14,9 @@ mod gate;
 mod machine;
 mod processor;
 
+pub(crate) use environment::ENVIRONMENT_RIGHTS;
+pub(crate) use processor::PROCESSOR_RIGHTS;
+
 use aegis_abi::call::Call;
 use aegis_abi::types::Status;
 
@@ -116,6 +119,7 @@ pub(crate) fn dispatch<M: Machine>(state: &mut State<M>, caller: Caller, call: C
         Call::BellCreate(call) => bell::create(state, caller, call).into(),
         Call::BellRing(call) => bell::ring(state, caller, call).into(),
         Call::BellTake(call) => bell::take(state, caller, call).into(),
+        Call::BellRingAt(call) => bell::ring_at(state, caller, call).into(),
         Call::GateCreate(call) => gate::create(state, caller, call).into(),
         Call::GateCall(call) => gate::call(state, caller, call),
         Call::GateSend(call) => gate::send(state, caller, call),

@@ -20,7 +20,8 @@ use crate::space::{UserReader, UserSlice, is_user_code_address};
 use crate::state::State;
 
 /// Rights of the capability for a new processor.
-const PROCESSOR_RIGHTS: Rights = Rights::READ.union(Rights::CONTROL).union(Rights::GRANT);
+pub(crate) const PROCESSOR_RIGHTS: Rights =
+    Rights::READ.union(Rights::CONTROL).union(Rights::GRANT);
 const TERM_WORDS: u64 = 4;
 
 pub(super) fn create<M: Machine>(
@@ -28,8 +29,7 @@ pub(super) fn create<M: Machine>(
     caller: Caller,
     call: ProcessorCreate,
 ) -> Answer {
-    let target =
-        state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
+    let target = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
     let rights = Rights::READ | Rights::WRITE;
     let (_, frames) = state.lookup(caller.environment, call.frames, CapType::Frames, rights)?;
     if call.save_area_frame_count == 0 || call.save_area_frame_count > SAVE_AREA_FRAME_COUNT_MAX {
@@ -174,12 +174,10 @@ pub(super) fn read<M: Machine>(
     if field(ProcessorField::State) {
         Ok(object.state as u64)
     } else if field(ProcessorField::TimeUsedNs) {
-        let since_ns = object
-            .cpu
-            .map_or(0, |cpu| {
-                let now_ns = state.machine.now_ns();
-                now_ns.saturating_sub(state.cpus[cpu].dispatched_ns)
-            });
+        let since_ns = object.cpu.map_or(0, |cpu| {
+            let now_ns = state.machine.now_ns();
+            now_ns.saturating_sub(state.cpus[cpu].dispatched_ns)
+        });
         Ok(object.time_used_ns.saturating_add(since_ns))
     } else if field(ProcessorField::Slices) {
         Ok(object.slices)
@@ -217,8 +215,7 @@ pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Y
                 Ok(named) => named.id,
                 Err(status) => return Outcome::Done(status, 0),
             };
-        if state.processors[target].state != ProcessorState::Ready
-            || !state.take_from_queue(target)
+        if state.processors[target].state != ProcessorState::Ready || !state.take_from_queue(target)
         {
             return Outcome::Done(Status::WrongState, 0);
         }
@@ -295,8 +292,8 @@ fn read_term<M: Machine>(
         _ => return Err(Status::BadArgument),
     };
     let source_number = (words[0] >> 32) as u32;
-    let is_word = source_number == TermSource::Word32 as u32
-        || source_number == TermSource::Word64 as u32;
+    let is_word =
+        source_number == TermSource::Word32 as u32 || source_number == TermSource::Word64 as u32;
     if !is_word && operator != TermOperator::AtLeast {
         return Err(Status::BadArgument);
     }
@@ -329,8 +326,7 @@ fn word_source<M: Machine>(
     if !address.is_multiple_of(bytes) {
         return Err(Status::BadAddress);
     }
-    let (_, capability) =
-        state.lookup(caller.environment, slot, CapType::Frames, Rights::READ)?;
+    let (_, capability) = state.lookup(caller.environment, slot, CapType::Frames, Rights::READ)?;
     let frame = address >> PAGE_SHIFT;
     if !capability.covers(frame, 1, Rights::READ) {
         return Err(Status::BadAddress);

@@ -1,0 +1,453 @@
+//! From the glue's findings to the first environment.
+//!
+//! Order: `State::init`, `add_free_frames` for each range of memory that nobody uses, `add_device` for each function, then
+//! `start_first_environment`. The bundle comes from the host's files and is not trusted: every number in it is checked, and a bad one
+//! is a [`BootError`] that names it. Segments are mapped where they lie in the bundle, whose frames belong to the first environment.
+
+use aegis_abi::boot::{
+    BOOT_INFO_MAGIC, BUNDLE_MAGIC, BUNDLE_PART_COUNT_MAX, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC,
+    FLAT_SEGMENT_COUNT_MAX, FLAT_WRITE, PART_INIT,
+};
+use aegis_abi::layout::{
+    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT,
+    LIBOS_END, LIBOS_IMAGE_BASE, PAGE_SHIFT, PAGE_SIZE, SYSTEM_PAGE_BASE,
+};
+use aegis_abi::memory::BindFlags;
+use aegis_abi::types::{
+    CapSlot, CapType, FrameNumber, Rights, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES,
+    SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_SELF, Status,
+};
+
+use crate::capability::Capability;
+use crate::device::{Device, DeviceDescription};
+use crate::frame::{BlockEntry, FrameEntry, FrameKind};
+use crate::id::{DeviceId, EnvironmentId, Id, Named, ProcessorId};
+use crate::machine::Machine;
+use crate::processor::Pages;
+use crate::space::{Flush, leaf_bits};
+use crate::state::State;
+
+/// Frames that the first environment starts with for its tables.
+const DONATED_FRAME_COUNT: u64 = 128;
+/// Control page, save area, boot information page.
+const FIRST_FRAME_COUNT: u64 = 1 + FIRST_SAVE_AREA_FRAME_COUNT + 1;
+
+const DEVICE_RIGHTS: Rights = Rights::READ
+    .union(Rights::WRITE)
+    .union(Rights::CONTROL)
+    .union(Rights::GRANT);
+const MACHINE_RIGHTS: Rights = Rights::READ
+    .union(Rights::CONTROL)
+    .union(Rights::LOG)
+    .union(Rights::GRANT);
+
+/// What the glue hands over once.
+pub struct Setup<'a> {
+    /// One entry for each frame up to the highest.
+    pub frames: &'a mut [FrameEntry],
+    /// One entry for each started block of 512 frames.
+    pub blocks: &'a mut [BlockEntry],
+    /// A root table whose entries 265 to 511 are the kernel's.
+    pub template_root: FrameNumber,
+    /// The filled system page.
+    pub system_page: FrameNumber,
+    /// Slice length.
+    pub slice_ns: u64,
+}
+
+/// Why the machine cannot start. Each is the fault of who made the bundle, except the first two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootError {
+    /// The block table is too short for the frame table, or a frame number does not fit.
+    FrameTable,
+    /// Too little memory for the first environment.
+    NoMemory,
+    /// The bundle lies outside the frame table or overlaps memory that was given as free.
+    BundleRange,
+    /// The bundle's magic or version is wrong.
+    BundleHeader,
+    /// A part is misaligned, out of range or out of order.
+    BundlePart,
+    /// No part, or more than one, is the library OS.
+    NoInitPart,
+    /// The flat image's magic, version or number of segments is wrong.
+    ImageHeader,
+    /// Segment `n` is misaligned, out of range, overlapping, or has unknown flags.
+    ImageSegment(u8),
+    /// The entry point is in no executable segment.
+    ImageEntry,
+    /// The library OS needs more page tables than there are frames for.
+    ImageTooLarge,
+}
+
+/// The first environment's part of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstEnvironment {
+    /// First frame of the boot bundle.
+    pub bundle_frame: FrameNumber,
+    /// Frames of the boot bundle.
+    pub bundle_frame_count: u64,
+}
+
+struct Segment {
+    address: u64,
+    frame: u64,
+    page_count: u64,
+    flags: BindFlags,
+}
+
+struct Image {
+    entry: u64,
+    segments: [Option<Segment>; FLAT_SEGMENT_COUNT_MAX],
+}
+
+impl<'a, M: Machine> State<'a, M> {
+    /// Takes the tables' memory. Everything is reserved until `add_free_frames`.
+    pub fn init(&mut self, setup: Setup<'a>) -> Result<(), BootError> {
+        if !self.frames.install(setup.frames, setup.blocks) {
+            return Err(BootError::FrameTable);
+        }
+        self.template_root = setup.template_root;
+        self.system_page = setup.system_page;
+        self.slice_ns = setup.slice_ns.max(1);
+        self.frames.set(setup.system_page, FrameKind::Shared, 0);
+        Ok(())
+    }
+
+    /// Makes a range of memory free. Frame 0 and what is beyond the table stay reserved.
+    pub fn add_free_frames(&mut self, first: FrameNumber, count: u64) {
+        let end = first.0.saturating_add(count).min(self.frames.count());
+        for frame in first.0.max(1)..end {
+            if self.frames.kind(FrameNumber(frame)) == FrameKind::Reserved {
+                self.frames.set(FrameNumber(frame), FrameKind::Free, 0);
+            }
+        }
+    }
+
+    /// Adds a device function; `None` if the table is full.
+    pub fn add_device(&mut self, description: DeviceDescription) -> Option<DeviceId> {
+        let device = self.devices.find(|d| d.description.is_none())?;
+        self.devices[device] = Device {
+            description: Some(description),
+            ..Device::EMPTY
+        };
+        Some(device)
+    }
+
+    /// Maps the page that every environment sees.
+    pub(crate) fn map_system_page(&mut self, environment: EnvironmentId) -> Result<(), Status> {
+        let mut flush = Flush::new(self.environments[environment].root);
+        let bits = leaf_bits(BindFlags::empty());
+        let page = self.system_page;
+        self.map_small(environment, SYSTEM_PAGE_BASE, page, bits, &mut flush)
+    }
+
+    /// Makes the first environment and its processor, which the scheduler picks at the next `on_kick`.
+    pub fn start_first_environment(
+        &mut self,
+        first: FirstEnvironment,
+    ) -> Result<ProcessorId, BootError> {
+        let image = self.read_bundle(&first)?;
+        let frame_count_free = self.frames.free_count();
+        let environment = self
+            .new_environment(None)
+            .map_err(|_| BootError::NoMemory)?;
+        self.environments[environment].frame_quota =
+            frame_count_free.saturating_add(first.bundle_frame_count);
+        self.first_environment = Some(environment);
+        self.adopt(environment, first.bundle_frame.0, first.bundle_frame_count);
+        let donated = self.allocate(environment, DONATED_FRAME_COUNT)?;
+        for frame in (donated.0..donated.0 + DONATED_FRAME_COUNT).rev() {
+            self.donate_frame(environment, FrameNumber(frame));
+        }
+        let frames = self.allocate(environment, FIRST_FRAME_COUNT)?;
+        let pages = Pages {
+            first_frame: frames.0,
+            save_area_frame_count: FIRST_SAVE_AREA_FRAME_COUNT,
+            control_address: FIRST_CONTROL_BASE,
+            save_area_base: FIRST_SAVE_AREA_BASE,
+        };
+        let boot_info = FrameNumber(frames.0 + FIRST_FRAME_COUNT - 1);
+        self.build_first(environment, &image, &pages, boot_info)
+            .map_err(|_| BootError::ImageTooLarge)?;
+        let processor = self
+            .make_processor(environment, environment, pages)
+            .map_err(|_| BootError::NoMemory)?;
+        self.fill_first_table(environment, processor, &first, frames)
+            .map_err(|_| BootError::NoMemory)?;
+        self.write_boot_info(boot_info, &first, frame_count_free);
+        let top = pages.save_area_top();
+        self.start_processor(processor.id, image.entry, top, BOOT_INFO_BASE)
+            .map_err(|_| BootError::NoMemory)?;
+        Ok(processor.id)
+    }
+
+    fn adopt(&mut self, environment: EnvironmentId, first: u64, count: u64) {
+        let serial = self.environments[environment].serial;
+        self.frames
+            .set_range(first, count, FrameKind::Owned, serial);
+        self.environments[environment].frames_owned += count;
+    }
+
+    fn allocate(
+        &mut self,
+        environment: EnvironmentId,
+        count: u64,
+    ) -> Result<FrameNumber, BootError> {
+        let first = self.frames.find_free(count, 1).ok_or(BootError::NoMemory)?;
+        self.adopt(environment, first.0, count);
+        for frame in first.0..first.0 + count {
+            self.machine.zero_frame(FrameNumber(frame));
+        }
+        Ok(first)
+    }
+
+    fn build_first(
+        &mut self,
+        environment: EnvironmentId,
+        image: &Image,
+        pages: &Pages,
+        boot_info: FrameNumber,
+    ) -> Result<(), Status> {
+        self.build_environment(environment)?;
+        let fixed = [
+            (
+                pages.control_address,
+                pages.first_frame,
+                1,
+                BindFlags::WRITE,
+            ),
+            (
+                pages.save_area_base,
+                pages.first_frame + 1,
+                pages.save_area_frame_count,
+                BindFlags::WRITE,
+            ),
+            (BOOT_INFO_BASE, boot_info.0, 1, BindFlags::empty()),
+        ];
+        for (address, frame, page_count, flags) in fixed {
+            self.map_range(environment, address, frame, page_count, flags)?;
+        }
+        for segment in image.segments.iter().flatten() {
+            self.map_range(
+                environment,
+                segment.address,
+                segment.frame,
+                segment.page_count,
+                segment.flags,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn map_range(
+        &mut self,
+        environment: EnvironmentId,
+        address: u64,
+        frame: u64,
+        page_count: u64,
+        flags: BindFlags,
+    ) -> Result<(), Status> {
+        // Nothing runs with this root yet, so nothing has to be flushed.
+        let mut flush = Flush::new(self.environments[environment].root);
+        for page in 0..page_count {
+            self.map_small(
+                environment,
+                address + (page << PAGE_SHIFT),
+                FrameNumber(frame + page),
+                leaf_bits(flags),
+                &mut flush,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn fill_first_table(
+        &mut self,
+        environment: EnvironmentId,
+        processor: Named<ProcessorId>,
+        first: &FirstEnvironment,
+        frames: FrameNumber,
+    ) -> Result<(), Status> {
+        let machine = Named {
+            id: environment,
+            serial: 0,
+        };
+        let fixed = [
+            (
+                SLOT_SELF,
+                Capability::object(
+                    CapType::Environment,
+                    crate::call::ENVIRONMENT_RIGHTS,
+                    self.named_environment(environment),
+                ),
+            ),
+            (
+                SLOT_FIRST_PROCESSOR,
+                Capability::object(CapType::Processor, crate::call::PROCESSOR_RIGHTS, processor),
+            ),
+            (
+                SLOT_MACHINE,
+                Capability::object(CapType::Machine, MACHINE_RIGHTS, machine),
+            ),
+            (
+                SLOT_BUNDLE,
+                Capability::frames(first.bundle_frame, first.bundle_frame_count),
+            ),
+            (
+                SLOT_FIRST_FRAMES,
+                Capability::frames(frames, FIRST_FRAME_COUNT),
+            ),
+        ];
+        for (slot, capability) in fixed {
+            let at = self.empty_slot(environment, slot)?;
+            self.store_capability(at, &capability);
+        }
+        for device in self.devices.ids() {
+            if self.devices[device].description.is_none() {
+                continue;
+            }
+            let slot = CapSlot(SLOT_DEVICE_FIRST.0 + device.index() as u32);
+            let at = self.empty_slot(environment, slot)?;
+            let named = Named {
+                id: device,
+                serial: 0,
+            };
+            let capability = Capability::object(CapType::Device, DEVICE_RIGHTS, named);
+            self.store_capability(at, &capability);
+        }
+        Ok(())
+    }
+
+    fn write_boot_info(
+        &mut self,
+        boot_info: FrameNumber,
+        first: &FirstEnvironment,
+        frame_count_free: u64,
+    ) {
+        let device_count = self
+            .devices
+            .iter()
+            .filter(|(_, d)| d.description.is_some())
+            .count() as u64;
+        let words = [
+            BOOT_INFO_MAGIC,
+            u64::from(aegis_abi::ABI_VERSION) | device_count << 32,
+            first.bundle_frame.0,
+            first.bundle_frame_count,
+            self.frames.count(),
+            frame_count_free,
+            FIRST_CONTROL_BASE,
+            self.machine.now_ns(),
+        ];
+        for (index, word) in words.into_iter().enumerate() {
+            self.machine.store(boot_info, index, word);
+        }
+    }
+
+    /// Word `index` of the memory that starts at `frame`; the caller checked that it is in the bundle.
+    fn bundle_word(&self, frame: u64, index: u64) -> u64 {
+        self.machine
+            .load(FrameNumber(frame + index / 512), (index % 512) as usize)
+    }
+
+    fn read_bundle(&self, first: &FirstEnvironment) -> Result<Image, BootError> {
+        let (base, count) = (first.bundle_frame.0, first.bundle_frame_count);
+        let is_ours = count != 0
+            && self.frames.contains(base, count)
+            && (base..base + count)
+                .all(|f| self.frames.kind(FrameNumber(f)) == FrameKind::Reserved);
+        if !is_ours {
+            return Err(BootError::BundleRange);
+        }
+        let counts = self.bundle_word(base, 1);
+        let part_count = counts >> 32;
+        if self.bundle_word(base, 0) != BUNDLE_MAGIC
+            || counts as u32 != BUNDLE_VERSION
+            || part_count > BUNDLE_PART_COUNT_MAX as u64
+        {
+            return Err(BootError::BundleHeader);
+        }
+        let mut init = None;
+        let mut end_bytes = PAGE_SIZE;
+        for part in 0..part_count {
+            let word = |index| self.bundle_word(base, 2 + part * 3 + index);
+            let (kind, offset, length) = (word(0) as u32, word(1), word(2));
+            if !offset.is_multiple_of(PAGE_SIZE) || offset < end_bytes {
+                return Err(BootError::BundlePart);
+            }
+            end_bytes = offset
+                .checked_add(length)
+                .filter(|end| end.div_ceil(PAGE_SIZE) <= count)
+                .ok_or(BootError::BundlePart)?;
+            if kind == PART_INIT && init.replace((offset, length)).is_some() {
+                return Err(BootError::NoInitPart);
+            }
+        }
+        let (offset, length) = init.ok_or(BootError::NoInitPart)?;
+        self.read_image(base + (offset >> PAGE_SHIFT), length.div_ceil(PAGE_SIZE))
+    }
+
+    fn read_image(&self, base: u64, page_count: u64) -> Result<Image, BootError> {
+        if page_count == 0 {
+            return Err(BootError::ImageHeader);
+        }
+        let counts = self.bundle_word(base, 1);
+        let segment_count = counts >> 32;
+        if self.bundle_word(base, 0) != FLAT_MAGIC
+            || counts as u32 != BUNDLE_VERSION
+            || segment_count == 0
+            || segment_count > FLAT_SEGMENT_COUNT_MAX as u64
+        {
+            return Err(BootError::ImageHeader);
+        }
+        let mut image = Image {
+            entry: self.bundle_word(base, 2),
+            segments: [const { None }; FLAT_SEGMENT_COUNT_MAX],
+        };
+        let mut lowest = LIBOS_IMAGE_BASE;
+        let mut is_entry_good = false;
+        for (number, place) in (0..segment_count).zip(image.segments.iter_mut()) {
+            let segment = self
+                .read_segment(base, page_count, number, lowest)
+                .ok_or(BootError::ImageSegment(number as u8))?;
+            lowest = segment.address + (segment.page_count << PAGE_SHIFT);
+            is_entry_good |= segment.flags.contains(BindFlags::EXECUTE)
+                && (segment.address..lowest).contains(&image.entry);
+            *place = Some(segment);
+        }
+        if is_entry_good {
+            Ok(image)
+        } else {
+            Err(BootError::ImageEntry)
+        }
+    }
+
+    fn read_segment(
+        &self,
+        base: u64,
+        image_page_count: u64,
+        number: u64,
+        lowest: u64,
+    ) -> Option<Segment> {
+        let word = |index| self.bundle_word(base, 3 + number * 3 + index);
+        let (address, extent, flags) = (word(0), word(1), word(2) as u32);
+        let (page_offset, page_count) = (extent & 0xffff_ffff, extent >> 32);
+        let end = address.checked_add(page_count << PAGE_SHIFT)?;
+        let is_good = address.is_multiple_of(PAGE_SIZE)
+            && address >= lowest
+            && end <= LIBOS_END
+            && page_count != 0
+            && page_offset + page_count <= image_page_count
+            && flags & !(FLAT_WRITE | FLAT_EXECUTE) == 0;
+        let mut bind_flags = BindFlags::empty();
+        bind_flags.set(BindFlags::WRITE, flags & FLAT_WRITE != 0);
+        bind_flags.set(BindFlags::EXECUTE, flags & FLAT_EXECUTE != 0);
+        is_good.then_some(Segment {
+            address,
+            frame: base + page_offset,
+            page_count,
+            flags: bind_flags,
+        })
+    }
+}
