@@ -1,14 +1,16 @@
 //! Everything that can go wrong before or around a run, and the exit status that says so.
 //!
-//! The tool keeps the statuses that a user knows from `timeout`, `env` and the shells: 124 for an ended time limit, 125 for a
-//! failure of the tool itself, 126 for something that is there but cannot be executed, 127 for something that is not there.
-//! Every error prints as one line. How a *program* ended is not an error: see `ending`.
+//! The tool keeps the statuses that a user knows from `timeout`, `env` and the shells: 124 for an ended time
+//! limit, 125 for a failure of the tool itself, 126 for something that is there but cannot be executed, 127
+//! for something that is not there. Every error prints as one line. How a *program* ended is not an error:
+//! see `ending`.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::pack::PackError;
 use crate::program::Unfit;
 
 /// Exit status: `--timeout` ended the program.
@@ -33,8 +35,10 @@ pub(crate) enum Error {
     ProgramMissing(PathBuf),
     /// PROGRAM is there and cannot be executed.
     ProgramUnfit(PathBuf, Unfit),
-    /// `--root` or `--with` names something that cannot be used.
-    Root(PathBuf, String),
+    /// The root cannot be made: `--root` or `--with` names something that cannot be used.
+    Root(PackError),
+    /// The root was made but not written.
+    RootWrite(String),
     /// The kernel or exos is not where it should be.
     ArtifactMissing(PathBuf),
     /// The kernel or exos is there but is not what it should be.
@@ -54,7 +58,8 @@ impl Error {
             Self::ProgramNotOnPath(_) | Self::ProgramMissing(_) => STATUS_NOT_FOUND,
             Self::ProgramUnfit(..) => STATUS_NOT_EXECUTABLE,
             Self::Usage(_)
-            | Self::Root(..)
+            | Self::Root(_)
+            | Self::RootWrite(_)
             | Self::ArtifactMissing(_)
             | Self::ArtifactBad(..)
             | Self::QemuMissing(_)
@@ -73,14 +78,19 @@ impl fmt::Display for Error {
             }
             Self::ProgramMissing(path) => write!(out, "{}: no such file", path.display()),
             Self::ProgramUnfit(path, why) => write!(out, "{}: {why}", path.display()),
-            Self::Root(path, why) => write!(out, "{}: {why}", path.display()),
+            Self::Root(error) => write!(out, "{error}"),
+            Self::RootWrite(why) => write!(out, "writing the root image: {why}"),
             Self::ArtifactMissing(path) => write!(
                 out,
                 "{}: not there; build it with `cargo xtask build`, or run ./aegis",
                 path.display()
             ),
             Self::ArtifactBad(path, why) => {
-                write!(out, "{}: {why}; build it again with `cargo xtask build`", path.display())
+                write!(
+                    out,
+                    "{}: {why}; build it again with `cargo xtask build`",
+                    path.display()
+                )
             }
             Self::QemuMissing(name) => write!(
                 out,
@@ -94,6 +104,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<PackError> for Error {
+    fn from(error: PackError) -> Self {
+        Self::Root(error)
+    }
+}
 
 /// Names the operation that an I/O error interrupted.
 pub(crate) trait Doing<T> {
@@ -115,7 +131,7 @@ impl<T> Doing<T> for Result<T, rustix::io::Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Unfit};
+    use super::{Error, PackError, Unfit};
 
     #[test]
     fn every_class_has_its_status_and_one_line() {
@@ -124,10 +140,14 @@ mod tests {
             (Error::ProgramNotOnPath("foo".into()), 127),
             (Error::ProgramMissing("./foo".into()), 127),
             (Error::ProgramUnfit("/etc".into(), Unfit::Directory), 126),
-            (Error::Root("r".into(), "not a root image".into()), 125),
+            (Error::Root(PackError::UnknownFormat("r".into())), 125),
+            (Error::RootWrite("no space".into()), 125),
             (Error::ArtifactMissing("kernel.elf".into()), 125),
             (Error::QemuMissing("qemu".into()), 125),
-            (Error::Host("memfd", std::io::ErrorKind::OutOfMemory.into()), 125),
+            (
+                Error::Host("memfd", std::io::ErrorKind::OutOfMemory.into()),
+                125,
+            ),
         ];
         for (error, status) in cases {
             assert_eq!(error.status(), status, "{error}");

@@ -1,2 +1,75 @@
-//! Skeleton.
-fn main() {}
+//! The host tool: starts unmodified Linux programs in a machine that runs the Aegis kernel and exos under
+//! QEMU.
+//!
+//! `options` reads the command line, one module per verb does the work (`run`, `doctor`), and this one turns
+//! the outcome into an exit status. A run goes through `program` (what the host knows of it), `root`,
+//! `closure` and `pack*` (its files), `boot` (the bundle), `accel` and `qemu` (the command line), `machine`
+//! (the process), `ports` with `pump`, `control` and `signals` (while it lives), `ending` and `stats` (what
+//! came of it).
+//!
+//! Invariants: the tool has one thread; its exit status is always one of those in `errors` or the program's
+//! own; no QEMU outlives it.
+
+mod accel;
+mod artifacts;
+mod boot;
+mod cache;
+mod closure;
+mod closure_cache;
+mod control;
+mod doctor;
+mod ending;
+mod errors;
+mod machine;
+mod options;
+mod pack;
+mod pack_dir;
+mod pack_host;
+mod pack_image;
+mod pack_tar;
+mod ports;
+mod program;
+mod pump;
+mod qemu;
+mod root;
+mod run;
+mod signals;
+mod stats;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use options::{Command, Parsed};
+
+fn main() -> ExitCode {
+    let start = Instant::now();
+    let command = match options::parse(std::env::args_os()) {
+        Ok(Parsed::Command(command)) => command,
+        Ok(Parsed::Help(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Parsed::Nothing(text)) => {
+            eprint!("{text}");
+            return ExitCode::from(errors::STATUS_TOOL);
+        }
+        Err(text) => {
+            eprintln!("aegis: {text}");
+            return ExitCode::from(errors::STATUS_TOOL);
+        }
+    };
+    match command {
+        Command::Run(options) => match run::run(&options, start) {
+            Ok(status) => ExitCode::from(status),
+            Err(error) => {
+                eprintln!("aegis: {error}");
+                ExitCode::from(error.status())
+            }
+        },
+        Command::Doctor => ExitCode::from(doctor::doctor()),
+        Command::Version => {
+            println!("aegis {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+    }
+}

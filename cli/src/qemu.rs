@@ -1,13 +1,14 @@
 //! The QEMU command line, as a pure function of what a run asks for.
 //!
-//! Each option is there for a reason that was measured or is stated here; the golden tests below fail when one changes, so a
-//! change is a decision. `machine` starts the process.
+//! Each option is there for a reason that was measured or is stated here; the golden tests below fail when
+//! one changes, so a change is a decision. `machine` starts the process.
 //!
 //! - `-nodefaults -no-user-config -display none -vga none -net none`: nothing that the guest does not drive.
 //! - `-no-reboot`: a triple fault ends QEMU (status 0) instead of starting over.
-//! - The processor has every feature that TCG emulates at a fair speed; four that it emulates slowly are off, as in the Linux
-//!   anchor, so that figures compare.
-//! - `-M pc` and `-M q35` start through qboot where it is installed: 35 ms instead of 70 to 90 ms with SeaBIOS (QEMU 7.2).
+//! - The processor has every feature that TCG emulates at a fair speed; four that it emulates slowly are off,
+//!   as in the Linux anchor, so that figures compare.
+//! - `-M pc` and `-M q35` start through qboot where it is installed: 35 ms instead of 70 to 90 ms with
+//!   SeaBIOS (QEMU 7.2).
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -93,8 +94,11 @@ impl MachineLine<'_> {
         for option in ["-nodefaults", "-no-user-config", "-no-reboot"] {
             line.flag(option);
         }
-        line.pair("-display", "none").pair("-vga", "none").pair("-net", "none");
-        line.path("-kernel", self.kernel).path("-initrd", self.bundle);
+        line.pair("-display", "none")
+            .pair("-vga", "none")
+            .pair("-net", "none");
+        line.path("-kernel", self.kernel)
+            .path("-initrd", self.bundle);
         line.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
         self.push_ports(&mut line);
         line.0
@@ -137,7 +141,8 @@ impl MachineLine<'_> {
 
     fn push_ports(&self, line: &mut Arguments) {
         let socket = |name: &str, fd: RawFd| format!("socket,id={name},fd={fd}");
-        line.pair("-chardev", &socket("log", self.ports.log)).pair("-serial", "chardev:log");
+        line.pair("-chardev", &socket("log", self.ports.log))
+            .pair("-serial", "chardev:log");
         match self.machine {
             MachineKind::Microvm => {
                 line.pair("-global", "virtio-mmio.force-legacy=false");
@@ -168,7 +173,10 @@ impl MachineLine<'_> {
     pub(crate) fn shell_line(&self) -> String {
         let arguments = self.arguments();
         let words = std::iter::once(self.qemu.as_os_str()).chain(arguments.iter().map(|a| &**a));
-        words.map(|word| shell_quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+        words
+            .map(|word| shell_quoted(&word.to_string_lossy()))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
@@ -217,7 +225,13 @@ mod tests {
             kernel: Path::new("/k/kernel.elf"),
             bundle: Path::new("/b/my bundle"),
             firmware: None,
-            ports: PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104, log: 105 },
+            ports: PortFds {
+                stdin: 101,
+                stdout: 102,
+                stderr: 103,
+                control: 104,
+                log: 105,
+            },
         }
     }
 

@@ -1,0 +1,262 @@
+//! Which accelerator a run gets, and the trial that `--accel auto` rests on.
+//!
+//! A machine can have `/dev/kvm` and still not run this kernel (nested virtualisation, missing processor
+//! features), so the device proves nothing. The trial boots the kernel and exos once under KVM and waits for
+//! a line on the control port. The verdict holds for this build, this machine type and this boot of the host,
+//! and is remembered; later runs read a file.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use aegis_image::config::Config;
+
+use crate::artifacts::Artifacts;
+use crate::cache::{Cache, KeyHasher};
+use crate::control::FromGuest;
+use crate::errors::{Doing, Error};
+use crate::machine::{Machine, sockets};
+use crate::options::AccelChoice;
+use crate::qemu::{Accelerator, MachineKind, MachineLine};
+use crate::{artifacts, boot};
+
+/// The longest time that the trial may take.
+const TRIAL_LIMIT: Duration = Duration::from_secs(2);
+/// Name of the remembered verdict.
+const NOTE: &str = "accel";
+/// The host's device.
+pub(crate) const KVM_DEVICE: &str = "/dev/kvm";
+
+/// A decision.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    /// What to use.
+    pub(crate) accelerator: Accelerator,
+    /// Why, in a few words.
+    pub(crate) reason: String,
+    /// It was tried just now, so the user should hear of it once.
+    pub(crate) is_new: bool,
+}
+
+impl Choice {
+    fn known(accelerator: Accelerator, reason: &str) -> Self {
+        Self {
+            accelerator,
+            reason: reason.to_string(),
+            is_new: false,
+        }
+    }
+}
+
+/// Decides for a run.
+pub(crate) fn choose(
+    wanted: AccelChoice,
+    counts_instructions: bool,
+    trial: &Trial<'_>,
+) -> Result<Choice, Error> {
+    match wanted {
+        AccelChoice::Tcg => Ok(Choice::known(Accelerator::Tcg, "asked for")),
+        AccelChoice::Kvm if counts_instructions => {
+            Err(Error::Usage("--icount needs --accel tcg".into()))
+        }
+        AccelChoice::Kvm => match open_device() {
+            Ok(()) => Ok(Choice::known(Accelerator::Kvm, "asked for")),
+            Err(why) => Err(Error::KvmUnusable(why)),
+        },
+        AccelChoice::Auto if counts_instructions => {
+            Ok(Choice::known(Accelerator::Tcg, "--icount needs it"))
+        }
+        AccelChoice::Auto => Ok(choose_by_trial(trial)),
+    }
+}
+
+/// What a trial needs.
+#[derive(Debug)]
+pub(crate) struct Trial<'a> {
+    /// QEMU.
+    pub(crate) qemu: &'a Path,
+    /// Kernel and exos.
+    pub(crate) artifacts: &'a Artifacts,
+    /// exos, flat.
+    pub(crate) library_os: &'a [u8],
+    /// Machine type.
+    pub(crate) machine: MachineKind,
+    /// Where verdicts are kept.
+    pub(crate) cache: Option<&'a Cache>,
+}
+
+fn choose_by_trial(trial: &Trial<'_>) -> Choice {
+    if let Err(why) = open_device() {
+        return Choice::known(Accelerator::Tcg, &why);
+    }
+    // Without a memory of the verdict every run would pay for a trial.
+    let Some(cache) = trial.cache else {
+        return Choice::known(
+            Accelerator::Tcg,
+            "no cache directory to remember a KVM trial in",
+        );
+    };
+    let key = trial.key();
+    let notes = cache.note(NOTE).unwrap_or_default();
+    if let Some(works) = verdict_in(&notes, &key) {
+        return Choice::known(
+            if works {
+                Accelerator::Kvm
+            } else {
+                Accelerator::Tcg
+            },
+            if works {
+                "KVM was tried and works"
+            } else {
+                "KVM was tried and does not work"
+            },
+        );
+    }
+    let works = trial.run();
+    cache.set_note(NOTE, &with_verdict(&notes, &key, works.is_ok()));
+    match works {
+        Ok(()) => Choice {
+            accelerator: Accelerator::Kvm,
+            reason: "a trial under KVM worked".into(),
+            is_new: true,
+        },
+        Err(error) => Choice {
+            accelerator: Accelerator::Tcg,
+            reason: format!("a trial under KVM failed ({error})"),
+            is_new: true,
+        },
+    }
+}
+
+/// Opens and closes `/dev/kvm`; the error is for people.
+pub(crate) fn open_device() -> Result<(), String> {
+    match File::options().read(true).write(true).open(KVM_DEVICE) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(format!("there is no {KVM_DEVICE}"))
+        }
+        Err(error) => Err(format!("{KVM_DEVICE}: {error}; are you in the group kvm?")),
+    }
+}
+
+/// How many verdicts are kept: a few builds and machine types.
+const VERDICT_COUNT_MAX: usize = 16;
+
+fn verdict_in(notes: &str, key: &str) -> Option<bool> {
+    notes.lines().find_map(|line| match line.split_once(' ') {
+        Some((known, "kvm")) if known == key => Some(true),
+        Some((known, "tcg")) if known == key => Some(false),
+        _ => None,
+    })
+}
+
+fn with_verdict(notes: &str, key: &str, works: bool) -> String {
+    let verdict = if works { "kvm" } else { "tcg" };
+    let old = notes
+        .lines()
+        .take(VERDICT_COUNT_MAX - 1)
+        .map(|line| format!("{line}\n"));
+    format!("{key} {verdict}\n{}", old.collect::<String>())
+}
+
+impl Trial<'_> {
+    /// Names the build by its files, not by their bytes, which would take longer than the machine's start.
+    fn key(&self) -> String {
+        let mut hasher = KeyHasher::new();
+        for path in [
+            self.artifacts.kernel(),
+            self.artifacts.library_os(),
+            self.qemu.into(),
+        ] {
+            hasher.add(path.as_os_str().as_encoded_bytes());
+            if let Ok(metadata) = std::fs::metadata(&path) {
+                hasher
+                    .add_u64(metadata.len())
+                    .add(&metadata.mtime().to_le_bytes());
+                hasher.add(&metadata.mtime_nsec().to_le_bytes());
+            }
+        }
+        hasher.add(format!("{:?}", self.machine).as_bytes());
+        let boot_id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        format!("{:032x}", hasher.add(&boot_id).key())
+    }
+
+    /// Boots once. exos says `hello` before it looks for the program, and there is none.
+    fn run(&self) -> Result<(), Error> {
+        let config = Config {
+            program: b"/".to_vec(),
+            ..Config::default()
+        }
+        .encode()
+        .map_err(|why| Error::Usage(why.to_string()))?;
+        let bundle = boot::build(self.library_os, &config, None)?;
+        let (host, mut guest) = sockets()?;
+        let bundle_path = format!("/proc/self/fd/{}", guest.add(&bundle.file)?);
+        let line = MachineLine {
+            qemu: self.qemu,
+            machine: self.machine,
+            accelerator: Accelerator::Kvm,
+            counts_instructions: false,
+            cpu_count: 1,
+            memory_mib: 64,
+            kernel: &self.artifacts.kernel(),
+            bundle: Path::new(&bundle_path),
+            firmware: firmware_for(self.machine),
+            ports: guest.port_fds(),
+        };
+        let what = "the trial";
+        host.control.set_nonblocking(false).doing(what)?;
+        host.control
+            .set_read_timeout(Some(TRIAL_LIMIT))
+            .doing(what)?;
+        // Dropping it at the end of this function ends the trial's machine.
+        let _machine = Machine::start(self.qemu, &line.arguments(), guest)?;
+        let mut first = Vec::new();
+        BufReader::new(&host.control)
+            .read_until(b'\n', &mut first)
+            .doing(what)?;
+        match FromGuest::parse(first.strip_suffix(b"\n").unwrap_or(&first)) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof)).doing(what),
+        }
+    }
+}
+
+/// The firmware option for a machine type; microvm starts through qboot by itself.
+pub(crate) fn firmware_for(machine: MachineKind) -> Option<&'static Path> {
+    match machine {
+        MachineKind::Microvm => None,
+        MachineKind::Pc | MachineKind::Q35 => artifacts::find_qboot(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VERDICT_COUNT_MAX, verdict_in, with_verdict};
+
+    #[test]
+    fn verdicts_are_remembered_by_key() {
+        let notes = with_verdict("", "a", true);
+        let notes = with_verdict(&notes, "b", false);
+        assert_eq!(verdict_in(&notes, "a"), Some(true));
+        assert_eq!(verdict_in(&notes, "b"), Some(false));
+        assert_eq!(verdict_in(&notes, "c"), None);
+        assert_eq!(verdict_in("a maybe\nrubbish", "a"), None);
+    }
+
+    #[test]
+    fn old_verdicts_are_forgotten() {
+        let mut notes = String::new();
+        for n in 0..3 * VERDICT_COUNT_MAX {
+            notes = with_verdict(&notes, &n.to_string(), true);
+        }
+        assert_eq!(notes.lines().count(), VERDICT_COUNT_MAX);
+        assert_eq!(verdict_in(&notes, "0"), None);
+        assert_eq!(
+            verdict_in(&notes, &(3 * VERDICT_COUNT_MAX - 1).to_string()),
+            Some(true)
+        );
+    }
+}

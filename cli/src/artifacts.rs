@@ -1,0 +1,88 @@
+//! Where the things are that a machine is started from: QEMU, its firmware, the kernel, exos.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use aegis_image::flat;
+
+use crate::errors::{Doing, Error};
+
+/// The executable that is looked for on PATH when `AEGIS_QEMU` is not set.
+const QEMU: &str = "qemu-system-x86_64";
+/// Where distributions put the small firmware that starts PVH kernels at once.
+const QBOOT: [&str; 2] = ["/usr/share/qemu/qboot.rom", "/usr/share/qemu-kvm/qboot.rom"];
+
+/// What `cargo xtask build` made.
+#[derive(Debug)]
+pub(crate) struct Artifacts {
+    directory: PathBuf,
+}
+
+impl Artifacts {
+    /// The directory is `$AEGIS_ARTIFACTS`; without it, the one of this executable, or `aegis/` next to that
+    /// one (the layout of a cargo target directory).
+    pub(crate) fn find() -> Self {
+        if let Some(directory) = std::env::var_os("AEGIS_ARTIFACTS") {
+            return Self {
+                directory: directory.into(),
+            };
+        }
+        let own = std::env::current_exe().unwrap_or_default();
+        let beside = own.parent().unwrap_or(Path::new("/"));
+        let published = beside.parent().unwrap_or(Path::new("/")).join("aegis");
+        let has_kernel = |directory: &&Path| directory.join("kernel.elf").is_file();
+        let found = [beside, &published].into_iter().find(has_kernel);
+        Self {
+            directory: found.unwrap_or(&published).to_path_buf(),
+        }
+    }
+
+    /// The kernel's ELF file.
+    pub(crate) fn kernel(&self) -> PathBuf {
+        self.directory.join("kernel.elf")
+    }
+
+    /// The library OS's ELF file.
+    pub(crate) fn library_os(&self) -> PathBuf {
+        self.directory.join("exos.elf")
+    }
+
+    /// Both, or an error that names the one that is missing.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for path in [self.kernel(), self.library_os()] {
+            if !path.is_file() {
+                return Err(Error::ArtifactMissing(path));
+            }
+        }
+        Ok(())
+    }
+
+    /// The library OS as the kernel maps it.
+    pub(crate) fn flat_library_os(&self) -> Result<Vec<u8>, Error> {
+        let path = self.library_os();
+        let elf = std::fs::read(&path).doing("reading exos.elf")?;
+        flat::from_elf(&elf).map_err(|why| Error::ArtifactBad(path, why.to_string()))
+    }
+}
+
+/// The QEMU to start: `$AEGIS_QEMU`, or the first on PATH.
+pub(crate) fn find_qemu() -> Result<PathBuf, Error> {
+    let name = std::env::var_os("AEGIS_QEMU").unwrap_or_else(|| QEMU.into());
+    find_on_path(&name).ok_or(Error::QemuMissing(name))
+}
+
+fn find_on_path(name: &OsString) -> Option<PathBuf> {
+    let path = Path::new(name);
+    if path.components().count() > 1 {
+        return path.is_file().then(|| path.to_path_buf());
+    }
+    let search = std::env::var_os("PATH")?;
+    std::env::split_paths(&search)
+        .map(|directory| directory.join(name))
+        .find(|it| it.is_file())
+}
+
+/// qboot, if it is installed.
+pub(crate) fn find_qboot() -> Option<&'static Path> {
+    QBOOT.iter().map(Path::new).find(|path| path.is_file())
+}

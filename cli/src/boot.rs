@@ -1,0 +1,137 @@
+//! The boot bundle of a run: exos, the run configuration and the root image, in a file that only this run
+//! has.
+//!
+//! The file is in memory (`memfd`) and has no name, so nothing is left behind however the tool ends; QEMU
+//! opens it through `/proc/self/fd`. The root image is copied by the host's kernel, the small parts are
+//! written.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
+
+use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
+use aegis_image::Sink;
+use aegis_image::bundle::{PartPlan, Writer, place};
+use rustix::fs::MemfdFlags;
+
+use crate::errors::{Doing, Error};
+
+/// A root image, ready to be copied.
+#[derive(Debug)]
+pub(crate) struct RootImage {
+    /// The image; where its offset stands does not matter.
+    pub(crate) file: File,
+    /// Its length.
+    pub(crate) size_bytes: u64,
+}
+
+/// A bundle and its length.
+#[derive(Debug)]
+pub(crate) struct BootBundle {
+    /// The file.
+    pub(crate) file: OwnedFd,
+    /// Its length.
+    pub(crate) size_bytes: u64,
+}
+
+/// Builds the bundle.
+pub(crate) fn build(
+    library_os: &[u8],
+    config: &[u8],
+    root: Option<&RootImage>,
+) -> Result<BootBundle, Error> {
+    let mut plans = vec![
+        PartPlan {
+            kind: PART_INIT,
+            length_bytes: library_os.len() as u64,
+        },
+        PartPlan {
+            kind: PART_CONFIG,
+            length_bytes: config.len() as u64,
+        },
+    ];
+    if let Some(root) = root {
+        plans.push(PartPlan {
+            kind: PART_ROOT,
+            length_bytes: root.size_bytes,
+        });
+    }
+    let too_large = || Error::Usage("the root image is too large".into());
+    let (_, size_bytes) = place(&plans).ok_or_else(too_large)?;
+    // Header and small parts, padded to where the root image begins.
+    let mut head = Vec::with_capacity(library_os.len() + config.len() + 3 * 4096);
+    let mut writer = Writer::new(&mut head, &plans).map_err(|_| too_large())?;
+    writer.write_all(library_os).map_err(|_| too_large())?;
+    writer.write_all(config).map_err(|_| too_large())?;
+    let mut file = memory_file("aegis-bundle")?;
+    file.write_all(&head).doing("writing the boot bundle")?;
+    if let Some(root) = root {
+        copy_root(root, &mut file).doing("copying the root image")?;
+    }
+    file.set_len(size_bytes).doing("writing the boot bundle")?;
+    Ok(BootBundle {
+        file: file.into(),
+        size_bytes,
+    })
+}
+
+/// A file in memory, without a name.
+pub(crate) fn memory_file(label: &str) -> Result<File, Error> {
+    let fd =
+        rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).doing("making a file in memory")?;
+    Ok(File::from(fd))
+}
+
+fn copy_root(root: &RootImage, bundle: &mut File) -> io::Result<()> {
+    let mut source = &root.file;
+    source.rewind()?;
+    let copied = io::copy(&mut io::Read::take(source, root.size_bytes), bundle)?;
+    if copied == root.size_bytes {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RootImage, build, memory_file};
+    use aegis_abi::boot::{PART_CONFIG, PART_INIT, PART_ROOT};
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+
+    #[test]
+    fn the_bundle_holds_what_was_put_in() {
+        let mut file = memory_file("root").unwrap();
+        let image: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
+        file.write_all(&image).unwrap();
+        let root = RootImage {
+            file,
+            size_bytes: 8192,
+        };
+        let bundle = build(b"library", b"config", Some(&root)).unwrap();
+        let mut file = File::from(bundle.file);
+        file.rewind().unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len() as u64, bundle.size_bytes);
+        let parsed = aegis_image::bundle::parse(&bytes).unwrap();
+        for (kind, expected) in [
+            (PART_INIT, &b"library"[..]),
+            (PART_CONFIG, b"config"),
+            (PART_ROOT, &image[..8192]),
+        ] {
+            let part = parsed.find(kind).unwrap();
+            assert_eq!(parsed.contents(part), expected, "part {kind}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_shrank_is_an_error() {
+        let root = RootImage {
+            file: memory_file("root").unwrap(),
+            size_bytes: 4096,
+        };
+        assert!(build(b"l", b"c", Some(&root)).is_err());
+    }
+}

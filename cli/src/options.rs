@@ -1,0 +1,334 @@
+//! The command line: what a user may write, and what it means. Nothing is changed, and nothing read but the
+//! environment and whether the file of a `--with` exists.
+//!
+//! Options of the tool stand before PROGRAM; all that follows PROGRAM belongs to the program, also what
+//! starts with `-`. clap parses; its messages are cut to the tool's one-line form in [`parse`].
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::pack_host::split_with;
+use crate::qemu::MachineKind;
+
+/// Least memory of a machine in bytes: the kernel, exos and a small program.
+pub(crate) const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// Most memory of a machine in bytes.
+pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
+/// Most processors.
+const CPU_COUNT_MAX: i64 = 8;
+
+const EXAMPLES: &str = "\
+Examples:
+  aegis run busybox echo hello             a program of this host, with the libraries it needs
+  echo abc | aegis run tr a-z A-Z          standard input, output and exit status as usual
+  aegis run --with ./in:/in cat /in/notes  more files of this host, read-only
+  aegis run --root rootfs/ /bin/sh         another root: a directory, a tar file or an EROFS image
+  aegis run --stats --timeout 10 ls /      what it cost, and a time limit
+  aegis doctor                             what is missing on this machine, and how to get it
+
+`aegis run --help` explains every option.";
+
+const RUN_NOTES: &str = "\
+Exit status: the program's own; 128+n if signal n ended it; 124 if --timeout did; 125 if the tool
+or the machine failed (wrong option, root image or memory size included); 126 if PROGRAM cannot be
+executed; 127 if there is no such program.
+
+Ctrl-C and SIGTERM go to the program; a second one ends the machine.
+
+Without --root the machine's files are PROGRAM, the shared objects it needs, what --with adds, and
+a minimal /etc, /dev, /proc and /tmp. They are read-only underneath; what the program writes is in
+memory and gone when it ends.";
+
+/// Runs unmodified Linux programs, each on its own library OS, in a small virtual machine
+#[derive(Debug, Parser)]
+#[command(name = "aegis", version, disable_help_subcommand = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a Linux program
+    Run(Box<RunOptions>),
+    /// Say what is there, what is missing, and how to get it
+    Doctor,
+    /// Print the version
+    Version,
+}
+
+/// `--accel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccelChoice {
+    /// KVM if a tiny guest has really run under it here, else TCG
+    Auto,
+    /// The processor itself; needs /dev/kvm
+    Kvm,
+    /// QEMU's translator; works everywhere
+    Tcg,
+}
+
+/// `--stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatsFormat {
+    /// Lines for people
+    Text,
+    /// One line of JSON
+    Json,
+}
+
+/// `--with HOST[:GUEST]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct With {
+    /// File or directory of the host.
+    pub(crate) host: PathBuf,
+    /// Its absolute path in the machine; by default the host's.
+    pub(crate) guest: Option<PathBuf>,
+}
+
+/// `aegis run`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "aegis run [OPTIONS] PROGRAM [ARGS]...",
+    disable_help_subcommand = true,
+    arg_required_else_help = false,
+    after_help = RUN_NOTES,
+)]
+pub(crate) struct RunOptions {
+    /// Root file system: a directory, a tar file (also .tar.gz) or an EROFS image
+    #[arg(long, value_name = "DIR|TAR|IMAGE")]
+    pub(crate) root: Option<PathBuf>,
+    /// Put this file or directory of the host into the root, read-only (repeatable)
+    #[arg(long, value_name = "HOST[:GUEST]", value_parser = OsStringValueParser::new().try_map(parse_with))]
+    pub(crate) with: Vec<With>,
+    /// Set a variable of the program's environment; without =VALUE it is copied (repeatable)
+    #[arg(
+        short = 'e',
+        long = "env",
+        value_name = "NAME[=VALUE]",
+        value_parser = OsStringValueParser::new().try_map(parse_variable)
+    )]
+    pub(crate) environment: Vec<OsString>,
+    /// Directory in the machine where the program starts
+    #[arg(short = 'w', long = "workdir", value_name = "DIR", default_value = "/")]
+    pub(crate) working_directory: PathBuf,
+    /// Memory for programs, with K, M or G; the root comes on top
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
+    pub(crate) memory: u64,
+    /// Processors, 1 to 8
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u8).range(1..=CPU_COUNT_MAX)
+    )]
+    pub(crate) cpus: u8,
+    /// What executes the machine's instructions
+    #[arg(
+        long,
+        value_name = "auto|kvm|tcg",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub(crate) accel: AccelChoice,
+    /// QEMU machine type
+    #[arg(
+        short = 'M',
+        long,
+        value_name = "microvm|pc|q35",
+        default_value = "microvm",
+        hide_possible_values = true
+    )]
+    pub(crate) machine: MachineKind,
+    /// Let time be the number of instructions: every run is the same (TCG only)
+    #[arg(long)]
+    pub(crate) icount: bool,
+    /// End the program after this time, with status 124
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print the QEMU command line instead of running it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// At the end, print times and counters on standard error
+    #[arg(
+        long,
+        value_name = "json",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "text",
+        hide_possible_values = true
+    )]
+    pub(crate) stats: Option<StatsFormat>,
+    /// Print each system call with its arguments and result on standard error
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Print no warnings
+    #[arg(short = 'q', long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print the kernel's log and what the tool does
+    #[arg(short = 'v', long)]
+    pub(crate) verbose: bool,
+    /// The program and what follows it.
+    #[command(subcommand)]
+    words: Words,
+}
+
+/// clap's name for words that it does not look into: a subcommand that it does not know. Unlike a positional
+/// argument that may start with `-`, it leaves wrong options in front of it to clap.
+#[derive(Debug, Subcommand)]
+enum Words {
+    #[command(external_subcommand)]
+    Program(Vec<OsString>),
+}
+
+impl RunOptions {
+    /// PROGRAM and ARGS as the user wrote them.
+    pub(crate) fn program_words(&self) -> &[OsString] {
+        let Words::Program(words) = &self.words;
+        words
+    }
+
+    /// PROGRAM as the user wrote it.
+    pub(crate) fn program_name(&self) -> &OsStr {
+        self.program_words()
+            .first()
+            .map_or(OsStr::new(""), |name| name)
+    }
+}
+
+/// What a command line comes to.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    /// Do this.
+    Command(Command),
+    /// Print this on standard output and succeed.
+    Help(String),
+    /// Print this on standard error and fail: nothing was asked for.
+    Nothing(String),
+}
+
+/// Parses a command line, the tool's name included.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
+    use clap::error::ErrorKind;
+    let command = match Cli::try_parse_from(words) {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                    Ok(Parsed::Help(error.render().to_string()))
+                }
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                    Ok(Parsed::Nothing(error.render().to_string()))
+                }
+                ErrorKind::MissingSubcommand => {
+                    Err("which program? (aegis run [OPTIONS] PROGRAM [ARGS]...)".into())
+                }
+                _ => Err(one_line(&error)),
+            };
+        }
+    };
+    Ok(Parsed::Command(command))
+}
+
+/// The first paragraph of clap's message, and its hint if it has one, without prefix and line breaks.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    let first = paragraphs.next().unwrap_or(text);
+    let hint = paragraphs
+        .find_map(|it| it.strip_prefix("tip: "))
+        .filter(|it| it.contains("similar"));
+    let words = first
+        .split_whitespace()
+        .chain(hint.iter().flat_map(|it| it.split_whitespace()));
+    let line = words.collect::<Vec<_>>().join(" ");
+    match hint {
+        Some(hint) => line.replacen(&format!(" {hint}"), &format!("; {hint}"), 1),
+        None => line,
+    }
+}
+
+/// A number and an optional K, M, G or T (powers of 1024, also KiB, KB and in small letters); the result is
+/// in bytes.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit
+        .to_ascii_lowercase()
+        .trim_end_matches('b')
+        .trim_end_matches('i')
+    {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("a number with K, M or G, such as 256M".into()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a number with K, M or G, such as 256M".to_string())?;
+    let bytes = number.checked_mul(1 << shift).ok_or("too large")?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err(format!("at least {}M", MEMORY_BYTES_MIN >> 20));
+    }
+    if bytes > MEMORY_BYTES_MAX {
+        return Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30));
+    }
+    Ok(bytes)
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "a number of seconds, such as 1.5".to_string())?;
+    if seconds <= 0.0 {
+        return Err("more than 0 seconds".into());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| "too large".to_string())
+}
+
+fn parse_with(text: OsString) -> Result<With, String> {
+    if text.is_empty() {
+        return Err("HOST is empty".into());
+    }
+    let (host, guest) = split_with(&text);
+    Ok(With {
+        host,
+        guest: guest.map(|path| OsString::from_vec(path).into()),
+    })
+}
+
+/// `NAME=VALUE` as it is; `NAME` with the value of this process.
+fn parse_variable(text: OsString) -> Result<OsString, String> {
+    let name_bytes = text.as_bytes().iter().position(|byte| *byte == b'=');
+    match name_bytes {
+        Some(0) => Err("NAME is empty".into()),
+        Some(_) => Ok(text),
+        None if text.is_empty() => Err("NAME is empty".into()),
+        None => match std::env::var_os(&text) {
+            Some(value) => {
+                let mut both = text;
+                both.push("=");
+                both.push(value);
+                Ok(both)
+            }
+            None => Err("not set in this environment; write NAME=VALUE".into()),
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,159 @@
+//! The command line as users write it.
+
+use super::{AccelChoice, Command, Parsed, RunOptions, StatsFormat, With, parse};
+use crate::qemu::MachineKind;
+use std::time::Duration;
+
+fn words(line: &str) -> Vec<std::ffi::OsString> {
+    std::iter::once("aegis")
+        .chain(line.split_whitespace())
+        .map(Into::into)
+        .collect()
+}
+
+fn run(line: &str) -> RunOptions {
+    match parse(words(line)) {
+        Ok(Parsed::Command(Command::Run(options))) => *options,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn refusal(line: &str) -> String {
+    match parse(words(line)) {
+        Err(text) => text,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn defaults() {
+    let options = run("run busybox");
+    assert_eq!(options.program_words(), ["busybox"]);
+    assert_eq!(options.memory, 256 << 20);
+    assert_eq!((options.cpus, options.accel), (1, AccelChoice::Auto));
+    assert_eq!(options.machine, MachineKind::Microvm);
+    assert_eq!(options.working_directory, std::path::Path::new("/"));
+    assert!(options.stats.is_none() && options.timeout.is_none() && options.root.is_none());
+}
+
+#[test]
+fn everything_behind_the_program_is_the_programs() {
+    let options = run("run -v ls -la -m 3 --cpus 99 --help -- x");
+    let expected = ["ls", "-la", "-m", "3", "--cpus", "99", "--help", "--", "x"];
+    assert_eq!(options.program_words(), expected);
+    assert!(options.verbose);
+    assert_eq!(run("run -- ls -l").program_words(), ["ls", "-l"]);
+}
+
+#[test]
+fn every_option_of_a_run() {
+    let options = run(
+        "run --root /r --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
+         --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true",
+    );
+    assert_eq!(options.root.as_deref(), Some(std::path::Path::new("/r")));
+    let with = |host: &str, guest: Option<&str>| With {
+        host: host.into(),
+        guest: guest.map(Into::into),
+    };
+    assert_eq!(options.with, [with("/a", Some("/b")), with("/c", None)]);
+    assert_eq!(options.environment, ["A=1", "B="]);
+    assert_eq!((options.memory, options.cpus), (64 << 20, 4));
+    assert_eq!(
+        (options.accel, options.machine),
+        (AccelChoice::Tcg, MachineKind::Q35)
+    );
+    assert!(options.icount && options.dry_run && options.trace && options.quiet);
+    assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(options.stats, Some(StatsFormat::Json));
+}
+
+#[test]
+fn stats_does_not_eat_the_program() {
+    let options = run("run --stats ls");
+    assert_eq!(
+        (options.stats, options.program_name()),
+        (Some(StatsFormat::Text), "ls".as_ref())
+    );
+}
+
+#[test]
+fn memory_sizes() {
+    for (text, mib) in [
+        ("64M", 64),
+        ("64m", 64),
+        ("4G", 4096),
+        ("1GiB", 1024),
+        ("65536K", 64),
+    ] {
+        assert_eq!(
+            run(&format!("run -m {text} ls")).memory,
+            mib << 20,
+            "{text}"
+        );
+    }
+    assert_eq!(run("run -vm1G help").program_words(), ["help"]);
+    assert_eq!(run("run -m67108864 ls").memory, 64 << 20);
+    for text in [
+        "0",
+        "1M",
+        "64",
+        "x",
+        "64X",
+        "65G",
+        "99999999999T",
+        "-1",
+        "1.5G",
+        "",
+    ] {
+        let mut line = words("run");
+        line.extend(["-m".into(), text.into(), "ls".into()]);
+        assert!(parse(line).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn wrong_lines_are_refused_in_one_line() {
+    for line in [
+        "run",
+        "run --bogus ls",
+        "run -x ls",
+        "run --cpus 0 ls",
+        "run --cpus 9 ls",
+        "run --accel xen ls",
+        "run -M isapc ls",
+        "run --timeout 0 ls",
+        "run --timeout -1 ls",
+        "run --timeout soon ls",
+        "run --stats=xml ls",
+        "run -e =x ls",
+        "run -e AEGIS_TEST_SURELY_NOT_SET ls",
+        "run -q -v ls",
+        "walk ls",
+    ] {
+        let text = refusal(line);
+        assert!(!text.is_empty() && !text.contains('\n'), "{line}: {text:?}");
+    }
+    assert!(refusal("run -m 1M ls").contains("at least 16M"));
+    assert!(refusal("run --bogus ls").contains("--bogus"));
+    assert!(
+        refusal("run --times 3 ls").contains("--timeout"),
+        "a near miss gets a hint"
+    );
+}
+
+#[test]
+fn help_is_there() {
+    for line in ["--help", "run --help", "-h"] {
+        assert!(matches!(parse(words(line)), Ok(Parsed::Help(_))), "{line}");
+    }
+    assert!(matches!(parse(words("")), Ok(Parsed::Nothing(_))));
+    assert!(matches!(
+        parse(words("doctor")),
+        Ok(Parsed::Command(Command::Doctor))
+    ));
+    assert!(matches!(
+        parse(words("version")),
+        Ok(Parsed::Command(Command::Version))
+    ));
+}

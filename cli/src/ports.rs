@@ -1,0 +1,523 @@
+//! The loop that a run spends its life in: bytes between the host and the machine, signals, times, the
+//! machine's end.
+//!
+//! One thread and one `poll`: the tool can be killed at any moment, no lock exists, and the thread that
+//! started QEMU lives as long as the tool (see `machine`). Invariants:
+//! - No call here blocks but `poll` itself, so a full pipe or a stopped terminal cannot delay a time limit or
+//!   a signal.
+//! - Output that the machine sent is written before the loop ends, unless the tool ended the machine; then it
+//!   gets [`DRAIN_LIMIT`].
+//! - The loop ends only when QEMU has ended.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ChildStderr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::control::{FromGuest, Level, LineBuffer, Report, ToGuest, VERSION, printable};
+use crate::ending::{Cause, Ending, QemuEnd};
+use crate::errors::{Doing, Error};
+use crate::machine::{HostEnds, Machine};
+use crate::pump::{InputPump, Outcome, OutputPump, Sink, read_some};
+use crate::signals::{Event, Signals};
+use crate::stats::Stats;
+
+/// The longest time from the machine's start to `hello`.
+pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(60);
+/// The longest time from the ending line to QEMU's end.
+const POWER_OFF_LIMIT: Duration = Duration::from_secs(2);
+/// The longest time for writing what is left after the tool ended the machine.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+/// How much of the end of the kernel's log is kept.
+const LOG_BYTES_MAX: usize = 64 * 1024;
+/// How much QEMU may say before the rest is dropped.
+const QEMU_ERROR_BYTES_MAX: usize = 16 * 1024;
+/// Above this much unread standard error, the control port is not read.
+const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+
+/// What a relay does with what it hears.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    /// `--timeout`.
+    pub(crate) timeout: Option<Duration>,
+    /// [`BOOT_LIMIT`], shorter when KVM is tried.
+    pub(crate) boot_limit: Duration,
+    /// `-q`.
+    pub(crate) quiet: bool,
+    /// `-v`.
+    pub(crate) verbose: bool,
+    /// When the tool started; all times count from here.
+    pub(crate) start: Instant,
+}
+
+/// What a finished run leaves behind.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// How it ended.
+    pub(crate) ending: Ending,
+    /// The end of the kernel's log.
+    pub(crate) log: Vec<u8>,
+}
+
+/// Moves everything until QEMU has ended.
+pub(crate) fn relay(
+    machine: Machine,
+    ends: HostEnds,
+    signals: &mut Signals,
+    stats: &mut Stats,
+    habits: Habits,
+) -> Result<Finished, Error> {
+    let mut relay = Relay::new(machine, ends, signals, stats, habits)?;
+    loop {
+        if let Some(finished) = relay.step()? {
+            return Ok(finished);
+        }
+    }
+}
+
+/// What a descriptor in the poll set stands for.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    Signals,
+    InputSource,
+    InputSink,
+    Output(usize),
+    OutputSink(usize),
+    Control,
+    ControlOut,
+    Log,
+    QemuErrors,
+}
+
+const STDOUT: usize = 0;
+const STDERR: usize = 1;
+
+struct Relay<'a> {
+    machine: Machine,
+    signals: &'a mut Signals,
+    stats: &'a mut Stats,
+    habits: Habits,
+    input: InputPump,
+    outputs: [OutputPump; 2],
+    control: Option<UnixStream>,
+    control_lines: LineBuffer,
+    control_out: VecDeque<u8>,
+    log: Option<UnixStream>,
+    log_tail: Vec<u8>,
+    qemu_stderr: Option<ChildStderr>,
+    qemu_errors: Vec<u8>,
+    greeted: bool,
+    terminated: bool,
+    report: Option<Report>,
+    cause: Option<Cause>,
+    qemu_end: Option<QemuEnd>,
+    /// When patience ends: with the boot, the power-off, or the last output.
+    limit: Option<Instant>,
+}
+
+impl<'a> Relay<'a> {
+    fn new(
+        mut machine: Machine,
+        ends: HostEnds,
+        signals: &'a mut Signals,
+        stats: &'a mut Stats,
+        habits: Habits,
+    ) -> Result<Self, Error> {
+        let what = "taking over the standard streams";
+        let input = InputPump::new(io::stdin(), ends.stdin).doing(what)?;
+        let stdout = Sink::new(io::stdout()).doing(what)?;
+        let stderr = Sink::new(io::stderr()).doing(what)?;
+        let qemu_stderr = machine.take_errors();
+        if let Some(errors) = &qemu_stderr {
+            rustix::io::ioctl_fionbio(errors, true).doing(what)?;
+        }
+        Ok(Self {
+            machine,
+            signals,
+            stats,
+            habits,
+            input,
+            outputs: [
+                OutputPump::new(ends.stdout, stdout),
+                OutputPump::new(ends.stderr, stderr),
+            ],
+            control: Some(ends.control),
+            control_lines: LineBuffer::default(),
+            control_out: VecDeque::new(),
+            log: Some(ends.log),
+            log_tail: Vec::new(),
+            qemu_stderr,
+            qemu_errors: Vec::new(),
+            greeted: false,
+            terminated: false,
+            report: None,
+            cause: None,
+            qemu_end: None,
+            limit: Some(Instant::now() + habits.boot_limit),
+        })
+    }
+
+    /// Waits once and handles what came. Answers when all is over.
+    fn step(&mut self) -> Result<Option<Finished>, Error> {
+        for slot in self.wait()? {
+            self.handle(slot)?;
+        }
+        self.check_times();
+        if self.qemu_end.is_none() {
+            self.qemu_end = self.machine.poll_end().doing("waiting for QEMU")?;
+            if self.qemu_end.is_some() {
+                self.input.stop();
+                self.control_out.clear();
+                if self.report.is_none() || self.cause.is_some() {
+                    self.limit = Some(Instant::now() + DRAIN_LIMIT);
+                } else {
+                    self.limit = None;
+                }
+            }
+        }
+        Ok(self
+            .qemu_end
+            .filter(|_| self.is_drained())
+            .map(|qemu| Finished {
+                ending: Ending {
+                    report: self.report.take(),
+                    cause: self.cause.take(),
+                    qemu,
+                    qemu_errors: printable_lines(&self.qemu_errors),
+                },
+                log: std::mem::take(&mut self.log_tail),
+            }))
+    }
+
+    fn is_drained(&self) -> bool {
+        let over = self.limit.is_some_and(|limit| Instant::now() >= limit);
+        over || (self.outputs.iter().all(OutputPump::is_done)
+            && self.control.is_none()
+            && self.log.is_none()
+            && self.qemu_stderr.is_none())
+    }
+
+    fn wait(&self) -> Result<Vec<Slot>, Error> {
+        let interests = self.interests();
+        let mut fds: Vec<PollFd<'_>> = interests
+            .iter()
+            .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+            .collect();
+        let timeout = self.next_time().map(|time| {
+            let left = time.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).doing("waiting for input"),
+        }
+        let ready = interests
+            .iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty());
+        Ok(ready.map(|((slot, ..), _)| *slot).collect())
+    }
+
+    fn interests(&self) -> Vec<(Slot, BorrowedFd<'_>, PollFlags)> {
+        let (read, write) = (PollFlags::IN, PollFlags::OUT);
+        let mut list = vec![(Slot::Signals, self.signals.as_fd(), read)];
+        let mut add = |slot, fd, flags| {
+            if let Some(fd) = fd {
+                list.push((slot, fd, flags));
+            }
+        };
+        if self.greeted && self.report.is_none() {
+            add(Slot::InputSource, self.input.wants_to_read(), read);
+            add(Slot::InputSink, self.input.wants_to_write(), write);
+        }
+        for (index, output) in self.outputs.iter().enumerate() {
+            add(Slot::Output(index), output.wants_to_read(), read);
+            add(Slot::OutputSink(index), output.wants_to_write(), write);
+        }
+        let control = self.control.as_ref().map(AsFd::as_fd);
+        if self.outputs[STDERR].pending_bytes() < MESSAGE_BYTES_MAX {
+            add(Slot::Control, control, read);
+            add(Slot::Log, self.log.as_ref().map(AsFd::as_fd), read);
+        }
+        if !self.control_out.is_empty() {
+            add(Slot::ControlOut, control, write);
+        }
+        add(
+            Slot::QemuErrors,
+            self.qemu_stderr.as_ref().map(AsFd::as_fd),
+            read,
+        );
+        list
+    }
+
+    fn handle(&mut self, slot: Slot) -> Result<(), Error> {
+        match slot {
+            Slot::Signals => {
+                while let Some(event) = self.signals.next().doing("reading signals")? {
+                    self.on_signal(event);
+                }
+            }
+            Slot::InputSource => {
+                self.input.fill();
+                if let Some(bytes) = self.input.take_end() {
+                    self.send(ToGuest::Eof { bytes });
+                }
+                self.input.flush();
+            }
+            Slot::InputSink => self.input.flush(),
+            Slot::Output(index) => {
+                self.outputs[index]
+                    .fill()
+                    .doing("reading the machine's output")?;
+            }
+            Slot::OutputSink(index) => self.flush_output(index),
+            Slot::Control => self.read_control()?,
+            Slot::ControlOut => self.write_control(),
+            Slot::Log => self.read_log(),
+            Slot::QemuErrors => self.read_qemu_errors(),
+        }
+        Ok(())
+    }
+
+    fn flush_output(&mut self, index: usize) {
+        let outcome = self.outputs[index].flush();
+        if self.outputs[index].has_carried() {
+            self.stats
+                .times
+                .first_output
+                .get_or_insert_with(|| self.habits.start.elapsed());
+        }
+        // A reader of standard error that has gone away is no reason to end the program.
+        match outcome {
+            Outcome::Closed if index == STDOUT => self.end(Cause::OutputClosed),
+            Outcome::Failed(error) if index == STDOUT => self.end(Cause::OutputFailed(error)),
+            Outcome::Fine | Outcome::Closed | Outcome::Failed(_) => {}
+        }
+    }
+
+    fn read_control(&mut self) -> Result<(), Error> {
+        let Some(control) = &mut self.control else {
+            return Ok(());
+        };
+        let mut buffer = [0; 16 * 1024];
+        let length = match read_some(control, &mut buffer) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error).doing("reading the control port"),
+        };
+        if length == 0 {
+            self.control = None;
+        }
+        let mut lines = Vec::new();
+        self.control_lines
+            .push(&buffer[..length], |line| lines.push(line.to_vec()));
+        for line in lines {
+            match FromGuest::parse(&line) {
+                Ok(message) => self.on_message(message),
+                Err(fault) if self.habits.verbose => {
+                    let text = printable(&line);
+                    self.say(&format!(
+                        "unknown line on the control port ({fault:?}): {text}"
+                    ));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, message: FromGuest) {
+        match message {
+            FromGuest::Hello { version: VERSION } => {
+                self.greeted = true;
+                self.limit = None;
+                self.stats
+                    .times
+                    .hello
+                    .get_or_insert_with(|| self.habits.start.elapsed());
+                self.send_window_size();
+            }
+            FromGuest::Hello { version } => self.end(Cause::Version(version)),
+            FromGuest::Ended(report) => {
+                if self.report.is_none() {
+                    self.report = Some(report);
+                    self.limit = Some(Instant::now() + POWER_OFF_LIMIT);
+                    self.stats.times.ended = Some(self.habits.start.elapsed());
+                    self.input.stop();
+                }
+            }
+            FromGuest::Stats(counters) => {
+                for (key, value) in counters {
+                    self.stats.count(key, value);
+                }
+            }
+            FromGuest::Log(level, text) => {
+                let shown = match level {
+                    Level::Error | Level::Trace => true,
+                    Level::Warn => !self.habits.quiet,
+                    Level::Info | Level::Debug => self.habits.verbose,
+                };
+                if shown {
+                    self.outputs[STDERR].push(format!("exos: {text}\n").as_bytes());
+                }
+            }
+        }
+    }
+
+    fn on_signal(&mut self, event: Event) {
+        match event {
+            // The machine is gone; the user does not want to wait for the last output.
+            Event::Terminate(_) if self.qemu_end.is_some() => self.limit = Some(Instant::now()),
+            Event::Terminate(signal) if self.terminated || !self.greeted => {
+                self.end(Cause::Signal(signal));
+            }
+            Event::Terminate(signal) => {
+                self.terminated = true;
+                self.send(ToGuest::Signal(signal));
+            }
+            Event::Forward(signal) => {
+                if self.greeted {
+                    self.send(ToGuest::Signal(signal));
+                }
+            }
+            Event::WindowSize => self.send_window_size(),
+            Event::Suspend => {
+                self.machine.suspend();
+                // Continues here when the user says so; a failure to stop oneself leaves nothing to do but go
+                // on.
+                let own = rustix::process::getpid();
+                let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
+                self.machine.resume();
+            }
+            // `step` asks for QEMU's end after every wait.
+            Event::Child => {}
+        }
+    }
+
+    fn send_window_size(&mut self) {
+        let size = rustix::termios::tcgetwinsize(io::stdout())
+            .or_else(|_| rustix::termios::tcgetwinsize(io::stdin()));
+        if let (true, Ok(size)) = (self.greeted, size) {
+            self.send(ToGuest::WindowSize {
+                rows: size.ws_row,
+                columns: size.ws_col,
+            });
+        }
+    }
+
+    fn send(&mut self, message: ToGuest) {
+        if self.control.is_some() && self.qemu_end.is_none() {
+            self.control_out.extend(message.to_string().as_bytes());
+            self.write_control();
+        }
+    }
+
+    fn write_control(&mut self) {
+        let Some(control) = &mut self.control else {
+            return;
+        };
+        match io::Write::write(control, self.control_out.as_slices().0) {
+            Ok(length) => drop(self.control_out.drain(..length)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                // The machine is gone; reading will say so.
+                _ => self.control_out.clear(),
+            },
+        }
+    }
+
+    fn read_log(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let mut buffer = [0; 4096];
+        match read_some(log, &mut buffer) {
+            Ok(0) => self.log = None,
+            Ok(length) => {
+                let bytes = &buffer[..length];
+                self.log_tail.extend_from_slice(bytes);
+                // Cut rarely, not for every byte.
+                if self.log_tail.len() > 2 * LOG_BYTES_MAX {
+                    self.log_tail.drain(..self.log_tail.len() - LOG_BYTES_MAX);
+                }
+                if self.habits.verbose {
+                    self.outputs[STDERR].push(bytes);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.log = None,
+        }
+    }
+
+    fn read_qemu_errors(&mut self) {
+        let Some(errors) = &mut self.qemu_stderr else {
+            return;
+        };
+        let mut buffer = [0; 4096];
+        match read_some(errors, &mut buffer) {
+            Ok(length) if length > 0 => {
+                let room = QEMU_ERROR_BYTES_MAX.saturating_sub(self.qemu_errors.len());
+                self.qemu_errors
+                    .extend_from_slice(&buffer[..length.min(room)]);
+                if self.habits.verbose {
+                    self.outputs[STDERR].push(&buffer[..length]);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => self.qemu_stderr = None,
+        }
+    }
+
+    /// The tool ends the machine; the first cause counts.
+    fn end(&mut self, cause: Cause) {
+        self.cause.get_or_insert(cause);
+        self.machine.kill();
+    }
+
+    fn next_time(&self) -> Option<Instant> {
+        let timeout = self
+            .habits
+            .timeout
+            .filter(|_| self.cause.is_none() && self.report.is_none());
+        let timeout = timeout.and_then(|limit| self.habits.start.checked_add(limit));
+        [timeout, self.limit].into_iter().flatten().min()
+    }
+
+    fn check_times(&mut self) {
+        if self.qemu_end.is_some() || self.next_time().is_none_or(|time| Instant::now() < time) {
+            return;
+        }
+        if self.report.is_some() {
+            self.machine.kill();
+            self.limit = None;
+        } else if let Some(limit) = self
+            .habits
+            .timeout
+            .filter(|limit| self.habits.start.elapsed() >= *limit && self.cause.is_none())
+        {
+            self.end(Cause::Timeout(limit));
+            self.limit = None;
+        } else if self.limit.is_some_and(|limit| Instant::now() >= limit) {
+            self.end(Cause::BootLimit(self.habits.boot_limit));
+            self.limit = None;
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.outputs[STDERR].push(format!("aegis: {text}\n").as_bytes());
+    }
+}
+
+/// Text of several lines without other control characters.
+pub(crate) fn printable_lines(bytes: &[u8]) -> String {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .map(printable)
+        .collect::<Vec<_>>()
+        .join("\n")
+}

@@ -1,0 +1,99 @@
+#!/bin/bash
+# Stands in for QEMU in the tests of the host tool: finds the sockets on its command line and plays the
+# guest's side of the control port. FAKE_QEMU says which part to play. Only bash reads and writes descriptors
+# above 9, hence bash.
+printf '%s\n' "$@" >"$FAKE_DIR/arguments"
+echo $$ >"$FAKE_DIR/pid"
+for word in "$@"; do
+    case $word in
+    socket,id=*)
+        name=${word#socket,id=}
+        declare "port_${name%%,*}=${word##*fd=}"
+        ;;
+    esac
+done
+# shellcheck disable=SC2154 # the ports are declared above
+say() { printf '%s\n' "$1" >&"$port_control"; }
+hear() { IFS= read -r -u "$port_control" line; }
+echo "kernel: fake machine" >&"$port_log"
+
+case $FAKE_QEMU in
+exit)
+    say 'hello 1'
+    printf 'out\n' >&"$port_stdout"
+    printf 'err\n' >&"$port_stderr"
+    say 'stats boot_ns=1500000 page_faults=3'
+    say 'log warn openat2: not there (ENOSYS)'
+    say 'log info only with -v'
+    say "exit $FAKE_STATUS"
+    exit 33
+    ;;
+killed)
+    say 'hello 1'
+    say 'killed 11 1 store to 0x0 at main+0x4'
+    exit 33
+    ;;
+fail)
+    say 'hello 1'
+    say 'fail 127 foo: not found in the root'
+    exit 33
+    ;;
+echo)
+    say 'hello 1'
+    head -c "$FAKE_BYTES" <&"$port_stdin" >&"$port_stdout"
+    hear
+    printf '%s' "$line" >&"$port_stderr"
+    say 'exit 0'
+    exit 33
+    ;;
+burst)
+    # Everything is in the sockets before the tool reads the ending line.
+    say 'hello 1'
+    say 'exit 0'
+    head -c "$FAKE_BYTES" /dev/zero >&"$port_stdout"
+    exit 33
+    ;;
+endless)
+    say 'hello 1'
+    exec cat /dev/zero >&"$port_stdout"
+    ;;
+signal)
+    say 'hello 1'
+    # Standard input is /dev/null in this test, so its end comes first.
+    hear
+    printf 'ready\n' >&"$port_stdout"
+    hear
+    printf '%s\n' "$line" >&"$port_stdout"
+    [ "$FAKE_STATUS" = stubborn ] && while :; do read -r -t 60 -u "$port_control" line; done
+    say 'exit 5'
+    exit 33
+    ;;
+linger)
+    say 'hello 1'
+    say 'exit 0'
+    exec sleep 60
+    ;;
+sleep)
+    say 'hello 1'
+    printf 'ready\n' >&"$port_stdout"
+    exec sleep 60
+    ;;
+silent) exec sleep 60 ;;
+status)
+    echo "qemu-system-x86_64: cannot set up guest memory 'microvm.ram': Cannot allocate memory" >&2
+    exit "$FAKE_STATUS"
+    ;;
+version)
+    say 'hello 99'
+    exec sleep 60
+    ;;
+garbage)
+    say 'hello 1'
+    head -c 100000 /dev/urandom | tr -d '\n' >&"$port_control"
+    say ''
+    say 'exit 300'
+    say 'stats ='
+    say 'exit 4'
+    exit 33
+    ;;
+esac
