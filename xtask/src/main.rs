@@ -12,6 +12,7 @@ mod lexer;
 mod process;
 mod source;
 mod suite;
+mod symbols;
 mod tidy;
 mod toml;
 mod toolchain;
