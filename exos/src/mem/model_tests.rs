@@ -355,7 +355,8 @@ impl World {
             Ok(start) => start / PAGE,
             Err(error) => {
                 let is_explained = match error {
-                    Errno::EFAULT => !is_uniform,
+                    // An empty old range may be overwritten by its own target.
+                    Errno::EFAULT => !is_uniform || !model.contains_key(&page),
                     Errno::EINVAL => old == 0,
                     Errno::ENOMEM => movement == Movement::Never,
                     _ => false,

@@ -188,7 +188,7 @@ impl AddressSpace {
         let area = self.areas.find(address).ok_or(Errno::EFAULT)?;
         let moved = moved_area(area, address, old_length, target, new_length);
         let flags = moved.flags;
-        if !keeps_old {
+        if !keeps_old && old_length > 0 {
             self.areas.remove(old.clone());
         }
         self.areas.insert(moved);
