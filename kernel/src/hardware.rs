@@ -1,0 +1,284 @@
+//! The core's `Machine` over the real one: physical words, translation caches, device functions and their interrupts.
+//!
+//! Neighbours: `aegis_kernel_core::machine` says what is wanted, `aegis_machine` does it. What is decided here: which processors
+//! hold translations of a root, and how an interrupt vector names a device function.
+
+use aegis_abi::FrameNumber;
+use aegis_kernel_core::id::{CpuId, DeviceId, Id};
+use aegis_kernel_core::machine::{Machine, PortWidth, StopReport};
+use aegis_machine as machine;
+use machine::pci::{self, Function, FunctionAddress};
+use machine::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
+
+/// Most interrupt routes: one vector each.
+const ROUTE_COUNT_MAX: usize = (DEVICE_VECTOR_LAST - DEVICE_VECTOR_FIRST) as usize + 1;
+/// Most PCI functions that are kept.
+pub(crate) const FUNCTION_COUNT_MAX: usize = 48;
+/// Register of a virtio block that resets the device when 0 is written (Virtio 1.2, 4.2.2).
+const VIRTIO_STATUS_REGISTER: u64 = 0x70;
+/// Reads of the command register after bus mastering was switched off, which flush writes that are on the way.
+const STOP_READ_COUNT: u32 = 4;
+
+/// How an interrupt of a device function reaches us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Line {
+    /// A line of an I/O interrupt controller.
+    Gsi(u32),
+    /// An entry of the function's MSI-X table.
+    Message(u16),
+}
+
+/// An interrupt of a device function, found by its vector.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    device: DeviceId,
+    interrupt: usize,
+    line: Line,
+}
+
+/// What stands behind a device function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Backend {
+    /// A PCI function: index in `functions`.
+    Pci(usize),
+    /// A virtio register block at this physical address.
+    VirtioMmio(u64),
+    /// Ports that need no enabling.
+    Ports,
+}
+
+/// The machine.
+pub(crate) struct Hardware {
+    routes: [Option<Route>; ROUTE_COUNT_MAX],
+    route_count: usize,
+    backends: [Option<Backend>; DeviceId::COUNT],
+    functions: [Option<Function>; FUNCTION_COUNT_MAX],
+    /// The root that each processor has loaded, by index; 0 is the kernel's.
+    roots: [u64; PROCESSOR_COUNT_MAX],
+}
+
+impl Hardware {
+    /// A machine without device functions; all zero bits but for tags.
+    pub(crate) const fn new() -> Self {
+        Self {
+            routes: [None; ROUTE_COUNT_MAX],
+            route_count: 0,
+            backends: [None; DeviceId::COUNT],
+            functions: [None; FUNCTION_COUNT_MAX],
+            roots: [0; PROCESSOR_COUNT_MAX],
+        }
+    }
+
+    /// Loads a root on this processor and remembers it; `None` is the kernel's own.
+    pub(crate) fn activate(&mut self, root: Option<FrameNumber>) {
+        self.roots[machine::processor_index()] = root.map_or(0, |root| root.0);
+        machine::activate_root(root.unwrap_or_else(machine::kernel_root));
+    }
+
+    /// Keeps a PCI function; its index, or `None` if there are too many.
+    pub(crate) fn add_function(&mut self, function: Function) -> Option<usize> {
+        let index = self.functions.iter().position(Option::is_none)?;
+        self.functions[index] = Some(function);
+        Some(index)
+    }
+
+    /// A kept function.
+    pub(crate) fn function(&self, index: usize) -> Option<Function> {
+        self.functions.get(index).copied().flatten()
+    }
+
+    /// Says what stands behind a device function.
+    pub(crate) fn set_backend(&mut self, device: DeviceId, backend: Backend) {
+        self.backends[device.index()] = Some(backend);
+    }
+
+    /// Gives an interrupt of a device function a vector, masked. False if none is left or the line does not exist.
+    pub(crate) fn add_route(&mut self, device: DeviceId, interrupt: usize, line: Line) -> bool {
+        if self.route_count == ROUTE_COUNT_MAX {
+            return false;
+        }
+        let vector = DEVICE_VECTOR_FIRST + self.route_count as u8;
+        let is_routed = match line {
+            // QEMU's virtio blocks and PCI links are level-triggered, active high.
+            Line::Gsi(gsi) => machine::line_route(gsi, vector, true, false),
+            Line::Message(index) => {
+                self.pci_function(device).is_some_and(|function| machine::msi_x_route(&function, index, vector))
+            }
+        };
+        if is_routed {
+            self.routes[self.route_count] = Some(Route { device, interrupt, line });
+            self.route_count += 1;
+        }
+        is_routed
+    }
+
+    /// Lets a function decode its memory, without letting it reach any.
+    pub(crate) fn decode_memory(&mut self, function: &Function) {
+        use machine::pci::ConfigAccess;
+        let before = PciPorts.read_command(function.address);
+        PciPorts.write_command(function.address, before & !pci::COMMAND_BUS_MASTER | pci::COMMAND_MEMORY);
+    }
+
+    /// Which interrupt of which device function a vector is.
+    pub(crate) fn device_of(&self, vector: u8) -> Option<(DeviceId, usize)> {
+        let route = self.routes.get(usize::from(vector.checked_sub(DEVICE_VECTOR_FIRST)?))?.as_ref()?;
+        Some((route.device, route.interrupt))
+    }
+
+    fn pci_function(&self, device: DeviceId) -> Option<Function> {
+        match self.backends[device.index()] {
+            Some(Backend::Pci(index)) => self.function(index),
+            _ => None,
+        }
+    }
+
+    fn line_of(&self, device: DeviceId, interrupt: usize) -> Option<Line> {
+        let is_it = |route: &&Route| route.device == device && route.interrupt == interrupt;
+        self.routes.iter().flatten().find(is_it).map(|route| route.line)
+    }
+
+    fn set_masked(&self, device: DeviceId, interrupt: usize, masked: bool) {
+        match (self.line_of(device, interrupt), masked) {
+            (Some(Line::Gsi(gsi)), true) => machine::line_mask(gsi),
+            (Some(Line::Gsi(gsi)), false) => machine::line_unmask(gsi),
+            (Some(Line::Message(index)), _) => {
+                if let Some(function) = self.pci_function(device) {
+                    machine::msi_x_mask(&function, index, masked);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn flush(&self, root: FrameNumber, flush: Flush) {
+        let processors = self.roots.iter().enumerate().filter(|(_, loaded)| **loaded == root.0);
+        let mask = processors.fold(0, |mask, (index, _)| mask | 1 << index);
+        if mask != 0 {
+            machine::shootdown(mask, flush);
+        }
+    }
+}
+
+impl Machine for Hardware {
+    fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
+        machine::physical_load(frame, word_index)
+    }
+
+    fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
+        machine::physical_store(frame, word_index, value);
+    }
+
+    fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {
+        machine::physical_compare_exchange(frame, word_index, old, new)
+    }
+
+    fn zero_frame(&mut self, frame: FrameNumber) {
+        machine::physical_zero(frame);
+    }
+
+    fn vector_init(&mut self, frame: FrameNumber) {
+        machine::vector_initialize(frame);
+    }
+
+    fn now_ns(&self) -> u64 {
+        machine::now_ns()
+    }
+
+    fn flush_page(&mut self, root: FrameNumber, virtual_address: u64) {
+        self.flush(root, Flush::Pages { address: virtual_address, page_count: 1 });
+    }
+
+    fn flush_all(&mut self, root: FrameNumber) {
+        self.flush(root, Flush::All);
+    }
+
+    fn kick(&mut self, cpu: CpuId) {
+        machine::send_reschedule(cpu.index());
+    }
+
+    fn port_read(&mut self, port: u16, width: PortWidth) -> u32 {
+        match width {
+            PortWidth::Byte => u32::from(machine::port_read_u8(port)),
+            PortWidth::Word => u32::from(machine::port_read_u16(port)),
+            PortWidth::Long => machine::port_read_u32(port),
+        }
+    }
+
+    fn port_write(&mut self, port: u16, width: PortWidth, value: u32) {
+        match width {
+            PortWidth::Byte => machine::port_write_u8(port, value as u8),
+            PortWidth::Word => machine::port_write_u16(port, value as u16),
+            PortWidth::Long => machine::port_write_u32(port, value),
+        }
+    }
+
+    fn config_read(&mut self, location: u32, offset: u32) -> u32 {
+        use machine::pci::ConfigAccess;
+        PciPorts.read(FunctionAddress(location as u16), offset as u16)
+    }
+
+    fn device_enable(&mut self, device: DeviceId, enable: bool) {
+        match self.backends[device.index()] {
+            Some(Backend::Pci(index)) => {
+                if let Some(function) = self.function(index) {
+                    pci_enable(&function, enable);
+                }
+            }
+            // A block has no switch of its own; a device that is reset reaches no memory until a driver sets it up again.
+            Some(Backend::VirtioMmio(address)) if !enable => {
+                machine::device_register_write(address + VIRTIO_STATUS_REGISTER, 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize) {
+        self.set_masked(device, interrupt, true);
+    }
+
+    fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize) {
+        self.set_masked(device, interrupt, false);
+    }
+
+    fn log(&mut self, bytes: &[u8]) {
+        machine::log_bytes(bytes);
+    }
+
+    fn power_off(&mut self, code: u32) {
+        // The code is for whoever reads the log; the machine's own exit code says only that it went down by itself.
+        if code != 0 {
+            machine::log!(Error, "powered off with code {code}");
+        }
+        machine::power_off(machine::ExitCode::Clean)
+    }
+
+    fn first_environment_stopped(&mut self, report: StopReport) {
+        machine::log!(
+            Error,
+            "the first environment was stopped: {:?}, vector {}, address {:#x}, at {:#x}",
+            report.reason,
+            report.vector,
+            report.address,
+            report.rip
+        );
+        machine::power_off(machine::ExitCode::FirstEnvironmentStopped)
+    }
+}
+
+/// Switches decoding and bus mastering of a function on, or bus mastering off, waiting for what is on the way.
+fn pci_enable(function: &Function, enable: bool) {
+    use machine::pci::ConfigAccess;
+    let before = PciPorts.read_command(function.address);
+    let on = pci::COMMAND_IO | pci::COMMAND_MEMORY | pci::COMMAND_BUS_MASTER;
+    let mut after = if enable { before | on } else { before & !pci::COMMAND_BUS_MASTER };
+    if function.msi_x.is_some() {
+        after |= pci::COMMAND_INTX_DISABLE;
+    }
+    PciPorts.write_command(function.address, after);
+    for _ in 0..STOP_READ_COUNT {
+        PciPorts.read_command(function.address);
+    }
+    if function.msi_x.is_some() {
+        pci::set_msi_x_enabled(&PciPorts, function, enable);
+    }
+}
