@@ -40,17 +40,20 @@ pub(crate) fn send_shootdown(processors: u32) {
     send(processors, VECTOR_SHOOTDOWN);
 }
 
-/// Stops all other processors, wherever they are.
+/// Stops all other processors, wherever they are. One that is still starting has no place to take an NMI; it looks for itself.
 pub(crate) fn stop_others() {
-    if start::started_mask() & !(1 << processor::processor_index()) != 0 {
-        local_apic::send_nmi_to_others();
-    }
+    for_each(!(1 << processor::processor_index()), local_apic::send_nmi);
 }
 
 fn send(processors: u32, vector: u8) {
+    for_each(processors, |apic_id| local_apic::send(apic_id, vector));
+}
+
+/// Calls `act` with the interrupt identifier of every started processor of a set.
+fn for_each(processors: u32, act: impl Fn(u32)) {
     let mut left = processors & start::started_mask();
     while left != 0 {
-        local_apic::send(start::apic_id(left.trailing_zeros() as usize), vector);
+        act(start::apic_id(left.trailing_zeros() as usize));
         left &= left - 1;
     }
 }

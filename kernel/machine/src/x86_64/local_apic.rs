@@ -38,7 +38,6 @@ const DELIVERY_INIT: u32 = 5 << 8;
 const DELIVERY_START: u32 = 6 << 8;
 const LEVEL_ASSERT: u32 = 1 << 14;
 const COMMAND_PENDING: u32 = 1 << 12;
-const TO_ALL_OTHERS: u32 = 3 << 18;
 
 static X2APIC: AtomicBool = AtomicBool::new(false);
 static REGISTERS: AtomicU64 = AtomicU64::new(0);
@@ -89,9 +88,9 @@ pub(crate) fn send(apic_id: u32, vector: u8) {
     command(apic_id, u32::from(vector) | LEVEL_ASSERT);
 }
 
-/// Sends a non-maskable interrupt to all other processors.
-pub(crate) fn send_nmi_to_others() {
-    command(0, DELIVERY_NMI | LEVEL_ASSERT | TO_ALL_OTHERS);
+/// Sends a non-maskable interrupt to one processor.
+pub(crate) fn send_nmi(apic_id: u32) {
+    command(apic_id, DELIVERY_NMI | LEVEL_ASSERT);
 }
 
 /// Resets a processor so that it waits for [`send_start`].

@@ -100,6 +100,11 @@ pub(crate) fn image_frames() -> FrameRange {
     }
 }
 
+/// Whether an address is in the kernel's text.
+pub(crate) fn is_text(address: u64) -> bool {
+    (address_of(&raw const __text_start)..address_of(&raw const __text_end)).contains(&address)
+}
+
 /// Builds the final tables and switches to them. Takes frames only where the processor lacks 1 GiB pages and has much memory.
 pub(crate) fn install_final(info: &StartInfo, memory: &mut BootMemory, features: Features) {
     for (index, directory) in (0..).zip(&LOW_DIRECTORIES) {

@@ -33,7 +33,7 @@ macro_rules! print {
 
 /// Whether some processor panics.
 pub(crate) fn in_progress() -> bool {
-    PANICKING.load(Ordering::Relaxed) != NOBODY
+    PANICKING.load(Ordering::SeqCst) != NOBODY
 }
 
 /// What an NMI does: nothing, or stop for good because another processor panics.
@@ -81,7 +81,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
 /// Makes this processor the one that reports.
 fn begin() {
     let own = processor::processor_index();
-    match PANICKING.compare_exchange(NOBODY, own, Ordering::AcqRel, Ordering::Relaxed) {
+    match PANICKING.compare_exchange(NOBODY, own, Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => interrupt::stop_others(),
         Err(first) if first == own => power_off(ExitCode::Panic),
         Err(_) => instructions::halt_forever(),
@@ -175,7 +175,7 @@ fn in_stacks(address: u64) -> bool {
 fn print_symbol(address: u64) {
     // The linked table is zeros; what is there at run time was written into the file after the link.
     let table: &'static [u8] = core::hint::black_box(&SYMBOL_TABLE);
-    match symbols::lookup(table, address) {
+    match symbols::lookup(table, address).filter(|_| super::paging::is_text(address)) {
         Some((name, offset)) => print!("{address:016x} {name}+{offset:#x}\n"),
         None => print!("{address:016x}\n"),
     }

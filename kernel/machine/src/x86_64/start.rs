@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::memory::direct_address;
-use super::{instructions, local_apic, paging, processor, trap, vector_state};
+use super::{instructions, local_apic, paging, panic, processor, trap, vector_state};
 use crate::PROCESSOR_COUNT_MAX;
 use crate::acpi::Topology;
 
@@ -45,7 +45,7 @@ pub fn processor_count() -> usize {
 
 /// Processors that have started, as bits.
 pub(crate) fn started_mask() -> u32 {
-    STARTED_MASK.load(Ordering::Acquire)
+    STARTED_MASK.load(Ordering::SeqCst)
 }
 
 /// The interrupt identifier of a started processor.
@@ -94,7 +94,9 @@ pub(crate) extern "C" fn start_processor(index: usize) -> ! {
     vector_state::apply(features);
     local_apic::initialize();
     APIC_IDS[index].store(local_apic::identifier(), Ordering::Relaxed);
-    STARTED_MASK.fetch_or(1 << index, Ordering::Release);
+    STARTED_MASK.fetch_or(1 << index, Ordering::SeqCst);
+    // Whoever panicked before the bit was set did not stop us.
+    panic::stop_if_in_progress();
     let main = MAIN.load(Ordering::Acquire);
     // SAFETY: `start_processors` stored a function of this type before it started us.
     let main: fn(usize) -> ! = unsafe { core::mem::transmute(main) };
