@@ -322,8 +322,9 @@ fn is_part_of_musl(name: &[u8]) -> bool {
 fn processor_variants(path: &Path) -> impl Iterator<Item = PathBuf> {
     let directory = path.parent().unwrap_or(Path::new("/")).join("glibc-hwcaps");
     let name = path.file_name().unwrap_or_default().to_os_string();
-    let levels = if directory.is_dir() { 2..=4 } else { 1..=0 };
-    levels
+    let is_there = directory.is_dir();
+    (2..=4)
+        .filter(move |_| is_there)
         .map(move |level| directory.join(format!("x86-64-v{level}")).join(&name))
         .filter(|variant| variant.exists())
 }
