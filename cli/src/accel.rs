@@ -6,17 +6,19 @@
 //! and is remembered; later runs read a file.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::process::ChildStderr;
+use std::time::{Duration, Instant};
 
 use aegis_image::config::Config;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::artifacts::Artifacts;
 use crate::cache::{Cache, KeyHasher};
-use crate::control::FromGuest;
-use crate::errors::{Doing, Error};
+use crate::control::{FromGuest, LineBuffer};
+use crate::errors::Error;
 use crate::machine::{Machine, sockets};
 use crate::options::AccelChoice;
 use crate::qemu::{Accelerator, MachineKind, MachineLine};
@@ -119,12 +121,17 @@ fn choose_by_trial(trial: &Trial<'_>) -> Choice {
     match works {
         Ok(()) => Choice {
             accelerator: Accelerator::Kvm,
-            reason: "a trial under KVM worked".into(),
+            reason: "KVM was tried here, and works".into(),
+            is_new: true,
+        },
+        Err(Error::KvmUnusable(why)) => Choice {
+            accelerator: Accelerator::Tcg,
+            reason: format!("KVM was tried here, and {why}"),
             is_new: true,
         },
         Err(error) => Choice {
             accelerator: Accelerator::Tcg,
-            reason: format!("a trial under KVM failed ({error})"),
+            reason: format!("KVM could not be tried: {error}"),
             is_new: true,
         },
     }
@@ -202,26 +209,61 @@ impl Trial<'_> {
             cpu_count: 1,
             memory_mib: 64,
             kernel: &self.artifacts.kernel(),
+            kernel_words: "",
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.machine),
             ports: guest.port_fds(),
         };
-        let what = "the trial";
-        host.control.set_nonblocking(false).doing(what)?;
-        host.control
-            .set_read_timeout(Some(TRIAL_LIMIT))
-            .doing(what)?;
         // Dropping it at the end of this function ends the trial's machine.
-        let _machine = Machine::start(self.qemu, &line.arguments(), guest)?;
-        let mut first = Vec::new();
-        BufReader::new(&host.control)
-            .read_until(b'\n', &mut first)
-            .doing(what)?;
-        match FromGuest::parse(first.strip_suffix(b"\n").unwrap_or(&first)) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof)).doing(what),
+        let mut machine = Machine::start(self.qemu, &line.arguments(), guest)?;
+        let errors = machine.take_errors();
+        match first_line(&host.control, errors.as_ref()) {
+            Some(line) if FromGuest::parse(&line).is_ok() => Ok(()),
+            _ => Err(Error::KvmUnusable("the machine did not come up".into())),
         }
     }
+}
+
+/// The first line on the control port; `None` if it does not come in time, or QEMU says that KVM has failed:
+/// then QEMU stops the machine and lives on.
+fn first_line(control: &UnixStream, errors: Option<&ChildStderr>) -> Option<Vec<u8>> {
+    let deadline = Instant::now() + TRIAL_LIMIT;
+    let mut line: Option<Vec<u8>> = None;
+    let mut lines = LineBuffer::default();
+    let mut complaints = Vec::new();
+    let mut buffer = [0; 4096];
+    while line.is_none() {
+        let left = deadline.checked_duration_since(Instant::now())?;
+        let timeout = Timespec::try_from(left).ok()?;
+        let mut fds = vec![PollFd::new(control, PollFlags::IN)];
+        fds.extend(errors.map(|errors| PollFd::new(errors, PollFlags::IN)));
+        poll(&mut fds, Some(&timeout)).ok()?;
+        let has_news = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        let (spoke, complained) = (has_news(0), has_news(1));
+        if spoke {
+            let length = rustix::io::read(control, &mut buffer)
+                .ok()
+                .filter(|length| *length > 0)?;
+            lines.push(&buffer[..length], |text| {
+                line.get_or_insert_with(|| text.to_vec());
+            });
+        }
+        if let (true, Some(errors)) = (complained, errors) {
+            let length = rustix::io::read(errors, &mut buffer)
+                .ok()
+                .filter(|length| *length > 0)?;
+            complaints.extend_from_slice(&buffer[..length]);
+            if is_kvm_failure(&complaints) {
+                return None;
+            }
+        }
+    }
+    line
+}
+
+/// QEMU's words when KVM can go no further with a machine.
+pub(crate) fn is_kvm_failure(qemu_errors: &[u8]) -> bool {
+    String::from_utf8_lossy(qemu_errors).contains("KVM internal error")
 }
 
 /// The firmware option for a machine type; microvm starts through qboot by itself.

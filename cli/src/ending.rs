@@ -30,6 +30,8 @@ pub(crate) enum Cause {
     OutputClosed,
     /// Standard output cannot be written to.
     OutputFailed(io::Error),
+    /// KVM cannot go on with the machine.
+    KvmFailed,
     /// No `hello` in this time.
     BootLimit(Duration),
     /// `hello` named another protocol version.
@@ -156,6 +158,11 @@ fn verdict_of_cause(cause: &Cause) -> Verdict {
             Some(format!("standard output: {error}")),
             false,
         ),
+        Cause::KvmFailed => (
+            STATUS_TOOL,
+            Some("KVM cannot run this machine here; use --accel tcg".into()),
+            false,
+        ),
         Cause::BootLimit(limit) => (
             STATUS_TOOL,
             Some(format!(
@@ -254,6 +261,7 @@ mod tests {
             (Cause::Signal(2), 130),
             (Cause::Signal(15), 143),
             (Cause::OutputClosed, 141),
+            (Cause::KvmFailed, 125),
             (Cause::BootLimit(Duration::from_secs(60)), 125),
             (Cause::Version(2), 125),
             (

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::accel::is_kvm_failure;
 use crate::control::{FromGuest, Level, LineBuffer, Report, ToGuest, VERSION, printable};
 use crate::ending::{Cause, Ending, QemuEnd};
 use crate::errors::{Doing, Error};
@@ -464,6 +465,10 @@ impl<'a> Relay<'a> {
                 let room = QEMU_ERROR_BYTES_MAX.saturating_sub(self.qemu_errors.len());
                 self.qemu_errors
                     .extend_from_slice(&buffer[..length.min(room)]);
+                if is_kvm_failure(&self.qemu_errors) {
+                    // QEMU would wait for a debugger.
+                    self.end(Cause::KvmFailed);
+                }
                 if self.habits.verbose {
                     self.outputs[STDERR].push(&buffer[..length]);
                 }
@@ -515,9 +520,7 @@ impl<'a> Relay<'a> {
 
 /// Text of several lines without other control characters.
 pub(crate) fn printable_lines(bytes: &[u8]) -> String {
-    bytes
-        .split(|byte| *byte == b'\n')
-        .map(printable)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let lines = lines.map(|line| printable(line.strip_suffix(b"\r").unwrap_or(line)));
+    lines.collect::<Vec<_>>().join("\n")
 }

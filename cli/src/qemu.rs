@@ -78,6 +78,8 @@ pub(crate) struct MachineLine<'a> {
     pub(crate) memory_mib: u64,
     /// The kernel's ELF file.
     pub(crate) kernel: &'a Path,
+    /// Words for the kernel; empty for none.
+    pub(crate) kernel_words: &'a str,
     /// The boot bundle.
     pub(crate) bundle: &'a Path,
     /// qboot, for the machine types that have another default.
@@ -99,6 +101,9 @@ impl MachineLine<'_> {
             .pair("-net", "none");
         line.path("-kernel", self.kernel)
             .path("-initrd", self.bundle);
+        if !self.kernel_words.is_empty() {
+            line.pair("-append", self.kernel_words);
+        }
         line.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
         self.push_ports(&mut line);
         line.0
@@ -223,6 +228,7 @@ mod tests {
             cpu_count: 1,
             memory_mib: 256,
             kernel: Path::new("/k/kernel.elf"),
+            kernel_words: "",
             bundle: Path::new("/b/my bundle"),
             firmware: None,
             ports: PortFds {
@@ -264,6 +270,7 @@ mod tests {
         it.accelerator = Accelerator::Kvm;
         it.firmware = Some(Path::new("/usr/share/qemu/qboot.rom"));
         it.cpu_count = 4;
+        it.kernel_words = "log=info";
         let text = it.shell_line();
         assert!(text.starts_with(
             "qemu-system-x86_64 -accel kvm -M q35 -bios /usr/share/qemu/qboot.rom \
@@ -272,6 +279,7 @@ mod tests {
         assert!(text.contains(
             " -device virtio-serial-pci,disable-legacy=on,disable-modern=off,max_ports=5 "
         ));
+        assert!(text.contains(" -append log=info "));
         assert!(!text.contains("mmio"));
     }
 

@@ -272,6 +272,7 @@ impl Line<'_> {
             cpu_count: self.options.cpus,
             memory_mib: memory_mib(self.options.memory, self.bundle.size_bytes),
             kernel: &self.artifacts.kernel(),
+            kernel_words: if self.options.verbose { "log=info" } else { "" },
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.options.machine),
             ports: guest.port_fds(),

@@ -83,6 +83,11 @@ status)
     echo "qemu-system-x86_64: cannot set up guest memory 'microvm.ram': Cannot allocate memory" >&2
     exit "$FAKE_STATUS"
     ;;
+kvm)
+    say 'hello 1'
+    echo "KVM internal error. Suberror: 1" >&2
+    exec sleep 60
+    ;;
 version)
     say 'hello 99'
     exec sleep 60

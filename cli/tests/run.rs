@@ -399,6 +399,9 @@ fn a_machine_that_ends_by_itself_is_the_tools_failure() {
         let shows_log = errors.contains("kernel: fake machine");
         assert_eq!(shows_log, status != "1", "{errors}");
     }
+    let output = world.run("kvm", "", &[]);
+    assert_status(&output, 125);
+    assert!(text(&output.stderr).contains("use --accel tcg"));
     let output = world.run("version", "", &[]);
     assert_status(&output, 125);
     assert!(text(&output.stderr).contains("version 99"));
