@@ -1,1 +1,18 @@
-//! Host tests.
+//! Host tests of the whole core over a machine of plain memory.
+//!
+//! `world` is the machine and a driver for it, `check` the invariants that hold between any two kernel entries, the others are one
+//! module for each family of calls. `random` throws arbitrary calls at it.
+
+mod bind;
+mod capability;
+mod check;
+mod device;
+mod environment;
+mod frame;
+mod gate;
+mod random;
+mod schedule;
+mod sleep;
+mod start;
+mod upcall;
+mod world;

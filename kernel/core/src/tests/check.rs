@@ -1,0 +1,374 @@
+//! What holds between any two kernel entries, recomputed from the tables themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+use aegis_abi::call::ProcessorState;
+use aegis_abi::memory::entry;
+use aegis_abi::types::{CapType, FrameNumber, Rights};
+
+use super::world::{FRAME_COUNT, Fake, TEMPLATE_ROOT, World};
+use crate::capability::{CapRef, Capability, DYING, FILLING};
+use crate::frame::FrameKind;
+use crate::id::{BellId, EnvironmentId, Id};
+use crate::machine::Machine;
+use crate::predicate::Source;
+use crate::state::State;
+
+#[derive(Default)]
+struct Counts {
+    small: BTreeMap<u64, u32>,
+    large: BTreeMap<u64, u32>,
+    tables: BTreeSet<u64>,
+}
+
+type Capabilities = Vec<(CapRef, Capability)>;
+
+impl World {
+    pub(super) fn check(&self) {
+        check(&self.state);
+    }
+}
+
+pub(super) fn check(state: &State<Fake>) {
+    let live: Vec<EnvironmentId> = state
+        .environments
+        .ids()
+        .filter(|e| state.environments[*e].serial != 0)
+        .collect();
+    let mut counts = Counts::default();
+    let mut everybodys: Capabilities = Vec::new();
+    for environment in &live {
+        let capabilities: Capabilities = state
+            .slots(*environment)
+            .filter_map(|at| Some((at, state.capability(at)?)))
+            .collect();
+        check_space(state, *environment, &capabilities, &mut counts);
+        check_environment(state, *environment);
+        everybodys.extend(capabilities);
+    }
+    check_tree(state, &everybodys);
+    check_frames(state, &live, &counts, &everybodys);
+    check_processors(state);
+    let quota: u64 = live
+        .iter()
+        .map(|e| state.environments[*e].frame_quota)
+        .sum();
+    if state.first_environment.is_some() {
+        assert_eq!(quota, FRAME_COUNT - 64 + super::world::BUNDLE_FRAME_COUNT);
+    }
+}
+
+fn check_space(
+    state: &State<Fake>,
+    environment: EnvironmentId,
+    capabilities: &Capabilities,
+    counts: &mut Counts,
+) {
+    let object = &state.environments[environment];
+    let root = object.root;
+    if root.0 == 0 {
+        return;
+    }
+    counts.tables.insert(root.0);
+    let own = state.machine.load(root, 264);
+    assert_eq!(own & entry::FRAME_MASK, root.address());
+    assert_eq!(
+        own & (entry::USER | entry::WRITE | entry::NO_EXECUTE),
+        entry::USER | entry::NO_EXECUTE
+    );
+    for index in 265..512 {
+        let template = state.machine.load(FrameNumber(TEMPLATE_ROOT), index);
+        assert_eq!(state.machine.load(root, index), template & !entry::USER);
+    }
+    for top in 0..264 {
+        walk(state, environment, capabilities, counts, root, top, 3);
+    }
+}
+
+fn walk(
+    state: &State<Fake>,
+    environment: EnvironmentId,
+    capabilities: &Capabilities,
+    counts: &mut Counts,
+    table: FrameNumber,
+    index: usize,
+    level: u32,
+) {
+    let word = state.machine.load(table, index);
+    if word & entry::PRESENT == 0 {
+        assert_eq!(word, 0);
+        return;
+    }
+    assert_ne!(word & entry::USER, 0);
+    let frame = FrameNumber((word & entry::FRAME_MASK) >> 12);
+    let is_large = level == 1 && word & entry::LARGE != 0;
+    if level != 0 && !is_large {
+        assert_eq!(state.frames.kind(frame), FrameKind::PageTable);
+        assert_eq!(
+            state.frames.owner(frame),
+            state.environments[environment].serial
+        );
+        assert!(counts.tables.insert(frame.0), "one table, one place");
+        for index in 0..512 {
+            walk(
+                state,
+                environment,
+                capabilities,
+                counts,
+                frame,
+                index,
+                level - 1,
+            );
+        }
+        return;
+    }
+    let mut rights = Rights::READ;
+    if word & entry::WRITE != 0 {
+        rights |= Rights::WRITE;
+    }
+    if word & entry::NO_EXECUTE == 0 {
+        rights |= Rights::EXECUTE;
+    }
+    let pages = if is_large { 512 } else { 1 };
+    match state.frames.kind(frame) {
+        FrameKind::Owned => {
+            let map = if is_large {
+                &mut counts.large
+            } else {
+                &mut counts.small
+            };
+            *map.entry(frame.0).or_default() += 1;
+            // While a capability dies, its mappings are being broken: it is still there to be repeated.
+            let is_covered = capabilities.iter().any(|(_, c)| {
+                let mut c = *c;
+                c.flags &= !DYING;
+                c.covers(frame.0, pages, rights)
+            }) || state.environments[environment].is_ending;
+            assert!(
+                is_covered,
+                "{frame:?} is mapped without authority in {environment:?}"
+            );
+        }
+        FrameKind::Shared => assert_eq!(rights, Rights::READ),
+        FrameKind::Reserved => {
+            let holds = capabilities.iter().any(|(_, c)| c.kind == CapType::Device);
+            assert!(holds || state.environments[environment].is_ending);
+        }
+        other => panic!("a frame of kind {other:?} is mapped"),
+    }
+}
+
+fn check_environment(state: &State<Fake>, environment: EnvironmentId) {
+    let object = &state.environments[environment];
+    let owned = (0..FRAME_COUNT)
+        .map(FrameNumber)
+        .filter(|f| state.frames.owner(*f) == object.serial)
+        .filter(|f| state.frames.kind(*f) != FrameKind::Free)
+        .count() as u64;
+    assert_eq!(owned, object.frames_owned, "frames of {environment:?}");
+    let donated = (0..FRAME_COUNT)
+        .map(FrameNumber)
+        .filter(|f| state.frames.owner(*f) == object.serial)
+        .filter(|f| state.frames.kind(*f) == FrameKind::Donated)
+        .count() as u64;
+    assert_eq!(donated, object.donated_count);
+    let count = |iterator: &mut dyn Iterator<Item = Option<EnvironmentId>>| {
+        iterator.filter(|o| *o == Some(environment)).count()
+    };
+    let bells = count(&mut state.bells.iter().map(|(_, b)| b.owner));
+    let gates = count(&mut state.gates.iter().map(|(_, g)| g.owner));
+    let processors = count(&mut state.processors.iter().map(|(_, p)| p.environment));
+    let dma = count(&mut state.dma_bindings.iter().map(|b| b.environment));
+    assert_eq!(bells, usize::from(object.bell_count));
+    assert_eq!(gates, usize::from(object.gate_count));
+    assert_eq!(processors, usize::from(object.processor_count));
+    assert_eq!(dma, usize::from(object.dma_binding_count));
+}
+
+fn check_tree(state: &State<Fake>, all: &Capabilities) {
+    for (at, capability) in all {
+        if let Some(parent_at) = capability.parent {
+            let parent = state.capability(parent_at).expect("a parent exists");
+            assert!(parent.rights.contains(capability.rights));
+            assert_eq!(parent.kind, capability.kind);
+            assert_eq!(parent.depth + 1, capability.depth);
+            if capability.kind == CapType::Frames {
+                let end = capability.object + capability.count;
+                assert!(capability.object >= parent.object && end <= parent.object + parent.count);
+            } else {
+                assert_eq!(parent.object, capability.object);
+            }
+        } else {
+            assert!(capability.previous.is_none() && capability.next.is_none());
+        }
+        match capability.previous {
+            Some(previous) => {
+                let previous = state.capability(previous).expect("a sibling exists");
+                assert_eq!(previous.next, Some(*at));
+                assert_eq!(previous.parent, capability.parent);
+            }
+            None => {
+                if let Some(parent) = capability.parent.and_then(|p| state.capability(p)) {
+                    assert_eq!(parent.child, Some(*at));
+                }
+            }
+        }
+        if let Some(next) = capability.next {
+            let next = state.capability(next).expect("a sibling exists");
+            assert_eq!(next.previous, Some(*at));
+        }
+        if let Some(child) = capability.child {
+            let child = state.capability(child).expect("a child exists");
+            assert_eq!(child.parent, Some(*at));
+        }
+    }
+}
+
+fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, all: &Capabilities) {
+    assert!(state.frames.summaries_hold());
+    let mut pins: BTreeMap<u64, u16> = BTreeMap::new();
+    let mut pin = |first: u64, count: u64| {
+        for frame in first..first + count {
+            *pins.entry(frame).or_default() += 1;
+        }
+    };
+    for (_, object) in state.processors.iter().filter(|(_, p)| p.serial != 0) {
+        pin(object.pages.first_frame, object.pages.frame_count());
+        for term in object.predicate.terms() {
+            if let Source::Word { frame, .. } = term.source {
+                pin(frame.0, 1);
+            }
+        }
+    }
+    for binding in state
+        .dma_bindings
+        .iter()
+        .filter(|b| b.environment.is_some())
+    {
+        pin(binding.first, binding.count);
+    }
+    let mut originals: BTreeMap<u64, EnvironmentId> = BTreeMap::new();
+    for (at, capability) in all {
+        if capability.kind == CapType::Frames && capability.parent.is_none() {
+            for frame in capability.object..capability.object + capability.count {
+                let before = originals.insert(frame, at.environment);
+                assert!(before.is_none(), "frame {frame} has two originals");
+                assert_eq!(state.frames.kind(FrameNumber(frame)), FrameKind::Owned);
+            }
+        }
+    }
+    let serials: BTreeMap<u32, EnvironmentId> = live
+        .iter()
+        .map(|e| (state.environments[*e].serial, *e))
+        .collect();
+    let mut free = 0;
+    for number in 0..FRAME_COUNT {
+        let frame = FrameNumber(number);
+        let (map_count, pin_count) = state.frames.counts(frame);
+        assert_eq!(
+            map_count,
+            counts.small.get(&number).copied().unwrap_or(0),
+            "maps of {number}"
+        );
+        assert_eq!(
+            pin_count,
+            pins.get(&number).copied().unwrap_or(0),
+            "pins of {number}"
+        );
+        if number % 512 == 0 {
+            let expected = counts.large.get(&number).copied().unwrap_or(0);
+            assert_eq!(state.frames.large_count(frame), expected);
+        }
+        match state.frames.kind(frame) {
+            FrameKind::Owned => {
+                let owner = serials
+                    .get(&state.frames.owner(frame))
+                    .expect("an owner lives");
+                if state.environments[*owner].root.0 != 0 {
+                    assert_eq!(
+                        originals.get(&number),
+                        Some(owner),
+                        "frame {number} has an original"
+                    );
+                }
+            }
+            FrameKind::Free => {
+                free += 1;
+                assert_eq!((map_count, pin_count), (0, 0));
+            }
+            FrameKind::PageTable => {
+                assert!(counts.tables.contains(&number), "table {number} is in use");
+            }
+            _ => assert_eq!((map_count, pin_count), (0, 0)),
+        }
+    }
+    assert_eq!(free, state.frames.free_count());
+    for (_, capability) in all {
+        assert!(capability.flags & FILLING == 0 || capability.parent.is_none());
+    }
+}
+
+fn check_processors(state: &State<Fake>) {
+    let queued: Vec<_> = state.run_queue.members(&state.links).collect();
+    let mut waiters: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut word_sleepers = 0;
+    for id in state.processors.ids() {
+        let object = &state.processors[id];
+        let in_queue = queued.iter().filter(|p| **p == id).count();
+        let is_handed = state.cpus.iter().any(|(_, c)| c.hand_off == Some(id));
+        assert!(!is_handed, "nothing is left half handed over");
+        assert_eq!(
+            in_queue,
+            usize::from(object.state == ProcessorState::Ready),
+            "{id:?}"
+        );
+        if object.serial == 0 {
+            assert_eq!(object.state, ProcessorState::Stopped);
+            continue;
+        }
+        let holders: Vec<_> = state
+            .cpus
+            .ids()
+            .filter(|c| state.cpus[*c].current == Some(id))
+            .collect();
+        assert_eq!(object.cpu, holders.first().copied());
+        assert!(holders.len() <= 1);
+        if object.state == ProcessorState::Running {
+            assert_eq!(holders.len(), 1);
+        }
+        assert_eq!(
+            object.state == ProcessorState::Calling,
+            object.transfer.calling.is_some()
+        );
+        if let Some(client) = object.transfer.serving {
+            let call = state.processors[client].transfer.calling.expect("it calls");
+            assert_eq!(call.callee, id);
+        }
+        for client in object.transfer.callers.members(&state.links) {
+            let call = state.processors[client].transfer.calling.expect("it calls");
+            assert_eq!(call.callee, id);
+        }
+        if object.state != ProcessorState::Asleep {
+            assert_eq!(object.predicate.terms().count(), 0);
+        }
+        let mut has_words = false;
+        for term in object.predicate.terms() {
+            match term.source {
+                Source::Bell(named) => {
+                    if state.live_bell(named).is_some() {
+                        *waiters.entry(named.id.index()).or_default() += 1;
+                    }
+                }
+                Source::Word { .. } => has_words = true,
+                Source::Clock => {}
+            }
+        }
+        word_sleepers += u32::from(has_words);
+    }
+    assert_eq!(word_sleepers, state.word_sleeper_count);
+    for bell in state.bells.ids() {
+        let expected = waiters.get(&BellId::index(bell)).copied().unwrap_or(0);
+        assert_eq!(state.bells[bell].waiter_count, expected);
+    }
+}

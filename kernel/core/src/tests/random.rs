@@ -1,0 +1,396 @@
+//! Arbitrary calls, interrupts, timers and exceptions from environments that hold few capabilities (INV-3).
+//!
+//! After every kernel entry the invariants of `check` hold; after the environments have ended, frames, quota, capabilities and objects
+//! are those from before.
+
+use std::vec::Vec;
+
+use aegis_abi::call::{
+    Bind, Call, CapGrant, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, ProcessorStart,
+    Sleep,
+};
+use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
+use aegis_abi::memory::BindEntry;
+use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_DEVICE_FIRST, SLOT_SELF};
+use aegis_abi::upcall::UpcallFrame;
+
+use super::check::check;
+use super::world::{CODE, S, World, cpu};
+use crate::capability::CapRef;
+use crate::id::{EnvironmentId, Id};
+use crate::space::{Progress, WALK_BUDGET};
+
+const CPU_COUNT: usize = 3;
+const CHILD_COUNT: u32 = 3;
+/// Where a child reads its entries and terms from.
+const CHILD_SCRATCH: u64 = LIBOS_BASE + 0x60_0000;
+
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
+
+    fn pick(&mut self, values: &[u64]) -> u64 {
+        values[self.below(values.len() as u64) as usize]
+    }
+
+    fn page(&mut self) -> u64 {
+        let base = self.pick(&[
+            LIBOS_BASE + 0x40_0000,
+            LIBOS_BASE + 0x1000_0000,
+            PROGRAM_BASE,
+            0x4000_0000,
+            PROGRAM_END - 0x1000,
+            PAGE_TABLE_WINDOW,
+            0xffff_ffff_8000_0000,
+            0,
+        ]);
+        let offset = self.pick(&[0, 0, 0x1000, 0x2000, 0x20_0000, 0x3ff000, 8, 1]);
+        base.wrapping_add(offset)
+    }
+
+    fn slot(&mut self) -> u64 {
+        match self.below(20) {
+            0 => self.below(5000),
+            _ => self.below(24),
+        }
+    }
+
+    fn word(&mut self) -> u64 {
+        match self.below(12) {
+            0..=5 => self.slot(),
+            6 => self.page(),
+            7 => self.pick(&[64, 128, 511, 512, 1024, 4095, 4096, 4097]),
+            8 => self.pick(&[u64::MAX, u64::MAX - 1, 1 << 31, 1 << 32, 1 << 63, 0xffff_ffff]),
+            9 => 16 + self.below(4200),
+            10 => self.next(),
+            _ => u64::from(Rights::all().bits()) & self.next(),
+        }
+    }
+
+    fn bind_entry(&mut self) -> [u64; 4] {
+        let large = self.below(4) == 0;
+        let flags = (self.next() & 0xb) | if large { 4 } else { 0 };
+        let count = if large { 512 } else { self.pick(&[1, 2, 3, 16, 512, 4096, 0, 5000]) };
+        let frame = match self.below(4) {
+            0 => self.below(9) * 512,
+            _ => self.below(4200),
+        };
+        let mut words = [
+            self.below(5) | flags << 32,
+            self.page(),
+            frame,
+            count | self.slot() << 32,
+        ];
+        if self.below(10) == 0 {
+            words[self.below(4) as usize] = self.next();
+        }
+        words
+    }
+
+    fn term(&mut self) -> [u64; 4] {
+        [
+            self.below(3) | self.below(5) << 32,
+            self.below(5) | self.slot() << 32,
+            (self.below(4200) << 12) | self.pick(&[0, 8, 4, 1]),
+            self.pick(&[0, 1, 1_000_000, 50_000_000, u64::MAX]),
+        ]
+    }
+}
+
+struct Arena {
+    world: World,
+    random: Random,
+    children: Vec<EnvironmentId>,
+    scratch: Vec<u64>,
+}
+
+impl Arena {
+    fn new(seed: u64) -> Self {
+        let mut arena = Self {
+            world: World::new(),
+            random: Random::new(seed),
+            children: Vec::new(),
+            scratch: Vec::new(),
+        };
+        arena.world.check_after_entry = false;
+        for child in 0..CHILD_COUNT {
+            arena.populate(child);
+        }
+        for index in 1..CPU_COUNT {
+            arena.world.kick(index);
+        }
+        check(&arena.world.state);
+        arena
+    }
+
+    fn populate(&mut self, child: u32) {
+        let slot = S + child * 10;
+        let world = &mut self.world;
+        let environment = world.environment(slot, 600);
+        self.children.push(environment);
+        let processor = world.processor(slot + 2, slot);
+        // A whole block, so that large pages can be tried.
+        world.ok(Call::FrameAllocate(FrameAllocate {
+            slot: CapSlot(slot + 4),
+            count: 513,
+            frame: FrameNumber(u64::MAX),
+            alignment_log2: 9,
+        }));
+        let grants = [
+            (slot + 4, 3, Rights::all()),
+            (slot + 2, 2, Rights::all()),
+            (SLOT_DEVICE_FIRST.0, 5, Rights::all()),
+            (S, 6, Rights::READ | Rights::RECEIVE),
+            (slot + 3, 7, Rights::READ | Rights::WRITE | Rights::EXECUTE),
+        ];
+        for (source, target, rights) in grants {
+            world.ok(Call::CapGrant(CapGrant {
+                source: CapSlot(source),
+                environment: CapSlot(slot),
+                target: CapSlot(target),
+                rights: rights.bits(),
+            }));
+        }
+        let scratch = self.world.frames(slot + 6, 1);
+        self.world.ok(Call::CapGrant(CapGrant {
+            source: CapSlot(slot + 6),
+            environment: CapSlot(slot),
+            target: CapSlot(8),
+            rights: (Rights::READ | Rights::WRITE).bits(),
+        }));
+        let (status, _) = self.world.bind_in(
+            CapSlot(slot),
+            &[BindEntry {
+                operation: 0,
+                flags: 1,
+                virtual_address: CHILD_SCRATCH,
+                frame: scratch,
+                page_count: 1,
+                slot: slot + 6,
+            }],
+        );
+        assert_eq!(status as u64, 0);
+        self.scratch.push(scratch);
+        for kind in 0..7 {
+            if self.random.below(3) != 0 {
+                self.world.set_entry(processor, kind, CODE + 0x100);
+            }
+        }
+        self.world.ok(Call::ProcessorStart(ProcessorStart {
+            slot: CapSlot(slot + 2),
+            rip: CODE,
+            rsp: 0,
+            argument: 0,
+        }));
+    }
+
+    fn call_of_child(&mut self, index: usize) {
+        let random = &mut self.random;
+        let use_scratch = random.below(3) != 0;
+        for frame in &self.scratch {
+            for entry in 0..4 {
+                let words = if use_scratch { random.bind_entry() } else { random.term() };
+                let page = &mut self.world.state.machine.memory[*frame as usize];
+                page[entry * 4..entry * 4 + 4].copy_from_slice(&words);
+            }
+        }
+        let number = random.below(43);
+        let mut words = [0; 6];
+        for word in &mut words {
+            *word = random.word();
+        }
+        if number == Bind::NUMBER {
+            words = [random.pick(&[1, 1, 1, 6]), CHILD_SCRATCH, random.below(6), 0, 0, 0];
+        } else if number == Sleep::NUMBER {
+            words = [CHILD_SCRATCH, random.below(5), 0, 0, 0, 0];
+        }
+        self.world.enter_raw(index, number, words);
+    }
+
+    fn call_of_first(&mut self, index: usize) {
+        let slot = CapSlot(S + self.random.below(u64::from(CHILD_COUNT)) as u32 * 10);
+        let processor = CapSlot(slot.0 + 2);
+        let call = match self.random.below(7) {
+            0 => Call::CapRevoke(aegis_abi::call::CapRevoke {
+                slot: CapSlot(slot.0 + 4),
+            }),
+            1 => Call::EnvironmentReclaim(EnvironmentReclaim {
+                slot,
+                frame_count: 1 + self.random.below(70),
+                deadline_ns: self.world.state.machine.now_ns + self.random.below(3) * 5_000_000,
+            }),
+            2 if self.random.below(30) == 0 => Call::EnvironmentDestroy(EnvironmentDestroy { slot }),
+            3 => Call::ProcessorStop(aegis_abi::call::ProcessorStop { slot: processor }),
+            4 => Call::CapGrant(CapGrant {
+                source: CapSlot(slot.0 + 4),
+                environment: slot,
+                target: CapSlot(self.random.below(24) as u32),
+                rights: self.random.next() as u32 & Rights::all().bits(),
+            }),
+            _ => Call::ProcessorStart(ProcessorStart {
+                slot: processor,
+                rip: CODE,
+                rsp: 0,
+                argument: 0,
+            }),
+        };
+        self.world.enter(index, call);
+    }
+
+    fn step(&mut self) {
+        let index = self.random.below(CPU_COUNT as u64) as usize;
+        self.world.state.machine.now_ns += self.random.below(2_000_000);
+        let Some(processor) = self.world.current(index) else {
+            match self.random.below(3) {
+                0 => self.world.timer(index),
+                1 => self.world.interrupt(index, 0, self.random.below(9) as usize),
+                _ => self.world.kick(index),
+            };
+            return;
+        };
+        let is_first = processor == self.world.first_processor;
+        match self.random.below(20) {
+            0 => {
+                self.world.timer(index);
+            }
+            1 => {
+                self.world.interrupt(index, 0, self.random.below(9) as usize);
+            }
+            2 => {
+                self.world.kick(index);
+            }
+            3 if !is_first => {
+                let frame = &mut self.world.frame[index];
+                frame.rsp = self.random.page();
+                self.world.exception(index, 14, self.random.0);
+            }
+            4 if !is_first => {
+                self.world.set_masks(processor, 0, 0);
+                self.world.frame[index].rip = 0x4000;
+                let frame = &mut self.world.frame[index];
+                let decision = self.world.state.on_syscall(cpu(index), frame);
+                self.world.last[index] = Some(decision);
+            }
+            _ if is_first => self.call_of_first(index),
+            _ => self.call_of_child(index),
+        }
+    }
+
+    /// Ends every environment but the first and takes everything back that it held for them.
+    fn end(&mut self) {
+        for child in self.children.clone() {
+            for turn in 0.. {
+                assert!(turn < 10_000, "an environment does not end");
+                let is_alive = self.world.state.environments[child].serial != 0
+                    && self.world.state.environments[child].parent == Some(self.world.first);
+                if !is_alive || self.world.state.end_environment(child) == Progress::Done {
+                    break;
+                }
+                for index in 0..CPU_COUNT {
+                    self.world.kick(index);
+                }
+                check(&self.world.state);
+            }
+        }
+        let first = self.world.first;
+        for slot in S..S + CHILD_COUNT * 10 {
+            let at = CapRef {
+                environment: first,
+                slot,
+            };
+            while self.world.state.capability(at).is_some() {
+                let mut budget = WALK_BUDGET;
+                let state = &mut self.world.state;
+                if state.revoke(at, &mut budget, true) == Ok(Progress::Done) {
+                    let result = state.delete(at, &mut budget, true);
+                    assert!(result.is_ok(), "{result:?}");
+                }
+            }
+        }
+        check(&self.world.state);
+    }
+}
+
+/// What has to be as it was.
+fn baseline(world: &World) -> (u64, u64, u64, usize, usize, usize) {
+    let first = &world.state.environments[world.first];
+    let capabilities = world
+        .state
+        .slots(world.first)
+        .filter(|at| world.state.capability(*at).is_some())
+        .count();
+    let processors = world.state.processors.iter().filter(|(_, p)| p.serial != 0);
+    let environments = world.state.environments.iter().filter(|(_, e)| e.serial != 0);
+    (
+        world.state.frames.free_count(),
+        first.frames_owned,
+        first.frame_quota,
+        capabilities,
+        processors.count(),
+        environments.count(),
+    )
+}
+
+fn run(seed: u64, steps: usize) {
+    let before = baseline(&World::new());
+    let mut arena = Arena::new(seed);
+    for step in 0..steps {
+        arena.step();
+        if step % 8 == 0 {
+            check(&arena.world.state);
+        }
+    }
+    check(&arena.world.state);
+    assert_eq!(arena.world.state.machine.first_stopped, None);
+    arena.end();
+    assert_eq!(baseline(&arena.world), before, "seed {seed}");
+}
+
+#[test]
+fn arbitrary_calls_break_no_invariant_and_leak_nothing() {
+    for seed in 1..=40 {
+        run(seed, 600);
+    }
+}
+
+#[test]
+fn raw_registers_break_nothing() {
+    let mut world = World::new();
+    let mut random = Random::new(99);
+    for _ in 0..20_000 {
+        let mut frame = UpcallFrame {
+            rax: random.below(50),
+            rdi: random.word(),
+            rsi: random.word(),
+            rdx: random.word(),
+            r10: random.word(),
+            r8: random.word(),
+            r9: random.word(),
+            rip: LIBOS_BASE + 0x100_0000,
+            ..UpcallFrame::default()
+        };
+        world.state.machine.now_ns += 1000;
+        world.state.on_syscall(cpu(0), &mut frame);
+        if world.current(0).is_none() {
+            world = World::new();
+        }
+    }
+    world.check();
+    assert_ne!(SLOT_SELF, CapSlot(0));
+    assert_eq!(EnvironmentId::COUNT, 64);
+    assert_eq!(FrameNumber(1).address(), 4096);
+}

@@ -1,0 +1,473 @@
+//! A machine of plain memory, and a driver that enters the kernel as its environments would.
+
+use std::boxed::Box;
+use std::vec;
+use std::vec::Vec;
+
+use aegis_abi::boot::{
+    BUNDLE_MAGIC, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC, FLAT_WRITE, PART_INIT,
+};
+use aegis_abi::call::Call;
+use aegis_abi::device::{DEVICE_REGION_COUNT_MAX, DeviceKind};
+use aegis_abi::layout::{FIRST_SAVE_AREA_BASE, LIBOS_BASE, LIBOS_IMAGE_BASE, PAGE_SHIFT};
+use aegis_abi::memory::BindEntry;
+use aegis_abi::sleep::Term;
+use aegis_abi::types::{CapSlot, FrameNumber, Status};
+use aegis_abi::upcall::UpcallFrame;
+
+use crate::boot::{FirstEnvironment, Setup};
+use crate::device::{DeviceDescription, Region};
+use crate::frame::{BlockEntry, FrameEntry};
+use crate::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
+use crate::machine::{Machine, PortWidth, StopReport};
+use crate::state::{Decision, State};
+
+pub(super) const FRAME_COUNT: u64 = 4096;
+pub(super) const TEMPLATE_ROOT: u64 = 1;
+pub(super) const SYSTEM_PAGE: u64 = 2;
+pub(super) const BUNDLE: u64 = 16;
+pub(super) const BUNDLE_FRAME_COUNT: u64 = 5;
+const FREE: u64 = 64;
+pub(super) const SLICE_NS: u64 = 10_000_000;
+/// Where tests put what the kernel reads from the caller.
+pub(super) const SCRATCH: u64 = FIRST_SAVE_AREA_BASE;
+/// Code of the library OS.
+pub(super) const CODE: u64 = LIBOS_IMAGE_BASE;
+/// A slot that tests number theirs from.
+pub(super) const S: u32 = 100;
+/// Memory device region of the PCI function.
+pub(super) const DEVICE_FRAME: u64 = 0xfeb00;
+
+pub(super) struct Fake {
+    pub(super) memory: Vec<[u64; 512]>,
+    pub(super) now_ns: u64,
+    pub(super) zeroed: u64,
+    pub(super) flushed: Vec<u64>,
+    pub(super) flushed_all: u64,
+    pub(super) kicked: Vec<CpuId>,
+    pub(super) log: Vec<u8>,
+    pub(super) power_off: Option<u32>,
+    pub(super) first_stopped: Option<StopReport>,
+    pub(super) ports: Vec<(u16, u32)>,
+    pub(super) enabled: Vec<(usize, bool)>,
+    pub(super) unmasked: Vec<(usize, usize)>,
+}
+
+impl Machine for Fake {
+    fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
+        self.memory[frame.0 as usize][word_index]
+    }
+    fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
+        self.memory[frame.0 as usize][word_index] = value;
+    }
+    fn compare_exchange(
+        &mut self,
+        frame: FrameNumber,
+        word_index: usize,
+        old: u64,
+        new: u64,
+    ) -> Result<(), u64> {
+        let word = &mut self.memory[frame.0 as usize][word_index];
+        if *word == old {
+            *word = new;
+            Ok(())
+        } else {
+            Err(*word)
+        }
+    }
+    fn zero_frame(&mut self, frame: FrameNumber) {
+        self.zeroed += 1;
+        self.memory[frame.0 as usize] = [0; 512];
+    }
+    fn vector_init(&mut self, frame: FrameNumber) {
+        self.memory[frame.0 as usize][0] = 0x37f;
+    }
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+    fn flush_page(&mut self, _root: FrameNumber, virtual_address: u64) {
+        self.flushed.push(virtual_address);
+    }
+    fn flush_all(&mut self, _root: FrameNumber) {
+        self.flushed_all += 1;
+    }
+    fn kick(&mut self, cpu: CpuId) {
+        self.kicked.push(cpu);
+    }
+    fn port_read(&mut self, port: u16, _width: PortWidth) -> u32 {
+        u32::from(port) + 1
+    }
+    fn port_write(&mut self, port: u16, _width: PortWidth, value: u32) {
+        self.ports.push((port, value));
+    }
+    fn config_read(&mut self, location: u32, offset: u32) -> u32 {
+        location << 16 | offset
+    }
+    fn device_enable(&mut self, device: DeviceId, enable: bool) {
+        self.enabled.push((device.index(), enable));
+    }
+    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize) {
+        self.unmasked.retain(|u| *u != (device.index(), interrupt));
+    }
+    fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize) {
+        self.unmasked.push((device.index(), interrupt));
+    }
+    fn log(&mut self, bytes: &[u8]) {
+        self.log.extend_from_slice(bytes);
+    }
+    fn power_off(&mut self, code: u32) {
+        self.power_off = Some(code);
+    }
+    fn first_environment_stopped(&mut self, report: StopReport) {
+        self.first_stopped = Some(report);
+    }
+}
+
+pub(super) fn pci_function() -> DeviceDescription {
+    let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
+    regions[0] = Region {
+        base: DEVICE_FRAME << PAGE_SHIFT,
+        length_bytes: 4 << PAGE_SHIFT,
+        reserved_page_first: 2,
+        reserved_page_count: 1,
+        ..Region::HOLE
+    };
+    regions[2] = Region {
+        is_ports: true,
+        base: 0xc000,
+        length_bytes: 0x20,
+        ..Region::HOLE
+    };
+    DeviceDescription {
+        kind: DeviceKind::Pci,
+        identity: 0x1043_1af4,
+        location: 0x18,
+        class: 0x0780_00,
+        regions,
+        interrupt_count: 2,
+        is_dma_confined: false,
+    }
+}
+
+pub(super) struct World {
+    pub(super) state: Box<State<'static, Fake>>,
+    /// The registers of each processor's user mode.
+    pub(super) frame: [UpcallFrame; 4],
+    pub(super) last: [Option<Decision>; 4],
+    pub(super) first: EnvironmentId,
+    pub(super) first_processor: ProcessorId,
+    /// Off where a test checks less often than at every entry.
+    pub(super) check_after_entry: bool,
+}
+
+pub(super) fn cpu(index: usize) -> CpuId {
+    CpuId::from_index(index).expect("few processors")
+}
+
+/// A machine that is ready for `start_first_environment`.
+pub(super) fn machine() -> Box<State<'static, Fake>> {
+    let fake = Fake {
+        memory: vec![[0; 512]; FRAME_COUNT as usize],
+        now_ns: 1000,
+        zeroed: 0,
+        flushed: Vec::new(),
+        flushed_all: 0,
+        kicked: Vec::new(),
+        log: Vec::new(),
+        power_off: None,
+        first_stopped: None,
+        ports: Vec::new(),
+        enabled: Vec::new(),
+        unmasked: Vec::new(),
+    };
+    let mut state = Box::new(State::new(fake));
+    let frames = vec![FrameEntry::RESERVED; FRAME_COUNT as usize].leak();
+    let blocks = vec![BlockEntry::EMPTY; (FRAME_COUNT / 512) as usize].leak();
+    for index in 265..512 {
+        state.machine.memory[TEMPLATE_ROOT as usize][index] = (index as u64) << 12 | 0x7;
+    }
+    let setup = Setup {
+        frames,
+        blocks,
+        template_root: FrameNumber(TEMPLATE_ROOT),
+        system_page: FrameNumber(SYSTEM_PAGE),
+        slice_ns: SLICE_NS,
+    };
+    state.init(setup).expect("tables fit");
+    // Memory that somebody had before: what is not zeroed shows.
+    for frame in FREE..FRAME_COUNT {
+        state.machine.memory[frame as usize] = [0xdead_beef; 512];
+    }
+    state.add_free_frames(FrameNumber(FREE), FRAME_COUNT - FREE);
+    state.add_device(pci_function()).expect("room for a device");
+    write_bundle(&mut state);
+    state
+}
+
+/// A bundle of header, image header, one code page, two data pages.
+pub(super) fn write_bundle(state: &mut State<Fake>) {
+    let memory = &mut state.machine.memory;
+    let header = &mut memory[BUNDLE as usize];
+    header[0] = BUNDLE_MAGIC;
+    header[1] = u64::from(BUNDLE_VERSION) | 1 << 32;
+    header[2] = u64::from(PART_INIT);
+    header[3] = 4096;
+    header[4] = 4 * 4096;
+    let image = &mut memory[BUNDLE as usize + 1];
+    image[0] = FLAT_MAGIC;
+    image[1] = u64::from(BUNDLE_VERSION) | 2 << 32;
+    image[2] = CODE + 0x10;
+    image[3] = CODE;
+    image[4] = 1 | 1 << 32;
+    image[5] = u64::from(FLAT_EXECUTE);
+    image[6] = CODE + 0x1000;
+    image[7] = 2 | 2 << 32;
+    image[8] = u64::from(FLAT_WRITE);
+}
+
+pub(super) const FIRST: FirstEnvironment = FirstEnvironment {
+    bundle_frame: FrameNumber(BUNDLE),
+    bundle_frame_count: BUNDLE_FRAME_COUNT,
+};
+
+impl World {
+    /// The first environment runs on processor 0.
+    pub(super) fn new() -> Self {
+        let mut state = machine();
+        let first_processor = state.start_first_environment(FIRST).expect("it starts");
+        let first = state.first_environment.expect("there is one");
+        let mut world = Self {
+            state,
+            frame: [UpcallFrame::default(); 4],
+            last: [None; 4],
+            first,
+            first_processor,
+            check_after_entry: true,
+        };
+        world.kick(0);
+        assert_eq!(world.current(0), Some(first_processor));
+        world
+    }
+
+    pub(super) fn current(&self, index: usize) -> Option<ProcessorId> {
+        self.state.current(cpu(index))
+    }
+
+    fn entered(&mut self, index: usize, decision: Decision) -> Decision {
+        self.last[index] = Some(decision);
+        assert_eq!(decision.next, self.current(index));
+        if self.check_after_entry {
+            self.check();
+        }
+        decision
+    }
+
+    pub(super) fn kick(&mut self, index: usize) -> Decision {
+        let decision = self.state.on_kick(cpu(index), &mut self.frame[index]);
+        self.entered(index, decision)
+    }
+
+    pub(super) fn timer(&mut self, index: usize) -> Decision {
+        let decision = self.state.on_timer(cpu(index), &mut self.frame[index]);
+        self.entered(index, decision)
+    }
+
+    pub(super) fn exception(&mut self, index: usize, vector: u64, address: u64) -> Decision {
+        self.frame[index].vector = vector;
+        self.frame[index].error_code = 6;
+        self.frame[index].fault_address = address;
+        let decision = self.state.on_exception(cpu(index), &mut self.frame[index]);
+        self.entered(index, decision)
+    }
+
+    pub(super) fn interrupt(&mut self, index: usize, device: usize, interrupt: usize) -> Decision {
+        let device = DeviceId::from_index(device).expect("a device");
+        let frame = &mut self.frame[index];
+        let decision = self
+            .state
+            .on_interrupt(cpu(index), frame, device, interrupt);
+        self.entered(index, decision)
+    }
+
+    /// Makes a call on a processor and leaves the registers where they are.
+    pub(super) fn enter(&mut self, index: usize, call: Call) -> Decision {
+        let (number, words) = call.encode();
+        self.enter_raw(index, number, words)
+    }
+
+    pub(super) fn enter_raw(&mut self, index: usize, number: u64, words: [u64; 6]) -> Decision {
+        let frame = &mut self.frame[index];
+        frame.rax = number;
+        [
+            frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
+        ] = words;
+        frame.rip = frame.rip.max(LIBOS_BASE + 2);
+        let decision = self.state.on_syscall(cpu(index), frame);
+        self.entered(index, decision)
+    }
+
+    /// What RAX and RDX say.
+    pub(super) fn result(&self, index: usize) -> (Status, u64) {
+        let frame = &self.frame[index];
+        (Status::from_word(frame.rax).expect("a status"), frame.rdx)
+    }
+
+    /// Makes a call that returns to its caller.
+    pub(super) fn call_on(&mut self, index: usize, call: Call) -> (Status, u64) {
+        let caller = self.current(index);
+        let decision = self.enter(index, call);
+        assert_eq!(decision.next, caller, "{call:?} came back to its caller");
+        self.result(index)
+    }
+
+    pub(super) fn call(&mut self, call: Call) -> (Status, u64) {
+        self.call_on(0, call)
+    }
+
+    /// Makes a call that succeeds, repeating it as long as it asks for that.
+    pub(super) fn ok(&mut self, call: Call) -> u64 {
+        for _ in 0..10_000 {
+            match self.call(call) {
+                (Status::Ok, value) => return value,
+                (Status::Again, _) => {}
+                other => panic!("{call:?}: {other:?}"),
+            }
+        }
+        panic!("{call:?} does not end");
+    }
+
+    /// Makes a call that is refused.
+    pub(super) fn refused(&mut self, call: Call) -> Status {
+        let (status, _) = self.call(call);
+        assert_ne!(status, Status::Ok, "{call:?}");
+        status
+    }
+
+    pub(super) fn environment_of(&self, index: usize) -> EnvironmentId {
+        let processor = self.current(index).expect("somebody runs");
+        self.state.processors[processor].environment_id()
+    }
+
+    /// Writes words to memory of the environment that runs on processor 0.
+    pub(super) fn write(&mut self, address: u64, words: &[u64]) {
+        let environment = self.environment_of(0);
+        let root = self.state.environments[environment].root;
+        for (index, word) in words.iter().enumerate() {
+            let at = address + index as u64 * 8;
+            let page = (at & 0xffff_ffff_ffff) >> 12;
+            let frame = self.state.translate(root, page).expect("mapped");
+            self.state.machine.memory[frame.0 as usize][(at % 4096 / 8) as usize] = *word;
+        }
+    }
+
+    pub(super) fn write_entries(&mut self, entries: &[BindEntry]) {
+        for (index, entry) in entries.iter().enumerate() {
+            let words = [
+                u64::from(entry.operation) | u64::from(entry.flags) << 32,
+                entry.virtual_address,
+                entry.frame,
+                u64::from(entry.page_count) | u64::from(entry.slot) << 32,
+            ];
+            self.write(SCRATCH + index as u64 * 32, &words);
+        }
+    }
+
+    /// Binds in the environment that `environment` names.
+    pub(super) fn bind_in(&mut self, environment: CapSlot, entries: &[BindEntry]) -> (Status, u64) {
+        self.write_entries(entries);
+        self.call(Call::Bind(aegis_abi::call::Bind {
+            environment,
+            entries: SCRATCH,
+            entry_count: entries.len() as u32,
+        }))
+    }
+
+    pub(super) fn bind(&mut self, entries: &[BindEntry]) -> (Status, u64) {
+        self.bind_in(aegis_abi::types::SLOT_SELF, entries)
+    }
+
+    pub(super) fn write_terms(&mut self, terms: &[Term]) {
+        for (index, term) in terms.iter().enumerate() {
+            let words = [
+                u64::from(term.product) | u64::from(term.source) << 32,
+                u64::from(term.operator) | u64::from(term.slot) << 32,
+                term.address,
+                term.value,
+            ];
+            self.write(SCRATCH + index as u64 * 32, &words);
+        }
+    }
+
+    /// Allocates frames to a slot; the first frame.
+    pub(super) fn frames(&mut self, slot: u32, count: u64) -> u64 {
+        self.ok(Call::FrameAllocate(aegis_abi::call::FrameAllocate {
+            slot: CapSlot(slot),
+            count,
+            frame: FrameNumber(u64::MAX),
+            alignment_log2: 0,
+        }))
+    }
+
+    /// Makes an environment in `slot` from 64 frames.
+    pub(super) fn environment(&mut self, slot: u32, quota: u64) -> EnvironmentId {
+        self.frames(slot + 1, 64);
+        self.ok(Call::EnvironmentCreate(
+            aegis_abi::call::EnvironmentCreate {
+                slot: CapSlot(slot),
+                frames: CapSlot(slot + 1),
+                frame_quota: quota,
+            },
+        ));
+        let at = crate::capability::CapRef {
+            environment: self.environment_of(0),
+            slot,
+        };
+        let capability = self.state.capability(at).expect("it was made");
+        EnvironmentId::from_index((capability.object & 0xffff) as usize).expect("an environment")
+    }
+
+    /// Makes a processor of `environment`'s slot in `slot`, with pages of its own in `slot + 1`.
+    pub(super) fn processor(&mut self, slot: u32, environment: u32) -> ProcessorId {
+        self.frames(slot + 1, 3);
+        self.ok(Call::ProcessorCreate(aegis_abi::call::ProcessorCreate {
+            slot: CapSlot(slot),
+            environment: CapSlot(environment),
+            frames: CapSlot(slot + 1),
+            save_area_frame_count: 2,
+            control_address: LIBOS_BASE + 0x40_0000,
+            save_area_base: LIBOS_BASE + 0x50_0000,
+        }));
+        let at = crate::capability::CapRef {
+            environment: self.environment_of(0),
+            slot,
+        };
+        let capability = self.state.capability(at).expect("it was made");
+        ProcessorId::from_index((capability.object & 0xffff) as usize).expect("a processor")
+    }
+
+    pub(super) fn start(&mut self, slot: u32) {
+        self.ok(Call::ProcessorStart(aegis_abi::call::ProcessorStart {
+            slot: CapSlot(slot),
+            rip: CODE,
+            rsp: 0,
+            argument: 7,
+        }));
+    }
+
+    /// Sets an entry point in a processor's control page.
+    pub(super) fn set_entry(&mut self, processor: ProcessorId, kind: usize, entry: u64) {
+        let control = self.state.processors[processor].pages.first_frame;
+        self.state.machine.memory[control as usize][4 + kind] = entry;
+    }
+
+    /// `masked` and `pending`.
+    pub(super) fn masks(&self, processor: ProcessorId) -> (u32, u32) {
+        self.state.mask_word(processor)
+    }
+
+    pub(super) fn set_masks(&mut self, processor: ProcessorId, masked: u32, pending: u32) {
+        let control = self.state.processors[processor].pages.first_frame;
+        let word = u64::from(masked) | u64::from(pending) << 32;
+        self.state.machine.memory[control as usize][3] = word;
+    }
+}
