@@ -1,9 +1,12 @@
 //! Upcall entries and resume.
 //!
 //! Two entries serve all kinds. [`syscall_entry`] builds an [`UpcallFrame`] at the top of the save area from what the kernel left in the
-//! control page, then calls the registered handler; [`upcall_entry`] finds the frame that the kernel pushed. Both resume without the kernel:
-//! the mask goes back to what it was, registers are popped, `iretq` does the rest. Between unmasking and `iretq` another
-//! upcall may come: it is pushed below RSP, so nothing that is still to be popped is touched.
+//! control page, then calls the registered handler; [`upcall_entry`] finds the frame that the kernel pushed. Both resume without the kernel.
+//!
+//! Resume is a restartable sequence instead of `iretq`: QEMU before 9.1 makes the stack accesses of a user-mode `iretq` as a
+//! supervisor, which SMAP refuses (`docs/adr/0003-resume-without-iretq.md`); the sequence is cheaper too. After unmasking, another upcall may
+//! interrupt it. Until RSP is replaced the frame lies untouched at RSP and the sequence can begin again; afterwards only one jump
+//! through the control page is left, which [`upcall_entry`] completes on its behalf. So nothing is lost at any instruction.
 //!
 //! Handlers are called through two words of the control page's library part, so that library OSes need no link-time symbols.
 #![allow(
@@ -22,13 +25,19 @@ use crate::control;
 pub const WORD_SYSCALL_HANDLER: usize = 0;
 /// Library word that holds the handler of all other upcalls.
 pub const WORD_UPCALL_HANDLER: usize = 1;
+/// Library word through which a resume jumps.
+const WORD_RESUME_RIP: usize = 3;
 /// First library word that a library OS may use for itself.
 pub const WORD_FREE_FIRST: usize = 4;
 
+/// `frame.kind` of a call to the second handler that no upcall made: something was held back while a handler ran. Not a kind of
+/// the kernel's.
+pub const KIND_HELD_BACK: u32 = u32::MAX;
+
 /// Handles one upcall. It may change the frame; it returns to resume it.
 ///
-/// Held-back upcalls arrive at the second handler with `frame.kind` as interrupted and the bits to look for still in
-/// `control::take_pending`.
+/// Held-back upcalls arrive at the second handler with [`KIND_HELD_BACK`] in `frame.kind`, so that the upcall that the frame was made for is
+/// not handled twice; the bits to look for are still in `control::take_pending`, which the handler must call.
 pub type Handler = extern "C" fn(frame: &mut UpcallFrame);
 
 /// What a library OS does for its upcalls.
@@ -100,20 +109,75 @@ core::arch::global_asm!(
     ".balign 16",
     ".global upcall_entry",
     "upcall_entry:",
+    // Was a resume interrupted? Then complete its jump, or let it begin again.
+    "mov rax, [rdi + {rip}]",
+    "lea rcx, [rip + 7f]",
+    "cmp rax, rcx",
+    "je 8f",
+    "ja 9f",
+    "lea rdx, [rip + 2f]",
+    "cmp rax, rdx",
+    "jb 9f",
+    "mov [rdi + {rip}], rdx",
+    "jmp 9f",
+    "8:",
+    "mov rax, gs:[{resume_rip}]",
+    "mov [rdi + {rip}], rax",
+    "9:",
     "xor ebp, ebp",
     "call qword ptr gs:[{upcall_handler}]",
     "jmp 2f",
     ".global upcall_resume",
     "upcall_resume:",
     "mov rsp, rdi",
+    // From here to the jump at 7: restartable, with RSP at the frame whenever asynchronous upcalls are not masked.
     "2:",
+    "mov dword ptr gs:[{masked}], 1",
+    "test dword ptr [rsp + {rflags}], {trap_flag}",
+    "jnz 3f",
+    "mov rax, [rsp + {rip}]",
+    "mov gs:[{resume_rip}], rax",
+    "push qword ptr [rsp + {rflags}]",
+    "popfq", // nothing below changes flags
+    "mov ecx, [rsp + {masked_before}]",
+    "mov dword ptr gs:[{masked}], ecx",
+    "jrcxz 5f",
+    "jmp 6f",
+    "5:",
+    "mov ecx, gs:[{pending}]",
+    "jrcxz 6f",
+    "jmp 4f",
+    "6:",
+    "mov r15, [rsp]",
+    "mov r14, [rsp + 8]",
+    "mov r13, [rsp + 16]",
+    "mov r12, [rsp + 24]",
+    "mov r11, [rsp + 32]",
+    "mov r10, [rsp + 40]",
+    "mov r9, [rsp + 48]",
+    "mov r8, [rsp + 56]",
+    "mov rdi, [rsp + 64]",
+    "mov rsi, [rsp + 72]",
+    "mov rbp, [rsp + 80]",
+    "mov rbx, [rsp + 88]",
+    "mov rdx, [rsp + 96]",
+    "mov rcx, [rsp + 104]",
+    "mov rax, [rsp + 112]",
+    "mov rsp, [rsp + {rsp}]",
+    "7:",
+    "jmp qword ptr gs:[{resume_rip}]",
+    "4:", // something was held back: mask again and look
+    "mov dword ptr gs:[{masked}], 1",
+    "push 2",
+    "popfq",
+    "mov dword ptr [rsp + {kind}], {held_back}",
+    "mov rdi, rsp",
+    "call qword ptr gs:[{upcall_handler}]",
+    "jmp 2b",
+    // A program that single-steps itself: the flag must not be set before its first instruction, which only `iretq` can do.
+    "3:",
     "mov eax, [rsp + {masked_before}]",
     "mov dword ptr gs:[{masked}], eax",
-    "test eax, eax",
-    "jnz 3f",
-    "cmp dword ptr gs:[{pending}], 0",
-    "jne 4f",
-    "3:",
     "pop r15",
     "pop r14",
     "pop r13",
@@ -131,11 +195,6 @@ core::arch::global_asm!(
     "pop rax",
     "lea rsp, [rsp + 32]",
     "iretq",
-    "4:", // something was held back: mask again and look
-    "mov dword ptr gs:[{masked}], 1",
-    "mov rdi, rsp",
-    "call qword ptr gs:[{upcall_handler}]",
-    "jmp 2b",
     save_area_top = const offset_of!(ControlPage, save_area_top),
     syscall_rip = const offset_of!(ControlPage, syscall_rip),
     syscall_rflags = const offset_of!(ControlPage, syscall_rflags),
@@ -145,6 +204,13 @@ core::arch::global_asm!(
     syscall_handler = const offset_of!(ControlPage, library) + 8 * WORD_SYSCALL_HANDLER,
     upcall_handler = const offset_of!(ControlPage, library) + 8 * WORD_UPCALL_HANDLER,
     masked_before = const offset_of!(UpcallFrame, masked_before),
+    rip = const offset_of!(UpcallFrame, rip),
+    rflags = const offset_of!(UpcallFrame, rflags),
+    rsp = const offset_of!(UpcallFrame, rsp),
+    resume_rip = const offset_of!(ControlPage, library) + 8 * WORD_RESUME_RIP,
+    trap_flag = const 0x100,
+    kind = const offset_of!(UpcallFrame, kind),
+    held_back = const KIND_HELD_BACK as i32,
     user_stack = const USER_STACK_SELECTOR,
     user_code = const USER_CODE_SELECTOR,
 );

@@ -66,7 +66,11 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
 extern "C" fn fault(frame: &mut UpcallFrame) {
     let page = frame.fault_address.wrapping_sub(HEAP) / PAGE_SIZE;
     if frame.vector != PAGE_FAULT || page >= HEAP_PAGE_COUNT {
-        fail("mini: a fault outside the heap\n");
+        print("mini: a fault outside the heap: vector, address, instruction\n");
+        for word in [frame.vector, frame.fault_address, frame.rip] {
+            print_word(word);
+        }
+        fail("");
     }
     let taken = PAGE_COUNT.fetch_add(1, Ordering::Relaxed);
     let entry = BindEntry {
@@ -97,6 +101,15 @@ fn check(condition: bool, otherwise: &str) {
 fn print(text: &str) {
     // There is nobody to tell if the log is refused.
     let _ = call::machine_log(SLOT_MACHINE, text.as_bytes());
+}
+
+/// A word in hexadecimal, on a line of its own.
+fn print_word(word: u64) {
+    let mut text = *b"0x0000000000000000\n";
+    for (index, digit) in text[2..18].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(word >> (60 - 4 * index) & 15) as usize];
+    }
+    let _ = call::machine_log(SLOT_MACHINE, &text);
 }
 
 /// Ends the machine with a line that says why.
