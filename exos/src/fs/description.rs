@@ -1,0 +1,554 @@
+//! Open file descriptions: what `open` makes and descriptors share.
+//!
+//! A description joins a location, an access mode, status flags and an offset; it works on the inode, or on the
+//! [`OpenFile`] that opening the inode gave. It never blocks (INV-F3): what would block is `EAGAIN`. A caller who may block looks
+//! at [`Description::is_non_blocking`], sleeps on [`Description::wait_queue`], and tries again; where
+//! [`Description::writes_all`] holds it goes on until its source is empty.
+//!
+//! The offset is claimed before a transfer and corrected after it, because no lock may be held in between (INV-F1): two transfers on
+//! one description never cover the same bytes, as Linux promises.
+
+use alloc::sync::Arc;
+
+use bitflags::bitflags;
+
+use super::file_lock::{LockFamily, LockOwner, LockRange, LockTable, LockedFile};
+use super::location::{Location, MountFlags};
+use super::pipe::Pipe;
+use super::readiness::{Readiness, WaitQueue};
+use super::stream::Terminal;
+use super::transfer::{Destination, Source};
+use super::vnode::{
+    Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, OFFSET_MAX, OpenFile,
+    OpenRequest, SeekSupport, SeekTarget, Timestamp, WritePosition,
+};
+use crate::error::{Errno, Result};
+use crate::sync::Mutex;
+
+/// A read leaves its time if the last one noted is older than this many seconds (`relatime`).
+const ACCESS_TIME_AGE_S: i64 = 24 * 60 * 60;
+
+bitflags! {
+    /// Flags of a description; those that `F_GETFL` shows besides the access mode.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct StatusFlags: u32 {
+        /// `O_APPEND`: every write goes to the end.
+        const APPEND = 1 << 0;
+        /// `O_NONBLOCK`: the caller does not sleep.
+        const NON_BLOCKING = 1 << 1;
+        /// `O_NOATIME`: reads leave no time.
+        const NO_ACCESS_TIME = 1 << 2;
+        /// `O_DIRECT`; without effect here.
+        const DIRECT = 1 << 3;
+        /// `O_DSYNC`; without effect in memory.
+        const DATA_SYNC = 1 << 4;
+        /// `O_SYNC`; without effect in memory.
+        const SYNC = 1 << 5;
+        /// `O_ASYNC`: signal-driven; kept for `F_GETFL` only.
+        const ASYNC = 1 << 6;
+        /// `O_DIRECTORY` was given.
+        const DIRECTORY = 1 << 7;
+        /// `O_NOFOLLOW` was given.
+        const NO_FOLLOW = 1 << 8;
+        /// `O_PATH`: only a place, nothing can be read or written.
+        const PATH_ONLY = 1 << 9;
+    }
+}
+
+impl StatusFlags {
+    /// What `F_SETFL` can change.
+    pub const CHANGEABLE: Self = Self::APPEND
+        .union(Self::NON_BLOCKING)
+        .union(Self::NO_ACCESS_TIME)
+        .union(Self::DIRECT)
+        .union(Self::ASYNC);
+}
+
+/// Where `lseek` starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekFrom {
+    /// The file's start (`SEEK_SET`).
+    Start(i64),
+    /// The current offset (`SEEK_CUR`).
+    Current(i64),
+    /// The file's end (`SEEK_END`).
+    End(i64),
+    /// The next data behind an offset (`SEEK_DATA`).
+    Data(i64),
+    /// The next hole behind an offset (`SEEK_HOLE`).
+    Hole(i64),
+}
+
+/// An open file description.
+pub struct Description {
+    number: u64,
+    location: Location,
+    request: OpenRequest,
+    status: Mutex<StatusFlags>,
+    offset: Mutex<u64>,
+    file: Option<Arc<dyn OpenFile>>,
+    locks: Arc<LockTable>,
+}
+
+impl Description {
+    /// Only [`super::namespace::Namespace`] makes descriptions.
+    pub(super) fn new(
+        number: u64,
+        location: Location,
+        request: OpenRequest,
+        status: StatusFlags,
+        file: Option<Arc<dyn OpenFile>>,
+        locks: Arc<LockTable>,
+    ) -> Arc<Self> {
+        let (status, offset) = (Mutex::new(status), Mutex::new(0));
+        Arc::new(Self {
+            number,
+            location,
+            request,
+            status,
+            offset,
+            file,
+            locks,
+        })
+    }
+
+    /// A number that no other description of the pod has or had.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where the file is; `/proc/self/fd/N` jumps there.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// The inode.
+    pub fn inode(&self) -> &InodeRef {
+        self.location.inode()
+    }
+
+    /// What `fstat` tells.
+    pub fn metadata(&self) -> Metadata {
+        self.inode().metadata()
+    }
+
+    /// Whether it was opened for reading.
+    pub fn is_readable(&self) -> bool {
+        self.request.read
+    }
+
+    /// Whether it was opened for writing.
+    pub fn is_writable(&self) -> bool {
+        self.request.write
+    }
+
+    /// Whether it is only a place (`O_PATH`): most calls answer `EBADF`.
+    pub fn is_path_only(&self) -> bool {
+        self.status().contains(StatusFlags::PATH_ONLY)
+    }
+
+    /// Its flags.
+    pub fn status(&self) -> StatusFlags {
+        *self.status.lock()
+    }
+
+    /// Sets those flags that can change; the others stay (`F_SETFL`).
+    pub fn set_status(&self, flags: StatusFlags) {
+        let mut status = self.status.lock();
+        *status = (*status - StatusFlags::CHANGEABLE) | (flags & StatusFlags::CHANGEABLE);
+    }
+
+    /// Whether a caller gets `EAGAIN` instead of sleeping.
+    pub fn is_non_blocking(&self) -> bool {
+        self.status().contains(StatusFlags::NON_BLOCKING)
+    }
+
+    /// Whether a blocking write goes on until its source is empty (pipes, streams).
+    pub fn writes_all(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.writes_all())
+    }
+
+    /// False while a blocking `open` of a named pipe has to wait for the other end on [`Self::wait_queue`].
+    pub fn is_connected(&self) -> bool {
+        self.file.as_ref().is_none_or(|file| file.is_connected())
+    }
+
+    /// The terminal that this is.
+    ///
+    /// # Errors
+    /// `ENOTTY`, `EBADF`.
+    pub fn terminal(&self) -> Result<&dyn Terminal> {
+        self.check_not_path()?;
+        self.file
+            .as_ref()
+            .and_then(|file| file.terminal())
+            .ok_or(Errno::ENOTTY)
+    }
+
+    /// The pipe that this is an end of.
+    pub fn pipe(&self) -> Option<&Arc<Pipe>> {
+        self.file.as_ref().and_then(|file| file.pipe())
+    }
+
+    /// Bytes that can be read at once (`FIONREAD`).
+    ///
+    /// # Errors
+    /// `ENOTTY`: not known for this kind of file.
+    pub fn readable_byte_count(&self) -> Result<usize> {
+        match &self.file {
+            Some(file) => file.readable_byte_count().ok_or(Errno::ENOTTY),
+            None if self.inode().kind() == FileKind::Regular => {
+                let left = self
+                    .metadata()
+                    .size_bytes
+                    .saturating_sub(*self.offset.lock());
+                Ok(usize::try_from(left).unwrap_or(usize::MAX))
+            }
+            None => Err(Errno::ENOTTY),
+        }
+    }
+
+    /// What it is ready for.
+    pub fn readiness(&self) -> Readiness {
+        self.file
+            .as_ref()
+            .map_or(Readiness::ALWAYS, |file| file.readiness())
+    }
+
+    /// Who to ask for changes of readiness; `None`: always ready, `epoll` refuses it with `EPERM`.
+    pub fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+        self.file.as_ref().and_then(|file| file.wait_queue())
+    }
+
+    /// Reads from the offset on and moves it.
+    ///
+    /// # Errors
+    /// `EBADF`: not open for reading. `EISDIR`, `EINVAL`, `EAGAIN`, `EFAULT`, `EIO`.
+    pub fn read(&self, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
+        self.check_readable()?;
+        if let Some(file) = &self.file {
+            if file.seek_support() != SeekSupport::Offsets {
+                return file.read(0, destination, now);
+            }
+        }
+        let (start, end) = {
+            let mut offset = self.offset.lock();
+            let start = *offset;
+            let size_bytes = self.size_for_reading();
+            let claimed = (destination.remaining() as u64).min(size_bytes.saturating_sub(start));
+            *offset += claimed;
+            (start, *offset)
+        };
+        let result = self.read_at_offset(start, destination, now);
+        let done = result.unwrap_or(0) as u64;
+        self.correct_offset(end, start + done);
+        result
+    }
+
+    /// Reads from `offset` on.
+    ///
+    /// # Errors
+    /// `ESPIPE`, and those of [`Self::read`].
+    pub fn read_at(
+        &self,
+        offset: u64,
+        destination: &mut dyn Destination,
+        now: Timestamp,
+    ) -> Result<usize> {
+        self.check_seekable()?;
+        self.check_readable()?;
+        self.read_at_offset(offset, destination, now)
+    }
+
+    /// Writes at the offset, or at the end, and moves it.
+    ///
+    /// # Errors
+    /// `EBADF`: not open for writing. `EAGAIN`, `EFAULT`, `EPIPE`, `EFBIG`, `ENOSPC`, `ENOMEM`.
+    pub fn write(&self, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
+        self.check_writable()?;
+        if let Some(file) = &self.file {
+            if file.seek_support() != SeekSupport::Offsets {
+                return file.write(0, source, now);
+            }
+        }
+        let wanted = source.remaining() as u64;
+        if wanted == 0 && self.file.is_none() {
+            return Ok(0);
+        }
+        if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
+            let (start, done) = self.inode().write_at(WritePosition::End, source, now)?;
+            *self.offset.lock() = start + done as u64;
+            return Ok(done);
+        }
+        let (start, end) = {
+            let mut offset = self.offset.lock();
+            let start = *offset;
+            *offset = start.saturating_add(wanted).min(OFFSET_MAX);
+            (start, *offset)
+        };
+        let result = self.write_at_offset(start, source, now);
+        let done = result.unwrap_or(0) as u64;
+        self.correct_offset(end, start + done);
+        result
+    }
+
+    /// Writes at `offset`; with `O_APPEND` at the end all the same, as Linux does.
+    ///
+    /// # Errors
+    /// `ESPIPE`, and those of [`Self::write`].
+    pub fn write_at(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
+        self.check_seekable()?;
+        self.check_writable()?;
+        if source.remaining() == 0 && self.file.is_none() {
+            return Ok(0);
+        }
+        if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
+            return self
+                .inode()
+                .write_at(WritePosition::End, source, now)
+                .map(|(_, done)| done);
+        }
+        self.write_at_offset(offset, source, now)
+    }
+
+    /// Moves the offset; returns where it is now.
+    ///
+    /// # Errors
+    /// `ESPIPE`, `EINVAL`: the offset would be negative or too large. `ENXIO`: nothing there to find. `EBADF`.
+    pub fn seek(&self, from: SeekFrom) -> Result<u64> {
+        self.check_not_path()?;
+        if let Some(file) = &self.file {
+            match file.seek_support() {
+                SeekSupport::None => return Err(Errno::ESPIPE),
+                SeekSupport::Ignored => return Ok(0),
+                SeekSupport::Offsets => {}
+            }
+        }
+        let is_directory = self.inode().kind() == FileKind::Directory;
+        let mut offset = self.offset.lock();
+        let target = match from {
+            SeekFrom::Start(distance) => moved(0, distance)?,
+            SeekFrom::Current(distance) => moved(*offset, distance)?,
+            _ if is_directory || self.file.is_some() => return Err(Errno::EINVAL),
+            SeekFrom::End(distance) => moved(self.metadata().size_bytes, distance)?,
+            SeekFrom::Data(start) | SeekFrom::Hole(start) => {
+                let start = u64::try_from(start).map_err(|_| Errno::ENXIO)?;
+                let is_data = matches!(from, SeekFrom::Data(_));
+                let target = if is_data {
+                    SeekTarget::Data
+                } else {
+                    SeekTarget::Hole
+                };
+                self.inode().seek(start, target)?
+            }
+        };
+        *offset = target;
+        Ok(target)
+    }
+
+    /// The offset (`/proc/self/fdinfo`).
+    pub fn offset(&self) -> u64 {
+        *self.offset.lock()
+    }
+
+    /// Lists a directory from the offset on, `.` and `..` first, and moves the offset behind the last entry that `consumer` took.
+    /// `next_cookie` of an entry is the offset behind it.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EBADF`. `ENOENT`: the directory was removed.
+    pub fn read_directory(
+        &self,
+        root: &Location,
+        consumer: &mut EntryConsumer<'_>,
+        now: Timestamp,
+    ) -> Result<()> {
+        const DOT_COUNT: u64 = 2;
+        self.check_readable()?;
+        let inode = self.inode();
+        if inode.kind() != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        if self.location.is_deleted() {
+            return Err(Errno::ENOENT);
+        }
+        let mut offset = *self.offset.lock();
+        let parent = self.location.parent(root);
+        let dots = [(&b"."[..], self.location.clone()), (&b".."[..], parent)];
+        for (name, place) in dots.into_iter().skip(offset.min(DOT_COUNT) as usize) {
+            let accepted = consumer(DirectoryEntry {
+                name,
+                inode_number: place.inode().metadata().inode_number,
+                kind: FileKind::Directory,
+                next_cookie: offset + 1,
+            });
+            if !accepted {
+                *self.offset.lock() = offset;
+                return Ok(());
+            }
+            offset += 1;
+        }
+        let reached = inode.read_directory(offset - DOT_COUNT, &mut |entry| {
+            consumer(DirectoryEntry {
+                next_cookie: entry.next_cookie + DOT_COUNT,
+                ..entry
+            })
+        })?;
+        *self.offset.lock() = reached + DOT_COUNT;
+        self.note_access(now);
+        Ok(())
+    }
+
+    /// Sets the file's size (`ftruncate`).
+    ///
+    /// # Errors
+    /// `EBADF`, `EINVAL`: not a regular file open for writing. `EFBIG`, `EPERM`.
+    pub fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
+        self.check_not_path()?;
+        if !self.request.write || self.inode().kind() != FileKind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        self.inode().truncate(size_bytes, now)
+    }
+
+    /// Changes the file's allocation (`fallocate`).
+    ///
+    /// # Errors
+    /// `EINVAL`: empty or negative range. `EBADF`, `ESPIPE`, `EISDIR`, `ENODEV`, `EFBIG`, `ENOSPC`, `EOPNOTSUPP`, `EPERM`.
+    pub fn allocate(&self, mode: Allocate, offset: i64, length: i64, now: Timestamp) -> Result<()> {
+        self.check_not_path()?;
+        let (Ok(offset), Ok(length @ 1..)) = (u64::try_from(offset), u64::try_from(length)) else {
+            return Err(Errno::EINVAL);
+        };
+        if !self.request.write {
+            return Err(Errno::EBADF);
+        }
+        match self.inode().kind() {
+            FileKind::Regular => {}
+            FileKind::Fifo => return Err(Errno::ESPIPE),
+            FileKind::Directory => return Err(Errno::EISDIR),
+            _ => return Err(Errno::ENODEV),
+        }
+        if offset + length > OFFSET_MAX {
+            return Err(Errno::EFBIG);
+        }
+        self.inode().allocate(mode, offset, length, now)
+    }
+
+    /// The locks of the pod, and how this file is called there.
+    pub fn locks(&self) -> (&Arc<LockTable>, LockedFile) {
+        (&self.locks, LockedFile::from(&self.metadata()))
+    }
+
+    fn size_for_reading(&self) -> u64 {
+        match &self.file {
+            Some(_) => u64::MAX,
+            None => self.metadata().size_bytes,
+        }
+    }
+
+    fn read_at_offset(
+        &self,
+        offset: u64,
+        destination: &mut dyn Destination,
+        now: Timestamp,
+    ) -> Result<usize> {
+        if let Some(file) = &self.file {
+            return file.read(offset, destination, now);
+        }
+        let done = self.inode().read_at(offset, destination)?;
+        self.note_access(now);
+        Ok(done)
+    }
+
+    fn write_at_offset(
+        &self,
+        offset: u64,
+        source: &mut dyn Source,
+        now: Timestamp,
+    ) -> Result<usize> {
+        match &self.file {
+            Some(file) => file.write(offset, source, now),
+            None => self
+                .inode()
+                .write_at(WritePosition::At(offset), source, now)
+                .map(|(_, done)| done),
+        }
+    }
+
+    /// Puts the offset right after a transfer that covered less (or, in a generated file, other) than claimed, unless somebody
+    /// else moved it meanwhile.
+    fn correct_offset(&self, claimed_end: u64, end: u64) {
+        let mut offset = self.offset.lock();
+        if *offset == claimed_end {
+            *offset = end;
+        }
+    }
+
+    fn note_access(&self, now: Timestamp) {
+        let is_silent = self.status().contains(StatusFlags::NO_ACCESS_TIME)
+            || self
+                .location
+                .mount()
+                .flags()
+                .intersects(MountFlags::NO_ACCESS_TIME.union(MountFlags::READ_ONLY));
+        if is_silent {
+            return;
+        }
+        let metadata = self.metadata();
+        let is_stale = metadata.accessed <= metadata.modified
+            || metadata.accessed <= metadata.changed
+            || now.seconds - metadata.accessed.seconds >= ACCESS_TIME_AGE_S;
+        if is_stale {
+            self.inode().touch_accessed(now);
+        }
+    }
+
+    fn check_not_path(&self) -> Result<()> {
+        if self.is_path_only() {
+            Err(Errno::EBADF)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_readable(&self) -> Result<()> {
+        if self.request.read {
+            Ok(())
+        } else {
+            Err(Errno::EBADF)
+        }
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.request.write {
+            Ok(())
+        } else {
+            Err(Errno::EBADF)
+        }
+    }
+
+    fn check_seekable(&self) -> Result<()> {
+        self.check_not_path()?;
+        match &self.file {
+            Some(file) if file.seek_support() == SeekSupport::None => Err(Errno::ESPIPE),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        let owner = LockOwner::Description(self.number);
+        for family in [LockFamily::Whole, LockFamily::Record] {
+            let file = LockedFile::from(&self.location.inode().metadata());
+            self.locks.unlock(file, family, owner, LockRange::ALL);
+        }
+    }
+}
+
+fn moved(from: u64, distance: i64) -> Result<u64> {
+    let target = from
+        .checked_add_signed(distance)
+        .filter(|target| *target <= OFFSET_MAX);
+    target.ok_or(Errno::EINVAL)
+}

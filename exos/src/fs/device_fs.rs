@@ -1,0 +1,191 @@
+//! `/dev`: a memory file system with the usual nodes, and what stands behind their device numbers.
+//!
+//! The nodes are ordinary device nodes, so a program may make more of them, and nodes in a root image work too. Numbers are those of
+//! Linux (`Documentation/admin-guide/devices.txt`). `/dev/ptmx` is there and answers `ENXIO`: there are no pseudo terminals yet.
+
+use alloc::sync::Arc;
+
+use super::memory_fs::ensure_node;
+use super::namespace::{Device, Namespace};
+use super::permission::Credentials;
+use super::stream::StreamInode;
+use super::transfer::{Destination, Source, partial};
+use super::vnode::{
+    Creation, DeviceNumber, Inode, InodeRef, NewNode, OpenFile, OpenRequest, SeekSupport, Timestamp,
+};
+use crate::error::{Errno, Result};
+use crate::platform::Kernel;
+
+const fn memory_device(minor: u32) -> DeviceNumber {
+    DeviceNumber { major: 1, minor }
+}
+
+const fn terminal_device(minor: u32) -> DeviceNumber {
+    DeviceNumber { major: 5, minor }
+}
+
+const NULL: DeviceNumber = memory_device(3);
+const ZERO: DeviceNumber = memory_device(5);
+const FULL: DeviceNumber = memory_device(7);
+const RANDOM: DeviceNumber = memory_device(8);
+const URANDOM: DeviceNumber = memory_device(9);
+const TERMINAL: DeviceNumber = terminal_device(0);
+const CONSOLE: DeviceNumber = terminal_device(1);
+const TERMINAL_MASTER: DeviceNumber = terminal_device(2);
+
+/// Makes the nodes below `root`, the root of a memory file system.
+///
+/// # Errors
+/// `ENOSPC`: its limits are too small.
+pub fn populate(root: &InodeRef, now: Timestamp) -> Result<()> {
+    let devices: [(&[u8], DeviceNumber, u32); 8] = [
+        (b"null", NULL, 0o666),
+        (b"zero", ZERO, 0o666),
+        (b"full", FULL, 0o666),
+        (b"random", RANDOM, 0o666),
+        (b"urandom", URANDOM, 0o666),
+        (b"tty", TERMINAL, 0o666),
+        (b"console", CONSOLE, 0o600),
+        (b"ptmx", TERMINAL_MASTER, 0o666),
+    ];
+    let creation = |permissions| Creation {
+        permissions,
+        uid: 0,
+        gid: 0,
+        now,
+    };
+    for (name, number, permissions) in devices {
+        ensure_node(
+            root,
+            name,
+            NewNode::CharacterDevice(number),
+            creation(permissions),
+        )?;
+    }
+    let links: [(&[u8], &[u8]); 4] = [
+        (b"fd", b"/proc/self/fd"),
+        (b"stdin", b"/proc/self/fd/0"),
+        (b"stdout", b"/proc/self/fd/1"),
+        (b"stderr", b"/proc/self/fd/2"),
+    ];
+    for (name, target) in links {
+        ensure_node(root, name, NewNode::Symlink(target), creation(0o777))?;
+    }
+    ensure_node(root, b"shm", NewNode::Directory, creation(0o1777))?;
+    ensure_node(root, b"pts", NewNode::Directory, creation(0o755))?;
+    Ok(())
+}
+
+/// Puts the memory devices behind their numbers.
+pub fn register(namespace: &Namespace, kernel: &Arc<dyn Kernel>) {
+    let kinds = [
+        (NULL, Kind::Null),
+        (ZERO, Kind::Zero),
+        (FULL, Kind::Full),
+        (RANDOM, Kind::Random),
+        (URANDOM, Kind::Random),
+    ];
+    for (number, kind) in kinds {
+        let device = MemoryDevice {
+            kind,
+            kernel: kernel.clone(),
+        };
+        namespace.register_device(number, Arc::new(device));
+    }
+}
+
+/// Puts a terminal behind `/dev/tty` and `/dev/console`. Without one they answer `ENXIO`, as for a process without a terminal.
+pub fn register_terminal(namespace: &Namespace, terminal: &Arc<StreamInode>) {
+    for number in [TERMINAL, CONSOLE] {
+        namespace.register_device(number, Arc::new(TerminalDevice(terminal.clone())));
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Null,
+    Zero,
+    Full,
+    Random,
+}
+
+#[derive(Clone)]
+struct MemoryDevice {
+    kind: Kind,
+    kernel: Arc<dyn Kernel>,
+}
+
+impl Device for MemoryDevice {
+    fn open(&self, _: OpenRequest) -> Result<Arc<dyn OpenFile>> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+impl OpenFile for MemoryDevice {
+    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        let wanted = destination.remaining();
+        let done = match self.kind {
+            Kind::Null => return Ok(0),
+            Kind::Zero | Kind::Full => destination.put_zeros(wanted),
+            Kind::Random => put_random(&*self.kernel, destination),
+        };
+        if done < wanted {
+            partial(done, Errno::EFAULT)
+        } else {
+            Ok(done)
+        }
+    }
+
+    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        match self.kind {
+            Kind::Full => Err(Errno::ENOSPC),
+            // As on Linux, the memory behind what is thrown away is not looked at.
+            Kind::Null | Kind::Zero => Ok(source.remaining()),
+            Kind::Random => swallow(source),
+        }
+    }
+
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::Ignored
+    }
+}
+
+fn put_random(kernel: &dyn Kernel, destination: &mut dyn Destination) -> usize {
+    let mut bytes = [0; 256];
+    let mut done = 0;
+    while destination.remaining() > 0 {
+        let step = destination.remaining().min(bytes.len());
+        kernel.random(&mut bytes[..step]);
+        let copied = destination.put(&bytes[..step]);
+        done += copied;
+        if copied < step {
+            break;
+        }
+    }
+    done
+}
+
+/// Takes everything and mixes it into nothing: the kernel's generator needs no help.
+fn swallow(source: &mut dyn Source) -> Result<usize> {
+    let mut bytes = [0; 256];
+    let mut done = 0;
+    while source.remaining() > 0 {
+        let step = source.remaining().min(bytes.len());
+        let taken = source.take(&mut bytes[..step]);
+        done += taken;
+        if taken < step {
+            return partial(done, Errno::EFAULT);
+        }
+    }
+    Ok(done)
+}
+
+struct TerminalDevice(Arc<StreamInode>);
+
+impl Device for TerminalDevice {
+    fn open(&self, request: OpenRequest) -> Result<Arc<dyn OpenFile>> {
+        self.0
+            .open(request, &Credentials::ROOT)?
+            .ok_or(Errno::ENXIO)
+    }
+}

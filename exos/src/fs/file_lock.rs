@@ -1,0 +1,266 @@
+//! Advisory locks on files: `flock` on whole files, and record locks of `fcntl` on ranges.
+//!
+//! Locks belong to owners, not to descriptors: a record lock to a process or (open file description locks) to a description, a `flock`
+//! lock to a description. The two families do not see each other, as on Linux. Nothing here waits: a conflict is `EAGAIN`, and
+//! [`LockTable::wait_queue`] tells of every release.
+//!
+//! Limit: [`LOCK_COUNT_MAX`] locks per file, beyond it `ENOLCK` (told as `ENOMEM`, for want of that name in [`Errno`]).
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::readiness::{Readiness, WaitQueue};
+use super::vnode::{DeviceNumber, Metadata};
+use crate::error::{Errno, Result};
+use crate::sync::Mutex;
+
+/// Most locks of one family on one file.
+pub const LOCK_COUNT_MAX: usize = 4096;
+
+/// Whose a lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockOwner {
+    /// A process's (its descriptor table's), as its number.
+    Process(u64),
+    /// An open file description's.
+    Description(u64),
+}
+
+/// What a lock allows others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Other shared locks.
+    Shared,
+    /// Nothing.
+    Exclusive,
+}
+
+/// Bytes from `start` to `last`, both included; to the end of everything if `last` is `u64::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRange {
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub last: u64,
+}
+
+impl LockRange {
+    /// The whole file.
+    pub const ALL: Self = Self {
+        start: 0,
+        last: u64::MAX,
+    };
+
+    fn meets(&self, other: &Self) -> bool {
+        self.start <= other.last && other.start <= self.last
+    }
+
+    /// What is left of this range in front of and behind `other`.
+    fn without(&self, other: &Self) -> [Option<Self>; 2] {
+        let front = (self.start < other.start).then(|| Self {
+            start: self.start,
+            last: self.last.min(other.start - 1),
+        });
+        let back = (self.last > other.last).then(|| Self {
+            start: self.start.max(other.last + 1),
+            last: self.last,
+        });
+        [front, back]
+    }
+}
+
+/// A lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLock {
+    /// Whose it is.
+    pub owner: LockOwner,
+    /// The process that took it, for `F_GETLK`.
+    pub process: u32,
+    /// What it allows others.
+    pub kind: LockKind,
+    /// Where.
+    pub range: LockRange,
+}
+
+impl HeldLock {
+    fn conflicts(&self, other: &Self) -> bool {
+        self.owner != other.owner
+            && self.range.meets(&other.range)
+            && (self.kind == LockKind::Exclusive || other.kind == LockKind::Exclusive)
+    }
+}
+
+/// The file that a lock is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockedFile {
+    device: DeviceNumber,
+    inode_number: u64,
+}
+
+impl From<&Metadata> for LockedFile {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.device,
+            inode_number: metadata.inode_number,
+        }
+    }
+}
+
+/// Which of the two families.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockFamily {
+    /// `flock`.
+    Whole,
+    /// `fcntl`.
+    Record,
+}
+
+/// All locks of a pod.
+pub struct LockTable {
+    held: Mutex<BTreeMap<(LockedFile, LockFamily), Vec<HeldLock>>>,
+    queue: Arc<WaitQueue>,
+}
+
+impl Default for LockTable {
+    fn default() -> Self {
+        Self {
+            held: Mutex::default(),
+            queue: WaitQueue::new(),
+        }
+    }
+}
+
+impl LockTable {
+    /// Takes a lock, in place of whatever the owner holds in that range. A `flock` lock has the range [`LockRange::ALL`].
+    ///
+    /// # Errors
+    /// `EAGAIN`: somebody else's lock is in the way. `ENOMEM`: too many locks.
+    pub fn lock(&self, file: LockedFile, family: LockFamily, lock: HeldLock) -> Result<()> {
+        let mut table = self.held.lock();
+        let held = table.entry((file, family)).or_default();
+        if held.iter().any(|other| other.conflicts(&lock)) {
+            return Err(Errno::EAGAIN);
+        }
+        if held.len() + 2 > LOCK_COUNT_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        cut(held, lock.owner, &lock.range);
+        held.push(lock);
+        drop(table);
+        // A lock that became weaker lets others in.
+        self.queue.notify(Readiness::ALWAYS);
+        Ok(())
+    }
+
+    /// Gives up what the owner holds in a range.
+    pub fn unlock(&self, file: LockedFile, family: LockFamily, owner: LockOwner, range: LockRange) {
+        {
+            let mut table = self.held.lock();
+            let Some(held) = table.get_mut(&(file, family)) else {
+                return;
+            };
+            cut(held, owner, &range);
+            if held.is_empty() {
+                table.remove(&(file, family));
+            }
+        }
+        self.queue.notify(Readiness::ALWAYS);
+    }
+
+    /// The first lock that is in the way of `lock` (`F_GETLK`).
+    pub fn conflict(
+        &self,
+        file: LockedFile,
+        family: LockFamily,
+        lock: &HeldLock,
+    ) -> Option<HeldLock> {
+        let table = self.held.lock();
+        let held = table.get(&(file, family))?;
+        held.iter()
+            .filter(|other| other.conflicts(lock))
+            .min_by_key(|held| held.range.start)
+            .copied()
+    }
+
+    /// Who is told when locks are given up.
+    pub fn wait_queue(&self) -> Arc<WaitQueue> {
+        self.queue.clone()
+    }
+}
+
+/// Takes a range out of an owner's locks.
+fn cut(held: &mut Vec<HeldLock>, owner: LockOwner, range: &LockRange) {
+    let mut index = 0;
+    while index < held.len() {
+        let lock = held[index];
+        if lock.owner != owner || !lock.range.meets(range) {
+            index += 1;
+            continue;
+        }
+        held.swap_remove(index);
+        for rest in lock.range.without(range).into_iter().flatten() {
+            held.push(HeldLock {
+                range: rest,
+                ..lock
+            });
+        }
+        // What was put at the end does not meet the range, and what took this place has not been looked at.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeldLock, LockFamily, LockKind, LockOwner, LockRange, LockTable, LockedFile};
+    use crate::error::Errno;
+    use crate::fs::vnode::DeviceNumber;
+
+    const FILE: LockedFile = LockedFile {
+        device: DeviceNumber { major: 0, minor: 1 },
+        inode_number: 1,
+    };
+
+    fn lock(owner: u64, kind: LockKind, start: u64, last: u64) -> HeldLock {
+        let owner = LockOwner::Process(owner);
+        HeldLock {
+            owner,
+            process: 1,
+            kind,
+            range: LockRange { start, last },
+        }
+    }
+
+    #[test]
+    fn ranges_split_and_conflict() {
+        let table = LockTable::default();
+        let record = LockFamily::Record;
+        assert_eq!(
+            table.lock(FILE, record, lock(1, LockKind::Exclusive, 0, 99)),
+            Ok(())
+        );
+        let other = lock(2, LockKind::Shared, 50, 60);
+        assert_eq!(table.lock(FILE, record, other), Err(Errno::EAGAIN));
+        table.unlock(
+            FILE,
+            record,
+            LockOwner::Process(1),
+            LockRange {
+                start: 40,
+                last: 70,
+            },
+        );
+        assert_eq!(table.lock(FILE, record, other), Ok(()));
+        let probe = lock(3, LockKind::Shared, 0, u64::MAX);
+        let found = table.conflict(FILE, record, &probe).map(|held| held.range);
+        assert_eq!(found, Some(LockRange { start: 0, last: 39 }));
+        assert_eq!(
+            table.lock(FILE, record, lock(1, LockKind::Shared, 0, u64::MAX)),
+            Ok(())
+        );
+        assert_eq!(table.conflict(FILE, record, &probe), None);
+        assert_eq!(
+            table.lock(FILE, LockFamily::Whole, lock(9, LockKind::Exclusive, 0, 9)),
+            Ok(())
+        );
+    }
+}

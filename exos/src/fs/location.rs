@@ -1,0 +1,494 @@
+//! Places in the name space: mounts, directory entries, and paths from places.
+//!
+//! An [`Entry`] is a name that leads to an inode; it knows its parent, so `..`, `getcwd` and `/proc/self/fd/N` need no search, and
+//! a rename shows in all of them at once. There is one entry per living name: parents know their children weakly, and the
+//! operations of [`super::namespace`] keep entries in step with the file systems. Names of volatile file systems (`/proc`)
+//! are looked up each time.
+//!
+//! A [`Location`] is an entry on a mount: what Linux calls a path. Pseudo files (pipes, streams) have a location without a parent
+//! whose path is a display name.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use bitflags::bitflags;
+
+use super::vnode::{FileKind, InodeRef, is_same};
+use crate::error::{Errno, Result};
+use crate::sync::Mutex;
+
+bitflags! {
+    /// How a mount restricts its files (mount(2)).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MountFlags: u32 {
+        /// Nothing changes: `EROFS`.
+        const READ_ONLY = 1 << 0;
+        /// Set-user-ID bits are ignored.
+        const NO_SET_ID = 1 << 1;
+        /// Devices cannot be opened.
+        const NO_DEVICES = 1 << 2;
+        /// Files cannot be executed.
+        const NO_EXECUTE = 1 << 3;
+        /// Reads leave no time of access.
+        const NO_ACCESS_TIME = 1 << 4;
+    }
+}
+
+/// What `/proc/mounts` says about a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountDescription {
+    /// File system type (`tmpfs`).
+    pub kind: &'static str,
+    /// Source, by convention the type for what has no device.
+    pub source: &'static str,
+    /// Restrictions.
+    pub flags: MountFlags,
+}
+
+/// A file system in its place.
+pub struct Mount {
+    /// Its number, unique in the name space.
+    pub id: u32,
+    /// What it is.
+    pub description: MountDescription,
+    root: Arc<Entry>,
+    /// Where it is mounted; `None` for the root and for pseudo files.
+    covers: Option<Location>,
+}
+
+/// A name that leads to an inode.
+pub struct Entry {
+    inode: InodeRef,
+    place: Mutex<Place>,
+    children: Mutex<Children>,
+    mounted_here: Mutex<Option<Arc<Mount>>>,
+}
+
+struct Place {
+    parent: Option<Arc<Entry>>,
+    name: Box<[u8]>,
+    is_deleted: bool,
+}
+
+#[derive(Default)]
+struct Children {
+    by_name: BTreeMap<Box<[u8]>, Weak<Entry>>,
+    /// Dead children are swept out when there are this many.
+    sweep_count: usize,
+}
+
+/// Fewest children at which dead ones are swept out.
+const SWEEP_COUNT_MIN: usize = 64;
+
+impl Entry {
+    fn new(inode: InodeRef, parent: Option<Arc<Self>>, name: &[u8], is_deleted: bool) -> Arc<Self> {
+        Arc::new(Self {
+            inode,
+            place: Mutex::new(Place {
+                parent,
+                name: name.into(),
+                is_deleted,
+            }),
+            children: Mutex::new(Children::default()),
+            mounted_here: Mutex::new(None),
+        })
+    }
+
+    /// The inode.
+    pub fn inode(&self) -> &InodeRef {
+        &self.inode
+    }
+
+    fn parent(&self) -> Option<Arc<Self>> {
+        self.place.lock().parent.clone()
+    }
+
+    /// The living entry of that name, if anybody holds it.
+    pub(super) fn known_child(&self, name: &[u8]) -> Option<Arc<Self>> {
+        self.children
+            .lock()
+            .by_name
+            .get(name)
+            .and_then(Weak::upgrade)
+    }
+
+    /// Finds a name in this directory.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`, and those of [`super::vnode::Inode::lookup`].
+    pub(super) fn child(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>> {
+        if name.len() > super::vnode::NAME_BYTES_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if self.inode.is_volatile() {
+            let inode = self.inode.lookup(name)?;
+            return Ok(Self::new(inode, Some(self.clone()), name, false));
+        }
+        match self.known_child(name) {
+            Some(known) => Ok(known),
+            None => Ok(self.attach(name, self.inode.lookup(name)?)),
+        }
+    }
+
+    /// The entry for `name`, which leads to `inode`.
+    pub(super) fn attach(self: &Arc<Self>, name: &[u8], inode: InodeRef) -> Arc<Self> {
+        if self.inode.is_volatile() {
+            return Self::new(inode, Some(self.clone()), name, false);
+        }
+        let fresh = Self::new(inode, Some(self.clone()), name, false);
+        let mut children = self.children.lock();
+        let known = children.by_name.get(name).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|known| is_same(&known.inode, &fresh.inode)) {
+            return known;
+        }
+        children.put(name, &fresh);
+        drop(children);
+        fresh
+    }
+
+    /// Notes that `name` is gone from this directory.
+    pub(super) fn detach(&self, name: &[u8]) {
+        let gone = self
+            .children
+            .lock()
+            .by_name
+            .remove(name)
+            .and_then(|child| child.upgrade());
+        if let Some(gone) = gone {
+            gone.place.lock().is_deleted = true;
+        }
+    }
+
+    /// Notes that `old_name` of this directory is now `new_name` of `new_parent`.
+    pub(super) fn move_child(&self, old_name: &[u8], new_parent: &Arc<Self>, new_name: &[u8]) {
+        let moved = self
+            .children
+            .lock()
+            .by_name
+            .remove(old_name)
+            .and_then(|child| child.upgrade());
+        new_parent.detach(new_name);
+        if let Some(moved) = moved {
+            let old_parent = {
+                let mut place = moved.place.lock();
+                place.name = new_name.into();
+                place.parent.replace(new_parent.clone())
+            };
+            new_parent.children.lock().put(new_name, &moved);
+            drop(old_parent);
+        }
+    }
+
+    /// Notes that two names changed places.
+    pub(super) fn swap_children(
+        self: &Arc<Self>,
+        name: &[u8],
+        other: &Arc<Self>,
+        other_name: &[u8],
+    ) {
+        let first = self
+            .children
+            .lock()
+            .by_name
+            .remove(name)
+            .and_then(|child| child.upgrade());
+        let second = other
+            .children
+            .lock()
+            .by_name
+            .remove(other_name)
+            .and_then(|child| child.upgrade());
+        for (moved, parent, new_name) in [(first, other, other_name), (second, self, name)] {
+            if let Some(moved) = moved {
+                {
+                    let mut place = moved.place.lock();
+                    place.name = new_name.into();
+                    place.parent = Some(parent.clone());
+                }
+                parent.children.lock().put(new_name, &moved);
+            }
+        }
+    }
+}
+
+impl Children {
+    fn put(&mut self, name: &[u8], child: &Arc<Entry>) {
+        if self.by_name.len() >= self.sweep_count.max(SWEEP_COUNT_MIN) {
+            self.by_name.retain(|_, child| child.strong_count() > 0);
+            self.sweep_count = self.by_name.len() * 2;
+        }
+        self.by_name.insert(name.into(), Arc::downgrade(child));
+    }
+}
+
+impl Drop for Entry {
+    /// Lets go of the ancestors one by one, so that a deep path needs no deep stack.
+    fn drop(&mut self) {
+        let mut parent = self.place.get_mut().parent.take();
+        while let Some(mut entry) = parent.and_then(Arc::into_inner) {
+            parent = entry.place.get_mut().parent.take();
+        }
+    }
+}
+
+/// An entry on a mount.
+#[derive(Clone)]
+pub struct Location {
+    mount: Arc<Mount>,
+    entry: Arc<Entry>,
+}
+
+impl PartialEq for Location {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.mount, &other.mount) && Arc::ptr_eq(&self.entry, &other.entry)
+    }
+}
+
+impl core::fmt::Debug for Location {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let path = self.path_to_top().unwrap_or_else(|path| path);
+        write!(
+            formatter,
+            "Location({})",
+            alloc::string::String::from_utf8_lossy(&path)
+        )
+    }
+}
+
+impl Location {
+    /// The root of a file system that is mounted nowhere yet (`covers` is `None`) or over a location.
+    pub(super) fn of_new_mount(
+        id: u32,
+        description: MountDescription,
+        root: InodeRef,
+        covers: Option<Self>,
+    ) -> Self {
+        let entry = Entry::new(root, None, b"", false);
+        let mount = Arc::new(Mount {
+            id,
+            description,
+            root: entry.clone(),
+            covers,
+        });
+        if let Some(covered) = &mount.covers {
+            *covered.entry.mounted_here.lock() = Some(mount.clone());
+        }
+        Self { mount, entry }
+    }
+
+    /// A pseudo file whose path is `display_name`.
+    pub(super) fn pseudo(mount: &Arc<Mount>, inode: InodeRef, display_name: &[u8]) -> Self {
+        Self {
+            mount: mount.clone(),
+            entry: Entry::new(inode, None, display_name, false),
+        }
+    }
+
+    /// A file without a name that was made in this directory.
+    pub(super) fn unnamed_child(&self, inode: InodeRef) -> Self {
+        let name = alloc::format!("#{}", inode.metadata().inode_number);
+        let entry = Entry::new(inode, Some(self.entry.clone()), name.as_bytes(), true);
+        Self {
+            mount: self.mount.clone(),
+            entry,
+        }
+    }
+
+    /// The inode.
+    pub fn inode(&self) -> &InodeRef {
+        &self.entry.inode
+    }
+
+    /// The entry.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// The mount.
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.mount
+    }
+
+    /// Whether the inode is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.inode().kind() == FileKind::Directory
+    }
+
+    /// Whether the name is gone: `getcwd` says `ENOENT` then.
+    pub fn is_deleted(&self) -> bool {
+        self.entry.place.lock().is_deleted
+    }
+
+    /// Whether something is mounted on it, or it is the root of a mount: neither can be removed or renamed.
+    pub fn is_mount_point(&self) -> bool {
+        self.entry.mounted_here.lock().is_some()
+    }
+
+    /// Whether this is the top of its mount.
+    pub fn is_mount_root(&self) -> bool {
+        Arc::ptr_eq(&self.entry, &self.mount.root)
+    }
+
+    /// The same mount, another entry.
+    pub(super) fn with_entry(&self, entry: Arc<Entry>) -> Self {
+        Self {
+            mount: self.mount.clone(),
+            entry,
+        }
+    }
+
+    /// The named child, on top of what is mounted there.
+    ///
+    /// # Errors
+    /// Those of [`super::vnode::Inode::lookup`], `ENAMETOOLONG`.
+    pub(super) fn child(&self, name: &[u8]) -> Result<Self> {
+        let below = Self {
+            mount: self.mount.clone(),
+            entry: self.entry.child(name)?,
+        };
+        Ok(below.top_mounted())
+    }
+
+    /// Through the mounts that cover this location.
+    pub(super) fn top_mounted(self) -> Self {
+        let mut here = self;
+        loop {
+            let mounted = here.entry.mounted_here.lock().clone();
+            match mounted {
+                Some(mount) => {
+                    here = Self {
+                        entry: mount.root.clone(),
+                        mount,
+                    }
+                }
+                None => return here,
+            }
+        }
+    }
+
+    /// The parent directory, never above `root`.
+    pub(super) fn parent(&self, root: &Self) -> Self {
+        let mut here = self.clone();
+        loop {
+            if here == *root {
+                return here;
+            }
+            if let Some(parent) = here.entry.parent() {
+                return Self {
+                    mount: here.mount,
+                    entry: parent,
+                }
+                .top_mounted();
+            }
+            match here.mount.covers.clone() {
+                Some(covered) => here = covered,
+                None => return here,
+            }
+        }
+    }
+
+    /// Whether this is `other` or lies below it, on the same mount.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        let mut entry = Some(self.entry.clone());
+        while let Some(here) = entry {
+            if Arc::ptr_eq(&here, &other.entry) {
+                return true;
+            }
+            entry = here.parent();
+        }
+        false
+    }
+
+    /// The names from the top of everything to here; `Err` holds a pseudo file's display name.
+    fn path_to_top(&self) -> core::result::Result<Vec<u8>, Vec<u8>> {
+        self.names_until(None).map(|(path, _)| path)
+    }
+
+    fn names_until(&self, root: Option<&Self>) -> core::result::Result<(Vec<u8>, bool), Vec<u8>> {
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        let mut here = self.clone();
+        let mut is_reached = true;
+        loop {
+            if root == Some(&here) {
+                break;
+            }
+            let (parent, name) = {
+                let place = here.entry.place.lock();
+                (place.parent.clone(), place.name.clone())
+            };
+            if let Some(parent) = parent {
+                names.push(name);
+                here.entry = parent;
+            } else if let Some(covered) = here.mount.covers.clone() {
+                here = covered;
+            } else if name.is_empty() {
+                is_reached = root.is_none();
+                break;
+            } else {
+                return Err(name.into_vec());
+            }
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        Ok((path, is_reached))
+    }
+
+    /// The path as seen from `root`, as `/proc/self/fd/N` and `getcwd` show it: ` (deleted)` behind a name that is gone,
+    /// `(unreachable)` before a path that does not lie below `root`, a display name for pseudo files.
+    pub fn path_from(&self, root: &Self) -> Vec<u8> {
+        match self.names_until(Some(root)) {
+            Ok((path, is_reached)) => {
+                let mut out = Vec::new();
+                if !is_reached {
+                    out.extend_from_slice(b"(unreachable)");
+                }
+                out.extend_from_slice(&path);
+                if self.is_deleted() {
+                    out.extend_from_slice(b" (deleted)");
+                }
+                out
+            }
+            Err(display_name) => display_name,
+        }
+    }
+}
+
+impl Mount {
+    /// Where it is mounted.
+    pub fn covers(&self) -> Option<&Location> {
+        self.covers.as_ref()
+    }
+
+    /// Its flags.
+    pub fn flags(&self) -> MountFlags {
+        self.description.flags
+    }
+
+    /// Fails if nothing may change here.
+    ///
+    /// # Errors
+    /// `EROFS`.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if self.flags().contains(MountFlags::READ_ONLY) {
+            Err(Errno::EROFS)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes it off what it covers.
+    pub(super) fn uncover(&self) {
+        if let Some(covered) = &self.covers {
+            let gone = covered.entry.mounted_here.lock().take();
+            drop(gone);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The contents of a regular file: pages by index, over the base's pages where it has a base.
+
+use alloc::collections::BTreeMap;
+
+use super::super::page::{PAGE_BYTES, valid_bytes};
+use super::super::transfer::SliceDestination;
+use super::super::vnode::{InodeRef, OFFSET_MAX, SeekTarget};
+use super::MemoryFs;
+use crate::error::{Errno, Result};
+use crate::mem::frames::FrameRef;
+use crate::mem::source::{FilePage, PageError, PageIntent};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Contents of a file. Bytes behind `size_bytes` in the last page are zero.
+#[derive(Default)]
+pub(super) struct Content {
+    pub(super) size_bytes: u64,
+    /// Own pages. `None`: a hole where the base has a page.
+    pages: BTreeMap<u64, Option<FrameRef>>,
+    own_page_count: u64,
+    /// How much of the base still shows, where there is no own page.
+    base_bytes: u64,
+}
+
+/// What backs a page.
+pub(super) enum Backing {
+    Own(FrameRef),
+    /// The base, up to this many bytes of the page.
+    Base(usize),
+    Zeros,
+}
+
+impl Content {
+    /// All of the base shows.
+    pub(super) fn over(base_bytes: u64) -> Self {
+        Self {
+            size_bytes: base_bytes,
+            base_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// Pages that are not holes.
+    pub(super) fn block_page_count(&self) -> u64 {
+        let base_pages = self.base_bytes.div_ceil(PAGE);
+        let hidden = if base_pages == 0 {
+            0
+        } else {
+            self.pages.range(..base_pages).count() as u64
+        };
+        base_pages - hidden + self.own_page_count
+    }
+
+    pub(super) fn own_page_count(&self) -> u64 {
+        self.own_page_count
+    }
+
+    pub(super) fn backing(&self, index: u64) -> Backing {
+        match self.pages.get(&index) {
+            Some(Some(page)) => Backing::Own(page.clone()),
+            Some(None) => Backing::Zeros,
+            None => match self
+                .base_bytes
+                .saturating_sub(index.saturating_mul(PAGE))
+                .min(PAGE)
+            {
+                0 => Backing::Zeros,
+                count => Backing::Base(count as usize),
+            },
+        }
+    }
+
+    /// The file's own page `index`, made from the base or from zeros if there is none.
+    pub(super) fn own_page(
+        &mut self,
+        fs: &MemoryFs,
+        base: Option<&InodeRef>,
+        index: u64,
+    ) -> Result<FrameRef> {
+        let base_count = match self.backing(index) {
+            Backing::Own(page) => return Ok(page),
+            Backing::Base(count) => count,
+            Backing::Zeros => 0,
+        };
+        fs.take_page()?;
+        let page = fs.pool.allocate_ref().inspect_err(|_| fs.give_pages(1))?;
+        if let (Some(base), 1..) = (base, base_count) {
+            let filled = copy_from_base(fs, base, index, base_count, &page);
+            filled.inspect_err(|_| fs.give_pages(1))?;
+        }
+        self.pages.insert(index, Some(page.clone()));
+        self.own_page_count += 1;
+        Ok(page)
+    }
+
+    /// Writes `bytes` at `offset`, page by page; returns how many before an error stopped it.
+    pub(super) fn write(
+        &mut self,
+        fs: &MemoryFs,
+        base: Option<&InodeRef>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> (usize, Option<Errno>) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let position = offset + done as u64;
+            let within = (position % PAGE) as usize;
+            let count = (PAGE_BYTES - within).min(bytes.len() - done);
+            match self.own_page(fs, base, position / PAGE) {
+                Ok(page) => {
+                    fs.pool
+                        .bytes()
+                        .write(page.frame(), within, &bytes[done..done + count]);
+                }
+                Err(error) => return (done, Some(error)),
+            }
+            done += count;
+            self.size_bytes = self.size_bytes.max(position + count as u64);
+        }
+        (done, None)
+    }
+
+    /// Sets the size; what is cut off will read as zeros if the file grows again.
+    pub(super) fn resize(&mut self, fs: &MemoryFs, size_bytes: u64) -> Result<()> {
+        if size_bytes > OFFSET_MAX {
+            return Err(Errno::EFBIG);
+        }
+        if size_bytes < self.size_bytes {
+            self.base_bytes = self.base_bytes.min(size_bytes);
+            let behind = self.pages.split_off(&size_bytes.div_ceil(PAGE));
+            self.give_back(fs, behind.values().flatten().count() as u64);
+            if let Some(Some(page)) = self.pages.get(&(size_bytes / PAGE)) {
+                zero_range(fs, page, (size_bytes % PAGE) as usize, PAGE_BYTES);
+            }
+        }
+        self.size_bytes = size_bytes;
+        Ok(())
+    }
+
+    /// Makes the range read as zeros and frees its whole pages.
+    pub(super) fn punch(
+        &mut self,
+        fs: &MemoryFs,
+        base: Option<&InodeRef>,
+        start: u64,
+        end: u64,
+    ) -> Result<()> {
+        let end = end.min(self.size_bytes);
+        if start >= end {
+            return Ok(());
+        }
+        // The rest of the last page is zeros anyway, so a range up to the end takes it whole.
+        let whole_end = if end == self.size_bytes {
+            end.div_ceil(PAGE)
+        } else {
+            end / PAGE
+        };
+        let whole_start = start.div_ceil(PAGE);
+        for (from, to) in [
+            (start, end.min(whole_start.saturating_mul(PAGE))),
+            (start.max((whole_end * PAGE).min(end)), end),
+        ] {
+            if from < to && !matches!(self.backing(from / PAGE), Backing::Zeros) {
+                let page = self.own_page(fs, base, from / PAGE)?;
+                let first = (from % PAGE) as usize;
+                zero_range(fs, &page, first, first + (to - from) as usize);
+            }
+        }
+        if whole_start < whole_end {
+            let mut behind = self.pages.split_off(&whole_start);
+            let mut kept = behind.split_off(&whole_end);
+            self.pages.append(&mut kept);
+            self.give_back(fs, behind.values().flatten().count() as u64);
+            let base_pages = self.base_bytes.div_ceil(PAGE);
+            for index in whole_start..whole_end.min(base_pages) {
+                self.pages.insert(index, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes own pages for the whole range, so that later writes cannot fail for space. On error those made so far stay.
+    pub(super) fn reserve(
+        &mut self,
+        fs: &MemoryFs,
+        base: Option<&InodeRef>,
+        start: u64,
+        end: u64,
+    ) -> Result<()> {
+        let statistics = fs.statistics();
+        if (end - start) / PAGE > statistics.block_count {
+            return Err(Errno::ENOSPC);
+        }
+        for index in start / PAGE..end.div_ceil(PAGE) {
+            self.own_page(fs, base, index)?;
+        }
+        Ok(())
+    }
+
+    /// `SEEK_DATA` and `SEEK_HOLE` by pages.
+    pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
+        if offset >= self.size_bytes {
+            return Err(Errno::ENXIO);
+        }
+        let mut index = offset / PAGE;
+        let end_index = self.size_bytes.div_ceil(PAGE);
+        while index < end_index {
+            let is_hole = matches!(self.backing(index), Backing::Zeros);
+            if is_hole == (target == SeekTarget::Hole) {
+                return Ok(offset.max(index * PAGE));
+            }
+            index = if is_hole {
+                self.next_data_index(index + 1, end_index)
+            } else {
+                index + 1
+            };
+        }
+        match target {
+            SeekTarget::Hole => Ok(self.size_bytes),
+            SeekTarget::Data => Err(Errno::ENXIO),
+        }
+    }
+
+    /// A lower bound for the next page with data, so that a huge hole is passed in one step.
+    fn next_data_index(&self, index: u64, end_index: u64) -> u64 {
+        if index < self.base_bytes.div_ceil(PAGE) {
+            return index;
+        }
+        self.pages
+            .range(index..)
+            .next()
+            .map_or(end_index, |(next, _)| *next)
+    }
+
+    /// The page for a mapping. A hole becomes a page, so that all mappings of it show the same frame.
+    pub(super) fn page(
+        &mut self,
+        fs: &MemoryFs,
+        base: Option<&InodeRef>,
+        index: u64,
+        intent: PageIntent,
+    ) -> core::result::Result<FilePage, PageError> {
+        let valid_bytes = valid_bytes(self.size_bytes, index).ok_or(PageError::BeyondEnd)?;
+        if let (PageIntent::Read, Some(page)) = (intent, self.resident_page(base, index)) {
+            return Ok(page);
+        }
+        let made = self.own_page(fs, base, index).map_err(|error| match error {
+            Errno::ENOMEM => PageError::OutOfMemory,
+            _ => PageError::Failed,
+        });
+        made.map(|frame| FilePage { frame, valid_bytes })
+    }
+
+    /// The page for a mapping that reads, if there is one: the file's own, or the image's if all that it shows is the file's.
+    pub(super) fn resident_page(&self, base: Option<&InodeRef>, index: u64) -> Option<FilePage> {
+        let valid_bytes = valid_bytes(self.size_bytes, index)?;
+        match self.backing(index) {
+            Backing::Own(frame) => Some(FilePage { frame, valid_bytes }),
+            Backing::Base(shown) => {
+                let page = base?.resident_page(index)?;
+                (page.valid_bytes == shown).then_some(FilePage {
+                    valid_bytes,
+                    ..page
+                })
+            }
+            Backing::Zeros => None,
+        }
+    }
+
+    fn give_back(&mut self, fs: &MemoryFs, count: u64) {
+        self.own_page_count -= count;
+        fs.give_pages(count);
+    }
+}
+
+fn copy_from_base(
+    fs: &MemoryFs,
+    base: &InodeRef,
+    index: u64,
+    count: usize,
+    page: &FrameRef,
+) -> Result<()> {
+    let mut bounce = [0; 512];
+    let mut done = 0;
+    while done < count {
+        let step = (count - done).min(bounce.len());
+        let mut destination = SliceDestination::new(&mut bounce[..step]);
+        let read = base.read_at(index * PAGE + done as u64, &mut destination)?;
+        if read == 0 {
+            return Err(Errno::EIO);
+        }
+        fs.pool.bytes().write(page.frame(), done, &bounce[..read]);
+        done += read;
+    }
+    Ok(())
+}
+
+fn zero_range(fs: &MemoryFs, page: &FrameRef, start: usize, end: usize) {
+    const ZEROS: [u8; 512] = [0; 512];
+    let mut at = start;
+    while at < end {
+        let step = (end - at).min(ZEROS.len());
+        fs.pool.bytes().write(page.frame(), at, &ZEROS[..step]);
+        at += step;
+    }
+}

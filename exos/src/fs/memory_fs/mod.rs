@@ -1,0 +1,256 @@
+//! The in-memory file system (tmpfs), also the writable half of [`super::overlay`].
+//!
+//! A [`MemoryNode`] is an inode. Directories own their children through `Arc`s, so a file without a name lives as long as somebody has
+//! it open, and its pages go when it goes. Pages are frames of the pod ([`FramePool`]), so they can be mapped shared.
+//!
+//! A node may have a *base*: an inode of an immutable file system that it began as. Then it shows the base's contents
+//! page by page, and the base's names entry by entry, until it is changed; see [`super::overlay`] for why. A plain tmpfs is the same
+//! code without a base.
+//!
+//! Locks: `MemoryFs::tree` serialises everything that changes names; a node's own lock protects its state. A thread holds at most one
+//! node's lock, and takes `tree` before it. Neither is held while a program's memory is copied (INV-F1).
+//!
+//! Limits: bytes in pages and inodes per file system, as given; beyond them `ENOSPC`.
+
+mod content;
+mod directory;
+mod node;
+
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+pub use node::MemoryNode;
+
+use super::page::PAGE_BYTES;
+use super::vnode::{Creation, DeviceNumber, FileSystemStatistics, InodeRef, NewNode};
+use crate::error::{Errno, Result};
+use crate::mem::frames::FramePool;
+use crate::sync::Mutex;
+
+/// How much a file system may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes in pages of files.
+    pub bytes_max: u64,
+    /// Inodes (those of the base do not count).
+    pub inode_count_max: u64,
+}
+
+/// What is fixed about a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `st_dev`.
+    pub device: DeviceNumber,
+    /// What `statfs` calls it.
+    pub magic: u64,
+}
+
+/// tmpfs's magic number (Linux `magic.h`).
+pub const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// Numbers of inodes that were made here, not in the base. Above those of any base image of up to 128 GiB.
+const FIRST_OWN_INODE_NUMBER: u64 = 1 << 32;
+
+/// A file system in memory; reached through its nodes.
+pub struct MemoryFs {
+    pool: Arc<FramePool>,
+    identity: Identity,
+    limits: Limits,
+    page_count: AtomicU64,
+    inode_count: AtomicU64,
+    next_inode_number: AtomicU64,
+    tree: Mutex<()>,
+    /// Nodes that began as an inode of the base, by its number there.
+    from_base: Mutex<BTreeMap<u64, FromBase>>,
+}
+
+/// A node over the base. Unchanged, it can be made again, so it is held weakly; changed, it is the only record of the change.
+struct FromBase {
+    node: Weak<MemoryNode>,
+    changed: Option<Arc<MemoryNode>>,
+}
+
+impl MemoryFs {
+    /// An empty file system; returns its root directory.
+    ///
+    /// # Errors
+    /// `ENOSPC` if not even the root may exist.
+    pub fn create(
+        pool: Arc<FramePool>,
+        identity: Identity,
+        limits: Limits,
+        root: Creation,
+    ) -> Result<Arc<MemoryNode>> {
+        let own = Self::with_numbers_from(pool, identity, limits, 1);
+        let node = own.new_node(&NewNode::Directory, root)?;
+        Ok(node)
+    }
+
+    /// A file system that shows `base`, a directory, and keeps the changes; see [`super::overlay`].
+    pub(super) fn over(
+        pool: Arc<FramePool>,
+        identity: Identity,
+        limits: Limits,
+        base: &InodeRef,
+    ) -> Arc<MemoryNode> {
+        let own = Self::with_numbers_from(pool, identity, limits, FIRST_OWN_INODE_NUMBER);
+        own.node_over(base)
+    }
+
+    fn with_numbers_from(
+        pool: Arc<FramePool>,
+        identity: Identity,
+        limits: Limits,
+        first_inode_number: u64,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            pool,
+            identity,
+            limits,
+            page_count: AtomicU64::new(0),
+            inode_count: AtomicU64::new(0),
+            next_inode_number: AtomicU64::new(first_inode_number),
+            tree: Mutex::new(()),
+            from_base: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    /// A node without names.
+    fn new_node(
+        self: &Arc<Self>,
+        what: &NewNode<'_>,
+        creation: Creation,
+    ) -> Result<Arc<MemoryNode>> {
+        take(&self.inode_count, self.limits.inode_count_max)?;
+        let number = self.next_inode_number.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(MemoryNode::new(
+            self.clone(),
+            number,
+            what,
+            creation,
+        )))
+    }
+
+    /// The node that shows `base`: always the same one while it lives or has changes.
+    fn node_over(self: &Arc<Self>, base: &InodeRef) -> Arc<MemoryNode> {
+        let number = base.metadata().inode_number;
+        if let Some(node) = self.known_over(number) {
+            return node;
+        }
+        let fresh = Arc::new(MemoryNode::over(self.clone(), base.clone()));
+        let mut table = self.from_base.lock();
+        if let Some(node) = table.get(&number).and_then(|known| known.node.upgrade()) {
+            return node;
+        }
+        table.insert(
+            number,
+            FromBase {
+                node: Arc::downgrade(&fresh),
+                changed: None,
+            },
+        );
+        fresh
+    }
+
+    fn known_over(&self, number: u64) -> Option<Arc<MemoryNode>> {
+        self.from_base
+            .lock()
+            .get(&number)
+            .and_then(|known| known.node.upgrade())
+    }
+
+    /// Keeps a changed node over the base alive until it has no names any more.
+    fn keep_changed(&self, base_number: u64, node: &Arc<MemoryNode>) {
+        let known = FromBase {
+            node: Arc::downgrade(node),
+            changed: Some(node.clone()),
+        };
+        self.from_base.lock().insert(base_number, known);
+    }
+
+    /// Lets go of a node over the base: unchanged ones when they die, changed ones when they have no names.
+    fn forget(&self, base_number: u64) {
+        let forgotten = {
+            let mut table = self.from_base.lock();
+            match table.get(&base_number) {
+                Some(known) if known.changed.is_some() || known.node.strong_count() == 0 => {
+                    table.remove(&base_number)
+                }
+                _ => None,
+            }
+        };
+        drop(forgotten);
+    }
+
+    fn take_page(&self) -> Result<()> {
+        take(&self.page_count, self.limits.bytes_max / PAGE_BYTES as u64)
+    }
+
+    fn give_pages(&self, count: u64) {
+        self.page_count.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        let block_count = self.limits.bytes_max / PAGE_BYTES as u64;
+        let taken = self.page_count.load(Ordering::Relaxed);
+        let inodes_taken = self.inode_count.load(Ordering::Relaxed);
+        FileSystemStatistics {
+            magic: self.identity.magic,
+            block_bytes: PAGE_BYTES as u64,
+            block_count,
+            free_block_count: block_count.saturating_sub(taken),
+            inode_count: self.limits.inode_count_max,
+            free_inode_count: self.limits.inode_count_max.saturating_sub(inodes_taken),
+        }
+    }
+}
+
+/// Counts one more, up to `max`.
+fn take(counter: &AtomicU64, max: u64) -> Result<()> {
+    counter
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            (count < max).then_some(count + 1)
+        })
+        .map(|_| ())
+        .map_err(|_| Errno::ENOSPC)
+}
+
+/// Makes directories and nodes at a path below `root`, for the trees that a pod starts with (`/dev`, `/tmp`). What exists is left.
+///
+/// # Errors
+/// Those of [`super::vnode::Inode::create`] and [`super::vnode::Inode::lookup`].
+pub fn ensure_node(
+    root: &InodeRef,
+    path: &[u8],
+    node: NewNode<'_>,
+    creation: Creation,
+) -> Result<InodeRef> {
+    let mut here = root.clone();
+    let mut names = path
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .peekable();
+    while let Some(name) = names.next() {
+        here = match here.lookup(name) {
+            Ok(found) => found,
+            Err(Errno::ENOENT) if names.peek().is_none() => here.create(name, node, creation)?,
+            Err(Errno::ENOENT) => {
+                let permissions = 0o755;
+                here.create(
+                    name,
+                    NewNode::Directory,
+                    Creation {
+                        permissions,
+                        ..creation
+                    },
+                )?
+            }
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(here)
+}
+
+#[cfg(test)]
+mod tests;

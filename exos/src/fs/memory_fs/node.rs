@@ -1,0 +1,808 @@
+//! The inode of the in-memory file system.
+
+use alloc::sync::Arc;
+
+use alloc::vec::Vec;
+
+use super::super::page::PAGE_BYTES;
+use super::super::permission::{Credentials, MODE_SET_GID};
+use super::super::pipe::{Pipe, PipeEnd};
+use super::super::transfer::{Destination, Limited, Source, partial};
+use super::super::vnode::{
+    Allocate, Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode,
+    InodeRef, Metadata, NewNode, OFFSET_MAX, OpenFile, OpenRequest, RenameMode, Sealable, Seals,
+    SeekTarget, SetAttributes, Timestamp, WritePosition, downcast,
+};
+use super::MemoryFs;
+use super::content::{Backing, Content};
+use super::directory::{self, Known, Names};
+use crate::error::{Errno, Result};
+use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::sync::Mutex;
+
+/// Bytes that one lock of a file writes at most: an append up to this size is never torn.
+const WRITE_CHUNK_BYTES_MAX: usize = 64 * 1024;
+/// What tmpfs counts per entry in a directory's size.
+const DIRECTORY_ENTRY_BYTES: u64 = 20;
+
+/// An inode in memory.
+pub struct MemoryNode {
+    fs: Arc<MemoryFs>,
+    inode_number: u64,
+    kind: FileKind,
+    device_node: DeviceNumber,
+    base: Option<InodeRef>,
+    can_seal: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    permissions: u32,
+    uid: u32,
+    gid: u32,
+    link_count: u32,
+    accessed: Timestamp,
+    modified: Timestamp,
+    changed: Timestamp,
+    created: Option<Timestamp>,
+    /// Differs from the base in more than the time of last access.
+    is_changed: bool,
+    /// Made without a name and may still get one (`O_TMPFILE`).
+    is_linkable: bool,
+    seals: Seals,
+    body: Body,
+}
+
+enum Body {
+    File(Content),
+    Directory(Names),
+    Symlink(Vec<u8>),
+    Fifo(Option<Arc<Pipe>>),
+    Other,
+}
+
+impl MemoryNode {
+    pub(super) fn new(
+        fs: Arc<MemoryFs>,
+        inode_number: u64,
+        what: &NewNode<'_>,
+        creation: Creation,
+    ) -> Self {
+        let (body, device_node) = match what {
+            NewNode::Regular => (Body::File(Content::default()), DeviceNumber::default()),
+            NewNode::Directory => (Body::Directory(Names::new()), DeviceNumber::default()),
+            NewNode::Symlink(target) => (Body::Symlink(target.to_vec()), DeviceNumber::default()),
+            NewNode::CharacterDevice(number) | NewNode::BlockDevice(number) => {
+                (Body::Other, *number)
+            }
+            NewNode::Fifo => (Body::Fifo(None), DeviceNumber::default()),
+            NewNode::Socket => (Body::Other, DeviceNumber::default()),
+        };
+        let kind = what.kind();
+        let state = State {
+            permissions: creation.permissions & 0o7777,
+            uid: creation.uid,
+            gid: creation.gid,
+            link_count: if kind == FileKind::Directory { 2 } else { 0 },
+            accessed: creation.now,
+            modified: creation.now,
+            changed: creation.now,
+            created: Some(creation.now),
+            is_changed: false,
+            is_linkable: false,
+            seals: Seals::SEAL,
+            body,
+        };
+        let state = Mutex::new(state);
+        Self {
+            fs,
+            inode_number,
+            kind,
+            device_node,
+            base: None,
+            can_seal: false,
+            state,
+        }
+    }
+
+    pub(super) fn over(fs: Arc<MemoryFs>, base: InodeRef) -> Self {
+        let of_base = base.metadata();
+        let body = match of_base.kind {
+            FileKind::Regular => Body::File(Content::over(of_base.size_bytes)),
+            FileKind::Directory => Body::Directory(Names::new()),
+            // An unreadable target shows when it is asked for; see `read_link`.
+            FileKind::Symlink => Body::Symlink(base.read_link().unwrap_or_default()),
+            FileKind::Fifo => Body::Fifo(None),
+            _ => Body::Other,
+        };
+        let state = State {
+            permissions: of_base.permissions,
+            uid: of_base.uid,
+            gid: of_base.gid,
+            link_count: of_base.link_count,
+            accessed: of_base.accessed,
+            modified: of_base.modified,
+            changed: of_base.changed,
+            created: of_base.created,
+            is_changed: false,
+            is_linkable: false,
+            seals: Seals::SEAL,
+            body,
+        };
+        Self {
+            fs,
+            inode_number: of_base.inode_number,
+            kind: of_base.kind,
+            device_node: of_base.device_node,
+            base: Some(base),
+            can_seal: false,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// A file without a name that can be sealed if `seals` lets it (`memfd_create`), in the file system of this node.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn create_memory_file(&self, creation: Creation, seals: Seals) -> Result<InodeRef> {
+        let node = self.fs.new_node(&NewNode::Regular, creation)?;
+        let mut node = Arc::into_inner(node).ok_or(Errno::EIO)?;
+        node.can_seal = true;
+        node.state.get_mut().seals = seals;
+        Ok(Arc::new(node))
+    }
+
+    pub(super) fn inode_number(&self) -> u64 {
+        self.inode_number
+    }
+
+    pub(super) fn file_kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// The names of a directory, under its lock.
+    pub(super) fn with_names<R>(&self, work: impl FnOnce(&mut Names) -> R) -> Result<R> {
+        match &mut self.state.lock().body {
+            Body::Directory(names) => Ok(work(names)),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn with_content<R>(&self, work: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+        match self.kind {
+            FileKind::Regular => work(&mut self.state.lock()),
+            FileKind::Directory => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// This node's own `Arc`. A node is found by whoever changes it, so its file system or directory can name it again.
+    fn keep(&self, state: &mut State) -> bool {
+        let is_first = self.base.is_some() && !state.is_changed;
+        state.is_changed = true;
+        is_first
+    }
+
+    /// Called after a change, without the lock, if [`Self::keep`] said so: from now on this node cannot be made again from the base.
+    fn kept(&self) {
+        if let Some(node) = self
+            .base
+            .as_ref()
+            .and_then(|_| self.fs.known_over(self.inode_number))
+        {
+            self.fs.keep_changed(self.inode_number, &node);
+        }
+    }
+
+    /// Changes the state and keeps the change.
+    fn change<R>(&self, work: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+        let (result, is_first) = {
+            let mut state = self.state.lock();
+            let result = work(&mut state)?;
+            (result, self.keep(&mut state))
+        };
+        if is_first {
+            self.kept();
+        }
+        Ok(result)
+    }
+
+    fn child(&self, name: &[u8]) -> Result<Arc<Self>> {
+        match self.with_names(|names| names.get(name))? {
+            Known::Own(node) => Ok(node),
+            Known::Whiteout => Err(Errno::ENOENT),
+            Known::Nothing => match &self.base {
+                Some(base) => Ok(self.fs.node_over(&base.lookup(name)?)),
+                None => Err(Errno::ENOENT),
+            },
+        }
+    }
+
+    fn check_absent(&self, name: &[u8]) -> Result<()> {
+        match self.child(name) {
+            Ok(_) => Err(Errno::EEXIST),
+            Err(Errno::ENOENT) if self.with_names(|names| names.is_removed)? => Err(Errno::ENOENT),
+            Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leads `name` to `node` and counts the link, unless it only moves.
+    fn put_name(&self, name: &[u8], node: &Arc<Self>, now: Timestamp) -> Result<()> {
+        let before = self.change(|state| {
+            state.modified = now;
+            state.changed = now;
+            if node.kind == FileKind::Directory {
+                state.link_count += 1;
+            }
+            match &mut state.body {
+                Body::Directory(names) => Ok(names.insert(name, node.clone())),
+                _ => Err(Errno::ENOTDIR),
+            }
+        })?;
+        drop(before);
+        Ok(())
+    }
+
+    /// Takes `name`, which leads to `node`, out of this directory.
+    fn take_name(&self, name: &[u8], node: &Arc<Self>, now: Timestamp) -> Result<()> {
+        let base_has_it = directory::base_has(self.base.as_ref(), name)?;
+        let before = self.change(|state| {
+            state.modified = now;
+            state.changed = now;
+            if node.kind == FileKind::Directory {
+                state.link_count = state.link_count.saturating_sub(1);
+            }
+            match &mut state.body {
+                Body::Directory(names) => Ok(names.remove(name, base_has_it)),
+                _ => Err(Errno::ENOTDIR),
+            }
+        })?;
+        drop(before);
+        Ok(())
+    }
+
+    /// Notes that one name of this node is gone.
+    fn lose_link(&self, now: Timestamp) -> Result<()> {
+        let is_last = self.change(|state| {
+            state.changed = now;
+            match &mut state.body {
+                Body::Directory(names) => {
+                    names.is_removed = true;
+                    state.link_count = 0;
+                }
+                _ => state.link_count = state.link_count.saturating_sub(1),
+            }
+            Ok(state.link_count == 0)
+        })?;
+        if is_last && self.base.is_some() {
+            self.fs.forget(self.inode_number);
+        }
+        Ok(())
+    }
+
+    fn gain_link(&self, now: Timestamp) -> Result<()> {
+        self.change(|state| {
+            if state.link_count == 0 && !state.is_linkable {
+                return Err(Errno::ENOENT);
+            }
+            state.link_count = state.link_count.checked_add(1).ok_or(Errno::EMLINK)?;
+            state.changed = now;
+            Ok(())
+        })
+    }
+
+    /// What a rename does to the target that is in its way.
+    fn check_replaceable(&self, by: &Arc<Self>) -> Result<()> {
+        match (
+            by.kind == FileKind::Directory,
+            self.kind == FileKind::Directory,
+        ) {
+            (true, false) => Err(Errno::ENOTDIR),
+            (false, true) => Err(Errno::EISDIR),
+            (true, true) if !directory::is_empty(self, self.base.as_ref())? => {
+                Err(Errno::ENOTEMPTY)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write_chunk(
+        &self,
+        position: WritePosition,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<(u64, usize, Option<Errno>)> {
+        self.with_content(|_| Ok(()))?;
+        self.change(|state| {
+            let State {
+                body: Body::File(content),
+                seals,
+                ..
+            } = state
+            else {
+                return Err(Errno::EINVAL);
+            };
+            let offset = match position {
+                WritePosition::At(offset) => offset,
+                WritePosition::End => content.size_bytes,
+            };
+            let room = OFFSET_MAX.saturating_sub(offset).min(bytes.len() as u64) as usize;
+            if room == 0 && !bytes.is_empty() {
+                return Err(Errno::EFBIG);
+            }
+            let grows = offset + room as u64 > content.size_bytes;
+            if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE)
+                || (grows && seals.contains(Seals::GROW))
+            {
+                return Err(Errno::EPERM);
+            }
+            let (done, error) = content.write(&self.fs, self.base.as_ref(), offset, &bytes[..room]);
+            if let (0, Some(error)) = (done, error) {
+                return Err(error);
+            }
+            state.modified = now;
+            state.changed = now;
+            Ok((offset, done, error))
+        })
+    }
+
+    fn read_page(
+        &self,
+        offset: u64,
+        count: usize,
+        backing: Backing,
+        destination: &mut dyn Destination,
+    ) -> Result<usize> {
+        let within = (offset % PAGE_BYTES as u64) as usize;
+        match backing {
+            Backing::Zeros => Ok(destination.put_zeros(count)),
+            Backing::Own(page) => {
+                let mut bounce = [0; 2048];
+                let mut done = 0;
+                while done < count {
+                    let step = (count - done).min(bounce.len());
+                    self.fs
+                        .pool
+                        .bytes()
+                        .read(page.frame(), within + done, &mut bounce[..step]);
+                    let copied = destination.put(&bounce[..step]);
+                    done += copied;
+                    if copied < step {
+                        break;
+                    }
+                }
+                Ok(done)
+            }
+            Backing::Base(shown) => {
+                let from_base = count.min(shown.saturating_sub(within));
+                let mut done = 0;
+                if let (Some(base), 1..) = (&self.base, from_base) {
+                    done = base.read_at(offset, &mut Limited::new(destination, from_base))?;
+                }
+                if done == from_base {
+                    done += destination.put_zeros(count - from_base);
+                }
+                Ok(done)
+            }
+        }
+    }
+}
+
+impl Drop for MemoryNode {
+    fn drop(&mut self) {
+        if let Body::File(content) = &self.state.get_mut().body {
+            self.fs.give_pages(content.own_page_count());
+        }
+        if self.base.is_some() {
+            self.fs.forget(self.inode_number);
+        } else {
+            self.fs
+                .inode_count
+                .fetch_sub(1, core::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+impl Sealable for MemoryNode {
+    fn get(&self) -> Seals {
+        self.state.lock().seals
+    }
+
+    fn add(&self, seals: Seals) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.seals.contains(Seals::SEAL) {
+            return Err(Errno::EPERM);
+        }
+        state.seals |= seals;
+        Ok(())
+    }
+}
+
+impl Inode for MemoryNode {
+    fn metadata(&self) -> Metadata {
+        let state = self.state.lock();
+        let page_blocks = PAGE_BYTES as u64 / 512;
+        let (size_bytes, block_count) = match &state.body {
+            Body::File(content) => (content.size_bytes, content.block_page_count() * page_blocks),
+            Body::Directory(names) => {
+                let of_base = self
+                    .base
+                    .as_ref()
+                    .map_or(0, |base| base.metadata().size_bytes);
+                (
+                    of_base + DIRECTORY_ENTRY_BYTES * (2 + names.own_count() as u64),
+                    0,
+                )
+            }
+            Body::Symlink(target) => (target.len() as u64, 0),
+            Body::Fifo(_) | Body::Other => (0, 0),
+        };
+        Metadata {
+            device: self.fs.identity.device,
+            inode_number: self.inode_number,
+            kind: self.kind,
+            permissions: state.permissions,
+            link_count: state.link_count,
+            uid: state.uid,
+            gid: state.gid,
+            device_node: self.device_node,
+            size_bytes,
+            block_count,
+            accessed: state.accessed,
+            modified: state.modified,
+            changed: state.changed,
+            created: state.created,
+        }
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
+        Ok(self.child(name)?)
+    }
+
+    fn read_directory(&self, cookie: u64, consumer: &mut EntryConsumer<'_>) -> Result<u64> {
+        self.with_names(|_| ())?;
+        directory::list(self, self.base.as_ref(), cookie, consumer)
+    }
+
+    fn create(&self, name: &[u8], node: NewNode<'_>, creation: Creation) -> Result<InodeRef> {
+        let _tree = self.fs.tree.lock();
+        self.check_absent(name)?;
+        let mut creation = creation;
+        {
+            let state = self.state.lock();
+            if state.permissions & MODE_SET_GID != 0 {
+                creation.gid = state.gid;
+                if node.kind() == FileKind::Directory {
+                    creation.permissions |= MODE_SET_GID;
+                }
+            }
+        }
+        let made = self.fs.new_node(&node, creation)?;
+        if made.kind != FileKind::Directory {
+            made.state.lock().link_count = 1;
+        }
+        self.put_name(name, &made, creation.now)?;
+        Ok(made)
+    }
+
+    fn create_unnamed(&self, creation: Creation) -> Result<InodeRef> {
+        self.with_names(|_| ())?;
+        let made = self.fs.new_node(&NewNode::Regular, creation)?;
+        made.state.lock().is_linkable = true;
+        Ok(made)
+    }
+
+    fn link(&self, name: &[u8], target: &InodeRef, now: Timestamp) -> Result<()> {
+        let target = downcast::<Self>(target).ok_or(Errno::EXDEV)?;
+        if !Arc::ptr_eq(&self.fs, &target.fs) {
+            return Err(Errno::EXDEV);
+        }
+        if target.kind == FileKind::Directory {
+            return Err(Errno::EPERM);
+        }
+        let _tree = self.fs.tree.lock();
+        self.check_absent(name)?;
+        target.gain_link(now)?;
+        self.put_name(name, &target, now)
+    }
+
+    fn unlink(&self, name: &[u8], now: Timestamp) -> Result<()> {
+        let _tree = self.fs.tree.lock();
+        let victim = self.child(name)?;
+        if victim.kind == FileKind::Directory {
+            return Err(Errno::EISDIR);
+        }
+        self.take_name(name, &victim, now)?;
+        victim.lose_link(now)
+    }
+
+    fn remove_directory(&self, name: &[u8], now: Timestamp) -> Result<()> {
+        let _tree = self.fs.tree.lock();
+        let victim = self.child(name)?;
+        if victim.kind != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        if !directory::is_empty(&victim, victim.base.as_ref())? {
+            return Err(Errno::ENOTEMPTY);
+        }
+        self.take_name(name, &victim, now)?;
+        victim.lose_link(now)
+    }
+
+    fn rename(
+        &self,
+        old_name: &[u8],
+        new_parent: &InodeRef,
+        new_name: &[u8],
+        mode: RenameMode,
+        now: Timestamp,
+    ) -> Result<()> {
+        let new_parent = downcast::<Self>(new_parent).ok_or(Errno::EXDEV)?;
+        if !Arc::ptr_eq(&self.fs, &new_parent.fs) {
+            return Err(Errno::EXDEV);
+        }
+        let _tree = self.fs.tree.lock();
+        let moved = self.child(old_name)?;
+        let target = match new_parent.child(new_name) {
+            Ok(target) => Some(target),
+            Err(Errno::ENOENT) => None,
+            Err(error) => return Err(error),
+        };
+        if new_parent.with_names(|names| names.is_removed)? {
+            return Err(Errno::ENOENT);
+        }
+        let target = match (target, mode) {
+            (Some(_), RenameMode::NoReplace) => return Err(Errno::EEXIST),
+            (None, RenameMode::Exchange) => return Err(Errno::ENOENT),
+            (Some(target), _) if Arc::ptr_eq(&target, &moved) => return Ok(()),
+            (target, _) => target,
+        };
+        if let Some(target) = &target {
+            if mode != RenameMode::Exchange {
+                target.check_replaceable(&moved)?;
+            }
+            new_parent.take_name(new_name, target, now)?;
+        }
+        self.take_name(old_name, &moved, now)?;
+        new_parent.put_name(new_name, &moved, now)?;
+        moved.change(|state| {
+            state.changed = now;
+            Ok(())
+        })?;
+        match target {
+            Some(target) if mode == RenameMode::Exchange => {
+                target.change(|state| {
+                    state.changed = now;
+                    Ok(())
+                })?;
+                self.put_name(old_name, &target, now)
+            }
+            Some(target) => target.lose_link(now),
+            None => Ok(()),
+        }
+    }
+
+    fn read_link(&self) -> Result<Vec<u8>> {
+        match &self.state.lock().body {
+            Body::Symlink(target) if target.is_empty() => Err(Errno::EIO),
+            Body::Symlink(target) => Ok(target.clone()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
+        let mut done = 0;
+        while destination.remaining() > 0 {
+            let position = offset.saturating_add(done as u64);
+            let page_index = position / PAGE_BYTES as u64;
+            let (backing, left) = self.with_content(|state| match &state.body {
+                Body::File(content) => Ok((
+                    content.backing(page_index),
+                    content.size_bytes.saturating_sub(position),
+                )),
+                _ => Err(Errno::EINVAL),
+            })?;
+            let in_page = PAGE_BYTES as u64 - position % PAGE_BYTES as u64;
+            let count = in_page.min(left).min(destination.remaining() as u64) as usize;
+            if count == 0 {
+                break;
+            }
+            match self.read_page(position, count, backing, destination) {
+                Ok(copied) => {
+                    done += copied;
+                    if copied < count {
+                        return partial(done, Errno::EFAULT);
+                    }
+                }
+                Err(error) => return partial(done, error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(
+        &self,
+        position: WritePosition,
+        source: &mut dyn Source,
+        now: Timestamp,
+    ) -> Result<(u64, usize)> {
+        let mut small = [0; 512];
+        let mut large = Vec::new();
+        let chunk = if source.remaining() <= small.len() {
+            &mut small[..]
+        } else {
+            let length = source.remaining().min(WRITE_CHUNK_BYTES_MAX);
+            large.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+            large.resize(length, 0);
+            &mut large[..]
+        };
+        let mut start = None;
+        let mut done = 0;
+        while source.remaining() > 0 || start.is_none() {
+            let wanted = source.remaining().min(chunk.len());
+            let taken = source.take(&mut chunk[..wanted]);
+            let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
+            if taken == 0 && wanted > 0 {
+                let begin = start.unwrap_or(0);
+                return partial(done, Errno::EFAULT).map(|count| (begin, count));
+            }
+            let (begin, written, error) = match self.write_chunk(to, &chunk[..taken], now) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    return partial(done, error).map(|count| (start.unwrap_or(0), count));
+                }
+            };
+            start.get_or_insert(begin);
+            done += written;
+            if written < wanted || error.is_some() {
+                break;
+            }
+        }
+        Ok((start.unwrap_or(0), done))
+    }
+
+    fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
+        self.with_content(|_| Ok(()))?;
+        self.change(|state| {
+            let State {
+                body: Body::File(content),
+                seals,
+                ..
+            } = state
+            else {
+                return Err(Errno::EINVAL);
+            };
+            let shrinks = size_bytes < content.size_bytes;
+            let grows = size_bytes > content.size_bytes;
+            if (shrinks && seals.contains(Seals::SHRINK)) || (grows && seals.contains(Seals::GROW))
+            {
+                return Err(Errno::EPERM);
+            }
+            content.resize(&self.fs, size_bytes)?;
+            state.modified = now;
+            state.changed = now;
+            Ok(())
+        })
+    }
+
+    fn allocate(&self, mode: Allocate, offset: u64, length: u64, now: Timestamp) -> Result<()> {
+        let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
+        let end = end.ok_or(Errno::EFBIG)?;
+        self.with_content(|_| Ok(()))?;
+        self.change(|state| {
+            let State {
+                body: Body::File(content),
+                seals,
+                ..
+            } = state
+            else {
+                return Err(Errno::EINVAL);
+            };
+            let punches = !matches!(mode, Allocate::Extend | Allocate::KeepSize);
+            let keeps_size = !matches!(mode, Allocate::Extend | Allocate::ZeroRange);
+            if punches && seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+                return Err(Errno::EPERM);
+            }
+            let grows = !keeps_size && end > content.size_bytes;
+            if grows && seals.contains(Seals::GROW) {
+                return Err(Errno::EPERM);
+            }
+            let base = self.base.as_ref();
+            if punches {
+                content.punch(&self.fs, base, offset, end)?;
+            }
+            if mode != Allocate::PunchHole {
+                content.reserve(&self.fs, base, offset, end)?;
+            }
+            if grows {
+                content.resize(&self.fs, end)?;
+            }
+            state.modified = now;
+            state.changed = now;
+            Ok(())
+        })
+    }
+
+    fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.with_content(|state| match &state.body {
+            Body::File(content) => content.seek(offset, target),
+            _ => Err(Errno::EINVAL),
+        })
+    }
+
+    fn set_attributes(&self, attributes: SetAttributes, now: Timestamp) -> Result<()> {
+        self.change(|state| {
+            state.permissions = attributes.permissions.unwrap_or(state.permissions) & 0o7777;
+            state.uid = attributes.uid.unwrap_or(state.uid);
+            state.gid = attributes.gid.unwrap_or(state.gid);
+            state.accessed = attributes.accessed.unwrap_or(state.accessed);
+            state.modified = attributes.modified.unwrap_or(state.modified);
+            state.changed = now;
+            Ok(())
+        })
+    }
+
+    fn touch_accessed(&self, now: Timestamp) {
+        self.state.lock().accessed = now;
+    }
+
+    fn is_mappable(&self) -> bool {
+        self.kind == FileKind::Regular
+    }
+
+    fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        let (page, is_first) = {
+            let mut state = self.state.lock();
+            let Body::File(content) = &mut state.body else {
+                return Err(PageError::Failed);
+            };
+            let page = content.page(&self.fs, self.base.as_ref(), index, intent)?;
+            // An own page that was made for reading holds what the base holds; it may be lost with the node.
+            (
+                page,
+                intent == PageIntent::WriteShared && self.keep(&mut state),
+            )
+        };
+        if is_first {
+            self.kept();
+        }
+        Ok(page)
+    }
+
+    fn resident_page(&self, index: u64) -> Option<FilePage> {
+        match &self.state.lock().body {
+            Body::File(content) => content.resident_page(self.base.as_ref(), index),
+            _ => None,
+        }
+    }
+
+    fn open(
+        &self,
+        request: OpenRequest,
+        _credentials: &Credentials,
+    ) -> Result<Option<Arc<dyn OpenFile>>> {
+        if self.kind != FileKind::Fifo {
+            return Ok(None);
+        }
+        let pipe = match &mut self.state.lock().body {
+            Body::Fifo(pipe) => pipe
+                .get_or_insert_with(|| Pipe::new(self.inode_number))
+                .clone(),
+            _ => return Err(Errno::EIO),
+        };
+        Ok(Some(PipeEnd::open_named(&pipe, request)?))
+    }
+
+    fn seals(&self) -> Option<&dyn Sealable> {
+        self.can_seal.then_some(self)
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        self.fs.statistics()
+    }
+}

@@ -1,0 +1,191 @@
+//! Changing metadata: who may, and what follows from it.
+
+use super::Namespace;
+use crate::error::{Errno, Result};
+use crate::fs::location::{Location, MountFlags};
+use crate::fs::permission::{MODE_SET_GID, MODE_SET_UID, Wish};
+use crate::fs::vnode::{FileKind, FileSystemStatistics, SetAttributes, Timestamp};
+use crate::fs::walk::{Caller, LookupFlags};
+
+/// A new owner (`chown`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerChange {
+    /// User, `None` to keep.
+    pub uid: Option<u32>,
+    /// Group, `None` to keep.
+    pub gid: Option<u32>,
+}
+
+/// What to do with one of a file's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeChange {
+    /// `UTIME_OMIT`.
+    Keep,
+    /// `UTIME_NOW`.
+    Now,
+    /// That time.
+    Set(Timestamp),
+}
+
+/// New times (`utimensat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimesChange {
+    /// Of last access.
+    pub accessed: TimeChange,
+    /// Of last modification.
+    pub modified: TimeChange,
+}
+
+impl Namespace {
+    /// Sets permission bits (`chmod`).
+    ///
+    /// # Errors
+    /// `EPERM`: not the owner. `EROFS`. `EOPNOTSUPP`: a link.
+    pub fn set_permissions(
+        &self,
+        caller: &Caller<'_>,
+        location: &Location,
+        permissions: u32,
+    ) -> Result<()> {
+        location.mount().check_writable()?;
+        let inode = location.inode();
+        let metadata = inode.metadata();
+        if metadata.kind == FileKind::Symlink {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !caller.credentials.is_owner(&metadata) {
+            return Err(Errno::EPERM);
+        }
+        let mut permissions = permissions & 0o7777;
+        if !caller.credentials.is_root() && !caller.credentials.is_in_group(metadata.gid) {
+            permissions &= !MODE_SET_GID;
+        }
+        let attributes = SetAttributes {
+            permissions: Some(permissions),
+            ..Default::default()
+        };
+        inode.set_attributes(attributes, caller.now)
+    }
+
+    /// Sets owner and group (`chown`); what runs with the owner's rights loses them.
+    ///
+    /// # Errors
+    /// `EPERM`, `EROFS`.
+    pub fn set_owner(
+        &self,
+        caller: &Caller<'_>,
+        location: &Location,
+        change: OwnerChange,
+    ) -> Result<()> {
+        location.mount().check_writable()?;
+        let inode = location.inode();
+        let metadata = inode.metadata();
+        let credentials = caller.credentials;
+        let owns = credentials.uid == metadata.uid;
+        let uid_allowed = change.uid.is_none_or(|uid| owns && uid == metadata.uid);
+        let gid_allowed = change
+            .gid
+            .is_none_or(|gid| owns && (gid == metadata.gid || credentials.is_in_group(gid)));
+        if !credentials.is_root() && !(uid_allowed && gid_allowed) {
+            return Err(Errno::EPERM);
+        }
+        let mut permissions = metadata.permissions;
+        if metadata.kind != FileKind::Directory {
+            permissions &= !MODE_SET_UID;
+            if permissions & 0o010 != 0 {
+                permissions &= !MODE_SET_GID;
+            }
+        }
+        let attributes = SetAttributes {
+            permissions: Some(permissions),
+            uid: change.uid,
+            gid: change.gid,
+            ..Default::default()
+        };
+        inode.set_attributes(attributes, caller.now)
+    }
+
+    /// Sets times (`utimensat`).
+    ///
+    /// # Errors
+    /// `EACCES`: not the owner, nor may one write. `EPERM`: not the owner, and not both times are now. `EROFS`.
+    pub fn set_times(
+        &self,
+        caller: &Caller<'_>,
+        location: &Location,
+        change: TimesChange,
+    ) -> Result<()> {
+        if change.accessed == TimeChange::Keep && change.modified == TimeChange::Keep {
+            return Ok(());
+        }
+        location.mount().check_writable()?;
+        let inode = location.inode();
+        let metadata = inode.metadata();
+        if !caller.credentials.is_owner(&metadata) {
+            if change.accessed != TimeChange::Now || change.modified != TimeChange::Now {
+                return Err(Errno::EPERM);
+            }
+            caller.credentials.check(&metadata, Wish::WRITE)?;
+        }
+        let time = |change| match change {
+            TimeChange::Keep => None,
+            TimeChange::Now => Some(caller.now),
+            TimeChange::Set(time) => Some(time),
+        };
+        let attributes = SetAttributes {
+            accessed: time(change.accessed),
+            modified: time(change.modified),
+            ..Default::default()
+        };
+        inode.set_attributes(attributes, caller.now)
+    }
+
+    /// Sets the size of the file at a path (`truncate`).
+    ///
+    /// # Errors
+    /// `EISDIR`, `EINVAL`: not a regular file. `EACCES`, `EROFS`, `EFBIG`, `EPERM`, those of a lookup.
+    pub fn truncate(
+        &self,
+        caller: &Caller<'_>,
+        start: &Location,
+        path: &[u8],
+        size_bytes: u64,
+    ) -> Result<()> {
+        let location = self.lookup(caller, start, path, LookupFlags::FOLLOW)?;
+        match location.inode().kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
+        location.mount().check_writable()?;
+        caller.check(&location, Wish::WRITE)?;
+        location.inode().truncate(size_bytes, caller.now)
+    }
+
+    /// Checks what a caller may do with a file (`access`; the caller passes real or effective identity).
+    ///
+    /// # Errors
+    /// `EACCES`. `EROFS`: writing to a file on a read-only mount.
+    pub fn check_access(&self, caller: &Caller<'_>, location: &Location, wish: Wish) -> Result<()> {
+        let kind = location.inode().kind();
+        let flags = location.mount().flags();
+        let is_regular = kind == FileKind::Regular;
+        if wish.contains(Wish::EXECUTE) && is_regular && flags.contains(MountFlags::NO_EXECUTE) {
+            return Err(Errno::EACCES);
+        }
+        caller.check(location, wish)?;
+        let is_stored = matches!(
+            kind,
+            FileKind::Regular | FileKind::Directory | FileKind::Symlink
+        );
+        if wish.contains(Wish::WRITE) && is_stored {
+            location.mount().check_writable()?;
+        }
+        Ok(())
+    }
+
+    /// The totals of the file system at a location (`statfs`).
+    pub fn statistics(&self, location: &Location) -> FileSystemStatistics {
+        location.inode().statistics()
+    }
+}

@@ -1,0 +1,413 @@
+//! The name space of a pod: its mounts, and the operations on paths, with the errors of Linux in Linux's order.
+//!
+//! Every operation takes a [`Caller`] (who), a location to start from (the working directory or that of a descriptor) and a path as
+//! bytes. File systems are asked only for what was found to be allowed. One lock, `change`, covers each change of names together with
+//! the bookkeeping of entries, so that entries and file systems never disagree.
+//!
+//! Parts: here what a pod has one of; [`mod@open`] opens and creates files; `names` links, renames and removes; `attributes` changes
+//! metadata.
+
+mod attributes;
+mod names;
+mod open;
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub use attributes::{OwnerChange, TimeChange, TimesChange};
+pub use open::{Access, OpenFlags, OpenHow};
+
+use super::description::{Description, StatusFlags};
+use super::event_counter::EventCounter;
+use super::file_lock::LockTable;
+use super::location::{Location, Mount, MountDescription, MountFlags};
+use super::memory_fs::MemoryNode;
+use super::permission::Credentials;
+use super::pipe::PipeEnd;
+use super::stream::StreamInode;
+use super::vnode::{
+    Creation, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile,
+    OpenRequest, Seals, Timestamp, downcast,
+};
+use super::walk::{Caller, LookupFlags, Walk};
+use crate::error::{Errno, Result};
+use crate::sync::Mutex;
+
+/// `st_dev` of pseudo files: pipes, streams, counters.
+pub const PSEUDO_DEVICE: DeviceNumber = DeviceNumber {
+    major: 0,
+    minor: 14,
+};
+
+/// What stands behind a device number.
+pub trait Device: Send + Sync {
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// `ENXIO`, `EBUSY`, `EACCES`.
+    fn open(&self, request: OpenRequest) -> Result<Arc<dyn OpenFile>>;
+}
+
+/// A pod's name space.
+pub struct Namespace {
+    mounts: Mutex<Vec<Arc<Mount>>>,
+    next_mount_id: AtomicU32,
+    next_number: AtomicU64,
+    pseudo_mount: Arc<Mount>,
+    devices: Mutex<BTreeMap<DeviceNumber, Arc<dyn Device>>>,
+    locks: Arc<LockTable>,
+    change: Mutex<()>,
+    root: Location,
+}
+
+impl Namespace {
+    /// A name space with one mount.
+    pub fn new(root: InodeRef, description: MountDescription) -> Arc<Self> {
+        let pseudo = MountDescription {
+            kind: "pipefs",
+            source: "pipefs",
+            flags: MountFlags::default(),
+        };
+        let anonymous: InodeRef = PseudoInode::new(0, FileKind::Fifo, Timestamp::default(), None);
+        let pseudo_mount = Location::of_new_mount(0, pseudo, anonymous, None)
+            .mount()
+            .clone();
+        let root = Location::of_new_mount(1, description, root, None);
+        Arc::new(Self {
+            mounts: Mutex::new(alloc::vec![root.mount().clone()]),
+            next_mount_id: AtomicU32::new(2),
+            next_number: AtomicU64::new(1),
+            pseudo_mount,
+            devices: Mutex::default(),
+            locks: Arc::default(),
+            change: Mutex::new(()),
+            root,
+        })
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &Location {
+        &self.root
+    }
+
+    /// Puts a file system over a directory; returns its root.
+    pub fn mount(
+        &self,
+        over: &Location,
+        root: InodeRef,
+        description: MountDescription,
+    ) -> Location {
+        let _change = self.change.lock();
+        let id = self.next_mount_id.fetch_add(1, Ordering::Relaxed);
+        let covered = over.clone().top_mounted();
+        let mounted = Location::of_new_mount(id, description, root, Some(covered));
+        self.mounts.lock().push(mounted.mount().clone());
+        mounted
+    }
+
+    /// Takes the topmost file system at a location off again. Who has files open in it keeps them.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is not the root of a mount. `EBUSY`: something is mounted in it, or it is the root.
+    pub fn unmount(&self, at: &Location) -> Result<()> {
+        let _change = self.change.lock();
+        if !at.is_mount_root() {
+            return Err(Errno::EINVAL);
+        }
+        let mount = at.mount();
+        let mut mounts = self.mounts.lock();
+        let holds = |other: &Arc<Mount>| {
+            other
+                .covers()
+                .is_some_and(|covered| Arc::ptr_eq(covered.mount(), mount))
+        };
+        if mount.covers().is_none() || mounts.iter().any(holds) {
+            return Err(Errno::EBUSY);
+        }
+        mounts.retain(|other| !Arc::ptr_eq(other, mount));
+        drop(mounts);
+        mount.uncover();
+        Ok(())
+    }
+
+    /// The mounts, in the order in which they came.
+    pub fn mounts(&self) -> Vec<Arc<Mount>> {
+        self.mounts.lock().clone()
+    }
+
+    /// Says what stands behind a device number.
+    pub fn register_device(&self, number: DeviceNumber, device: Arc<dyn Device>) {
+        self.devices.lock().insert(number, device);
+    }
+
+    /// The locks on files.
+    pub fn locks(&self) -> &Arc<LockTable> {
+        &self.locks
+    }
+
+    /// Finds what is at a path.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EIO`.
+    pub fn lookup(
+        &self,
+        caller: &Caller<'_>,
+        start: &Location,
+        path: &[u8],
+        flags: LookupFlags,
+    ) -> Result<Location> {
+        Walk::new(caller, start, path)?.finish(flags)
+    }
+
+    /// The text of a link (`readlink`); magic links show the path of what they jump to.
+    ///
+    /// # Errors
+    /// `EINVAL`: not a link. Those of [`Self::lookup`].
+    pub fn read_link(&self, caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<Vec<u8>> {
+        let location = self.lookup(caller, start, path, LookupFlags::NO_FOLLOW)?;
+        self.link_text(caller, &location)
+    }
+
+    /// The text of the link at a location.
+    ///
+    /// # Errors
+    /// `EINVAL`: not a link.
+    pub fn link_text(&self, caller: &Caller<'_>, location: &Location) -> Result<Vec<u8>> {
+        match location.inode().follow_link() {
+            Ok(super::vnode::LinkTarget::Jump(target)) => Ok(target.path_from(caller.root)),
+            Ok(super::vnode::LinkTarget::Path(text)) => Ok(text),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A new pipe: the end to read from, the end to write to.
+    pub fn pipe(
+        &self,
+        status: StatusFlags,
+        now: Timestamp,
+    ) -> (Arc<Description>, Arc<Description>) {
+        let number = self.number();
+        let (reader, writer) = PipeEnd::pair(number);
+        let pipe = super::vnode::OpenFile::pipe(&*reader).cloned();
+        let inode = PseudoInode::new(number, FileKind::Fifo, now, pipe);
+        let name = alloc::format!("pipe:[{number}]");
+        let location = Location::pseudo(&self.pseudo_mount, inode, name.as_bytes());
+        let request = |read| OpenRequest {
+            read,
+            write: !read,
+            non_blocking: false,
+        };
+        let reader = self.describe(location.clone(), request(true), status, Some(reader));
+        (
+            reader,
+            self.describe(location, request(false), status, Some(writer)),
+        )
+    }
+
+    /// A new event counter (`eventfd2`).
+    pub fn event_counter(
+        &self,
+        value: u32,
+        is_semaphore: bool,
+        status: StatusFlags,
+        now: Timestamp,
+    ) -> Arc<Description> {
+        self.anonymous(
+            "anon_inode:[eventfd]",
+            EventCounter::new(value, is_semaphore),
+            status,
+            now,
+        )
+    }
+
+    /// A description of something without a name, open for reading and writing (`anon_inode:[…]`).
+    pub fn anonymous(
+        &self,
+        display_name: &str,
+        file: Arc<dyn OpenFile>,
+        status: StatusFlags,
+        now: Timestamp,
+    ) -> Arc<Description> {
+        // The kind of Linux's anonymous inodes is none at all; a regular file is the nearest.
+        let inode = PseudoInode::new(self.number(), FileKind::Regular, now, None);
+        let location = Location::pseudo(&self.pseudo_mount, inode, display_name.as_bytes());
+        let request = OpenRequest {
+            read: true,
+            write: true,
+            non_blocking: false,
+        };
+        self.describe(location, request, status, Some(file))
+    }
+
+    /// A description over a socket; `inode_number` comes from [`Self::number`].
+    pub fn socket(
+        &self,
+        inode_number: u64,
+        file: Arc<dyn OpenFile>,
+        status: StatusFlags,
+        now: Timestamp,
+    ) -> Arc<Description> {
+        let inode = PseudoInode::new(inode_number, FileKind::Socket, now, None);
+        let name = alloc::format!("socket:[{inode_number}]");
+        let location = Location::pseudo(&self.pseudo_mount, inode, name.as_bytes());
+        let request = OpenRequest {
+            read: true,
+            write: true,
+            non_blocking: false,
+        };
+        self.describe(location, request, status, Some(file))
+    }
+
+    /// A description over a console stream, for descriptors 0, 1 and 2.
+    ///
+    /// # Errors
+    /// Those of opening the stream.
+    pub fn stream(&self, inode: Arc<StreamInode>, access: Access) -> Result<Arc<Description>> {
+        let request = access.request(false);
+        let file = inode.open(request, &Credentials::ROOT)?;
+        let name = inode.display_name();
+        let location = Location::pseudo(&self.pseudo_mount, inode, &name);
+        Ok(self.describe(location, request, StatusFlags::default(), file))
+    }
+
+    /// A file without a name on a memory file system (`memfd_create`). `name` is only shown; a file that cannot be sealed has
+    /// [`Seals::SEAL`] from the start.
+    ///
+    /// # Errors
+    /// `EINVAL`: `store` is not on a memory file system. `ENOSPC`.
+    pub fn memory_file(
+        &self,
+        store: &InodeRef,
+        name: &[u8],
+        seals: Seals,
+        creation: Creation,
+    ) -> Result<Arc<Description>> {
+        let node = downcast::<MemoryNode>(store).ok_or(Errno::EINVAL)?;
+        let inode = node.create_memory_file(creation, seals)?;
+        let display_name = [b"/memfd:", name, b" (deleted)"].concat();
+        let location = Location::pseudo(&self.pseudo_mount, inode, &display_name);
+        let request = OpenRequest {
+            read: true,
+            write: true,
+            non_blocking: false,
+        };
+        Ok(self.describe(location, request, StatusFlags::default(), None))
+    }
+
+    /// A number for a pseudo file.
+    pub fn number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn describe(
+        &self,
+        location: Location,
+        request: OpenRequest,
+        status: StatusFlags,
+        file: Option<Arc<dyn OpenFile>>,
+    ) -> Arc<Description> {
+        let number = self.number();
+        Description::new(number, location, request, status, file, self.locks.clone())
+    }
+
+    /// What works behind an inode that is opened.
+    fn open_inode(
+        &self,
+        caller: &Caller<'_>,
+        location: &Location,
+        request: OpenRequest,
+    ) -> Result<Option<Arc<dyn OpenFile>>> {
+        let inode = location.inode();
+        if let Some(file) = inode.open(request, caller.credentials)? {
+            return Ok(Some(file));
+        }
+        match inode.kind() {
+            FileKind::CharacterDevice => {
+                let number = inode.metadata().device_node;
+                let device = self.devices.lock().get(&number).cloned();
+                device.ok_or(Errno::ENXIO)?.open(request).map(Some)
+            }
+            FileKind::BlockDevice | FileKind::Socket => Err(Errno::ENXIO),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The inode of a pipe, a socket, a counter.
+struct PseudoInode {
+    number: u64,
+    kind: FileKind,
+    created: Timestamp,
+    pipe: Option<Arc<super::pipe::Pipe>>,
+}
+
+impl PseudoInode {
+    fn new(
+        number: u64,
+        kind: FileKind,
+        created: Timestamp,
+        pipe: Option<Arc<super::pipe::Pipe>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            kind,
+            created,
+            pipe,
+        })
+    }
+}
+
+impl Inode for PseudoInode {
+    fn metadata(&self) -> Metadata {
+        Metadata {
+            device: PSEUDO_DEVICE,
+            inode_number: self.number,
+            kind: self.kind,
+            permissions: if self.kind == FileKind::Socket {
+                0o777
+            } else {
+                0o600
+            },
+            link_count: 1,
+            uid: 0,
+            gid: 0,
+            device_node: DeviceNumber::default(),
+            size_bytes: 0,
+            block_count: 0,
+            accessed: self.created,
+            modified: self.created,
+            changed: self.created,
+            created: None,
+        }
+    }
+
+    /// `/proc/self/fd/N` of a pipe opens another end of it; other pseudo files cannot be opened again.
+    fn open(
+        &self,
+        request: OpenRequest,
+        _credentials: &Credentials,
+    ) -> Result<Option<Arc<dyn OpenFile>>> {
+        let pipe = self.pipe.as_ref().ok_or(Errno::ENXIO)?;
+        Ok(Some(PipeEnd::open_named(pipe, request)?))
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        FileSystemStatistics {
+            magic: if self.kind == FileKind::Socket {
+                0x534f_434b
+            } else {
+                0x5049_5045
+            },
+            block_bytes: 4096,
+            block_count: 0,
+            free_block_count: 0,
+            inode_count: 0,
+            free_inode_count: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Files as `mmap` sees them: an inode at a place in the name space becomes a [`PageSource`].
+//!
+//! Pages are counted references to frames, so a page that is mapped survives `truncate` and `unlink` of its file, as on Linux.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use super::location::Location;
+use super::vnode::{Allocate, InodeRef, Timestamp};
+use crate::error::{Errno, Result};
+use crate::mem::source::{FileIdentity, FilePage, PageError, PageIntent, PageSource};
+
+/// Bytes in a page.
+pub const PAGE_BYTES: usize = aegis_abi::layout::PAGE_SIZE as usize;
+
+/// Bytes of page `index` that belong to a file of `size_bytes`; `None` behind its end.
+pub(super) fn valid_bytes(size_bytes: u64, index: u64) -> Option<usize> {
+    let start = index.checked_mul(PAGE_BYTES as u64)?;
+    let left = size_bytes.checked_sub(start).filter(|left| *left > 0)?;
+    Some(left.min(PAGE_BYTES as u64) as usize)
+}
+
+/// A regular file that is mapped.
+pub struct MappedFile {
+    inode: InodeRef,
+    location: Location,
+    root: Location,
+}
+
+impl MappedFile {
+    /// The file at `location`; its path is told as seen from `root`.
+    ///
+    /// # Errors
+    /// `ENODEV`: it cannot be mapped.
+    pub fn new(location: Location, root: Location) -> Result<Arc<Self>> {
+        let inode = location.inode().clone();
+        if !inode.is_mappable() {
+            return Err(Errno::ENODEV);
+        }
+        Ok(Arc::new(Self {
+            inode,
+            location,
+            root,
+        }))
+    }
+}
+
+impl PageSource for MappedFile {
+    fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        self.inode.page(index, intent)
+    }
+
+    fn resident_page(&self, index: u64) -> Option<FilePage> {
+        self.inode.resident_page(index)
+    }
+
+    fn identity(&self) -> FileIdentity {
+        let metadata = self.inode.metadata();
+        FileIdentity {
+            device: metadata.device.encoded(),
+            inode: metadata.inode_number,
+        }
+    }
+
+    fn path(&self) -> String {
+        String::from_utf8_lossy(&self.location.path_from(&self.root)).into_owned()
+    }
+
+    fn remove(&self, first_index: u64, page_count: u64) -> Result<()> {
+        let page = PAGE_BYTES as u64;
+        let offset = first_index.checked_mul(page).ok_or(Errno::EINVAL)?;
+        let length = page_count.checked_mul(page).ok_or(Errno::EINVAL)?;
+        let modified: Timestamp = self.inode.metadata().modified;
+        self.inode
+            .allocate(Allocate::PunchHole, offset, length, modified)
+    }
+}

@@ -1,0 +1,391 @@
+//! Pipes, named and not: a ring of bytes with counted ends (pipe(7)).
+//!
+//! A write of up to [`PIPE_BUFFER_BYTES`] bytes goes in whole or not at all. Room is reserved before the bytes are taken from the
+//! program and filled afterwards, because a program's memory is never touched under a lock (INV-F1); what a faulting reader could
+//! not take goes back to the front.
+//!
+//! Differences from Linux that a program can see: capacity is counted in bytes, not in page slots, so many small writes fit.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::readiness::{Readiness, WaitQueue};
+use super::transfer::{Destination, Source};
+use super::vnode::{OpenFile, OpenRequest, Timestamp};
+use crate::error::{Errno, Result};
+use crate::sync::Mutex;
+
+/// A write up to this many bytes is atomic (`PIPE_BUF`).
+pub const PIPE_BUFFER_BYTES: usize = 4096;
+/// Capacity of a new pipe.
+pub const PIPE_CAPACITY_BYTES: usize = 64 * 1024;
+/// Largest capacity that can be asked for (`/proc/sys/fs/pipe-max-size`).
+pub const PIPE_CAPACITY_BYTES_MAX: usize = 1024 * 1024;
+
+/// A pipe.
+pub struct Pipe {
+    number: u64,
+    state: Mutex<State>,
+    queue: Arc<WaitQueue>,
+}
+
+struct State {
+    ring: Ring,
+    capacity: usize,
+    /// Room promised to writers who are copying.
+    reserved: usize,
+    reader_count: u32,
+    writer_count: u32,
+    /// Ends ever opened: a named pipe's opener waits for this to move.
+    reader_opens: u64,
+    writer_opens: u64,
+}
+
+/// Bytes in a circle.
+#[derive(Default)]
+struct Ring {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Ring {
+    /// Makes room for `capacity` bytes at least, keeping what is inside.
+    fn resize(&mut self, capacity: usize) -> Result<()> {
+        if capacity <= self.bytes.len() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(capacity)
+            .map_err(|_| Errno::ENOMEM)?;
+        bytes.resize(capacity, 0);
+        let length = self.length;
+        self.pop(&mut bytes[..length]);
+        *self = Self {
+            bytes,
+            start: 0,
+            length,
+        };
+        Ok(())
+    }
+
+    /// Appends bytes; there is room.
+    fn push(&mut self, from: &[u8]) {
+        let capacity = self.bytes.len();
+        let at = (self.start + self.length) % capacity.max(1);
+        let head = from.len().min(capacity - at);
+        self.bytes[at..at + head].copy_from_slice(&from[..head]);
+        self.bytes[..from.len() - head].copy_from_slice(&from[head..]);
+        self.length += from.len();
+    }
+
+    /// Takes bytes from the front; there are as many.
+    fn pop(&mut self, into: &mut [u8]) {
+        let head = into.len().min(self.bytes.len() - self.start);
+        let tail = into.len() - head;
+        into[..head].copy_from_slice(&self.bytes[self.start..self.start + head]);
+        into[head..].copy_from_slice(&self.bytes[..tail]);
+        self.length -= into.len();
+        self.start = if self.length == 0 {
+            0
+        } else {
+            (self.start + into.len()) % self.bytes.len()
+        };
+    }
+
+    /// Gives the last popped bytes back to the front.
+    fn unpop(&mut self, from: &[u8]) {
+        let capacity = self.bytes.len();
+        self.start = (self.start + capacity - from.len()) % capacity.max(1);
+        self.length += from.len();
+        let head = from.len().min(capacity - self.start);
+        self.bytes[self.start..self.start + head].copy_from_slice(&from[..head]);
+        self.bytes[..from.len() - head].copy_from_slice(&from[head..]);
+    }
+}
+
+impl State {
+    fn room(&self) -> usize {
+        self.capacity
+            .saturating_sub(self.ring.length + self.reserved)
+    }
+}
+
+impl Pipe {
+    /// A pipe without ends; `number` names it (`pipe:[number]`).
+    pub fn new(number: u64) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            state: Mutex::new(State {
+                ring: Ring::default(),
+                capacity: PIPE_CAPACITY_BYTES,
+                reserved: 0,
+                reader_count: 0,
+                writer_count: 0,
+                reader_opens: 0,
+                writer_opens: 0,
+            }),
+            queue: WaitQueue::new(),
+        })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Capacity in bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        self.state.lock().capacity
+    }
+
+    /// Sets the capacity, rounded up to a power of two of pages; returns what it became.
+    ///
+    /// # Errors
+    /// `EPERM`: above [`PIPE_CAPACITY_BYTES_MAX`]. `EBUSY`: more is inside. `ENOMEM`.
+    pub fn set_capacity_bytes(&self, wanted: usize) -> Result<usize> {
+        if wanted > PIPE_CAPACITY_BYTES_MAX {
+            return Err(Errno::EPERM);
+        }
+        let capacity = wanted.max(PIPE_BUFFER_BYTES).next_power_of_two();
+        let mut state = self.state.lock();
+        if state.ring.length + state.reserved > capacity {
+            return Err(Errno::EBUSY);
+        }
+        if !state.ring.bytes.is_empty() {
+            state.ring.resize(capacity)?;
+        }
+        state.capacity = capacity;
+        drop(state);
+        self.queue.notify(Readiness::WRITE);
+        Ok(capacity)
+    }
+
+    fn read(&self, destination: &mut dyn Destination) -> Result<usize> {
+        let mut bounce = [0; 1024];
+        let mut done = 0;
+        while destination.remaining() > 0 {
+            let count = {
+                let mut state = self.state.lock();
+                let count = state
+                    .ring
+                    .length
+                    .min(destination.remaining())
+                    .min(bounce.len());
+                if count == 0 {
+                    if done == 0 && state.writer_count > 0 {
+                        return Err(Errno::EAGAIN);
+                    }
+                    break;
+                }
+                state.ring.pop(&mut bounce[..count]);
+                // The room stays taken until it is known that nothing comes back.
+                state.reserved += count;
+                count
+            };
+            let copied = destination.put(&bounce[..count]);
+            {
+                let mut state = self.state.lock();
+                state.reserved -= count;
+                if copied < count {
+                    state.ring.unpop(&bounce[copied..count]);
+                }
+            }
+            done += copied;
+            if copied < count {
+                if done == 0 {
+                    return Err(Errno::EFAULT);
+                }
+                break;
+            }
+        }
+        if done > 0 {
+            self.queue.notify(Readiness::WRITE);
+        }
+        Ok(done)
+    }
+
+    fn write(&self, source: &mut dyn Source) -> Result<usize> {
+        let mut bounce = [0; PIPE_BUFFER_BYTES];
+        let mut done = 0;
+        let is_atomic = source.remaining() <= PIPE_BUFFER_BYTES;
+        let outcome = loop {
+            let wanted = source.remaining().min(bounce.len());
+            let count = {
+                let mut state = self.state.lock();
+                if state.reader_count == 0 {
+                    break Err(Errno::EPIPE);
+                }
+                if wanted == 0 {
+                    break Ok(());
+                }
+                let room = state.room();
+                if room == 0 || (is_atomic && room < wanted) {
+                    break Err(Errno::EAGAIN);
+                }
+                let capacity = state.capacity;
+                if let Err(error) = state.ring.resize(capacity) {
+                    break Err(error);
+                }
+                let count = wanted.min(room);
+                state.reserved += count;
+                count
+            };
+            let taken = source.take(&mut bounce[..count]);
+            {
+                let mut state = self.state.lock();
+                state.reserved -= count;
+                state.ring.push(&bounce[..taken]);
+            }
+            done += taken;
+            if taken < count {
+                break Err(Errno::EFAULT);
+            }
+        };
+        if done > 0 {
+            self.queue.notify(Readiness::READ);
+            return Ok(done);
+        }
+        outcome.map(|()| 0)
+    }
+}
+
+/// An open end (or both) of a pipe.
+pub struct PipeEnd {
+    pipe: Arc<Pipe>,
+    request: OpenRequest,
+    /// How often the other end had been opened when this one was; `None` if it was open.
+    awaited_opens: Option<u64>,
+}
+
+impl PipeEnd {
+    /// Both ends of a new pipe: for reading, for writing.
+    pub fn pair(number: u64) -> (Arc<Self>, Arc<Self>) {
+        let pipe = Pipe::new(number);
+        let ends = [(true, false), (false, true)].map(|(read, write)| {
+            Self::attach(
+                &pipe,
+                OpenRequest {
+                    read,
+                    write,
+                    non_blocking: false,
+                },
+            )
+        });
+        let [reader, writer] = ends;
+        (reader, writer)
+    }
+
+    /// Opens an end of a named pipe (fifo(7)). The end is there at once, so that two openers find each other; a blocking opener then
+    /// waits for [`OpenFile::is_connected`].
+    ///
+    /// # Errors
+    /// `ENXIO`: for writing only, non-blocking, and nobody reads.
+    pub fn open_named(pipe: &Arc<Pipe>, request: OpenRequest) -> Result<Arc<Self>> {
+        let writes_only = request.write && !request.read;
+        if writes_only && request.non_blocking && pipe.state.lock().reader_count == 0 {
+            return Err(Errno::ENXIO);
+        }
+        Ok(Self::attach(pipe, request))
+    }
+
+    fn attach(pipe: &Arc<Pipe>, request: OpenRequest) -> Arc<Self> {
+        let awaited_opens = {
+            let mut state = pipe.state.lock();
+            state.reader_count += u32::from(request.read);
+            state.writer_count += u32::from(request.write);
+            state.reader_opens += u64::from(request.read);
+            state.writer_opens += u64::from(request.write);
+            let (other_count, other_opens) = if request.read {
+                (state.writer_count, state.writer_opens)
+            } else {
+                (state.reader_count, state.reader_opens)
+            };
+            (other_count == 0 && !request.non_blocking).then_some(other_opens)
+        };
+        pipe.queue.notify(Readiness::ALWAYS);
+        Arc::new(Self {
+            pipe: pipe.clone(),
+            request,
+            awaited_opens,
+        })
+    }
+}
+
+impl Drop for PipeEnd {
+    fn drop(&mut self) {
+        let mut state = self.pipe.state.lock();
+        state.reader_count -= u32::from(self.request.read);
+        state.writer_count -= u32::from(self.request.write);
+        if state.reader_count == 0 && state.writer_count == 0 {
+            // A named pipe forgets its contents with its last end.
+            state.ring = Ring::default();
+        }
+        drop(state);
+        self.pipe
+            .queue
+            .notify(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR);
+    }
+}
+
+impl OpenFile for PipeEnd {
+    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        self.pipe.read(destination)
+    }
+
+    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        self.pipe.write(source)
+    }
+
+    fn readiness(&self) -> Readiness {
+        let state = self.pipe.state.lock();
+        let mut ready = Readiness::empty();
+        if self.request.read {
+            ready.set(Readiness::READ, state.ring.length > 0);
+            // A reader that waits for its first writer is not hung up yet.
+            let is_awaiting = self.awaited_opens == Some(state.writer_opens)
+                || (self.request.non_blocking && state.writer_opens == 0);
+            ready.set(Readiness::HANG_UP, state.writer_count == 0 && !is_awaiting);
+        }
+        if self.request.write {
+            ready.set(Readiness::WRITE, state.room() >= PIPE_BUFFER_BYTES);
+            ready.set(Readiness::ERROR, state.reader_count == 0);
+            if state.reader_count == 0 {
+                ready |= Readiness::WRITE;
+            }
+        }
+        ready
+    }
+
+    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+        Some(self.pipe.queue.clone())
+    }
+
+    fn writes_all(&self) -> bool {
+        true
+    }
+
+    fn is_connected(&self) -> bool {
+        let state = self.pipe.state.lock();
+        self.awaited_opens.is_none_or(|opens| {
+            opens
+                != if self.request.read {
+                    state.writer_opens
+                } else {
+                    state.reader_opens
+                }
+        })
+    }
+
+    fn readable_byte_count(&self) -> Option<usize> {
+        Some(self.pipe.state.lock().ring.length)
+    }
+
+    fn pipe(&self) -> Option<&Arc<Pipe>> {
+        Some(&self.pipe)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,634 @@
+//! `/proc`: what processes and the system tell about themselves, as texts made when they are asked for.
+//!
+//! The tree is here; the facts come from a [`ProcessProvider`], which the personality implements. A file's text is made at the first read
+//! after `open` and stays the same until the offset returns to 0 by a read there, so that a text that is read in pieces fits
+//! together. Names are volatile (processes come and go), sizes are 0, and links to files jump ([`LinkTarget::Jump`]).
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::location::Location;
+use super::permission::Credentials;
+use super::transfer::{Destination, Source, put_from};
+use super::vnode::{
+    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef,
+    LinkTarget, Metadata, OpenFile, OpenRequest, SeekSupport, SetAttributes, Timestamp,
+};
+use crate::error::{Errno, Result};
+use crate::sync::Mutex;
+
+/// procfs's magic number (Linux `magic.h`).
+pub const PROC_MAGIC: u64 = 0x9fa0;
+/// Longest text that can be written to a file here.
+const WRITE_BYTES_MAX: usize = 4096;
+
+/// A process, or one of its threads where `thread` is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessName {
+    /// Process number.
+    pub process: u32,
+    /// Thread number, for what is below `task/`.
+    pub thread: Option<u32>,
+}
+
+macro_rules! texts {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident => $path:literal $mode:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "named after the files of proc(5)")]
+        pub enum $name { $($variant,)* }
+
+        impl $name {
+            /// Every one with its path below its directory, and its permission bits.
+            pub const ALL: &'static [(&'static str, Self, u32)] =
+                &[$(($path, Self::$variant, $mode),)*];
+        }
+    };
+}
+
+texts! {
+    /// Texts about one process.
+    ProcessText {
+        AuxiliaryVector => "auxv" 0o400,
+        Cgroup => "cgroup" 0o444,
+        CommandLine => "cmdline" 0o444,
+        CommandName => "comm" 0o644,
+        Environment => "environ" 0o400,
+        InputOutput => "io" 0o400,
+        Limits => "limits" 0o444,
+        LoginUser => "loginuid" 0o644,
+        Maps => "maps" 0o444,
+        MountInfo => "mountinfo" 0o444,
+        Mounts => "mounts" 0o444,
+        OutOfMemoryScore => "oom_score" 0o444,
+        OutOfMemoryAdjust => "oom_score_adj" 0o644,
+        SmapsRollup => "smaps_rollup" 0o444,
+        Stat => "stat" 0o444,
+        StatM => "statm" 0o444,
+        Status => "status" 0o444,
+    }
+}
+
+texts! {
+    /// Texts about the system.
+    SystemText {
+        CommandLine => "cmdline" 0o444,
+        Devices => "devices" 0o444,
+        FileSystems => "filesystems" 0o444,
+        LoadAverage => "loadavg" 0o444,
+        Memory => "meminfo" 0o444,
+        Processors => "cpuinfo" 0o444,
+        Stat => "stat" 0o444,
+        Uptime => "uptime" 0o444,
+        Version => "version" 0o444,
+        VirtualMemoryStatistics => "vmstat" 0o444,
+        FileMax => "sys/fs/file-max" 0o644,
+        NrOpen => "sys/fs/nr_open" 0o644,
+        PipeMaxSize => "sys/fs/pipe-max-size" 0o644,
+        CapabilityLast => "sys/kernel/cap_last_cap" 0o444,
+        DomainName => "sys/kernel/domainname" 0o644,
+        HostName => "sys/kernel/hostname" 0o644,
+        GroupCountMax => "sys/kernel/ngroups_max" 0o444,
+        SystemName => "sys/kernel/ostype" 0o444,
+        SystemRelease => "sys/kernel/osrelease" 0o444,
+        SystemVersion => "sys/kernel/version" 0o444,
+        OverflowGid => "sys/kernel/overflowgid" 0o644,
+        OverflowUid => "sys/kernel/overflowuid" 0o644,
+        ProcessIdMax => "sys/kernel/pid_max" 0o644,
+        BootId => "sys/kernel/random/boot_id" 0o444,
+        EntropyAvailable => "sys/kernel/random/entropy_avail" 0o444,
+        PoolSize => "sys/kernel/random/poolsize" 0o444,
+        Uuid => "sys/kernel/random/uuid" 0o444,
+        SharedMemoryMax => "sys/kernel/shmmax" 0o644,
+        ThreadsMax => "sys/kernel/threads-max" 0o644,
+        SomaxConn => "sys/net/core/somaxconn" 0o644,
+        MapCountMax => "sys/vm/max_map_count" 0o644,
+        MmapMinAddress => "sys/vm/mmap_min_addr" 0o644,
+        OvercommitMemory => "sys/vm/overcommit_memory" 0o644,
+        OvercommitRatio => "sys/vm/overcommit_ratio" 0o644,
+        Swappiness => "sys/vm/swappiness" 0o644,
+    }
+}
+
+/// Where a process's links lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessLink {
+    /// `exe`: the program.
+    Program,
+    /// `cwd`: the working directory.
+    WorkingDirectory,
+    /// `root`: the root directory.
+    Root,
+}
+
+/// An open descriptor as `/proc/PID/fd` shows it.
+pub struct DescriptorView {
+    /// Where it leads.
+    pub location: Location,
+    /// Open for reading.
+    pub is_readable: bool,
+    /// Open for writing.
+    pub is_writable: bool,
+}
+
+/// The facts, from the personality. Nothing here may wait or touch a program's memory through a fault.
+///
+/// All process calls answer `ESRCH` or `ENOENT` for a process that is gone.
+pub trait ProcessProvider: Send + Sync {
+    /// Process and thread that ask: `self` and `thread-self`.
+    fn current(&self) -> (u32, u32);
+    /// All processes, ascending.
+    fn processes(&self) -> Vec<u32>;
+    /// Whether the process (and the thread of it) exists; its user and group.
+    fn owner(&self, name: ProcessName) -> Option<(u32, u32)>;
+    /// The threads of a process, ascending.
+    fn threads(&self, process: u32) -> Vec<u32>;
+    /// Appends a text.
+    fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()>;
+    /// Takes a text that a program wrote. `EPERM`, `EINVAL`, `EACCES` for what cannot be set.
+    fn set_process_text(&self, name: ProcessName, text: ProcessText, value: &[u8]) -> Result<()>;
+    /// Where a link leads.
+    fn process_link(&self, name: ProcessName, link: ProcessLink) -> Result<Location>;
+    /// Open descriptors, ascending.
+    fn descriptors(&self, process: u32) -> Vec<u32>;
+    /// One of them.
+    fn descriptor(&self, process: u32, number: u32) -> Result<DescriptorView>;
+    /// Appends the text of `fdinfo/N`.
+    fn descriptor_text(&self, process: u32, number: u32, out: &mut Vec<u8>) -> Result<()>;
+    /// Appends a text about the system.
+    fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()>;
+    /// Takes a system text that a program wrote.
+    fn set_system_text(&self, text: SystemText, value: &[u8]) -> Result<()>;
+}
+
+struct ProcFs {
+    provider: Arc<dyn ProcessProvider>,
+    device: DeviceNumber,
+    created: Timestamp,
+}
+
+/// The root directory of `/proc`.
+pub fn root(provider: Arc<dyn ProcessProvider>, device: DeviceNumber, now: Timestamp) -> InodeRef {
+    let fs = Arc::new(ProcFs {
+        provider,
+        device,
+        created: now,
+    });
+    Arc::new(ProcInode {
+        fs,
+        node: Node::System(""),
+    })
+}
+
+struct ProcInode {
+    fs: Arc<ProcFs>,
+    node: Node,
+}
+
+/// Where an inode is in the tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Node {
+    /// A directory of system texts: the part of the path that its texts begin with, `""` for the root.
+    System(&'static str),
+    SystemText(SystemText),
+    /// `self`, `thread-self`, `mounts`.
+    Link(&'static str),
+    Process(ProcessName),
+    ProcessText(ProcessName, ProcessText),
+    ProcessLink(ProcessName, ProcessLink),
+    Descriptors(u32),
+    Descriptor(u32, u32),
+    DescriptorTexts(u32),
+    DescriptorText(u32, u32),
+    Threads(u32),
+}
+
+/// Names in a process's directory that are not texts.
+const PROCESS_ENTRIES: [&str; 6] = ["exe", "cwd", "root", "fd", "fdinfo", "task"];
+/// Links in the root.
+const ROOT_LINKS: [&str; 3] = ["self", "thread-self", "mounts"];
+
+/// A decimal number without sign and leading zeros.
+fn parse_number(name: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(name).ok()?;
+    let is_plain = text == "0" || text.starts_with(|first: char| matches!(first, '1'..='9'));
+    if is_plain { text.parse().ok() } else { None }
+}
+
+/// The names directly below a directory of system texts, in order, each once; with the text if it is one.
+fn system_names(prefix: &'static str) -> Vec<(&'static str, Node)> {
+    let mut names: Vec<(&'static str, Node)> = Vec::new();
+    for (path, text, _) in SystemText::ALL {
+        let Some(rest) = path.strip_prefix(prefix) else {
+            continue;
+        };
+        let (name, node) = match rest.find('/') {
+            Some(slash) => (
+                &rest[..slash],
+                Node::System(&path[..prefix.len() + slash + 1]),
+            ),
+            None => (rest, Node::SystemText(*text)),
+        };
+        if names.last().is_none_or(|(last, _)| *last != name) {
+            names.push((name, node));
+        }
+    }
+    names
+}
+
+impl ProcInode {
+    fn child(&self, node: Node) -> InodeRef {
+        Arc::new(Self {
+            fs: self.fs.clone(),
+            node,
+        })
+    }
+
+    fn provider(&self) -> &dyn ProcessProvider {
+        &*self.fs.provider
+    }
+
+    /// The process that a node tells about.
+    fn process(&self) -> Option<ProcessName> {
+        match self.node {
+            Node::Process(name) | Node::ProcessText(name, _) | Node::ProcessLink(name, _) => {
+                Some(name)
+            }
+            Node::Descriptors(process)
+            | Node::Descriptor(process, _)
+            | Node::DescriptorTexts(process)
+            | Node::DescriptorText(process, _)
+            | Node::Threads(process) => Some(ProcessName {
+                process,
+                thread: None,
+            }),
+            Node::System(_) | Node::SystemText(_) | Node::Link(_) => None,
+        }
+    }
+
+    fn inode_number(&self) -> u64 {
+        const SYSTEM_NUMBERS: u64 = 1 << 16;
+        let in_process = |name: ProcessName, index: u64| {
+            let number = name.thread.unwrap_or(name.process);
+            (u64::from(number) << 17) | (u64::from(name.thread.is_some()) << 16) | (256 + index)
+        };
+        let whole = |process| ProcessName {
+            process,
+            thread: None,
+        };
+        match self.node {
+            Node::System("") => 1,
+            Node::System(prefix) => {
+                let first = SystemText::ALL
+                    .iter()
+                    .position(|row| row.0.starts_with(prefix));
+                SYSTEM_NUMBERS / 2
+                    + (first.unwrap_or(0) as u64) * 8
+                    + prefix.matches('/').count() as u64
+            }
+            Node::SystemText(text) => 16 + text as u64,
+            Node::Link(name) => 2 + name.len() as u64,
+            Node::Process(name) => in_process(name, 0),
+            Node::ProcessText(name, text) => in_process(name, 16 + text as u64),
+            Node::ProcessLink(name, link) => in_process(name, 1 + link as u64),
+            Node::Descriptors(process) => in_process(whole(process), 8),
+            Node::DescriptorTexts(process) => in_process(whole(process), 9),
+            Node::Threads(process) => in_process(whole(process), 10),
+            Node::Descriptor(process, number) => {
+                (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1)
+            }
+            Node::DescriptorText(process, number) => {
+                (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1) | 1
+            }
+        }
+    }
+
+    fn kind_and_permissions(&self) -> (FileKind, u32) {
+        let mode_of = |rows: &[(&str, SystemText, u32)], text| {
+            rows.iter()
+                .find(|row| row.1 == text)
+                .map_or(0o444, |row| row.2)
+        };
+        match self.node {
+            Node::System(_) | Node::Process(_) | Node::Threads(_) => (FileKind::Directory, 0o555),
+            Node::Descriptors(_) => (FileKind::Directory, 0o500),
+            Node::DescriptorTexts(_) => (FileKind::Directory, 0o555),
+            Node::SystemText(text) => (FileKind::Regular, mode_of(SystemText::ALL, text)),
+            Node::ProcessText(_, text) => {
+                let row = ProcessText::ALL.iter().find(|row| row.1 == text);
+                (FileKind::Regular, row.map_or(0o444, |row| row.2))
+            }
+            Node::DescriptorText(..) => (FileKind::Regular, 0o444),
+            Node::Link(_) | Node::ProcessLink(..) => (FileKind::Symlink, 0o777),
+            Node::Descriptor(process, number) => {
+                let permissions = self
+                    .provider()
+                    .descriptor(process, number)
+                    .map_or(0, |view| {
+                        (u32::from(view.is_readable) * 0o500)
+                            | (u32::from(view.is_writable) * 0o300)
+                    });
+                (FileKind::Symlink, permissions)
+            }
+        }
+    }
+
+    fn lookup_in_root(&self, name: &[u8]) -> Option<Node> {
+        if let Some(link) = ROOT_LINKS.iter().find(|link| link.as_bytes() == name) {
+            return Some(Node::Link(link));
+        }
+        let process = ProcessName {
+            process: parse_number(name)?,
+            thread: None,
+        };
+        self.provider()
+            .owner(process)
+            .map(|_| Node::Process(process))
+    }
+
+    fn lookup_in_process(&self, process: ProcessName, name: &[u8]) -> Option<Node> {
+        self.provider().owner(process)?;
+        if let Some(row) = ProcessText::ALL.iter().find(|row| row.0.as_bytes() == name) {
+            return Some(Node::ProcessText(process, row.1));
+        }
+        match name {
+            b"exe" => Some(Node::ProcessLink(process, ProcessLink::Program)),
+            b"cwd" => Some(Node::ProcessLink(process, ProcessLink::WorkingDirectory)),
+            b"root" => Some(Node::ProcessLink(process, ProcessLink::Root)),
+            b"fd" => Some(Node::Descriptors(process.process)),
+            b"fdinfo" => Some(Node::DescriptorTexts(process.process)),
+            b"task" if process.thread.is_none() => Some(Node::Threads(process.process)),
+            _ => None,
+        }
+    }
+
+    fn find(&self, name: &[u8]) -> Result<Option<Node>> {
+        Ok(match self.node {
+            Node::System(prefix) => {
+                let text = system_names(prefix)
+                    .into_iter()
+                    .find(|row| row.0.as_bytes() == name);
+                match text {
+                    Some((_, node)) => Some(node),
+                    None if prefix.is_empty() => self.lookup_in_root(name),
+                    None => None,
+                }
+            }
+            Node::Process(process) => self.lookup_in_process(process, name),
+            Node::Descriptors(process) | Node::DescriptorTexts(process) => {
+                let number = parse_number(name).ok_or(Errno::ENOENT)?;
+                self.provider().descriptor(process, number)?;
+                Some(match self.node {
+                    Node::Descriptors(_) => Node::Descriptor(process, number),
+                    _ => Node::DescriptorText(process, number),
+                })
+            }
+            Node::Threads(process) => {
+                let thread = Some(parse_number(name).ok_or(Errno::ENOENT)?);
+                let name = ProcessName { process, thread };
+                self.provider().owner(name).map(|_| Node::Process(name))
+            }
+            _ => return Err(Errno::ENOTDIR),
+        })
+    }
+
+    /// Names with fixed positions, then numbers with the positions that they have among all numbers.
+    fn names(&self) -> Result<(Vec<&'static str>, Vec<u32>)> {
+        let fixed_of_process = || -> Vec<&'static str> {
+            let texts = ProcessText::ALL.iter().map(|row| row.0);
+            texts.chain(PROCESS_ENTRIES).collect()
+        };
+        Ok(match self.node {
+            Node::System(prefix) => {
+                let mut fixed: Vec<_> = system_names(prefix).iter().map(|row| row.0).collect();
+                if !prefix.is_empty() {
+                    return Ok((fixed, Vec::new()));
+                }
+                fixed.extend(ROOT_LINKS);
+                (fixed, self.provider().processes())
+            }
+            Node::Process(name) => {
+                self.provider().owner(name).ok_or(Errno::ENOENT)?;
+                let mut fixed = fixed_of_process();
+                if name.thread.is_some() {
+                    fixed.retain(|entry| *entry != "task");
+                }
+                (fixed, Vec::new())
+            }
+            Node::Descriptors(process) | Node::DescriptorTexts(process) => {
+                (Vec::new(), self.provider().descriptors(process))
+            }
+            Node::Threads(process) => (Vec::new(), self.provider().threads(process)),
+            _ => return Err(Errno::ENOTDIR),
+        })
+    }
+
+    fn append_text(&self, out: &mut Vec<u8>) -> Result<()> {
+        match self.node {
+            Node::SystemText(text) => self.provider().system_text(text, out),
+            Node::ProcessText(name, text) => self.provider().process_text(name, text, out),
+            Node::DescriptorText(process, number) => {
+                self.provider().descriptor_text(process, number, out)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl Inode for ProcInode {
+    fn metadata(&self) -> Metadata {
+        let (kind, permissions) = self.kind_and_permissions();
+        let owner = self.process().and_then(|name| self.provider().owner(name));
+        let (uid, gid) = owner.unwrap_or((0, 0));
+        Metadata {
+            device: self.fs.device,
+            inode_number: self.inode_number(),
+            kind,
+            permissions,
+            link_count: if kind == FileKind::Directory { 2 } else { 1 },
+            uid,
+            gid,
+            device_node: DeviceNumber::default(),
+            size_bytes: if matches!(self.node, Node::Descriptor(..)) {
+                64
+            } else {
+                0
+            },
+            block_count: 0,
+            accessed: self.fs.created,
+            modified: self.fs.created,
+            changed: self.fs.created,
+            created: None,
+        }
+    }
+
+    fn kind(&self) -> FileKind {
+        match self.node {
+            Node::Descriptor(..) => FileKind::Symlink,
+            _ => self.kind_and_permissions().0,
+        }
+    }
+
+    fn is_volatile(&self) -> bool {
+        true
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
+        let gone = |error| match error {
+            Errno::EBADF | Errno::ESRCH => Errno::ENOENT,
+            other => other,
+        };
+        let found = self.find(name).map_err(gone)?.ok_or(Errno::ENOENT)?;
+        Ok(self.child(found))
+    }
+
+    fn read_directory(&self, cookie: u64, consumer: &mut EntryConsumer<'_>) -> Result<u64> {
+        /// Numbers come behind all fixed names; a number's cookie is itself, so others may come and go.
+        const NUMBER_COOKIES: u64 = 1 << 16;
+        let (fixed, numbers) = self.names()?;
+        let mut position = cookie;
+        let mut emit = |name: &[u8], next_cookie: u64| {
+            let Ok(inode) = self.lookup(name) else {
+                return true;
+            };
+            let metadata = inode.metadata();
+            let (inode_number, kind) = (metadata.inode_number, metadata.kind);
+            let accepted = consumer(DirectoryEntry {
+                name,
+                inode_number,
+                kind,
+                next_cookie,
+            });
+            if accepted {
+                position = next_cookie;
+            }
+            accepted
+        };
+        if cookie < NUMBER_COOKIES {
+            for (index, name) in fixed.iter().enumerate().skip(cookie as usize) {
+                if !emit(name.as_bytes(), index as u64 + 1) {
+                    return Ok(position);
+                }
+            }
+        }
+        for number in numbers {
+            let next_cookie = NUMBER_COOKIES + u64::from(number) + 1;
+            if next_cookie > cookie && !emit(format!("{number}").as_bytes(), next_cookie) {
+                break;
+            }
+        }
+        Ok(position)
+    }
+
+    fn read_link(&self) -> Result<Vec<u8>> {
+        let (process, thread) = self.provider().current();
+        match self.node {
+            Node::Link("self") => Ok(format!("{process}").into_bytes()),
+            Node::Link("thread-self") => Ok(format!("{process}/task/{thread}").into_bytes()),
+            Node::Link(name) => Ok(format!("self/{name}").into_bytes()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn follow_link(&self) -> Result<LinkTarget> {
+        match self.node {
+            Node::ProcessLink(name, link) => self
+                .provider()
+                .process_link(name, link)
+                .map(LinkTarget::Jump),
+            Node::Descriptor(process, number) => {
+                let view = self.provider().descriptor(process, number);
+                view.map(|view| LinkTarget::Jump(view.location))
+                    .map_err(|_| Errno::ENOENT)
+            }
+            _ => self.read_link().map(LinkTarget::Path),
+        }
+    }
+
+    fn open(&self, _: OpenRequest, _: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
+        match self.node {
+            Node::SystemText(_) | Node::ProcessText(..) | Node::DescriptorText(..) => {
+                let inode = Self {
+                    fs: self.fs.clone(),
+                    node: self.node,
+                };
+                Ok(Some(Arc::new(TextFile {
+                    inode,
+                    text: Mutex::new(None),
+                })))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn set_attributes(&self, _: SetAttributes, _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn read_at(&self, _: u64, _: &mut dyn Destination) -> Result<usize> {
+        match self.kind() {
+            FileKind::Directory => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        FileSystemStatistics {
+            magic: PROC_MAGIC,
+            block_bytes: 4096,
+            block_count: 0,
+            free_block_count: 0,
+            inode_count: 0,
+            free_inode_count: 0,
+        }
+    }
+}
+
+/// An open text.
+struct TextFile {
+    inode: ProcInode,
+    text: Mutex<Option<Arc<Vec<u8>>>>,
+}
+
+impl OpenFile for TextFile {
+    fn read(&self, offset: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        let known = self.text.lock().clone().filter(|_| offset != 0);
+        let text = match known {
+            Some(text) => text,
+            None => {
+                let mut made = Vec::new();
+                self.inode.append_text(&mut made)?;
+                let made = Arc::new(made);
+                *self.text.lock() = Some(made.clone());
+                made
+            }
+        };
+        put_from(&text, offset, destination)
+    }
+
+    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        let length = source.remaining();
+        if length > WRITE_BYTES_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut value = alloc::vec![0; length];
+        if source.take(&mut value) < length {
+            return Err(Errno::EFAULT);
+        }
+        let provider = self.inode.provider();
+        match self.inode.node {
+            Node::SystemText(text) => provider.set_system_text(text, &value)?,
+            Node::ProcessText(name, text) => provider.set_process_text(name, text, &value)?,
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(length)
+    }
+
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::Offsets
+    }
+}
+
+#[cfg(test)]
+mod tests;

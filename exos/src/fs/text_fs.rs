@@ -1,0 +1,224 @@
+//! A read-only tree of short texts: `/sys` as far as programs look at it (numbers of processors, an empty cgroup directory).
+//!
+//! The tree is built once and never changes, so nothing is locked.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::transfer::{Destination, put_from};
+use super::vnode::{
+    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef,
+    Metadata, Timestamp,
+};
+use crate::error::{Errno, Result};
+
+/// sysfs's magic number (Linux `magic.h`).
+pub const SYSFS_MAGIC: u64 = 0x6265_6572;
+
+/// A node of the tree.
+pub struct TextNode {
+    number: u64,
+    device: DeviceNumber,
+    created: Timestamp,
+    content: Content,
+}
+
+enum Content {
+    Text(Vec<u8>),
+    Directory(BTreeMap<Vec<u8>, Arc<TextNode>>),
+}
+
+/// Builds a tree from texts at paths; a path that ends with `/` makes an empty directory.
+pub fn build(files: Vec<(Vec<u8>, Vec<u8>)>, device: DeviceNumber, now: Timestamp) -> InodeRef {
+    let mut next_number = 1;
+    let files: Vec<(&[u8], &[u8])> = files
+        .iter()
+        .map(|(path, text)| (path.as_slice(), text.as_slice()))
+        .collect();
+    directory(&files, device, now, &mut next_number)
+}
+
+fn directory(
+    files: &[(&[u8], &[u8])],
+    device: DeviceNumber,
+    now: Timestamp,
+    next_number: &mut u64,
+) -> Arc<TextNode> {
+    let number = *next_number;
+    *next_number += 1;
+    let mut below: BTreeMap<&[u8], Vec<(&[u8], &[u8])>> = BTreeMap::new();
+    let mut entries = BTreeMap::new();
+    for (path, text) in files {
+        match path.iter().position(|byte| *byte == b'/') {
+            Some(slash) => below
+                .entry(&path[..slash])
+                .or_default()
+                .push((&path[slash + 1..], text)),
+            None if path.is_empty() => {}
+            None => {
+                let content = Content::Text(text.to_vec());
+                let file = TextNode {
+                    number: *next_number,
+                    device,
+                    created: now,
+                    content,
+                };
+                *next_number += 1;
+                entries.insert(path.to_vec(), Arc::new(file));
+            }
+        }
+    }
+    for (name, files) in below {
+        entries.insert(name.to_vec(), directory(&files, device, now, next_number));
+    }
+    Arc::new(TextNode {
+        number,
+        device,
+        created: now,
+        content: Content::Directory(entries),
+    })
+}
+
+/// `/sys` for a machine with that many processors.
+pub fn system_tree(processor_count: u32, device: DeviceNumber, now: Timestamp) -> InodeRef {
+    let list = match processor_count {
+        0 | 1 => Vec::from(b"0\n"),
+        count => format!("0-{}\n", count - 1).into_bytes(),
+    };
+    let mut files: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for name in ["online", "possible", "present"] {
+        files.push((
+            format!("devices/system/cpu/{name}").into_bytes(),
+            list.clone(),
+        ));
+    }
+    files.push((b"devices/system/cpu/kernel_max".to_vec(), b"63\n".to_vec()));
+    for index in 0..processor_count.max(1) {
+        let topology = format!("devices/system/cpu/cpu{index}/topology");
+        files.push((
+            format!("{topology}/core_id").into_bytes(),
+            format!("{index}\n").into_bytes(),
+        ));
+        let package = format!("{topology}/physical_package_id").into_bytes();
+        files.push((package, b"0\n".to_vec()));
+    }
+    files.push((b"devices/system/node/online".to_vec(), b"0\n".to_vec()));
+    files.push((b"fs/cgroup/".to_vec(), Vec::new()));
+    files.push((
+        b"kernel/mm/transparent_hugepage/enabled".to_vec(),
+        b"always madvise [never]\n".to_vec(),
+    ));
+    build(files, device, now)
+}
+
+impl Inode for TextNode {
+    fn metadata(&self) -> Metadata {
+        let (kind, permissions, link_count, size_bytes) = match &self.content {
+            Content::Text(_) => (FileKind::Regular, 0o444, 1, 4096),
+            Content::Directory(entries) => {
+                let is_directory =
+                    |node: &&Arc<Self>| matches!(node.content, Content::Directory(_));
+                let count = entries.values().filter(is_directory).count() as u32;
+                (FileKind::Directory, 0o755, 2 + count, 0)
+            }
+        };
+        Metadata {
+            device: self.device,
+            inode_number: self.number,
+            kind,
+            permissions,
+            link_count,
+            uid: 0,
+            gid: 0,
+            device_node: DeviceNumber::default(),
+            size_bytes,
+            block_count: 0,
+            accessed: self.created,
+            modified: self.created,
+            changed: self.created,
+            created: None,
+        }
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
+        match &self.content {
+            Content::Directory(entries) => {
+                let found = entries.get(name).cloned().ok_or(Errno::ENOENT)?;
+                Ok(found)
+            }
+            Content::Text(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn read_directory(&self, cookie: u64, consumer: &mut EntryConsumer<'_>) -> Result<u64> {
+        let Content::Directory(entries) = &self.content else {
+            return Err(Errno::ENOTDIR);
+        };
+        let mut position = cookie;
+        let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
+        for (index, (name, node)) in entries.iter().enumerate().skip(skip) {
+            let next_cookie = index as u64 + 1;
+            let kind = node.kind();
+            if !consumer(DirectoryEntry {
+                name,
+                inode_number: node.number,
+                kind,
+                next_cookie,
+            }) {
+                break;
+            }
+            position = next_cookie;
+        }
+        Ok(position)
+    }
+
+    fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
+        match &self.content {
+            Content::Text(text) => put_from(text, offset, destination),
+            Content::Directory(_) => Err(Errno::EISDIR),
+        }
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        FileSystemStatistics {
+            magic: SYSFS_MAGIC,
+            block_bytes: 4096,
+            block_count: 0,
+            free_block_count: 0,
+            inode_count: 0,
+            free_inode_count: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::system_tree;
+    use crate::error::Errno;
+    use crate::fs::transfer::Buffer;
+    use crate::fs::vnode::{DeviceNumber, Timestamp};
+
+    #[test]
+    fn shows_processors() {
+        let root = system_tree(
+            4,
+            DeviceNumber {
+                major: 0,
+                minor: 20,
+            },
+            Timestamp::default(),
+        );
+        let mut here = root.clone();
+        for name in [&b"devices"[..], b"system", b"cpu", b"online"] {
+            here = here.lookup(name).unwrap();
+        }
+        let mut text = Buffer::with_limit(64);
+        assert_eq!(here.read_at(0, &mut text), Ok(4));
+        assert_eq!(text.bytes, b"0-3\n");
+        assert_eq!(here.lookup(b"x").err(), Some(Errno::ENOTDIR));
+        let cgroup = root.lookup(b"fs").unwrap().lookup(b"cgroup").unwrap();
+        assert_eq!(cgroup.read_directory(0, &mut |_| panic!("empty")), Ok(0));
+    }
+}

@@ -1,0 +1,166 @@
+//! Bytes to and from a program's memory, without ever borrowing it.
+//!
+//! A program's pages can change or vanish at any moment, so the personality copies; file systems only hand it bytes. Whoever
+//! calls [`Destination::put`] or [`Source::take`] holds no lock (INV-F1): copying may fault, and the fault may need the
+//! same file's pages. A short answer is a fault in the program's memory; what was copied before it counts.
+
+use alloc::vec::Vec;
+
+use crate::error::{Errno, Result};
+
+/// Where a read puts its bytes: one buffer or several in a row.
+pub trait Destination {
+    /// Bytes that can still be put.
+    fn remaining(&self) -> usize;
+
+    /// Copies `bytes` (at most [`Self::remaining`]) to the program and moves on behind them. Returns how many were copied; fewer
+    /// than given means that the memory behind them cannot be written.
+    fn put(&mut self, bytes: &[u8]) -> usize;
+
+    /// Puts `count` zero bytes. Returns as [`Self::put`] does.
+    fn put_zeros(&mut self, count: usize) -> usize {
+        const ZEROS: [u8; 512] = [0; 512];
+        let mut done = 0;
+        while done < count {
+            let step = (count - done).min(ZEROS.len());
+            let copied = self.put(&ZEROS[..step]);
+            done += copied;
+            if copied < step {
+                break;
+            }
+        }
+        done
+    }
+}
+
+/// Where a write takes its bytes from: one buffer or several in a row.
+pub trait Source {
+    /// Bytes that can still be taken.
+    fn remaining(&self) -> usize;
+
+    /// Copies the next `into.len()` bytes (at most [`Self::remaining`]) from the program and moves on behind them. Returns how many
+    /// were copied; fewer than asked means that the memory behind them cannot be read.
+    fn take(&mut self, into: &mut [u8]) -> usize;
+}
+
+/// What a transfer returns that stopped after `done` bytes: the count if there is one, else the error.
+pub fn partial(done: usize, error: Errno) -> Result<usize> {
+    if done > 0 { Ok(done) } else { Err(error) }
+}
+
+/// A destination in exos's own memory, with a limit.
+#[derive(Debug)]
+pub struct Buffer {
+    /// What arrived.
+    pub bytes: Vec<u8>,
+    limit_bytes: usize,
+}
+
+impl Buffer {
+    /// Takes up to `limit_bytes` bytes.
+    pub fn with_limit(limit_bytes: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit_bytes,
+        }
+    }
+}
+
+impl Destination for Buffer {
+    fn remaining(&self) -> usize {
+        self.limit_bytes - self.bytes.len()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.remaining());
+        self.bytes.extend_from_slice(&bytes[..count]);
+        count
+    }
+}
+
+/// Fills a slice of exos's own memory.
+#[derive(Debug)]
+pub struct SliceDestination<'a> {
+    slice: &'a mut [u8],
+    done: usize,
+}
+
+impl<'a> SliceDestination<'a> {
+    /// Starts at the slice's beginning.
+    pub fn new(slice: &'a mut [u8]) -> Self {
+        Self { slice, done: 0 }
+    }
+}
+
+impl Destination for SliceDestination<'_> {
+    fn remaining(&self) -> usize {
+        self.slice.len() - self.done
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.remaining());
+        self.slice[self.done..self.done + count].copy_from_slice(&bytes[..count]);
+        self.done += count;
+        count
+    }
+}
+
+/// A source in exos's own memory: what is left of the slice.
+impl Source for &[u8] {
+    fn remaining(&self) -> usize {
+        self.len()
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = into.len().min(self.len());
+        let (head, tail) = self.split_at(count);
+        into[..count].copy_from_slice(head);
+        *self = tail;
+        count
+    }
+}
+
+/// A destination that ends earlier than the one behind it.
+pub struct Limited<'a> {
+    inner: &'a mut dyn Destination,
+    left: usize,
+}
+
+impl<'a> Limited<'a> {
+    /// Lets at most `limit_bytes` through.
+    pub fn new(inner: &'a mut dyn Destination, limit_bytes: usize) -> Self {
+        let left = inner.remaining().min(limit_bytes);
+        Self { inner, left }
+    }
+}
+
+impl Destination for Limited<'_> {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.left);
+        let copied = self.inner.put(&bytes[..count]);
+        self.left -= copied;
+        copied
+    }
+}
+
+/// Puts the part of `bytes` that starts at `offset` and fits: a read from contents that are all at hand.
+///
+/// # Errors
+/// `EFAULT` if nothing could be copied though there was something to copy.
+pub fn put_from(bytes: &[u8], offset: u64, destination: &mut dyn Destination) -> Result<usize> {
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
+    let count = (bytes.len() - start).min(destination.remaining());
+    if count == 0 {
+        return Ok(0);
+    }
+    match destination.put(&bytes[start..start + count]) {
+        0 => Err(Errno::EFAULT),
+        copied => Ok(copied),
+    }
+}

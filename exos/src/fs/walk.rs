@@ -1,0 +1,249 @@
+//! The path walk, as path_resolution(7) and Linux's error precedence have it.
+//!
+//! A walk holds where it is and the path that is still to go. Following a link puts its target before the rest of the path, so a
+//! trailing slash behind a link lands behind its target, which is what Linux means by it. The last component is not taken by
+//! [`Walk::to_last`]; the caller decides whether it is looked up, created or removed.
+
+use alloc::vec::Vec;
+
+use super::location::Location;
+use super::permission::{Credentials, Wish};
+use super::vnode::{FileKind, LinkTarget, PATH_BYTES_MAX, Timestamp};
+use crate::error::{Errno, Result};
+
+/// Most links followed in one walk.
+pub const LINK_FOLLOW_MAX: usize = 40;
+
+/// Who walks: everything about the calling task that operations on paths need.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    /// Its root directory: `/`, and where `..` ends.
+    pub root: &'a Location,
+    /// Its identity.
+    pub credentials: &'a Credentials,
+    /// Permission bits that new files do not get.
+    pub umask: u32,
+    /// Now, for the times of files.
+    pub now: Timestamp,
+}
+
+impl Caller<'_> {
+    /// Checks the permissions of an inode.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    pub fn check(&self, location: &Location, wish: Wish) -> Result<()> {
+        self.credentials.check(&location.inode().metadata(), wish)
+    }
+}
+
+/// The last component of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Last {
+    /// A name.
+    Name(Vec<u8>),
+    /// `.`
+    Dot,
+    /// `..`
+    DotDot,
+    /// None: the path is `/`.
+    Root,
+}
+
+/// What to do at the end of a lookup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookupFlags {
+    /// Follow a link in the last component.
+    pub follow: bool,
+    /// Insist on a directory.
+    pub directory: bool,
+}
+
+impl LookupFlags {
+    /// Follow links, take anything.
+    pub const FOLLOW: Self = Self {
+        follow: true,
+        directory: false,
+    };
+    /// The link itself, take anything.
+    pub const NO_FOLLOW: Self = Self {
+        follow: false,
+        directory: false,
+    };
+    /// Follow links, take a directory.
+    pub const DIRECTORY: Self = Self {
+        follow: true,
+        directory: true,
+    };
+}
+
+/// A walk in progress.
+pub struct Walk<'a> {
+    caller: Caller<'a>,
+    here: Location,
+    path: Vec<u8>,
+    position: usize,
+    link_count: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts at `start`, or at the root for an absolute path.
+    ///
+    /// # Errors
+    /// `ENOENT`: the path is empty. `ENAMETOOLONG`. `ENOTDIR`: `start` is not a directory.
+    pub fn new(caller: &Caller<'a>, start: &Location, path: &[u8]) -> Result<Self> {
+        if path.len() > PATH_BYTES_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let here = match path.first() {
+            None => return Err(Errno::ENOENT),
+            Some(b'/') => caller.root.clone(),
+            Some(_) if start.is_directory() => start.clone(),
+            Some(_) => return Err(Errno::ENOTDIR),
+        };
+        Ok(Self {
+            caller: *caller,
+            here,
+            path: path.to_vec(),
+            position: 0,
+            link_count: 0,
+        })
+    }
+
+    /// Where the walk is: after [`Self::to_last`], the directory of the last component.
+    pub fn here(&self) -> &Location {
+        &self.here
+    }
+
+    /// Walks up to the last component; also says whether a slash follows it.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EIO`.
+    pub fn to_last(&mut self) -> Result<(Last, bool)> {
+        loop {
+            self.skip_slashes();
+            if self.position == self.path.len() {
+                return Ok((Last::Root, false));
+            }
+            self.caller.check(&self.here, Wish::EXECUTE)?;
+            let start = self.position;
+            while self
+                .path
+                .get(self.position)
+                .is_some_and(|byte| *byte != b'/')
+            {
+                self.position += 1;
+            }
+            let end = self.position;
+            self.skip_slashes();
+            let name = &self.path[start..end];
+            if self.position == self.path.len() {
+                let last = match name {
+                    b"." => Last::Dot,
+                    b".." => Last::DotDot,
+                    name => Last::Name(name.to_vec()),
+                };
+                return Ok((last, end < self.path.len()));
+            }
+            match name {
+                b"." => {}
+                b".." => self.here = self.here.parent(self.caller.root),
+                name => {
+                    let next = self.here.child(name)?;
+                    self.enter(next)?;
+                }
+            }
+            if !self.here.is_directory() && self.position < self.path.len() {
+                return Err(Errno::ENOTDIR);
+            }
+        }
+    }
+
+    /// Takes the last component for a lookup to its end.
+    ///
+    /// # Errors
+    /// Those of [`Self::to_last`].
+    pub fn finish(mut self, flags: LookupFlags) -> Result<Location> {
+        let LookupFlags {
+            mut follow,
+            mut directory,
+        } = flags;
+        loop {
+            let (last, has_slash) = self.to_last()?;
+            follow |= has_slash;
+            directory |= has_slash;
+            match last {
+                Last::Root | Last::Dot => {}
+                Last::DotDot => self.here = self.here.parent(self.caller.root),
+                Last::Name(name) => {
+                    let next = self.here.child(&name)?;
+                    if follow && next.inode().kind() == FileKind::Symlink {
+                        self.restore_slash(has_slash);
+                        self.follow(&next)?;
+                        if self.position < self.path.len() {
+                            continue;
+                        }
+                    } else {
+                        self.here = next;
+                    }
+                }
+            }
+            if directory && !self.here.is_directory() {
+                return Err(Errno::ENOTDIR);
+            }
+            return Ok(self.here);
+        }
+    }
+
+    /// Goes on behind the link at `link`, which was the last component: the walk's path is then the link's target, unless it was a jump.
+    /// Returns whether there is something left to walk.
+    ///
+    /// # Errors
+    /// `ELOOP`, `ENOENT`, those of [`super::vnode::Inode::follow_link`].
+    pub(super) fn follow_last(&mut self, link: &Location) -> Result<bool> {
+        self.follow(link)?;
+        Ok(self.position < self.path.len())
+    }
+
+    fn enter(&mut self, next: Location) -> Result<()> {
+        if next.inode().kind() == FileKind::Symlink {
+            self.restore_slash(true);
+            return self.follow(&next);
+        }
+        self.here = next;
+        Ok(())
+    }
+
+    /// Steps back onto the slash that was skipped, so that it stays between a link's target and the rest.
+    fn restore_slash(&mut self, has_slash: bool) {
+        self.position -= usize::from(has_slash);
+    }
+
+    fn follow(&mut self, link: &Location) -> Result<()> {
+        self.link_count += 1;
+        if self.link_count > LINK_FOLLOW_MAX {
+            return Err(Errno::ELOOP);
+        }
+        match link.inode().follow_link()? {
+            LinkTarget::Jump(location) => self.here = location,
+            LinkTarget::Path(target) => {
+                match target.first() {
+                    None => return Err(Errno::ENOENT),
+                    Some(b'/') => self.here = self.caller.root.clone(),
+                    Some(_) => {}
+                }
+                let rest = self.path.split_off(self.position);
+                self.path = target;
+                self.path.extend_from_slice(&rest);
+                self.position = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_slashes(&mut self) {
+        while self.path.get(self.position) == Some(&b'/') {
+            self.position += 1;
+        }
+    }
+}
