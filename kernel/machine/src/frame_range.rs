@@ -117,18 +117,16 @@ impl FrameRangeList {
         }
     }
 
-    /// Removes `count` frames that start at a multiple of `align_frames` from the smallest range that has them.
-    pub fn take(&mut self, count: u64, align_frames: u64) -> Option<FrameRange> {
+    /// Removes `count` frames that start at a multiple of `align_frames` and end at or before frame `end`, from the smallest range
+    /// that has them.
+    pub fn take(&mut self, count: u64, align_frames: u64, end: u64) -> Option<FrameRange> {
         let fits = |range: &FrameRange| {
             let start = range.start.next_multiple_of(align_frames.max(1));
-            (start + count <= range.end()).then_some(FrameRange { start, count })
+            let taken = FrameRange { start, count };
+            (taken.end() <= range.end().min(end)).then_some(taken)
         };
-        let best = self
-            .as_slice()
-            .iter()
-            .filter(|range| fits(range).is_some())
-            .min_by_key(|range| range.count)?;
-        let taken = fits(best)?;
+        let candidates = self.as_slice().iter().filter(|range| fits(range).is_some());
+        let taken = fits(candidates.min_by_key(|range| range.count)?)?;
         self.subtract(taken);
         Some(taken)
     }
@@ -182,8 +180,8 @@ mod tests {
                     model.retain(|frame| !(range.start..range.end()).contains(frame));
                 }
                 _ => {
-                    if let Some(taken) = list.take(range.count.max(1), 4) {
-                        assert_eq!(taken.start % 4, 0);
+                    if let Some(taken) = list.take(range.count.max(1), 4, 90) {
+                        assert!(taken.start % 4 == 0 && taken.end() <= 90);
                         for frame in taken.start..taken.end() {
                             assert!(model.remove(&frame));
                         }

@@ -88,7 +88,14 @@ impl BootMemory {
 
     /// Takes `count` frames that start at a multiple of `align_frames`, for good. Their content is undefined.
     pub fn take_frames(&mut self, count: u64, align_frames: u64) -> Option<FrameRange> {
-        self.free.take(count, align_frames)
+        self.free.take(count, align_frames, u64::MAX)
+    }
+
+    /// Takes a frame that the boot tables map, for a table of the machine itself.
+    pub(crate) fn take_boot_frame(&mut self) -> Option<FrameNumber> {
+        self.free
+            .take(1, 1, BOOT_MAP_BYTES >> PAGE_SHIFT)
+            .map(|range| FrameNumber(range.start))
     }
 
     /// Takes memory for a table of the kernel, for good, with every element set to `value`.
@@ -101,7 +108,9 @@ impl BootMemory {
         if count == 0 || length_bytes == 0 || align_of::<T>() as u64 > PAGE_SIZE {
             return Some(&mut []);
         }
-        let range = self.free.take(length_bytes.div_ceil(PAGE_SIZE), 1)?;
+        let range = self
+            .free
+            .take(length_bytes.div_ceil(PAGE_SIZE), 1, u64::MAX)?;
         let first = core::ptr::with_exposed_provenance_mut::<T>(direct_address(
             range.start << PAGE_SHIFT,
         ) as usize);

@@ -160,13 +160,10 @@ fn map_memory(start: u64, end: u64, memory: &mut BootMemory, features: Features)
 
 /// A directory of 2 MiB pages for one GiB, in a frame that the boot tables map; returns its physical address.
 fn large_page_directory(gib: u64, memory: &mut BootMemory) -> u64 {
-    let frame = memory
-        .take_frames(1, 1)
-        .filter(|frame| frame.end() << PAGE_SHIFT <= GIB);
-    let Some(frame) = frame else {
+    let Some(frame) = memory.take_boot_frame() else {
         panic!("no memory in the first GiB for the map of GiB {gib}");
     };
-    let address = frame.start << PAGE_SHIFT;
+    let address = frame.address();
     // SAFETY: a free frame, just taken, below what the boot tables map.
     let table: &Table =
         unsafe { &*core::ptr::with_exposed_provenance((KERNEL_BASE + address) as usize) };
