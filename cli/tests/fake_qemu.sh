@@ -4,6 +4,8 @@
 # above 9, hence bash.
 printf '%s\n' "$@" >"$FAKE_DIR/arguments"
 echo $$ >"$FAKE_DIR/pid"
+read -r -a stat </proc/self/stat
+echo "${stat[5]}" >"$FAKE_DIR/session"
 for word in "$@"; do
     case $word in
     socket,id=*)
@@ -59,10 +61,9 @@ endless)
     ;;
 signal)
     say 'hello 1'
-    # Standard input is /dev/null in this test, so its end comes first.
-    hear
     printf 'ready\n' >&"$port_stdout"
-    hear
+    # The end of the input and a terminal's size may come before.
+    while hear && [[ $line != signal* ]]; do :; done
     printf '%s\n' "$line" >&"$port_stdout"
     [ "$FAKE_STATUS" = stubborn ] && while :; do read -r -t 60 -u "$port_control" line; done
     say 'exit 5'

@@ -151,6 +151,15 @@ fn output_error_and_status_come_through_apart() {
 }
 
 #[test]
+fn a_terminals_signals_do_not_reach_qemu() {
+    let world = World::new("session");
+    world.run("exit", "0", &[]);
+    let read = |name: &str| std::fs::read_to_string(world.directory.join(name)).unwrap();
+    // The leader of its own session has no part in the terminal's process groups.
+    assert_eq!(read("session"), read("pid"));
+}
+
+#[test]
 fn quiet_and_verbose() {
     let world = World::new("voices");
     let quiet = world.run("exit", "0", &["-q"]);
