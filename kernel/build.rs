@@ -1,6 +1,8 @@
-//! Link arguments of the kernel image: a fixed-address image laid out by `kernel.ld`, only when building for the bare machine.
+//! Link arguments of the kernel image: a fixed-address image laid out by `kernel.ld`, only when building for the bare
+//! machine.
 //!
-//! The arguments are those of `ld`-style linkers (rust-lld, ld.lld and GNU ld alike), which is what the bare target uses.
+//! The arguments are those of `ld`-style linkers (rust-lld, ld.lld and GNU ld alike), which is what the bare target
+//! uses.
 
 fn main() {
     println!("cargo:rerun-if-changed=kernel.ld");

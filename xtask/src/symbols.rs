@@ -1,8 +1,9 @@
 //! The kernel's symbol table: written into the linked image, so that a kernel panic can name what it prints.
 //!
-//! The image reserves a section `.ksymtab` of zeros; this fills it in place from the image's own `.symtab`. Layout and reader are in
-//! `kernel/machine/src/symbols.rs`: magic, count, bytes of names, {address, name offset} in ascending order, names with a length byte.
-//! Doing it twice changes nothing. When names do not fit, the longest are cut first: a cut name is better than a missing one.
+//! The image reserves a section `.ksymtab` of zeros; this fills it in place from the image's own `.symtab`. Layout
+//! and reader are in `kernel/machine/src/symbols.rs`: magic, count, bytes of names, {address, name offset} in
+//! ascending order, names with a length byte. Doing it twice changes nothing. When names do not fit, the longest are
+//! cut first: a cut name is better than a missing one.
 
 use std::fs;
 use std::path::Path;
@@ -170,8 +171,8 @@ fn text_at(image: &[u8], at: usize) -> Option<&str> {
 
 /// A symbol as a person reads it: the names of its path, without types and hashes.
 ///
-/// This reads the identifiers out of both manglings of Rust and leaves the rest (RFC 2603 describes the newer one); it is for eyes,
-/// not a demangler. Names of other languages stay as they are.
+/// This reads the identifiers out of both manglings of Rust and leaves the rest (RFC 2603 describes the newer one);
+/// it is for eyes, not a demangler. Names of other languages stay as they are.
 fn readable(symbol: &str) -> String {
     let parts = if let Some(rest) = symbol.strip_prefix("_ZN") {
         let mut parts = legacy_identifiers(rest);
@@ -201,7 +202,8 @@ fn legacy_identifiers(mut rest: &str) -> Vec<String> {
     parts
 }
 
-/// Identifiers of the newer mangling. `s` and `B` begin a base-62 number that ends with `_`; everything else before a length is a tag.
+/// Identifiers of the newer mangling. `s` and `B` begin a base-62 number that ends with `_`; everything else before a
+/// length is a tag.
 fn identifiers(symbol: &str) -> Vec<String> {
     let mut rest = symbol.split('.').next().unwrap_or(symbol);
     let mut parts = Vec::new();

@@ -1,7 +1,8 @@
 //! The few ACPI tables that the machine needs: root pointer, root table, MADT. No AML.
 //!
-//! Sources: ACPI 6.4, 5.2.5 (RSDP), 5.2.7 and 5.2.8 (RSDT, XSDT), 5.2.12 (MADT). Tables come from the monitor's firmware and are read
-//! through a [`PhysicalReader`]; a damaged table is an absent one, because the fallback (one processor, one I/O APIC) still works.
+//! Sources: ACPI 6.4, 5.2.5 (RSDP), 5.2.7 and 5.2.8 (RSDT, XSDT), 5.2.12 (MADT). Tables come from the monitor's
+//! firmware and are read through a [`PhysicalReader`]; a damaged table is an absent one, because the fallback (one
+//! processor, one I/O APIC) still works.
 
 use crate::{PROCESSOR_COUNT_MAX, PhysicalReader};
 

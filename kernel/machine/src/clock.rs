@@ -1,7 +1,8 @@
 //! Clock arithmetic: from time-stamp ticks to nanoseconds and back, without division on the way.
 //!
-//! `ns = base_ns + ((tsc - base_tsc) * multiplier >> shift)` with a 128-bit product, the formula that user space repeats from the
-//! system page. The multiplier has at least 31 significant bits, so rounding costs less than half a nanosecond per second.
+//! `ns = base_ns + ((tsc - base_tsc) * multiplier >> shift)` with a 128-bit product, the formula that user space
+//! repeats from the system page. The multiplier has at least 31 significant bits, so rounding costs less than half a
+//! nanosecond per second.
 
 /// Nanoseconds in a second.
 pub const NS_PER_SECOND: u64 = 1_000_000_000;

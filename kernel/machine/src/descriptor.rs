@@ -1,7 +1,7 @@
 //! Encodings of segment, task-state and interrupt descriptors (Intel SDM vol. 3, 3.4.5, 6.14.1 and 7.2.3).
 //!
-//! The selectors are those that Linux gives its programs, because some read CS and SS. `syscall` and `sysret` fix their order:
-//! kernel code, kernel data, (32-bit user code), user data, user code.
+//! The selectors are those that Linux gives its programs, because some read CS and SS. `syscall` and `sysret` fix
+//! their order: kernel code, kernel data, (32-bit user code), user data, user code.
 
 /// Kernel code selector.
 pub const KERNEL_CODE: u16 = 0x10;
@@ -33,7 +33,8 @@ pub const TASK_STATE_BYTES: usize = 104;
 /// A task-state segment as 32-bit words: 64-bit fields lie at odd multiples of four.
 pub type TaskState = [u32; TASK_STATE_BYTES / 4];
 
-/// A task-state segment with the stack for entries from user mode and up to seven interrupt stacks, without I/O permission map.
+/// A task-state segment with the stack for entries from user mode and up to seven interrupt stacks, without I/O
+/// permission map.
 #[must_use]
 pub fn task_state(kernel_stack_top: u64, interrupt_stack_tops: &[u64]) -> TaskState {
     let mut words = [0; TASK_STATE_BYTES / 4];
@@ -70,7 +71,8 @@ pub fn descriptor_table(task_state_address: u64) -> [u64; GDT_LENGTH] {
 
 /// An interrupt gate (interrupts off on entry) to `handler`.
 ///
-/// `interrupt_stack` 0 keeps the current stack or takes the kernel stack; `privilege` is the least privileged `int n` allowed.
+/// `interrupt_stack` 0 keeps the current stack or takes the kernel stack; `privilege` is the least privileged `int n`
+/// allowed.
 #[must_use]
 pub const fn interrupt_gate(handler: u64, interrupt_stack: u8, privilege: u8) -> [u64; 2] {
     let low = (handler & 0xffff)

@@ -1,7 +1,7 @@
 //! Ranges of physical frames, and the bounded list from which the machine's free memory is computed at boot.
 //!
-//! Invariant of [`FrameRangeList`]: ranges never overlap and none is empty. The list is small (firmware maps have about ten entries),
-//! so all operations are linear.
+//! Invariant of [`FrameRangeList`]: ranges never overlap and none is empty. The list is small (firmware maps have
+//! about ten entries), so all operations are linear.
 
 use aegis_abi::layout::PAGE_SHIFT;
 
@@ -117,8 +117,8 @@ impl FrameRangeList {
         }
     }
 
-    /// Removes `count` frames that start at a multiple of `align_frames` and end at or before frame `end`, from the smallest range
-    /// that has them.
+    /// Removes `count` frames that start at a multiple of `align_frames` and end at or before frame `end`, from the
+    /// smallest range that has them.
     pub fn take(&mut self, count: u64, align_frames: u64, end: u64) -> Option<FrameRange> {
         let fits = |range: &FrameRange| {
             let start = range.start.next_multiple_of(align_frames.max(1));

@@ -1,11 +1,11 @@
 //! The machine: boot, paging, traps, interrupts, processors, time. The only unsafe code of ring 0.
 //!
-//! What can be decided without touching hardware (boot structures, ACPI tables, descriptors, clock arithmetic, the symbol table) is
-//! in the modules of this level and is tested on the host. What touches hardware is in `x86_64`, which exists on the bare target
-//! only.
+//! What can be decided without touching hardware (boot structures, ACPI tables, descriptors, clock arithmetic, the
+//! symbol table) is in the modules of this level and is tested on the host. What touches hardware is in `x86_64`,
+//! which exists on the bare target only.
 //!
-//! The crate holds no policy. It offers mechanisms whose safe functions cannot break memory safety of the kernel image itself;
-//! whether a frame may be written or a page mapped is decided by the kernel core before it calls here.
+//! The crate holds no policy. It offers mechanisms whose safe functions cannot break memory safety of the kernel
+//! image itself; whether a frame may be written or a page mapped is decided by the kernel core before it calls here.
 #![no_std]
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! PCI functions: configuration space, base address registers, MSI-X, all over a [`ConfigAccess`].
 //!
-//! Sources: PCI Local Bus 3.0, 6.1 (header), 6.2.5 (base addresses), 6.7 (capabilities), 6.8.2 (MSI-X). The scan follows bridges
-//! from bus 0, so that an empty machine costs 32 reads.
+//! Sources: PCI Local Bus 3.0, 6.1 (header), 6.2.5 (base addresses), 6.7 (capabilities), 6.8.2 (MSI-X). The scan
+//! follows bridges from bus 0, so that an empty machine costs 32 reads.
 
 use crate::frame_range::FrameRange;
 

@@ -56,6 +56,23 @@ fn an_empty_machine_has_no_functions() {
     assert_eq!(scanned(&FakeBus::default()), []);
 }
 
+/// Configuration words of a network function with ports, memory, a 64-bit region and MSI-X behind another capability.
+const NETWORK_FUNCTION: [(u16, u32); 13] = [
+    (0x00, 0x1041_1af4),
+    (0x04, 0x0010_0007),
+    (0x08, 0x0200_0001),
+    (0x10, 0x0000_c001),
+    (0x14, 0xfebd_0000),
+    (0x20, 0x0000_000c),
+    (0x24, 0x0000_0008),
+    (0x34, 0x0000_0098),
+    (0x3c, 0x0000_010b),
+    (0x98, 0x8002_8411),
+    (0x9c, 0x0000_0001),
+    (0xa0, 0x0000_0801),
+    (0x84, 0x0000_0009),
+];
+
 #[test]
 fn functions_behind_bridges_are_found_with_their_regions() {
     let bus = FakeBus::default();
@@ -66,21 +83,7 @@ fn functions_behind_bridges_are_found_with_their_regions() {
         [0; 6],
     );
     bus.functions.borrow_mut().get_mut(&0x08).expect("added").0[6] = 0x0002_0200;
-    let network = [
-        (0x00, 0x1041_1af4),
-        (0x04, 0x0010_0007),
-        (0x08, 0x0200_0001),
-        (0x10, 0x0000_c001),
-        (0x14, 0xfebd_0000),
-        (0x20, 0x0000_000c),
-        (0x24, 0x0000_0008),
-        (0x34, 0x0000_0098),
-        (0x3c, 0x0000_010b),
-        (0x98, 0x8002_8411),
-        (0x9c, 0x0000_0001),
-        (0xa0, 0x0000_0801),
-        (0x84, 0x0000_0009),
-    ];
+    let network = NETWORK_FUNCTION;
     let masks = [0xffff_ffe0, 0xffff_f000, 0, 0, 0xffff_c000, 0xffff_ffff];
     bus.add(0x0218, &network, masks);
     let before = bus.functions.borrow().get(&0x0218).copied();

@@ -1,7 +1,8 @@
 //! The PVH start structure: what the virtual machine monitor tells a kernel that it starts directly.
 //!
-//! Layout: Xen's `hvm_start_info` version 1 (`xen/include/public/arch-x86/hvm/start_info.h`). Nothing in it is trusted: counts are
-//! clamped, addresses go through a [`PhysicalReader`], and microvm's trailing all-zero memory-map entry is passed over.
+//! Layout: Xen's `hvm_start_info` version 1 (`xen/include/public/arch-x86/hvm/start_info.h`). Nothing in it is
+//! trusted: counts are clamped, addresses go through a [`PhysicalReader`], and microvm's trailing all-zero memory-map
+//! entry is passed over.
 
 use crate::PhysicalReader;
 

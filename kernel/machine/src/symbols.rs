@@ -1,8 +1,9 @@
 //! The kernel's symbol table for backtraces: found in the image's `.ksymtab` section, put there after the link.
 //!
-//! `cargo xtask build` (`xtask/src/symbols.rs`) fills the reserved section in place; an image without a table still prints addresses.
-//! Layout, little-endian: magic (8 bytes), count (4), bytes of names (4), then `count` entries of {address - [`SYMBOL_BASE`] (4),
-//! offset of the name (4)} in ascending order of address, then the names, each with its length in the first byte.
+//! `cargo xtask build` (`xtask/src/symbols.rs`) fills the reserved section in place; an image without a table still
+//! prints addresses. Layout, little-endian: magic (8 bytes), count (4), bytes of names (4), then `count` entries of
+//! {address - [`SYMBOL_BASE`] (4), offset of the name (4)} in ascending order of address, then the names, each with
+//! its length in the first byte.
 
 /// First eight bytes of a table.
 pub const SYMBOL_MAGIC: [u8; 8] = *b"AEGISSYM";

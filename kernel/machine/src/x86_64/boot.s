@@ -1,8 +1,9 @@
 # From the monitor's 32-bit entry, and from a processor's 16-bit start, to Rust in the higher half.
 #
-# Boot tables: one level-4 table whose slots 0, 384 and 511 share one level-3 table, whose slots 0 and 510 share one page directory that
-# maps the first GiB by 2 MiB pages. So the same bytes are seen at the physical address, in the direct map and at the image's address.
-# They are dropped by the boot processor as soon as the final tables stand; starting processors pass through them the same way.
+# Boot tables: one level-4 table whose slots 0, 384 and 511 share one level-3 table, whose slots 0 and 510 share one
+# page directory that maps the first GiB by 2 MiB pages. So the same bytes are seen at the physical address, in the
+# direct map and at the image's address. They are dropped by the boot processor as soon as the final tables stand;
+# starting processors pass through them the same way.
 
 .macro CLAC
 771:    clac
@@ -109,7 +110,8 @@ pvh_entry_64:
         call rax
         ud2
 
-# Copied to processor_start_page (below 1 MiB) and run there in real mode; only position-independent or absolute references.
+# Copied to processor_start_page (below 1 MiB) and run there in real mode; only position-independent or absolute
+# references.
         .section .rodata.processor_start, "a", @progbits
         .global processor_start_begin
         .global processor_start_end

@@ -1,6 +1,7 @@
 //! Single instructions as functions, and the processor features that are turned on at start.
 //!
-//! Sources: Intel SDM vol. 2 (instructions), vol. 3, 2.5 (control registers), 2.6 (XCR0), vol. 4 (model-specific registers).
+//! Sources: Intel SDM vol. 2 (instructions), vol. 3, 2.5 (control registers), 2.6 (XCR0), vol. 4 (model-specific
+//! registers).
 #![allow(unsafe_code, reason = "privileged instructions exist in assembly only")]
 
 use core::arch::asm;
@@ -15,7 +16,8 @@ const GS_BASE: u32 = 0xc000_0101;
 const KERNEL_GS_BASE: u32 = 0xc000_0102;
 const PAT: u32 = 0x277;
 
-/// Entries 0..=7: write-back, write-combining, uncached-, uncached, then write-back, write-protected, uncached-, write-through.
+/// Entries 0..=7: write-back, write-combining, uncached-, uncached, then write-back, write-protected, uncached-,
+/// write-through.
 ///
 /// As Linux has it: PWT alone selects write-combining, PCD with PWT selects uncached.
 const PAT_VALUE: u64 = 0x0407_0506_0007_0106;
@@ -196,7 +198,8 @@ pub(crate) fn halt_forever() -> ! {
 pub(crate) fn enable_features() -> Features {
     const CR0_SET: u64 = 1 << 1 | 1 << 5 | 1 << 16 | 1 << 18; // MP, NE, WP, AM
     const CR0_CLEAR: u64 = 1 << 2 | 1 << 3 | 1 << 29 | 1 << 30; // EM, TS, NW, CD
-    const CR4_ALWAYS: u64 = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 18; // PAE, MCE, PGE, OSFXSR, OSXMMEXCPT, OSXSAVE
+    // PAE, MCE, PGE, OSFXSR, OSXMMEXCPT, OSXSAVE
+    const CR4_ALWAYS: u64 = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 18;
     let basic = cpuid(1, 0);
     let extended = cpuid(7, 0);
     let amd = cpuid(0x8000_0001, 0);
@@ -221,8 +224,8 @@ pub(crate) fn enable_features() -> Features {
     cr4 |= u64::from(extended.ebx >> 7 & 1) << 20; // SMEP
     cr4 |= u64::from(features.smap) << 21;
     cr4 |= u64::from(features.protection_keys) << 22;
-    // SAFETY: every bit is offered by CPUID; the boot tables map the kernel as supervisor pages, so WP, SMEP and SMAP change nothing
-    // for it; the entry point is the kernel's own.
+    // SAFETY: every bit is offered by CPUID; the boot tables map the kernel as supervisor pages, so WP, SMEP and SMAP
+    // change nothing for it; the entry point is the kernel's own.
     unsafe {
         asm!("mov {t}, cr0", "or {t}, {set}", "and {t}, {keep}", "mov cr0, {t}",
              t = out(reg) _, set = in(reg) CR0_SET, keep = in(reg) !CR0_CLEAR, options(nostack));

@@ -1,7 +1,8 @@
 //! Interrupt vectors, their acknowledgement, and interrupts between processors.
 //!
-//! Vectors 0x30..=0xef are for devices (the kernel assigns them); above are the machine's own. Every interrupt is acknowledged before the
-//! kernel sees it, so that idling inside a handler loses nothing; a level-triggered line is masked first and stays so until
+//! Vectors 0x30..=0xef are for devices (the kernel assigns them); above are the machine's own. Every interrupt is
+//! acknowledged before the kernel sees it, so that idling inside a handler loses nothing; a level-triggered line is
+//! masked first and stays so until
 //! [`line_unmask`](super::line_unmask), an edge or message is merely counted by the kernel.
 
 use super::{io_apic, local_apic, processor, shootdown, start};
@@ -40,7 +41,8 @@ pub(crate) fn send_shootdown(processors: u32) {
     send(processors, VECTOR_SHOOTDOWN);
 }
 
-/// Stops all other processors, wherever they are. One that is still starting has no place to take an NMI; it looks for itself.
+/// Stops all other processors, wherever they are. One that is still starting has no place to take an NMI; it looks
+/// for itself.
 pub(crate) fn stop_others() {
     for_each(!(1 << processor::processor_index()), local_apic::send_nmi);
 }

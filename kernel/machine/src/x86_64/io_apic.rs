@@ -1,7 +1,8 @@
-//! I/O APICs: interrupt lines (by global number) to vectors of the boot processor. The legacy controllers are masked off.
+//! I/O APICs: interrupt lines (by global number) to vectors of the boot processor. The legacy controllers are masked
+//! off.
 //!
-//! Registers: Intel 82093AA data sheet, 3.2. An index register and a data register make every access two steps, so a lock guards them;
-//! it is a leaf, taken with interrupts off and held for a few instructions.
+//! Registers: Intel 82093AA data sheet, 3.2. An index register and a data register make every access two steps, so a
+//! lock guards them; it is a leaf, taken with interrupts off and held for a few instructions.
 #![allow(unsafe_code, reason = "device registers and ports")]
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -83,7 +84,8 @@ impl IoApic {
     }
 }
 
-/// Calls `change` with the I/O APIC of a line and the line's low redirection register; false if no I/O APIC has the line.
+/// Calls `change` with the I/O APIC of a line and the line's low redirection register; false if no I/O APIC has the
+/// line.
 fn with_line(gsi: u32, change: impl FnOnce(IoApic, u32)) -> bool {
     let io_apics = IO_APICS.lock();
     let found = io_apics

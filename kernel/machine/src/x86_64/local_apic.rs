@@ -1,7 +1,7 @@
 //! The local APIC: identity, acknowledgement, interrupts to other processors, the one-shot timer.
 //!
-//! Memory-mapped (xAPIC), or by registers if firmware left it in x2APIC mode (Intel SDM vol. 3, 11.4 and 11.12). Under QEMU and KVM the
-//! timer's clock is 1 GHz, so a count is a nanosecond; see [`super::time`].
+//! Memory-mapped (xAPIC), or by registers if firmware left it in x2APIC mode (Intel SDM vol. 3, 11.4 and 11.12).
+//! Under QEMU and KVM the timer's clock is 1 GHz, so a count is a nanosecond; see [`super::time`].
 #![allow(unsafe_code, reason = "device registers")]
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

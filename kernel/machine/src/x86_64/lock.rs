@@ -1,7 +1,9 @@
-//! The kernel lock: one spinning lock around the kernel's state, which keeps answering translation shootdowns while it waits.
+//! The kernel lock: one spinning lock around the kernel's state, which keeps answering translation shootdowns while
+//! it waits.
 //!
-//! Interrupts are always off in ring 0 (but for the idle loop, which holds nothing), so a processor that waits here can only be told
-//! to drop translations by being asked: every wait loop of the machine calls [`shootdown::service`]. See that module for the argument.
+//! Interrupts are always off in ring 0 (but for the idle loop, which holds nothing), so a processor that waits here
+//! can only be told to drop translations by being asked: every wait loop of the machine calls [`shootdown::service`].
+//! See that module for the argument.
 #![allow(
     unsafe_code,
     reason = "hands out a mutable reference guarded by an atomic flag"
@@ -13,8 +15,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::shootdown;
 
-/// State behind a spinning lock. Fair queueing is left out on purpose: with fewer host threads than processors it waits for the
-/// one processor that does not run.
+/// State behind a spinning lock. Fair queueing is left out on purpose: with fewer host threads than processors it
+/// waits for the one processor that does not run.
 #[derive(Debug)]
 pub struct KernelLock<T> {
     taken: AtomicBool,

@@ -1,8 +1,9 @@
 //! Physical memory through the direct map: what is free at boot, and words of frames afterwards.
 //!
-//! Invariant: every accessor checks that the frame is memory and not part of the kernel image, so that no frame number, however
-//! wrong, reaches the machine's own state. Frames that the kernel took for its tables ([`BootMemory`]) are not in the core's ownership
-//! table, so the core never names them. Words are accessed atomically, because user mode may write the same frames meanwhile.
+//! Invariant: every accessor checks that the frame is memory and not part of the kernel image, so that no frame
+//! number, however wrong, reaches the machine's own state. Frames that the kernel took for its tables
+//! ([`BootMemory`]) are not in the core's ownership table, so the core never names them. Words are accessed
+//! atomically, because user mode may write the same frames meanwhile.
 #![allow(unsafe_code, reason = "frames are raw memory behind the direct map")]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -295,7 +296,8 @@ pub fn device_register_write(address: u64, value: u32) {
     unsafe { super::instructions::mmio_write(direct_address(address), value) };
 }
 
-/// Makes device registers at a physical address reachable for the machine, uncached. `None` if no table has room for them.
+/// Makes device registers at a physical address reachable for the machine, uncached. `None` if no table has room for
+/// them.
 ///
 /// Everything below 4 GiB already is; above, whole GiB are mapped once and stay.
 pub(crate) fn map_device(address: u64, length_bytes: u64) -> Option<u64> {

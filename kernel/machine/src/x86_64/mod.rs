@@ -1,8 +1,10 @@
-//! The bare machine: from the monitor's entry to the kernel's main function, and everything that the kernel asks of hardware.
+//! The bare machine: from the monitor's entry to the kernel's main function, and everything that the kernel asks of
+//! hardware.
 //!
-//! Boot order: `boot.s` (32-bit to 64-bit, boot tables) → [`machine_start`] (start structure, processor features, final page tables,
-//! traps, ACPI, interrupt controllers, clock) → the function given to [`kernel_main!`](crate::kernel_main). Nothing allocates; what the
-//! kernel wants for its tables it takes from [`BootMemory`] before the first environment runs.
+//! Boot order: `boot.s` (32-bit to 64-bit, boot tables) → [`machine_start`] (start structure, processor features,
+//! final page tables, traps, ACPI, interrupt controllers, clock) → the function given to
+//! [`kernel_main!`](crate::kernel_main). Nothing allocates; what the kernel wants for its tables it takes from
+//! [`BootMemory`] before the first environment runs.
 
 mod instructions;
 mod interrupt;
@@ -95,7 +97,8 @@ macro_rules! kernel_main {
 /// Longest command line that is kept, in bytes; the rest is cut off.
 const COMMAND_LINE_BYTES_MAX: usize = 4096;
 
-/// The boot processor's way from `boot.s` to the kernel. `start_info` is physical, `entry_tsc` the counter at the first instruction.
+/// The boot processor's way from `boot.s` to the kernel. `start_info` is physical, `entry_tsc` the counter at the
+/// first instruction.
 #[allow(unsafe_code, reason = "calls the kernel's main function by its symbol")]
 extern "C" fn machine_start(start_info: u64, entry_tsc: u64) -> ! {
     processor::install_boot();

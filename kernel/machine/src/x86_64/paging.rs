@@ -1,9 +1,10 @@
 //! The kernel's page tables: built once at boot, shared by every environment through two level-4 slots.
 //!
-//! Slot 384 is the direct map: all memory, writable, never executable, in the largest pages that fit; the frames of the kernel's text and
-//! read-only data are read-only there too. What is not memory below 4 GiB is mapped uncached, for device registers. Slot 511 is the kernel
-//! image by small pages: text read and execute, read-only data, the rest writable and not executable; stack guards are holes.
-//! All of it is global: switching environments keeps these translations.
+//! Slot 384 is the direct map: all memory, writable, never executable, in the largest pages that fit; the frames of
+//! the kernel's text and read-only data are read-only there too. What is not memory below 4 GiB is mapped uncached,
+//! for device registers. Slot 511 is the kernel image by small pages: text read and execute, read-only data, the rest
+//! writable and not executable; stack guards are holes. All of it is global: switching environments keeps these
+//! translations.
 #![allow(unsafe_code, reason = "page tables are what memory safety rests on")]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +106,8 @@ pub(crate) fn is_text(address: u64) -> bool {
     (address_of(&raw const __text_start)..address_of(&raw const __text_end)).contains(&address)
 }
 
-/// Builds the final tables and switches to them. Takes frames only where the processor lacks 1 GiB pages and has much memory.
+/// Builds the final tables and switches to them. Takes frames only where the processor lacks 1 GiB pages and has much
+/// memory.
 pub(crate) fn install_final(info: &StartInfo, memory: &mut BootMemory, features: Features) {
     for (index, directory) in (0..).zip(&LOW_DIRECTORIES) {
         for entry in 0..512 {
@@ -222,7 +224,8 @@ fn remove_smap_instructions() {
     let start = &raw const __smap_sites_start;
     let count = (address_of((&raw const __smap_sites_end).cast()) - address_of(start.cast())) / 8;
     for index in 0..count as usize {
-        // SAFETY: the assembly wrote `count` addresses of three-byte instructions; nobody runs them before traps are taken.
+        // SAFETY: the assembly wrote `count` addresses of three-byte instructions; nobody runs them before traps are
+        // taken.
         unsafe {
             let site = start.add(index).read();
             core::ptr::with_exposed_provenance_mut::<[u8; 3]>(site as usize)
@@ -271,7 +274,8 @@ pub fn active_root() -> FrameNumber {
 
 /// Switches this processor to another root; translations that are not the kernel's are forgotten.
 ///
-/// Panics if the frame's kernel slots are not the kernel's: such a root would take the machine down with the next instruction.
+/// Panics if the frame's kernel slots are not the kernel's: such a root would take the machine down with the next
+/// instruction.
 pub fn activate_root(root: FrameNumber) {
     if root != kernel_root() {
         let same = |slot| super::memory::physical_load(root, slot) == ROOT.get(slot);

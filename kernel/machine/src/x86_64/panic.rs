@@ -1,7 +1,9 @@
-//! The kernel's end by its own fault: registers and a backtrace with symbols on the console, then the machine goes down.
+//! The kernel's end by its own fault: registers and a backtrace with symbols on the console, then the machine goes
+//! down.
 //!
-//! Nothing here takes a lock or allocates. The first processor to get here stops the others by NMI; a panic inside a panic ends the
-//! machine at once. The backtrace follows frame pointers (the build forces them) inside this processor's own stacks only.
+//! Nothing here takes a lock or allocates. The first processor to get here stops the others by NMI; a panic inside a
+//! panic ends the machine at once. The backtrace follows frame pointers (the build forces them) inside this
+//! processor's own stacks only.
 #![allow(unsafe_code, reason = "reads stacks and registers")]
 
 use core::arch::asm;
@@ -173,7 +175,7 @@ fn in_stacks(address: u64) -> bool {
 }
 
 fn print_symbol(address: u64) {
-    // The linked table is zeros; what is there at run time was written into the file after the link.
+    // The linked table is zeros; what is there at run time was written into the image after the link.
     let table: &'static [u8] = core::hint::black_box(&SYMBOL_TABLE);
     match symbols::lookup(table, address).filter(|_| super::paging::is_text(address)) {
         Some((name, offset)) => print!("{address:016x} {name}+{offset:#x}\n"),

@@ -36,8 +36,8 @@ impl ConfigAccess for PciPorts {
 
     fn write(&self, function: FunctionAddress, offset: u16, value: u32) {
         let _guard = PORTS.lock();
-        // SAFETY: configuration decides where a device's registers appear and whether it reaches memory; which device may do the
-        // latter is the kernel core's decision (INV-4), as for every mapping.
+        // SAFETY: configuration decides where a device's registers appear and whether it reaches memory; which device
+        // may do the latter is the kernel core's decision (INV-4), as for every mapping.
         unsafe {
             out32(ADDRESS, select(function, offset));
             out32(DATA, value);
@@ -52,7 +52,8 @@ pub fn msi_x_route(function: &Function, index: u16, vector: u8) -> bool {
     let Some(entry) = entry_address(function, index) else {
         return false;
     };
-    // SAFETY: `entry` is inside the region of the table; the message goes to the local APIC with a vector that is handled.
+    // SAFETY: `entry` is inside the region of the table; the message goes to the local APIC with a vector that is
+    // handled.
     unsafe {
         mmio_write(entry + 12, ENTRY_MASKED);
         mmio_write(entry, MESSAGE_ADDRESS | start::apic_id(0) << 12);

@@ -1,7 +1,8 @@
-//! State of each processor: stacks, descriptor tables, the word block that GS points at, and what the fast upcall needs.
+//! State of each processor: stacks, descriptor tables, the word block that GS points at, and what the fast upcall
+//! needs.
 //!
-//! Invariants: `PROCESSORS[i]` and `STACKS[i]` belong to processor i alone, except the atomic fields. GS base in ring 0 is
-//! `&PROCESSORS[i]`; `trap.s` relies on the offsets below and on the last word of each interrupt stack.
+//! Invariants: `PROCESSORS[i]` and `STACKS[i]` belong to processor i alone, except the atomic fields. GS base in ring
+//! 0 is `&PROCESSORS[i]`; `trap.s` relies on the offsets below and on the last word of each interrupt stack.
 #![allow(
     unsafe_code,
     reason = "descriptor tables and GS are loaded in assembly; stacks are raw memory"

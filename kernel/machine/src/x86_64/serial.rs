@@ -1,7 +1,7 @@
 //! The debug console on COM1 (16550): text out, without lock or allocation, so that a panic can use it anywhere.
 //!
-//! Lines of different processors may mix; a panic stops the others first. Each byte costs an exit of the virtual machine, so only
-//! errors are written unless the command line asks for more (`log=off|error|info|debug`).
+//! Lines of different processors may mix; a panic stops the others first. Each byte costs an exit of the virtual
+//! machine, so only errors are written unless the command line asks for more (`log=off|error|info|debug`).
 #![allow(unsafe_code, reason = "port access")]
 
 use core::fmt;

@@ -1,12 +1,13 @@
 //! Making other processors forget translations, acknowledged.
 //!
-//! Protocol: the requester takes the single request slot, writes what to drop, sets the targets' bits in `PENDING`, sends them an
-//! interrupt and waits until all bits are clear. A target drops the translations and clears its bit.
+//! Protocol: the requester takes the single request slot, writes what to drop, sets the targets' bits in `PENDING`,
+//! sends them an interrupt and waits until all bits are clear. A target drops the translations and clears its bit.
 //!
-//! Why it cannot deadlock with the kernel lock: a target is either (a) in ring 3 or idle, with interrupts on: it takes the interrupt,
-//! whose handler takes no lock; (b) waiting in ring 0, for the kernel lock or for this module's slot or acknowledgements: every such
-//! loop calls [`service`]; or (c) in ring 0 and not waiting: it leaves, or comes to wait, after a bounded time. No loop of ring 0 waits
-//! for anything else, so the requester may hold the kernel lock.
+//! Why it cannot deadlock with the kernel lock: a target is either (a) in ring 3 or idle, with interrupts on: it
+//! takes the interrupt, whose handler takes no lock; (b) waiting in ring 0, for the kernel lock or for this module's
+//! slot or acknowledgements: every such loop calls [`service`]; or (c) in ring 0 and not waiting: it leaves, or comes
+//! to wait, after a bounded time. No loop of ring 0 waits for anything else, so the requester may hold the kernel
+//! lock.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -37,9 +38,11 @@ static ADDRESS: AtomicU64 = AtomicU64::new(0);
 /// 0 stands for everything.
 static PAGE_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Drops translations on the processors whose bits are set in `processors`, this one included if named, and waits for it.
+/// Drops translations on the processors whose bits are set in `processors`, this one included if named, and waits for
+/// it.
 ///
-/// When it returns, no named processor holds a translation that was loaded before the call. The caller has changed the tables before.
+/// When it returns, no named processor holds a translation that was loaded before the call. The caller has changed
+/// the tables before.
 pub fn shootdown(processors: u32, flush: Flush) {
     let own = 1 << processor::processor_index();
     if processors & own != 0 {

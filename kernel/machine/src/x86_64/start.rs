@@ -1,7 +1,8 @@
-//! Starting the other processors: INIT, then START at a page below 1 MiB that leads through `boot.s` to [`start_processor`].
+//! Starting the other processors: INIT, then START at a page below 1 MiB that leads through `boot.s` to
+//! [`start_processor`].
 //!
-//! The boot processor does not wait for them: each joins when it is ready, and until then nobody sends it anything. Processor numbers are
-//! given in order of arrival.
+//! The boot processor does not wait for them: each joins when it is ready, and until then nobody sends it anything.
+//! Processor numbers are given in order of arrival.
 #![allow(unsafe_code, reason = "copies code to low memory")]
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};

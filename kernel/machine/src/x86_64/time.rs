@@ -1,7 +1,8 @@
 //! Time: the time-stamp counter's scale, the clock, and the one-shot timer.
 //!
-//! The counter's frequency comes from KVM's clock page where there is one, else from the local APIC's timer, which counts nanoseconds in
-//! every QEMU machine, emulated or not. The measurement runs while the boot goes on and takes half a millisecond in all.
+//! The counter's frequency comes from KVM's clock page where there is one, else from the local APIC's timer, which
+//! counts nanoseconds in every QEMU machine, emulated or not. The measurement runs while the boot goes on and takes
+//! half a millisecond in all.
 #![allow(unsafe_code, reason = "a page that the monitor writes")]
 
 use core::cell::UnsafeCell;
@@ -66,8 +67,8 @@ fn sample() -> ClockSample {
         reference_ns: 0,
     };
     let mut best_ticks = u64::MAX;
-    // One copy of the loop's body: an emulator takes its time to translate code that it sees for the first time, and a reading in
-    // such code says nothing.
+    // One copy of the loop's body: an emulator takes its time to translate code that it sees for the first time, and
+    // a reading in such code says nothing.
     for _ in 0..core::hint::black_box(READING_COUNT) {
         let before = read_tsc();
         let left = local_apic::timer_current();

@@ -1,8 +1,9 @@
-//! Traps in Rust: the interrupt table, the dispatch of what `trap.s` delivers, and the frames with which contexts are resumed.
+//! Traps in Rust: the interrupt table, the dispatch of what `trap.s` delivers, and the frames with which contexts are
+//! resumed.
 //!
-//! A handler gets the interrupted context's frame and returns; what the frame then holds is resumed. Writing another context's saved
-//! frame into it switches contexts, writing [`idle_frame`] idles. Handlers run with interrupts off on the processor's one kernel stack
-//! and never wait for anything but the kernel lock.
+//! A handler gets the interrupted context's frame and returns; what the frame then holds is resumed. Writing another
+//! context's saved frame into it switches contexts, writing [`idle_frame`] idles. Handlers run with interrupts off on
+//! the processor's one kernel stack and never wait for anything but the kernel lock.
 #![allow(unsafe_code, reason = "assembly entry points and the interrupt table")]
 
 use core::arch::{asm, global_asm};
@@ -79,7 +80,8 @@ unsafe extern "C" {
     static trap_stubs: [[u8; 16]; 256];
 }
 
-/// What the kernel does about each kind of trap. All get the frame of what was interrupted and return with what to resume.
+/// What the kernel does about each kind of trap. All get the frame of what was interrupted and return with what to
+/// resume.
 #[derive(Debug)]
 pub struct Handlers {
     /// A `syscall` in the upper half.
@@ -88,7 +90,8 @@ pub struct Handlers {
     pub program_syscall: fn(&mut TrapFrame),
     /// An exception in user mode: `vector`, `error_code` and, for page faults, `fault_address` are set.
     pub exception: fn(&mut TrapFrame),
-    /// An interrupt, of user mode or of the idle loop (see [`frame_is_user`]); already acknowledged, level lines masked.
+    /// An interrupt, of user mode or of the idle loop (see [`frame_is_user`]); already acknowledged, level lines
+    /// masked.
     pub interrupt: fn(&mut TrapFrame, u8),
 }
 
@@ -135,7 +138,8 @@ pub fn user_frame(rip: u64, rsp: u64) -> TrapFrame {
 
 /// Resumes a context from a processor's main function, which is over then.
 pub fn enter(frame: &TrapFrame) -> ! {
-    // SAFETY: the frame is moved to the top of this processor's stack, from its end on; nothing of this call chain is used afterwards.
+    // SAFETY: the frame is moved to the top of this processor's stack, from its end on; nothing of this call chain is
+    // used afterwards.
     unsafe { enter_context(0, frame) }
 }
 

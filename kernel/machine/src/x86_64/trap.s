@@ -1,11 +1,11 @@
 # Every way into the kernel and every way out of it.
 #
-# In: `syscall` (fast upcall, or kernel call), 256 interrupt vectors. All but the fast upcall build a TrapFrame on the processor's kernel
-# stack (NMI, double fault and machine check on their own) and call Rust. Out: `trap_exit` resumes whatever context the frame on the
-# stack then describes; it trusts no field of it.
+# In: `syscall` (fast upcall, or kernel call), 256 interrupt vectors. All but the fast upcall build a TrapFrame on the
+# processor's kernel stack (NMI, double fault and machine check on their own) and call Rust. Out: `trap_exit` resumes
+# whatever context the frame on the stack then describes; it trusts no field of it.
 #
-# GS: in ring 3 it is the user's, in ring 0 the processor's. The stacks of NMI, double fault and machine check hold a pointer to the
-# processor's state in their last word, so that those entries need not know which of the two is loaded.
+# GS: in ring 3 it is the user's, in ring 0 the processor's. The stacks of NMI, double fault and machine check hold a
+# pointer to the processor's state in their last word, so that those entries need not know which of the two is loaded.
 
         .section .text.traps, "ax", @progbits
 
@@ -45,7 +45,8 @@
         pop rax
 .endm
 
-# Fields that the entry pushes in the wrong place: the stub's vector and the processor's error code each move one word down.
+# Fields that the entry pushes in the wrong place: the stub's vector and the processor's error code each move one word
+# down.
 .macro SORT_FRAME
         mov rax, [rsp + {frame_error_code}]
         mov rcx, [rsp + {frame_fault_address}]
@@ -61,7 +62,8 @@ syscall_entry:
         mov gs:[{user_rsp}], rsp
         test rcx, rcx
         js 2f
-# The fast upcall: a program's system call, told to its library OS by changing RIP. No lock, no stack, no other register.
+# The fast upcall: a program's system call, told to its library OS by changing RIP. No lock, no stack, no other
+# register.
         mov rsp, gs:[{control}]
         mov [rsp + {syscall_rip}], rcx
         mov [rsp + {syscall_rflags}], r11
@@ -78,7 +80,8 @@ syscall_entry:
         mov r11d, 0x202
         swapgs
         sysretq
-# No entry point: undo (the two words come from user memory, and like every user register they are believed about nothing).
+# No entry point: undo (the two words come from user memory, and like every user register they are believed about
+# nothing).
 3:      mov rcx, [rsp + {syscall_rip}]
         mov r11, [rsp + {syscall_rflags}]
         dec qword ptr gs:[{syscall_upcall_count}]
@@ -161,8 +164,8 @@ trap_exit:
         call {dispatch_noncanonical}
         jmp trap_exit
 
-# Resumes the frame at RSI after moving it to the top of the kernel stack (the first entry of a processor). The frame may lie just below
-# that place, so it is moved from its end on.
+# Resumes the frame at RSI after moving it to the top of the kernel stack (the first entry of a processor). The frame
+# may lie just below that place, so it is moved from its end on.
         .global enter_context
 enter_context:
         mov rdi, gs:[{kernel_stack_top}]
@@ -228,7 +231,8 @@ trap_stubs:
         .set vector, 0
         .rept 256
         .balign 16
-        .if (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
+        .set has_code, (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17)
+        .if has_code || (vector == 21) || (vector == 29) || (vector == 30)
         .else
         push 0
         .endif

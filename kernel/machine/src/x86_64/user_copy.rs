@@ -1,7 +1,8 @@
 //! Copies between the kernel and the mapped memory of the environment whose tables are active.
 //!
-//! A page that is not there, or not allowed, ends the copy with an error: `trap.s` lists its four accesses in the exception table. The range
-//! is checked here against the two windows that user mode can have, so no argument reaches the kernel's own half.
+//! A page that is not there, or not allowed, ends the copy with an error: `trap.s` lists its four accesses in the
+//! exception table. The range is checked here against the two windows that user mode can have, so no argument reaches
+//! the kernel's own half.
 #![allow(unsafe_code, reason = "accesses memory that user mode controls")]
 
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PROGRAM_BASE, PROGRAM_END};
@@ -10,7 +11,8 @@ unsafe extern "C" {
     fn user_copy(to: u64, from: u64, count: usize) -> u32;
 }
 
-/// The range is outside user memory, or some page of it is not accessible as needed. Part of the copy may have been done.
+/// The range is outside user memory, or some page of it is not accessible as needed. Part of the copy may have been
+/// done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserFault;
 

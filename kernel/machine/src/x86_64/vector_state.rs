@@ -1,7 +1,8 @@
 //! Vector and floating-point state of contexts: saved to and restored from a frame, in the standard XSAVE layout.
 //!
-//! The kernel is soft-float code and never touches these registers, so they stay loaded across kernel entries and move only when the
-//! kernel gives the processor to another context. What XCR0 enables is limited so that the area fits one frame.
+//! The kernel is soft-float code and never touches these registers, so they stay loaded across kernel entries and
+//! move only when the kernel gives the processor to another context. What XCR0 enables is limited so that the area
+//! fits one frame.
 #![allow(unsafe_code, reason = "vector state instructions")]
 
 use core::arch::asm;

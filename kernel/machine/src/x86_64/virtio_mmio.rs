@@ -27,8 +27,9 @@ pub struct VirtioMmioSlot {
 
 /// Calls `visit` for every block that holds a device.
 ///
-/// With ACPI, QEMU's microvm does not extend the command line, so the fixed slots are probed; that is done only on a machine without
-/// PCI ports, where nothing else can be at these addresses. The interrupt of slot n is `first + n`, see [`first_line`].
+/// With ACPI, QEMU's microvm does not extend the command line, so the fixed slots are probed; that is done only on a
+/// machine without PCI ports, where nothing else can be at these addresses. The interrupt of slot n is `first + n`,
+/// see [`first_line`].
 pub fn virtio_mmio_slots(
     command_line: &str,
     topology: &Topology,
