@@ -2,14 +2,16 @@
 //!
 //! The search is that of the dynamic linkers, done without running anything (ld.so(8) and musl's `ldso`): for glibc the
 //! needing objects' `DT_RPATH`, `DT_RUNPATH`, the linker's cache, the configured and the default directories; for musl
-//! its own path file instead of cache and configuration. `LD_LIBRARY_PATH` is left out on purpose, because the guest has its own
-//! environment. Variants for newer processors (`glibc-hwcaps`) are taken too, since the guest's processor decides.
+//! its own path file instead of cache and configuration. `LD_LIBRARY_PATH` is left out on purpose, because the guest
+//! has its own environment. Variants for newer processors (`glibc-hwcaps`) are taken too, since the guest's processor
+//! decides.
 //!
 //! Paths in a [`Closure`] are as the linker would open them, symbolic links included; `pack_host` takes those over.
 //! A library that is not found is reported, not an error: the program may do without, or say so better itself.
 //!
 //! Limits: [`OBJECT_COUNT_MAX`] objects, [`SCRIPT_DEPTH_MAX`] interpreters of scripts, [`SECTION_BYTES_MAX`] for an ELF
-//! file's dynamic section and its strings. Files beyond them, damaged ones and those for other machines count as having no needs.
+//! file's dynamic section and its strings. Files beyond them, damaged ones and those for other machines count as
+//! having no needs.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};

@@ -1,8 +1,8 @@
 //! The dynamic linker's cache `/etc/ld.so.cache`: which file a library's name stands for.
 //!
 //! glibc documents the format only in its source (`sysdeps/generic/dl-cache.h`): a header with the word
-//! `glibc-ld.so.cache1.1`, entries of 24 bytes with flags and offsets of name and path, then the strings. Old hosts put an
-//! older format in front, which is skipped. A damaged cache is an empty one: the linker's directories remain.
+//! `glibc-ld.so.cache1.1`, entries of 24 bytes with flags and offsets of name and path, then the strings. Old hosts
+//! put an older format in front, which is skipped. A damaged cache is an empty one: the linker's directories remain.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,11 +1,11 @@
 //! Root images from what is on the host: the common part of directories, tar files and host programs.
 //!
 //! All sources become one [`Root`], a tree whose files are read only when the image is written. Neighbours: `pack_dir`
-//! walks directories, `pack_tar` reads archives, `pack_image` takes images apart, `pack_host` puts single host files with
-//! what they need into a root. None of them knows the command line.
+//! walks directories, `pack_tar` reads archives, `pack_image` takes images apart, `pack_host` puts single host files
+//! with what they need into a root. None of them knows the command line.
 //!
-//! Ownership, permissions, times, links and device nodes are taken over as they are. What cannot be taken over but leaves
-//! the rest usable is a [`Warning`]; a source that cannot be used at all is a [`PackError`].
+//! Ownership, permissions, times, links and device nodes are taken over as they are. What cannot be taken over but
+//! leaves the rest usable is a [`Warning`]; a source that cannot be used at all is a [`PackError`].
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -363,7 +363,7 @@ pub(crate) fn bytes_of(path: &Path) -> &[u8] {
 }
 
 #[cfg(test)]
-#[path = "pack_scratch.rs"]
+#[path = "pack_scratch_tests.rs"]
 pub(crate) mod scratch;
 
 #[cfg(test)]

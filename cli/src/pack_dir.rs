@@ -1,8 +1,8 @@
 //! Directories as roots: a host directory with everything below it.
 //!
-//! Links stay links, hard links are found by device and inode number, and mounts of kernel file systems (`/proc`, `/sys`, …)
-//! become empty directories, so that even `/` can be packed. The walk keeps its own stack: depth is limited by the host's
-//! path limit only.
+//! Links stay links, hard links are found by device and inode number, and mounts of kernel file systems (`/proc`,
+//! `/sys`, …) become empty directories, so that even `/` can be packed. The walk keeps its own stack: depth is
+//! limited by the host's path limit only.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};

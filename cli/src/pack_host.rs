@@ -1,12 +1,13 @@
 //! Roots from single host files: a program with what it needs, and what `--with` names.
 //!
-//! A host file keeps its path in the root, and every symbolic link on the way to it is taken over, so that paths resolve in
-//! the guest just as on the host (Debian's `/lib -> usr/lib`, `/etc/alternatives`, versioned libraries). The copy walks both
-//! sides in step; where a given root has something else at a link's place, the file is put at its path through the root's own
-//! links instead. What a given root already has wins over files that are only needed, and loses to files that were named.
+//! A host file keeps its path in the root, and every symbolic link on the way to it is taken over, so that paths
+//! resolve in the guest just as on the host (Debian's `/lib -> usr/lib`, `/etc/alternatives`, versioned libraries).
+//! The copy walks both sides in step; where a given root has something else at a link's place, the file is put at its
+//! path through the root's own links instead. What a given root already has wins over files that are only needed, and
+//! loses to files that were named.
 //!
-//! [`HostRoot::minimal`] is the root of a run without `--root`. Its fixed files are added last, by [`HostRoot::finish`], so that
-//! anything that was named takes precedence.
+//! [`HostRoot::minimal`] is the root of a run without `--root`. Its fixed files are added last, by
+//! [`HostRoot::finish`], so that anything that was named takes precedence.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -125,8 +126,8 @@ impl HostRoot {
         Ok(bytes_of(&program).to_vec())
     }
 
-    /// Puts a host file or directory, with all below it, into the root: at its own path, or at `guest`. Programs and shared
-    /// objects among the files bring their closures.
+    /// Puts a host file or directory, with all below it, into the root: at its own path, or at `guest`. Programs and
+    /// shared objects among the files bring their closures.
     ///
     /// # Errors
     /// `Io` if `host` cannot be read, `Tree`.
@@ -245,8 +246,8 @@ impl HostRoot {
         Ok(())
     }
 
-    /// Copies one host file (a directory without its contents) to the same path, with all links on the way; gives the node
-    /// that the path leads to.
+    /// Copies one host file (a directory without its contents) to the same path, with all links on the way; gives the
+    /// node that the path leads to.
     fn add_at_own_path(
         &mut self,
         path: &Path,
@@ -333,8 +334,8 @@ impl HostRoot {
         Ok(Mirrored::At(here.last().map(|(_, node)| *node)))
     }
 
-    /// Copies one host file (a directory without its contents) to a path in the root. A file goes *into* a directory only if
-    /// the path ends with a slash.
+    /// Copies one host file (a directory without its contents) to a path in the root. A file goes *into* a directory
+    /// only if the path ends with a slash.
     fn add_at_guest_path(
         &mut self,
         source: &Path,
@@ -377,7 +378,8 @@ enum Mirrored {
     Conflict,
 }
 
-/// Splits the argument of `--with`, `HOST[:GUEST]`, at the last `:/`. An existing host path that holds one is taken whole.
+/// Splits the argument of `--with`, `HOST[:GUEST]`, at the last `:/`. An existing host path that holds one is taken
+/// whole.
 pub(crate) fn split_with(argument: &OsStr) -> (PathBuf, Option<Vec<u8>>) {
     let bytes = argument.as_bytes();
     let whole = PathBuf::from(argument);

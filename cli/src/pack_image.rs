@@ -1,7 +1,7 @@
 //! Root images taken apart: an EROFS image as a tree, so that files can be added to it.
 //!
-//! An image that is used as it is needs none of this. File contents stay in the image file where they are contiguous; hard
-//! links are found by inode number.
+//! An image that is used as it is needs none of this. File contents stay in the image file where they are contiguous;
+//! hard links are found by inode number.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,11 +1,11 @@
 //! Tar files as roots, plain or compressed with gzip (what `docker export` and distributions give).
 //!
-//! Nothing is unpacked to disk: members are read from the archive when the image is written; a compressed archive is first
-//! decompressed into a temporary file that has no name any more. Paths are resolved inside the root as `tar` would resolve
-//! them inside its target directory; none can lead out of it. Later members win over earlier ones.
+//! Nothing is unpacked to disk: members are read from the archive when the image is written; a compressed archive is
+//! first decompressed into a temporary file that has no name any more. Paths are resolved inside the root as `tar`
+//! would resolve them inside its target directory; none can lead out of it. Later members win over earlier ones.
 //!
-//! Limits: [`SPOOL_BYTES_MAX`] after decompression. Sparse members of the old GNU form are read; what else has no place in
-//! a root is left out with a warning.
+//! Limits: [`SPOOL_BYTES_MAX`] after decompression. Sparse members of the old GNU form are read; what else has no
+//! place in a root is left out with a warning.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};

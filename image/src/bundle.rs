@@ -2,8 +2,8 @@
 //!
 //! Every part starts at a page, so that it can be mapped from where the loader put it; padding is zero. The header says
 //! every length before the parts are written, hence a [`Writer`] wants them first; it is a [`Sink`] itself, so an image
-//! writer writes its part straight into the bundle's file. [`parse`] validates all of the header; what the parts hold is
-//! their own readers' business, and unknown kinds are passed on.
+//! writer writes its part straight into the bundle's file. [`parse`] validates all of the header; what the parts hold
+//! is their own readers' business, and unknown kinds are passed on.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -76,7 +76,8 @@ pub fn place(plans: &[PartPlan]) -> Option<(Vec<BundlePart>, u64)> {
     Some((parts, offset_bytes))
 }
 
-/// Writes a bundle: the header at once, then the parts in order, byte by byte through [`Sink`], then [`Writer::finish`].
+/// Writes a bundle: the header at once, then the parts in order, byte by byte through [`Sink`], then
+/// [`Writer::finish`].
 ///
 /// A part that is full is padded, and the next bytes belong to the next part; one write must not cross parts.
 #[derive(Debug)]

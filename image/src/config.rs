@@ -1,15 +1,16 @@
 //! The run configuration: what the host tool asks the library OS to run, and how.
 //!
-//! The kernel does not read it. It is a part of the bundle (`abi::boot::PART_CONFIG`) in an encoding of its own, because
-//! both ends are ours and a serialisation library would be the larger part of it: a 16-byte header (magic, version,
-//! length), then records of tag (u32), length (u32) and value, all little-endian, without padding. List fields are
-//! repeated records in order. Strings are bytes, as on Linux, not UTF-8.
+//! The kernel does not read it. It is a part of the bundle (`abi::boot::PART_CONFIG`) in an encoding of its own,
+//! because both ends are ours and a serialisation library would be the larger part of it: a 16-byte header (magic,
+//! version, length), then records of tag (u32), length (u32) and value, all little-endian, without padding. List
+//! fields are repeated records in order. Strings are bytes, as on Linux, not UTF-8.
 //!
 //! Extension: a decoder skips tags that it does not know, and a field whose record is missing has its default, so old
 //! and new ends understand each other. [`VERSION`] changes only if that no longer holds.
 //!
 //! Limits: [`CONFIG_BYTES_MAX`] in all, [`STRING_BYTES_MAX`] for arguments and environment together (each counted with
-//! the final NUL that the program will see), paths and host name as Linux has them. Encoder and decoder enforce the same.
+//! the final NUL that the program will see), paths and host name as Linux has them. Encoder and decoder enforce the
+//! same.
 
 use alloc::vec::Vec;
 

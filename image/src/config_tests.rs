@@ -1,4 +1,5 @@
-//! Configurations come back as they were encoded, limits are enforced on both sides, and no bytes make the decoder panic.
+//! Configurations come back as they were encoded, limits are enforced on both sides, and no bytes make the decoder
+//! panic.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -138,6 +139,11 @@ prop_compose! {
     }
 }
 
+/// Places and their new values.
+fn damages() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
+    prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..9)
+}
+
 proptest! {
     #[test]
     fn round_trip(config in configs()) {
@@ -145,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_never_panics(config in configs(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..9)) {
+    fn damage_never_panics(config in configs(), damage in damages()) {
         let mut bytes = config.encode().unwrap();
         for (place, value) in damage {
             let offset = 12 + place.index(bytes.len() - 12);

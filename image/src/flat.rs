@@ -1,13 +1,14 @@
-//! From a linked library OS (an ELF file) to a flat image: whole pages, relocated, stored in full, mapped where they lie.
+//! From a linked library OS (an ELF file) to a flat image: whole pages, relocated, stored in full, mapped where they
+//! lie.
 //!
-//! The kernel must not know ELF, relocations or zero-filled tails (INV-1 of the kernel), so all of that happens here, on the
-//! host. A position-independent file (`ET_DYN`, "static-pie") is moved so that its lowest page is at
-//! `abi::layout::LIBOS_IMAGE_BASE`; one linked to fixed addresses (`ET_EXEC`) stays where it was linked. The format is
-//! `abi::boot::FlatHeader`.
+//! The kernel must not know ELF, relocations or zero-filled tails (INV-1 of the kernel), so all of that happens here,
+//! on the host. A position-independent file (`ET_DYN`, "static-pie") is moved so that its lowest page is at
+//! `abi::layout::LIBOS_IMAGE_BASE`; one linked to fixed addresses (`ET_EXEC`) stays where it was linked. The format
+//! is `abi::boot::FlatHeader`.
 //!
-//! What a static-pie of rust-lld or GNU ld for `x86_64-unknown-none` has is supported: `PT_LOAD`, and in the dynamic section
-//! `R_X86_64_RELATIVE`. Everything that would need a loader (an interpreter, needed libraries, symbols, thread-local
-//! storage, other relocations) is refused by name. RELRO is not applied: those pages stay writable.
+//! What a static-pie of rust-lld or GNU ld for `x86_64-unknown-none` has is supported: `PT_LOAD`, and in the dynamic
+//! section `R_X86_64_RELATIVE`. Everything that would need a loader (an interpreter, needed libraries, symbols,
+//! thread-local storage, other relocations) is refused by name. RELRO is not applied: those pages stay writable.
 //!
 //! Limits: [`FLAT_BYTES_MAX`], `FLAT_SEGMENT_COUNT_MAX` segments after neighbours with equal rights are joined.
 

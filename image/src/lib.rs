@@ -31,7 +31,8 @@ mod sink;
 
 pub use sink::Sink;
 
-/// Bytes in a page, a frame, an EROFS block and a bundle's alignment unit: one number, so that all of them can be mapped.
+/// Bytes in a page, a frame, an EROFS block and a bundle's alignment unit: one number, so that all of them can be
+/// mapped.
 pub const PAGE_BYTES: u64 = aegis_abi::layout::PAGE_SIZE;
 
 /// The examples of the README are tests.

@@ -1,13 +1,13 @@
 //! No bytes, however damaged, make the EROFS reader panic, overflow, loop or read outside the image (INV-I1, INV-I3).
 //!
 //! Images are a valid one with random damage (its superblock's checksum switched off, otherwise nearly all damage would
-//! be caught there), its truncations, and plain noise behind a valid superblock. Every public operation is tried on what
-//! can be reached and on inode numbers that cannot. Run with `PROPTEST_CASES=100000` for a long hunt.
+//! be caught there), its truncations, and plain noise behind a valid superblock. Every public operation is tried on
+//! what can be reached and on inode numbers that cannot. Run with `PROPTEST_CASES=100000` for a long hunt.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use aegis_image::erofs::SUPER_OFFSET;
 use aegis_image::erofs::check::check;
-use aegis_image::erofs::read::{Image, InodeNumber};
+use aegis_image::erofs::read::{Damage, Image, InodeNumber, ReadError};
 use aegis_image::erofs::write::Layout;
 use aegis_image::tree::{Attributes, Content, LastLink, Tree};
 use proptest::prelude::*;
@@ -130,6 +130,47 @@ fn a_directory_that_contains_itself_ends_the_check() {
     exercise(&bytes);
 }
 
+#[test]
+fn inline_data_must_not_cross_a_block() {
+    let mut bytes = valid_image();
+    let image = Image::open(&bytes).unwrap();
+    let lib = image.resolve(b"lib", LastLink::Keep).unwrap();
+    // An extended inode's size. It would still lie inside the image.
+    let size = lib.number.0 as usize * 32 + 8;
+    bytes[size..size + 8].copy_from_slice(&4090_u64.to_le_bytes());
+    let inode = Image::open(&bytes).unwrap().inode(lib.number);
+    assert_eq!(inode, Err(ReadError::Corrupt(Damage::InlineData)));
+}
+
+#[test]
+fn a_last_page_that_is_cut_off_can_be_read_but_not_mapped() {
+    let mut bytes = valid_image();
+    let path = b"/lib/299-file-with-a-longer-name";
+    let find = |bytes: &[u8]| {
+        let image = Image::open(bytes).unwrap();
+        let inode = image.resolve(path, LastLink::Follow).unwrap();
+        (
+            image.extent(&inode),
+            image.read_at(&inode, 0, &mut [0; 400]),
+        )
+    };
+    let (extent, count) = find(&bytes);
+    let extent = extent.unwrap();
+    assert_eq!(count, 299);
+    let end = (extent.offset_bytes + extent.length_bytes) as usize;
+    // The superblock's number of blocks must not claim the page either.
+    let whole_blocks = (end as u32 / 4096).to_le_bytes();
+    bytes[SUPER_OFFSET + 36..SUPER_OFFSET + 40].copy_from_slice(&whole_blocks);
+    bytes.truncate(end);
+    assert_eq!(find(&bytes), (None, 299));
+}
+
+/// From where, to where, how many bytes.
+fn moves() -> impl Strategy<Value = Vec<(prop::sample::Index, prop::sample::Index, usize)>> {
+    let place = any::<prop::sample::Index>;
+    prop::collection::vec((place(), place(), 1_usize..64), 1..20)
+}
+
 proptest! {
     #[test]
     fn damaged_bytes(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
@@ -145,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn copied_pieces(moves in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1_usize..64), 1..20)) {
+    fn copied_pieces(moves in moves()) {
         let mut bytes = valid_image();
         for (from, to, length) in moves {
             let from = from.index(bytes.len() - 64);

@@ -104,6 +104,13 @@ fn sample() -> Tree<Vec<u8>> {
         Content::File(b"y".to_vec()),
     )
     .unwrap();
+    add_many(&mut tree);
+    add_special(&mut tree);
+    tree
+}
+
+/// A directory of several blocks.
+fn add_many(tree: &mut Tree<Vec<u8>>) {
     let many = tree.ensure_directory(b"many", attributes(0o1777)).unwrap();
     for index in 0..2000 {
         let name = format!("entry-{index}");
@@ -115,6 +122,11 @@ fn sample() -> Tree<Vec<u8>> {
         )
         .unwrap();
     }
+}
+
+/// Everything that has no data.
+fn add_special(tree: &mut Tree<Vec<u8>>) {
+    let root = tree.root();
     let device = DeviceNumber {
         major: 259,
         minor: 70_000,
@@ -138,7 +150,6 @@ fn sample() -> Tree<Vec<u8>> {
         .unwrap();
     tree.add(root, b"socket", attributes(0o600), Content::Socket)
         .unwrap();
-    tree
 }
 
 fn image_of(tree: &Tree<Vec<u8>>) -> Vec<u8> {

@@ -1,11 +1,11 @@
 //! A full check of an image: every reachable directory, name, inode and link target is read once.
 //!
 //! The host tool runs it over images that it did not build, so that garbage is refused with a reason before a machine
-//! starts. Linux needs no such check and a library OS does not run it: [`super::read`] is safe on any bytes. Checked here
-//! and only here is what a reader can live without: order of names, entry types, `.` and `..`.
+//! starts. Linux needs no such check and a library OS does not run it: [`super::read`] is safe on any bytes. Checked
+//! here and only here is what a reader can live without: order of names, entry types, `.` and `..`.
 //!
-//! The time is linear in the image's length even for a hostile one: a directory is entered once, and entries are counted
-//! against how many the image has room for.
+//! The time is linear in the image's length even for a hostile one: a directory is entered once, and entries are
+//! counted against how many the image has room for.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;

@@ -5,7 +5,8 @@
 //! data lie, so that reading them afterwards cannot fail (INV-I3); hence bounds are checked once per inode and not once
 //! per read. Directory blocks are checked whenever they are looked at, because they are too many to be checked at open.
 //!
-//! Cost: a lookup is a binary search over a directory's blocks, then over one block's names; reading a directory is linear.
+//! Cost: a lookup is a binary search over a directory's blocks, then over one block's names; reading a directory is
+//! linear.
 //!
 //! Limits: images of at most 2^32 blocks, names of 255 bytes, link targets of 4095 bytes. What the format has beyond
 //! "flat" files (module head of [`crate::erofs`]) is answered with [`ReadError::Unsupported`].

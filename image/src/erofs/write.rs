@@ -1,7 +1,7 @@
 //! The EROFS writer: lays a [`Tree`] out and writes it front to back.
 //!
-//! Layout of the image, in this order: the superblock's block; the metadata area (extended inodes, with link targets and
-//! the last partial block of directories inline where they fit into the inode's block); full directory blocks and
+//! Layout of the image, in this order: the superblock's block; the metadata area (extended inodes, with link targets
+//! and the last partial block of directories inline where they fit into the inode's block); full directory blocks and
 //! long link targets; the data of regular files, each from a block boundary, zero padded.
 //!
 //! All positions are computed before the first byte is written, so the total length is known and the output can be
