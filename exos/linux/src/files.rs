@@ -1,0 +1,288 @@
+//! A pod's name space and a process's view of it: descriptors, working directory, root, umask.
+//!
+//! [`Access`] is what a handler makes to work on paths: it holds the caller's identity and directories for one call, so that no lock is
+//! held while the walk goes on. Locks here protect single fields and are held for a field's access only.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use exos::error::{Errno, Result};
+use exos::fs::description::Description;
+use exos::fs::descriptor_table::DescriptorTable;
+use exos::fs::location::Location;
+use exos::fs::namespace::Namespace;
+use exos::fs::page::MappedFile;
+use exos::fs::permission::Credentials;
+use exos::fs::stream::{Terminal, TerminalState, WindowSize};
+use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
+use exos::fs::walk::{Caller, LookupFlags};
+use exos::mem::MapBacking;
+use exos::sync::{Mutex, MutexGuard};
+use exos::task::limits::{Limits, Resource};
+
+use crate::context::Context;
+use crate::user::read_string;
+
+/// `AT_FDCWD`.
+pub const CURRENT_DIRECTORY: i32 = -100;
+/// `AT_SYMLINK_NOFOLLOW`.
+pub const AT_NO_FOLLOW: u64 = 0x100;
+/// `AT_REMOVEDIR`, `AT_EACCESS`.
+pub const AT_REMOVE_DIRECTORY: u64 = 0x200;
+/// `AT_SYMLINK_FOLLOW`.
+pub const AT_FOLLOW: u64 = 0x400;
+/// `AT_NO_AUTOMOUNT`.
+pub const AT_NO_AUTOMOUNT: u64 = 0x800;
+/// `AT_EMPTY_PATH`.
+pub const AT_EMPTY_PATH: u64 = 0x1000;
+/// Longest path without its end.
+const PATH_BYTES_MAX: usize = 4095;
+
+/// What all processes of a pod share.
+pub struct Files {
+    /// The name space.
+    pub namespace: Arc<Namespace>,
+    /// The directory of a memory file system that files without a name belong to.
+    pub temporary: InodeRef,
+}
+
+/// The directories that paths are walked from.
+#[derive(Clone)]
+struct Directories {
+    current: Location,
+    root: Location,
+}
+
+/// A process's view.
+pub struct ProcessFiles {
+    table: Mutex<DescriptorTable>,
+    directories: Mutex<Directories>,
+    umask: AtomicU32,
+    descriptor_limit: AtomicU32,
+    size_limit_bytes: AtomicU64,
+    terminal: Option<Arc<TerminalState>>,
+}
+
+impl ProcessFiles {
+    /// No descriptors, the root of the name space, `current` to start in.
+    #[must_use]
+    pub fn new(namespace: &Arc<Namespace>, current: Location, terminal: Option<Arc<TerminalState>>) -> Self {
+        let limits = Limits::default();
+        let files = Self {
+            table: Mutex::new(DescriptorTable::new()),
+            directories: Mutex::new(Directories { current, root: namespace.root().clone() }),
+            umask: AtomicU32::new(0o022),
+            descriptor_limit: AtomicU32::new(0),
+            size_limit_bytes: AtomicU64::new(u64::MAX),
+            terminal,
+        };
+        files.apply_limits(&limits);
+        files
+    }
+
+    /// The descriptors, for one operation.
+    pub fn table(&self) -> MutexGuard<'_, DescriptorTable> {
+        self.table.lock()
+    }
+
+    /// The description of a descriptor; `EBADF` also for numbers that are none.
+    pub fn get(&self, descriptor: u64) -> Result<Arc<Description>> {
+        let number = descriptor as u32;
+        if number as i32 >= 0 { self.table.lock().get(number) } else { Err(Errno::EBADF) }
+    }
+
+    /// The lowest free descriptor becomes one for `description`.
+    pub fn add(&self, description: Arc<Description>, close_on_exec: bool) -> Result<u64> {
+        let limit = self.descriptor_limit();
+        self.table.lock().add(description, close_on_exec, 0, limit).map(u64::from)
+    }
+
+    /// Takes over the limits that concern files.
+    pub fn apply_limits(&self, limits: &Limits) {
+        let count = limits.soft(Resource::OpenFiles).min(u64::from(u32::MAX)) as u32;
+        self.descriptor_limit.store(count, Ordering::Relaxed);
+        self.size_limit_bytes.store(limits.soft(Resource::FileSize), Ordering::Relaxed);
+    }
+
+    /// `RLIMIT_NOFILE`.
+    #[must_use]
+    pub fn descriptor_limit(&self) -> u32 {
+        self.descriptor_limit.load(Ordering::Relaxed)
+    }
+
+    /// `RLIMIT_FSIZE`.
+    #[must_use]
+    pub fn size_limit_bytes(&self) -> u64 {
+        self.size_limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The working directory.
+    #[must_use]
+    pub fn current(&self) -> Location {
+        self.directories.lock().current.clone()
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub fn root(&self) -> Location {
+        self.directories.lock().root.clone()
+    }
+
+    /// Changes the working directory; what it was is returned, to be dropped without the lock.
+    pub fn set_current(&self, current: Location) -> Location {
+        core::mem::replace(&mut self.directories.lock().current, current)
+    }
+
+    /// Changes the root directory.
+    pub fn set_root(&self, root: Location) -> Location {
+        core::mem::replace(&mut self.directories.lock().root, root)
+    }
+
+    /// Permission bits that new files do not get.
+    #[must_use]
+    pub fn umask(&self) -> u32 {
+        self.umask.load(Ordering::Relaxed)
+    }
+
+    /// Sets them; what they were is returned.
+    pub fn set_umask(&self, umask: u32) -> u32 {
+        self.umask.swap(umask & 0o777, Ordering::Relaxed)
+    }
+
+    /// Closes what `execve` closes.
+    pub fn close_for_exec(&self) {
+        let closed = self.table.lock().remove_for_exec();
+        drop(closed);
+    }
+
+    /// Tells the terminal its size, if there is one.
+    pub fn set_window(&self, rows: u16, columns: u16) {
+        if let Some(terminal) = &self.terminal {
+            let size = WindowSize { row_count: rows, column_count: columns, ..terminal.window_size() };
+            terminal.set_window_size(size);
+        }
+    }
+
+    /// What `mmap` maps for a descriptor. `EBADF`; `EACCES`: not open for reading, or a shared mapping of what is not a file one
+    /// may have; `ENODEV`: cannot be mapped.
+    pub fn mapping(&self, descriptor: u64, offset_bytes: u64, is_shared: bool) -> Result<MapBacking> {
+        let description = self.get(descriptor)?;
+        if description.is_path_only() {
+            return Err(Errno::EBADF);
+        }
+        if !description.is_readable() {
+            return Err(Errno::EACCES);
+        }
+        let location = description.location().clone();
+        if location.inode().kind() == FileKind::CharacterDevice && !is_shared && is_zero_device(&location) {
+            return Ok(MapBacking::Anonymous);
+        }
+        let source = MappedFile::new(location, self.root())?;
+        Ok(MapBacking::File {
+            source,
+            offset_bytes,
+            is_readable: true,
+            is_writable: description.is_writable(),
+        })
+    }
+}
+
+/// `/dev/zero`, whose private mappings are plain memory.
+fn is_zero_device(location: &Location) -> bool {
+    let node = location.inode().metadata().device_node;
+    (node.major, node.minor) == (1, 5)
+}
+
+/// Everything that one call needs to work on paths.
+pub struct Access {
+    namespace: Arc<Namespace>,
+    credentials: Credentials,
+    root: Location,
+    umask: u32,
+    now: Timestamp,
+}
+
+impl Access {
+    /// With the identity that files are checked with.
+    #[must_use]
+    pub fn new(context: &Context<'_>) -> Self {
+        let identities = context.process.identities.lock().clone();
+        let credentials = Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups };
+        Self::with(context, credentials)
+    }
+
+    /// With the real identity, for `access(2)`.
+    #[must_use]
+    pub fn with_real_identity(context: &Context<'_>) -> Self {
+        let identities = context.process.identities.lock().clone();
+        let credentials = Credentials { uid: identities.uid[0], gid: identities.gid[0], groups: identities.groups };
+        Self::with(context, credentials)
+    }
+
+    fn with(context: &Context<'_>, credentials: Credentials) -> Self {
+        Self {
+            namespace: context.system.files.namespace.clone(),
+            credentials,
+            root: context.process.files.root(),
+            umask: context.process.files.umask(),
+            now: now(context),
+        }
+    }
+
+    /// The name space.
+    #[must_use]
+    pub fn namespace(&self) -> &Arc<Namespace> {
+        &self.namespace
+    }
+
+    /// Who asks, as the name space wants it.
+    #[must_use]
+    pub fn caller(&self) -> Caller<'_> {
+        Caller { root: &self.root, credentials: &self.credentials, umask: self.umask, now: self.now }
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// What `path` leads to from `start`; an empty path is `start` itself if `allows_empty`.
+    pub fn find(&self, start: &Location, path: &[u8], follow: bool, allows_empty: bool) -> Result<Location> {
+        if path.is_empty() && allows_empty {
+            return Ok(start.clone());
+        }
+        self.namespace.lookup(&self.caller(), start, path, LookupFlags { follow, directory: false })
+    }
+}
+
+/// The time that files are stamped with.
+#[must_use]
+pub fn now(context: &Context<'_>) -> Timestamp {
+    Timestamp::from_ns(context.system.realtime_ns())
+}
+
+/// Reads a path.
+pub fn read_path(context: &Context<'_>, address: u64) -> Result<Vec<u8>> {
+    read_string(context.memory, address, PATH_BYTES_MAX, Errno::ENAMETOOLONG)
+}
+
+/// Where a path starts: the working directory, or the location of a descriptor. Absolute paths do not look at the descriptor.
+pub fn start_of(context: &Context<'_>, directory: u64, path: &[u8]) -> Result<Location> {
+    if directory as i32 == CURRENT_DIRECTORY || path.first() == Some(&b'/') {
+        return Ok(context.process.files.current());
+    }
+    Ok(context.process.files.get(directory)?.location().clone())
+}
+
+/// Reads a path of an `…at` call and finds what it leads to. `flags` are `AT_*`; those outside `allowed` are `EINVAL`.
+pub fn find_at(context: &Context<'_>, access: &Access, directory: u64, path: u64, flags: u64, allowed: u64) -> Result<Location> {
+    if flags & !allowed != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let allows_empty = flags & AT_EMPTY_PATH != 0;
+    let path = if path == 0 && allows_empty { Vec::new() } else { read_path(context, path)? };
+    let start = start_of(context, directory, &path)?;
+    access.find(&start, &path, flags & AT_NO_FOLLOW == 0, allows_empty)
+}
