@@ -72,6 +72,37 @@ impl Drop for World {
     }
 }
 
+/// A started tool, which does not outlive a test that fails.
+struct Tool(Child);
+
+impl Tool {
+    fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        // It has ended in a test that went well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl std::ops::Deref for Tool {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Tool {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
 /// The smallest static ELF file that can become a flat image: one executable segment at address 0.
 fn tiny_elf() -> Vec<u8> {
     let mut elf = vec![0; 4096];
@@ -215,24 +246,28 @@ fn a_mebibyte_of_input_comes_back_the_same() {
     let words = ["run", "--accel", "tcg", "cat"];
     let mut command = world.tool("echo", "", &words);
     command.env("FAKE_BYTES", input.len().to_string());
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Tool::start(
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
     let mut stdin = child.stdin.take().unwrap();
     let copy = input.clone();
     let writer = std::thread::spawn(move || stdin.write_all(&copy).unwrap());
-    let output = child.wait_with_output().unwrap();
+    // The tool reads no input that the program does not take, so the output must be read meanwhile.
+    let mut back = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut back).unwrap();
+    let mut errors = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut errors)
+        .unwrap();
     writer.join().unwrap();
-    assert_status(&output, 0);
-    assert!(
-        output.stdout == input,
-        "{} bytes came back",
-        output.stdout.len()
-    );
-    assert_eq!(text(&output.stderr), "eof 1048576");
+    assert_eq!((wait(&mut child), errors.as_str()), (0, "eof 1048576"));
+    assert!(back == input, "{} bytes came back", back.len());
 }
 
 #[test]
@@ -241,7 +276,7 @@ fn output_behind_the_ending_line_is_not_lost_to_a_slow_reader() {
     let words = ["run", "--accel", "tcg", "cat"];
     let mut command = world.tool("burst", "", &words);
     command.env("FAKE_BYTES", "300000");
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Tool::start(command.stdout(Stdio::piped()));
     let mut stdout = child.stdout.take().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let mut bytes = Vec::new();
@@ -252,11 +287,11 @@ fn output_behind_the_ending_line_is_not_lost_to_a_slow_reader() {
 #[test]
 fn a_closed_output_ends_the_machine() {
     let world = World::new("closed");
-    let mut child = world
-        .tool("endless", "", &["run", "--accel", "tcg", "yes"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Tool::start(
+        world
+            .tool("endless", "", &["run", "--accel", "tcg", "yes"])
+            .stdout(Stdio::piped()),
+    );
     let mut some = [0; 16];
     child.stdout.take().unwrap().read_exact(&mut some).unwrap();
     assert_eq!(wait(&mut child), 141);
@@ -286,12 +321,12 @@ fn the_time_limit_ends_the_machine_even_if_nobody_reads() {
     let world = World::new("timeout");
     for scenario in ["sleep", "silent", "endless"] {
         let words = ["run", "--accel", "tcg", "--timeout", "0.5", "true"];
-        let mut child = world
-            .tool(scenario, "", &words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = Tool::start(
+            world
+                .tool(scenario, "", &words)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped()),
+        );
         assert_eq!(wait(&mut child), 124, "{scenario}");
         let mut errors = String::new();
         child
@@ -312,13 +347,9 @@ fn start_and_wait_until_ready(
     world: &World,
     scenario: &str,
     status: &str,
-) -> (Child, impl BufRead + use<>) {
+) -> (Tool, impl BufRead + use<>) {
     let words = ["run", "--accel", "tcg", "true"];
-    let mut child = world
-        .tool(scenario, status, &words)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Tool::start(world.tool(scenario, status, &words).stdout(Stdio::piped()));
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
@@ -355,10 +386,7 @@ fn the_second_signal_ends_the_machine() {
 #[test]
 fn a_signal_before_hello_ends_the_machine() {
     let world = World::new("early");
-    let mut child = world
-        .tool("silent", "", &["run", "--accel", "tcg", "true"])
-        .spawn()
-        .unwrap();
+    let mut child = Tool::start(&mut world.tool("silent", "", &["run", "--accel", "tcg", "true"]));
     let deadline = Instant::now() + SOON;
     while !world.directory.join("pid").exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
