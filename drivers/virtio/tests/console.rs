@@ -249,11 +249,46 @@ fn reader_is_told_by_interrupt_and_the_end_comes_after_the_last_byte() {
     assert_eq!(console.at_end(STDIN), Ok(false));
     let mut bytes = [0; 3];
     assert_eq!(console.read(STDIN, &mut bytes), Ok(3));
+    assert_eq!(console.readable_bytes(STDIN), Ok(1));
     assert_eq!(console.at_end(STDIN), Ok(false));
     assert_eq!(console.read(STDIN, &mut bytes), Ok(1));
     assert_eq!(console.read(STDIN, &mut bytes), Ok(0));
     assert_eq!(console.at_end(STDIN), Ok(true));
     assert_eq!(console.state(STDIN), PortState::Closed);
+    world.assert_clean();
+}
+
+#[test]
+fn bytes_that_came_with_the_end_are_seen_before_it() {
+    let world = World::new();
+    let mut console = world.ready_console();
+    console.start_receiving(STDIN).expect("honest");
+    world.device.borrow_mut().port(1).input.extend(b"last");
+    world.device.borrow_mut().step();
+    world.device.borrow_mut().host_close(1);
+    assert_eq!(console.at_end(STDIN), Ok(false));
+    assert_eq!(console.read(STDIN, &mut [0; 9]), Ok(4));
+    assert_eq!(console.at_end(STDIN), Ok(true));
+}
+
+#[test]
+fn bursts_of_half_the_control_buffers_lose_no_message() {
+    let world = World::new();
+    let mut console = world.ready_console();
+    for round in 0..50 {
+        // Ends on another state than the last round's, which one lost message would hide.
+        for _ in 0..16 - round % 2 {
+            let mut device = world.device.borrow_mut();
+            if device.port(2).host_open {
+                device.host_close(2);
+            } else {
+                device.host_open(2);
+            }
+        }
+        let _ = console.poll().expect("honest");
+        let is_open = world.device.borrow_mut().port(2).host_open;
+        assert_eq!(console.is_open(STDOUT), is_open, "round {round}");
+    }
     world.assert_clean();
 }
 
