@@ -129,3 +129,96 @@ pub fn read_extents(memory: &dyn UserMemory, address: u64, count: u64) -> Result
     }
     Ok(extents)
 }
+
+/// Program buffers as a place to read into.
+pub struct UserWriter<'a> {
+    memory: &'a dyn UserMemory,
+    extents: &'a [Extent],
+    index: usize,
+    offset: u64,
+}
+
+/// Program buffers as a place to write from.
+pub struct UserReader<'a> {
+    memory: &'a dyn UserMemory,
+    extents: &'a [Extent],
+    index: usize,
+    offset: u64,
+}
+
+/// What is left in `extents` from `offset` of number `index` on.
+fn remaining(extents: &[Extent], index: usize, offset: u64) -> usize {
+    let total: u64 = extents.iter().skip(index).map(|extent| extent.length).sum();
+    (total - offset.min(total)) as usize
+}
+
+/// The next piece of at most `limit` bytes: address and length; moves over empty buffers.
+fn next_piece(extents: &[Extent], index: &mut usize, offset: &mut u64, limit: usize) -> Option<(u64, usize)> {
+    while let Some(extent) = extents.get(*index) {
+        if *offset < extent.length {
+            let length = (extent.length - *offset).min(limit as u64) as usize;
+            return Some((extent.address.wrapping_add(*offset), length));
+        }
+        *index += 1;
+        *offset = 0;
+    }
+    None
+}
+
+impl<'a> UserWriter<'a> {
+    /// Starts at the first byte.
+    #[must_use]
+    pub fn new(memory: &'a dyn UserMemory, extents: &'a [Extent]) -> Self {
+        Self { memory, extents, index: 0, offset: 0 }
+    }
+}
+
+impl exos::fs::transfer::Destination for UserWriter<'_> {
+    fn remaining(&self) -> usize {
+        remaining(self.extents, self.index, self.offset)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            let left = bytes.len() - done;
+            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else { break };
+            let count = self.memory.copy_out(address, &bytes[done..done + length]).unwrap_or(0);
+            self.offset += count as u64;
+            done += count;
+            if count < length {
+                break;
+            }
+        }
+        done
+    }
+}
+
+impl<'a> UserReader<'a> {
+    /// Starts at the first byte.
+    #[must_use]
+    pub fn new(memory: &'a dyn UserMemory, extents: &'a [Extent]) -> Self {
+        Self { memory, extents, index: 0, offset: 0 }
+    }
+}
+
+impl exos::fs::transfer::Source for UserReader<'_> {
+    fn remaining(&self) -> usize {
+        remaining(self.extents, self.index, self.offset)
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < into.len() {
+            let left = into.len() - done;
+            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else { break };
+            let count = self.memory.copy_in(address, &mut into[done..done + length]).unwrap_or(0);
+            self.offset += count as u64;
+            done += count;
+            if count < length {
+                break;
+            }
+        }
+        done
+    }
+}
