@@ -13,6 +13,7 @@ extern crate alloc;
 pub mod error;
 pub mod fake;
 pub mod fs;
+pub mod load;
 pub mod mem;
 pub mod platform;
 pub mod sync;

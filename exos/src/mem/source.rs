@@ -11,6 +11,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::error::{Errno, Result};
 use crate::mem::frames::{FramePool, FrameRef};
@@ -93,6 +94,51 @@ impl SharedMemory {
             pool,
             pages: Mutex::new(BTreeMap::new()),
         })
+    }
+}
+
+/// Pages that exos itself provides (the vDSO and its data). Read-only for programs: a private mapping may copy them, a shared one may
+/// not write.
+pub struct FixedPages {
+    frames: Vec<FrameRef>,
+}
+
+impl FixedPages {
+    /// Pages in the order of their index.
+    #[must_use]
+    pub fn new(frames: Vec<FrameRef>) -> Arc<Self> {
+        Arc::new(Self { frames })
+    }
+
+    /// The frames.
+    #[must_use]
+    pub fn frames(&self) -> &[FrameRef] {
+        &self.frames
+    }
+}
+
+impl PageSource for FixedPages {
+    fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        if intent == PageIntent::WriteShared {
+            return Err(PageError::Failed);
+        }
+        self.resident_page(index).ok_or(PageError::BeyondEnd)
+    }
+
+    fn resident_page(&self, index: u64) -> Option<FilePage> {
+        let frame = self.frames.get(usize::try_from(index).ok()?)?.clone();
+        Some(FilePage {
+            frame,
+            valid_bytes: 4096,
+        })
+    }
+
+    fn identity(&self) -> FileIdentity {
+        FileIdentity::default()
+    }
+
+    fn path(&self) -> String {
+        String::new()
     }
 }
 
