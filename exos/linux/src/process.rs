@@ -46,10 +46,12 @@ pub struct Identities {
 }
 
 /// What `/proc/PID` tells of the program.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Image {
     /// Absolute path of the executable.
     pub executable: Vec<u8>,
+    /// Where the executable is.
+    pub location: Option<exos::fs::location::Location>,
     /// Arguments.
     pub arguments: Vec<Vec<u8>>,
     /// Environment.

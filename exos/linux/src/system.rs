@@ -68,6 +68,8 @@ pub struct System {
     pub pool: Arc<FramePool>,
     /// The name space, its devices and what generates `/proc`.
     pub files: crate::files::Files,
+    /// The vDSO, if the clock can be read by programs.
+    pub vdso: Option<exos::load::vdso::VdsoPages>,
     /// Switches.
     pub options: Options,
     /// Counters.

@@ -1,0 +1,250 @@
+//! Replacing what a process runs: the first program of a run, and `execve`.
+//!
+//! Two steps, as in `exos::load`: [`prepare`] finds the file, follows `#!` lines and checks headers while the old program is whole; [`start`]
+//! gives the old memory up, and cannot go back.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
+use exos::error::{Errno, Result};
+use exos::fs::location::Location;
+use exos::fs::namespace::{OpenFlags, OpenHow};
+use exos::fs::page::MappedFile;
+use exos::fs::vnode::FileKind;
+use exos::load::script::{parse_script, script_arguments};
+use exos::load::stack::StartFacts;
+use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file};
+
+use crate::files::Access;
+use crate::process::{Image, Process, Thread};
+use crate::signal_frame::{AlternateStack, STACK_BYTES_MIN};
+use crate::system::System;
+
+/// `#!` lines that may follow each other.
+const SCRIPT_DEPTH_MAX: usize = 4;
+/// Bytes of a file that are looked at for `#!`.
+const HEAD_BYTES: u64 = 256;
+/// Longest thread name.
+const NAME_BYTES_MAX: usize = 15;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The path, as given.
+    pub path: Vec<u8>,
+    /// Arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// Environment.
+    pub environment: Vec<Vec<u8>>,
+}
+
+/// Why it cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The file cannot be found or opened.
+    Open(Errno),
+    /// It is there but no program.
+    Load(LoadError),
+    /// A `#!` line that is not good, or too many of them.
+    Script(Errno),
+}
+
+impl StartError {
+    /// What `execve` answers.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Open(errno) | Self::Script(errno) => *errno,
+            Self::Load(error) => error.errno(),
+        }
+    }
+
+    /// For a person: what is wrong with the file.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Open(Errno::ENOENT | Errno::ENOTDIR) => String::from("not found"),
+            Self::Open(Errno::EACCES) => String::from("cannot be executed (no execute permission, or not a regular file)"),
+            Self::Open(Errno::EISDIR) => String::from("is a directory"),
+            Self::Open(errno) => alloc::format!("cannot be opened ({errno:?})"),
+            Self::Script(_) => String::from("its #! line names no usable interpreter"),
+            Self::Load(error) => alloc::format!("{error}"),
+        }
+    }
+
+    /// The status that a shell would give: 127 not found, 126 there but not executable, 125 a failure of ours.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Open(Errno::ENOENT | Errno::ENOTDIR) => 127,
+            Self::Open(Errno::EIO | Errno::ENOMEM) | Self::Load(LoadError::NoMemory) => 125,
+            _ => 126,
+        }
+    }
+}
+
+/// A program that can be started.
+pub struct Prepared {
+    program: Program,
+    location: Location,
+    wish: Wish,
+}
+
+/// Finds and checks a program, following `#!` lines.
+pub fn prepare(
+    system: &System,
+    access: &Access,
+    start: &Location,
+    wish: Wish,
+) -> core::result::Result<Prepared, StartError> {
+    let mut wish = wish;
+    let mut name = wish.path.clone();
+    for _ in 0..=SCRIPT_DEPTH_MAX {
+        let (file, location) = open_program(access, start, &wish.path).map_err(StartError::Open)?;
+        let Some(line) = script_line(system, &file).map_err(StartError::Open)? else {
+            let mut open = |path: &[u8]| open_program(access, start, path).map(|(file, _)| file);
+            let program = Program::open(&system.pool, file, &mut open).map_err(StartError::Load)?;
+            return Ok(Prepared { program, location, wish: Wish { path: name, ..wish } });
+        };
+        let line = parse_script(&line).unwrap_or(Err(Errno::ENOEXEC)).map_err(StartError::Script)?;
+        wish.arguments = script_arguments(&line, &wish.path, &wish.arguments);
+        wish.path.clone_from(&line.interpreter);
+        name = line.interpreter;
+    }
+    Err(StartError::Script(Errno::ELOOP))
+}
+
+/// Opens a file to run it.
+fn open_program(access: &Access, start: &Location, path: &[u8]) -> Result<(ProgramFile, Location)> {
+    let how = OpenHow { flags: OpenFlags::EXECUTE, ..OpenHow::READ };
+    let location = access.find(start, path, true, false)?;
+    if location.inode().kind() != FileKind::Regular {
+        return Err(Errno::EACCES);
+    }
+    let description = access.namespace().open_at(&access.caller(), location, &how)?;
+    let location = description.location().clone();
+    let length_bytes = description.metadata().size_bytes;
+    let source = MappedFile::new(location.clone(), access.caller().root.clone())?;
+    Ok((ProgramFile { source, length_bytes }, location))
+}
+
+/// The first bytes of a script; `None` if the file is none.
+fn script_line(system: &System, file: &ProgramFile) -> Result<Option<Vec<u8>>> {
+    let length = file.length_bytes.min(HEAD_BYTES) as usize;
+    if length < 2 {
+        return Ok(None);
+    }
+    let mut head = alloc::vec![0; length];
+    read_file(&system.pool, &file.source, 0, &mut head)?;
+    Ok(head.starts_with(b"#!").then_some(head))
+}
+
+/// Gives the old program up and makes `frame` the new one's first state. After an error the process has no program any more.
+pub fn start(
+    system: &Arc<System>,
+    process: &Process,
+    thread: &Thread,
+    prepared: Prepared,
+    frame: &mut UpcallFrame,
+) -> core::result::Result<(), LoadError> {
+    let Prepared { program, location, wish } = prepared;
+    let facts = start_facts(system, process);
+    let request = LoadRequest {
+        arguments: &wish.arguments,
+        environment: &wish.environment,
+        executable: &wish.path,
+        facts,
+        vdso: system.vdso.as_ref(),
+        shifts: shifts(system),
+    };
+    let loaded = {
+        let mut space = process.space.lock();
+        program.check(&space, &request)?;
+        space.clear();
+        program.load(&mut space, &request)?
+    };
+    process.files.close_for_exec();
+    forget_old_program(process, thread);
+    let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);
+    *thread.name.lock() = base_name[..base_name.len().min(NAME_BYTES_MAX)].to_vec();
+    let executable = location.path_from(&process.files.root());
+    *process.image.lock() = Image {
+        executable,
+        location: Some(location),
+        arguments: wish.arguments,
+        environment: wish.environment,
+        auxiliary: loaded.auxiliary,
+        start_stack: loaded.stack_pointer,
+    };
+    *frame = UpcallFrame {
+        rip: loaded.entry,
+        rsp: loaded.stack_pointer,
+        rflags: 0x202,
+        cs: USER_CODE_SELECTOR,
+        ss: USER_STACK_SELECTOR,
+        ..UpcallFrame::default()
+    };
+    system.platform.set_fs_base(0);
+    system.platform.load_vector(None);
+    Ok(())
+}
+
+/// What `execve` takes from a process besides its memory.
+fn forget_old_program(process: &Process, thread: &Thread) {
+    process.signals.lock().dispositions.reset_for_exec();
+    *thread.stack.lock() = AlternateStack::default();
+    *thread.clear_tid_address.lock() = 0;
+    *thread.robust_list.lock() = (0, 0);
+    *process.is_dumpable.lock() = true;
+}
+
+fn start_facts(system: &System, process: &Process) -> StartFacts {
+    let identities = process.identities.lock();
+    let mut random = [0; 16];
+    system.kernel.random(&mut random);
+    let [_, _, _, processor_features] = system.platform.cpuid(1, 0);
+    let (_, vector_bytes) = system.platform.vector_format();
+    StartFacts {
+        identity: [identities.uid[0], identities.uid[1], identities.gid[0], identities.gid[1]],
+        processor_features,
+        has_fsgsbase: true,
+        signal_stack_bytes: STACK_BYTES_MIN.max(vector_bytes as u64 + 1024),
+        random,
+        ..StartFacts::default()
+    }
+}
+
+/// Draws where things go, within the limits of `Shifts`.
+fn shifts(system: &System) -> Shifts {
+    let mut bytes = [0; 24];
+    system.kernel.random(&mut bytes);
+    let word = |index: usize| crate::abi::bytes::get::u64(&bytes, index * 8);
+    Shifts {
+        image_pages: word(0) & ((1 << 28) - 1),
+        stack_pages: word(1) & ((1 << 22) - 1),
+        heap_pages: word(2) & ((1 << 13) - 1),
+    }
+}
+
+/// Finds a program name without a slash in the directories of `PATH`; a path stays as it is.
+#[must_use]
+pub fn search_path(access: &Access, start: &Location, name: &[u8], environment: &[Vec<u8>]) -> Vec<u8> {
+    if name.contains(&b'/') || name.is_empty() {
+        return name.to_vec();
+    }
+    let path = environment.iter().find_map(|entry| entry.strip_prefix(b"PATH="));
+    let path = path.unwrap_or(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut refused = None;
+    for directory in path.split(|byte| *byte == b':') {
+        let directory = if directory.is_empty() { b".".as_slice() } else { directory };
+        let candidate = [directory, b"/", name].concat();
+        match open_program(access, start, &candidate) {
+            Ok(_) => return candidate,
+            Err(Errno::EACCES) => refused = refused.or(Some(candidate)),
+            Err(_) => {}
+        }
+    }
+    refused.unwrap_or_else(|| name.to_vec())
+}
