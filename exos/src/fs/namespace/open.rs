@@ -94,10 +94,10 @@ impl Namespace {
         path: &[u8],
         how: &OpenHow,
     ) -> Result<Arc<Description>> {
-        let is_create = how.flags.contains(OpenFlags::CREATE);
         let wants_directory = how.status.contains(StatusFlags::DIRECTORY);
         let is_path_only = how.status.contains(StatusFlags::PATH_ONLY);
-        if is_create && wants_directory && !is_path_only {
+        let is_create = how.flags.contains(OpenFlags::CREATE) && !is_path_only;
+        if is_create && wants_directory {
             return Err(Errno::EINVAL);
         }
         let is_exclusive = is_create && how.flags.contains(OpenFlags::EXCLUSIVE);
