@@ -1,1 +1,380 @@
-//! x
+//! Loading as a whole: what is where afterwards, byte by byte as the program would see it, and what happens when it cannot be.
+
+use std::sync::Arc;
+
+use aegis_abi::CapSlot;
+use proptest::prelude::*;
+
+use super::elf::ElfError;
+use super::elf_tests::{put, put16, put64, sample, segment};
+use super::vdso::{VdsoData, VdsoPages};
+use super::{
+    LoadError, LoadRequest, LoadedProgram, PROGRAM_IMAGE_BASE, Program, ProgramFile, Shifts,
+    mapping_base, script::HEAD_BYTES, stack::StartFacts,
+};
+use crate::error::{Errno, Result};
+use crate::fake::FakeMachine;
+use crate::mem::{
+    Access, AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, PageError, PageIntent,
+    PageSource, SpaceLimits,
+};
+
+const TOP: u64 = 0x7fff_ffff_f000;
+
+/// A file in memory, copied to frames when it is read.
+struct MemoryFile {
+    pool: Arc<FramePool>,
+    bytes: Vec<u8>,
+    frames: crate::sync::Mutex<std::collections::BTreeMap<u64, crate::mem::FrameRef>>,
+}
+
+impl PageSource for MemoryFile {
+    fn page(&self, index: u64, _intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        let start = index as usize * 4096;
+        let rest = self.bytes.get(start..).filter(|rest| !rest.is_empty());
+        let page = rest.ok_or(PageError::BeyondEnd)?;
+        let valid_bytes = page.len().min(4096);
+        let mut frames = self.frames.lock();
+        if !frames.contains_key(&index) {
+            let frame = self
+                .pool
+                .allocate_ref()
+                .map_err(|_| PageError::OutOfMemory)?;
+            self.pool
+                .bytes()
+                .write(frame.frame(), 0, &page[..valid_bytes]);
+            frames.insert(index, frame);
+        }
+        Ok(FilePage {
+            frame: frames[&index].clone(),
+            valid_bytes,
+        })
+    }
+
+    fn resident_page(&self, index: u64) -> Option<FilePage> {
+        self.frames
+            .lock()
+            .contains_key(&index)
+            .then(|| self.page(index, PageIntent::Read).ok())?
+    }
+
+    fn identity(&self) -> FileIdentity {
+        FileIdentity {
+            device: 1,
+            inode: self.bytes.len() as u64,
+        }
+    }
+
+    fn path(&self) -> String {
+        "/file".into()
+    }
+}
+
+struct World {
+    machine: Arc<FakeMachine>,
+    pool: Arc<FramePool>,
+}
+
+impl World {
+    fn new(frame_count: u64) -> Self {
+        let machine = FakeMachine::with_frames(frame_count);
+        let pool = FramePool::new(machine.clone(), machine.clone(), frame_count * 4096);
+        Self { machine, pool }
+    }
+
+    fn file(&self, bytes: Vec<u8>) -> ProgramFile {
+        let length_bytes = bytes.len() as u64;
+        let frames = crate::sync::Mutex::default();
+        let source = Arc::new(MemoryFile {
+            pool: self.pool.clone(),
+            bytes,
+            frames,
+        });
+        ProgramFile {
+            source,
+            length_bytes,
+        }
+    }
+
+    fn open(
+        &self,
+        bytes: Vec<u8>,
+        interpreter: Result<Vec<u8>>,
+    ) -> core::result::Result<Program, LoadError> {
+        Program::open(&self.pool, self.file(bytes), &mut |path| {
+            assert_eq!(path, b"/lib/ld.so");
+            interpreter.clone().map(|bytes| self.file(bytes))
+        })
+    }
+
+    fn space(&self) -> AddressSpace {
+        let limits = SpaceLimits::default();
+        let base = mapping_base(limits.stack_bytes, 0);
+        AddressSpace::new(self.pool.clone(), CapSlot(1), base, limits)
+    }
+
+    fn used(&self) -> u64 {
+        self.pool.statistics().held - self.pool.statistics().free
+    }
+}
+
+fn request<'a>(arguments: &'a [Vec<u8>], vdso: Option<&'a VdsoPages>) -> LoadRequest<'a> {
+    LoadRequest {
+        arguments,
+        environment: &[],
+        executable: b"/bin/sample",
+        facts: StartFacts::default(),
+        vdso,
+        shifts: Shifts::default(),
+    }
+}
+
+/// A program without `PT_INTERP`; text and data are filled with a pattern.
+fn static_sample() -> Vec<u8> {
+    let mut file = sample();
+    segment(&mut file, 0, [4, 4], [0; 6]);
+    for (at, byte) in file.iter_mut().enumerate().skip(0x500) {
+        *byte = (at % 251) as u8;
+    }
+    file
+}
+
+fn bytes_at(space: &mut AddressSpace, address: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0xcc; length];
+    space.read_exact(address, &mut bytes).expect("mapped");
+    bytes
+}
+
+#[test]
+fn a_static_program_is_where_its_headers_say() {
+    let world = World::new(4096);
+    let file = static_sample();
+    let program = world.open(file.clone(), Err(Errno::ENOENT)).expect("good");
+    let mut space = world.space();
+    let loaded = program
+        .load(&mut space, &request(&[b"sample".to_vec()], None))
+        .expect("room");
+    let base = PROGRAM_IMAGE_BASE;
+    assert_eq!(loaded.entry, base + 0x1100);
+    assert_eq!(loaded.image.base, base);
+    assert_eq!(loaded.image.table_address, base + 64);
+    assert_eq!(bytes_at(&mut space, base, 0x1800), file[..0x1800]);
+    assert_eq!(
+        bytes_at(&mut space, base + 0x2800, 0x900),
+        file[0x1800..0x2100]
+    );
+    assert_eq!(
+        bytes_at(&mut space, base + 0x3100, 0x2f00),
+        vec![0; 0x2f00],
+        "bss to page end"
+    );
+    assert_eq!(
+        space.write(base + 0x1000, b"x"),
+        Err(Errno::EFAULT),
+        "text is not writable"
+    );
+    space
+        .write_all(base + 0x5000, b"x")
+        .expect("bss is writable");
+    let outcome = space.handle_fault(base + 0x2800, Access::Execute);
+    assert_eq!(
+        outcome,
+        crate::mem::FaultOutcome::Segv(crate::mem::SegvReason::NotAllowed)
+    );
+    assert_eq!(space.heap(), base + 0x6000..base + 0x6000);
+    assert_eq!(space.set_break(base + 0x7000), base + 0x7000);
+    check_stack(&mut space, &loaded);
+    space.clear();
+    assert_eq!(space.areas().count(), 0);
+    drop((space, program));
+    assert_eq!(world.used(), 1, "the zero frame");
+    assert_eq!(world.machine.mappings(CapSlot(1)), vec![]);
+}
+
+fn check_stack(space: &mut AddressSpace, loaded: &LoadedProgram) {
+    let stack = space.area_at(loaded.stack_pointer).expect("a stack");
+    assert_eq!((stack.label(), stack.end()), (AreaLabel::Stack, TOP));
+    assert!(stack.end() - stack.start() >= super::STACK_EXTRA_BYTES);
+    let count = bytes_at(space, loaded.stack_pointer, 8);
+    assert_eq!(count, 1_u64.to_le_bytes());
+    let length = (loaded.arguments.end - loaded.arguments.start) as usize;
+    assert_eq!(bytes_at(space, loaded.arguments.start, length), b"sample\0");
+    let found = loaded.auxiliary.chunks(16).any(|pair| {
+        pair[..8] == 9_u64.to_le_bytes() && pair[8..] == loaded.image.entry.to_le_bytes()
+    });
+    assert!(found, "AT_ENTRY is the program's");
+}
+
+#[test]
+fn an_interpreter_and_the_vdso_go_to_the_mapping_area() {
+    let world = World::new(4096);
+    let program = world.open(sample(), Ok(static_sample())).expect("good");
+    let vdso = VdsoPages::new(&world.pool, &VdsoData::default()).expect("memory");
+    let mut space = world.space();
+    let loaded = program
+        .load(&mut space, &request(&[], Some(&vdso)))
+        .expect("room");
+    let interpreter = loaded.interpreter.expect("there is one");
+    assert_eq!(loaded.entry, interpreter.base + 0x1100);
+    assert_ne!(loaded.entry, loaded.image.entry);
+    let vdso_start = loaded.vdso.expect("asked for");
+    assert_eq!(bytes_at(&mut space, vdso_start, 4), b"\x7fELF");
+    let label = |address| space.area_at(address).map(|area| area.label());
+    assert_eq!(label(vdso_start), Some(AreaLabel::Vdso));
+    assert_eq!(label(vdso_start - 4096), Some(AreaLabel::Vvar));
+    let realtime_offset_ns = 0x1122_3344;
+    vdso.update(&VdsoData {
+        realtime_offset_ns,
+        ..VdsoData::default()
+    });
+    let data = bytes_at(&mut space, vdso_start - 4096 + 32, 8);
+    assert_eq!(
+        data,
+        realtime_offset_ns.to_le_bytes(),
+        "seen without a fault"
+    );
+    assert!(interpreter.end <= vdso_start - 4096 && interpreter.start > PROGRAM_IMAGE_BASE);
+}
+
+#[test]
+fn fixed_programs_and_large_alignments() {
+    let world = World::new(4096);
+    let mut file = static_sample();
+    put16(&mut file, 16, 2);
+    put64(&mut file, 24, 0x40_1100);
+    put64(&mut file, 64 + 56 + 16, 0x40_0000);
+    put64(&mut file, 64 + 112 + 16, 0x40_2800);
+    let program = world.open(file, Err(Errno::ENOENT)).expect("good");
+    let mut space = world.space();
+    let loaded = program.load(&mut space, &request(&[], None)).expect("room");
+    assert_eq!((loaded.entry, loaded.image.base), (0x40_1100, 0));
+    assert_eq!(bytes_at(&mut space, 0x40_0000, 4), b"\x7fELF");
+
+    let mut aligned = static_sample();
+    put64(&mut aligned, 64 + 56 + 48, 0x20_0000);
+    let program = world.open(sample(), Ok(aligned)).expect("good");
+    let mut space = world.space();
+    let loaded = program.load(&mut space, &request(&[], None)).expect("room");
+    let interpreter = loaded.interpreter.expect("there is one");
+    assert_eq!(interpreter.base % 0x20_0000, 0);
+    let shifts = Shifts {
+        image_pages: 3,
+        stack_pages: 5,
+        heap_pages: 7,
+    };
+    let mut space = world.space();
+    let request = LoadRequest {
+        shifts,
+        ..request(&[], None)
+    };
+    let loaded = program.load(&mut space, &request).expect("room");
+    assert_eq!(loaded.image.base, PROGRAM_IMAGE_BASE + 3 * 4096);
+    assert_eq!(loaded.stack_top, TOP - 5 * 4096);
+    assert_eq!(space.heap().start, loaded.image.end + 7 * 4096);
+}
+
+#[test]
+fn read_only_data_with_a_zero_tail_is_cleared_too() {
+    let world = World::new(4096);
+    let mut file = static_sample();
+    segment(
+        &mut file,
+        2,
+        [1, 4],
+        [0x1800, 0x2800, 0x2800, 0x100, 0x200, 0x1000],
+    );
+    let program = world.open(file, Err(Errno::ENOENT)).expect("good");
+    let mut space = world.space();
+    program.load(&mut space, &request(&[], None)).expect("room");
+    let tail = PROGRAM_IMAGE_BASE + 0x2900;
+    assert_eq!(bytes_at(&mut space, tail, 0x700), vec![0; 0x700]);
+    assert_eq!(space.write(tail, b"x"), Err(Errno::EFAULT));
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let world = World::new(4096);
+    let mut arm = sample();
+    put16(&mut arm, 18, 183);
+    let error = world
+        .open(arm.clone(), Err(Errno::ENOENT))
+        .err()
+        .expect("refused");
+    assert_eq!(
+        error.to_string(),
+        "built for another processor (ARM, 64 bits)"
+    );
+    assert_eq!(error.errno(), Errno::ENOEXEC);
+    let error = world
+        .open(sample(), Err(Errno::ENOENT))
+        .err()
+        .expect("refused");
+    assert_eq!(error.errno(), Errno::ENOENT);
+    assert!(error.to_string().contains("/lib/ld.so"), "{error}");
+    let error = world.open(sample(), Ok(arm)).err().expect("refused");
+    let path = b"/lib/ld.so".to_vec();
+    assert_eq!(
+        error,
+        LoadError::Interpreter {
+            path,
+            error: ElfError::WrongMachine(183)
+        }
+    );
+    let error = world
+        .open(vec![], Err(Errno::ENOENT))
+        .err()
+        .expect("refused");
+    assert_eq!(error.to_string(), "the file is empty");
+    assert!(HEAD_BYTES <= 4096);
+
+    let program = world
+        .open(static_sample(), Err(Errno::ENOENT))
+        .expect("good");
+    let long = [vec![b'a'; 200_000]];
+    let mut space = world.space();
+    let error = program
+        .load(&mut space, &request(&long, None))
+        .expect_err("refused");
+    assert_eq!(error.errno(), Errno::E2BIG);
+    assert_eq!(space.areas().count(), 0, "nothing was touched");
+}
+
+#[test]
+fn a_segment_larger_than_memory_is_refused() {
+    let world = World::new(256);
+    let mut file = static_sample();
+    put64(&mut file, 64 + 112 + 40, 0x100_0000);
+    let program = world.open(file, Err(Errno::ENOENT)).expect("good headers");
+    let mut space = world.space();
+    let error = program
+        .load(&mut space, &request(&[], None))
+        .expect_err("16 MiB of 1");
+    assert_eq!(error.errno(), Errno::ENOMEM);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever the headers say, loading ends in a program or a message, and clearing the space gives all frames back.
+    #[test]
+    fn damaged_programs_leave_nothing_behind(
+        stores in prop::collection::vec(
+            (16..288_usize, prop_oneof![any::<u64>(), 0..0x6000_u64, Just(u64::MAX)], 1..=8_usize),
+            0..4,
+        ),
+    ) {
+        let world = World::new(512);
+        let mut file = static_sample();
+        for (at, value, width) in stores {
+            put(&mut file, at, &value.to_le_bytes()[..width]);
+        }
+        let program = Program::open(&world.pool, world.file(file), &mut |_| Err(Errno::ENOENT));
+        if let Ok(program) = program {
+            let mut space = world.space();
+            let _ = program.load(&mut space, &request(&[], None));
+            drop((space, program));
+        }
+        prop_assert!(world.used() <= 1, "only the zero frame");
+        prop_assert_eq!(world.machine.mappings(CapSlot(1)), vec![]);
+    }
+}
