@@ -22,6 +22,8 @@ use exos::sync::{Mutex, MutexGuard};
 use exos::task::limits::{Limits, Resource};
 
 use crate::context::Context;
+use crate::process::Process;
+use crate::system::System;
 use crate::user::read_string;
 
 /// `AT_FDCWD`.
@@ -221,12 +223,19 @@ impl Access {
     }
 
     fn with(context: &Context<'_>, credentials: Credentials) -> Self {
+        Self { credentials, ..Self::for_process(context.system, context.process) }
+    }
+
+    /// For a process outside of any call.
+    #[must_use]
+    pub fn for_process(system: &System, process: &Process) -> Self {
+        let identities = process.identities.lock().clone();
         Self {
-            namespace: context.system.files.namespace.clone(),
-            credentials,
-            root: context.process.files.root(),
-            umask: context.process.files.umask(),
-            now: now(context),
+            namespace: system.files.namespace.clone(),
+            credentials: Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups },
+            root: process.files.root(),
+            umask: process.files.umask(),
+            now: Timestamp::from_ns(system.realtime_ns()),
         }
     }
 

@@ -8,5 +8,23 @@
 extern crate alloc;
 
 pub mod abi;
+pub mod call;
+pub mod context;
+pub mod deliver;
+pub mod events;
+pub mod exception;
+pub mod files;
+pub mod host;
+pub mod memory;
+pub mod proc;
+pub mod process;
+pub mod report;
 pub mod signal_frame;
+pub mod symbol;
+pub mod system;
+pub mod table;
+pub mod trace;
+pub mod boot;
+pub mod program;
+pub mod stream;
 pub mod user;

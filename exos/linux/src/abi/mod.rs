@@ -5,3 +5,4 @@
 
 pub mod bytes;
 pub mod errno;
+pub mod time;

@@ -15,8 +15,11 @@
 
 pub(crate) mod devices;
 pub(crate) mod direct;
+pub(crate) mod entry;
 pub(crate) mod heap;
 pub(crate) mod kernel;
+pub(crate) mod machine;
+pub(crate) mod run;
 pub(crate) mod user;
 
 use aegis_abi::layout::LIBOS_BASE;

@@ -1,0 +1,281 @@
+//! From the run configuration and the root image to a pod with its first process. Safe and free of the machine.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicI64;
+
+use aegis_abi::FrameNumber;
+use aegis_abi::boot::SystemPage;
+use aegis_image::config::{Config, Flags};
+use exos::error::{Errno, Result};
+use exos::fs::location::{Location, MountDescription, MountFlags};
+use exos::fs::memory_fs::{Identity, Limits as StoreLimits, MemoryFs, TMPFS_MAGIC};
+use exos::fs::namespace::{Access as OpenAccess, Namespace};
+use exos::fs::permission::Credentials;
+use exos::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
+use exos::fs::vnode::{Creation, DeviceNumber, InodeRef, NewNode, Timestamp};
+use exos::fs::walk::{Caller, LookupFlags};
+use exos::fs::{device_fs, erofs_root, overlay, proc_fs, text_fs};
+use exos::load::vdso::{VdsoData, VdsoPages};
+use exos::load::mapping_base;
+use exos::mem::{AddressSpace, FramePool};
+use exos::platform::Kernel;
+use exos::sync::Mutex;
+use exos::task::limits::{Limits, Resource};
+use exos::task::signal::ThreadSignals;
+
+use crate::files::{Files, ProcessFiles};
+use crate::memory::{Space, space_limits};
+use crate::proc::ProcFacts;
+use crate::process::{Identities, Image, IntervalTimer, Process, ProcessSignals, Thread};
+use crate::signal_frame::AlternateStack;
+use crate::system::{Counters, Options, Platform, System};
+
+/// Number of the first process; 1 is what a container's first process is.
+const FIRST_PID: u32 = 1;
+/// Inodes that the writable layer may hold.
+const INODE_COUNT_MAX: u64 = 1 << 20;
+/// Device numbers of the file systems, as `st_dev` shows them.
+const fn file_system(minor: u32) -> DeviceNumber {
+    DeviceNumber { major: 0, minor }
+}
+
+/// What the machine gives to a pod.
+pub struct Ground {
+    /// The kernel.
+    pub kernel: Arc<dyn Kernel>,
+    /// The machine under the personality.
+    pub platform: Arc<dyn Platform>,
+    /// The pod's frames; knows the bundle's as borrowed.
+    pub pool: Arc<FramePool>,
+    /// The clock as the kernel shows it.
+    pub clock: SystemPage,
+    /// The root image and its first frame; `None` for an empty root.
+    pub root: Option<(&'static [u8], FrameNumber)>,
+    /// Standard input, output and error.
+    pub streams: [Arc<dyn Stream>; 3],
+}
+
+/// Why the pod cannot be made: the line for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BootError {
+    /// The root image is damaged.
+    RootImage(aegis_image::erofs::ReadError),
+    /// Something could not be set up in it.
+    Root(Errno),
+    /// The working directory of the run.
+    WorkingDirectory(Vec<u8>, Errno),
+}
+
+impl core::fmt::Display for BootError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::RootImage(error) => write!(formatter, "the root image is damaged: {error:?}"),
+            Self::Root(error) => write!(formatter, "the root cannot be set up ({error:?})"),
+            Self::WorkingDirectory(path, error) => {
+                write!(formatter, "the working directory {} cannot be used ({error:?})", path.escape_ascii())
+            }
+        }
+    }
+}
+
+/// A pod with a process that has no program yet.
+pub struct Pod {
+    /// The pod.
+    pub system: Arc<System>,
+    /// Its first process.
+    pub process: Arc<Process>,
+    /// Its first thread.
+    pub thread: Arc<Thread>,
+}
+
+/// Makes the pod.
+pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
+    let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
+    let facts = ProcFacts::new();
+    let namespace = name_space(&ground, &facts, now)?;
+    let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
+    let terminal = terminal(config);
+    let current = working_directory(&namespace, config, now)?;
+    let vdso = VdsoPages::new(
+        &ground.pool,
+        &VdsoData {
+            clock: ground.clock,
+            realtime_offset_ns: config.realtime_start_ns,
+            has_clock: true,
+            has_processor_number: false,
+        },
+    );
+    let limits = Limits::default();
+    let base = mapping_base(limits.soft(Resource::Stack), 0);
+    let space =
+        AddressSpace::new(ground.pool.clone(), aegis_abi::types::SLOT_SELF, base, space_limits(&limits));
+    let files = ProcessFiles::new(&namespace, current, terminal.clone());
+    let start_ns = ground.kernel.now_ns();
+    let system = Arc::new(System {
+        kernel: ground.kernel,
+        platform: ground.platform,
+        pool: ground.pool,
+        files: Files { namespace: namespace.clone(), temporary },
+        vdso: vdso.ok(),
+        options: Options {
+            trace: config.flags.contains(Flags::TRACE),
+            stats: config.flags.contains(Flags::STATS),
+        },
+        counters: Counters::default(),
+        realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
+        hostname: Mutex::new(config.hostname.clone()),
+        domain_name: Mutex::new(b"(none)".to_vec()),
+        processor_count: ground.clock.processor_count,
+        named_missing: Mutex::new([0; 8]),
+    });
+    let process = Arc::new(Process {
+        pid: FIRST_PID,
+        parent: 0,
+        group: Mutex::new(FIRST_PID),
+        session: Mutex::new(FIRST_PID),
+        space: Arc::new(Space::new(space)),
+        files,
+        signals: Mutex::new(ProcessSignals::default()),
+        limits: Mutex::new(limits),
+        identities: Mutex::new(Identities { uid: [config.uid; 4], gid: [config.gid; 4], groups: Vec::new() }),
+        image: Mutex::new(Image::default()),
+        timer: Mutex::new(IntervalTimer::default()),
+        ending: Mutex::new(None),
+        start_ns,
+        is_dumpable: Mutex::new(true),
+        nice: Mutex::new(0),
+    });
+    let thread = Arc::new(Thread {
+        tid: FIRST_PID,
+        signals: Mutex::new(ThreadSignals::default()),
+        stack: Mutex::new(AlternateStack::default()),
+        name: Mutex::new(Vec::new()),
+        clear_tid_address: Mutex::new(0),
+        robust_list: Mutex::new((0, 0)),
+    });
+    facts.set_system(&system);
+    facts.add_process(process.clone(), thread.clone());
+    connect_streams(&namespace, &process, ground.streams, config, terminal.as_ref(), now)
+        .map_err(BootError::Root)?;
+    Ok(Pod { system, process, thread })
+}
+
+/// The root with everything that is mounted in it.
+fn name_space(
+    ground: &Ground,
+    facts: &Arc<ProcFacts>,
+    now: Timestamp,
+) -> core::result::Result<Arc<Namespace>, BootError> {
+    let base = match ground.root {
+        Some((bytes, first)) => {
+            let frames = erofs_root::ImageFrames { first, pool: ground.pool.clone() };
+            erofs_root::ErofsRoot::open(bytes, Some(frames), file_system(1)).map_err(BootError::RootImage)?
+        }
+        None => memory_store(&ground.pool, 1, 0o755, now).map_err(BootError::Root)?,
+    };
+    let identity = Identity { device: file_system(2), magic: overlay::OVERLAY_MAGIC };
+    let limits = store_limits(&ground.pool);
+    let root = overlay::over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
+    let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
+    let namespace = Namespace::new(root, description);
+    mount_all(&namespace, ground, facts, now).map_err(BootError::Root)?;
+    device_fs::register(&namespace, &ground.kernel);
+    Ok(namespace)
+}
+
+fn mount_all(namespace: &Arc<Namespace>, ground: &Ground, facts: &Arc<ProcFacts>, now: Timestamp) -> Result<()> {
+    let devices = memory_store(&ground.pool, 5, 0o755, now)?;
+    device_fs::populate(&devices, now)?;
+    let restricted = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE;
+    let proc = proc_fs::root(facts.clone(), file_system(3), now);
+    let sys = text_fs::system_tree(ground.clock.processor_count, file_system(4), now);
+    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 3] = [
+        (b"/dev", devices, "tmpfs", MountFlags::NO_SET_ID),
+        (b"/proc", proc, "proc", restricted),
+        (b"/sys", sys, "sysfs", restricted | MountFlags::READ_ONLY),
+    ];
+    for (path, root, kind, flags) in mounts {
+        let place = ensure_directory(namespace, path, 0o755, now)?;
+        namespace.mount(&place, root, MountDescription { kind, source: kind, flags });
+    }
+    ensure_directory(namespace, b"/tmp", 0o1777, now)?;
+    Ok(())
+}
+
+/// Finds a directory, or makes it.
+fn ensure_directory(namespace: &Arc<Namespace>, path: &[u8], permissions: u32, now: Timestamp) -> Result<Location> {
+    let credentials = Credentials::ROOT;
+    let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
+    match namespace.lookup(&caller, namespace.root(), path, LookupFlags::DIRECTORY) {
+        Err(Errno::ENOENT) => {
+            namespace.create(&caller, namespace.root(), path, NewNode::Directory, permissions)
+        }
+        found => found,
+    }
+}
+
+/// A memory file system's root.
+fn memory_store(pool: &Arc<FramePool>, minor: u32, permissions: u32, now: Timestamp) -> Result<InodeRef> {
+    let identity = Identity { device: file_system(minor), magic: TMPFS_MAGIC };
+    let creation = Creation { permissions, uid: 0, gid: 0, now };
+    let root = MemoryFs::create(pool.clone(), identity, store_limits(pool), creation)?;
+    Ok(root)
+}
+
+fn store_limits(pool: &FramePool) -> StoreLimits {
+    StoreLimits { bytes_max: pool.statistics().limit.saturating_mul(4096), inode_count_max: INODE_COUNT_MAX }
+}
+
+fn working_directory(
+    namespace: &Arc<Namespace>,
+    config: &Config,
+    now: Timestamp,
+) -> core::result::Result<Location, BootError> {
+    let credentials = Credentials { uid: config.uid, gid: config.gid, groups: Vec::new() };
+    let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
+    namespace
+        .lookup(&caller, namespace.root(), &config.working_directory, LookupFlags::DIRECTORY)
+        .map_err(|error| BootError::WorkingDirectory(config.working_directory.clone(), error))
+}
+
+const TERMINALS: [Flags; 3] = [Flags::STDIN_IS_TERMINAL, Flags::STDOUT_IS_TERMINAL, Flags::STDERR_IS_TERMINAL];
+
+fn terminal(config: &Config) -> Option<Arc<TerminalState>> {
+    let is_any = TERMINALS.iter().any(|flag| config.flags.contains(*flag));
+    is_any.then(|| {
+        TerminalState::new(WindowSize {
+            row_count: config.terminal_rows,
+            column_count: config.terminal_columns,
+            ..WindowSize::default()
+        })
+    })
+}
+
+/// Descriptors 0, 1 and 2.
+fn connect_streams(
+    namespace: &Arc<Namespace>,
+    process: &Process,
+    streams: [Arc<dyn Stream>; 3],
+    config: &Config,
+    terminal: Option<&Arc<TerminalState>>,
+    now: Timestamp,
+) -> Result<()> {
+    let device = exos::fs::namespace::PSEUDO_DEVICE;
+    for (stream, flag) in streams.into_iter().zip(TERMINALS) {
+        let (inode, access) = match terminal {
+            Some(state) if config.flags.contains(flag) => {
+                let inode = StreamInode::terminal(stream, device, 0, state.clone(), now);
+                device_fs::register_terminal(namespace, &inode);
+                (inode, OpenAccess::ReadWrite)
+            }
+            _ => {
+                let access = if flag == Flags::STDIN_IS_TERMINAL { OpenAccess::Read } else { OpenAccess::Write };
+                (StreamInode::pipe(stream, device, namespace.number(), now), access)
+            }
+        };
+        process.files.add(namespace.stream(inode, access)?, false)?;
+    }
+    Ok(())
+}
+

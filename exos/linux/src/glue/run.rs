@@ -1,0 +1,268 @@
+//! The order of a run: console, bundle, pod, program, and the end.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use aegis_abi::FrameNumber;
+use aegis_abi::boot::{BootInfo, PART_CONFIG, PART_ROOT};
+use aegis_abi::counter::Counter;
+use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
+use aegis_abi::upcall::{UpcallFrame, UpcallKind};
+use aegis_image::bundle;
+use aegis_image::config::Config;
+use aegis_rt::upcall::UpcallHandlers;
+use aegis_rt::{call, clock};
+use core::sync::atomic::Ordering;
+use exos::fs::stream::Stream;
+use exos::mem::FramePool;
+use exos::platform::FrameGrant;
+use exos::sync::{Mutex, Once};
+use exos_linux::boot::{Ground, Pod};
+use exos_linux::host::{HostPorts, Port};
+use exos_linux::process::Ending;
+use exos_linux::program::{Wish, prepare, search_path, start as start_program};
+use exos_linux::stream::PortStream;
+use exos_linux::system::Platform;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use super::devices::HostConsole;
+use super::heap::GlobalHeap;
+use super::machine::{Host, MachineKernel, MachinePlatform};
+use super::{direct, entry, kernel};
+
+/// Version of the control protocol.
+const PROTOCOL_VERSION: u32 = 1;
+
+#[global_allocator]
+static HEAP: GlobalHeap = GlobalHeap::new();
+
+/// What the upcall handlers need. One process so far, so one of it.
+pub(crate) struct Run {
+    pub(crate) pod: Pod,
+    pub(crate) platform: Arc<MachinePlatform>,
+    pub(crate) host: Arc<Host>,
+    pub(crate) streams: [Arc<PortStream<HostConsole>>; 3],
+    boot_ns: u64,
+}
+
+/// The run, once it has begun.
+pub(crate) static RUN: Once<Run> = Once::new();
+
+/// A frame where it may be resumed from.
+#[repr(C, align(16))]
+struct AlignedFrame(UpcallFrame);
+
+/// Where the kernel enters, on the save area's stack.
+pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
+    // SAFETY: the kernel maps the boot information before it starts the first environment.
+    let info = unsafe { info.read() };
+    let console = match HostConsole::find(&info) {
+        Ok(console) => console,
+        Err(error) => panic!("no console to the host: {error:?}"),
+    };
+    let bell = console.bell();
+    let host = Arc::new(HostPorts::new(console));
+    host.send_line(&alloc::format!("hello {PROTOCOL_VERSION}"));
+    let mut frame = AlignedFrame(UpcallFrame::default());
+    match begin(&info, &host, bell, &mut frame.0) {
+        Ok(run) => RUN.call_once(|| run),
+        Err(failure) => fail(&host, failure.status, &failure.text),
+    };
+    aegis_rt::upcall::register(
+        UpcallHandlers { syscall: entry::syscall, other: entry::other },
+        &[UpcallKind::Bell],
+    );
+    // SAFETY: the frame is the program's first context; it lies in the save area, and nothing below it is used again.
+    unsafe { aegis_rt::upcall::resume(&raw const frame.0) }
+}
+
+/// Why there is no run: status and line for the user.
+struct Failure {
+    status: u8,
+    text: String,
+}
+
+impl Failure {
+    fn new(status: u8, text: String) -> Self {
+        Self { status, text }
+    }
+}
+
+/// Everything up to the program's first instruction.
+fn begin(
+    info: &BootInfo,
+    host: &Arc<Host>,
+    bell: aegis_abi::CapSlot,
+    frame: &mut UpcallFrame,
+) -> Result<Run, Failure> {
+    let bytes = bundle_bytes(info)?;
+    let parts = bundle::parse(bytes).map_err(|error| Failure::new(125, alloc::format!("the boot bundle: {error:?}")))?;
+    let config = match parts.find(PART_CONFIG) {
+        Some(part) => Config::decode(parts.contents(part)),
+        None => return Err(Failure::new(125, String::from("the boot bundle holds no configuration"))),
+    };
+    let config = config.map_err(|error| Failure::new(125, alloc::format!("the run configuration: {error}")))?;
+    let root = parts.find(PART_ROOT).map(|part| {
+        (parts.contents(part), FrameNumber(info.bundle_frame + part.offset_bytes / 4096))
+    });
+    let timer_bell = kernel::next_slot();
+    call::bell_create(timer_bell, SLOT_FIRST_PROCESSOR)
+        .map_err(|refusal| Failure::new(125, alloc::format!("no timer: {refusal:?}")))?;
+    let machine_kernel = Arc::new(MachineKernel {
+        host: host.clone(),
+        random: Mutex::new(ChaCha20Rng::from_seed(config.random_seed)),
+    });
+    // SAFETY: the kernel maps the system page for the first environment.
+    let clock = unsafe { *clock::system_page() };
+    let platform = Arc::new(MachinePlatform {
+        host: host.clone(),
+        bell,
+        timer_bell,
+        process: Once::new(),
+        vector_mask: clock.vector_state_mask,
+    });
+    let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
+    pool.add_borrowed(bundle_grant(info));
+    let streams = [Port::Input, Port::Output, Port::Error].map(|port| PortStream::new(host.clone(), port));
+    let ground = Ground {
+        kernel: machine_kernel,
+        platform: platform.clone(),
+        pool,
+        clock,
+        root,
+        streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
+    };
+    let pod = exos_linux::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
+    load(&pod, &config, frame)?;
+    platform.process.call_once(|| pod.process.clone());
+    Ok(Run { pod, platform, host: host.clone(), streams, boot_ns: info.boot_ns })
+}
+
+/// Finds the program and makes `frame` its first state.
+fn load(pod: &Pod, config: &Config, frame: &mut UpcallFrame) -> Result<(), Failure> {
+    let name = String::from_utf8_lossy(&config.program).into_owned();
+    let access = exos_linux::files::Access::for_process(&pod.system, &pod.process);
+    let current = pod.process.files.current();
+    let path = search_path(&access, &current, &config.program, &config.environment);
+    let wish =
+        Wish { path, arguments: config.arguments.clone(), environment: config.environment.clone() };
+    let prepared = prepare(&pod.system, &access, &current, wish)
+        .map_err(|error| Failure::new(error.exit_status(), alloc::format!("{name}: {}", error.text())))?;
+    start_program(&pod.system, &pod.process, &pod.thread, prepared, frame)
+        .map_err(|error| Failure::new(125, alloc::format!("{name}: {error}")))
+}
+
+/// The whole bundle, in the direct view.
+fn bundle_bytes(info: &BootInfo) -> Result<&'static [u8], Failure> {
+    direct::show(bundle_grant(info), false)
+        .map_err(|fault| Failure::new(125, alloc::format!("the boot bundle cannot be mapped: {fault:?}")))?;
+    let length = (info.bundle_frame_count * 4096) as usize;
+    // SAFETY: shown just now, for good; the image's writable segments lie in it too, but only the parts that are never written
+    // are looked at through this slice after the start.
+    Ok(unsafe { direct::bytes(FrameNumber(info.bundle_frame), length) })
+}
+
+fn bundle_grant(info: &BootInfo) -> FrameGrant {
+    FrameGrant { slot: SLOT_BUNDLE, first: FrameNumber(info.bundle_frame), count: info.bundle_frame_count }
+}
+
+/// What the program may use: what the user said, at most what there is.
+fn memory_limit(config: &Config) -> u64 {
+    let free_bytes = kernel::free_frame_count() * 4096;
+    match config.memory_limit_bytes {
+        0 => free_bytes,
+        limit => limit.min(free_bytes),
+    }
+}
+
+/// Ends the run because the process has ended.
+pub(crate) fn end(run: &Run) -> ! {
+    let ending = run.pod.process.ending.lock().take();
+    while run.streams[1].pending_bytes() + run.streams[2].pending_bytes() > 0 {
+        run.platform.wait(None);
+    }
+    if run.pod.system.options.stats {
+        send_stats(run);
+    }
+    let line = match ending {
+        Some(Ending::Exited(status)) => alloc::format!("exit {status}"),
+        Some(Ending::Killed { signal, has_core, text }) => {
+            alloc::format!("killed {} {} {text}", signal.number(), u8::from(has_core))
+        }
+        None => String::from("fail 125 the program ended in no known way"),
+    };
+    finish(&run.host, line.trim_end())
+}
+
+/// Ends a run that never began.
+fn fail(host: &Host, status: u8, text: &str) -> ! {
+    finish(host, &alloc::format!("fail {status} {text}"))
+}
+
+/// Sends the last line and powers off when it has left.
+fn finish(host: &Host, line: &str) -> ! {
+    host.send_line(line);
+    while host.control_backlog_bytes() > 0 {
+        host.pump();
+        core::hint::spin_loop();
+    }
+    power_off(0)
+}
+
+fn power_off(code: u32) -> ! {
+    let _ = call::machine_off(SLOT_MACHINE, code);
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Sends what was counted.
+fn send_stats(run: &Run) {
+    let counters = &run.pod.system.counters;
+    let kernel = |counter| call::counter_read(counter).unwrap_or(0);
+    let memory = run.pod.system.pool.statistics();
+    let faults = run.pod.process.space.lock().fault_counts();
+    let values = [
+        ("boot_ns", run.boot_ns),
+        ("run_ns", kernel::now_ns()),
+        ("processor_ns", run.platform.processor_time_ns()),
+        ("kernel_calls", kernel(Counter::KernelCalls)),
+        ("upcalls_syscall", kernel(Counter::UpcallsSyscall)),
+        ("upcalls_exception", kernel(Counter::UpcallsException)),
+        ("upcalls_bell", kernel(Counter::UpcallsBell)),
+        ("upcalls_slice", kernel(Counter::UpcallsSlice)),
+        ("interrupts", kernel(Counter::Interrupts)),
+        ("slices", kernel(Counter::Slices)),
+        ("pages_bound", kernel(Counter::PagesBound)),
+        ("pages_unbound", kernel(Counter::PagesUnbound)),
+        ("syscalls_trapped", counters.syscalls_trapped.load(Ordering::Relaxed)),
+        ("syscalls_rewritten", counters.syscalls_rewritten.load(Ordering::Relaxed)),
+        ("signals", counters.signals.load(Ordering::Relaxed)),
+        ("page_faults", faults.resolved),
+        ("pages_mapped", faults.pages),
+        ("pages_copied", faults.copied),
+        ("memory_held_bytes", memory.held * 4096),
+        ("memory_peak_bytes", run.pod.process.space.resident_peak_bytes()),
+    ];
+    for (key, value) in values {
+        run.host.send_line(&alloc::format!("stats {key}={value}"));
+    }
+}
+
+#[panic_handler]
+fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
+    use core::fmt::Write;
+    /// The kernel's log.
+    struct Log;
+    impl Write for Log {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            for chunk in text.as_bytes().chunks(aegis_abi::call::LOG_BYTES_MAX as usize) {
+                let _ = call::machine_log(SLOT_MACHINE, chunk);
+            }
+            Ok(())
+        }
+    }
+    let _ = writeln!(Log, "exos: {information}");
+    power_off(1)
+}
