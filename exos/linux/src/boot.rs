@@ -60,7 +60,7 @@ pub struct Ground {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootError {
     /// The root image is damaged.
-    RootImage(aegis_image::erofs::ReadError),
+    RootImage(aegis_image::erofs::read::ReadError),
     /// Something could not be set up in it.
     Root(Errno),
     /// The working directory of the run.

@@ -5,4 +5,5 @@
 
 pub mod bytes;
 pub mod errno;
+pub mod file;
 pub mod time;

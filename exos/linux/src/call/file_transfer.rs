@@ -12,7 +12,7 @@ use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use crate::context::{Arguments, Context, Restart};
-use crate::files::{Access, CURRENT_DIRECTORY, find_at, now};
+use crate::files::{Access, now, read_path};
 use crate::table::{Entry, full, partial};
 use crate::user::{
     CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserReader, UserWriter, read_array, read_extents, write_all,
@@ -360,8 +360,8 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
         return Err(Errno::EINVAL);
     }
     let access = Access::new(context);
-    let location = find_at(context, &access, CURRENT_DIRECTORY as u64, path, 0, 0)?;
-    access.namespace().truncate(&access.caller(), &location, length)?;
+    let path = read_path(context, path)?;
+    access.namespace().truncate(&access.caller(), &context.process.files.current(), &path, length)?;
     Ok(0)
 }
 

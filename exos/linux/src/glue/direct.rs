@@ -3,12 +3,13 @@
 //! Grants are made visible with large pages where they are aligned, else with small ones. Bytes are copied with raw pointers and never
 //! borrowed, because programs may have the same frames mapped.
 
-use aegis_abi::FrameNumber;
+use aegis_abi::{FrameNumber, Status};
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SIZE};
 use aegis_abi::memory::{
     BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation,
 };
 use aegis_abi::types::SLOT_SELF;
+use core::sync::atomic::{AtomicU32, Ordering};
 use exos::platform::{BindFault, FrameBytes, FrameGrant};
 
 use super::{DIRECT_BASE, DIRECT_FRAME_COUNT, kernel};
@@ -81,6 +82,28 @@ fn at(frame: FrameNumber, offset: usize, length: usize) -> *mut u8 {
 }
 
 impl FrameBytes for DirectView {
+    fn attach(&self, grant: FrameGrant) -> Result<(), Status> {
+        show(grant, true).map_err(|fault| fault.status)
+    }
+
+    fn detach(&self, grant: FrameGrant) -> Result<(), Status> {
+        hide(grant).map_err(|fault| fault.status)
+    }
+
+    fn compare_exchange_u32(
+        &self,
+        frame: FrameNumber,
+        offset: usize,
+        current: u32,
+        new: u32,
+    ) -> Result<u32, u32> {
+        assert!(offset.is_multiple_of(4), "a word is aligned");
+        let word = at(frame, offset, 4).cast::<u32>();
+        // SAFETY: aligned, inside one frame of the view, which is shown writable; all Rust access to such words is atomic.
+        let word = unsafe { AtomicU32::from_ptr(word) };
+        word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
     fn read(&self, frame: FrameNumber, offset: usize, into: &mut [u8]) {
         let from = at(frame, offset, into.len());
         // SAFETY: inside one frame of the view; `into` is ours and does not overlap the view.

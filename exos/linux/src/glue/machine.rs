@@ -19,7 +19,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
 use super::devices::HostConsole;
-use super::{direct, kernel};
+use super::kernel;
 
 /// The host's ports over the real console.
 pub(crate) type Host = HostPorts<HostConsole>;
@@ -32,13 +32,10 @@ pub(crate) struct MachineKernel {
 
 impl Kernel for MachineKernel {
     fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-        let grant = kernel::take_frames(count, alignment_log2)?;
-        direct::show(grant, true).map_err(|fault| fault.status)?;
-        Ok(grant)
+        kernel::take_frames(count, alignment_log2)
     }
 
     fn free_frames(&self, grant: FrameGrant) -> Result<(), Status> {
-        direct::hide(grant).map_err(|fault| fault.status)?;
         call::frame_free(grant.slot).map(|_| ()).map_err(|refusal| refusal.status)
     }
 

@@ -1,0 +1,305 @@
+//! Descriptors: opening, closing, duplicating, and files that never had a name.
+//!
+//! Record locks go with the process that closes any descriptor of their file, which is why every way out of the table leads
+//! through [`crate::files::ProcessFiles::release`].
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::{Description, StatusFlags};
+use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
+use exos::fs::vnode::{Creation, Seals};
+use syscalls::Sysno;
+
+use crate::abi::bytes::get;
+use crate::abi::file as abi;
+use crate::context::{Arguments, Context, Restart};
+use crate::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::table::{Entry, full, partial};
+use crate::user::{read_string, read_vec, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::open, open),
+    full(Sysno::openat, openat),
+    partial(Sysno::openat2, "of resolve only RESOLVE_IN_ROOT and RESOLVE_CACHED", openat2),
+    full(Sysno::creat, creat),
+    full(Sysno::close, close),
+    full(Sysno::close_range, close_range),
+    full(Sysno::dup, dup),
+    full(Sysno::dup2, dup2),
+    full(Sysno::dup3, dup3),
+    full(Sysno::pipe, pipe),
+    partial(Sysno::pipe2, "no packets (O_DIRECT)", pipe2),
+    full(Sysno::eventfd, eventfd),
+    full(Sysno::eventfd2, eventfd2),
+    partial(Sysno::memfd_create, "no huge pages", memfd_create),
+];
+
+/// Permission bits that a file can be created with (`S_IALLUGO`).
+const PERMISSION_MASK: u64 = 0o7777;
+
+/// How `open` is to be done, from its flags and mode. `EINVAL`: flags that contradict each other.
+fn how_of(flags: u64, mode: u64) -> Result<OpenHow> {
+    let unnamed = flags & abi::O_UNNAMED != 0;
+    if unnamed {
+        let mask = abi::O_UNNAMED | abi::O_DIRECTORY | abi::O_CREATE;
+        let is_written = flags & abi::O_ACCESS_MODE != 0;
+        if flags & mask != abi::O_UNNAMED | abi::O_DIRECTORY || !is_written {
+            return Err(Errno::EINVAL);
+        }
+    }
+    let access = match flags & abi::O_ACCESS_MODE {
+        0 => OpenAccess::Read,
+        1 => OpenAccess::Write,
+        // 3 asks for the permission to read and write, and gives neither; the nearest that there is.
+        _ => OpenAccess::ReadWrite,
+    };
+    let mut open_flags = OpenFlags::empty();
+    open_flags.set(OpenFlags::CREATE, flags & abi::O_CREATE != 0);
+    open_flags.set(OpenFlags::EXCLUSIVE, flags & abi::O_EXCLUSIVE != 0);
+    open_flags.set(OpenFlags::TRUNCATE, flags & abi::O_TRUNCATE != 0);
+    open_flags.set(OpenFlags::UNNAMED, unnamed);
+    let mut status = abi::status_flags(flags);
+    if unnamed {
+        status -= StatusFlags::DIRECTORY;
+    }
+    Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32 })
+}
+
+/// Opens `path` from `directory`; flags and mode are checked already.
+fn open_with(
+    context: &mut Context<'_>,
+    [directory, path, flags, mode]: [u64; 4],
+    stays_in_directory: bool,
+) -> Result<u64> {
+    let how = how_of(flags, mode)?;
+    let path = read_path(context, path)?;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    context.process.files.check_room()?;
+    let access = Access::new(context);
+    let start = if stays_in_directory && directory as i32 != CURRENT_DIRECTORY {
+        context.process.files.get(directory)?.location().clone()
+    } else {
+        start_of(context, directory, &path)?
+    };
+    let mut caller = access.caller();
+    if stays_in_directory {
+        if !start.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        caller.root = &start;
+    }
+    let description = access.namespace().open(&caller, &start, &path, &how)?;
+    wait_for_other_end(context, &description)?;
+    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+}
+
+/// A named pipe is open when both ends are there.
+fn wait_for_other_end(context: &mut Context<'_>, description: &Arc<Description>) -> Result<()> {
+    context.restart = Restart::UnlessHandlerForbids;
+    while !description.is_connected() {
+        context.wait(None)?;
+    }
+    Ok(())
+}
+
+/// `open(2)`.
+pub fn open(context: &mut Context<'_>, [path, flags, mode, ..]: Arguments) -> Result<u64> {
+    openat(context, [CURRENT_DIRECTORY as u64, path, flags, mode, 0, 0])
+}
+
+/// `creat(2)`.
+pub fn creat(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u64> {
+    const WRITE_ONLY: u64 = 1;
+    open(context, [path, abi::O_CREATE | abi::O_TRUNCATE | WRITE_ONLY, mode, 0, 0, 0])
+}
+
+/// `openat(2)`: flags without a meaning are passed over, as are those that `O_PATH` does not go with.
+pub fn openat(
+    context: &mut Context<'_>,
+    [directory, path, flags, mode, ..]: Arguments,
+) -> Result<u64> {
+    let mut flags = u64::from(flags as u32) & abi::O_KNOWN;
+    if flags & abi::O_PATH_ONLY != 0 {
+        flags &= abi::O_WITH_PATH_ONLY;
+    }
+    open_with(context, [directory, path, flags, mode & PERMISSION_MASK], false)
+}
+
+/// `openat2(2)`: as `openat`, but what has no meaning is `EINVAL`.
+pub fn openat2(
+    context: &mut Context<'_>,
+    [directory, path, how, size, ..]: Arguments,
+) -> Result<u64> {
+    const HOW_BYTES: u64 = 24;
+    const RESOLVE_KNOWN: u64 = 0x3f;
+    const RESOLVE_BENEATH: u64 = 8;
+    const RESOLVE_IN_ROOT: u64 = 0x10;
+    const RESOLVE_CACHED: u64 = 0x20;
+    if size < HOW_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = read_vec(context.memory, how, size, 4096).map_err(|error| match error {
+        Errno::EINVAL => Errno::E2BIG,
+        error => error,
+    })?;
+    if bytes.iter().skip(HOW_BYTES as usize).any(|byte| *byte != 0) {
+        return Err(Errno::E2BIG);
+    }
+    let (flags, mode) = (get::u64(&bytes, 0), get::u64(&bytes, 8));
+    let resolve = get::u64(&bytes, 16);
+    let creates = flags & (abi::O_CREATE | abi::O_UNNAMED) != 0;
+    let both = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
+    let is_bad = flags & !abi::O_KNOWN != 0
+        || resolve & !RESOLVE_KNOWN != 0
+        || resolve & both == both
+        || (creates && mode & !PERMISSION_MASK != 0)
+        || (!creates && mode != 0)
+        || (flags & abi::O_PATH_ONLY != 0 && flags & !abi::O_WITH_PATH_ONLY != 0);
+    if is_bad {
+        return Err(Errno::EINVAL);
+    }
+    if resolve & RESOLVE_CACHED != 0 {
+        // "Not without looking further": the caller asks again without the flag.
+        return Err(Errno::EAGAIN);
+    }
+    if resolve & !RESOLVE_IN_ROOT != 0 {
+        return Err(Errno::ENOSYS);
+    }
+    open_with(context, [directory, path, flags, mode], resolve & RESOLVE_IN_ROOT != 0)
+}
+
+/// `close(2)`.
+pub fn close(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
+    let closed = context.process.files.table().remove(descriptor as u32)?;
+    context.process.files.release(context.process.pid, closed);
+    Ok(0)
+}
+
+/// `close_range(2)`.
+pub fn close_range(context: &mut Context<'_>, [first, last, flags, ..]: Arguments) -> Result<u64> {
+    // CLOSE_RANGE_UNSHARE: the table is not shared with anybody.
+    const UNSHARE: u64 = 2;
+    const MARK: u64 = 4;
+    if flags & !(UNSHARE | MARK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let files = &context.process.files;
+    let closed = files.table().remove_range(first as u32, last as u32, flags & MARK != 0)?;
+    for description in closed {
+        files.release(context.process.pid, description);
+    }
+    Ok(0)
+}
+
+/// `dup(2)`.
+pub fn dup(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    context.process.files.add(description, false)
+}
+
+/// `dup2(2)`.
+pub fn dup2(context: &mut Context<'_>, [old, new, ..]: Arguments) -> Result<u64> {
+    if old as u32 == new as u32 {
+        context.process.files.get(old)?;
+        return Ok(u64::from(new as u32));
+    }
+    duplicate_to(context, old, new, false)
+}
+
+/// `dup3(2)`.
+pub fn dup3(context: &mut Context<'_>, [old, new, flags, ..]: Arguments) -> Result<u64> {
+    if flags & !abi::O_CLOSE_ON_EXEC != 0 || old as u32 == new as u32 {
+        return Err(Errno::EINVAL);
+    }
+    duplicate_to(context, old, new, flags != 0)
+}
+
+fn duplicate_to(
+    context: &mut Context<'_>,
+    old: u64,
+    new: u64,
+    close_on_exec: bool,
+) -> Result<u64> {
+    let files = &context.process.files;
+    let (old, new) = (old as u32, new as u32);
+    let limit = files.descriptor_limit();
+    let replaced = files.table().duplicate_to(old, new, close_on_exec, limit)?;
+    if let Some(replaced) = replaced {
+        files.release(context.process.pid, replaced);
+    }
+    Ok(u64::from(new))
+}
+
+/// `pipe(2)`.
+pub fn pipe(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
+    pipe2(context, [address, 0, 0, 0, 0, 0])
+}
+
+/// `pipe2(2)`.
+pub fn pipe2(context: &mut Context<'_>, [address, flags, ..]: Arguments) -> Result<u64> {
+    if flags & !(abi::O_CLOSE_ON_EXEC | abi::O_NON_BLOCKING) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let status = abi::status_flags(flags);
+    let close_on_exec = flags & abi::O_CLOSE_ON_EXEC != 0;
+    let now = crate::files::now(context);
+    let (reader, writer) = context.system.files.namespace.pipe(status, now);
+    let files = &context.process.files;
+    let reader = files.add(reader, close_on_exec)?;
+    let outcome = files.add(writer, close_on_exec).and_then(|writer| {
+        let pair = reader | writer << 32;
+        let outcome = write_all(context.memory, address, &pair.to_le_bytes());
+        if outcome.is_err() {
+            drop(files.table().remove(writer as u32));
+        }
+        outcome
+    });
+    if outcome.is_err() {
+        drop(files.table().remove(reader as u32));
+    }
+    outcome.map(|()| 0)
+}
+
+/// `eventfd(2)` as it was first.
+pub fn eventfd(context: &mut Context<'_>, [value, ..]: Arguments) -> Result<u64> {
+    eventfd2(context, [value, 0, 0, 0, 0, 0])
+}
+
+/// `eventfd2(2)`.
+pub fn eventfd2(context: &mut Context<'_>, [value, flags, ..]: Arguments) -> Result<u64> {
+    const SEMAPHORE: u64 = 1;
+    if flags & !(SEMAPHORE | abi::O_CLOSE_ON_EXEC | abi::O_NON_BLOCKING) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let status = abi::status_flags(flags);
+    let now = crate::files::now(context);
+    let namespace = &context.system.files.namespace;
+    let description = namespace.event_counter(value as u32, flags & SEMAPHORE != 0, status, now);
+    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+}
+
+/// `memfd_create(2)`.
+pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> Result<u64> {
+    const CLOSE_ON_EXEC: u64 = 1;
+    const ALLOW_SEALING: u64 = 2;
+    /// What is left of a file's name behind `memfd:`.
+    const NAME_BYTES: usize = 249;
+    if flags & !(CLOSE_ON_EXEC | ALLOW_SEALING) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let name: Vec<u8> = read_string(context.memory, name, NAME_BYTES, Errno::EINVAL)?;
+    let seals = if flags & ALLOW_SEALING != 0 { Seals::empty() } else { Seals::SEAL };
+    let (uid, gid) = {
+        let identities = context.process.identities.lock();
+        (identities.uid[3], identities.gid[3])
+    };
+    let creation = Creation { permissions: 0o777, uid, gid, now: crate::files::now(context) };
+    let files = &context.system.files;
+    let description = files.namespace.memory_file(&files.temporary, &name, seals, creation)?;
+    context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)
+}
