@@ -14,6 +14,8 @@ mod child;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
+mod probe;
+#[cfg(target_os = "none")]
 mod s00_boot;
 #[cfg(target_os = "none")]
 mod s01_capability;
@@ -35,6 +37,12 @@ mod s08_hostile;
 mod s09_device;
 #[cfg(target_os = "none")]
 mod suite;
+#[cfg(target_os = "none")]
+mod thread;
+#[cfg(target_os = "none")]
+mod vector;
+#[cfg(target_os = "none")]
+mod wait;
 
 #[cfg(target_os = "none")]
 aegis_rt::entry!(suite::start);

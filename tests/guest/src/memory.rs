@@ -1,9 +1,9 @@
 //! Memory for cases: scratch frames and addresses that are given back when a case is over.
 
 use aegis_abi::boot::{BUNDLE_MAGIC, BundleHeader, FlatHeader, PART_CONFIG, PART_INIT};
-use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
-use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
-use aegis_abi::types::{SLOT_BUNDLE, SLOT_SELF};
+use aegis_abi::layout::{LIBOS_BASE, PAGE_SHIFT, PAGE_SIZE, PAGE_TABLE_WINDOW};
+use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
+use aegis_abi::types::{CapType, SLOT_BUNDLE, SLOT_SELF};
 use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_rt::call::{self, Outcome};
 
@@ -11,18 +11,30 @@ use crate::suite::Machine;
 
 /// Slots below this one are looked at by the leak check.
 pub(crate) const SLOT_SCAN_COUNT: u32 = 256;
-/// First slot that cases may use; the others up to `SLOT_SCAN_COUNT` follow.
+/// First slot that cases may use; the others up to `SLOT_SCAN_COUNT` follow. Cases that use neither children nor threads use the
+/// first of them; [`free_slot`] has those that neither children nor threads use.
 pub(crate) const SLOT_CASE_FIRST: u32 = 128;
 /// Where cases map things: nothing else is there.
 pub(crate) const SCRATCH_BASE: u64 = LIBOS_BASE + (200 << 30);
+/// Pages that cases may map from `SCRATCH_BASE` on.
+const CASE_PAGE_COUNT: u64 = 8192;
+/// Where threads have their stacks.
+pub(crate) const THREAD_BASE: u64 = SCRATCH_BASE + CASE_PAGE_COUNT * PAGE_SIZE;
+/// Where the pages that are shared with children are.
+pub(crate) const SHARED_BASE: u64 = THREAD_BASE + 496 * PAGE_SIZE;
 /// Pages from `SCRATCH_BASE` that are unmapped after each case.
-const SCRATCH_PAGE_COUNT: u32 = 2048;
+const SCRATCH_PAGE_COUNT: u64 = CASE_PAGE_COUNT + 512;
 /// Where the bundle's head is mapped for reading.
 const BUNDLE_BASE: u64 = LIBOS_BASE + (190 << 30);
 
 /// Case slot number `index`.
 pub(crate) const fn slot(index: u32) -> CapSlot {
     CapSlot(SLOT_CASE_FIRST + index)
+}
+
+/// Case slot that neither children nor threads use: 0..32.
+pub(crate) const fn free_slot(index: u32) -> CapSlot {
+    slot(96 + index)
 }
 
 /// Applies one entry, repeating bounded calls.
@@ -53,17 +65,42 @@ pub(crate) fn map(address: u64, frame: u64, page_count: u32, slot: CapSlot, flag
     bind_in(SLOT_SELF, map_entry(address, frame, page_count, slot, flags))
 }
 
+/// An entry that needs no capability: `Unmap` or `Clean`.
+pub(crate) fn range_entry(operation: BindOperation, address: u64, page_count: u32) -> BindEntry {
+    BindEntry {
+        operation: operation as u32,
+        virtual_address: address,
+        page_count,
+        ..BindEntry::default()
+    }
+}
+
 /// Unmaps from our own space.
 pub(crate) fn unmap(address: u64, page_count: u32) -> Outcome {
-    bind_in(
-        SLOT_SELF,
-        BindEntry {
-            operation: BindOperation::Unmap as u32,
-            virtual_address: address,
-            page_count,
-            ..BindEntry::default()
-        },
-    )
+    bind_in(SLOT_SELF, range_entry(BindOperation::Unmap, address, page_count))
+}
+
+/// Changes the rights of mapped pages in our own space.
+pub(crate) fn protect(address: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> Outcome {
+    let map = map_entry(address, 0, page_count, slot, flags);
+    bind_in(SLOT_SELF, BindEntry { operation: BindOperation::Protect as u32, ..map })
+}
+
+/// The page-table entry of an address in our own space, as the page-table window shows it.
+pub(crate) fn table_entry(address: u64) -> u64 {
+    let window = window_address(address);
+    // SAFETY: the callers ask for addresses whose page tables exist.
+    unsafe { (window as *const u64).read_volatile() }
+}
+
+/// Where the page-table window shows the entry of an address.
+pub(crate) const fn window_address(address: u64) -> u64 {
+    PAGE_TABLE_WINDOW + ((address & 0x0000_ffff_ffff_ffff) >> PAGE_SHIFT) * 8
+}
+
+/// Where it shows the page-directory entry of an address.
+pub(crate) const fn directory_address(address: u64) -> u64 {
+    window_address(window_address(address))
 }
 
 /// Takes `count` frames into a slot.
@@ -71,36 +108,55 @@ pub(crate) fn take(slot: CapSlot, count: u64) -> Result<FrameNumber, call::Refus
     call::frame_allocate(slot, count, None, 0).map(FrameNumber)
 }
 
-/// Gives back everything that a case may have left behind: scratch mappings, then its slots.
+/// Gives back everything that a case may have left behind: environments, processors, mappings, capabilities, in this order.
 pub(crate) fn release_scratch() {
-    let _ = unmap(SCRATCH_BASE, SCRATCH_PAGE_COUNT);
-    for pass in 0..3 {
+    for pass in 0..2 {
         for number in SLOT_CASE_FIRST..SLOT_SCAN_COUNT {
-            release(CapSlot(number), pass);
+            release_running(CapSlot(number), pass);
+        }
+    }
+    unmap_all(SCRATCH_BASE, SCRATCH_PAGE_COUNT);
+    for number in SLOT_CASE_FIRST..SLOT_SCAN_COUNT {
+        release(CapSlot(number));
+    }
+}
+
+fn unmap_all(address: u64, page_count: u64) {
+    for first in (0..page_count).step_by(BIND_PAGE_COUNT_MAX as usize) {
+        let count = (page_count - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
+        let _ = unmap(address + first * PAGE_SIZE, count);
+    }
+}
+
+fn type_of(slot: CapSlot) -> u64 {
+    call::cap_read(slot, 0).map_or(CapType::Null as u64, |word| word & 0xffff_ffff)
+}
+
+/// Ends an environment (first pass) or a processor (second pass).
+fn release_running(slot: CapSlot, pass: u32) {
+    // SAFETY: case slots name nothing that this program needs.
+    unsafe {
+        if pass == 0 && type_of(slot) == CapType::Environment as u64 {
+            repeat(|| call::environment_destroy(slot));
+        } else if pass == 1 && type_of(slot) == CapType::Processor as u64 {
+            let _ = call::processor_stop(slot);
+            repeat(|| call::processor_destroy(slot));
         }
     }
 }
 
-/// Gives back one slot. First pass: environments and processors end; later passes: the rest goes.
-fn release(slot: CapSlot, pass: u32) {
-    let Ok(word) = call::cap_read(slot, 0) else { return };
+fn release(slot: CapSlot) {
+    let kind = type_of(slot);
+    if kind == CapType::Null as u64 {
+        return;
+    }
     // SAFETY: case slots name nothing that this program needs.
     unsafe {
-        match (word & 0xffff_ffff, pass) {
-            (0, _) => return,
-            (2, 0) => repeat(|| call::environment_destroy(slot)),
-            (3, 1) => {
-                let _ = call::processor_stop(slot);
-                let _ = call::processor_destroy(slot);
-            }
-            (1, 2) => {
-                repeat(|| call::cap_revoke(slot));
-                let _ = call::frame_free(slot);
-            }
-            _ => {}
+        repeat(|| call::cap_revoke(slot));
+        if kind == CapType::Frames as u64 {
+            repeat(|| call::frame_free(slot));
         }
-        if pass == 2 {
-            repeat(|| call::cap_revoke(slot));
+        if type_of(slot) != CapType::Null as u64 {
             repeat(|| call::cap_drop(slot));
         }
     }

@@ -6,11 +6,12 @@
 use core::fmt::{self, Write};
 
 use aegis_abi::boot::{BOOT_INFO_MAGIC, BootInfo};
+use aegis_abi::{CapSlot, Rights};
 use aegis_abi::call::EnvironmentField;
 use aegis_abi::types::{SLOT_MACHINE, SLOT_SELF};
 use aegis_rt::call;
 
-use crate::memory;
+use crate::{memory, probe};
 
 /// What a case returns: the source line of the first expectation that did not hold.
 pub(crate) type CaseResult = Result<(), Failure>;
@@ -36,6 +37,19 @@ pub(crate) struct Suite {
 /// What the kernel told us at the start.
 pub(crate) struct Machine {
     pub(crate) info: BootInfo,
+    /// Processors that run.
+    pub(crate) cpu_count: u32,
+    /// What the host says about the machine.
+    pub(crate) expected: Expected,
+}
+
+/// What the host put into the configuration: lines `key=value`; 0 where it said nothing.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Expected {
+    /// `cpus`: processors.
+    pub(crate) cpu_count: u64,
+    /// `memory_mib`: memory.
+    pub(crate) memory_mib: u64,
 }
 
 /// Fails the case unless the condition holds.
@@ -74,6 +88,36 @@ impl Found for u64 {
 impl Found for u32 {
     fn word(&self) -> u64 {
         u64::from(*self)
+    }
+}
+
+impl Found for i32 {
+    fn word(&self) -> u64 {
+        *self as u64
+    }
+}
+
+impl Found for usize {
+    fn word(&self) -> u64 {
+        *self as u64
+    }
+}
+
+impl Found for bool {
+    fn word(&self) -> u64 {
+        u64::from(*self)
+    }
+}
+
+impl<const N: usize> Found for [u64; N] {
+    fn word(&self) -> u64 {
+        self.first().copied().unwrap_or(0)
+    }
+}
+
+impl Found for Rights {
+    fn word(&self) -> u64 {
+        u64::from(self.bits())
     }
 }
 
@@ -172,12 +216,18 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
         print(format_args!("suite: the boot information has no magic number"));
         finish(0, 1);
     }
-    let machine = Machine { info };
+    probe::install();
+    // SAFETY: the kernel maps the system page in every environment.
+    let cpu_count = unsafe { aegis_rt::clock::system_page() }.processor_count;
+    let mut machine = Machine { info, cpu_count, expected: Expected::default() };
     let wanted = memory::configuration(&machine);
+    machine.expected = expected(wanted);
+    let is_wanted = |name: &str| lines(wanted).any(|line| line == name.as_bytes());
+    let wants_all = !lines(wanted).any(|line| !line.contains(&b'='));
     let mut passed = 0;
     let mut failed = 0;
     for suite in SUITES {
-        if !wanted.is_empty() && !wanted.split(|byte| *byte == b'\n').any(|name| name == suite.name.as_bytes()) {
+        if !wants_all && !is_wanted(suite.name) {
             continue;
         }
         for (name, case) in suite.cases {
@@ -191,10 +241,26 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     finish(passed, failed)
 }
 
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+fn expected(text: &[u8]) -> Expected {
+    let value = |key: &[u8]| {
+        let number = lines(text).find_map(|line| line.strip_prefix(key))?;
+        core::str::from_utf8(number).ok()?.parse().ok()
+    };
+    Expected {
+        cpu_count: value(b"cpus=").unwrap_or(0),
+        memory_mib: value(b"memory_mib=").unwrap_or(0),
+    }
+}
+
 /// Runs one case with the baseline around it.
 fn run(machine: &Machine, suite: &str, name: &str, case: fn(&Machine) -> CaseResult) -> bool {
     let before = baseline();
     let result = case(machine);
+    probe::reset();
     memory::release_scratch();
     let after = baseline();
     match result {
@@ -203,7 +269,7 @@ fn run(machine: &Machine, suite: &str, name: &str, case: fn(&Machine) -> CaseRes
             false
         }
         Ok(()) if before != after => {
-            print(format_args!("case {suite}/{name} FAILED: leak, (frames, slots) {before:?} became {after:?}"));
+            print(format_args!("case {suite}/{name} FAILED: leak, (free, owned, quota, slots) {before:?} became {after:?}"));
             false
         }
         Ok(()) => {
@@ -213,16 +279,16 @@ fn run(machine: &Machine, suite: &str, name: &str, case: fn(&Machine) -> CaseRes
     }
 }
 
-/// Frames that nobody owns plus those donated and unused, and slots in use.
-fn baseline() -> (u64, u64) {
-    let free = call::environment_read(SLOT_SELF, EnvironmentField::FramesFree).unwrap_or(0);
-    let mut slots = 0;
-    for slot in 0..memory::SLOT_SCAN_COUNT {
-        if matches!(call::cap_read(aegis_abi::CapSlot(slot), 0), Ok(word) if word & 0xffff_ffff != 0) {
-            slots += 1;
-        }
-    }
-    (free, slots)
+/// Frames that nobody owns, that we own and may own, and slots in use.
+fn baseline() -> [u64; 4] {
+    let read = |field| call::environment_read(SLOT_SELF, field).unwrap_or(0);
+    let is_used = |slot: &u32| call::cap_read(CapSlot(*slot), 0).is_ok();
+    [
+        read(EnvironmentField::FramesFree),
+        read(EnvironmentField::FramesOwned),
+        read(EnvironmentField::FrameQuota),
+        (0..memory::SLOT_SCAN_COUNT).filter(is_used).count() as u64,
+    ]
 }
 
 fn finish(passed: u32, failed: u32) -> ! {
