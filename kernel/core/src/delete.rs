@@ -251,7 +251,7 @@ impl<M: Machine> State<'_, M> {
         }
         capability.flags |= DYING;
         self.store_capability(at, &capability);
-        if !self.holds_device(environment, device, Some(at)) {
+        if !self.holds_device(environment, device, Rights::empty(), Some(at)) {
             self.release_device(device, environment);
         }
         let has_space = !self.environments[environment].has_no_space;
@@ -263,25 +263,25 @@ impl<M: Machine> State<'_, M> {
                 return Progress::More;
             }
         }
-        if !self.holds_device(environment, device, Some(at)) {
+        if !self.holds_device(environment, device, Rights::empty(), Some(at)) {
             self.devices[device].set_mapped_by(environment, false);
         }
         Progress::Done
     }
 
-    /// Whether an environment has a usable capability for a device function, `except` aside.
+    /// Whether an environment has a usable capability with some rights for a device function, `except` aside.
     pub(crate) fn holds_device(
         &self,
         environment: EnvironmentId,
         device: DeviceId,
+        rights: Rights,
         except: Option<CapRef>,
     ) -> bool {
         self.slots(environment)
             .filter(|at| Some(*at) != except)
             .filter_map(|at| self.capability(at))
-            .filter(|capability| {
-                capability.kind == CapType::Device && capability.flags & DYING == 0
-            })
+            .filter(|c| c.kind == CapType::Device && c.flags & DYING == 0)
+            .filter(|c| c.rights.contains(rights))
             .filter_map(|capability| Self::named_object::<DeviceId>(&capability))
             .any(|named| named.id == device)
     }
@@ -291,12 +291,13 @@ impl<M: Machine> State<'_, M> {
         &self,
         environment: EnvironmentId,
         frame: u64,
+        rights: Rights,
         except: CapRef,
     ) -> bool {
         self.devices
             .iter()
             .filter(|(_, device)| device.has_page(frame))
-            .any(|(id, _)| self.holds_device(environment, id, Some(except)))
+            .any(|(id, _)| self.holds_device(environment, id, rights, Some(except)))
     }
 }
 

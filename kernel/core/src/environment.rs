@@ -6,6 +6,7 @@
 
 use core::num::NonZeroU32;
 
+use aegis_abi::call::StopReason;
 use aegis_abi::counter::COUNTER_COUNT;
 use aegis_abi::types::{FrameNumber, Status};
 
@@ -30,7 +31,8 @@ pub(crate) struct Environment {
     pub(crate) donated_count: u64,
     pub(crate) frames_owned: u64,
     pub(crate) frame_quota: u64,
-    pub(crate) stop: Option<StopReport>,
+    /// Its reason is `Running` while it runs.
+    pub(crate) stop: StopReport,
     /// Rung when it stops.
     pub(crate) watch: Option<Named<BellId>>,
     pub(crate) is_ending: bool,
@@ -54,7 +56,7 @@ impl Environment {
         donated_count: 0,
         frames_owned: 0,
         frame_quota: 0,
-        stop: None,
+        stop: StopReport::RUNNING,
         watch: None,
         is_ending: false,
         has_no_space: false,
@@ -67,7 +69,7 @@ impl Environment {
     };
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.is_some()
+        self.stop.reason != StopReason::Running
     }
 
     /// Frames that it may still take.
@@ -154,7 +156,7 @@ impl<M: Machine> State<'_, M> {
         if self.environments[environment].is_stopped() {
             return;
         }
-        self.environments[environment].stop = Some(report);
+        self.environments[environment].stop = report;
         self.stop_processors(environment);
         if let Some(bell) = self.environments[environment]
             .watch

@@ -16,6 +16,8 @@ use crate::state::State;
 /// What a checked term looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
+    /// No term. First, so that an empty predicate is all zero bits.
+    Never,
     /// Part of a 64-bit word: `shift` 0 or 32, `mask` 32 or 64 ones.
     Word {
         frame: FrameNumber,
@@ -38,14 +40,19 @@ pub(crate) struct CheckedTerm {
 
 /// The predicate of a sleeping processor; empty while it does not sleep.
 pub(crate) struct Predicate {
-    terms: [Option<CheckedTerm>; PREDICATE_TERM_COUNT_MAX],
+    terms: [CheckedTerm; PREDICATE_TERM_COUNT_MAX],
     count: u8,
     has_words: bool,
 }
 
 impl Predicate {
     pub(crate) const EMPTY: Self = Self {
-        terms: [None; PREDICATE_TERM_COUNT_MAX],
+        terms: [CheckedTerm {
+            product: 0,
+            source: Source::Never,
+            operator: TermOperator::Equal,
+            value: 0,
+        }; PREDICATE_TERM_COUNT_MAX],
         count: 0,
         has_words: false,
     };
@@ -55,18 +62,14 @@ impl Predicate {
         let Some(place) = self.terms.get_mut(usize::from(self.count)) else {
             return false;
         };
-        *place = Some(term);
+        *place = term;
         self.count += 1;
         self.has_words |= matches!(term.source, Source::Word { .. });
         true
     }
 
     pub(crate) fn terms(&self) -> impl Iterator<Item = CheckedTerm> + '_ {
-        self.terms
-            .iter()
-            .take(usize::from(self.count))
-            .copied()
-            .flatten()
+        self.terms.iter().take(usize::from(self.count)).copied()
     }
 
     fn clock_min_ns(&self) -> u64 {
@@ -98,6 +101,7 @@ impl<M: Machine> State<'_, M> {
             } => self.machine.load(frame, usize::from(word_index)) >> shift & mask,
             Source::Bell(named) => self.live_bell(named).map_or(0, |b| self.bells[b].count),
             Source::Clock => now_ns,
+            Source::Never => return false,
         };
         compare(term.operator, source, term.value)
     }
@@ -123,7 +127,7 @@ impl<M: Machine> State<'_, M> {
                     }
                     true
                 }
-                Source::Clock => true,
+                Source::Clock | Source::Never => true,
             };
             if !pinned {
                 for term in predicate.terms().take(done) {
@@ -153,7 +157,7 @@ impl<M: Machine> State<'_, M> {
                     self.bells[bell].waiter_count = self.bells[bell].waiter_count.saturating_sub(1);
                 }
             }
-            Source::Clock => {}
+            Source::Clock | Source::Never => {}
         }
     }
 
@@ -215,20 +219,21 @@ impl<M: Machine> State<'_, M> {
             self.wake_where(now_ns, |term| {
                 term.source == Source::Clock && term.value <= now_ns
             });
+            self.clock_checked_ns = now_ns;
             self.clock_min_ns = 0;
         }
     }
 
-    /// The earliest time in the future that a sleeper waits for.
+    /// The earliest time that a sleeper waits for and that was not looked at yet.
     pub(crate) fn next_clock_ns(&mut self) -> u64 {
         if self.clock_min_ns == 0 {
-            let now_ns = self.machine.now_ns();
+            let checked_ns = self.clock_checked_ns;
             self.clock_min_ns = self
                 .processors
                 .iter()
                 .filter(|(_, object)| object.state == ProcessorState::Asleep)
                 .flat_map(|(_, object)| object.predicate.terms())
-                .filter(|term| term.source == Source::Clock && term.value > now_ns)
+                .filter(|term| term.source == Source::Clock && term.value > checked_ns)
                 .map(|term| term.value)
                 .min()
                 .unwrap_or(u64::MAX);

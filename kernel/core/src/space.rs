@@ -613,7 +613,7 @@ impl<M: Machine> State<'_, M> {
                     return false;
                 }
                 *budget = budget.saturating_sub(64);
-                !self.is_device_page_covered(environment, frame, except)
+                !self.is_device_page_covered(environment, frame, leaf_rights(word), except)
             }
         }
     }

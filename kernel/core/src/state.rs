@@ -87,6 +87,8 @@ pub struct State<'a, M> {
     pub(crate) slice_ns: u64,
     /// Earliest clock term of any sleeper; `u64::MAX` means none, 0 that it must be computed.
     pub(crate) clock_min_ns: u64,
+    /// Clock terms up to then have been looked at.
+    pub(crate) clock_checked_ns: u64,
     /// Earliest deadline of any bell; `u64::MAX` means none, 0 that it must be computed.
     pub(crate) bell_clock_min_ns: u64,
     /// Sleepers that wait for words.
@@ -121,6 +123,7 @@ impl<M> State<'_, M> {
             last_environment_serial: 0,
             slice_ns: 0,
             clock_min_ns: 0,
+            clock_checked_ns: 0,
             bell_clock_min_ns: 0,
             word_sleeper_count: 0,
             reclaim_min_ns: 0,
@@ -294,8 +297,8 @@ impl<M: Machine> State<'_, M> {
     fn leave(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         let previous = self.cpus[cpu].entered;
         let mut dispatched = false;
-        // Each turn but the last ends an environment, so there are few.
-        for _ in 0..=ENVIRONMENT_COUNT_MAX {
+        // Ends: a turn delivers what is due, or takes a processor away for good, or takes one out of the finite queue.
+        loop {
             match self.cpus[cpu].current {
                 Some(processor) if self.processors[processor].state == ProcessorState::Running => {
                     if self.processors[processor].due == 0 {

@@ -2,7 +2,7 @@
 
 use aegis_abi::call::{
     ENVIRONMENT_FRAME_COUNT_MIN, EnvironmentCreate, EnvironmentDestroy, EnvironmentField,
-    EnvironmentRead, EnvironmentReclaim, EnvironmentWatch, StopReason,
+    EnvironmentRead, EnvironmentReclaim, EnvironmentWatch,
 };
 use aegis_abi::types::{CapType, Rights, SLOT_SELF, Status};
 use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
@@ -10,7 +10,7 @@ use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
 use super::{Answer, Caller, answer, bad_argument};
 use crate::capability::{Capability, DYING, FILLING};
 use crate::id::{EnvironmentId, Named};
-use crate::machine::{Machine, StopReport};
+use crate::machine::Machine;
 use crate::space::{Progress, WALK_BUDGET};
 use crate::state::State;
 
@@ -103,8 +103,7 @@ pub(super) fn read<M: Machine>(
 ) -> Answer {
     let target = any_environment(state, caller, call.slot, Rights::READ)?;
     let object = &state.environments[target];
-    let stop = object.stop.unwrap_or(StopReport::RUNNING);
-    debug_assert!(object.is_stopped() || stop.reason == StopReason::Running);
+    let stop = object.stop;
     let field = |field: EnvironmentField| field as u32 == call.field;
     if field(EnvironmentField::Stopped) {
         Ok(stop.reason as u64)

@@ -8,6 +8,8 @@ use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, TermOperator, TermSource};
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
+use aegis_abi::upcall::UpcallKind;
+
 use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument};
 use crate::capability::Capability;
 use crate::id::{EnvironmentId, Named, PROCESSOR_SHARE_MAX, ProcessorId};
@@ -116,7 +118,10 @@ impl<M: Machine> State<'_, M> {
     ) -> Result<(), Status> {
         let object = &mut self.processors[processor];
         let environment = object.environment_id();
-        if object.state != ProcessorState::Stopped || self.environments[environment].is_stopped() {
+        if object.state != ProcessorState::Stopped
+            || self.environments[environment].is_stopped()
+            || self.environments[environment].is_ending
+        {
             return Err(Status::WrongState);
         }
         if object.cpu.is_some() {
@@ -218,6 +223,9 @@ pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Y
         if state.processors[target].state != ProcessorState::Ready || !state.take_from_queue(target)
         {
             return Outcome::Done(Status::WrongState, 0);
+        }
+        if state.processors[target].has_run {
+            state.processors[target].due |= 1 << UpcallKind::SliceBegin as u32;
         }
         state.hand_off(caller.cpu, target);
     }

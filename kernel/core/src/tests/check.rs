@@ -361,7 +361,7 @@ fn check_processors(state: &State<Fake>) {
                     }
                 }
                 Source::Word { .. } => has_words = true,
-                Source::Clock => {}
+                Source::Clock | Source::Never => {}
             }
         }
         word_sleepers += u32::from(has_words);

@@ -219,14 +219,7 @@ fn every_bad_processor_is_refused() {
         bad(&|c| c.save_area_frame_count = 3),
         (Status::BadArgument, 2)
     );
-    for address in [
-        0,
-        1,
-        0x40_0000,
-        LIBOS_BASE + 8,
-        LIBOS_END,
-        u64::MAX & !0xfff,
-    ] {
+    for address in [0, 1, 0x40_0000, LIBOS_BASE + 8, LIBOS_END, !0xfff] {
         assert_eq!(
             bad(&|c| c.control_address = address),
             (Status::BadArgument, 4)
@@ -348,7 +341,7 @@ fn an_environment_that_does_not_comply_loses_frames_and_is_told_which() {
     assert_eq!(page[15], 3, "asked for");
     assert_eq!(page[16..20], [3, first + 9, first + 8, first + 7]);
     let root = object.root;
-    let mapped = |n: u64| world.state.translate(root, (at + 0x1000 >> 12) + n);
+    let mapped = |n: u64| world.state.translate(root, ((at + 0x1000) >> 12) + n);
     assert_eq!(mapped(6), Some(FrameNumber(first + 6)));
     assert_eq!(mapped(7), None);
     assert!(world.state.environments[world.first].frame_quota > quota);

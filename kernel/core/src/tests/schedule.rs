@@ -114,7 +114,7 @@ fn who_overruns_its_slice_end_is_stopped() {
         let decision = world.timer(0);
         assert_eq!(decision.next, Some(world.first_processor));
         let environment = world.state.processors[child].environment_id();
-        let report = world.state.environments[environment].stop.expect("stopped");
+        let report = world.state.environments[environment].stop;
         assert_eq!(report.reason, StopReason::SliceOverrun);
         assert_eq!(world.ok(read(ProcessorField::OverrunNs)), 500);
         assert_eq!(

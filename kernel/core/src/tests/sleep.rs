@@ -275,3 +275,25 @@ fn every_bad_term_is_refused() {
     assert_eq!(raw(0x40_0000, 1).0, Status::BadAddress);
     assert_eq!(raw(u64::MAX, 1).0, Status::BadAddress);
 }
+
+#[test]
+fn a_time_that_came_while_somebody_else_woke_is_not_missed() {
+    let (mut world, _) = world();
+    let other = world.processor(S + 10, SLOT_SELF.0);
+    let third = world.processor(S + 20, SLOT_SELF.0);
+    world.start(S + 10);
+    world.start(S + 20);
+    let call = sleep(&mut world, &[clock(1, CLOCK_NS)]);
+    assert_eq!(world.enter(0, call).next, Some(other));
+    let call = sleep(&mut world, &[bell(2, 1), clock(3, 2 * CLOCK_NS)]);
+    assert_eq!(world.enter(0, call).next, Some(third));
+    // The time comes, but before the timer fires a bell wakes the other one.
+    world.state.machine.now_ns = CLOCK_NS + 1;
+    world.ok(Call::BellRing(BellRing {
+        slot: CapSlot(BELL),
+    }));
+    let decision = world.kick(0);
+    assert!(decision.deadline_ns.is_some_and(|ns| ns <= CLOCK_NS + 1));
+    world.timer(0);
+    assert!(!is_asleep(&world));
+}

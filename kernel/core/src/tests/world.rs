@@ -142,7 +142,7 @@ pub(super) fn pci_function() -> DeviceDescription {
         kind: DeviceKind::Pci,
         identity: 0x1043_1af4,
         location: 0x18,
-        class: 0x0780_00,
+        class: 0x07_8000,
         regions,
         interrupt_count: 2,
         is_dma_confined: false,
