@@ -1,8 +1,9 @@
 //! The vDSO as a C library uses it: found through its dynamic section, and called.
 //!
-//! The image is mapped into this process with its data page below it, resolved by the rules of musl (hash table length, symbol
-//! table, version) and read again by the `object` crate. Called functions are compared with the same formula computed here, between two
-//! readings of the time-stamp counter, so nothing depends on how long anything takes.
+//! The image is mapped into this process with its data page below it, resolved by the rules of musl
+//! (hash table length, symbol table, version) and read again by the `object` crate. Called
+//! functions are compared with the same formula computed here, between two readings of the
+//! time-stamp counter, so nothing depends on how long anything takes.
 #![allow(
     unsafe_code,
     reason = "maps and calls machine code, which is what is tested"
@@ -44,7 +45,8 @@ impl Mapped {
     fn new(data: &VdsoData) -> Self {
         let image = build_vdso();
         let length = PAGE + image.len().next_multiple_of(PAGE);
-        // SAFETY: a fresh private anonymous mapping (flags 0x22) that nothing else uses; written inside its length, then made executable.
+        // SAFETY: a fresh private anonymous mapping (flags 0x22) that nothing else uses; written
+        // inside its length, then made executable.
         let base = unsafe {
             let start = mmap(std::ptr::null_mut(), length, 3, 0x22, -1, 0);
             assert_ne!(start as isize, -1);
@@ -141,7 +143,8 @@ fn text(image: &[u8], at: usize) -> String {
     String::from_utf8(image[at..at + end].to_vec()).expect("ASCII")
 }
 
-/// Follows musl's `__vdsosym`: the first PT_LOAD gives the base, the hash table the number of symbols, and the version must match.
+/// Follows musl's `__vdsosym`: the first PT_LOAD gives the base, the hash table the number of
+/// symbols, and the version must match.
 fn resolve_as_musl(image: &[u8]) -> BTreeMap<String, usize> {
     let headers = (0..half(image, 56) as usize).map(|index| 64 + index * 56);
     let dynamic = headers

@@ -1,12 +1,12 @@
 //! Open file descriptions: what `open` makes and descriptors share.
 //!
-//! A description joins a location, an access mode, status flags and an offset; it works on the inode, or on the
-//! [`OpenFile`] that opening the inode gave. It never blocks (INV-F3): what would block is `EAGAIN`. A caller who may block looks
-//! at [`Description::is_non_blocking`], sleeps on [`Description::wait_queue`], and tries again; where
-//! [`Description::writes_all`] holds it goes on until its source is empty.
+//! A description joins a location, an access mode, status flags and an offset; it works on the inode, or on
+//! the [`OpenFile`] that opening the inode gave. It never blocks (INV-F3): what would block is `EAGAIN`. A
+//! caller who may block looks at [`Description::is_non_blocking`], sleeps on [`Description::wait_queue`],
+//! and tries again; where [`Description::writes_all`] holds it goes on until its source is empty.
 //!
-//! The offset is claimed before a transfer and corrected after it, because no lock may be held in between (INV-F1): two transfers on
-//! one description never cover the same bytes, as Linux promises.
+//! The offset is claimed before a transfer and corrected after it, because no lock may be held in between
+//! (INV-F1): two transfers on one description never cover the same bytes, as Linux promises.
 
 use alloc::sync::Arc;
 
@@ -226,10 +226,10 @@ impl Description {
     /// `EBADF`: not open for reading. `EISDIR`, `EINVAL`, `EAGAIN`, `EFAULT`, `EIO`.
     pub fn read(&self, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
         self.check_readable()?;
-        if let Some(file) = &self.file {
-            if file.seek_support() != SeekSupport::Offsets {
-                return file.read(0, destination, now);
-            }
+        if let Some(file) = &self.file
+            && file.seek_support() != SeekSupport::Offsets
+        {
+            return file.read(0, destination, now);
         }
         let (start, end) = {
             let mut offset = self.offset.lock();
@@ -266,10 +266,10 @@ impl Description {
     /// `EBADF`: not open for writing. `EAGAIN`, `EFAULT`, `EPIPE`, `EFBIG`, `ENOSPC`, `ENOMEM`.
     pub fn write(&self, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
         self.check_writable()?;
-        if let Some(file) = &self.file {
-            if file.seek_support() != SeekSupport::Offsets {
-                return file.write(0, source, now);
-            }
+        if let Some(file) = &self.file
+            && file.seek_support() != SeekSupport::Offsets
+        {
+            return file.write(0, source, now);
         }
         let wanted = source.remaining() as u64;
         if wanted == 0 && self.file.is_none() {
@@ -351,8 +351,8 @@ impl Description {
         *self.offset.lock()
     }
 
-    /// Lists a directory from the offset on, `.` and `..` first, and moves the offset behind the last entry that `consumer` took.
-    /// `next_cookie` of an entry is the offset behind it.
+    /// Lists a directory from the offset on, `.` and `..` first, and moves the offset behind the last entry
+    /// that `consumer` took. `next_cookie` of an entry is the offset behind it.
     ///
     /// # Errors
     /// `ENOTDIR`, `EBADF`. `ENOENT`: the directory was removed.
@@ -475,8 +475,8 @@ impl Description {
         }
     }
 
-    /// Puts the offset right after a transfer that covered less (or, in a generated file, other) than claimed, unless somebody
-    /// else moved it meanwhile.
+    /// Puts the offset right after a transfer that covered less (or, in a generated file, other) than
+    /// claimed, unless somebody else moved it meanwhile.
     fn correct_offset(&self, claimed_end: u64, end: u64) {
         let mut offset = self.offset.lock();
         if *offset == claimed_end {

@@ -1,7 +1,9 @@
-//! File descriptors: small numbers for open descriptions, as one process (or several that share the table) sees them.
+//! File descriptors: small numbers for open descriptions, as one process (or several that share the table)
+//! sees them.
 //!
-//! A plain structure; whoever shares it locks it. What leaves the table is returned, so that its last reference is dropped without
-//! the lock. The limit (`RLIMIT_NOFILE`) is an argument because it can change at any time.
+//! A plain structure; whoever shares it locks it. What leaves the table is returned, so that its last
+//! reference is dropped without the lock. The limit (`RLIMIT_NOFILE`) is an argument because it can change
+//! at any time.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -77,7 +79,8 @@ impl DescriptorTable {
         Ok(number)
     }
 
-    /// Makes `new` a descriptor for what `old` is one for (`dup2`, `dup3` with different numbers). What `new` was is returned.
+    /// Makes `new` a descriptor for what `old` is one for (`dup2`, `dup3` with different numbers). What
+    /// `new` was is returned.
     ///
     /// # Errors
     /// `EBADF`: `old` is not open, or `new` is not below the limit. `ENOMEM`.
@@ -112,7 +115,8 @@ impl DescriptorTable {
         taken.map(|slot| slot.description).ok_or(Errno::EBADF)
     }
 
-    /// Closes all descriptors from `first` to `last`, or marks them, as `close_range` does. The closed ones are returned.
+    /// Closes all descriptors from `first` to `last`, or marks them, as `close_range` does. The closed ones
+    /// are returned.
     ///
     /// # Errors
     /// `EINVAL`: `first` is above `last`.

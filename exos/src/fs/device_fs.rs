@@ -1,7 +1,8 @@
 //! `/dev`: a memory file system with the usual nodes, and what stands behind their device numbers.
 //!
-//! The nodes are ordinary device nodes, so a program may make more of them, and nodes in a root image work too. Numbers are those of
-//! Linux (`Documentation/admin-guide/devices.txt`). `/dev/ptmx` is there and answers `ENXIO`: there are no pseudo terminals yet.
+//! The nodes are ordinary device nodes, so a program may make more of them, and nodes in a root image work
+//! too. Numbers are those of Linux (`Documentation/admin-guide/devices.txt`). `/dev/ptmx` is there and
+//! answers `ENXIO`: there are no pseudo terminals yet.
 
 use alloc::sync::Arc;
 
@@ -94,7 +95,8 @@ pub fn register(namespace: &Namespace, kernel: &Arc<dyn Kernel>) {
     }
 }
 
-/// Puts a terminal behind `/dev/tty` and `/dev/console`. Without one they answer `ENXIO`, as for a process without a terminal.
+/// Puts a terminal behind `/dev/tty` and `/dev/console`. Without one they answer `ENXIO`, as for a process
+/// without a terminal.
 pub fn register_terminal(namespace: &Namespace, terminal: &Arc<StreamInode>) {
     for number in [TERMINAL, CONSOLE] {
         namespace.register_device(number, Arc::new(TerminalDevice(terminal.clone())));

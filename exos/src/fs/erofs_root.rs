@@ -1,8 +1,9 @@
 //! The read-only root over an EROFS image that lies in memory.
 //!
-//! The bundle is immutable and belongs to the pod for its whole life, so the image is a `&'static [u8]` and pages of files are handed
-//! out as the bundle's own frames: program text is mapped straight from the image. Files whose data are not contiguous and
-//! page-aligned cannot be mapped this way; the overlay copies their pages instead.
+//! The bundle is immutable and belongs to the pod for its whole life, so the image is a `&'static [u8]` and
+//! pages of files are handed out as the bundle's own frames: program text is mapped straight from the
+//! image. Files whose data are not contiguous and page-aligned cannot be mapped this way; the overlay
+//! copies their pages instead.
 //!
 //! The image may hold anything: what the reader refuses becomes `EIO` for the call that met it, never a panic.
 

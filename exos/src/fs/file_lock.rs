@@ -1,10 +1,11 @@
 //! Advisory locks on files: `flock` on whole files, and record locks of `fcntl` on ranges.
 //!
-//! Locks belong to owners, not to descriptors: a record lock to a process or (open file description locks) to a description, a `flock`
-//! lock to a description. The two families do not see each other, as on Linux. Nothing here waits: a conflict is `EAGAIN`, and
-//! [`LockTable::wait_queue`] tells of every release.
+//! Locks belong to owners, not to descriptors: a record lock to a process or (open file description locks)
+//! to a description, a `flock` lock to a description. The two families do not see each other, as on Linux.
+//! Nothing here waits: a conflict is `EAGAIN`, and [`LockTable::wait_queue`] tells of every release.
 //!
-//! Limit: [`LOCK_COUNT_MAX`] locks per file, beyond it `ENOLCK` (told as `ENOMEM`, for want of that name in [`Errno`]).
+//! Limit: [`LOCK_COUNT_MAX`] locks per file, beyond it `ENOLCK` (told as `ENOMEM`, for want of that name in
+//! [`Errno`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -132,7 +133,8 @@ impl Default for LockTable {
 }
 
 impl LockTable {
-    /// Takes a lock, in place of whatever the owner holds in that range. A `flock` lock has the range [`LockRange::ALL`].
+    /// Takes a lock, in place of whatever the owner holds in that range. A `flock` lock has the range
+    /// [`LockRange::ALL`].
     ///
     /// # Errors
     /// `EAGAIN`: somebody else's lock is in the way. `ENOMEM`: too many locks.

@@ -1,12 +1,12 @@
 //! Places in the name space: mounts, directory entries, and paths from places.
 //!
-//! An [`Entry`] is a name that leads to an inode; it knows its parent, so `..`, `getcwd` and `/proc/self/fd/N` need no search, and
-//! a rename shows in all of them at once. There is one entry per living name: parents know their children weakly, and the
-//! operations of [`super::namespace`] keep entries in step with the file systems. Names of volatile file systems (`/proc`)
-//! are looked up each time.
+//! An [`Entry`] is a name that leads to an inode; it knows its parent, so `..`, `getcwd` and
+//! `/proc/self/fd/N` need no search, and a rename shows in all of them at once. There is one entry per
+//! living name: parents know their children weakly, and the operations of [`super::namespace`] keep entries
+//! in step with the file systems. Names of volatile file systems (`/proc`) are looked up each time.
 //!
-//! A [`Location`] is an entry on a mount: what Linux calls a path. Pseudo files (pipes, streams) have a location without a parent
-//! whose path is a display name.
+//! A [`Location`] is an entry on a mount: what Linux calls a path. Pseudo files (pipes, streams) have a
+//! location without a parent whose path is a display name.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -441,8 +441,9 @@ impl Location {
         Ok((path, is_reached))
     }
 
-    /// The path as seen from `root`, as `/proc/self/fd/N` and `getcwd` show it: ` (deleted)` behind a name that is gone,
-    /// `(unreachable)` before a path that does not lie below `root`, a display name for pseudo files.
+    /// The path as seen from `root`, as `/proc/self/fd/N` and `getcwd` show it: ` (deleted)` behind a name
+    /// that is gone, `(unreachable)` before a path that does not lie below `root`, a display name for
+    /// pseudo files.
     pub fn path_from(&self, root: &Self) -> Vec<u8> {
         match self.names_until(Some(root)) {
             Ok((path, is_reached)) => {

@@ -1,22 +1,26 @@
-//! Files: what Linux programs know as paths, inodes, open file descriptions and descriptors, as policy of the library OS.
+//! Files: what Linux programs know as paths, inodes, open file descriptions and descriptors, as policy of
+//! the library OS.
 //!
 //! From below to above:
 //! - [`vnode`]: the [`vnode::Inode`] trait that every file system implements, and the words for metadata;
 //! - [`transfer`], [`readiness`], [`page`]: how bytes, wake-ups and frames cross the border of this module;
-//! - file systems: [`erofs_root`] (read-only root image), [`memory_fs`] (tmpfs), [`overlay`] (the second over the first),
-//!   [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
+//! - file systems: [`erofs_root`] (read-only root image), [`memory_fs`] (tmpfs), [`overlay`] (the second
+//!   over the first), [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
 //! - [`location`] and [`walk`]: mounts, directory entries, path walk; [`namespace`]: the operations on paths;
-//! - [`description`]: open file descriptions over inodes and over [`pipe`]s, [`stream`]s and [`event_counter`]s;
+//! - [`description`]: open file descriptions over inodes and over [`pipe`]s, [`stream`]s and
+//!   [`event_counter`]s;
 //! - [`file_lock`] and [`descriptor_table`].
 //!
 //! Invariants:
-//! - INV-F1 No lock of this module is held while bytes go to or come from a program's memory ([`transfer`]) or while a waiter is
-//!   woken ([`readiness`]): both may come back here (a page fault on a mapped file, a poll).
+//! - INV-F1 No lock of this module is held while bytes go to or come from a program's memory ([`transfer`])
+//!   or while a waiter is woken ([`readiness`]): both may come back here (a page fault on a mapped file, a
+//!   poll).
 //! - INV-F2 Names, paths and link targets are bytes. Nothing here asks for UTF-8.
 //! - INV-F3 Nothing here blocks: what would wait answers `EAGAIN` and offers a wait queue.
 //! - INV-F4 Time, randomness and identity of the caller are arguments.
 //!
-//! The oracle is Linux: `tests/linux_oracle.rs` of this crate runs the same operations on the host and compares errors.
+//! The oracle is Linux: `tests/linux_oracle.rs` of this crate runs the same operations on the host and
+//! compares errors.
 
 pub mod description;
 pub mod descriptor_table;

@@ -1,17 +1,22 @@
 //! A writable layer in memory over a read-only root.
 //!
-//! Linux's overlayfs joins two directory trees by path, and pays for it with whole-file copies, broken hard links, `EXDEV` on
-//! renamed directories and inode numbers that change. Here both halves are ours, so the upper half is made of nodes that
-//! *began as* an inode of the root ([`super::memory_fs`] with a base):
+//! Linux's overlayfs joins two directory trees by path, and pays for it with whole-file copies, broken hard
+//! links, `EXDEV` on renamed directories and inode numbers that change. Here both halves are ours, so the
+//! upper half is made of nodes that *began as* an inode of the root ([`super::memory_fs`] with a base):
 //!
-//! - A file shows the root's pages until a page is written; only that page is copied. Read-only mappings use the image's frames.
-//! - A node has the root's inode number for all its life and the overlay's device number; hard links of the root stay hard links.
-//! - A directory shows the root's names, hidden by its own names and by whiteouts. A new directory has no base, so it is opaque.
+//! - A file shows the root's pages until a page is written; only that page is copied. Read-only mappings
+//!   use the image's frames.
+//! - A node has the root's inode number for all its life and the overlay's device number; hard links of the
+//!   root stay hard links.
+//! - A directory shows the root's names, hidden by its own names and by whiteouts. A new directory has no
+//!   base, so it is opaque.
 //! - Renaming moves the node, with whatever base it has, so directories of the root move like any others.
-//! - A node that was changed is kept for as long as it has names (`from_base`); one that was not can be made again at any time.
+//! - A node that was changed is kept for as long as it has names (`from_base`); one that was not can be
+//!   made again at any time.
 //!
-//! Invariant: the base is immutable and numbers its inodes below 2^32, and its directory cookies below 2^48.
-//! A mapping of a page of the image that was made before the page's first write goes on to show the image, as on overlayfs.
+//! Invariant: the base is immutable and numbers its inodes below 2^32, and its directory cookies below
+//! 2^48. A mapping of a page of the image that was made before the page's first write goes on to show the
+//! image, as on overlayfs.
 
 use alloc::sync::Arc;
 

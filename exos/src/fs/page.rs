@@ -1,6 +1,7 @@
 //! Files as `mmap` sees them: an inode at a place in the name space becomes a [`PageSource`].
 //!
-//! Pages are counted references to frames, so a page that is mapped survives `truncate` and `unlink` of its file, as on Linux.
+//! Pages are counted references to frames, so a page that is mapped survives `truncate` and `unlink` of its
+//! file, as on Linux.
 
 use alloc::string::String;
 use alloc::sync::Arc;

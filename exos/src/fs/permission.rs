@@ -1,7 +1,7 @@
 //! Who may do what: POSIX permission bits as Linux checks them (path_resolution(7), capabilities(7)).
 //!
-//! User 0 stands for the capabilities `CAP_DAC_OVERRIDE`, `CAP_FOWNER`, `CAP_CHOWN` and `CAP_FSETID`: it may do everything, except
-//! execute a file that nobody may execute.
+//! User 0 stands for the capabilities `CAP_DAC_OVERRIDE`, `CAP_FOWNER`, `CAP_CHOWN` and `CAP_FSETID`: it
+//! may do everything, except execute a file that nobody may execute.
 
 use alloc::vec::Vec;
 

@@ -1,10 +1,11 @@
 //! Pipes, named and not: a ring of bytes with counted ends (pipe(7)).
 //!
-//! A write of up to [`PIPE_BUFFER_BYTES`] bytes goes in whole or not at all. Room is reserved before the bytes are taken from the
-//! program and filled afterwards, because a program's memory is never touched under a lock (INV-F1); what a faulting reader could
-//! not take goes back to the front.
+//! A write of up to [`PIPE_BUFFER_BYTES`] bytes goes in whole or not at all. Room is reserved before the
+//! bytes are taken from the program and filled afterwards, because a program's memory is never touched
+//! under a lock (INV-F1); what a faulting reader could not take goes back to the front.
 //!
-//! Differences from Linux that a program can see: capacity is counted in bytes, not in page slots, so many small writes fit.
+//! Differences from Linux that a program can see: capacity is counted in bytes, not in page slots, so many
+//! small writes fit.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -277,8 +278,8 @@ impl PipeEnd {
         (reader, writer)
     }
 
-    /// Opens an end of a named pipe (fifo(7)). The end is there at once, so that two openers find each other; a blocking opener then
-    /// waits for [`OpenFile::is_connected`].
+    /// Opens an end of a named pipe (fifo(7)). The end is there at once, so that two openers find each
+    /// other; a blocking opener then waits for [`OpenFile::is_connected`].
     ///
     /// # Errors
     /// `ENXIO`: for writing only, non-blocking, and nobody reads.

@@ -1,8 +1,9 @@
 //! `/proc`: what processes and the system tell about themselves, as texts made when they are asked for.
 //!
-//! The tree is here; the facts come from a [`ProcessProvider`], which the personality implements. A file's text is made at the first read
-//! after `open` and stays the same until the offset returns to 0 by a read there, so that a text that is read in pieces fits
-//! together. Names are volatile (processes come and go), sizes are 0, and links to files jump ([`LinkTarget::Jump`]).
+//! The tree is here; the facts come from a [`ProcessProvider`], which the personality implements. A file's
+//! text is made at the first read after `open` and stays the same until the offset returns to 0 by a read
+//! there, so that a text that is read in pieces fits together. Names are volatile (processes come and go),
+//! sizes are 0, and links to files jump ([`LinkTarget::Jump`]).
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -12,8 +13,9 @@ use super::location::Location;
 use super::permission::Credentials;
 use super::transfer::{Destination, Source, put_from};
 use super::vnode::{
-    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef,
-    LinkTarget, Metadata, OpenFile, OpenRequest, SeekSupport, SetAttributes, Timestamp,
+    Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode,
+    InodeRef, LinkTarget, Metadata, NewNode, OpenFile, OpenRequest, SeekSupport, SetAttributes,
+    Timestamp,
 };
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -519,6 +521,18 @@ impl Inode for ProcInode {
             }
         }
         Ok(position)
+    }
+
+    fn create(&self, _: &[u8], _: NewNode<'_>, _: Creation) -> Result<InodeRef> {
+        Err(Errno::ENOENT)
+    }
+
+    fn unlink(&self, _: &[u8], _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn remove_directory(&self, _: &[u8], _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
     }
 
     fn read_link(&self) -> Result<Vec<u8>> {

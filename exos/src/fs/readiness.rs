@@ -1,7 +1,9 @@
-//! Readiness of descriptions and the queues that tell about its change: the ground for sleeping, `poll` and `epoll`.
+//! Readiness of descriptions and the queues that tell about its change: the ground for sleeping, `poll` and
+//! `epoll`.
 //!
-//! A waiter is told "something changed", never "you may read now": it looks again at the description's readiness. That makes
-//! wake-ups idempotent, and a spurious one harmless. Waiters run without any lock held (INV-F1).
+//! A waiter is told "something changed", never "you may read now": it looks again at the description's
+//! readiness. That makes wake-ups idempotent, and a spurious one harmless. Waiters run without any lock
+//! held (INV-F1).
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -36,7 +38,8 @@ impl Readiness {
 
 /// Somebody who waits: a sleeping task, an epoll entry.
 pub trait Waiter: Send + Sync {
-    /// The readiness of what one waits for may have changed to contain `events`. Called without locks; must not block.
+    /// The readiness of what one waits for may have changed to contain `events`. Called without locks; must
+    /// not block.
     fn wake(&self, events: Readiness);
 }
 
@@ -58,7 +61,8 @@ impl WaitQueue {
         Arc::default()
     }
 
-    /// Adds a waiter for the events of `interest`. It stays until the registration is dropped; the queue does not keep it alive.
+    /// Adds a waiter for the events of `interest`. It stays until the registration is dropped; the queue
+    /// does not keep it alive.
     pub fn register(
         self: &Arc<Self>,
         waiter: &Arc<dyn Waiter>,

@@ -1,7 +1,8 @@
 //! Standard input, output and error: descriptors over byte streams that the glue provides.
 //!
-//! A stream looks like a pipe to `fstat`, or, if it is flagged as a terminal, like `/dev/pts/N`. The glue implements [`Stream`] over the
-//! console driver's ports; terminals answer the questions that programs ask first (is it one, how large is it).
+//! A stream looks like a pipe to `fstat`, or, if it is flagged as a terminal, like `/dev/pts/N`. The glue
+//! implements [`Stream`] over the console driver's ports; terminals answer the questions that programs ask
+//! first (is it one, how large is it).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! A read-only tree of short texts: `/sys` as far as programs look at it (numbers of processors, an empty cgroup directory).
+//! A read-only tree of short texts: `/sys` as far as programs look at it (numbers of processors, an empty
+//! cgroup directory).
 //!
 //! The tree is built once and never changes, so nothing is locked.
 
@@ -33,22 +34,25 @@ enum Content {
 /// Builds a tree from texts at paths; a path that ends with `/` makes an empty directory.
 pub fn build(files: Vec<(Vec<u8>, Vec<u8>)>, device: DeviceNumber, now: Timestamp) -> InodeRef {
     let mut next_number = 1;
-    let files: Vec<(&[u8], &[u8])> = files
+    let files: Vec<TextAt<'_>> = files
         .iter()
         .map(|(path, text)| (path.as_slice(), text.as_slice()))
         .collect();
     directory(&files, device, now, &mut next_number)
 }
 
+/// A path and its text.
+type TextAt<'a> = (&'a [u8], &'a [u8]);
+
 fn directory(
-    files: &[(&[u8], &[u8])],
+    files: &[TextAt<'_>],
     device: DeviceNumber,
     now: Timestamp,
     next_number: &mut u64,
 ) -> Arc<TextNode> {
     let number = *next_number;
     *next_number += 1;
-    let mut below: BTreeMap<&[u8], Vec<(&[u8], &[u8])>> = BTreeMap::new();
+    let mut below: BTreeMap<&[u8], Vec<TextAt<'_>>> = BTreeMap::new();
     let mut entries = BTreeMap::new();
     for (path, text) in files {
         match path.iter().position(|byte| *byte == b'/') {

@@ -1,8 +1,9 @@
 //! Bytes to and from a program's memory, without ever borrowing it.
 //!
-//! A program's pages can change or vanish at any moment, so the personality copies; file systems only hand it bytes. Whoever
-//! calls [`Destination::put`] or [`Source::take`] holds no lock (INV-F1): copying may fault, and the fault may need the
-//! same file's pages. A short answer is a fault in the program's memory; what was copied before it counts.
+//! A program's pages can change or vanish at any moment, so the personality copies; file systems only hand
+//! it bytes. Whoever calls [`Destination::put`] or [`Source::take`] holds no lock (INV-F1): copying may
+//! fault, and the fault may need the same file's pages. A short answer is a fault in the program's memory;
+//! what was copied before it counts.
 
 use alloc::vec::Vec;
 
@@ -13,8 +14,8 @@ pub trait Destination {
     /// Bytes that can still be put.
     fn remaining(&self) -> usize;
 
-    /// Copies `bytes` (at most [`Self::remaining`]) to the program and moves on behind them. Returns how many were copied; fewer
-    /// than given means that the memory behind them cannot be written.
+    /// Copies `bytes` (at most [`Self::remaining`]) to the program and moves on behind them. Returns how
+    /// many were copied; fewer than given means that the memory behind them cannot be written.
     fn put(&mut self, bytes: &[u8]) -> usize;
 
     /// Puts `count` zero bytes. Returns as [`Self::put`] does.
@@ -38,8 +39,9 @@ pub trait Source {
     /// Bytes that can still be taken.
     fn remaining(&self) -> usize;
 
-    /// Copies the next `into.len()` bytes (at most [`Self::remaining`]) from the program and moves on behind them. Returns how many
-    /// were copied; fewer than asked means that the memory behind them cannot be read.
+    /// Copies the next `into.len()` bytes (at most [`Self::remaining`]) from the program and moves on
+    /// behind them. Returns how many were copied; fewer than asked means that the memory behind them cannot
+    /// be read.
     fn take(&mut self, into: &mut [u8]) -> usize;
 }
 

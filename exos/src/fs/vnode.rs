@@ -1,10 +1,12 @@
 //! Inodes: the trait that every file system implements, and the words for metadata.
 //!
-//! An [`Inode`] is reached through an `Arc`; a file lives while a directory or anybody else holds one, which gives files that are
-//! unlinked but open for free. Implementations lock inside and hold no lock while they call back (INV-F1). Permissions, read-only
-//! mounts, sticky bits and paths are not their business: [`super::namespace`] decides before it calls.
+//! An [`Inode`] is reached through an `Arc`; a file lives while a directory or anybody else holds one,
+//! which gives files that are unlinked but open for free. Implementations lock inside and hold no lock
+//! while they call back (INV-F1). Permissions, read-only mounts, sticky bits and paths are not their
+//! business: [`super::namespace`] decides before it calls.
 //!
-//! Names that arrive here are single components of 1 to 255 bytes, neither `.` nor `..`; the walk has seen to it.
+//! Names that arrive here are single components of 1 to 255 bytes, neither `.` nor `..`; the walk has seen
+//! to it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -297,8 +299,8 @@ pub struct FileSystemStatistics {
 
 /// An open file that is more than its inode: a device, a pipe's end, a generated text.
 ///
-/// A [`Description`] calls it for every transfer. What would block answers `EAGAIN` (INV-F3); the caller looks at
-/// [`Self::wait_queue`] if it wants to sleep.
+/// A [`Description`] calls it for every transfer. What would block answers `EAGAIN` (INV-F3); the caller
+/// looks at [`Self::wait_queue`] if it wants to sleep.
 pub trait OpenFile: Send + Sync {
     /// Reads from `offset` (0 for what cannot seek) into `destination`; `Ok(0)` is the end.
     ///
@@ -391,8 +393,8 @@ pub trait Inode: Any + Send + Sync {
         false
     }
 
-    /// Lists from `cookie` on (0: from the start) without `.` and `..`, and returns the cookie to go on from. Cookies are stable
-    /// for the life of an entry, and at least 1.
+    /// Lists from `cookie` on (0: from the start) without `.` and `..`, and returns the cookie to go on
+    /// from. Cookies are stable for the life of an entry, and at least 1.
     ///
     /// # Errors
     /// `ENOTDIR`, `EIO`.
@@ -446,7 +448,8 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::EROFS)
     }
 
-    /// Moves `old_name` of this directory to `new_name` of `new_parent`, which is of the same file system and not below what moves.
+    /// Moves `old_name` of this directory to `new_name` of `new_parent`, which is of the same file system
+    /// and not below what moves.
     ///
     /// # Errors
     /// `ENOENT`, `EEXIST`, `ENOTEMPTY`, `EISDIR`, `ENOTDIR`, `EXDEV`, `EROFS`.
@@ -551,7 +554,8 @@ pub trait Inode: Any + Send + Sync {
         false
     }
 
-    /// Page `index` of the contents, for mapping; the rules are those of [`crate::mem::source::PageSource::page`].
+    /// Page `index` of the contents, for mapping; the rules are those of
+    /// [`crate::mem::source::PageSource::page`].
     ///
     /// # Errors
     /// The mapper's.
@@ -566,8 +570,8 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
-    /// What an open description of this inode works on; `None`: on the inode itself. Devices are opened by the namespace's
-    /// device table instead.
+    /// What an open description of this inode works on; `None`: on the inode itself. Devices are opened by
+    /// the namespace's device table instead.
     ///
     /// # Errors
     /// `ENXIO`, `EACCES`, `ENOMEM`; `EAGAIN` where opening would block (a named pipe without its other end).

@@ -1,8 +1,9 @@
 //! The path walk, as path_resolution(7) and Linux's error precedence have it.
 //!
-//! A walk holds where it is and the path that is still to go. Following a link puts its target before the rest of the path, so a
-//! trailing slash behind a link lands behind its target, which is what Linux means by it. The last component is not taken by
-//! [`Walk::to_last`]; the caller decides whether it is looked up, created or removed.
+//! A walk holds where it is and the path that is still to go. Following a link puts its target before the
+//! rest of the path, so a trailing slash behind a link lands behind its target, which is what Linux means
+//! by it. The last component is not taken by [`Walk::to_last`]; the caller decides whether it is looked up,
+//! created or removed.
 
 use alloc::vec::Vec;
 
@@ -195,8 +196,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes on behind the link at `link`, which was the last component: the walk's path is then the link's target, unless it was a jump.
-    /// Returns whether there is something left to walk.
+    /// Goes on behind the link at `link`, which was the last component: the walk's path is then the link's
+    /// target, unless it was a jump. Returns whether there is something left to walk.
     ///
     /// # Errors
     /// `ELOOP`, `ENOENT`, those of [`super::vnode::Inode::follow_link`].

@@ -1,8 +1,10 @@
-//! Linux as the oracle of the file policy: random operations run on a directory of the host and in a name space of exos, on a plain
-//! memory file system and on the overlay over an EROFS image; results, errors and the trees at the end must agree.
+//! Linux as the oracle of the file policy: random operations run on a directory of the host and in a name
+//! space of exos, on a plain memory file system and on the overlay over an EROFS image; results, errors and
+//! the trees at the end must agree.
 //!
-//! The seeds are fixed. Both sides start some levels below their root, so that `..` cannot leave the common part; absolute paths are
-//! left to the unit tests.
+//! The seeds are fixed. Both sides start some levels below their root, so that `..` cannot leave the common
+//! part; absolute paths are left to the unit tests.
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 mod generate;
 mod guest;

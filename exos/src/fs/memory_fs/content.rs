@@ -180,7 +180,8 @@ impl Content {
         Ok(())
     }
 
-    /// Makes own pages for the whole range, so that later writes cannot fail for space. On error those made so far stay.
+    /// Makes own pages for the whole range, so that later writes cannot fail for space. On error those made
+    /// so far stay.
     pub(super) fn reserve(
         &mut self,
         fs: &MemoryFs,
@@ -252,7 +253,8 @@ impl Content {
         made.map(|frame| FilePage { frame, valid_bytes })
     }
 
-    /// The page for a mapping that reads, if there is one: the file's own, or the image's if all that it shows is the file's.
+    /// The page for a mapping that reads, if there is one: the file's own, or the image's if all that it
+    /// shows is the file's.
     pub(super) fn resident_page(&self, base: Option<&InodeRef>, index: u64) -> Option<FilePage> {
         let valid_bytes = valid_bytes(self.size_bytes, index)?;
         match self.backing(index) {

@@ -1,8 +1,8 @@
 //! The names of a directory: its own entries over the base's.
 //!
-//! An own entry hides the base's entry of that name; a whiteout hides it without a replacement. Cookies of own entries count up and
-//! are never used again, and lie above all cookies of a base, so a listing that is continued after any change neither repeats nor
-//! misses an entry that was there all the time.
+//! An own entry hides the base's entry of that name; a whiteout hides it without a replacement. Cookies of
+//! own entries count up and are never used again, and lie above all cookies of a base, so a listing that is
+//! continued after any change neither repeats nor misses an entry that was there all the time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -31,6 +31,9 @@ struct Own {
     node: Arc<MemoryNode>,
 }
 
+/// Cookie, name and node of an own entry.
+type Listed = (u64, Arc<[u8]>, Arc<MemoryNode>);
+
 /// What a directory itself knows of a name.
 pub(super) enum Known {
     Own(Arc<MemoryNode>),
@@ -48,6 +51,14 @@ impl Names {
             next_cookie: BASE_COOKIE_MAX + 1,
             is_removed: false,
         }
+    }
+
+    /// The nodes of all own entries, which are forgotten.
+    pub(super) fn take_nodes(&mut self) -> Vec<Arc<MemoryNode>> {
+        core::mem::take(&mut self.entries)
+            .into_values()
+            .map(|own| own.node)
+            .collect()
     }
 
     pub(super) fn own_count(&self) -> usize {
@@ -79,8 +90,8 @@ impl Names {
         Some(before.node)
     }
 
-    /// Takes `name` out; `base_has_it` says whether the base's entry must be hidden from now on. The node is returned so
-    /// that it is dropped without the lock.
+    /// Takes `name` out; `base_has_it` says whether the base's entry must be hidden from now on. The node
+    /// is returned so that it is dropped without the lock.
     pub(super) fn remove(&mut self, name: &[u8], base_has_it: bool) -> Option<Arc<MemoryNode>> {
         if base_has_it {
             self.whiteouts.insert(name.into());
@@ -91,7 +102,7 @@ impl Names {
     }
 
     /// Up to `out`'s capacity own entries behind `cookie`.
-    fn batch_behind(&self, cookie: u64, out: &mut Vec<(u64, Arc<[u8]>, Arc<MemoryNode>)>) {
+    fn batch_behind(&self, cookie: u64, out: &mut Vec<Listed>) {
         out.clear();
         for (cookie, name) in self
             .order
@@ -107,7 +118,8 @@ impl Names {
     }
 }
 
-/// Lists a directory: the visible entries of the base, then the own ones. No lock is held while `consumer` runs.
+/// Lists a directory: the visible entries of the base, then the own ones. No lock is held while `consumer`
+/// runs.
 pub(super) fn list(
     directory: &MemoryNode,
     base: Option<&InodeRef>,

@@ -1,19 +1,22 @@
 //! The in-memory file system (tmpfs), also the writable half of [`super::overlay`].
 //!
-//! A [`MemoryNode`] is an inode. Directories own their children through `Arc`s, so a file without a name lives as long as somebody has
-//! it open, and its pages go when it goes. Pages are frames of the pod ([`FramePool`]), so they can be mapped shared.
+//! A [`MemoryNode`] is an inode. Directories own their children through `Arc`s, so a file without a name
+//! lives as long as somebody has it open, and its pages go when it goes. Pages are frames of the pod
+//! ([`FramePool`]), so they can be mapped shared.
 //!
-//! A node may have a *base*: an inode of an immutable file system that it began as. Then it shows the base's contents
-//! page by page, and the base's names entry by entry, until it is changed; see [`super::overlay`] for why. A plain tmpfs is the same
-//! code without a base.
+//! A node may have a *base*: an inode of an immutable file system that it began as. Then it shows the
+//! base's contents page by page, and the base's names entry by entry, until it is changed; see
+//! [`super::overlay`] for why. A plain tmpfs is the same code without a base.
 //!
-//! Locks: `MemoryFs::tree` serialises everything that changes names; a node's own lock protects its state. A thread holds at most one
-//! node's lock, and takes `tree` before it. Neither is held while a program's memory is copied (INV-F1).
+//! Locks: `MemoryFs::tree` serialises everything that changes names; a node's own lock protects its state.
+//! A thread holds at most one node's lock, and takes `tree` before it. Neither is held while a program's
+//! memory is copied (INV-F1).
 //!
 //! Limits: bytes in pages and inodes per file system, as given; beyond them `ENOSPC`.
 
 mod content;
 mod directory;
+mod names;
 mod node;
 
 use alloc::collections::BTreeMap;
@@ -65,7 +68,8 @@ pub struct MemoryFs {
     from_base: Mutex<BTreeMap<u64, FromBase>>,
 }
 
-/// A node over the base. Unchanged, it can be made again, so it is held weakly; changed, it is the only record of the change.
+/// A node over the base. Unchanged, it can be made again, so it is held weakly; changed, it is the only
+/// record of the change.
 struct FromBase {
     node: Weak<MemoryNode>,
     changed: Option<Arc<MemoryNode>>,
@@ -216,7 +220,8 @@ fn take(counter: &AtomicU64, max: u64) -> Result<()> {
         .map_err(|_| Errno::ENOSPC)
 }
 
-/// Makes directories and nodes at a path below `root`, for the trees that a pod starts with (`/dev`, `/tmp`). What exists is left.
+/// Makes directories and nodes at a path below `root`, for the trees that a pod starts with (`/dev`,
+/// `/tmp`). What exists is left.
 ///
 /// # Errors
 /// Those of [`super::vnode::Inode::create`] and [`super::vnode::Inode::lookup`].

@@ -5,13 +5,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::page::PAGE_BYTES;
-use super::super::permission::{Credentials, MODE_SET_GID};
+use super::super::permission::Credentials;
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Limited, Source, partial};
 use super::super::vnode::{
     Allocate, Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode,
     InodeRef, Metadata, NewNode, OFFSET_MAX, OpenFile, OpenRequest, RenameMode, Sealable, Seals,
-    SeekTarget, SetAttributes, Timestamp, WritePosition, downcast,
+    SeekTarget, SetAttributes, Timestamp, WritePosition,
 };
 use super::MemoryFs;
 use super::content::{Backing, Content};
@@ -27,38 +27,48 @@ const DIRECTORY_ENTRY_BYTES: u64 = 20;
 
 /// An inode in memory.
 pub struct MemoryNode {
-    fs: Arc<MemoryFs>,
-    inode_number: u64,
-    kind: FileKind,
-    device_node: DeviceNumber,
-    base: Option<InodeRef>,
-    can_seal: bool,
-    state: Mutex<State>,
+    pub(super) fs: Arc<MemoryFs>,
+    pub(super) inode_number: u64,
+    pub(super) kind: FileKind,
+    pub(super) device_node: DeviceNumber,
+    pub(super) base: Option<InodeRef>,
+    pub(super) can_seal: bool,
+    pub(super) state: Mutex<State>,
 }
 
-struct State {
-    permissions: u32,
-    uid: u32,
-    gid: u32,
-    link_count: u32,
-    accessed: Timestamp,
-    modified: Timestamp,
-    changed: Timestamp,
-    created: Option<Timestamp>,
+pub(super) struct State {
+    pub(super) permissions: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) link_count: u32,
+    pub(super) accessed: Timestamp,
+    pub(super) modified: Timestamp,
+    pub(super) changed: Timestamp,
+    pub(super) created: Option<Timestamp>,
     /// Differs from the base in more than the time of last access.
-    is_changed: bool,
+    pub(super) is_changed: bool,
     /// Made without a name and may still get one (`O_TMPFILE`).
-    is_linkable: bool,
-    seals: Seals,
-    body: Body,
+    pub(super) is_linkable: bool,
+    pub(super) seals: Seals,
+    pub(super) body: Body,
 }
 
-enum Body {
+pub(super) enum Body {
     File(Content),
     Directory(Names),
     Symlink(Vec<u8>),
     Fifo(Option<Arc<Pipe>>),
     Other,
+}
+
+impl Body {
+    /// Empties a directory that nobody can reach any more.
+    fn take_nodes(&mut self) -> Vec<Arc<MemoryNode>> {
+        match self {
+            Self::Directory(names) => names.take_nodes(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl MemoryNode {
@@ -140,7 +150,8 @@ impl MemoryNode {
         }
     }
 
-    /// A file without a name that can be sealed if `seals` lets it (`memfd_create`), in the file system of this node.
+    /// A file without a name that can be sealed if `seals` lets it (`memfd_create`), in the file system of
+    /// this node.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -176,14 +187,16 @@ impl MemoryNode {
         }
     }
 
-    /// This node's own `Arc`. A node is found by whoever changes it, so its file system or directory can name it again.
+    /// This node's own `Arc`. A node is found by whoever changes it, so its file system or directory can
+    /// name it again.
     fn keep(&self, state: &mut State) -> bool {
         let is_first = self.base.is_some() && !state.is_changed;
         state.is_changed = true;
         is_first
     }
 
-    /// Called after a change, without the lock, if [`Self::keep`] said so: from now on this node cannot be made again from the base.
+    /// Called after a change, without the lock, if [`Self::keep`] said so: from now on this node cannot be
+    /// made again from the base.
     fn kept(&self) {
         if let Some(node) = self
             .base
@@ -195,7 +208,7 @@ impl MemoryNode {
     }
 
     /// Changes the state and keeps the change.
-    fn change<R>(&self, work: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+    pub(super) fn change<R>(&self, work: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
         let (result, is_first) = {
             let mut state = self.state.lock();
             let result = work(&mut state)?;
@@ -207,7 +220,7 @@ impl MemoryNode {
         Ok(result)
     }
 
-    fn child(&self, name: &[u8]) -> Result<Arc<Self>> {
+    pub(super) fn child(&self, name: &[u8]) -> Result<Arc<Self>> {
         match self.with_names(|names| names.get(name))? {
             Known::Own(node) => Ok(node),
             Known::Whiteout => Err(Errno::ENOENT),
@@ -215,95 +228,6 @@ impl MemoryNode {
                 Some(base) => Ok(self.fs.node_over(&base.lookup(name)?)),
                 None => Err(Errno::ENOENT),
             },
-        }
-    }
-
-    fn check_absent(&self, name: &[u8]) -> Result<()> {
-        match self.child(name) {
-            Ok(_) => Err(Errno::EEXIST),
-            Err(Errno::ENOENT) if self.with_names(|names| names.is_removed)? => Err(Errno::ENOENT),
-            Err(Errno::ENOENT) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Leads `name` to `node` and counts the link, unless it only moves.
-    fn put_name(&self, name: &[u8], node: &Arc<Self>, now: Timestamp) -> Result<()> {
-        let before = self.change(|state| {
-            state.modified = now;
-            state.changed = now;
-            if node.kind == FileKind::Directory {
-                state.link_count += 1;
-            }
-            match &mut state.body {
-                Body::Directory(names) => Ok(names.insert(name, node.clone())),
-                _ => Err(Errno::ENOTDIR),
-            }
-        })?;
-        drop(before);
-        Ok(())
-    }
-
-    /// Takes `name`, which leads to `node`, out of this directory.
-    fn take_name(&self, name: &[u8], node: &Arc<Self>, now: Timestamp) -> Result<()> {
-        let base_has_it = directory::base_has(self.base.as_ref(), name)?;
-        let before = self.change(|state| {
-            state.modified = now;
-            state.changed = now;
-            if node.kind == FileKind::Directory {
-                state.link_count = state.link_count.saturating_sub(1);
-            }
-            match &mut state.body {
-                Body::Directory(names) => Ok(names.remove(name, base_has_it)),
-                _ => Err(Errno::ENOTDIR),
-            }
-        })?;
-        drop(before);
-        Ok(())
-    }
-
-    /// Notes that one name of this node is gone.
-    fn lose_link(&self, now: Timestamp) -> Result<()> {
-        let is_last = self.change(|state| {
-            state.changed = now;
-            match &mut state.body {
-                Body::Directory(names) => {
-                    names.is_removed = true;
-                    state.link_count = 0;
-                }
-                _ => state.link_count = state.link_count.saturating_sub(1),
-            }
-            Ok(state.link_count == 0)
-        })?;
-        if is_last && self.base.is_some() {
-            self.fs.forget(self.inode_number);
-        }
-        Ok(())
-    }
-
-    fn gain_link(&self, now: Timestamp) -> Result<()> {
-        self.change(|state| {
-            if state.link_count == 0 && !state.is_linkable {
-                return Err(Errno::ENOENT);
-            }
-            state.link_count = state.link_count.checked_add(1).ok_or(Errno::EMLINK)?;
-            state.changed = now;
-            Ok(())
-        })
-    }
-
-    /// What a rename does to the target that is in its way.
-    fn check_replaceable(&self, by: &Arc<Self>) -> Result<()> {
-        match (
-            by.kind == FileKind::Directory,
-            self.kind == FileKind::Directory,
-        ) {
-            (true, false) => Err(Errno::ENOTDIR),
-            (false, true) => Err(Errno::EISDIR),
-            (true, true) if !directory::is_empty(self, self.base.as_ref())? => {
-                Err(Errno::ENOTEMPTY)
-            }
-            _ => Ok(()),
         }
     }
 
@@ -391,6 +315,13 @@ impl MemoryNode {
 
 impl Drop for MemoryNode {
     fn drop(&mut self) {
+        // The nodes below go one by one, so that a deep tree needs no deep stack.
+        let mut below = self.state.get_mut().body.take_nodes();
+        while let Some(node) = below.pop() {
+            if let Some(mut last) = Arc::into_inner(node) {
+                below.append(&mut last.state.get_mut().body.take_nodes());
+            }
+        }
         if let Body::File(content) = &self.state.get_mut().body {
             self.fs.give_pages(content.own_page_count());
         }
@@ -470,24 +401,7 @@ impl Inode for MemoryNode {
     }
 
     fn create(&self, name: &[u8], node: NewNode<'_>, creation: Creation) -> Result<InodeRef> {
-        let _tree = self.fs.tree.lock();
-        self.check_absent(name)?;
-        let mut creation = creation;
-        {
-            let state = self.state.lock();
-            if state.permissions & MODE_SET_GID != 0 {
-                creation.gid = state.gid;
-                if node.kind() == FileKind::Directory {
-                    creation.permissions |= MODE_SET_GID;
-                }
-            }
-        }
-        let made = self.fs.new_node(&node, creation)?;
-        if made.kind != FileKind::Directory {
-            made.state.lock().link_count = 1;
-        }
-        self.put_name(name, &made, creation.now)?;
-        Ok(made)
+        self.create_name(name, &node, creation)
     }
 
     fn create_unnamed(&self, creation: Creation) -> Result<InodeRef> {
@@ -498,40 +412,15 @@ impl Inode for MemoryNode {
     }
 
     fn link(&self, name: &[u8], target: &InodeRef, now: Timestamp) -> Result<()> {
-        let target = downcast::<Self>(target).ok_or(Errno::EXDEV)?;
-        if !Arc::ptr_eq(&self.fs, &target.fs) {
-            return Err(Errno::EXDEV);
-        }
-        if target.kind == FileKind::Directory {
-            return Err(Errno::EPERM);
-        }
-        let _tree = self.fs.tree.lock();
-        self.check_absent(name)?;
-        target.gain_link(now)?;
-        self.put_name(name, &target, now)
+        self.link_name(name, target, now)
     }
 
     fn unlink(&self, name: &[u8], now: Timestamp) -> Result<()> {
-        let _tree = self.fs.tree.lock();
-        let victim = self.child(name)?;
-        if victim.kind == FileKind::Directory {
-            return Err(Errno::EISDIR);
-        }
-        self.take_name(name, &victim, now)?;
-        victim.lose_link(now)
+        self.unlink_name(name, now)
     }
 
     fn remove_directory(&self, name: &[u8], now: Timestamp) -> Result<()> {
-        let _tree = self.fs.tree.lock();
-        let victim = self.child(name)?;
-        if victim.kind != FileKind::Directory {
-            return Err(Errno::ENOTDIR);
-        }
-        if !directory::is_empty(&victim, victim.base.as_ref())? {
-            return Err(Errno::ENOTEMPTY);
-        }
-        self.take_name(name, &victim, now)?;
-        victim.lose_link(now)
+        self.remove_directory_name(name, now)
     }
 
     fn rename(
@@ -542,49 +431,7 @@ impl Inode for MemoryNode {
         mode: RenameMode,
         now: Timestamp,
     ) -> Result<()> {
-        let new_parent = downcast::<Self>(new_parent).ok_or(Errno::EXDEV)?;
-        if !Arc::ptr_eq(&self.fs, &new_parent.fs) {
-            return Err(Errno::EXDEV);
-        }
-        let _tree = self.fs.tree.lock();
-        let moved = self.child(old_name)?;
-        let target = match new_parent.child(new_name) {
-            Ok(target) => Some(target),
-            Err(Errno::ENOENT) => None,
-            Err(error) => return Err(error),
-        };
-        if new_parent.with_names(|names| names.is_removed)? {
-            return Err(Errno::ENOENT);
-        }
-        let target = match (target, mode) {
-            (Some(_), RenameMode::NoReplace) => return Err(Errno::EEXIST),
-            (None, RenameMode::Exchange) => return Err(Errno::ENOENT),
-            (Some(target), _) if Arc::ptr_eq(&target, &moved) => return Ok(()),
-            (target, _) => target,
-        };
-        if let Some(target) = &target {
-            if mode != RenameMode::Exchange {
-                target.check_replaceable(&moved)?;
-            }
-            new_parent.take_name(new_name, target, now)?;
-        }
-        self.take_name(old_name, &moved, now)?;
-        new_parent.put_name(new_name, &moved, now)?;
-        moved.change(|state| {
-            state.changed = now;
-            Ok(())
-        })?;
-        match target {
-            Some(target) if mode == RenameMode::Exchange => {
-                target.change(|state| {
-                    state.changed = now;
-                    Ok(())
-                })?;
-                self.put_name(old_name, &target, now)
-            }
-            Some(target) => target.lose_link(now),
-            None => Ok(()),
-        }
+        self.rename_name((old_name, new_parent, new_name), mode, now)
     }
 
     fn read_link(&self) -> Result<Vec<u8>> {

@@ -1,1 +1,280 @@
-//! Tests.
+//! Limits, lifetimes, cookies, pages and seals of the memory file system. Behaviour by paths:
+//! `tests/linux_oracle`.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Identity, Limits, MemoryFs, MemoryNode, TMPFS_MAGIC, ensure_node};
+use crate::error::Errno;
+use crate::fs::page::PAGE_BYTES;
+use crate::fs::test_support::{BY_ROOT, LARGE, NOW, pool, tmpfs_root};
+use crate::fs::transfer::{Buffer, Destination, Source};
+use crate::fs::vnode::{Allocate, DeviceNumber, InodeRef, NewNode, Seals, WritePosition, downcast};
+use crate::mem::frames::FramePool;
+use crate::mem::source::{PageError, PageIntent};
+
+fn file(directory: &InodeRef, name: &str) -> InodeRef {
+    directory
+        .create(name.as_bytes(), NewNode::Regular, BY_ROOT)
+        .unwrap()
+}
+
+fn write(inode: &InodeRef, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    inode
+        .write_at(WritePosition::At(offset), &mut &bytes[..], NOW)
+        .map(|(_, done)| done)
+}
+
+fn read(inode: &InodeRef, offset: u64, length: usize) -> Vec<u8> {
+    let mut buffer = Buffer::with_limit(length);
+    inode.read_at(offset, &mut buffer).unwrap();
+    buffer.bytes
+}
+
+fn frames_used(pool: &Arc<FramePool>) -> u64 {
+    let statistics = pool.statistics();
+    statistics.held - statistics.free
+}
+
+fn names_from(directory: &InodeRef, cookie: u64, limit: usize) -> (Vec<Vec<u8>>, u64) {
+    let mut names = Vec::new();
+    let reached = directory.read_directory(cookie, &mut |entry| {
+        if names.len() == limit {
+            return false;
+        }
+        names.push(entry.name.to_vec());
+        true
+    });
+    (names, reached.unwrap())
+}
+
+#[test]
+fn limits_are_enforced_and_given_back() {
+    let pool = pool();
+    let limits = Limits {
+        bytes_max: 3 * 4096,
+        inode_count_max: 3,
+    };
+    let root = tmpfs_root(&pool, 1, limits);
+    let first = file(&root, "a");
+    file(&root, "b");
+    let third = root.create(b"c", NewNode::Regular, BY_ROOT);
+    assert_eq!(third.err(), Some(Errno::ENOSPC));
+    assert_eq!(write(&first, 0, &[1; 5 * 4096]), Ok(3 * 4096));
+    assert_eq!(write(&first, 3 * 4096, &[1]), Err(Errno::ENOSPC));
+    assert_eq!(root.statistics().free_block_count, 0);
+    root.unlink(b"a", NOW).unwrap();
+    assert_eq!(root.statistics().free_block_count, 0, "still open");
+    assert_eq!(read(&first, 4095, 2), [1, 1]);
+    drop(first);
+    assert_eq!(root.statistics().free_block_count, 3);
+    assert_eq!(root.statistics().free_inode_count, 1);
+    assert_eq!(frames_used(&pool), 0);
+    file(&root, "c");
+}
+
+#[test]
+fn listing_survives_changes() {
+    let root = tmpfs_root(&pool(), 1, LARGE);
+    for name in ["a", "b", "c", "d", "e"] {
+        file(&root, name);
+    }
+    let (first, cookie) = names_from(&root, 0, 2);
+    assert_eq!(first, [b"a", b"b"]);
+    root.unlink(b"b", NOW).unwrap();
+    root.unlink(b"c", NOW).unwrap();
+    file(&root, "0");
+    let (rest, end) = names_from(&root, cookie, 9);
+    assert_eq!(rest, [b"d", b"e", b"0"]);
+    assert_eq!(names_from(&root, end, 9), (Vec::new(), end));
+    file(&root, "b");
+    assert_eq!(names_from(&root, end, 9).0, [b"b"]);
+    assert_eq!(
+        names_from(&root, cookie, 1),
+        ([b"d".to_vec()].to_vec(), cookie + 2)
+    );
+}
+
+#[test]
+fn mapped_pages_outlive_the_file_and_stay_the_same() {
+    let pool = pool();
+    let root = tmpfs_root(&pool, 1, LARGE);
+    let inode = file(&root, "f");
+    assert!(inode.is_mappable());
+    assert_eq!(
+        inode.page(0, PageIntent::Read).err(),
+        Some(PageError::BeyondEnd)
+    );
+    inode.truncate(5000, NOW).unwrap();
+    let hole = inode.page(1, PageIntent::Read).unwrap();
+    assert_eq!(hole.valid_bytes, 5000 - PAGE_BYTES);
+    write(&inode, 4096, b"new").unwrap();
+    let same = inode.page(1, PageIntent::WriteShared).unwrap();
+    assert_eq!(same.frame.frame(), hole.frame.frame());
+    let mut bytes = [0; 3];
+    pool.bytes().read(hole.frame.frame(), 0, &mut bytes);
+    assert_eq!(&bytes, b"new");
+    pool.bytes().write(same.frame.frame(), 0, b"map");
+    assert_eq!(read(&inode, 4096, 3), b"map");
+    inode.truncate(0, NOW).unwrap();
+    root.unlink(b"f", NOW).unwrap();
+    drop((inode, same));
+    assert_eq!(frames_used(&pool), 1);
+    drop(hole);
+    assert_eq!(frames_used(&pool), 0);
+}
+
+#[test]
+fn allocation_reserves_and_holes_free() {
+    let pool = pool();
+    let root = tmpfs_root(&pool, 1, LARGE);
+    let inode = file(&root, "f");
+    inode
+        .allocate(Allocate::KeepSize, 0, 3 * 4096, NOW)
+        .unwrap();
+    assert_eq!(
+        (inode.metadata().size_bytes, inode.metadata().block_count),
+        (0, 24)
+    );
+    write(&inode, 0, &[7; 3 * 4096]).unwrap();
+    inode
+        .allocate(Allocate::PunchHole, 100, 2 * 4096, NOW)
+        .unwrap();
+    assert_eq!(frames_used(&pool), 2);
+    let bytes = read(&inode, 0, 3 * 4096);
+    let is_hole = |index: &usize| (100..100 + 2 * 4096).contains(index);
+    assert!((0..3 * 4096).all(|index| (bytes[index] == 0) == is_hole(&index)));
+    let huge = inode.allocate(Allocate::Extend, 0, 1 << 40, NOW);
+    assert_eq!(huge, Err(Errno::ENOSPC));
+    assert_eq!(
+        inode.allocate(Allocate::Extend, 1 << 62, 1 << 62, NOW),
+        Err(Errno::EFBIG)
+    );
+    assert_eq!(inode.truncate(1 << 63, NOW), Err(Errno::EFBIG));
+    assert_eq!(write(&inode, i64::MAX as u64, &[1]), Err(Errno::EFBIG));
+    assert_eq!(write(&inode, i64::MAX as u64 - 1, &[1, 2]), Ok(1));
+}
+
+/// Memory of a program that ends after some bytes.
+struct Faulty {
+    wanted: usize,
+    good: usize,
+}
+
+impl Destination for Faulty {
+    fn remaining(&self) -> usize {
+        self.wanted
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.good);
+        self.good -= count;
+        self.wanted -= count;
+        count
+    }
+}
+
+impl Source for Faulty {
+    fn remaining(&self) -> usize {
+        self.wanted
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = into.len().min(self.good);
+        into[..count].fill(9);
+        self.good -= count;
+        self.wanted -= count;
+        count
+    }
+}
+
+#[test]
+fn faults_in_the_program_give_short_counts() {
+    let root = tmpfs_root(&pool(), 1, LARGE);
+    let inode = file(&root, "f");
+    let copy = |wanted, good| {
+        let mut source = Faulty { wanted, good };
+        inode
+            .write_at(WritePosition::At(0), &mut source, NOW)
+            .map(|(_, done)| done)
+    };
+    assert_eq!(copy(100, 0), Err(Errno::EFAULT));
+    assert_eq!(copy(100, 40), Ok(40));
+    assert_eq!(copy(200_000, 100_001), Ok(100_001));
+    assert_eq!(inode.metadata().size_bytes, 100_001);
+    let get = |wanted, good| inode.read_at(10, &mut Faulty { wanted, good });
+    assert_eq!(get(100, 0), Err(Errno::EFAULT));
+    assert_eq!(get(9000, 5000), Ok(5000));
+    assert_eq!(get(200_000, 200_000), Ok(99_991));
+}
+
+#[test]
+fn appends_are_at_the_end() {
+    let root = tmpfs_root(&pool(), 1, LARGE);
+    let inode = file(&root, "f");
+    let append = |bytes: &[u8]| inode.write_at(WritePosition::End, &mut &bytes[..], NOW);
+    assert_eq!(append(&[1; 3]), Ok((0, 3)));
+    assert_eq!(append(&[2; 100_000]), Ok((3, 100_000)));
+    assert_eq!(append(&[3]), Ok((100_003, 1)));
+    assert_eq!(read(&inode, 100_002, 9), [2, 3]);
+}
+
+#[test]
+fn seals_hold() {
+    let root = tmpfs_root(&pool(), 1, LARGE);
+    assert!(file(&root, "f").seals().is_none());
+    let node: Arc<MemoryNode> = downcast(&root).unwrap();
+    let inode = node.create_memory_file(BY_ROOT, Seals::empty()).unwrap();
+    write(&inode, 0, b"0123456789").unwrap();
+    let seals = inode.seals().unwrap();
+    seals.add(Seals::GROW).unwrap();
+    assert_eq!(write(&inode, 8, b"abc"), Err(Errno::EPERM));
+    assert_eq!(write(&inode, 8, b"ab"), Ok(2));
+    assert_eq!(inode.truncate(11, NOW), Err(Errno::EPERM));
+    seals.add(Seals::SHRINK | Seals::WRITE).unwrap();
+    assert_eq!(inode.truncate(9, NOW), Err(Errno::EPERM));
+    assert_eq!(write(&inode, 0, b"x"), Err(Errno::EPERM));
+    assert_eq!(
+        inode.allocate(Allocate::PunchHole, 0, 1, NOW),
+        Err(Errno::EPERM)
+    );
+    seals.add(Seals::SEAL).unwrap();
+    assert_eq!(seals.add(Seals::SHRINK), Err(Errno::EPERM));
+    assert_eq!(read(&inode, 0, 20), b"01234567ab");
+}
+
+#[test]
+fn names_do_not_cross_file_systems() {
+    let pool = pool();
+    let (root, other) = (tmpfs_root(&pool, 1, LARGE), tmpfs_root(&pool, 2, LARGE));
+    let inode = file(&root, "f");
+    assert_eq!(other.link(b"f", &inode, NOW), Err(Errno::EXDEV));
+    let deep = ensure_node(&root, b"/x/y/z", NewNode::Directory, BY_ROOT).unwrap();
+    assert_eq!(deep.metadata().link_count, 2);
+    assert_eq!(root.metadata().link_count, 3);
+    let replace = crate::fs::vnode::RenameMode::Replace;
+    assert_eq!(
+        root.rename(b"f", &other, b"f", replace, NOW),
+        Err(Errno::EXDEV)
+    );
+    let unnamed = root.create_unnamed(BY_ROOT).unwrap();
+    assert_eq!(unnamed.metadata().link_count, 0);
+    root.link(b"named", &unnamed, NOW).unwrap();
+    assert_eq!(unnamed.metadata().link_count, 1);
+    root.unlink(b"f", NOW).unwrap();
+    assert_eq!(root.link(b"g", &inode, NOW), Err(Errno::ENOENT));
+}
+
+#[test]
+fn no_inodes_no_root() {
+    let limits = Limits {
+        bytes_max: 0,
+        inode_count_max: 0,
+    };
+    let identity = Identity {
+        device: DeviceNumber::default(),
+        magic: TMPFS_MAGIC,
+    };
+    let root = MemoryFs::create(pool(), identity, limits, BY_ROOT);
+    assert_eq!(root.err(), Some(Errno::ENOSPC));
+}

@@ -86,7 +86,8 @@ impl Namespace {
         let gid_allowed = change
             .gid
             .is_none_or(|gid| owns && (gid == metadata.gid || credentials.is_in_group(gid)));
-        if !credentials.is_root() && !(uid_allowed && gid_allowed) {
+        let is_allowed = credentials.is_root() || (uid_allowed && gid_allowed);
+        if !is_allowed {
             return Err(Errno::EPERM);
         }
         let mut permissions = metadata.permissions;

@@ -1,11 +1,12 @@
 //! The name space of a pod: its mounts, and the operations on paths, with the errors of Linux in Linux's order.
 //!
-//! Every operation takes a [`Caller`] (who), a location to start from (the working directory or that of a descriptor) and a path as
-//! bytes. File systems are asked only for what was found to be allowed. One lock, `change`, covers each change of names together with
-//! the bookkeeping of entries, so that entries and file systems never disagree.
+//! Every operation takes a [`Caller`] (who), a location to start from (the working directory or that of a
+//! descriptor) and a path as bytes. File systems are asked only for what was found to be allowed. One lock,
+//! `change`, covers each change of names together with the bookkeeping of entries, so that entries and file
+//! systems never disagree.
 //!
-//! Parts: here what a pod has one of; [`mod@open`] opens and creates files; `names` links, renames and removes; `attributes` changes
-//! metadata.
+//! Parts: here what a pod has one of; [`mod@open`] opens and creates files; `names` links, renames and
+//! removes; `attributes` changes metadata.
 
 mod attributes;
 mod names;
@@ -272,8 +273,8 @@ impl Namespace {
         Ok(self.describe(location, request, StatusFlags::default(), file))
     }
 
-    /// A file without a name on a memory file system (`memfd_create`). `name` is only shown; a file that cannot be sealed has
-    /// [`Seals::SEAL`] from the start.
+    /// A file without a name on a memory file system (`memfd_create`). `name` is only shown; a file that
+    /// cannot be sealed has [`Seals::SEAL`] from the start.
     ///
     /// # Errors
     /// `EINVAL`: `store` is not on a memory file system. `ENOSPC`.

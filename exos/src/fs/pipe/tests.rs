@@ -1,1 +1,167 @@
-//! Tests.
+//! Pipes: order, atomicity, ends, faults.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd};
+use crate::error::Errno;
+use crate::fs::readiness::Readiness;
+use crate::fs::transfer::{Buffer, Destination};
+use crate::fs::vnode::{OpenFile, OpenRequest, Timestamp};
+
+const NOW: Timestamp = Timestamp {
+    seconds: 0,
+    nanoseconds: 0,
+};
+
+fn write(end: &PipeEnd, bytes: &[u8]) -> Result<usize, Errno> {
+    end.write(0, &mut &bytes[..], NOW)
+}
+
+fn read(end: &PipeEnd, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut buffer = Buffer::with_limit(length);
+    end.read(0, &mut buffer, NOW)?;
+    Ok(buffer.bytes)
+}
+
+#[test]
+fn small_writes_are_whole_or_nothing() {
+    let (reader, writer) = PipeEnd::pair(1);
+    assert_eq!(read(&reader, 1), Err(Errno::EAGAIN));
+    assert_eq!(
+        write(&writer, &[1; PIPE_CAPACITY_BYTES - 100]),
+        Ok(PIPE_CAPACITY_BYTES - 100)
+    );
+    assert!(!writer.readiness().contains(Readiness::WRITE));
+    assert_eq!(write(&writer, &[2; 101]), Err(Errno::EAGAIN));
+    assert_eq!(write(&writer, &[2; PIPE_BUFFER_BYTES + 1]), Ok(100));
+    assert_eq!(
+        write(&writer, &[2; PIPE_BUFFER_BYTES + 1]),
+        Err(Errno::EAGAIN)
+    );
+    assert_eq!(
+        read(&reader, PIPE_BUFFER_BYTES).map(|bytes| bytes.len()),
+        Ok(PIPE_BUFFER_BYTES)
+    );
+    assert!(writer.readiness().contains(Readiness::WRITE));
+    assert_eq!(
+        reader.readable_byte_count(),
+        Some(PIPE_CAPACITY_BYTES - PIPE_BUFFER_BYTES)
+    );
+}
+
+#[test]
+fn ends_tell_each_other() {
+    let (reader, writer) = PipeEnd::pair(1);
+    write(&writer, b"last").unwrap();
+    drop(writer);
+    assert_eq!(reader.readiness(), Readiness::READ | Readiness::HANG_UP);
+    assert_eq!(read(&reader, 9), Ok(b"last".to_vec()));
+    assert_eq!(read(&reader, 9), Ok(Vec::new()));
+    let (reader, writer) = PipeEnd::pair(2);
+    drop(reader);
+    assert_eq!(write(&writer, b"x"), Err(Errno::EPIPE));
+    assert_eq!(writer.readiness(), Readiness::WRITE | Readiness::ERROR);
+}
+
+#[test]
+fn named_pipes_wait_for_their_other_end() {
+    let pipe = Pipe::new(3);
+    let request = |read, write, non_blocking| OpenRequest {
+        read,
+        write,
+        non_blocking,
+    };
+    let refused = PipeEnd::open_named(&pipe, request(false, true, true));
+    assert_eq!(refused.err(), Some(Errno::ENXIO));
+    let reader = PipeEnd::open_named(&pipe, request(true, false, false)).unwrap();
+    assert!(!reader.is_connected());
+    let writer = PipeEnd::open_named(&pipe, request(false, true, false)).unwrap();
+    assert!(reader.is_connected() && writer.is_connected());
+    drop(writer);
+    assert!(reader.is_connected(), "a writer came and went");
+    let both = PipeEnd::open_named(&Pipe::new(4), request(true, true, false)).unwrap();
+    assert!(both.is_connected());
+    write(&both, b"self").unwrap();
+    assert_eq!(read(&both, 4), Ok(b"self".to_vec()));
+}
+
+#[test]
+fn capacity_changes_keep_the_bytes() {
+    let (reader, writer) = PipeEnd::pair(1);
+    write(&writer, &[1; 5000]).unwrap();
+    read(&reader, 3000).unwrap();
+    let pipe = reader.pipe().unwrap();
+    assert_eq!(pipe.set_capacity_bytes(1), Ok(4096));
+    assert_eq!(pipe.set_capacity_bytes(70_000), Ok(131_072));
+    assert_eq!(pipe.set_capacity_bytes(1 << 21), Err(Errno::EPERM));
+    assert_eq!(write(&writer, &[2; 129_072]), Ok(129_072));
+    assert_eq!(pipe.set_capacity_bytes(65_536), Err(Errno::EBUSY));
+    let all = read(&reader, 200_000).unwrap();
+    assert_eq!((all.len(), all[1999], all[2000]), (131_072, 1, 2));
+}
+
+/// Memory that takes some bytes and then faults.
+struct Faulty {
+    wanted: usize,
+    taken: Vec<u8>,
+    good: usize,
+}
+
+impl Destination for Faulty {
+    fn remaining(&self) -> usize {
+        self.wanted - self.taken.len()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.good - self.taken.len());
+        self.taken.extend_from_slice(&bytes[..count]);
+        count
+    }
+}
+
+proptest! {
+    /// Against a queue of bytes: what goes in comes out, in order, also when readers fault.
+    #[test]
+    fn bytes_stay_in_order(
+        steps in proptest::collection::vec((0_u8..3, 0_usize..9000, 0_usize..9000), 1..60),
+        seed in any::<u8>(),
+    ) {
+        let (reader, writer) = PipeEnd::pair(1);
+        let mut model: VecDeque<u8> = VecDeque::new();
+        let mut next = seed;
+        for (kind, first, second) in steps {
+            match kind {
+                0 => {
+                    let bytes: Vec<u8> = (0..first).map(|_| { next = next.wrapping_add(1); next }).collect();
+                    let done = match write(&writer, &bytes) {
+                        Ok(done) => done,
+                        Err(error) => {
+                            prop_assert_eq!(error, Errno::EAGAIN);
+                            0
+                        }
+                    };
+                    let room = PIPE_CAPACITY_BYTES - model.len();
+                    let expected = if first <= PIPE_BUFFER_BYTES && room < first { 0 } else { first.min(room) };
+                    prop_assert_eq!(done, expected);
+                    model.extend(&bytes[..done]);
+                }
+                1 => {
+                    let expected: Vec<u8> = model.drain(..first.min(model.len())).collect();
+                    match read(&reader, first) {
+                        Ok(bytes) => prop_assert_eq!(bytes, expected),
+                        Err(error) => prop_assert!(error == Errno::EAGAIN && expected.is_empty()),
+                    }
+                }
+                _ => {
+                    let mut faulty = Faulty { wanted: first.max(second), taken: Vec::new(), good: first.min(second) };
+                    let _ = reader.read(0, &mut faulty, NOW);
+                    let expected: Vec<u8> = model.drain(..faulty.good.min(model.len())).collect();
+                    prop_assert_eq!(faulty.taken, expected);
+                }
+            }
+        }
+    }
+}
