@@ -1,12 +1,15 @@
-//! A host stand-in for the machine: the two traits of [`crate::platform`] over maps, with the kernel's checks.
+//! A host stand-in for the machine: the two traits of [`crate::platform`] over maps, with the
+//! kernel's checks.
 //!
-//! [`FakeMachine`] is a kernel that refuses what the real one refuses (frames outside a capability, missing rights, addresses outside
-//! the windows), a memory whose frames start as junk, a page table per environment, and a processor that looks only at
-//! that page table ([`FakeMachine::load`], [`FakeMachine::store`]). So a policy that forgets to unmap, maps writable what it
-//! must not, or reads a frame that it never zeroed is seen. Failures can be ordered ([`FakeMachine::refuse_binds_after`],
-//! [`FakeMachine::with_frames`]).
+//! [`FakeMachine`] is a kernel that refuses what the real one refuses (frames outside a capability,
+//! missing rights, addresses outside the windows), a memory whose frames start as junk, a page
+//! table per environment, and a processor that looks only at that page table
+//! ([`FakeMachine::load`], [`FakeMachine::store`]). So a policy that forgets to unmap, maps
+//! writable what it must not, or reads a frame that it never zeroed is seen. Failures can be
+//! ordered ([`FakeMachine::refuse_binds_after`], [`FakeMachine::with_frames`]).
 //!
-//! Invariant: freeing a grant that is still mapped anywhere is refused with `Busy`, as the kernel does.
+//! Invariant: freeing a grant that is still mapped anywhere is refused with `Busy`, as the kernel
+//! does.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -106,8 +109,8 @@ impl FakeMachine {
         })
     }
 
-    /// Puts a boot bundle into memory, from frame [`FAKE_BUNDLE_FRAME`] on; mapped through `SLOT_BUNDLE`, never writable.
-    /// Returns the frames that it takes.
+    /// Puts a boot bundle into memory, from frame [`FAKE_BUNDLE_FRAME`] on; mapped through
+    /// `SLOT_BUNDLE`, never writable. Returns the frames that it takes.
     pub fn set_bundle(&self, bytes: &[u8]) -> u64 {
         let mut state = self.state.lock();
         let mut count = 0;
@@ -343,7 +346,7 @@ impl State {
         let reusable = self
             .free_ranges
             .iter()
-            .position(|&(first, length)| length == count && first % alignment == 0);
+            .position(|&(first, length)| length == count && first.is_multiple_of(alignment));
         if let Some(index) = reusable {
             return self.free_ranges.swap_remove(index).0;
         }
@@ -378,7 +381,7 @@ impl State {
         let end = start.checked_add(length).ok_or(Status::BadArgument)?;
         let in_program = start >= PROGRAM_BASE && end <= PROGRAM_END;
         let in_window = start >= LIBOS_BASE && end <= LIBOS_END;
-        if start % PAGE_SIZE != 0 || !(in_program || in_window) {
+        if !start.is_multiple_of(PAGE_SIZE) || !(in_program || in_window) {
             return Err(Status::BadArgument);
         }
         let flags = BindFlags::from_bits(entry.flags).ok_or(Status::BadArgument)?;

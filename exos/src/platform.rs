@@ -1,19 +1,21 @@
-//! The two seams of exos: the kernel below, and the bytes of frames. Implemented over `aegis-rt` in the machine and by
-//! [`crate::fake`] on the host.
+//! The two seams of exos: the kernel below, and the bytes of frames. Implemented over `aegis-rt` in
+//! the machine and by [`crate::fake`] on the host.
 
 use aegis_abi::memory::BindEntry;
 use aegis_abi::{CapSlot, FrameNumber, Status};
 
 /// What policies ask of the kernel.
 pub trait Kernel: Send + Sync {
-    /// Takes `count` contiguous free frames aligned to `1 << alignment_log2` frames. The capability allows everything.
+    /// Takes `count` contiguous free frames aligned to `1 << alignment_log2` frames. The capability
+    /// allows everything.
     fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status>;
 
     /// Gives a whole grant back; nothing of it is mapped any more.
     fn free_frames(&self, grant: FrameGrant) -> Result<(), Status>;
 
-    /// Applies a batch to the address space of environment `space` (a capability slot; `SLOT_SELF` for one's own), repeating bounded calls
-    /// and donating table frames as needed. Entries before the failing one are done.
+    /// Applies a batch to the address space of environment `space` (a capability slot; `SLOT_SELF`
+    /// for one's own), repeating bounded calls and donating table frames as needed. Entries before
+    /// the failing one are done.
     fn bind(&self, space: CapSlot, entries: &[BindEntry]) -> Result<(), BindFault>;
 
     /// Nanoseconds since the kernel's start.
@@ -55,10 +57,12 @@ pub enum LogLevel {
     Info,
 }
 
-/// The bytes of the frames that this pod owns or may read, through the library OS's direct view of them.
+/// The bytes of the frames that this pod owns or may read, through the library OS's direct view of
+/// them.
 ///
-/// Programs may hold the same frames mapped and change them at any time; so bytes are copied, never borrowed. Offsets are in bytes;
-/// `offset + length` stays inside the frame, which is the caller's duty and asserted.
+/// Programs may hold the same frames mapped and change them at any time; so bytes are copied, never
+/// borrowed. Offsets are in bytes; `offset + length` stays inside the frame, which is the caller's
+/// duty and asserted.
 pub trait FrameBytes: Send + Sync {
     /// Makes a new grant visible here; called once for each, before any of its frames is used.
     fn attach(&self, grant: FrameGrant) -> Result<(), Status>;
@@ -72,8 +76,9 @@ pub trait FrameBytes: Send + Sync {
     fn zero(&self, frame: FrameNumber);
     /// Copies a whole frame.
     fn copy(&self, from: FrameNumber, to: FrameNumber);
-    /// Atomically replaces the naturally aligned 32-bit word at `offset` by `new` if it is `current`. The answer is the word that
-    /// was there, as `Ok` if it was replaced. Sequentially consistent; for futexes.
+    /// Atomically replaces the naturally aligned 32-bit word at `offset` by `new` if it is
+    /// `current`. The answer is the word that was there, as `Ok` if it was replaced. Sequentially
+    /// consistent; for futexes.
     fn compare_exchange_u32(
         &self,
         frame: FrameNumber,

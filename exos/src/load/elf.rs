@@ -1,11 +1,12 @@
 //! ELF executables: what their headers say, checked, and how they are mapped.
 //!
-//! [`ElfImage::read`] believes nothing: every number is checked before it is used, and what is wrong is told in words
-//! ([`ElfError`]), because "Exec format error" helps nobody. [`ElfImage::map`] then makes one private file mapping per segment and
-//! zero memory for the rest. Source: the System V ABI, AMD64 supplement; Linux's `fs/binfmt_elf.c` for what is left open.
+//! [`ElfImage::read`] believes nothing: every number is checked before it is used, and what is
+//! wrong is told in words ([`ElfError`]), because "Exec format error" helps nobody.
+//! [`ElfImage::map`] then makes one private file mapping per segment and zero memory for the rest.
+//! Source: the System V ABI, AMD64 supplement; Linux's `fs/binfmt_elf.c` for what is left open.
 //!
-//! Stricter than Linux: segments must be in order, must not overlap, and must lie inside the file, so that a truncated program is refused
-//! when it is started rather than killed later.
+//! Stricter than Linux: segments must be in order, must not overlap, and must lie inside the file,
+//! so that a truncated program is refused when it is started rather than killed later.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -209,8 +210,8 @@ pub struct MappedImage {
 }
 
 impl ElfImage {
-    /// Reads and checks the headers of a file of `file_bytes` bytes. `read_at` fills a buffer from an offset on and is asked only for what
-    /// lies inside the file.
+    /// Reads and checks the headers of a file of `file_bytes` bytes. `read_at` fills a buffer from
+    /// an offset on and is asked only for what lies inside the file.
     pub fn read(
         file_bytes: u64,
         read_at: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
@@ -263,9 +264,10 @@ impl ElfImage {
         start..end
     }
 
-    /// Maps the image. A fixed image goes where it must; a relocatable one to `base` (page-aligned, its first segment's page),
-    /// or where the space has room if there is no base. Fails with `ENOMEM`, or `EEXIST` if the place is taken; the space then
-    /// holds a part and is good for nothing but being cleared.
+    /// Maps the image. A fixed image goes where it must; a relocatable one to `base` (page-aligned,
+    /// its first segment's page), or where the space has room if there is no base. Fails with
+    /// `ENOMEM`, or `EEXIST` if the place is taken; the space then holds a part and is good for
+    /// nothing but being cleared.
     pub fn map(
         &self,
         space: &mut AddressSpace,
@@ -437,8 +439,9 @@ fn read_interpreter(
     }
 }
 
-/// Maps one segment; `taken_end` is where the previous one's last page ends, which a segment may share (the later one then has it,
-/// as with Linux's fixed mappings). Answers where this one's last page ends.
+/// Maps one segment; `taken_end` is where the previous one's last page ends, which a segment may
+/// share (the later one then has it, as with Linux's fixed mappings). Answers where this one's last
+/// page ends.
 fn map_segment(
     space: &mut AddressSpace,
     source: &Arc<dyn PageSource>,

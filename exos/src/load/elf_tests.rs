@@ -1,4 +1,5 @@
-//! ELF headers, good and bad: every kind of damage has its own message, and no damage whatever causes more than a message.
+//! ELF headers, good and bad: every kind of damage has its own message, and no damage whatever
+//! causes more than a message.
 
 use proptest::prelude::*;
 
@@ -86,127 +87,129 @@ fn a_good_file_is_understood() {
     );
 }
 
+type Damage = (&'static str, fn(&mut Vec<u8>), ElfError);
+
+const DAMAGES: &[Damage] = &[
+    ("empty", |file| file.clear(), ElfError::Empty),
+    ("text", |file| put(file, 0, b"hello"), ElfError::NotElf),
+    ("short text", |file| file.truncate(3), ElfError::NotElf),
+    (
+        "half a header",
+        |file| file.truncate(40),
+        ElfError::TruncatedHeader,
+    ),
+    ("32 bits", |file| file[4] = 1, ElfError::WrongClass(1)),
+    ("big-endian", |file| file[5] = 2, ElfError::WrongByteOrder),
+    ("version", |file| file[6] = 9, ElfError::WrongVersion),
+    (
+        "ARM",
+        |file| put16(file, 18, 183),
+        ElfError::WrongMachine(183),
+    ),
+    (
+        "object",
+        |file| put16(file, 16, 1),
+        ElfError::NotExecutable(1),
+    ),
+    (
+        "entry size",
+        |file| put16(file, 54, 32),
+        ElfError::WrongEntrySize(32),
+    ),
+    (
+        "no entries",
+        |file| put16(file, 56, 0),
+        ElfError::WrongSegmentCount(0),
+    ),
+    (
+        "many entries",
+        |file| put16(file, 56, 65_535),
+        ElfError::WrongSegmentCount(65_535),
+    ),
+    (
+        "table outside",
+        |file| put64(file, 32, 0x2fff),
+        ElfError::TruncatedTable,
+    ),
+    (
+        "table wraps",
+        |file| put64(file, 32, u64::MAX),
+        ElfError::TruncatedTable,
+    ),
+    (
+        "cut",
+        |file| file.truncate(0x2000),
+        ElfError::TruncatedSegment(2),
+    ),
+    (
+        "offset wraps",
+        |file| put64(file, 184, u64::MAX - 0x7ff),
+        ElfError::TruncatedSegment(2),
+    ),
+    (
+        "larger in file",
+        |file| put64(file, 184 + 32, 0x100),
+        ElfError::OversizedSegment(2),
+    ),
+    (
+        "incongruent",
+        |file| put64(file, 184 + 8, 0x2900),
+        ElfError::MisalignedSegment(2),
+    ),
+    (
+        "alignment 3",
+        |file| put64(file, 184 + 40, 3),
+        ElfError::MisalignedSegment(2),
+    ),
+    (
+        "beyond the address space",
+        |file| put64(file, 184 + 8, 0x7fff_ffff_e800),
+        ElfError::SegmentOutOfRange(2),
+    ),
+    (
+        "endless",
+        |file| put64(file, 184 + 32, u64::MAX),
+        ElfError::SegmentOutOfRange(2),
+    ),
+    (
+        "overlap",
+        |file| put64(file, 184 + 8, 0x800),
+        ElfError::OverlappingSegment(2),
+    ),
+    (
+        "long path",
+        |file| put64(file, 64 + 32, 5000),
+        ElfError::BadInterpreterPath,
+    ),
+    (
+        "open path",
+        |file| file[0x40a] = b'x',
+        ElfError::BadInterpreterPath,
+    ),
+    (
+        "empty path",
+        |file| file[0x400] = 0,
+        ElfError::BadInterpreterPath,
+    ),
+    ("entry", |file| put64(file, 24, 0x9000), ElfError::BadEntry),
+    (
+        "nothing to load",
+        |file| {
+            segment(file, 1, [4, 0], [0; 6]);
+            segment(file, 2, [1, 6], [0; 6]);
+        },
+        ElfError::NothingToLoad,
+    ),
+    (
+        "fixed at 0",
+        |file| put16(file, 16, 2),
+        ElfError::SegmentOutOfRange(1),
+    ),
+];
+
 #[test]
 fn every_damage_has_its_name() {
-    type Damage = (&'static str, fn(&mut Vec<u8>), ElfError);
-    let cases: &[Damage] = &[
-        ("empty", |file| file.clear(), ElfError::Empty),
-        ("text", |file| put(file, 0, b"hello"), ElfError::NotElf),
-        ("short text", |file| file.truncate(3), ElfError::NotElf),
-        (
-            "half a header",
-            |file| file.truncate(40),
-            ElfError::TruncatedHeader,
-        ),
-        ("32 bits", |file| file[4] = 1, ElfError::WrongClass(1)),
-        ("big-endian", |file| file[5] = 2, ElfError::WrongByteOrder),
-        ("version", |file| file[6] = 9, ElfError::WrongVersion),
-        (
-            "ARM",
-            |file| put16(file, 18, 183),
-            ElfError::WrongMachine(183),
-        ),
-        (
-            "object",
-            |file| put16(file, 16, 1),
-            ElfError::NotExecutable(1),
-        ),
-        (
-            "entry size",
-            |file| put16(file, 54, 32),
-            ElfError::WrongEntrySize(32),
-        ),
-        (
-            "no entries",
-            |file| put16(file, 56, 0),
-            ElfError::WrongSegmentCount(0),
-        ),
-        (
-            "many entries",
-            |file| put16(file, 56, 65_535),
-            ElfError::WrongSegmentCount(65_535),
-        ),
-        (
-            "table outside",
-            |file| put64(file, 32, 0x2fff),
-            ElfError::TruncatedTable,
-        ),
-        (
-            "table wraps",
-            |file| put64(file, 32, u64::MAX),
-            ElfError::TruncatedTable,
-        ),
-        (
-            "cut",
-            |file| file.truncate(0x2000),
-            ElfError::TruncatedSegment(2),
-        ),
-        (
-            "offset wraps",
-            |file| put64(file, 184, u64::MAX - 0x7ff),
-            ElfError::TruncatedSegment(2),
-        ),
-        (
-            "larger in file",
-            |file| put64(file, 184 + 32, 0x100),
-            ElfError::OversizedSegment(2),
-        ),
-        (
-            "incongruent",
-            |file| put64(file, 184 + 8, 0x2900),
-            ElfError::MisalignedSegment(2),
-        ),
-        (
-            "alignment 3",
-            |file| put64(file, 184 + 40, 3),
-            ElfError::MisalignedSegment(2),
-        ),
-        (
-            "beyond the address space",
-            |file| put64(file, 184 + 8, 0x7fff_ffff_e800),
-            ElfError::SegmentOutOfRange(2),
-        ),
-        (
-            "endless",
-            |file| put64(file, 184 + 32, u64::MAX),
-            ElfError::SegmentOutOfRange(2),
-        ),
-        (
-            "overlap",
-            |file| put64(file, 184 + 8, 0x800),
-            ElfError::OverlappingSegment(2),
-        ),
-        (
-            "long path",
-            |file| put64(file, 64 + 32, 5000),
-            ElfError::BadInterpreterPath,
-        ),
-        (
-            "open path",
-            |file| file[0x40a] = b'x',
-            ElfError::BadInterpreterPath,
-        ),
-        (
-            "empty path",
-            |file| file[0x400] = 0,
-            ElfError::BadInterpreterPath,
-        ),
-        ("entry", |file| put64(file, 24, 0x9000), ElfError::BadEntry),
-        (
-            "nothing to load",
-            |file| {
-                segment(file, 1, [4, 0], [0; 6]);
-                segment(file, 2, [1, 6], [0; 6]);
-            },
-            ElfError::NothingToLoad,
-        ),
-        (
-            "fixed at 0",
-            |file| put16(file, 16, 2),
-            ElfError::SegmentOutOfRange(1),
-        ),
-    ];
-    for (name, damage, expected) in cases {
+    for (name, damage, expected) in DAMAGES {
         let mut file = sample();
         damage(&mut file);
         assert_eq!(read(&file), Err(*expected), "{name}");

@@ -1,5 +1,7 @@
-//! Loading as a whole: what is where afterwards, byte by byte as the program would see it, and what happens when it cannot be.
+//! Loading as a whole: what is where afterwards, byte by byte as the program would see it, and what
+//! happens when it cannot be.
 
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use aegis_abi::CapSlot;
@@ -10,7 +12,7 @@ use super::elf_tests::{put, put16, put64, sample, segment};
 use super::vdso::{VdsoData, VdsoPages};
 use super::{
     LoadError, LoadRequest, LoadedProgram, PROGRAM_IMAGE_BASE, Program, ProgramFile, Shifts,
-    mapping_base, script::HEAD_BYTES, stack::StartFacts,
+    mapping_base, stack::StartFacts,
 };
 use crate::error::{Errno, Result};
 use crate::fake::FakeMachine;
@@ -25,7 +27,7 @@ const TOP: u64 = 0x7fff_ffff_f000;
 struct MemoryFile {
     pool: Arc<FramePool>,
     bytes: Vec<u8>,
-    frames: crate::sync::Mutex<std::collections::BTreeMap<u64, crate::mem::FrameRef>>,
+    frames: crate::sync::Mutex<BTreeMap<u64, crate::mem::FrameRef>>,
 }
 
 impl PageSource for MemoryFile {
@@ -35,20 +37,20 @@ impl PageSource for MemoryFile {
         let page = rest.ok_or(PageError::BeyondEnd)?;
         let valid_bytes = page.len().min(4096);
         let mut frames = self.frames.lock();
-        if !frames.contains_key(&index) {
-            let frame = self
-                .pool
-                .allocate_ref()
-                .map_err(|_| PageError::OutOfMemory)?;
-            self.pool
-                .bytes()
-                .write(frame.frame(), 0, &page[..valid_bytes]);
-            frames.insert(index, frame);
-        }
-        Ok(FilePage {
-            frame: frames[&index].clone(),
-            valid_bytes,
-        })
+        let frame = match frames.entry(index) {
+            Entry::Occupied(entry) => entry.get().clone(),
+            Entry::Vacant(entry) => {
+                let frame = self
+                    .pool
+                    .allocate_ref()
+                    .map_err(|_| PageError::OutOfMemory)?;
+                self.pool
+                    .bytes()
+                    .write(frame.frame(), 0, &page[..valid_bytes]);
+                entry.insert(frame).clone()
+            }
+        };
+        Ok(FilePage { frame, valid_bytes })
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
@@ -325,7 +327,6 @@ fn what_is_refused_says_why() {
         .err()
         .expect("refused");
     assert_eq!(error.to_string(), "the file is empty");
-    assert!(HEAD_BYTES <= 4096);
 
     let program = world
         .open(static_sample(), Err(Errno::ENOENT))
@@ -355,7 +356,8 @@ fn a_segment_larger_than_memory_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever the headers say, loading ends in a program or a message, and clearing the space gives all frames back.
+    /// Whatever the headers say, loading ends in a program or a message, and clearing the space
+    /// gives all frames back.
     #[test]
     fn damaged_programs_leave_nothing_behind(
         stores in prop::collection::vec(

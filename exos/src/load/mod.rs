@@ -1,11 +1,13 @@
 //! Starting programs: the executable, its interpreter, the vDSO, the first stack.
 //!
-//! `execve` in two steps, so that what can be refused is refused while the old program still runs: [`Program::open`] reads and checks
-//! the headers of the executable and of its interpreter, [`Program::load`] maps them into an empty address space and answers with
-//! the registers to start with. Opening files by path is the caller's part.
+//! `execve` in two steps, so that what can be refused is refused while the old program still runs:
+//! [`Program::open`] reads and checks the headers of the executable and of its interpreter,
+//! [`Program::load`] maps them into an empty address space and answers with the registers to start
+//! with. Opening files by path is the caller's part.
 //!
-//! Where things go (without randomness): a relocatable program at [`PROGRAM_IMAGE_BASE`], its heap behind it; the stack at the top; the
-//! interpreter and the vDSO in the mapping area, which begins below the stack's limit ([`mapping_base`]).
+//! Where things go (without randomness): a relocatable program at [`PROGRAM_IMAGE_BASE`], its heap
+//! behind it; the stack at the top; the interpreter and the vDSO in the mapping area, which begins
+//! below the stack's limit ([`mapping_base`]).
 
 pub mod elf;
 pub mod script;

@@ -1,7 +1,8 @@
 //! The first line of a script: `#!interpreter [argument]`.
 //!
-//! Pure text; who opens the interpreter, and how often, is the caller's part. As Linux's `fs/binfmt_script.c` reads it: the first 256
-//! bytes count, all that follows the interpreter's name is one argument, trailing blanks are dropped.
+//! Pure text; who opens the interpreter, and how often, is the caller's part. As Linux's
+//! `fs/binfmt_script.c` reads it: the first 256 bytes count, all that follows the interpreter's
+//! name is one argument, trailing blanks are dropped.
 
 use alloc::vec::Vec;
 
@@ -21,13 +22,14 @@ pub struct ScriptLine {
     pub argument: Option<Vec<u8>>,
 }
 
-/// Reads the first line of a file from its first bytes (at most [`HEAD_BYTES`] count): `None` if it is no script; `ENOEXEC` if it names
-/// no interpreter, or one whose name is cut off.
+/// Reads the first line of a file from its first bytes (at most [`HEAD_BYTES`] count): `None` if it
+/// is no script; `ENOEXEC` if it names no interpreter, or one whose name is cut off.
 pub fn parse_script(head: &[u8]) -> Option<Result<ScriptLine>> {
     head.starts_with(b"#!").then(|| parse_line(head))
 }
 
-/// The arguments of the interpreter: its path, its argument, the script's path, and the script's arguments without the first.
+/// The arguments of the interpreter: its path, its argument, the script's path, and the script's
+/// arguments without the first.
 #[must_use]
 pub fn script_arguments(line: &ScriptLine, script: &[u8], arguments: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut rewritten = Vec::with_capacity(arguments.len() + 2);

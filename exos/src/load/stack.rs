@@ -1,8 +1,9 @@
 //! The memory that a program finds at its start: arguments, environment, auxiliary vector.
 //!
-//! From the top down, as Linux lays it out (`fs/exec.c`, `fs/binfmt_elf.c`) and as programs that overwrite their arguments rely on:
-//! eight zero bytes, the path of the executable, the environment strings, the argument strings, then (aligned) the platform's name and
-//! sixteen random bytes, then the vectors, whose first word (the argument count) is where RSP points, 16-byte aligned.
+//! From the top down, as Linux lays it out (`fs/exec.c`, `fs/binfmt_elf.c`) and as programs that
+//! overwrite their arguments rely on: eight zero bytes, the path of the executable, the environment
+//! strings, the argument strings, then (aligned) the platform's name and sixteen random bytes, then
+//! the vectors, whose first word (the argument count) is where RSP points, 16-byte aligned.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -113,8 +114,8 @@ pub fn check_strings(
 }
 
 impl StackImage {
-    /// Lays out a stack that ends at `top` (page-aligned). Strings hold no zero byte. A program without arguments gets one empty one, as
-    /// Linux has done since 5.18.
+    /// Lays out a stack that ends at `top` (page-aligned). Strings hold no zero byte. A program
+    /// without arguments gets one empty one, as Linux has done since 5.18.
     #[must_use]
     pub fn build(
         top: u64,

@@ -1,9 +1,11 @@
-//! The vDSO: a shared object that exos maps into every program, so that reading the clock costs no system call.
+//! The vDSO: a shared object that exos maps into every program, so that reading the clock costs no
+//! system call.
 //!
-//! [`build_vdso`] writes the ELF image that C libraries expect (soname `linux-vdso.so.1`, version `LINUX_2.6`, a System V hash table);
-//! its code ([`super::vdso_code`]) reads one data page right below it, which exos fills from the kernel's system page
-//! ([`VdsoData`]). Both are frames shared by all programs of a pod. Source for what is looked up: vdso(7), glibc's `dl-vdso.h`,
-//! musl's `vdso.c`; for the formats, the System V ABI and the Linux Standard Base (symbol versions).
+//! [`build_vdso`] writes the ELF image that C libraries expect (soname `linux-vdso.so.1`, version
+//! `LINUX_2.6`, a System V hash table); its code ([`super::vdso_code`]) reads one data page right
+//! below it, which exos fills from the kernel's system page ([`VdsoData`]). Both are frames shared
+//! by all programs of a pod. Source for what is looked up: vdso(7), glibc's `dl-vdso.h`, musl's
+//! `vdso.c`; for the formats, the System V ABI and the Linux Standard Base (symbol versions).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -105,8 +107,8 @@ impl VdsoPages {
         Ok(vdso)
     }
 
-    /// Changes the data for all programs, as after the clock was set. Each field is one store; programs that read meanwhile see the old
-    /// or the new one.
+    /// Changes the data for all programs, as after the clock was set. Each field is one store;
+    /// programs that read meanwhile see the old or the new one.
     pub fn update(&self, data: &VdsoData) {
         for frame in self.data.frames() {
             self.pool.bytes().write(frame.frame(), 0, &data.encode());
@@ -286,35 +288,99 @@ fn write_sections(
     section_names: &StringTable,
 ) {
     let symbols = SYMBOL_COUNT as u64;
-    // Type, flags (allocated 2, executable 4), start, length, link, info, alignment, entry size.
-    let sections: [(u32, u64, u64, u64, u32, u32, u64, u64); 8] = [
-        (11, 2, places.symbols, symbols * 24, 5, 1, 8, 24),
-        (5, 2, places.hash, places.versions - places.hash, 1, 0, 4, 4),
-        (0x6fff_ffff, 2, places.versions, symbols * 2, 1, 0, 2, 2),
-        (0x6fff_fffd, 2, places.definitions, 56, 5, 2, 4, 0),
-        (3, 2, places.strings, strings.bytes.len() as u64, 0, 0, 1, 0),
-        (6, 2, places.dynamic, DYNAMIC_COUNT * 16, 5, 0, 8, 16),
-        (1, 6, places.text, code_bytes(), 0, 0, 16, 0),
-        (
-            3,
-            0,
-            places.section_names,
-            section_names.bytes.len() as u64,
-            0,
-            0,
-            1,
-            0,
-        ),
+    let section = |kind, start, length| Section {
+        kind,
+        start,
+        length,
+        ..Section::default()
+    };
+    let strings_bytes = strings.bytes.len() as u64;
+    let names_bytes = section_names.bytes.len() as u64;
+    let sections = [
+        Section {
+            link: 5,
+            info: 1,
+            alignment: 8,
+            entry: 24,
+            ..section(11, places.symbols, symbols * 24)
+        },
+        Section {
+            link: 1,
+            alignment: 4,
+            entry: 4,
+            ..section(5, places.hash, places.versions - places.hash)
+        },
+        Section {
+            link: 1,
+            alignment: 2,
+            entry: 2,
+            ..section(0x6fff_ffff, places.versions, symbols * 2)
+        },
+        Section {
+            link: 5,
+            info: 2,
+            alignment: 4,
+            ..section(0x6fff_fffd, places.definitions, 56)
+        },
+        section(3, places.strings, strings_bytes),
+        Section {
+            link: 5,
+            alignment: 8,
+            entry: 16,
+            ..section(6, places.dynamic, DYNAMIC_COUNT * 16)
+        },
+        Section {
+            flags: 6,
+            alignment: 16,
+            ..section(1, places.text, code_bytes())
+        },
+        Section {
+            flags: 0,
+            ..section(3, places.section_names, names_bytes)
+        },
     ];
     image.put(places.sections, &[0; 64]);
-    for (index, section) in sections.into_iter().enumerate() {
-        let (kind, flags, start, length, link, info, alignment, entry) = section;
+    for (index, section) in sections.iter().enumerate() {
         let at = places.sections + (index as u64 + 1) * 64;
-        let address = if flags == 0 { 0 } else { start };
-        image.put_words32(at, &[section_names.offset(SECTIONS[index + 1]), kind]);
-        image.put_words64(at + 8, &[flags, address, start, length]);
-        image.put_words32(at + 40, &[link, info]);
-        image.put_words64(at + 48, &[alignment, entry]);
+        section.write(image, at, section_names.offset(SECTIONS[index + 1]));
+    }
+}
+
+/// The fields of a section header that differ.
+struct Section {
+    kind: u32,
+    /// Allocated 2, executable 4.
+    flags: u64,
+    start: u64,
+    length: u64,
+    link: u32,
+    info: u32,
+    alignment: u64,
+    entry: u64,
+}
+
+impl Section {
+    fn write(&self, image: &mut Image, at: u64, name: u32) {
+        let address = if self.flags == 0 { 0 } else { self.start };
+        image.put_words32(at, &[name, self.kind]);
+        image.put_words64(at + 8, &[self.flags, address, self.start, self.length]);
+        image.put_words32(at + 40, &[self.link, self.info]);
+        image.put_words64(at + 48, &[self.alignment, self.entry]);
+    }
+}
+
+impl Default for Section {
+    fn default() -> Self {
+        Self {
+            kind: 0,
+            flags: 2,
+            start: 0,
+            length: 0,
+            link: 0,
+            info: 0,
+            alignment: 1,
+            entry: 0,
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The vDSO's instructions, as bytes with their mnemonics beside them.
 //!
-//! Bytes rather than an assembler file, because the code lives in the *program's* address space, is placed by [`super::vdso`] at run time, and
-//! must not depend on how exos itself is compiled. Only the few instructions below occur; jumps and references to the data
-//! page are symbols that [`assemble`] resolves. The host tests call the result and compare.
+//! Bytes rather than an assembler file, because the code lives in the *program's* address space, is
+//! placed by [`super::vdso`] at run time, and must not depend on how exos itself is compiled. Only
+//! the few instructions below occur; jumps and references to the data page are symbols that
+//! [`assemble`] resolves. The host tests call the result and compare.
 //!
-//! Conventions: the System V calling convention; only caller-saved registers change; whatever the data page cannot answer goes to the
-//! system call of the same meaning.
+//! Conventions: the System V calling convention; only caller-saved registers change; whatever the
+//! data page cannot answer goes to the system call of the same meaning.
 
 use alloc::vec::Vec;
 
@@ -171,7 +172,7 @@ const CODE: &[Part] = &[
     Do(RETURN_ZERO),
 
     At(ReadClock),
-    Do(&[0x0f, 0xae, 0xe8]),                             // lfence: the clock is not read ahead of what precedes it (SDM 2, RDTSC)
+    Do(&[0x0f, 0xae, 0xe8]),                             // lfence: not read ahead of what precedes (SDM 2, RDTSC)
     Do(&[0x0f, 0x31]),                                   // rdtsc
     Do(&[0x48, 0xc1, 0xe2, 0x20]),                       // shl rdx, 32
     Do(&[0x48, 0x09, 0xd0]),                             // or rax, rdx
@@ -195,8 +196,9 @@ const CODE: &[Part] = &[
     Do(&[0xb8, 0x35, 0x01, 0x00, 0x00, 0x0f, 0x05, 0xc3]), // mov eax, 309; syscall; ret
 ];
 
-/// The code for a place `code_offset` bytes behind the start of the vDSO, whose data page begins `data_distance` bytes before that
-/// start; and the offset of each of [`FUNCTIONS`] in it, with its length.
+/// The code for a place `code_offset` bytes behind the start of the vDSO, whose data page begins
+/// `data_distance` bytes before that start; and the offset of each of [`FUNCTIONS`] in it, with its
+/// length.
 pub(crate) fn assemble(
     code_offset: u64,
     data_distance: u64,

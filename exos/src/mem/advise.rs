@@ -1,6 +1,8 @@
-//! Calls over ranges that say something about pages: `madvise`, `msync`, `mincore`, `mlock` and its family.
+//! Calls over ranges that say something about pages: `madvise`, `msync`, `mincore`, `mlock` and its
+//! family.
 //!
-//! All walk the areas of a range; what they have in common is that a hole in the range is `ENOMEM`, told after the rest was done.
+//! All walk the areas of a range; what they have in common is that a hole in the range is `ENOMEM`,
+//! told after the rest was done.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -16,7 +18,8 @@ use crate::mem::space::{AddressSpace, page_align};
 /// What `madvise` says. The personality maps numbers; a number without a meaning is its `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// A hint without effect here: `NORMAL`, `RANDOM`, `SEQUENTIAL`, `WILLNEED`, `COLD`, `PAGEOUT`, huge pages, merging, dumping.
+    /// A hint without effect here: `NORMAL`, `RANDOM`, `SEQUENTIAL`, `WILLNEED`, `COLD`, `PAGEOUT`,
+    /// huge pages, merging, dumping.
     Hint,
     /// `DONTNEED`: private anonymous pages read as zero again, file pages are read again.
     DontNeed,
@@ -48,9 +51,10 @@ pub enum SyncMode {
 }
 
 impl AddressSpace {
-    /// `madvise`. `EINVAL` misaligned, length overflow, advice that does not fit the memory; `ENOMEM` a hole in the range.
+    /// `madvise`. `EINVAL` misaligned, length overflow, advice that does not fit the memory;
+    /// `ENOMEM` a hole in the range.
     pub fn advise(&mut self, start: u64, length: u64, advice: Advice) -> Result<()> {
-        if start % PAGE_SIZE != 0 {
+        if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
         let length = page_align(length).ok_or(Errno::EINVAL)?;
@@ -132,7 +136,7 @@ impl AddressSpace {
 
     /// `msync`. `EINVAL` misaligned; `ENOMEM` a hole in the range; `EIO` and others from the source.
     pub fn sync(&mut self, start: u64, length: u64, mode: SyncMode) -> Result<()> {
-        if start % PAGE_SIZE != 0 {
+        if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
         let length = page_align(length).ok_or(Errno::ENOMEM)?;
@@ -160,7 +164,7 @@ impl AddressSpace {
 
     /// `mincore`: one byte a page, 1 if it is present. `EINVAL` misaligned; `ENOMEM` a hole in the range.
     pub fn resident(&self, start: u64, length: u64) -> Result<Vec<u8>> {
-        if start % PAGE_SIZE != 0 {
+        if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
         let length = page_align(length).ok_or(Errno::ENOMEM)?;
@@ -185,8 +189,9 @@ impl AddressSpace {
         Ok(present)
     }
 
-    /// `mlock`; with `on_fault` (`MLOCK_ONFAULT`) pages are not resolved now. `ENOMEM` the limit, a hole in the range, or pages that
-    /// cannot be had; `EPERM` the limit is 0; `EINVAL` the range wraps.
+    /// `mlock`; with `on_fault` (`MLOCK_ONFAULT`) pages are not resolved now. `ENOMEM` the limit, a
+    /// hole in the range, or pages that cannot be had; `EPERM` the limit is 0; `EINVAL` the range
+    /// wraps.
     pub fn lock(&mut self, start: u64, length: u64, on_fault: bool) -> Result<()> {
         if self.limits.locked_bytes == 0 {
             return Err(Errno::EPERM);
@@ -244,7 +249,7 @@ impl AddressSpace {
         }
         self.lock_future = future;
         if current {
-            let (parts, _) = self.parts(0..u64::MAX & !(PAGE_SIZE - 1));
+            let (parts, _) = self.parts(0..!(PAGE_SIZE - 1));
             for part in parts {
                 self.change_flags(part.clone(), AreaFlags::LOCKED, AreaFlags::empty())?;
                 if !on_fault {
@@ -259,7 +264,7 @@ impl AddressSpace {
     /// `munlockall`.
     pub fn unlock_all(&mut self) -> Result<()> {
         self.lock_future = false;
-        let (parts, _) = self.parts(0..u64::MAX & !(PAGE_SIZE - 1));
+        let (parts, _) = self.parts(0..!(PAGE_SIZE - 1));
         parts
             .into_iter()
             .try_for_each(|part| self.change_flags(part, AreaFlags::empty(), AreaFlags::LOCKED))

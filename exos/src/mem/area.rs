@@ -1,8 +1,10 @@
-//! Areas: ranges of an address space with one backing and one set of rights, and the tree that holds them.
+//! Areas: ranges of an address space with one backing and one set of rights, and the tree that
+//! holds them.
 //!
-//! Areas are page-aligned, not empty and do not overlap; neighbours that could be one area are joined where they are made, as
-//! Linux joins them, because programs see areas in `/proc/self/maps`, count against [`AREA_COUNT_MAX`], and `mremap` works on one.
-//! The tree keeps the sums that limits and `/proc` need, so that no call walks all areas for them.
+//! Areas are page-aligned, not empty and do not overlap; neighbours that could be one area are
+//! joined where they are made, as Linux joins them, because programs see areas in
+//! `/proc/self/maps`, count against [`AREA_COUNT_MAX`], and `mremap` works on one. The tree keeps
+//! the sums that limits and `/proc` need, so that no call walks all areas for them.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -251,8 +253,8 @@ pub struct AreaTotals {
     pub locked: u64,
 }
 
-/// What is known about free ranges, so that placing many areas costs O(1) each: every hole that ends above `below` (and under the
-/// top of the search) is at most `largest_hole` long.
+/// What is known about free ranges, so that placing many areas costs O(1) each: every hole that
+/// ends above `below` (and under the top of the search) is at most `largest_hole` long.
 #[derive(Clone, Copy, Debug)]
 struct SearchHint {
     top: u64,

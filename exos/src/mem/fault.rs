@@ -1,9 +1,10 @@
 //! Page faults: what a touch of an address means, and the pages that it brings.
 //!
-//! One fault makes one bind batch of as many pages as are worth it: neighbours in the file that need neither input nor copying
-//! ([`FAULT_AROUND_PAGES`]), a growing window for a program that walks ([`super::window`]), or the known but unmapped pages around
-//! (a forked child, a range that was `PROT_NONE`). The page that faulted decides the outcome; the others are only taken when they are
-//! free of cost and risk.
+//! One fault makes one bind batch of as many pages as are worth it: neighbours in the file that
+//! need neither input nor copying ([`FAULT_AROUND_PAGES`]), a growing window for a program that
+//! walks ([`super::window`]), or the known but unmapped pages around (a forked child, a range that
+//! was `PROT_NONE`). The page that faulted decides the outcome; the others are only taken when they
+//! are free of cost and risk.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -339,7 +340,8 @@ impl AddressSpace {
         Ok(count)
     }
 
-    /// Maps a file's page read-only; the last page of an immutable file is copied if foreign bytes follow the file's end in it.
+    /// Maps a file's page read-only; the last page of an immutable file is copied if foreign bytes
+    /// follow the file's end in it.
     fn map_clean(&mut self, area: &Area, page: u64, found: FilePage) -> bool {
         if self.has_clean_tail(&found) {
             self.set_file_page(page, found, PageFlags::FILE, area.protection);
@@ -401,7 +403,8 @@ impl AddressSpace {
         Ok(frame)
     }
 
-    /// The pages to resolve together with `page`: as the area's window plans, inside the area, as far as `wants` holds without a gap.
+    /// The pages to resolve together with `page`: as the area's window plans, inside the area, as
+    /// far as `wants` holds without a gap.
     fn plan(
         &mut self,
         area: &Area,
@@ -429,8 +432,9 @@ impl AddressSpace {
         range
     }
 
-    /// Resolves every page of `range` that is mapped nowhere yet: writable where the area is private and writable, else readable.
-    /// `ENOMEM` if one could not be; pages of no area or without rights are passed over.
+    /// Resolves every page of `range` that is mapped nowhere yet: writable where the area is
+    /// private and writable, else readable. `ENOMEM` if one could not be; pages of no area or
+    /// without rights are passed over.
     pub fn populate(&mut self, range: Range<u64>) -> Result<()> {
         let mut address = range.start;
         let mut outcome = Ok(());

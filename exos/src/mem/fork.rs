@@ -1,8 +1,9 @@
 //! Cloning an address space by copy on write, for `fork`.
 //!
-//! Nothing is copied and the child's page table is not touched: the child knows its pages ([`super::page_map`]) and maps them by
-//! blocks when it faults, so that a child that calls `execve` at once pays for few of them. The parent's private pages become
-//! read-only in one batch; the first store of either side copies, the last user of a frame gets it back without a copy.
+//! Nothing is copied and the child's page table is not touched: the child knows its pages
+//! ([`super::page_map`]) and maps them by blocks when it faults, so that a child that calls
+//! `execve` at once pays for few of them. The parent's private pages become read-only in one batch;
+//! the first store of either side copies, the last user of a frame gets it back without a copy.
 
 use core::ops::Range;
 
@@ -17,8 +18,9 @@ use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::space::{AddressSpace, bind_flags};
 
 impl AddressSpace {
-    /// A copy of this space over the empty page table of `environment`, sharing all frames. Limits and heap are inherited, locks are
-    /// not, nor areas with `DONT_FORK`; areas with `WIPE_ON_FORK` come without their pages.
+    /// A copy of this space over the empty page table of `environment`, sharing all frames. Limits
+    /// and heap are inherited, locks are not, nor areas with `DONT_FORK`; areas with `WIPE_ON_FORK`
+    /// come without their pages.
     ///
     /// `ENOMEM` if the kernel refuses the batch; then the parent is whole and the copy is dropped.
     pub fn clone_cow(&mut self, environment: CapSlot) -> Result<AddressSpace> {

@@ -1,18 +1,23 @@
-//! The pod's frames: taken from the kernel in chunks, handed out one by one, counted by their users.
+//! The pod's frames: taken from the kernel in chunks, handed out one by one, counted by their
+//! users.
 //!
-//! A frame is allocated with one reference; each mapping, page-cache entry or shared object that names it holds one more, and the
-//! last release makes it free again. [`FrameRef`] holds one reference by itself; address spaces keep bare [`FrameNumber`]s in their
-//! page maps and call [`FramePool::retain`] and [`FramePool::release`].
+//! A frame is allocated with one reference; each mapping, page-cache entry or shared object that
+//! names it holds one more, and the last release makes it free again. [`FrameRef`] holds one
+//! reference by itself; address spaces keep bare [`FrameNumber`]s in their page maps and call
+//! [`FramePool::retain`] and [`FramePool::release`].
 //!
-//! - A free frame is found through a bitmap per 2 MiB region, lowest first, so that frames taken one after the other are
-//!   neighbours and one bind entry covers many. Allocation, release and the way from a frame to its capability are O(1).
-//! - Two kinds of frame are never counted, written or freed: those of the boot bundle ([`FramePool::add_borrowed`]) and the one
-//!   zero frame ([`FramePool::zero_frame`]). `retain` and `release` pass them over, so callers need no cases.
-//! - Limit: `limit_bytes` of the pod. Reaching it, and the kernel having no frames left, are both `ENOMEM`.
+//! - A free frame is found through a bitmap per 2 MiB region, lowest first, so that frames taken
+//!   one after the other are neighbours and one bind entry covers many. Allocation, release and the
+//!   way from a frame to its capability are O(1).
+//! - Two kinds of frame are never counted, written or freed: those of the boot bundle
+//!   ([`FramePool::add_borrowed`]) and the one zero frame ([`FramePool::zero_frame`]). `retain` and
+//!   `release` pass them over, so callers need no cases.
+//! - Limit: `limit_bytes` of the pod. Reaching it, and the kernel having no frames left, are both
+//!   `ENOMEM`.
 //! - Frames come with unknown contents; [`FramePool::allocate_zeroed`] clears.
 //!
-//! The heap that serves exos's own allocations must take its frames from the kernel directly, not from here: the pool allocates a
-//! region's table while it is locked.
+//! The heap that serves exos's own allocations must take its frames from the kernel directly, not
+//! from here: the pool allocates a region's table while it is locked.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,7 +41,8 @@ const WORDS: usize = REGION_FRAMES / 64;
 const NO_REGION: u32 = u32::MAX;
 /// The count of a frame that is never freed.
 const PINNED: u32 = u32::MAX;
-/// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB, beyond which grants are refused.
+/// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB,
+/// beyond which grants are refused.
 const REGION_NUMBER_MAX: u64 = 1 << 19;
 
 /// The frames of one pod. Shared by everything that holds frames.
@@ -112,7 +118,8 @@ impl FramePool {
         &self.bytes
     }
 
-    /// Makes frames known that are not the pool's: readable, mappable through `grant.slot`, never written or freed (the boot bundle).
+    /// Makes frames known that are not the pool's: readable, mappable through `grant.slot`, never
+    /// written or freed (the boot bundle).
     pub fn add_borrowed(&self, grant: FrameGrant) {
         self.state.lock().borrowed.push(grant);
     }
@@ -144,7 +151,8 @@ impl FramePool {
         Ok(frame)
     }
 
-    /// Up to `into.len()` frames of unknown contents at once, each with one reference: how many came. At least one, or `ENOMEM`.
+    /// Up to `into.len()` frames of unknown contents at once, each with one reference: how many
+    /// came. At least one, or `ENOMEM`.
     pub fn allocate_many(&self, into: &mut [FrameNumber]) -> Result<usize> {
         let mut state = self.state.lock();
         for (count, place) in into.iter_mut().enumerate() {
@@ -169,7 +177,8 @@ impl FramePool {
         })
     }
 
-    /// Takes over one reference to `frame`, which the caller holds, as a handle. Borrowed frames have any number of them.
+    /// Takes over one reference to `frame`, which the caller holds, as a handle. Borrowed frames
+    /// have any number of them.
     #[must_use]
     pub fn adopt(self: &Arc<Self>, frame: FrameNumber) -> FrameRef {
         FrameRef {
@@ -258,7 +267,8 @@ impl FramePool {
         state.free + self.limit_frames.saturating_sub(state.held)
     }
 
-    /// Gives grants without a used frame back to the kernel until `frame_count` frames are given; answers how many were.
+    /// Gives grants without a used frame back to the kernel until `frame_count` frames are given;
+    /// answers how many were.
     pub fn give_back(&self, frame_count: u64) -> u64 {
         let mut state = self.state.lock();
         let mut given = 0;
@@ -304,7 +314,8 @@ impl FramePool {
     fn accept(&self, state: &mut State, grant: FrameGrant) -> Result<()> {
         let number = grant.first.0 / LARGE_PAGE_FRAMES;
         if number >= REGION_NUMBER_MAX || self.bytes.attach(grant).is_err() {
-            // A grant that cannot be used is worth nothing to us; if the kernel does not take it back either, it stays its.
+            // A grant that cannot be used is worth nothing to us; if the kernel does not take it
+            // back either, it stays its.
             let _ = self.kernel.free_frames(grant);
             return Err(Errno::ENOMEM);
         }

@@ -1,15 +1,18 @@
 //! Memory policy: the pod's frames, address spaces, and what a page fault means.
 //!
-//! The kernel names frames and checks each binding; everything else about a program's memory is decided here:
+//! The kernel names frames and checks each binding; everything else about a program's memory is
+//! decided here:
 //!
 //! - [`frames`] takes frames from the kernel in chunks and counts who uses each;
-//! - [`space`] is an address space: areas ([`area`]) and known pages (`page_map`), with `mmap`, `munmap`, `brk`;
-//!   [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by copy on write, [`user`] reads and writes bytes;
+//! - [`space`] is an address space: areas ([`area`]) and known pages (`page_map`), with `mmap`,
+//!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
+//!   copy on write, [`user`] reads and writes bytes;
 //! - [`fault`] resolves faults, many pages at a time where that pays (`window`);
 //! - [`source`] is the seam to files.
 //!
-//! Semantics and error codes are Linux 6.1's. Invariants: an area never overlaps another; every known page lies in an area and holds one
-//! reference to its frame; a frame is released only after the kernel has removed the mapping that went with the reference.
+//! Semantics and error codes are Linux 6.1's. Invariants: an area never overlaps another; every
+//! known page lies in an area and holds one reference to its frame; a frame is released only after
+//! the kernel has removed the mapping that went with the reference.
 
 pub mod advise;
 pub mod area;

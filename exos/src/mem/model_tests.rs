@@ -1,8 +1,10 @@
-//! Random calls and touches, compared with a model that knows only pages: one entry per page, no areas, no frames.
+//! Random calls and touches, compared with a model that knows only pages: one entry per page, no
+//! areas, no frames.
 //!
-//! The processor of the test sees the fake machine's page table and nothing else, and after each step everything that is mapped there
-//! must be allowed by the model and hold the model's byte. So a mapping that outlives its area, a store that reaches a shared frame, a
-//! frame that was not cleared or a wrong placement fails here.
+//! The processor of the test sees the fake machine's page table and nothing else, and after each
+//! step everything that is mapped there must be allowed by the model and hold the model's byte. So
+//! a mapping that outlives its area, a store that reaches a shared frame, a frame that was not
+//! cleared or a wrong placement fails here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -534,7 +536,8 @@ impl World {
                 }
                 let byte = self.setup.machine.load(space.environment(), address);
                 let expected = self.byte_at(index, page);
-                // A private file page that was not copied yet may still see the file, which is what the model says, too.
+                // A private file page that was not copied yet may still see the file, which is what
+                // the model says, too.
                 assert_eq!(
                     byte,
                     Some(expected),
@@ -574,6 +577,6 @@ fn highest_hole(model: &ModelSpace, count: u64) -> u64 {
             None => return start,
             Some((&page, _)) => start = page - count,
         }
-        assert!(start >= PROGRAM_BASE >> 12 && start < PROGRAM_END >> 12);
+        assert!((PROGRAM_BASE >> 12..PROGRAM_END >> 12).contains(&start));
     }
 }

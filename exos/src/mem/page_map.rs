@@ -1,11 +1,13 @@
-//! Which frame is at which page of an address space, and how: the library OS's own copy of its page table's leaves.
+//! Which frame is at which page of an address space, and how: the library OS's own copy of its page
+//! table's leaves.
 //!
-//! The kernel's page tables cannot say who owns a frame, nor hold a page that is known but not mapped (after `mprotect(PROT_NONE)`, or in a
-//! forked child before its first fault). So an address space keeps one word per known page, in leaves of 512 as the
-//! hardware does; a leaf exists while it holds an entry.
+//! The kernel's page tables cannot say who owns a frame, nor hold a page that is known but not
+//! mapped (after `mprotect(PROT_NONE)`, or in a forked child before its first fault). So an address
+//! space keeps one word per known page, in leaves of 512 as the hardware does; a leaf exists while
+//! it holds an entry.
 //!
-//! Invariant: an entry holds one reference to its frame. [`PageFlags::MAPPED`] is set exactly while the page table maps the page, and
-//! [`PageFlags::WRITE`] while it maps it writable.
+//! Invariant: an entry holds one reference to its frame. [`PageFlags::MAPPED`] is set exactly while
+//! the page table maps the page, and [`PageFlags::WRITE`] while it maps it writable.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -27,7 +29,8 @@ bitflags! {
         const MAPPED = 1 << 0;
         /// The page table lets stores through.
         const WRITE = 1 << 1;
-        /// A private page of the program, as opposed to a page of a file; writable in place if nobody else references the frame.
+        /// A private page of the program, as opposed to a page of a file; writable in place if
+        /// nobody else references the frame.
         const OWNED = 1 << 2;
         /// A page of a file or of shared memory.
         const FILE = 1 << 3;
@@ -101,8 +104,8 @@ impl PageMap {
         previous
     }
 
-    /// Changes every known page of `range`, ascending: `change` gives the entry that replaces it, or `None` to forget it (the caller
-    /// then has its reference).
+    /// Changes every known page of `range`, ascending: `change` gives the entry that replaces it,
+    /// or `None` to forget it (the caller then has its reference).
     pub(crate) fn update(
         &mut self,
         range: Range<u64>,

@@ -1,7 +1,8 @@
 //! `mprotect`: rights of areas, and of the pages in them.
 //!
-//! Taking a right away is done at once, in the page table. Giving one is done at once where a page is the program's alone, and left to
-//! the next fault otherwise (shared frames, pages that are not mapped), as a copy or a dirty mark is due then.
+//! Taking a right away is done at once, in the page table. Giving one is done at once where a page
+//! is the program's alone, and left to the next fault otherwise (shared frames, pages that are not
+//! mapped), as a copy or a dirty mark is due then.
 
 use core::ops::Range;
 
@@ -22,8 +23,9 @@ pub enum ProtectReach {
 }
 
 impl AddressSpace {
-    /// `mprotect`. `EINVAL` misaligned; `ENOMEM` a page is not mapped (what precedes it is changed), a limit; `EACCES` a shared
-    /// mapping of a file that is not open for writing. Unknown bits of `prot` are the caller's `EINVAL`.
+    /// `mprotect`. `EINVAL` misaligned; `ENOMEM` a page is not mapped (what precedes it is
+    /// changed), a limit; `EACCES` a shared mapping of a file that is not open for writing. Unknown
+    /// bits of `prot` are the caller's `EINVAL`.
     pub fn protect(
         &mut self,
         start: u64,
@@ -31,7 +33,7 @@ impl AddressSpace {
         protection: Protection,
         reach: ProtectReach,
     ) -> Result<()> {
-        if start % PAGE_SIZE != 0 {
+        if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
         if length == 0 {

@@ -1,7 +1,7 @@
 //! `mremap`: growing, shrinking and moving a part of one area.
 //!
-//! Moved pages keep their frames: the page map's entries go to the new place, and the page table follows in one batch. No byte is
-//! copied.
+//! Moved pages keep their frames: the page map's entries go to the new place, and the page table
+//! follows in one batch. No byte is copied.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -43,8 +43,9 @@ pub struct RemapRequest {
 impl AddressSpace {
     /// `mremap`: the address of the range after the call.
     ///
-    /// `EINVAL` misaligned, new length 0, ranges that overlap, arguments that do not go together; `EFAULT` the old range is not
-    /// inside one area; `ENOMEM` no room, a limit; `EAGAIN` the lock limit; `EPERM` below `PROGRAM_BASE`.
+    /// `EINVAL` misaligned, new length 0, ranges that overlap, arguments that do not go together;
+    /// `EFAULT` the old range is not inside one area; `ENOMEM` no room, a limit; `EAGAIN` the lock
+    /// limit; `EPERM` below `PROGRAM_BASE`.
     pub fn remap(&mut self, request: RemapRequest) -> Result<u64> {
         let RemapRequest {
             address,
@@ -54,7 +55,7 @@ impl AddressSpace {
         } = request;
         let is_contradiction =
             keeps_old && (movement == Movement::Never || request.old_length != request.new_length);
-        if address % PAGE_SIZE != 0 || is_contradiction {
+        if !address.is_multiple_of(PAGE_SIZE) || is_contradiction {
             return Err(Errno::EINVAL);
         }
         let old_length = page_align(request.old_length).ok_or(Errno::EINVAL)?;
@@ -97,7 +98,7 @@ impl AddressSpace {
         keeps_old: bool,
     ) -> Result<u64> {
         let is_outside = new_length > PROGRAM_END || target > PROGRAM_END - new_length;
-        if target % PAGE_SIZE != 0 || is_outside {
+        if !target.is_multiple_of(PAGE_SIZE) || is_outside {
             return Err(Errno::EINVAL);
         }
         let old_end = address.checked_add(old_length).ok_or(Errno::EINVAL)?;

@@ -1,12 +1,14 @@
 //! Where mapped pages come from: the seam between address spaces and files.
 //!
-//! A [`PageSource`] is a file as its mapper sees it: pages by index. File systems implement it over their page cache or over the boot
-//! bundle; [`SharedMemory`] is the source of shared anonymous memory. A source hands out frames with a reference of their own
-//! ([`FrameRef`]), so that a page stays alive while it is mapped, even when the file is gone.
+//! A [`PageSource`] is a file as its mapper sees it: pages by index. File systems implement it over
+//! their page cache or over the boot bundle; [`SharedMemory`] is the source of shared anonymous
+//! memory. A source hands out frames with a reference of their own ([`FrameRef`]), so that a page
+//! stays alive while it is mapped, even when the file is gone.
 //!
-//! What a source promises: the page at one index stays the same frame until the file is truncated below it (else two mappings
-//! of one file would diverge), and the bytes of a counted frame behind the end of the file are zero. For frames of the boot
-//! bundle the reader of the page takes care of the latter.
+//! What a source promises: the page at one index stays the same frame until the file is truncated
+//! below it (else two mappings of one file would diverge), and the bytes of a counted frame behind
+//! the end of the file are zero. For frames of the boot bundle the reader of the page takes care of
+//! the latter.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -74,13 +76,15 @@ pub trait PageSource: Send + Sync {
         Ok(())
     }
 
-    /// `madvise(MADV_REMOVE)`: frees the pages, which read as zero afterwards. `EOPNOTSUPP` where a file cannot have holes.
+    /// `madvise(MADV_REMOVE)`: frees the pages, which read as zero afterwards. `EOPNOTSUPP` where a
+    /// file cannot have holes.
     fn remove(&self, _first_index: u64, _page_count: u64) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
 }
 
-/// Memory that several areas share and no file names (`MAP_SHARED | MAP_ANONYMOUS`): zero until written, gone with its last area.
+/// Memory that several areas share and no file names (`MAP_SHARED | MAP_ANONYMOUS`): zero until
+/// written, gone with its last area.
 pub struct SharedMemory {
     pool: Arc<FramePool>,
     pages: Mutex<BTreeMap<u64, FrameRef>>,
@@ -97,8 +101,8 @@ impl SharedMemory {
     }
 }
 
-/// Pages that exos itself provides (the vDSO and its data). Read-only for programs: a private mapping may copy them, a shared one may
-/// not write.
+/// Pages that exos itself provides (the vDSO and its data). Read-only for programs: a private
+/// mapping may copy them, a shared one may not write.
 pub struct FixedPages {
     frames: Vec<FrameRef>,
 }

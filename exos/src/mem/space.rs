@@ -1,11 +1,12 @@
 //! An address space: areas, known pages, and the mapping calls that make and unmake areas.
 //!
-//! The other calls are in the neighbours: [`super::protect`] (`mprotect`), [`super::remap`] (`mremap`), [`super::advise`] (`madvise` and
-//! other calls over ranges), [`super::fault`], [`super::fork`], [`super::user`] (bytes). All take `&mut self`: whoever shares a space between
+//! The other calls are in the neighbours: [`super::protect`] (`mprotect`), [`super::remap`]
+//! (`mremap`), [`super::advise`] (`madvise` and other calls over ranges), [`super::fault`],
+//! [`super::fork`], [`super::user`] (bytes). All take `&mut self`: whoever shares a space between
 //! threads locks it outside.
 //!
-//! Errors and their order are Linux 6.1's; where a function names an error without a reason, the manual page has it. Every
-//! change of page tables goes through one [`Binder`] batch per call.
+//! Errors and their order are Linux 6.1's; where a function names an error without a reason, the
+//! manual page has it. Every change of page tables goes through one [`Binder`] batch per call.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -209,16 +210,17 @@ impl AddressSpace {
 
     /// `mmap`: the address of the new mapping.
     ///
-    /// `EINVAL` length 0, misaligned offset or fixed address, a growing stack of a file or shared; `ENOMEM` length or place beyond the
-    /// address space, too many areas, a limit; `EOVERFLOW` file offset; `EEXIST`; `EPERM` a fixed address below
-    /// `PROGRAM_BASE`; `EACCES` the descriptor's mode; `EAGAIN` the lock limit.
+    /// `EINVAL` length 0, misaligned offset or fixed address, a growing stack of a file or shared;
+    /// `ENOMEM` length or place beyond the address space, too many areas, a limit; `EOVERFLOW` file
+    /// offset; `EEXIST`; `EPERM` a fixed address below `PROGRAM_BASE`; `EACCES` the descriptor's
+    /// mode; `EAGAIN` the lock limit.
     pub fn map(&mut self, request: MapRequest) -> Result<u64> {
         if request.length == 0 {
             return Err(Errno::EINVAL);
         }
         let length = page_align(request.length).ok_or(Errno::ENOMEM)?;
         if let MapBacking::File { offset_bytes, .. } = &request.backing {
-            if offset_bytes % PAGE_SIZE != 0 {
+            if !offset_bytes.is_multiple_of(PAGE_SIZE) {
                 return Err(Errno::EINVAL);
             }
             offset_bytes.checked_add(length).ok_or(Errno::EOVERFLOW)?;
@@ -299,6 +301,11 @@ impl AddressSpace {
         self.limits = limits;
     }
 
+    /// Moves the top of the search for free ranges, as `execve` does when the stack limit has changed.
+    pub fn set_mapping_base(&mut self, mapping_base: u64) {
+        self.mapping_base = mapping_base.min(PROGRAM_END) & !(PAGE_SIZE - 1);
+    }
+
     /// The pool that the pages come from.
     #[must_use]
     pub fn pool(&self) -> &Arc<FramePool> {
@@ -360,7 +367,8 @@ impl AddressSpace {
         self.pool.release_all(&frames);
     }
 
-    /// Forgets the pages of a file from page `first_index` on, in every mapping, after it was truncated there; the next touch faults.
+    /// Forgets the pages of a file from page `first_index` on, in every mapping, after it was
+    /// truncated there; the next touch faults.
     pub fn drop_file_pages(&mut self, source: &Arc<dyn PageSource>, first_index: u64) {
         let identity = source.identity();
         let affected: alloc::vec::Vec<Range<u64>> = self
@@ -407,7 +415,8 @@ impl AddressSpace {
             .flush(&self.pool, self.environment, &mut self.pages)
     }
 
-    /// Records `entry` for `page` and queues its mapping; an entry that was there loses its reference after the flush.
+    /// Records `entry` for `page` and queues its mapping; an entry that was there loses its
+    /// reference after the flush.
     pub(crate) fn set_page(&mut self, page: u64, entry: PageEntry, protection: Protection) {
         if protection.is_empty() {
             let entry = entry.without(PageFlags::MAPPED | PageFlags::WRITE);
@@ -437,8 +446,8 @@ impl AddressSpace {
         self.total_peak = self.total_peak.max(self.areas.totals().total);
     }
 
-    /// Whether `range`, of which parts may be mapped already, may become an area: `ENOMEM` for a limit, or for more memory than
-    /// the pod has (what Linux's heuristic overcommit refuses).
+    /// Whether `range`, of which parts may be mapped already, may become an area: `ENOMEM` for a
+    /// limit, or for more memory than the pod has (what Linux's heuristic overcommit refuses).
     pub(crate) fn check_growth(
         &self,
         protection: Protection,
@@ -620,7 +629,7 @@ pub(crate) fn page_align(address: u64) -> Option<u64> {
 
 /// The pages of a range as `munmap` checks it: `EINVAL` otherwise.
 pub(crate) fn checked_range(start: u64, length: u64) -> Result<Range<u64>> {
-    if start % PAGE_SIZE != 0 || start > PROGRAM_END || length > PROGRAM_END - start {
+    if !start.is_multiple_of(PAGE_SIZE) || start > PROGRAM_END || length > PROGRAM_END - start {
         return Err(Errno::EINVAL);
     }
     match page_align(length) {
@@ -633,7 +642,7 @@ fn check_fixed(start: u64, length: u64) -> Result<()> {
     if start > PROGRAM_END - length {
         return Err(Errno::ENOMEM);
     }
-    if start % PAGE_SIZE != 0 {
+    if !start.is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);
     }
     if start < PROGRAM_BASE {

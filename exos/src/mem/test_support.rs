@@ -49,7 +49,8 @@ impl Setup {
         statistics.held - statistics.free
     }
 
-    /// An immutable file in the boot bundle: each page's first byte is `first_value` + index; foreign junk follows its end.
+    /// An immutable file in the boot bundle: each page's first byte is `first_value` + index;
+    /// foreign junk follows its end.
     pub(crate) fn bundle_file(&self, length_bytes: usize, first_value: u8) -> Arc<BundleFile> {
         let mut bytes = vec![0; length_bytes.next_multiple_of(4096)];
         for (index, page) in bytes.chunks_mut(4096).enumerate() {

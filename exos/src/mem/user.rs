@@ -1,7 +1,8 @@
 //! Bytes of a program's memory by address, without going through the processor's view of it.
 //!
-//! For the loader, which writes the memory of a program that does not run yet, for another process's memory, and wherever a direct
-//! access is not possible. Rights are checked as the processor would; missing pages are resolved as by a fault.
+//! For the loader, which writes the memory of a program that does not run yet, for another
+//! process's memory, and wherever a direct access is not possible. Rights are checked as the
+//! processor would; missing pages are resolved as by a fault.
 
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
@@ -100,7 +101,8 @@ impl AddressSpace {
         }
     }
 
-    /// The bytes up to a zero byte, which must come within `length_max` bytes (`ENAMETOOLONG`); `EFAULT` if memory ends first.
+    /// The bytes up to a zero byte, which must come within `length_max` bytes (`ENAMETOOLONG`);
+    /// `EFAULT` if memory ends first.
     pub fn read_string(&mut self, address: u64, length_max: usize) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         let mut buffer = [0; 256];

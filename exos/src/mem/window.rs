@@ -1,8 +1,9 @@
 //! How many pages one fault resolves: one, unless the program walks through memory.
 //!
-//! A fault right behind (or, for stacks, right below) what the last one resolved doubles the number up to [`WINDOW_PAGES_MAX`]; any
-//! other fault resets it. Kept per area, so that a copy from one area to another is seen as two walks. Pages that were resolved but are
-//! never touched cost memory, hence the slow start.
+//! A fault right behind (or, for stacks, right below) what the last one resolved doubles the number
+//! up to [`WINDOW_PAGES_MAX`]; any other fault resets it. Kept per area, so that a copy from one
+//! area to another is seen as two walks. Pages that were resolved but are never touched cost
+//! memory, hence the slow start.
 
 use core::ops::Range;
 
