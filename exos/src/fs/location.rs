@@ -56,7 +56,14 @@ pub struct Mount {
     root: Arc<Entry>,
     /// Where it is mounted; `None` for the root and for pseudo files.
     covers: Option<Location>,
+    /// Entries that were used lately, each in the place that its address says: kept so that the next walk
+    /// finds them and their inodes made. What loses its name leaves at once, so that nothing is kept alive
+    /// that nobody can reach.
+    recent: Mutex<Vec<Option<Arc<Entry>>>>,
 }
+
+/// Entries that a mount keeps.
+const RECENT_ENTRY_COUNT: usize = 512;
 
 /// A name that leads to an inode.
 pub struct Entry {
@@ -271,6 +278,7 @@ impl Location {
             description,
             root: entry.clone(),
             covers,
+            recent: Mutex::default(),
         });
         if let Some(covered) = &mount.covers {
             *covered.entry.mounted_here.lock() = Some(mount.clone());
@@ -348,6 +356,7 @@ impl Location {
             mount: self.mount.clone(),
             entry: self.entry.child(name)?,
         };
+        below.mount.remember(&below.entry);
         Ok(below.top_mounted())
     }
 
@@ -462,7 +471,18 @@ impl Location {
     }
 }
 
+/// Multiplies by the golden ratio (Knuth) and takes high bits, which all bits of the address reach.
+fn recent_place(entry: &Arc<Entry>) -> usize {
+    let address = Arc::as_ptr(entry).addr() as u64;
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT_ENTRY_COUNT
+}
+
 impl Mount {
+    /// The top of the file system.
+    pub fn root(&self) -> &Arc<Entry> {
+        &self.root
+    }
+
     /// Where it is mounted.
     pub fn covers(&self) -> Option<&Location> {
         self.covers.as_ref()
@@ -483,6 +503,39 @@ impl Mount {
         } else {
             Ok(())
         }
+    }
+
+    fn remember(&self, entry: &Arc<Entry>) {
+        if entry.inode.is_volatile() {
+            return;
+        }
+        let before = {
+            let mut recent = self.recent.lock();
+            if recent.is_empty() {
+                recent.resize(RECENT_ENTRY_COUNT, None);
+            }
+            let place = &mut recent[recent_place(entry)];
+            if place
+                .as_ref()
+                .is_some_and(|known| Arc::ptr_eq(known, entry))
+            {
+                return;
+            }
+            place.replace(entry.clone())
+        };
+        // Maybe the last of its kind: it goes without the lock.
+        drop(before);
+    }
+
+    /// Does not keep an entry any more.
+    pub(super) fn forget(&self, entry: &Arc<Entry>) {
+        let before = {
+            let mut recent = self.recent.lock();
+            recent
+                .get_mut(recent_place(entry))
+                .and_then(|place| place.take_if(|known| Arc::ptr_eq(known, entry)))
+        };
+        drop(before);
     }
 
     /// Takes it off what it covers.

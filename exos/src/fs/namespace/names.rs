@@ -163,6 +163,7 @@ impl Namespace {
         }
         target.parent.inode().unlink(name, caller.now)?;
         target.parent.entry().detach(name);
+        victim.mount().forget(victim.entry());
         Ok(())
     }
 
@@ -192,6 +193,7 @@ impl Namespace {
         }
         target.parent.inode().remove_directory(name, caller.now)?;
         target.parent.entry().detach(name);
+        victim.mount().forget(victim.entry());
         Ok(())
     }
 
@@ -244,6 +246,9 @@ impl Namespace {
             old_entry.swap_children(old_name, new_entry, new_name);
         } else {
             old_entry.move_child(old_name, new_entry, new_name);
+            if let Some(target) = target {
+                target.mount().forget(target.entry());
+            }
         }
         Ok(())
     }

@@ -543,6 +543,27 @@ fn reads_leave_a_time_once() {
 }
 
 #[test]
+fn what_loses_its_name_gives_its_memory_back() {
+    let world = World::tmpfs();
+    let frames_used = || {
+        let statistics = world.pool.statistics();
+        statistics.held - statistics.free
+    };
+    for name in ["/a", "/b", "/c"] {
+        world.put(name, &[1; 5000]);
+    }
+    assert_eq!(frames_used(), 6);
+    world
+        .namespace
+        .unlink(&world.caller(), &world.root, b"a")
+        .unwrap();
+    assert_eq!(frames_used(), 4);
+    rename(&world, "/b", "/c").unwrap();
+    assert_eq!(frames_used(), 2);
+    assert!(find(&world, "/c").is_ok());
+}
+
+#[test]
 fn deep_trees_need_no_deep_stack() {
     let world = World::tmpfs();
     let mut here = world.root.clone();
