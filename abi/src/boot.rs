@@ -102,7 +102,7 @@ pub struct BootInfo {
     pub abi_version: u32,
     /// Device functions, at slots `SLOT_DEVICE_FIRST..`.
     pub device_count: u32,
-    /// First frame of the bundle, whose capability is `SLOT_BUNDLE` (read and execute; the init part's frames are mapped already).
+    /// First frame of the bundle, whose capability is `SLOT_BUNDLE` (all rights of an original; the init part's frames are mapped already).
     pub bundle_frame: u64,
     /// Frames of the bundle.
     pub bundle_frame_count: u64,

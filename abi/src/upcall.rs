@@ -106,6 +106,25 @@ pub struct UpcallFrame {
     pub ss: u64,
 }
 
+impl UpcallFrame {
+    /// All registers zero.
+    pub const ZERO: Self = Self {
+        r15: 0, r14: 0, r13: 0, r12: 0, r11: 0, r10: 0, r9: 0, r8: 0, rdi: 0, rsi: 0, rbp: 0, rbx: 0, rdx: 0, rcx: 0, rax: 0,
+        kind: 0, masked_before: 0, vector: 0, error_code: 0, fault_address: 0, rip: 0, cs: 0, rflags: 0, rsp: 0, ss: 0,
+    };
+
+    /// The frame's words in the order in which they are stored.
+    #[must_use]
+    pub const fn to_words(&self) -> [u64; 24] {
+        let kind = self.kind as u64 | (self.masked_before as u64) << 32;
+        [
+            self.r15, self.r14, self.r13, self.r12, self.r11, self.r10, self.r9, self.r8, self.rdi, self.rsi, self.rbp,
+            self.rbx, self.rdx, self.rcx, self.rax, kind, self.vector, self.error_code, self.fault_address, self.rip,
+            self.cs, self.rflags, self.rsp, self.ss,
+        ]
+    }
+}
+
 /// User code selector in [`UpcallFrame::cs`].
 pub const USER_CODE_SELECTOR: u64 = 0x33;
 /// User stack selector in [`UpcallFrame::ss`].

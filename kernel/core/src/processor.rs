@@ -94,33 +94,7 @@ impl Processor {
             save_area_base: 0,
         },
         vector_state: FrameNumber(0),
-        registers: UpcallFrame {
-            r15: 0,
-            r14: 0,
-            r13: 0,
-            r12: 0,
-            r11: 0,
-            r10: 0,
-            r9: 0,
-            r8: 0,
-            rdi: 0,
-            rsi: 0,
-            rbp: 0,
-            rbx: 0,
-            rdx: 0,
-            rcx: 0,
-            rax: 0,
-            kind: 0,
-            masked_before: 0,
-            vector: 0,
-            error_code: 0,
-            fault_address: 0,
-            rip: 0,
-            cs: 0,
-            rflags: 0,
-            rsp: 0,
-            ss: 0,
-        },
+        registers: UpcallFrame::ZERO,
         fs_base: 0,
         gs_base: 0,
         predicate: Predicate::EMPTY,
@@ -274,7 +248,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn store_frame(&mut self, pages: &Pages, address: u64, frame: &UpcallFrame) {
-        let words = frame_words(frame);
+        let words = frame.to_words();
         let offset_bytes = address - pages.save_area_base;
         for (index, word) in words.into_iter().enumerate() {
             let word_number = offset_bytes / 8 + index as u64;
@@ -423,36 +397,6 @@ fn push_address(pages: &Pages, rsp: u64) -> Option<u64> {
     };
     let address = below.checked_sub(FRAME_BYTES)? & !15;
     (address >= base).then_some(address)
-}
-
-/// The frame as it is stored.
-pub(crate) fn frame_words(frame: &UpcallFrame) -> [u64; 24] {
-    [
-        frame.r15,
-        frame.r14,
-        frame.r13,
-        frame.r12,
-        frame.r11,
-        frame.r10,
-        frame.r9,
-        frame.r8,
-        frame.rdi,
-        frame.rsi,
-        frame.rbp,
-        frame.rbx,
-        frame.rdx,
-        frame.rcx,
-        frame.rax,
-        u64::from(frame.kind) | u64::from(frame.masked_before) << 32,
-        frame.vector,
-        frame.error_code,
-        frame.fault_address,
-        frame.rip,
-        frame.cs,
-        frame.rflags,
-        frame.rsp,
-        frame.ss,
-    ]
 }
 
 const _: () = {

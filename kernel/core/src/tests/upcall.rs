@@ -12,7 +12,6 @@ use aegis_abi::types::{CapSlot, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Stat
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 
 use super::world::{CODE, S, World, cpu};
-use crate::processor::frame_words;
 
 const TOP: u64 = FIRST_SAVE_AREA_BASE + FIRST_SAVE_AREA_FRAME_COUNT * 4096;
 const FRAME_BYTES: u64 = 192;
@@ -73,7 +72,7 @@ fn an_exception_is_pushed_at_the_top_and_nests_below() {
     expected.error_code = 6;
     expected.fault_address = 0x1234;
     let address = TOP - FRAME_BYTES;
-    assert_eq!(pushed(&world, address), frame_words(&expected));
+    assert_eq!(pushed(&world, address), expected.to_words());
     let entered = world.frame[0];
     assert_eq!(
         (entered.rip, entered.rsp, entered.rdi),
