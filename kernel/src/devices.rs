@@ -29,7 +29,9 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
             None => left_out += 1,
         }
     });
-    for function in functions.iter().flatten() {
+    let mut window = pci::Window::default();
+    for function in functions.iter_mut().flatten() {
+        pci::assign_addresses(&PciPorts, function, &mut window);
         add_pci(state, boot, function);
     }
     if left_out != 0 {

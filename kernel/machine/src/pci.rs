@@ -308,6 +308,64 @@ fn read_msi_x(access: &impl ConfigAccess, address: FunctionAddress) -> Option<Ms
     None
 }
 
+/// Addresses that can be given to memory registers that firmware left without one.
+///
+/// QEMU's `qboot`, unlike SeaBIOS, gives none. The window lies above the memory below 4 GiB of QEMU's machines (at most 3.5 GiB) and below
+/// the interrupt controllers.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    next: u64,
+    end: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            next: 0xe000_0000,
+            end: 0xfe00_0000,
+        }
+    }
+}
+
+impl Window {
+    /// An address for `length_bytes`, a power of two, aligned to it and to a page; `None` when the window is full.
+    fn take(&mut self, length_bytes: u64) -> Option<u64> {
+        let address = self.next.checked_next_multiple_of(length_bytes.max(4096))?;
+        let end = address.checked_add(length_bytes)?;
+        (end <= self.end).then(|| {
+            self.next = end;
+            address
+        })
+    }
+}
+
+/// Gives every memory register of a function that has no address one from the window. Decoding must be off.
+///
+/// A register that finds no place stays without an address, and is a hole then.
+pub fn assign_addresses(access: &impl ConfigAccess, function: &mut Function, window: &mut Window) {
+    let mut index = 0;
+    while index < BAR_COUNT {
+        let offset = BAR_FIRST + 4 * index as u16;
+        if let Bar::Memory {
+            address: 0,
+            length_bytes,
+        } = function.bars[index]
+        {
+            function.bars[index] = match window.take(length_bytes) {
+                Some(address) => {
+                    access.write(function.address, offset, address as u32);
+                    Bar::Memory {
+                        address,
+                        length_bytes,
+                    }
+                }
+                None => Bar::None,
+            };
+        }
+        index += 1;
+    }
+}
+
 /// Turns MSI-X delivery of a function on or off; entries keep their own mask bits.
 pub fn set_msi_x_enabled(access: &impl ConfigAccess, function: &Function, enabled: bool) {
     if let Some(table) = function.msi_x {

@@ -184,3 +184,30 @@ fn msi_x_is_switched_by_its_control_bits_only() {
     set_msi_x_enabled(&bus, &function, false);
     assert_eq!(bus.read(FunctionAddress(0), 0x40), 0x0002_0011);
 }
+
+#[test]
+fn registers_without_an_address_get_aligned_ones_that_do_not_overlap() {
+    let bus = FakeBus::default();
+    bus.add(
+        8,
+        &[(0, 0x1003_1af4)],
+        [0xffff_f000, 0, 0xffff_c000, 0, 0, 0],
+    );
+    let mut function = scanned(&bus)[0];
+    let mut window = Window::default();
+    assign_addresses(&bus, &mut function, &mut window);
+    let memory = |bar: Bar| match bar {
+        Bar::Memory {
+            address,
+            length_bytes,
+        } => (address, length_bytes),
+        other => panic!("no memory: {other:?}"),
+    };
+    let (first, first_length) = memory(function.bars[0]);
+    let (second, second_length) = memory(function.bars[2]);
+    assert!(first != 0 && first % first_length == 0 && second % second_length == 0);
+    assert!(first + first_length <= second || second + second_length <= first);
+    assert_eq!(bus.read(FunctionAddress(8), 0x10) & !15, first as u32);
+    let again = scanned(&bus)[0];
+    assert_eq!(again.bars, function.bars, "the registers hold what was assigned");
+}
