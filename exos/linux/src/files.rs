@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::descriptor_table::DescriptorTable;
+use exos::fs::file_lock::{LockFamily, LockOwner, LockRange};
 use exos::fs::location::Location;
 use exos::fs::namespace::Namespace;
 use exos::fs::page::MappedFile;
@@ -59,6 +60,7 @@ struct Directories {
 /// A process's view.
 pub struct ProcessFiles {
     table: Mutex<DescriptorTable>,
+    owner: u64,
     directories: Mutex<Directories>,
     umask: AtomicU32,
     descriptor_limit: AtomicU32,
@@ -69,11 +71,19 @@ pub struct ProcessFiles {
 impl ProcessFiles {
     /// No descriptors, the root of the name space, `current` to start in.
     #[must_use]
-    pub fn new(namespace: &Arc<Namespace>, current: Location, terminal: Option<Arc<TerminalState>>) -> Self {
+    pub fn new(
+        namespace: &Arc<Namespace>,
+        current: Location,
+        terminal: Option<Arc<TerminalState>>,
+    ) -> Self {
         let limits = Limits::default();
         let files = Self {
             table: Mutex::new(DescriptorTable::new()),
-            directories: Mutex::new(Directories { current, root: namespace.root().clone() }),
+            owner: namespace.number(),
+            directories: Mutex::new(Directories {
+                current,
+                root: namespace.root().clone(),
+            }),
             umask: AtomicU32::new(0o022),
             descriptor_limit: AtomicU32::new(0),
             size_limit_bytes: AtomicU64::new(u64::MAX),
@@ -91,20 +101,58 @@ impl ProcessFiles {
     /// The description of a descriptor; `EBADF` also for numbers that are none.
     pub fn get(&self, descriptor: u64) -> Result<Arc<Description>> {
         let number = descriptor as u32;
-        if number as i32 >= 0 { self.table.lock().get(number) } else { Err(Errno::EBADF) }
+        if number as i32 >= 0 {
+            self.table.lock().get(number)
+        } else {
+            Err(Errno::EBADF)
+        }
     }
 
     /// The lowest free descriptor becomes one for `description`.
     pub fn add(&self, description: Arc<Description>, close_on_exec: bool) -> Result<u64> {
         let limit = self.descriptor_limit();
-        self.table.lock().add(description, close_on_exec, 0, limit).map(u64::from)
+        self.table
+            .lock()
+            .add(description, close_on_exec, 0, limit)
+            .map(u64::from)
+    }
+
+    /// Fails unless there is room for another descriptor: `EMFILE` comes before a file is looked for or made.
+    pub fn check_room(&self) -> Result<()> {
+        let limit = self.descriptor_limit() as usize;
+        let table = self.table.lock();
+        if table.size() < limit
+            || table
+                .numbers()
+                .take_while(|number| (*number as usize) < limit)
+                .count()
+                < limit
+        {
+            Ok(())
+        } else {
+            Err(Errno::EMFILE)
+        }
+    }
+
+    /// Who owns the record locks that are taken through this table.
+    #[must_use]
+    pub fn lock_owner(&self) -> LockOwner {
+        LockOwner::Process(self.owner)
+    }
+
+    /// Lets go of a description that left the table. The process's record locks on its file go with it, whatever other
+    /// descriptors of the file are left.
+    pub fn release(&self, description: Arc<Description>) {
+        let (locks, file) = description.locks();
+        locks.unlock(file, LockFamily::Record, self.lock_owner(), LockRange::ALL);
     }
 
     /// Takes over the limits that concern files.
     pub fn apply_limits(&self, limits: &Limits) {
         let count = limits.soft(Resource::OpenFiles).min(u64::from(u32::MAX)) as u32;
         self.descriptor_limit.store(count, Ordering::Relaxed);
-        self.size_limit_bytes.store(limits.soft(Resource::FileSize), Ordering::Relaxed);
+        self.size_limit_bytes
+            .store(limits.soft(Resource::FileSize), Ordering::Relaxed);
     }
 
     /// `RLIMIT_NOFILE`.
@@ -155,20 +203,31 @@ impl ProcessFiles {
     /// Closes what `execve` closes.
     pub fn close_for_exec(&self) {
         let closed = self.table.lock().remove_for_exec();
-        drop(closed);
+        for description in closed {
+            self.release(description);
+        }
     }
 
     /// Tells the terminal its size, if there is one.
     pub fn set_window(&self, rows: u16, columns: u16) {
         if let Some(terminal) = &self.terminal {
-            let size = WindowSize { row_count: rows, column_count: columns, ..terminal.window_size() };
+            let size = WindowSize {
+                row_count: rows,
+                column_count: columns,
+                ..terminal.window_size()
+            };
             terminal.set_window_size(size);
         }
     }
 
     /// What `mmap` maps for a descriptor. `EBADF`; `EACCES`: not open for reading, or a shared mapping of what is not a file one
     /// may have; `ENODEV`: cannot be mapped.
-    pub fn mapping(&self, descriptor: u64, offset_bytes: u64, is_shared: bool) -> Result<MapBacking> {
+    pub fn mapping(
+        &self,
+        descriptor: u64,
+        offset_bytes: u64,
+        is_shared: bool,
+    ) -> Result<MapBacking> {
         let description = self.get(descriptor)?;
         if description.is_path_only() {
             return Err(Errno::EBADF);
@@ -177,7 +236,10 @@ impl ProcessFiles {
             return Err(Errno::EACCES);
         }
         let location = description.location().clone();
-        if location.inode().kind() == FileKind::CharacterDevice && !is_shared && is_zero_device(&location) {
+        if location.inode().kind() == FileKind::CharacterDevice
+            && !is_shared
+            && is_zero_device(&location)
+        {
             return Ok(MapBacking::Anonymous);
         }
         let source = MappedFile::new(location, self.root())?;
@@ -210,7 +272,11 @@ impl Access {
     #[must_use]
     pub fn new(context: &Context<'_>) -> Self {
         let identities = context.process.identities.lock().clone();
-        let credentials = Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups };
+        let credentials = Credentials {
+            uid: identities.uid[3],
+            gid: identities.gid[3],
+            groups: identities.groups,
+        };
         Self::with(context, credentials)
     }
 
@@ -218,12 +284,19 @@ impl Access {
     #[must_use]
     pub fn with_real_identity(context: &Context<'_>) -> Self {
         let identities = context.process.identities.lock().clone();
-        let credentials = Credentials { uid: identities.uid[0], gid: identities.gid[0], groups: identities.groups };
+        let credentials = Credentials {
+            uid: identities.uid[0],
+            gid: identities.gid[0],
+            groups: identities.groups,
+        };
         Self::with(context, credentials)
     }
 
     fn with(context: &Context<'_>, credentials: Credentials) -> Self {
-        Self { credentials, ..Self::for_process(context.system, context.process) }
+        Self {
+            credentials,
+            ..Self::for_process(context.system, context.process)
+        }
     }
 
     /// For a process outside of any call.
@@ -232,7 +305,11 @@ impl Access {
         let identities = process.identities.lock().clone();
         Self {
             namespace: system.files.namespace.clone(),
-            credentials: Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups },
+            credentials: Credentials {
+                uid: identities.uid[3],
+                gid: identities.gid[3],
+                groups: identities.groups,
+            },
             root: process.files.root(),
             umask: process.files.umask(),
             now: Timestamp::from_ns(system.realtime_ns()),
@@ -248,7 +325,12 @@ impl Access {
     /// Who asks, as the name space wants it.
     #[must_use]
     pub fn caller(&self) -> Caller<'_> {
-        Caller { root: &self.root, credentials: &self.credentials, umask: self.umask, now: self.now }
+        Caller {
+            root: &self.root,
+            credentials: &self.credentials,
+            umask: self.umask,
+            now: self.now,
+        }
     }
 
     /// Now.
@@ -258,11 +340,25 @@ impl Access {
     }
 
     /// What `path` leads to from `start`; an empty path is `start` itself if `allows_empty`.
-    pub fn find(&self, start: &Location, path: &[u8], follow: bool, allows_empty: bool) -> Result<Location> {
+    pub fn find(
+        &self,
+        start: &Location,
+        path: &[u8],
+        follow: bool,
+        allows_empty: bool,
+    ) -> Result<Location> {
         if path.is_empty() && allows_empty {
             return Ok(start.clone());
         }
-        self.namespace.lookup(&self.caller(), start, path, LookupFlags { follow, directory: false })
+        self.namespace.lookup(
+            &self.caller(),
+            start,
+            path,
+            LookupFlags {
+                follow,
+                directory: false,
+            },
+        )
     }
 }
 
@@ -286,12 +382,26 @@ pub fn start_of(context: &Context<'_>, directory: u64, path: &[u8]) -> Result<Lo
 }
 
 /// Reads a path of an `…at` call and finds what it leads to. `flags` are `AT_*`; those outside `allowed` are `EINVAL`.
-pub fn find_at(context: &Context<'_>, access: &Access, directory: u64, path: u64, flags: u64, allowed: u64) -> Result<Location> {
+pub fn find_at(
+    context: &Context<'_>,
+    access: &Access,
+    directory: u64,
+    path: u64,
+    flags: u64,
+    allowed: u64,
+) -> Result<Location> {
     if flags & !allowed != 0 {
         return Err(Errno::EINVAL);
     }
     let allows_empty = flags & AT_EMPTY_PATH != 0;
-    let path = if path == 0 && allows_empty { Vec::new() } else { read_path(context, path)? };
+    let path = if path == 0 && allows_empty {
+        Vec::new()
+    } else {
+        read_path(context, path)?
+    };
+    if path.is_empty() && !allows_empty {
+        return Err(Errno::ENOENT);
+    }
     let start = start_of(context, directory, &path)?;
     access.find(&start, &path, flags & AT_NO_FOLLOW == 0, allows_empty)
 }

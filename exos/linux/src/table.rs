@@ -7,8 +7,8 @@ use exos::error::{Errno, Result};
 use syscalls::Sysno;
 
 use crate::call::{
-    file_descriptor, file_metadata, file_path, file_transfer, identity, memory, miscellany, poll, program, schedule,
-    signal, time,
+    file_control, file_descriptor, file_metadata, file_path, file_transfer, identity, memory, miscellany, poll, program,
+    schedule, signal, time,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -41,10 +41,11 @@ pub(crate) const fn partial(number: Sysno, missing: &'static str, handler: Handl
 }
 
 /// Calls whose absence is expected: C libraries try them first and go on without a word, so they are not named on the log.
-const SILENT: &[Sysno] = &[Sysno::rseq, Sysno::clone3, Sysno::statx, Sysno::faccessat2, Sysno::openat2];
+const SILENT: &[Sysno] = &[Sysno::rseq, Sysno::clone3];
 
 /// The calls, by family.
 pub const ENTRIES: &[&[Entry]] = &[
+    file_control::ENTRIES,
     file_descriptor::ENTRIES,
     file_metadata::ENTRIES,
     file_path::ENTRIES,

@@ -23,7 +23,11 @@ use crate::user::{read_string, read_vec, write_all};
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::open, open),
     full(Sysno::openat, openat),
-    partial(Sysno::openat2, "of resolve only RESOLVE_IN_ROOT and RESOLVE_CACHED", openat2),
+    partial(
+        Sysno::openat2,
+        "of resolve only RESOLVE_IN_ROOT and RESOLVE_CACHED",
+        openat2,
+    ),
     full(Sysno::creat, creat),
     full(Sysno::close, close),
     full(Sysno::close_range, close_range),
@@ -65,7 +69,12 @@ fn how_of(flags: u64, mode: u64) -> Result<OpenHow> {
     if unnamed {
         status -= StatusFlags::DIRECTORY;
     }
-    Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32 })
+    Ok(OpenHow {
+        access,
+        flags: open_flags,
+        status,
+        permissions: mode as u32,
+    })
 }
 
 /// Opens `path` from `directory`; flags and mode are checked already.
@@ -95,7 +104,10 @@ fn open_with(
     }
     let description = access.namespace().open(&caller, &start, &path, &how)?;
     wait_for_other_end(context, &description)?;
-    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+    context
+        .process
+        .files
+        .add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
 }
 
 /// A named pipe is open when both ends are there.
@@ -115,7 +127,17 @@ pub fn open(context: &mut Context<'_>, [path, flags, mode, ..]: Arguments) -> Re
 /// `creat(2)`.
 pub fn creat(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u64> {
     const WRITE_ONLY: u64 = 1;
-    open(context, [path, abi::O_CREATE | abi::O_TRUNCATE | WRITE_ONLY, mode, 0, 0, 0])
+    open(
+        context,
+        [
+            path,
+            abi::O_CREATE | abi::O_TRUNCATE | WRITE_ONLY,
+            mode,
+            0,
+            0,
+            0,
+        ],
+    )
 }
 
 /// `openat(2)`: flags without a meaning are passed over, as are those that `O_PATH` does not go with.
@@ -127,7 +149,11 @@ pub fn openat(
     if flags & abi::O_PATH_ONLY != 0 {
         flags &= abi::O_WITH_PATH_ONLY;
     }
-    open_with(context, [directory, path, flags, mode & PERMISSION_MASK], false)
+    open_with(
+        context,
+        [directory, path, flags, mode & PERMISSION_MASK],
+        false,
+    )
 }
 
 /// `openat2(2)`: as `openat`, but what has no meaning is `EINVAL`.
@@ -170,13 +196,17 @@ pub fn openat2(
     if resolve & !RESOLVE_IN_ROOT != 0 {
         return Err(Errno::ENOSYS);
     }
-    open_with(context, [directory, path, flags, mode], resolve & RESOLVE_IN_ROOT != 0)
+    open_with(
+        context,
+        [directory, path, flags, mode],
+        resolve & RESOLVE_IN_ROOT != 0,
+    )
 }
 
 /// `close(2)`.
 pub fn close(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
     let closed = context.process.files.table().remove(descriptor as u32)?;
-    context.process.files.release(context.process.pid, closed);
+    context.process.files.release(closed);
     Ok(0)
 }
 
@@ -189,9 +219,11 @@ pub fn close_range(context: &mut Context<'_>, [first, last, flags, ..]: Argument
         return Err(Errno::EINVAL);
     }
     let files = &context.process.files;
-    let closed = files.table().remove_range(first as u32, last as u32, flags & MARK != 0)?;
+    let closed = files
+        .table()
+        .remove_range(first as u32, last as u32, flags & MARK != 0)?;
     for description in closed {
-        files.release(context.process.pid, description);
+        files.release(description);
     }
     Ok(0)
 }
@@ -219,18 +251,13 @@ pub fn dup3(context: &mut Context<'_>, [old, new, flags, ..]: Arguments) -> Resu
     duplicate_to(context, old, new, flags != 0)
 }
 
-fn duplicate_to(
-    context: &mut Context<'_>,
-    old: u64,
-    new: u64,
-    close_on_exec: bool,
-) -> Result<u64> {
+fn duplicate_to(context: &mut Context<'_>, old: u64, new: u64, close_on_exec: bool) -> Result<u64> {
     let files = &context.process.files;
     let (old, new) = (old as u32, new as u32);
     let limit = files.descriptor_limit();
     let replaced = files.table().duplicate_to(old, new, close_on_exec, limit)?;
     if let Some(replaced) = replaced {
-        files.release(context.process.pid, replaced);
+        files.release(replaced);
     }
     Ok(u64::from(new))
 }
@@ -280,7 +307,10 @@ pub fn eventfd2(context: &mut Context<'_>, [value, flags, ..]: Arguments) -> Res
     let now = crate::files::now(context);
     let namespace = &context.system.files.namespace;
     let description = namespace.event_counter(value as u32, flags & SEMAPHORE != 0, status, now);
-    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+    context
+        .process
+        .files
+        .add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
 }
 
 /// `memfd_create(2)`.
@@ -293,13 +323,27 @@ pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> 
         return Err(Errno::EINVAL);
     }
     let name: Vec<u8> = read_string(context.memory, name, NAME_BYTES, Errno::EINVAL)?;
-    let seals = if flags & ALLOW_SEALING != 0 { Seals::empty() } else { Seals::SEAL };
+    let seals = if flags & ALLOW_SEALING != 0 {
+        Seals::empty()
+    } else {
+        Seals::SEAL
+    };
     let (uid, gid) = {
         let identities = context.process.identities.lock();
         (identities.uid[3], identities.gid[3])
     };
-    let creation = Creation { permissions: 0o777, uid, gid, now: crate::files::now(context) };
+    let creation = Creation {
+        permissions: 0o777,
+        uid,
+        gid,
+        now: crate::files::now(context),
+    };
     let files = &context.system.files;
-    let description = files.namespace.memory_file(&files.temporary, &name, seals, creation)?;
-    context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)
+    let description = files
+        .namespace
+        .memory_file(&files.temporary, &name, seals, creation)?;
+    context
+        .process
+        .files
+        .add(description, flags & CLOSE_ON_EXEC != 0)
 }

@@ -15,7 +15,8 @@ use crate::context::{Arguments, Context, Restart};
 use crate::files::{Access, now, read_path};
 use crate::table::{Entry, full, partial};
 use crate::user::{
-    CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserReader, UserWriter, read_array, read_extents, write_all,
+    CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserReader, UserWriter, read_array, read_extents,
+    write_all,
 };
 
 /// This family's part of the table.
@@ -61,7 +62,12 @@ pub(crate) fn until_ready<T>(
 }
 
 /// Reads into program buffers; `offset` as in `pread`.
-fn read_into(context: &mut Context<'_>, descriptor: u64, extents: &[Extent], offset: Option<u64>) -> Result<u64> {
+fn read_into(
+    context: &mut Context<'_>,
+    descriptor: u64,
+    extents: &[Extent],
+    offset: Option<u64>,
+) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     until_ready(context, &description.clone(), |context| {
         let mut writer = UserWriter::new(context.memory, extents);
@@ -74,7 +80,12 @@ fn read_into(context: &mut Context<'_>, descriptor: u64, extents: &[Extent], off
 }
 
 /// Writes from program buffers; `offset` as in `pwrite`.
-fn write_from(context: &mut Context<'_>, descriptor: u64, extents: &[Extent], offset: Option<u64>) -> Result<u64> {
+fn write_from(
+    context: &mut Context<'_>,
+    descriptor: u64,
+    extents: &[Extent],
+    offset: Option<u64>,
+) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     if !description.is_writable() || description.is_path_only() {
         return Err(Errno::EBADF);
@@ -110,7 +121,11 @@ fn write_from_source(
                 let info = SignalInfo {
                     code: 0,
                     errno: 0,
-                    payload: SignalPayload::Sender { pid: context.process.pid, uid: 0, value: 0 },
+                    payload: SignalPayload::Sender {
+                        pid: context.process.pid,
+                        uid: 0,
+                        value: 0,
+                    },
                 };
                 context.process.raise(Signal::PIPE, info);
                 return Err(Errno::EPIPE);
@@ -121,7 +136,11 @@ fn write_from_source(
 }
 
 /// `RLIMIT_FSIZE`: a write that begins beyond it raises `SIGXFSZ`.
-fn check_size_limit(context: &Context<'_>, description: &Description, offset: Option<u64>) -> Result<()> {
+fn check_size_limit(
+    context: &Context<'_>,
+    description: &Description,
+    offset: Option<u64>,
+) -> Result<()> {
     let limit = context.process.files.size_limit_bytes();
     if limit == u64::MAX || description.inode().kind() != FileKind::Regular {
         return Ok(());
@@ -137,60 +156,91 @@ fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
     if length > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    Ok([Extent { address, length: length.min(TRANSFER_BYTES_MAX) }])
+    Ok([Extent {
+        address,
+        length: length.min(TRANSFER_BYTES_MAX),
+    }])
 }
 
 fn offset_of(word: u64) -> Result<Option<u64>> {
-    if word > i64::MAX as u64 { Err(Errno::EINVAL) } else { Ok(Some(word)) }
+    if word > i64::MAX as u64 {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(Some(word))
+    }
 }
 
 /// `read(2)`.
-pub fn read(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
+pub fn read(
+    context: &mut Context<'_>,
+    [descriptor, address, length, ..]: Arguments,
+) -> Result<u64> {
     context.process.files.get(descriptor)?;
     read_into(context, descriptor, &one(address, length)?, None)
 }
 
 /// `write(2)`.
-pub fn write(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
+pub fn write(
+    context: &mut Context<'_>,
+    [descriptor, address, length, ..]: Arguments,
+) -> Result<u64> {
     context.process.files.get(descriptor)?;
     write_from(context, descriptor, &one(address, length)?, None)
 }
 
 /// `readv(2)`.
-pub fn readv(context: &mut Context<'_>, [descriptor, extents, count, ..]: Arguments) -> Result<u64> {
+pub fn readv(
+    context: &mut Context<'_>,
+    [descriptor, extents, count, ..]: Arguments,
+) -> Result<u64> {
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     read_into(context, descriptor, &extents, None)
 }
 
 /// `writev(2)`.
-pub fn writev(context: &mut Context<'_>, [descriptor, extents, count, ..]: Arguments) -> Result<u64> {
+pub fn writev(
+    context: &mut Context<'_>,
+    [descriptor, extents, count, ..]: Arguments,
+) -> Result<u64> {
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     write_from(context, descriptor, &extents, None)
 }
 
 /// `pread64(2)`.
-pub fn pread64(context: &mut Context<'_>, [descriptor, address, length, offset, ..]: Arguments) -> Result<u64> {
+pub fn pread64(
+    context: &mut Context<'_>,
+    [descriptor, address, length, offset, ..]: Arguments,
+) -> Result<u64> {
     let offset = offset_of(offset)?;
     read_into(context, descriptor, &one(address, length)?, offset)
 }
 
 /// `pwrite64(2)`.
-pub fn pwrite64(context: &mut Context<'_>, [descriptor, address, length, offset, ..]: Arguments) -> Result<u64> {
+pub fn pwrite64(
+    context: &mut Context<'_>,
+    [descriptor, address, length, offset, ..]: Arguments,
+) -> Result<u64> {
     let offset = offset_of(offset)?;
     write_from(context, descriptor, &one(address, length)?, offset)
 }
 
 /// `preadv(2)`.
-pub fn preadv(context: &mut Context<'_>, [descriptor, extents, count, offset, ..]: Arguments) -> Result<u64> {
+pub fn preadv(
+    context: &mut Context<'_>,
+    [descriptor, extents, count, offset, ..]: Arguments,
+) -> Result<u64> {
     let offset = offset_of(offset)?;
     let extents = read_extents(context.memory, extents, count)?;
     read_into(context, descriptor, &extents, offset)
 }
 
 /// `pwritev(2)`.
-pub fn pwritev(context: &mut Context<'_>, [descriptor, extents, count, offset, ..]: Arguments) -> Result<u64> {
+pub fn pwritev(
+    context: &mut Context<'_>,
+    [descriptor, extents, count, offset, ..]: Arguments,
+) -> Result<u64> {
     let offset = offset_of(offset)?;
     let extents = read_extents(context.memory, extents, count)?;
     write_from(context, descriptor, &extents, offset)
@@ -221,7 +271,10 @@ pub fn pwritev2(
 }
 
 /// `lseek(2)`.
-pub fn lseek(context: &mut Context<'_>, [descriptor, distance, whence, ..]: Arguments) -> Result<u64> {
+pub fn lseek(
+    context: &mut Context<'_>,
+    [descriptor, distance, whence, ..]: Arguments,
+) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     let distance = distance as i64;
     description.seek(match whence {
@@ -305,17 +358,29 @@ fn write_offset(context: &Context<'_>, address: u64, offset: Option<u64>) -> Res
 }
 
 /// `sendfile(2)`.
-pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: Arguments) -> Result<u64> {
+pub fn sendfile(
+    context: &mut Context<'_>,
+    [output, input, offset, length, ..]: Arguments,
+) -> Result<u64> {
     let input = context.process.files.get(input)?;
     let output = context.process.files.get(output)?;
     if !input.is_readable() || !output.is_writable() {
         return Err(Errno::EBADF);
     }
-    if !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice) {
+    if !matches!(
+        input.inode().kind(),
+        FileKind::Regular | FileKind::CharacterDevice
+    ) {
         return Err(Errno::EINVAL);
     }
     let from = read_offset(context, offset)?;
-    let (done, [from, _]) = copy(context, &input, &output, [from, None], length.min(TRANSFER_BYTES_MAX))?;
+    let (done, [from, _]) = copy(
+        context,
+        &input,
+        &output,
+        [from, None],
+        length.min(TRANSFER_BYTES_MAX),
+    )?;
     write_offset(context, offset, from)?;
     Ok(done)
 }
@@ -339,7 +404,13 @@ pub fn copy_file_range(
         _ => return Err(Errno::EINVAL),
     }
     let offsets = [read_offset(context, from)?, read_offset(context, to)?];
-    let (done, after) = copy(context, &input, &output, offsets, length.min(TRANSFER_BYTES_MAX))?;
+    let (done, after) = copy(
+        context,
+        &input,
+        &output,
+        offsets,
+        length.min(TRANSFER_BYTES_MAX),
+    )?;
     write_offset(context, from, after[0])?;
     write_offset(context, to, after[1])?;
     Ok(done)
@@ -350,7 +421,11 @@ pub fn ftruncate(context: &mut Context<'_>, [descriptor, length, ..]: Arguments)
     if length > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    context.process.files.get(descriptor)?.truncate(length, now(context))?;
+    context
+        .process
+        .files
+        .get(descriptor)?
+        .truncate(length, now(context))?;
     Ok(0)
 }
 
@@ -361,12 +436,20 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
     }
     let access = Access::new(context);
     let path = read_path(context, path)?;
-    access.namespace().truncate(&access.caller(), &context.process.files.current(), &path, length)?;
+    access.namespace().truncate(
+        &access.caller(),
+        &context.process.files.current(),
+        &path,
+        length,
+    )?;
     Ok(0)
 }
 
 /// `fallocate(2)`.
-pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, ..]: Arguments) -> Result<u64> {
+pub fn fallocate(
+    context: &mut Context<'_>,
+    [descriptor, mode, offset, length, ..]: Arguments,
+) -> Result<u64> {
     const KEEP_SIZE: u64 = 1;
     const PUNCH_HOLE: u64 = 2;
     const ZERO_RANGE: u64 = 0x10;
@@ -401,7 +484,10 @@ pub fn sync(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
 }
 
 /// `fadvise64(2)`: checked; everything is in memory already.
-pub fn fadvise64(context: &mut Context<'_>, [descriptor, _, length, advice, ..]: Arguments) -> Result<u64> {
+pub fn fadvise64(
+    context: &mut Context<'_>,
+    [descriptor, _, length, advice, ..]: Arguments,
+) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     if description.inode().kind() == FileKind::Fifo {
         return Err(Errno::ESPIPE);
@@ -418,5 +504,9 @@ pub fn readahead(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Resu
     if !description.is_readable() {
         return Err(Errno::EBADF);
     }
-    if description.inode().kind() == FileKind::Regular { Ok(0) } else { Err(Errno::EINVAL) }
+    if description.inode().kind() == FileKind::Regular {
+        Ok(0)
+    } else {
+        Err(Errno::EINVAL)
+    }
 }

@@ -1,5 +1,6 @@
 //! The system calls, one file a family. Each handler decodes its arguments, asks a policy of exos, and encodes the answer.
 
+pub mod file_control;
 pub mod file_descriptor;
 pub mod file_metadata;
 pub mod file_path;

@@ -1,0 +1,454 @@
+//! What can be done with a descriptor besides moving bytes: `fcntl`, `flock`, `ioctl`.
+
+use alloc::sync::Arc;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::{Description, StatusFlags};
+use exos::fs::file_lock::{HeldLock, LockFamily, LockKind, LockOwner, LockRange};
+use exos::fs::namespace::PSEUDO_DEVICE;
+use exos::fs::stream::Terminal;
+use exos::fs::vnode::{FileKind, Seals};
+use syscalls::Sysno;
+
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::file::{self as abi, control, request};
+use crate::context::{Arguments, Context, Restart};
+use crate::table::{Entry, full, partial};
+use crate::user::{read_array, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    partial(
+        Sysno::fcntl,
+        "no leases, no directory notices, no SIGIO",
+        fcntl,
+    ),
+    full(Sysno::flock, flock),
+    partial(
+        Sysno::ioctl,
+        "terminals, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX",
+        ioctl,
+    ),
+];
+
+/// The seals of `F_ADD_SEALS`, numbered as [`Seals`] numbers them.
+const SEALS_KNOWN: u64 = 0x1f;
+/// `FD_CLOEXEC`.
+const CLOSE_ON_EXEC: u64 = 1;
+
+/// `fcntl(2)`.
+pub fn fcntl(
+    context: &mut Context<'_>,
+    [descriptor, command, argument, ..]: Arguments,
+) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    let command = u64::from(command as u32);
+    let needs_file = !matches!(
+        command,
+        control::DUPLICATE
+            | control::DUPLICATE_CLOSE_ON_EXEC
+            | control::GET_DESCRIPTOR_FLAGS
+            | control::SET_DESCRIPTOR_FLAGS
+            | control::GET_STATUS
+    );
+    if needs_file && description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    let files = &context.process.files;
+    match command {
+        control::DUPLICATE | control::DUPLICATE_CLOSE_ON_EXEC => {
+            let limit = files.descriptor_limit();
+            if argument as u32 >= limit {
+                return Err(Errno::EINVAL);
+            }
+            let close_on_exec = command == control::DUPLICATE_CLOSE_ON_EXEC;
+            let added = files
+                .table()
+                .add(description, close_on_exec, argument as u32, limit);
+            added.map(u64::from)
+        }
+        control::GET_DESCRIPTOR_FLAGS => files
+            .table()
+            .close_on_exec(descriptor as u32)
+            .map(u64::from),
+        control::SET_DESCRIPTOR_FLAGS => {
+            let value = argument & CLOSE_ON_EXEC != 0;
+            files.table().set_close_on_exec(descriptor as u32, value)?;
+            Ok(0)
+        }
+        control::GET_STATUS => Ok(status_number(&description)),
+        control::SET_STATUS => set_status(context, &description, argument),
+        control::GET_LOCK | control::GET_DESCRIPTION_LOCK => {
+            find_lock(context, &description, command, argument)
+        }
+        control::SET_LOCK
+        | control::SET_LOCK_WAIT
+        | control::SET_DESCRIPTION_LOCK
+        | control::SET_DESCRIPTION_LOCK_WAIT => set_lock(context, &description, command, argument),
+        // Nothing sends SIGIO, so that whom it would go to is not kept.
+        control::SET_OWNER | control::GET_OWNER | control::GET_SIGNAL => Ok(0),
+        control::SET_SIGNAL if argument <= 64 => Ok(0),
+        control::GET_PIPE_SIZE => {
+            let pipe = description.pipe().ok_or(Errno::EBADF)?;
+            Ok(pipe.capacity_bytes() as u64)
+        }
+        control::SET_PIPE_SIZE => {
+            let pipe = description.pipe().ok_or(Errno::EBADF)?;
+            if argument as u32 == 0 {
+                return Err(Errno::EINVAL);
+            }
+            pipe.set_capacity_bytes(argument as u32 as usize)
+                .map(|bytes| bytes as u64)
+        }
+        control::GET_SEALS => {
+            let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
+            Ok(u64::from(seals.get().bits()))
+        }
+        control::ADD_SEALS => {
+            if !description.is_writable() {
+                return Err(Errno::EPERM);
+            }
+            let wanted = u64::from(argument as u32);
+            if wanted & !SEALS_KNOWN != 0 {
+                return Err(Errno::EINVAL);
+            }
+            let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
+            seals.add(Seals::from_bits_truncate(wanted as u32))?;
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `F_GETFL`'s answer. Everything that was opened by a path shows `O_LARGEFILE`.
+fn status_number(description: &Description) -> u64 {
+    let status = description.status();
+    let access = match (description.is_readable(), description.is_writable()) {
+        (_, false) => 0,
+        (false, true) => 1,
+        (true, true) => 2,
+    };
+    let is_named = description.metadata().device != PSEUDO_DEVICE;
+    let is_large = is_named && !status.contains(StatusFlags::PATH_ONLY);
+    abi::status_number(status) | access | if is_large { abi::O_LARGE_FILE } else { 0 }
+}
+
+fn set_status(context: &Context<'_>, description: &Description, flags: u64) -> Result<u64> {
+    let wanted = abi::status_flags(flags);
+    let becomes_silent = wanted.contains(StatusFlags::NO_ACCESS_TIME)
+        && !description.status().contains(StatusFlags::NO_ACCESS_TIME);
+    if becomes_silent {
+        let user = context.process.identities.lock().uid[3];
+        if user != 0 && user != description.metadata().uid {
+            return Err(Errno::EPERM);
+        }
+    }
+    description.set_status(wanted);
+    Ok(0)
+}
+
+const LOCK_SHARED: u16 = 0;
+const LOCK_EXCLUSIVE: u16 = 1;
+const LOCK_NONE: u16 = 2;
+
+/// Reads the range of a `struct flock`. `EINVAL`, `EOVERFLOW`.
+fn lock_range(description: &Description, bytes: &[u8; abi::LOCK_BYTES]) -> Result<LockRange> {
+    let base = match get::u16(bytes, 2) {
+        0 => 0,
+        1 => description.offset() as i64,
+        2 => description.metadata().size_bytes as i64,
+        _ => return Err(Errno::EINVAL),
+    };
+    let start = base
+        .checked_add(get::i64(bytes, 8))
+        .ok_or(Errno::EOVERFLOW)?;
+    if start < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let length = get::i64(bytes, 16);
+    let (first, last) = match length {
+        0 => (start, i64::MAX),
+        1.. => (
+            start,
+            start.checked_add(length - 1).ok_or(Errno::EOVERFLOW)?,
+        ),
+        // A negative length is the bytes before the start.
+        _ => (
+            start
+                .checked_add(length)
+                .filter(|first| *first >= 0)
+                .ok_or(Errno::EINVAL)?,
+            start - 1,
+        ),
+    };
+    let last = if last == i64::MAX {
+        u64::MAX
+    } else {
+        last as u64
+    };
+    Ok(LockRange {
+        start: first as u64,
+        last,
+    })
+}
+
+/// Whose the locks of `command` are.
+fn lock_owner(context: &Context<'_>, description: &Description, command: u64) -> LockOwner {
+    if command >= control::GET_DESCRIPTION_LOCK {
+        LockOwner::Description(description.number())
+    } else {
+        context.process.files.lock_owner()
+    }
+}
+
+/// Locks of descriptions name no process: `EINVAL` if one is given.
+fn check_lock_process(command: u64, bytes: &[u8; abi::LOCK_BYTES]) -> Result<()> {
+    let is_given = command >= control::GET_DESCRIPTION_LOCK && get::i32(bytes, 24) != 0;
+    if is_given { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+fn find_lock(
+    context: &Context<'_>,
+    description: &Description,
+    command: u64,
+    address: u64,
+) -> Result<u64> {
+    let mut bytes: [u8; abi::LOCK_BYTES] = read_array(context.memory, address)?;
+    let kind = match get::u16(&bytes, 0) {
+        LOCK_SHARED => LockKind::Shared,
+        LOCK_EXCLUSIVE => LockKind::Exclusive,
+        _ => return Err(Errno::EINVAL),
+    };
+    let range = lock_range(description, &bytes)?;
+    check_lock_process(command, &bytes)?;
+    let owner = lock_owner(context, description, command);
+    let wanted = HeldLock {
+        owner,
+        process: context.process.pid,
+        kind,
+        range,
+    };
+    let (table, file) = description.locks();
+    let Some(held) = table.conflict(file, LockFamily::Record, &wanted) else {
+        bytes[..2].copy_from_slice(&LOCK_NONE.to_le_bytes());
+        write_all(context.memory, address, &bytes)?;
+        return Ok(0);
+    };
+    let length = match held.range.last {
+        u64::MAX => 0,
+        last => last - held.range.start + 1,
+    };
+    let process = match held.owner {
+        LockOwner::Process(_) => held.process as i32,
+        LockOwner::Description(_) => -1,
+    };
+    let answer = Encoder::new()
+        .u16(if held.kind == LockKind::Shared {
+            LOCK_SHARED
+        } else {
+            LOCK_EXCLUSIVE
+        })
+        .u16(0)
+        .zero_to(8)
+        .u64(held.range.start)
+        .u64(length)
+        .i32(process)
+        .zero_to(abi::LOCK_BYTES)
+        .finish();
+    write_all(context.memory, address, &answer)?;
+    Ok(0)
+}
+
+fn set_lock(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    command: u64,
+    address: u64,
+) -> Result<u64> {
+    let bytes: [u8; abi::LOCK_BYTES] = read_array(context.memory, address)?;
+    let range = lock_range(description, &bytes)?;
+    let kind = match get::u16(&bytes, 0) {
+        LOCK_SHARED => Some(LockKind::Shared),
+        LOCK_EXCLUSIVE => Some(LockKind::Exclusive),
+        LOCK_NONE => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let is_allowed = match kind {
+        Some(LockKind::Shared) => description.is_readable(),
+        Some(LockKind::Exclusive) => description.is_writable(),
+        None => true,
+    };
+    if !is_allowed {
+        return Err(Errno::EBADF);
+    }
+    check_lock_process(command, &bytes)?;
+    let owner = lock_owner(context, description, command);
+    let (table, file) = description.locks();
+    let Some(kind) = kind else {
+        table.unlock(file, LockFamily::Record, owner, range);
+        return Ok(0);
+    };
+    let waits = matches!(
+        command,
+        control::SET_LOCK_WAIT | control::SET_DESCRIPTION_LOCK_WAIT
+    );
+    let lock = HeldLock {
+        owner,
+        process: context.process.pid,
+        kind,
+        range,
+    };
+    take_lock(context, description, LockFamily::Record, lock, waits)
+}
+
+/// Takes a lock, waiting for others to give theirs up if asked to.
+fn take_lock(
+    context: &mut Context<'_>,
+    description: &Description,
+    family: LockFamily,
+    lock: HeldLock,
+    waits: bool,
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let (table, file) = description.locks();
+    loop {
+        match table.lock(file, family, lock) {
+            Err(Errno::EAGAIN) if waits => context.wait(None)?,
+            outcome => return outcome.map(|()| 0),
+        }
+    }
+}
+
+/// `flock(2)`.
+pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) -> Result<u64> {
+    const SHARED: u64 = 1;
+    const EXCLUSIVE: u64 = 2;
+    const NON_BLOCKING: u64 = 4;
+    const UNLOCK: u64 = 8;
+    let kind = match u64::from(operation as u32) & !NON_BLOCKING {
+        SHARED => Some(LockKind::Shared),
+        EXCLUSIVE => Some(LockKind::Exclusive),
+        UNLOCK => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    let owner = LockOwner::Description(description.number());
+    let (table, file) = description.locks();
+    let Some(kind) = kind else {
+        table.unlock(file, LockFamily::Whole, owner, LockRange::ALL);
+        return Ok(0);
+    };
+    let lock = HeldLock {
+        owner,
+        process: context.process.pid,
+        kind,
+        range: LockRange::ALL,
+    };
+    let waits = operation & NON_BLOCKING == 0;
+    take_lock(context, &description, LockFamily::Whole, lock, waits)
+}
+
+/// `ioctl(2)`.
+pub fn ioctl(
+    context: &mut Context<'_>,
+    [descriptor, number, argument, ..]: Arguments,
+) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    let files = &context.process.files;
+    match number as u32 {
+        request::CLOSE_ON_EXEC => files.table().set_close_on_exec(descriptor as u32, true)?,
+        request::KEEP_ON_EXEC => files.table().set_close_on_exec(descriptor as u32, false)?,
+        request::SET_NON_BLOCKING => {
+            set_flag(context, &description, StatusFlags::NON_BLOCKING, argument)?;
+        }
+        request::SET_ASYNC => set_flag(context, &description, StatusFlags::ASYNC, argument)?,
+        request::GET_READABLE_COUNT => {
+            let count = description.readable_byte_count()?.min(i32::MAX as usize);
+            write_all(context.memory, argument, &(count as i32).to_le_bytes())?;
+        }
+        request::GET_BLOCK_SIZE if description.inode().kind() == FileKind::Regular => {
+            write_all(context.memory, argument, &4096u32.to_le_bytes())?;
+        }
+        other => terminal_request(context, description.terminal()?, other, argument)?,
+    }
+    Ok(0)
+}
+
+/// Sets or clears a status flag as the program's `int` says.
+fn set_flag(
+    context: &Context<'_>,
+    description: &Description,
+    flag: StatusFlags,
+    address: u64,
+) -> Result<()> {
+    let value = i32::from_le_bytes(read_array(context.memory, address)?);
+    let mut status = description.status();
+    status.set(flag, value != 0);
+    description.set_status(status);
+    Ok(())
+}
+
+/// What only terminals answer.
+fn terminal_request(
+    context: &Context<'_>,
+    terminal: &dyn Terminal,
+    number: u32,
+    address: u64,
+) -> Result<()> {
+    let memory = context.memory;
+    match number {
+        request::GET_MODES => write_all(memory, address, &abi::terminal_modes(&terminal.modes())),
+        number if request::SET_MODES.contains(&number) => {
+            terminal.set_modes(abi::read_terminal_modes(&read_array(memory, address)?));
+            Ok(())
+        }
+        request::GET_MODES_2 => {
+            // Both speeds are 38400 baud, as B38400 in c_cflag says.
+            let mut bytes = abi::terminal_modes(&terminal.modes());
+            bytes.extend_from_slice(&[38_400u32.to_le_bytes(); 2].concat());
+            write_all(memory, address, &bytes)
+        }
+        number if request::SET_MODES_2.contains(&number) => {
+            let bytes: [u8; 44] = read_array(memory, address)?;
+            let mut modes = [0; 36];
+            modes.copy_from_slice(&bytes[..36]);
+            terminal.set_modes(abi::read_terminal_modes(&modes));
+            Ok(())
+        }
+        number if request::LINE_CONTROL.contains(&number) => Ok(()),
+        request::SET_CONTROLLING_TERMINAL => Ok(()),
+        request::GET_WINDOW_SIZE => {
+            write_all(memory, address, &abi::window_size(terminal.window_size()))
+        }
+        request::SET_WINDOW_SIZE => {
+            terminal.set_window_size(abi::read_window_size(&read_array(memory, address)?));
+            Ok(())
+        }
+        request::GET_FOREGROUND_GROUP => {
+            let group = match terminal.foreground_group() {
+                0 => *context.process.group.lock(),
+                group => group,
+            };
+            write_all(memory, address, &group.to_le_bytes())
+        }
+        request::SET_FOREGROUND_GROUP => {
+            let group = i32::from_le_bytes(read_array(memory, address)?);
+            match u32::try_from(group) {
+                Ok(group) => terminal.set_foreground_group(group),
+                Err(_) => return Err(Errno::EINVAL),
+            }
+            Ok(())
+        }
+        request::GET_SESSION => {
+            let session = *context.process.session.lock();
+            write_all(memory, address, &session.to_le_bytes())
+        }
+        _ => Err(Errno::ENOTTY),
+    }
+}

@@ -1,0 +1,534 @@
+//! What is known about files, and changing it: `stat` and its kin, permissions, owners, times, extended attributes.
+
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::fs::location::Location;
+use exos::fs::namespace::{OwnerChange, TimeChange, TimesChange};
+use exos::fs::permission::Wish;
+use exos::fs::vnode::Timestamp;
+use syscalls::Sysno;
+
+use crate::abi::bytes::get;
+use crate::abi::file as abi;
+use crate::context::{Arguments, Context};
+use crate::files::{
+    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at,
+};
+use crate::table::{Entry, full, partial};
+use crate::user::{read_array, read_string, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::stat, stat),
+    full(Sysno::lstat, lstat),
+    full(Sysno::fstat, fstat),
+    full(Sysno::newfstatat, newfstatat),
+    full(Sysno::statx, statx),
+    full(Sysno::statfs, statfs),
+    full(Sysno::fstatfs, fstatfs),
+    full(Sysno::access, access),
+    full(Sysno::faccessat, faccessat),
+    full(Sysno::faccessat2, faccessat2),
+    full(Sysno::utime, utime),
+    full(Sysno::utimes, utimes),
+    full(Sysno::futimesat, futimesat),
+    full(Sysno::utimensat, utimensat),
+    full(Sysno::chmod, chmod),
+    full(Sysno::fchmod, fchmod),
+    full(Sysno::fchmodat, fchmodat),
+    full(Sysno::fchmodat2, fchmodat2),
+    full(Sysno::chown, chown),
+    full(Sysno::lchown, lchown),
+    full(Sysno::fchown, fchown),
+    full(Sysno::fchownat, fchownat),
+    full(Sysno::umask, umask),
+    partial(Sysno::getxattr, NO_ATTRIBUTES, getxattr),
+    partial(Sysno::lgetxattr, NO_ATTRIBUTES, lgetxattr),
+    partial(Sysno::fgetxattr, NO_ATTRIBUTES, fgetxattr),
+    partial(Sysno::listxattr, NO_ATTRIBUTES, listxattr),
+    partial(Sysno::llistxattr, NO_ATTRIBUTES, llistxattr),
+    partial(Sysno::flistxattr, NO_ATTRIBUTES, flistxattr),
+    partial(Sysno::setxattr, NO_ATTRIBUTES, setxattr),
+    partial(Sysno::lsetxattr, NO_ATTRIBUTES, lsetxattr),
+    partial(Sysno::fsetxattr, NO_ATTRIBUTES, fsetxattr),
+    partial(Sysno::removexattr, NO_ATTRIBUTES, removexattr),
+    partial(Sysno::lremovexattr, NO_ATTRIBUTES, lremovexattr),
+    partial(Sysno::fremovexattr, NO_ATTRIBUTES, fremovexattr),
+];
+
+const NO_ATTRIBUTES: &str = "no file has extended attributes";
+const HERE: u64 = CURRENT_DIRECTORY as u64;
+
+/// Finds what a path from the working directory leads to.
+fn find(context: &Context<'_>, path: u64, flags: u64) -> Result<Location> {
+    find_at(
+        context,
+        &Access::new(context),
+        HERE,
+        path,
+        flags,
+        AT_NO_FOLLOW,
+    )
+}
+
+/// The location of a descriptor; `EBADF` also for those that are only places, unless `allows_path_only`.
+fn location_of(context: &Context<'_>, descriptor: u64, allows_path_only: bool) -> Result<Location> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() && !allows_path_only {
+        return Err(Errno::EBADF);
+    }
+    Ok(description.location().clone())
+}
+
+fn write_stat(context: &Context<'_>, location: &Location, address: u64) -> Result<u64> {
+    write_all(
+        context.memory,
+        address,
+        &abi::stat(&location.inode().metadata()),
+    )?;
+    Ok(0)
+}
+
+/// `stat(2)`.
+pub fn stat(context: &mut Context<'_>, [path, address, ..]: Arguments) -> Result<u64> {
+    let location = find(context, path, 0)?;
+    write_stat(context, &location, address)
+}
+
+/// `lstat(2)`.
+pub fn lstat(context: &mut Context<'_>, [path, address, ..]: Arguments) -> Result<u64> {
+    let location = find(context, path, AT_NO_FOLLOW)?;
+    write_stat(context, &location, address)
+}
+
+/// `fstat(2)`.
+pub fn fstat(context: &mut Context<'_>, [descriptor, address, ..]: Arguments) -> Result<u64> {
+    let location = location_of(context, descriptor, true)?;
+    write_stat(context, &location, address)
+}
+
+const STAT_FLAGS: u64 = AT_NO_FOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
+
+/// `newfstatat(2)`.
+pub fn newfstatat(
+    context: &mut Context<'_>,
+    [directory, path, address, flags, ..]: Arguments,
+) -> Result<u64> {
+    let flags = u64::from(flags as u32);
+    let location = find_at(
+        context,
+        &Access::new(context),
+        directory,
+        path,
+        flags,
+        STAT_FLAGS,
+    )?;
+    write_stat(context, &location, address)
+}
+
+/// `statx(2)`.
+pub fn statx(
+    context: &mut Context<'_>,
+    [directory, path, flags, mask, address, _]: Arguments,
+) -> Result<u64> {
+    const MASK_RESERVED: u64 = 0x8000_0000;
+    let flags = u64::from(flags as u32);
+    let is_both = flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE;
+    if mask & MASK_RESERVED != 0 || is_both {
+        return Err(Errno::EINVAL);
+    }
+    let location = find_at(
+        context,
+        &Access::new(context),
+        directory,
+        path,
+        flags,
+        STAT_FLAGS,
+    )?;
+    write_all(context.memory, address, &abi::statx(&location))?;
+    Ok(0)
+}
+
+fn write_statfs(context: &Context<'_>, location: &Location, address: u64) -> Result<u64> {
+    let statistics = context.system.files.namespace.statistics(location);
+    let bytes = abi::statfs(&statistics, location.mount().flags());
+    write_all(context.memory, address, &bytes)?;
+    Ok(0)
+}
+
+/// `statfs(2)`.
+pub fn statfs(context: &mut Context<'_>, [path, address, ..]: Arguments) -> Result<u64> {
+    let location = find(context, path, 0)?;
+    write_statfs(context, &location, address)
+}
+
+/// `fstatfs(2)`.
+pub fn fstatfs(context: &mut Context<'_>, [descriptor, address, ..]: Arguments) -> Result<u64> {
+    let location = location_of(context, descriptor, true)?;
+    write_statfs(context, &location, address)
+}
+
+/// `access(2)`.
+pub fn access(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u64> {
+    faccessat2(context, [HERE, path, mode, 0, 0, 0])
+}
+
+/// `faccessat(2)` of the kernel, which has no flags.
+pub fn faccessat(context: &mut Context<'_>, [directory, path, mode, ..]: Arguments) -> Result<u64> {
+    faccessat2(context, [directory, path, mode, 0, 0, 0])
+}
+
+/// `faccessat2(2)`.
+pub fn faccessat2(
+    context: &mut Context<'_>,
+    [directory, path, mode, flags, ..]: Arguments,
+) -> Result<u64> {
+    const FLAGS: u64 = abi::AT_EFFECTIVE_ACCESS | AT_NO_FOLLOW | AT_EMPTY_PATH;
+    let (mode, flags) = (mode as u32, u64::from(flags as u32));
+    let wish = Wish::from_bits(mode).ok_or(Errno::EINVAL)?;
+    let access = if flags & abi::AT_EFFECTIVE_ACCESS != 0 {
+        Access::new(context)
+    } else {
+        Access::with_real_identity(context)
+    };
+    let location = find_at(context, &access, directory, path, flags, FLAGS)?;
+    access
+        .namespace()
+        .check_access(&access.caller(), &location, wish)?;
+    Ok(0)
+}
+
+const NOW: TimesChange = TimesChange {
+    accessed: TimeChange::Now,
+    modified: TimeChange::Now,
+};
+
+fn set_times(context: &Context<'_>, location: &Location, times: TimesChange) -> Result<u64> {
+    let access = Access::new(context);
+    access
+        .namespace()
+        .set_times(&access.caller(), location, times)?;
+    Ok(0)
+}
+
+/// `utime(2)`: whole seconds.
+pub fn utime(context: &mut Context<'_>, [path, times, ..]: Arguments) -> Result<u64> {
+    let times = if times == 0 {
+        NOW
+    } else {
+        let bytes: [u8; 16] = read_array(context.memory, times)?;
+        let time = |at| {
+            TimeChange::Set(Timestamp {
+                seconds: get::i64(&bytes, at),
+                nanoseconds: 0,
+            })
+        };
+        TimesChange {
+            accessed: time(0),
+            modified: time(8),
+        }
+    };
+    let location = find(context, path, 0)?;
+    set_times(context, &location, times)
+}
+
+/// `utimes(2)`.
+pub fn utimes(context: &mut Context<'_>, [path, times, ..]: Arguments) -> Result<u64> {
+    futimesat(context, [HERE, path, times, 0, 0, 0])
+}
+
+/// `futimesat(2)`: microseconds; without a path the descriptor itself.
+pub fn futimesat(
+    context: &mut Context<'_>,
+    [directory, path, times, ..]: Arguments,
+) -> Result<u64> {
+    let times = if times == 0 {
+        NOW
+    } else {
+        let bytes: [u8; 32] = read_array(context.memory, times)?;
+        let time = |at| {
+            let microseconds = get::i64(&bytes, at + 8);
+            if !(0..1_000_000).contains(&microseconds) {
+                return Err(Errno::EINVAL);
+            }
+            let nanoseconds = microseconds as u32 * 1000;
+            Ok(TimeChange::Set(Timestamp {
+                seconds: get::i64(&bytes, at),
+                nanoseconds,
+            }))
+        };
+        TimesChange {
+            accessed: time(0)?,
+            modified: time(16)?,
+        }
+    };
+    let location = times_target(context, directory, path, 0)?;
+    set_times(context, &location, times)
+}
+
+/// What `utimensat` and `futimesat` work on: a null path means the descriptor, which then takes no flags.
+fn times_target(context: &Context<'_>, directory: u64, path: u64, flags: u64) -> Result<Location> {
+    if path == 0 && directory as i32 != CURRENT_DIRECTORY {
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        return location_of(context, directory, false);
+    }
+    if path == 0 {
+        return Err(Errno::EFAULT);
+    }
+    let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
+    find_at(
+        context,
+        &Access::new(context),
+        directory,
+        path,
+        flags,
+        allowed,
+    )
+}
+
+/// `utimensat(2)`.
+pub fn utimensat(
+    context: &mut Context<'_>,
+    [directory, path, times, flags, ..]: Arguments,
+) -> Result<u64> {
+    const NOW_MARK: i64 = 0x3fff_ffff;
+    const OMIT_MARK: i64 = 0x3fff_fffe;
+    let flags = u64::from(flags as u32);
+    let wanted = if times == 0 {
+        None
+    } else {
+        Some(read_array::<32>(context.memory, times)?)
+    };
+    let nanoseconds = |at: usize| wanted.map_or(NOW_MARK, |bytes| get::i64(&bytes, at + 8));
+    if nanoseconds(0) == OMIT_MARK && nanoseconds(16) == OMIT_MARK {
+        // Nothing to do, and Linux does not even look at the path.
+        return Ok(0);
+    }
+    let location = times_target(context, directory, path, flags)?;
+    let time = |at: usize| match nanoseconds(at) {
+        NOW_MARK => Ok(TimeChange::Now),
+        OMIT_MARK => Ok(TimeChange::Keep),
+        part @ 0..1_000_000_000 => {
+            let seconds = wanted.map_or(0, |bytes| get::i64(&bytes, at));
+            Ok(TimeChange::Set(Timestamp {
+                seconds,
+                nanoseconds: part as u32,
+            }))
+        }
+        _ => Err(Errno::EINVAL),
+    };
+    let times = TimesChange {
+        accessed: time(0)?,
+        modified: time(16)?,
+    };
+    set_times(context, &location, times)
+}
+
+fn set_permissions(context: &Context<'_>, location: &Location, mode: u64) -> Result<u64> {
+    let access = Access::new(context);
+    access
+        .namespace()
+        .set_permissions(&access.caller(), location, mode as u32)?;
+    Ok(0)
+}
+
+/// `chmod(2)`.
+pub fn chmod(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u64> {
+    fchmodat2(context, [HERE, path, mode, 0, 0, 0])
+}
+
+/// `fchmod(2)`.
+pub fn fchmod(context: &mut Context<'_>, [descriptor, mode, ..]: Arguments) -> Result<u64> {
+    let location = location_of(context, descriptor, false)?;
+    set_permissions(context, &location, mode)
+}
+
+/// `fchmodat(2)` of the kernel, which has no flags.
+pub fn fchmodat(context: &mut Context<'_>, [directory, path, mode, ..]: Arguments) -> Result<u64> {
+    fchmodat2(context, [directory, path, mode, 0, 0, 0])
+}
+
+/// `fchmodat2(2)`.
+pub fn fchmodat2(
+    context: &mut Context<'_>,
+    [directory, path, mode, flags, ..]: Arguments,
+) -> Result<u64> {
+    let flags = u64::from(flags as u32);
+    let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
+    let location = find_at(
+        context,
+        &Access::new(context),
+        directory,
+        path,
+        flags,
+        allowed,
+    )?;
+    set_permissions(context, &location, mode)
+}
+
+fn set_owner(context: &Context<'_>, location: &Location, uid: u64, gid: u64) -> Result<u64> {
+    // All ones keeps it.
+    let wanted = |id: u64| Some(id as u32).filter(|id| *id != u32::MAX);
+    let change = OwnerChange {
+        uid: wanted(uid),
+        gid: wanted(gid),
+    };
+    let access = Access::new(context);
+    access
+        .namespace()
+        .set_owner(&access.caller(), location, change)?;
+    Ok(0)
+}
+
+/// `chown(2)`.
+pub fn chown(context: &mut Context<'_>, [path, uid, gid, ..]: Arguments) -> Result<u64> {
+    fchownat(context, [HERE, path, uid, gid, 0, 0])
+}
+
+/// `lchown(2)`.
+pub fn lchown(context: &mut Context<'_>, [path, uid, gid, ..]: Arguments) -> Result<u64> {
+    fchownat(context, [HERE, path, uid, gid, AT_NO_FOLLOW, 0])
+}
+
+/// `fchown(2)`.
+pub fn fchown(context: &mut Context<'_>, [descriptor, uid, gid, ..]: Arguments) -> Result<u64> {
+    let location = location_of(context, descriptor, false)?;
+    set_owner(context, &location, uid, gid)
+}
+
+/// `fchownat(2)`.
+pub fn fchownat(
+    context: &mut Context<'_>,
+    [directory, path, uid, gid, flags, _]: Arguments,
+) -> Result<u64> {
+    let flags = u64::from(flags as u32);
+    let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
+    let location = find_at(
+        context,
+        &Access::new(context),
+        directory,
+        path,
+        flags,
+        allowed,
+    )?;
+    set_owner(context, &location, uid, gid)
+}
+
+/// `umask(2)`.
+pub fn umask(context: &mut Context<'_>, [mask, ..]: Arguments) -> Result<u64> {
+    Ok(u64::from(context.process.files.set_umask(mask as u32)))
+}
+
+/// Reads the name of an extended attribute. `ERANGE`: empty or longer than 255 bytes.
+fn attribute_name(context: &Context<'_>, name: u64) -> Result<Vec<u8>> {
+    const NAME_BYTES_MAX: usize = 255;
+    let name = read_string(context.memory, name, NAME_BYTES_MAX, Errno::ERANGE)?;
+    if name.is_empty() {
+        Err(Errno::ERANGE)
+    } else {
+        Ok(name)
+    }
+}
+
+/// `getxattr(2)`: the file is found, the attribute is not.
+pub fn getxattr(context: &mut Context<'_>, [path, name, ..]: Arguments) -> Result<u64> {
+    find(context, path, 0)?;
+    attribute_name(context, name)?;
+    Err(Errno::ENODATA)
+}
+
+/// `lgetxattr(2)`.
+pub fn lgetxattr(context: &mut Context<'_>, [path, name, ..]: Arguments) -> Result<u64> {
+    find(context, path, AT_NO_FOLLOW)?;
+    attribute_name(context, name)?;
+    Err(Errno::ENODATA)
+}
+
+/// `fgetxattr(2)`.
+pub fn fgetxattr(context: &mut Context<'_>, [descriptor, name, ..]: Arguments) -> Result<u64> {
+    location_of(context, descriptor, false)?;
+    attribute_name(context, name)?;
+    Err(Errno::ENODATA)
+}
+
+/// `listxattr(2)`.
+pub fn listxattr(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
+    find(context, path, 0)?;
+    Ok(0)
+}
+
+/// `llistxattr(2)`.
+pub fn llistxattr(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
+    find(context, path, AT_NO_FOLLOW)?;
+    Ok(0)
+}
+
+/// `flistxattr(2)`.
+pub fn flistxattr(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
+    location_of(context, descriptor, false)?;
+    Ok(0)
+}
+
+/// What setting an attribute checks before it finds that there are none.
+fn check_set_attribute(context: &Context<'_>, name: u64, size: u64, flags: u64) -> Result<()> {
+    const SIZE_BYTES_MAX: u64 = 65536;
+    const CREATE: u64 = 1;
+    const REPLACE: u64 = 2;
+    if u64::from(flags as u32) & !(CREATE | REPLACE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    attribute_name(context, name)?;
+    if size > SIZE_BYTES_MAX {
+        Err(Errno::E2BIG)
+    } else {
+        Ok(())
+    }
+}
+
+/// `setxattr(2)`.
+pub fn setxattr(
+    context: &mut Context<'_>,
+    [path, name, _, size, flags, _]: Arguments,
+) -> Result<u64> {
+    find(context, path, 0)?;
+    check_set_attribute(context, name, size, flags)?;
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// `lsetxattr(2)`.
+pub fn lsetxattr(
+    context: &mut Context<'_>,
+    [path, name, _, size, flags, _]: Arguments,
+) -> Result<u64> {
+    find(context, path, AT_NO_FOLLOW)?;
+    check_set_attribute(context, name, size, flags)?;
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// `fsetxattr(2)`.
+pub fn fsetxattr(
+    context: &mut Context<'_>,
+    [descriptor, name, _, size, flags, _]: Arguments,
+) -> Result<u64> {
+    location_of(context, descriptor, false)?;
+    check_set_attribute(context, name, size, flags)?;
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// `removexattr(2)`.
+pub fn removexattr(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
+    getxattr(context, arguments)
+}
+
+/// `lremovexattr(2)`.
+pub fn lremovexattr(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
+    lgetxattr(context, arguments)
+}
+
+/// `fremovexattr(2)`.
+pub fn fremovexattr(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
+    fgetxattr(context, arguments)
+}

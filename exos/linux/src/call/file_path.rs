@@ -1,0 +1,372 @@
+//! Names: directories and what is in them, links, the working directory.
+
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::fs::location::Location;
+use exos::fs::permission::Wish;
+use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, NewNode, RenameMode};
+use exos::fs::walk::LookupFlags;
+use syscalls::Sysno;
+
+use crate::abi::file as abi;
+use crate::context::{Arguments, Context};
+use crate::files::{
+    AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path,
+    start_of,
+};
+use crate::table::{Entry, full, partial};
+use crate::user::write_all;
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::getdents, getdents),
+    full(Sysno::getdents64, getdents64),
+    full(Sysno::getcwd, getcwd),
+    full(Sysno::chdir, chdir),
+    full(Sysno::fchdir, fchdir),
+    full(Sysno::chroot, chroot),
+    full(Sysno::readlink, readlink),
+    full(Sysno::readlinkat, readlinkat),
+    full(Sysno::mkdir, mkdir),
+    full(Sysno::mkdirat, mkdirat),
+    full(Sysno::rmdir, rmdir),
+    full(Sysno::unlink, unlink),
+    full(Sysno::unlinkat, unlinkat),
+    full(Sysno::rename, rename),
+    full(Sysno::renameat, renameat),
+    partial(Sysno::renameat2, "no RENAME_WHITEOUT", renameat2),
+    full(Sysno::link, link),
+    full(Sysno::linkat, linkat),
+    full(Sysno::symlink, symlink),
+    full(Sysno::symlinkat, symlinkat),
+    full(Sysno::mknod, mknod),
+    full(Sysno::mknodat, mknodat),
+];
+
+const HERE: u64 = CURRENT_DIRECTORY as u64;
+/// Most bytes that one listing returns, whatever room there is.
+const LISTING_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a path and finds where it starts. `ENOENT`: it is empty.
+fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location, Vec<u8>)> {
+    let path = read_path(context, path)?;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    Ok((start_of(context, directory, &path)?, path))
+}
+
+/// Appends one entry; false if it does not fit.
+type PushEntry = fn(&mut Vec<u8>, usize, &DirectoryEntry<'_>) -> bool;
+
+fn list(
+    context: &mut Context<'_>,
+    [descriptor, address, room]: [u64; 3],
+    push: PushEntry,
+) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    let limit = u64::from(room as u32).min(LISTING_BYTES_MAX) as usize;
+    let root = context.process.files.root();
+    let before = description.offset();
+    let mut bytes = Vec::new();
+    let mut is_refused = false;
+    let mut consumer = |entry: DirectoryEntry<'_>| {
+        let fits = push(&mut bytes, limit, &entry);
+        is_refused |= !fits;
+        fits
+    };
+    description.read_directory(&root, &mut consumer, now(context))?;
+    if bytes.is_empty() {
+        // Not even the first entry fits, or there is none left.
+        return if is_refused {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(0)
+        };
+    }
+    if let Err(error) = write_all(context.memory, address, &bytes) {
+        let _ = description.seek(exos::fs::description::SeekFrom::Start(before as i64));
+        return Err(error);
+    }
+    Ok(bytes.len() as u64)
+}
+
+/// `getdents(2)` of old.
+pub fn getdents(
+    context: &mut Context<'_>,
+    [descriptor, address, room, ..]: Arguments,
+) -> Result<u64> {
+    list(context, [descriptor, address, room], abi::push_entry)
+}
+
+/// `getdents64(2)`.
+pub fn getdents64(
+    context: &mut Context<'_>,
+    [descriptor, address, room, ..]: Arguments,
+) -> Result<u64> {
+    list(context, [descriptor, address, room], abi::push_entry64)
+}
+
+/// `getcwd(2)` of the kernel, which returns the length with the zero byte.
+pub fn getcwd(context: &mut Context<'_>, [address, size, ..]: Arguments) -> Result<u64> {
+    let current = context.process.files.current();
+    if current.is_deleted() {
+        return Err(Errno::ENOENT);
+    }
+    let mut path = current.path_from(&context.process.files.root());
+    path.push(0);
+    if path.len() > 4096 {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    if (path.len() as u64) > size {
+        return Err(Errno::ERANGE);
+    }
+    write_all(context.memory, address, &path)?;
+    Ok(path.len() as u64)
+}
+
+/// The directory at a path, which one may search.
+fn directory_at(context: &Context<'_>, path: u64) -> Result<Location> {
+    let (start, path) = target(context, HERE, path)?;
+    let access = Access::new(context);
+    let caller = access.caller();
+    let location = access
+        .namespace()
+        .lookup(&caller, &start, &path, LookupFlags::DIRECTORY)?;
+    caller.check(&location, Wish::EXECUTE)?;
+    Ok(location)
+}
+
+/// `chdir(2)`.
+pub fn chdir(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
+    let location = directory_at(context, path)?;
+    drop(context.process.files.set_current(location));
+    Ok(0)
+}
+
+/// `fchdir(2)`.
+pub fn fchdir(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
+    let location = context.process.files.get(descriptor)?.location().clone();
+    if !location.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    Access::new(context)
+        .caller()
+        .check(&location, Wish::EXECUTE)?;
+    drop(context.process.files.set_current(location));
+    Ok(0)
+}
+
+/// `chroot(2)`.
+pub fn chroot(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
+    let location = directory_at(context, path)?;
+    if context.process.identities.lock().uid[1] != 0 {
+        return Err(Errno::EPERM);
+    }
+    drop(context.process.files.set_root(location));
+    Ok(0)
+}
+
+/// `readlink(2)`.
+pub fn readlink(context: &mut Context<'_>, [path, address, size, ..]: Arguments) -> Result<u64> {
+    readlinkat(context, [HERE, path, address, size, 0, 0])
+}
+
+/// `readlinkat(2)`: an empty path is the descriptor itself.
+pub fn readlinkat(
+    context: &mut Context<'_>,
+    [directory, path, address, size, ..]: Arguments,
+) -> Result<u64> {
+    if size as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let path = read_path(context, path)?;
+    let start = start_of(context, directory, &path)?;
+    let access = Access::new(context);
+    let location = access.find(&start, &path, false, true)?;
+    let text = access.namespace().link_text(&access.caller(), &location);
+    let text = text.map_err(|error| match error {
+        Errno::EINVAL if path.is_empty() => Errno::ENOENT,
+        error => error,
+    })?;
+    let length = text.len().min(size as i32 as usize);
+    write_all(context.memory, address, &text[..length])?;
+    Ok(length as u64)
+}
+
+fn create(
+    context: &Context<'_>,
+    directory: u64,
+    path: u64,
+    node: NewNode<'_>,
+    permissions: u64,
+) -> Result<u64> {
+    let (start, path) = target(context, directory, path)?;
+    let access = Access::new(context);
+    access
+        .namespace()
+        .create(&access.caller(), &start, &path, node, permissions as u32)?;
+    Ok(0)
+}
+
+/// `mkdir(2)`.
+pub fn mkdir(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u64> {
+    mkdirat(context, [HERE, path, mode, 0, 0, 0])
+}
+
+/// `mkdirat(2)`.
+pub fn mkdirat(context: &mut Context<'_>, [directory, path, mode, ..]: Arguments) -> Result<u64> {
+    const PERMISSION_MASK: u64 = 0o1777;
+    create(
+        context,
+        directory,
+        path,
+        NewNode::Directory,
+        mode & PERMISSION_MASK,
+    )
+}
+
+/// `mknod(2)`.
+pub fn mknod(context: &mut Context<'_>, [path, mode, device, ..]: Arguments) -> Result<u64> {
+    mknodat(context, [HERE, path, mode, device, 0, 0])
+}
+
+/// `mknodat(2)`.
+pub fn mknodat(
+    context: &mut Context<'_>,
+    [directory, path, mode, device, ..]: Arguments,
+) -> Result<u64> {
+    const PERMISSION_MASK: u64 = 0o7777;
+    let number = DeviceNumber::decoded(device as u32);
+    let is = |kind: FileKind| mode as u32 & 0o170_000 == kind.mode_bits();
+    let node = if mode as u32 & 0o170_000 == 0 || is(FileKind::Regular) {
+        NewNode::Regular
+    } else if is(FileKind::CharacterDevice) {
+        NewNode::CharacterDevice(number)
+    } else if is(FileKind::BlockDevice) {
+        NewNode::BlockDevice(number)
+    } else if is(FileKind::Fifo) {
+        NewNode::Fifo
+    } else if is(FileKind::Socket) {
+        NewNode::Socket
+    } else if is(FileKind::Directory) {
+        return Err(Errno::EPERM);
+    } else {
+        return Err(Errno::EINVAL);
+    };
+    create(context, directory, path, node, mode & PERMISSION_MASK)
+}
+
+/// `symlink(2)`.
+pub fn symlink(context: &mut Context<'_>, [text, path, ..]: Arguments) -> Result<u64> {
+    symlinkat(context, [text, HERE, path, 0, 0, 0])
+}
+
+/// `symlinkat(2)`.
+pub fn symlinkat(context: &mut Context<'_>, [text, directory, path, ..]: Arguments) -> Result<u64> {
+    let text = read_path(context, text)?;
+    if text.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    create(context, directory, path, NewNode::Symlink(&text), 0o777)
+}
+
+/// `rmdir(2)`.
+pub fn rmdir(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
+    unlinkat(context, [HERE, path, AT_REMOVE_DIRECTORY, 0, 0, 0])
+}
+
+/// `unlink(2)`.
+pub fn unlink(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
+    unlinkat(context, [HERE, path, 0, 0, 0, 0])
+}
+
+/// `unlinkat(2)`.
+pub fn unlinkat(context: &mut Context<'_>, [directory, path, flags, ..]: Arguments) -> Result<u64> {
+    let flags = u64::from(flags as u32);
+    if flags & !AT_REMOVE_DIRECTORY != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (start, path) = target(context, directory, path)?;
+    let access = Access::new(context);
+    if flags & AT_REMOVE_DIRECTORY != 0 {
+        access
+            .namespace()
+            .remove_directory(&access.caller(), &start, &path)?;
+    } else {
+        access.namespace().unlink(&access.caller(), &start, &path)?;
+    }
+    Ok(0)
+}
+
+/// `rename(2)`.
+pub fn rename(context: &mut Context<'_>, [old, new, ..]: Arguments) -> Result<u64> {
+    renameat2(context, [HERE, old, HERE, new, 0, 0])
+}
+
+/// `renameat(2)`.
+pub fn renameat(
+    context: &mut Context<'_>,
+    [old_directory, old, new_directory, new, ..]: Arguments,
+) -> Result<u64> {
+    renameat2(context, [old_directory, old, new_directory, new, 0, 0])
+}
+
+/// `renameat2(2)`.
+pub fn renameat2(
+    context: &mut Context<'_>,
+    [old_directory, old, new_directory, new, flags, _]: Arguments,
+) -> Result<u64> {
+    const NO_REPLACE: u64 = 1;
+    const EXCHANGE: u64 = 2;
+    let mode = match u64::from(flags as u32) {
+        0 => RenameMode::Replace,
+        NO_REPLACE => RenameMode::NoReplace,
+        EXCHANGE => RenameMode::Exchange,
+        _ => return Err(Errno::EINVAL),
+    };
+    let (old_start, old) = target(context, old_directory, old)?;
+    let (new_start, new) = target(context, new_directory, new)?;
+    let access = Access::new(context);
+    access.namespace().rename(
+        &access.caller(),
+        (&old_start, &old),
+        (&new_start, &new),
+        mode,
+    )?;
+    Ok(0)
+}
+
+/// `link(2)`.
+pub fn link(context: &mut Context<'_>, [old, new, ..]: Arguments) -> Result<u64> {
+    linkat(context, [HERE, old, HERE, new, 0, 0])
+}
+
+/// `linkat(2)`.
+pub fn linkat(
+    context: &mut Context<'_>,
+    [old_directory, old, new_directory, new, flags, _]: Arguments,
+) -> Result<u64> {
+    let flags = u64::from(flags as u32);
+    if flags & !(AT_FOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let allows_empty = flags & AT_EMPTY_PATH != 0;
+    if allows_empty && context.process.identities.lock().uid[1] != 0 {
+        // Without CAP_DAC_READ_SEARCH.
+        return Err(Errno::ENOENT);
+    }
+    let old = read_path(context, old)?;
+    if old.is_empty() && !allows_empty {
+        return Err(Errno::ENOENT);
+    }
+    let old_start = start_of(context, old_directory, &old)?;
+    let access = Access::new(context);
+    let existing = access.find(&old_start, &old, flags & AT_FOLLOW != 0, allows_empty)?;
+    let (new_start, new) = target(context, new_directory, new)?;
+    access
+        .namespace()
+        .link_location(&access.caller(), &existing, (&new_start, &new))?;
+    Ok(0)
+}

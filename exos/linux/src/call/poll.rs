@@ -1,0 +1,365 @@
+//! Waiting for any of several descriptors: `poll` and `select` in all their forms.
+//!
+//! Each looks at all its descriptors, and if none is ready waits for something to change and looks again. What a program passes in
+//! is copied once before the first look, and answers are written once at the end.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::Description;
+use exos::fs::readiness::Readiness;
+use syscalls::Sysno;
+
+use super::signal::install_optional_mask;
+use crate::abi::bytes::get;
+use crate::abi::time::{read_timespec, timespec, timeval};
+use crate::context::{Arguments, Context, Restart};
+use crate::table::{Entry, full};
+use crate::user::{read_array, read_vec, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::poll, poll),
+    full(Sysno::ppoll, ppoll),
+    full(Sysno::select, select),
+    full(Sysno::pselect6, pselect6),
+];
+
+/// `POLLIN`.
+pub const IN: u32 = 1;
+/// `POLLPRI`.
+pub const PRIORITY: u32 = 2;
+/// `POLLOUT`.
+pub const OUT: u32 = 4;
+/// `POLLERR`.
+pub const ERROR: u32 = 8;
+/// `POLLHUP`.
+pub const HANG_UP: u32 = 0x10;
+/// `POLLNVAL`.
+const INVALID: u32 = 0x20;
+/// `POLLRDNORM`.
+const IN_NORMAL: u32 = 0x40;
+/// `POLLWRNORM`.
+const OUT_NORMAL: u32 = 0x100;
+/// `POLLRDHUP`.
+pub const READ_HANG_UP: u32 = 0x2000;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// Each kind of readiness as `poll` tells it.
+const EVENTS: [(Readiness, u32); 6] = [
+    (Readiness::READ, IN | IN_NORMAL),
+    (Readiness::WRITE, OUT | OUT_NORMAL),
+    (Readiness::PRIORITY, PRIORITY),
+    (Readiness::ERROR, ERROR),
+    (Readiness::HANG_UP, HANG_UP),
+    (Readiness::READ_HANG_UP, READ_HANG_UP),
+];
+
+/// Readiness as `poll`'s events.
+#[must_use]
+pub fn events_of(readiness: Readiness) -> u32 {
+    let ready = EVENTS
+        .iter()
+        .filter(|(kind, _)| readiness.intersects(*kind));
+    ready.fold(0, |events, (_, bits)| events | bits)
+}
+
+/// The readiness that `poll`'s events ask for.
+#[must_use]
+pub fn interest_of(events: u32) -> Readiness {
+    let asked = EVENTS.iter().filter(|(_, bits)| events & bits != 0);
+    asked.fold(Readiness::empty(), |interest, (kind, _)| interest | *kind)
+}
+
+/// Repeats `look` until it answers something other than 0, or until `deadline_ns`.
+fn until_any(
+    context: &mut Context<'_>,
+    deadline_ns: Option<u64>,
+    mut look: impl FnMut() -> u64,
+) -> Result<u64> {
+    loop {
+        let count = look();
+        if count > 0 || deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+            return Ok(count);
+        }
+        context.wait(deadline_ns)?;
+    }
+}
+
+/// Puts the caller's signal mask back, unless a signal interrupted the call and will be delivered under the mask it was given.
+pub(crate) fn restore_mask(context: &Context<'_>, outcome: &Result<u64>) {
+    if *outcome == Err(Errno::EINTR) {
+        return;
+    }
+    let mut signals = context.thread.signals.lock();
+    if let Some(mask) = signals.saved_mask.take() {
+        signals.set_mask(mask);
+    }
+}
+
+/// What is left until `deadline_ns`.
+fn left_ns(context: &Context<'_>, deadline_ns: u64) -> u64 {
+    deadline_ns.saturating_sub(context.now_ns())
+}
+
+struct Polled {
+    /// `None` for negative descriptors; they are passed over.
+    target: Option<Result<Arc<Description>>>,
+    events: u32,
+    found: u32,
+}
+
+impl Polled {
+    fn look(&mut self) -> bool {
+        self.found = match &self.target {
+            None => 0,
+            Some(Err(_)) => INVALID,
+            Some(Ok(description)) => {
+                events_of(description.readiness()) & (self.events | ERROR | HANG_UP)
+            }
+        };
+        self.found != 0
+    }
+}
+
+/// The description that is polled; `O_PATH` descriptors cannot be.
+fn polled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() {
+        Err(Errno::EBADF)
+    } else {
+        Ok(description)
+    }
+}
+
+fn poll_until(
+    context: &mut Context<'_>,
+    address: u64,
+    count: u64,
+    deadline_ns: Option<u64>,
+) -> Result<u64> {
+    const ENTRY_BYTES: usize = 8;
+    let limit = context.process.files.descriptor_limit() as usize;
+    let count = u64::from(count as u32);
+    if count > limit as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = count * ENTRY_BYTES as u64;
+    let mut bytes = read_vec(context.memory, address, bytes, limit * ENTRY_BYTES)?;
+    let read = |entry: &[u8]| {
+        let descriptor = get::i32(entry, 0);
+        Polled {
+            target: (descriptor >= 0).then(|| polled(context, descriptor as u64)),
+            events: u32::from(get::u16(entry, 4)),
+            found: 0,
+        }
+    };
+    let mut entries: Vec<Polled> = bytes.chunks_exact(ENTRY_BYTES).map(read).collect();
+    let outcome = until_any(context, deadline_ns, || {
+        entries
+            .iter_mut()
+            .map(|entry| u64::from(entry.look()))
+            .sum()
+    });
+    if outcome.is_ok() {
+        for (bytes, entry) in bytes.chunks_exact_mut(ENTRY_BYTES).zip(&entries) {
+            bytes[6..].copy_from_slice(&(entry.found as u16).to_le_bytes());
+        }
+        write_all(context.memory, address, &bytes)?;
+    }
+    outcome
+}
+
+/// `poll(2)`.
+pub fn poll(context: &mut Context<'_>, [address, count, timeout_ms, ..]: Arguments) -> Result<u64> {
+    context.restart = Restart::UnlessHandler;
+    let deadline_ns = u64::try_from(timeout_ms as i32)
+        .ok()
+        .map(|timeout_ms| context.now_ns().saturating_add(timeout_ms * MILLISECOND_NS));
+    poll_until(context, address, count, deadline_ns)
+}
+
+/// `ppoll(2)`: what is left of the time is written back.
+pub fn ppoll(
+    context: &mut Context<'_>,
+    [address, count, timeout, mask, mask_size, _]: Arguments,
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandler;
+    let deadline_ns = read_deadline(context, timeout)?;
+    install_optional_mask(context, mask, mask_size)?;
+    let outcome = poll_until(context, address, count, deadline_ns);
+    if let Some(deadline_ns) = deadline_ns {
+        // As on Linux, memory that cannot be written changes nothing.
+        let _ = write_all(
+            context.memory,
+            timeout,
+            &timespec(left_ns(context, deadline_ns)),
+        );
+    }
+    restore_mask(context, &outcome);
+    outcome
+}
+
+/// The deadline of an optional relative `timespec`.
+pub(crate) fn read_deadline(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let timeout_ns = read_timespec(context.memory, address)?;
+    Ok(Some(context.now_ns().saturating_add(timeout_ns)))
+}
+
+/// The three sets of `select`: what each asks for, and which events count as that.
+const SETS: [(u32, u32); 3] = [
+    (IN, IN | IN_NORMAL | HANG_UP | ERROR),
+    (OUT, OUT | OUT_NORMAL | ERROR),
+    (PRIORITY, PRIORITY),
+];
+
+/// One descriptor in one set.
+struct Selected {
+    set: usize,
+    number: usize,
+    description: Arc<Description>,
+    is_ready: bool,
+}
+
+fn select_until(
+    context: &mut Context<'_>,
+    count: u64,
+    addresses: [u64; 3],
+    deadline_ns: Option<u64>,
+) -> Result<u64> {
+    let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
+    // As on Linux, what is beyond the table is not looked at.
+    let count = count.min(
+        context
+            .process
+            .files
+            .table()
+            .size()
+            .next_multiple_of(64)
+            .max(64),
+    );
+    let byte_count = count.div_ceil(64) * 8;
+    let mut selected = Vec::new();
+    let mut sets: [Vec<u8>; 3] = Default::default();
+    for (set, address) in addresses
+        .into_iter()
+        .enumerate()
+        .filter(|(_, address)| *address != 0)
+    {
+        sets[set] = read_vec(context.memory, address, byte_count as u64, byte_count)?;
+    }
+    for (set, bits) in sets.iter().enumerate() {
+        for number in (0..count).filter(|number| is_set(bits, *number)) {
+            let description = polled(context, number as u64)?;
+            selected.push(Selected {
+                set,
+                number,
+                description,
+                is_ready: false,
+            });
+        }
+    }
+    let outcome = until_any(context, deadline_ns, || {
+        let mut found = 0;
+        for entry in &mut selected {
+            entry.is_ready = events_of(entry.description.readiness()) & SETS[entry.set].1 != 0;
+            found += u64::from(entry.is_ready);
+        }
+        found
+    });
+    if outcome.is_ok() {
+        for (set, address) in addresses
+            .into_iter()
+            .enumerate()
+            .filter(|(_, address)| *address != 0)
+        {
+            let mut bits = alloc::vec![0; byte_count];
+            for entry in selected
+                .iter()
+                .filter(|entry| entry.set == set && entry.is_ready)
+            {
+                bits[entry.number / 8] |= 1 << (entry.number % 8);
+            }
+            write_all(context.memory, address, &bits)?;
+        }
+    }
+    outcome
+}
+
+fn is_set(bits: &[u8], number: usize) -> bool {
+    bits.get(number / 8)
+        .is_some_and(|byte| byte & (1 << (number % 8)) != 0)
+}
+
+/// `select(2)`: what is left of the time is written back, as Linux does.
+pub fn select(
+    context: &mut Context<'_>,
+    [count, readable, writable, exceptional, timeout, _]: Arguments,
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandler;
+    let deadline_ns = if timeout == 0 {
+        None
+    } else {
+        let bytes: [u8; 16] = read_array(context.memory, timeout)?;
+        let (Ok(seconds), Ok(microseconds)) = (
+            u64::try_from(get::i64(&bytes, 0)),
+            u64::try_from(get::i64(&bytes, 8)),
+        ) else {
+            return Err(Errno::EINVAL);
+        };
+        let timeout_ns = seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(microseconds.saturating_mul(1000));
+        Some(context.now_ns().saturating_add(timeout_ns))
+    };
+    let outcome = select_until(
+        context,
+        count,
+        [readable, writable, exceptional],
+        deadline_ns,
+    );
+    if let Some(deadline_ns) = deadline_ns {
+        let _ = write_all(
+            context.memory,
+            timeout,
+            &timeval(left_ns(context, deadline_ns)),
+        );
+    }
+    outcome
+}
+
+/// `pselect6(2)`: the last argument points at the mask's address and size.
+pub fn pselect6(
+    context: &mut Context<'_>,
+    [count, readable, writable, exceptional, timeout, mask]: Arguments,
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandler;
+    let (mask, mask_size) = if mask == 0 {
+        (0, 0)
+    } else {
+        let bytes: [u8; 16] = read_array(context.memory, mask)?;
+        (get::u64(&bytes, 0), get::u64(&bytes, 8))
+    };
+    let deadline_ns = read_deadline(context, timeout)?;
+    install_optional_mask(context, mask, mask_size)?;
+    let outcome = select_until(
+        context,
+        count,
+        [readable, writable, exceptional],
+        deadline_ns,
+    );
+    if let Some(deadline_ns) = deadline_ns {
+        let _ = write_all(
+            context.memory,
+            timeout,
+            &timespec(left_ns(context, deadline_ns)),
+        );
+    }
+    restore_mask(context, &outcome);
+    outcome
+}
