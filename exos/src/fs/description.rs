@@ -455,6 +455,9 @@ impl Description {
         if let Some(file) = &self.file {
             return file.read(offset, destination, now);
         }
+        if self.inode().kind() == FileKind::Directory {
+            return Err(Errno::EISDIR);
+        }
         let done = self.inode().read_at(offset, destination)?;
         self.note_access(now);
         Ok(done)

@@ -90,9 +90,10 @@ pub(crate) struct Generator {
 
 impl Generator {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1,
-        }
+        let mut generator = Self { state: seed };
+        // Neighbouring seeds would otherwise give the same numbers, shifted.
+        generator.state = generator.below(u64::MAX);
+        generator
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -115,7 +116,18 @@ impl Generator {
         NAMES[self.below(NAMES.len() as u64) as usize]
     }
 
+    /// Mostly a name in a directory that is probably there, sometimes anything.
     fn path(&mut self) -> String {
+        const DIRECTORIES: [&str; 8] = ["", "", "", "d/", "d/e/", "m/", "f/", "d/empty/../"];
+        if self.chance(30) {
+            return self.wild_path();
+        }
+        let directory = DIRECTORIES[self.below(DIRECTORIES.len() as u64) as usize];
+        let slash = if self.chance(4) { "/" } else { "" };
+        format!("{directory}{}{slash}", self.name())
+    }
+
+    fn wild_path(&mut self) -> String {
         let mut path = String::new();
         let mut parents = 0;
         for index in 0..=self.below(3) {
@@ -139,17 +151,17 @@ impl Generator {
     }
 
     fn flags(&mut self) -> Flags {
-        let access = self.below(3);
+        let access = self.below(6);
         Flags {
             read: access != 1,
             write: access != 0,
             create: self.chance(50),
-            exclusive: self.chance(15),
-            truncate: self.chance(20),
-            append: self.chance(20),
-            directory: self.chance(8),
-            no_follow: self.chance(15),
-            path_only: self.chance(5),
+            exclusive: self.chance(10),
+            truncate: self.chance(10),
+            append: self.chance(15),
+            directory: self.chance(5),
+            no_follow: self.chance(10),
+            path_only: self.chance(3),
         }
     }
 
@@ -178,13 +190,13 @@ impl Generator {
     pub(crate) fn operation(&mut self) -> Operation {
         let path = self.path();
         match self.below(24) {
-            0..=6 => {
+            0..=8 => {
                 let flags = self.flags();
-                let step_count = self.below(5);
+                let step_count = self.below(10);
                 let steps = (0..step_count).map(|_| self.file_step()).collect();
                 Operation::Open { path, flags, steps }
             }
-            7..=9 => Operation::MakeDirectory(path),
+            9 => Operation::MakeDirectory(path),
             10 => Operation::RemoveDirectory(path),
             11 => Operation::Unlink(path),
             12..=15 => {

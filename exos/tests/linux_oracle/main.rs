@@ -32,6 +32,20 @@ enum Outcome {
     Steps(Vec<Outcome>),
 }
 
+impl Outcome {
+    /// For histories: without contents.
+    fn brief(&self) -> String {
+        match self {
+            Self::Bytes(bytes) => format!("{} bytes", bytes.len()),
+            Self::Steps(steps) => {
+                let steps: Vec<String> = steps.iter().map(Self::brief).collect();
+                format!("[{}]", steps.join(", "))
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
+
 /// One node of a tree, as both sides describe it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Described {
@@ -75,21 +89,21 @@ enum Initial {
 fn compare(seed: u64, guest: &Guest) {
     let host = Host::new(seed);
     let mut generator = Generator::new(seed);
-    let mut history: Vec<Operation> = Vec::new();
+    let mut history = String::new();
     for step in 0..OPERATION_COUNT {
         let operation = generator.operation();
-        history.push(operation.clone());
         let (expected, got) = (host.run(&operation), guest.run(&operation));
+        history.push_str(&format!("{operation:?} -> {}\n", expected.brief()));
         assert_eq!(
             got, expected,
-            "seed {seed}, step {step}: guest left, Linux right, after {history:#?}"
+            "seed {seed}, step {step}: guest left, Linux right, after\n{history}"
         );
         if step % 10 == 9 || step + 1 == OPERATION_COUNT {
             let (expected, got) = (host.tree(), guest.tree());
-            assert_eq!(
-                got, expected,
-                "seed {seed}, step {step}: trees, after {history:#?}"
-            );
+            for (expected, got) in expected.iter().zip(&got) {
+                assert_eq!(got, expected, "seed {seed}, step {step}: after\n{history}");
+            }
+            assert_eq!(got.len(), expected.len(), "seed {seed}, step {step}: after\n{history}");
         }
     }
 }
