@@ -8,7 +8,7 @@ use syscalls::Sysno;
 
 use crate::call::{
     file_control, file_descriptor, file_metadata, file_path, file_transfer, identity, memory, miscellany, poll, program,
-    schedule, signal, time,
+    schedule, signal, socket, time,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -53,6 +53,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     memory::ENTRIES,
     poll::ENTRIES,
     program::ENTRIES,
+    socket::ENTRIES,
     TIME,
     SIGNAL,
     IDENTITY,

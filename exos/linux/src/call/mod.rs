@@ -12,4 +12,5 @@ pub mod poll;
 pub mod program;
 pub mod schedule;
 pub mod signal;
+pub mod socket;
 pub mod time;
