@@ -77,7 +77,7 @@ pub fn locate(pool: &Arc<FramePool>, space: &Space, address: u64) -> Option<Plac
 }
 
 fn read_whole(pool: &Arc<FramePool>, source: &Arc<dyn PageSource>, offset: u64, into: &mut [u8]) -> bool {
-    read_file(pool, source, offset, into).is_ok()
+    offset.checked_add(into.len() as u64).is_some() && read_file(pool, source, offset, into).is_ok()
 }
 
 /// Reads exactly so many bytes of a file at an offset; `false` if they are not there.

@@ -1,0 +1,384 @@
+//! The facts behind `/proc`: what processes and the system tell about themselves, in Linux 6.1's formats.
+//!
+//! Programs parse these texts, so columns, units and the order of lines are Linux's even where a figure is always 0 here: what
+//! is not counted is 0, what has no meaning here is left away. Parts: [`process_text`] for a process, [`memory_text`] for its areas,
+//! [`system_text`] for the system, [`processor_text`] for `cpuinfo`, [`mount_text`] for mounts.
+//!
+//! The name space holds `/proc`, which holds these facts, which need the name space: so the system is known weakly, and set after it
+//! was made. Locks are taken for a field's access only and in the order that `process` states.
+
+mod memory_text;
+mod mount_text;
+mod process_text;
+mod processor_text;
+mod system_text;
+#[cfg(test)]
+mod tests;
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::StatusFlags;
+use exos::fs::location::Location;
+use exos::fs::permission::Credentials;
+use exos::fs::proc_fs::{
+    DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText,
+};
+use exos::fs::vnode::Timestamp;
+use exos::fs::walk::{Caller, LookupFlags};
+use exos::sync::{Mutex, Once};
+
+use crate::process::{Process, Thread};
+use crate::system::System;
+
+/// Longest name of a thread.
+const NAME_BYTES_MAX: usize = 15;
+/// Longest host or domain name.
+const HOST_NAME_BYTES_MAX: usize = 64;
+/// Range of `oom_score_adj`.
+const ADJUST_MAX: i32 = 1000;
+
+/// A process with what `/proc` keeps about it.
+#[derive(Clone)]
+struct Member {
+    process: Arc<Process>,
+    /// Ascending by number, the first thread first; not empty.
+    threads: Vec<Arc<Thread>>,
+    out_of_memory_adjust: i32,
+}
+
+/// What `/proc` is made from.
+pub struct ProcFacts {
+    system: Once<Weak<System>>,
+    /// Ascending by number.
+    members: Mutex<Vec<Member>>,
+    current: Mutex<(u32, u32)>,
+    boot_id: Once<[u8; 16]>,
+}
+
+impl ProcFacts {
+    /// No processes, no system.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            system: Once::new(),
+            members: Mutex::new(Vec::new()),
+            current: Mutex::new((0, 0)),
+            boot_id: Once::new(),
+        })
+    }
+
+    /// Tells which system it is; only the first call counts.
+    pub fn set_system(&self, system: &Arc<System>) {
+        self.system.call_once(|| Arc::downgrade(system));
+        self.boot_id.call_once(|| random_uuid(system));
+    }
+
+    /// Adds a process with its first thread, or another thread to a process that is there. The first of all is the current one.
+    pub fn add_process(&self, process: Arc<Process>, thread: Arc<Thread>) {
+        let mut members = self.members.lock();
+        if members.is_empty() {
+            *self.current.lock() = (process.pid, thread.tid);
+        }
+        match members.binary_search_by_key(&process.pid, |member| member.process.pid) {
+            Ok(index) => {
+                let threads = &mut members[index].threads;
+                let place = threads.partition_point(|known| known.tid < thread.tid);
+                threads.insert(place, thread);
+            }
+            Err(index) => {
+                let threads = alloc::vec![thread];
+                members.insert(index, Member { process, threads, out_of_memory_adjust: 0 });
+            }
+        }
+    }
+
+    /// Takes a process away that was waited for.
+    pub fn remove_process(&self, pid: u32) {
+        let removed = {
+            let mut members = self.members.lock();
+            let found = members.binary_search_by_key(&pid, |member| member.process.pid);
+            found.ok().map(|index| members.remove(index))
+        };
+        // The last reference may be this one, and dropping a process drops files and memory: not under the lock.
+        drop(removed);
+    }
+
+    /// Says which process and thread run now: `self` and `thread-self`.
+    pub fn set_current(&self, pid: u32, tid: u32) {
+        *self.current.lock() = (pid, tid);
+    }
+
+    fn system(&self) -> Result<Arc<System>> {
+        self.system.get().and_then(Weak::upgrade).ok_or(Errno::ENOENT)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.members.lock().clone()
+    }
+
+    fn member(&self, pid: u32) -> Result<Member> {
+        let members = self.members.lock();
+        let found = members.binary_search_by_key(&pid, |member| member.process.pid);
+        found.map(|index| members[index].clone()).map_err(|_| Errno::ESRCH)
+    }
+
+    /// A process, and the thread that the name means: the first one if it names none.
+    fn find(&self, name: ProcessName) -> Result<(Member, Arc<Thread>)> {
+        let member = self.member(name.process)?;
+        let wanted = match name.thread {
+            None => member.threads.first(),
+            Some(tid) => member.threads.iter().find(|thread| thread.tid == tid),
+        };
+        let thread = wanted.cloned().ok_or(Errno::ESRCH)?;
+        Ok((member, thread))
+    }
+}
+
+/// 16 random bytes as a version 4 UUID (RFC 9562, section 5.4).
+fn random_uuid(system: &System) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    system.kernel.random(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes
+}
+
+impl ProcessProvider for ProcFacts {
+    fn current(&self) -> (u32, u32) {
+        *self.current.lock()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.members.lock().iter().map(|member| member.process.pid).collect()
+    }
+
+    fn owner(&self, name: ProcessName) -> Option<(u32, u32)> {
+        let (member, _) = self.find(name).ok()?;
+        if !*member.process.is_dumpable.lock() {
+            return Some((0, 0));
+        }
+        let identities = member.process.identities.lock();
+        Some((identities.uid[1], identities.gid[1]))
+    }
+
+    fn threads(&self, process: u32) -> Vec<u32> {
+        self.member(process).map_or_else(
+            |_| Vec::new(),
+            |member| member.threads.iter().map(|thread| thread.tid).collect(),
+        )
+    }
+
+    fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()> {
+        let system = self.system()?;
+        let (member, thread) = self.find(name)?;
+        let process = &*member.process;
+        let mut out = Text(out);
+        let subject = process_text::Subject { system: &system, member: &member, thread: &thread };
+        match text {
+            ProcessText::AuxiliaryVector => out.raw(&process.image.lock().auxiliary),
+            ProcessText::Cgroup => out.raw(b"0::/\n"),
+            ProcessText::CommandLine => out.strings(&process.image.lock().arguments),
+            ProcessText::CommandName => {
+                out.raw(&thread.name.lock());
+                out.raw(b"\n");
+            }
+            ProcessText::Environment => out.strings(&process.image.lock().environment),
+            ProcessText::InputOutput => process_text::input_output(&mut out),
+            ProcessText::Limits => process_text::limits(&process.limits.lock(), &mut out),
+            ProcessText::LoginUser => out.raw(b"4294967295"),
+            ProcessText::Maps => memory_text::maps(process, &mut out),
+            ProcessText::MountInfo => mount_text::mount_info(&system, process, &mut out),
+            ProcessText::Mounts => mount_text::mounts(&system, process, &mut out),
+            ProcessText::OutOfMemoryScore => out.raw(b"0\n"),
+            ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", member.out_of_memory_adjust),
+            ProcessText::SmapsRollup => memory_text::rollup(process, &mut out),
+            ProcessText::Stat => process_text::stat(&subject, &mut out),
+            ProcessText::StatM => memory_text::statm(process, &mut out),
+            ProcessText::Status => process_text::status(&subject, &mut out),
+        }
+        Ok(())
+    }
+
+    fn set_process_text(&self, name: ProcessName, text: ProcessText, value: &[u8]) -> Result<()> {
+        let (_, thread) = self.find(name)?;
+        match text {
+            ProcessText::CommandName => {
+                // As on Linux, an end of line that is written belongs to the name.
+                let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                *thread.name.lock() = value[..value.len().min(NAME_BYTES_MAX)].to_vec();
+                Ok(())
+            }
+            ProcessText::OutOfMemoryAdjust => {
+                let adjust = parse_number(value).filter(|adjust| adjust.abs() <= ADJUST_MAX);
+                let adjust = adjust.ok_or(Errno::EINVAL)?;
+                let mut members = self.members.lock();
+                let member = members.iter_mut().find(|member| member.process.pid == name.process);
+                member.ok_or(Errno::ESRCH)?.out_of_memory_adjust = adjust;
+                Ok(())
+            }
+            _ => Err(Errno::EPERM),
+        }
+    }
+
+    fn process_link(&self, name: ProcessName, link: ProcessLink) -> Result<Location> {
+        let (member, _) = self.find(name)?;
+        let files = &member.process.files;
+        match link {
+            ProcessLink::WorkingDirectory => Ok(files.current()),
+            ProcessLink::Root => Ok(files.root()),
+            ProcessLink::Program => {
+                let (location, path) = {
+                    let image = member.process.image.lock();
+                    (image.location.clone(), image.executable.clone())
+                };
+                match location {
+                    Some(location) => Ok(location),
+                    None => self.look_up(&files.root(), &path),
+                }
+            }
+        }
+    }
+
+    fn descriptors(&self, process: u32) -> Vec<u32> {
+        self.member(process)
+            .map_or_else(|_| Vec::new(), |member| member.process.files.table().numbers().collect())
+    }
+
+    fn descriptor(&self, process: u32, number: u32) -> Result<DescriptorView> {
+        let description = self.member(process)?.process.files.get(u64::from(number))?;
+        Ok(DescriptorView {
+            location: description.location().clone(),
+            is_readable: description.is_readable(),
+            is_writable: description.is_writable(),
+        })
+    }
+
+    fn descriptor_text(&self, process: u32, number: u32, out: &mut Vec<u8>) -> Result<()> {
+        let member = self.member(process)?;
+        let description = member.process.files.get(u64::from(number))?;
+        let close_on_exec = member.process.files.table().close_on_exec(number)?;
+        let flags = open_flags(description.is_readable(), description.is_writable(), description.status());
+        let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 };
+        let mut out = Text(out);
+        put!(out, "pos:\t{}\nflags:\t0{flags:o}\n", description.offset());
+        let (mount, inode_number) = (description.location().mount().id, description.metadata().inode_number);
+        put!(out, "mnt_id:\t{mount}\nino:\t{inode_number}\n");
+        Ok(())
+    }
+
+    fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()> {
+        let system = self.system()?;
+        let boot_id = self.boot_id.get().copied().unwrap_or_default();
+        let members = self.members();
+        let subject = system_text::Subject { system: &system, members: &members, boot_id };
+        system_text::append(&subject, text, &mut Text(out));
+        Ok(())
+    }
+
+    fn set_system_text(&self, text: SystemText, value: &[u8]) -> Result<()> {
+        let system = self.system()?;
+        let field = match text {
+            SystemText::HostName => &system.hostname,
+            SystemText::DomainName => &system.domain_name,
+            _ => return Err(Errno::EPERM),
+        };
+        let name = value.split(|byte| matches!(byte, 0 | b'\n')).next().unwrap_or_default();
+        *field.lock() = name[..name.len().min(HOST_NAME_BYTES_MAX)].to_vec();
+        Ok(())
+    }
+}
+
+impl ProcFacts {
+    fn look_up(&self, root: &Location, path: &[u8]) -> Result<Location> {
+        let credentials = Credentials::ROOT;
+        let caller = Caller { root, credentials: &credentials, umask: 0, now: Timestamp::default() };
+        self.system()?.files.namespace.lookup(&caller, root, path, LookupFlags::FOLLOW)
+    }
+}
+
+/// A decimal number with blanks around it.
+fn parse_number(value: &[u8]) -> Option<i32> {
+    core::str::from_utf8(value).ok()?.trim().parse().ok()
+}
+
+/// `O_*` of a description as `fdinfo` shows them; `O_LARGEFILE` is always there, as for every 64-bit program.
+fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 {
+    const BITS: [(StatusFlags, u32); 10] = [
+        (StatusFlags::APPEND, 0o2000),
+        (StatusFlags::NON_BLOCKING, 0o4000),
+        (StatusFlags::DATA_SYNC, 0o10_000),
+        (StatusFlags::ASYNC, 0o20_000),
+        (StatusFlags::DIRECT, 0o40_000),
+        (StatusFlags::DIRECTORY, 0o200_000),
+        (StatusFlags::NO_FOLLOW, 0o400_000),
+        (StatusFlags::NO_ACCESS_TIME, 0o1_000_000),
+        (StatusFlags::SYNC, 0o4_010_000),
+        (StatusFlags::PATH_ONLY, 0o10_000_000),
+    ];
+    let access = match (is_readable, is_writable) {
+        (_, false) => 0,
+        (false, true) => 1,
+        (true, true) => 2,
+    };
+    let set = BITS.iter().filter(|(flag, _)| status.contains(*flag));
+    set.fold(access | 0o100_000, |bits, (_, bit)| bits | bit)
+}
+
+/// Where texts are written: bytes, because names need not be UTF-8.
+struct Text<'a>(&'a mut Vec<u8>);
+
+impl Text<'_> {
+    fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Strings that end with a zero byte each.
+    fn strings(&mut self, strings: &[Vec<u8>]) {
+        for string in strings {
+            self.raw(string);
+            self.raw(b"\0");
+        }
+    }
+
+    /// A name with the bytes in `special`, and backslashes among them, as `\ooo`.
+    fn escaped(&mut self, name: &[u8], special: &[u8]) {
+        for byte in name {
+            if special.contains(byte) {
+                put!(self, "\\{byte:03o}");
+            } else {
+                self.raw(&[*byte]);
+            }
+        }
+    }
+
+    /// Blanks up to `column` of the line that began at `line_start`.
+    fn pad_to(&mut self, line_start: usize, column: usize) {
+        let end = (line_start + column).max(self.0.len());
+        self.0.resize(end, b' ');
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn formatted(&mut self, text: fmt::Arguments<'_>) {
+        // Writing to a vector does not fail.
+        let _ = fmt::Write::write_fmt(self, text);
+    }
+}
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.raw(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Appends formatted text.
+macro_rules! put {
+    ($out:expr, $($text:tt)*) => { $out.formatted(format_args!($($text)*)) };
+}
+use put;

@@ -1,0 +1,171 @@
+//! `maps`, `smaps_rollup`, `statm`: a process's areas (`fs/proc/task_mmu.c`).
+
+use exos::fs::vnode::DeviceNumber;
+use exos::mem::{Area, AreaFlags, AreaLabel, FileIdentity, Protection, SpaceTotals};
+
+use super::{Text, put};
+use crate::process::Process;
+
+/// Column at which `maps` shows names.
+const NAME_COLUMN: usize = 73;
+const PAGE_KIB: u64 = 4;
+
+/// Where a program's own parts lie, as its executable was mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProgramRanges {
+    pub(super) code_start: u64,
+    pub(super) code_end: u64,
+    pub(super) data_start: u64,
+    pub(super) data_end: u64,
+}
+
+/// The executable's code and data areas.
+pub(super) fn program_ranges(process: &Process) -> ProgramRanges {
+    let location = process.image.lock().location.clone();
+    let Some(location) = location else { return ProgramRanges::default() };
+    let metadata = location.inode().metadata();
+    let identity = FileIdentity { device: metadata.device.encoded(), inode: metadata.inode_number };
+    let mut ranges = ProgramRanges::default();
+    let extend = |start: &mut u64, end: &mut u64, area: &Area| {
+        if *end == 0 {
+            *start = area.start();
+        }
+        *end = area.end();
+    };
+    for area in process.space.lock().areas() {
+        if area.file().is_none() || area.identity() != identity {
+            continue;
+        }
+        if area.protection().contains(Protection::EXECUTE) {
+            extend(&mut ranges.code_start, &mut ranges.code_end, area);
+        } else if area.protection().contains(Protection::WRITE) {
+            extend(&mut ranges.data_start, &mut ranges.data_end, area);
+        }
+    }
+    ranges
+}
+
+/// Pages present.
+pub(super) fn resident(totals: &SpaceTotals) -> u64 {
+    totals.resident_anonymous + totals.resident_file
+}
+
+/// `maps`.
+pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
+    let space = process.space.lock();
+    for area in space.areas() {
+        let line_start = out.len();
+        let (major, minor, inode) = match area.label() {
+            AreaLabel::Vdso | AreaLabel::Vvar => (0, 0, 0),
+            _ => numbers(area.identity()),
+        };
+        let rights = rights(area);
+        put!(out, "{:08x}-{:08x} {rights} ", area.start(), area.end());
+        let offset = if area.label() == AreaLabel::None { area.offset_bytes() } else { 0 };
+        put!(out, "{offset:08x} {major:02x}:{minor:02x} {inode} ");
+        let name = area.name();
+        if !name.is_empty() {
+            out.pad_to(line_start, NAME_COLUMN);
+            out.escaped(name.as_bytes(), b"\n");
+        }
+        out.raw(b"\n");
+    }
+}
+
+fn numbers(identity: FileIdentity) -> (u32, u32, u64) {
+    let device = DeviceNumber::decoded(identity.device as u32);
+    (device.major, device.minor, identity.inode)
+}
+
+fn rights(area: &Area) -> &'static str {
+    let protection = area.protection();
+    let has = |right| usize::from(protection.contains(right));
+    let index = has(Protection::READ) | has(Protection::WRITE) << 1 | has(Protection::EXECUTE) << 2;
+    const PRIVATE: [&str; 8] = ["---p", "r--p", "-w-p", "rw-p", "--xp", "r-xp", "-wxp", "rwxp"];
+    const SHARED: [&str; 8] = ["---s", "r--s", "-w-s", "rw-s", "--xs", "r-xs", "-wxs", "rwxs"];
+    if area.is_shared() { SHARED[index] } else { PRIVATE[index] }
+}
+
+/// `smaps_rollup`. Which file pages others share is not counted: all are shown as private and clean.
+pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
+    let space = process.space.lock();
+    let totals = space.totals();
+    let start = space.areas().next().map_or(0, Area::start);
+    let end = space.areas().last().map_or(0, Area::end);
+    let line_start = out.len();
+    put!(out, "{start:08x}-{end:08x} ---p 00000000 00:00 0 ");
+    out.pad_to(line_start, NAME_COLUMN);
+    out.raw(b"[rollup]\n");
+    let (anonymous, file) = (totals.resident_anonymous, totals.resident_file);
+    let rows = [
+        ("Rss:", anonymous + file),
+        ("Pss:", anonymous + file),
+        ("Pss_Dirty:", anonymous),
+        ("Pss_Anon:", anonymous),
+        ("Pss_File:", file),
+        ("Pss_Shmem:", 0),
+        ("Shared_Clean:", 0),
+        ("Shared_Dirty:", 0),
+        ("Private_Clean:", file),
+        ("Private_Dirty:", anonymous),
+        ("Referenced:", anonymous + file),
+        ("Anonymous:", anonymous),
+        ("LazyFree:", 0),
+        ("AnonHugePages:", 0),
+        ("ShmemPmdMapped:", 0),
+        ("FilePmdMapped:", 0),
+        ("Shared_Hugetlb:", 0),
+        ("Private_Hugetlb:", 0),
+        ("Swap:", 0),
+        ("SwapPss:", 0),
+        ("Locked:", totals.areas.locked),
+    ];
+    for (label, pages) in rows {
+        put!(out, "{label:<16}{:>8} kB\n", pages * PAGE_KIB);
+    }
+}
+
+/// `statm`: size, resident, shared, text, 0, data with stack, 0; in pages.
+pub(super) fn statm(process: &Process, out: &mut Text<'_>) {
+    let ranges = program_ranges(process);
+    let code = (ranges.code_end - ranges.code_start) >> 12;
+    let totals = process.space.lock().totals();
+    let data = totals.areas.data + totals.areas.stack;
+    put!(out, "{} {} {} {code} 0 {data} 0\n", totals.areas.total, resident(&totals), totals.resident_file);
+}
+
+/// The memory lines of `status`.
+pub(super) fn status_lines(process: &Process, out: &mut Text<'_>) {
+    let ranges = program_ranges(process);
+    let space = process.space.lock();
+    let totals = space.totals();
+    let code = (ranges.code_end - ranges.code_start) >> 12;
+    // The tables that cover what is present: an estimate, as the kernel keeps them.
+    let tables = 3 + resident(&totals).div_ceil(512);
+    let stack: u64 = space
+        .areas()
+        .filter(|area| area.flags().contains(AreaFlags::GROWS_DOWN))
+        .map(|area| (area.end() - area.start()) >> 12)
+        .sum();
+    let rows = [
+        ("VmPeak", totals.total_peak.max(totals.areas.total)),
+        ("VmSize", totals.areas.total),
+        ("VmLck", totals.areas.locked),
+        ("VmPin", 0),
+        ("VmHWM", totals.resident_peak.max(resident(&totals))),
+        ("VmRSS", resident(&totals)),
+        ("RssAnon", totals.resident_anonymous),
+        ("RssFile", totals.resident_file),
+        ("RssShmem", 0),
+        ("VmData", totals.areas.data),
+        ("VmStk", stack),
+        ("VmExe", code),
+        ("VmLib", totals.areas.code.saturating_sub(code)),
+        ("VmPTE", tables),
+        ("VmSwap", 0),
+        ("HugetlbPages", 0),
+    ];
+    for (label, pages) in rows {
+        put!(out, "{label}:\t{:>8} kB\n", pages * PAGE_KIB);
+    }
+}

@@ -1,0 +1,217 @@
+//! `status`, `stat`, `limits`, `io`: a process (`fs/proc/array.c`, `fs/proc/base.c`).
+
+use alloc::string::String;
+
+use exos::task::limits::{Limits, RESOURCE_COUNT, Resource, UNLIMITED};
+use exos::task::signal::{HANDLER_DEFAULT, HANDLER_IGNORE, SIGNAL_MAX, Signal, SignalSet};
+
+use super::memory_text::{program_ranges, resident, status_lines};
+use super::{Member, Text, put};
+use crate::process::Thread;
+use crate::system::System;
+
+/// Nanoseconds of a clock tick as `/proc` counts (`USER_HZ` is 100).
+pub(super) const TICK_NS: u64 = 10_000_000;
+/// All capabilities up to `CAP_LAST_CAP`, which uid 0 has.
+const CAPABILITIES_ALL: u64 = 0x1ff_ffff_ffff;
+
+/// What a text is about.
+pub(super) struct Subject<'a> {
+    pub(super) system: &'a System,
+    pub(super) member: &'a Member,
+    pub(super) thread: &'a Thread,
+}
+
+/// A thread's signal sets.
+struct SignalSets {
+    pending: SignalSet,
+    shared_pending: SignalSet,
+    blocked: SignalSet,
+    ignored: SignalSet,
+    caught: SignalSet,
+}
+
+impl SignalSets {
+    fn of(subject: &Subject<'_>) -> Self {
+        let thread = subject.thread.signals.lock();
+        let shared = subject.member.process.signals.lock();
+        let (mut ignored, mut caught) = (SignalSet::EMPTY, SignalSet::EMPTY);
+        for signal in (1..=u64::from(SIGNAL_MAX)).filter_map(|number| Signal::new(number).ok()) {
+            match shared.dispositions.get(signal).handler {
+                HANDLER_DEFAULT => {}
+                HANDLER_IGNORE => ignored = ignored.union(signal.bit()),
+                _ => caught = caught.union(signal.bit()),
+            }
+        }
+        Self {
+            pending: thread.pending.set(),
+            shared_pending: shared.pending.set(),
+            blocked: thread.mask,
+            ignored,
+            caught,
+        }
+    }
+}
+
+/// `R`: what can be asked about runs; a process that has ended and was not waited for is a zombie.
+fn state(subject: &Subject<'_>) -> (&'static str, &'static str) {
+    if subject.member.process.has_ended() { ("Z", "zombie") } else { ("R", "running") }
+}
+
+/// `status`.
+pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
+    let process = &*subject.member.process;
+    out.raw(b"Name:\t");
+    out.escaped(&subject.thread.name.lock(), b"\n\\");
+    let (letter, word) = state(subject);
+    put!(out, "\nUmask:\t{:04o}\nState:\t{letter} ({word})\n", process.files.umask());
+    put!(out, "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n", process.pid, subject.thread.tid, process.parent);
+    out.raw(b"TracerPid:\t0\n");
+    identity_lines(subject, out);
+    let (group, session) = (*process.group.lock(), *process.session.lock());
+    put!(out, "NStgid:\t{}\nNSpid:\t{}\n", process.pid, subject.thread.tid);
+    put!(out, "NSpgid:\t{group}\nNSsid:\t{session}\n");
+    status_lines(process, out);
+    out.raw(b"CoreDumping:\t0\nTHP_enabled:\t0\n");
+    put!(out, "Threads:\t{}\n", subject.member.threads.len());
+    signal_lines(subject, out);
+    out.raw(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+    out.raw(b"Speculation_Store_Bypass:\tunknown\nSpeculationIndirectBranch:\tunknown\n");
+    let count = subject.system.processor_count.clamp(1, 64);
+    put!(out, "Cpus_allowed:\t{}\n", processor_mask(count));
+    match count {
+        1 => out.raw(b"Cpus_allowed_list:\t0\n"),
+        count => put!(out, "Cpus_allowed_list:\t0-{}\n", count - 1),
+    }
+    out.raw(b"Mems_allowed:\t00000000,00000001\nMems_allowed_list:\t0\n");
+    out.raw(b"voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n");
+}
+
+fn identity_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
+    let process = &*subject.member.process;
+    let identities = process.identities.lock().clone();
+    for (label, ids) in [("Uid", identities.uid), ("Gid", identities.gid)] {
+        put!(out, "{label}:\t{}\t{}\t{}\t{}\n", ids[0], ids[1], ids[2], ids[3]);
+    }
+    // Tables grow in steps of 64 on Linux, and this says how far.
+    let size = process.files.table().size().next_multiple_of(64).max(64);
+    put!(out, "FDSize:\t{size}\nGroups:\t");
+    let mut separator = "";
+    for group in &identities.groups {
+        put!(out, "{separator}{group}");
+        separator = " ";
+    }
+    out.raw(b" \n");
+}
+
+fn signal_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
+    let process = &*subject.member.process;
+    let sets = SignalSets::of(subject);
+    let waiting = sets.pending.0.count_ones() + sets.shared_pending.0.count_ones();
+    put!(out, "SigQ:\t{waiting}/{}\n", process.limits.lock().soft(Resource::PendingSignals));
+    let rows = [
+        ("SigPnd", sets.pending),
+        ("ShdPnd", sets.shared_pending),
+        ("SigBlk", sets.blocked),
+        ("SigIgn", sets.ignored),
+        ("SigCgt", sets.caught),
+    ];
+    for (label, set) in rows {
+        put!(out, "{label}:\t{:016x}\n", set.0);
+    }
+    let held = if process.identities.lock().uid[1] == 0 { CAPABILITIES_ALL } else { 0 };
+    let rows = [("Inh", 0), ("Prm", held), ("Eff", held), ("Bnd", CAPABILITIES_ALL), ("Amb", 0)];
+    for (label, set) in rows {
+        put!(out, "Cap{label}:\t{set:016x}\n");
+    }
+}
+
+/// The first `count` processors as a mask: one hexadecimal digit for each four, groups of 32 separated by commas.
+fn processor_mask(count: u32) -> String {
+    let mask = u64::MAX >> (64 - count);
+    let digit_count = count.div_ceil(4) as usize;
+    if count <= 32 {
+        alloc::format!("{mask:0digit_count$x}")
+    } else {
+        let high_digit_count = digit_count - 8;
+        alloc::format!("{:0high_digit_count$x},{:08x}", mask >> 32, mask as u32)
+    }
+}
+
+/// `stat`: 52 fields.
+pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
+    /// `PF_RANDOMIZE`.
+    const FLAGS: u32 = 0x40_0000;
+    const LEGACY_SIGNALS: u64 = 0x7fff_ffff;
+    let process = &*subject.member.process;
+    let sets = SignalSets::of(subject);
+    let ranges = program_ranges(process);
+    let (totals, faults, heap) = {
+        let space = process.space.lock();
+        (space.totals(), space.fault_counts(), space.heap())
+    };
+    let start_stack = process.image.lock().start_stack;
+    let nice = *process.nice.lock();
+    put!(out, "{} (", subject.thread.tid);
+    out.escaped(&subject.thread.name.lock(), b"\n\\");
+    put!(out, ") {} {} ", state(subject).0, process.parent);
+    put!(out, "{} {} 0 -1 {FLAGS} ", *process.group.lock(), *process.session.lock());
+    put!(out, "{} 0 0 0 ", faults.resolved);
+    let used_ticks = subject.system.platform.processor_time_ns() / TICK_NS;
+    put!(out, "{used_ticks} 0 0 0 {} {nice} ", 20 + nice);
+    put!(out, "{} 0 {} ", subject.member.threads.len(), process.start_ns / TICK_NS);
+    let resident_limit = process.limits.lock().soft(Resource::ResidentSet);
+    put!(out, "{} {} {resident_limit} ", totals.areas.total * 4096, resident(&totals));
+    put!(out, "{} {} {start_stack} 0 0 ", ranges.code_start, ranges.code_end);
+    let pending = sets.pending.union(sets.shared_pending);
+    for set in [pending, sets.blocked, sets.ignored, sets.caught] {
+        put!(out, "{} ", set.0 & LEGACY_SIGNALS);
+    }
+    // wchan nswap cnswap exit_signal processor rt_priority policy delayacct_blkio_ticks guest_time cguest_time
+    put!(out, "0 0 0 {} 0 0 0 0 0 0 ", Signal::CHLD.number());
+    put!(out, "{} {} {} ", ranges.data_start, ranges.data_end, heap.start);
+    // arg_start arg_end env_start env_end exit_code: where they lie on the stack is not kept.
+    out.raw(b"0 0 0 0 0\n");
+}
+
+/// `limits`.
+pub(super) fn limits(limits: &Limits, out: &mut Text<'_>) {
+    const ROWS: [(&str, &str); RESOURCE_COUNT] = [
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
+    ];
+    put!(out, "{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
+    for (resource, (name, unit)) in ROWS.into_iter().enumerate() {
+        let Ok(limit) = limits.get(resource) else { continue };
+        put!(out, "{name:<25} ");
+        for value in [limit.soft, limit.hard] {
+            match value {
+                UNLIMITED => put!(out, "{:<20} ", "unlimited"),
+                value => put!(out, "{value:<20} "),
+            }
+        }
+        match unit {
+            "" => out.raw(b"\n"),
+            unit => put!(out, "{unit:<10}\n"),
+        }
+    }
+}
+
+/// `io`: nothing of it is counted.
+pub(super) fn input_output(out: &mut Text<'_>) {
+    out.raw(b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n");
+}
