@@ -299,8 +299,8 @@ pub struct FileSystemStatistics {
 
 /// An open file that is more than its inode: a device, a pipe's end, a generated text.
 ///
-/// A [`Description`] calls it for every transfer. What would block answers `EAGAIN` (INV-F3); the caller
-/// looks at [`Self::wait_queue`] if it wants to sleep.
+/// A [`super::description::Description`] calls it for every transfer. What would block answers `EAGAIN`
+/// (INV-F3); the caller looks at [`Self::wait_queue`] if it wants to sleep.
 pub trait OpenFile: Send + Sync {
     /// Reads from `offset` (0 for what cannot seek) into `destination`; `Ok(0)` is the end.
     ///

@@ -103,7 +103,11 @@ fn compare(seed: u64, guest: &Guest) {
             for (expected, got) in expected.iter().zip(&got) {
                 assert_eq!(got, expected, "seed {seed}, step {step}: after\n{history}");
             }
-            assert_eq!(got.len(), expected.len(), "seed {seed}, step {step}: after\n{history}");
+            assert_eq!(
+                got.len(),
+                expected.len(),
+                "seed {seed}, step {step}: after\n{history}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The operations that change names: they hold the tree's lock from the first look to the last change.
 //!
-//! Each is made of the same steps, which lock one node at a time: find, check, take a name out, put a name in, count links.
+//! Each is made of the same steps, which lock one node at a time: find, check, take a name out, put a
+//! name in, count links.
 
 use alloc::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! `change`, covers each change of names together with the bookkeeping of entries, so that entries and file
 //! systems never disagree.
 //!
-//! Parts: here what a pod has one of; [`mod@open`] opens and creates files; `names` links, renames and
+//! Parts: here what a pod has one of; `open` opens and creates files; `names` links, renames and
 //! removes; `attributes` changes metadata.
 
 mod attributes;

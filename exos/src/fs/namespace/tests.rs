@@ -209,8 +209,9 @@ fn paths_follow_renames_and_removals() {
     assert_eq!(listed, Err(Errno::ENOENT));
 }
 
-#[test]
-fn other_users_are_held_to_permissions() {
+/// Directories that anybody, nobody else and everybody with care may write; files of root in them; then
+/// somebody else.
+fn as_another_user() -> (World, Location) {
     let mut world = World::tmpfs();
     for (path, permissions) in [("/open", 0o777), ("/shut", 0o700), ("/sticky", 0o1777)] {
         let location = make(&world, path, NewNode::Directory);
@@ -234,6 +235,12 @@ fn other_users_are_held_to_permissions() {
         gid: 6,
         groups: [7].to_vec(),
     };
+    (world, file)
+}
+
+#[test]
+fn other_users_are_held_to_permissions() {
+    let (world, _) = as_another_user();
     let (caller, root) = (world.caller(), &world.root);
     let open = |path, access, flags| world.open(path, access, flags, NONE).map(drop);
     assert_eq!(open("/shut/file", Access::Read, PLAIN), Err(Errno::EACCES));
@@ -260,6 +267,16 @@ fn other_users_are_held_to_permissions() {
         Err(Errno::EPERM)
     );
     assert_eq!(world.namespace.unlink(&caller, root, b"/open/root"), Ok(()));
+}
+
+#[test]
+fn other_users_own_what_they_create() {
+    let (world, file) = as_another_user();
+    let (caller, root) = (world.caller(), &world.root);
+    world
+        .open("/open/new", Access::Write, OpenFlags::CREATE, NONE)
+        .unwrap();
+    let own = find(&world, "/open/new").unwrap();
     assert_eq!(
         world.namespace.set_permissions(&caller, &file, 0),
         Err(Errno::EPERM)
