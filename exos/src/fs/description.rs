@@ -413,7 +413,8 @@ impl Description {
     /// Changes the file's allocation (`fallocate`).
     ///
     /// # Errors
-    /// `EINVAL`: empty or negative range. `EBADF`, `ESPIPE`, `EISDIR`, `ENODEV`, `EFBIG`, `ENOSPC`, `EOPNOTSUPP`, `EPERM`.
+    /// `EINVAL`: empty or negative range. `EBADF`, `ESPIPE`, `EISDIR`, `ENODEV`, `EFBIG`,
+    /// `ENOSPC`, `EOPNOTSUPP`, `EPERM`.
     pub fn allocate(&self, mode: Allocate, offset: i64, length: i64, now: Timestamp) -> Result<()> {
         self.check_not_path()?;
         let (Ok(offset), Ok(length @ 1..)) = (u64::try_from(offset), u64::try_from(length)) else {

@@ -406,7 +406,8 @@ pub trait Inode: Any + Send + Sync {
     /// Creates a node under `name` in this directory.
     ///
     /// # Errors
-    /// `EEXIST`, `ENOSPC`, `ENOMEM`, `EROFS`, `ENOENT` (the directory itself was removed), `EPERM` (not supported here).
+    /// `EEXIST`, `ENOSPC`, `ENOMEM`, `EROFS`, `ENOENT` (the directory itself was
+    /// removed), `EPERM` (not supported here).
     fn create(&self, name: &[u8], node: NewNode<'_>, creation: Creation) -> Result<InodeRef> {
         let _ = (name, node, creation);
         Err(Errno::EROFS)
