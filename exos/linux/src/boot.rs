@@ -31,6 +31,8 @@ use crate::process::{Identities, Image, IntervalTimer, Process, ProcessSignals, 
 use crate::signal_frame::AlternateStack;
 use crate::system::{Counters, Options, Platform, System};
 
+/// The vDSO, which `build.rs` built.
+const VDSO_IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.bin"));
 /// Number of the first process; 1 is what a container's first process is.
 const FIRST_PID: u32 = 1;
 /// Inodes that the writable layer may hold.
@@ -99,6 +101,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let current = working_directory(&namespace, config, now)?;
     let vdso = VdsoPages::new(
         &ground.pool,
+        VDSO_IMAGE,
         &VdsoData {
             clock: ground.clock,
             realtime_offset_ns: config.realtime_start_ns,

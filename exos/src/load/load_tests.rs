@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::elf::ElfError;
 use super::elf_tests::{put, put16, put64, sample, segment};
-use super::vdso::{VdsoData, VdsoPages};
+use super::vdso::{VdsoData, VdsoPages, build_vdso};
 use super::{
     LoadError, LoadRequest, LoadedProgram, PROGRAM_IMAGE_BASE, Program, ProgramFile, Shifts,
     mapping_base, stack::StartFacts,
@@ -211,7 +211,7 @@ fn check_stack(space: &mut AddressSpace, loaded: &LoadedProgram) {
 fn an_interpreter_and_the_vdso_go_to_the_mapping_area() {
     let world = World::new(4096);
     let program = world.open(sample(), Ok(static_sample())).expect("good");
-    let vdso = VdsoPages::new(&world.pool, &VdsoData::default()).expect("memory");
+    let vdso = VdsoPages::new(&world.pool, &build_vdso(), &VdsoData::default()).expect("memory");
     let mut space = world.space();
     let loaded = program
         .load(&mut space, &request(&[], Some(&vdso)))

@@ -89,9 +89,8 @@ pub struct VdsoPages {
 }
 
 impl VdsoPages {
-    /// Builds it. `ENOMEM` if there are no frames.
-    pub fn new(pool: &Arc<FramePool>, data: &VdsoData) -> Result<Self> {
-        let image = build_vdso();
+    /// Puts `image`, which [`build_vdso`] made (at build time, as it never differs), into frames. `ENOMEM` if there are none.
+    pub fn new(pool: &Arc<FramePool>, image: &[u8], data: &VdsoData) -> Result<Self> {
         let mut frames = Vec::new();
         for page in image.chunks(PAGE_SIZE as usize) {
             let frame = pool.allocate_ref()?;
