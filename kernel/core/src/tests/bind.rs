@@ -406,3 +406,69 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_mapping_needs_a_capability_with_its_rights_not_just_any() {
+    let mut world = World::new();
+    let frame = world.frames(S + 1, 2);
+    let child = world.environment(S + 10, 50);
+    for (target, rights) in [(5, Rights::READ), (6, Rights::READ | Rights::WRITE)] {
+        world.ok(Call::CapDerive(CapDerive {
+            source: CapSlot(S + 1),
+            target: CapSlot(S + target),
+            rights: (rights | Rights::GRANT).bits(),
+            offset: 0,
+            count: 2,
+        }));
+        world.ok(Call::CapGrant(CapGrant {
+            source: CapSlot(S + target),
+            environment: CapSlot(S + 10),
+            target: CapSlot(target),
+            rights: rights.bits(),
+        }));
+    }
+    let mut entries = [
+        map(BindFlags::empty(), VA, frame, 1),
+        map(BindFlags::WRITE, VA + 0x1000, frame, 1),
+    ];
+    for entry in &mut entries {
+        entry.slot = S + 6;
+    }
+    assert_eq!(world.bind_in(CapSlot(S + 10), &entries).0, Status::Ok);
+    world.ok(Call::CapRevoke(CapRevoke {
+        slot: CapSlot(S + 6),
+    }));
+    let root = world.state.environments[child].root;
+    assert_eq!(
+        world.state.translate(root, VA >> 12),
+        Some(FrameNumber(frame))
+    );
+    assert_eq!(
+        world.state.translate(root, (VA >> 12) + 1),
+        None,
+        "it was writable"
+    );
+}
+
+#[test]
+fn frames_in_use_are_not_donated() {
+    let mut world = World::new();
+    let frame = world.frames(S, 2);
+    world.bind(&[map(BindFlags::empty(), VA, frame + 1, 1)]);
+    let donate = Call::FrameDonate(aegis_abi::call::FrameDonate {
+        slot: CapSlot(S),
+        environment: SLOT_SELF,
+    });
+    assert_eq!(world.refused(donate), Status::Busy);
+    world.bind(&[unmap(VA, 1)]);
+    // What was in them does not become a page table.
+    for donated in [frame, frame + 1] {
+        world.state.machine.memory[donated as usize] = [u64::MAX; 512];
+    }
+    world.ok(donate);
+    world.frames(S, 1);
+    let bound = world.frames(S + 1, 1);
+    let mut entry = map(BindFlags::empty(), VA + (9 << 39), bound, 1);
+    entry.slot = S + 1;
+    assert_eq!(world.bind(&[entry]).0, Status::Ok);
+}

@@ -404,3 +404,30 @@ fn what_cannot_be_taken_ends_the_attempt() {
     );
     world.ok(destroy(S));
 }
+
+#[test]
+fn pages_of_a_processor_are_not_revoked_under_it() {
+    let mut world = World::new();
+    world.environment(S, 50);
+    world.processor(S + 10, S);
+    world.frames(S + 20, 3);
+    world.ok(grant(S + 20, S, 6));
+    world.start(S + 10);
+    world.kick(1);
+    let make = Call::ProcessorCreate(ProcessorCreate {
+        slot: CapSlot(7),
+        environment: SLOT_SELF,
+        frames: CapSlot(6),
+        save_area_frame_count: 2,
+        control_address: LIBOS_BASE + 0x1000,
+        save_area_base: LIBOS_BASE + 0x2000,
+    });
+    assert_eq!(world.call_on(1, make), (Status::Ok, 0));
+    let revoke = Call::CapRevoke(aegis_abi::call::CapRevoke {
+        slot: CapSlot(S + 20),
+    });
+    assert_eq!(world.refused(revoke), Status::Busy);
+    let unmake = Call::ProcessorDestroy(ProcessorDestroy { slot: CapSlot(7) });
+    assert_eq!(world.call_on(1, unmake), (Status::Ok, 0));
+    world.ok(revoke);
+}
