@@ -28,3 +28,9 @@ pub mod boot;
 pub mod program;
 pub mod stream;
 pub mod user;
+
+#[cfg(test)]
+mod test_support;
+
+#[cfg(test)]
+mod testing;

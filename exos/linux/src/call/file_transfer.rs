@@ -4,10 +4,11 @@
 
 use alloc::sync::Arc;
 
+use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
-use exos::fs::description::{Description, SeekFrom};
+use exos::fs::description::{Description, SeekFrom, StatusFlags};
 use exos::fs::transfer::{Buffer, Source};
-use exos::fs::vnode::{Allocate, FileKind};
+use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
@@ -29,8 +30,8 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::pwrite64, pwrite64),
     full(Sysno::preadv, preadv),
     full(Sysno::pwritev, pwritev),
-    partial(Sysno::preadv2, "no flags", preadv2),
-    partial(Sysno::pwritev2, "no flags", pwritev2),
+    partial(Sysno::preadv2, "no RWF_NOWAIT", preadv2),
+    partial(Sysno::pwritev2, "no RWF_NOWAIT, no RWF_APPEND", pwritev2),
     full(Sysno::lseek, lseek),
     full(Sysno::sendfile, sendfile),
     full(Sysno::copy_file_range, copy_file_range),
@@ -39,7 +40,7 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::fallocate, fallocate),
     full(Sysno::fsync, fsync),
     full(Sysno::fdatasync, fsync),
-    full(Sysno::syncfs, fsync),
+    full(Sysno::syncfs, syncfs),
     full(Sysno::sync, sync),
     full(Sysno::sync_file_range, fsync),
     full(Sysno::fadvise64, fadvise64),
@@ -64,12 +65,11 @@ pub(crate) fn until_ready<T>(
 /// Reads into program buffers; `offset` as in `pread`.
 fn read_into(
     context: &mut Context<'_>,
-    descriptor: u64,
+    description: &Arc<Description>,
     extents: &[Extent],
     offset: Option<u64>,
 ) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    until_ready(context, &description.clone(), |context| {
+    until_ready(context, description, |context| {
         let mut writer = UserWriter::new(context.memory, extents);
         let count = match offset {
             None => description.read(&mut writer, now(context))?,
@@ -82,18 +82,31 @@ fn read_into(
 /// Writes from program buffers; `offset` as in `pwrite`.
 fn write_from(
     context: &mut Context<'_>,
-    descriptor: u64,
+    description: &Arc<Description>,
     extents: &[Extent],
     offset: Option<u64>,
 ) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    if !description.is_writable() || description.is_path_only() {
-        return Err(Errno::EBADF);
-    }
-    check_size_limit(context, &description, offset)?;
     let memory = context.memory;
     let mut reader = UserReader::new(memory, extents);
-    write_from_source(context, &description, &mut reader, offset)
+    write_from_source(context, description, &mut reader, offset)
+}
+
+/// A source of which no more than so many bytes are used.
+struct Capped<'a> {
+    inner: &'a mut dyn Source,
+    left: usize,
+}
+
+impl Source for Capped<'_> {
+    fn remaining(&self) -> usize {
+        self.inner.remaining().min(self.left)
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = self.inner.take(into);
+        self.left -= count;
+        count
+    }
 }
 
 /// Writes what `source` has, all of it where the description is a pipe or stream.
@@ -103,12 +116,23 @@ fn write_from_source(
     source: &mut dyn Source,
     offset: Option<u64>,
 ) -> Result<u64> {
+    let room = match source.remaining() {
+        0 => usize::MAX,
+        _ => size_limit_room(context, description, offset)?,
+    };
+    let mut source = Capped {
+        inner: source,
+        left: room,
+    };
     let mut done = 0;
     loop {
         let attempt = until_ready(context, description, |context| match offset {
-            None => description.write(source, now(context)),
-            Some(offset) => description.write_at(offset, source, now(context)),
+            None => description.write(&mut source, now(context)),
+            Some(offset) => description.write_at(offset, &mut source, now(context)),
         });
+        if attempt == Err(Errno::EPIPE) {
+            raise_own(context, Signal::PIPE);
+        }
         match attempt {
             Ok(count) => {
                 done += count as u64;
@@ -117,49 +141,95 @@ fn write_from_source(
                 }
             }
             Err(_) if done > 0 => return Ok(done),
-            Err(Errno::EPIPE) => {
-                let info = SignalInfo {
-                    code: 0,
-                    errno: 0,
-                    payload: SignalPayload::Sender {
-                        pid: context.process.pid,
-                        uid: 0,
-                        value: 0,
-                    },
-                };
-                context.process.raise(Signal::PIPE, info);
-                return Err(Errno::EPIPE);
-            }
             Err(error) => return Err(error),
         }
     }
 }
 
-/// `RLIMIT_FSIZE`: a write that begins beyond it raises `SIGXFSZ`.
-fn check_size_limit(
+/// A signal that the process brought upon itself.
+fn raise_own(context: &Context<'_>, signal: Signal) {
+    let payload = SignalPayload::Sender {
+        pid: context.process.pid,
+        uid: 0,
+        value: 0,
+    };
+    context.process.raise(
+        signal,
+        SignalInfo {
+            code: 0,
+            errno: 0,
+            payload,
+        },
+    );
+}
+
+/// How many bytes `RLIMIT_FSIZE` lets a write to a file have. One that begins at the limit or beyond raises `SIGXFSZ`.
+fn size_limit_room(
     context: &Context<'_>,
     description: &Description,
     offset: Option<u64>,
-) -> Result<()> {
+) -> Result<usize> {
     let limit = context.process.files.size_limit_bytes();
-    if limit == u64::MAX || description.inode().kind() != FileKind::Regular {
-        return Ok(());
+    if limit == u64::MAX || !description.is_writable() {
+        return Ok(usize::MAX);
     }
-    if offset.unwrap_or_else(|| description.offset()) >= limit {
-        context.process.raise(Signal::XFSZ, SignalInfo::default());
+    let metadata = description.metadata();
+    if metadata.kind != FileKind::Regular {
+        return Ok(usize::MAX);
+    }
+    let start = if description.status().contains(StatusFlags::APPEND) {
+        metadata.size_bytes
+    } else {
+        offset.unwrap_or_else(|| description.offset())
+    };
+    match limit.checked_sub(start) {
+        None | Some(0) => {
+            raise_own(context, Signal::XFSZ);
+            Err(Errno::EFBIG)
+        }
+        Some(room) => Ok(usize::try_from(room).unwrap_or(usize::MAX)),
+    }
+}
+
+/// The same for a new size of a file.
+fn check_new_size(context: &Context<'_>, metadata: &Metadata, size_bytes: u64) -> Result<()> {
+    let limit = context.process.files.size_limit_bytes();
+    if metadata.kind == FileKind::Regular && size_bytes > limit.max(metadata.size_bytes) {
+        raise_own(context, Signal::XFSZ);
         return Err(Errno::EFBIG);
     }
     Ok(())
 }
 
-fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
-    if length > i64::MAX as u64 {
-        return Err(Errno::EINVAL);
+/// The description of a descriptor that is open for reading.
+fn readable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_readable() {
+        Ok(description)
+    } else {
+        Err(Errno::EBADF)
     }
-    Ok([Extent {
-        address,
-        length: length.min(TRANSFER_BYTES_MAX),
-    }])
+}
+
+/// The description of a descriptor that is open for writing.
+fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_writable() {
+        Ok(description)
+    } else {
+        Err(Errno::EBADF)
+    }
+}
+
+/// One buffer. `EFAULT`: it cannot be the program's, as it does not end below the end of a program's half.
+fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
+    match address.checked_add(length) {
+        Some(end) if end <= PROGRAM_END => Ok([Extent {
+            address,
+            length: length.min(TRANSFER_BYTES_MAX),
+        }]),
+        _ => Err(Errno::EFAULT),
+    }
 }
 
 fn offset_of(word: u64) -> Result<Option<u64>> {
@@ -175,8 +245,8 @@ pub fn read(
     context: &mut Context<'_>,
     [descriptor, address, length, ..]: Arguments,
 ) -> Result<u64> {
-    context.process.files.get(descriptor)?;
-    read_into(context, descriptor, &one(address, length)?, None)
+    let description = readable(context, descriptor)?;
+    read_into(context, &description, &one(address, length)?, None)
 }
 
 /// `write(2)`.
@@ -184,8 +254,8 @@ pub fn write(
     context: &mut Context<'_>,
     [descriptor, address, length, ..]: Arguments,
 ) -> Result<u64> {
-    context.process.files.get(descriptor)?;
-    write_from(context, descriptor, &one(address, length)?, None)
+    let description = writable(context, descriptor)?;
+    write_from(context, &description, &one(address, length)?, None)
 }
 
 /// `readv(2)`.
@@ -195,7 +265,8 @@ pub fn readv(
 ) -> Result<u64> {
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
-    read_into(context, descriptor, &extents, None)
+    let description = readable(context, descriptor)?;
+    read_into(context, &description, &extents, None)
 }
 
 /// `writev(2)`.
@@ -205,7 +276,8 @@ pub fn writev(
 ) -> Result<u64> {
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
-    write_from(context, descriptor, &extents, None)
+    let description = writable(context, descriptor)?;
+    write_from(context, &description, &extents, None)
 }
 
 /// `pread64(2)`.
@@ -214,7 +286,8 @@ pub fn pread64(
     [descriptor, address, length, offset, ..]: Arguments,
 ) -> Result<u64> {
     let offset = offset_of(offset)?;
-    read_into(context, descriptor, &one(address, length)?, offset)
+    let description = context.process.files.get(descriptor)?;
+    read_into(context, &description, &one(address, length)?, offset)
 }
 
 /// `pwrite64(2)`.
@@ -223,7 +296,8 @@ pub fn pwrite64(
     [descriptor, address, length, offset, ..]: Arguments,
 ) -> Result<u64> {
     let offset = offset_of(offset)?;
-    write_from(context, descriptor, &one(address, length)?, offset)
+    let description = context.process.files.get(descriptor)?;
+    write_from(context, &description, &one(address, length)?, offset)
 }
 
 /// `preadv(2)`.
@@ -232,8 +306,9 @@ pub fn preadv(
     [descriptor, extents, count, offset, ..]: Arguments,
 ) -> Result<u64> {
     let offset = offset_of(offset)?;
+    let description = context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
-    read_into(context, descriptor, &extents, offset)
+    read_into(context, &description, &extents, offset)
 }
 
 /// `pwritev(2)`.
@@ -242,19 +317,23 @@ pub fn pwritev(
     [descriptor, extents, count, offset, ..]: Arguments,
 ) -> Result<u64> {
     let offset = offset_of(offset)?;
+    let description = context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
-    write_from(context, descriptor, &extents, offset)
+    write_from(context, &description, &extents, offset)
 }
+
+/// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`: nothing here could be done sooner or more durably.
+const TRANSFER_FLAGS: u64 = 1 | 2 | 4;
 
 /// `preadv2(2)`: an offset of -1 is the current one.
 pub fn preadv2(
     context: &mut Context<'_>,
     [descriptor, extents, count, offset, high, flags]: Arguments,
 ) -> Result<u64> {
-    match (flags, offset) {
-        (0, u64::MAX) => readv(context, [descriptor, extents, count, 0, 0, 0]),
-        (0, _) => preadv(context, [descriptor, extents, count, offset, high, 0]),
-        _ => Err(Errno::EOPNOTSUPP),
+    match offset {
+        _ if flags & !TRANSFER_FLAGS != 0 => Err(Errno::EOPNOTSUPP),
+        u64::MAX => readv(context, [descriptor, extents, count, 0, 0, 0]),
+        _ => preadv(context, [descriptor, extents, count, offset, high, 0]),
     }
 }
 
@@ -263,10 +342,10 @@ pub fn pwritev2(
     context: &mut Context<'_>,
     [descriptor, extents, count, offset, high, flags]: Arguments,
 ) -> Result<u64> {
-    match (flags, offset) {
-        (0, u64::MAX) => writev(context, [descriptor, extents, count, 0, 0, 0]),
-        (0, _) => pwritev(context, [descriptor, extents, count, offset, high, 0]),
-        _ => Err(Errno::EOPNOTSUPP),
+    match offset {
+        _ if flags & !TRANSFER_FLAGS != 0 => Err(Errno::EOPNOTSUPP),
+        u64::MAX => writev(context, [descriptor, extents, count, 0, 0, 0]),
+        _ => pwritev(context, [descriptor, extents, count, offset, high, 0]),
     }
 }
 
@@ -362,15 +441,15 @@ pub fn sendfile(
     context: &mut Context<'_>,
     [output, input, offset, length, ..]: Arguments,
 ) -> Result<u64> {
-    let input = context.process.files.get(input)?;
-    let output = context.process.files.get(output)?;
-    if !input.is_readable() || !output.is_writable() {
-        return Err(Errno::EBADF);
-    }
+    let input = readable(context, input)?;
+    let output = writable(context, output)?;
     if !matches!(
         input.inode().kind(),
         FileKind::Regular | FileKind::CharacterDevice
     ) {
+        return Err(Errno::EINVAL);
+    }
+    if output.status().contains(StatusFlags::APPEND) {
         return Err(Errno::EINVAL);
     }
     let from = read_offset(context, offset)?;
@@ -393,9 +472,9 @@ pub fn copy_file_range(
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let input = context.process.files.get(input)?;
-    let output = context.process.files.get(output)?;
-    if !input.is_readable() || !output.is_writable() {
+    let input = readable(context, input)?;
+    let output = writable(context, output)?;
+    if output.status().contains(StatusFlags::APPEND) {
         return Err(Errno::EBADF);
     }
     match (input.inode().kind(), output.inode().kind()) {
@@ -404,6 +483,14 @@ pub fn copy_file_range(
         _ => return Err(Errno::EINVAL),
     }
     let offsets = [read_offset(context, from)?, read_offset(context, to)?];
+    let starts = [
+        offsets[0].unwrap_or_else(|| input.offset()),
+        offsets[1].unwrap_or_else(|| output.offset()),
+    ];
+    // What would be read after it was written has no meaning.
+    if is_same(input.inode(), output.inode()) && starts[0].abs_diff(starts[1]) < length {
+        return Err(Errno::EINVAL);
+    }
     let (done, after) = copy(
         context,
         &input,
@@ -421,11 +508,11 @@ pub fn ftruncate(context: &mut Context<'_>, [descriptor, length, ..]: Arguments)
     if length > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    context
-        .process
-        .files
-        .get(descriptor)?
-        .truncate(length, now(context))?;
+    let description = context.process.files.get(descriptor)?;
+    if description.is_writable() {
+        check_new_size(context, &description.metadata(), length)?;
+    }
+    description.truncate(length, now(context))?;
     Ok(0)
 }
 
@@ -436,12 +523,14 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
     }
     let access = Access::new(context);
     let path = read_path(context, path)?;
-    access.namespace().truncate(
-        &access.caller(),
-        &context.process.files.current(),
-        &path,
-        length,
-    )?;
+    let start = context.process.files.current();
+    if context.process.files.size_limit_bytes() != u64::MAX {
+        let location = access.find(&start, &path, true, false)?;
+        check_new_size(context, &location.inode().metadata(), length)?;
+    }
+    access
+        .namespace()
+        .truncate(&access.caller(), &start, &path, length)?;
     Ok(0)
 }
 
@@ -462,6 +551,10 @@ pub fn fallocate(
         m if m == KEEP_SIZE | ZERO_RANGE => Allocate::ZeroRangeKeepSize,
         _ => return Err(Errno::EOPNOTSUPP),
     };
+    let grows = matches!(mode, Allocate::Extend | Allocate::ZeroRange);
+    if grows && description.is_writable() && (offset | length) as i64 >= 0 {
+        check_new_size(context, &description.metadata(), offset + length)?;
+    }
     description.allocate(mode, offset as i64, length as i64, now(context))?;
     Ok(0)
 }
@@ -475,6 +568,16 @@ pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u
     match description.inode().kind() {
         FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => Ok(0),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `syncfs(2)`.
+pub fn syncfs(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() {
+        Err(Errno::EBADF)
+    } else {
+        Ok(0)
     }
 }
 
@@ -500,10 +603,7 @@ pub fn fadvise64(
 
 /// `readahead(2)`.
 pub fn readahead(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    if !description.is_readable() {
-        return Err(Errno::EBADF);
-    }
+    let description = readable(context, descriptor)?;
     if description.inode().kind() == FileKind::Regular {
         Ok(0)
     } else {

@@ -5,7 +5,7 @@ use exos::error::{Errno, Result};
 use crate::abi::bytes::Encoder;
 use crate::abi::time::read_timespec;
 use crate::context::{Arguments, Context};
-use crate::user::{CHUNK_BYTES, read_array, read_string, read_vec, write_all};
+use crate::user::{CHUNK_BYTES, read_array, read_vec, write_all};
 
 /// What `uname -r` says: a version that current C libraries accept, with our mark.
 pub const RELEASE: &[u8] = b"6.1.0-aegis";
@@ -271,9 +271,4 @@ pub fn syslog(_: &mut Context<'_>, [kind, ..]: Arguments) -> Result<u64> {
 /// `swapon(2)` and its like: a pod does not manage the machine.
 pub fn not_permitted(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
     Err(Errno::EPERM)
-}
-
-/// Reads a path-like string of the program.
-pub(crate) fn path(context: &Context<'_>, address: u64) -> Result<alloc::vec::Vec<u8>> {
-    read_string(context.memory, address, 4095, Errno::ENAMETOOLONG)
 }

@@ -5,6 +5,8 @@ pub mod file_descriptor;
 pub mod file_metadata;
 pub mod file_path;
 pub mod file_transfer;
+#[cfg(test)]
+mod file_tests;
 pub mod identity;
 pub mod memory;
 pub mod miscellany;

@@ -31,7 +31,10 @@ const STRINGS_BYTES_MAX: usize = 6 << 20;
 fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut strings = Vec::new();
     let mut position = array;
-    while array != 0 {
+    if array == 0 {
+        return Ok(strings);
+    }
+    loop {
         let bytes: [u8; 8] = read_array(memory, position)?;
         let address = get::u64(&bytes, 0);
         if address == 0 {

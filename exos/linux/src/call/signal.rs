@@ -1,7 +1,6 @@
 //! Signals: dispositions, masks, sending, waiting, the alternate stack, return from a handler.
 
 use exos::error::{Errno, Result};
-use exos::task::limits::Resource;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
 use crate::abi::bytes::{Encoder, get};
@@ -298,9 +297,4 @@ pub fn rt_sigreturn(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
         }
     }
     Ok(0)
-}
-
-/// Signals that may be queued for the process as a whole, for `prlimit`'s readers.
-pub(crate) fn pending_limit(context: &Context<'_>) -> u64 {
-    context.process.limits.lock().soft(Resource::PendingSignals)
 }
