@@ -1,7 +1,8 @@
 //! Bells: counted notifications.
 //!
-//! A bell has a count, wakes sleepers that wait for the count, and may make an upcall at one virtual processor. It is
-//! owned by the environment that made it and ends with its original capability or with that environment.
+//! A bell has a count, wakes sleepers that wait for the count, and may make an upcall at one
+//! virtual processor. It is owned by the environment that made it and ends with its original
+//! capability or with that environment.
 
 use aegis_abi::upcall::UpcallKind;
 
@@ -102,7 +103,8 @@ impl<M: Machine> State<'_, M> {
         self.bell_clock_min_ns = 0;
     }
 
-    /// When the clock rings the next bell. May be earlier than that after a deadline was taken back.
+    /// When the clock rings the next bell. May be earlier than that after a deadline was taken
+    /// back.
     pub(crate) fn next_bell_ns(&mut self) -> u64 {
         if self.bell_clock_min_ns == 0 {
             self.bell_clock_min_ns = self

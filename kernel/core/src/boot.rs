@@ -1,8 +1,9 @@
 //! From the glue's findings to the first environment.
 //!
-//! Order: `State::init`, `add_free_frames` for each range of memory that nobody uses, `add_device` for each function, then
-//! `start_first_environment`. The bundle comes from the host's files and is not trusted: every number in it is checked, and a bad one
-//! is a [`BootError`] that names it. Segments are mapped where they lie in the bundle, whose frames belong to the first environment.
+//! Order: `State::init`, `add_free_frames` for each range of memory that nobody uses, `add_device`
+//! for each function, then `start_first_environment`. The bundle comes from the host and is not
+//! trusted: every number in it is checked, and a bad one is a [`BootError`] that names it. Segments
+//! are mapped where they lie in the bundle, whose frames belong to the first environment.
 
 use aegis_abi::boot::{
     BOOT_INFO_MAGIC, BUNDLE_MAGIC, BUNDLE_PART_COUNT_MAX, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC,
@@ -142,7 +143,8 @@ impl<'a, M: Machine> State<'a, M> {
         self.map_small(environment, SYSTEM_PAGE_BASE, page, bits, &mut flush)
     }
 
-    /// Makes the first environment and its processor, which the scheduler picks at the next `on_kick`.
+    /// Makes the first environment and its processor, which the scheduler picks at the next
+    /// `on_kick`.
     pub fn start_first_environment(
         &mut self,
         first: FirstEnvironment,
@@ -345,7 +347,8 @@ impl<'a, M: Machine> State<'a, M> {
         }
     }
 
-    /// Word `index` of the memory that starts at `frame`; the caller checked that it is in the bundle.
+    /// Word `index` of the memory that starts at `frame`; the caller checked that it is in the
+    /// bundle.
     fn bundle_word(&self, frame: u64, index: u64) -> u64 {
         self.machine
             .load(FrameNumber(frame + index / 512), (index % 512) as usize)

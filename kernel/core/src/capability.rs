@@ -1,10 +1,14 @@
 //! Capabilities: the tables in donated frames, and the tree of derivation that runs through them.
 //!
-//! A table consists of frames with 64 entries of 64 bytes; the environment object has the directory. Invariants:
-//! - a capability's rights and frames are within those of its parent; its depth is its parent's plus 1, at most [`DEPTH_MAX`];
+//! A table consists of frames with 64 entries of 64 bytes; the environment object has the
+//! directory. Invariants:
+//! - a capability's rights and frames are within those of its parent; its depth is its parent's
+//!   plus 1, at most [`DEPTH_MAX`];
 //! - parent, first child and siblings name each other, across environments;
-//! - a capability on its way out (`DYING`), or whose frames are not yet all zeroed (`FILLING`), authorises nothing;
-//! - below one whose revocation is under way (`REVOKING`) nothing is derived, so that a revocation ends however busy the other is.
+//! - a capability on its way out (`DYING`), or whose frames are not yet all zeroed (`FILLING`),
+//!   authorises nothing;
+//! - below one whose revocation is under way (`REVOKING`) nothing is derived, so that a revocation
+//!   ends however busy the other is.
 
 use core::num::NonZeroU32;
 
@@ -353,7 +357,8 @@ impl<M: Machine> State<'_, M> {
         capability.named()
     }
 
-    /// Puts a child of `source` into `target`, with fewer rights and, for frames, a part of the range.
+    /// Puts a child of `source` into `target`, with fewer rights and, for frames, a part of the
+    /// range.
     pub(crate) fn derive(
         &mut self,
         source_at: CapRef,

@@ -1,8 +1,9 @@
 //! How capabilities go away: revocation, deletion, and what was bound with them.
 //!
-//! Invariants: a capability is deleted only when nothing descends from it; when the call that deletes it says so, every mapping, pin, DMA
-//! range and interrupt route that only it justified is gone and flushed (INV-4). Work is bounded: a part of it is done, the
-//! capability is marked so that it authorises nothing any more, and the caller repeats the call.
+//! Invariants: a capability is deleted only when nothing descends from it; when the call that
+//! deletes it says so, every mapping, pin, DMA range and interrupt route that only it justified is
+//! gone and flushed (INV-4). Work is bounded: a part of it is done, the capability is marked so
+//! that it authorises nothing any more, and the caller repeats the call.
 
 use aegis_abi::types::{CapType, Rights, Status};
 
@@ -21,7 +22,8 @@ const DELETE_COST: usize = crate::space::WALK_BUDGET / DELETE_COUNT_MAX / 2;
 pub(crate) const FREE_STEP: u64 = 16384;
 
 impl<M: Machine> State<'_, M> {
-    /// Deletes every descendant of `at`, leaves first, until the budget is used up. `force`: also what is in use.
+    /// Deletes every descendant of `at`, leaves first, until the budget is used up. `force`: also
+    /// what is in use.
     pub(crate) fn revoke(
         &mut self,
         at: CapRef,
@@ -195,7 +197,8 @@ impl<M: Machine> State<'_, M> {
         Ok(Progress::More)
     }
 
-    /// Whether a device or a processor uses frames of the range by authority of this capability alone.
+    /// Whether a device or a processor uses frames of the range by authority of this capability
+    /// alone.
     fn is_in_use(&self, at: CapRef, capability: &Capability) -> bool {
         let environment = at.environment;
         if capability.parent.is_none() {
@@ -269,7 +272,8 @@ impl<M: Machine> State<'_, M> {
         Progress::Done
     }
 
-    /// Whether an environment has a usable capability with some rights for a device function, `except` aside.
+    /// Whether an environment has a usable capability with some rights for a device function,
+    /// `except` aside.
     pub(crate) fn holds_device(
         &self,
         environment: EnvironmentId,
@@ -286,7 +290,8 @@ impl<M: Machine> State<'_, M> {
             .any(|named| named.id == device)
     }
 
-    /// Whether an environment holds a device capability, `except` aside, with a region that has this page.
+    /// Whether an environment holds a device capability, `except` aside, with a region that has
+    /// this page.
     pub(crate) fn is_device_page_covered(
         &self,
         environment: EnvironmentId,

@@ -1,8 +1,9 @@
 //! Device functions: what the glue found, who drives them, what they may reach.
 //!
-//! The kernel drives no device. It maps regions, passes port accesses on, routes interrupts to bells (counted, and masked until
-//! asked for again), and keeps a record of the frames that a device may reach, which are pinned. Invariant: when an environment's
-//! last capability for a function goes, the function is stopped before the frames that it could reach are unpinned.
+//! The kernel drives no device. It maps regions, passes port accesses on, routes interrupts to
+//! bells (counted, and masked until asked for again), and keeps a record of the frames that a
+//! device may reach, which are pinned. Invariant: when an environment's last capability for a
+//! function goes, the function is stopped before the frames that it could reach are unpinned.
 
 use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;
@@ -20,7 +21,8 @@ pub struct Region {
     pub base: u64,
     /// 0 for a hole.
     pub length_bytes: u64,
-    /// First page of the region, counted from the page of `base`, that is never mapped (MSI-X tables decide where interrupts go).
+    /// First page of the region, counted from the page of `base`, that is never mapped (MSI-X
+    /// tables decide where interrupts go).
     pub reserved_page_first: u32,
     /// Such pages; 0 for none.
     pub reserved_page_count: u32,
@@ -172,7 +174,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Stops a function on behalf of an environment that loses it, then lets go of what the function could reach for it.
+    /// Stops a function on behalf of an environment that loses it, then lets go of what the
+    /// function could reach for it.
     pub(crate) fn release_device(&mut self, device: DeviceId, environment: EnvironmentId) {
         let uses_dma = self
             .dma_bindings
@@ -200,7 +203,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Stops the functions that can reach a frame range by an environment's authority, and lets go of the range.
+    /// Stops the functions that can reach a frame range by an environment's authority, and lets go
+    /// of the range.
     pub(crate) fn release_dma_of(&mut self, environment: EnvironmentId, first: u64, count: u64) {
         let overlaps = |b: &DmaBinding| {
             b.environment == Some(environment)

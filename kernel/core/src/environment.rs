@@ -1,8 +1,9 @@
 //! Environments: what they own, what was donated for their tables, how they stop and how they end.
 //!
-//! Invariants: `frames_owned` counts the frames whose owner is the environment's serial, donated ones included; quota only moves between
-//! environments, so the sum of all quotas never changes; an environment that is ending runs nowhere, and nothing can be put
-//! into it. It ends in bounded steps, descendants first, and each step leaves a consistent state.
+//! Invariants: `frames_owned` counts the frames whose owner is the environment's serial, donated
+//! ones included; quota only moves between environments, so the sum of all quotas never changes; an
+//! environment that is ending runs nowhere, and nothing can be put into it. It ends in bounded
+//! steps, descendants first, and each step leaves a consistent state.
 
 use core::num::NonZeroU32;
 
@@ -119,8 +120,8 @@ impl<M: Machine> State<'_, M> {
         Some(frame)
     }
 
-    /// Gives frames back that are neither mapped nor pinned. `was_table`: their contents concern nobody, not even the next owner
-    /// if it is the same.
+    /// Gives frames back that are neither mapped nor pinned. `was_table`: their contents concern
+    /// nobody, not even the next owner if it is the same.
     pub(crate) fn free_frames(
         &mut self,
         environment: EnvironmentId,
@@ -151,7 +152,8 @@ impl<M: Machine> State<'_, M> {
         false
     }
 
-    /// Stops an environment for a reason: its processors stop, its watcher is told. The first one's end is the machine's.
+    /// Stops an environment for a reason: its processors stop, its watcher is told. The first one's
+    /// end is the machine's.
     pub(crate) fn stop_environment(&mut self, environment: EnvironmentId, report: StopReport) {
         if self.environments[environment].is_stopped() {
             return;
@@ -177,7 +179,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Begins to end an environment and all that it made: from now on nothing of them runs or takes anything.
+    /// Begins to end an environment and all that it made: from now on nothing of them runs or takes
+    /// anything.
     fn begin_end(&mut self, ancestor: EnvironmentId) {
         for environment in self.environments.ids() {
             if self.environments[environment].serial != 0
@@ -242,7 +245,8 @@ impl<M: Machine> State<'_, M> {
         Progress::Done
     }
 
-    /// Releases its processors, and those of others whose pages it paid for; those on a physical processor have to leave it first.
+    /// Releases its processors, and those of others whose pages it paid for; those on a physical
+    /// processor have to leave it first.
     fn end_processors(&mut self, environment: EnvironmentId) -> Progress {
         let mut progress = Progress::Done;
         for processor in self.processors.ids() {
@@ -333,8 +337,9 @@ impl<M: Machine> State<'_, M> {
         Progress::Done
     }
 
-    /// Makes an environment out of frames that are its own already and in no use: root table, first capability table, the system
-    /// page's mapping. Undoes nothing on failure; the caller checked that there are enough frames.
+    /// Makes an environment out of frames that are its own already and in no use: root table, first
+    /// capability table, the system page's mapping. Undoes nothing on failure; the caller checked
+    /// that there are enough frames.
     pub(crate) fn build_environment(&mut self, environment: EnvironmentId) -> Result<(), Status> {
         let root = self
             .take_donated(environment, FrameKind::PageTable)

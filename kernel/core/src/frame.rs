@@ -1,9 +1,12 @@
-//! The ownership table: what each frame of the machine is, whose it is, how often it is mapped and pinned.
+//! The ownership table: what each frame of the machine is, whose it is, how often it is mapped and
+//! pinned.
 //!
 //! Invariants:
 //! - a frame becomes free only when its map count and pin count are 0 (INV-4);
-//! - a block's summary is the sum over its 512 frames, so that a range is judged in one step per block;
-//! - `owner` of a free frame is who had it last, so that a frame is zeroed only when it crosses environments; 0 is nobody;
+//! - a block's summary is the sum over its 512 frames, so that a range is judged in one step per
+//!   block;
+//! - `owner` of a free frame is who had it last, so that a frame is zeroed only when it crosses
+//!   environments; 0 is nobody;
 //! - donated frames of an environment that are not in use form a list through `next`.
 
 use aegis_abi::layout::LARGE_PAGE_FRAMES;
@@ -95,7 +98,8 @@ impl<'a> FrameTable<'a> {
         next_fit: 0,
     };
 
-    /// Takes the tables' memory; all frames start reserved. Returns false if the block table is too short.
+    /// Takes the tables' memory; all frames start reserved. Returns false if the block table is too
+    /// short.
     pub(crate) fn install(
         &mut self,
         frames: &'a mut [FrameEntry],
@@ -291,7 +295,8 @@ impl<'a> FrameTable<'a> {
         }
     }
 
-    /// Whether a frame of the range satisfies `frame`, where `block` says that a whole block has none that does.
+    /// Whether a frame of the range satisfies `frame`, where `block` says that a whole block has
+    /// none that does.
     fn any(
         &self,
         first: u64,
@@ -344,7 +349,8 @@ impl<'a> FrameTable<'a> {
             && (first..first + count).all(|f| self.kind(FrameNumber(f)) == FrameKind::Free)
     }
 
-    /// Finds `count` contiguous free frames, the first a multiple of `alignment`: next fit, one step per full or empty block.
+    /// Finds `count` contiguous free frames, the first a multiple of `alignment`: next fit, one
+    /// step per full or empty block.
     pub(crate) fn find_free(&mut self, count: u64, alignment: u64) -> Option<FrameNumber> {
         if count > self.free_count {
             return None;

@@ -1,8 +1,10 @@
-//! Protected control transfer: calls from one virtual processor into another, with the registers as the message.
+//! Protected control transfer: calls from one virtual processor into another, with the registers as
+//! the message.
 //!
-//! A callee takes calls while it is `Accepting`. A caller hands its slice to the callee at once and is `Calling` until the reply hands
-//! it back; callers that find the callee busy queue up. Invariants: `calling` of a caller and `serving` or `callers` of its
-//! callee name each other; a chain of calls has no cycle, because a call that would close one is refused.
+//! A callee takes calls while it is `Accepting`. A caller hands its slice to the callee at once and
+//! is `Calling` until the reply hands it back; callers that find the callee busy queue up.
+//! Invariants: `calling` of a caller and `serving` or `callers` of its callee name each other; a
+//! chain of calls has no cycle, because a call that would close one is refused.
 
 use aegis_abi::Status;
 use aegis_abi::call::ProcessorState;

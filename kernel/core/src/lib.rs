@@ -1,8 +1,10 @@
-//! The kernel's pure state machine: every kernel call, upcall and scheduling decision, over a [`Machine`] trait.
+//! The kernel's pure state machine: every kernel call, upcall and scheduling decision, over a
+//! [`Machine`] trait.
 //!
-//! There is no unsafe code here and no allocation: tables are fixed, memory for an environment's tables comes from frames that were
-//! donated for it (INV-2), and every loop is bounded by a table, by a stated limit, or by the caller's own donated memory. The same code runs in
-//! the kernel over the real machine (`kernel/src`) and in the tests over plain memory.
+//! There is no unsafe code here and no allocation: tables are fixed, memory for an environment's
+//! tables comes from frames that were donated for it (INV-2), and every loop is bounded by a table,
+//! by a stated limit, or by the caller's own donated memory. The same code runs in the kernel over
+//! the real machine (`kernel/src`) and in the tests over plain memory.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,7 +1,9 @@
-//! What the core needs of the machine: physical words, time, translation caches, device backends, and a way to reach other processors.
+//! What the core needs of the machine: physical words, time, translation caches, device backends,
+//! and a way to reach other processors.
 //!
-//! `kernel/src` implements [`Machine`] over the real hardware, the tests over plain memory. Every method is called with the kernel
-//! lock held and must return in bounded time. The core never passes a frame outside the frame table to the memory methods.
+//! `kernel/src` implements [`Machine`] over the real hardware, the tests over plain memory. Every
+//! method is called with the kernel lock held and must return in bounded time. The core never
+//! passes a frame outside the frame table to the memory methods.
 
 use aegis_abi::call::StopReason;
 use aegis_abi::types::FrameNumber;
@@ -61,7 +63,8 @@ pub trait Machine {
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64;
     /// Writes such a word, in one access.
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
-    /// Replaces `old` by `new` atomically; if the word holds something else (the processor set accessed or dirty bits), returns it.
+    /// Replaces `old` by `new` atomically; if the word holds something else (the processor set
+    /// accessed or dirty bits), returns it.
     fn compare_exchange(
         &mut self,
         frame: FrameNumber,
@@ -71,12 +74,14 @@ pub trait Machine {
     ) -> Result<(), u64>;
     /// Fills a frame with zeros.
     fn zero_frame(&mut self, frame: FrameNumber);
-    /// Writes the initial vector state (what `xrstor` of a new virtual processor loads) to a zeroed frame.
+    /// Writes the initial vector state (what `xrstor` of a new virtual processor loads) to a zeroed
+    /// frame.
     fn vector_init(&mut self, frame: FrameNumber);
     /// Nanoseconds since the kernel's start; never decreases.
     fn now_ns(&self) -> u64;
 
-    /// Removes the translation of one page from the caches of every processor that may run with this root table.
+    /// Removes the translation of one page from the caches of every processor that may run with
+    /// this root table.
     fn flush_page(&mut self, root: FrameNumber, virtual_address: u64);
     /// Removes all user translations of a root table from the caches of every processor.
     fn flush_all(&mut self, root: FrameNumber);
@@ -87,9 +92,11 @@ pub trait Machine {
     fn port_read(&mut self, port: u16, width: PortWidth) -> u32;
     /// Writes a port.
     fn port_write(&mut self, port: u16, width: PortWidth, value: u32);
-    /// Reads the 32-bit word at byte `offset` (0..256, multiple of 4) of a PCI function's configuration space.
+    /// Reads the 32-bit word at byte `offset` (0..256, multiple of 4) of a PCI function's
+    /// configuration space.
     fn config_read(&mut self, location: u32, offset: u32) -> u32;
-    /// Lets a device function reach memory and decode its regions, or stops it; returns when it has stopped.
+    /// Lets a device function reach memory and decode its regions, or stops it; returns when it has
+    /// stopped.
     fn device_enable(&mut self, device: DeviceId, enable: bool);
     /// Masks an interrupt of a device function.
     fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize);

@@ -1,8 +1,9 @@
 //! Sleeping until a wakeup predicate holds.
 //!
-//! A predicate is copied from the caller when the sleep begins and evaluated by the kernel on words, bells and the clock. Invariants:
-//! the frames of its words are pinned from the beginning of the sleep to its end, whatever ends it, so that a word is read
-//! only while its frame is still what the capability named; each bell knows how many terms wait for it.
+//! A predicate is copied from the caller when the sleep begins and evaluated by the kernel on
+//! words, bells and the clock. Invariants: the frames of its words are pinned from the beginning of
+//! the sleep to its end, whatever ends it, so that a word is read only while its frame is still
+//! what the capability named; each bell knows how many terms wait for it.
 
 use aegis_abi::Status;
 use aegis_abi::call::ProcessorState;
@@ -116,7 +117,8 @@ impl<M: Machine> State<'_, M> {
         })
     }
 
-    /// Puts a processor to sleep; its registers are saved already. False if a word's frame cannot be pinned.
+    /// Puts a processor to sleep; its registers are saved already. False if a word's frame cannot
+    /// be pinned.
     pub(crate) fn begin_sleep(&mut self, processor: ProcessorId, predicate: Predicate) -> bool {
         for (done, term) in predicate.terms().enumerate() {
             let pinned = match term.source {
@@ -210,7 +212,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// A scheduling decision: looks at the sleepers that wait for words, and for a time that has come.
+    /// A scheduling decision: looks at the sleepers that wait for words, and for a time that has
+    /// come.
     pub(crate) fn wake_due(&mut self, now_ns: u64) {
         if self.word_sleeper_count != 0 {
             self.wake_where(now_ns, |term| matches!(term.source, Source::Word { .. }));
@@ -241,7 +244,8 @@ impl<M: Machine> State<'_, M> {
         self.clock_min_ns
     }
 
-    /// Interrupts the sleepers of an environment that read words of a frame range, because its authority for the range ends.
+    /// Interrupts the sleepers of an environment that read words of a frame range, because its
+    /// authority for the range ends.
     pub(crate) fn interrupt_word_sleepers(
         &mut self,
         environment: EnvironmentId,

@@ -1,9 +1,11 @@
-//! Virtual processors: their registers, their control page and save area, and the delivery of upcalls.
+//! Virtual processors: their registers, their control page and save area, and the delivery of
+//! upcalls.
 //!
-//! Invariants: the kernel writes only to the pinned frames that it was given when the processor was made, so delivery never faults; what
-//! it pushes lies wholly inside the save area; it reads entry points and the mask afresh each time. Asynchronous upcalls are
-//! collected in `due` and delivered (or turned into pending bits) only when the processor is about to return to user mode, in
-//! one place, so that no call has to know whether its caller is the one who gets an upcall.
+//! Invariants: the kernel writes only to the pinned frames that it was given when the processor was
+//! made, so delivery never faults; what it pushes lies wholly inside the save area; it reads entry
+//! points and the mask afresh each time. Asynchronous upcalls are collected in `due` and delivered
+//! (or turned into pending bits) only when the processor is about to return to user mode, in one
+//! place, so that no call has to know whether its caller is the one who gets an upcall.
 
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
@@ -108,7 +110,8 @@ impl Processor {
         overrun_ns: 0,
     };
 
-    /// The environment of a processor that exists. A free entry is nobody's caller; the first environment stands in for it.
+    /// The environment of a processor that exists. A free entry is nobody's caller; the first
+    /// environment stands in for it.
     pub(crate) fn environment_id(&self) -> EnvironmentId {
         self.environment
             .or_else(|| EnvironmentId::from_index(0))
@@ -143,7 +146,8 @@ const KIND_REPOSSESSION: u32 = 1 << UpcallKind::Repossession as u32;
 /// Upcalls whose being due or pending ends a sleep, or keeps it from beginning.
 pub(crate) const SLEEP_ENDING_KINDS: u32 = KIND_BELL | KIND_REVOCATION | KIND_REPOSSESSION;
 
-/// Asynchronous kinds in the order in which they are delivered. The slice end comes first because its time is bounded.
+/// Asynchronous kinds in the order in which they are delivered. The slice end comes first because
+/// its time is bounded.
 const DELIVERY_ORDER: [UpcallKind; 5] = [
     UpcallKind::SliceEnd,
     UpcallKind::Repossession,
@@ -175,7 +179,8 @@ impl<M: Machine> State<'_, M> {
         self.machine.store(control, control_word!(masked), word);
     }
 
-    /// A program's `syscall`: nothing is pushed, RIP and flags go to the control page, RSP stays the program's.
+    /// A program's `syscall`: nothing is pushed, RIP and flags go to the control page, RSP stays
+    /// the program's.
     pub(crate) fn deliver_syscall(&mut self, processor: ProcessorId) {
         let Some(entry) = self.entry_point(processor, UpcallKind::Syscall) else {
             self.stop_for(processor, StopReason::NoHandler);
@@ -196,7 +201,8 @@ impl<M: Machine> State<'_, M> {
         self.count(environment, Counter::UpcallsSyscall, 1);
     }
 
-    /// Delivers a synchronous upcall for the registers as they are; if that cannot be, stops the environment.
+    /// Delivers a synchronous upcall for the registers as they are; if that cannot be, stops the
+    /// environment.
     pub(crate) fn deliver_or_stop(&mut self, processor: ProcessorId, kind: UpcallKind) {
         if let Err(reason) = self.deliver(processor, kind) {
             self.stop_for(processor, reason);
@@ -257,7 +263,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Delivers one of the due asynchronous upcalls if the control page allows it; the others become pending bits.
+    /// Delivers one of the due asynchronous upcalls if the control page allows it; the others
+    /// become pending bits.
     pub(crate) fn deliver_due(&mut self, processor: ProcessorId) {
         let due = core::mem::take(&mut self.processors[processor].due);
         let (masked, pending) = self.mask_word(processor);
@@ -275,7 +282,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Makes an asynchronous upcall due: now if it runs here, soon if it runs elsewhere, else when it runs again. Ends a sleep.
+    /// Makes an asynchronous upcall due: now if it runs here, soon if it runs elsewhere, else when
+    /// it runs again. Ends a sleep.
     pub(crate) fn make_due(&mut self, processor: ProcessorId, kind: UpcallKind) {
         let bit = 1 << kind as u32;
         self.processors[processor].due |= bit;
@@ -326,7 +334,8 @@ impl<M: Machine> State<'_, M> {
         (self.processors[named.id].serial == named.serial).then_some(named.id)
     }
 
-    /// Makes the physical processor that runs a virtual one look again, unless that is the one which is in the kernel now.
+    /// Makes the physical processor that runs a virtual one look again, unless that is the one
+    /// which is in the kernel now.
     fn kick_holder(&mut self, processor: ProcessorId) {
         if let Some(cpu) = self.processors[processor].cpu
             && self.this_cpu != Some(cpu)
@@ -358,7 +367,8 @@ impl<M: Machine> State<'_, M> {
         self.abandon_transfers(processor);
     }
 
-    /// Unmakes a stopped processor that is on no physical processor: unpins its pages, gives its vector state frame back.
+    /// Unmakes a stopped processor that is on no physical processor: unpins its pages, gives its
+    /// vector state frame back.
     pub(crate) fn release_processor(&mut self, processor: ProcessorId) {
         let object = &self.processors[processor];
         let (pages, vector_state) = (object.pages, object.vector_state);
@@ -385,9 +395,11 @@ impl<M: Machine> State<'_, M> {
     }
 }
 
-/// Where a frame is pushed for a stack pointer: below it if it is in the save area, else at its top. `None`: no room.
+/// Where a frame is pushed for a stack pointer: below it if it is in the save area, else at its
+/// top. `None`: no room.
 ///
-/// The page below the save area counts as part of it, so that code which ran off its end does not start again at the top.
+/// The page below the save area counts as part of it, so that code which ran off its end does not
+/// start again at the top.
 fn push_address(pages: &Pages, rsp: u64) -> Option<u64> {
     let (base, top) = (pages.save_area_base, pages.save_area_top());
     let below = if (base - PAGE_SIZE..=top).contains(&rsp) {

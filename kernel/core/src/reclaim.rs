@@ -1,8 +1,9 @@
 //! Visible revocation of frames, and the protocol for an environment that does not comply.
 //!
-//! The creator asks; the environment gets an upcall and a time. What it frees by then it chose itself. After that the kernel takes
-//! unpinned frames off the end of its original capabilities, a bounded piece at a time at scheduling decisions: it revokes what was
-//! derived from them, breaks the mappings, frees the frame, writes its number to the control page and makes an upcall.
+//! The creator asks; the environment gets an upcall and a time. What it frees by then it chose
+//! itself. After that the kernel takes unpinned frames off the end of its original capabilities, a
+//! bounded piece at a time at scheduling decisions: it revokes what was derived from them, breaks
+//! the mappings, frees the frame, writes its number to the control page and makes an upcall.
 
 use aegis_abi::types::{CapType, FrameNumber};
 use aegis_abi::upcall::{ControlPage, UpcallKind};
@@ -43,7 +44,8 @@ impl Reclaim {
 }
 
 impl<M: Machine> State<'_, M> {
-    /// Asks an environment for frames. What it will lose of its quota goes back to its creator at once.
+    /// Asks an environment for frames. What it will lose of its quota goes back to its creator at
+    /// once.
     pub(crate) fn begin_reclaim(
         &mut self,
         environment: EnvironmentId,

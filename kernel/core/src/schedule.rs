@@ -1,8 +1,10 @@
-//! Who runs: one queue for all physical processors, round robin, slices, and the bounds on slice ends.
+//! Who runs: one queue for all physical processors, round robin, slices, and the bounds on slice
+//! ends.
 //!
-//! This module is the only one that chooses. Everything else says "wants to run" (`make_ready`), "gives up" (`vacate`) or "this one
-//! next" (`hand_off`). Invariant: a processor is in the run queue exactly while its state is `Ready` and nobody has been told
-//! to hand over to it; whatever is chosen here, isolation does not depend on it (INV-5).
+//! This module is the only one that chooses. Everything else says "wants to run" (`make_ready`),
+//! "gives up" (`vacate`) or "this one next" (`hand_off`). Invariant: a processor is in the run
+//! queue exactly while its state is `Ready` and nobody has been told to hand over to it; whatever
+//! is chosen here, isolation does not depend on it (INV-5).
 
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
@@ -138,13 +140,15 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Takes a ready processor out of the queue; false if it is not there (it is being handed a slice already).
+    /// Takes a ready processor out of the queue; false if it is not there (it is being handed a
+    /// slice already).
     pub(crate) fn take_from_queue(&mut self, processor: ProcessorId) -> bool {
         self.run_queue.remove(&mut self.links, processor)
     }
 
-    /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the slice is over, `target`
-    /// waits for its turn like everybody else, so that nobody stretches a slice by passing it on.
+    /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the
+    /// slice is over, `target` waits for its turn like everybody else, so that nobody stretches a
+    /// slice by passing it on.
     pub(crate) fn hand_off(&mut self, cpu: CpuId, target: ProcessorId) {
         if self.cpus[cpu].limit_ns == 0 {
             self.processors[target].state = ProcessorState::Ready;
@@ -167,7 +171,8 @@ impl<M: Machine> State<'_, M> {
         object.time_used_ns = object.time_used_ns.saturating_add(used_ns);
     }
 
-    /// Gives a free physical processor to whom it was handed off, or to the first in the queue. False: nobody wants it.
+    /// Gives a free physical processor to whom it was handed off, or to the first in the queue.
+    /// False: nobody wants it.
     pub(crate) fn dispatch_next(&mut self, cpu: CpuId) -> bool {
         let now_ns = self.machine.now_ns();
         let handed = self.cpus[cpu].hand_off.take();

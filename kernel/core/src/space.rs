@@ -1,14 +1,17 @@
 //! Address spaces: page tables in donated frames, written only here.
 //!
 //! Invariants (INV-4):
-//! - a small page's frame counts its mappings, a large page's block does, and only frames of kind `Owned` are counted;
-//! - every mapping of an owned frame in an environment is covered by a capability in that environment's own table, with the rights
-//!   that the mapping uses; when a capability goes, what only it covered is broken before the call ends;
-//! - a page table is reachable by its environment only through slot 264 of its root, which points at the root itself and is not
-//!   writable, so nothing below it is; slots from 265 on are the kernel's.
+//! - a small page's frame counts its mappings, a large page's block does, and only frames of kind
+//!   `Owned` are counted;
+//! - every mapping of an owned frame in an environment is covered by a capability in that
+//!   environment's own table, with the rights that the mapping uses; when a capability goes, what
+//!   only it covered is broken before the call ends;
+//! - a page table is reachable by its environment only through slot 264 of its root, which points
+//!   at the root itself and is not writable, so nothing below it is; slots from 265 on are the
+//!   kernel's.
 //!
-//! A large page's directory entry shows up in the page-table window as a small page that maps the large page's first frame, so
-//! breaking a large page flushes that address too.
+//! A large page's directory entry shows up in the page-table window as a small page that maps the
+//! large page's first frame, so breaking a large page flushes that address too.
 
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::{
@@ -316,7 +319,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// The entry that `page` has at `level` (0 page table, 1 directory), with the tables above it made from donated frames.
+    /// The entry that `page` has at `level` (0 page table, 1 directory), with the tables above it
+    /// made from donated frames.
     fn make_place(
         &mut self,
         environment: EnvironmentId,
@@ -472,7 +476,8 @@ impl<M: Machine> State<'_, M> {
         is_present(word).then(|| frame_of(word))
     }
 
-    /// Changes bits of a leaf without losing accessed and dirty bits that the processor sets meanwhile.
+    /// Changes bits of a leaf without losing accessed and dirty bits that the processor sets
+    /// meanwhile.
     pub(crate) fn change_leaf(
         &mut self,
         place: Place,
@@ -543,7 +548,8 @@ impl<M: Machine> State<'_, M> {
         None
     }
 
-    /// Breaks mappings from page `cursor` on, which it advances, until `budget` words were looked at.
+    /// Breaks mappings from page `cursor` on, which it advances, until `budget` words were looked
+    /// at.
     pub(crate) fn break_mappings(
         &mut self,
         environment: EnvironmentId,
@@ -618,7 +624,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Takes an environment's user page tables apart, a bounded piece at a time. It runs nowhere any more.
+    /// Takes an environment's user page tables apart, a bounded piece at a time. It runs nowhere
+    /// any more.
     pub(crate) fn tear_down(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
         let root = self.environments[environment].root;
         let mut flush = Flush::new(root);
@@ -689,7 +696,8 @@ impl<M: Machine> State<'_, M> {
         self.donate_frame(environment, table);
     }
 
-    /// Fills a new root table: the kernel's shared entries, and the environment's read-only view of its own tables.
+    /// Fills a new root table: the kernel's shared entries, and the environment's read-only view of
+    /// its own tables.
     pub(crate) fn prepare_root(&mut self, root: FrameNumber) {
         for index in PAGE_TABLE_SLOT + 1..ENTRIES {
             // Whatever the template says, user mode reaches nothing through these.

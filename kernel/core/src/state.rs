@@ -1,10 +1,12 @@
 //! The kernel's whole state, and what happens when a processor enters the kernel.
 //!
-//! The glue holds one lock around each entry point. It passes the trap frame of the interrupted environment; after the call the frame
-//! holds the registers to continue with, and the [`Decision`] says whose they are. The registers of a virtual processor are in
-//! its [`Processor`] object except while it runs: then they are in the trap frame ("live"), so that a call that does not switch copies
-//! nothing. Invariant: a processor whose state is `Running` is `current` on exactly one physical processor; another state may
-//! still be `current` there (it was stopped from elsewhere) until that processor enters the kernel and leaves it.
+//! The glue holds one lock around each entry point. It passes the trap frame of the interrupted
+//! environment; after the call the frame holds the registers to continue with, and the [`Decision`]
+//! says whose they are. The registers of a virtual processor are in its [`Processor`] object except
+//! while it runs: then they are in the trap frame ("live"), so that a call that does not switch
+//! copies nothing. Invariant: a processor whose state is `Running` is `current` on exactly one
+//! physical processor; another state may still be `current` there (it was stopped from elsewhere)
+//! until that processor enters the kernel and leaves it.
 
 use aegis_abi::call::{Call, ProcessorState};
 use aegis_abi::counter::Counter;
@@ -30,13 +32,14 @@ use crate::schedule::{Cpu, Links, Queue};
 /// What the glue does before it returns to user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Who ran when the kernel was entered. If it is not `next`: save its FS and GS base and its vector state before the lock is
-    /// released (`State::save_context`).
+    /// Who ran when the kernel was entered. If it is not `next`: save its FS and GS base and its
+    /// vector state before the lock is released (`State::save_context`).
     pub previous: Option<ProcessorId>,
-    /// Who runs now: if it is not `previous`, load `State::context`. `None`: load the kernel's own root table and wait for an
-    /// interrupt.
+    /// Who runs now: if it is not `previous`, load `State::context`. `None`: load the kernel's own
+    /// root table and wait for an interrupt.
     pub next: Option<ProcessorId>,
-    /// When the one-shot timer of this processor must fire (nanoseconds since the kernel's start); `None` leaves it as it is.
+    /// When the one-shot timer of this processor must fire (nanoseconds since the kernel's start);
+    /// `None` leaves it as it is.
     pub deadline_ns: Option<u64>,
 }
 
@@ -104,7 +107,8 @@ pub struct State<'a, M> {
 }
 
 impl<M> State<'_, M> {
-    /// The state before `init`: all zero bits but the machine, so that a static costs nothing in the image.
+    /// The state before `init`: all zero bits but the machine, so that a static costs nothing in
+    /// the image.
     pub const fn new(machine: M) -> Self {
         Self {
             machine,
@@ -151,7 +155,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// A `syscall` instruction: RIP in the lower half is the program's (an upcall), else a kernel call.
+    /// A `syscall` instruction: RIP in the lower half is the program's (an upcall), else a kernel
+    /// call.
     pub fn on_syscall(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         let Some(processor) = self.enter(cpu) else {
             return self.leave(cpu, frame);
@@ -246,7 +251,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Stores FS and GS base of a processor that `Decision::previous` names; returns the frame for its vector state.
+    /// Stores FS and GS base of a processor that `Decision::previous` names; returns the frame for
+    /// its vector state.
     pub fn save_context(
         &mut self,
         processor: ProcessorId,
@@ -297,7 +303,8 @@ impl<M: Machine> State<'_, M> {
     fn leave(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         let previous = self.cpus[cpu].entered;
         let mut dispatched = false;
-        // Ends: a turn delivers what is due, or takes a processor away for good, or takes one out of the finite queue.
+        // Ends: a turn delivers what is due, or takes a processor away for good, or takes one out
+        // of the finite queue.
         loop {
             match self.cpus[cpu].current {
                 Some(processor) if self.processors[processor].state == ProcessorState::Running => {
@@ -308,7 +315,8 @@ impl<M: Machine> State<'_, M> {
                     self.deliver_due(processor);
                 }
                 Some(_) => {
-                    // Whoever goes on later was saved before its state changed; a stopped one's registers are not needed.
+                    // Whoever goes on later was saved before its state changed; a stopped one's
+                    // registers are not needed.
                     self.cpus[cpu].is_live = false;
                     self.vacate(cpu);
                 }

@@ -1,7 +1,8 @@
 //! Call 10: batches of page-table changes.
 //!
-//! An entry's cost is at most `BIND_PAGE_COUNT_MAX`, so each entry is done as a whole or the call answers `Again` before it. An
-//! entry that is refused half way (no donated frames, a large page in its way) leaves the pages done so far; repeating it is harmless.
+//! An entry's cost is at most `BIND_PAGE_COUNT_MAX`, so each entry is done as a whole or the call
+//! answers `Again` before it. An entry that is refused half way (no donated frames, a large page in
+//! its way) leaves the pages done so far; repeating it is harmless.
 
 use aegis_abi::call::Bind;
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};

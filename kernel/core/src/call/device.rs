@@ -123,7 +123,8 @@ pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: Device
     {
         return Err(Status::BadAddress.into());
     }
-    // A description that names memory which somebody could own is the glue's mistake; it must not become a hole.
+    // A description that names memory which somebody could own is the glue's mistake; it must not
+    // become a hole.
     if (first..first + count)
         .any(|frame| state.frames.kind(FrameNumber(frame)) != FrameKind::Reserved)
     {

@@ -55,7 +55,8 @@ pub(super) fn allocate<M: Machine>(
     .ok_or(Status::NoFrames)?;
     state.environments[caller.environment].frames_owned += call.count;
     let mut capability = Capability::frames(first, call.count);
-    // Frames that were the caller's last need no zeroing: `cursor` goes from the end to the first that does.
+    // Frames that were the caller's last need no zeroing: `cursor` goes from the end to the first
+    // that does.
     let is_foreign = |frame: u64| state.frames.owner(FrameNumber(frame)) != serial;
     let foreign = (first.0..first.0 + call.count)
         .rev()

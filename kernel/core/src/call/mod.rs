@@ -1,8 +1,9 @@
 //! Kernel calls: one function for each, in a module for each family, all with one signature.
 //!
-//! A handler checks everything before it changes anything, unless its page in `docs/abi.md` says that a part of the work may be done
-//! (`Again`). It never fails in another way than by a [`Refusal`]. Only the calls that [`may_switch`] names may leave their caller
-//! not running; they find its registers saved in its object.
+//! A handler checks everything before it changes anything, unless its page in `docs/abi.md` says
+//! that a part of the work may be done (`Again`). It never fails in another way than by a
+//! [`Refusal`]. Only the calls that [`may_switch`] names may leave their caller not running; they
+//! find its registers saved in its object.
 
 mod bell;
 mod bind;

@@ -139,7 +139,8 @@ fn walk(
                 &mut counts.small
             };
             *map.entry(frame.0).or_default() += 1;
-            // While a capability dies, its mappings are being broken: it is still there to be repeated.
+            // While a capability dies, its mappings are being broken: it is still there to be
+            // repeated.
             let is_covered = capabilities.iter().any(|(_, c)| {
                 let mut c = *c;
                 c.flags &= !DYING;

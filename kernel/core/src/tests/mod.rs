@@ -1,7 +1,8 @@
 //! Host tests of the whole core over a machine of plain memory.
 //!
-//! `world` is the machine and a driver for it, `check` the invariants that hold between any two kernel entries, the others are one
-//! module for each family of calls. `random` throws arbitrary calls at it.
+//! `world` is the machine and a driver for it, `check` the invariants that hold between any two
+//! kernel entries, the others are one module for each family of calls. `random` throws arbitrary
+//! calls at it.
 
 mod bind;
 mod capability;

@@ -1,7 +1,8 @@
-//! Arbitrary calls, interrupts, timers and exceptions from environments that hold few capabilities (INV-3).
+//! Arbitrary calls, interrupts, timers and exceptions from environments that hold few capabilities
+//! (INV-3).
 //!
-//! After every kernel entry the invariants of `check` hold; after the environments have ended, frames, quota, capabilities and objects
-//! are those from before.
+//! After every kernel entry the invariants of `check` hold; after the environments have ended,
+//! frames, quota, capabilities and objects are those from before.
 
 use std::vec::Vec;
 
