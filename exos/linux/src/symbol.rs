@@ -238,4 +238,4 @@ fn candidate(symbol: &[u8], address: u64) -> Option<Candidate> {
 
 #[cfg(test)]
 #[path = "symbol_tests.rs"]
-mod tests;
+pub(crate) mod tests;
