@@ -43,8 +43,6 @@ pub(crate) enum Backend {
     Pci(usize),
     /// A virtio register block at this physical address.
     VirtioMmio(u64),
-    /// Ports that need no enabling.
-    Ports,
 }
 
 /// The machine.

@@ -39,6 +39,17 @@ pub(crate) enum DeviceError {
     Driver(VirtioError),
 }
 
+impl core::fmt::Display for DeviceError {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotFound => formatter.write_str("no device function is a virtio console with the host's four ports"),
+            Self::Refused(refusal) => write!(formatter, "the kernel refused it: {refusal:?}"),
+            Self::Memory => formatter.write_str("no memory for its rings"),
+            Self::Driver(error) => write!(formatter, "its driver could not start: {error:?}"),
+        }
+    }
+}
+
 impl From<call::Refusal> for DeviceError {
     fn from(refusal: call::Refusal) -> Self {
         Self::Refused(refusal)

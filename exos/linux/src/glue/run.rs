@@ -59,7 +59,7 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     let info = unsafe { info.read() };
     let console = match HostConsole::find(&info) {
         Ok(console) => console,
-        Err(error) => panic!("no console to the host: {error:?}"),
+        Err(error) => panic!("no console to the host: {error}"),
     };
     let bell = console.bell();
     let host = Arc::new(HostPorts::new(console));

@@ -10,13 +10,12 @@ use exos::error::Errno;
 
 unsafe extern "C" {
     fn exos_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
-    fn exos_user_zero(to: *mut u8, length: usize) -> usize;
     static exos_user_copy_start: u8;
     static exos_user_copy_end: u8;
     static exos_user_copy_stop: u8;
 }
 
-// Each routine answers how many bytes are left. Whole words first: the tail is shorter than a word. When a copy cannot go on, execution
+// The routine answers how many bytes are left. Whole words first: the tail is shorter than a word. When a copy cannot go on, execution
 // continues at `stop` with RCX words (RDX = 0) or RCX bytes left, and R9 the bytes still to come after the words.
 core::arch::global_asm!(
     ".balign 16",
@@ -35,20 +34,6 @@ core::arch::global_asm!(
     "xor r8d, r8d",
     "rep movsb",
     "xor eax, eax",
-    "ret",
-    ".global exos_user_zero",
-    "exos_user_zero:",
-    "mov r9, rsi",
-    "and r9, 7",
-    "mov rcx, rsi",
-    "shr rcx, 3",
-    "mov r8d, 3",
-    "xor eax, eax",
-    "rep stosq",
-    "mov rcx, r9",
-    "xor r9d, r9d",
-    "xor r8d, r8d",
-    "rep stosb",
     "ret",
     ".global exos_user_copy_end",
     "exos_user_copy_end:",
@@ -91,12 +76,4 @@ pub(crate) fn copy_out(address: u64, from: &[u8]) -> Result<usize, Errno> {
     // the fixup.
     let left = unsafe { exos_user_copy(address as *mut u8, from.as_ptr(), from.len()) };
     Ok(from.len() - left)
-}
-
-/// Fills program memory with zeros; gives the bytes filled.
-pub(crate) fn zero(address: u64, length: usize) -> Result<usize, Errno> {
-    check(address, length)?;
-    // SAFETY: as in `copy_out`.
-    let left = unsafe { exos_user_zero(address as *mut u8, length) };
-    Ok(length - left)
 }
