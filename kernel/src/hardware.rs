@@ -19,9 +19,11 @@ const VIRTIO_STATUS_REGISTER: u64 = 0x70;
 /// Reads of the command register after bus mastering was switched off, which flush writes that are on the way.
 const STOP_READ_COUNT: u32 = 4;
 
-/// How an interrupt of a device function reaches us.
+/// How an interrupt of a device function reaches us. Zero bits are no line, so that the tables cost no image bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Line {
+    /// No line.
+    None,
     /// A line of an I/O interrupt controller.
     Gsi(u32),
     /// An entry of the function's MSI-X table.
@@ -31,14 +33,20 @@ pub(crate) enum Line {
 /// An interrupt of a device function, found by its vector.
 #[derive(Clone, Copy, Debug)]
 struct Route {
-    device: DeviceId,
+    device: Option<DeviceId>,
     interrupt: usize,
     line: Line,
 }
 
-/// What stands behind a device function.
+impl Route {
+    const NONE: Self = Self { device: None, interrupt: 0, line: Line::None };
+}
+
+/// What stands behind a device function. Zero bits are nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Backend {
+    /// Nothing.
+    None,
     /// A PCI function: index in `functions`.
     Pci(usize),
     /// A virtio register block at this physical address.
@@ -47,22 +55,24 @@ pub(crate) enum Backend {
 
 /// The machine.
 pub(crate) struct Hardware {
-    routes: [Option<Route>; ROUTE_COUNT_MAX],
+    routes: [Route; ROUTE_COUNT_MAX],
     route_count: usize,
-    backends: [Option<Backend>; DeviceId::COUNT],
-    functions: [Option<Function>; FUNCTION_COUNT_MAX],
+    backends: [Backend; DeviceId::COUNT],
+    functions: [Function; FUNCTION_COUNT_MAX],
+    function_count: usize,
     /// The root that each processor has loaded, by index; 0 is the kernel's.
     roots: [u64; PROCESSOR_COUNT_MAX],
 }
 
 impl Hardware {
-    /// A machine without device functions; all zero bits but for tags.
+    /// A machine without device functions; all zero bits.
     pub(crate) const fn new() -> Self {
         Self {
-            routes: [None; ROUTE_COUNT_MAX],
+            routes: [Route::NONE; ROUTE_COUNT_MAX],
             route_count: 0,
-            backends: [None; DeviceId::COUNT],
-            functions: [None; FUNCTION_COUNT_MAX],
+            backends: [Backend::None; DeviceId::COUNT],
+            functions: [Function::NONE; FUNCTION_COUNT_MAX],
+            function_count: 0,
             roots: [0; PROCESSOR_COUNT_MAX],
         }
     }
@@ -75,19 +85,20 @@ impl Hardware {
 
     /// Keeps a PCI function; its index, or `None` if there are too many.
     pub(crate) fn add_function(&mut self, function: Function) -> Option<usize> {
-        let index = self.functions.iter().position(Option::is_none)?;
-        self.functions[index] = Some(function);
+        let index = self.function_count;
+        *self.functions.get_mut(index)? = function;
+        self.function_count += 1;
         Some(index)
     }
 
     /// A kept function.
     pub(crate) fn function(&self, index: usize) -> Option<Function> {
-        self.functions.get(index).copied().flatten()
+        self.functions[..self.function_count].get(index).copied()
     }
 
     /// Says what stands behind a device function.
     pub(crate) fn set_backend(&mut self, device: DeviceId, backend: Backend) {
-        self.backends[device.index()] = Some(backend);
+        self.backends[device.index()] = backend;
     }
 
     /// Gives an interrupt of a device function a vector, masked. False if none is left or the line does not exist.
@@ -97,6 +108,7 @@ impl Hardware {
         }
         let vector = DEVICE_VECTOR_FIRST + self.route_count as u8;
         let is_routed = match line {
+            Line::None => false,
             // QEMU's virtio blocks and PCI links are level-triggered, active high.
             Line::Gsi(gsi) => machine::line_route(gsi, vector, true, false),
             Line::Message(index) => {
@@ -104,7 +116,7 @@ impl Hardware {
             }
         };
         if is_routed {
-            self.routes[self.route_count] = Some(Route { device, interrupt, line });
+            self.routes[self.route_count] = Route { device: Some(device), interrupt, line };
             self.route_count += 1;
         }
         is_routed
@@ -119,32 +131,32 @@ impl Hardware {
 
     /// Which interrupt of which device function a vector is.
     pub(crate) fn device_of(&self, vector: u8) -> Option<(DeviceId, usize)> {
-        let route = self.routes.get(usize::from(vector.checked_sub(DEVICE_VECTOR_FIRST)?))?.as_ref()?;
-        Some((route.device, route.interrupt))
+        let route = self.routes.get(usize::from(vector.checked_sub(DEVICE_VECTOR_FIRST)?))?;
+        Some((route.device?, route.interrupt))
     }
 
     fn pci_function(&self, device: DeviceId) -> Option<Function> {
         match self.backends[device.index()] {
-            Some(Backend::Pci(index)) => self.function(index),
+            Backend::Pci(index) => self.function(index),
             _ => None,
         }
     }
 
-    fn line_of(&self, device: DeviceId, interrupt: usize) -> Option<Line> {
-        let is_it = |route: &&Route| route.device == device && route.interrupt == interrupt;
-        self.routes.iter().flatten().find(is_it).map(|route| route.line)
+    fn line_of(&self, device: DeviceId, interrupt: usize) -> Line {
+        let is_it = |route: &&Route| route.device == Some(device) && route.interrupt == interrupt;
+        self.routes.iter().find(is_it).map_or(Line::None, |route| route.line)
     }
 
     fn set_masked(&self, device: DeviceId, interrupt: usize, masked: bool) {
         match (self.line_of(device, interrupt), masked) {
-            (Some(Line::Gsi(gsi)), true) => machine::line_mask(gsi),
-            (Some(Line::Gsi(gsi)), false) => machine::line_unmask(gsi),
-            (Some(Line::Message(index)), _) => {
+            (Line::Gsi(gsi), true) => machine::line_mask(gsi),
+            (Line::Gsi(gsi), false) => machine::line_unmask(gsi),
+            (Line::Message(index), _) => {
                 if let Some(function) = self.pci_function(device) {
                     machine::msi_x_mask(&function, index, masked);
                 }
             }
-            (None, _) => {}
+            (Line::None, _) => {}
         }
     }
 
@@ -217,13 +229,13 @@ impl Machine for Hardware {
 
     fn device_enable(&mut self, device: DeviceId, enable: bool) {
         match self.backends[device.index()] {
-            Some(Backend::Pci(index)) => {
+            Backend::Pci(index) => {
                 if let Some(function) = self.function(index) {
                     pci_enable(&function, enable);
                 }
             }
             // A block has no switch of its own; a device that is reset reaches no memory until a driver sets it up again.
-            Some(Backend::VirtioMmio(address)) if !enable => {
+            Backend::VirtioMmio(address) if !enable => {
                 machine::device_register_write(address + VIRTIO_STATUS_REGISTER, 0);
             }
             _ => {}

@@ -123,6 +123,17 @@ pub struct Function {
 }
 
 impl Function {
+    /// No function: all zero bits.
+    pub const NONE: Self = Self {
+        address: FunctionAddress(0),
+        vendor: 0,
+        device: 0,
+        class: 0,
+        bars: [Bar::None; BAR_COUNT],
+        msi_x: None,
+        interrupt_line: None,
+    };
+
     /// The frames of the MSI-X table, which must never be mapped writable for the function's owner.
     #[must_use]
     pub fn msi_x_frames(&self) -> Option<FrameRange> {
