@@ -1,11 +1,14 @@
-//! The facts behind `/proc`: what processes and the system tell about themselves, in Linux 6.1's formats.
+//! The facts behind `/proc`: what processes and the system tell about themselves, in Linux 6.1's
+//! formats.
 //!
-//! Programs parse these texts, so columns, units and the order of lines are Linux's even where a figure is always 0 here: what
-//! is not counted is 0, what has no meaning here is left away. Parts: [`process_text`] for a process, [`memory_text`] for its areas,
-//! [`system_text`] for the system, [`processor_text`] for `cpuinfo`, [`mount_text`] for mounts.
+//! Programs parse these texts, so columns, units and the order of lines are Linux's even where a
+//! figure is always 0 here: what is not counted is 0, what has no meaning here is left away. Parts:
+//! [`process_text`] for a process, [`memory_text`] for its areas, [`system_text`] for the system,
+//! [`processor_text`] for `cpuinfo`, [`mount_text`] for mounts.
 //!
-//! The name space holds `/proc`, which holds these facts, which need the name space: so the system is known weakly, and set after it
-//! was made. Locks are taken for a field's access only and in the order that `process` states.
+//! The name space holds `/proc`, which holds these facts, which need the name space: so the system
+//! is known weakly, and set after it was made. Locks are taken for a field's access only and in the
+//! order that `process` states.
 
 mod memory_text;
 mod mount_text;
@@ -76,7 +79,8 @@ impl ProcFacts {
         self.boot_id.call_once(|| random_uuid(system));
     }
 
-    /// Adds a process with its first thread, or another thread to a process that is there. The first of all is the current one.
+    /// Adds a process with its first thread, or another thread to a process that is there. The
+    /// first of all is the current one.
     pub fn add_process(&self, process: Arc<Process>, thread: Arc<Thread>) {
         let mut members = self.members.lock();
         if members.is_empty() {
@@ -90,7 +94,14 @@ impl ProcFacts {
             }
             Err(index) => {
                 let threads = alloc::vec![thread];
-                members.insert(index, Member { process, threads, out_of_memory_adjust: 0 });
+                members.insert(
+                    index,
+                    Member {
+                        process,
+                        threads,
+                        out_of_memory_adjust: 0,
+                    },
+                );
             }
         }
     }
@@ -102,7 +113,8 @@ impl ProcFacts {
             let found = members.binary_search_by_key(&pid, |member| member.process.pid);
             found.ok().map(|index| members.remove(index))
         };
-        // The last reference may be this one, and dropping a process drops files and memory: not under the lock.
+        // The last reference may be this one, and dropping a process drops files and memory: not
+        // under the lock.
         drop(removed);
     }
 
@@ -112,7 +124,10 @@ impl ProcFacts {
     }
 
     fn system(&self) -> Result<Arc<System>> {
-        self.system.get().and_then(Weak::upgrade).ok_or(Errno::ENOENT)
+        self.system
+            .get()
+            .and_then(Weak::upgrade)
+            .ok_or(Errno::ENOENT)
     }
 
     fn members(&self) -> Vec<Member> {
@@ -122,7 +137,9 @@ impl ProcFacts {
     fn member(&self, pid: u32) -> Result<Member> {
         let members = self.members.lock();
         let found = members.binary_search_by_key(&pid, |member| member.process.pid);
-        found.map(|index| members[index].clone()).map_err(|_| Errno::ESRCH)
+        found
+            .map(|index| members[index].clone())
+            .map_err(|_| Errno::ESRCH)
     }
 
     /// A process, and the thread that the name means: the first one if it names none.
@@ -152,7 +169,11 @@ impl ProcessProvider for ProcFacts {
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.members.lock().iter().map(|member| member.process.pid).collect()
+        self.members
+            .lock()
+            .iter()
+            .map(|member| member.process.pid)
+            .collect()
     }
 
     fn owner(&self, name: ProcessName) -> Option<(u32, u32)> {
@@ -176,7 +197,11 @@ impl ProcessProvider for ProcFacts {
         let (member, thread) = self.find(name)?;
         let process = &*member.process;
         let mut out = Text(out);
-        let subject = process_text::Subject { system: &system, member: &member, thread: &thread };
+        let subject = process_text::Subject {
+            system: &system,
+            member: &member,
+            thread: &thread,
+        };
         match text {
             ProcessText::AuxiliaryVector => out.raw(&process.image.lock().auxiliary),
             ProcessText::Cgroup => out.raw(b"0::/\n"),
@@ -215,7 +240,9 @@ impl ProcessProvider for ProcFacts {
                 let adjust = parse_number(value).filter(|adjust| adjust.abs() <= ADJUST_MAX);
                 let adjust = adjust.ok_or(Errno::EINVAL)?;
                 let mut members = self.members.lock();
-                let member = members.iter_mut().find(|member| member.process.pid == name.process);
+                let member = members
+                    .iter_mut()
+                    .find(|member| member.process.pid == name.process);
                 member.ok_or(Errno::ESRCH)?.out_of_memory_adjust = adjust;
                 Ok(())
             }
@@ -243,8 +270,10 @@ impl ProcessProvider for ProcFacts {
     }
 
     fn descriptors(&self, process: u32) -> Vec<u32> {
-        self.member(process)
-            .map_or_else(|_| Vec::new(), |member| member.process.files.table().numbers().collect())
+        self.member(process).map_or_else(
+            |_| Vec::new(),
+            |member| member.process.files.table().numbers().collect(),
+        )
     }
 
     fn descriptor(&self, process: u32, number: u32) -> Result<DescriptorView> {
@@ -260,11 +289,18 @@ impl ProcessProvider for ProcFacts {
         let member = self.member(process)?;
         let description = member.process.files.get(u64::from(number))?;
         let close_on_exec = member.process.files.table().close_on_exec(number)?;
-        let flags = open_flags(description.is_readable(), description.is_writable(), description.status());
+        let flags = open_flags(
+            description.is_readable(),
+            description.is_writable(),
+            description.status(),
+        );
         let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 };
         let mut out = Text(out);
         put!(out, "pos:\t{}\nflags:\t0{flags:o}\n", description.offset());
-        let (mount, inode_number) = (description.location().mount().id, description.metadata().inode_number);
+        let (mount, inode_number) = (
+            description.location().mount().id,
+            description.metadata().inode_number,
+        );
         put!(out, "mnt_id:\t{mount}\nino:\t{inode_number}\n");
         Ok(())
     }
@@ -273,7 +309,11 @@ impl ProcessProvider for ProcFacts {
         let system = self.system()?;
         let boot_id = self.boot_id.get().copied().unwrap_or_default();
         let members = self.members();
-        let subject = system_text::Subject { system: &system, members: &members, boot_id };
+        let subject = system_text::Subject {
+            system: &system,
+            members: &members,
+            boot_id,
+        };
         system_text::append(&subject, text, &mut Text(out));
         Ok(())
     }
@@ -285,7 +325,10 @@ impl ProcessProvider for ProcFacts {
             SystemText::DomainName => &system.domain_name,
             _ => return Err(Errno::EPERM),
         };
-        let name = value.split(|byte| matches!(byte, 0 | b'\n')).next().unwrap_or_default();
+        let name = value
+            .split(|byte| matches!(byte, 0 | b'\n'))
+            .next()
+            .unwrap_or_default();
         *field.lock() = name[..name.len().min(HOST_NAME_BYTES_MAX)].to_vec();
         Ok(())
     }
@@ -294,8 +337,16 @@ impl ProcessProvider for ProcFacts {
 impl ProcFacts {
     fn look_up(&self, root: &Location, path: &[u8]) -> Result<Location> {
         let credentials = Credentials::ROOT;
-        let caller = Caller { root, credentials: &credentials, umask: 0, now: Timestamp::default() };
-        self.system()?.files.namespace.lookup(&caller, root, path, LookupFlags::FOLLOW)
+        let caller = Caller {
+            root,
+            credentials: &credentials,
+            umask: 0,
+            now: Timestamp::default(),
+        };
+        self.system()?
+            .files
+            .namespace
+            .lookup(&caller, root, path, LookupFlags::FOLLOW)
     }
 }
 
@@ -304,7 +355,8 @@ fn parse_number(value: &[u8]) -> Option<i32> {
     core::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// `O_*` of a description as `fdinfo` shows them; `O_LARGEFILE` is always there, as for every 64-bit program.
+/// `O_*` of a description as `fdinfo` shows them; `O_LARGEFILE` is always there, as for every
+/// 64-bit program.
 fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 {
     const BITS: [(StatusFlags, u32); 10] = [
         (StatusFlags::APPEND, 0o2000),

@@ -1,8 +1,9 @@
 //! `--trace`: a line for each system call, in the manner of strace.
 //!
-//! Arguments that go in are read when the call begins, because the call may change them; those that come out when it has ended. How
-//! each argument of a call is shown stands in [`shape`]'s table; calls that are not there show their six registers. Reading
-//! never fails a call: what cannot be read is shown as an address.
+//! Arguments that go in are read when the call begins, because the call may change them; those that
+//! come out when it has ended. How each argument of a call is shown stands in [`shape`]'s table;
+//! calls that are not there show their six registers. Reading never fails a call: what cannot be
+//! read is shown as an address.
 
 mod render;
 mod shape;
@@ -35,22 +36,32 @@ pub struct Pending {
 pub fn enter(context: &Context<'_>, number: u64, arguments: Arguments) -> Pending {
     let shape = shape_of(number);
     let texts = shape.arguments.iter().enumerate();
-    let texts = texts.map(|(index, format)| render_before(context, *format, &arguments, index)).collect();
-    Pending { number, arguments, texts }
+    let texts = texts
+        .map(|(index, format)| render_before(context, *format, &arguments, index))
+        .collect();
+    Pending {
+        number,
+        arguments,
+        texts,
+    }
 }
 
 impl Pending {
     /// The line, without an end of line.
     #[must_use]
     pub fn finish(self, context: &Context<'_>, result: Result<u64>) -> String {
-        let Shape { arguments: formats, answer } = shape_of(self.number);
+        let Shape {
+            arguments: formats,
+            answer,
+        } = shape_of(self.number);
         let mut line = match table::name(self.number) {
             Some(name) => format!("{name}("),
             None => format!("syscall_{}(", self.number),
         };
         let mut separator = "";
         for (index, (text, format)) in self.texts.into_iter().zip(*formats).enumerate() {
-            let text = text.unwrap_or_else(|| render_after(context, *format, &self.arguments, index, result));
+            let text = text
+                .unwrap_or_else(|| render_after(context, *format, &self.arguments, index, result));
             if !text.is_empty() {
                 line.push_str(separator);
                 line.push_str(&text);

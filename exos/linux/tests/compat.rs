@@ -1,7 +1,8 @@
 //! `docs/linux-compat.md` is what the table of system calls says, and nothing else.
 //!
-//! The text is made in memory and compared; `AEGIS_BLESS=1 cargo test -p exos-linux --test compat` writes it. What it says does not work
-//! is checked against the table, so that a call that arrives cannot stay on the list.
+//! The text is made in memory and compared; `AEGIS_BLESS=1 cargo test -p exos-linux --test compat`
+//! writes it. What it says does not work is checked against the table, so that a call that arrives
+//! cannot stay on the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +11,8 @@ use std::path::PathBuf;
 use exos_linux::table::{ENTRIES, State, entry};
 use syscalls::{Sysno, SysnoSet};
 
-/// Things that programs want and do not get: what, why or what happens instead, and the calls that would have to be there.
+/// Things that programs want and do not get: what, why or what happens instead, and the calls that
+/// would have to be there.
 struct Gap {
     what: &'static str,
     text: &'static str,
@@ -20,19 +22,29 @@ struct Gap {
 const GAPS: &[Gap] = &[
     Gap {
         what: "More than one process",
-        text: "A pod runs one process. `fork`, `vfork` and `clone` answer `ENOSYS`, so shells run built-in commands and `exec`, but no \
-               pipelines or commands of their own; there are no children to wait for, and `kill` reaches the caller only.",
-        calls: &[Sysno::fork, Sysno::vfork, Sysno::clone, Sysno::clone3, Sysno::wait4, Sysno::waitid, Sysno::kill],
+        text: "A pod runs one process. `fork`, `vfork` and `clone` answer `ENOSYS`, so shells run \
+               built-in commands and `exec`, but no pipelines or commands of their own; there are \
+               no children to wait for, and `kill` reaches the caller only.",
+        calls: &[
+            Sysno::fork,
+            Sysno::vfork,
+            Sysno::clone,
+            Sysno::clone3,
+            Sysno::wait4,
+            Sysno::waitid,
+            Sysno::kill,
+        ],
     },
     Gap {
         what: "Threads",
-        text: "`pthread_create` fails. `futex` knows waiting and waking of a single thread; restartable sequences are not \
-               registered, which C libraries accept.",
+        text: "`pthread_create` fails. `futex` knows waiting and waking of a single thread; \
+               restartable sequences are not registered, which C libraries accept.",
         calls: &[Sysno::clone, Sysno::clone3, Sysno::futex, Sysno::rseq],
     },
     Gap {
         what: "Networking",
-        text: "There is no address family at all, not even local sockets: `socket` and `socketpair` answer `EAFNOSUPPORT`.",
+        text: "There is no address family at all, not even local sockets: `socket` and \
+               `socketpair` answer `EAFNOSUPPORT`.",
         calls: &[
             Sysno::socket,
             Sysno::socketpair,
@@ -47,11 +59,9 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Waiting for many things at once",
-        text: "`poll` and `select` work; `epoll`, and files that stand for timers, signals and changes of directories, are not there.",
+        text: "`poll` and `select` work; files that stand for timers, signals and changes of \
+               directories are not there.",
         calls: &[
-            Sysno::epoll_create1,
-            Sysno::epoll_ctl,
-            Sysno::epoll_wait,
             Sysno::timerfd_create,
             Sysno::signalfd4,
             Sysno::inotify_init1,
@@ -60,23 +70,47 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Asynchronous input and output",
-        text: "Neither of Linux's interfaces is there; programs that try them first go on with `read` and `write`.",
+        text: "Neither of Linux's interfaces is there; programs that try them first go on with \
+               `read` and `write`.",
         calls: &[Sysno::io_uring_setup, Sysno::io_setup],
     },
     Gap {
         what: "POSIX timers, message queues, System V objects",
-        text: "Of the timers there is `ITIMER_REAL` only. Shared memory is `mmap` and `memfd_create`.",
-        calls: &[Sysno::timer_create, Sysno::setitimer, Sysno::mq_open, Sysno::shmget, Sysno::semget, Sysno::msgget],
+        text: "Of the timers there is `ITIMER_REAL` only. Shared memory is `mmap` and \
+               `memfd_create`.",
+        calls: &[
+            Sysno::timer_create,
+            Sysno::setitimer,
+            Sysno::mq_open,
+            Sysno::shmget,
+            Sysno::semget,
+            Sysno::msgget,
+        ],
     },
     Gap {
         what: "Debugging and inspection of others",
-        text: "No `ptrace`, no performance counters, no reading of another process's memory. `aegis run --trace` shows system calls.",
-        calls: &[Sysno::ptrace, Sysno::perf_event_open, Sysno::process_vm_readv, Sysno::pidfd_open],
+        text: "No `ptrace`, no performance counters, no reading of another process's memory. \
+               `aegis run --trace` shows system calls.",
+        calls: &[
+            Sysno::ptrace,
+            Sysno::perf_event_open,
+            Sysno::process_vm_readv,
+            Sysno::pidfd_open,
+        ],
     },
     Gap {
         what: "Isolation inside a pod",
-        text: "A pod is what a container would be; nothing inside it makes smaller ones. Mounting is refused.",
-        calls: &[Sysno::unshare, Sysno::setns, Sysno::seccomp, Sysno::bpf, Sysno::mount, Sysno::umount2, Sysno::landlock_create_ruleset],
+        text: "A pod is what a container would be; nothing inside it makes smaller ones. Mounting \
+               is refused.",
+        calls: &[
+            Sysno::unshare,
+            Sysno::setns,
+            Sysno::seccomp,
+            Sysno::bpf,
+            Sysno::mount,
+            Sysno::umount2,
+            Sysno::landlock_create_ruleset,
+        ],
     },
     Gap {
         what: "Extended attributes",
@@ -87,42 +121,63 @@ const GAPS: &[Gap] = &[
 
 /// What the table cannot say.
 const OTHER_LIMITS: &[&str] = &[
-    "Files that a program writes are in memory and gone when the machine goes down; the root image is read-only below them.",
+    "Files that a program writes are in memory and gone when the machine goes down; the root image \
+           is read-only below them.",
     "The GS register belongs to exos: programs cannot set its base (`arch_prctl`). FS is theirs.",
     "Only x86-64 programs run; `int 0x80` and 32-bit programs do not.",
-    "Nothing is ever paged out. Memory that runs out is `ENOMEM` or the end of the program with a line that says so.",
-    "`/proc` has the files that programs read, in Linux 6.1's formats. What exos does not count (context switches, bytes read and \
-     written, block devices) is 0 there.",
-    "Processor time is counted as a whole and shown as user time. There is one load average, and it is 0.",
+    "Nothing is ever paged out. Memory that runs out is `ENOMEM` or the end of the program with a \
+           line that says so.",
+    "`/proc` has the files that programs read, in Linux 6.1's formats. What exos does not count \
+           (context switches, bytes read and written, block devices) is 0 there.",
+    "Processor time is counted as a whole and shown as user time. There is one load average, and \
+           it is 0.",
 ];
 
-const INTRODUCTION: &str = "This file is generated from `exos/linux/src/table.rs`; \
-    `AEGIS_BLESS=1 cargo test -p exos-linux --test compat` writes it, and the same test without the variable fails while the two \
-    differ. The reference is Linux 6.1 on x86-64; calls of later versions are listed too.";
+const INTRODUCTION: &str = "This file is generated from `exos/linux/src/table.rs`; `AEGIS_BLESS=1 \
+       cargo test -p exos-linux --test compat` writes it, and the same test without the variable \
+       fails while the two differ. The reference is Linux 6.1 on x86-64; calls of later versions \
+       are listed too.";
 
-const STATES: &str = "*Full* means: does what Linux does, error codes included, for the one process of a pod. *Partial* means: like \
-    Linux but for what the table says. A call that is not there answers `ENOSYS`; the first time a program makes it, the log names \
-    it (except for a few that C libraries try and do without).";
+const STATES: &str = "*Full* means: does what Linux does, error codes included, for the one \
+       process of a pod. *Partial* means: like Linux but for what the table says. A call that is \
+       not there answers `ENOSYS`; the first time a program makes it, the log names it (except for \
+       a few that C libraries try and do without).";
 
 fn document() -> String {
     let mut calls = BTreeMap::new();
     for entry in ENTRIES.iter().flat_map(|family| family.iter()) {
         calls.insert(entry.number.name(), entry.state);
     }
-    let full_count = calls.values().filter(|state| matches!(state, State::Full)).count();
+    let full_count = calls
+        .values()
+        .filter(|state| matches!(state, State::Full))
+        .count();
     let missing: Vec<&str> = missing_names();
-    let mut text = format!("# System calls of Linux that exos has\n\n{}\n\n", wrapped(INTRODUCTION, ""));
+    let mut text = format!(
+        "# System calls of Linux that exos has\n\n{}\n\n",
+        wrapped(INTRODUCTION, "")
+    );
     let _ = write!(
         text,
-        "| | calls |\n|---|---:|\n| full | {full_count} |\n| partial | {} |\n| not there | {} |\n\n{}\n\n",
+        "| | calls |\n|---|---:|\n| full | {full_count} |\n| partial | {} |\n| not there | {} \
+               |\n\n{}\n\n",
         calls.len() - full_count,
         missing.len(),
         wrapped(STATES, ""),
     );
     text.push_str("## What does not work\n\n");
     for gap in GAPS {
-        let calls: Vec<String> = gap.calls.iter().map(|call| format!("`{}`", call.name())).collect();
-        text.push_str(&item(&format!("**{}.** {} ({})", gap.what, gap.text, calls.join(", "))));
+        let calls: Vec<String> = gap
+            .calls
+            .iter()
+            .map(|call| format!("`{}`", call.name()))
+            .collect();
+        text.push_str(&item(&format!(
+            "**{}.** {} ({})",
+            gap.what,
+            gap.text,
+            calls.join(", ")
+        )));
     }
     for limit in OTHER_LIMITS {
         text.push_str(&item(limit));
@@ -135,15 +190,22 @@ fn document() -> String {
         };
     }
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-    let _ = write!(text, "\n## Not there\n\n{}\n", wrapped(&names.join(", "), ""));
+    let _ = write!(
+        text,
+        "\n## Not there\n\n{}\n",
+        wrapped(&names.join(", "), "")
+    );
     text
 }
 
 /// All names of calls that are not in the table, in alphabetical order.
 fn missing_names() -> Vec<&'static str> {
     let all = SysnoSet::all();
-    let mut names: Vec<&str> =
-        all.iter().filter(|number| entry(*number as u64).is_none()).map(|number| number.name()).collect();
+    let mut names: Vec<&str> = all
+        .iter()
+        .filter(|number| entry(*number as u64).is_none())
+        .map(|number| number.name())
+        .collect();
     names.sort_unstable();
     names
 }
@@ -178,7 +240,10 @@ fn the_document_says_what_the_table_says() {
         return;
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let difference = found.lines().zip(made.lines()).position(|(old, new)| old != new);
+    let difference = found
+        .lines()
+        .zip(made.lines())
+        .position(|(old, new)| old != new);
     let line = difference.unwrap_or(found.lines().count().min(made.lines().count())) + 1;
     assert!(
         found == made,
@@ -191,7 +256,13 @@ fn what_does_not_work_is_not_full() {
     for gap in GAPS {
         for call in gap.calls {
             let state = entry(*call as u64).map(|entry| entry.state);
-            assert_ne!(state, Some(State::Full), "{}: {} is full", gap.what, call.name());
+            assert_ne!(
+                state,
+                Some(State::Full),
+                "{}: {} is full",
+                gap.what,
+                call.name()
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `mounts` and `mountinfo` (`fs/proc_namespace.c`), from the name space's mounts as the process's root sees them.
+//! `mounts` and `mountinfo` (`fs/proc_namespace.c`), from the name space's mounts as the process's
+//! root sees them.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -27,12 +28,18 @@ fn path_of(mount: &Mount, root: &Location) -> Option<Vec<u8>> {
 fn seen_mounts(system: &System, process: &Process) -> Vec<(Arc<Mount>, Vec<u8>)> {
     let root = process.files.root();
     let mounts = system.files.namespace.mounts().into_iter();
-    mounts.filter_map(|mount| path_of(&mount, &root).map(|path| (mount, path))).collect()
+    mounts
+        .filter_map(|mount| path_of(&mount, &root).map(|path| (mount, path)))
+        .collect()
 }
 
 /// `rw,nosuid,nodev,noexec,relatime`.
 fn options(flags: MountFlags) -> String {
-    let mut text = String::from(if flags.contains(MountFlags::READ_ONLY) { "ro" } else { "rw" });
+    let mut text = String::from(if flags.contains(MountFlags::READ_ONLY) {
+        "ro"
+    } else {
+        "rw"
+    });
     let named = [
         (MountFlags::NO_SET_ID, ",nosuid"),
         (MountFlags::NO_DEVICES, ",nodev"),
@@ -43,7 +50,11 @@ fn options(flags: MountFlags) -> String {
             text.push_str(name);
         }
     }
-    text.push_str(if flags.contains(MountFlags::NO_ACCESS_TIME) { ",noatime" } else { ",relatime" });
+    text.push_str(if flags.contains(MountFlags::NO_ACCESS_TIME) {
+        ",noatime"
+    } else {
+        ",relatime"
+    });
     text
 }
 
@@ -53,20 +64,42 @@ pub(super) fn mounts(system: &System, process: &Process, out: &mut Text<'_>) {
         out.escaped(mount.description.source.as_bytes(), SPECIAL_IN_SOURCE);
         out.raw(b" ");
         out.escaped(&path, SPECIAL_IN_PATH);
-        put!(out, " {} {} 0 0\n", mount.description.kind, options(mount.flags()));
+        put!(
+            out,
+            " {} {} 0 0\n",
+            mount.description.kind,
+            options(mount.flags())
+        );
     }
 }
 
 /// `mountinfo`.
 pub(super) fn mount_info(system: &System, process: &Process, out: &mut Text<'_>) {
     for (mount, path) in seen_mounts(system, process) {
-        let parent = mount.covers().map_or(mount.id, |covered| covered.mount().id);
+        let parent = mount
+            .covers()
+            .map_or(mount.id, |covered| covered.mount().id);
         let device = mount.root().inode().metadata().device;
-        put!(out, "{} {parent} {}:{} / ", mount.id, device.major, device.minor);
+        put!(
+            out,
+            "{} {parent} {}:{} / ",
+            mount.id,
+            device.major,
+            device.minor
+        );
         out.escaped(&path, SPECIAL_IN_PATH);
-        put!(out, " {} - {} ", options(mount.flags()), mount.description.kind);
+        put!(
+            out,
+            " {} - {} ",
+            options(mount.flags()),
+            mount.description.kind
+        );
         out.escaped(mount.description.source.as_bytes(), SPECIAL_IN_SOURCE);
-        let state = if mount.flags().contains(MountFlags::READ_ONLY) { "ro" } else { "rw" };
+        let state = if mount.flags().contains(MountFlags::READ_ONLY) {
+            "ro"
+        } else {
+            "rw"
+        };
         put!(out, " {state}\n");
     }
 }
