@@ -109,6 +109,7 @@ fn other_exceptions_tell_what_they_are() {
         line(17),
         format!("program: bus error (SIGBUS): misaligned access{place}")
     );
+    assert!(line(19).contains("(SIGFPE): floating-point exception at "), "{}", line(19));
     assert!(line(13).contains("privileged instruction"), "{}", line(13));
 }
 

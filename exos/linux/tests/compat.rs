@@ -58,15 +58,9 @@ const GAPS: &[Gap] = &[
         ],
     },
     Gap {
-        what: "Waiting for many things at once",
-        text: "`poll` and `select` work; files that stand for timers, signals and changes of \
-               directories are not there.",
-        calls: &[
-            Sysno::timerfd_create,
-            Sysno::signalfd4,
-            Sysno::inotify_init1,
-            Sysno::fanotify_init,
-        ],
+        what: "Watching files and directories",
+        text: "Changes of files are told to nobody; programs that look at times now and then work.",
+        calls: &[Sysno::inotify_init1, Sysno::fanotify_init],
     },
     Gap {
         what: "Asynchronous input and output",
