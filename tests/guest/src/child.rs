@@ -8,9 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::boot::FLAT_EXECUTE;
 use aegis_abi::call::EnvironmentField;
-use aegis_abi::layout::{
-    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, LIBOS_BASE, PAGE_SIZE,
-};
+use aegis_abi::layout::{FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE};
 use aegis_abi::{CapSlot, Rights};
@@ -100,18 +98,41 @@ pub(crate) fn make_silent(
     let control_frame = take(frames, u64::from(1 + SAVE_AREA_FRAME_COUNT))?.0;
     let shared_frame = take(shared_slot, 1)?.0;
     let shared_address = crate::memory::SHARED_BASE + u64::from(number) * PAGE_SIZE;
-    map(shared_address, shared_frame, 1, shared_slot, BindFlags::WRITE)?;
+    map(
+        shared_address,
+        shared_frame,
+        1,
+        shared_slot,
+        BindFlags::WRITE,
+    )?;
     let writable = Rights::READ | Rights::WRITE;
     call::cap_grant(frames, environment, CHILD_FRAMES, writable)?;
     call::cap_grant(shared_slot, environment, CHILD_SHARED, writable)?;
-    call::cap_grant(SLOT_BUNDLE, environment, CHILD_BUNDLE, Rights::READ | Rights::EXECUTE)?;
+    call::cap_grant(
+        SLOT_BUNDLE,
+        environment,
+        CHILD_BUNDLE,
+        Rights::READ | Rights::EXECUTE,
+    )?;
     let write = BindFlags::WRITE;
-    bind_in(environment, map_entry(FIRST_CONTROL_BASE, control_frame, 1, frames, write))?;
     bind_in(
         environment,
-        map_entry(FIRST_SAVE_AREA_BASE, control_frame + 1, SAVE_AREA_FRAME_COUNT, frames, write),
+        map_entry(FIRST_CONTROL_BASE, control_frame, 1, frames, write),
     )?;
-    bind_in(environment, map_entry(CHILD_SHARED_BASE, shared_frame, 1, shared_slot, write))?;
+    bind_in(
+        environment,
+        map_entry(
+            FIRST_SAVE_AREA_BASE,
+            control_frame + 1,
+            SAVE_AREA_FRAME_COUNT,
+            frames,
+            write,
+        ),
+    )?;
+    bind_in(
+        environment,
+        map_entry(CHILD_SHARED_BASE, shared_frame, 1, shared_slot, write),
+    )?;
     map_image(machine, environment)?;
     call::processor_create(
         processor,
@@ -123,17 +144,33 @@ pub(crate) fn make_silent(
     )?;
     // SAFETY: mapped above, for as long as the case lasts; zeroed frames are valid words.
     let shared = unsafe { &*(shared_address as *const Shared) };
-    Ok(Child { environment, processor, frames, shared_slot, control_frame, shared })
+    Ok(Child {
+        environment,
+        processor,
+        frames,
+        shared_slot,
+        control_frame,
+        shared,
+    })
 }
 
 fn map_image(machine: &Machine, environment: CapSlot) -> Result<(), Refusal> {
-    let Some((header, image_frame)) = own_image(machine) else { return Ok(()) };
+    let Some((header, image_frame)) = own_image(machine) else {
+        return Ok(());
+    };
     for segment in header.segments.iter().take(header.segment_count as usize) {
         let executable = segment.flags & FLAT_EXECUTE != 0;
-        let flags = if executable { BindFlags::EXECUTE } else { BindFlags::empty() };
+        let flags = if executable {
+            BindFlags::EXECUTE
+        } else {
+            BindFlags::empty()
+        };
         let frame = image_frame + u64::from(segment.page_offset);
         let address = segment.virtual_address;
-        bind_in(environment, map_entry(address, frame, segment.page_count, SLOT_BUNDLE, flags))?;
+        bind_in(
+            environment,
+            map_entry(address, frame, segment.page_count, SLOT_BUNDLE, flags),
+        )?;
     }
     Ok(())
 }

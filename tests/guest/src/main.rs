@@ -6,7 +6,10 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![cfg_attr(
     target_os = "none",
-    allow(unsafe_code, reason = "suites remap memory, start processors and fault on purpose")
+    allow(
+        unsafe_code,
+        reason = "suites remap memory, start processors and fault on purpose"
+    )
 )]
 
 #[cfg(target_os = "none")]
@@ -32,7 +35,11 @@ mod s06_gate;
 #[cfg(target_os = "none")]
 mod s07_slice;
 #[cfg(target_os = "none")]
+mod s08_arguments;
+#[cfg(target_os = "none")]
 mod s08_hostile;
+#[cfg(target_os = "none")]
+mod s08_random;
 #[cfg(target_os = "none")]
 mod s09_device;
 #[cfg(target_os = "none")]

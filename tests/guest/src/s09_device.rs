@@ -1,3 +1,6 @@
 //! Placeholder.
 use crate::suite::Suite;
-pub(crate) const SUITE: Suite = Suite { name: "s09_device", cases: &[] };
+pub(crate) const SUITE: Suite = Suite {
+    name: "s09_device",
+    cases: &[],
+};

@@ -6,9 +6,9 @@
 use core::fmt::{self, Write};
 
 use aegis_abi::boot::{BOOT_INFO_MAGIC, BootInfo};
-use aegis_abi::{CapSlot, Rights};
 use aegis_abi::call::EnvironmentField;
 use aegis_abi::types::{SLOT_MACHINE, SLOT_SELF};
+use aegis_abi::{CapSlot, Rights};
 use aegis_rt::call;
 
 use crate::{memory, probe};
@@ -57,7 +57,10 @@ pub(crate) struct Expected {
 macro_rules! expect {
     ($condition:expr) => {
         if !$condition {
-            return Err($crate::suite::Failure { line: line!(), found: 0 });
+            return Err($crate::suite::Failure {
+                line: line!(),
+                found: 0,
+            });
         }
     };
 }
@@ -68,7 +71,10 @@ macro_rules! expect_equal {
     ($left:expr, $right:expr) => {{
         let left = $left;
         if left != $right {
-            return Err($crate::suite::Failure { line: line!(), found: $crate::suite::Found::word(&left) });
+            return Err($crate::suite::Failure {
+                line: line!(),
+                found: $crate::suite::Found::word(&left),
+            });
         }
     }};
 }
@@ -138,7 +144,10 @@ macro_rules! expect_refused {
         match outcome {
             Err(refusal) if refusal.status == $status => {}
             other => {
-                return Err($crate::suite::Failure { line: line!(), found: $crate::suite::Found::word(&other) });
+                return Err($crate::suite::Failure {
+                    line: line!(),
+                    found: $crate::suite::Found::word(&other),
+                });
             }
         }
     }};
@@ -152,7 +161,10 @@ macro_rules! expect_ok {
             Ok(value) => value,
             Err(refusal) => {
                 let outcome: aegis_rt::call::Outcome = Err(refusal);
-                return Err($crate::suite::Failure { line: line!(), found: $crate::suite::Found::word(&outcome) });
+                return Err($crate::suite::Failure {
+                    line: line!(),
+                    found: $crate::suite::Found::word(&outcome),
+                });
             }
         }
     };
@@ -163,7 +175,10 @@ pub(crate) struct Log;
 
 impl Write for Log {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for chunk in text.as_bytes().chunks(aegis_abi::call::LOG_BYTES_MAX as usize) {
+        for chunk in text
+            .as_bytes()
+            .chunks(aegis_abi::call::LOG_BYTES_MAX as usize)
+        {
             call::machine_log(SLOT_MACHINE, chunk).map_err(|_| fmt::Error)?;
         }
         Ok(())
@@ -188,7 +203,10 @@ impl Write for Line {
 
 /// Prints one line.
 pub(crate) fn print(arguments: fmt::Arguments<'_>) {
-    let mut line = Line { bytes: [0; 200], length: 0 };
+    let mut line = Line {
+        bytes: [0; 200],
+        length: 0,
+    };
     // A line that does not fit is cut; there is nobody to tell.
     let _ = line.write_fmt(arguments);
     let _ = line.write_str("\n");
@@ -213,13 +231,19 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     // SAFETY: the kernel maps the boot information before it starts the first environment.
     let info = unsafe { info.read() };
     if info.magic != BOOT_INFO_MAGIC {
-        print(format_args!("suite: the boot information has no magic number"));
+        print(format_args!(
+            "suite: the boot information has no magic number"
+        ));
         finish(0, 1);
     }
     probe::install();
     // SAFETY: the kernel maps the system page in every environment.
     let cpu_count = unsafe { aegis_rt::clock::system_page() }.processor_count;
-    let mut machine = Machine { info, cpu_count, expected: Expected::default() };
+    let mut machine = Machine {
+        info,
+        cpu_count,
+        expected: Expected::default(),
+    };
     let wanted = memory::configuration(&machine);
     machine.expected = expected(wanted);
     let is_wanted = |name: &str| lines(wanted).any(|line| line == name.as_bytes());
@@ -242,7 +266,8 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+    text.split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
 }
 
 fn expected(text: &[u8]) -> Expected {
@@ -265,11 +290,16 @@ fn run(machine: &Machine, suite: &str, name: &str, case: fn(&Machine) -> CaseRes
     let after = baseline();
     match result {
         Err(failure) => {
-            print(format_args!("case {suite}/{name} FAILED at line {}, found {:#x}", failure.line, failure.found));
+            print(format_args!(
+                "case {suite}/{name} FAILED at line {}, found {:#x}",
+                failure.line, failure.found
+            ));
             false
         }
         Ok(()) if before != after => {
-            print(format_args!("case {suite}/{name} FAILED: leak, (free, owned, quota, slots) {before:?} became {after:?}"));
+            print(format_args!(
+                "case {suite}/{name} FAILED: leak, (free, owned, quota, slots) {before:?} became {after:?}"
+            ));
             false
         }
         Ok(()) => {

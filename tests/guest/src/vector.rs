@@ -79,7 +79,11 @@ impl Registers {
     pub(crate) fn load(&self) {
         // SAFETY: reads this structure only; vector registers hold nothing that Rust relies on here (soft-float).
         unsafe {
-            if has_avx() { vector_load_avx(self) } else { vector_load_sse(self) }
+            if has_avx() {
+                vector_load_avx(self)
+            } else {
+                vector_load_sse(self)
+            }
         }
     }
 
