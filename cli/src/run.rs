@@ -29,6 +29,8 @@ use crate::stats::Stats;
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
 const OVERHEAD_MIB: u64 = 16;
+/// One part in so many of the program's memory is added for what describes it: page tables, the frame table, exos's page maps.
+const OVERHEAD_SHARE: u64 = 32;
 /// The wall-clock time of a run with `--icount`, the same as QEMU's `-rtc base=2026-01-01T00:00:00`.
 const ICOUNT_REALTIME_NS: u64 = 1_767_225_600 * 1_000_000_000;
 /// The random seed of a run with `--icount`.
@@ -286,7 +288,8 @@ impl Line<'_> {
 
 /// The machine's memory: what the user asked for, the bundle, and what the system itself needs.
 fn memory_mib(program_bytes: u64, bundle_bytes: u64) -> u64 {
-    program_bytes.div_ceil(1 << 20) + bundle_bytes.div_ceil(1 << 20) + OVERHEAD_MIB
+    let program_mib = program_bytes.div_ceil(1 << 20);
+    program_mib + program_mib.div_ceil(OVERHEAD_SHARE) + bundle_bytes.div_ceil(1 << 20) + OVERHEAD_MIB
 }
 
 struct Parts {
@@ -352,6 +355,6 @@ mod tests {
     fn the_bundle_comes_on_top_of_the_programs_memory() {
         assert_eq!(memory_mib(256 << 20, 0), 272);
         assert_eq!(memory_mib(256 << 20, 1), 273);
-        assert_eq!(memory_mib((16 << 20) + 1, 40 << 20), 73);
+        assert_eq!(memory_mib((16 << 20) + 1, 40 << 20), 74);
     }
 }
