@@ -58,7 +58,9 @@ impl Context<'_> {
         if self.has_signal() {
             return Err(Errno::EINTR);
         }
-        self.system.platform.wait(deadline_ns);
+        let timer_ns = self.process.files.timers().earliest_ns(self.now_ns());
+        let earliest_ns = deadline_ns.into_iter().chain(timer_ns).min();
+        self.system.platform.wait(earliest_ns);
         if self.has_signal() { Err(Errno::EINTR) } else { Ok(()) }
     }
 

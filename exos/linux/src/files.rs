@@ -25,6 +25,7 @@ use exos::task::limits::{Limits, Resource};
 use crate::context::Context;
 use crate::process::Process;
 use crate::system::System;
+use crate::timer_file::TimerSet;
 use crate::user::read_string;
 
 /// `AT_FDCWD`.
@@ -66,6 +67,7 @@ pub struct ProcessFiles {
     descriptor_limit: AtomicU32,
     size_limit_bytes: AtomicU64,
     terminal: Option<Arc<TerminalState>>,
+    timers: Arc<TimerSet>,
 }
 
 impl ProcessFiles {
@@ -88,6 +90,7 @@ impl ProcessFiles {
             descriptor_limit: AtomicU32::new(0),
             size_limit_bytes: AtomicU64::new(u64::MAX),
             terminal,
+            timers: Arc::default(),
         };
         files.apply_limits(&limits);
         files
@@ -145,6 +148,12 @@ impl ProcessFiles {
     pub fn release(&self, description: Arc<Description>) {
         let (locks, file) = description.locks();
         locks.unlock(file, LockFamily::Record, self.lock_owner(), LockRange::ALL);
+    }
+
+    /// The timers that are files: whoever waits must not sleep over them.
+    #[must_use]
+    pub fn timers(&self) -> &Arc<TimerSet> {
+        &self.timers
     }
 
     /// Takes over the limits that concern files.

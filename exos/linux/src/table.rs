@@ -7,8 +7,8 @@ use exos::error::{Errno, Result};
 use syscalls::Sysno;
 
 use crate::call::{
-    file_control, file_descriptor, file_metadata, file_path, file_transfer, identity, memory, miscellany, poll, program,
-    schedule, signal, socket, time,
+    epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, identity, memory,
+    miscellany, poll, program, schedule, signal, socket, time,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -45,6 +45,8 @@ const SILENT: &[Sysno] = &[Sysno::rseq, Sysno::clone3];
 
 /// The calls, by family.
 pub const ENTRIES: &[&[Entry]] = &[
+    epoll::ENTRIES,
+    event_file::ENTRIES,
     file_control::ENTRIES,
     file_descriptor::ENTRIES,
     file_metadata::ENTRIES,

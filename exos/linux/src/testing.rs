@@ -251,6 +251,11 @@ impl World {
         self.platform.waits.lock().clone()
     }
 
+    /// Time since the machine's start.
+    pub(crate) fn machine_now(&self) -> u64 {
+        exos::platform::Kernel::now_ns(&*self.machine)
+    }
+
     /// Memory of the program's with these bytes in it.
     pub(crate) fn put(&self, bytes: &[u8]) -> u64 {
         let address = self.room(bytes.len());

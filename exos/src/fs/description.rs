@@ -190,6 +190,12 @@ impl Description {
         self.file.as_ref().and_then(|file| file.pipe())
     }
 
+    /// What a personality put behind the file, as a `T`, if it is one.
+    pub fn extension<T: 'static>(&self) -> Option<&T> {
+        let file = self.file.as_ref()?;
+        file.extension()?.downcast_ref()
+    }
+
     /// Bytes that can be read at once (`FIONREAD`).
     ///
     /// # Errors

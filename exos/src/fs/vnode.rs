@@ -354,6 +354,11 @@ pub trait OpenFile: Send + Sync {
     fn pipe(&self) -> Option<&Arc<super::pipe::Pipe>> {
         None
     }
+
+    /// What a personality put behind the file, for calls that are about that alone (an epoll instance, a timer).
+    fn extension(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// What `lseek` does on an [`OpenFile`].

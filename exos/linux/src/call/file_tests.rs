@@ -492,6 +492,8 @@ fn transfers_check_the_descriptor_then_the_memory() {
     let parts = world.put(&parts);
     assert_eq!(world.call(Sysno::preadv, [3, parts, 2, 0]), Ok(4));
     assert_eq!(world.get(buffer, 6), b"he\0\0ll"[..6].to_vec());
+    assert_eq!(world.call(Sysno::writev, [1, parts, 2]), Ok(4));
+    assert_eq!(world.streams[1].bytes.lock().make_contiguous(), b"hell");
     assert_eq!(world.call(Sysno::readv, [3, parts, 1025]), Err(EINVAL));
     assert_eq!(world.call(Sysno::readv, [3, parts, 0]), Ok(0));
     assert_eq!(

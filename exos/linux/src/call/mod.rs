@@ -1,5 +1,7 @@
 //! The system calls, one file a family. Each handler decodes its arguments, asks a policy of exos, and encodes the answer.
 
+pub mod epoll;
+pub mod event_file;
 pub mod file_control;
 pub mod file_descriptor;
 pub mod file_metadata;
@@ -11,6 +13,8 @@ pub mod identity;
 pub mod memory;
 pub mod miscellany;
 pub mod poll;
+#[cfg(test)]
+mod poll_tests;
 pub mod program;
 pub mod schedule;
 pub mod signal;

@@ -1,0 +1,211 @@
+//! The calls of epoll; what they work on is [`crate::epoll`].
+
+use alloc::sync::Arc;
+
+use aegis_abi::layout::PROGRAM_END;
+use exos::error::{Errno, Result};
+use exos::fs::description::{Description, StatusFlags};
+use syscalls::Sysno;
+
+use super::poll::{ERROR, HANG_UP, IN, OUT, read_deadline, restore_mask};
+use super::signal::install_optional_mask;
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::file::O_CLOSE_ON_EXEC;
+use crate::context::{Arguments, Context, Restart};
+use crate::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll};
+use crate::table::{Entry, full, partial};
+use crate::user::{read_array, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::epoll_create, epoll_create),
+    full(Sysno::epoll_create1, epoll_create1),
+    partial(Sysno::epoll_ctl, "EPOLLEXCLUSIVE wakes all", epoll_ctl),
+    full(Sysno::epoll_wait, epoll_wait),
+    full(Sysno::epoll_pwait, epoll_pwait),
+    full(Sysno::epoll_pwait2, epoll_pwait2),
+];
+
+/// Bytes of `struct epoll_event`, which is packed on x86-64.
+const EVENT_BYTES: usize = 12;
+/// Most events that one call may ask for.
+const EVENT_COUNT_MAX: u64 = i32::MAX as u64 / EVENT_BYTES as u64;
+/// `EPOLLWAKEUP`: nothing sleeps that it would keep awake.
+const WAKE_UP: u32 = 1 << 29;
+
+/// `epoll_create(2)`: the size is only checked.
+pub fn epoll_create(context: &mut Context<'_>, [size, ..]: Arguments) -> Result<u64> {
+    if size as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    epoll_create1(context, [0; 6])
+}
+
+/// `epoll_create1(2)`.
+pub fn epoll_create1(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64> {
+    if u64::from(flags as u32) & !O_CLOSE_ON_EXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let namespace = &context.system.files.namespace;
+    let status = StatusFlags::empty();
+    let now = crate::files::now(context);
+    let description = namespace.anonymous("anon_inode:[eventpoll]", Epoll::new(), status, now);
+    context
+        .process
+        .files
+        .add(description, flags & O_CLOSE_ON_EXEC != 0)
+}
+
+/// The instance behind a description. `EINVAL`: it is something else.
+fn instance(description: &Description) -> Result<&Epoll> {
+    description.extension::<Epoll>().ok_or(Errno::EINVAL)
+}
+
+/// `epoll_ctl(2)`.
+pub fn epoll_ctl(
+    context: &mut Context<'_>,
+    [epoll, operation, descriptor, event, ..]: Arguments,
+) -> Result<u64> {
+    const ADD: u32 = 1;
+    const REMOVE: u32 = 2;
+    const MODIFY: u32 = 3;
+    let operation = operation as u32;
+    let (events, data) = if operation == REMOVE {
+        (0, 0)
+    } else {
+        let bytes: [u8; EVENT_BYTES] = read_array(context.memory, event)?;
+        (get::u32(&bytes, 0) & !WAKE_UP, get::u64(&bytes, 4))
+    };
+    let own = context.process.files.get(epoll)?;
+    let watched = context.process.files.get(descriptor)?;
+    if own.is_path_only() || watched.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    if watched.wait_queue().is_none() {
+        return Err(Errno::EPERM);
+    }
+    let instance = instance(&own)?;
+    if Arc::ptr_eq(&own, &watched) {
+        return Err(Errno::EINVAL);
+    }
+    if operation != REMOVE && events & EXCLUSIVE != 0 {
+        let allowed = IN | OUT | ERROR | HANG_UP | EDGE_TRIGGERED | EXCLUSIVE;
+        let is_nested = watched.extension::<Epoll>().is_some();
+        if operation != ADD || is_nested || events & !allowed != 0 {
+            return Err(Errno::EINVAL);
+        }
+    }
+    let descriptor = descriptor as u32;
+    match operation {
+        ADD => instance.add(&own, descriptor, &watched, events, data)?,
+        REMOVE => instance.remove(descriptor, &watched)?,
+        MODIFY => instance.modify(descriptor, &watched, events, data)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// The instance to wait for, once the other arguments are found good.
+fn check_wait(
+    context: &Context<'_>,
+    epoll: u64,
+    address: u64,
+    count: u64,
+) -> Result<Arc<Description>> {
+    let count = u64::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
+    if count == 0 || count > EVENT_COUNT_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let end = address.checked_add(count * EVENT_BYTES as u64);
+    if end.is_none_or(|end| end > PROGRAM_END) {
+        return Err(Errno::EFAULT);
+    }
+    let description = context.process.files.get(epoll)?;
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    instance(&description)?;
+    Ok(description)
+}
+
+fn wait_until(
+    context: &mut Context<'_>,
+    [epoll, address, count]: [u64; 3],
+    deadline_ns: Option<u64>,
+) -> Result<u64> {
+    /// Most events that one call gives, whatever it asks for; the rest comes with the next.
+    const GIVEN_COUNT_MAX: usize = 4096;
+    let description = check_wait(context, epoll, address, count)?;
+    let instance = instance(&description)?;
+    let limit = (count as usize).min(GIVEN_COUNT_MAX);
+    let reports = loop {
+        let reports = instance.take(limit);
+        let is_late = deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns);
+        if !reports.is_empty() || is_late {
+            break reports;
+        }
+        context.wait(deadline_ns)?;
+    };
+    let mut bytes = Encoder::new();
+    for (events, data) in &reports {
+        bytes = bytes.u32(*events).u64(*data);
+    }
+    write_all(context.memory, address, &bytes.finish())?;
+    Ok(reports.len() as u64)
+}
+
+/// The deadline of a timeout in milliseconds; negative is none.
+fn deadline_ms(context: &Context<'_>, timeout_ms: u64) -> Option<u64> {
+    let timeout_ms = u64::try_from(timeout_ms as i32).ok()?;
+    Some(context.now_ns().saturating_add(timeout_ms * 1_000_000))
+}
+
+/// `epoll_wait(2)`: never starts again after a signal.
+pub fn epoll_wait(
+    context: &mut Context<'_>,
+    [epoll, address, count, timeout_ms, ..]: Arguments,
+) -> Result<u64> {
+    let deadline_ns = deadline_ms(context, timeout_ms);
+    wait_until(context, [epoll, address, count], deadline_ns)
+}
+
+/// `epoll_pwait(2)`.
+pub fn epoll_pwait(
+    context: &mut Context<'_>,
+    [epoll, address, count, timeout_ms, mask, mask_size]: Arguments,
+) -> Result<u64> {
+    let deadline_ns = deadline_ms(context, timeout_ms);
+    wait_masked(
+        context,
+        [epoll, address, count],
+        deadline_ns,
+        [mask, mask_size],
+    )
+}
+
+/// `epoll_pwait2(2)`: the timeout is a `timespec`.
+pub fn epoll_pwait2(
+    context: &mut Context<'_>,
+    [epoll, address, count, timeout, mask, mask_size]: Arguments,
+) -> Result<u64> {
+    let deadline_ns = read_deadline(context, timeout)?;
+    wait_masked(
+        context,
+        [epoll, address, count],
+        deadline_ns,
+        [mask, mask_size],
+    )
+}
+
+fn wait_masked(
+    context: &mut Context<'_>,
+    arguments: [u64; 3],
+    deadline_ns: Option<u64>,
+    [mask, mask_size]: [u64; 2],
+) -> Result<u64> {
+    install_optional_mask(context, mask, mask_size)?;
+    context.restart = Restart::Never;
+    let outcome = wait_until(context, arguments, deadline_ns);
+    restore_mask(context, &outcome);
+    outcome
+}

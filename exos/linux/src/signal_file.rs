@@ -1,0 +1,171 @@
+//! signalfd(2): pending signals that are read instead of handled.
+//!
+//! It belongs to the thread that made it. Signals do not announce themselves here; whoever looks finds what is pending, and each look
+//! tells waiters about signals that were not there at the look before.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+
+use exos::error::{Errno, Result};
+use exos::fs::readiness::{Readiness, WaitQueue};
+use exos::fs::transfer::{Destination, Source};
+use exos::fs::vnode::{OpenFile, Timestamp};
+use exos::sync::Mutex;
+use exos::task::signal::{Signal, SignalInfo, SignalPayload, SignalSet};
+
+use crate::abi::bytes::Encoder;
+use crate::process::{Process, Thread};
+
+/// Bytes of `struct signalfd_siginfo`.
+pub const INFO_BYTES: usize = 128;
+
+/// Signals as a file.
+pub struct SignalFile {
+    process: Weak<Process>,
+    thread: Weak<Thread>,
+    mask: Mutex<SignalSet>,
+    /// What was pending at the last look.
+    seen: Mutex<SignalSet>,
+    queue: Arc<WaitQueue>,
+}
+
+impl SignalFile {
+    /// The signals of `mask`, as they come to a thread.
+    #[must_use]
+    pub fn new(process: &Arc<Process>, thread: &Arc<Thread>, mask: SignalSet) -> Arc<Self> {
+        Arc::new(Self {
+            process: Arc::downgrade(process),
+            thread: Arc::downgrade(thread),
+            mask: Mutex::new(mask),
+            seen: Mutex::default(),
+            queue: WaitQueue::new(),
+        })
+    }
+
+    /// Changes which signals.
+    pub fn set_mask(&self, mask: SignalSet) {
+        *self.mask.lock() = mask;
+    }
+
+    fn take(&self) -> Option<(Signal, SignalInfo)> {
+        let (process, thread) = (self.process.upgrade()?, self.thread.upgrade()?);
+        let mask = *self.mask.lock();
+        let mut own = thread.signals.lock();
+        let mut shared = process.signals.lock();
+        own.pending.take(mask).or_else(|| shared.pending.take(mask))
+    }
+
+    fn pending(&self) -> SignalSet {
+        let (Some(process), Some(thread)) = (self.process.upgrade(), self.thread.upgrade()) else {
+            return SignalSet::default();
+        };
+        let mask = *self.mask.lock();
+        let own = thread.signals.lock();
+        let shared = process.signals.lock();
+        SignalSet(own.pending.set().union(shared.pending.set()).0 & mask.0)
+    }
+}
+
+/// `struct signalfd_siginfo`.
+#[must_use]
+pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
+    let (mut pid, mut uid, mut timer, mut overrun, mut status) = (0, 0, 0, 0, 0);
+    let (mut value, mut address) = (0, 0);
+    match info.payload {
+        SignalPayload::None => {}
+        SignalPayload::Sender {
+            pid: sender,
+            uid: user,
+            value: word,
+        } => {
+            (pid, uid, value) = (sender, user, word);
+        }
+        SignalPayload::Fault { address: place } => address = place,
+        SignalPayload::Child {
+            pid: child,
+            uid: user,
+            status: word,
+        } => {
+            (pid, uid, status) = (child, user, word);
+        }
+        SignalPayload::Timer {
+            id,
+            overrun: missed,
+            value: word,
+        } => {
+            (timer, overrun, value) = (id, missed, word);
+        }
+    }
+    Encoder::new()
+        .u32(u32::from(signal.number()))
+        .i32(info.errno)
+        .i32(info.code)
+        .u32(pid)
+        .u32(uid)
+        .i32(0)
+        .i32(timer)
+        .u32(0)
+        .i32(overrun)
+        .u32(0)
+        .i32(status)
+        .u32(value as u32)
+        .u64(value)
+        .u64(0)
+        .u64(0)
+        .u64(address)
+        .zero_to(INFO_BYTES)
+        .finish()
+}
+
+impl OpenFile for SignalFile {
+    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        if destination.remaining() < INFO_BYTES {
+            return Err(Errno::EINVAL);
+        }
+        let mut done = 0;
+        while destination.remaining() >= INFO_BYTES
+            && let Some((signal, info)) = self.take()
+        {
+            // As on Linux, a signal that could not be delivered is lost.
+            if destination.put(&encode_info(signal, &info)) < INFO_BYTES {
+                return if done == 0 {
+                    Err(Errno::EFAULT)
+                } else {
+                    Ok(done)
+                };
+            }
+            done += INFO_BYTES;
+        }
+        if done == 0 {
+            Err(Errno::EAGAIN)
+        } else {
+            Ok(done)
+        }
+    }
+
+    fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    fn readiness(&self) -> Readiness {
+        let pending = self.pending();
+        let before = core::mem::replace(&mut *self.seen.lock(), pending);
+        if !pending.without(before).is_empty() {
+            self.queue.notify(Readiness::READ);
+        }
+        if pending.is_empty() {
+            Readiness::empty()
+        } else {
+            Readiness::READ
+        }
+    }
+
+    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+        Some(self.queue.clone())
+    }
+
+    fn extension(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}

@@ -1,0 +1,182 @@
+//! timerfd(2): a timer that is read as the number of its expirations.
+//!
+//! Nothing runs when a timer expires: whoever looks at it counts what expired since the last look. So that somebody looks in time,
+//! every wait asks the [`TimerSet`] when the next one is due.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+
+use exos::error::{Errno, Result};
+use exos::fs::readiness::{Readiness, WaitQueue};
+use exos::fs::transfer::{Destination, Source};
+use exos::fs::vnode::{OpenFile, Timestamp};
+use exos::platform::Kernel;
+use exos::sync::Mutex;
+
+use crate::process::IntervalTimer;
+
+/// Bytes that a read gives.
+const COUNT_BYTES: usize = 8;
+
+#[derive(Default)]
+struct State {
+    timer: IntervalTimer,
+    /// Expirations that nobody has read.
+    count: u64,
+}
+
+/// A timer.
+pub struct TimerFile {
+    kernel: Arc<dyn Kernel>,
+    is_realtime: bool,
+    state: Mutex<State>,
+    queue: Arc<WaitQueue>,
+}
+
+impl TimerFile {
+    /// A timer that is not armed. One on the realtime clock takes absolute times from there; both run on the monotonic one.
+    #[must_use]
+    pub fn new(kernel: Arc<dyn Kernel>, is_realtime: bool) -> Arc<Self> {
+        let (state, queue) = (Mutex::default(), WaitQueue::new());
+        Arc::new(Self {
+            kernel,
+            is_realtime,
+            state,
+            queue,
+        })
+    }
+
+    /// Whether absolute times are meant on the realtime clock.
+    #[must_use]
+    pub fn is_realtime(&self) -> bool {
+        self.is_realtime
+    }
+
+    /// Counts what expired up to `now_ns`; true if anything did.
+    fn count_expired(state: &mut State, now_ns: u64) -> bool {
+        let IntervalTimer {
+            deadline_ns,
+            period_ns,
+        } = state.timer;
+        if deadline_ns == 0 || now_ns < deadline_ns {
+            return false;
+        }
+        let count = match period_ns {
+            0 => 1,
+            period_ns => 1 + (now_ns - deadline_ns) / period_ns,
+        };
+        state.count = state.count.saturating_add(count);
+        state.timer.deadline_ns = match period_ns {
+            0 => 0,
+            period_ns => deadline_ns.saturating_add(count.saturating_mul(period_ns)),
+        };
+        true
+    }
+
+    /// Looks at the timer now, and tells who waits for it.
+    fn look<T>(&self, take: impl FnOnce(&mut State, u64) -> T) -> T {
+        let now_ns = self.kernel.now_ns();
+        let (has_expired, taken) = {
+            let mut state = self.state.lock();
+            let has_expired = Self::count_expired(&mut state, now_ns);
+            (has_expired, take(&mut state, now_ns))
+        };
+        if has_expired {
+            self.queue.notify(Readiness::READ);
+        }
+        taken
+    }
+
+    /// What is left until the next expiration, and the period.
+    #[must_use]
+    pub fn remaining(&self) -> IntervalTimer {
+        self.look(|state, now_ns| left(state.timer, now_ns))
+    }
+
+    /// Arms it (a deadline of 0 disarms) and forgets unread expirations; what was left before is returned.
+    pub fn set(&self, timer: IntervalTimer) -> IntervalTimer {
+        let before = self.look(|state, now_ns| {
+            let before = left(state.timer, now_ns);
+            *state = State { timer, count: 0 };
+            before
+        });
+        // One that is due at once has somebody to tell.
+        self.look(|_, _| ());
+        before
+    }
+}
+
+/// The deadline as a duration from `now_ns`.
+fn left(timer: IntervalTimer, now_ns: u64) -> IntervalTimer {
+    IntervalTimer {
+        deadline_ns: timer.deadline_ns.saturating_sub(now_ns),
+        ..timer
+    }
+}
+
+impl OpenFile for TimerFile {
+    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        if destination.remaining() < COUNT_BYTES {
+            return Err(Errno::EINVAL);
+        }
+        match self.look(|state, _| core::mem::take(&mut state.count)) {
+            0 => Err(Errno::EAGAIN),
+            // As on Linux, a count that could not be delivered is lost.
+            count if destination.put(&count.to_le_bytes()) < COUNT_BYTES => Err(Errno::EFAULT),
+            _ => Ok(COUNT_BYTES),
+        }
+    }
+
+    fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    fn readiness(&self) -> Readiness {
+        match self.look(|state, _| state.count) {
+            0 => Readiness::empty(),
+            _ => Readiness::READ,
+        }
+    }
+
+    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+        Some(self.queue.clone())
+    }
+
+    fn extension(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+/// The timers that processes sharing it have open.
+#[derive(Default)]
+pub struct TimerSet {
+    timers: Mutex<Vec<Weak<TimerFile>>>,
+}
+
+impl TimerSet {
+    /// Adds a timer; it leaves by itself when it is closed.
+    pub fn add(&self, timer: &Arc<TimerFile>) {
+        let mut timers = self.timers.lock();
+        timers.retain(|timer| timer.strong_count() > 0);
+        timers.push(Arc::downgrade(timer));
+    }
+
+    /// When the next one expires (monotonic), if any is armed.
+    #[must_use]
+    pub fn earliest_ns(&self, now_ns: u64) -> Option<u64> {
+        let timers = self.timers.lock();
+        if timers.is_empty() {
+            return None;
+        }
+        let alive: Vec<_> = timers.iter().filter_map(Weak::upgrade).collect();
+        drop(timers);
+        let deadlines = alive
+            .iter()
+            .map(|timer| timer.look(|state, _| state.timer.deadline_ns));
+        deadlines
+            .filter(|deadline_ns| *deadline_ns != 0)
+            .map(|deadline_ns| deadline_ns.max(now_ns))
+            .min()
+    }
+}
