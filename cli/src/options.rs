@@ -147,7 +147,7 @@ pub(crate) struct RunOptions {
         hide_possible_values = true
     )]
     pub(crate) machine: MachineKind,
-    /// Let time be the number of instructions: every run is the same (TCG only)
+    /// Let guest time count guest instructions, so that runs can be compared (TCG only)
     #[arg(long)]
     pub(crate) icount: bool,
     /// End the program after this time, with status 124

@@ -353,8 +353,8 @@ mod tests {
 
     #[test]
     fn the_bundle_comes_on_top_of_the_programs_memory() {
-        assert_eq!(memory_mib(256 << 20, 0), 272);
-        assert_eq!(memory_mib(256 << 20, 1), 273);
+        assert_eq!(memory_mib(256 << 20, 0), 280);
+        assert_eq!(memory_mib(256 << 20, 1), 281);
         assert_eq!(memory_mib((16 << 20) + 1, 40 << 20), 74);
     }
 }

@@ -34,6 +34,7 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
         pci::assign_addresses(&PciPorts, function, &mut window);
         add_pci(state, boot, function);
     }
+    machine::log!(Info, "no IOMMU is used: a device reaches all memory that its driver tells it of");
     if left_out != 0 {
         machine::log!(Error, "{left_out} PCI functions are left out: only {FUNCTION_COUNT_MAX} are kept");
     }
