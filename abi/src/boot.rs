@@ -1,8 +1,10 @@
-//! What the host hands to the kernel, and the kernel to the first environment: boot bundle, flat image, boot information.
+//! What the host hands to the kernel, and the kernel to the first environment: boot bundle, flat image, boot
+//! information.
 //!
-//! All integers are little-endian. Offsets are from the start of the bundle and multiples of the page size, so that every part can be
-//! mapped straight from where the machine's loader put it. The writer is `image::bundle`; the readers are the kernel's loader
-//! (header and `Init` part only) and the library OS (all other parts, whose meaning the kernel does not know).
+//! All integers are little-endian. Offsets are from the start of the bundle and multiples of the page size, so that
+//! every part can be mapped straight from where the machine's loader put it. The writer is `image::bundle`; the
+//! readers are the kernel's loader (header and `Init` part only) and the library OS (all other parts, whose meaning
+//! the kernel does not know).
 
 /// First eight bytes of a bundle.
 pub const BUNDLE_MAGIC: u64 = u64::from_le_bytes(*b"AEGISBND");
@@ -102,7 +104,8 @@ pub struct BootInfo {
     pub abi_version: u32,
     /// Device functions, at slots `SLOT_DEVICE_FIRST..`.
     pub device_count: u32,
-    /// First frame of the bundle, whose capability is `SLOT_BUNDLE` (all rights of an original; the init part's frames are mapped already).
+    /// First frame of the bundle, whose capability is `SLOT_BUNDLE` (all rights of an original; the init part's
+    /// frames are mapped already).
     pub bundle_frame: u64,
     /// Frames of the bundle.
     pub bundle_frame_count: u64,
@@ -118,8 +121,8 @@ pub struct BootInfo {
 
 /// Time and processors, one page for all environments, mapped read-only at [`crate::layout::SYSTEM_PAGE_BASE`].
 ///
-/// Time is `clock_base_ns + ((rdtsc - clock_base_tsc) * clock_multiplier >> clock_shift)`, with a 128-bit product: nanoseconds since
-/// the kernel's start. The kernel writes the page once before the first environment runs.
+/// Time is `clock_base_ns + ((rdtsc - clock_base_tsc) * clock_multiplier >> clock_shift)`, with a 128-bit product:
+/// nanoseconds since the kernel's start. The kernel writes the page once before the first environment runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct SystemPage {

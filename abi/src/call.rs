@@ -1,7 +1,8 @@
 //! Kernel calls: one structure for each, which encodes itself into registers and decodes itself from them.
 //!
-//! A call's number is for ever; a retired number is not used again. The manual page of each call (arguments, rights, errors,
-//! cost) is the section of the same name in `docs/abi.md`. Registers: `rax` number, then `rdi rsi rdx r10 r8 r9`.
+//! A call's number is for ever; a retired number is not used again. The manual page of each call (arguments, rights,
+//! errors, cost) is the section of the same name in `docs/abi.md`. Registers: `rax` number, then `rdi rsi rdx r10 r8
+//! r9`.
 
 use crate::types::{CapSlot, FrameNumber, Status};
 
@@ -97,7 +98,8 @@ macro_rules! calls {
             /// Number and name of every call, in ascending order of number.
             pub const ALL: &'static [(u64, &'static str)] = &[ $( ($number, stringify!($name)), )* ];
 
-            /// Decodes a number and its arguments: an unknown number is `UnknownCall`, a bad argument `BadArgument` with its index.
+            /// Decodes a number and its arguments: an unknown number is `UnknownCall`, a bad argument `BadArgument`
+            /// with its index.
             pub fn decode(number: u64, words: &ArgumentWords) -> Result<Call, (Status, u64)> {
                 match number {
                     $( $number => match $name::from_words(words) {
@@ -127,7 +129,8 @@ calls! {
     1 CapDerive { source: CapSlot, target: CapSlot, rights: u32, offset: u64, count: u64 }
     /// Makes a child of `source` in the table of `environment`.
     2 CapGrant { source: CapSlot, environment: CapSlot, target: CapSlot, rights: u32 }
-    /// Deletes every descendant of `slot`, wherever it is, and breaks what was bound with it. The capability itself stays.
+    /// Deletes every descendant of `slot`, wherever it is, and breaks what was bound with it. The capability itself
+    /// stays.
     3 CapRevoke { slot: CapSlot }
     /// Deletes the capability in `slot`, which has no descendants, and breaks what was bound with it.
     4 CapDrop { slot: CapSlot }
@@ -136,15 +139,16 @@ calls! {
 
     // Frames.
 
-    /// Takes `count` contiguous frames that nobody owns, at `frame` or anywhere (all ones), aligned to 1 << `alignment_log2`
-    /// frames. Value: the first frame.
+    /// Takes `count` contiguous frames that nobody owns, at `frame` or anywhere (all ones), aligned to 1 <<
+    /// `alignment_log2` frames. Value: the first frame.
     6 FrameAllocate { slot: CapSlot, count: u64, frame: FrameNumber, alignment_log2: u32 }
     /// Gives frames back: `slot` is an original (allocated) capability without descendants, mappings or pins.
     7 FrameFree { slot: CapSlot }
-    /// Cuts the capability in `slot`, which has no descendants: it keeps the first `count` frames, `target` gets the rest.
+    /// Cuts the capability in `slot`, which has no descendants: it keeps the first `count` frames, `target` gets the
+    /// rest.
     8 FrameSplit { slot: CapSlot, target: CapSlot, count: u64 }
-    /// Donates all frames of an original, unmapped capability to the kernel for `environment`'s tables; `slot` becomes empty. Value:
-    /// donated frames not yet used.
+    /// Donates all frames of an original, unmapped capability to the kernel for `environment`'s tables; `slot`
+    /// becomes empty. Value: donated frames not yet used.
     9 FrameDonate { slot: CapSlot, environment: CapSlot }
 
     // Address space.
@@ -154,8 +158,9 @@ calls! {
 
     // Environments.
 
-    /// Makes an environment from the frames of an original, unmapped capability (at least `ENVIRONMENT_FRAME_COUNT_MIN`), which
-    /// pay for its tables; `frames` becomes empty, `slot` names the environment, whose table holds `SLOT_SELF`.
+    /// Makes an environment from the frames of an original, unmapped capability (at least
+    /// `ENVIRONMENT_FRAME_COUNT_MIN`), which pay for its tables; `frames` becomes empty, `slot` names the
+    /// environment, whose table holds `SLOT_SELF`.
     11 EnvironmentCreate { slot: CapSlot, frames: CapSlot, frame_quota: u64 }
     /// Ends an environment: stops its processors, breaks its bindings, frees what it owned and what paid for it.
     12 EnvironmentDestroy { slot: CapSlot }
@@ -163,19 +168,20 @@ calls! {
     13 EnvironmentRead { slot: CapSlot, field: u32 }
     /// Names the bell that is rung when the environment stops.
     14 EnvironmentWatch { slot: CapSlot, bell: CapSlot }
-    /// Asks an environment for frames: it gets a revocation upcall and `deadline_ns` (a time since the kernel's start) to free them; after
-    /// that the kernel takes them and reports them in the control page.
+    /// Asks an environment for frames: it gets a revocation upcall and `deadline_ns` (a time since the kernel's
+    /// start) to free them; after that the kernel takes them and reports them in the control page.
     15 EnvironmentReclaim { slot: CapSlot, frame_count: u64, deadline_ns: u64 }
 
     // Virtual processors.
 
-    /// Makes a virtual processor of `environment`: control page and save area are the first 1 + `save_area_frame_count` frames of
-    /// `frames`, at these user addresses (the caller maps them).
+    /// Makes a virtual processor of `environment`: control page and save area are the first 1 +
+    /// `save_area_frame_count` frames of `frames`, at these user addresses (the caller maps them).
     16 ProcessorCreate {
         slot: CapSlot, environment: CapSlot, frames: CapSlot, save_area_frame_count: u32, control_address: u64,
         save_area_base: u64,
     }
-    /// Starts a processor that is not running at `rip` with `rsp`, RDI = `argument`, FS base 0 and GS base = control page.
+    /// Starts a processor that is not running at `rip` with `rsp`, RDI = `argument`, FS base 0 and GS base = control
+    /// page.
     17 ProcessorStart { slot: CapSlot, rip: u64, rsp: u64, argument: u64 }
     /// Stops a processor, wherever it is.
     18 ProcessorStop { slot: CapSlot }
@@ -201,8 +207,8 @@ calls! {
 
     /// Makes a gate to a processor of the caller: calls enter at `rip` with RDI = `badge`.
     26 GateCreate { slot: CapSlot, processor: CapSlot, rip: u64, badge: u64 }
-    /// Calls synchronously: the slice goes to the callee until it replies. RSI RDX R10 R8 R9 RBX RBP R12-R15 are the message, there
-    /// and back.
+    /// Calls synchronously: the slice goes to the callee until it replies. RSI RDX R10 R8 R9 RBX RBP R12-R15 are the
+    /// message, there and back.
     27 GateCall { gate: CapSlot }
     /// Sends asynchronously: the rest of the slice goes to the callee, no reply comes.
     28 GateSend { gate: CapSlot }
@@ -236,12 +242,13 @@ calls! {
     39 MachineOff { slot: CapSlot, code: u32 }
     /// Reads counter `index` of `environment` (`crate::counter::Counter`).
     40 CounterRead { environment: CapSlot, index: u32 }
-    /// Rings the bell once when `deadline_ns` (a time since the kernel's start) has come; a new deadline replaces the old one, all ones
-    /// takes it back.
+    /// Rings the bell once when `deadline_ns` (a time since the kernel's start) has come; a new deadline replaces the
+    /// old one, all ones takes it back.
     41 BellRingAt { slot: CapSlot, deadline_ns: u64 }
 }
 
-/// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more tables.
+/// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more
+/// tables.
 pub const ENVIRONMENT_FRAME_COUNT_MIN: u64 = 8;
 /// Most bytes that one [`MachineLog`] writes.
 pub const LOG_BYTES_MAX: u64 = 256;
@@ -342,10 +349,7 @@ mod tests {
     #[test]
     fn a_wide_slot_is_the_callers_fault_and_named() {
         let words = [1, 1 << 32, 0, 0, 0, 0];
-        assert_eq!(
-            Call::decode(CapDerive::NUMBER, &words),
-            Err((Status::BadArgument, 1))
-        );
+        assert_eq!(Call::decode(CapDerive::NUMBER, &words), Err((Status::BadArgument, 1)));
     }
 
     #[test]
@@ -355,13 +359,7 @@ mod tests {
 
     #[test]
     fn fields_go_to_registers_in_order() {
-        let call = CapDerive {
-            source: CapSlot(1),
-            target: CapSlot(2),
-            rights: 3,
-            offset: 4,
-            count: 5,
-        };
+        let call = CapDerive { source: CapSlot(1), target: CapSlot(2), rights: 3, offset: 4, count: 5 };
         assert_eq!(call.to_words(), [1, 2, 3, 4, 5, 0]);
         assert_eq!(Null {}.to_words(), [0; 6]);
     }

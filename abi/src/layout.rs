@@ -30,7 +30,8 @@ pub const KERNEL_BASE: u64 = 0xffff_c000_0000_0000;
 
 /// First environment: read-only boot information, see [`crate::boot::BootInfo`].
 pub const BOOT_INFO_BASE: u64 = LIBOS_BASE + 0x1000;
-/// Every environment's view of time and processors, read-only, kept up to date by the kernel. See [`crate::boot::SystemPage`].
+/// Every environment's view of time and processors, read-only, kept up to date by the kernel. See
+/// [`crate::boot::SystemPage`].
 pub const SYSTEM_PAGE_BASE: u64 = LIBOS_BASE + 0x2000;
 /// First environment: the control page of virtual processor 0.
 pub const FIRST_CONTROL_BASE: u64 = LIBOS_BASE + 0x3000;

@@ -43,7 +43,8 @@ pub struct BindEntry {
     pub virtual_address: u64,
     /// `Map`: the first frame.
     pub frame: u64,
-    /// Small pages in the range; 1..=[`BIND_PAGE_COUNT_MAX`] (large pages: 512 each, up to [`BIND_LARGE_PAGE_COUNT_MAX`] of them).
+    /// Small pages in the range; 1..=[`BIND_PAGE_COUNT_MAX`] (large pages: 512 each, up to
+    /// [`BIND_LARGE_PAGE_COUNT_MAX`] of them).
     pub page_count: u32,
     /// `Map` and `Protect`: the frames capability, in the caller's table, that covers the frames.
     pub slot: u32,

@@ -1,8 +1,9 @@
 //! Wakeup predicates: a bounded sum of products over words, bells and the clock.
 //!
-//! Terms with the same `product` are joined by *and*, products by *or*; the first product that holds ends the sleep and its number is the
-//! call's value. The kernel evaluates a predicate when the sleep begins, when a bell it names is rung, when its clock term is
-//! due, and at every scheduling decision of an otherwise idle processor. Source: Xok's wakeup predicates (`wkpred`).
+//! Terms with the same `product` are joined by *and*, products by *or*; the first product that holds ends the sleep
+//! and its number is the call's value. The kernel evaluates a predicate when the sleep begins, when a bell it names
+//! is rung, when its clock term is due, and at every scheduling decision of an otherwise idle processor. Source:
+//! Xok's wakeup predicates (`wkpred`).
 
 /// Most terms of a predicate.
 pub const PREDICATE_TERM_COUNT_MAX: usize = 32;

@@ -1,8 +1,9 @@
 //! How the kernel tells an environment what happened to it: control page, save area, upcall frame.
 //!
-//! Invariants: the kernel writes only through the frames that were bound when the virtual processor was made, so delivery never faults;
-//! it reads entry points and the mask afresh each time and trusts neither; what it pushes lies wholly inside the save area.
-//! The kernel's own trap frame has the layout of [`UpcallFrame`], so that a delivery is a copy.
+//! Invariants: the kernel writes only through the frames that were bound when the virtual processor was made, so
+//! delivery never faults; it reads entry points and the mask afresh each time and trusts neither; what it pushes lies
+//! wholly inside the save area. The kernel's own trap frame has the layout of [`UpcallFrame`], so that a delivery is
+//! a copy.
 
 /// Why an upcall happened, and the index of its entry point in [`ControlPage::entries`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,8 @@ pub struct ControlPage {
     pub masked: u32,
     /// Bit n: an upcall of kind n was held back. Set by the kernel, cleared by the library OS with one atomic exchange.
     pub pending: u32,
-    /// Where each kind enters; must lie in the library OS window. 0: none (the outcome for each kind is in `docs/abi.md`).
+    /// Where each kind enters; must lie in the library OS window. 0: none (the outcome for each kind is in
+    /// `docs/abi.md`).
     pub entries: [u64; UPCALL_KIND_COUNT],
     /// User address of this page.
     pub control_address: u64,
@@ -109,8 +111,31 @@ pub struct UpcallFrame {
 impl UpcallFrame {
     /// All registers zero.
     pub const ZERO: Self = Self {
-        r15: 0, r14: 0, r13: 0, r12: 0, r11: 0, r10: 0, r9: 0, r8: 0, rdi: 0, rsi: 0, rbp: 0, rbx: 0, rdx: 0, rcx: 0, rax: 0,
-        kind: 0, masked_before: 0, vector: 0, error_code: 0, fault_address: 0, rip: 0, cs: 0, rflags: 0, rsp: 0, ss: 0,
+        r15: 0,
+        r14: 0,
+        r13: 0,
+        r12: 0,
+        r11: 0,
+        r10: 0,
+        r9: 0,
+        r8: 0,
+        rdi: 0,
+        rsi: 0,
+        rbp: 0,
+        rbx: 0,
+        rdx: 0,
+        rcx: 0,
+        rax: 0,
+        kind: 0,
+        masked_before: 0,
+        vector: 0,
+        error_code: 0,
+        fault_address: 0,
+        rip: 0,
+        cs: 0,
+        rflags: 0,
+        rsp: 0,
+        ss: 0,
     };
 
     /// The frame's words in the order in which they are stored.
@@ -118,9 +143,30 @@ impl UpcallFrame {
     pub const fn to_words(&self) -> [u64; 24] {
         let kind = self.kind as u64 | (self.masked_before as u64) << 32;
         [
-            self.r15, self.r14, self.r13, self.r12, self.r11, self.r10, self.r9, self.r8, self.rdi, self.rsi, self.rbp,
-            self.rbx, self.rdx, self.rcx, self.rax, kind, self.vector, self.error_code, self.fault_address, self.rip,
-            self.cs, self.rflags, self.rsp, self.ss,
+            self.r15,
+            self.r14,
+            self.r13,
+            self.r12,
+            self.r11,
+            self.r10,
+            self.r9,
+            self.r8,
+            self.rdi,
+            self.rsi,
+            self.rbp,
+            self.rbx,
+            self.rdx,
+            self.rcx,
+            self.rax,
+            kind,
+            self.vector,
+            self.error_code,
+            self.fault_address,
+            self.rip,
+            self.cs,
+            self.rflags,
+            self.rsp,
+            self.ss,
         ]
     }
 }

@@ -8,9 +8,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use aegis_abi::boot::{
-    BUNDLE_MAGIC, BUNDLE_PART_COUNT_MAX, BUNDLE_VERSION, BundleHeader, BundlePart,
-};
+use aegis_abi::boot::{BUNDLE_MAGIC, BUNDLE_PART_COUNT_MAX, BUNDLE_VERSION, BundleHeader, BundlePart};
 
 use crate::PAGE_BYTES;
 use crate::bytes::{page_round_up, put, slice, u32_at, u64_at};
@@ -22,8 +20,7 @@ const PART_BYTES: usize = 24;
 const PARTS_OFFSET: usize = 16;
 
 const _: () = assert!(size_of::<BundlePart>() == PART_BYTES);
-const _: () =
-    assert!(size_of::<BundleHeader>() == PARTS_OFFSET + PART_BYTES * BUNDLE_PART_COUNT_MAX);
+const _: () = assert!(size_of::<BundleHeader>() == PARTS_OFFSET + PART_BYTES * BUNDLE_PART_COUNT_MAX);
 
 /// Kind and length of a part that will be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +47,7 @@ impl<E: core::fmt::Display> core::fmt::Display for WriteError<E> {
         match self {
             Self::Sink(error) => write!(formatter, "cannot write the boot bundle: {error}"),
             Self::Plan => formatter.write_str("the boot bundle has too many or too large parts"),
-            Self::Length => {
-                formatter.write_str("a part of the boot bundle has another length than planned")
-            }
+            Self::Length => formatter.write_str("a part of the boot bundle has another length than planned"),
         }
     }
 }
@@ -65,12 +60,7 @@ pub fn place(plans: &[PartPlan]) -> Option<(Vec<BundlePart>, u64)> {
     let mut offset_bytes = PAGE_BYTES;
     let mut parts = Vec::with_capacity(plans.len());
     for &PartPlan { kind, length_bytes } in plans {
-        parts.push(BundlePart {
-            kind,
-            reserved: 0,
-            offset_bytes,
-            length_bytes,
-        });
+        parts.push(BundlePart { kind, reserved: 0, offset_bytes, length_bytes });
         offset_bytes = page_round_up(offset_bytes.checked_add(length_bytes)?)?;
     }
     Some((parts, offset_bytes))
@@ -108,12 +98,7 @@ impl<S: Sink> Writer<S> {
             put(&mut header, at + 16, part.length_bytes.to_le_bytes());
         }
         sink.write_all(&header).map_err(WriteError::Sink)?;
-        let mut writer = Self {
-            sink,
-            parts,
-            current: 0,
-            written_bytes: 0,
-        };
+        let mut writer = Self { sink, parts, current: 0, written_bytes: 0 };
         writer.skip_full_parts().map_err(WriteError::Sink)?;
         Ok(writer)
     }
@@ -123,11 +108,7 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// `Length`.
     pub fn finish(self) -> Result<S, WriteError<S::Error>> {
-        if self.current == self.parts.len() {
-            Ok(self.sink)
-        } else {
-            Err(WriteError::Length)
-        }
+        if self.current == self.parts.len() { Ok(self.sink) } else { Err(WriteError::Length) }
     }
 
     fn skip_full_parts(&mut self) -> Result<(), S::Error> {
@@ -166,13 +147,8 @@ impl<S: Sink> Sink for Writer<S> {
 /// # Errors
 /// `Plan`, `Sink`.
 pub fn write<S: Sink>(sink: S, parts: &[(u32, &[u8])]) -> Result<S, WriteError<S::Error>> {
-    let plans: Vec<PartPlan> = parts
-        .iter()
-        .map(|(kind, bytes)| PartPlan {
-            kind: *kind,
-            length_bytes: bytes.len() as u64,
-        })
-        .collect();
+    let plans: Vec<PartPlan> =
+        parts.iter().map(|(kind, bytes)| PartPlan { kind: *kind, length_bytes: bytes.len() as u64 }).collect();
     let mut writer = Writer::new(sink, &plans)?;
     for (_, bytes) in parts {
         writer.write_all(bytes)?;
@@ -252,12 +228,7 @@ pub fn parse(bytes: &[u8]) -> Result<Bundle<'_>, BundleDamage> {
         // The slice exists, so neither the sum nor its rounding overflows.
         free_from = (part.offset_bytes + part.length_bytes).next_multiple_of(PAGE_BYTES);
     }
-    let header = BundleHeader {
-        magic: BUNDLE_MAGIC,
-        version,
-        part_count,
-        parts,
-    };
+    let header = BundleHeader { magic: BUNDLE_MAGIC, version, part_count, parts };
     Ok(Bundle { bytes, header })
 }
 

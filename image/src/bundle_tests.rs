@@ -8,16 +8,7 @@ use crate::sink::Sink;
 
 #[test]
 fn lengths_must_be_kept() {
-    let plans = [
-        PartPlan {
-            kind: 1,
-            length_bytes: 3,
-        },
-        PartPlan {
-            kind: 2,
-            length_bytes: 0,
-        },
-    ];
+    let plans = [PartPlan { kind: 1, length_bytes: 3 }, PartPlan { kind: 2, length_bytes: 0 }];
     let mut writer = Writer::new(Vec::new(), &plans).unwrap();
     writer.write_all(b"ab").unwrap();
     assert_eq!(writer.write_all(b"cd"), Err(WriteError::Length));
@@ -30,20 +21,11 @@ fn lengths_must_be_kept() {
 
 #[test]
 fn plans_have_limits() {
-    let plan = |length_bytes| PartPlan {
-        kind: 1,
-        length_bytes,
-    };
+    let plan = |length_bytes| PartPlan { kind: 1, length_bytes };
     assert!(Writer::new(Vec::new(), &[plan(1); 16]).is_ok());
-    assert_eq!(
-        Writer::new(Vec::new(), &[plan(1); 17]).err(),
-        Some(WriteError::Plan)
-    );
+    assert_eq!(Writer::new(Vec::new(), &[plan(1); 17]).err(), Some(WriteError::Plan));
     let overflow = [plan(u64::MAX - 5000), plan(5000)];
-    assert_eq!(
-        Writer::new(Vec::new(), &overflow).err(),
-        Some(WriteError::Plan)
-    );
+    assert_eq!(Writer::new(Vec::new(), &overflow).err(), Some(WriteError::Plan));
 }
 
 #[test]

@@ -154,15 +154,12 @@ impl core::fmt::Display for ConfigError {
             Self::Truncated => formatter.write_str("the run configuration is truncated"),
             Self::Record(tag) => write!(formatter, "bad record {tag} in the run configuration"),
             Self::Program => formatter.write_str("the program's path is empty or too long"),
-            Self::WorkingDirectory => {
-                formatter.write_str("the working directory must be an absolute path")
-            }
+            Self::WorkingDirectory => formatter.write_str("the working directory must be an absolute path"),
             Self::Hostname => write!(formatter, "a host name has 0 to {HOSTNAME_BYTES_MAX} bytes"),
             Self::ZeroByte => formatter.write_str("an argument or variable holds a zero byte"),
-            Self::StringsTooLong => write!(
-                formatter,
-                "arguments and environment are longer than {STRING_BYTES_MAX} bytes"
-            ),
+            Self::StringsTooLong => {
+                write!(formatter, "arguments and environment are longer than {STRING_BYTES_MAX} bytes")
+            }
             Self::TooLarge => formatter.write_str("the run configuration is too large"),
         }
     }
@@ -188,26 +185,16 @@ impl Config {
             bytes.extend_from_slice(value);
         };
         record(TAG_PROGRAM, &self.program);
-        self.arguments
-            .iter()
-            .for_each(|argument| record(TAG_ARGUMENT, argument));
-        self.environment
-            .iter()
-            .for_each(|variable| record(TAG_ENVIRONMENT, variable));
+        self.arguments.iter().for_each(|argument| record(TAG_ARGUMENT, argument));
+        self.environment.iter().for_each(|variable| record(TAG_ENVIRONMENT, variable));
         record(TAG_WORKING_DIRECTORY, &self.working_directory);
         record(TAG_FLAGS, &self.flags.bits().to_le_bytes());
         record(TAG_MEMORY_LIMIT, &self.memory_limit_bytes.to_le_bytes());
         record(TAG_REALTIME, &self.realtime_start_ns.to_le_bytes());
         record(TAG_RANDOM_SEED, &self.random_seed);
-        record(
-            TAG_IDENTITY,
-            &pair(self.uid.to_le_bytes(), self.gid.to_le_bytes()),
-        );
+        record(TAG_IDENTITY, &pair(self.uid.to_le_bytes(), self.gid.to_le_bytes()));
         record(TAG_HOSTNAME, &self.hostname);
-        let size = [
-            self.terminal_rows.to_le_bytes(),
-            self.terminal_columns.to_le_bytes(),
-        ];
+        let size = [self.terminal_rows.to_le_bytes(), self.terminal_columns.to_le_bytes()];
         record(TAG_TERMINAL, size.as_flattened());
         if bytes.len() > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
@@ -233,16 +220,14 @@ impl Config {
         if length > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
         }
-        let mut rest = bytes
-            .get(HEADER_BYTES..length)
-            .ok_or(ConfigError::Truncated)?;
+        let mut rest = bytes.get(HEADER_BYTES..length).ok_or(ConfigError::Truncated)?;
         let mut config = Self::default();
         let mut seen: u32 = 0;
         while !rest.is_empty() {
             let tag = u32_at(rest, 0).ok_or(ConfigError::Truncated)?;
             let value_bytes = u32_at(rest, 4).ok_or(ConfigError::Truncated)?;
-            let value = slice(rest, RECORD_HEADER_BYTES as u64, u64::from(value_bytes))
-                .ok_or(ConfigError::Truncated)?;
+            let value =
+                slice(rest, RECORD_HEADER_BYTES as u64, u64::from(value_bytes)).ok_or(ConfigError::Truncated)?;
             rest = &rest[RECORD_HEADER_BYTES + value.len()..];
             let is_list = matches!(tag, TAG_ARGUMENT | TAG_ENVIRONMENT);
             if !is_list && tag <= TAG_TERMINAL {
@@ -251,9 +236,7 @@ impl Config {
                 }
                 seen |= 1 << tag;
             }
-            config
-                .take_record(tag, value)
-                .ok_or(ConfigError::Record(tag))?;
+            config.take_record(tag, value).ok_or(ConfigError::Record(tag))?;
         }
         config.validate()?;
         Ok(config)
@@ -296,8 +279,7 @@ impl Config {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        let is_path =
-            |path: &[u8]| (1..=PATH_BYTES_MAX).contains(&path.len()) && !path.contains(&0);
+        let is_path = |path: &[u8]| (1..=PATH_BYTES_MAX).contains(&path.len()) && !path.contains(&0);
         if !is_path(&self.program) {
             return Err(ConfigError::Program);
         }

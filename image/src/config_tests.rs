@@ -8,10 +8,7 @@ use proptest::prelude::*;
 use super::{Config, ConfigError, Flags, HEADER_BYTES, STRING_BYTES_MAX};
 
 fn minimal() -> Config {
-    Config {
-        program: b"/bin/true".to_vec(),
-        ..Config::default()
-    }
+    Config { program: b"/bin/true".to_vec(), ..Config::default() }
 }
 
 fn with_record(tag: u32, value: &[u8]) -> Vec<u8> {
@@ -26,16 +23,10 @@ fn with_record(tag: u32, value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn unknown_records_are_skipped_and_known_ones_must_fit() {
-    assert_eq!(
-        Config::decode(&with_record(0x7fff, b"later")),
-        Ok(minimal())
-    );
+    assert_eq!(Config::decode(&with_record(0x7fff, b"later")), Ok(minimal()));
     assert_eq!(Config::decode(&with_record(u32::MAX, b"")), Ok(minimal()));
     // Flags come twice now.
-    assert_eq!(
-        Config::decode(&with_record(5, &[0; 4])),
-        Err(ConfigError::Record(5))
-    );
+    assert_eq!(Config::decode(&with_record(5, &[0; 4])), Err(ConfigError::Record(5)));
     let arguments = Config::decode(&with_record(2, b"x")).unwrap().arguments;
     assert_eq!(arguments, [b"x"]);
 }
@@ -50,52 +41,18 @@ fn padding_is_ignored() {
 #[test]
 fn limits_are_those_of_the_module_head() {
     let fits = vec![vec![b'x'; STRING_BYTES_MAX - 1]];
-    let config = Config {
-        arguments: fits.clone(),
-        ..minimal()
-    };
+    let config = Config { arguments: fits.clone(), ..minimal() };
     assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
-    let config = Config {
-        arguments: fits,
-        environment: vec![Vec::new()],
-        ..minimal()
-    };
+    let config = Config { arguments: fits, environment: vec![Vec::new()], ..minimal() };
     assert_eq!(config.encode(), Err(ConfigError::StringsTooLong));
-    let many = Config {
-        arguments: vec![Vec::new(); STRING_BYTES_MAX],
-        ..minimal()
-    };
+    let many = Config { arguments: vec![Vec::new(); STRING_BYTES_MAX], ..minimal() };
     assert_eq!(many.encode(), Err(ConfigError::TooLarge));
     for (config, error) in [
         (Config::default(), ConfigError::Program),
-        (
-            Config {
-                program: vec![b'x'; 4096],
-                ..minimal()
-            },
-            ConfigError::Program,
-        ),
-        (
-            Config {
-                working_directory: b"x".to_vec(),
-                ..minimal()
-            },
-            ConfigError::WorkingDirectory,
-        ),
-        (
-            Config {
-                hostname: vec![b'x'; 65],
-                ..minimal()
-            },
-            ConfigError::Hostname,
-        ),
-        (
-            Config {
-                arguments: vec![b"a\0b".to_vec()],
-                ..minimal()
-            },
-            ConfigError::ZeroByte,
-        ),
+        (Config { program: vec![b'x'; 4096], ..minimal() }, ConfigError::Program),
+        (Config { working_directory: b"x".to_vec(), ..minimal() }, ConfigError::WorkingDirectory),
+        (Config { hostname: vec![b'x'; 65], ..minimal() }, ConfigError::Hostname),
+        (Config { arguments: vec![b"a\0b".to_vec()], ..minimal() }, ConfigError::ZeroByte),
     ] {
         assert_eq!(config.encode(), Err(error));
     }
@@ -103,10 +60,7 @@ fn limits_are_those_of_the_module_head() {
 
 #[test]
 fn every_truncation_is_refused() {
-    let config = Config {
-        arguments: vec![b"a".to_vec(), b"bc".to_vec()],
-        ..minimal()
-    };
+    let config = Config { arguments: vec![b"a".to_vec(), b"bc".to_vec()], ..minimal() };
     let bytes = config.encode().unwrap();
     for length in 0..bytes.len() {
         assert!(Config::decode(&bytes[..length]).is_err(), "{length}");

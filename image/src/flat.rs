@@ -16,8 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use aegis_abi::boot::{
-    BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC, FLAT_SEGMENT_COUNT_MAX, FLAT_WRITE, FlatHeader,
-    FlatSegment,
+    BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC, FLAT_SEGMENT_COUNT_MAX, FLAT_WRITE, FlatHeader, FlatSegment,
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, LIBOS_IMAGE_BASE};
 use object::LittleEndian;
@@ -42,8 +41,7 @@ const DYNAMIC_BYTES: usize = 16;
 const RELATIVE: u32 = 8;
 
 const _: () = assert!(size_of::<FlatSegment>() == SEGMENT_BYTES);
-const _: () =
-    assert!(size_of::<FlatHeader>() == SEGMENTS_OFFSET + SEGMENT_BYTES * FLAT_SEGMENT_COUNT_MAX);
+const _: () = assert!(size_of::<FlatHeader>() == SEGMENTS_OFFSET + SEGMENT_BYTES * FLAT_SEGMENT_COUNT_MAX);
 
 /// Why an ELF file cannot become a flat image; the way it was built is to blame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,40 +94,24 @@ impl core::fmt::Display for FlatError {
             Self::NoSegments => formatter.write_str("it has no segments"),
             Self::TooManySegments => formatter.write_str("it has too many segments"),
             Self::SegmentOrder(address) => {
-                write!(
-                    formatter,
-                    "segments overlap or are out of order at {address:#x}"
-                )
+                write!(formatter, "segments overlap or are out of order at {address:#x}")
             }
             Self::SharedPage(address) => {
-                write!(
-                    formatter,
-                    "segments with different rights share the page {address:#x}"
-                )
+                write!(formatter, "segments with different rights share the page {address:#x}")
             }
-            Self::SegmentRange(address) => write!(
-                formatter,
-                "the segment at {address:#x} lies outside the file or the library OS window"
-            ),
+            Self::SegmentRange(address) => {
+                write!(formatter, "the segment at {address:#x} lies outside the file or the library OS window")
+            }
             Self::TooLarge => write!(formatter, "it is larger than {FLAT_BYTES_MAX} bytes"),
             Self::Dynamic => formatter.write_str("its dynamic section is damaged"),
             Self::Relocation { kind, address } => {
-                write!(
-                    formatter,
-                    "unsupported relocation of type {kind} at {address:#x}"
-                )
+                write!(formatter, "unsupported relocation of type {kind} at {address:#x}")
             }
             Self::RelocationRange(address) => {
-                write!(
-                    formatter,
-                    "a relocation lies outside all segments: {address:#x}"
-                )
+                write!(formatter, "a relocation lies outside all segments: {address:#x}")
             }
             Self::Entry(address) => {
-                write!(
-                    formatter,
-                    "the entry point {address:#x} is not in executable memory"
-                )
+                write!(formatter, "the entry point {address:#x} is not in executable memory")
             }
         }
     }
@@ -155,9 +137,7 @@ pub fn from_elf(file: &[u8]) -> Result<Vec<u8>, FlatError> {
     if header.e_machine(endian) != elf::EM_X86_64 {
         return Err(FlatError::NotExecutable);
     }
-    let programs = header
-        .program_headers(endian, file)
-        .map_err(|_| FlatError::NotElf)?;
+    let programs = header.program_headers(endian, file).map_err(|_| FlatError::NotElf)?;
     let bias = match header.e_type(endian) {
         elf::ET_EXEC => 0,
         elf::ET_DYN => {
@@ -191,10 +171,7 @@ pub fn from_elf(file: &[u8]) -> Result<Vec<u8>, FlatError> {
     }
     let entry = header.e_entry(endian).wrapping_add(bias);
     let in_run = |run: &Run| {
-        run.flags & FLAT_EXECUTE != 0
-            && entry
-                .checked_sub(run.address)
-                .is_some_and(|at| at < run.contents.len() as u64)
+        run.flags & FLAT_EXECUTE != 0 && entry.checked_sub(run.address).is_some_and(|at| at < run.contents.len() as u64)
     };
     if !runs.iter().any(in_run) {
         return Err(FlatError::Entry(entry));
@@ -231,25 +208,18 @@ fn load(
     if p_flags.contains(elf::PF_X) {
         flags |= FLAT_EXECUTE;
     }
-    let last_end = runs
-        .last()
-        .map_or(0, |run| run.address + run.contents.len() as u64);
+    let last_end = runs.last().map_or(0, |run| run.address + run.contents.len() as u64);
     match runs.last_mut() {
         Some(run) if address < run.address => return Err(FlatError::SegmentOrder(address)),
         Some(run) if first_page < last_end && run.flags != flags => {
             return Err(FlatError::SharedPage(first_page));
         }
         Some(run) if first_page <= last_end && run.flags == flags => {
-            run.contents
-                .resize((pages_end.max(last_end) - run.address) as usize, 0);
+            run.contents.resize((pages_end.max(last_end) - run.address) as usize, 0);
         }
         _ => {
             let contents = vec![0; (pages_end - first_page) as usize];
-            runs.push(Run {
-                address: first_page,
-                flags,
-                contents,
-            });
+            runs.push(Run { address: first_page, flags, contents });
         }
     }
     let total: u64 = runs.iter().map(|run| run.contents.len() as u64).sum();
@@ -284,10 +254,7 @@ fn relocate(runs: &mut [Run], dynamic: &[u8], bias: u64) -> Result<(), FlatError
         }
     }
     if plt_bytes | rel_bytes | relr_bytes != 0 {
-        return Err(FlatError::Relocation {
-            kind: u32::MAX,
-            address: 0,
-        });
+        return Err(FlatError::Relocation { kind: u32::MAX, address: 0 });
     }
     if table_bytes == 0 {
         return Ok(());
@@ -297,9 +264,7 @@ fn relocate(runs: &mut [Run], dynamic: &[u8], bias: u64) -> Result<(), FlatError
         return Err(FlatError::Dynamic);
     }
     // A copy, because a damaged file may relocate its own table.
-    let entries = memory(runs, table.wrapping_add(bias), table_bytes)
-        .ok_or(FlatError::Dynamic)?
-        .to_vec();
+    let entries = memory(runs, table.wrapping_add(bias), table_bytes).ok_or(FlatError::Dynamic)?.to_vec();
     for entry in entries.chunks_exact(RELA_BYTES as usize) {
         let address = u64_at(entry, 0).ok_or(FlatError::Dynamic)?;
         let kind = u32_at(entry, 8).ok_or(FlatError::Dynamic)?;
@@ -308,8 +273,7 @@ fn relocate(runs: &mut [Run], dynamic: &[u8], bias: u64) -> Result<(), FlatError
         if kind != RELATIVE || symbol != 0 {
             return Err(FlatError::Relocation { kind, address });
         }
-        let target = memory(runs, address.wrapping_add(bias), 8)
-            .ok_or(FlatError::RelocationRange(address))?;
+        let target = memory(runs, address.wrapping_add(bias), 8).ok_or(FlatError::RelocationRange(address))?;
         put(target, 0, addend.wrapping_add(bias).to_le_bytes());
     }
     Ok(())
@@ -400,9 +364,7 @@ pub fn parse(image: &[u8]) -> Result<FlatHeader, FlatDamage> {
         };
         let length = u64::from(segment.page_count) * PAGE_BYTES;
         let start = segment.virtual_address;
-        let end = start
-            .checked_add(length)
-            .ok_or(FlatDamage::Segment(index))?;
+        let end = start.checked_add(length).ok_or(FlatDamage::Segment(index))?;
         let stored = slice(image, u64::from(segment.page_offset) * PAGE_BYTES, length);
         let valid = start.is_multiple_of(PAGE_BYTES)
             && start >= end_address
@@ -415,14 +377,9 @@ pub fn parse(image: &[u8]) -> Result<FlatHeader, FlatDamage> {
             return Err(FlatDamage::Segment(index));
         }
         end_address = end;
-        entry_is_executable |=
-            segment.flags & FLAT_EXECUTE != 0 && (start..end).contains(&header.entry);
+        entry_is_executable |= segment.flags & FLAT_EXECUTE != 0 && (start..end).contains(&header.entry);
     }
-    if entry_is_executable {
-        Ok(header)
-    } else {
-        Err(FlatDamage::Entry)
-    }
+    if entry_is_executable { Ok(header) } else { Err(FlatDamage::Entry) }
 }
 
 #[cfg(test)]

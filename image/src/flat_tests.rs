@@ -32,14 +32,7 @@ struct Program {
 
 fn program(kind: u32, flags: u32, address: u64, file_bytes: u64, memory_bytes: u64) -> Program {
     // Contents are at the same offset as the address: the sample files are small.
-    Program {
-        kind,
-        flags,
-        address,
-        offset: address % 0x10_0000,
-        file_bytes,
-        memory_bytes,
-    }
+    Program { kind, flags, address, offset: address % 0x10_0000, file_bytes, memory_bytes }
 }
 
 fn elf(kind: u16, entry: u64, programs: &[Program]) -> Vec<u8> {
@@ -107,48 +100,21 @@ fn moves_relocates_and_stores_bss() {
     let segments = &header.segments[..header.segment_count as usize];
     let shapes: Vec<_> = segments
         .iter()
-        .map(|segment| {
-            (
-                segment.virtual_address - LIBOS_IMAGE_BASE,
-                segment.page_count,
-                segment.flags,
-            )
-        })
+        .map(|segment| (segment.virtual_address - LIBOS_IMAGE_BASE, segment.page_count, segment.flags))
         .collect();
-    assert_eq!(
-        shapes,
-        [
-            (0, 1, 0),
-            (0x1000, 1, FLAT_EXECUTE),
-            (0x2000, 4, FLAT_WRITE)
-        ]
-    );
+    assert_eq!(shapes, [(0, 1, 0), (0x1000, 1, FLAT_EXECUTE), (0x2000, 4, FLAT_WRITE)]);
     assert_eq!(image.len(), 7 * 4096);
     let data = &image[segments[2].page_offset as usize * 4096..];
     assert_eq!(data[0x100..0x108], file[0x2100..0x2108]);
-    assert_eq!(
-        data[0x108..0x110],
-        (LIBOS_IMAGE_BASE + 0x1010).to_le_bytes()
-    );
-    assert!(
-        data[0x1100..0x3000].iter().all(|byte| *byte == 0),
-        "bss is zero"
-    );
-    assert_eq!(
-        data[0x3000..0x3008],
-        (LIBOS_IMAGE_BASE + 0x44).to_le_bytes(),
-        "also in bss"
-    );
+    assert_eq!(data[0x108..0x110], (LIBOS_IMAGE_BASE + 0x1010).to_le_bytes());
+    assert!(data[0x1100..0x3000].iter().all(|byte| *byte == 0), "bss is zero");
+    assert_eq!(data[0x3000..0x3008], (LIBOS_IMAGE_BASE + 0x44).to_le_bytes(), "also in bss");
 }
 
 #[test]
 fn fixed_addresses_stay() {
     let base = LIBOS_IMAGE_BASE + 0x20_0000;
-    let file = elf(
-        2,
-        base + 0x1000,
-        &[program(LOAD, RX, base + 0x1000, 0x100, 0x100)],
-    );
+    let file = elf(2, base + 0x1000, &[program(LOAD, RX, base + 0x1000, 0x100, 0x100)]);
     let header = parse(&from_elf(&file).unwrap()).unwrap();
     assert_eq!(header.segments[0].virtual_address, base + 0x1000);
     assert_eq!(header.entry, base + 0x1000);
@@ -170,60 +136,28 @@ fn neighbours_with_equal_rights_are_joined_and_others_must_not_share_pages() {
     let header = parse(&from_elf(&joined).unwrap()).unwrap();
     assert_eq!(header.segment_count, 2);
     assert_eq!(header.segments[1].page_count, 2);
-    let shared = elf(
-        3,
-        0x1000,
-        &[
-            program(LOAD, RX, 0x1000, 0x800, 0x800),
-            program(LOAD, RW, 0x1800, 0x100, 0x100),
-        ],
-    );
+    let shared = elf(3, 0x1000, &[program(LOAD, RX, 0x1000, 0x800, 0x800), program(LOAD, RW, 0x1800, 0x100, 0x100)]);
     // The lowest page, 0x1000, goes to the image base.
-    assert_eq!(
-        from_elf(&shared),
-        Err(FlatError::SharedPage(LIBOS_IMAGE_BASE))
-    );
-    let unordered = elf(
-        3,
-        0x2000,
-        &[
-            program(LOAD, RX, 0x2000, 0x800, 0x800),
-            program(LOAD, RX, 0x1000, 0x100, 0x100),
-        ],
-    );
-    assert_eq!(
-        from_elf(&unordered),
-        Err(FlatError::SegmentOrder(LIBOS_IMAGE_BASE))
-    );
+    assert_eq!(from_elf(&shared), Err(FlatError::SharedPage(LIBOS_IMAGE_BASE)));
+    let unordered = elf(3, 0x2000, &[program(LOAD, RX, 0x2000, 0x800, 0x800), program(LOAD, RX, 0x1000, 0x100, 0x100)]);
+    assert_eq!(from_elf(&unordered), Err(FlatError::SegmentOrder(LIBOS_IMAGE_BASE)));
 }
 
 #[test]
 fn what_needs_a_loader_is_refused_by_name() {
     let text = program(LOAD, RX, 0x1000, 0x100, 0x100);
-    for (kind, error) in [
-        (INTERP, FlatError::Interpreter),
-        (TLS, FlatError::ThreadLocal),
-    ] {
+    for (kind, error) in [(INTERP, FlatError::Interpreter), (TLS, FlatError::ThreadLocal)] {
         let file = elf(3, 0x1000, &[text, program(kind, R, 0x1000, 8, 8)]);
         assert_eq!(from_elf(&file), Err(error));
     }
     let needed = position_independent(&[(1, 5)], &[]);
     assert_eq!(from_elf(&needed), Err(FlatError::NeededLibrary));
     let symbol = position_independent(&rela(1), &[(0x2108, (3 << 32) | 6, 0)]);
-    assert_eq!(
-        from_elf(&symbol),
-        Err(FlatError::Relocation {
-            kind: 6,
-            address: 0x2108
-        })
-    );
+    assert_eq!(from_elf(&symbol), Err(FlatError::Relocation { kind: 6, address: 0x2108 }));
     let outside = position_independent(&rela(1), &[(0x5ffc, 8, 0)]);
     assert_eq!(from_elf(&outside), Err(FlatError::RelocationRange(0x5ffc)));
     let packed = position_independent(&[(35, 8)], &[]);
-    assert!(matches!(
-        from_elf(&packed),
-        Err(FlatError::Relocation { kind: u32::MAX, .. })
-    ));
+    assert!(matches!(from_elf(&packed), Err(FlatError::Relocation { kind: u32::MAX, .. })));
     let table = position_independent(&[(7, 0x7fff_ffff), (8, 24)], &[]);
     assert_eq!(from_elf(&table), Err(FlatError::Dynamic));
 }
@@ -235,36 +169,18 @@ fn other_files_are_refused() {
     let mut arm = elf(3, 0x1000, &[text]);
     arm[18] = 183;
     assert_eq!(from_elf(&arm), Err(FlatError::NotExecutable));
-    assert_eq!(
-        from_elf(&elf(1, 0x1000, &[text])),
-        Err(FlatError::NotExecutable)
-    );
+    assert_eq!(from_elf(&elf(1, 0x1000, &[text])), Err(FlatError::NotExecutable));
     assert_eq!(from_elf(&elf(3, 0x1000, &[])), Err(FlatError::NoSegments));
-    assert!(matches!(
-        from_elf(&elf(3, 0x5000, &[text])),
-        Err(FlatError::Entry(_))
-    ));
+    assert!(matches!(from_elf(&elf(3, 0x5000, &[text])), Err(FlatError::Entry(_))));
     let data = program(LOAD, RW, 0x3000, 0x100, 0x100);
-    assert!(matches!(
-        from_elf(&elf(3, 0x3000, &[text, data])),
-        Err(FlatError::Entry(_))
-    ));
+    assert!(matches!(from_elf(&elf(3, 0x3000, &[text, data])), Err(FlatError::Entry(_))));
     let large = program(LOAD, RW, 0x3000, 0x100, 1 << 30);
-    assert_eq!(
-        from_elf(&elf(3, 0x1000, &[text, large])),
-        Err(FlatError::TooLarge)
-    );
+    assert_eq!(from_elf(&elf(3, 0x1000, &[text, large])), Err(FlatError::TooLarge));
     let stretch = |index: u64| program(LOAD, RX, 0x1000 + index * 0x2000, 0, 0x100);
     let many: Vec<_> = (0..9).map(stretch).collect();
-    assert_eq!(
-        from_elf(&elf(3, 0x1000, &many)),
-        Err(FlatError::TooManySegments)
-    );
+    assert_eq!(from_elf(&elf(3, 0x1000, &many)), Err(FlatError::TooManySegments));
     let file = elf(3, 0x1000, &[text]);
-    assert!(matches!(
-        from_elf(&file[..0x1050]),
-        Err(FlatError::SegmentRange(_))
-    ));
+    assert!(matches!(from_elf(&file[..0x1050]), Err(FlatError::SegmentRange(_))));
 }
 
 #[test]

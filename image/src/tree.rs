@@ -82,13 +82,7 @@ pub struct Attributes {
 impl Attributes {
     /// Owned by root, modified at the epoch.
     pub const fn root_owned(permissions: u16) -> Self {
-        Self {
-            permissions,
-            uid: 0,
-            gid: 0,
-            mtime_s: 0,
-            mtime_ns: 0,
-        }
+        Self { permissions, uid: 0, gid: 0, mtime_s: 0, mtime_ns: 0 }
     }
 }
 
@@ -203,10 +197,7 @@ pub struct Tree<D> {
 impl<D> Tree<D> {
     /// A tree with nothing but its root directory.
     pub fn new(root_attributes: Attributes) -> Self {
-        let root = Node {
-            attributes: root_attributes,
-            content: Content::empty_directory(),
-        };
+        let root = Node { attributes: root_attributes, content: Content::empty_directory() };
         Self { nodes: vec![root] }
     }
 
@@ -262,10 +253,7 @@ impl<D> Tree<D> {
         }
         let id = NodeId(self.nodes.len() as u32);
         self.insert_name(directory, name, id)?;
-        self.nodes.push(Node {
-            attributes,
-            content,
-        });
+        self.nodes.push(Node { attributes, content });
         Ok(id)
     }
 
@@ -287,9 +275,7 @@ impl<D> Tree<D> {
     /// `NotFound`, `NotDirectory`.
     pub fn remove(&mut self, directory: NodeId, name: &[u8]) -> Result<(), TreeError> {
         match &mut self.nodes[directory.index()].content {
-            Content::Directory(entries) => {
-                entries.remove(name).map(|_| ()).ok_or(TreeError::NotFound)
-            }
+            Content::Directory(entries) => entries.remove(name).map(|_| ()).ok_or(TreeError::NotFound),
             _ => Err(TreeError::NotDirectory),
         }
     }
@@ -315,11 +301,7 @@ impl<D> Tree<D> {
     ///
     /// # Errors
     /// `NotDirectory` if something else is in the way, `NameInvalid`, `LinkLoop`, `TooManyNodes`.
-    pub fn ensure_directory(
-        &mut self,
-        path: &[u8],
-        attributes: Attributes,
-    ) -> Result<NodeId, TreeError> {
+    pub fn ensure_directory(&mut self, path: &[u8], attributes: Attributes) -> Result<NodeId, TreeError> {
         let mut walk = Walk::new(self.root(), path);
         while let Some(name) = walk.next_name() {
             let next = match self.step(walk.here(), &name)? {
@@ -331,11 +313,7 @@ impl<D> Tree<D> {
                 _ => walk.enter(next),
             }
         }
-        if self.node(walk.here()).is_directory() {
-            Ok(walk.here())
-        } else {
-            Err(TreeError::NotDirectory)
-        }
+        if self.node(walk.here()).is_directory() { Ok(walk.here()) } else { Err(TreeError::NotDirectory) }
     }
 
     fn step(&self, here: NodeId, name: &[u8]) -> Result<Option<NodeId>, TreeError> {
@@ -345,12 +323,7 @@ impl<D> Tree<D> {
         }
     }
 
-    fn insert_name(
-        &mut self,
-        directory: NodeId,
-        name: &[u8],
-        node: NodeId,
-    ) -> Result<(), TreeError> {
+    fn insert_name(&mut self, directory: NodeId, name: &[u8], node: NodeId) -> Result<(), TreeError> {
         let Content::Directory(entries) = &mut self.nodes[directory.index()].content else {
             return Err(TreeError::NotDirectory);
         };
@@ -373,21 +346,14 @@ pub(crate) struct Walk<N> {
 
 impl<N: Copy> Walk<N> {
     pub(crate) fn new(root: N, path: &[u8]) -> Self {
-        let mut walk = Self {
-            stack: vec![root],
-            names: VecDeque::new(),
-            link_count: 0,
-        };
+        let mut walk = Self { stack: vec![root], names: VecDeque::new(), link_count: 0 };
         walk.push_front(path);
         walk
     }
 
     /// The last node entered.
     pub(crate) fn here(&self) -> N {
-        self.stack
-            .last()
-            .copied()
-            .expect("INV: the root never leaves the stack")
+        self.stack.last().copied().expect("INV: the root never leaves the stack")
     }
 
     /// The next name to look up in [`Walk::here`].
@@ -424,9 +390,7 @@ impl<N: Copy> Walk<N> {
     }
 
     fn push_front(&mut self, path: &[u8]) {
-        let names = path
-            .split(|byte| *byte == b'/')
-            .filter(|name| !name.is_empty());
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         for name in names.filter(|name| *name != b".").rev() {
             self.names.push_front(name.to_vec());
         }
@@ -434,11 +398,7 @@ impl<N: Copy> Walk<N> {
 }
 
 fn check_name(name: &[u8]) -> Result<(), TreeError> {
-    if name_is_valid(name) && name != b"." && name != b".." {
-        Ok(())
-    } else {
-        Err(TreeError::NameInvalid)
-    }
+    if name_is_valid(name) && name != b"." && name != b".." { Ok(()) } else { Err(TreeError::NameInvalid) }
 }
 
 /// True for 1 to 255 bytes without `/` and NUL.
@@ -469,30 +429,17 @@ mod tests {
     fn resolves_through_links_and_parents() {
         let mut tree = Tree::<Vec<u8>>::new(PLAIN);
         let usr_lib = tree.ensure_directory(b"usr/lib", PLAIN).unwrap();
-        tree.add(tree.root(), b"lib", PLAIN, link(b"usr/lib"))
-            .unwrap();
-        let file = tree
-            .add(usr_lib, b"x", PLAIN, Content::File(Vec::new()))
-            .unwrap();
-        tree.add(usr_lib, b"up", PLAIN, link(b"../../lib/x"))
-            .unwrap();
+        tree.add(tree.root(), b"lib", PLAIN, link(b"usr/lib")).unwrap();
+        let file = tree.add(usr_lib, b"x", PLAIN, Content::File(Vec::new())).unwrap();
+        tree.add(usr_lib, b"up", PLAIN, link(b"../../lib/x")).unwrap();
         for path in [&b"/lib/x"[..], b"lib/../../usr//lib/./x", b"/lib/up"] {
             assert_eq!(tree.resolve(path, LastLink::Follow), Ok(file));
         }
         assert_ne!(tree.resolve(b"/lib/up", LastLink::Keep), Ok(file));
         assert_eq!(tree.ensure_directory(b"/lib", PLAIN), Ok(usr_lib));
-        assert_eq!(
-            tree.ensure_directory(b"/lib/x", PLAIN),
-            Err(TreeError::NotDirectory)
-        );
-        assert_eq!(
-            tree.resolve(b"/lib/x/y", LastLink::Keep),
-            Err(TreeError::NotDirectory)
-        );
-        assert_eq!(
-            tree.resolve(b"/none", LastLink::Keep),
-            Err(TreeError::NotFound)
-        );
+        assert_eq!(tree.ensure_directory(b"/lib/x", PLAIN), Err(TreeError::NotDirectory));
+        assert_eq!(tree.resolve(b"/lib/x/y", LastLink::Keep), Err(TreeError::NotDirectory));
+        assert_eq!(tree.resolve(b"/none", LastLink::Keep), Err(TreeError::NotFound));
     }
 
     #[test]
@@ -501,27 +448,15 @@ mod tests {
         let root = tree.root();
         tree.add(root, b"a", PLAIN, link(b"b")).unwrap();
         tree.add(root, b"b", PLAIN, link(b"/a")).unwrap();
-        assert_eq!(
-            tree.resolve(b"a", LastLink::Follow),
-            Err(TreeError::LinkLoop)
-        );
+        assert_eq!(tree.resolve(b"a", LastLink::Follow), Err(TreeError::LinkLoop));
         for name in [&b""[..], b".", b"..", b"x/y", b"x\0", &[b'x'; 256]] {
             let added = tree.add(root, name, PLAIN, Content::Fifo);
             assert_eq!(added, Err(TreeError::NameInvalid), "{name:?}");
         }
-        assert_eq!(
-            tree.add(root, b"l", PLAIN, link(b"")),
-            Err(TreeError::TargetInvalid)
-        );
+        assert_eq!(tree.add(root, b"l", PLAIN, link(b"")), Err(TreeError::TargetInvalid));
         let directory = tree.ensure_directory(b"d", PLAIN).unwrap();
-        assert_eq!(
-            tree.link(directory, b"again", root),
-            Err(TreeError::IsDirectory)
-        );
-        assert_eq!(
-            tree.add(root, b"d", PLAIN, Content::Fifo),
-            Err(TreeError::Exists)
-        );
+        assert_eq!(tree.link(directory, b"again", root), Err(TreeError::IsDirectory));
+        assert_eq!(tree.add(root, b"d", PLAIN, Content::Fifo), Err(TreeError::Exists));
         assert_eq!(tree.remove(root, b"d"), Ok(()));
         assert_eq!(tree.lookup(root, b"d"), None);
     }

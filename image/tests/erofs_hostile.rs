@@ -18,29 +18,11 @@ fn valid_image() -> Vec<u8> {
     let large = tree.ensure_directory(b"usr/large", attributes).unwrap();
     for index in 0..300 {
         let name = format!("{index}-file-with-a-longer-name");
-        tree.add(
-            large,
-            name.as_bytes(),
-            attributes,
-            Content::File(vec![7; index]),
-        )
-        .unwrap();
+        tree.add(large, name.as_bytes(), attributes, Content::File(vec![7; index])).unwrap();
     }
     let root = tree.root();
-    tree.add(
-        root,
-        b"lib",
-        attributes,
-        Content::Symlink(b"usr/large".to_vec()),
-    )
-    .unwrap();
-    tree.add(
-        root,
-        b"long",
-        attributes,
-        Content::Symlink(vec![b'x'; 4090]),
-    )
-    .unwrap();
+    tree.add(root, b"lib", attributes, Content::Symlink(b"usr/large".to_vec())).unwrap();
+    tree.add(root, b"long", attributes, Content::Symlink(vec![b'x'; 4090])).unwrap();
     tree.add(root, b"fifo", attributes, Content::Fifo).unwrap();
     let mut bytes = Vec::new();
     Layout::new(&tree).unwrap().write(&mut bytes).unwrap();
@@ -54,12 +36,7 @@ fn exercise(bytes: &[u8]) {
         return;
     };
     let _ = check(&image);
-    for path in [
-        &b"/lib/7-file-with-a-longer-name"[..],
-        b"long",
-        b"../usr/./fifo",
-        b"fifo/x",
-    ] {
+    for path in [&b"/lib/7-file-with-a-longer-name"[..], b"long", b"../usr/./fifo", b"fifo/x"] {
         let _ = image.resolve(path, LastLink::Follow);
     }
     let slot_count = bytes.len() as u64 / 32;
@@ -123,10 +100,7 @@ fn a_directory_that_contains_itself_ends_the_check() {
     let start = usr.number.0 as usize * 32 + 64;
     bytes[start + 24..start + 32].copy_from_slice(&root);
     let result = check(&Image::open(&bytes).unwrap());
-    assert!(
-        format!("{result:?}").contains("SharedDirectories"),
-        "{result:?}"
-    );
+    assert!(format!("{result:?}").contains("SharedDirectories"), "{result:?}");
     exercise(&bytes);
 }
 
@@ -149,10 +123,7 @@ fn a_last_page_that_is_cut_off_can_be_read_but_not_mapped() {
     let find = |bytes: &[u8]| {
         let image = Image::open(bytes).unwrap();
         let inode = image.resolve(path, LastLink::Follow).unwrap();
-        (
-            image.extent(&inode),
-            image.read_at(&inode, 0, &mut [0; 400]),
-        )
+        (image.extent(&inode), image.read_at(&inode, 0, &mut [0; 400]))
     };
     let (extent, count) = find(&bytes);
     let extent = extent.unwrap();

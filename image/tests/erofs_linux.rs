@@ -41,19 +41,11 @@ fn has_tool(tool: &str) -> bool {
 }
 
 fn attributes(permissions: u16) -> Attributes {
-    Attributes {
-        permissions,
-        uid: 0,
-        gid: 0,
-        mtime_s: 1_700_000_000,
-        mtime_ns: 123_456_789,
-    }
+    Attributes { permissions, uid: 0, gid: 0, mtime_s: 1_700_000_000, mtime_ns: 123_456_789 }
 }
 
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|index| (index * 7 + index / 4096) as u8)
-        .collect()
+    (0..length).map(|index| (index * 7 + index / 4096) as u8).collect()
 }
 
 /// Every shape that the layout treats differently: sizes around a block, inline and outlined links, large directories.
@@ -62,48 +54,16 @@ fn sample() -> Tree<Vec<u8>> {
     let root = tree.root();
     for size in [0, 1, 4095, 4096, 4097, 300_000] {
         let name = format!("file{size}");
-        tree.add(
-            root,
-            name.as_bytes(),
-            attributes(0o644),
-            Content::File(pattern(size)),
-        )
-        .unwrap();
+        tree.add(root, name.as_bytes(), attributes(0o644), Content::File(pattern(size))).unwrap();
     }
     let file = tree.lookup(root, b"file4097").unwrap();
-    let deep = tree
-        .ensure_directory(b"a/b/c/d", attributes(0o711))
-        .unwrap();
+    let deep = tree.ensure_directory(b"a/b/c/d", attributes(0o711)).unwrap();
     tree.link(deep, b"hard", file).unwrap();
-    tree.add(
-        deep,
-        b"link",
-        attributes(0o777),
-        Content::Symlink(b"../../x".to_vec()),
-    )
-    .unwrap();
+    tree.add(deep, b"link", attributes(0o777), Content::Symlink(b"../../x".to_vec())).unwrap();
     let long_target = vec![b't'; 4095];
-    tree.add(
-        deep,
-        b"long",
-        attributes(0o777),
-        Content::Symlink(long_target),
-    )
-    .unwrap();
-    tree.add(
-        deep,
-        &[b'n'; 255],
-        attributes(0o4755),
-        Content::File(b"x".to_vec()),
-    )
-    .unwrap();
-    tree.add(
-        deep,
-        b"-before-dot",
-        attributes(0o600),
-        Content::File(b"y".to_vec()),
-    )
-    .unwrap();
+    tree.add(deep, b"long", attributes(0o777), Content::Symlink(long_target)).unwrap();
+    tree.add(deep, &[b'n'; 255], attributes(0o4755), Content::File(b"x".to_vec())).unwrap();
+    tree.add(deep, b"-before-dot", attributes(0o600), Content::File(b"y".to_vec())).unwrap();
     add_many(&mut tree);
     add_special(&mut tree);
     tree
@@ -114,42 +74,19 @@ fn add_many(tree: &mut Tree<Vec<u8>>) {
     let many = tree.ensure_directory(b"many", attributes(0o1777)).unwrap();
     for index in 0..2000 {
         let name = format!("entry-{index}");
-        tree.add(
-            many,
-            name.as_bytes(),
-            attributes(0o644),
-            Content::File(Vec::new()),
-        )
-        .unwrap();
+        tree.add(many, name.as_bytes(), attributes(0o644), Content::File(Vec::new())).unwrap();
     }
 }
 
 /// Everything that has no data.
 fn add_special(tree: &mut Tree<Vec<u8>>) {
     let root = tree.root();
-    let device = DeviceNumber {
-        major: 259,
-        minor: 70_000,
-    };
-    tree.add(
-        root,
-        b"block",
-        attributes(0o660),
-        Content::BlockDevice(device),
-    )
-    .unwrap();
+    let device = DeviceNumber { major: 259, minor: 70_000 };
+    tree.add(root, b"block", attributes(0o660), Content::BlockDevice(device)).unwrap();
     let null = DeviceNumber { major: 1, minor: 3 };
-    tree.add(
-        root,
-        b"null",
-        attributes(0o666),
-        Content::CharacterDevice(null),
-    )
-    .unwrap();
-    tree.add(root, b"fifo", attributes(0o600), Content::Fifo)
-        .unwrap();
-    tree.add(root, b"socket", attributes(0o600), Content::Socket)
-        .unwrap();
+    tree.add(root, b"null", attributes(0o666), Content::CharacterDevice(null)).unwrap();
+    tree.add(root, b"fifo", attributes(0o600), Content::Fifo).unwrap();
+    tree.add(root, b"socket", attributes(0o600), Content::Socket).unwrap();
 }
 
 fn image_of(tree: &Tree<Vec<u8>>) -> Vec<u8> {
@@ -192,20 +129,11 @@ fn linux_accepts_what_the_writer_wrote() {
         return;
     }
     for size in [0, 1, 4095, 4096, 4097, 300_000] {
-        assert_eq!(
-            fs::read(out.join(format!("file{size}"))).unwrap(),
-            pattern(size)
-        );
+        assert_eq!(fs::read(out.join(format!("file{size}"))).unwrap(), pattern(size));
     }
     let deep = out.join("a/b/c/d");
-    assert_eq!(
-        fs::read_link(deep.join("link")).unwrap(),
-        Path::new("../../x")
-    );
-    assert_eq!(
-        fs::read_link(deep.join("long")).unwrap().as_os_str().len(),
-        4095
-    );
+    assert_eq!(fs::read_link(deep.join("link")).unwrap(), Path::new("../../x"));
+    assert_eq!(fs::read_link(deep.join("long")).unwrap().as_os_str().len(), 4095);
     assert_eq!(fs::read_dir(out.join("many")).unwrap().count(), 2000);
     assert_eq!(fs::read(deep.join("hard")).unwrap(), pattern(4097));
 }
@@ -218,20 +146,13 @@ fn linux_tools_see_the_metadata() {
     if !has_tool("dump.erofs") {
         return;
     }
-    let output = Command::new("dump.erofs")
-        .arg("--path=/file4097")
-        .arg(&path)
-        .output()
-        .unwrap();
+    let output = Command::new("dump.erofs").arg("--path=/file4097").arg(&path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
     for part in ["Size: 4097", "Links: 2", "Access: 0644", "2023-11-14"] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
-    assert!(
-        text.contains("Layout: 0"),
-        "regular files are flat plain: {text}"
-    );
+    assert!(text.contains("Layout: 0"), "regular files are flat plain: {text}");
 }
 
 #[test]
@@ -254,23 +175,11 @@ fn reads_what_mkfs_wrote() {
     symlink("dir/file5", source.join("link")).unwrap();
     fs::hard_link(source.join("dir/file5"), source.join("hard")).unwrap();
     fs::set_permissions(source.join("dir"), fs::Permissions::from_mode(0o2750)).unwrap();
-    for options in [
-        &["-Eforce-inode-compact"][..],
-        &["-Eforce-inode-extended"],
-        &[],
-    ] {
+    for options in [&["-Eforce-inode-compact"][..], &["-Eforce-inode-extended"], &[]] {
         let path = scratch.0.join("image");
-        let output = Command::new("mkfs.erofs")
-            .args(options)
-            .arg(&path)
-            .arg(&source)
-            .output();
+        let output = Command::new("mkfs.erofs").args(options).arg(&path).arg(&source).output();
         let output = output.unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let bytes = fs::read(&path).unwrap();
         let image = Image::open(&bytes).unwrap();
         let summary = check(&image).unwrap();
@@ -285,10 +194,7 @@ fn reads_what_mkfs_wrote() {
         assert_eq!(linked.link_count, 2);
         let directory = image.resolve(b"dir", LastLink::Keep).unwrap();
         assert_eq!(directory.mode(), 0o042_750);
-        assert_eq!(
-            directory.uid,
-            fs::metadata(source.join("dir")).unwrap().uid()
-        );
+        assert_eq!(directory.uid, fs::metadata(source.join("dir")).unwrap().uid());
         if options == ["-Eforce-inode-extended"] {
             let time = fs::metadata(source.join("dir")).unwrap().mtime();
             assert_eq!(directory.mtime_s, time);
@@ -307,18 +213,11 @@ fn refuses_what_it_does_not_have() {
     fs::write(source.join("file"), vec![0; 100_000]).unwrap();
     for options in ["-zlz4hc", "--chunksize=4096"] {
         let path = scratch.0.join("image");
-        let output = Command::new("mkfs.erofs")
-            .arg(options)
-            .arg(&path)
-            .arg(&source)
-            .output();
+        let output = Command::new("mkfs.erofs").arg(options).arg(&path).arg(&source).output();
         assert!(output.unwrap().status.success(), "{options}");
         let bytes = fs::read(&path).unwrap();
         let result = Image::open(&bytes).and_then(|image| check(&image));
-        assert!(
-            format!("{result:?}").contains("Unsupported"),
-            "{options}: {result:?}"
-        );
+        assert!(format!("{result:?}").contains("Unsupported"), "{options}: {result:?}");
     }
 }
 
@@ -326,11 +225,7 @@ fn refuses_what_it_does_not_have() {
 fn own_image_reads_back() {
     let tree = sample();
     let bytes = image_of(&tree);
-    assert_eq!(
-        bytes,
-        image_of(&tree.clone()),
-        "equal trees give equal images"
-    );
+    assert_eq!(bytes, image_of(&tree.clone()), "equal trees give equal images");
     let image = Image::open(&bytes).unwrap();
     let summary = check(&image).unwrap();
     assert_eq!(summary.directory_count, 6);
@@ -347,10 +242,7 @@ fn own_image_reads_back() {
     let empty = image.resolve(b"/file0", LastLink::Keep).unwrap();
     assert_eq!(image.extent(&empty), None);
     let block = image.resolve(b"/block", LastLink::Keep).unwrap();
-    assert_eq!(
-        (block.kind, block.device),
-        (FileKind::BlockDevice, 0x1111_0370)
-    );
+    assert_eq!((block.kind, block.device), (FileKind::BlockDevice, 0x1111_0370));
     let hard = image.resolve(b"/a/b/c/d/hard", LastLink::Keep).unwrap();
     assert_eq!(hard, image.resolve(b"/file4097", LastLink::Keep).unwrap());
     assert_eq!(hard.link_count, 2);
@@ -364,20 +256,11 @@ fn directories_can_be_read_in_pieces() {
     let bytes = image_of(&sample());
     let image = Image::open(&bytes).unwrap();
     let many = image.resolve(b"/many", LastLink::Keep).unwrap();
-    let all: Vec<_> = image
-        .entries(&many, 0)
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+    let all: Vec<_> = image.entries(&many, 0).unwrap().map(Result::unwrap).collect();
     assert_eq!(all.len(), 2002);
     let mut position = 0;
     for expected in &all {
-        let entry = image
-            .entries(&many, position)
-            .unwrap()
-            .next()
-            .unwrap()
-            .unwrap();
+        let entry = image.entries(&many, position).unwrap().next().unwrap().unwrap();
         assert_eq!(entry, *expected);
         position = entry.next_position;
         let found = image.lookup(&many, entry.name).unwrap().unwrap();

@@ -32,19 +32,10 @@ extern "C" fn _start(index: usize) -> ! {
 #[test]
 fn a_linked_program_becomes_a_flat_image() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (source, program) = (
-        directory.join("flat_linker.rs"),
-        directory.join("flat_linker"),
-    );
+    let (source, program) = (directory.join("flat_linker.rs"), directory.join("flat_linker"));
     std::fs::write(&source, SOURCE).unwrap();
     let output = Command::new("rustc")
-        .args([
-            "--edition=2024",
-            "--target=x86_64-unknown-none",
-            "-Cpanic=abort",
-            "-O",
-            "-o",
-        ])
+        .args(["--edition=2024", "--target=x86_64-unknown-none", "-Cpanic=abort", "-O", "-o"])
         .arg(&program)
         .arg(&source)
         .output();
@@ -58,21 +49,16 @@ fn a_linked_program_becomes_a_flat_image() {
     let image = from_elf(&std::fs::read(&program).unwrap()).unwrap();
     let header = parse(&image).unwrap();
     let segments = &header.segments[..header.segment_count as usize];
-    let text = segments
-        .iter()
-        .find(|segment| segment.flags == FLAT_EXECUTE)
-        .unwrap();
-    assert!(segments.iter().any(|segment| {
-        segment.flags == FLAT_WRITE && u64::from(segment.page_count) * 4096 >= 80_000
-    }));
+    let text = segments.iter().find(|segment| segment.flags == FLAT_EXECUTE).unwrap();
+    assert!(
+        segments
+            .iter()
+            .any(|segment| { segment.flags == FLAT_WRITE && u64::from(segment.page_count) * 4096 >= 80_000 })
+    );
     let text_end = text.virtual_address + u64::from(text.page_count) * 4096;
     assert!((text.virtual_address..text_end).contains(&header.entry));
     // Both functions' addresses lie in the data; the linker may have joined nothing, so look for them everywhere.
-    let words = image[4096..]
-        .chunks_exact(8)
-        .map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-    let pointers = words
-        .filter(|word| (text.virtual_address..text_end).contains(word))
-        .count();
+    let words = image[4096..].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    let pointers = words.filter(|word| (text.virtual_address..text_end).contains(word)).count();
     assert!(pointers >= 2, "{pointers} pointers into the text");
 }

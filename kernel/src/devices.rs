@@ -1,4 +1,5 @@
-//! Describes the machine's device functions to the core: PCI functions and virtio blocks. The kernel drives none of them.
+//! Describes the machine's device functions to the core: PCI functions and virtio blocks. The kernel drives none of
+//! them.
 
 use aegis_abi::device::{DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;

@@ -1,7 +1,7 @@
 //! From traps to the core and back: one lock around the state, one place where contexts are exchanged.
 //!
-//! Every trap of ring 3 or of the idle loop comes to [`enter`]: lock, let the core decide, load what it decided, unlock. The fast
-//! system-call upcall never comes here; what it delivered meanwhile is counted at the next entry.
+//! Every trap of ring 3 or of the idle loop comes to [`enter`]: lock, let the core decide, load what it decided,
+//! unlock. The fast system-call upcall never comes here; what it delivered meanwhile is counted at the next entry.
 
 use aegis_kernel_core::id::{CpuId, Id};
 use aegis_kernel_core::state::{Decision, State};
@@ -23,7 +23,8 @@ pub(crate) static HANDLERS: Handlers = Handlers {
 
 /// This processor's name.
 pub(crate) fn this_cpu() -> CpuId {
-    CpuId::from_index(machine::processor_index()).expect("INV-3: the machine starts no more processors than the core has names for")
+    CpuId::from_index(machine::processor_index())
+        .expect("INV-3: the machine starts no more processors than the core has names for")
 }
 
 /// Runs one event of the core and does what it decided.

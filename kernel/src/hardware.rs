@@ -1,7 +1,7 @@
 //! The core's `Machine` over the real one: physical words, translation caches, device functions and their interrupts.
 //!
-//! Neighbours: `aegis_kernel_core::machine` says what is wanted, `aegis_machine` does it. What is decided here: which processors
-//! hold translations of a root, and how an interrupt vector names a device function.
+//! Neighbours: `aegis_kernel_core::machine` says what is wanted, `aegis_machine` does it. What is decided here: which
+//! processors hold translations of a root, and how an interrupt vector names a device function.
 
 use aegis_abi::FrameNumber;
 use aegis_kernel_core::id::{CpuId, DeviceId, Id};
@@ -234,7 +234,8 @@ impl Machine for Hardware {
                     pci_enable(&function, enable);
                 }
             }
-            // A block has no switch of its own; a device that is reset reaches no memory until a driver sets it up again.
+            // A block has no switch of its own; a device that is reset reaches no memory until a driver sets it up
+            // again.
             Backend::VirtioMmio(address) if !enable => {
                 machine::device_register_write(address + VIRTIO_STATUS_REGISTER, 0);
             }

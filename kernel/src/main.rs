@@ -1,7 +1,8 @@
 //! The kernel binary: glue between the pure core (`kernel/core`) and the machine (`kernel/machine`).
 //!
-//! Start: the machine boots and calls [`bare::main`], which takes memory for the tables, describes the device functions, starts the
-//! other processors, makes the first environment from the boot bundle and enters it. From then on everything begins in `entry`.
+//! Start: the machine boots and calls [`bare::main`], which takes memory for the tables, describes the device
+//! functions, starts the other processors, makes the first environment from the boot bundle and enters it. From then
+//! on everything begins in `entry`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -82,8 +83,7 @@ mod bare {
         }
         let slice_ns = slice_ms(boot.command_line) * 1_000_000;
         write_system_page(system_page, boot, slice_ns);
-        let setup =
-            Setup { frames, blocks, template_root, system_page, slice_ns };
+        let setup = Setup { frames, blocks, template_root, system_page, slice_ns };
         if let Err(error) = state.init(setup) {
             give_up(format_args!("the tables cannot be set up: {error:?}"));
         }

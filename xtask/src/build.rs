@@ -16,20 +16,12 @@ use crate::toolchain::Toolchain;
 use crate::{Error, process, symbols};
 
 /// Packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
-const GUEST_PACKAGES: [&str; 4] = [
-    "aegis-kernel",
-    "exos-linux",
-    "exos-mini",
-    "aegis-tests-guest",
-];
+const GUEST_PACKAGES: [&str; 4] = ["aegis-kernel", "exos-linux", "exos-mini", "aegis-tests-guest"];
 const HOST_PACKAGE: &str = "aegis";
 
 /// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.
-const GUEST_ARTEFACTS: [(&str, &str); 3] = [
-    ("aegis-kernel", "kernel.elf"),
-    ("exos", "exos.elf"),
-    ("exos-mini", "exos-mini.elf"),
-];
+const GUEST_ARTEFACTS: [(&str, &str); 3] =
+    [("aegis-kernel", "kernel.elf"), ("exos", "exos.elf"), ("exos-mini", "exos-mini.elf")];
 
 /// Cargo's profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +60,9 @@ pub(crate) fn build(root: &Path, profile: Profile) -> Result<(), Error> {
 
     let toolchain = Toolchain::find(root)?;
     let mut guest = toolchain.cargo(root, "build");
-    guest
-        .arg("--target-dir")
-        .arg(toolchain.target_dir(&host_target_dir(root)));
+    guest.arg("--target-dir").arg(toolchain.target_dir(&host_target_dir(root)));
     packages(&mut guest, &GUEST_PACKAGES);
-    let binaries = run(
-        &mut guest,
-        profile,
-        "building the kernel and the library OS",
-    )?;
+    let binaries = run(&mut guest, profile, "building the kernel and the library OS")?;
     publish_guest(&binaries, &artefacts)?;
 
     let mut host = host_cargo(root);
@@ -122,11 +108,7 @@ fn packages(command: &mut Command, names: &[&str]) {
 
 /// Runs a cargo build; returns the executables that belong to it, whether or not they had to be made anew.
 fn run(command: &mut Command, profile: Profile, label: &str) -> Result<Vec<PathBuf>, Error> {
-    command.args([
-        "--profile",
-        profile.name(),
-        "--message-format=json-render-diagnostics",
-    ]);
+    command.args(["--profile", profile.name(), "--message-format=json-render-diagnostics"]);
     let messages = process::run_quietly(label, command)?;
     Ok(executables(&String::from_utf8_lossy(&messages)))
 }
@@ -143,20 +125,14 @@ fn executables(messages: &str) -> Vec<PathBuf> {
 }
 
 fn publish_guest(binaries: &[PathBuf], artefacts: &Path) -> Result<(), Error> {
-    let is_kernel = |path: &&PathBuf| {
-        path.file_name()
-            .is_some_and(|name| name == GUEST_PACKAGES[0])
-    };
+    let is_kernel = |path: &&PathBuf| path.file_name().is_some_and(|name| name == GUEST_PACKAGES[0]);
     if let Some(kernel) = binaries.iter().find(is_kernel) {
         symbols::inject(kernel)?;
     }
     for (binary, artefact) in GUEST_ARTEFACTS {
         publish(binaries, binary, &artefacts.join(artefact))?;
     }
-    for binary in binaries
-        .iter()
-        .filter_map(|path| path.file_name()?.to_str())
-    {
+    for binary in binaries.iter().filter_map(|path| path.file_name()?.to_str()) {
         if GUEST_ARTEFACTS.iter().all(|(name, _)| *name != binary) {
             publish(binaries, binary, &artefacts.join(test_artefact(binary)))?;
         }
@@ -177,9 +153,7 @@ fn publish(binaries: &[PathBuf], name: &str, to: &Path) -> Result<(), Error> {
     let from = binaries
         .iter()
         .find(|path| path.file_name().is_some_and(|file_name| file_name == name))
-        .ok_or_else(|| Error::Artefact {
-            name: name.to_string(),
-        })?;
+        .ok_or_else(|| Error::Artefact { name: name.to_string() })?;
     let bytes = fs::read(from).map_err(Error::io(from))?;
     if fs::read(to).is_ok_and(|present| present == bytes) {
         return Ok(());

@@ -69,10 +69,7 @@ fn next(rest: &str, first: char) -> (Kind, usize) {
         return (comment_kind(rest, "///", "//!", "////"), length);
     }
     if rest.starts_with("/*") {
-        return (
-            comment_kind(rest, "/**", "/*!", "/***"),
-            block_comment_length(rest),
-        );
+        return (comment_kind(rest, "/**", "/*!", "/***"), block_comment_length(rest));
     }
     if let Some(length) = string_length(rest) {
         return (Kind::Literal, length);
@@ -92,11 +89,7 @@ fn next(rest: &str, first: char) -> (Kind, usize) {
 
 fn comment_kind(rest: &str, outer: &str, inner: &str, ruler: &str) -> Kind {
     let is_outer = rest.starts_with(outer) && !rest.starts_with(ruler) && !rest.starts_with("/**/");
-    if is_outer || rest.starts_with(inner) {
-        Kind::Documentation
-    } else {
-        Kind::Comment
-    }
+    if is_outer || rest.starts_with(inner) { Kind::Documentation } else { Kind::Comment }
 }
 
 fn block_comment_length(rest: &str) -> usize {
@@ -122,18 +115,15 @@ fn block_comment_length(rest: &str) -> usize {
 
 /// Length of a string literal with any prefix (`b`, `c`, `r`, `br`, `cr`), if one starts here.
 fn string_length(rest: &str) -> Option<usize> {
-    let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
-        rest.strip_prefix(prefix)
-            .is_some_and(|after| after.starts_with(['"', '#']))
-    })?;
+    let prefix = ["br", "cr", "b", "c", "r", ""]
+        .into_iter()
+        .find(|prefix| rest.strip_prefix(prefix).is_some_and(|after| after.starts_with(['"', '#'])))?;
     let body = &rest[prefix.len()..];
     if prefix.ends_with('r') {
         let hashes = body.len() - body.trim_start_matches('#').len();
         let text = body[hashes..].strip_prefix('"')?;
         let close = format!("\"{}", "#".repeat(hashes));
-        let length = text
-            .find(&close)
-            .map_or(text.len(), |end| end + close.len());
+        let length = text.find(&close).map_or(text.len(), |end| end + close.len());
         return Some(prefix.len() + hashes + 1 + length);
     }
     let text = body.strip_prefix('"')?;
@@ -165,8 +155,7 @@ fn quote(rest: &str) -> (Kind, usize) {
 }
 
 fn word_length(rest: &str) -> usize {
-    rest.find(|character| !is_word(character))
-        .unwrap_or(rest.len())
+    rest.find(|character| !is_word(character)).unwrap_or(rest.len())
 }
 
 fn is_word(character: char) -> bool {
@@ -178,10 +167,7 @@ mod tests {
     use super::*;
 
     fn lex(source: &str) -> Vec<(Kind, &str)> {
-        tokens(source)
-            .iter()
-            .map(|token| (token.kind, token.text))
-            .collect()
+        tokens(source).iter().map(|token| (token.kind, token.text)).collect()
     }
 
     #[test]
@@ -198,14 +184,8 @@ mod tests {
     #[test]
     fn strings_hide_what_looks_like_code() {
         use Kind::{Literal, Word};
-        assert_eq!(
-            lex(r#""a \" unsafe {" x"#),
-            [(Literal, r#""a \" unsafe {""#), (Word, "x")]
-        );
-        assert_eq!(
-            lex(r###"r#"a " b"# x"###),
-            [(Literal, r###"r#"a " b"#"###), (Word, "x")]
-        );
+        assert_eq!(lex(r#""a \" unsafe {" x"#), [(Literal, r#""a \" unsafe {""#), (Word, "x")]);
+        assert_eq!(lex(r###"r#"a " b"# x"###), [(Literal, r###"r#"a " b"#"###), (Word, "x")]);
         assert_eq!(lex(r#"br"\" x"#), [(Literal, r#"br"\""#), (Word, "x")]);
         assert_eq!(lex("r#type"), [(Word, "r#type")]);
     }
@@ -213,17 +193,10 @@ mod tests {
     #[test]
     fn comments_nest_and_documentation_is_marked() {
         use Kind::{Comment, Documentation, Word};
-        assert_eq!(
-            lex("/* a /* b */ c */ x"),
-            [(Comment, "/* a /* b */ c */"), (Word, "x")]
-        );
+        assert_eq!(lex("/* a /* b */ c */ x"), [(Comment, "/* a /* b */ c */"), (Word, "x")]);
         assert_eq!(
             lex("/// d\n//! e\n//// f"),
-            [
-                (Documentation, "/// d"),
-                (Documentation, "//! e"),
-                (Comment, "//// f")
-            ]
+            [(Documentation, "/// d"), (Documentation, "//! e"), (Comment, "//// f")]
         );
     }
 
@@ -236,9 +209,7 @@ mod tests {
 
     #[test]
     fn text_that_is_not_rust_still_ends() {
-        for source in [
-            "\"open", "/* open", "r#\"open", "'", "'\\", "r#", "b#", "#\"", "\u{0}é",
-        ] {
+        for source in ["\"open", "/* open", "r#\"open", "'", "'\\", "r#", "b#", "#\"", "\u{0}é"] {
             let total: usize = tokens(source).iter().map(|token| token.text.len()).sum();
             assert_eq!(total, source.len(), "{source:?}");
         }

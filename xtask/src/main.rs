@@ -38,9 +38,7 @@ fn main() -> ExitCode {
     let root = checkout_root();
     let outcome = match words.as_slice() {
         ["build"] => build::build(&root, build::Profile::Release),
-        ["build", "--profile", name] => {
-            build::Profile::parse(name).and_then(|profile| build::build(&root, profile))
-        }
+        ["build", "--profile", name] => build::Profile::parse(name).and_then(|profile| build::build(&root, profile)),
         ["test"] => suite::test(&root),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),
         ["tidy", "--fast"] => tidy::run(&root, tidy::Depth::Fast),
@@ -73,15 +71,9 @@ enum Error {
     /// The command line is none of those in [`USAGE`].
     Usage,
     /// A file or folder of the checkout could not be read or written.
-    Io {
-        what: PathBuf,
-        error: std::io::Error,
-    },
+    Io { what: PathBuf, error: std::io::Error },
     /// A program could not be started.
-    Start {
-        program: String,
-        error: std::io::Error,
-    },
+    Start { program: String, error: std::io::Error },
     /// A program ended with a failure; its own output has said why.
     Failed { what: String },
     /// No compiler can build the guest binaries; the text says what was looked at.
@@ -115,9 +107,6 @@ impl std::fmt::Display for Error {
 impl Error {
     /// Wraps an input or output error with the file or folder it is about.
     fn io(what: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
-        move |error| Error::Io {
-            what: what.to_path_buf(),
-            error,
-        }
+        move |error| Error::Io { what: what.to_path_buf(), error }
     }
 }

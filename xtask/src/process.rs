@@ -19,17 +19,12 @@ pub(crate) fn run_quietly(label: &str, command: &mut Command) -> Result<Vec<u8>,
     if std::io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(command)?;
     let collector = child.stdout.take().map(|mut pipe| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            pipe.read_to_end(&mut bytes)
-                .map(|_| bytes)
-                .unwrap_or_default()
+            pipe.read_to_end(&mut bytes).map(|_| bytes).unwrap_or_default()
         })
     });
     let (sender, lines) = channel();
@@ -44,40 +39,26 @@ pub(crate) fn run_quietly(label: &str, command: &mut Command) -> Result<Vec<u8>,
     }
     let unseen = forward_when_slow(label, &lines);
     let status = child.wait().map_err(start_error(command))?;
-    let output = collector
-        .and_then(|thread| thread.join().ok())
-        .unwrap_or_default();
+    let output = collector.and_then(|thread| thread.join().ok()).unwrap_or_default();
     if status.success() {
         return Ok(output);
     }
     for line in unseen {
         eprintln!("{line}");
     }
-    Err(Error::Failed {
-        what: label.to_string(),
-    })
+    Err(Error::Failed { what: label.to_string() })
 }
 
 /// Runs `command` with this process's own standard output and error.
 pub(crate) fn run_loudly(label: &str, command: &mut Command) -> Result<(), Error> {
     command.stdin(Stdio::null());
     let status = start(command)?.wait().map_err(start_error(command))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Error::Failed {
-            what: label.to_string(),
-        })
-    }
+    if status.success() { Ok(()) } else { Err(Error::Failed { what: label.to_string() }) }
 }
 
 /// Standard output of a short question such as `rustc --version`, trimmed; `None` if it could not be answered.
 pub(crate) fn answer(command: &mut Command) -> Option<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     if !output.status.success() {
         return None;
     }

@@ -29,11 +29,7 @@ impl Source {
     /// A file by itself; whether it is a test is taken from its place only.
     pub(crate) fn new(path: &str, text: &str) -> Source {
         let is_test = is_test_place(path) || text.contains("#![cfg(test)]");
-        Source {
-            path: path.to_string(),
-            text: text.to_string(),
-            is_test,
-        }
+        Source { path: path.to_string(), text: text.to_string(), is_test }
     }
 
     pub(crate) fn is_rust(&self) -> bool {
@@ -42,9 +38,7 @@ impl Source {
 
     /// Rust, assembly, linker scripts.
     pub(crate) fn is_code(&self) -> bool {
-        [".rs", ".S", ".s", ".asm", ".ld"]
-            .iter()
-            .any(|ending| self.path.ends_with(ending))
+        [".rs", ".S", ".s", ".asm", ".ld"].iter().any(|ending| self.path.ends_with(ending))
     }
 
     pub(crate) fn tokens(&self) -> Vec<Token<'_>> {
@@ -78,10 +72,7 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Source>, Error> {
     let test_modules: BTreeSet<String> = sources.iter().flat_map(declared_test_modules).collect();
     for source in &mut sources {
         let inside = |module: &String| {
-            source
-                .path
-                .strip_prefix(module.as_str())
-                .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            source.path.strip_prefix(module.as_str()).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
         };
         source.is_test |= test_modules.iter().any(inside);
     }
@@ -93,20 +84,11 @@ fn walk(root: &Path, folder: &str, sources: &mut Vec<Source>) -> Result<(), Erro
     let mut names: Vec<(String, fs::FileType)> = fs::read_dir(&place)
         .map_err(Error::io(&place))?
         .flatten()
-        .filter_map(|entry| {
-            Some((
-                entry.file_name().into_string().ok()?,
-                entry.file_type().ok()?,
-            ))
-        })
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.file_type().ok()?)))
         .collect();
     names.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, kind) in names {
-        let path = if folder.is_empty() {
-            name.clone()
-        } else {
-            format!("{folder}/{name}")
-        };
+        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
         if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
             walk(root, &path, sources)?;
         } else if kind.is_file()
@@ -120,11 +102,7 @@ fn walk(root: &Path, folder: &str, sources: &mut Vec<Source>) -> Result<(), Erro
 
 /// Tokens that are not comments.
 pub(crate) fn code_tokens<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
-    tokens
-        .iter()
-        .filter(|token| !token.is_comment())
-        .copied()
-        .collect()
+    tokens.iter().filter(|token| !token.is_comment()).copied().collect()
 }
 
 /// If an outer attribute starts at `index`: the index of its `]`, and whether it marks test code.
@@ -133,10 +111,7 @@ pub(crate) fn attribute(code: &[Token<'_>], index: usize) -> Option<(usize, bool
         return None;
     }
     let end = closing(code, index + 1)?;
-    let words: Vec<&str> = code[index + 2..end]
-        .iter()
-        .map(|token| token.text)
-        .collect();
+    let words: Vec<&str> = code[index + 2..end].iter().map(|token| token.text).collect();
     let is_test = match words.as_slice() {
         ["test"] => true,
         ["cfg", "(", condition @ ..] => condition.contains(&"test") && !condition.contains(&"not"),
@@ -225,23 +200,14 @@ mod tests {
 
     fn marks(text: &str) -> String {
         let lines = Source::new("kernel/src/a.rs", text).test_lines();
-        lines
-            .iter()
-            .map(|is_test| if *is_test { 'T' } else { '.' })
-            .collect()
+        lines.iter().map(|is_test| if *is_test { 'T' } else { '.' }).collect()
     }
 
     #[test]
     fn items_under_cfg_test_are_tests() {
-        assert_eq!(
-            marks("fn a() {}\n#[cfg(test)]\nmod tests {\n  fn b() {}\n}\nfn c() {}"),
-            ".TTTT."
-        );
+        assert_eq!(marks("fn a() {}\n#[cfg(test)]\nmod tests {\n  fn b() {}\n}\nfn c() {}"), ".TTTT.");
         assert_eq!(marks("#[cfg(test)]\nextern crate std;\nfn c() {}"), "TT.");
-        assert_eq!(
-            marks("#[test]\n#[ignore]\nfn a(x: [u8; 3]) {\n}\nfn c() {}"),
-            "TTTT."
-        );
+        assert_eq!(marks("#[test]\n#[ignore]\nfn a(x: [u8; 3]) {\n}\nfn c() {}"), "TTTT.");
         assert_eq!(marks("#[cfg(all(test, unix))]\nfn a() {}\n"), "TT");
         assert_eq!(marks("#[cfg(not(test))]\nfn a() {}\n"), "..");
         assert_eq!(marks("// #[cfg(test)]\nfn a() {}\n"), "..");
@@ -249,12 +215,7 @@ mod tests {
 
     #[test]
     fn places_of_tests_are_known() {
-        for path in [
-            "tests/guest/src/main.rs",
-            "exos/tests/x.rs",
-            "exos/src/vm/tests.rs",
-            "a/b_tests.rs",
-        ] {
+        for path in ["tests/guest/src/main.rs", "exos/tests/x.rs", "exos/src/vm/tests.rs", "a/b_tests.rs"] {
             assert!(Source::new(path, "").is_test, "{path}");
         }
         for path in ["kernel/src/main.rs", "exos/src/attests.rs"] {
@@ -264,10 +225,7 @@ mod tests {
 
     #[test]
     fn modules_declared_for_tests_are_found() {
-        let root = Source::new(
-            "a/src/lib.rs",
-            "#[cfg(test)]\n#[allow(x)]\nmod model;\nmod real;",
-        );
+        let root = Source::new("a/src/lib.rs", "#[cfg(test)]\n#[allow(x)]\nmod model;\nmod real;");
         assert_eq!(declared_test_modules(&root), ["a/src/model"]);
         let nested = Source::new("a/src/vm.rs", "#[cfg(test)] mod oracle;");
         assert_eq!(declared_test_modules(&nested), ["a/src/vm/oracle"]);

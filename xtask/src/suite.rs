@@ -13,18 +13,14 @@ const MACHINE_TESTS: &str = "aegis-tests";
 pub(crate) fn test(root: &Path) -> Result<(), Error> {
     let mut unit = build::host_cargo(root);
     unit.args(["test", "--workspace", "--exclude", MACHINE_TESTS]);
-    let unit = step("unit tests", || {
-        process::run_loudly("unit tests", &mut unit)
-    });
+    let unit = step("unit tests", || process::run_loudly("unit tests", &mut unit));
     let tidy = step("tidy", || tidy::run(root, tidy::Depth::Full));
     let built = step("build", || build::build(root, Profile::Release));
     let machine = built.and_then(|()| {
         let mut machine = build::host_cargo(root);
         machine.args(["test", "--package", MACHINE_TESTS]);
         machine.env("AEGIS_ARTIFACTS", build::artefact_dir(root));
-        step("suites in the machine", || {
-            process::run_loudly("suites in the machine", &mut machine)
-        })
+        step("suites in the machine", || process::run_loudly("suites in the machine", &mut machine))
     });
     unit.and(tidy).and(machine)
 }

@@ -23,10 +23,7 @@ const NAME_BYTES_TRIED: [usize; 6] = [255, 120, 80, 60, 40, 24];
 pub(crate) fn inject(image: &Path) -> Result<(), Error> {
     let mut bytes = fs::read(image).map_err(Error::io(image))?;
     let before = bytes.clone();
-    fill(&mut bytes).map_err(|problem| Error::Config {
-        what: image.to_path_buf(),
-        problem: problem.to_string(),
-    })?;
+    fill(&mut bytes).map_err(|problem| Error::Config { what: image.to_path_buf(), problem: problem.to_string() })?;
     if bytes == before {
         return Ok(());
     }
@@ -35,13 +32,10 @@ pub(crate) fn inject(image: &Path) -> Result<(), Error> {
 
 fn fill(image: &mut [u8]) -> Result<(), &'static str> {
     let sections = Sections::read(image).ok_or("not a 64-bit ELF image with section headers")?;
-    let room = sections
-        .by_name(image, SECTION)
-        .ok_or("the image reserves no .ksymtab section")?;
+    let room = sections.by_name(image, SECTION).ok_or("the image reserves no .ksymtab section")?;
     let symbols = function_symbols(image, &sections).ok_or("the image has no symbol table")?;
-    let room = image
-        .get_mut(room.offset..room.offset + room.length)
-        .ok_or("the .ksymtab section is outside the file")?;
+    let room =
+        image.get_mut(room.offset..room.offset + room.length).ok_or("the .ksymtab section is outside the file")?;
     let table = NAME_BYTES_TRIED
         .iter()
         .map(|&limit| encode(&symbols, limit))
@@ -129,11 +123,7 @@ impl Sections {
         let count = usize::from(read_u16(image, 60)?);
         let names_header = first + usize::from(read_u16(image, 62)?) * Self::HEADER_BYTES;
         let names = usize::try_from(read_u64(image, names_header + 24)?).ok()?;
-        Some(Sections {
-            first,
-            count,
-            names,
-        })
+        Some(Sections { first, count, names })
     }
 
     fn by_name(&self, image: &[u8], name: &str) -> Option<Section> {
@@ -142,11 +132,7 @@ impl Sections {
             let found = text_at(image, self.names + read_u32(image, header)? as usize)?;
             let offset = usize::try_from(read_u64(image, header + 24)?).ok()?;
             let length = usize::try_from(read_u64(image, header + 32)?).ok()?;
-            (found == name).then_some(Section {
-                index,
-                offset,
-                length,
-            })
+            (found == name).then_some(Section { index, offset, length })
         })
     }
 }
@@ -186,11 +172,7 @@ fn readable(symbol: &str) -> String {
     } else {
         Vec::new()
     };
-    if parts.is_empty() {
-        symbol.to_string()
-    } else {
-        parts.join("::")
-    }
+    if parts.is_empty() { symbol.to_string() } else { parts.join("::") }
 }
 
 fn legacy_identifiers(mut rest: &str) -> Vec<String> {
@@ -212,11 +194,7 @@ fn identifiers(symbol: &str) -> Vec<String> {
             let Some((name, after)) = counted(rest) else {
                 break;
             };
-            parts.push(if name.is_empty() {
-                "{closure}".to_string()
-            } else {
-                name.to_string()
-            });
+            parts.push(if name.is_empty() { "{closure}".to_string() } else { name.to_string() });
             rest = after;
         } else if matches!(first, 's' | 'B') {
             let Some((_, after)) = rest.split_once('_') else {
@@ -238,11 +216,7 @@ fn counted(text: &str) -> Option<(&str, &str)> {
     let length: usize = text.get(..digits)?.parse().ok()?;
     let rest = &text[digits..];
     // An underscore separates a length from a name that begins with a digit or an underscore.
-    let rest = if length != 0 {
-        rest.strip_prefix('_').unwrap_or(rest)
-    } else {
-        rest
-    };
+    let rest = if length != 0 { rest.strip_prefix('_').unwrap_or(rest) } else { rest };
     Some((rest.get(..length)?, &rest[length..]))
 }
 
@@ -253,23 +227,14 @@ mod tests {
     #[test]
     fn names_are_readable() {
         for (mangled, expected) in [
-            (
-                "_RNvNtCsg3SjgaGcPXb_4core9panicking9panic_fmt",
-                "core::panicking::panic_fmt",
-            ),
+            ("_RNvNtCsg3SjgaGcPXb_4core9panicking9panic_fmt", "core::panicking::panic_fmt"),
             (
                 "_RNvMs1_NtNtCsg3SjgaGcPXb_4core3fmt8buildersNtB5_11DebugStruct5field",
                 "core::fmt::builders::DebugStruct::field",
             ),
             ("_RNCNvCs1_7machine4main0B3_", "machine::main::{closure}"),
-            (
-                "_RNvCsfLfy6EI15iL_7___rustc17rust_begin_unwind.llvm.147",
-                "__rustc::rust_begin_unwind",
-            ),
-            (
-                "_ZN4core9panicking5panic17h0123456789abcdefE",
-                "core::panicking::panic",
-            ),
+            ("_RNvCsfLfy6EI15iL_7___rustc17rust_begin_unwind.llvm.147", "__rustc::rust_begin_unwind"),
+            ("_ZN4core9panicking5panic17h0123456789abcdefE", "core::panicking::panic"),
             ("syscall_entry", "syscall_entry"),
             ("_R", "_R"),
         ] {
@@ -290,14 +255,8 @@ mod tests {
             strings.extend(name.as_bytes());
             strings.push(0);
         }
-        let contents: [(u32, &[u8]); 6] = [
-            (0, b""),
-            (1, &vec![0; room]),
-            (10, &table),
-            (18, &strings),
-            (26, b""),
-            (32, names),
-        ];
+        let contents: [(u32, &[u8]); 6] =
+            [(0, b""), (1, &vec![0; room]), (10, &table), (18, &strings), (26, b""), (32, names)];
         let mut file = vec![0; 64];
         let mut headers = Vec::new();
         for (name, content) in contents {
@@ -318,21 +277,14 @@ mod tests {
 
     #[test]
     fn the_reserved_section_is_filled_in_order_and_filling_twice_changes_nothing() {
-        let symbols = [
-            (BASE + 0x300, "late"),
-            (BASE + 0x100, "early"),
-            (0x20_0000, "low"),
-            (BASE + 0x300, "late_alias"),
-        ];
+        let symbols =
+            [(BASE + 0x300, "late"), (BASE + 0x100, "early"), (0x20_0000, "low"), (BASE + 0x300, "late_alias")];
         let mut file = image(64, &symbols);
         fill(&mut file).unwrap();
         let table = &file[64..128];
         assert_eq!(table[..8], MAGIC);
         assert_eq!(table[8..16], [2, 0, 0, 0, 11, 0, 0, 0]);
-        assert_eq!(
-            table[16..32],
-            [0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 6, 0, 0, 0]
-        );
+        assert_eq!(table[16..32], [0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 6, 0, 0, 0]);
         assert_eq!(&table[32..43], b"\x05early\x04late");
         let once = file.clone();
         fill(&mut file).unwrap();

@@ -42,22 +42,13 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Finding {
-        Finding {
-            path: path.to_string(),
-            line,
-            rule,
-            message: message.into(),
-        }
+        Finding { path: path.to_string(), line, rule, message: message.into() }
     }
 }
 
 impl std::fmt::Display for Finding {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            out,
-            "{}:{}: {}: {}",
-            self.path, self.line, self.rule, self.message
-        )
+        write!(out, "{}:{}: {}: {}", self.path, self.line, self.rule, self.message)
     }
 }
 
@@ -76,11 +67,7 @@ pub(crate) fn run(root: &Path, depth: Depth) -> Result<(), Error> {
             }
         }
     }
-    if count == 0 {
-        Ok(())
-    } else {
-        Err(Error::Untidy { count })
-    }
+    if count == 0 { Ok(()) } else { Err(Error::Untidy { count }) }
 }
 
 /// All our own lints over the checkout, in order of place.
@@ -103,22 +90,13 @@ fn tools(root: &Path) -> Result<Vec<(&'static str, Command)>, Error> {
     let mut format = build::host_cargo(root);
     format.args(["fmt", "--all", "--check"]);
     let mut host = build::host_cargo(root);
-    host.args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ]);
+    host.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     // Our own lint knows which files are tests; clippy does not spare what a test calls.
     host.args(["-A", "clippy::unwrap_used"]);
     let toolchain = Toolchain::find(root)?;
     let mut guest = toolchain.cargo(root, "clippy");
     build::guest_packages(&mut guest);
-    guest
-        .arg("--target-dir")
-        .arg(toolchain.target_dir(&build::host_target_dir(root)));
+    guest.arg("--target-dir").arg(toolchain.target_dir(&build::host_target_dir(root)));
     guest.args(["--", "-D", "warnings"]);
 
     let pinned = config::pinned_toolchain(root)?;
@@ -171,10 +149,7 @@ fn fixture(path: &str, text: &str) -> Vec<source::Source> {
 /// Rules of findings, for comparison in tests.
 #[cfg(test)]
 fn rules(findings: &[Finding]) -> Vec<(usize, &'static str)> {
-    findings
-        .iter()
-        .map(|finding| (finding.line, finding.rule))
-        .collect()
+    findings.iter().map(|finding| (finding.line, finding.rule)).collect()
 }
 
 #[cfg(test)]
@@ -185,32 +160,20 @@ mod tests {
     fn the_checkout_is_tidy() {
         let findings = lint(&crate::checkout_root()).unwrap();
         let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
-        assert!(
-            lines.is_empty(),
-            "{} finding(s)\n{}",
-            lines.len(),
-            lines.join("\n")
-        );
+        assert!(lines.is_empty(), "{} finding(s)\n{}", lines.len(), lines.join("\n"));
     }
 
     #[test]
     fn a_tool_that_is_missing_or_of_another_version_is_not_run() {
         use std::os::unix::fs::PermissionsExt;
         let cargo = std::env::temp_dir().join(format!("xtask-cargo-{}", std::process::id()));
-        let script =
-            "#!/bin/sh\ncase $1 in --version) echo 'cargo 1.95.0 (x)';; fmt) ;; *) exit 1;; esac";
+        let script = "#!/bin/sh\ncase $1 in --version) echo 'cargo 1.95.0 (x)';; fmt) ;; *) exit 1;; esac";
         std::fs::write(&cargo, script).unwrap();
         std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
         let reason = |subcommand, pinned| why_not(&Command::new(&cargo), subcommand, pinned);
         assert_eq!(reason("fmt", "1.95.0"), None);
-        assert_eq!(
-            reason("clippy", "1.95.0").unwrap(),
-            "cargo clippy is not installed"
-        );
-        assert_eq!(
-            reason("fmt", "1.96.0").unwrap(),
-            "cargo 1.95.0 (x) is not the pinned 1.96.0"
-        );
+        assert_eq!(reason("clippy", "1.95.0").unwrap(), "cargo clippy is not installed");
+        assert_eq!(reason("fmt", "1.96.0").unwrap(), "cargo 1.95.0 (x) is not the pinned 1.96.0");
         std::fs::remove_file(&cargo).unwrap();
         assert_eq!(reason("fmt", "1.95.0").unwrap(), "cargo does not answer");
     }

@@ -45,10 +45,7 @@ impl Value {
     /// The strings of an array of strings.
     pub(crate) fn as_strings(&self) -> Option<Vec<String>> {
         match self {
-            Value::Array(values) => values
-                .iter()
-                .map(|value| value.as_str().map(str::to_string))
-                .collect(),
+            Value::Array(values) => values.iter().map(|value| value.as_str().map(str::to_string)).collect(),
             _ => None,
         }
     }
@@ -56,10 +53,7 @@ impl Value {
 
 /// Reads a whole document. The error names the line.
 pub(crate) fn parse(text: &str) -> Result<Table, String> {
-    let mut reader = Reader {
-        rest: text,
-        line: 1,
-    };
+    let mut reader = Reader { rest: text, line: 1 };
     let mut document = Table::new();
     let mut current: Vec<String> = Vec::new();
     loop {
@@ -94,9 +88,7 @@ pub(crate) fn parse(text: &str) -> Result<Table, String> {
 /// The table that `key` names, made if it is not there; for an array of tables, its last one.
 fn table_at<'a>(mut table: &'a mut Table, key: &[String]) -> Result<&'a mut Table, String> {
     for part in key {
-        let entry = table
-            .entry(part.clone())
-            .or_insert_with(|| Value::Table(Table::new()));
+        let entry = table.entry(part.clone()).or_insert_with(|| Value::Table(Table::new()));
         table = match entry {
             Value::Table(inner) => inner,
             Value::Array(values) => match values.last_mut() {
@@ -114,10 +106,7 @@ fn append_table(document: &mut Table, key: &[String]) -> Result<(), String> {
         return Err("a table without a name".to_string());
     };
     let parent = table_at(document, parents)?;
-    match parent
-        .entry(last.clone())
-        .or_insert_with(|| Value::Array(Vec::new()))
-    {
+    match parent.entry(last.clone()).or_insert_with(|| Value::Array(Vec::new())) {
         Value::Array(values) => values.push(Value::Table(Table::new())),
         _ => return Err(format!("'{last}' is not an array of tables")),
     }
@@ -168,11 +157,7 @@ impl<'a> Reader<'a> {
 
     fn expect(&mut self, text: &str) -> Result<(), String> {
         self.skip_blank(false);
-        if self.take(text) {
-            Ok(())
-        } else {
-            Err(format!("'{text}' is missing"))
-        }
+        if self.take(text) { Ok(()) } else { Err(format!("'{text}' is missing")) }
     }
 
     fn key(&mut self) -> Result<Vec<String>, String> {
@@ -318,25 +303,15 @@ mod tests {
         let document = parse(text).unwrap();
         let package = document["package"].as_table().unwrap();
         assert_eq!(package["name"].as_str(), Some("exos"));
-        assert_eq!(
-            package["version"].as_table().unwrap()["workspace"],
-            Value::Boolean(true)
-        );
-        let Value::Array(bins) = &document["bin"] else {
-            panic!("not an array")
-        };
+        assert_eq!(package["version"].as_table().unwrap()["workspace"], Value::Boolean(true));
+        let Value::Array(bins) = &document["bin"] else { panic!("not an array") };
         assert_eq!(bins[1].as_table().unwrap()["name"].as_str(), Some("two"));
         let target = document["target"].as_table().unwrap();
         let talc = &target["cfg(target_os = \"none\")"].as_table().unwrap()["dependencies"];
         let talc = talc.as_table().unwrap()["talc"].as_table().unwrap();
         assert_eq!(talc["features"].as_strings().unwrap(), ["a", "b"]);
-        let workspace = document["workspace"].as_table().unwrap()["dependencies"]
-            .as_table()
-            .unwrap();
-        assert_eq!(
-            workspace["list"],
-            Value::Array(vec![Value::Integer(1000), Value::Integer(2)])
-        );
+        let workspace = document["workspace"].as_table().unwrap()["dependencies"].as_table().unwrap();
+        assert_eq!(workspace["list"], Value::Array(vec![Value::Integer(1000), Value::Integer(2)]));
     }
 
     #[test]
@@ -353,10 +328,7 @@ mod tests {
             ("a = 2026-01-01", 1),
         ] {
             let problem = parse(text).unwrap_err();
-            assert!(
-                problem.starts_with(&format!("line {line}:")),
-                "{text:?}: {problem}"
-            );
+            assert!(problem.starts_with(&format!("line {line}:")), "{text:?}: {problem}");
         }
     }
 }

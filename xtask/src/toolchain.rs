@@ -76,18 +76,10 @@ impl Toolchain {
             }
         };
         let active = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
-        let names = [
-            active,
-            OsString::from("/usr/bin/rustc"),
-            OsString::from("/usr/local/bin/rustc"),
-        ];
-        let candidates: Vec<Candidate> = names
-            .iter()
-            .filter_map(|name| Candidate::examine(root, name))
-            .collect();
-        let search: Vec<PathBuf> = std::env::var_os("PATH")
-            .map(|folders| std::env::split_paths(&folders).collect())
-            .unwrap_or_default();
+        let names = [active, OsString::from("/usr/bin/rustc"), OsString::from("/usr/local/bin/rustc")];
+        let candidates: Vec<Candidate> = names.iter().filter_map(|name| Candidate::examine(root, name)).collect();
+        let search: Vec<PathBuf> =
+            std::env::var_os("PATH").map(|folders| std::env::split_paths(&folders).collect()).unwrap_or_default();
         choose(&candidates, wanted, &search)
     }
 
@@ -103,18 +95,9 @@ impl Toolchain {
     /// inner one back to the outer toolchain; `RUSTFLAGS` would replace the target's flags of `.cargo/config.toml`.
     pub(crate) fn cargo(&self, root: &Path, subcommand: &str) -> Command {
         let mut command = Command::new(&self.cargo);
-        command
-            .current_dir(root)
-            .arg(subcommand)
-            .args(["--target", GUEST_TARGET]);
-        for name in [
-            "CARGO",
-            "RUSTUP_TOOLCHAIN",
-            "RUSTDOC",
-            "RUSTFLAGS",
-            "CARGO_ENCODED_RUSTFLAGS",
-            "LD_LIBRARY_PATH",
-        ] {
+        command.current_dir(root).arg(subcommand).args(["--target", GUEST_TARGET]);
+        for name in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTDOC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "LD_LIBRARY_PATH"]
+        {
             command.env_remove(name);
         }
         command.env("RUSTC", &self.rustc);
@@ -123,10 +106,7 @@ impl Toolchain {
         }
         if self.library == Library::BuildStd {
             command.env("RUSTC_BOOTSTRAP", "1");
-            command.args([
-                "-Zbuild-std=core,alloc",
-                "-Zbuild-std-features=compiler-builtins-mem",
-            ]);
+            command.args(["-Zbuild-std=core,alloc", "-Zbuild-std-features=compiler-builtins-mem"]);
         }
         match &self.linker {
             Linker::Bundled => {}
@@ -135,10 +115,7 @@ impl Toolchain {
             }
             Linker::Gnu(linker) => {
                 command.env("CARGO_TARGET_X86_64_UNKNOWN_NONE_LINKER", linker);
-                command.env(
-                    "CARGO_TARGET_X86_64_UNKNOWN_NONE_RUSTFLAGS",
-                    "-Clinker-flavor=ld",
-                );
+                command.env("CARGO_TARGET_X86_64_UNKNOWN_NONE_RUSTFLAGS", "-Clinker-flavor=ld");
             }
         }
         command
@@ -178,12 +155,8 @@ impl Candidate {
             process::answer(&mut command)
         };
         let about = ask(&["-vV"])?;
-        let field = |name: &str| {
-            about
-                .lines()
-                .find_map(|line| line.strip_prefix(name))
-                .map(|value| value.trim().to_string())
-        };
+        let field =
+            |name: &str| about.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_string());
         let version = parse_version(&field("release:")?)?;
         let host = field("host:")?;
         let sysroot = PathBuf::from(ask(&["--print", "sysroot"])?);
@@ -201,20 +174,10 @@ impl Candidate {
 }
 
 /// The first compiler with the target; failing that, the first with the library's source.
-fn choose(
-    candidates: &[Candidate],
-    wanted: Option<Library>,
-    search: &[PathBuf],
-) -> Result<Toolchain, Error> {
+fn choose(candidates: &[Candidate], wanted: Option<Library>, search: &[PathBuf]) -> Result<Toolchain, Error> {
     let new_enough = |candidate: &&Candidate| candidate.version >= OLDEST;
-    let prebuilt = candidates
-        .iter()
-        .filter(new_enough)
-        .find(|candidate| candidate.has_target);
-    let source = candidates
-        .iter()
-        .filter(new_enough)
-        .find(|candidate| candidate.has_source);
+    let prebuilt = candidates.iter().filter(new_enough).find(|candidate| candidate.has_target);
+    let source = candidates.iter().filter(new_enough).find(|candidate| candidate.has_source);
     let found = match wanted {
         Some(Library::Prebuilt) => prebuilt.map(|candidate| (candidate, Library::Prebuilt)),
         Some(Library::BuildStd) => source.map(|candidate| (candidate, Library::BuildStd)),
@@ -231,12 +194,7 @@ fn choose(
                 .to_string(),
         )
     })?;
-    Ok(Toolchain {
-        rustc: candidate.rustc.clone(),
-        cargo: candidate.cargo.clone(),
-        library,
-        linker,
-    })
+    Ok(Toolchain { rustc: candidate.rustc.clone(), cargo: candidate.cargo.clone(), library, linker })
 }
 
 fn no_toolchain(candidates: &[Candidate]) -> String {
@@ -250,16 +208,8 @@ fn no_toolchain(candidates: &[Candidate]) -> String {
             candidate.rustc.display(),
             candidate.version.0,
             candidate.version.1,
-            if candidate.has_target {
-                "with"
-            } else {
-                "without"
-            },
-            if candidate.has_source {
-                "with"
-            } else {
-                "without"
-            },
+            if candidate.has_target { "with" } else { "without" },
+            if candidate.has_source { "with" } else { "without" },
         );
     }
     text
@@ -270,23 +220,16 @@ fn choose_linker(candidate: &Candidate, search: &[PathBuf]) -> Option<Linker> {
     if candidate.bundled_linker || find_program(search, |name| name == "rust-lld").is_some() {
         return Some(Linker::Bundled);
     }
-    find_program(search, |name| {
-        name == "ld.lld" || name.starts_with("ld.lld-")
-    })
-    .map(Linker::Lld)
-    .or_else(|| find_program(search, |name| name == "ld").map(Linker::Gnu))
+    find_program(search, |name| name == "ld.lld" || name.starts_with("ld.lld-"))
+        .map(Linker::Lld)
+        .or_else(|| find_program(search, |name| name == "ld").map(Linker::Gnu))
 }
 
 fn find_program(search: &[PathBuf], wanted: impl Fn(&str) -> bool) -> Option<PathBuf> {
-    search
-        .iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .flatten()
-        .flatten()
-        .find_map(|entry| {
-            let is_wanted = entry.file_name().to_str().is_some_and(&wanted);
-            is_wanted.then(|| entry.path())
-        })
+    search.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten().find_map(|entry| {
+        let is_wanted = entry.file_name().to_str().is_some_and(&wanted);
+        is_wanted.then(|| entry.path())
+    })
 }
 
 /// `PATH` with `folder` first, so that cargo's own subcommands are those of the same toolchain.
@@ -319,51 +262,26 @@ mod tests {
 
     #[test]
     fn a_prebuilt_library_wins_over_one_from_source_wherever_it_is() {
-        let source = Candidate {
-            has_source: true,
-            ..candidate("debian", (1, 96))
-        };
-        let prebuilt = Candidate {
-            has_target: true,
-            ..candidate("rustup", (1, 95))
-        };
+        let source = Candidate { has_source: true, ..candidate("debian", (1, 96)) };
+        let prebuilt = Candidate { has_target: true, ..candidate("rustup", (1, 95)) };
         let both = [source, prebuilt];
         let choice = choose(&both, None, &[]).unwrap();
-        assert_eq!(
-            (choice.library, choice.rustc),
-            (Library::Prebuilt, "/rustup/rustc".into())
-        );
+        assert_eq!((choice.library, choice.rustc), (Library::Prebuilt, "/rustup/rustc".into()));
         let choice = choose(&both, Some(Library::BuildStd), &[]).unwrap();
-        assert_eq!(
-            (choice.library, choice.rustc),
-            (Library::BuildStd, "/debian/rustc".into())
-        );
-        assert_eq!(
-            choose(&both[..1], None, &[]).unwrap().library,
-            Library::BuildStd
-        );
+        assert_eq!((choice.library, choice.rustc), (Library::BuildStd, "/debian/rustc".into()));
+        assert_eq!(choose(&both[..1], None, &[]).unwrap().library, Library::BuildStd);
     }
 
     #[test]
     fn what_is_forced_is_not_replaced_by_the_other() {
-        let source = [Candidate {
-            has_source: true,
-            ..candidate("debian", (1, 96))
-        }];
-        let error = choose(&source, Some(Library::Prebuilt), &[])
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("/debian/rustc: 1.96, without the target, with the library's source")
-        );
+        let source = [Candidate { has_source: true, ..candidate("debian", (1, 96)) }];
+        let error = choose(&source, Some(Library::Prebuilt), &[]).unwrap_err().to_string();
+        assert!(error.contains("/debian/rustc: 1.96, without the target, with the library's source"));
     }
 
     #[test]
     fn an_old_compiler_is_passed_over() {
-        let old = [Candidate {
-            has_target: true,
-            ..candidate("old", (1, 94))
-        }];
+        let old = [Candidate { has_target: true, ..candidate("old", (1, 94)) }];
         assert!(choose(&old, None, &[]).is_err());
     }
 
@@ -372,22 +290,13 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("xtask-linkers-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let search = [folder.clone()];
-        let bare = Candidate {
-            bundled_linker: false,
-            ..candidate("debian", (1, 96))
-        };
+        let bare = Candidate { bundled_linker: false, ..candidate("debian", (1, 96)) };
         let place = |name: &str| std::fs::write(folder.join(name), "").unwrap();
         assert_eq!(choose_linker(&bare, &search), None);
         place("ld");
-        assert_eq!(
-            choose_linker(&bare, &search),
-            Some(Linker::Gnu(folder.join("ld")))
-        );
+        assert_eq!(choose_linker(&bare, &search), Some(Linker::Gnu(folder.join("ld"))));
         place("ld.lld-22");
-        assert_eq!(
-            choose_linker(&bare, &search),
-            Some(Linker::Lld(folder.join("ld.lld-22")))
-        );
+        assert_eq!(choose_linker(&bare, &search), Some(Linker::Lld(folder.join("ld.lld-22"))));
         place("rust-lld");
         assert_eq!(choose_linker(&bare, &search), Some(Linker::Bundled));
         std::fs::remove_dir_all(&folder).unwrap();

@@ -50,18 +50,10 @@ pub struct AccessError {
 /// # Errors
 /// [`AccessError`] if they do not, also when the end would overflow.
 #[inline]
-pub const fn check_range(
-    offset: usize,
-    width_bytes: usize,
-    length_bytes: usize,
-) -> Result<(), AccessError> {
+pub const fn check_range(offset: usize, width_bytes: usize, length_bytes: usize) -> Result<(), AccessError> {
     match offset.checked_add(width_bytes) {
         Some(end) if end <= length_bytes => Ok(()),
-        _ => Err(AccessError {
-            offset,
-            width_bytes,
-            length_bytes,
-        }),
+        _ => Err(AccessError { offset, width_bytes, length_bytes }),
     }
 }
 
@@ -78,18 +70,8 @@ pub const fn check_access(
     length_bytes: usize,
 ) -> Result<(), AccessError> {
     match check_range(offset, width.bytes(), length_bytes) {
-        Ok(())
-            if base_address
-                .wrapping_add(offset)
-                .is_multiple_of(width.bytes()) =>
-        {
-            Ok(())
-        }
-        _ => Err(AccessError {
-            offset,
-            width_bytes: width.bytes(),
-            length_bytes,
-        }),
+        Ok(()) if base_address.wrapping_add(offset).is_multiple_of(width.bytes()) => Ok(()),
+        _ => Err(AccessError { offset, width_bytes: width.bytes(), length_bytes }),
     }
 }
 

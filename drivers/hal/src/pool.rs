@@ -22,10 +22,7 @@ impl<const PAGE_COUNT: usize> DmaPool<PAGE_COUNT> {
     /// A pool without memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            pages: [const { None }; PAGE_COUNT],
-            page_count: 0,
-        }
+        Self { pages: [const { None }; PAGE_COUNT], page_count: 0 }
     }
 
     /// Adds pages to the pool.
@@ -55,10 +52,7 @@ impl<const PAGE_COUNT: usize> DmaPool<PAGE_COUNT> {
         let address = page.device_address();
         let position = self.pages[..self.page_count]
             .iter()
-            .position(|slot| {
-                slot.as_ref()
-                    .is_some_and(|other| other.device_address() > address)
-            })
+            .position(|slot| slot.as_ref().is_some_and(|other| other.device_address() > address))
             .unwrap_or(self.page_count);
         if self.page_count == PAGE_COUNT {
             // A page that is not ours was released into a full pool: leaking it is the safe answer
@@ -87,12 +81,10 @@ impl<const PAGE_COUNT: usize> DmaPool<PAGE_COUNT> {
 
     /// Whether the `count` slots from `first` on follow each other.
     fn is_run(&self, first: usize, count: usize) -> bool {
-        self.pages[first..first + count]
-            .windows(2)
-            .all(|pair| match pair {
-                [Some(page), Some(next)] => page.is_followed_by(next),
-                _ => false,
-            })
+        self.pages[first..first + count].windows(2).all(|pair| match pair {
+            [Some(page), Some(next)] => page.is_followed_by(next),
+            _ => false,
+        })
     }
 }
 

@@ -5,16 +5,11 @@
 //! callers promise that the addresses stay mapped, and because every access passes [`check_access`]
 //! or [`check_range`] first (HAL-1). Access is volatile (HAL-2); several handles on the same
 //! registers are therefore no aliasing problem, only a question of who drives the device.
-#![allow(
-    unsafe_code,
-    reason = "volatile access to device registers and to memory shared with a device"
-)]
+#![allow(unsafe_code, reason = "volatile access to device registers and to memory shared with a device")]
 
 use core::ptr::NonNull;
 
-use crate::{
-    AccessError, DeviceAddress, DmaBuffer, Mmio, PAGE_BYTES, Width, check_access, check_range,
-};
+use crate::{AccessError, DeviceAddress, DmaBuffer, Mmio, PAGE_BYTES, Width, check_access, check_range};
 
 /// Device registers mapped at a virtual address.
 #[derive(Debug)]
@@ -108,21 +103,13 @@ impl DmaRegion {
     /// 3. The device reaches exactly these bytes, in this order, at `device_address` until the
     ///    region has been released in the order of HAL-3.
     #[must_use]
-    pub unsafe fn new(
-        base: NonNull<u8>,
-        length_bytes: usize,
-        device_address: DeviceAddress,
-    ) -> Option<Self> {
+    pub unsafe fn new(base: NonNull<u8>, length_bytes: usize, device_address: DeviceAddress) -> Option<Self> {
         let page_multiple = base.as_ptr().addr().is_multiple_of(PAGE_BYTES)
             && length_bytes.is_multiple_of(PAGE_BYTES)
             && device_address.0.is_multiple_of(PAGE_BYTES as u64);
         let wraps = base.as_ptr().addr().checked_add(length_bytes).is_none()
             || device_address.0.checked_add(length_bytes as u64).is_none();
-        (page_multiple && !wraps).then_some(Self {
-            base,
-            length_bytes,
-            device_address,
-        })
+        (page_multiple && !wraps).then_some(Self { base, length_bytes, device_address })
     }
 
     /// The first page and the rest, if there is more than nothing.
@@ -138,13 +125,7 @@ impl DmaRegion {
             length_bytes: rest_bytes,
             device_address: self.device_address.offset(PAGE_BYTES),
         });
-        Some((
-            Self {
-                length_bytes: PAGE_BYTES,
-                ..self
-            },
-            rest,
-        ))
+        Some((Self { length_bytes: PAGE_BYTES, ..self }, rest))
     }
 
     /// Whether `next` starts where this region ends, for the processor and for the device.
@@ -158,10 +139,7 @@ impl DmaRegion {
         if !self.is_followed_by(&next) {
             return Err((self, next));
         }
-        Ok(Self {
-            length_bytes: self.length_bytes + next.length_bytes,
-            ..self
-        })
+        Ok(Self { length_bytes: self.length_bytes + next.length_bytes, ..self })
     }
 }
 
@@ -209,12 +187,7 @@ impl DmaBuffer for DmaRegion {
         for word in word_bytes.as_chunks::<8>().0 {
             // SAFETY: as above; the base is page-aligned and `at` a multiple of eight here, so the
             // word is aligned.
-            unsafe {
-                self.base
-                    .add(at)
-                    .cast::<u64>()
-                    .write_volatile(u64::from_le_bytes(*word))
-            };
+            unsafe { self.base.add(at).cast::<u64>().write_volatile(u64::from_le_bytes(*word)) };
             at += 8;
         }
         for &byte in tail_bytes {
@@ -258,11 +231,7 @@ impl DmaBuffer for DmaRegion {
 /// starts at `offset`.
 const fn split_at_words(offset: usize, length_bytes: usize) -> (usize, usize, usize) {
     let to_word = offset.wrapping_neg() % 8;
-    let head = if to_word < length_bytes {
-        to_word
-    } else {
-        length_bytes
-    };
+    let head = if to_word < length_bytes { to_word } else { length_bytes };
     let words = (length_bytes - head) / 8 * 8;
     (head, words, length_bytes - head - words)
 }

@@ -22,14 +22,8 @@ fn leaked_pages() -> NonNull<u8> {
 fn dma_region(page_count: usize) -> DmaRegion {
     assert!(page_count <= 4);
     // SAFETY: leaked memory that nobody else uses; there is no device.
-    unsafe {
-        DmaRegion::new(
-            leaked_pages(),
-            page_count * PAGE_BYTES,
-            DeviceAddress(0x10_0000),
-        )
-    }
-    .expect("page-aligned by type")
+    unsafe { DmaRegion::new(leaked_pages(), page_count * PAGE_BYTES, DeviceAddress(0x10_0000)) }
+        .expect("page-aligned by type")
 }
 
 #[test]
@@ -71,9 +65,7 @@ fn access_out_of_bounds_or_unaligned_is_refused_without_an_access() {
 fn registers_keep_their_width_and_windows_their_bounds() {
     // SAFETY: leaked memory that stands in for registers.
     let mut registers = unsafe { MmioRegion::new(leaked_pages(), PAGE_BYTES) };
-    registers
-        .write_u64(8, 0x1122_3344_5566_7788)
-        .expect("in bounds");
+    registers.write_u64(8, 0x1122_3344_5566_7788).expect("in bounds");
     assert_eq!(registers.read_u8(8), Ok(0x88));
     assert_eq!(registers.read_u16(10), Ok(0x5566));
     assert_eq!(registers.read_u32(12), Ok(0x1122_3344));
@@ -81,14 +73,7 @@ fn registers_keep_their_width_and_windows_their_bounds() {
     assert_eq!(registers.read_u64(8), Ok(0x1122_3344_5566_0088));
     let window = registers.window(8, 4).expect("within the region");
     assert_eq!(window.read_u32(0), Ok(0x5566_0088));
-    assert_eq!(
-        window.read_u8(4),
-        Err(AccessError {
-            offset: 4,
-            width_bytes: 1,
-            length_bytes: 4
-        })
-    );
+    assert_eq!(window.read_u8(4), Err(AccessError { offset: 4, width_bytes: 1, length_bytes: 4 }));
     assert!(registers.window(PAGE_BYTES - 1, 2).is_err());
     let odd = registers.window(9, 8).expect("within the region");
     assert!(odd.read_u16(0).is_err(), "alignment is that of the address");
@@ -137,9 +122,6 @@ fn pool_without_a_contiguous_run_refuses_and_loses_nothing() {
     pool.donate(dma_region(1)).expect("room");
     assert_eq!(pool.allocate(2).err(), Some(DmaError::Exhausted));
     assert_eq!(pool.available_page_count(), 2);
-    assert!(
-        pool.donate(dma_region(3)).is_err(),
-        "three pages do not fit into two slots"
-    );
+    assert!(pool.donate(dma_region(3)).is_err(), "three pages do not fit into two slots");
     assert_eq!(pool.available_page_count(), 2);
 }

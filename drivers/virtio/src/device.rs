@@ -58,11 +58,7 @@ pub fn negotiate(
 ) -> Result<u64, VirtioError> {
     let found = transport.device_type()?;
     if found != device_type {
-        return Err(ConfigurationFault::DeviceType {
-            expected: device_type,
-            found,
-        }
-        .into());
+        return Err(ConfigurationFault::DeviceType { expected: device_type, found }.into());
     }
     transport.set_status(status::ACKNOWLEDGE)?;
     transport.set_status(status::ACKNOWLEDGE | status::DRIVER)?;
@@ -87,8 +83,7 @@ pub fn negotiate(
 /// # Errors
 /// Those of [`Transport`].
 pub fn start(transport: &mut impl Transport) -> Result<(), VirtioError> {
-    transport
-        .set_status(status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK | status::DRIVER_OK)
+    transport.set_status(status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK | status::DRIVER_OK)
 }
 
 /// Whether the device says that it cannot go on. Costs a trap, so it is asked when the device

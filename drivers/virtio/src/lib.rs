@@ -44,6 +44,5 @@ pub use queue::{Interrupts, QUEUE_SIZE_MAX, Queue, Segment, Used, ring_page_coun
 pub use transport::{InterruptCause, QueueAddresses, Transport};
 pub use transport_mmio::MmioTransport;
 pub use transport_pci::{
-    ConfigSpace, PciInterrupt, PciLayout, PciTransport, PciWindow, PciWindows, find_layout,
-    modern_or_transitional_type,
+    ConfigSpace, PciInterrupt, PciLayout, PciTransport, PciWindow, PciWindows, find_layout, modern_or_transitional_type,
 };

@@ -105,11 +105,7 @@ struct Chain {
 }
 
 impl Chain {
-    const NONE: Self = Self {
-        descriptor_count: 0,
-        sequence: 0,
-        writable_bytes: 0,
-    };
+    const NONE: Self = Self { descriptor_count: 0, sequence: 0, writable_bytes: 0 };
 }
 
 /// A split virtqueue of at most `N` descriptors, driver side.
@@ -234,11 +230,8 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         self.ring.write_u16(ring + 2 * slot, head)?;
         self.free_head = descriptor;
         self.free_count -= segments.len() as u16;
-        self.chains[usize::from(head)] = Chain {
-            descriptor_count: segments.len() as u16,
-            sequence: self.available_index,
-            writable_bytes,
-        };
+        self.chains[usize::from(head)] =
+            Chain { descriptor_count: segments.len() as u16, sequence: self.available_index, writable_bytes };
         self.available_index = self.available_index.wrapping_add(1);
         Ok(head)
     }
@@ -255,8 +248,7 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         // Descriptors and ring slots before the index that covers them (section 2.7.13.3).
         barrier::publish();
         let size = usize::from(self.size);
-        self.ring
-            .write_u16(available_offset(size) + 2, self.available_index)?;
+        self.ring.write_u16(available_offset(size) + 2, self.available_index)?;
         self.published_index = self.available_index;
         // The index before the look at the device's flag (section 2.7.13.4): else both sides could
         // go to sleep.
@@ -287,17 +279,11 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         let id = self.ring.read_u32(element)?;
         let length_bytes = self.ring.read_u32(element + 4)?;
         let Some(head) = self.outstanding_head(id) else {
-            return Err(self.fail(DeviceFault::UsedId {
-                queue: self.index,
-                id,
-            }));
+            return Err(self.fail(DeviceFault::UsedId { queue: self.index, id }));
         };
         let writable_bytes = self.free_chain(head);
         self.used_index = self.used_index.wrapping_add(1);
-        Ok(Some(Used {
-            head,
-            written_bytes: length_bytes.min(writable_bytes),
-        }))
+        Ok(Some(Used { head, written_bytes: length_bytes.min(writable_bytes) }))
     }
 
     /// Asks the device to interrupt, or not, when it returns buffers. After `Wanted` the caller
@@ -313,8 +299,7 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
             Interrupts::Wanted => 0,
             Interrupts::Suppressed => AVAILABLE_NO_INTERRUPT,
         };
-        self.ring
-            .write_u16(available_offset(usize::from(self.size)), flags)?;
+        self.ring.write_u16(available_offset(usize::from(self.size)), flags)?;
         self.interrupts = interrupts;
         // The flag before the next look at the used index (section 2.7.7).
         barrier::full();
@@ -338,28 +323,14 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         successor: Option<u16>,
     ) -> Result<(), VirtioError> {
         let (address, length_bytes, write) = match *segment {
-            Segment::Readable {
-                address,
-                length_bytes,
-            } => (address, length_bytes, 0),
-            Segment::Writable {
-                address,
-                length_bytes,
-            } => (address, length_bytes, DESCRIPTOR_WRITE),
+            Segment::Readable { address, length_bytes } => (address, length_bytes, 0),
+            Segment::Writable { address, length_bytes } => (address, length_bytes, DESCRIPTOR_WRITE),
         };
-        let flags = write
-            | if successor.is_some() {
-                DESCRIPTOR_NEXT
-            } else {
-                0
-            };
+        let flags = write | if successor.is_some() { DESCRIPTOR_NEXT } else { 0 };
         let next = u64::from(successor.unwrap_or(0));
         let offset = DESCRIPTOR_BYTES * usize::from(descriptor);
         self.ring.write_u64(offset, address.0)?;
-        self.ring.write_u64(
-            offset + 8,
-            u64::from(length_bytes) | flags << 32 | next << 48,
-        )?;
+        self.ring.write_u64(offset + 8, u64::from(length_bytes) | flags << 32 | next << 48)?;
         Ok(())
     }
 

@@ -18,23 +18,15 @@ type TestQueue = Queue<FakeBuffer, 16>;
 
 fn queue(bus: &FakeBus, size: u16) -> TestQueue {
     let ring = bus.dma().allocate(1).expect("memory of the test");
-    Queue::new(7, size, ring)
-        .map_err(|(error, _)| error)
-        .expect("a size that fits")
+    Queue::new(7, size, ring).map_err(|(error, _)| error).expect("a size that fits")
 }
 
 fn writable(length_bytes: u32) -> Segment {
-    Segment::Writable {
-        address: DeviceAddress(0x1000),
-        length_bytes,
-    }
+    Segment::Writable { address: DeviceAddress(0x1000), length_bytes }
 }
 
 fn readable(length_bytes: u32) -> Segment {
-    Segment::Readable {
-        address: DeviceAddress(0x2000),
-        length_bytes,
-    }
+    Segment::Readable { address: DeviceAddress(0x2000), length_bytes }
 }
 
 /// Plays the device: returns `id` in ring slot `used_index % size`, then sets the index.
@@ -45,23 +37,14 @@ fn give_back(bus: &FakeBus, queue: &TestQueue, used_index: &mut u16, id: u32, le
     element[..4].copy_from_slice(&id.to_le_bytes());
     element[4..].copy_from_slice(&length.to_le_bytes());
     *used_index = used_index.wrapping_add(1);
-    bus.device_write(used + 4 + 8 * slot, &element)
-        .expect("in the ring");
-    bus.device_write(used + 2, &used_index.to_le_bytes())
-        .expect("in the ring");
+    bus.device_write(used + 4 + 8 * slot, &element).expect("in the ring");
+    bus.device_write(used + 2, &used_index.to_le_bytes()).expect("in the ring");
 }
 
 #[test]
 fn layout_is_that_of_section_2_7() {
     assert_eq!(used_offset(16), 256 + 40);
-    assert_eq!(
-        (
-            ring_page_count(16),
-            ring_page_count(128),
-            ring_page_count(256)
-        ),
-        (1, 1, 2)
-    );
+    assert_eq!((ring_page_count(16), ring_page_count(128), ring_page_count(256)), (1, 1, 2));
     let bus = FakeBus::new(8);
     let queue = queue(&bus, 16);
     let addresses = queue.addresses();
@@ -74,9 +57,7 @@ fn sizes_that_are_no_power_of_two_or_too_large_are_refused() {
     let bus = FakeBus::new(8);
     for size in [0, 3, 32] {
         let ring = bus.dma().allocate(1).expect("memory of the test");
-        let refused = Queue::<_, 16>::new(0, size, ring)
-            .err()
-            .map(|(error, _)| error);
+        let refused = Queue::<_, 16>::new(0, size, ring).err().map(|(error, _)| error);
         assert_eq!(refused, Some(VirtioError::Caller(CallerFault::QueueSize)));
     }
 }
@@ -89,8 +70,7 @@ fn descriptors_say_what_was_pushed() {
     assert!(queue.publish().expect("in the ring"));
     let base = queue.addresses().descriptors.0;
     let mut bytes = [0; 32];
-    bus.device_read(base + 16 * u64::from(head), &mut bytes)
-        .expect("in the ring");
+    bus.device_read(base + 16 * u64::from(head), &mut bytes).expect("in the ring");
     let first = [0, 0x20, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 1, 0];
     let second = [0, 0x10, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0];
     assert_eq!(bytes[..16], first);
@@ -107,10 +87,7 @@ fn bad_chains_change_nothing() {
     assert_eq!(queue.push(&[writable(1), readable(1)]), chain);
     assert_eq!(queue.push(&[writable(u32::MAX), writable(1)]), chain);
     queue.push(&[readable(1); 3]).expect("room");
-    assert_eq!(
-        queue.push(&[readable(1); 2]),
-        Err(CallerFault::QueueFull.into())
-    );
+    assert_eq!(queue.push(&[readable(1); 2]), Err(CallerFault::QueueFull.into()));
     assert_eq!(queue.free_count(), 1);
 }
 
@@ -124,10 +101,7 @@ fn device_cannot_return_what_it_was_not_shown() {
     assert_ne!(shown, hidden);
     let mut used_index = 0;
     give_back(&bus, &queue, &mut used_index, u32::from(hidden), 8);
-    let fault = DeviceFault::UsedId {
-        queue: 7,
-        id: u32::from(hidden),
-    };
+    let fault = DeviceFault::UsedId { queue: 7, id: u32::from(hidden) };
     assert_eq!(queue.pop(), Err(fault.into()));
     // Honesty afterwards does not heal it (VIRTIO-3).
     give_back(&bus, &queue, &mut used_index, u32::from(shown), 8);
@@ -139,14 +113,7 @@ fn returning_twice_or_out_of_range_or_too_much_is_a_fault() {
     for (id, count, expected) in [
         (0, 2, DeviceFault::UsedId { queue: 7, id: 0 }),
         (4, 1, DeviceFault::UsedId { queue: 7, id: 4 }),
-        (
-            0x1_0000,
-            1,
-            DeviceFault::UsedId {
-                queue: 7,
-                id: 0x1_0000,
-            },
-        ),
+        (0x1_0000, 1, DeviceFault::UsedId { queue: 7, id: 0x1_0000 }),
         (0, 3, DeviceFault::UsedIndex { queue: 7 }),
     ] {
         let bus = FakeBus::new(8);
@@ -191,21 +158,13 @@ fn flags_reach_and_are_read_from_the_device() {
     let bus = FakeBus::new(8);
     let mut queue = queue(&bus, 4);
     let addresses = queue.addresses();
-    queue
-        .set_interrupts(Interrupts::Suppressed)
-        .expect("in the ring");
+    queue.set_interrupts(Interrupts::Suppressed).expect("in the ring");
     let mut flags = [0; 2];
-    bus.device_read(addresses.available.0, &mut flags)
-        .expect("in the ring");
+    bus.device_read(addresses.available.0, &mut flags).expect("in the ring");
     assert_eq!(flags, [1, 0]);
-    bus.device_write(addresses.used.0, &[1, 0])
-        .expect("in the ring");
+    bus.device_write(addresses.used.0, &[1, 0]).expect("in the ring");
     queue.push(&[readable(1)]).expect("room");
-    assert_eq!(
-        queue.publish(),
-        Ok(false),
-        "the device wants no notification"
-    );
+    assert_eq!(queue.publish(), Ok(false), "the device wants no notification");
     assert_eq!(queue.publish(), Ok(false), "nothing new");
 }
 

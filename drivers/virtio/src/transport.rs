@@ -67,12 +67,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// As all methods, and [`crate::DeviceFault`] if the device does not take the queue.
-    fn enable_queue(
-        &mut self,
-        queue: u16,
-        size: u16,
-        addresses: QueueAddresses,
-    ) -> Result<(), VirtioError>;
+    fn enable_queue(&mut self, queue: u16, size: u16, addresses: QueueAddresses) -> Result<(), VirtioError>;
 
     /// Tells the device that a queue has new buffers. Costs a trap into the machine monitor.
     ///

@@ -3,9 +3,7 @@
 
 use aegis_hal::{DeviceAddress, Mmio};
 
-use crate::{
-    ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError,
-};
+use crate::{ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError};
 
 /// Register offsets, table 4.1.
 pub(crate) mod register {
@@ -69,8 +67,7 @@ impl<M: Mmio> MmioTransport<M> {
 
     fn set_address(&mut self, register: usize, address: DeviceAddress) -> Result<(), VirtioError> {
         self.registers.write_u32(register, address.0 as u32)?;
-        self.registers
-            .write_u32(register + 4, (address.0 >> 32) as u32)?;
+        self.registers.write_u32(register + 4, (address.0 >> 32) as u32)?;
         Ok(())
     }
 }
@@ -85,54 +82,38 @@ impl<M: Mmio> Transport for MmioTransport<M> {
     }
 
     fn set_status(&mut self, status: u8) -> Result<(), VirtioError> {
-        Ok(self
-            .registers
-            .write_u32(register::STATUS, u32::from(status))?)
+        Ok(self.registers.write_u32(register::STATUS, u32::from(status))?)
     }
 
     fn device_features(&mut self) -> Result<u64, VirtioError> {
-        self.registers
-            .write_u32(register::DEVICE_FEATURES_SELECT, 0)?;
+        self.registers.write_u32(register::DEVICE_FEATURES_SELECT, 0)?;
         let low = self.registers.read_u32(register::DEVICE_FEATURES)?;
-        self.registers
-            .write_u32(register::DEVICE_FEATURES_SELECT, 1)?;
+        self.registers.write_u32(register::DEVICE_FEATURES_SELECT, 1)?;
         let high = self.registers.read_u32(register::DEVICE_FEATURES)?;
         Ok(u64::from(high) << 32 | u64::from(low))
     }
 
     fn set_driver_features(&mut self, features: u64) -> Result<(), VirtioError> {
-        self.registers
-            .write_u32(register::DRIVER_FEATURES_SELECT, 0)?;
-        self.registers
-            .write_u32(register::DRIVER_FEATURES, features as u32)?;
-        self.registers
-            .write_u32(register::DRIVER_FEATURES_SELECT, 1)?;
-        self.registers
-            .write_u32(register::DRIVER_FEATURES, (features >> 32) as u32)?;
+        self.registers.write_u32(register::DRIVER_FEATURES_SELECT, 0)?;
+        self.registers.write_u32(register::DRIVER_FEATURES, features as u32)?;
+        self.registers.write_u32(register::DRIVER_FEATURES_SELECT, 1)?;
+        self.registers.write_u32(register::DRIVER_FEATURES, (features >> 32) as u32)?;
         Ok(())
     }
 
     fn queue_size_max(&mut self, queue: u16) -> Result<u16, VirtioError> {
-        self.registers
-            .write_u32(register::QUEUE_SELECT, u32::from(queue))?;
+        self.registers.write_u32(register::QUEUE_SELECT, u32::from(queue))?;
         let size_max = self.registers.read_u32(register::QUEUE_SIZE_MAX)?;
         Ok(u16::try_from(size_max).unwrap_or(u16::MAX))
     }
 
-    fn enable_queue(
-        &mut self,
-        queue: u16,
-        size: u16,
-        addresses: QueueAddresses,
-    ) -> Result<(), VirtioError> {
+    fn enable_queue(&mut self, queue: u16, size: u16, addresses: QueueAddresses) -> Result<(), VirtioError> {
         // Section 4.2.3.2 gives the order.
-        self.registers
-            .write_u32(register::QUEUE_SELECT, u32::from(queue))?;
+        self.registers.write_u32(register::QUEUE_SELECT, u32::from(queue))?;
         if self.registers.read_u32(register::QUEUE_READY)? != 0 {
             return Err(DeviceFault::QueueMissing { queue }.into());
         }
-        self.registers
-            .write_u32(register::QUEUE_SIZE, u32::from(size))?;
+        self.registers.write_u32(register::QUEUE_SIZE, u32::from(size))?;
         self.set_address(register::QUEUE_DESCRIPTORS, addresses.descriptors)?;
         self.set_address(register::QUEUE_AVAILABLE, addresses.available)?;
         self.set_address(register::QUEUE_USED, addresses.used)?;
@@ -141,27 +122,19 @@ impl<M: Mmio> Transport for MmioTransport<M> {
     }
 
     fn notify(&mut self, queue: u16) -> Result<(), VirtioError> {
-        Ok(self
-            .registers
-            .write_u32(register::QUEUE_NOTIFY, u32::from(queue))?)
+        Ok(self.registers.write_u32(register::QUEUE_NOTIFY, u32::from(queue))?)
     }
 
     fn acknowledge_interrupt(&mut self) -> Result<InterruptCause, VirtioError> {
         let cause = self.registers.read_u32(register::INTERRUPT_STATUS)?;
         let known = cause & (INTERRUPT_QUEUE | INTERRUPT_CONFIGURATION);
         if known != 0 {
-            self.registers
-                .write_u32(register::INTERRUPT_ACKNOWLEDGE, known)?;
+            self.registers.write_u32(register::INTERRUPT_ACKNOWLEDGE, known)?;
         }
-        Ok(InterruptCause {
-            queue: cause & INTERRUPT_QUEUE != 0,
-            configuration: cause & INTERRUPT_CONFIGURATION != 0,
-        })
+        Ok(InterruptCause { queue: cause & INTERRUPT_QUEUE != 0, configuration: cause & INTERRUPT_CONFIGURATION != 0 })
     }
 
     fn config_u32(&self, offset: usize) -> Result<u32, VirtioError> {
-        Ok(self
-            .registers
-            .read_u32(register::CONFIG.saturating_add(offset))?)
+        Ok(self.registers.read_u32(register::CONFIG.saturating_add(offset))?)
     }
 }

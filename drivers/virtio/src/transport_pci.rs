@@ -8,9 +8,7 @@
 
 use aegis_hal::{DeviceAddress, Mmio, check_range};
 
-use crate::{
-    ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError,
-};
+use crate::{ConfigurationFault, DeviceFault, InterruptCause, QueueAddresses, Transport, VirtioError};
 
 /// Offsets in the common configuration, section 4.1.4.3.
 pub(crate) mod common {
@@ -128,11 +126,7 @@ pub fn find_layout(config: &impl ConfigSpace) -> Result<PciLayout, VirtioError> 
         }
         let header = config.read_u32(at);
         let [identifier, next, length, cfg_type] = header.to_le_bytes();
-        let minimum = if cfg_type == capability::NOTIFY {
-            20
-        } else {
-            16
-        };
+        let minimum = if cfg_type == capability::NOTIFY { 20 } else { 16 };
         let slot = windows.get_mut(usize::from(cfg_type));
         if identifier == CAPABILITY_VENDOR
             && length >= minimum
@@ -149,9 +143,7 @@ pub fn find_layout(config: &impl ConfigSpace) -> Result<PciLayout, VirtioError> 
         }
         at = next & !3;
     }
-    let get = |cfg_type: u8| {
-        windows[usize::from(cfg_type)].ok_or(ConfigurationFault::CapabilityMissing { cfg_type })
-    };
+    let get = |cfg_type: u8| windows[usize::from(cfg_type)].ok_or(ConfigurationFault::CapabilityMissing { cfg_type });
     Ok(PciLayout {
         common: get(capability::COMMON)?,
         notify: get(capability::NOTIFY)?,
@@ -164,11 +156,7 @@ pub fn find_layout(config: &impl ConfigSpace) -> Result<PciLayout, VirtioError> 
 /// The window that the capability at `at` describes, if it can be one of its type.
 fn window_at(config: &impl ConfigSpace, at: u8, cfg_type: u8) -> Option<PciWindow> {
     let bar = config_u8(config, at + 4);
-    let window = PciWindow {
-        bar,
-        offset: config.read_u32(at + 8),
-        length_bytes: config.read_u32(at + 12),
-    };
+    let window = PciWindow { bar, offset: config.read_u32(at + 8), length_bytes: config.read_u32(at + 12) };
     let length_min = match cfg_type {
         capability::COMMON => common::LENGTH,
         capability::NOTIFY => 2,
@@ -176,9 +164,8 @@ fn window_at(config: &impl ConfigSpace, at: u8, cfg_type: u8) -> Option<PciWindo
         capability::DEVICE => 0,
         _ => return None,
     };
-    let in_range = bar <= BAR_MAX
-        && window.length_bytes >= length_min
-        && window.offset.checked_add(window.length_bytes).is_some();
+    let in_range =
+        bar <= BAR_MAX && window.length_bytes >= length_min && window.offset.checked_add(window.length_bytes).is_some();
     in_range.then_some(window)
 }
 
@@ -227,13 +214,7 @@ impl<M: Mmio> PciTransport<M> {
         device_type: u32,
         interrupt: PciInterrupt,
     ) -> Self {
-        Self {
-            windows,
-            device_type,
-            interrupt,
-            notify_off_multiplier,
-            notify_offsets: [None; QUEUE_COUNT_MAX],
-        }
+        Self { windows, device_type, interrupt, notify_off_multiplier, notify_offsets: [None; QUEUE_COUNT_MAX] }
     }
 
     /// Gives the windows back.
@@ -244,9 +225,7 @@ impl<M: Mmio> PciTransport<M> {
     /// 64-bit fields are written as two halves (section 4.1.3.1).
     fn set_address(&mut self, register: usize, address: DeviceAddress) -> Result<(), VirtioError> {
         self.windows.common.write_u32(register, address.0 as u32)?;
-        self.windows
-            .common
-            .write_u32(register + 4, (address.0 >> 32) as u32)?;
+        self.windows.common.write_u32(register + 4, (address.0 >> 32) as u32)?;
         Ok(())
     }
 
@@ -268,9 +247,7 @@ impl<M: Mmio> PciTransport<M> {
         let notify_off = self.windows.common.read_u16(common::QUEUE_NOTIFY_OFF)?;
         u32::from(notify_off)
             .checked_mul(self.notify_off_multiplier)
-            .filter(|&offset| {
-                check_range(offset as usize, 2, self.windows.notify.length_bytes()).is_ok()
-            })
+            .filter(|&offset| check_range(offset as usize, 2, self.windows.notify.length_bytes()).is_ok())
             .ok_or(VirtioError::Device(DeviceFault::NotifyOffset { queue }))
     }
 }
@@ -289,30 +266,18 @@ impl<M: Mmio> Transport for PciTransport<M> {
     }
 
     fn device_features(&mut self) -> Result<u64, VirtioError> {
-        self.windows
-            .common
-            .write_u32(common::DEVICE_FEATURE_SELECT, 0)?;
+        self.windows.common.write_u32(common::DEVICE_FEATURE_SELECT, 0)?;
         let low = self.windows.common.read_u32(common::DEVICE_FEATURE)?;
-        self.windows
-            .common
-            .write_u32(common::DEVICE_FEATURE_SELECT, 1)?;
+        self.windows.common.write_u32(common::DEVICE_FEATURE_SELECT, 1)?;
         let high = self.windows.common.read_u32(common::DEVICE_FEATURE)?;
         Ok(u64::from(high) << 32 | u64::from(low))
     }
 
     fn set_driver_features(&mut self, features: u64) -> Result<(), VirtioError> {
-        self.windows
-            .common
-            .write_u32(common::DRIVER_FEATURE_SELECT, 0)?;
-        self.windows
-            .common
-            .write_u32(common::DRIVER_FEATURE, features as u32)?;
-        self.windows
-            .common
-            .write_u32(common::DRIVER_FEATURE_SELECT, 1)?;
-        self.windows
-            .common
-            .write_u32(common::DRIVER_FEATURE, (features >> 32) as u32)?;
+        self.windows.common.write_u32(common::DRIVER_FEATURE_SELECT, 0)?;
+        self.windows.common.write_u32(common::DRIVER_FEATURE, features as u32)?;
+        self.windows.common.write_u32(common::DRIVER_FEATURE_SELECT, 1)?;
+        self.windows.common.write_u32(common::DRIVER_FEATURE, (features >> 32) as u32)?;
         // After a reset the vectors are unassigned; this is the step that every driver passes once.
         self.set_vector(common::CONFIG_MSIX_VECTOR)
     }
@@ -324,18 +289,10 @@ impl<M: Mmio> Transport for PciTransport<M> {
         Ok(self.windows.common.read_u16(common::QUEUE_SIZE)?)
     }
 
-    fn enable_queue(
-        &mut self,
-        queue: u16,
-        size: u16,
-        addresses: QueueAddresses,
-    ) -> Result<(), VirtioError> {
+    fn enable_queue(&mut self, queue: u16, size: u16, addresses: QueueAddresses) -> Result<(), VirtioError> {
         self.windows.common.write_u16(common::QUEUE_SELECT, queue)?;
         let offset = self.notify_offset(queue)?;
-        let slot = self
-            .notify_offsets
-            .get_mut(usize::from(queue))
-            .ok_or(DeviceFault::QueueMissing { queue })?;
+        let slot = self.notify_offsets.get_mut(usize::from(queue)).ok_or(DeviceFault::QueueMissing { queue })?;
         *slot = Some(offset);
         self.windows.common.write_u16(common::QUEUE_SIZE, size)?;
         self.set_vector(common::QUEUE_MSIX_VECTOR)?;
@@ -360,15 +317,9 @@ impl<M: Mmio> Transport for PciTransport<M> {
             PciInterrupt::Line => {
                 // Reading lowers the line and clears the bits (section 4.1.4.5).
                 let cause = self.windows.isr.read_u8(0)?;
-                Ok(InterruptCause {
-                    queue: cause & 1 != 0,
-                    configuration: cause & 2 != 0,
-                })
+                Ok(InterruptCause { queue: cause & 1 != 0, configuration: cause & 2 != 0 })
             }
-            PciInterrupt::Message { .. } => Ok(InterruptCause {
-                queue: true,
-                configuration: true,
-            }),
+            PciInterrupt::Message { .. } => Ok(InterruptCause { queue: true, configuration: true }),
         }
     }
 

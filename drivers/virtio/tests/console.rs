@@ -6,15 +6,12 @@ use aegis_hal::fake::FakeBus;
 use aegis_virtio::console::{BUFFER_BYTES, Console, Limits, PortId, PortState};
 use aegis_virtio::fake::{FakeSerial, HostPort, Pace, mmio, pci};
 use aegis_virtio::{
-    Blame, CallerFault, ConfigurationFault, DeviceFault, MmioTransport, PciInterrupt, PciTransport,
-    VirtioError,
+    Blame, CallerFault, ConfigurationFault, DeviceFault, MmioTransport, PciInterrupt, PciTransport, VirtioError,
 };
 use common::{NAMES, STDERR, STDIN, STDOUT, World};
 
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|index| (index * 7 + index / 251) as u8)
-        .collect()
+    (0..length).map(|index| (index * 7 + index / 251) as u8).collect()
 }
 
 #[test]
@@ -23,9 +20,7 @@ fn handshake_finds_all_ports_with_three_notifications() {
     let mut console = world.console();
     assert_eq!(console.port_by_name(b"aegis.stdin"), None);
     let names = NAMES.map(str::as_bytes);
-    console
-        .wait_for_ports(&names, 10)
-        .expect("an immediate device");
+    console.wait_for_ports(&names, 10).expect("an immediate device");
     assert_eq!(world.device.borrow().notification_count, 3);
     for (number, name) in (1..).zip(NAMES) {
         let port = PortId::new(number);
@@ -73,10 +68,7 @@ fn eight_named_console_ports_lose_no_message() {
     }
     for number in 0..8 {
         let name = format!("port{number}");
-        assert_eq!(
-            console.port_by_name(name.as_bytes()),
-            Some(PortId::new(number))
-        );
+        assert_eq!(console.port_by_name(name.as_bytes()), Some(PortId::new(number)));
         assert!(console.is_open(PortId::new(number)));
     }
     world.assert_clean();
@@ -96,21 +88,12 @@ fn ports_beyond_the_limit_and_names_too_long_are_ignored_and_counted() {
     for _ in 0..4 {
         let _ = console.poll().expect("honest");
     }
-    assert_eq!(
-        console.port_by_name("y".repeat(64).as_bytes()),
-        Some(PortId::new(2))
-    );
+    assert_eq!(console.port_by_name("y".repeat(64).as_bytes()), Some(PortId::new(2)));
     assert_eq!(console.port_by_name(long.as_bytes()), None);
     assert_eq!(console.port_by_name(b"far"), None);
-    assert!(
-        console.is_open(PortId::new(1)),
-        "a port without a usable name still works"
-    );
+    assert!(console.is_open(PortId::new(1)), "a port without a usable name still works");
     assert_eq!(console.ignored_count(), 3);
-    assert_eq!(
-        console.write(PortId::new(9), b"x"),
-        Err(CallerFault::Port.into())
-    );
+    assert_eq!(console.write(PortId::new(9), b"x"), Err(CallerFault::Port.into()));
 }
 
 #[test]
@@ -142,10 +125,7 @@ fn large_output_needs_one_notification_per_sixteen_buffers() {
     let data = pattern(1 << 20);
     assert_eq!(console.write(STDOUT, &data), Ok(data.len()));
     assert_eq!(world.device.borrow_mut().port(2).output, data);
-    assert_eq!(
-        world.device.borrow().notification_count - before,
-        (1 << 20) / BUFFER_BYTES / 16
-    );
+    assert_eq!(world.device.borrow().notification_count - before, (1 << 20) / BUFFER_BYTES / 16);
     world.assert_clean();
 }
 
@@ -167,16 +147,10 @@ fn writer_without_room_is_told_by_interrupt() {
     let events = console.on_interrupt(&mut irq).expect("honest");
     assert!(events.writable.contains(STDOUT));
     assert!(!irq.is_masked());
-    assert_eq!(
-        console.write(STDOUT, &data[16 * BUFFER_BYTES..]),
-        Ok(BUFFER_BYTES)
-    );
+    assert_eq!(console.write(STDOUT, &data[16 * BUFFER_BYTES..]), Ok(BUFFER_BYTES));
     world.device.borrow_mut().port(2).output_room = usize::MAX;
     world.device.borrow_mut().step();
-    assert_eq!(
-        console.write(STDOUT, &data[17 * BUFFER_BYTES..]),
-        Ok(3 * BUFFER_BYTES)
-    );
+    assert_eq!(console.write(STDOUT, &data[17 * BUFFER_BYTES..]), Ok(3 * BUFFER_BYTES));
     console.drain(STDOUT, 10).expect("honest");
     assert_eq!(world.device.borrow_mut().port(2).output, data);
     world.assert_clean();
@@ -218,10 +192,7 @@ fn input_is_not_fetched_before_it_is_wanted_and_then_arrives_whole() {
         }
         received.extend_from_slice(&chunk[..count]);
     }
-    assert_eq!(
-        (received.len(), world.device.borrow().driver_faults.clone()),
-        (data.len(), vec![])
-    );
+    assert_eq!((received.len(), world.device.borrow().driver_faults.clone()), (data.len(), vec![]));
     assert!(received == data);
     let notification_count = world.device.borrow().notification_count - before;
     assert!(notification_count <= 2 + data.len() / (4 * BUFFER_BYTES));
@@ -307,13 +278,8 @@ fn closed_and_removed_hosts_are_told_apart_from_slow_ones() {
     world.device.borrow_mut().host_close(2);
     assert!(console.poll().expect("honest").changed.contains(STDOUT));
     let closed = console.write(STDOUT, b"x").expect_err("closed");
-    assert_eq!(
-        (closed, closed.blame()),
-        (VirtioError::HostClosed, Blame::Peer)
-    );
-    console
-        .drain(STDOUT, 10)
-        .expect("the device drops what nobody reads");
+    assert_eq!((closed, closed.blame()), (VirtioError::HostClosed, Blame::Peer));
+    console.drain(STDOUT, 10).expect("the device drops what nobody reads");
     world.device.borrow_mut().port(2).output_room = usize::MAX;
     world.device.borrow_mut().host_open(2);
     let _ = console.poll().expect("honest");
@@ -341,16 +307,10 @@ fn memory_that_runs_out_is_an_error_first_and_slowness_later() {
     aegis_hal::Dma::release(&mut dma, hoard);
     let hoard = aegis_hal::Dma::allocate(&mut dma, left - 2).expect("all but two");
     world.device.borrow_mut().port(2).output_room = 0;
-    assert_eq!(
-        console.write(STDOUT, &pattern(3 * BUFFER_BYTES)),
-        Ok(2 * BUFFER_BYTES)
-    );
+    assert_eq!(console.write(STDOUT, &pattern(3 * BUFFER_BYTES)), Ok(2 * BUFFER_BYTES));
     world.device.borrow_mut().port(2).output_room = usize::MAX;
     world.device.borrow_mut().step();
-    assert_eq!(
-        console.write(STDOUT, &pattern(9 * BUFFER_BYTES)),
-        Ok(9 * BUFFER_BYTES)
-    );
+    assert_eq!(console.write(STDOUT, &pattern(9 * BUFFER_BYTES)), Ok(9 * BUFFER_BYTES));
     drop(hoard);
 }
 
@@ -363,11 +323,8 @@ fn stop_gives_all_memory_back_after_the_device_and_the_console_can_start_again()
     let stopped = console.stop();
     assert_eq!(stopped.outcome, Ok(()));
     assert_eq!(world.bus.live_page_count(), 0);
-    let mut console =
-        Console::new(stopped.transport, stopped.dma, Limits::default()).expect("honest");
-    console
-        .wait_for_ports(&[b"aegis.stdout"], 10)
-        .expect("an immediate device");
+    let mut console = Console::new(stopped.transport, stopped.dma, Limits::default()).expect("honest");
+    console.wait_for_ports(&[b"aegis.stdout"], 10).expect("an immediate device");
     let _ = console.poll().expect("honest");
     assert_eq!(console.write(STDOUT, b"!"), Ok(1));
     world.assert_clean();
@@ -379,10 +336,7 @@ fn device_that_does_not_stop_keeps_its_memory_in_quarantine() {
     let console = world.ready_console();
     world.device.borrow_mut().refuses_reset = true;
     let limits = Limits::default();
-    assert_eq!(
-        console.stop().outcome,
-        Err(DeviceFault::ResetTimeout.into())
-    );
+    assert_eq!(console.stop().outcome, Err(DeviceFault::ResetTimeout.into()));
     assert_eq!(world.bus.quarantined_buffer_count(), 14);
     assert_eq!(world.bus.live_page_count(), 14);
     let transport = MmioTransport::new(mmio(&world.device)).expect("a modern device");
@@ -395,26 +349,11 @@ fn device_that_does_not_stop_keeps_its_memory_in_quarantine() {
 fn set_up_fails_with_the_one_to_blame_and_without_a_leak() {
     type Spoil = fn(&mut FakeSerial);
     let cases: [(Spoil, VirtioError); 5] = [
-        (
-            |device| device.offered &= !(1 << 32),
-            ConfigurationFault::FeaturesMissing { bits: 1 << 32 }.into(),
-        ),
-        (
-            |device| device.offered &= !2,
-            ConfigurationFault::FeaturesMissing { bits: 2 }.into(),
-        ),
-        (
-            |device| device.refuses_features = true,
-            DeviceFault::FeaturesRefused.into(),
-        ),
-        (
-            |device| device.set_queue_size_max(6, 0),
-            DeviceFault::QueueMissing { queue: 6 }.into(),
-        ),
-        (
-            |device| device.refuses_reset = true,
-            DeviceFault::ResetTimeout.into(),
-        ),
+        (|device| device.offered &= !(1 << 32), ConfigurationFault::FeaturesMissing { bits: 1 << 32 }.into()),
+        (|device| device.offered &= !2, ConfigurationFault::FeaturesMissing { bits: 2 }.into()),
+        (|device| device.refuses_features = true, DeviceFault::FeaturesRefused.into()),
+        (|device| device.set_queue_size_max(6, 0), DeviceFault::QueueMissing { queue: 6 }.into()),
+        (|device| device.refuses_reset = true, DeviceFault::ResetTimeout.into()),
     ];
     for (spoil, expected) in cases {
         let world = World::new();
@@ -437,10 +376,7 @@ fn set_up_fails_with_the_one_to_blame_and_without_a_leak() {
 fn features_taken_are_version_1_access_platform_and_multiport() {
     let world = World::new();
     let console = world.console();
-    assert_eq!(
-        world.device.borrow().accepted_features(),
-        1 << 33 | 1 << 32 | 1 << 1
-    );
+    assert_eq!(world.device.borrow().accepted_features(), 1 << 33 | 1 << 32 | 1 << 1);
     drop(console);
     let world = World::new();
     world.device.borrow_mut().offered = 1 << 32 | 1 << 1;
@@ -453,10 +389,7 @@ fn features_taken_are_version_1_access_platform_and_multiport() {
 fn small_queues_work_too() {
     let world = World::new();
     for queue in 0..12 {
-        world
-            .device
-            .borrow_mut()
-            .set_queue_size_max(queue, [1, 3, 8, 2][usize::from(queue % 4)]);
+        world.device.borrow_mut().set_queue_size_max(queue, [1, 3, 8, 2][usize::from(queue % 4)]);
     }
     let mut console = world.console();
     let names = NAMES.map(str::as_bytes);
@@ -467,12 +400,7 @@ fn small_queues_work_too() {
     let port = port.expect("not all messages are dropped");
     let data = pattern(100_000);
     assert_eq!(console.write(port, &data), Ok(data.len()));
-    world
-        .device
-        .borrow_mut()
-        .port(u32::from(port.number()))
-        .input
-        .extend(&data);
+    world.device.borrow_mut().port(u32::from(port.number())).input.extend(&data);
     let mut received = vec![0; data.len()];
     let mut filled = 0;
     for _ in 0..1000 {
@@ -506,25 +434,15 @@ fn revoked_interrupt_is_a_configuration_fault() {
 
 #[test]
 fn pages_never_exceed_what_the_limits_say() {
-    let limits = Limits {
-        port_count_max: 5,
-        receive_buffer_count: 3,
-        transmit_buffer_count: 2,
-        ..Limits::default()
-    };
+    let limits = Limits { port_count_max: 5, receive_buffer_count: 3, transmit_buffer_count: 2, ..Limits::default() };
     let world = World::new();
     let mut console = world.console_with(limits);
-    console
-        .wait_for_ports(&NAMES.map(str::as_bytes), 10)
-        .expect("an immediate device");
+    console.wait_for_ports(&NAMES.map(str::as_bytes), 10).expect("an immediate device");
     let _ = console.poll().expect("honest");
     for number in 1..5 {
         world.device.borrow_mut().port(number).output_room = 0;
         let port = PortId::new(number as u8);
-        assert_eq!(
-            console.write(port, &pattern(9 * BUFFER_BYTES)),
-            Ok(2 * BUFFER_BYTES)
-        );
+        assert_eq!(console.write(port, &pattern(9 * BUFFER_BYTES)), Ok(2 * BUFFER_BYTES));
         console.start_receiving(port).expect("honest");
     }
     // Port 0 has queues but does not exist.
@@ -535,30 +453,17 @@ fn pages_never_exceed_what_the_limits_say() {
 fn pci_carries_the_same_console() {
     for interrupt in [PciInterrupt::Line, PciInterrupt::Message { vector: 1 }] {
         let bus = FakeBus::new(512);
-        let device = FakeSerial::new(
-            &bus,
-            3,
-            vec![HostPort::named(1, "in"), HostPort::named(2, "out")],
-        );
+        let device = FakeSerial::new(&bus, 3, vec![HostPort::named(1, "in"), HostPort::named(2, "out")]);
         let (windows, multiplier) = pci(&device);
         let transport = PciTransport::new(windows, multiplier, 3, interrupt);
-        let mut console =
-            Console::new(transport, bus.dma(), Limits::default()).expect("an honest device");
-        console
-            .wait_for_ports(&[b"in", b"out"], 10)
-            .expect("an immediate device");
+        let mut console = Console::new(transport, bus.dma(), Limits::default()).expect("an honest device");
+        console.wait_for_ports(&[b"in", b"out"], 10).expect("an immediate device");
         let _ = console.poll().expect("honest");
         assert_eq!(console.write(STDOUT, b"hello"), Ok(5));
         device.borrow_mut().port(1).input.extend(b"world");
         console.start_receiving(STDIN).expect("honest");
         let mut irq = device.borrow().irq.clone();
-        assert!(
-            console
-                .on_interrupt(&mut irq)
-                .expect("honest")
-                .readable
-                .contains(STDIN)
-        );
+        assert!(console.on_interrupt(&mut irq).expect("honest").readable.contains(STDIN));
         let mut bytes = [0; 9];
         assert_eq!(console.read(STDIN, &mut bytes), Ok(5));
         assert_eq!(device.borrow_mut().port(2).output, b"hello");

@@ -40,19 +40,15 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 fn control_message() -> impl Strategy<Value = Vec<u8>> {
-    let well_formed = (
-        0..10u32,
-        0..9u16,
-        0..3u16,
-        proptest::collection::vec(any::<u8>(), 0..200),
-    )
-        .prop_map(|(port, event, value, rest)| {
+    let well_formed = (0..10u32, 0..9u16, 0..3u16, proptest::collection::vec(any::<u8>(), 0..200)).prop_map(
+        |(port, event, value, rest)| {
             let mut bytes = port.to_le_bytes().to_vec();
             bytes.extend(event.to_le_bytes());
             bytes.extend(value.to_le_bytes());
             bytes.extend(rest);
             bytes
-        });
+        },
+    );
     prop_oneof![well_formed, proptest::collection::vec(any::<u8>(), 0..300)]
 }
 

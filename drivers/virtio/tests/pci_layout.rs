@@ -1,9 +1,6 @@
 //! Finding the register windows in configuration space, which a device fills as it likes.
 
-use aegis_virtio::{
-    ConfigSpace, ConfigurationFault, PciWindow, VirtioError, find_layout,
-    modern_or_transitional_type,
-};
+use aegis_virtio::{ConfigSpace, ConfigurationFault, PciWindow, VirtioError, find_layout, modern_or_transitional_type};
 use proptest::prelude::*;
 
 struct Config([u8; 256]);
@@ -24,15 +21,7 @@ impl Config {
         Self(bytes)
     }
 
-    fn capability(
-        &mut self,
-        at: u8,
-        next: u8,
-        length: u8,
-        cfg_type: u8,
-        bar: u8,
-        range: (u32, u32),
-    ) {
+    fn capability(&mut self, at: u8, next: u8, length: u8, cfg_type: u8, bar: u8, range: (u32, u32)) {
         let at = usize::from(at);
         self.0[at..at + 5].copy_from_slice(&[9, next, length, cfg_type, bar]);
         self.0[at + 8..at + 12].copy_from_slice(&range.0.to_le_bytes());
@@ -57,11 +46,7 @@ impl Config {
 #[test]
 fn layout_of_qemu_is_found() {
     let layout = find_layout(&Config::qemu()).expect("complete");
-    let window = |offset| PciWindow {
-        bar: 4,
-        offset,
-        length_bytes: 0x1000,
-    };
+    let window = |offset| PciWindow { bar: 4, offset, length_bytes: 0x1000 };
     assert_eq!(layout.common, window(0));
     assert_eq!(layout.isr, window(0x1000));
     assert_eq!(layout.device, window(0x2000));
@@ -78,42 +63,22 @@ fn first_usable_capability_of_a_type_counts() {
     config.capability(0xd8, 0x98, 16, 1, 2, (0x100, 0x38));
     config.0[0x34] = 0xa8;
     let layout = find_layout(&config).expect("complete");
-    assert_eq!(
-        layout.common,
-        PciWindow {
-            bar: 2,
-            offset: 0x100,
-            length_bytes: 0x38
-        }
-    );
+    assert_eq!(layout.common, PciWindow { bar: 2, offset: 0x100, length_bytes: 0x38 });
 }
 
 #[test]
 fn what_is_missing_is_named() {
-    let missing =
-        |cfg_type| VirtioError::Configuration(ConfigurationFault::CapabilityMissing { cfg_type });
+    let missing = |cfg_type| VirtioError::Configuration(ConfigurationFault::CapabilityMissing { cfg_type });
     let mut config = Config::qemu();
     config.0[6] = 0;
-    assert_eq!(
-        find_layout(&config),
-        Err(missing(1)),
-        "no capability list at all"
-    );
+    assert_eq!(find_layout(&config), Err(missing(1)), "no capability list at all");
     let mut config = Config::qemu();
     config.0[0x72] = 16;
-    assert_eq!(
-        find_layout(&config),
-        Err(missing(2)),
-        "no room for the multiplier"
-    );
+    assert_eq!(find_layout(&config), Err(missing(2)), "no room for the multiplier");
     let mut config = Config::qemu();
     config.0[0x51] = 0;
     assert_eq!(find_layout(&config), Err(missing(1)), "list cut short");
-    assert_eq!(
-        find_layout(&Config([0xff; 256])),
-        Err(missing(1)),
-        "no function there"
-    );
+    assert_eq!(find_layout(&Config([0xff; 256])), Err(missing(1)), "no function there");
 }
 
 #[test]

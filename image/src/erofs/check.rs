@@ -43,9 +43,7 @@ pub fn check(image: &Image<'_>) -> Result<Summary, ReadError> {
         let mut dots_seen = 0;
         for entry in image.entries(&directory, 0)? {
             let entry = entry?;
-            entries_left = entries_left
-                .checked_sub(1)
-                .ok_or(ReadError::Corrupt(Damage::SharedDirectories))?;
+            entries_left = entries_left.checked_sub(1).ok_or(ReadError::Corrupt(Damage::SharedDirectories))?;
             if previous.is_some_and(|previous| previous >= entry.name) {
                 return Err(ReadError::Corrupt(Damage::NameOrder));
             }

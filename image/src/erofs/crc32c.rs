@@ -10,11 +10,7 @@ const fn table() -> [u32; 256] {
         let mut bit = 0;
         while bit < 8 {
             // The reversed polynomial 0x1edc6f41.
-            value = if value & 1 == 0 {
-                value >> 1
-            } else {
-                (value >> 1) ^ 0x82f6_3b78
-            };
+            value = if value & 1 == 0 { value >> 1 } else { (value >> 1) ^ 0x82f6_3b78 };
             bit += 1;
         }
         table[index] = value;
@@ -25,9 +21,7 @@ const fn table() -> [u32; 256] {
 
 /// Continues a checksum over `bytes`; start with `u32::MAX`.
 pub(super) fn update(checksum: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(checksum, |sum, byte| {
-        (sum >> 8) ^ TABLE[usize::from((sum as u8) ^ byte)]
-    })
+    bytes.iter().fold(checksum, |sum, byte| (sum >> 8) ^ TABLE[usize::from((sum as u8) ^ byte)])
 }
 
 #[cfg(test)]

@@ -91,10 +91,7 @@ impl FileKind {
 
     /// The kind that a mode's type bits say.
     pub fn from_mode(mode: u16) -> Option<Self> {
-        FILE_KINDS
-            .iter()
-            .find(|row| row.2 == mode & MODE_TYPE_MASK)
-            .map(|row| row.0)
+        FILE_KINDS.iter().find(|row| row.2 == mode & MODE_TYPE_MASK).map(|row| row.0)
     }
 
     /// The number in directory entries.
@@ -104,10 +101,7 @@ impl FileKind {
 
     /// The kind that a directory entry says.
     fn from_entry_type(number: u8) -> Option<Self> {
-        FILE_KINDS
-            .iter()
-            .find(|row| row.1 == number)
-            .map(|row| row.0)
+        FILE_KINDS.iter().find(|row| row.1 == number).map(|row| row.0)
     }
 
     fn row(self) -> (Self, u8, u16) {

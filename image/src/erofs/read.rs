@@ -15,9 +15,9 @@ use crate::bytes::{page_round_up, slice, u16_at, u32_at, u64_at};
 use crate::tree::{LINK_TARGET_BYTES_MAX, LastLink, TreeError, Walk, name_is_valid};
 
 use super::{
-    BLOCK_BITS, BLOCK_BYTES, COMPACT_INODE_BYTES, COMPAT_CHECKSUM, DIRENT_BYTES,
-    EXTENDED_INODE_BYTES, FileKind, LAYOUT_FLAT_INLINE, LAYOUT_FLAT_PLAIN, MODE_PERMISSION_MASK,
-    SLOT_BYTES, SUPER_BYTES, SUPER_MAGIC, SUPER_OFFSET, crc32c,
+    BLOCK_BITS, BLOCK_BYTES, COMPACT_INODE_BYTES, COMPAT_CHECKSUM, DIRENT_BYTES, EXTENDED_INODE_BYTES, FileKind,
+    LAYOUT_FLAT_INLINE, LAYOUT_FLAT_PLAIN, MODE_PERMISSION_MASK, SLOT_BYTES, SUPER_BYTES, SUPER_MAGIC, SUPER_OFFSET,
+    crc32c,
 };
 
 /// Incompatible features that change nothing for flat files: zero padding of compressed blocks, chunked files (refused
@@ -94,24 +94,17 @@ impl core::fmt::Display for ReadError {
             Self::Truncated => formatter.write_str("the EROFS image is truncated"),
             Self::Unsupported(feature) => match feature {
                 Feature::BlockBits(bits) => {
-                    write!(
-                        formatter,
-                        "the EROFS image has blocks of 2^{bits} bytes, not of 4096"
-                    )
+                    write!(formatter, "the EROFS image has blocks of 2^{bits} bytes, not of 4096")
                 }
                 Feature::Incompatible(bits) => {
-                    write!(
-                        formatter,
-                        "the EROFS image needs unsupported features (bits {bits:#x})"
-                    )
+                    write!(formatter, "the EROFS image needs unsupported features (bits {bits:#x})")
                 }
                 Feature::DirectoryBlocks => {
                     formatter.write_str("the EROFS image has directory blocks of an unusual size")
                 }
-                Feature::InodeFormat(format) => write!(
-                    formatter,
-                    "the EROFS image has compressed or chunked files (inode format {format:#x})"
-                ),
+                Feature::InodeFormat(format) => {
+                    write!(formatter, "the EROFS image has compressed or chunked files (inode format {format:#x})")
+                }
             },
             Self::Corrupt(damage) => write!(formatter, "the EROFS image is damaged: {damage:?}"),
             Self::NotDirectory => formatter.write_str("not a directory"),
@@ -289,10 +282,7 @@ impl<'a> Image<'a> {
         }
         .ok_or(OUTSIDE)?;
         let kind = FileKind::from_mode(raw.mode).ok_or(ReadError::Corrupt(Damage::Mode))?;
-        let has_data = matches!(
-            kind,
-            FileKind::Regular | FileKind::Directory | FileKind::Symlink
-        );
+        let has_data = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         let attribute_bytes = match u64::from(raw.attribute_count) {
             0 => 0,
             count => 12 + (count - 1) * 4,
@@ -300,9 +290,7 @@ impl<'a> Image<'a> {
         let (head, tail) = match (has_data, format >> 1) {
             (false, _) => (Extent::default(), Extent::default()),
             (true, LAYOUT_FLAT_PLAIN) => self.place_plain(&raw)?,
-            (true, LAYOUT_FLAT_INLINE) => {
-                self.place_inline(&raw, offset + raw.inode_bytes + attribute_bytes)?
-            }
+            (true, LAYOUT_FLAT_INLINE) => self.place_inline(&raw, offset + raw.inode_bytes + attribute_bytes)?,
             (true, _) => return Err(unsupported),
         };
         let is_device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
@@ -333,10 +321,8 @@ impl<'a> Image<'a> {
             let position = offset_bytes.saturating_add(done as u64);
             if done < buffer.len() && position >= start && position < end {
                 let count = (end - position).min((buffer.len() - done) as u64);
-                let from = self.data(Extent {
-                    offset_bytes: extent.offset_bytes + (position - start),
-                    length_bytes: count,
-                });
+                let from =
+                    self.data(Extent { offset_bytes: extent.offset_bytes + (position - start), length_bytes: count });
                 buffer[done..done + from.len()].copy_from_slice(from);
                 done += from.len();
             }
@@ -349,9 +335,7 @@ impl<'a> Image<'a> {
     /// last page inside the image too. What that rest holds is the image's business (our writer and `mkfs.erofs` put
     /// zeros there). `None` for empty files and for files with inline data.
     pub fn extent(&self, inode: &Inode) -> Option<Extent> {
-        let mappable = inode.kind == FileKind::Regular
-            && inode.tail.length_bytes == 0
-            && inode.head.length_bytes != 0;
+        let mappable = inode.kind == FileKind::Regular && inode.tail.length_bytes == 0 && inode.head.length_bytes != 0;
         let end = page_round_up(inode.head.offset_bytes + inode.head.length_bytes)?;
         (mappable && end <= self.bytes.len() as u64).then_some(inode.head)
     }
@@ -365,30 +349,17 @@ impl<'a> Image<'a> {
             return Err(ReadError::NotLink);
         }
         // A target is shorter than a block, so all of it is in one of the two extents.
-        let extent = if inode.tail.length_bytes == 0 {
-            inode.head
-        } else {
-            inode.tail
-        };
+        let extent = if inode.tail.length_bytes == 0 { inode.head } else { inode.tail };
         let target = self.data(extent);
-        let valid =
-            (1..=LINK_TARGET_BYTES_MAX as u64).contains(&inode.size_bytes) && !target.contains(&0);
-        if valid {
-            Ok(target)
-        } else {
-            Err(ReadError::Corrupt(Damage::LinkTarget))
-        }
+        let valid = (1..=LINK_TARGET_BYTES_MAX as u64).contains(&inode.size_bytes) && !target.contains(&0);
+        if valid { Ok(target) } else { Err(ReadError::Corrupt(Damage::LinkTarget)) }
     }
 
     /// Finds a name in a directory; `.` and `..` are found as the image has them.
     ///
     /// # Errors
     /// `NotDirectory`, `Corrupt`.
-    pub fn lookup(
-        &self,
-        directory: &Inode,
-        name: &[u8],
-    ) -> Result<Option<DirectoryEntry<'a>>, ReadError> {
+    pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Option<DirectoryEntry<'a>>, ReadError> {
         if directory.kind != FileKind::Directory {
             return Err(ReadError::NotDirectory);
         }
@@ -420,12 +391,7 @@ impl<'a> Image<'a> {
         if directory.kind != FileKind::Directory {
             return Err(ReadError::NotDirectory);
         }
-        Ok(Entries {
-            image: *self,
-            directory: *directory,
-            position,
-            is_done: false,
-        })
+        Ok(Entries { image: *self, directory: *directory, position, is_done: false })
     }
 
     /// Finds the inode at a path from the root, following links inside the image. For tools; a library OS, which has
@@ -442,8 +408,7 @@ impl<'a> Image<'a> {
             let next = self.inode(entry.number)?;
             let keep = walk.is_finished() && last_link == LastLink::Keep;
             if next.kind == FileKind::Symlink && !keep {
-                walk.follow(self.read_link(&next)?)
-                    .map_err(ResolveError::Path)?;
+                walk.follow(self.read_link(&next)?).map_err(ResolveError::Path)?;
             } else {
                 walk.enter(next);
             }
@@ -482,10 +447,7 @@ impl<'a> Image<'a> {
         }
         let head_bytes = (raw.size_bytes - 1) / BLOCK_BYTES * BLOCK_BYTES;
         let tail_bytes = raw.size_bytes - head_bytes;
-        let tail = Extent {
-            offset_bytes: behind,
-            length_bytes: tail_bytes,
-        };
+        let tail = Extent { offset_bytes: behind, length_bytes: tail_bytes };
         if behind % BLOCK_BYTES + tail_bytes > BLOCK_BYTES {
             return Err(ReadError::Corrupt(Damage::InlineData));
         }
@@ -498,10 +460,7 @@ impl<'a> Image<'a> {
             return Ok(Extent::default());
         }
         let offset_bytes = u64::from(block) * BLOCK_BYTES;
-        self.check_extent(Extent {
-            offset_bytes,
-            length_bytes,
-        })
+        self.check_extent(Extent { offset_bytes, length_bytes })
     }
 
     fn check_extent(&self, extent: Extent) -> Result<Extent, ReadError> {
@@ -510,11 +469,7 @@ impl<'a> Image<'a> {
             .ok_or(ReadError::Corrupt(Damage::DataRange))
     }
 
-    fn directory_block(
-        &self,
-        directory: &Inode,
-        index: u64,
-    ) -> Result<DirectoryBlock<'a>, ReadError> {
+    fn directory_block(&self, directory: &Inode, index: u64) -> Result<DirectoryBlock<'a>, ReadError> {
         let start = index * BLOCK_BYTES;
         // The head of an inode with inline data ends at a block boundary, so a block is in one of the two.
         let extent = if start < directory.head.length_bytes {
@@ -580,17 +535,12 @@ impl<'a> DirectoryBlock<'a> {
         const DAMAGED: ReadError = ReadError::Corrupt(Damage::DirectoryBlock);
         // The first name follows the last entry, so its offset tells how many entries there are.
         let names_start = usize::from(u16_at(bytes, 8).ok_or(DAMAGED)?);
-        let valid = names_start >= DIRENT_BYTES
-            && names_start.is_multiple_of(DIRENT_BYTES)
-            && names_start < bytes.len();
+        let valid =
+            names_start >= DIRENT_BYTES && names_start.is_multiple_of(DIRENT_BYTES) && names_start < bytes.len();
         if !valid {
             return Err(DAMAGED);
         }
-        Ok(Self {
-            bytes,
-            entry_count: names_start / DIRENT_BYTES,
-            start,
-        })
+        Ok(Self { bytes, entry_count: names_start / DIRENT_BYTES, start })
     }
 
     fn entry(&self, index: usize) -> Result<DirectoryEntry<'a>, ReadError> {
@@ -609,20 +559,14 @@ impl<'a> DirectoryBlock<'a> {
         let mut name = self.bytes.get(name_start..name_end).ok_or(DAMAGED)?;
         if is_last {
             // The last name of a block ends with the block or with the padding behind it.
-            let length = name
-                .iter()
-                .position(|byte| *byte == 0)
-                .unwrap_or(name.len());
+            let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
             name = &name[..length];
         }
         if !name_is_valid(name) {
             return Err(ReadError::Corrupt(Damage::Name));
         }
-        let next_position = if is_last {
-            self.start + BLOCK_BYTES
-        } else {
-            self.start + (offset + DIRENT_BYTES) as u64
-        };
+        let next_position =
+            if is_last { self.start + BLOCK_BYTES } else { self.start + (offset + DIRENT_BYTES) as u64 };
         Ok(DirectoryEntry {
             name,
             number: InodeNumber(u64_at(self.bytes, offset).ok_or(DAMAGED)?),

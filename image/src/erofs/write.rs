@@ -19,8 +19,8 @@ use crate::sink::{Sink, write_zeros};
 use crate::tree::{Attributes, Content, DeviceNumber, FileData, NodeId, Tree};
 
 use super::{
-    BLOCK_BITS, BLOCK_BYTES, COMPAT_CHECKSUM, COMPAT_MTIME, DIRENT_BYTES, EXTENDED_INODE_BYTES,
-    FileKind, LAYOUT_FLAT_INLINE, LAYOUT_FLAT_PLAIN, SLOT_BYTES, SUPER_MAGIC, SUPER_OFFSET, read,
+    BLOCK_BITS, BLOCK_BYTES, COMPAT_CHECKSUM, COMPAT_MTIME, DIRENT_BYTES, EXTENDED_INODE_BYTES, FileKind,
+    LAYOUT_FLAT_INLINE, LAYOUT_FLAT_PLAIN, SLOT_BYTES, SUPER_MAGIC, SUPER_OFFSET, read,
 };
 
 /// File data are read in pieces of this size.
@@ -105,12 +105,8 @@ impl<'t, D: FileData> Layout<'t, D> {
     ///
     /// # Errors
     /// `Sink` and `Data`; what is written by then is no image.
-    pub fn write<S: Sink + ?Sized>(
-        &self,
-        sink: &mut S,
-    ) -> Result<(), WriteError<S::Error, D::Error>> {
-        sink.write_all(&self.super_block())
-            .map_err(WriteError::Sink)?;
+    pub fn write<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), WriteError<S::Error, D::Error>> {
+        sink.write_all(&self.super_block()).map_err(WriteError::Sink)?;
         self.write_metadata(sink).map_err(WriteError::Sink)?;
         for place in &self.places {
             match self.tree.node(place.node).content() {
@@ -156,15 +152,7 @@ impl<'t, D: FileData> Layout<'t, D> {
             Content::Symlink(target) => (target.len() as u64, 1),
             _ => (0, 1),
         };
-        self.places.push(Place {
-            node,
-            parent,
-            slot: 0,
-            size_bytes,
-            inline_bytes: 0,
-            first_block: 0,
-            link_count,
-        });
+        self.places.push(Place { node, parent, slot: 0, size_bytes, inline_bytes: 0, first_block: 0, link_count });
     }
 
     fn place_metadata(&mut self) -> Option<()> {
@@ -235,29 +223,15 @@ impl<'t, D: FileData> Layout<'t, D> {
 
     fn inode(&self, place: &Place) -> [u8; EXTENDED_INODE_BYTES as usize] {
         let node = self.tree.node(place.node);
-        let Attributes {
-            permissions,
-            uid,
-            gid,
-            mtime_s,
-            mtime_ns,
-        } = node.attributes;
-        let layout = if place.inline_bytes > 0 {
-            LAYOUT_FLAT_INLINE
-        } else {
-            LAYOUT_FLAT_PLAIN
-        };
+        let Attributes { permissions, uid, gid, mtime_s, mtime_ns } = node.attributes;
+        let layout = if place.inline_bytes > 0 { LAYOUT_FLAT_INLINE } else { LAYOUT_FLAT_PLAIN };
         let block_or_device = match node.content() {
             Content::CharacterDevice(device) | Content::BlockDevice(device) => encode(*device),
             _ => place.first_block,
         };
         let mode = kind_of(node.content()).mode_bits() | (permissions & 0o7777);
         let mut inode = [0; EXTENDED_INODE_BYTES as usize];
-        put(
-            &mut inode,
-            0,
-            ((layout << 1) | FORMAT_EXTENDED).to_le_bytes(),
-        );
+        put(&mut inode, 0, ((layout << 1) | FORMAT_EXTENDED).to_le_bytes());
         put(&mut inode, 4, mode.to_le_bytes());
         put(&mut inode, 8, place.size_bytes.to_le_bytes());
         put(&mut inode, 16, block_or_device.to_le_bytes());
@@ -375,8 +349,7 @@ fn copy_file<S: Sink + ?Sized, D: FileData>(
     let mut offset = 0;
     while offset < size_bytes {
         let piece = &mut buffer[..(size_bytes - offset).min(COPY_BYTES) as usize];
-        data.read_exact_at(offset, piece)
-            .map_err(WriteError::Data)?;
+        data.read_exact_at(offset, piece).map_err(WriteError::Data)?;
         sink.write_all(piece).map_err(WriteError::Sink)?;
         offset += piece.len() as u64;
     }

@@ -24,14 +24,8 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    pub(crate) const EMPTY: Self = Self {
-        serial: 0,
-        owner: None,
-        count: 0,
-        processor: None,
-        waiter_count: 0,
-        deadline_ns: 0,
-    };
+    pub(crate) const EMPTY: Self =
+        Self { serial: 0, owner: None, count: 0, processor: None, waiter_count: 0, deadline_ns: 0 };
 }
 
 impl<M: Machine> State<'_, M> {
@@ -50,12 +44,7 @@ impl<M: Machine> State<'_, M> {
         }
         let id = self.bells.find(|bell| bell.serial == 0)?;
         let serial = self.new_serial();
-        self.bells[id] = Bell {
-            serial,
-            owner: Some(owner),
-            processor,
-            ..Bell::EMPTY
-        };
+        self.bells[id] = Bell { serial, owner: Some(owner), processor, ..Bell::EMPTY };
         self.environments[owner].bell_count += 1;
         Some(Named { id, serial })
     }
@@ -122,10 +111,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn ring(&mut self, bell: BellId) {
         self.bells[bell].count = self.bells[bell].count.saturating_add(1);
         self.wake_for_bell(bell);
-        if let Some(processor) = self.bells[bell]
-            .processor
-            .and_then(|named| self.live_processor(named))
-        {
+        if let Some(processor) = self.bells[bell].processor.and_then(|named| self.live_processor(named)) {
             self.make_due(processor, UpcallKind::Bell);
         }
     }

@@ -10,13 +10,13 @@ use aegis_abi::boot::{
     FLAT_SEGMENT_COUNT_MAX, FLAT_WRITE, PART_INIT,
 };
 use aegis_abi::layout::{
-    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT,
-    LIBOS_END, LIBOS_IMAGE_BASE, PAGE_SHIFT, PAGE_SIZE, SYSTEM_PAGE_BASE,
+    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, LIBOS_END, LIBOS_IMAGE_BASE,
+    PAGE_SHIFT, PAGE_SIZE, SYSTEM_PAGE_BASE,
 };
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{
-    CapSlot, CapType, FrameNumber, Rights, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES,
-    SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_SELF, Status,
+    CapSlot, CapType, FrameNumber, Rights, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES, SLOT_FIRST_PROCESSOR,
+    SLOT_MACHINE, SLOT_SELF, Status,
 };
 
 use crate::capability::Capability;
@@ -33,14 +33,8 @@ const DONATED_FRAME_COUNT: u64 = 128;
 /// Control page, save area, boot information page.
 const FIRST_FRAME_COUNT: u64 = 1 + FIRST_SAVE_AREA_FRAME_COUNT + 1;
 
-const DEVICE_RIGHTS: Rights = Rights::READ
-    .union(Rights::WRITE)
-    .union(Rights::CONTROL)
-    .union(Rights::GRANT);
-const MACHINE_RIGHTS: Rights = Rights::READ
-    .union(Rights::CONTROL)
-    .union(Rights::LOG)
-    .union(Rights::GRANT);
+const DEVICE_RIGHTS: Rights = Rights::READ.union(Rights::WRITE).union(Rights::CONTROL).union(Rights::GRANT);
+const MACHINE_RIGHTS: Rights = Rights::READ.union(Rights::CONTROL).union(Rights::LOG).union(Rights::GRANT);
 
 /// What the glue hands over once.
 pub struct Setup<'a> {
@@ -128,10 +122,7 @@ impl<'a, M: Machine> State<'a, M> {
     /// Adds a device function; `None` if the table is full.
     pub fn add_device(&mut self, description: DeviceDescription) -> Option<DeviceId> {
         let device = self.devices.find(|d| d.description.is_none())?;
-        self.devices[device] = Device {
-            description: Some(description),
-            ..Device::EMPTY
-        };
+        self.devices[device] = Device { description: Some(description), ..Device::EMPTY };
         Some(device)
     }
 
@@ -145,17 +136,11 @@ impl<'a, M: Machine> State<'a, M> {
 
     /// Makes the first environment and its processor, which the scheduler picks at the next
     /// `on_kick`.
-    pub fn start_first_environment(
-        &mut self,
-        first: FirstEnvironment,
-    ) -> Result<ProcessorId, BootError> {
+    pub fn start_first_environment(&mut self, first: FirstEnvironment) -> Result<ProcessorId, BootError> {
         let image = self.read_bundle(&first)?;
         let frame_count_free = self.frames.free_count();
-        let environment = self
-            .new_environment(None)
-            .map_err(|_| BootError::NoMemory)?;
-        self.environments[environment].frame_quota =
-            frame_count_free.saturating_add(first.bundle_frame_count);
+        let environment = self.new_environment(None).map_err(|_| BootError::NoMemory)?;
+        self.environments[environment].frame_quota = frame_count_free.saturating_add(first.bundle_frame_count);
         self.first_environment = Some(environment);
         self.adopt(environment, first.bundle_frame.0, first.bundle_frame_count);
         let donated = self.allocate(environment, DONATED_FRAME_COUNT)?;
@@ -170,32 +155,22 @@ impl<'a, M: Machine> State<'a, M> {
             save_area_base: FIRST_SAVE_AREA_BASE,
         };
         let boot_info = FrameNumber(frames.0 + FIRST_FRAME_COUNT - 1);
-        self.build_first(environment, &image, &pages, boot_info)
-            .map_err(|_| BootError::ImageTooLarge)?;
-        let processor = self
-            .make_processor(environment, environment, pages)
-            .map_err(|_| BootError::NoMemory)?;
-        self.fill_first_table(environment, processor, &first, frames)
-            .map_err(|_| BootError::NoMemory)?;
+        self.build_first(environment, &image, &pages, boot_info).map_err(|_| BootError::ImageTooLarge)?;
+        let processor = self.make_processor(environment, environment, pages).map_err(|_| BootError::NoMemory)?;
+        self.fill_first_table(environment, processor, &first, frames).map_err(|_| BootError::NoMemory)?;
         self.write_boot_info(boot_info, &first, frame_count_free);
         let top = pages.save_area_top();
-        self.start_processor(processor.id, image.entry, top, BOOT_INFO_BASE)
-            .map_err(|_| BootError::NoMemory)?;
+        self.start_processor(processor.id, image.entry, top, BOOT_INFO_BASE).map_err(|_| BootError::NoMemory)?;
         Ok(processor.id)
     }
 
     fn adopt(&mut self, environment: EnvironmentId, first: u64, count: u64) {
         let serial = self.environments[environment].serial;
-        self.frames
-            .set_range(first, count, FrameKind::Owned, serial);
+        self.frames.set_range(first, count, FrameKind::Owned, serial);
         self.environments[environment].frames_owned += count;
     }
 
-    fn allocate(
-        &mut self,
-        environment: EnvironmentId,
-        count: u64,
-    ) -> Result<FrameNumber, BootError> {
+    fn allocate(&mut self, environment: EnvironmentId, count: u64) -> Result<FrameNumber, BootError> {
         let first = self.frames.find_free(count, 1).ok_or(BootError::NoMemory)?;
         self.adopt(environment, first.0, count);
         for frame in first.0..first.0 + count {
@@ -213,31 +188,15 @@ impl<'a, M: Machine> State<'a, M> {
     ) -> Result<(), Status> {
         self.build_environment(environment)?;
         let fixed = [
-            (
-                pages.control_address,
-                pages.first_frame,
-                1,
-                BindFlags::WRITE,
-            ),
-            (
-                pages.save_area_base,
-                pages.first_frame + 1,
-                pages.save_area_frame_count,
-                BindFlags::WRITE,
-            ),
+            (pages.control_address, pages.first_frame, 1, BindFlags::WRITE),
+            (pages.save_area_base, pages.first_frame + 1, pages.save_area_frame_count, BindFlags::WRITE),
             (BOOT_INFO_BASE, boot_info.0, 1, BindFlags::empty()),
         ];
         for (address, frame, page_count, flags) in fixed {
             self.map_range(environment, address, frame, page_count, flags)?;
         }
         for segment in image.segments.iter().flatten() {
-            self.map_range(
-                environment,
-                segment.address,
-                segment.frame,
-                segment.page_count,
-                segment.flags,
-            )?;
+            self.map_range(environment, segment.address, segment.frame, segment.page_count, segment.flags)?;
         }
         Ok(())
     }
@@ -271,10 +230,7 @@ impl<'a, M: Machine> State<'a, M> {
         first: &FirstEnvironment,
         frames: FrameNumber,
     ) -> Result<(), Status> {
-        let machine = Named {
-            id: environment,
-            serial: 0,
-        };
+        let machine = Named { id: environment, serial: 0 };
         let fixed = [
             (
                 SLOT_SELF,
@@ -284,22 +240,10 @@ impl<'a, M: Machine> State<'a, M> {
                     self.named_environment(environment),
                 ),
             ),
-            (
-                SLOT_FIRST_PROCESSOR,
-                Capability::object(CapType::Processor, crate::call::PROCESSOR_RIGHTS, processor),
-            ),
-            (
-                SLOT_MACHINE,
-                Capability::object(CapType::Machine, MACHINE_RIGHTS, machine),
-            ),
-            (
-                SLOT_BUNDLE,
-                Capability::frames(first.bundle_frame, first.bundle_frame_count),
-            ),
-            (
-                SLOT_FIRST_FRAMES,
-                Capability::frames(frames, FIRST_FRAME_COUNT),
-            ),
+            (SLOT_FIRST_PROCESSOR, Capability::object(CapType::Processor, crate::call::PROCESSOR_RIGHTS, processor)),
+            (SLOT_MACHINE, Capability::object(CapType::Machine, MACHINE_RIGHTS, machine)),
+            (SLOT_BUNDLE, Capability::frames(first.bundle_frame, first.bundle_frame_count)),
+            (SLOT_FIRST_FRAMES, Capability::frames(frames, FIRST_FRAME_COUNT)),
         ];
         for (slot, capability) in fixed {
             let at = self.empty_slot(environment, slot)?;
@@ -311,27 +255,15 @@ impl<'a, M: Machine> State<'a, M> {
             }
             let slot = CapSlot(SLOT_DEVICE_FIRST.0 + device.index() as u32);
             let at = self.empty_slot(environment, slot)?;
-            let named = Named {
-                id: device,
-                serial: 0,
-            };
+            let named = Named { id: device, serial: 0 };
             let capability = Capability::object(CapType::Device, DEVICE_RIGHTS, named);
             self.store_capability(at, &capability);
         }
         Ok(())
     }
 
-    fn write_boot_info(
-        &mut self,
-        boot_info: FrameNumber,
-        first: &FirstEnvironment,
-        frame_count_free: u64,
-    ) {
-        let device_count = self
-            .devices
-            .iter()
-            .filter(|(_, d)| d.description.is_some())
-            .count() as u64;
+    fn write_boot_info(&mut self, boot_info: FrameNumber, first: &FirstEnvironment, frame_count_free: u64) {
+        let device_count = self.devices.iter().filter(|(_, d)| d.description.is_some()).count() as u64;
         let words = [
             BOOT_INFO_MAGIC,
             u64::from(aegis_abi::ABI_VERSION) | device_count << 32,
@@ -350,16 +282,14 @@ impl<'a, M: Machine> State<'a, M> {
     /// Word `index` of the memory that starts at `frame`; the caller checked that it is in the
     /// bundle.
     fn bundle_word(&self, frame: u64, index: u64) -> u64 {
-        self.machine
-            .load(FrameNumber(frame + index / 512), (index % 512) as usize)
+        self.machine.load(FrameNumber(frame + index / 512), (index % 512) as usize)
     }
 
     fn read_bundle(&self, first: &FirstEnvironment) -> Result<Image, BootError> {
         let (base, count) = (first.bundle_frame.0, first.bundle_frame_count);
         let is_ours = count != 0
             && self.frames.contains(base, count)
-            && (base..base + count)
-                .all(|f| self.frames.kind(FrameNumber(f)) == FrameKind::Reserved);
+            && (base..base + count).all(|f| self.frames.kind(FrameNumber(f)) == FrameKind::Reserved);
         if !is_ours {
             return Err(BootError::BundleRange);
         }
@@ -404,35 +334,21 @@ impl<'a, M: Machine> State<'a, M> {
         {
             return Err(BootError::ImageHeader);
         }
-        let mut image = Image {
-            entry: self.bundle_word(base, 2),
-            segments: [const { None }; FLAT_SEGMENT_COUNT_MAX],
-        };
+        let mut image = Image { entry: self.bundle_word(base, 2), segments: [const { None }; FLAT_SEGMENT_COUNT_MAX] };
         let mut lowest = LIBOS_IMAGE_BASE;
         let mut is_entry_good = false;
         for (number, place) in (0..segment_count).zip(image.segments.iter_mut()) {
-            let segment = self
-                .read_segment(base, page_count, number, lowest)
-                .ok_or(BootError::ImageSegment(number as u8))?;
+            let segment =
+                self.read_segment(base, page_count, number, lowest).ok_or(BootError::ImageSegment(number as u8))?;
             lowest = segment.address + (segment.page_count << PAGE_SHIFT);
-            is_entry_good |= segment.flags.contains(BindFlags::EXECUTE)
-                && (segment.address..lowest).contains(&image.entry);
+            is_entry_good |=
+                segment.flags.contains(BindFlags::EXECUTE) && (segment.address..lowest).contains(&image.entry);
             *place = Some(segment);
         }
-        if is_entry_good {
-            Ok(image)
-        } else {
-            Err(BootError::ImageEntry)
-        }
+        if is_entry_good { Ok(image) } else { Err(BootError::ImageEntry) }
     }
 
-    fn read_segment(
-        &self,
-        base: u64,
-        image_page_count: u64,
-        number: u64,
-        lowest: u64,
-    ) -> Option<Segment> {
+    fn read_segment(&self, base: u64, image_page_count: u64, number: u64, lowest: u64) -> Option<Segment> {
         let word = |index| self.bundle_word(base, 3 + number * 3 + index);
         let (address, extent, flags) = (word(0), word(1), word(2) as u32);
         let (page_offset, page_count) = (extent & 0xffff_ffff, extent >> 32);
@@ -446,11 +362,6 @@ impl<'a, M: Machine> State<'a, M> {
         let mut bind_flags = BindFlags::empty();
         bind_flags.set(BindFlags::WRITE, flags & FLAT_WRITE != 0);
         bind_flags.set(BindFlags::EXECUTE, flags & FLAT_EXECUTE != 0);
-        is_good.then_some(Segment {
-            address,
-            frame: base + page_offset,
-            page_count,
-            flags: bind_flags,
-        })
+        is_good.then_some(Segment { address, frame: base + page_offset, page_count, flags: bind_flags })
     }
 }

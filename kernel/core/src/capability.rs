@@ -38,11 +38,8 @@ pub(crate) const DYING: u8 = 1 << 1;
 pub(crate) const REVOKING: u8 = 1 << 2;
 
 /// Rights of an original frames capability.
-pub(crate) const FRAME_RIGHTS: Rights = Rights::READ
-    .union(Rights::WRITE)
-    .union(Rights::EXECUTE)
-    .union(Rights::GRANT)
-    .union(Rights::DMA);
+pub(crate) const FRAME_RIGHTS: Rights =
+    Rights::READ.union(Rights::WRITE).union(Rights::EXECUTE).union(Rights::GRANT).union(Rights::DMA);
 
 /// Where a capability is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +50,7 @@ pub(crate) struct CapRef {
 
 impl CapRef {
     fn pack(reference: Option<Self>) -> u64 {
-        reference.map_or(0, |r| {
-            (r.environment.index() as u64 + 1) << 16 | u64::from(r.slot)
-        })
+        reference.map_or(0, |r| (r.environment.index() as u64 + 1) << 16 | u64::from(r.slot))
     }
 
     fn unpack(word: u32) -> Option<Self> {
@@ -112,10 +107,7 @@ impl Capability {
     }
 
     fn named<I: Id>(&self) -> Option<Named<I>> {
-        Some(Named {
-            id: I::from_index((self.object & 0xffff) as usize)?,
-            serial: self.object >> 16,
-        })
+        Some(Named { id: I::from_index((self.object & 0xffff) as usize)?, serial: self.object >> 16 })
     }
 
     /// Frames: whether the capability authorises `rights` on `[first, first + count)`.
@@ -124,15 +116,11 @@ impl Capability {
             && self.flags & (DYING | FILLING) == 0
             && self.rights.contains(rights)
             && first >= self.object
-            && first
-                .checked_add(count)
-                .is_some_and(|end| end <= self.object + self.count)
+            && first.checked_add(count).is_some_and(|end| end <= self.object + self.count)
     }
 
     pub(crate) fn overlaps(&self, first: u64, count: u64) -> bool {
-        self.kind == CapType::Frames
-            && self.object < first.saturating_add(count)
-            && first < self.object + self.count
+        self.kind == CapType::Frames && self.object < first.saturating_add(count) && first < self.object + self.count
     }
 }
 
@@ -214,22 +202,13 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// A slot that is empty and has a table frame; takes a donated frame for the table if need be.
-    pub(crate) fn empty_slot(
-        &mut self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-    ) -> Result<CapRef, Status> {
+    pub(crate) fn empty_slot(&mut self, environment: EnvironmentId, slot: CapSlot) -> Result<CapRef, Status> {
         if slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX {
             return Err(Status::BadSlot);
         }
-        let at = CapRef {
-            environment,
-            slot: slot.0,
-        };
+        let at = CapRef { environment, slot: slot.0 };
         if self.entry_place(at).is_none() {
-            let frame = self
-                .take_donated(environment, FrameKind::CapabilityTable)
-                .ok_or(Status::NoTables)?;
+            let frame = self.take_donated(environment, FrameKind::CapabilityTable).ok_or(Status::NoTables)?;
             let number = u32::try_from(frame.0).ok().and_then(NonZeroU32::new);
             let index = (slot.0 / SLOTS_PER_FRAME) as usize;
             if let Some(place) = self.environments[environment].table.get_mut(index) {
@@ -243,15 +222,8 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The capability in a slot of any type that can be used.
-    pub(crate) fn lookup_any(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-    ) -> Result<(CapRef, Capability), Status> {
-        let at = CapRef {
-            environment,
-            slot: slot.0,
-        };
+    pub(crate) fn lookup_any(&self, environment: EnvironmentId, slot: CapSlot) -> Result<(CapRef, Capability), Status> {
+        let at = CapRef { environment, slot: slot.0 };
         if slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX {
             return Err(Status::BadSlot);
         }
@@ -299,9 +271,7 @@ impl<M: Machine> State<'_, M> {
         rights: Rights,
     ) -> Result<EnvironmentId, Status> {
         let named = self.lookup_named(environment, slot, CapType::Environment, rights)?;
-        self.live_environment(named)
-            .filter(|target| !self.environments[*target].is_ending)
-            .ok_or(Status::WrongState)
+        self.live_environment(named).filter(|target| !self.environments[*target].is_ending).ok_or(Status::WrongState)
     }
 
     /// A virtual processor that still exists.
@@ -312,9 +282,7 @@ impl<M: Machine> State<'_, M> {
         rights: Rights,
     ) -> Result<Named<ProcessorId>, Status> {
         let named = self.lookup_named(environment, slot, CapType::Processor, rights)?;
-        self.live_processor(named)
-            .map(|_| named)
-            .ok_or(Status::WrongState)
+        self.live_processor(named).map(|_| named).ok_or(Status::WrongState)
     }
 
     /// A bell that still exists.
@@ -325,9 +293,7 @@ impl<M: Machine> State<'_, M> {
         rights: Rights,
     ) -> Result<Named<BellId>, Status> {
         let named = self.lookup_named(environment, slot, CapType::Bell, rights)?;
-        self.live_bell(named)
-            .map(|_| named)
-            .ok_or(Status::WrongState)
+        self.live_bell(named).map(|_| named).ok_or(Status::WrongState)
     }
 
     /// A gate that still exists; a gate that does not is a peer that is gone.
@@ -454,15 +420,12 @@ impl<M: Machine> State<'_, M> {
 
     /// Every slot of an environment that has a table frame.
     pub(crate) fn slots(&self, environment: EnvironmentId) -> impl Iterator<Item = CapRef> + '_ {
-        self.environments[environment]
-            .table
-            .iter()
-            .enumerate()
-            .filter(|(_, frame)| frame.is_some())
-            .flat_map(move |(index, _)| {
+        self.environments[environment].table.iter().enumerate().filter(|(_, frame)| frame.is_some()).flat_map(
+            move |(index, _)| {
                 let first = index as u32 * SLOTS_PER_FRAME;
                 (first..first + SLOTS_PER_FRAME).map(move |slot| CapRef { environment, slot })
-            })
+            },
+        )
     }
 
     /// Whether an environment has authority over `[first, first + count)`, `except` aside.

@@ -24,12 +24,7 @@ pub(crate) const FREE_STEP: u64 = 16384;
 impl<M: Machine> State<'_, M> {
     /// Deletes every descendant of `at`, leaves first, until the budget is used up. `force`: also
     /// what is in use.
-    pub(crate) fn revoke(
-        &mut self,
-        at: CapRef,
-        budget: &mut usize,
-        force: bool,
-    ) -> Result<Progress, Status> {
+    pub(crate) fn revoke(&mut self, at: CapRef, budget: &mut usize, force: bool) -> Result<Progress, Status> {
         while let Some(leaf) = self.first_leaf(at) {
             if *budget == 0 {
                 self.set_flag(at, REVOKING, true);
@@ -61,12 +56,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Deletes a capability without descendants, and what was bound with it.
-    pub(crate) fn delete(
-        &mut self,
-        at: CapRef,
-        budget: &mut usize,
-        force: bool,
-    ) -> Result<Progress, Status> {
+    pub(crate) fn delete(&mut self, at: CapRef, budget: &mut usize, force: bool) -> Result<Progress, Status> {
         let capability = self.capability(at).ok_or(Status::BadSlot)?;
         if capability.child.is_some() {
             return Err(Status::Busy);
@@ -97,9 +87,7 @@ impl<M: Machine> State<'_, M> {
         let environment: Option<Named<EnvironmentId>> = Self::named_object(capability);
         let processor: Option<Named<ProcessorId>> = Self::named_object(capability);
         match capability.kind {
-            CapType::Environment => {
-                environment.is_some_and(|named| self.live_environment(named).is_some())
-            }
+            CapType::Environment => environment.is_some_and(|named| self.live_environment(named).is_some()),
             _ => processor.is_some_and(|named| self.live_processor(named).is_some()),
         }
     }
@@ -141,17 +129,9 @@ impl<M: Machine> State<'_, M> {
         if !self.environments[environment].has_no_space
             && (capability.flags & DYING != 0 || self.frames.any_mapped(first, count))
         {
-            let broken = Broken::Frames {
-                first,
-                count,
-                except: Some(at),
-            };
+            let broken = Broken::Frames { first, count, except: Some(at) };
             // A new deletion starts from the beginning; one under way goes on where it was.
-            let mut cursor = if capability.flags & DYING != 0 {
-                capability.cursor
-            } else {
-                0
-            };
+            let mut cursor = if capability.flags & DYING != 0 { capability.cursor } else { 0 };
             capability.flags |= DYING;
             let progress = self.break_mappings(environment, broken, &mut cursor, budget);
             capability.cursor = cursor;
@@ -173,11 +153,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Frees the frames of an original from its end, a bounded number at a time.
-    pub(crate) fn free_original(
-        &mut self,
-        at: CapRef,
-        mut capability: Capability,
-    ) -> Result<Progress, Status> {
+    pub(crate) fn free_original(&mut self, at: CapRef, mut capability: Capability) -> Result<Progress, Status> {
         if self.frames.any_pinned(capability.object, capability.count)
             || self.frames.any_mapped(capability.object, capability.count)
         {
@@ -205,21 +181,16 @@ impl<M: Machine> State<'_, M> {
             return self.frames.any_pinned(capability.object, capability.count);
         }
         let needs = |first: u64, count: u64, rights: Rights| {
-            capability.overlaps(first, count)
-                && !self.is_covered(environment, first, count, rights, Some(at))
+            capability.overlaps(first, count) && !self.is_covered(environment, first, count, rights, Some(at))
         };
-        self.dma_bindings.iter().any(|binding| {
-            binding.environment == Some(environment)
-                && needs(binding.first, binding.count, Rights::DMA)
-        }) || self.processors.iter().any(|(_, object)| {
-            object.serial != 0
-                && object.payer == Some(environment)
-                && needs(
-                    object.pages.first_frame,
-                    object.pages.frame_count(),
-                    Rights::WRITE,
-                )
-        })
+        self.dma_bindings
+            .iter()
+            .any(|binding| binding.environment == Some(environment) && needs(binding.first, binding.count, Rights::DMA))
+            || self.processors.iter().any(|(_, object)| {
+                object.serial != 0
+                    && object.payer == Some(environment)
+                    && needs(object.pages.first_frame, object.pages.frame_count(), Rights::WRITE)
+            })
     }
 
     /// Ends the processors whose pages this capability pays for.
@@ -238,12 +209,7 @@ impl<M: Machine> State<'_, M> {
         progress
     }
 
-    fn delete_device(
-        &mut self,
-        at: CapRef,
-        mut capability: Capability,
-        budget: &mut usize,
-    ) -> Progress {
+    fn delete_device(&mut self, at: CapRef, mut capability: Capability, budget: &mut usize) -> Progress {
         let environment = at.environment;
         let named: Option<Named<DeviceId>> = Self::named_object(&capability);
         let Some(device) = named.map(|named| named.id) else {

@@ -30,13 +30,8 @@ pub struct Region {
 
 impl Region {
     /// No region.
-    pub const HOLE: Self = Self {
-        is_ports: false,
-        base: 0,
-        length_bytes: 0,
-        reserved_page_first: 0,
-        reserved_page_count: 0,
-    };
+    pub const HOLE: Self =
+        Self { is_ports: false, base: 0, length_bytes: 0, reserved_page_first: 0, reserved_page_count: 0 };
 
     /// First page and number of pages; none for ports and holes.
     pub(crate) fn pages(&self) -> (u64, u64) {
@@ -77,10 +72,7 @@ pub struct DeviceDescription {
 impl DeviceDescription {
     /// Regions up to the last that is none.
     pub(crate) fn region_count(&self) -> u64 {
-        self.regions
-            .iter()
-            .rposition(|region| region.length_bytes != 0)
-            .map_or(0, |last| last as u64 + 1)
+        self.regions.iter().rposition(|region| region.length_bytes != 0).map_or(0, |last| last as u64 + 1)
     }
 }
 
@@ -92,10 +84,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    const NONE: Self = Self {
-        environment: None,
-        bell: None,
-    };
+    const NONE: Self = Self { environment: None, bell: None };
 }
 
 /// A device function.
@@ -107,11 +96,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) const EMPTY: Self = Self {
-        description: None,
-        routes: [Route::NONE; DEVICE_INTERRUPT_COUNT_MAX],
-        mapped_by: 0,
-    };
+    pub(crate) const EMPTY: Self =
+        Self { description: None, routes: [Route::NONE; DEVICE_INTERRUPT_COUNT_MAX], mapped_by: 0 };
 
     pub(crate) fn has_page(&self, frame: u64) -> bool {
         self.description.is_some_and(|description| {
@@ -152,12 +138,7 @@ pub(crate) struct DmaBinding {
 }
 
 impl DmaBinding {
-    pub(crate) const EMPTY: Self = Self {
-        device: None,
-        environment: None,
-        first: 0,
-        count: 0,
-    };
+    pub(crate) const EMPTY: Self = Self { device: None, environment: None, first: 0, count: 0 };
 }
 
 impl<M: Machine> State<'_, M> {
@@ -177,10 +158,7 @@ impl<M: Machine> State<'_, M> {
     /// Stops a function on behalf of an environment that loses it, then lets go of what the
     /// function could reach for it.
     pub(crate) fn release_device(&mut self, device: DeviceId, environment: EnvironmentId) {
-        let uses_dma = self
-            .dma_bindings
-            .iter()
-            .any(|b| b.device == Some(device) && b.environment == Some(environment));
+        let uses_dma = self.dma_bindings.iter().any(|b| b.device == Some(device) && b.environment == Some(environment));
         let mut is_routed = false;
         for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
             if self.devices[device].routes[interrupt].environment == Some(environment) {
@@ -207,9 +185,7 @@ impl<M: Machine> State<'_, M> {
     /// of the range.
     pub(crate) fn release_dma_of(&mut self, environment: EnvironmentId, first: u64, count: u64) {
         let overlaps = |b: &DmaBinding| {
-            b.environment == Some(environment)
-                && b.first < first.saturating_add(count)
-                && first < b.first + b.count
+            b.environment == Some(environment) && b.first < first.saturating_add(count) && first < b.first + b.count
         };
         for index in 0..self.dma_bindings.len() {
             if overlaps(&self.dma_bindings[index])

@@ -86,10 +86,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     pub(crate) fn named_environment(&self, id: EnvironmentId) -> Named<EnvironmentId> {
-        Named {
-            id,
-            serial: u64::from(self.environments[id].serial),
-        }
+        Named { id, serial: u64::from(self.environments[id].serial) }
     }
 
     /// Adds a frame that belongs to the environment already to what its tables may use.
@@ -103,11 +100,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Takes a donated frame, zeroed.
-    pub(crate) fn take_donated(
-        &mut self,
-        environment: EnvironmentId,
-        kind: FrameKind,
-    ) -> Option<FrameNumber> {
+    pub(crate) fn take_donated(&mut self, environment: EnvironmentId, kind: FrameKind) -> Option<FrameNumber> {
         let object = &mut self.environments[environment];
         if object.donated_count == 0 {
             return None;
@@ -122,18 +115,8 @@ impl<M: Machine> State<'_, M> {
 
     /// Gives frames back that are neither mapped nor pinned. `was_table`: their contents concern
     /// nobody, not even the next owner if it is the same.
-    pub(crate) fn free_frames(
-        &mut self,
-        environment: EnvironmentId,
-        first: u64,
-        count: u64,
-        was_table: bool,
-    ) {
-        let owner = if was_table {
-            0
-        } else {
-            self.environments[environment].serial
-        };
+    pub(crate) fn free_frames(&mut self, environment: EnvironmentId, first: u64, count: u64, was_table: bool) {
+        let owner = if was_table { 0 } else { self.environments[environment].serial };
         self.frames.set_range(first, count, FrameKind::Free, owner);
         let owned = &mut self.environments[environment].frames_owned;
         *owned = owned.saturating_sub(count);
@@ -160,10 +143,7 @@ impl<M: Machine> State<'_, M> {
         }
         self.environments[environment].stop = report;
         self.stop_processors(environment);
-        if let Some(bell) = self.environments[environment]
-            .watch
-            .and_then(|named| self.live_bell(named))
-        {
+        if let Some(bell) = self.environments[environment].watch.and_then(|named| self.live_bell(named)) {
             self.ring(bell);
         }
         if self.first_environment == Some(environment) {
@@ -199,10 +179,7 @@ impl<M: Machine> State<'_, M> {
         let mut budget = WALK_BUDGET;
         loop {
             let mut last = ancestor;
-            while let Some(child) = self
-                .environments
-                .find(|e| e.serial != 0 && e.parent == Some(last))
-            {
+            while let Some(child) = self.environments.find(|e| e.serial != 0 && e.parent == Some(last)) {
                 last = child;
             }
             if self.end_step(last, &mut budget) == Progress::More {
@@ -251,9 +228,7 @@ impl<M: Machine> State<'_, M> {
         let mut progress = Progress::Done;
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
-            if object.serial == 0
-                || (object.environment != Some(environment) && object.payer != Some(environment))
-            {
+            if object.serial == 0 || (object.environment != Some(environment) && object.payer != Some(environment)) {
                 continue;
             }
             if self.end_processor(processor) == Progress::More {
@@ -284,10 +259,7 @@ impl<M: Machine> State<'_, M> {
                 continue;
             };
             for offset in 0..crate::capability::SLOTS_PER_FRAME {
-                let at = CapRef {
-                    environment,
-                    slot: index as u32 * crate::capability::SLOTS_PER_FRAME + offset,
-                };
+                let at = CapRef { environment, slot: index as u32 * crate::capability::SLOTS_PER_FRAME + offset };
                 *budget = budget.saturating_sub(1);
                 if self.capability(at).is_none() {
                     continue;
@@ -341,34 +313,19 @@ impl<M: Machine> State<'_, M> {
     /// capability table, the system page's mapping. Undoes nothing on failure; the caller checked
     /// that there are enough frames.
     pub(crate) fn build_environment(&mut self, environment: EnvironmentId) -> Result<(), Status> {
-        let root = self
-            .take_donated(environment, FrameKind::PageTable)
-            .ok_or(Status::NoTables)?;
+        let root = self.take_donated(environment, FrameKind::PageTable).ok_or(Status::NoTables)?;
         self.prepare_root(root);
         self.environments[environment].root = root;
         self.map_system_page(environment)
     }
 
     /// A free table entry, with its serial set.
-    pub(crate) fn new_environment(
-        &mut self,
-        parent: Option<EnvironmentId>,
-    ) -> Result<EnvironmentId, Status> {
-        let id = self
-            .environments
-            .find(|e| e.serial == 0)
-            .ok_or(Status::TableFull)?;
+    pub(crate) fn new_environment(&mut self, parent: Option<EnvironmentId>) -> Result<EnvironmentId, Status> {
+        let id = self.environments.find(|e| e.serial == 0).ok_or(Status::TableFull)?;
         // Owner serials are never used twice; 2^32 environments are a stated limit.
-        let serial = self
-            .last_environment_serial
-            .checked_add(1)
-            .ok_or(Status::TableFull)?;
+        let serial = self.last_environment_serial.checked_add(1).ok_or(Status::TableFull)?;
         self.last_environment_serial = serial;
-        self.environments[id] = Environment {
-            serial,
-            parent,
-            ..Environment::EMPTY
-        };
+        self.environments[id] = Environment { serial, parent, ..Environment::EMPTY };
         Ok(id)
     }
 }

@@ -47,13 +47,7 @@ pub struct FrameEntry {
 
 impl FrameEntry {
     /// No memory.
-    pub const RESERVED: Self = Self {
-        owner: 0,
-        map_count: 0,
-        next: 0,
-        pin_count: 0,
-        kind: FrameKind::Reserved,
-    };
+    pub const RESERVED: Self = Self { owner: 0, map_count: 0, next: 0, pin_count: 0, kind: FrameKind::Reserved };
 }
 
 /// The sum over 512 aligned frames. The glue reserves one for every started block.
@@ -72,12 +66,8 @@ pub struct BlockEntry {
 
 impl BlockEntry {
     /// Nothing there.
-    pub const EMPTY: Self = Self {
-        large_map_count: 0,
-        mapped_frame_count: 0,
-        pinned_frame_count: 0,
-        free_frame_count: 0,
-    };
+    pub const EMPTY: Self =
+        Self { large_map_count: 0, mapped_frame_count: 0, pinned_frame_count: 0, free_frame_count: 0 };
 }
 
 const BLOCK: u64 = LARGE_PAGE_FRAMES;
@@ -91,22 +81,12 @@ pub(crate) struct FrameTable<'a> {
 }
 
 impl<'a> FrameTable<'a> {
-    pub(crate) const EMPTY: Self = Self {
-        frames: None,
-        blocks: None,
-        free_count: 0,
-        next_fit: 0,
-    };
+    pub(crate) const EMPTY: Self = Self { frames: None, blocks: None, free_count: 0, next_fit: 0 };
 
     /// Takes the tables' memory; all frames start reserved. Returns false if the block table is too
     /// short.
-    pub(crate) fn install(
-        &mut self,
-        frames: &'a mut [FrameEntry],
-        blocks: &'a mut [BlockEntry],
-    ) -> bool {
-        let fits = blocks.len() as u64 >= (frames.len() as u64).div_ceil(BLOCK)
-            && u32::try_from(frames.len()).is_ok();
+    pub(crate) fn install(&mut self, frames: &'a mut [FrameEntry], blocks: &'a mut [BlockEntry]) -> bool {
+        let fits = blocks.len() as u64 >= (frames.len() as u64).div_ceil(BLOCK) && u32::try_from(frames.len()).is_ok();
         if fits {
             frames.fill(FrameEntry::RESERVED);
             blocks.fill(BlockEntry::EMPTY);
@@ -126,9 +106,7 @@ impl<'a> FrameTable<'a> {
 
     /// Whether `[first, first + count)` lies in the table.
     pub(crate) fn contains(&self, first: u64, count: u64) -> bool {
-        first
-            .checked_add(count)
-            .is_some_and(|end| end <= self.count())
+        first.checked_add(count).is_some_and(|end| end <= self.count())
     }
 
     fn entry(&self, frame: u64) -> Option<&FrameEntry> {
@@ -136,23 +114,15 @@ impl<'a> FrameTable<'a> {
     }
 
     fn entry_mut(&mut self, frame: u64) -> Option<&mut FrameEntry> {
-        self.frames
-            .as_deref_mut()?
-            .get_mut(usize::try_from(frame).ok()?)
+        self.frames.as_deref_mut()?.get_mut(usize::try_from(frame).ok()?)
     }
 
     fn block(&self, block: u64) -> BlockEntry {
-        self.blocks
-            .as_deref()
-            .and_then(|b| b.get(usize::try_from(block).ok()?))
-            .copied()
-            .unwrap_or(BlockEntry::EMPTY)
+        self.blocks.as_deref().and_then(|b| b.get(usize::try_from(block).ok()?)).copied().unwrap_or(BlockEntry::EMPTY)
     }
 
     fn block_mut(&mut self, frame: u64) -> Option<&mut BlockEntry> {
-        self.blocks
-            .as_deref_mut()?
-            .get_mut(usize::try_from(frame / BLOCK).ok()?)
+        self.blocks.as_deref_mut()?.get_mut(usize::try_from(frame / BLOCK).ok()?)
     }
 
     pub(crate) fn kind(&self, frame: FrameNumber) -> FrameKind {
@@ -230,14 +200,13 @@ impl<'a> FrameTable<'a> {
 
     /// Counts a large mapping of the block that starts at `frame`; false if the counter is full.
     pub(crate) fn count_large_mapping(&mut self, frame: FrameNumber) -> bool {
-        self.block_mut(frame.0)
-            .is_some_and(|block| match block.large_map_count.checked_add(1) {
-                Some(count) => {
-                    block.large_map_count = count;
-                    true
-                }
-                None => false,
-            })
+        self.block_mut(frame.0).is_some_and(|block| match block.large_map_count.checked_add(1) {
+            Some(count) => {
+                block.large_map_count = count;
+                true
+            }
+            None => false,
+        })
     }
 
     pub(crate) fn uncount_large_mapping(&mut self, frame: FrameNumber) {
@@ -310,9 +279,7 @@ impl<'a> FrameTable<'a> {
             let next_block = (frame / BLOCK + 1) * BLOCK;
             if block_has(&self.block(frame / BLOCK)) {
                 let whole = frame.is_multiple_of(BLOCK) && next_block <= end;
-                if whole
-                    || (frame..next_block.min(end)).any(|f| self.entry(f).is_some_and(&frame_has))
-                {
+                if whole || (frame..next_block.min(end)).any(|f| self.entry(f).is_some_and(&frame_has)) {
                     return true;
                 }
             }
@@ -325,28 +292,17 @@ impl<'a> FrameTable<'a> {
     pub(crate) fn any_mapped(&self, first: u64, count: u64) -> bool {
         let end = first.saturating_add(count).min(self.count());
         (first / BLOCK..end.div_ceil(BLOCK)).any(|block| self.block(block).large_map_count != 0)
-            || self.any(
-                first,
-                count,
-                |b| b.mapped_frame_count != 0,
-                |f| f.map_count != 0,
-            )
+            || self.any(first, count, |b| b.mapped_frame_count != 0, |f| f.map_count != 0)
     }
 
     /// Whether any frame of the range is pinned. One step per block.
     pub(crate) fn any_pinned(&self, first: u64, count: u64) -> bool {
-        self.any(
-            first,
-            count,
-            |b| b.pinned_frame_count != 0,
-            |f| f.pin_count != 0,
-        )
+        self.any(first, count, |b| b.pinned_frame_count != 0, |f| f.pin_count != 0)
     }
 
     /// Whether the range lies in the table and nobody owns any of it.
     pub(crate) fn all_free(&self, first: u64, count: u64) -> bool {
-        self.contains(first, count)
-            && (first..first + count).all(|f| self.kind(FrameNumber(f)) == FrameKind::Free)
+        self.contains(first, count) && (first..first + count).all(|f| self.kind(FrameNumber(f)) == FrameKind::Free)
     }
 
     /// Finds `count` contiguous free frames, the first a multiple of `alignment`: next fit, one
@@ -358,14 +314,7 @@ impl<'a> FrameTable<'a> {
         let start = self.next_fit.min(self.count());
         let found = self
             .find_between(start, self.count(), count, alignment)
-            .or_else(|| {
-                self.find_between(
-                    0,
-                    start.saturating_add(count).min(self.count()),
-                    count,
-                    alignment,
-                )
-            })?;
+            .or_else(|| self.find_between(0, start.saturating_add(count).min(self.count()), count, alignment))?;
         self.next_fit = found + count;
         Some(FrameNumber(found))
     }
@@ -396,8 +345,7 @@ impl<'a> FrameTable<'a> {
 
     #[cfg(test)]
     pub(crate) fn counts(&self, frame: FrameNumber) -> (u32, u16) {
-        self.entry(frame.0)
-            .map_or((0, 0), |e| (e.map_count, e.pin_count))
+        self.entry(frame.0).map_or((0, 0), |e| (e.map_count, e.pin_count))
     }
 
     #[cfg(test)]
@@ -412,10 +360,7 @@ impl<'a> FrameTable<'a> {
             let block = self.block(index);
             let frames = index * BLOCK..((index + 1) * BLOCK).min(self.count());
             let sum = |has: &dyn Fn(&FrameEntry) -> bool| {
-                frames
-                    .clone()
-                    .filter(|f| self.entry(*f).is_some_and(has))
-                    .count() as u16
+                frames.clone().filter(|f| self.entry(*f).is_some_and(has)).count() as u16
             };
             block.mapped_frame_count == sum(&|f| f.map_count != 0)
                 && block.pinned_frame_count == sum(&|f| f.pin_count != 0)

@@ -29,13 +29,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) const EMPTY: Self = Self {
-        serial: 0,
-        owner: None,
-        processor: None,
-        rip: 0,
-        badge: 0,
-    };
+    pub(crate) const EMPTY: Self = Self { serial: 0, owner: None, processor: None, rip: 0, badge: 0 };
 }
 
 /// A processor's part in calls.
@@ -89,13 +83,7 @@ impl<M: Machine> State<'_, M> {
         }
         let id = self.gates.find(|gate| gate.serial == 0)?;
         let serial = self.new_serial();
-        self.gates[id] = Gate {
-            serial,
-            owner: Some(owner),
-            processor: Some(processor),
-            rip,
-            badge,
-        };
+        self.gates[id] = Gate { serial, owner: Some(owner), processor: Some(processor), rip, badge };
         self.environments[owner].gate_count += 1;
         Some(Named { id, serial })
     }
@@ -117,11 +105,7 @@ impl<M: Machine> State<'_, M> {
             .and_then(|named| self.live_processor(named))
             .filter(|callee| self.processors[*callee].state != ProcessorState::Stopped)
             .ok_or(Status::PeerGone)?;
-        Ok(Call {
-            callee,
-            rip: gate.rip,
-            badge: gate.badge,
-        })
+        Ok(Call { callee, rip: gate.rip, badge: gate.badge })
     }
 
     /// Puts the callee where the gate enters, with the message in its registers.

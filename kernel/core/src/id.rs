@@ -96,21 +96,12 @@ pub struct Arena<I: Id, T, const N: usize> {
 
 impl<I: Id, T, const N: usize> Arena<I, T, N> {
     pub(crate) const fn new(entries: [T; N]) -> Self {
-        assert!(
-            N == I::COUNT,
-            "a table has exactly the entries that its ids name"
-        );
-        Self {
-            entries,
-            index: PhantomData,
-        }
+        assert!(N == I::COUNT, "a table has exactly the entries that its ids name");
+        Self { entries, index: PhantomData }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(|(index, entry)| Some((I::from_index(index)?, entry)))
+        self.entries.iter().enumerate().filter_map(|(index, entry)| Some((I::from_index(index)?, entry)))
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = I> + use<I, T, N> {
@@ -118,10 +109,7 @@ impl<I: Id, T, const N: usize> Arena<I, T, N> {
     }
 
     pub(crate) fn find(&self, predicate: impl Fn(&T) -> bool) -> Option<I> {
-        self.entries
-            .iter()
-            .position(predicate)
-            .and_then(I::from_index)
+        self.entries.iter().position(predicate).and_then(I::from_index)
     }
 }
 

@@ -49,12 +49,7 @@ pub struct StopReport {
 
 impl StopReport {
     /// Nothing has stopped.
-    pub const RUNNING: Self = Self {
-        reason: StopReason::Running,
-        vector: 0,
-        address: 0,
-        rip: 0,
-    };
+    pub const RUNNING: Self = Self { reason: StopReason::Running, vector: 0, address: 0, rip: 0 };
 }
 
 /// The machine under the core.
@@ -65,13 +60,7 @@ pub trait Machine {
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
     /// Replaces `old` by `new` atomically; if the word holds something else (the processor set
     /// accessed or dirty bits), returns it.
-    fn compare_exchange(
-        &mut self,
-        frame: FrameNumber,
-        word_index: usize,
-        old: u64,
-        new: u64,
-    ) -> Result<(), u64>;
+    fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64>;
     /// Fills a frame with zeros.
     fn zero_frame(&mut self, frame: FrameNumber);
     /// Writes the initial vector state (what `xrstor` of a new virtual processor loads) to a zeroed

@@ -48,12 +48,8 @@ pub(crate) struct Predicate {
 
 impl Predicate {
     pub(crate) const EMPTY: Self = Self {
-        terms: [CheckedTerm {
-            product: 0,
-            source: Source::Never,
-            operator: TermOperator::Equal,
-            value: 0,
-        }; PREDICATE_TERM_COUNT_MAX],
+        terms: [CheckedTerm { product: 0, source: Source::Never, operator: TermOperator::Equal, value: 0 };
+            PREDICATE_TERM_COUNT_MAX],
         count: 0,
         has_words: false,
     };
@@ -74,11 +70,7 @@ impl Predicate {
     }
 
     fn clock_min_ns(&self) -> u64 {
-        self.terms()
-            .filter(|term| term.source == Source::Clock)
-            .map(|term| term.value)
-            .min()
-            .unwrap_or(u64::MAX)
+        self.terms().filter(|term| term.source == Source::Clock).map(|term| term.value).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -94,12 +86,9 @@ fn compare(operator: TermOperator, source: u64, value: u64) -> bool {
 impl<M: Machine> State<'_, M> {
     fn term_holds(&self, term: &CheckedTerm, now_ns: u64) -> bool {
         let source = match term.source {
-            Source::Word {
-                frame,
-                word_index,
-                shift,
-                mask,
-            } => self.machine.load(frame, usize::from(word_index)) >> shift & mask,
+            Source::Word { frame, word_index, shift, mask } => {
+                self.machine.load(frame, usize::from(word_index)) >> shift & mask
+            }
             Source::Bell(named) => self.live_bell(named).map_or(0, |b| self.bells[b].count),
             Source::Clock => now_ns,
             Source::Never => return false,
@@ -110,10 +99,7 @@ impl<M: Machine> State<'_, M> {
     /// The number of the first product that holds.
     pub(crate) fn evaluate(&self, predicate: &Predicate, now_ns: u64) -> Option<u32> {
         predicate.terms().map(|term| term.product).find(|product| {
-            predicate
-                .terms()
-                .filter(|term| term.product == *product)
-                .all(|term| self.term_holds(&term, now_ns))
+            predicate.terms().filter(|term| term.product == *product).all(|term| self.term_holds(&term, now_ns))
         })
     }
 
@@ -165,14 +151,11 @@ impl<M: Machine> State<'_, M> {
 
     /// Releases what a sleeper held. The caller sets its next state.
     pub(crate) fn end_sleep(&mut self, processor: ProcessorId) {
-        let predicate =
-            core::mem::replace(&mut self.processors[processor].predicate, Predicate::EMPTY);
+        let predicate = core::mem::replace(&mut self.processors[processor].predicate, Predicate::EMPTY);
         for term in predicate.terms() {
             self.let_go(&term);
         }
-        self.word_sleeper_count = self
-            .word_sleeper_count
-            .saturating_sub(u32::from(predicate.has_words));
+        self.word_sleeper_count = self.word_sleeper_count.saturating_sub(u32::from(predicate.has_words));
         if predicate.clock_min_ns() != u64::MAX {
             self.clock_min_ns = 0;
         }
@@ -190,9 +173,7 @@ impl<M: Machine> State<'_, M> {
     fn wake_where(&mut self, now_ns: u64, concerns: impl Fn(&CheckedTerm) -> bool) {
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
-            if object.state != ProcessorState::Asleep
-                || !object.predicate.terms().any(|t| concerns(&t))
-            {
+            if object.state != ProcessorState::Asleep || !object.predicate.terms().any(|t| concerns(&t)) {
                 continue;
             }
             if let Some(product) = self.evaluate(&object.predicate, now_ns) {
@@ -205,10 +186,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn wake_for_bell(&mut self, bell: BellId) {
         if self.bells[bell].waiter_count != 0 {
             let now_ns = self.machine.now_ns();
-            self.wake_where(
-                now_ns,
-                |term| matches!(term.source, Source::Bell(named) if named.id == bell),
-            );
+            self.wake_where(now_ns, |term| matches!(term.source, Source::Bell(named) if named.id == bell));
         }
     }
 
@@ -219,9 +197,7 @@ impl<M: Machine> State<'_, M> {
             self.wake_where(now_ns, |term| matches!(term.source, Source::Word { .. }));
         }
         if self.next_clock_ns() <= now_ns {
-            self.wake_where(now_ns, |term| {
-                term.source == Source::Clock && term.value <= now_ns
-            });
+            self.wake_where(now_ns, |term| term.source == Source::Clock && term.value <= now_ns);
             self.clock_checked_ns = now_ns;
             self.clock_min_ns = 0;
         }
@@ -246,25 +222,18 @@ impl<M: Machine> State<'_, M> {
 
     /// Interrupts the sleepers of an environment that read words of a frame range, because its
     /// authority for the range ends.
-    pub(crate) fn interrupt_word_sleepers(
-        &mut self,
-        environment: EnvironmentId,
-        first: u64,
-        count: u64,
-    ) {
+    pub(crate) fn interrupt_word_sleepers(&mut self, environment: EnvironmentId, first: u64, count: u64) {
         if self.word_sleeper_count == 0 {
             return;
         }
         let range = first..first.saturating_add(count);
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
-            let reads_range = object.predicate.terms().any(|term| {
-                matches!(term.source, Source::Word { frame, .. } if range.contains(&frame.0))
-            });
-            if object.environment == Some(environment)
-                && object.state == ProcessorState::Asleep
-                && reads_range
-            {
+            let reads_range = object
+                .predicate
+                .terms()
+                .any(|term| matches!(term.source, Source::Word { frame, .. } if range.contains(&frame.0)));
+            if object.environment == Some(environment) && object.state == ProcessorState::Asleep && reads_range {
                 self.wake(processor, Status::Interrupted, 0);
             }
         }

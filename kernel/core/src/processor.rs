@@ -12,8 +12,7 @@ use aegis_abi::counter::Counter;
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::types::FrameNumber;
 use aegis_abi::upcall::{
-    ControlPage, REPOSSESSED_COUNT_MAX, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame,
-    UpcallKind,
+    ControlPage, REPOSSESSED_COUNT_MAX, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, UpcallKind,
 };
 
 use crate::frame::FrameKind;
@@ -89,22 +88,13 @@ impl Processor {
         has_run: false,
         due: 0,
         cpu: None,
-        pages: Pages {
-            first_frame: 0,
-            save_area_frame_count: 0,
-            control_address: 0,
-            save_area_base: 0,
-        },
+        pages: Pages { first_frame: 0, save_area_frame_count: 0, control_address: 0, save_area_base: 0 },
         vector_state: FrameNumber(0),
         registers: UpcallFrame::ZERO,
         fs_base: 0,
         gs_base: 0,
         predicate: Predicate::EMPTY,
-        transfer: Transfer {
-            callers: Queue::EMPTY,
-            serving: None,
-            calling: None,
-        },
+        transfer: Transfer { callers: Queue::EMPTY, serving: None, calling: None },
         time_used_ns: 0,
         slices: 0,
         overrun_ns: 0,
@@ -113,9 +103,7 @@ impl Processor {
     /// The environment of a processor that exists. A free entry is nobody's caller; the first
     /// environment stands in for it.
     pub(crate) fn environment_id(&self) -> EnvironmentId {
-        self.environment
-            .or_else(|| EnvironmentId::from_index(0))
-            .expect("INV-2: there is a table of environments")
+        self.environment.or_else(|| EnvironmentId::from_index(0)).expect("INV-2: there is a table of environments")
     }
 }
 
@@ -148,21 +136,14 @@ pub(crate) const SLEEP_ENDING_KINDS: u32 = KIND_BELL | KIND_REVOCATION | KIND_RE
 
 /// Asynchronous kinds in the order in which they are delivered. The slice end comes first because
 /// its time is bounded.
-const DELIVERY_ORDER: [UpcallKind; 5] = [
-    UpcallKind::SliceEnd,
-    UpcallKind::Repossession,
-    UpcallKind::Revocation,
-    UpcallKind::Bell,
-    UpcallKind::SliceBegin,
-];
+const DELIVERY_ORDER: [UpcallKind; 5] =
+    [UpcallKind::SliceEnd, UpcallKind::Repossession, UpcallKind::Revocation, UpcallKind::Bell, UpcallKind::SliceBegin];
 
 impl<M: Machine> State<'_, M> {
     /// The entry point for a kind, if there is one in the window.
     pub(crate) fn entry_point(&self, processor: ProcessorId, kind: UpcallKind) -> Option<u64> {
         let control = self.processors[processor].pages.control();
-        let entry = self
-            .machine
-            .load(control, control_word!(entries) + kind as usize);
+        let entry = self.machine.load(control, control_word!(entries) + kind as usize);
         (LIBOS_BASE..LIBOS_END).contains(&entry).then_some(entry)
     }
 
@@ -192,8 +173,7 @@ impl<M: Machine> State<'_, M> {
         registers.rip = entry;
         registers.rflags = USER_FLAGS;
         for (index, value) in saved.into_iter().enumerate() {
-            self.machine
-                .store(control, control_word!(syscall_rip) + index, value);
+            self.machine.store(control, control_word!(syscall_rip) + index, value);
         }
         let (_, pending) = self.mask_word(processor);
         self.store_mask_word(processor, 1, pending);
@@ -222,12 +202,9 @@ impl<M: Machine> State<'_, M> {
 
     /// Pushes the registers on the save area and enters the library OS.
     fn deliver(&mut self, processor: ProcessorId, kind: UpcallKind) -> Result<(), StopReason> {
-        let entry = self
-            .entry_point(processor, kind)
-            .ok_or(StopReason::NoHandler)?;
+        let entry = self.entry_point(processor, kind).ok_or(StopReason::NoHandler)?;
         let pages = self.processors[processor].pages;
-        let address = push_address(&pages, self.processors[processor].registers.rsp)
-            .ok_or(StopReason::SaveAreaFull)?;
+        let address = push_address(&pages, self.processors[processor].registers.rsp).ok_or(StopReason::SaveAreaFull)?;
         let (masked, pending) = self.mask_word(processor);
         let mut frame = self.processors[processor].registers;
         frame.kind = kind as u32;
@@ -295,9 +272,7 @@ impl<M: Machine> State<'_, M> {
                 self.wake(processor, aegis_abi::Status::Interrupted, 0);
             }
             // Its registers say already that waiting for calls was interrupted.
-            ProcessorState::Accepting if bit & SLEEP_ENDING_KINDS != 0 => {
-                self.make_ready(processor)
-            }
+            ProcessorState::Accepting if bit & SLEEP_ENDING_KINDS != 0 => self.make_ready(processor),
             _ => {}
         }
     }
@@ -307,14 +282,9 @@ impl<M: Machine> State<'_, M> {
         let control = self.processors[processor].pages.control();
         let count = self.machine.load(control, control_word!(repossessed_count));
         // The library OS can write here what it likes; a count out of range starts again at 0.
-        let index = usize::try_from(count)
-            .ok()
-            .filter(|c| *c < REPOSSESSED_COUNT_MAX)
-            .unwrap_or(0);
-        self.machine
-            .store(control, control_word!(repossessed) + index, frame.0);
-        self.machine
-            .store(control, control_word!(repossessed_count), index as u64 + 1);
+        let index = usize::try_from(count).ok().filter(|c| *c < REPOSSESSED_COUNT_MAX).unwrap_or(0);
+        self.machine.store(control, control_word!(repossessed) + index, frame.0);
+        self.machine.store(control, control_word!(repossessed_count), index as u64 + 1);
     }
 
     /// Fills the address fields of a control page.
@@ -373,13 +343,11 @@ impl<M: Machine> State<'_, M> {
         let object = &self.processors[processor];
         let (pages, vector_state) = (object.pages, object.vector_state);
         let environment = object.environment_id();
-        self.frames
-            .unpin_range(pages.first_frame, pages.frame_count());
+        self.frames.unpin_range(pages.first_frame, pages.frame_count());
         self.donate_frame(environment, vector_state);
         self.processors[processor] = Processor::EMPTY;
-        self.environments[environment].processor_count = self.environments[environment]
-            .processor_count
-            .saturating_sub(1);
+        self.environments[environment].processor_count =
+            self.environments[environment].processor_count.saturating_sub(1);
         for cpu in self.cpus.ids() {
             if self.cpus[cpu].last == Some(processor) {
                 self.cpus[cpu].last = None;
@@ -402,19 +370,12 @@ impl<M: Machine> State<'_, M> {
 /// start again at the top.
 fn push_address(pages: &Pages, rsp: u64) -> Option<u64> {
     let (base, top) = (pages.save_area_base, pages.save_area_top());
-    let below = if (base - PAGE_SIZE..=top).contains(&rsp) {
-        rsp.checked_sub(RED_ZONE_BYTES)?
-    } else {
-        top
-    };
+    let below = if (base - PAGE_SIZE..=top).contains(&rsp) { rsp.checked_sub(RED_ZONE_BYTES)? } else { top };
     let address = below.checked_sub(FRAME_BYTES)? & !15;
     (address >= base).then_some(address)
 }
 
 const _: () = {
-    assert!(
-        core::mem::offset_of!(ControlPage, pending)
-            == core::mem::offset_of!(ControlPage, masked) + 4
-    );
+    assert!(core::mem::offset_of!(ControlPage, pending) == core::mem::offset_of!(ControlPage, masked) + 4);
     assert!(PAGE_SIZE / 8 == 512);
 };

@@ -34,40 +34,24 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
-    pub(crate) const NONE: Self = Self {
-        deadline_ns: 0,
-        frames_target: 0,
-        cursor: 0,
-        frame: 0,
-        slot: 0,
-    };
+    pub(crate) const NONE: Self = Self { deadline_ns: 0, frames_target: 0, cursor: 0, frame: 0, slot: 0 };
 }
 
 impl<M: Machine> State<'_, M> {
     /// Asks an environment for frames. What it will lose of its quota goes back to its creator at
     /// once.
-    pub(crate) fn begin_reclaim(
-        &mut self,
-        environment: EnvironmentId,
-        frame_count: u64,
-        deadline_ns: u64,
-    ) {
+    pub(crate) fn begin_reclaim(&mut self, environment: EnvironmentId, frame_count: u64, deadline_ns: u64) {
         let object = &mut self.environments[environment];
         let target = object.frames_owned.saturating_sub(frame_count);
         let quota_lost = object.frame_quota.saturating_sub(target).min(frame_count);
-        object.reclaim = Reclaim {
-            deadline_ns: deadline_ns.max(1),
-            frames_target: target,
-            ..Reclaim::NONE
-        };
+        object.reclaim = Reclaim { deadline_ns: deadline_ns.max(1), frames_target: target, ..Reclaim::NONE };
         object.frame_quota -= quota_lost;
         if let Some(parent) = object.parent {
             self.environments[parent].frame_quota += quota_lost;
         }
         if let Some(processor) = self.first_processor(environment) {
             let control = self.processors[processor].pages.control();
-            self.machine
-                .store(control, control_word!(revocation_frame_count), frame_count);
+            self.machine.store(control, control_word!(revocation_frame_count), frame_count);
             self.make_due(processor, UpcallKind::Revocation);
         }
         self.note_reclaim(deadline_ns.max(1));
@@ -83,8 +67,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn first_processor(&self, environment: EnvironmentId) -> Option<ProcessorId> {
-        self.processors
-            .find(|p| p.serial != 0 && p.environment == Some(environment))
+        self.processors.find(|p| p.serial != 0 && p.environment == Some(environment))
     }
 
     /// Does a bounded piece of each repossession whose time has come.
@@ -142,11 +125,7 @@ impl<M: Machine> State<'_, M> {
         }
         let mut cursor = reclaim.cursor;
         if self.frames.any_mapped(frame, 1) {
-            let broken = Broken::Frames {
-                first: frame,
-                count: 1,
-                except: Some(at),
-            };
+            let broken = Broken::Frames { first: frame, count: 1, except: Some(at) };
             let progress = self.break_mappings(environment, broken, &mut cursor, budget);
             self.environments[environment].reclaim.cursor = cursor;
             if progress == Progress::More {

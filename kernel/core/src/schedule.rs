@@ -72,10 +72,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Self = Self {
-        head: None,
-        tail: None,
-    };
+    pub(crate) const EMPTY: Self = Self { head: None, tail: None };
 
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_none()
@@ -213,9 +210,7 @@ impl<M: Machine> State<'_, M> {
         let Some(processor) = self.cpus[cpu].current else {
             return;
         };
-        if self.processors[processor].state != ProcessorState::Running
-            || now_ns < self.cpus[cpu].slice_end_ns
-        {
+        if self.processors[processor].state != ProcessorState::Running || now_ns < self.cpus[cpu].slice_end_ns {
             return;
         }
         let limit_ns = self.cpus[cpu].limit_ns;
@@ -223,11 +218,7 @@ impl<M: Machine> State<'_, M> {
             if now_ns >= limit_ns {
                 self.processors[processor].overrun_ns += now_ns - limit_ns;
                 let environment = self.processors[processor].environment_id();
-                let report = StopReport {
-                    reason: StopReason::SliceOverrun,
-                    rip: frame.rip,
-                    ..StopReport::RUNNING
-                };
+                let report = StopReport { reason: StopReason::SliceOverrun, rip: frame.rip, ..StopReport::RUNNING };
                 self.stop_environment(environment, report);
             }
         } else if self.run_queue.is_empty() {
@@ -244,16 +235,12 @@ impl<M: Machine> State<'_, M> {
     /// When this physical processor's timer must fire.
     pub(crate) fn deadline(&mut self, cpu: CpuId) -> u64 {
         let mut deadline_ns = match (self.cpus[cpu].current, self.cpus[cpu].limit_ns) {
-            (None, _) if self.word_sleeper_count != 0 => {
-                self.machine.now_ns().saturating_add(WORD_POLL_NS)
-            }
+            (None, _) if self.word_sleeper_count != 0 => self.machine.now_ns().saturating_add(WORD_POLL_NS),
             (None, _) => u64::MAX,
             (Some(_), 0) => self.cpus[cpu].slice_end_ns,
             (Some(_), limit_ns) => limit_ns,
         };
-        deadline_ns = deadline_ns
-            .min(self.next_clock_ns())
-            .min(self.next_bell_ns());
+        deadline_ns = deadline_ns.min(self.next_clock_ns()).min(self.next_bell_ns());
         if self.reclaim_min_ns != 0 {
             deadline_ns = deadline_ns.min(self.reclaim_min_ns);
         }

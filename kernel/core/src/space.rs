@@ -15,8 +15,8 @@
 
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::{
-    LARGE_PAGE_FRAMES, LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE, PAGE_TABLE_SLOT,
-    PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END,
+    LARGE_PAGE_FRAMES, LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE, PAGE_TABLE_SLOT, PAGE_TABLE_WINDOW, PROGRAM_BASE,
+    PROGRAM_END,
 };
 use aegis_abi::memory::{BindFlags, entry};
 use aegis_abi::types::{FrameNumber, Rights, Status};
@@ -54,10 +54,7 @@ pub(crate) struct UserSlice {
 impl UserSlice {
     pub(crate) fn new(address: u64, length_bytes: u64, alignment: u64) -> Result<Self, Status> {
         if address.is_multiple_of(alignment) && in_windows(address, length_bytes) {
-            Ok(Self {
-                address,
-                length_bytes,
-            })
+            Ok(Self { address, length_bytes })
         } else {
             Err(Status::BadAddress)
         }
@@ -86,11 +83,7 @@ pub(crate) struct Flush {
 
 impl Flush {
     pub(crate) fn new(root: FrameNumber) -> Self {
-        Self {
-            root,
-            addresses: [0; 32],
-            count: 0,
-        }
+        Self { root, addresses: [0; 32], count: 0 }
     }
 
     fn add(&mut self, address: u64) {
@@ -203,11 +196,7 @@ pub(crate) enum Directory {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Broken {
     /// Mappings of these frames that no capability but the one at `except` covers.
-    Frames {
-        first: u64,
-        count: u64,
-        except: Option<CapRef>,
-    },
+    Frames { first: u64, count: u64, except: Option<CapRef> },
     /// Mappings of a device function's regions that no other capability covers.
     Device { device: DeviceId, except: CapRef },
 }
@@ -222,11 +211,7 @@ pub(crate) struct UserReader {
 
 impl<M: Machine> State<'_, M> {
     pub(crate) fn user_reader(&self, environment: EnvironmentId, slice: UserSlice) -> UserReader {
-        UserReader {
-            root: self.environments[environment].root,
-            slice,
-            last: None,
-        }
+        UserReader { root: self.environments[environment].root, slice, last: None }
     }
 
     /// The word `index` words after the slice's first, which is 8-byte aligned.
@@ -242,12 +227,7 @@ impl<M: Machine> State<'_, M> {
             _ => {
                 let frame = self
                     .translate(reader.root, page)
-                    .filter(|frame| {
-                        matches!(
-                            self.frames.kind(*frame),
-                            FrameKind::Owned | FrameKind::Shared
-                        )
-                    })
+                    .filter(|frame| matches!(self.frames.kind(*frame), FrameKind::Owned | FrameKind::Shared))
                     .ok_or(Status::BadAddress)?;
                 reader.last = Some((page, frame));
                 frame
@@ -264,10 +244,7 @@ impl<M: Machine> State<'_, M> {
         bytes: &mut [u8],
     ) -> Result<(), Status> {
         let skip = slice.address % 8;
-        let aligned = UserSlice {
-            address: slice.address - skip,
-            length_bytes: slice.length_bytes + skip,
-        };
+        let aligned = UserSlice { address: slice.address - skip, length_bytes: slice.length_bytes + skip };
         let mut reader = self.user_reader(environment, aligned);
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = index as u64 + skip;
@@ -305,10 +282,7 @@ impl<M: Machine> State<'_, M> {
             }
             table = frame_of(word);
         }
-        let place = Place {
-            table,
-            index: index_at(page, 1),
-        };
+        let place = Place { table, index: index_at(page, 1) };
         let word = self.load(place);
         if !is_present(word) {
             Directory::Absent
@@ -321,12 +295,7 @@ impl<M: Machine> State<'_, M> {
 
     /// The entry that `page` has at `level` (0 page table, 1 directory), with the tables above it
     /// made from donated frames.
-    fn make_place(
-        &mut self,
-        environment: EnvironmentId,
-        page: u64,
-        level: u32,
-    ) -> Result<Place, Status> {
+    fn make_place(&mut self, environment: EnvironmentId, page: u64, level: u32) -> Result<Place, Status> {
         let mut table = self.environments[environment].root;
         for above in (level + 1..=3).rev() {
             let index = index_at(page, above);
@@ -337,18 +306,12 @@ impl<M: Machine> State<'_, M> {
                 }
                 table = frame_of(word);
             } else {
-                let frame = self
-                    .take_donated(environment, FrameKind::PageTable)
-                    .ok_or(Status::NoTables)?;
-                self.machine
-                    .store(table, index, frame.address() | TABLE_FLAGS);
+                let frame = self.take_donated(environment, FrameKind::PageTable).ok_or(Status::NoTables)?;
+                self.machine.store(table, index, frame.address() | TABLE_FLAGS);
                 table = frame;
             }
         }
-        Ok(Place {
-            table,
-            index: index_at(page, level),
-        })
+        Ok(Place { table, index: index_at(page, level) })
     }
 
     /// Maps one small page; what was there is replaced.
@@ -366,8 +329,7 @@ impl<M: Machine> State<'_, M> {
             return Err(Status::TableFull);
         }
         let old = self.load(place);
-        self.machine
-            .store(place.table, place.index, frame.address() | bits);
+        self.machine.store(place.table, place.index, frame.address() | bits);
         self.forget_small(environment, old, address, flush);
         self.count(environment, Counter::PagesBound, 1);
         Ok(())
@@ -391,8 +353,7 @@ impl<M: Machine> State<'_, M> {
         if !self.frames.count_large_mapping(frame) {
             return Err(Status::TableFull);
         }
-        self.machine
-            .store(place.table, place.index, frame.address() | bits);
+        self.machine.store(place.table, place.index, frame.address() | bits);
         if is_table {
             flush.add_large(address);
             self.donate_frame(environment, frame_of(old));
@@ -404,13 +365,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Uncounts a small mapping that is no longer in the tables.
-    fn forget_small(
-        &mut self,
-        environment: EnvironmentId,
-        old: u64,
-        address: u64,
-        flush: &mut Flush,
-    ) {
+    fn forget_small(&mut self, environment: EnvironmentId, old: u64, address: u64, flush: &mut Flush) {
         if !is_present(old) {
             return;
         }
@@ -421,13 +376,7 @@ impl<M: Machine> State<'_, M> {
         self.count(environment, Counter::PagesUnbound, 1);
     }
 
-    fn forget_large(
-        &mut self,
-        environment: EnvironmentId,
-        old: u64,
-        address: u64,
-        flush: &mut Flush,
-    ) {
+    fn forget_large(&mut self, environment: EnvironmentId, old: u64, address: u64, flush: &mut Flush) {
         if is_present(old) {
             self.frames.uncount_large_mapping(frame_of(old));
             flush.add_large(address);
@@ -435,13 +384,7 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    pub(crate) fn unmap_small(
-        &mut self,
-        environment: EnvironmentId,
-        table: FrameNumber,
-        page: u64,
-        flush: &mut Flush,
-    ) {
+    pub(crate) fn unmap_small(&mut self, environment: EnvironmentId, table: FrameNumber, page: u64, flush: &mut Flush) {
         let index = index_at(page, 0);
         let old = self.machine.load(table, index);
         if old != 0 {
@@ -450,13 +393,7 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    pub(crate) fn unmap_large(
-        &mut self,
-        environment: EnvironmentId,
-        place: Place,
-        page: u64,
-        flush: &mut Flush,
-    ) {
+    pub(crate) fn unmap_large(&mut self, environment: EnvironmentId, place: Place, page: u64, flush: &mut Flush) {
         let old = self.load(place);
         self.machine.store(place.table, place.index, 0);
         self.forget_large(environment, old, page_address(page), flush);
@@ -464,10 +401,7 @@ impl<M: Machine> State<'_, M> {
 
     /// The frame and the length in pages of what a leaf maps.
     pub(crate) fn small_place(table: FrameNumber, page: u64) -> Place {
-        Place {
-            table,
-            index: index_at(page, 0),
-        }
+        Place { table, index: index_at(page, 0) }
     }
 
     /// The first frame that a leaf maps, if it maps one.
@@ -478,22 +412,12 @@ impl<M: Machine> State<'_, M> {
 
     /// Changes bits of a leaf without losing accessed and dirty bits that the processor sets
     /// meanwhile.
-    pub(crate) fn change_leaf(
-        &mut self,
-        place: Place,
-        clear: u64,
-        set: u64,
-        address: u64,
-        flush: &mut Flush,
-    ) {
+    pub(crate) fn change_leaf(&mut self, place: Place, clear: u64, set: u64, address: u64, flush: &mut Flush) {
         let mut old = self.load(place);
         // The processor sets at most two more bits.
         for _ in 0..4 {
             let new = old & !clear | set;
-            match self
-                .machine
-                .compare_exchange(place.table, place.index, old, new)
-            {
+            match self.machine.compare_exchange(place.table, place.index, old, new) {
                 Ok(()) => break,
                 Err(seen) => old = seen,
             }
@@ -506,12 +430,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The first present directory entry at or after `page`; counts the words that it looks at.
-    fn next_directory(
-        &self,
-        root: FrameNumber,
-        page: u64,
-        budget: &mut usize,
-    ) -> Option<(u64, Directory)> {
+    fn next_directory(&self, root: FrameNumber, page: u64, budget: &mut usize) -> Option<(u64, Directory)> {
         let mut page = page & !(LARGE_PAGE_FRAMES - 1);
         'from_root: while page < USER_PAGE_END {
             let mut table = root;
@@ -526,10 +445,7 @@ impl<M: Machine> State<'_, M> {
             }
             loop {
                 *budget = budget.saturating_sub(1);
-                let place = Place {
-                    table,
-                    index: index_at(page, 1),
-                };
+                let place = Place { table, index: index_at(page, 1) };
                 let word = self.load(place);
                 if is_present(word) {
                     let directory = if word & entry::LARGE != 0 {
@@ -589,22 +505,12 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Whether a leaf has to go.
-    fn is_broken(
-        &self,
-        environment: EnvironmentId,
-        broken: Broken,
-        word: u64,
-        budget: &mut usize,
-    ) -> bool {
+    fn is_broken(&self, environment: EnvironmentId, broken: Broken, word: u64, budget: &mut usize) -> bool {
         let frame = frame_of(word).0;
         let is_large = word & entry::LARGE != 0;
         let pages = if is_large { LARGE_PAGE_FRAMES } else { 1 };
         match broken {
-            Broken::Frames {
-                first,
-                count,
-                except,
-            } => {
+            Broken::Frames { first, count, except } => {
                 if frame >= first.saturating_add(count) || first >= frame + pages {
                     return false;
                 }
@@ -634,9 +540,7 @@ impl<M: Machine> State<'_, M> {
             if !is_present(word) {
                 continue;
             }
-            if self.tear_down_pointers(environment, frame_of(word), budget, &mut flush)
-                == Progress::More
-            {
+            if self.tear_down_pointers(environment, frame_of(word), budget, &mut flush) == Progress::More {
                 return Progress::More;
             }
             self.machine.store(root, top, 0);
@@ -678,12 +582,7 @@ impl<M: Machine> State<'_, M> {
         Progress::Done
     }
 
-    fn tear_down_directory_entry(
-        &mut self,
-        environment: EnvironmentId,
-        word: u64,
-        flush: &mut Flush,
-    ) {
+    fn tear_down_directory_entry(&mut self, environment: EnvironmentId, word: u64, flush: &mut Flush) {
         if word & entry::LARGE != 0 {
             self.forget_large(environment, word, 0, flush);
             return;

@@ -21,9 +21,8 @@ use crate::environment::Environment;
 use crate::frame::FrameTable;
 use crate::gate::Gate;
 use crate::id::{
-    Arena, BELL_COUNT_MAX, BellId, CPU_COUNT_MAX, CpuId, DEVICE_COUNT_MAX, DMA_BINDING_COUNT_MAX,
-    DeviceId, ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, PROCESSOR_COUNT_MAX,
-    ProcessorId,
+    Arena, BELL_COUNT_MAX, BellId, CPU_COUNT_MAX, CpuId, DEVICE_COUNT_MAX, DMA_BINDING_COUNT_MAX, DeviceId,
+    ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, PROCESSOR_COUNT_MAX, ProcessorId,
 };
 use crate::machine::Machine;
 use crate::processor::Processor;
@@ -147,10 +146,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     pub(crate) fn count(&mut self, environment: EnvironmentId, counter: Counter, amount: u64) {
-        if let Some(value) = self.environments[environment]
-            .counters
-            .get_mut(counter as usize)
-        {
+        if let Some(value) = self.environments[environment].counters.get_mut(counter as usize) {
             *value = value.wrapping_add(amount);
         }
     }
@@ -168,29 +164,20 @@ impl<M: Machine> State<'_, M> {
             return self.leave(cpu, frame);
         }
         self.count(environment, Counter::KernelCalls, 1);
-        let words = [
-            frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
-        ];
+        let words = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
         let outcome = match Call::decode(frame.rax, &words) {
             Err((status, value)) => Outcome::Done(status, value),
             Ok(call) => {
                 if crate::call::may_switch(&call) {
                     self.save(cpu, frame);
                 }
-                let caller = Caller {
-                    cpu,
-                    processor,
-                    environment,
-                };
+                let caller = Caller { cpu, processor, environment };
                 crate::call::dispatch(self, caller, call)
             }
         };
         if let Outcome::Done(status, value) = outcome {
-            let registers = if self.cpus[cpu].is_live {
-                &mut *frame
-            } else {
-                &mut self.processors[processor].registers
-            };
+            let registers =
+                if self.cpus[cpu].is_live { &mut *frame } else { &mut self.processors[processor].registers };
             registers.rax = status as u64;
             registers.rdx = value;
         }
@@ -239,9 +226,7 @@ impl<M: Machine> State<'_, M> {
     #[must_use]
     pub fn context(&self, processor: ProcessorId) -> Context {
         let object = &self.processors[processor];
-        let root = object
-            .environment
-            .map_or(self.template_root, |e| self.environments[e].root);
+        let root = object.environment.map_or(self.template_root, |e| self.environments[e].root);
         Context {
             root,
             vector_state: object.vector_state,
@@ -253,12 +238,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Stores FS and GS base of a processor that `Decision::previous` names; returns the frame for
     /// its vector state.
-    pub fn save_context(
-        &mut self,
-        processor: ProcessorId,
-        fs_base: u64,
-        gs_base: u64,
-    ) -> FrameNumber {
+    pub fn save_context(&mut self, processor: ProcessorId, fs_base: u64, gs_base: u64) -> FrameNumber {
         let object = &mut self.processors[processor];
         object.fs_base = fs_base;
         object.gs_base = gs_base;
@@ -330,29 +310,19 @@ impl<M: Machine> State<'_, M> {
         }
         let next = self.cpus[cpu].current;
         match next {
-            Some(processor) if !self.cpus[cpu].is_live => {
-                *frame = self.processors[processor].registers
-            }
+            Some(processor) if !self.cpus[cpu].is_live => *frame = self.processors[processor].registers,
             Some(_) => {}
             None => self.cpus[cpu].is_idle = true,
         }
-        let deadline_ns =
-            (dispatched || self.cpus[cpu].is_deadline_stale).then(|| self.deadline(cpu));
+        let deadline_ns = (dispatched || self.cpus[cpu].is_deadline_stale).then(|| self.deadline(cpu));
         self.cpus[cpu].is_deadline_stale = false;
-        Decision {
-            previous,
-            next,
-            deadline_ns,
-        }
+        Decision { previous, next, deadline_ns }
     }
 }
 
 impl Decision {
     fn with_deadline(self, deadline_ns: u64) -> Self {
-        Self {
-            deadline_ns: Some(deadline_ns),
-            ..self
-        }
+        Self { deadline_ns: Some(deadline_ns), ..self }
     }
 }
 

@@ -63,10 +63,7 @@ impl Topology {
     pub fn fallback(boot_apic_id: u32) -> Topology {
         let mut topology = Topology::empty();
         topology.add_processor(boot_apic_id);
-        topology.add_io_apic(IoApicEntry {
-            address: 0xfec0_0000,
-            gsi_base: 0,
-        });
+        topology.add_io_apic(IoApicEntry { address: 0xfec0_0000, gsi_base: 0 });
         topology
     }
 
@@ -103,13 +100,7 @@ impl Topology {
         (topology.processor_count != 0 && topology.io_apic_count != 0).then_some(topology)
     }
 
-    fn read_entry(
-        &mut self,
-        reader: &impl PhysicalReader,
-        at: u64,
-        kind: u8,
-        length: u8,
-    ) -> Option<()> {
+    fn read_entry(&mut self, reader: &impl PhysicalReader, at: u64, kind: u8, length: u8) -> Option<()> {
         const ENABLED: u32 = 1;
         match (kind, length) {
             (0, 8..) => {
@@ -121,21 +112,14 @@ impl Topology {
             }
             (1, 12..) => {
                 let address = u64::from(reader.read_u32(at + 4)?);
-                self.add_io_apic(IoApicEntry {
-                    address,
-                    gsi_base: reader.read_u32(at + 8)?,
-                });
+                self.add_io_apic(IoApicEntry { address, gsi_base: reader.read_u32(at + 8)? });
             }
             (2, 10..) => {
                 let mut bytes = [0; 10];
                 reader.read(at, &mut bytes)?;
                 let gsi = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
                 // MPS flags: polarity in bits 0..2 (3: low), trigger in bits 2..4 (3: level); 0 is the bus default.
-                let line = IsaLine {
-                    gsi,
-                    level: bytes[8] >> 2 & 3 == 3,
-                    active_low: bytes[8] & 3 == 3,
-                };
+                let line = IsaLine { gsi, level: bytes[8] >> 2 & 3 == 3, active_low: bytes[8] & 3 == 3 };
                 if let Some(slot) = self.isa_lines.get_mut(usize::from(bytes[3])) {
                     *slot = line;
                 }
@@ -150,11 +134,7 @@ impl Topology {
     }
 
     fn empty() -> Topology {
-        let mut isa_lines = [IsaLine {
-            gsi: 0,
-            level: false,
-            active_low: false,
-        }; ISA_LINE_COUNT];
+        let mut isa_lines = [IsaLine { gsi: 0, level: false, active_low: false }; ISA_LINE_COUNT];
         for (gsi, line) in (0..).zip(isa_lines.iter_mut()) {
             line.gsi = gsi;
         }
@@ -191,11 +171,7 @@ pub fn find_table(reader: &impl PhysicalReader, rsdp: u64, signature: [u8; 4]) -
     }
     let mut revision = [0; 1];
     reader.read(rsdp + 15, &mut revision)?;
-    let extended = if revision[0] >= 2 {
-        reader.read_u64(rsdp + 24)?
-    } else {
-        0
-    };
+    let extended = if revision[0] >= 2 { reader.read_u64(rsdp + 24)? } else { 0 };
     let (root, entry_bytes) = match extended {
         0 => (u64::from(reader.read_u32(rsdp + 16)?), 4),
         address => (address, 8),
@@ -203,11 +179,7 @@ pub fn find_table(reader: &impl PhysicalReader, rsdp: u64, signature: [u8; 4]) -
     let root = table_at(reader, root)?;
     let mut at = root.address + HEADER_BYTES;
     while at + entry_bytes <= root.address + root.length_bytes {
-        let address = if entry_bytes == 4 {
-            u64::from(reader.read_u32(at)?)
-        } else {
-            reader.read_u64(at)?
-        };
+        let address = if entry_bytes == 4 { u64::from(reader.read_u32(at)?) } else { reader.read_u64(at)? };
         if reader.read_u32(address) == Some(u32::from_le_bytes(signature)) {
             return table_at(reader, address);
         }
@@ -221,10 +193,7 @@ fn table_at(reader: &impl PhysicalReader, address: u64) -> Option<Table> {
     let sound = (HEADER_BYTES..=TABLE_BYTES_MAX).contains(&length_bytes)
         && address.checked_add(length_bytes).is_some()
         && sums_to_zero(reader, address, length_bytes)?;
-    sound.then_some(Table {
-        address,
-        length_bytes,
-    })
+    sound.then_some(Table { address, length_bytes })
 }
 
 fn sums_to_zero(reader: &impl PhysicalReader, address: u64, length_bytes: u64) -> Option<bool> {

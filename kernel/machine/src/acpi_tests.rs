@@ -51,10 +51,7 @@ fn memory(extended: bool) -> FakeMemory {
     let root = if extended {
         table(b"XSDT", &madt_address.to_le_bytes())
     } else {
-        table(
-            b"RSDT",
-            &u32::try_from(madt_address).expect("low").to_le_bytes(),
-        )
+        table(b"RSDT", &u32::try_from(madt_address).expect("low").to_le_bytes())
     };
     let mut rsdp = vec![0_u8; 20];
     rsdp[..8].copy_from_slice(b"RSD PTR ");
@@ -77,29 +74,9 @@ fn processors_io_apics_and_overrides_are_read_through_both_root_tables() {
     for extended in [false, true] {
         let topology = Topology::from_acpi(&memory(extended), BASE).expect("sound tables");
         assert_eq!(topology.apic_ids(), [0, 4], "the second is not enabled");
-        assert_eq!(
-            topology.io_apics(),
-            [IoApicEntry {
-                address: 0xfec0_0000,
-                gsi_base: 0
-            }]
-        );
-        assert_eq!(
-            topology.isa_lines[0],
-            IsaLine {
-                gsi: 2,
-                level: false,
-                active_low: false
-            }
-        );
-        assert_eq!(
-            topology.isa_lines[9],
-            IsaLine {
-                gsi: 9,
-                level: true,
-                active_low: true
-            }
-        );
+        assert_eq!(topology.io_apics(), [IoApicEntry { address: 0xfec0_0000, gsi_base: 0 }]);
+        assert_eq!(topology.isa_lines[0], IsaLine { gsi: 2, level: false, active_low: false });
+        assert_eq!(topology.isa_lines[9], IsaLine { gsi: 9, level: true, active_low: true });
         assert_eq!(topology.isa_lines[4].gsi, 4);
     }
 }
@@ -112,10 +89,7 @@ fn any_single_damaged_byte_gives_no_table_or_the_same_one() {
         let mut damaged = memory(true);
         damaged.bytes[index] ^= 0x5a;
         if let Some(found) = Topology::from_acpi(&damaged, BASE) {
-            assert_eq!(
-                found, expected,
-                "byte {index:#x} is not covered by a sum yet changes the result"
-            );
+            assert_eq!(found, expected, "byte {index:#x} is not covered by a sum yet changes the result");
         }
     }
 }

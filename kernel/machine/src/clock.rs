@@ -33,20 +33,12 @@ impl ClockScale {
     pub fn new(tsc_hz: u64, base_tsc: u64) -> ClockScale {
         let tsc_hz = tsc_hz.clamp(1_000_000, 100_000_000_000);
         let mut shift = 32;
-        let scaled = |shift: u32| {
-            ((u128::from(NS_PER_SECOND) << shift) + u128::from(tsc_hz / 2)) / u128::from(tsc_hz)
-        };
+        let scaled = |shift: u32| ((u128::from(NS_PER_SECOND) << shift) + u128::from(tsc_hz / 2)) / u128::from(tsc_hz);
         while scaled(shift) < 1 << 31 {
             shift += 1;
         }
         // At most 1000 ns per tick << 32 < 2^42: the cast cannot lose bits.
-        ClockScale {
-            base_tsc,
-            base_ns: 0,
-            multiplier: scaled(shift) as u64,
-            shift,
-            tsc_hz,
-        }
+        ClockScale { base_tsc, base_ns: 0, multiplier: scaled(shift) as u64, shift, tsc_hz }
     }
 
     /// Nanoseconds at `tsc`; ticks before the base count as the base.
@@ -71,31 +63,18 @@ pub struct ClockSample {
 /// `counts_ns_plausible` says that the monitor may run the counter at exactly 1 GHz.
 #[must_use]
 pub fn tsc_hz(start: ClockSample, end: ClockSample, counts_ns_plausible: bool) -> Option<u64> {
-    let elapsed_ns = end
-        .reference_ns
-        .checked_sub(start.reference_ns)
-        .filter(|&elapsed| elapsed != 0)?;
+    let elapsed_ns = end.reference_ns.checked_sub(start.reference_ns).filter(|&elapsed| elapsed != 0)?;
     let ticks = end.tsc.checked_sub(start.tsc)?;
-    let hz = u64::try_from(u128::from(ticks) * u128::from(NS_PER_SECOND) / u128::from(elapsed_ns))
-        .ok()?;
+    let hz = u64::try_from(u128::from(ticks) * u128::from(NS_PER_SECOND) / u128::from(elapsed_ns)).ok()?;
     let nominal = hz.abs_diff(NS_PER_SECOND) <= NS_PER_SECOND / 1_000_000 * NOMINAL_TOLERANCE_PPM;
-    Some(if nominal && counts_ns_plausible {
-        NS_PER_SECOND
-    } else {
-        hz
-    })
+    Some(if nominal && counts_ns_plausible { NS_PER_SECOND } else { hz })
 }
 
 /// The counter's frequency from a paravirtual clock's scale: ns = (ticks << shift) * multiplier >> 32.
 #[must_use]
 pub fn tsc_hz_of_scale(multiplier: u32, shift: i8) -> Option<u64> {
-    let hz = (u128::from(NS_PER_SECOND) << 32)
-        / u128::from(core::num::NonZeroU32::new(multiplier)?.get());
-    let hz = if shift >= 0 {
-        hz >> shift.min(63)
-    } else {
-        hz << shift.unsigned_abs().min(63)
-    };
+    let hz = (u128::from(NS_PER_SECOND) << 32) / u128::from(core::num::NonZeroU32::new(multiplier)?.get());
+    let hz = if shift >= 0 { hz >> shift.min(63) } else { hz << shift.unsigned_abs().min(63) };
     u64::try_from(hz).ok().filter(|&hz| hz != 0)
 }
 
@@ -105,14 +84,7 @@ mod tests {
 
     #[test]
     fn a_day_is_a_day_at_any_frequency() {
-        for hz in [
-            1_000_000,
-            24_000_000,
-            999_999_937,
-            1_000_000_000,
-            2_445_434_000,
-            5_700_000_001_u64,
-        ] {
+        for hz in [1_000_000, 24_000_000, 999_999_937, 1_000_000_000, 2_445_434_000, 5_700_000_001_u64] {
             let scale = ClockScale::new(hz, 12_345);
             let day = 86_400 * NS_PER_SECOND;
             let error = scale.ns_at(12_345 + hz * 86_400).abs_diff(day);
@@ -124,23 +96,11 @@ mod tests {
 
     #[test]
     fn frequencies_come_from_samples() {
-        let start = ClockSample {
-            tsc: 1000,
-            reference_ns: 5,
-        };
+        let start = ClockSample { tsc: 1000, reference_ns: 5 };
         let at = |tsc, reference_ns| ClockSample { tsc, reference_ns };
-        assert_eq!(
-            tsc_hz(start, at(1000 + 2_450_000, 1_000_005), true),
-            Some(2_450_000_000)
-        );
-        assert_eq!(
-            tsc_hz(start, at(1000 + 1_000_400, 1_000_005), true),
-            Some(NS_PER_SECOND)
-        );
-        assert_eq!(
-            tsc_hz(start, at(1000 + 1_000_400, 1_000_005), false),
-            Some(1_000_400_000)
-        );
+        assert_eq!(tsc_hz(start, at(1000 + 2_450_000, 1_000_005), true), Some(2_450_000_000));
+        assert_eq!(tsc_hz(start, at(1000 + 1_000_400, 1_000_005), true), Some(NS_PER_SECOND));
+        assert_eq!(tsc_hz(start, at(1000 + 1_000_400, 1_000_005), false), Some(1_000_400_000));
         assert_eq!(tsc_hz(start, at(2000, 5), true), None);
         assert_eq!(tsc_hz(start, at(500, 50), true), None);
     }
@@ -148,10 +108,7 @@ mod tests {
     #[test]
     fn paravirtual_scales_give_the_frequency() {
         assert_eq!(tsc_hz_of_scale(1 << 31, 1), Some(NS_PER_SECOND));
-        assert_eq!(
-            tsc_hz_of_scale(3_435_973_837, -1).map(|hz| hz / 1000),
-            Some(2_499_999)
-        );
+        assert_eq!(tsc_hz_of_scale(3_435_973_837, -1).map(|hz| hz / 1000), Some(2_499_999));
         assert_eq!(tsc_hz_of_scale(0, 0), None);
     }
 }

@@ -9,16 +9,12 @@ pub fn value<'line>(line: &'line str, key: &str) -> Option<&'line str> {
 }
 
 /// The values of every `key=value` word, in order.
-pub fn values<'line, 'key>(
-    line: &'line str,
-    key: &'key str,
-) -> impl Iterator<Item = &'line str> + use<'line, 'key> {
-    line.split_ascii_whitespace()
-        .filter_map(move |word| match word.split_once('=') {
-            Some((name, value)) if name == key => Some(value),
-            None if word == key => Some(""),
-            _ => None,
-        })
+pub fn values<'line, 'key>(line: &'line str, key: &'key str) -> impl Iterator<Item = &'line str> + use<'line, 'key> {
+    line.split_ascii_whitespace().filter_map(move |word| match word.split_once('=') {
+        Some((name, value)) if name == key => Some(value),
+        None if word == key => Some(""),
+        _ => None,
+    })
 }
 
 /// A virtio-mmio block that the monitor put on the command line.
@@ -44,11 +40,7 @@ pub fn parse_virtio_mmio(value: &str) -> Option<VirtioMmioWord> {
         b'm' | b'M' => (&size[..size.len() - 1], 1024 * 1024),
         _ => (size, 1),
     };
-    Some(VirtioMmioWord {
-        address,
-        length_bytes: number(digits)?.checked_mul(scale)?,
-        interrupt,
-    })
+    Some(VirtioMmioWord { address, length_bytes: number(digits)?.checked_mul(scale)?, interrupt })
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -74,25 +66,10 @@ mod tests {
 
     #[test]
     fn virtio_mmio_words_are_decoded() {
-        let expected = VirtioMmioWord {
-            address: 0xfeb0_0e00,
-            length_bytes: 512,
-            interrupt: 12,
-        };
+        let expected = VirtioMmioWord { address: 0xfeb0_0e00, length_bytes: 512, interrupt: 12 };
         assert_eq!(parse_virtio_mmio("512@0xfeb00e00:12"), Some(expected));
-        assert_eq!(
-            parse_virtio_mmio("4K@1048576:3:7").map(|word| word.length_bytes),
-            Some(4096)
-        );
-        for bad in [
-            "",
-            "512",
-            "512@",
-            "512@0x",
-            "@1:2",
-            "512@1:x",
-            "99999999999999999999@1:2",
-        ] {
+        assert_eq!(parse_virtio_mmio("4K@1048576:3:7").map(|word| word.length_bytes), Some(4096));
+        for bad in ["", "512", "512@", "512@0x", "@1:2", "512@1:x", "99999999999999999999@1:2"] {
             assert_eq!(parse_virtio_mmio(bad), None, "{bad}");
         }
     }

@@ -60,10 +60,7 @@ pub fn descriptor_table(task_state_address: u64) -> [u64; GDT_LENGTH] {
     table[usize::from(USER_DATA / 8)] = USER_DATA_DESCRIPTOR;
     table[usize::from(USER_CODE / 8)] = USER_CODE_DESCRIPTOR;
     let limit = TASK_STATE_BYTES as u64 - 1;
-    let low = limit
-        | (task_state_address & 0x00ff_ffff) << 16
-        | 0x89 << 40
-        | (task_state_address >> 24 & 0xff) << 56;
+    let low = limit | (task_state_address & 0x00ff_ffff) << 16 | 0x89 << 40 | (task_state_address >> 24 & 0xff) << 56;
     table[usize::from(TASK_STATE / 8)] = low;
     table[usize::from(TASK_STATE / 8) + 1] = task_state_address >> 32;
     table

@@ -23,24 +23,15 @@ impl FrameRange {
     pub fn inside_bytes(address: u64, length_bytes: u64) -> FrameRange {
         let end = address.saturating_add(length_bytes) >> PAGE_SHIFT;
         let start = address.saturating_add((1 << PAGE_SHIFT) - 1) >> PAGE_SHIFT;
-        FrameRange {
-            start,
-            count: end.saturating_sub(start),
-        }
+        FrameRange { start, count: end.saturating_sub(start) }
     }
 
     /// The frames that hold any of the bytes `[address, address + length_bytes)`.
     #[must_use]
     pub fn covering_bytes(address: u64, length_bytes: u64) -> FrameRange {
         let start = address >> PAGE_SHIFT;
-        let end = address
-            .saturating_add(length_bytes)
-            .saturating_add((1 << PAGE_SHIFT) - 1)
-            >> PAGE_SHIFT;
-        FrameRange {
-            start,
-            count: if length_bytes == 0 { 0 } else { end - start },
-        }
+        let end = address.saturating_add(length_bytes).saturating_add((1 << PAGE_SHIFT) - 1) >> PAGE_SHIFT;
+        FrameRange { start, count: if length_bytes == 0 { 0 } else { end - start } }
     }
 
     /// First frame after the range.
@@ -73,10 +64,7 @@ impl FrameRangeList {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        FrameRangeList {
-            ranges: [FrameRange { start: 0, count: 0 }; FRAME_RANGE_COUNT_MAX],
-            length: 0,
-        }
+        FrameRangeList { ranges: [FrameRange { start: 0, count: 0 }; FRAME_RANGE_COUNT_MAX], length: 0 }
     }
 
     /// The ranges, in no particular order.
@@ -106,14 +94,8 @@ impl FrameRangeList {
             self.length -= 1;
             self.ranges[index] = self.ranges[self.length];
             // The parts that stay are outside the hole: pushing them behind `index` only costs another comparison.
-            self.push(FrameRange {
-                start: range.start,
-                count: hole.start.saturating_sub(range.start),
-            });
-            self.push(FrameRange {
-                start: hole.end(),
-                count: range.end().saturating_sub(hole.end()),
-            });
+            self.push(FrameRange { start: range.start, count: hole.start.saturating_sub(range.start) });
+            self.push(FrameRange { start: hole.end(), count: range.end().saturating_sub(hole.end()) });
         }
     }
 
@@ -158,18 +140,13 @@ mod tests {
     fn a_list_behaves_like_a_set_of_frames() {
         let mut state = 0x1234_5678_u64;
         let mut next = |limit: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % limit
         };
         let mut list = FrameRangeList::new();
         let mut model = BTreeSet::new();
         for _ in 0..2000 {
-            let range = FrameRange {
-                start: next(100),
-                count: next(12),
-            };
+            let range = FrameRange { start: next(100), count: next(12) };
             match next(3) {
                 0 => {
                     list.add(range);
@@ -194,15 +171,9 @@ mod tests {
 
     #[test]
     fn byte_ranges_round_inwards_for_memory_and_outwards_for_contents() {
-        assert_eq!(
-            FrameRange::inside_bytes(0xfff, 0x2001),
-            FrameRange { start: 1, count: 2 }
-        );
+        assert_eq!(FrameRange::inside_bytes(0xfff, 0x2001), FrameRange { start: 1, count: 2 });
         assert_eq!(FrameRange::inside_bytes(0x1001, 0x100).count, 0);
-        assert_eq!(
-            FrameRange::covering_bytes(0xfff, 2),
-            FrameRange { start: 0, count: 2 }
-        );
+        assert_eq!(FrameRange::covering_bytes(0xfff, 2), FrameRange { start: 0, count: 2 });
         assert_eq!(FrameRange::covering_bytes(0x5000, 0).count, 0);
         assert_eq!(FrameRange::inside_bytes(u64::MAX - 5, 100).count, 0);
     }

@@ -139,21 +139,14 @@ impl Function {
     pub fn msi_x_frames(&self) -> Option<FrameRange> {
         let table = self.msi_x?;
         let address = self.msi_x_table_address()?;
-        Some(FrameRange::covering_bytes(
-            address,
-            u64::from(table.entry_count) * MSI_X_ENTRY_BYTES,
-        ))
+        Some(FrameRange::covering_bytes(address, u64::from(table.entry_count) * MSI_X_ENTRY_BYTES))
     }
 
     /// The physical address of the MSI-X table; `None` if the capability names no memory that holds it.
     #[must_use]
     pub fn msi_x_table_address(&self) -> Option<u64> {
         let table = self.msi_x?;
-        let Bar::Memory {
-            address,
-            length_bytes,
-        } = *self.bars.get(usize::from(table.table_bar))?
-        else {
+        let Bar::Memory { address, length_bytes } = *self.bars.get(usize::from(table.table_bar))? else {
             return None;
         };
         let end = u64::from(table.table_offset) + u64::from(table.entry_count) * MSI_X_ENTRY_BYTES;
@@ -237,11 +230,7 @@ fn read_function(access: &impl ConfigAccess, address: FunctionAddress, header: u
 }
 
 /// Sizes the registers by storing all ones, with decoding off meanwhile.
-fn read_bars(
-    access: &impl ConfigAccess,
-    address: FunctionAddress,
-    count: usize,
-) -> [Bar; BAR_COUNT] {
+fn read_bars(access: &impl ConfigAccess, address: FunctionAddress, count: usize) -> [Bar; BAR_COUNT] {
     const IS_PORTS: u32 = 1;
     const IS_64_BIT: u32 = 4;
     let mut bars = [Bar::None; BAR_COUNT];
@@ -264,25 +253,16 @@ fn read_bars(
         }
         if mask & IS_PORTS != 0 {
             let count = (!(mask & !3) as u16).wrapping_add(1);
-            bars[index] = Bar::Ports {
-                port: (value & !3) as u16,
-                count,
-            };
+            bars[index] = Bar::Ports { port: (value & !3) as u16, count };
         } else if mask & IS_64_BIT != 0 && index + 1 < count {
             let (high, high_mask) = probe(offset + 4);
             let mask = u64::from(high_mask) << 32 | u64::from(mask & !15);
             let base = u64::from(high) << 32 | u64::from(value & !15);
-            bars[index] = Bar::Memory {
-                address: base,
-                length_bytes: (!mask).wrapping_add(1),
-            };
+            bars[index] = Bar::Memory { address: base, length_bytes: (!mask).wrapping_add(1) };
             index += 1;
         } else {
             let length_bytes = u64::from((!(mask & !15)).wrapping_add(1));
-            bars[index] = Bar::Memory {
-                address: u64::from(value & !15),
-                length_bytes,
-            };
+            bars[index] = Bar::Memory { address: u64::from(value & !15), length_bytes };
         }
         index += 1;
     }
@@ -321,8 +301,8 @@ fn read_msi_x(access: &impl ConfigAccess, address: FunctionAddress) -> Option<Ms
 
 /// Addresses that can be given to memory registers that firmware left without one.
 ///
-/// QEMU's `qboot`, unlike SeaBIOS, gives none. The window lies above the memory below 4 GiB of QEMU's machines (at most 3.5 GiB) and below
-/// the interrupt controllers.
+/// QEMU's `qboot`, unlike SeaBIOS, gives none. The window lies above the memory below 4 GiB of QEMU's machines (at
+/// most 3.5 GiB) and below the interrupt controllers.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     next: u64,
@@ -331,10 +311,7 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        Self {
-            next: 0xe000_0000,
-            end: 0xfe00_0000,
-        }
+        Self { next: 0xe000_0000, end: 0xfe00_0000 }
     }
 }
 
@@ -357,18 +334,11 @@ pub fn assign_addresses(access: &impl ConfigAccess, function: &mut Function, win
     let mut index = 0;
     while index < BAR_COUNT {
         let offset = BAR_FIRST + 4 * index as u16;
-        if let Bar::Memory {
-            address: 0,
-            length_bytes,
-        } = function.bars[index]
-        {
+        if let Bar::Memory { address: 0, length_bytes } = function.bars[index] {
             function.bars[index] = match window.take(length_bytes) {
                 Some(address) => {
                     access.write(function.address, offset, address as u32);
-                    Bar::Memory {
-                        address,
-                        length_bytes,
-                    }
+                    Bar::Memory { address, length_bytes }
                 }
                 None => Bar::None,
             };
@@ -380,8 +350,7 @@ pub fn assign_addresses(access: &impl ConfigAccess, function: &mut Function, win
 /// Turns MSI-X delivery of a function on or off; entries keep their own mask bits.
 pub fn set_msi_x_enabled(access: &impl ConfigAccess, function: &Function, enabled: bool) {
     if let Some(table) = function.msi_x {
-        let word =
-            access.read(function.address, table.capability) & !(MSI_X_ENABLE | MSI_X_FUNCTION_MASK);
+        let word = access.read(function.address, table.capability) & !(MSI_X_ENABLE | MSI_X_FUNCTION_MASK);
         let enable = if enabled { MSI_X_ENABLE } else { 0 };
         access.write(function.address, table.capability, word | enable);
     }

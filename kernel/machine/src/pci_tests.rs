@@ -19,18 +19,13 @@ impl FakeBus {
         for (offset, value) in words {
             space[usize::from(offset / 4)] = *value;
         }
-        self.functions
-            .borrow_mut()
-            .insert(address, (space, bar_masks));
+        self.functions.borrow_mut().insert(address, (space, bar_masks));
     }
 }
 
 impl ConfigAccess for FakeBus {
     fn read(&self, function: FunctionAddress, offset: u16) -> u32 {
-        self.functions
-            .borrow()
-            .get(&function.0)
-            .map_or(u32::MAX, |(words, _)| words[usize::from(offset / 4)])
+        self.functions.borrow().get(&function.0).map_or(u32::MAX, |(words, _)| words[usize::from(offset / 4)])
     }
 
     fn write(&self, function: FunctionAddress, offset: u16, value: u32) {
@@ -77,88 +72,33 @@ const NETWORK_FUNCTION: [(u16, u32); 13] = [
 fn functions_behind_bridges_are_found_with_their_regions() {
     let bus = FakeBus::default();
     bus.add(0, &[(0, 0x1237_8086)], [0; 6]);
-    bus.add(
-        0x08,
-        &[(0, 0x0001_8086), (0x0c, 0x0001_0000), (0x18, 0)],
-        [0; 6],
-    );
+    bus.add(0x08, &[(0, 0x0001_8086), (0x0c, 0x0001_0000), (0x18, 0)], [0; 6]);
     bus.functions.borrow_mut().get_mut(&0x08).expect("added").0[6] = 0x0002_0200;
     let network = NETWORK_FUNCTION;
     let masks = [0xffff_ffe0, 0xffff_f000, 0, 0, 0xffff_c000, 0xffff_ffff];
     bus.add(0x0218, &network, masks);
     let before = bus.functions.borrow().get(&0x0218).copied();
     let found = scanned(&bus);
-    assert_eq!(
-        found
-            .iter()
-            .map(|function| function.address.0)
-            .collect::<Vec<_>>(),
-        [0, 8, 0x0218]
-    );
+    assert_eq!(found.iter().map(|function| function.address.0).collect::<Vec<_>>(), [0, 8, 0x0218]);
     let function = found[2];
-    assert_eq!(
-        (function.vendor, function.device, function.class),
-        (0x1af4, 0x1041, 0x02_0000)
-    );
-    assert_eq!(
-        function.bars[0],
-        Bar::Ports {
-            port: 0xc000,
-            count: 32
-        }
-    );
-    assert_eq!(
-        function.bars[1],
-        Bar::Memory {
-            address: 0xfebd_0000,
-            length_bytes: 4096
-        }
-    );
-    assert_eq!(
-        function.bars[4],
-        Bar::Memory {
-            address: 0x8_0000_0000,
-            length_bytes: 0x4000
-        }
-    );
+    assert_eq!((function.vendor, function.device, function.class), (0x1af4, 0x1041, 0x02_0000));
+    assert_eq!(function.bars[0], Bar::Ports { port: 0xc000, count: 32 });
+    assert_eq!(function.bars[1], Bar::Memory { address: 0xfebd_0000, length_bytes: 4096 });
+    assert_eq!(function.bars[4], Bar::Memory { address: 0x8_0000_0000, length_bytes: 0x4000 });
     assert_eq!(function.bars[5], Bar::None);
     assert_eq!(function.interrupt_line, Some(11));
-    assert_eq!(
-        function
-            .msi_x
-            .map(|table| (table.entry_count, table.table_bar)),
-        Some((3, 1))
-    );
+    assert_eq!(function.msi_x.map(|table| (table.entry_count, table.table_bar)), Some((3, 1)));
     assert_eq!(function.msi_x_table_address(), Some(0xfebd_0000));
-    assert_eq!(
-        bus.functions.borrow().get(&0x0218).copied(),
-        before,
-        "sizing leaves the function as it was"
-    );
+    assert_eq!(bus.functions.borrow().get(&0x0218).copied(), before, "sizing leaves the function as it was");
 }
 
 #[test]
 fn a_capability_loop_and_a_table_outside_its_region_are_survived() {
     let bus = FakeBus::default();
-    bus.add(
-        0,
-        &[
-            (0, 0x1_8086),
-            (0x04, 0x0010_0000),
-            (0x34, 0x40),
-            (0x40, 0x4009),
-        ],
-        [0; 6],
-    );
+    bus.add(0, &[(0, 0x1_8086), (0x04, 0x0010_0000), (0x34, 0x40), (0x40, 0x4009)], [0; 6]);
     assert_eq!(scanned(&bus)[0].msi_x, None);
     let bus = FakeBus::default();
-    let words = [
-        (0, 0x1_8086),
-        (0x04, 0x0010_0000),
-        (0x10, 0x1000),
-        (0x34, 0x40),
-        (0x40, 0x07ff_0011),
-    ];
+    let words = [(0, 0x1_8086), (0x04, 0x0010_0000), (0x10, 0x1000), (0x34, 0x40), (0x40, 0x07ff_0011)];
     bus.add(0, &words, [0xffff_f000, 0, 0, 0, 0, 0]);
     let function = scanned(&bus)[0];
     assert_eq!(function.msi_x.map(|table| table.entry_count), Some(2048));
@@ -168,16 +108,7 @@ fn a_capability_loop_and_a_table_outside_its_region_are_survived() {
 #[test]
 fn msi_x_is_switched_by_its_control_bits_only() {
     let bus = FakeBus::default();
-    bus.add(
-        0,
-        &[
-            (0, 0x1_8086),
-            (0x04, 0x0010_0000),
-            (0x34, 0x40),
-            (0x40, 0x4002_0011),
-        ],
-        [0; 6],
-    );
+    bus.add(0, &[(0, 0x1_8086), (0x04, 0x0010_0000), (0x34, 0x40), (0x40, 0x4002_0011)], [0; 6]);
     let function = scanned(&bus)[0];
     set_msi_x_enabled(&bus, &function, true);
     assert_eq!(bus.read(FunctionAddress(0), 0x40), 0x8002_0011);
@@ -189,19 +120,12 @@ fn msi_x_is_switched_by_its_control_bits_only() {
 fn registers_without_an_address_get_aligned_ones_that_do_not_overlap() {
     let bus = FakeBus::default();
     bus.add(0, &[(0, 0x1237_8086)], [0; BAR_COUNT]);
-    bus.add(
-        8,
-        &[(0, 0x1003_1af4)],
-        [0xffff_f000, 0, 0xffff_c000, 0, 0, 0],
-    );
+    bus.add(8, &[(0, 0x1003_1af4)], [0xffff_f000, 0, 0xffff_c000, 0, 0, 0]);
     let mut function = scanned(&bus)[1];
     let mut window = Window::default();
     assign_addresses(&bus, &mut function, &mut window);
     let memory = |bar: Bar| match bar {
-        Bar::Memory {
-            address,
-            length_bytes,
-        } => (address, length_bytes),
+        Bar::Memory { address, length_bytes } => (address, length_bytes),
         other => panic!("no memory: {other:?}"),
     };
     let (first, first_length) = memory(function.bars[0]);

@@ -51,16 +51,8 @@ pub struct StartInfo {
 impl StartInfo {
     /// Decodes the structure at `address`.
     pub fn parse(reader: &impl PhysicalReader, address: u64) -> Result<StartInfo, StartInfoError> {
-        let word = |offset| {
-            reader
-                .read_u32(address.wrapping_add(offset))
-                .ok_or(StartInfoError::Unreadable)
-        };
-        let double = |offset| {
-            reader
-                .read_u64(address.wrapping_add(offset))
-                .ok_or(StartInfoError::Unreadable)
-        };
+        let word = |offset| reader.read_u32(address.wrapping_add(offset)).ok_or(StartInfoError::Unreadable);
+        let double = |offset| reader.read_u64(address.wrapping_add(offset)).ok_or(StartInfoError::Unreadable);
         if word(0)? != START_INFO_MAGIC {
             return Err(StartInfoError::BadMagic);
         }
@@ -69,11 +61,7 @@ impl StartInfo {
         let module_list = double(16)?;
         let command_line = double(24)?;
         let rsdp = double(32)?;
-        let (memory_map, memory_entry_count) = if version >= 1 {
-            (double(40)?, word(48)?)
-        } else {
-            (0, 0)
-        };
+        let (memory_map, memory_entry_count) = if version >= 1 { (double(40)?, word(48)?) } else { (0, 0) };
         if memory_map == 0 || memory_entry_count == 0 {
             return Err(StartInfoError::NoMemoryMap);
         }
@@ -81,12 +69,8 @@ impl StartInfo {
             None
         } else {
             Some(Module {
-                address: reader
-                    .read_u64(module_list)
-                    .ok_or(StartInfoError::Unreadable)?,
-                length_bytes: reader
-                    .read_u64(module_list.wrapping_add(8))
-                    .ok_or(StartInfoError::Unreadable)?,
+                address: reader.read_u64(module_list).ok_or(StartInfoError::Unreadable)?,
+                length_bytes: reader.read_u64(module_list.wrapping_add(8)).ok_or(StartInfoError::Unreadable)?,
             })
         };
         Ok(StartInfo {
@@ -107,12 +91,8 @@ impl StartInfo {
         for index in 0..u64::from(self.memory_entry_count) {
             let entry = self.memory_map.wrapping_add(index * MEMORY_ENTRY_BYTES);
             let address = reader.read_u64(entry).ok_or(StartInfoError::Unreadable)?;
-            let length_bytes = reader
-                .read_u64(entry.wrapping_add(8))
-                .ok_or(StartInfoError::Unreadable)?;
-            let kind = reader
-                .read_u32(entry.wrapping_add(16))
-                .ok_or(StartInfoError::Unreadable)?;
+            let length_bytes = reader.read_u64(entry.wrapping_add(8)).ok_or(StartInfoError::Unreadable)?;
+            let kind = reader.read_u32(entry.wrapping_add(16)).ok_or(StartInfoError::Unreadable)?;
             if length_bytes != 0 && address.checked_add(length_bytes).is_some() {
                 visit(address, length_bytes, kind);
             }
@@ -130,9 +110,7 @@ mod tests {
 
     fn sample() -> FakeMemory {
         let mut bytes: Vec<u8> = vec![0; 0x200];
-        let mut put = |offset: usize, value: &[u8]| {
-            bytes[offset..offset + value.len()].copy_from_slice(value)
-        };
+        let mut put = |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
         put(0, &START_INFO_MAGIC.to_le_bytes());
         put(4, &1_u32.to_le_bytes());
         put(12, &1_u32.to_le_bytes());
@@ -149,60 +127,33 @@ mod tests {
         put(0xa8, &1_u32.to_le_bytes());
         put(0x100, &0x200_0000_u64.to_le_bytes());
         put(0x108, &777_u64.to_le_bytes());
-        FakeMemory {
-            base: 0x1000,
-            bytes,
-        }
+        FakeMemory { base: 0x1000, bytes }
     }
 
     #[test]
     fn a_start_structure_is_decoded_and_empty_entries_are_passed_over() {
         let memory = sample();
         let info = StartInfo::parse(&memory, 0x1000).expect("sample is sound");
-        assert_eq!(
-            info.module,
-            Some(Module {
-                address: 0x200_0000,
-                length_bytes: 777
-            })
-        );
+        assert_eq!(info.module, Some(Module { address: 0x200_0000, length_bytes: 777 }));
         assert_eq!((info.command_line, info.rsdp), (0x1180, 0xf_0000));
         let mut seen = Vec::new();
-        info.for_each_memory(&memory, |address, length, kind| {
-            seen.push((address, length, kind))
-        })
-        .expect("readable");
+        info.for_each_memory(&memory, |address, length, kind| seen.push((address, length, kind))).expect("readable");
         assert_eq!(seen, [(0, 0x9_fc00, 1), (0x10_0000, 0x3f0_0000, 1)]);
     }
 
     #[test]
     fn damaged_structures_are_refused() {
         let mut memory = sample();
-        assert_eq!(
-            StartInfo::parse(&memory, 0x1004),
-            Err(StartInfoError::BadMagic)
-        );
-        assert_eq!(
-            StartInfo::parse(&memory, 0x9000),
-            Err(StartInfoError::Unreadable)
-        );
+        assert_eq!(StartInfo::parse(&memory, 0x1004), Err(StartInfoError::BadMagic));
+        assert_eq!(StartInfo::parse(&memory, 0x9000), Err(StartInfoError::Unreadable));
         memory.bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes()[..8]);
-        assert_eq!(
-            StartInfo::parse(&memory, 0x1000),
-            Err(StartInfoError::Unreadable)
-        );
+        assert_eq!(StartInfo::parse(&memory, 0x1000), Err(StartInfoError::Unreadable));
         let mut memory = sample();
         memory.bytes[4] = 0;
-        assert_eq!(
-            StartInfo::parse(&memory, 0x1000),
-            Err(StartInfoError::NoMemoryMap)
-        );
+        assert_eq!(StartInfo::parse(&memory, 0x1000), Err(StartInfoError::NoMemoryMap));
         let mut memory = sample();
         memory.bytes[48..52].copy_from_slice(&u32::MAX.to_le_bytes());
         let info = StartInfo::parse(&memory, 0x1000).expect("clamped");
-        assert_eq!(
-            info.for_each_memory(&memory, |_, _, _| ()),
-            Err(StartInfoError::Unreadable)
-        );
+        assert_eq!(info.for_each_memory(&memory, |_, _, _| ()), Err(StartInfoError::Unreadable));
     }
 }

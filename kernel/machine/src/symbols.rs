@@ -72,15 +72,9 @@ mod tests {
         assert_eq!(lookup(&table, SYMBOL_BASE + 0x100), Some(("first", 0)));
         assert_eq!(lookup(&table, SYMBOL_BASE + 0x17f), Some(("first", 0x7f)));
         assert_eq!(lookup(&table, SYMBOL_BASE + 0x180), Some(("second", 0)));
-        assert_eq!(
-            lookup(&table, SYMBOL_BASE + 0x9000),
-            Some(("third", 0x9000 - 0x181))
-        );
+        assert_eq!(lookup(&table, SYMBOL_BASE + 0x9000), Some(("third", 0x9000 - 0x181)));
         assert_eq!(lookup(&table, 0x1000), None);
-        assert_eq!(
-            lookup(&table, u64::MAX),
-            Some(("third", 0x7fff_ffff - 0x181))
-        );
+        assert_eq!(lookup(&table, u64::MAX), Some(("third", 0x7fff_ffff - 0x181)));
     }
 
     #[test]

@@ -26,10 +26,7 @@ pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
             Err(problem) => findings.push(Finding::new(&source.path, 0, "manifest", problem)),
         }
     }
-    let ours: BTreeSet<&str> = manifests
-        .iter()
-        .map(|manifest| manifest.name.as_str())
-        .collect();
+    let ours: BTreeSet<&str> = manifests.iter().map(|manifest| manifest.name.as_str()).collect();
     for manifest in &manifests {
         manifest.check(&ours, config, &mut findings);
     }
@@ -37,11 +34,7 @@ pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
         let message = format!("{} crates, the limit is {}", manifests.len(), config.crates);
         findings.push(Finding::new("Cargo.toml", 0, "crate-count", message));
     }
-    for name in config
-        .arrows
-        .keys()
-        .filter(|name| !ours.contains(name.as_str()))
-    {
+    for name in config.arrows.keys().filter(|name| !ours.contains(name.as_str())) {
         let message = format!("[arrows] names {name}, which is no crate of the workspace");
         findings.push(Finding::new("tidy.toml", 0, "arrows", message));
     }
@@ -56,18 +49,9 @@ pub(super) fn workspace_dependencies(manifest: &str) -> Vec<String> {
         .and_then(Value::as_table)
         .and_then(|workspace| workspace.get("dependencies"))
         .and_then(Value::as_table);
-    let is_other = |value: &Value| {
-        value
-            .as_table()
-            .is_none_or(|details| !details.contains_key("path"))
-    };
-    let others = dependencies
-        .into_iter()
-        .flatten()
-        .filter(|(_, value)| is_other(value));
-    others
-        .map(|(name, value)| package_name(name, value))
-        .collect()
+    let is_other = |value: &Value| value.as_table().is_none_or(|details| !details.contains_key("path"));
+    let others = dependencies.into_iter().flatten().filter(|(_, value)| is_other(value));
+    others.map(|(name, value)| package_name(name, value)).collect()
 }
 
 fn is_manifest(source: &Source) -> bool {
@@ -84,12 +68,7 @@ impl Manifest {
             ..Manifest::default()
         };
         manifest.add(document);
-        for target in document
-            .get("target")
-            .and_then(Value::as_table)
-            .into_iter()
-            .flatten()
-        {
+        for target in document.get("target").and_then(Value::as_table).into_iter().flatten() {
             manifest.add(target.1.as_table()?);
         }
         Some(manifest)
@@ -98,11 +77,7 @@ impl Manifest {
     fn add(&mut self, document: &Table) {
         let names = |key: &str| -> Vec<String> {
             let table = document.get(key).and_then(Value::as_table);
-            table
-                .into_iter()
-                .flatten()
-                .map(|(name, value)| package_name(name, value))
-                .collect()
+            table.into_iter().flatten().map(|(name, value)| package_name(name, value)).collect()
         };
         self.dependencies.extend(names("dependencies"));
         self.dependencies.extend(names("build-dependencies"));
@@ -116,9 +91,7 @@ impl Manifest {
             return;
         };
         let listed = |table: &BTreeMap<String, Vec<String>>, name: &String| {
-            table
-                .get(&self.name)
-                .is_some_and(|names| names.contains(name))
+            table.get(&self.name).is_some_and(|names| names.contains(name))
         };
         for name in self.dependencies.union(&self.dev_dependencies) {
             let is_ours = ours.contains(name.as_str());
@@ -127,9 +100,7 @@ impl Manifest {
                 (true, false) => allowed.contains(name),
                 (true, true) => allowed.contains(name) || listed(&config.dev_arrows, name),
                 (false, true) => true,
-                (false, false) => {
-                    !config.external.contains_key(&self.name) || listed(&config.external, name)
-                }
+                (false, false) => !config.external.contains_key(&self.name) || listed(&config.external, name),
             };
             if !is_allowed {
                 let message = format!("{} may not depend on {name} (tidy.toml)", self.name);
@@ -141,10 +112,7 @@ impl Manifest {
 
 /// What a dependency is really called: `x = { package = "y" }` is y.
 fn package_name(name: &str, value: &Value) -> String {
-    let renamed = value
-        .as_table()
-        .and_then(|details| details.get("package"))
-        .and_then(Value::as_str);
+    let renamed = value.as_table().and_then(|details| details.get("package")).and_then(Value::as_str);
     renamed.unwrap_or(name).to_string()
 }
 
@@ -154,22 +122,14 @@ mod tests {
     use super::*;
 
     fn workspace(kernel: &str) -> Vec<Source> {
-        let mut sources = fixture(
-            "kernel/Cargo.toml",
-            &format!("[package]\nname = \"kernel\"\n{kernel}"),
-        );
+        let mut sources = fixture("kernel/Cargo.toml", &format!("[package]\nname = \"kernel\"\n{kernel}"));
         sources.extend(fixture("exos/Cargo.toml", "[package]\nname = \"exos\""));
         sources.extend(fixture("abi/Cargo.toml", "[package]\nname = \"abi\""));
         sources
     }
 
     fn config() -> Config {
-        let list = |names: &[&str]| {
-            names
-                .iter()
-                .map(|name| name.to_string())
-                .collect::<Vec<_>>()
-        };
+        let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
         Config {
             crates: 3,
             arrows: BTreeMap::from([
@@ -188,27 +148,12 @@ mod tests {
 
     #[test]
     fn an_arrow_against_the_law_is_found() {
-        for section in [
-            "dependencies",
-            "build-dependencies",
-            "dev-dependencies",
-            "target.'cfg(x)'.dependencies",
-        ] {
-            for entry in [
-                "exos.workspace = true",
-                "e = { package = \"exos\", path = \"../exos\" }",
-            ] {
-                assert_eq!(
-                    found(&format!("[{section}]\n{entry}")),
-                    [(0, "arrows")],
-                    "{section} {entry}"
-                );
+        for section in ["dependencies", "build-dependencies", "dev-dependencies", "target.'cfg(x)'.dependencies"] {
+            for entry in ["exos.workspace = true", "e = { package = \"exos\", path = \"../exos\" }"] {
+                assert_eq!(found(&format!("[{section}]\n{entry}")), [(0, "arrows")], "{section} {entry}");
             }
         }
-        assert_eq!(
-            found("[dependencies]\nabi.workspace = true\nbitflags = \"2\""),
-            []
-        );
+        assert_eq!(found("[dependencies]\nabi.workspace = true\nbitflags = \"2\""), []);
     }
 
     #[test]
@@ -221,21 +166,9 @@ mod tests {
     fn unknown_crates_and_too_many_are_found() {
         let mut sources = workspace("");
         sources.extend(fixture("more/Cargo.toml", "[package]\nname = \"more\""));
-        assert_eq!(
-            rules(&check(&sources, &config())),
-            [(0, "arrows"), (0, "crate-count")]
-        );
-        assert_eq!(
-            rules(&check(&workspace("")[1..], &config())),
-            [(0, "arrows")]
-        );
-        assert_eq!(
-            rules(&check(
-                &fixture("a/Cargo.toml", "x = 1.5"),
-                &Config::default()
-            )),
-            [(0, "manifest")]
-        );
+        assert_eq!(rules(&check(&sources, &config())), [(0, "arrows"), (0, "crate-count")]);
+        assert_eq!(rules(&check(&workspace("")[1..], &config())), [(0, "arrows")]);
+        assert_eq!(rules(&check(&fixture("a/Cargo.toml", "x = 1.5"), &Config::default())), [(0, "manifest")]);
     }
 
     #[test]

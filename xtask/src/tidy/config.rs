@@ -76,16 +76,7 @@ impl Config {
             calls_manual: take(&mut calls, "manual", string)?,
             dependencies_manual: take(&mut dependencies, "manual", string)?,
         };
-        let tables = [
-            rest,
-            limits,
-            ratchet,
-            unsafety,
-            unwrap,
-            words,
-            calls,
-            dependencies,
-        ];
+        let tables = [rest, limits, ratchet, unsafety, unwrap, words, calls, dependencies];
         match tables.iter().flat_map(Table::keys).next() {
             None => Ok(config),
             Some(unknown) => Err(format!("'{unknown}' is not a key that tidy knows")),
@@ -108,9 +99,7 @@ fn string(value: &Value) -> Option<String> {
 }
 
 fn take<T>(table: &mut Table, key: &str, read: impl Fn(&Value) -> Option<T>) -> Result<T, String> {
-    let value = table
-        .remove(key)
-        .ok_or_else(|| format!("'{key}' is missing"))?;
+    let value = table.remove(key).ok_or_else(|| format!("'{key}' is missing"))?;
     read(&value).ok_or_else(|| format!("'{key}' is of the wrong type"))
 }
 
@@ -141,17 +130,8 @@ mod tests {
         let text = fs::read_to_string(crate::checkout_root().join("tidy.toml")).unwrap();
         assert!(Config::parse(&text).is_ok());
         let problem = |from: &str, to: &str| Config::parse(&text.replace(from, to)).unwrap_err();
-        assert_eq!(
-            problem("[limits]", "[limits]\nlines = 3"),
-            "'lines' is not a key that tidy knows"
-        );
-        assert_eq!(
-            problem("kernel_lines =", "kernel_line ="),
-            "'kernel_lines' is missing"
-        );
-        assert_eq!(
-            problem("aegis-abi = []", "aegis-abi = 1"),
-            "'arrows.aegis-abi' is of the wrong type"
-        );
+        assert_eq!(problem("[limits]", "[limits]\nlines = 3"), "'lines' is not a key that tidy knows");
+        assert_eq!(problem("kernel_lines =", "kernel_line ="), "'kernel_lines' is missing");
+        assert_eq!(problem("aegis-abi = []", "aegis-abi = 1"), "'arrows.aegis-abi' is of the wrong type");
     }
 }

@@ -31,28 +31,22 @@ fn check_unsafe(source: &Source, code: &[Token<'_>], config: &Config, findings: 
         }
         if !is_allowed {
             let message = "unsafe is not allowed here (tidy.toml, [unsafe])";
-            findings.push(Finding::new(
-                &source.path,
-                token.line,
-                "unsafe-place",
-                message,
-            ));
+            findings.push(Finding::new(&source.path, token.line, "unsafe-place", message));
         }
         let problem = match subject(code, index) {
             Subject::Function => {
-                let inherits = trait_impls
-                    .iter()
-                    .any(|(open, close)| (*open..*close).contains(&index));
+                let inherits = trait_impls.iter().any(|(open, close)| (*open..*close).contains(&index));
                 let is_documented = inherits || above(source, token.line, "# Safety");
                 (!is_documented).then_some(("safety-docs", "say `# Safety` in its documentation"))
             }
             Subject::Trait => {
-                let is_documented = above(source, token.line, "# Safety")
-                    || above(source, token.line, "# Implementation safety");
+                let is_documented =
+                    above(source, token.line, "# Safety") || above(source, token.line, "# Implementation safety");
                 (!is_documented).then_some(("safety-docs", "say `# Safety` in its documentation"))
             }
-            Subject::Code => (!above(source, token.line, "SAFETY:"))
-                .then_some(("safety-comment", "say `// SAFETY:` right above it")),
+            Subject::Code => {
+                (!above(source, token.line, "SAFETY:")).then_some(("safety-comment", "say `// SAFETY:` right above it"))
+            }
             Subject::Declaration => None,
         };
         if let Some((rule, message)) = problem {
@@ -74,9 +68,7 @@ enum Subject {
 }
 
 fn subject(code: &[Token<'_>], index: usize) -> Subject {
-    let mut rest = code[index + 1..]
-        .iter()
-        .filter(|token| token.kind != Kind::Literal);
+    let mut rest = code[index + 1..].iter().filter(|token| token.kind != Kind::Literal);
     let mut is_foreign = false;
     loop {
         match rest.next().map(|token| token.text) {
@@ -102,8 +94,7 @@ fn subject(code: &[Token<'_>], index: usize) -> Subject {
 fn trait_impls(code: &[Token<'_>]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (index, token) in code.iter().enumerate() {
-        let starts_item =
-            index == 0 || matches!(code[index - 1].text, "{" | "}" | ";" | "]" | "unsafe");
+        let starts_item = index == 0 || matches!(code[index - 1].text, "{" | "}" | ";" | "]" | "unsafe");
         if !token.is("impl") || !starts_item {
             continue;
         }
@@ -122,8 +113,7 @@ fn trait_impls(code: &[Token<'_>]) -> Vec<(usize, usize)> {
 /// Whether a comment with `text` in it stands on or right above `line`.
 fn above(source: &Source, line: usize, text: &str) -> bool {
     let lines: Vec<&str> = source.text.lines().collect();
-    let is_comment =
-        |line: &str| line.starts_with("//") || line.starts_with("/*") || line.starts_with('*');
+    let is_comment = |line: &str| line.starts_with("//") || line.starts_with("/*") || line.starts_with('*');
     let trailing = |line: &str| line.find("//").is_some_and(|at| line[at..].contains(text));
     if trailing(lines[line - 1]) {
         return true;
@@ -142,9 +132,8 @@ fn above(source: &Source, line: usize, text: &str) -> bool {
             in_attribute = true;
         } else {
             statement_lines += 1;
-            let ends_earlier = candidate.is_empty()
-                || candidate.ends_with([';', '{', '}'])
-                || statement_lines > STATEMENT_LINES_MAX;
+            let ends_earlier =
+                candidate.is_empty() || candidate.ends_with([';', '{', '}']) || statement_lines > STATEMENT_LINES_MAX;
             if ends_earlier {
                 return false;
             }
@@ -162,20 +151,13 @@ fn check_unwrap(source: &Source, code: &[Token<'_>], config: &Config, findings: 
         let is_call = window[0].is(".") && window[1].is("unwrap") && window[2].is("(");
         if is_call && !test_lines[window[1].line - 1] {
             let message = "no unwrap() outside tests: return an error, or expect(\"INV-…\") with the invariant";
-            findings.push(Finding::new(
-                &source.path,
-                window[1].line,
-                "unwrap",
-                message,
-            ));
+            findings.push(Finding::new(&source.path, window[1].line, "unwrap", message));
         }
     }
 }
 
 fn starts_with_any(path: &str, prefixes: &[String]) -> bool {
-    prefixes
-        .iter()
-        .any(|prefix| path.starts_with(prefix.as_str()))
+    prefixes.iter().any(|prefix| path.starts_with(prefix.as_str()))
 }
 
 #[cfg(test)]
@@ -197,41 +179,17 @@ mod tests {
         let text = "fn a() {\n    // SAFETY: no.\n    unsafe { b() }\n}\n";
         assert_eq!(found("exos/src/a.rs", text), [(3, "unsafe-place")]);
         assert_eq!(found("rt/src/a.rs", text), []);
-        assert_eq!(
-            found(
-                "exos/src/a.rs",
-                "// unsafe { }\nconst A: &str = \"unsafe {\";"
-            ),
-            []
-        );
-        assert_eq!(
-            found("exos/src/a.rs", "#[unsafe(no_mangle)]\nfn a() {}"),
-            [(1, "unsafe-place")]
-        );
+        assert_eq!(found("exos/src/a.rs", "// unsafe { }\nconst A: &str = \"unsafe {\";"), []);
+        assert_eq!(found("exos/src/a.rs", "#[unsafe(no_mangle)]\nfn a() {}"), [(1, "unsafe-place")]);
     }
 
     #[test]
     fn a_block_without_its_reason_is_found() {
-        assert_eq!(
-            found("rt/a.rs", "fn a() {\n  unsafe { b() }\n}"),
-            [(2, "safety-comment")]
-        );
-        assert_eq!(
-            found("rt/a.rs", "// SAFETY: x.\nlet y = 1;\nunsafe { b() }"),
-            [(3, "safety-comment")]
-        );
-        assert_eq!(
-            found("rt/a.rs", "// SAFETY: x.\n\nunsafe { b() }"),
-            [(3, "safety-comment")]
-        );
-        assert_eq!(
-            found("rt/a.rs", "unsafe impl Send for A {}"),
-            [(1, "safety-comment")]
-        );
-        assert_eq!(
-            found("rt/a.rs", "macro_rules! m { () => {\n  unsafe { b() }\n} }"),
-            [(2, "safety-comment")]
-        );
+        assert_eq!(found("rt/a.rs", "fn a() {\n  unsafe { b() }\n}"), [(2, "safety-comment")]);
+        assert_eq!(found("rt/a.rs", "// SAFETY: x.\nlet y = 1;\nunsafe { b() }"), [(3, "safety-comment")]);
+        assert_eq!(found("rt/a.rs", "// SAFETY: x.\n\nunsafe { b() }"), [(3, "safety-comment")]);
+        assert_eq!(found("rt/a.rs", "unsafe impl Send for A {}"), [(1, "safety-comment")]);
+        assert_eq!(found("rt/a.rs", "macro_rules! m { () => {\n  unsafe { b() }\n} }"), [(2, "safety-comment")]);
         let second = "// SAFETY: x.\nunsafe impl Send for A {}\nunsafe impl Sync for A {}";
         assert_eq!(found("rt/a.rs", second), [(3, "safety-comment")]);
     }
@@ -251,24 +209,11 @@ mod tests {
 
     #[test]
     fn an_unsafe_function_or_trait_without_safety_docs_is_found() {
-        assert_eq!(
-            found("rt/a.rs", "/// Does.\nunsafe fn a() {}"),
-            [(2, "safety-docs")]
-        );
-        assert_eq!(
-            found("rt/a.rs", "unsafe extern \"C\" fn a() {}"),
-            [(1, "safety-docs")]
-        );
-        assert_eq!(
-            found("rt/a.rs", "pub unsafe trait A {}"),
-            [(1, "safety-docs")]
-        );
-        assert_eq!(
-            found("rt/a.rs", "impl A {\n unsafe fn a() {}\n}"),
-            [(2, "safety-docs")]
-        );
-        let documented =
-            "/// Does.\n///\n/// # Safety\n/// Never.\n#[inline]\npub unsafe fn a() {}";
+        assert_eq!(found("rt/a.rs", "/// Does.\nunsafe fn a() {}"), [(2, "safety-docs")]);
+        assert_eq!(found("rt/a.rs", "unsafe extern \"C\" fn a() {}"), [(1, "safety-docs")]);
+        assert_eq!(found("rt/a.rs", "pub unsafe trait A {}"), [(1, "safety-docs")]);
+        assert_eq!(found("rt/a.rs", "impl A {\n unsafe fn a() {}\n}"), [(2, "safety-docs")]);
+        let documented = "/// Does.\n///\n/// # Safety\n/// Never.\n#[inline]\npub unsafe fn a() {}";
         assert_eq!(found("rt/a.rs", documented), []);
         assert_eq!(found("rt/a.rs", "type A = unsafe extern \"C\" fn(u8);"), []);
         let inherited = "// SAFETY: x.\nunsafe impl T for A {\n\n  unsafe fn a() {}\n}";
@@ -277,8 +222,7 @@ mod tests {
 
     #[test]
     fn unwrap_outside_tests_is_found() {
-        let text =
-            "fn a() { b().unwrap(); c().unwrap_or(0); }\n#[test]\nfn t() { b().unwrap(); }\n";
+        let text = "fn a() { b().unwrap(); c().unwrap_or(0); }\n#[test]\nfn t() { b().unwrap(); }\n";
         assert_eq!(found("kernel/src/a.rs", text), [(1, "unwrap")]);
         assert_eq!(found("cli/src/a.rs", text), []);
     }

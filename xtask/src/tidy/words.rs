@@ -16,17 +16,9 @@ pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
             for phrase in &config.word_phrases {
                 line = line.replace(phrase.as_str(), " ");
             }
-            for word in split(&line)
-                .iter()
-                .filter(|word| config.words.contains(word))
-            {
+            for word in split(&line).iter().filter(|word| config.words.contains(word)) {
                 let message = format!("'{word}' is not a word of the kernel (INV-1)");
-                findings.push(Finding::new(
-                    &source.path,
-                    index + 1,
-                    "banned-word",
-                    message,
-                ));
+                findings.push(Finding::new(&source.path, index + 1, "banned-word", message));
             }
         }
     }
@@ -78,29 +70,15 @@ mod tests {
 
     #[test]
     fn a_banned_word_is_found_however_it_is_written() {
-        for text in [
-            "//! The file.",
-            "struct FilePath;",
-            "fn open_file() {}",
-            "const PATH: u8 = 1;",
-            "\"process\"",
-        ] {
+        for text in ["//! The file.", "struct FilePath;", "fn open_file() {}", "const PATH: u8 = 1;", "\"process\""] {
             assert!(!found("kernel/src/a.rs", text).is_empty(), "{text}");
         }
-        assert_eq!(
-            found("kernel/kernel.ld", "/* file */"),
-            [(1, "banned-word")]
-        );
+        assert_eq!(found("kernel/kernel.ld", "/* file */"), [(1, "banned-word")]);
     }
 
     #[test]
     fn other_words_places_and_allowed_phrases_are_not() {
-        for text in [
-            "profile",
-            "processor",
-            "It holds no file, process or path.",
-            "#[path = \"a.rs\"]",
-        ] {
+        for text in ["profile", "processor", "It holds no file, process or path.", "#[path = \"a.rs\"]"] {
             assert_eq!(found("kernel/src/a.rs", text), [], "{text}");
         }
         assert_eq!(found("exos/src/a.rs", "file"), []);

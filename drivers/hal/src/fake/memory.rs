@@ -8,10 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::{
-    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Width, check_access,
-    check_range,
-};
+use crate::{AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, PAGE_BYTES, Width, check_access, check_range};
 
 /// What fresh memory is filled with: a driver that relies on zeroed memory meets this.
 pub const POISON_FRESH: u8 = 0xdf;
@@ -70,21 +67,14 @@ impl FakeBus {
     /// An arena of which at most `page_count_max` pages are allocated at a time.
     #[must_use]
     pub fn new(page_count_max: usize) -> Self {
-        let memory = Memory {
-            page_count_max,
-            ..Memory::default()
-        };
-        Self {
-            memory: Rc::new(RefCell::new(memory)),
-        }
+        let memory = Memory { page_count_max, ..Memory::default() };
+        Self { memory: Rc::new(RefCell::new(memory)) }
     }
 
     /// The allocator for the driver under test.
     #[must_use]
     pub fn dma(&self) -> FakeDma {
-        FakeDma {
-            memory: Rc::clone(&self.memory),
-        }
+        FakeDma { memory: Rc::clone(&self.memory) }
     }
 
     /// Reads as the device; `None` and a violation if the range is not in one live buffer.
@@ -132,36 +122,25 @@ impl FakeBus {
     #[must_use]
     pub fn live_buffers(&self) -> Vec<(u64, usize)> {
         let memory = self.memory.borrow();
-        memory
-            .regions
-            .iter()
-            .filter(|r| r.live)
-            .map(|r| (r.base, r.bytes.len()))
-            .collect()
+        memory.regions.iter().filter(|r| r.live).map(|r| (r.base, r.bytes.len())).collect()
     }
 }
 
 impl Memory {
     fn locate(&mut self, address: u64, length_bytes: usize) -> Option<(usize, usize)> {
         let found = self.regions.iter().position(|region| {
-            address.checked_sub(region.base).is_some_and(|offset| {
-                check_range(offset as usize, length_bytes, region.bytes.len()).is_ok()
-            })
+            address
+                .checked_sub(region.base)
+                .is_some_and(|offset| check_range(offset as usize, length_bytes, region.bytes.len()).is_ok())
         });
         match found {
-            Some(index) if self.regions[index].live => {
-                Some((index, (address - self.regions[index].base) as usize))
-            }
+            Some(index) if self.regions[index].live => Some((index, (address - self.regions[index].base) as usize)),
             Some(_) => {
-                self.violations
-                    .push(Violation::DeviceUseAfterRelease { address });
+                self.violations.push(Violation::DeviceUseAfterRelease { address });
                 None
             }
             None => {
-                self.violations.push(Violation::DeviceOutOfBounds {
-                    address,
-                    length_bytes,
-                });
+                self.violations.push(Violation::DeviceOutOfBounds { address, length_bytes });
                 None
             }
         }
@@ -196,30 +175,18 @@ impl Dma for FakeDma {
         }
         let length_bytes = page_count * PAGE_BYTES;
         // An unmapped page after every buffer, so that running off its end is seen.
-        let base = memory.regions.last().map_or(DEVICE_BASE, |last| {
-            last.base + last.bytes.len() as u64 + PAGE_BYTES as u64
-        });
+        let base =
+            memory.regions.last().map_or(DEVICE_BASE, |last| last.base + last.bytes.len() as u64 + PAGE_BYTES as u64);
         memory.pages_live += page_count;
-        memory.regions.push(Region {
-            base,
-            bytes: vec![POISON_FRESH; length_bytes],
-            live: true,
-        });
+        memory.regions.push(Region { base, bytes: vec![POISON_FRESH; length_bytes], live: true });
         let region = memory.regions.len() - 1;
-        Ok(FakeBuffer {
-            memory: Rc::clone(&self.memory),
-            region,
-            length_bytes,
-            base,
-        })
+        Ok(FakeBuffer { memory: Rc::clone(&self.memory), region, length_bytes, base })
     }
 
     fn release(&mut self, buffer: FakeBuffer) {
         let mut memory = self.memory.borrow_mut();
         if memory.device_running {
-            memory.violations.push(Violation::ReleaseWhileRunning {
-                address: buffer.base,
-            });
+            memory.violations.push(Violation::ReleaseWhileRunning { address: buffer.base });
         }
         memory.pages_live -= buffer.length_bytes / PAGE_BYTES;
         let region = &mut memory.regions[buffer.region];

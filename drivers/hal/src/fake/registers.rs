@@ -26,10 +26,7 @@ impl<R: Registers> FakeMmio<R> {
     /// `length_bytes` of `registers`.
     #[must_use]
     pub const fn new(registers: Rc<RefCell<R>>, length_bytes: usize) -> Self {
-        Self {
-            registers,
-            length_bytes,
-        }
+        Self { registers, length_bytes }
     }
 }
 
@@ -49,9 +46,7 @@ impl<R: Registers> Mmio for FakeMmio<R> {
 
     fn write(&mut self, offset: usize, width: Width, value: u64) -> Result<(), AccessError> {
         check_access(0, offset, width, self.length_bytes)?;
-        self.registers
-            .borrow_mut()
-            .write(offset, width, value & mask(width));
+        self.registers.borrow_mut().write(offset, width, value & mask(width));
         Ok(())
     }
 }
@@ -67,19 +62,12 @@ impl<R: Registers> FakePort<R> {
     /// `port_count` ports of `registers`.
     #[must_use]
     pub const fn new(registers: Rc<RefCell<R>>, port_count: usize) -> Self {
-        Self {
-            registers,
-            port_count,
-        }
+        Self { registers, port_count }
     }
 
     fn check(&self, offset: usize, width: Width) -> Result<(), AccessError> {
         if width == Width::U64 {
-            return Err(AccessError {
-                offset,
-                width_bytes: 8,
-                length_bytes: self.port_count,
-            });
+            return Err(AccessError { offset, width_bytes: 8, length_bytes: self.port_count });
         }
         check_range(offset, width.bytes(), self.port_count)
     }
@@ -97,9 +85,7 @@ impl<R: Registers> Port for FakePort<R> {
 
     fn output(&mut self, offset: usize, width: Width, value: u32) -> Result<(), AccessError> {
         self.check(offset, width)?;
-        self.registers
-            .borrow_mut()
-            .write(offset, width, u64::from(value) & mask(width));
+        self.registers.borrow_mut().write(offset, width, u64::from(value) & mask(width));
         Ok(())
     }
 }

@@ -101,18 +101,11 @@ impl<B> Control<B> {
 
 /// Mask of the slots of a queue of `size`.
 const fn slot_mask(size: u16) -> u32 {
-    if size >= 32 {
-        u32::MAX
-    } else {
-        (1 << size) - 1
-    }
+    if size >= 32 { u32::MAX } else { (1 << size) - 1 }
 }
 
 impl<B: DmaBuffer> Control<B> {
-    pub(super) fn allocate_buffers(
-        &mut self,
-        dma: &mut impl Dma<Buffer = B>,
-    ) -> Result<(), VirtioError> {
+    pub(super) fn allocate_buffers(&mut self, dma: &mut impl Dma<Buffer = B>) -> Result<(), VirtioError> {
         self.receive_page = Some(dma.allocate(1)?);
         self.transmit_page = Some(dma.allocate(1)?);
         self.receive_idle = slot_mask(self.receive.as_ref().map_or(0, Queue::size));
@@ -129,20 +122,12 @@ impl<B: DmaBuffer> Control<B> {
         }
         self.give_receive_buffers(transport)?;
         // The port number means nothing here.
-        self.push_message(Header {
-            port: 0,
-            event: event::DEVICE_READY,
-            value: 1,
-        })?;
+        self.push_message(Header { port: 0, event: event::DEVICE_READY, value: 1 })?;
         self.publish_messages(transport)
     }
 
     /// Takes in all messages that have come.
-    pub(super) fn receive_messages(
-        &mut self,
-        ports: &mut [Port<B>],
-        events: &mut Events,
-    ) -> Result<(), VirtioError> {
+    pub(super) fn receive_messages(&mut self, ports: &mut [Port<B>], events: &mut Events) -> Result<(), VirtioError> {
         // At most as many turns as there are buffers: they are given back later.
         while let Some(used) = pop(&mut self.receive)? {
             let slot = self.receive_slots[usize::from(used.head)];
@@ -171,10 +156,7 @@ impl<B: DmaBuffer> Control<B> {
     ) -> Result<(), VirtioError> {
         let ready_count = ports.iter().filter(|port| port.owes_ready).count();
         let open_count = ports.iter().filter(|port| port.owes_open).count();
-        let size = self
-            .receive
-            .as_ref()
-            .map_or(0, |queue| usize::from(queue.size()));
+        let size = self.receive.as_ref().map_or(0, |queue| usize::from(queue.size()));
         let with_device = size - self.receive_idle.count_ones() as usize;
         let answer_count = ANSWER_COUNT_MAX * ready_count;
         if with_device < size.div_ceil(2).max(answer_count.min(size)) {
@@ -187,19 +169,11 @@ impl<B: DmaBuffer> Control<B> {
         for (number, port) in (0..).zip(ports.iter_mut()) {
             // Ready before open, and both ports' order kept: the device reads the queue in order.
             if port.owes_ready {
-                let header = Header {
-                    port: number,
-                    event: event::PORT_READY,
-                    value: 1,
-                };
+                let header = Header { port: number, event: event::PORT_READY, value: 1 };
                 port.owes_ready = !self.push_message(header)?;
             }
             if port.owes_open && !port.owes_ready {
-                let header = Header {
-                    port: number,
-                    event: event::PORT_OPEN,
-                    value: 1,
-                };
+                let header = Header { port: number, event: event::PORT_OPEN, value: 1 };
                 port.owes_open = !self.push_message(header)?;
             }
         }
@@ -268,19 +242,12 @@ impl<B: DmaBuffer> Control<B> {
     }
 }
 
-fn pop<B: DmaBuffer, const N: usize>(
-    queue: &mut Option<Queue<B, N>>,
-) -> Result<Option<crate::Used>, VirtioError> {
+fn pop<B: DmaBuffer, const N: usize>(queue: &mut Option<Queue<B, N>>) -> Result<Option<crate::Used>, VirtioError> {
     queue.as_mut().map_or(Ok(None), Queue::pop)
 }
 
 /// Acts on one message. False if it made no sense, and nothing was done.
-fn take_message<B>(
-    header: Header,
-    rest: &[u8],
-    ports: &mut [Port<B>],
-    events: &mut Events,
-) -> bool {
+fn take_message<B>(header: Header, rest: &[u8], ports: &mut [Port<B>], events: &mut Events) -> bool {
     let number = header.port as usize;
     let Some(port) = ports.get_mut(number) else {
         return false;
@@ -301,10 +268,7 @@ fn take_message<B>(
         event::PORT_OPEN if header.value == 0 => port.state = PortState::Closed,
         event::PORT_OPEN => port.state = PortState::Open,
         event::PORT_NAME => {
-            let length = rest
-                .iter()
-                .position(|&byte| byte == 0)
-                .unwrap_or(rest.len());
+            let length = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
             if !port.set_name(&rest[..length]) {
                 return false;
             }

@@ -75,11 +75,7 @@ pub(crate) const CONTROL_TRANSMIT_QUEUE: u16 = 3;
 
 /// The queue pair of a port: 0 and 1 for port 0; after the control queues, two each for the others.
 pub(crate) const fn port_queues(port: u16) -> (u16, u16) {
-    if port == 0 {
-        (0, 1)
-    } else {
-        (2 + 2 * port, 3 + 2 * port)
-    }
+    if port == 0 { (0, 1) } else { (2 + 2 * port, 3 + 2 * port) }
 }
 
 /// What the driver may use.
@@ -121,12 +117,8 @@ impl Limits {
     fn clamped(&self) -> Self {
         Self {
             port_count_max: self.port_count_max.clamp(1, PORT_COUNT_MAX as u8),
-            receive_buffer_count: self
-                .receive_buffer_count
-                .clamp(1, PORT_BUFFER_COUNT_MAX as u8),
-            transmit_buffer_count: self
-                .transmit_buffer_count
-                .clamp(1, PORT_BUFFER_COUNT_MAX as u8),
+            receive_buffer_count: self.receive_buffer_count.clamp(1, PORT_BUFFER_COUNT_MAX as u8),
+            transmit_buffer_count: self.transmit_buffer_count.clamp(1, PORT_BUFFER_COUNT_MAX as u8),
             reset_poll_count_max: self.reset_poll_count_max,
         }
     }
@@ -267,12 +259,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
     /// Section 3.1.1, with the queues between features and `DRIVER_OK`.
     fn bring_up(&mut self) -> Result<(), VirtioError> {
         device::reset(&mut self.transport, self.limits.reset_poll_count_max)?;
-        device::negotiate(
-            &mut self.transport,
-            DEVICE_TYPE_CONSOLE,
-            FEATURE_MULTIPORT,
-            FEATURE_ACCESS_PLATFORM,
-        )?;
+        device::negotiate(&mut self.transport, DEVICE_TYPE_CONSOLE, FEATURE_MULTIPORT, FEATURE_ACCESS_PLATFORM)?;
         let device_port_count = self.transport.config_u32(CONFIG_PORT_COUNT_MAX)?;
         let port_count = device_port_count.min(u32::from(self.limits.port_count_max));
         self.control.receive = Some(self.make_queue(CONTROL_RECEIVE_QUEUE)?);
@@ -289,10 +276,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
     }
 
     /// Makes a queue of at most `N` descriptors and tells the device of it.
-    fn make_queue<const N: usize>(
-        &mut self,
-        index: u16,
-    ) -> Result<Queue<D::Buffer, N>, VirtioError> {
+    fn make_queue<const N: usize>(&mut self, index: u16) -> Result<Queue<D::Buffer, N>, VirtioError> {
         let size_max = self.transport.queue_size_max(index)?.min(N as u16);
         // Sizes are powers of two; a device that says otherwise gets the next lower one.
         let Some(log2) = size_max.checked_ilog2() else {
@@ -360,11 +344,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
     /// # Errors
     /// As [`Console::poll`]; [`DeviceFault::Silent`] if some are not known after `poll_count_max`
     /// polls.
-    pub fn wait_for_ports(
-        &mut self,
-        names: &[&[u8]],
-        poll_count_max: u32,
-    ) -> Result<(), VirtioError> {
+    pub fn wait_for_ports(&mut self, names: &[&[u8]], poll_count_max: u32) -> Result<(), VirtioError> {
         for _ in 0..poll_count_max {
             let _ = self.poll()?;
             if names.iter().all(|name| self.port_by_name(name).is_some()) {
@@ -378,18 +358,15 @@ impl<T: Transport, D: Dma> Console<T, D> {
     /// The port that the host named `name`.
     #[must_use]
     pub fn port_by_name(&self, name: &[u8]) -> Option<PortId> {
-        let number = self.ports[..self.port_count]
-            .iter()
-            .position(|port| port.is_announced() && port.name() == Some(name))?;
+        let number =
+            self.ports[..self.port_count].iter().position(|port| port.is_announced() && port.name() == Some(name))?;
         Some(PortId(number as u8))
     }
 
     /// What is known of a port as of the last poll.
     #[must_use]
     pub fn state(&self, port: PortId) -> PortState {
-        self.ports
-            .get(usize::from(port.0))
-            .map_or(PortState::Absent, |port| port.state)
+        self.ports.get(usize::from(port.0)).map_or(PortState::Absent, |port| port.state)
     }
 
     /// Whether the host's end is open as of the last poll.
@@ -411,15 +388,9 @@ impl<T: Transport, D: Dma> Console<T, D> {
     /// [`CallerFault::Port`], [`VirtioError::Memory`] if not even one buffer could be had, or a
     /// [`DeviceFault`].
     pub fn start_receiving(&mut self, port: PortId) -> Result<(), VirtioError> {
-        let Self {
-            transport,
-            dma,
-            limits,
-            ..
-        } = self;
+        let Self { transport, dma, limits, .. } = self;
         let port = select(&mut self.ports[..self.port_count], port)?;
-        port.receiver
-            .start(transport, dma, usize::from(limits.receive_buffer_count))
+        port.receiver.start(transport, dma, usize::from(limits.receive_buffer_count))
     }
 
     /// Takes received bytes, as many as are there and fit. Zero means none now; [`Console::at_end`]
@@ -474,9 +445,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
         let buffer_count = usize::from(self.limits.transmit_buffer_count);
         let port = select(&mut self.ports[..self.port_count], port)?;
         match port.state {
-            PortState::Open => port
-                .transmitter
-                .queue_bytes(&mut self.dma, buffer_count, bytes),
+            PortState::Open => port.transmitter.queue_bytes(&mut self.dma, buffer_count, bytes),
             PortState::Waiting => Ok(0),
             PortState::Closed | PortState::Removed => Err(VirtioError::HostClosed),
             PortState::Absent => Err(CallerFault::Port.into()),
@@ -561,11 +530,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
             port.receiver.into_buffers(&mut give_back);
             port.transmitter.into_buffers(&mut give_back);
         }
-        Stopped {
-            transport: self.transport,
-            dma: self.dma,
-            outcome,
-        }
+        Stopped { transport: self.transport, dma: self.dma, outcome }
     }
 
     /// Takes control messages in and answers them.
@@ -578,8 +543,5 @@ impl<T: Transport, D: Dma> Console<T, D> {
 
 /// The port, if the device has announced it.
 fn select<B: DmaBuffer>(ports: &mut [Port<B>], id: PortId) -> Result<&mut Port<B>, VirtioError> {
-    ports
-        .get_mut(usize::from(id.0))
-        .filter(|port| port.state != PortState::Absent)
-        .ok_or(CallerFault::Port.into())
+    ports.get_mut(usize::from(id.0)).filter(|port| port.state != PortState::Absent).ok_or(CallerFault::Port.into())
 }

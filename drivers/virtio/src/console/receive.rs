@@ -46,10 +46,7 @@ impl<B> Receiver<B> {
             buffer_count: 0,
             slots: [0; PORT_BUFFER_COUNT_MAX],
             idle: 0,
-            ready: [Ready {
-                slot: 0,
-                length_bytes: 0,
-            }; PORT_BUFFER_COUNT_MAX],
+            ready: [Ready { slot: 0, length_bytes: 0 }; PORT_BUFFER_COUNT_MAX],
             ready_first: 0,
             ready_count: 0,
             front_offset: 0,
@@ -102,10 +99,7 @@ impl<B: DmaBuffer> Receiver<B> {
             // The queue cut the length to the buffer's, and a buffer is in one place at a time, so
             // there is room.
             let last = (self.ready_first + self.ready_count) % PORT_BUFFER_COUNT_MAX;
-            self.ready[last] = Ready {
-                slot,
-                length_bytes: used.written_bytes as u16,
-            };
+            self.ready[last] = Ready { slot, length_bytes: used.written_bytes as u16 };
             self.ready_count += 1;
             has_data = true;
         }
@@ -113,17 +107,11 @@ impl<B: DmaBuffer> Receiver<B> {
     }
 
     pub(super) fn ready_bytes(&self) -> usize {
-        let sum: usize = (0..self.ready_count)
-            .map(|position| usize::from(self.ready_at(position).length_bytes))
-            .sum();
+        let sum: usize = (0..self.ready_count).map(|position| usize::from(self.ready_at(position).length_bytes)).sum();
         sum - self.front_offset
     }
 
-    pub(super) fn read(
-        &mut self,
-        transport: &mut impl Transport,
-        bytes: &mut [u8],
-    ) -> Result<usize, VirtioError> {
+    pub(super) fn read(&mut self, transport: &mut impl Transport, bytes: &mut [u8]) -> Result<usize, VirtioError> {
         let mut filled = 0;
         while filled < bytes.len() {
             if self.ready_count == 0 && !self.harvest()? {
@@ -148,10 +136,7 @@ impl<B: DmaBuffer> Receiver<B> {
     }
 
     pub(super) fn into_buffers(self, give_back: &mut impl FnMut(B)) {
-        self.queue
-            .map(Queue::into_ring)
-            .into_iter()
-            .for_each(&mut *give_back);
+        self.queue.map(Queue::into_ring).into_iter().for_each(&mut *give_back);
         self.buffers.into_iter().flatten().for_each(give_back);
     }
 
@@ -183,10 +168,8 @@ impl<B: DmaBuffer> Receiver<B> {
             let Some(buffer) = &self.buffers[slot] else {
                 break;
             };
-            let head = queue.push(&[Segment::Writable {
-                address: buffer.device_address(),
-                length_bytes: BUFFER_BYTES as u32,
-            }])?;
+            let head = queue
+                .push(&[Segment::Writable { address: buffer.device_address(), length_bytes: BUFFER_BYTES as u32 }])?;
             self.slots[usize::from(head)] = slot as u8;
             self.idle &= self.idle - 1;
         }

@@ -145,10 +145,7 @@ impl<B: DmaBuffer> Transmitter<B> {
     }
 
     pub(super) fn into_buffers(self, give_back: &mut impl FnMut(B)) {
-        self.queue
-            .map(Queue::into_ring)
-            .into_iter()
-            .for_each(&mut *give_back);
+        self.queue.map(Queue::into_ring).into_iter().for_each(&mut *give_back);
         self.buffers.into_iter().flatten().for_each(give_back);
     }
 
@@ -177,22 +174,12 @@ impl<B: DmaBuffer> Transmitter<B> {
         self.calm()?;
         let slot = self.idle.trailing_zeros() as usize;
         self.idle &= self.idle - 1;
-        Ok(Some(Filling {
-            slot,
-            length_bytes: 0,
-        }))
+        Ok(Some(Filling { slot, length_bytes: 0 }))
     }
 
     /// Allocates one more buffer, if one is allowed.
-    fn add_buffer(
-        &mut self,
-        dma: &mut impl Dma<Buffer = B>,
-        buffer_count_max: usize,
-    ) -> Result<(), VirtioError> {
-        let size = self
-            .queue
-            .as_ref()
-            .map_or(0, |queue| usize::from(queue.size()));
+    fn add_buffer(&mut self, dma: &mut impl Dma<Buffer = B>, buffer_count_max: usize) -> Result<(), VirtioError> {
+        let size = self.queue.as_ref().map_or(0, |queue| usize::from(queue.size()));
         if self.buffer_count >= buffer_count_max.min(size) {
             return Ok(());
         }
@@ -233,8 +220,6 @@ impl<B: DmaBuffer> Transmitter<B> {
     }
 
     fn set_interrupts(&mut self, interrupts: Interrupts) -> Result<(), VirtioError> {
-        self.queue
-            .as_mut()
-            .map_or(Ok(()), |queue| queue.set_interrupts(interrupts))
+        self.queue.as_mut().map_or(Ok(()), |queue| queue.set_interrupts(interrupts))
     }
 }

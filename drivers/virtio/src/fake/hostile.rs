@@ -75,19 +75,11 @@ impl FakeSerial {
                 let current = self.queues[usize::from(queue)].used_index;
                 self.write_used_index(queue, current.wrapping_add(*count));
             }
-            Mischief::Return {
-                queue,
-                id,
-                length_bytes,
-            } => {
+            Mischief::Return { queue, id, length_bytes } => {
                 self.push_used(*queue % queue_count, *id, *length_bytes);
                 self.interrupt_for(*queue % queue_count);
             }
-            Mischief::Scribble {
-                buffer,
-                offset,
-                bytes,
-            } => {
+            Mischief::Scribble { buffer, offset, bytes } => {
                 let buffers = self.bus.live_buffers();
                 if buffers.is_empty() {
                     return;
@@ -95,9 +87,7 @@ impl FakeSerial {
                 let (address, length) = buffers[buffer % buffers.len()];
                 let offset = offset % length;
                 let count = bytes.len().min(length - offset);
-                let _ = self
-                    .bus
-                    .device_write(address + offset as u64, &bytes[..count]);
+                let _ = self.bus.device_write(address + offset as u64, &bytes[..count]);
             }
             Mischief::Control { bytes } => self.send_control_bytes(bytes),
             Mischief::Interrupt { cause } => self.raise(*cause),

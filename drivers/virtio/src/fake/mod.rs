@@ -182,13 +182,7 @@ impl FakeSerial {
     #[must_use]
     pub fn new(bus: &FakeBus, port_count_max: u32, ports: Vec<HostPort>) -> SharedSerial {
         let queue_count = 4 + 2 * (port_count_max.clamp(1, 31) as usize - 1);
-        let mut queues = vec![
-            DeviceQueue {
-                size_max: 128,
-                ..DeviceQueue::default()
-            };
-            queue_count
-        ];
+        let mut queues = vec![DeviceQueue { size_max: 128, ..DeviceQueue::default() }; queue_count];
         for control in [CONTROL_RECEIVE_QUEUE, CONTROL_TRANSMIT_QUEUE] {
             queues[usize::from(control)].size_max = 32;
         }
@@ -247,10 +241,7 @@ impl FakeSerial {
     /// # Panics
     /// If there is none.
     pub fn port(&mut self, number: u32) -> &mut HostPort {
-        self.ports
-            .iter_mut()
-            .find(|port| port.number == number)
-            .expect("a port of the test")
+        self.ports.iter_mut().find(|port| port.number == number).expect("a port of the test")
     }
 
     /// The host opens its end.
@@ -291,10 +282,7 @@ impl FakeSerial {
     pub(crate) fn notify(&mut self, queue: u16) {
         self.notification_count += 1;
         let is_running = self.status & status::DRIVER_OK != 0;
-        let is_ready = self
-            .queues
-            .get(usize::from(queue))
-            .is_some_and(|queue| queue.ready);
+        let is_ready = self.queues.get(usize::from(queue)).is_some_and(|queue| queue.ready);
         if !is_running || !is_ready {
             self.driver_faults.push(DriverFault::Notification { queue });
             return;
@@ -313,12 +301,7 @@ impl FakeSerial {
             self.reset();
             return;
         }
-        const ORDER: [u8; 4] = [
-            status::ACKNOWLEDGE,
-            status::DRIVER,
-            status::FEATURES_OK,
-            status::DRIVER_OK,
-        ];
+        const ORDER: [u8; 4] = [status::ACKNOWLEDGE, status::DRIVER, status::FEATURES_OK, status::DRIVER_OK];
         let is_prefix = (1..=4).any(|count| value == ORDER[..count].iter().sum::<u8>());
         if (!is_prefix || value & self.status != self.status) && value & status::FAILED == 0 {
             self.driver_faults.push(DriverFault::Status { value });
@@ -327,9 +310,7 @@ impl FakeSerial {
         if value & status::FEATURES_OK != 0 && self.status & status::FEATURES_OK == 0 {
             let is_acceptable = self.accepted & !self.offered == 0;
             if !is_acceptable {
-                self.driver_faults.push(DriverFault::Features {
-                    value: self.accepted,
-                });
+                self.driver_faults.push(DriverFault::Features { value: self.accepted });
             }
             if self.refuses_features || !is_acceptable {
                 value &= !status::FEATURES_OK;
@@ -349,10 +330,7 @@ impl FakeSerial {
         self.irq.set_level(false);
         self.bus.set_device_running(false);
         for queue in &mut self.queues {
-            *queue = DeviceQueue {
-                size_max: queue.size_max,
-                ..DeviceQueue::default()
-            };
+            *queue = DeviceQueue { size_max: queue.size_max, ..DeviceQueue::default() };
         }
         for port in &mut self.ports {
             port.guest_open = false;
@@ -362,20 +340,16 @@ impl FakeSerial {
     }
 
     pub(crate) fn set_ready(&mut self, index: u16) {
-        let is_time =
-            self.status & (status::FEATURES_OK | status::DRIVER_OK) == status::FEATURES_OK;
+        let is_time = self.status & (status::FEATURES_OK | status::DRIVER_OK) == status::FEATURES_OK;
         let Some(queue) = self.queues.get_mut(usize::from(index)) else {
-            self.driver_faults
-                .push(DriverFault::QueueSetup { queue: index });
+            self.driver_faults.push(DriverFault::QueueSetup { queue: index });
             return;
         };
-        let is_aligned = queue.descriptors.is_multiple_of(16)
-            && queue.available.is_multiple_of(2)
-            && queue.used.is_multiple_of(4);
+        let is_aligned =
+            queue.descriptors.is_multiple_of(16) && queue.available.is_multiple_of(2) && queue.used.is_multiple_of(4);
         let size_fits = queue.size.is_power_of_two() && queue.size <= queue.size_max;
         if !is_time || !is_aligned || !size_fits {
-            self.driver_faults
-                .push(DriverFault::QueueSetup { queue: index });
+            self.driver_faults.push(DriverFault::QueueSetup { queue: index });
             return;
         }
         queue.ready = true;
@@ -398,10 +372,7 @@ impl FakeSerial {
             CONTROL_TRANSMIT_QUEUE => self.handle_control(),
             _ => {
                 let numbers: Vec<u32> = self.ports.iter().map(|port| port.number).collect();
-                match numbers
-                    .iter()
-                    .find(|&&number| port_queues(number as u16).1 == queue)
-                {
+                match numbers.iter().find(|&&number| port_queues(number as u16).1 == queue) {
                     Some(&number) => self.consume_output(number),
                     None => self.discard(queue),
                 }
@@ -429,11 +400,7 @@ impl FakeSerial {
             }
             return;
         }
-        let Some(port) = self
-            .ports
-            .iter_mut()
-            .find(|port| port.number == header.port)
-        else {
+        let Some(port) = self.ports.iter_mut().find(|port| port.number == header.port) else {
             self.driver_faults.push(DriverFault::ControlMessage);
             return;
         };
@@ -522,9 +489,7 @@ impl FakeSerial {
         loop {
             let taken = match self.port(number).held.take() {
                 Some(held) => Some(held),
-                None => self
-                    .pop_available(queue)
-                    .map(|(head, pieces)| (head, pieces, 0)),
+                None => self.pop_available(queue).map(|(head, pieces)| (head, pieces, 0)),
             };
             let Some((head, pieces, done)) = taken else {
                 break;
@@ -533,11 +498,7 @@ impl FakeSerial {
             let port = self.port(number);
             let count = port.output_room.min(bytes.len() - done);
             port.output.extend_from_slice(&bytes[done..done + count]);
-            port.output_room -= if port.output_room == usize::MAX {
-                0
-            } else {
-                count
-            };
+            port.output_room -= if port.output_room == usize::MAX { 0 } else { count };
             if done + count < bytes.len() {
                 port.held = Some((head, pieces, done + count));
                 break;
@@ -562,10 +523,7 @@ impl FakeSerial {
 
     /// The next chain that the driver made available.
     fn pop_available(&mut self, index: u16) -> Option<(u16, Vec<Piece>)> {
-        let queue = *self
-            .queues
-            .get(usize::from(index))
-            .filter(|queue| queue.ready)?;
+        let queue = *self.queues.get(usize::from(index)).filter(|queue| queue.ready)?;
         let available_index = self.read_u16(queue.available + 2)?;
         let waiting = available_index.wrapping_sub(queue.available_index);
         if waiting == 0 {
@@ -593,8 +551,7 @@ impl FakeSerial {
                 return None;
             }
             let mut bytes = [0; 16];
-            self.bus
-                .device_read(queue.descriptors + 16 * u64::from(descriptor), &mut bytes)?;
+            self.bus.device_read(queue.descriptors + 16 * u64::from(descriptor), &mut bytes)?;
             let (address, rest) = bytes.split_first_chunk::<8>()?;
             let &[a, b, c, d, flags, _, low, high] = rest else {
                 return None;
@@ -635,11 +592,7 @@ impl FakeSerial {
     }
 
     pub(crate) fn push_used(&mut self, index: u16, id: u32, length_bytes: u32) {
-        let Some(queue) = self
-            .queues
-            .get_mut(usize::from(index))
-            .filter(|queue| queue.ready)
-        else {
+        let Some(queue) = self.queues.get_mut(usize::from(index)).filter(|queue| queue.ready) else {
             return;
         };
         let slot = u64::from(queue.used_index % queue.size);
@@ -650,23 +603,14 @@ impl FakeSerial {
         element[4..].copy_from_slice(&length_bytes.to_le_bytes());
         // A bad address is a violation that the bus records.
         let _ = self.bus.device_write(queue.used + 4 + 8 * slot, &element);
-        let _ = self
-            .bus
-            .device_write(queue.used + 2, &queue.used_index.to_le_bytes());
+        let _ = self.bus.device_write(queue.used + 2, &queue.used_index.to_le_bytes());
     }
 
     fn interrupt_for(&mut self, index: u16) {
-        let Some(queue) = self
-            .queues
-            .get(usize::from(index))
-            .filter(|queue| queue.ready)
-        else {
+        let Some(queue) = self.queues.get(usize::from(index)).filter(|queue| queue.ready) else {
             return;
         };
-        if self
-            .read_u16(queue.available)
-            .is_some_and(|flags| flags & 1 == 0)
-        {
+        if self.read_u16(queue.available).is_some_and(|flags| flags & 1 == 0) {
             self.raise(1);
         }
     }

@@ -35,10 +35,7 @@ const VECTOR_COUNT: u16 = 2;
 /// A virtio-mmio slot with the device in it.
 #[must_use]
 pub fn mmio(device: &SharedSerial) -> FakeMmio<MmioModel> {
-    let model = MmioModel {
-        device: Rc::clone(device),
-        selected: Selected::default(),
-    };
+    let model = MmioModel { device: Rc::clone(device), selected: Selected::default() };
     FakeMmio::new(Rc::new(RefCell::new(model)), MMIO_BYTES)
 }
 
@@ -48,11 +45,7 @@ pub fn pci(device: &SharedSerial) -> (PciWindows<FakeMmio<PciWindowModel>>, u32)
     let selected = Rc::new(RefCell::new(Selected::default()));
     let queue_count = device.borrow().queues.len();
     let window = |kind, length_bytes| {
-        let model = PciWindowModel {
-            device: Rc::clone(device),
-            selected: Rc::clone(&selected),
-            kind,
-        };
+        let model = PciWindowModel { device: Rc::clone(device), selected: Rc::clone(&selected), kind };
         FakeMmio::new(Rc::new(RefCell::new(model)), length_bytes)
     };
     let windows = PciWindows {
@@ -110,19 +103,13 @@ impl FakeSerial {
     }
 
     fn queue_size_max(&self, queue: u16) -> u16 {
-        self.queues
-            .get(usize::from(queue))
-            .map_or(0, |queue| queue.size_max)
+        self.queues.get(usize::from(queue)).map_or(0, |queue| queue.size_max)
     }
 
     /// Writes half of one of the three addresses; `part` counts halves in the order of
     /// [`crate::QueueAddresses`].
     fn set_address_half(&mut self, queue: u16, part: usize, value: u64) {
-        let Some(slot) = self
-            .queues
-            .get_mut(usize::from(queue))
-            .filter(|queue| !queue.ready)
-        else {
+        let Some(slot) = self.queues.get_mut(usize::from(queue)).filter(|queue| !queue.ready) else {
             self.driver_faults.push(DriverFault::QueueSetup { queue });
             return;
         };
@@ -131,11 +118,8 @@ impl FakeSerial {
             1 => &mut slot.available,
             _ => &mut slot.used,
         };
-        *address = if part.is_multiple_of(2) {
-            *address & !0xffff_ffff | value
-        } else {
-            *address & 0xffff_ffff | value << 32
-        };
+        *address =
+            if part.is_multiple_of(2) { *address & !0xffff_ffff | value } else { *address & 0xffff_ffff | value << 32 };
     }
 
     fn config(&mut self, offset: usize) -> u64 {
@@ -181,10 +165,9 @@ impl Registers for MmioModel {
                 32 | 128 => 1024,
                 other => u64::from(other),
             },
-            register::QUEUE_READY => device
-                .queues
-                .get(usize::from(self.selected.queue))
-                .map_or(0, |queue| u64::from(queue.ready)),
+            register::QUEUE_READY => {
+                device.queues.get(usize::from(self.selected.queue)).map_or(0, |queue| u64::from(queue.ready))
+            }
             register::INTERRUPT_STATUS => u64::from(device.interrupt_status),
             register::STATUS => device.read_status(),
             _ => device.bad_register(offset),
@@ -227,17 +210,11 @@ impl Registers for PciWindowModel {
                 device.offered_half(selected.device_features)
             }
             (PciWindowKind::Common, common::STATUS, Width::U8) => device.read_status(),
-            (PciWindowKind::Common, common::QUEUE_SIZE, Width::U16) => {
-                u64::from(device.queue_size_max(selected.queue))
+            (PciWindowKind::Common, common::QUEUE_SIZE, Width::U16) => u64::from(device.queue_size_max(selected.queue)),
+            (PciWindowKind::Common, common::QUEUE_NOTIFY_OFF, Width::U16) => u64::from(selected.queue),
+            (PciWindowKind::Common, common::CONFIG_MSIX_VECTOR | common::QUEUE_MSIX_VECTOR, Width::U16) => {
+                u64::from(selected.vector)
             }
-            (PciWindowKind::Common, common::QUEUE_NOTIFY_OFF, Width::U16) => {
-                u64::from(selected.queue)
-            }
-            (
-                PciWindowKind::Common,
-                common::CONFIG_MSIX_VECTOR | common::QUEUE_MSIX_VECTOR,
-                Width::U16,
-            ) => u64::from(selected.vector),
             (PciWindowKind::Isr, 0, Width::U8) => {
                 let cause = device.interrupt_status;
                 device.lower(cause);
@@ -269,26 +246,16 @@ impl Registers for PciWindowModel {
             (PciWindowKind::Common, common::QUEUE_SIZE, Width::U16) => {
                 device.set_queue_size(queue, value);
             }
-            (
-                PciWindowKind::Common,
-                common::CONFIG_MSIX_VECTOR | common::QUEUE_MSIX_VECTOR,
-                Width::U16,
-            ) => {
+            (PciWindowKind::Common, common::CONFIG_MSIX_VECTOR | common::QUEUE_MSIX_VECTOR, Width::U16) => {
                 let vector = value as u16;
-                selected.vector = if vector < VECTOR_COUNT {
-                    vector
-                } else {
-                    u16::MAX
-                };
+                selected.vector = if vector < VECTOR_COUNT { vector } else { u16::MAX };
             }
             (PciWindowKind::Common, common::QUEUE_ENABLE, Width::U16) => device.set_ready(queue),
             (PciWindowKind::Common, common::QUEUE_DESCRIPTORS..common::END, Width::U32) => {
                 let part = (offset - common::QUEUE_DESCRIPTORS) / 4;
                 device.set_address_half(queue, part, value);
             }
-            (PciWindowKind::Notify, _, Width::U16)
-                if offset == NOTIFY_MULTIPLIER * value as usize =>
-            {
+            (PciWindowKind::Notify, _, Width::U16) if offset == NOTIFY_MULTIPLIER * value as usize => {
                 device.notify(value as u16);
             }
             _ => {

@@ -9,12 +9,7 @@ use aegis_virtio::fake::{FakeSerial, HostPort, MmioModel, SharedSerial, mmio};
 
 pub(crate) type TestConsole = Console<MmioTransport<FakeMmio<MmioModel>>, FakeDma>;
 
-pub(crate) const NAMES: [&str; 4] = [
-    "aegis.stdin",
-    "aegis.stdout",
-    "aegis.stderr",
-    "aegis.control",
-];
+pub(crate) const NAMES: [&str; 4] = ["aegis.stdin", "aegis.stdout", "aegis.stderr", "aegis.control"];
 
 pub(crate) struct World {
     pub bus: FakeBus,
@@ -24,10 +19,7 @@ pub(crate) struct World {
 impl World {
     /// A machine that started with ports 1 to 4 and 512 pages.
     pub(crate) fn new() -> Self {
-        let ports = (1..)
-            .zip(NAMES)
-            .map(|(number, name)| HostPort::named(number, name))
-            .collect();
+        let ports = (1..).zip(NAMES).map(|(number, name)| HostPort::named(number, name)).collect();
         Self::with_ports(5, ports)
     }
 
@@ -50,9 +42,7 @@ impl World {
     pub(crate) fn ready_console(&self) -> TestConsole {
         let mut console = self.console();
         let names = NAMES.map(str::as_bytes);
-        console
-            .wait_for_ports(&names, 10)
-            .expect("an immediate device");
+        console.wait_for_ports(&names, 10).expect("an immediate device");
         console
     }
 

@@ -12,8 +12,7 @@ use std::rc::Rc;
 use std::thread::JoinHandle;
 
 use aegis_hal::{
-    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, Mmio, PAGE_BYTES, Width, check_access,
-    check_range,
+    AccessError, DeviceAddress, Dma, DmaBuffer, DmaError, Mmio, PAGE_BYTES, Width, check_access, check_range,
 };
 use aegis_virtio::{ConfigSpace, PciWindow};
 
@@ -48,13 +47,8 @@ impl HostEnds {
         let process = std::process::id();
         let directory = std::env::temp_dir().join(format!("aegis-virtio-{name}-{process}"));
         std::fs::create_dir_all(&directory).expect("a scratch directory");
-        let listeners = PORTS
-            .map(|port| UnixListener::bind(directory.join(port)).expect("a socket"))
-            .into();
-        Self {
-            directory,
-            listeners,
-        }
+        let listeners = PORTS.map(|port| UnixListener::bind(directory.join(port)).expect("a socket")).into();
+        Self { directory, listeners }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -92,12 +86,7 @@ impl HostEnds {
             stdin.shutdown(Shutdown::Write).expect("a socket");
             stdin
         });
-        Connected {
-            stdin,
-            stdout,
-            stderr,
-            control,
-        }
+        Connected { stdin, stdout, stderr, control }
     }
 }
 
@@ -125,10 +114,7 @@ impl Process {
             if let Some(answer) = line.trim_end().strip_prefix("OK") {
                 return answer.trim_start().into();
             }
-            assert!(
-                line.starts_with("IRQ"),
-                "{command:?} was answered by {line:?}"
-            );
+            assert!(line.starts_with("IRQ"), "{command:?} was answered by {line:?}");
         }
     }
 
@@ -168,14 +154,7 @@ impl Machine {
         let firmware = directory.join("idle.bin");
         write_idle_firmware(&firmware);
         let spawned = Command::new("qemu-system-x86_64")
-            .args([
-                "-accel",
-                "tcg",
-                "-qtest",
-                "stdio",
-                "-qtest-log",
-                "/dev/null",
-            ])
+            .args(["-accel", "tcg", "-qtest", "stdio", "-qtest-log", "/dev/null"])
             .args(["-nodefaults", "-display", "none", "-m", "64M", "-bios"])
             .arg(firmware)
             .args(arguments)
@@ -191,14 +170,8 @@ impl Machine {
         };
         let commands = child.stdin.take().expect("a pipe");
         let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let process = Process {
-            child,
-            commands,
-            answers,
-        };
-        Some(Self {
-            process: Rc::new(RefCell::new(process)),
-        })
+        let process = Process { child, commands, answers };
+        Some(Self { process: Rc::new(RefCell::new(process)) })
     }
 
     fn ask(&self, command: &str) -> String {
@@ -218,26 +191,16 @@ impl Machine {
     }
 
     pub(crate) fn mmio(&self, base: u64, length_bytes: usize) -> MachineMmio {
-        MachineMmio {
-            machine: self.clone(),
-            base,
-            length_bytes,
-        }
+        MachineMmio { machine: self.clone(), base, length_bytes }
     }
 
     pub(crate) fn pci_window(&self, bar_address: u64, window: PciWindow) -> MachineMmio {
-        self.mmio(
-            bar_address + u64::from(window.offset),
-            window.length_bytes as usize,
-        )
+        self.mmio(bar_address + u64::from(window.offset), window.length_bytes as usize)
     }
 
     /// Configuration space of function 0 of a device on bus 0.
     pub(crate) fn pci_config(&self, device: u8) -> PciConfig {
-        PciConfig {
-            machine: self.clone(),
-            address: 0x8000_0000 | u32::from(device) << 11,
-        }
+        PciConfig { machine: self.clone(), address: 0x8000_0000 | u32::from(device) << 11 }
     }
 }
 
@@ -289,10 +252,7 @@ impl ConfigSpace for PciConfig {
 
 impl PciConfig {
     fn select(&self, offset: u8) {
-        self.machine.ask(&format!(
-            "outl 0xcf8 {:#x}",
-            self.address | u32::from(offset)
-        ));
+        self.machine.ask(&format!("outl 0xcf8 {:#x}", self.address | u32::from(offset)));
     }
 
     fn write_u32(&self, offset: u8, value: u32) {
@@ -324,11 +284,7 @@ pub(crate) struct MachineDma {
 
 impl MachineDma {
     pub(crate) fn new(machine: &Machine) -> Self {
-        Self {
-            machine: machine.clone(),
-            next_page: 0,
-            live_page_count: Rc::default(),
-        }
+        Self { machine: machine.clone(), next_page: 0, live_page_count: Rc::default() }
     }
 
     pub(crate) fn live_page_count(&self) -> usize {
@@ -345,19 +301,13 @@ impl Dma for MachineDma {
         }
         let base = DMA_BASE + self.next_page * PAGE_BYTES as u64;
         self.next_page += page_count as u64;
-        self.live_page_count
-            .set(self.live_page_count.get() + page_count);
-        Ok(MachineBuffer {
-            machine: self.machine.clone(),
-            base,
-            length_bytes: page_count * PAGE_BYTES,
-        })
+        self.live_page_count.set(self.live_page_count.get() + page_count);
+        Ok(MachineBuffer { machine: self.machine.clone(), base, length_bytes: page_count * PAGE_BYTES })
     }
 
     fn release(&mut self, buffer: MachineBuffer) {
         let page_count = buffer.length_bytes / PAGE_BYTES;
-        self.live_page_count
-            .set(self.live_page_count.get() - page_count);
+        self.live_page_count.set(self.live_page_count.get() - page_count);
     }
 }
 
@@ -408,9 +358,7 @@ impl DmaBuffer for MachineBuffer {
             return Ok(());
         }
         let address = self.base + offset as u64;
-        let answer = self
-            .machine
-            .ask(&format!("read {address:#x} {:#x}", bytes.len()));
+        let answer = self.machine.ask(&format!("read {address:#x} {:#x}", bytes.len()));
         let digits = answer.strip_prefix("0x").expect("bytes");
         assert_eq!(digits.len(), 2 * bytes.len());
         for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {

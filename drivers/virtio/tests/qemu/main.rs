@@ -20,20 +20,14 @@ const MICROVM_SLOT_COUNT: u64 = 24;
 /// Where the test, in place of firmware, puts the function's windows.
 const PCI_WINDOW: u64 = 0xe000_0000;
 
-const LIMITS: Limits = Limits {
-    port_count_max: 5,
-    receive_buffer_count: 8,
-    transmit_buffer_count: 16,
-    reset_poll_count_max: 100,
-};
+const LIMITS: Limits =
+    Limits { port_count_max: 5, receive_buffer_count: 8, transmit_buffer_count: 16, reset_poll_count_max: 100 };
 
 /// Looks at the device before a wait counts as failed; each look is a round trip to QEMU.
 const POLL_COUNT_MAX: u32 = 100_000;
 
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
-    (0..length)
-        .map(|index| (index * 31 + index / 253 + seed) as u8)
-        .collect()
+    (0..length).map(|index| (index * 31 + index / 253 + seed) as u8).collect()
 }
 
 /// Streams through all ports of a console; both transports pass through here.
@@ -43,12 +37,7 @@ fn exercise<T: Transport>(transport: T, machine: Machine, host: &HostEnds) {
     let connected = host.serve(input.clone());
     let dma = MachineDma::new(&machine);
     let mut console = Console::new(transport, dma, LIMITS).expect("a device of QEMU");
-    let names: [&[u8]; 4] = [
-        b"aegis.stdin",
-        b"aegis.stdout",
-        b"aegis.stderr",
-        b"aegis.control",
-    ];
+    let names: [&[u8]; 4] = [b"aegis.stdin", b"aegis.stdout", b"aegis.stderr", b"aegis.control"];
     console.wait_for_ports(&names, 1000).expect("four ports");
     for (number, name) in (1..).zip(names) {
         assert_eq!(console.port_by_name(name), Some(PortId::new(number)));
@@ -82,22 +71,14 @@ fn exercise<T: Transport>(transport: T, machine: Machine, host: &HostEnds) {
     console.drain(stdout, POLL_COUNT_MAX).expect("honest");
     console.drain(stderr, POLL_COUNT_MAX).expect("honest");
 
-    let Stopped {
-        transport,
-        dma,
-        outcome,
-    } = console.stop();
+    let Stopped { transport, dma, outcome } = console.stop();
     assert_eq!(outcome, Ok(()));
     assert_eq!(dma.live_page_count(), 0);
     // The same device once more, as after a restart of the driver.
     let mut console = Console::new(transport, dma, LIMITS).expect("a device of QEMU");
     console.wait_for_ports(&names, 1000).expect("four ports");
     let _ = console.poll().expect("honest");
-    assert_eq!(
-        console.state(stdin),
-        PortState::Waiting,
-        "its host end is closed for good"
-    );
+    assert_eq!(console.state(stdin), PortState::Waiting, "its host end is closed for good");
     assert_eq!(console.write(stderr, b"again\n"), Ok(6));
     console.drain(stderr, POLL_COUNT_MAX).expect("honest");
     let stopped = console.stop();
@@ -106,19 +87,15 @@ fn exercise<T: Transport>(transport: T, machine: Machine, host: &HostEnds) {
     // Ends QEMU, and so the streams.
     drop((stopped, machine));
     assert!(connected.stdout.join().expect("no panic") == output);
-    assert_eq!(
-        connected.stderr.join().expect("no panic"),
-        b"apart\nagain\n"
-    );
+    assert_eq!(connected.stderr.join().expect("no panic"), b"apart\nagain\n");
     drop((connected.stdin.join().expect("no panic"), connected.control));
 }
 
 #[test]
 fn console_of_microvm_over_mmio() {
     let host = HostEnds::new("mmio");
-    let mut arguments: Vec<String> = ["-M", "microvm", "-global", "virtio-mmio.force-legacy=false"]
-        .map(String::from)
-        .into();
+    let mut arguments: Vec<String> =
+        ["-M", "microvm", "-global", "virtio-mmio.force-legacy=false"].map(String::from).into();
     arguments.extend(host.arguments("virtio-serial-device,max_ports=5"));
     let Some(machine) = Machine::start(host.directory(), &arguments) else {
         return;

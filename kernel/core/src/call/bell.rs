@@ -8,11 +8,8 @@ use crate::capability::Capability;
 use crate::machine::Machine;
 use crate::state::State;
 
-const BELL_RIGHTS: Rights = Rights::READ
-    .union(Rights::RING)
-    .union(Rights::WAIT)
-    .union(Rights::CONTROL)
-    .union(Rights::GRANT);
+const BELL_RIGHTS: Rights =
+    Rights::READ.union(Rights::RING).union(Rights::WAIT).union(Rights::CONTROL).union(Rights::GRANT);
 
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: BellCreate) -> Answer {
     let processor = if call.processor == SLOT_NONE {
@@ -21,9 +18,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Bel
         Some(state.lookup_processor(caller.environment, call.processor, Rights::CONTROL)?)
     };
     let slot = state.empty_slot(caller.environment, call.slot)?;
-    let named = state
-        .new_bell(caller.environment, processor)
-        .ok_or(Status::TableFull)?;
+    let named = state.new_bell(caller.environment, processor).ok_or(Status::TableFull)?;
     let capability = Capability::object(CapType::Bell, BELL_RIGHTS, named);
     state.store_capability(slot, &capability);
     Ok(0)
@@ -40,11 +35,7 @@ pub(super) fn take<M: Machine>(state: &mut State<M>, caller: Caller, call: BellT
     Ok(core::mem::take(&mut state.bells[named.id].count))
 }
 
-pub(super) fn ring_at<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: BellRingAt,
-) -> Answer {
+pub(super) fn ring_at<M: Machine>(state: &mut State<M>, caller: Caller, call: BellRingAt) -> Answer {
     let named = state.lookup_bell(caller.environment, call.slot, Rights::RING)?;
     state.set_bell_deadline(named.id, call.deadline_ns);
     Ok(0)

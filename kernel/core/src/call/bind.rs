@@ -7,8 +7,7 @@
 use aegis_abi::call::Bind;
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::memory::{
-    BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags, BindOperation,
-    entry,
+    BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags, BindOperation, entry,
 };
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
@@ -39,11 +38,7 @@ impl Batch {
     }
 
     fn cost(&self) -> u32 {
-        let pages = if self.is_large() {
-            self.page_count / LARGE_PAGE_FRAMES
-        } else {
-            self.page_count
-        };
+        let pages = if self.is_large() { self.page_count / LARGE_PAGE_FRAMES } else { self.page_count };
         pages as u32
     }
 
@@ -64,10 +59,7 @@ impl Batch {
             slot: CapSlot((words[3] >> 32) as u32),
         };
         let (page_count_max, page_bytes) = if batch.is_large() {
-            (
-                u64::from(BIND_LARGE_PAGE_COUNT_MAX) * LARGE_PAGE_FRAMES,
-                LARGE_PAGE_SIZE,
-            )
+            (u64::from(BIND_LARGE_PAGE_COUNT_MAX) * LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE)
         } else {
             (u64::from(BIND_PAGE_COUNT_MAX), PAGE_SIZE)
         };
@@ -79,9 +71,7 @@ impl Batch {
         {
             return Err(Status::BadArgument);
         }
-        if !batch.address.is_multiple_of(page_bytes)
-            || !in_windows(batch.address, batch.page_count << PAGE_SHIFT)
-        {
+        if !batch.address.is_multiple_of(page_bytes) || !in_windows(batch.address, batch.page_count << PAGE_SHIFT) {
             return Err(Status::BadAddress);
         }
         Ok(batch)
@@ -100,20 +90,9 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
     let mut budget = BIND_PAGE_COUNT_MAX;
     let mut outcome = Ok(u64::from(call.entry_count));
     for index in 0..u64::from(call.entry_count) {
-        let step = bind_entry(
-            state,
-            caller,
-            target,
-            &mut reader,
-            index,
-            &mut budget,
-            &mut flush,
-        );
+        let step = bind_entry(state, caller, target, &mut reader, index, &mut budget, &mut flush);
         if let Err(status) = step {
-            outcome = Err(Refusal {
-                status,
-                value: index,
-            });
+            outcome = Err(Refusal { status, value: index });
             break;
         }
     }
@@ -149,18 +128,12 @@ fn bind_entry<M: Machine>(
             let capability = authority(state, caller, &batch)?;
             change(state, target, &batch, Some(&capability), is_foreign, flush)
         }
-        BindOperation::Unmap | BindOperation::Clean => {
-            change(state, target, &batch, None, is_foreign, flush)
-        }
+        BindOperation::Unmap | BindOperation::Clean => change(state, target, &batch, None, is_foreign, flush),
     }
 }
 
 /// The caller's capability for an entry, with the rights that the flags need.
-fn authority<M: Machine>(
-    state: &State<M>,
-    caller: Caller,
-    batch: &Batch,
-) -> Result<Capability, Status> {
+fn authority<M: Machine>(state: &State<M>, caller: Caller, batch: &Batch) -> Result<Capability, Status> {
     let rights = flag_rights(batch.flags);
     let (_, capability) = state.lookup(caller.environment, batch.slot, CapType::Frames, rights)?;
     Ok(capability)
@@ -176,17 +149,12 @@ fn map<M: Machine>(
     let capability = authority(state, caller, batch)?;
     let rights = flag_rights(batch.flags);
     let is_covered = capability.covers(batch.frame, batch.page_count, rights)
-        && (caller.environment == target
-            || state.is_covered(target, batch.frame, batch.page_count, rights, None));
+        && (caller.environment == target || state.is_covered(target, batch.frame, batch.page_count, rights, None));
     if !is_covered {
         return Err(Status::MissingRight);
     }
     let bits = leaf_bits(batch.flags);
-    let unit = if batch.is_large() {
-        LARGE_PAGE_FRAMES
-    } else {
-        1
-    };
+    let unit = if batch.is_large() { LARGE_PAGE_FRAMES } else { 1 };
     for page in (0..batch.page_count).step_by(unit as usize) {
         let address = batch.address + (page << PAGE_SHIFT);
         let frame = FrameNumber(batch.frame + page);
@@ -277,9 +245,5 @@ fn check_cover<M: Machine>(
     let rights = flag_rights(batch.flags);
     let is_covered = capability.covers(first, count, rights)
         && (!is_foreign || state.is_covered(target, first, count, rights, None));
-    if is_covered {
-        Ok(())
-    } else {
-        Err(Status::MissingRight)
-    }
+    if is_covered { Ok(()) } else { Err(Status::MissingRight) }
 }

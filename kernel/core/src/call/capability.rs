@@ -46,8 +46,7 @@ pub(super) fn grant<M: Machine>(state: &mut State<M>, caller: Caller, call: CapG
     if !capability.rights.contains(Rights::GRANT) {
         return Err(Status::MissingRight.into());
     }
-    let receiver =
-        state.lookup_environment(caller.environment, call.environment, Rights::RECEIVE)?;
+    let receiver = state.lookup_environment(caller.environment, call.environment, Rights::RECEIVE)?;
     let rights = Rights::from_bits(call.rights).ok_or(bad_argument(3))?;
     let target = state.empty_slot(receiver, call.target)?;
     state.derive(at, target, rights, capability.object, capability.count)?;

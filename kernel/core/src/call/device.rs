@@ -1,8 +1,8 @@
 //! Calls 30 to 37: device functions.
 
 use aegis_abi::call::{
-    DeviceControl, DeviceDmaBind, DeviceDmaUnbind, DeviceInterruptAsk, DeviceInterruptBind,
-    DeviceMap, DevicePort, DeviceRead,
+    DeviceControl, DeviceDmaBind, DeviceDmaUnbind, DeviceInterruptAsk, DeviceInterruptBind, DeviceMap, DevicePort,
+    DeviceRead,
 };
 use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
@@ -31,21 +31,14 @@ fn description<M: Machine>(
     rights: Rights,
 ) -> Result<(DeviceId, DeviceDescription), Status> {
     let device = state.lookup_device(caller.environment, slot, rights)?;
-    let description = state.devices[device]
-        .description
-        .ok_or(Status::WrongState)?;
+    let description = state.devices[device].description.ok_or(Status::WrongState)?;
     Ok((device, description))
 }
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceRead) -> Answer {
     let (_, device) = description(state, caller, call.slot, Rights::READ)?;
     let field = |field: DeviceField| field as u32 == call.field;
-    let region = || {
-        device
-            .regions
-            .get(call.index as usize)
-            .ok_or(bad_argument(2))
-    };
+    let region = || device.regions.get(call.index as usize).ok_or(bad_argument(2));
     if field(DeviceField::Kind) {
         Ok(device.kind as u64)
     } else if field(DeviceField::Identity) {
@@ -71,9 +64,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
         if call.index >= CONFIG_BYTES || !call.index.is_multiple_of(4) {
             return Err(bad_argument(2));
         }
-        Ok(u64::from(
-            state.machine.config_read(device.location, call.index),
-        ))
+        Ok(u64::from(state.machine.config_read(device.location, call.index)))
     } else if field(DeviceField::DmaConfined) {
         Ok(u64::from(device.is_dma_confined))
     } else {
@@ -81,11 +72,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
     }
 }
 
-pub(super) fn control<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: DeviceControl,
-) -> Answer {
+pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceControl) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     if call.operation == DeviceOperation::Enable as u32 {
         state.machine.device_enable(device, true);
@@ -101,33 +88,24 @@ pub(super) fn control<M: Machine>(
 }
 
 fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, super::Refusal> {
-    device
-        .regions
-        .get(index as usize)
-        .filter(|region| region.length_bytes != 0)
-        .ok_or(bad_argument(1))
+    device.regions.get(index as usize).filter(|region| region.length_bytes != 0).ok_or(bad_argument(1))
 }
 
 pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceMap) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::READ)?;
-    let (_, capability) =
-        state.lookup(caller.environment, call.slot, CapType::Device, Rights::READ)?;
+    let (_, capability) = state.lookup(caller.environment, call.slot, CapType::Device, Rights::READ)?;
     let region = region_at(&description, call.region)?;
     if region.is_ports {
         return Err(bad_argument(1));
     }
     let (first, count) = region.pages();
     let count = count.min(MAP_PAGE_COUNT_MAX);
-    if !call.virtual_address.is_multiple_of(PAGE_SIZE)
-        || !in_windows(call.virtual_address, count << PAGE_SHIFT)
-    {
+    if !call.virtual_address.is_multiple_of(PAGE_SIZE) || !in_windows(call.virtual_address, count << PAGE_SHIFT) {
         return Err(Status::BadAddress.into());
     }
     // A description that names memory which somebody could own is the glue's mistake; it must not
     // become a hole.
-    if (first..first + count)
-        .any(|frame| state.frames.kind(FrameNumber(frame)) != FrameKind::Reserved)
-    {
+    if (first..first + count).any(|frame| state.frames.kind(FrameNumber(frame)) != FrameKind::Reserved) {
         return Err(Status::WrongState.into());
     }
     let mut flags = BindFlags::UNCACHED;
@@ -174,51 +152,30 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
 }
 
 fn interrupt_index(device: &DeviceDescription, interrupt: u32) -> Result<usize, super::Refusal> {
-    if interrupt < device.interrupt_count {
-        Ok(interrupt as usize)
-    } else {
-        Err(bad_argument(1))
-    }
+    if interrupt < device.interrupt_count { Ok(interrupt as usize) } else { Err(bad_argument(1)) }
 }
 
-pub(super) fn interrupt_bind<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: DeviceInterruptBind,
-) -> Answer {
+pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceInterruptBind) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let interrupt = interrupt_index(&description, call.interrupt)?;
     let route = if call.bell == SLOT_NONE {
-        Route {
-            environment: None,
-            bell: None,
-        }
+        Route { environment: None, bell: None }
     } else {
         Route {
             environment: Some(caller.environment),
             bell: Some(state.lookup_bell(caller.environment, call.bell, Rights::RING)?),
         }
     };
-    let place = state.devices[device]
-        .routes
-        .get_mut(interrupt)
-        .ok_or(bad_argument(1))?;
+    let place = state.devices[device].routes.get_mut(interrupt).ok_or(bad_argument(1))?;
     *place = route;
     state.machine.interrupt_mask(device, interrupt);
     Ok(0)
 }
 
-pub(super) fn interrupt_ask<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: DeviceInterruptAsk,
-) -> Answer {
+pub(super) fn interrupt_ask<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceInterruptAsk) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let interrupt = interrupt_index(&description, call.interrupt)?;
-    let is_bound = state.devices[device]
-        .routes
-        .get(interrupt)
-        .is_some_and(|route| route.bell.is_some());
+    let is_bound = state.devices[device].routes.get(interrupt).is_some_and(|route| route.bell.is_some());
     if !is_bound {
         return Err(Status::WrongState.into());
     }
@@ -226,21 +183,14 @@ pub(super) fn interrupt_ask<M: Machine>(
     Ok(0)
 }
 
-pub(super) fn dma_bind<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: DeviceDmaBind,
-) -> Answer {
+pub(super) fn dma_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceDmaBind) -> Answer {
     let (device, _) = description(state, caller, call.slot, Rights::CONTROL)?;
     let environment = caller.environment;
     let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::DMA)?;
     if call.offset >= frames.count {
         return Err(bad_argument(2));
     }
-    if call.count == 0
-        || call.count > DMA_FRAME_COUNT_MAX
-        || call.count > frames.count - call.offset
-    {
+    if call.count == 0 || call.count > DMA_FRAME_COUNT_MAX || call.count > frames.count - call.offset {
         return Err(bad_argument(3));
     }
     let first = frames.object + call.offset;
@@ -254,27 +204,16 @@ pub(super) fn dma_bind<M: Machine>(
         return Err(Status::TableFull.into());
     }
     state.environments[environment].dma_binding_count += 1;
-    state.dma_bindings[place] = DmaBinding {
-        device: Some(device),
-        environment: Some(environment),
-        first,
-        count: call.count,
-    };
+    state.dma_bindings[place] =
+        DmaBinding { device: Some(device), environment: Some(environment), first, count: call.count };
     Ok(FrameNumber(first).address())
 }
 
-pub(super) fn dma_unbind<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: DeviceDmaUnbind,
-) -> Answer {
+pub(super) fn dma_unbind<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceDmaUnbind) -> Answer {
     let (device, _) = description(state, caller, call.slot, Rights::CONTROL)?;
     let environment = caller.environment;
     let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::empty())?;
-    let first = frames
-        .object
-        .checked_add(call.offset)
-        .ok_or(bad_argument(2))?;
+    let first = frames.object.checked_add(call.offset).ok_or(bad_argument(2))?;
     let place = state
         .dma_bindings
         .iter()

@@ -1,8 +1,8 @@
 //! Calls 11 to 15: making, ending, reading, watching environments, and asking them for frames.
 
 use aegis_abi::call::{
-    ENVIRONMENT_FRAME_COUNT_MIN, EnvironmentCreate, EnvironmentDestroy, EnvironmentField,
-    EnvironmentRead, EnvironmentReclaim, EnvironmentWatch,
+    ENVIRONMENT_FRAME_COUNT_MIN, EnvironmentCreate, EnvironmentDestroy, EnvironmentField, EnvironmentRead,
+    EnvironmentReclaim, EnvironmentWatch,
 };
 use aegis_abi::types::{CapType, Rights, SLOT_SELF, Status};
 use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
@@ -18,19 +18,12 @@ use crate::state::State;
 const FRAME_COUNT_MAX: u64 = 4096;
 
 /// Rights of the capability for a new environment.
-pub(crate) const ENVIRONMENT_RIGHTS: Rights = Rights::READ
-    .union(Rights::CONTROL)
-    .union(Rights::RECEIVE)
-    .union(Rights::GRANT);
+pub(crate) const ENVIRONMENT_RIGHTS: Rights =
+    Rights::READ.union(Rights::CONTROL).union(Rights::RECEIVE).union(Rights::GRANT);
 
-pub(super) fn create<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: EnvironmentCreate,
-) -> Answer {
+pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentCreate) -> Answer {
     let parent = caller.environment;
-    let (frames_at, frames) =
-        state.lookup(parent, call.frames, CapType::Frames, Rights::empty())?;
+    let (frames_at, frames) = state.lookup(parent, call.frames, CapType::Frames, Rights::empty())?;
     if frames.parent.is_some() || frames.flags & (DYING | FILLING) != 0 {
         return Err(Status::WrongState.into());
     }
@@ -52,11 +45,7 @@ pub(super) fn create<M: Machine>(
     state.environments[parent].frame_quota -= call.frame_quota;
     state.environments[environment].frame_quota += call.frame_quota;
     state.build_environment(environment)?;
-    let capability = Capability::object(
-        CapType::Environment,
-        ENVIRONMENT_RIGHTS,
-        state.named_environment(environment),
-    );
+    let capability = Capability::object(CapType::Environment, ENVIRONMENT_RIGHTS, state.named_environment(environment));
     state.store_capability(target, &capability);
     let own = state.empty_slot(environment, SLOT_SELF)?;
     state.derive(target, own, ENVIRONMENT_RIGHTS, capability.object, 0)?;
@@ -76,11 +65,7 @@ fn any_environment<M: Machine>(
         .ok_or(Status::WrongState)
 }
 
-pub(super) fn destroy<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: EnvironmentDestroy,
-) -> Answer {
+pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentDestroy) -> Answer {
     let target = any_environment(state, caller, call.slot, Rights::CONTROL)?;
     if state.is_within(caller.environment, target) {
         return Err(Status::WrongState.into());
@@ -96,11 +81,7 @@ pub(super) fn destroy<M: Machine>(
     answer(progress)
 }
 
-pub(super) fn read<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: EnvironmentRead,
-) -> Answer {
+pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentRead) -> Answer {
     let target = any_environment(state, caller, call.slot, Rights::READ)?;
     let object = &state.environments[target];
     let stop = object.stop;
@@ -129,11 +110,7 @@ pub(super) fn read<M: Machine>(
     }
 }
 
-pub(super) fn watch<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: EnvironmentWatch,
-) -> Answer {
+pub(super) fn watch<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentWatch) -> Answer {
     let target = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
     let bell = if call.bell == aegis_abi::types::SLOT_NONE {
         None
@@ -150,11 +127,7 @@ pub(super) fn watch<M: Machine>(
     Ok(0)
 }
 
-pub(super) fn reclaim<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: EnvironmentReclaim,
-) -> Answer {
+pub(super) fn reclaim<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentReclaim) -> Answer {
     let target = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
     if call.frame_count == 0 || call.frame_count > REPOSSESSED_COUNT_MAX as u64 {
         return Err(bad_argument(1));

@@ -21,11 +21,7 @@ const DONATE_STEP: u64 = 4096;
 /// `frame` of `FrameAllocate` that means anywhere.
 const ANYWHERE: FrameNumber = FrameNumber(u64::MAX);
 
-pub(super) fn allocate<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: FrameAllocate,
-) -> Answer {
+pub(super) fn allocate<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameAllocate) -> Answer {
     if let Ok((at, capability)) = state.lookup_any(caller.environment, call.slot)
         && capability.flags & (FILLING | DYING) == FILLING
         && capability.count == call.count
@@ -48,8 +44,7 @@ pub(super) fn allocate<M: Machine>(
     let first = if call.frame == ANYWHERE {
         state.frames.find_free(call.count, alignment)
     } else {
-        let fits = call.frame.0.is_multiple_of(alignment)
-            && state.frames.all_free(call.frame.0, call.count);
+        let fits = call.frame.0.is_multiple_of(alignment) && state.frames.all_free(call.frame.0, call.count);
         fits.then_some(call.frame)
     }
     .ok_or(Status::NoFrames)?;
@@ -58,25 +53,19 @@ pub(super) fn allocate<M: Machine>(
     // Frames that were the caller's last need no zeroing: `cursor` goes from the end to the first
     // that does.
     let is_foreign = |frame: u64| state.frames.owner(FrameNumber(frame)) != serial;
-    let foreign = (first.0..first.0 + call.count)
-        .rev()
-        .find(|frame| is_foreign(*frame))
-        .map_or(0, |last| last + 1 - first.0);
+    let foreign =
+        (first.0..first.0 + call.count).rev().find(|frame| is_foreign(*frame)).map_or(0, |last| last + 1 - first.0);
     if foreign <= ZERO_STEP {
         for frame in first.0..first.0 + foreign {
             if state.frames.owner(FrameNumber(frame)) != serial {
                 state.machine.zero_frame(FrameNumber(frame));
             }
         }
-        state
-            .frames
-            .set_range(first.0, call.count, FrameKind::Owned, serial);
+        state.frames.set_range(first.0, call.count, FrameKind::Owned, serial);
         state.store_capability(target, &capability);
         return Ok(first.0);
     }
-    state
-        .frames
-        .set_range(first.0, call.count, FrameKind::Owned, serial);
+    state.frames.set_range(first.0, call.count, FrameKind::Owned, serial);
     capability.flags = FILLING;
     capability.cursor = foreign;
     fill(state, target, capability)
@@ -94,11 +83,7 @@ fn fill<M: Machine>(state: &mut State<M>, at: CapRef, mut capability: Capability
         capability.flags &= !FILLING;
     }
     state.store_capability(at, &capability);
-    if capability.cursor == 0 {
-        Ok(capability.object)
-    } else {
-        Err(Status::Again.into())
-    }
+    if capability.cursor == 0 { Ok(capability.object) } else { Err(Status::Again.into()) }
 }
 
 /// An original frames capability that nothing descends from.
@@ -131,12 +116,7 @@ pub(super) fn free<M: Machine>(state: &mut State<M>, caller: Caller, call: Frame
 }
 
 pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameSplit) -> Answer {
-    let (at, capability) = state.lookup(
-        caller.environment,
-        call.slot,
-        CapType::Frames,
-        Rights::empty(),
-    )?;
+    let (at, capability) = state.lookup(caller.environment, call.slot, CapType::Frames, Rights::empty())?;
     if call.count == 0 || call.count >= capability.count {
         return Err(bad_argument(2));
     }
@@ -148,24 +128,14 @@ pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: Fram
     Ok(0)
 }
 
-pub(super) fn donate<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: FrameDonate,
-) -> Answer {
+pub(super) fn donate<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameDonate) -> Answer {
     let (at, capability) = original(state, caller, call.slot, DYING)?;
     let receiver = state
         .lookup_environment(caller.environment, call.environment, Rights::RECEIVE)
-        .or_else(|_| {
-            state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)
-        })?;
+        .or_else(|_| state.lookup_environment(caller.environment, call.environment, Rights::CONTROL))?;
     let is_done = donate_step(state, at, capability, receiver)?;
     let left = state.environments[receiver].donated_count;
-    if is_done {
-        Ok(left)
-    } else {
-        Err(Status::Again.into())
-    }
+    if is_done { Ok(left) } else { Err(Status::Again.into()) }
 }
 
 /// Donates frames of an original from its end; true when none are left and the slot is empty.

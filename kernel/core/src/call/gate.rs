@@ -9,10 +9,7 @@ use crate::capability::Capability;
 use crate::machine::Machine;
 use crate::state::State;
 
-const GATE_RIGHTS: Rights = Rights::READ
-    .union(Rights::CALL)
-    .union(Rights::CONTROL)
-    .union(Rights::GRANT);
+const GATE_RIGHTS: Rights = Rights::READ.union(Rights::CALL).union(Rights::CONTROL).union(Rights::GRANT);
 
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: GateCreate) -> Answer {
     let processor = state.lookup_processor(caller.environment, call.processor, Rights::CONTROL)?;
@@ -23,9 +20,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Gat
         return Err(bad_argument(2));
     }
     let slot = state.empty_slot(caller.environment, call.slot)?;
-    let named = state
-        .new_gate(caller.environment, processor, call.rip, call.badge)
-        .ok_or(Status::TableFull)?;
+    let named = state.new_gate(caller.environment, processor, call.rip, call.badge).ok_or(Status::TableFull)?;
     let capability = Capability::object(CapType::Gate, GATE_RIGHTS, named);
     state.store_capability(slot, &capability);
     Ok(0)

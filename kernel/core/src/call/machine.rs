@@ -15,34 +15,19 @@ pub(super) fn log<M: Machine>(state: &mut State<M>, caller: Caller, call: Machin
     }
     let slice = UserSlice::new(call.pointer, call.length, 1)?;
     let mut buffer = [0; LOG_BYTES_MAX as usize];
-    let bytes = buffer
-        .get_mut(..call.length as usize)
-        .ok_or(bad_argument(2))?;
+    let bytes = buffer.get_mut(..call.length as usize).ok_or(bad_argument(2))?;
     state.read_user_bytes(caller.environment, slice, bytes)?;
     state.machine.log(bytes);
     Ok(call.length)
 }
 
 pub(super) fn off<M: Machine>(state: &mut State<M>, caller: Caller, call: MachineOff) -> Answer {
-    state.lookup(
-        caller.environment,
-        call.slot,
-        CapType::Machine,
-        Rights::CONTROL,
-    )?;
+    state.lookup(caller.environment, call.slot, CapType::Machine, Rights::CONTROL)?;
     state.machine.power_off(call.code);
     Ok(0)
 }
 
-pub(super) fn counter<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: CounterRead,
-) -> Answer {
+pub(super) fn counter<M: Machine>(state: &mut State<M>, caller: Caller, call: CounterRead) -> Answer {
     let target = state.lookup_environment(caller.environment, call.environment, Rights::READ)?;
-    state.environments[target]
-        .counters
-        .get(call.index as usize)
-        .copied()
-        .ok_or(bad_argument(1))
+    state.environments[target].counters.get(call.index as usize).copied().ok_or(bad_argument(1))
 }

@@ -64,10 +64,7 @@ impl From<Answer> for Outcome {
 
 /// Argument `index` (0 is RDI) is out of range.
 fn bad_argument(index: u64) -> Refusal {
-    Refusal {
-        status: Status::BadArgument,
-        value: index,
-    }
+    Refusal { status: Status::BadArgument, value: index }
 }
 
 /// Turns a bounded piece of work into the call's answer.

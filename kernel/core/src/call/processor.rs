@@ -1,8 +1,8 @@
 //! Calls 16 to 22: virtual processors, yielding and sleeping.
 
 use aegis_abi::call::{
-    ProcessorCreate, ProcessorDestroy, ProcessorField, ProcessorRead, ProcessorStart,
-    ProcessorState, ProcessorStop, Sleep, Yield,
+    ProcessorCreate, ProcessorDestroy, ProcessorField, ProcessorRead, ProcessorStart, ProcessorState, ProcessorStop,
+    Sleep, Yield,
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, TermOperator, TermSource};
@@ -15,22 +15,15 @@ use crate::capability::Capability;
 use crate::id::{EnvironmentId, Named, PROCESSOR_SHARE_MAX, ProcessorId};
 use crate::machine::Machine;
 use crate::predicate::{CheckedTerm, Predicate, Source};
-use crate::processor::{
-    Pages, Processor, SAVE_AREA_FRAME_COUNT_MAX, SLEEP_ENDING_KINDS, start_registers,
-};
+use crate::processor::{Pages, Processor, SAVE_AREA_FRAME_COUNT_MAX, SLEEP_ENDING_KINDS, start_registers};
 use crate::space::{UserReader, UserSlice, is_user_code_address};
 use crate::state::State;
 
 /// Rights of the capability for a new processor.
-pub(crate) const PROCESSOR_RIGHTS: Rights =
-    Rights::READ.union(Rights::CONTROL).union(Rights::GRANT);
+pub(crate) const PROCESSOR_RIGHTS: Rights = Rights::READ.union(Rights::CONTROL).union(Rights::GRANT);
 const TERM_WORDS: u64 = 4;
 
-pub(super) fn create<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: ProcessorCreate,
-) -> Answer {
+pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorCreate) -> Answer {
     let target = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
     let rights = Rights::READ | Rights::WRITE;
     let (_, frames) = state.lookup(caller.environment, call.frames, CapType::Frames, rights)?;
@@ -63,9 +56,7 @@ pub(super) fn create<M: Machine>(
 fn in_window(address: u64, page_count: u64) -> bool {
     address.is_multiple_of(PAGE_SIZE)
         && address >= LIBOS_BASE
-        && address
-            .checked_add(page_count << PAGE_SHIFT)
-            .is_some_and(|end| end <= LIBOS_END)
+        && address.checked_add(page_count << PAGE_SHIFT).is_some_and(|end| end <= LIBOS_END)
 }
 
 impl<M: Machine> State<'_, M> {
@@ -79,19 +70,12 @@ impl<M: Machine> State<'_, M> {
         if self.environments[environment].processor_count >= PROCESSOR_SHARE_MAX {
             return Err(Status::TableFull);
         }
-        let id = self
-            .processors
-            .find(|p| p.serial == 0)
-            .ok_or(Status::TableFull)?;
-        if !self
-            .frames
-            .pin_range(pages.first_frame, pages.frame_count())
-        {
+        let id = self.processors.find(|p| p.serial == 0).ok_or(Status::TableFull)?;
+        if !self.frames.pin_range(pages.first_frame, pages.frame_count()) {
             return Err(Status::TableFull);
         }
         let Some(vector_state) = self.new_vector_state(environment) else {
-            self.frames
-                .unpin_range(pages.first_frame, pages.frame_count());
+            self.frames.unpin_range(pages.first_frame, pages.frame_count());
             return Err(Status::NoTables);
         };
         let serial = self.new_serial();
@@ -137,11 +121,7 @@ impl<M: Machine> State<'_, M> {
     }
 }
 
-pub(super) fn start<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: ProcessorStart,
-) -> Answer {
+pub(super) fn start<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorStart) -> Answer {
     let named = state.lookup_processor(caller.environment, call.slot, Rights::CONTROL)?;
     if !is_user_code_address(call.rip) {
         return Err(bad_argument(1));
@@ -150,29 +130,17 @@ pub(super) fn start<M: Machine>(
     Ok(0)
 }
 
-pub(super) fn stop<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: ProcessorStop,
-) -> Outcome {
+pub(super) fn stop<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorStop) -> Outcome {
     match state.lookup_processor(caller.environment, call.slot, Rights::CONTROL) {
         Err(status) => Outcome::Done(status, 0),
         Ok(named) => {
             state.stop_processor(named.id);
-            if named.id == caller.processor {
-                Outcome::Left
-            } else {
-                Outcome::Done(Status::Ok, 0)
-            }
+            if named.id == caller.processor { Outcome::Left } else { Outcome::Done(Status::Ok, 0) }
         }
     }
 }
 
-pub(super) fn read<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: ProcessorRead,
-) -> Answer {
+pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorRead) -> Answer {
     let named = state.lookup_processor(caller.environment, call.slot, Rights::READ)?;
     let object = &state.processors[named.id];
     let field = |field: ProcessorField| field as u32 == call.field;
@@ -193,11 +161,7 @@ pub(super) fn read<M: Machine>(
     }
 }
 
-pub(super) fn destroy<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: ProcessorDestroy,
-) -> Answer {
+pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorDestroy) -> Answer {
     let named = state.lookup_processor(caller.environment, call.slot, Rights::CONTROL)?;
     if state.processors[named.id].state != ProcessorState::Stopped {
         return Err(Status::WrongState.into());
@@ -215,13 +179,11 @@ pub(super) fn destroy<M: Machine>(
 
 pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Yield) -> Outcome {
     if call.processor != SLOT_NONE {
-        let target =
-            match state.lookup_processor(caller.environment, call.processor, Rights::empty()) {
-                Ok(named) => named.id,
-                Err(status) => return Outcome::Done(status, 0),
-            };
-        if state.processors[target].state != ProcessorState::Ready || !state.take_from_queue(target)
-        {
+        let target = match state.lookup_processor(caller.environment, call.processor, Rights::empty()) {
+            Ok(named) => named.id,
+            Err(status) => return Outcome::Done(status, 0),
+        };
+        if state.processors[target].state != ProcessorState::Ready || !state.take_from_queue(target) {
             return Outcome::Done(Status::WrongState, 0);
         }
         if state.processors[target].has_run {
@@ -243,11 +205,7 @@ pub(super) fn sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Slee
     }
 }
 
-fn try_sleep<M: Machine>(
-    state: &mut State<M>,
-    caller: Caller,
-    call: Sleep,
-) -> Result<Outcome, Refusal> {
+fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Result<Outcome, Refusal> {
     if call.term_count as usize > PREDICATE_TERM_COUNT_MAX {
         return Err(bad_argument(1));
     }
@@ -257,10 +215,8 @@ fn try_sleep<M: Machine>(
         let slice = UserSlice::new(call.terms, length_bytes, 8)?;
         let mut reader = state.user_reader(caller.environment, slice);
         for index in 0..u64::from(call.term_count) {
-            let term = read_term(state, caller, &mut reader, index).map_err(|status| Refusal {
-                status,
-                value: index,
-            })?;
+            let term =
+                read_term(state, caller, &mut reader, index).map_err(|status| Refusal { status, value: index })?;
             if !predicate.push(term) {
                 return Err(bad_argument(1));
             }
@@ -274,11 +230,7 @@ fn try_sleep<M: Machine>(
     if (pending | state.processors[caller.processor].due) & SLEEP_ENDING_KINDS != 0 {
         return Ok(Outcome::Done(Status::Interrupted, 0));
     }
-    if state.begin_sleep(caller.processor, predicate) {
-        Ok(Outcome::Left)
-    } else {
-        Err(Status::TableFull.into())
-    }
+    if state.begin_sleep(caller.processor, predicate) { Ok(Outcome::Left) } else { Err(Status::TableFull.into()) }
 }
 
 fn read_term<M: Machine>(
@@ -300,8 +252,7 @@ fn read_term<M: Machine>(
         _ => return Err(Status::BadArgument),
     };
     let source_number = (words[0] >> 32) as u32;
-    let is_word =
-        source_number == TermSource::Word32 as u32 || source_number == TermSource::Word64 as u32;
+    let is_word = source_number == TermSource::Word32 as u32 || source_number == TermSource::Word64 as u32;
     if !is_word && operator != TermOperator::AtLeast {
         return Err(Status::BadArgument);
     }
@@ -314,12 +265,7 @@ fn read_term<M: Machine>(
     } else {
         return Err(Status::BadArgument);
     };
-    Ok(CheckedTerm {
-        product: words[0] as u32,
-        source,
-        operator,
-        value: words[3],
-    })
+    Ok(CheckedTerm { product: words[0] as u32, source, operator, value: words[3] })
 }
 
 fn word_source<M: Machine>(

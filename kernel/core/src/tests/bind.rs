@@ -4,12 +4,8 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
-use aegis_abi::call::{
-    Bind, Call, CapDerive, CapDrop, CapGrant, CapRevoke, FrameAllocate, FrameFree,
-};
-use aegis_abi::layout::{
-    LIBOS_BASE, LIBOS_END, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END, SYSTEM_PAGE_BASE,
-};
+use aegis_abi::call::{Bind, Call, CapDerive, CapDrop, CapGrant, CapRevoke, FrameAllocate, FrameFree};
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::{BIND_ENTRY_COUNT_MAX, BindEntry, BindFlags, BindOperation, entry};
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_SELF, Status};
 use proptest::prelude::{Strategy, prop, proptest};
@@ -43,9 +39,7 @@ fn leaf(world: &World, va: u64) -> u64 {
     let root = world.state.environments[world.first].root;
     let page = (va & 0xffff_ffff_ffff) >> 12;
     match world.state.directory(root, page) {
-        Directory::Table(table) => {
-            world.state.machine.memory[table.0 as usize][page as usize % 512]
-        }
+        Directory::Table(table) => world.state.machine.memory[table.0 as usize][page as usize % 512],
         _ => 0,
     }
 }
@@ -63,15 +57,9 @@ fn aligned_block(world: &mut World, slot: u32) -> u64 {
 fn pages_are_mapped_protected_and_unmapped() {
     let mut world = World::new();
     let frame = world.frames(S, 4);
-    assert_eq!(
-        world.bind(&[map(BindFlags::WRITE, VA, frame, 3)]),
-        (Status::Ok, 1)
-    );
+    assert_eq!(world.bind(&[map(BindFlags::WRITE, VA, frame, 3)]), (Status::Ok, 1));
     let user = entry::PRESENT | entry::USER;
-    assert_eq!(
-        leaf(&world, VA + 0x1000),
-        (frame + 1) << 12 | user | entry::WRITE | entry::NO_EXECUTE
-    );
+    assert_eq!(leaf(&world, VA + 0x1000), (frame + 1) << 12 | user | entry::WRITE | entry::NO_EXECUTE);
     let protect = item(BindOperation::Protect, BindFlags::EXECUTE, VA, 0, 10);
     assert_eq!(world.bind(&[protect]), (Status::Ok, 1));
     assert_eq!(leaf(&world, VA + 0x2000), (frame + 2) << 12 | user);
@@ -137,25 +125,10 @@ fn every_bad_entry_is_refused() {
     assert_eq!(bad(other(&|e| e.frame -= 1)), Status::MissingRight);
     assert_eq!(bad(other(&|e| e.frame = u64::MAX)), Status::MissingRight);
     assert_eq!(bad(map(none, VA, frame, 601)), Status::MissingRight);
-    assert_eq!(
-        bad(map(BindFlags::LARGE, VA, frame | 1, 512)),
-        Status::BadArgument
-    );
-    assert_eq!(
-        bad(map(BindFlags::LARGE, VA, 512, 511)),
-        Status::BadArgument
-    );
-    assert_eq!(
-        bad(map(BindFlags::LARGE, VA + 0x1000, 512, 512)),
-        Status::BadAddress
-    );
-    let system = item(
-        BindOperation::Protect,
-        BindFlags::WRITE,
-        SYSTEM_PAGE_BASE,
-        0,
-        1,
-    );
+    assert_eq!(bad(map(BindFlags::LARGE, VA, frame | 1, 512)), Status::BadArgument);
+    assert_eq!(bad(map(BindFlags::LARGE, VA, 512, 511)), Status::BadArgument);
+    assert_eq!(bad(map(BindFlags::LARGE, VA + 0x1000, 512, 512)), Status::BadAddress);
+    let system = item(BindOperation::Protect, BindFlags::WRITE, SYSTEM_PAGE_BASE, 0, 1);
     assert_eq!(bad(system), Status::MissingRight);
 }
 
@@ -163,17 +136,10 @@ fn every_bad_entry_is_refused() {
 fn the_batch_itself_is_checked() {
     let mut world = World::new();
     let mut bind = |entries: u64, entry_count: u32, environment: u32| {
-        world.call(Call::Bind(Bind {
-            environment: CapSlot(environment),
-            entries,
-            entry_count,
-        }))
+        world.call(Call::Bind(Bind { environment: CapSlot(environment), entries, entry_count }))
     };
     assert_eq!(bind(SCRATCH, 0, 1), (Status::Ok, 0));
-    assert_eq!(
-        bind(SCRATCH, BIND_ENTRY_COUNT_MAX + 1, 1),
-        (Status::BadArgument, 2)
-    );
+    assert_eq!(bind(SCRATCH, BIND_ENTRY_COUNT_MAX + 1, 1), (Status::BadArgument, 2));
     assert_eq!(bind(SCRATCH + 4, 1, 1).0, Status::BadAddress);
     assert_eq!(bind(u64::MAX - 7, 1, 1).0, Status::BadAddress);
     assert_eq!(bind(0xffff_ffff_8000_0000, 1, 1).0, Status::BadAddress);
@@ -193,18 +159,9 @@ fn rights_limit_how_pages_are_mapped() {
         offset: 0,
         count: 2,
     }));
-    assert_eq!(
-        world.bind(&[map(BindFlags::WRITE, VA, frame, 1)]).0,
-        Status::MissingRight
-    );
-    assert_eq!(
-        world.bind(&[map(BindFlags::EXECUTE, VA, frame, 1)]).0,
-        Status::MissingRight
-    );
-    assert_eq!(
-        world.bind(&[map(BindFlags::empty(), VA, frame, 1)]).0,
-        Status::Ok
-    );
+    assert_eq!(world.bind(&[map(BindFlags::WRITE, VA, frame, 1)]).0, Status::MissingRight);
+    assert_eq!(world.bind(&[map(BindFlags::EXECUTE, VA, frame, 1)]).0, Status::MissingRight);
+    assert_eq!(world.bind(&[map(BindFlags::empty(), VA, frame, 1)]).0, Status::Ok);
     let protect = item(BindOperation::Protect, BindFlags::WRITE, VA, 0, 1);
     assert_eq!(world.bind(&[protect]).0, Status::MissingRight);
 }
@@ -216,41 +173,23 @@ fn large_pages_are_whole() {
     let large = BindFlags::LARGE | BindFlags::WRITE;
     assert_eq!(world.bind(&[map(large, VA, frame, 512)]).0, Status::Ok);
     let small = BindFlags::empty();
-    assert_eq!(
-        world.bind(&[map(small, VA, frame, 1)]).0,
-        Status::WrongState
-    );
+    assert_eq!(world.bind(&[map(small, VA, frame, 1)]).0, Status::WrongState);
     assert_eq!(world.bind(&[unmap(VA, 1)]).0, Status::WrongState);
     assert_eq!(world.bind(&[unmap(VA + 0x1000, 511)]).0, Status::WrongState);
     let protect = item(BindOperation::Protect, small, VA, 0, 511);
     assert_eq!(world.bind(&[protect]).0, Status::WrongState);
     let protect = item(BindOperation::Protect, BindFlags::LARGE, VA, 0, 512);
     assert_eq!(world.bind(&[protect]).0, Status::Ok);
-    assert_eq!(
-        world.refused(Call::FrameFree(FrameFree { slot: CapSlot(S) })),
-        Status::Busy
-    );
+    assert_eq!(world.refused(Call::FrameFree(FrameFree { slot: CapSlot(S) })), Status::Busy);
     let unmap_large = item(BindOperation::Unmap, BindFlags::LARGE, VA, 0, 512);
     assert_eq!(world.bind(&[unmap_large]).0, Status::Ok);
     // The first frame of a large page was visible in the page-table window.
-    assert!(
-        world
-            .state
-            .machine
-            .flushed
-            .contains(&(PAGE_TABLE_WINDOW + (VA >> 12 >> 9 << 12)))
-    );
+    assert!(world.state.machine.flushed.contains(&(PAGE_TABLE_WINDOW + (VA >> 12 >> 9 << 12))));
     // Small pages in its place, then a large one again, once the table is empty.
     assert_eq!(world.bind(&[map(small, VA, frame, 2)]).0, Status::Ok);
-    assert_eq!(
-        world.bind(&[map(large, VA, frame, 512)]).0,
-        Status::WrongState
-    );
+    assert_eq!(world.bind(&[map(large, VA, frame, 512)]).0, Status::WrongState);
     assert_eq!(world.bind(&[unmap_large]).0, Status::WrongState);
-    assert_eq!(
-        world.bind(&[unmap(VA, 512), map(large, VA, frame, 512)]).0,
-        Status::Ok
-    );
+    assert_eq!(world.bind(&[unmap(VA, 512), map(large, VA, frame, 512)]).0, Status::Ok);
     assert_eq!(world.bind(&[unmap(VA, 512)]).0, Status::Ok);
     world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
 }
@@ -272,25 +211,15 @@ fn without_donated_frames_there_are_no_tables() {
     let frame = world.frames(S, 1);
     let mut status = Status::Ok;
     for n in 0..200 {
-        status = world
-            .bind(&[map(BindFlags::empty(), VA + (n << 30), frame, 1)])
-            .0;
+        status = world.bind(&[map(BindFlags::empty(), VA + (n << 30), frame, 1)]).0;
         if status != Status::Ok {
             break;
         }
     }
     assert_eq!(status, Status::NoTables);
     world.frames(S + 1, 8);
-    world.ok(Call::FrameDonate(aegis_abi::call::FrameDonate {
-        slot: CapSlot(S + 1),
-        environment: SLOT_SELF,
-    }));
-    assert_eq!(
-        world
-            .bind(&[map(BindFlags::empty(), VA + (300 << 30), frame, 1)])
-            .0,
-        Status::Ok
-    );
+    world.ok(Call::FrameDonate(aegis_abi::call::FrameDonate { slot: CapSlot(S + 1), environment: SLOT_SELF }));
+    assert_eq!(world.bind(&[map(BindFlags::empty(), VA + (300 << 30), frame, 1)]).0, Status::Ok);
 }
 
 #[test]
@@ -311,10 +240,7 @@ fn dropping_a_capability_breaks_what_only_it_covered() {
         offset: 0,
         count: 4,
     }));
-    world.bind(&[
-        map(BindFlags::empty(), VA, frame, 2),
-        map(BindFlags::WRITE, VA + 0x2000, frame, 2),
-    ]);
+    world.bind(&[map(BindFlags::empty(), VA, frame, 2), map(BindFlags::WRITE, VA + 0x2000, frame, 2)]);
     world.ok(Call::CapDrop(CapDrop { slot: CapSlot(S) }));
     assert_ne!(leaf(&world, VA + 0x2000), 0, "the original covers it");
     // Foreign authority: only the child's own capability counts there.
@@ -329,26 +255,15 @@ fn dropping_a_capability_breaks_what_only_it_covered() {
     };
     let mut foreign = map(BindFlags::WRITE, VA, frame, 2);
     foreign.slot = S + 1;
-    assert_eq!(
-        world.bind_in(CapSlot(S + 10), &[foreign]).0,
-        Status::MissingRight
-    );
+    assert_eq!(world.bind_in(CapSlot(S + 10), &[foreign]).0, Status::MissingRight);
     world.ok(grant(5, Rights::READ));
-    assert_eq!(
-        world.bind_in(CapSlot(S + 10), &[foreign]).0,
-        Status::MissingRight
-    );
+    assert_eq!(world.bind_in(CapSlot(S + 10), &[foreign]).0, Status::MissingRight);
     world.ok(grant(6, Rights::READ | Rights::WRITE));
     assert_eq!(world.bind_in(CapSlot(S + 10), &[foreign]).0, Status::Ok);
     let root = world.state.environments[child].root;
-    assert_eq!(
-        world.state.translate(root, VA >> 12),
-        Some(FrameNumber(frame))
-    );
+    assert_eq!(world.state.translate(root, VA >> 12), Some(FrameNumber(frame)));
     world.state.machine.flushed = vec![];
-    world.ok(Call::CapRevoke(CapRevoke {
-        slot: CapSlot(S + 1),
-    }));
+    world.ok(Call::CapRevoke(CapRevoke { slot: CapSlot(S + 1) }));
     assert_eq!(world.state.translate(root, VA >> 12), None);
     assert!(world.state.machine.flushed.contains(&VA));
     assert_ne!(leaf(&world, VA), 0, "the revoker's own mapping stays");
@@ -427,27 +342,15 @@ fn a_mapping_needs_a_capability_with_its_rights_not_just_any() {
             rights: rights.bits(),
         }));
     }
-    let mut entries = [
-        map(BindFlags::empty(), VA, frame, 1),
-        map(BindFlags::WRITE, VA + 0x1000, frame, 1),
-    ];
+    let mut entries = [map(BindFlags::empty(), VA, frame, 1), map(BindFlags::WRITE, VA + 0x1000, frame, 1)];
     for entry in &mut entries {
         entry.slot = S + 6;
     }
     assert_eq!(world.bind_in(CapSlot(S + 10), &entries).0, Status::Ok);
-    world.ok(Call::CapRevoke(CapRevoke {
-        slot: CapSlot(S + 6),
-    }));
+    world.ok(Call::CapRevoke(CapRevoke { slot: CapSlot(S + 6) }));
     let root = world.state.environments[child].root;
-    assert_eq!(
-        world.state.translate(root, VA >> 12),
-        Some(FrameNumber(frame))
-    );
-    assert_eq!(
-        world.state.translate(root, (VA >> 12) + 1),
-        None,
-        "it was writable"
-    );
+    assert_eq!(world.state.translate(root, VA >> 12), Some(FrameNumber(frame)));
+    assert_eq!(world.state.translate(root, (VA >> 12) + 1), None, "it was writable");
 }
 
 #[test]
@@ -455,10 +358,7 @@ fn frames_in_use_are_not_donated() {
     let mut world = World::new();
     let frame = world.frames(S, 2);
     world.bind(&[map(BindFlags::empty(), VA, frame + 1, 1)]);
-    let donate = Call::FrameDonate(aegis_abi::call::FrameDonate {
-        slot: CapSlot(S),
-        environment: SLOT_SELF,
-    });
+    let donate = Call::FrameDonate(aegis_abi::call::FrameDonate { slot: CapSlot(S), environment: SLOT_SELF });
     assert_eq!(world.refused(donate), Status::Busy);
     world.bind(&[unmap(VA, 1)]);
     // What was in them does not become a page table.

@@ -30,22 +30,15 @@ fn grant(source: u32, environment: u32, target: u32, rights: Rights) -> Call {
 }
 
 fn revoke(slot: u32) -> Call {
-    Call::CapRevoke(CapRevoke {
-        slot: CapSlot(slot),
-    })
+    Call::CapRevoke(CapRevoke { slot: CapSlot(slot) })
 }
 
 fn drop(slot: u32) -> Call {
-    Call::CapDrop(CapDrop {
-        slot: CapSlot(slot),
-    })
+    Call::CapDrop(CapDrop { slot: CapSlot(slot) })
 }
 
 fn read(slot: u32, field: u32) -> Call {
-    Call::CapRead(CapRead {
-        slot: CapSlot(slot),
-        field,
-    })
+    Call::CapRead(CapRead { slot: CapSlot(slot), field })
 }
 
 #[test]
@@ -65,43 +58,17 @@ fn every_bad_derivation_is_refused() {
     world.frames(S, 10);
     let all = Rights::all();
     assert_eq!(world.refused(derive(0, S + 1, all, 0, 1)), Status::BadSlot);
-    assert_eq!(
-        world.refused(derive(S + 9, S + 1, all, 0, 1)),
-        Status::BadSlot
-    );
-    assert_eq!(
-        world.refused(derive(u32::MAX, S + 1, all, 0, 1)),
-        Status::BadSlot
-    );
+    assert_eq!(world.refused(derive(S + 9, S + 1, all, 0, 1)), Status::BadSlot);
+    assert_eq!(world.refused(derive(u32::MAX, S + 1, all, 0, 1)), Status::BadSlot);
     assert_eq!(world.refused(derive(S, 0, all, 0, 1)), Status::BadSlot);
-    assert_eq!(
-        world.refused(derive(S, SLOT_COUNT_MAX, all, 0, 1)),
-        Status::BadSlot
-    );
+    assert_eq!(world.refused(derive(S, SLOT_COUNT_MAX, all, 0, 1)), Status::BadSlot);
     assert_eq!(world.refused(derive(S, S, all, 0, 1)), Status::SlotInUse);
-    assert_eq!(
-        world.call(derive(S, S + 1, all, 10, 1)),
-        (Status::BadArgument, 3)
-    );
-    assert_eq!(
-        world.call(derive(S, S + 1, all, u64::MAX, 1)),
-        (Status::BadArgument, 3)
-    );
-    assert_eq!(
-        world.call(derive(S, S + 1, all, 3, 8)),
-        (Status::BadArgument, 4)
-    );
-    assert_eq!(
-        world.call(derive(S, S + 1, all, 3, 0)),
-        (Status::BadArgument, 4)
-    );
-    let call = Call::CapDerive(CapDerive {
-        source: CapSlot(S),
-        target: CapSlot(S + 1),
-        rights: 1 << 31,
-        offset: 0,
-        count: 1,
-    });
+    assert_eq!(world.call(derive(S, S + 1, all, 10, 1)), (Status::BadArgument, 3));
+    assert_eq!(world.call(derive(S, S + 1, all, u64::MAX, 1)), (Status::BadArgument, 3));
+    assert_eq!(world.call(derive(S, S + 1, all, 3, 8)), (Status::BadArgument, 4));
+    assert_eq!(world.call(derive(S, S + 1, all, 3, 0)), (Status::BadArgument, 4));
+    let call =
+        Call::CapDerive(CapDerive { source: CapSlot(S), target: CapSlot(S + 1), rights: 1 << 31, offset: 0, count: 1 });
     assert_eq!(world.call(call), (Status::BadArgument, 2));
 }
 
@@ -113,10 +80,7 @@ fn the_tree_has_a_greatest_depth() {
         world.ok(derive(S + depth, S + depth + 1, Rights::all(), 0, 1));
     }
     let last = S + u32::from(DEPTH_MAX);
-    assert_eq!(
-        world.refused(derive(last, last + 1, Rights::all(), 0, 1)),
-        Status::TableFull
-    );
+    assert_eq!(world.refused(derive(last, last + 1, Rights::all(), 0, 1)), Status::TableFull);
     world.ok(revoke(S));
     assert_eq!(world.refused(read(S + 1, 0)), Status::BadSlot);
     assert_eq!(world.refused(read(last, 0)), Status::BadSlot);
@@ -128,28 +92,13 @@ fn a_grant_needs_both_sides() {
     let child = world.environment(S, 100);
     world.frames(S + 2, 4);
     world.ok(derive(S + 2, S + 3, Rights::READ, 0, 4));
-    assert_eq!(
-        world.refused(grant(S + 3, S, 5, Rights::READ)),
-        Status::MissingRight
-    );
+    assert_eq!(world.refused(grant(S + 3, S, 5, Rights::READ)), Status::MissingRight);
     world.ok(derive(S, S + 4, Rights::READ, 0, 0));
-    assert_eq!(
-        world.refused(grant(S + 2, S + 4, 5, Rights::READ)),
-        Status::MissingRight
-    );
-    assert_eq!(
-        world.refused(grant(S + 2, S + 2, 5, Rights::READ)),
-        Status::WrongType
-    );
-    assert_eq!(
-        world.refused(grant(S + 2, S, 1, Rights::READ)),
-        Status::SlotInUse
-    );
+    assert_eq!(world.refused(grant(S + 2, S + 4, 5, Rights::READ)), Status::MissingRight);
+    assert_eq!(world.refused(grant(S + 2, S + 2, 5, Rights::READ)), Status::WrongType);
+    assert_eq!(world.refused(grant(S + 2, S, 1, Rights::READ)), Status::SlotInUse);
     world.ok(grant(S + 2, S, 5, Rights::READ | Rights::WRITE));
-    let at = crate::capability::CapRef {
-        environment: child,
-        slot: 5,
-    };
+    let at = crate::capability::CapRef { environment: child, slot: 5 };
     let capability = world.state.capability(at).expect("granted");
     assert_eq!(capability.rights, Rights::READ | Rights::WRITE);
     assert_eq!(world.refused(drop(S + 2)), Status::Busy);
@@ -162,15 +111,10 @@ fn a_grant_pays_for_the_table_with_the_receivers_frames() {
     let mut world = World::new();
     let child = world.environment(S, 100);
     while world.state.environments[child].donated_count != 0 {
-        world
-            .state
-            .take_donated(child, crate::frame::FrameKind::VectorState);
+        world.state.take_donated(child, crate::frame::FrameKind::VectorState);
     }
     world.check_after_entry = false;
-    assert_eq!(
-        world.refused(grant(SLOT_MACHINE.0, S, 64, Rights::all())),
-        Status::NoTables
-    );
+    assert_eq!(world.refused(grant(SLOT_MACHINE.0, S, 64, Rights::all())), Status::NoTables);
     world.ok(grant(SLOT_MACHINE.0, S, 63, Rights::all()));
 }
 
@@ -204,17 +148,9 @@ fn revocation_of_many_is_done_in_pieces_during_which_nothing_is_derived() {
         world.ok(derive(S, S + slot, Rights::all(), 0, 1));
     }
     assert_eq!(world.refused(revoke(S)), Status::Again);
-    assert_eq!(
-        world.refused(derive(S, S + 500, Rights::all(), 0, 1)),
-        Status::WrongState
-    );
-    let survivor = (1..200)
-        .find(|slot| world.call(read(S + slot, 0)).0 == Status::Ok)
-        .expect("not all are gone");
-    assert_eq!(
-        world.refused(derive(S + survivor, S + 500, Rights::all(), 0, 1)),
-        Status::WrongState
-    );
+    assert_eq!(world.refused(derive(S, S + 500, Rights::all(), 0, 1)), Status::WrongState);
+    let survivor = (1..200).find(|slot| world.call(read(S + slot, 0)).0 == Status::Ok).expect("not all are gone");
+    assert_eq!(world.refused(derive(S + survivor, S + 500, Rights::all(), 0, 1)), Status::WrongState);
     world.ok(revoke(S));
     for slot in 1..200 {
         assert_eq!(world.refused(read(S + slot, 0)), Status::BadSlot);
@@ -233,25 +169,19 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let slot = || 0u32..12;
-    (0u32..8, slot(), slot(), 0u32..64, 0u64..8, 1u64..8).prop_map(
-        |(kind, a, b, rights, offset, count)| match kind {
-            0 => Step::Revoke(a),
-            1 => Step::Drop(a),
-            2 => Step::Split(a, b, count),
-            _ => Step::Derive(a, b, rights, offset, count),
-        },
-    )
+    (0u32..8, slot(), slot(), 0u32..64, 0u64..8, 1u64..8).prop_map(|(kind, a, b, rights, offset, count)| match kind {
+        0 => Step::Revoke(a),
+        1 => Step::Drop(a),
+        2 => Step::Split(a, b, count),
+        _ => Step::Derive(a, b, rights, offset, count),
+    })
 }
 
 /// A capability of the model: parent's slot, rights, first frame, count.
 type Entry = (Option<u32>, u32, u64, u64);
 
 fn children(model: &BTreeMap<u32, Entry>, slot: u32) -> Vec<u32> {
-    model
-        .iter()
-        .filter(|(_, entry)| entry.0 == Some(slot))
-        .map(|(child, _)| *child)
-        .collect()
+    model.iter().filter(|(_, entry)| entry.0 == Some(slot)).map(|(child, _)| *child).collect()
 }
 
 fn model_revoke(model: &mut BTreeMap<u32, Entry>, slot: u32) {
@@ -270,10 +200,7 @@ fn model_step(model: &mut BTreeMap<u32, Entry>, step: &Step) -> bool {
             if model.contains_key(&target) || offset + count > entry.3 {
                 return false;
             }
-            model.insert(
-                target,
-                (Some(source), entry.1 & rights, entry.2 + offset, count),
-            );
+            model.insert(target, (Some(source), entry.1 & rights, entry.2 + offset, count));
         }
         Step::Revoke(slot) => {
             if !model.contains_key(&slot) {
@@ -291,8 +218,7 @@ fn model_step(model: &mut BTreeMap<u32, Entry>, step: &Step) -> bool {
             let Some(entry) = model.get(&slot).copied() else {
                 return false;
             };
-            if model.contains_key(&target) || !children(model, slot).is_empty() || count >= entry.3
-            {
+            if model.contains_key(&target) || !children(model, slot).is_empty() || count >= entry.3 {
                 return false;
             }
             model.insert(slot, (entry.0, entry.1, entry.2, count));

@@ -31,18 +31,12 @@ impl World {
 }
 
 pub(super) fn check(state: &State<Fake>) {
-    let live: Vec<EnvironmentId> = state
-        .environments
-        .ids()
-        .filter(|e| state.environments[*e].serial != 0)
-        .collect();
+    let live: Vec<EnvironmentId> = state.environments.ids().filter(|e| state.environments[*e].serial != 0).collect();
     let mut counts = Counts::default();
     let mut everybodys: Capabilities = Vec::new();
     for environment in &live {
-        let capabilities: Capabilities = state
-            .slots(*environment)
-            .filter_map(|at| Some((at, state.capability(at)?)))
-            .collect();
+        let capabilities: Capabilities =
+            state.slots(*environment).filter_map(|at| Some((at, state.capability(at)?))).collect();
         check_space(state, *environment, &capabilities, &mut counts);
         check_environment(state, *environment);
         everybodys.extend(capabilities);
@@ -50,21 +44,13 @@ pub(super) fn check(state: &State<Fake>) {
     check_tree(state, &everybodys);
     check_frames(state, &live, &counts, &everybodys);
     check_processors(state);
-    let quota: u64 = live
-        .iter()
-        .map(|e| state.environments[*e].frame_quota)
-        .sum();
+    let quota: u64 = live.iter().map(|e| state.environments[*e].frame_quota).sum();
     if state.first_environment.is_some() {
         assert_eq!(quota, FRAME_COUNT - 64 + super::world::BUNDLE_FRAME_COUNT);
     }
 }
 
-fn check_space(
-    state: &State<Fake>,
-    environment: EnvironmentId,
-    capabilities: &Capabilities,
-    counts: &mut Counts,
-) {
+fn check_space(state: &State<Fake>, environment: EnvironmentId, capabilities: &Capabilities, counts: &mut Counts) {
     let object = &state.environments[environment];
     let root = object.root;
     if root.0 == 0 {
@@ -73,10 +59,7 @@ fn check_space(
     counts.tables.insert(root.0);
     let own = state.machine.load(root, 264);
     assert_eq!(own & entry::FRAME_MASK, root.address());
-    assert_eq!(
-        own & (entry::USER | entry::WRITE | entry::NO_EXECUTE),
-        entry::USER | entry::NO_EXECUTE
-    );
+    assert_eq!(own & (entry::USER | entry::WRITE | entry::NO_EXECUTE), entry::USER | entry::NO_EXECUTE);
     for index in 265..512 {
         let template = state.machine.load(FrameNumber(TEMPLATE_ROOT), index);
         assert_eq!(state.machine.load(root, index), template & !entry::USER);
@@ -105,21 +88,10 @@ fn walk(
     let is_large = level == 1 && word & entry::LARGE != 0;
     if level != 0 && !is_large {
         assert_eq!(state.frames.kind(frame), FrameKind::PageTable);
-        assert_eq!(
-            state.frames.owner(frame),
-            state.environments[environment].serial
-        );
+        assert_eq!(state.frames.owner(frame), state.environments[environment].serial);
         assert!(counts.tables.insert(frame.0), "one table, one place");
         for index in 0..512 {
-            walk(
-                state,
-                environment,
-                capabilities,
-                counts,
-                frame,
-                index,
-                level - 1,
-            );
+            walk(state, environment, capabilities, counts, frame, index, level - 1);
         }
         return;
     }
@@ -133,11 +105,7 @@ fn walk(
     let pages = if is_large { 512 } else { 1 };
     match state.frames.kind(frame) {
         FrameKind::Owned => {
-            let map = if is_large {
-                &mut counts.large
-            } else {
-                &mut counts.small
-            };
+            let map = if is_large { &mut counts.large } else { &mut counts.small };
             *map.entry(frame.0).or_default() += 1;
             // While a capability dies, its mappings are being broken: it is still there to be
             // repeated.
@@ -146,10 +114,7 @@ fn walk(
                 c.flags &= !DYING;
                 c.covers(frame.0, pages, rights)
             }) || state.environments[environment].is_ending;
-            assert!(
-                is_covered,
-                "{frame:?} is mapped without authority in {environment:?}"
-            );
+            assert!(is_covered, "{frame:?} is mapped without authority in {environment:?}");
         }
         FrameKind::Shared => assert_eq!(rights, Rights::READ),
         FrameKind::Reserved => {
@@ -242,11 +207,7 @@ fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, al
             }
         }
     }
-    for binding in state
-        .dma_bindings
-        .iter()
-        .filter(|b| b.environment.is_some())
-    {
+    for binding in state.dma_bindings.iter().filter(|b| b.environment.is_some()) {
         pin(binding.first, binding.count);
     }
     let mut originals: BTreeMap<u64, EnvironmentId> = BTreeMap::new();
@@ -259,39 +220,22 @@ fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, al
             }
         }
     }
-    let serials: BTreeMap<u32, EnvironmentId> = live
-        .iter()
-        .map(|e| (state.environments[*e].serial, *e))
-        .collect();
+    let serials: BTreeMap<u32, EnvironmentId> = live.iter().map(|e| (state.environments[*e].serial, *e)).collect();
     let mut free = 0;
     for number in 0..FRAME_COUNT {
         let frame = FrameNumber(number);
         let (map_count, pin_count) = state.frames.counts(frame);
-        assert_eq!(
-            map_count,
-            counts.small.get(&number).copied().unwrap_or(0),
-            "maps of {number}"
-        );
-        assert_eq!(
-            pin_count,
-            pins.get(&number).copied().unwrap_or(0),
-            "pins of {number}"
-        );
+        assert_eq!(map_count, counts.small.get(&number).copied().unwrap_or(0), "maps of {number}");
+        assert_eq!(pin_count, pins.get(&number).copied().unwrap_or(0), "pins of {number}");
         if number % 512 == 0 {
             let expected = counts.large.get(&number).copied().unwrap_or(0);
             assert_eq!(state.frames.large_count(frame), expected);
         }
         match state.frames.kind(frame) {
             FrameKind::Owned => {
-                let owner = serials
-                    .get(&state.frames.owner(frame))
-                    .expect("an owner lives");
+                let owner = serials.get(&state.frames.owner(frame)).expect("an owner lives");
                 if state.environments[*owner].root.0 != 0 {
-                    assert_eq!(
-                        originals.get(&number),
-                        Some(owner),
-                        "frame {number} has an original"
-                    );
+                    assert_eq!(originals.get(&number), Some(owner), "frame {number} has an original");
                 }
             }
             FrameKind::Free => {
@@ -319,29 +263,18 @@ fn check_processors(state: &State<Fake>) {
         let in_queue = queued.iter().filter(|p| **p == id).count();
         let is_handed = state.cpus.iter().any(|(_, c)| c.hand_off == Some(id));
         assert!(!is_handed, "nothing is left half handed over");
-        assert_eq!(
-            in_queue,
-            usize::from(object.state == ProcessorState::Ready),
-            "{id:?}"
-        );
+        assert_eq!(in_queue, usize::from(object.state == ProcessorState::Ready), "{id:?}");
         if object.serial == 0 {
             assert_eq!(object.state, ProcessorState::Stopped);
             continue;
         }
-        let holders: Vec<_> = state
-            .cpus
-            .ids()
-            .filter(|c| state.cpus[*c].current == Some(id))
-            .collect();
+        let holders: Vec<_> = state.cpus.ids().filter(|c| state.cpus[*c].current == Some(id)).collect();
         assert_eq!(object.cpu, holders.first().copied());
         assert!(holders.len() <= 1);
         if object.state == ProcessorState::Running {
             assert_eq!(holders.len(), 1);
         }
-        assert_eq!(
-            object.state == ProcessorState::Calling,
-            object.transfer.calling.is_some()
-        );
+        assert_eq!(object.state == ProcessorState::Calling, object.transfer.calling.is_some());
         if let Some(client) = object.transfer.serving {
             let call = state.processors[client].transfer.calling.expect("it calls");
             assert_eq!(call.callee, id);

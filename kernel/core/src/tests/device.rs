@@ -1,15 +1,12 @@
 //! Calls 30 to 39: device functions and the machine.
 
 use aegis_abi::call::{
-    BellCreate, BellTake, Call, CapDerive, CapDrop, CapGrant, CapRevoke, DeviceControl,
-    DeviceDmaBind, DeviceDmaUnbind, DeviceInterruptAsk, DeviceInterruptBind, DeviceMap, DevicePort,
-    DeviceRead, FrameFree, MachineLog, MachineOff,
+    BellCreate, BellTake, Call, CapDerive, CapDrop, CapGrant, CapRevoke, DeviceControl, DeviceDmaBind, DeviceDmaUnbind,
+    DeviceInterruptAsk, DeviceInterruptBind, DeviceMap, DevicePort, DeviceRead, FrameFree, MachineLog, MachineOff,
 };
 use aegis_abi::device::DeviceField;
 use aegis_abi::memory::entry;
-use aegis_abi::types::{
-    CapSlot, Rights, SLOT_DEVICE_FIRST, SLOT_MACHINE, SLOT_NONE, SLOT_SELF, Status,
-};
+use aegis_abi::types::{CapSlot, Rights, SLOT_DEVICE_FIRST, SLOT_MACHINE, SLOT_NONE, SLOT_SELF, Status};
 
 use super::world::{DEVICE_FRAME, S, SCRATCH, World};
 use crate::space::Directory;
@@ -18,11 +15,7 @@ const DEVICE: CapSlot = SLOT_DEVICE_FIRST;
 const VA: u64 = 0x5000_0000;
 
 fn read(field: DeviceField, index: u32) -> Call {
-    Call::DeviceRead(DeviceRead {
-        slot: DEVICE,
-        field: field as u32,
-        index,
-    })
+    Call::DeviceRead(DeviceRead { slot: DEVICE, field: field as u32, index })
 }
 
 #[test]
@@ -53,28 +46,18 @@ fn a_function_describes_itself() {
     ] {
         assert_eq!(world.call(read(field, index)), (Status::BadArgument, 2));
     }
-    let unknown = Call::DeviceRead(DeviceRead {
-        slot: DEVICE,
-        field: 11,
-        index: 0,
-    });
+    let unknown = Call::DeviceRead(DeviceRead { slot: DEVICE, field: 11, index: 0 });
     assert_eq!(world.call(unknown), (Status::BadArgument, 1));
 }
 
 fn map(region: u32, virtual_address: u64) -> Call {
-    Call::DeviceMap(DeviceMap {
-        slot: DEVICE,
-        region,
-        virtual_address,
-    })
+    Call::DeviceMap(DeviceMap { slot: DEVICE, region, virtual_address })
 }
 
 fn leaf(world: &World, va: u64) -> u64 {
     let root = world.state.environments[world.first].root;
     match world.state.directory(root, va >> 12) {
-        Directory::Table(table) => {
-            world.state.machine.memory[table.0 as usize][(va >> 12) as usize % 512]
-        }
+        Directory::Table(table) => world.state.machine.memory[table.0 as usize][(va >> 12) as usize % 512],
         _ => 0,
     }
 }
@@ -85,11 +68,7 @@ fn regions_are_mapped_uncached_without_their_reserved_pages() {
     assert_eq!(world.ok(map(0, VA)), 4 * 4096);
     let bits = entry::PRESENT | entry::USER | entry::WRITE | entry::NO_EXECUTE | 0x18;
     assert_eq!(leaf(&world, VA), DEVICE_FRAME << 12 | bits);
-    assert_eq!(
-        leaf(&world, VA + 0x2000),
-        0,
-        "interrupt tables are the kernel's"
-    );
+    assert_eq!(leaf(&world, VA + 0x2000), 0, "interrupt tables are the kernel's");
     assert_eq!(leaf(&world, VA + 0x3000), (DEVICE_FRAME + 3) << 12 | bits);
     for region in [1, 2, 3, 6, u32::MAX] {
         assert_eq!(world.call(map(region, VA)), (Status::BadArgument, 1));
@@ -106,24 +85,14 @@ fn regions_are_mapped_uncached_without_their_reserved_pages() {
 fn ports_are_bounded() {
     let mut world = World::new();
     let port = |region: u32, offset: u32, width_bytes: u32, is_write: u32| {
-        Call::DevicePort(DevicePort {
-            slot: DEVICE,
-            region,
-            offset,
-            width_bytes,
-            is_write,
-            value: 0x55,
-        })
+        Call::DevicePort(DevicePort { slot: DEVICE, region, offset, width_bytes, is_write, value: 0x55 })
     };
     assert_eq!(world.ok(port(2, 4, 4, 0)), 0xc005);
     assert_eq!(world.ok(port(2, 0x1f, 1, 1)), 0);
     assert_eq!(world.state.machine.ports, [(0xc01f, 0x55)]);
     assert_eq!(world.call(port(0, 0, 1, 0)), (Status::BadArgument, 1));
     assert_eq!(world.call(port(2, 0x1f, 2, 0)), (Status::BadArgument, 2));
-    assert_eq!(
-        world.call(port(2, u32::MAX, 4, 0)),
-        (Status::BadArgument, 2)
-    );
+    assert_eq!(world.call(port(2, u32::MAX, 4, 0)), (Status::BadArgument, 2));
     assert_eq!(world.call(port(2, 0, 3, 0)), (Status::BadArgument, 3));
     assert_eq!(world.call(port(2, 0, 1, 2)), (Status::BadArgument, 4));
     world.ok(Call::CapDerive(CapDerive {
@@ -141,10 +110,7 @@ fn ports_are_bounded() {
 }
 
 fn bell(world: &mut World) -> CapSlot {
-    world.ok(Call::BellCreate(BellCreate {
-        slot: CapSlot(S + 9),
-        processor: SLOT_NONE,
-    }));
+    world.ok(Call::BellCreate(BellCreate { slot: CapSlot(S + 9), processor: SLOT_NONE }));
     CapSlot(S + 9)
 }
 
@@ -152,17 +118,10 @@ fn bell(world: &mut World) -> CapSlot {
 fn interrupts_are_counted_and_masked_until_asked_for() {
     let mut world = World::new();
     let bell = bell(&mut world);
-    let ask = Call::DeviceInterruptAsk(DeviceInterruptAsk {
-        slot: DEVICE,
-        interrupt: 1,
-    });
+    let ask = Call::DeviceInterruptAsk(DeviceInterruptAsk { slot: DEVICE, interrupt: 1 });
     assert_eq!(world.refused(ask), Status::WrongState);
     let bind = |interrupt: u32, bell: CapSlot| {
-        Call::DeviceInterruptBind(DeviceInterruptBind {
-            slot: DEVICE,
-            interrupt,
-            bell,
-        })
+        Call::DeviceInterruptBind(DeviceInterruptBind { slot: DEVICE, interrupt, bell })
     };
     assert_eq!(world.call(bind(2, bell)), (Status::BadArgument, 1));
     assert_eq!(world.refused(bind(1, DEVICE)), Status::WrongType);
@@ -184,12 +143,7 @@ fn interrupts_are_counted_and_masked_until_asked_for() {
 }
 
 fn dma(frames: u32, offset: u64, count: u64) -> Call {
-    Call::DeviceDmaBind(DeviceDmaBind {
-        slot: DEVICE,
-        frames: CapSlot(frames),
-        offset,
-        count,
-    })
+    Call::DeviceDmaBind(DeviceDmaBind { slot: DEVICE, frames: CapSlot(frames), offset, count })
 }
 
 #[test]
@@ -206,12 +160,7 @@ fn frames_that_a_device_reaches_are_pinned() {
     assert_eq!(world.refused(free), Status::Busy);
     assert_eq!(world.refused(drop), Status::Busy);
     let unbind = |offset: u64, count: u64| {
-        Call::DeviceDmaUnbind(DeviceDmaUnbind {
-            slot: DEVICE,
-            frames: CapSlot(S),
-            offset,
-            count,
-        })
+        Call::DeviceDmaUnbind(DeviceDmaUnbind { slot: DEVICE, frames: CapSlot(S), offset, count })
     };
     assert_eq!(world.refused(unbind(1, 1)), Status::WrongState);
     assert_eq!(world.refused(unbind(u64::MAX, 1)), Status::BadArgument);
@@ -255,14 +204,8 @@ fn a_granted_device_comes_back_with_what_was_bound() {
         }
         assert_eq!(world.call_on(1, *call).0, Status::Ok);
     }
-    let revoke_frames = Call::CapRevoke(CapRevoke {
-        slot: CapSlot(S + 20),
-    });
-    assert_eq!(
-        world.refused(revoke_frames),
-        Status::Busy,
-        "a device uses them"
-    );
+    let revoke_frames = Call::CapRevoke(CapRevoke { slot: CapSlot(S + 20) });
+    assert_eq!(world.refused(revoke_frames), Status::Busy, "a device uses them");
     world.ok(Call::CapRevoke(CapRevoke { slot: DEVICE }));
     let root = world.state.environments[child].root;
     assert_eq!(world.state.translate(root, VA >> 12), None);
@@ -273,12 +216,7 @@ fn a_granted_device_comes_back_with_what_was_bound() {
 #[test]
 fn a_device_is_enabled_and_disabled() {
     let mut world = World::new();
-    let control = |operation: u32| {
-        Call::DeviceControl(DeviceControl {
-            slot: DEVICE,
-            operation,
-        })
-    };
+    let control = |operation: u32| Call::DeviceControl(DeviceControl { slot: DEVICE, operation });
     world.ok(control(0));
     world.ok(control(1));
     assert_eq!(world.state.machine.enabled, [(0, true), (0, false)]);
@@ -288,20 +226,8 @@ fn a_device_is_enabled_and_disabled() {
 #[test]
 fn the_log_takes_bytes_at_any_address_that_is_mapped() {
     let mut world = World::new();
-    world.write(
-        SCRATCH,
-        &[
-            u64::from_le_bytes(*b"__hello "),
-            u64::from_le_bytes(*b"world___"),
-        ],
-    );
-    let log = |pointer: u64, length: u64| {
-        Call::MachineLog(MachineLog {
-            slot: SLOT_MACHINE,
-            pointer,
-            length,
-        })
-    };
+    world.write(SCRATCH, &[u64::from_le_bytes(*b"__hello "), u64::from_le_bytes(*b"world___")]);
+    let log = |pointer: u64, length: u64| Call::MachineLog(MachineLog { slot: SLOT_MACHINE, pointer, length });
     assert_eq!(world.ok(log(SCRATCH + 2, 11)), 11);
     assert_eq!(world.state.machine.log, b"hello world");
     assert_eq!(world.call(log(SCRATCH, 257)), (Status::BadArgument, 2));

@@ -1,8 +1,8 @@
 //! Calls 11 to 20: making and ending environments and processors, and frames asked back.
 
 use aegis_abi::call::{
-    Call, CapDerive, CapGrant, CapRead, EnvironmentCreate, EnvironmentDestroy, EnvironmentReclaim,
-    FrameAllocate, ProcessorCreate, ProcessorDestroy, ProcessorStart,
+    Call, CapDerive, CapGrant, CapRead, EnvironmentCreate, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate,
+    ProcessorCreate, ProcessorDestroy, ProcessorStart,
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::BindEntry;
@@ -12,17 +12,11 @@ use aegis_abi::upcall::UpcallKind;
 use super::world::{CODE, S, SYSTEM_PAGE, World};
 
 fn create(slot: u32, frames: u32, frame_quota: u64) -> Call {
-    Call::EnvironmentCreate(EnvironmentCreate {
-        slot: CapSlot(slot),
-        frames: CapSlot(frames),
-        frame_quota,
-    })
+    Call::EnvironmentCreate(EnvironmentCreate { slot: CapSlot(slot), frames: CapSlot(frames), frame_quota })
 }
 
 fn destroy(slot: u32) -> Call {
-    Call::EnvironmentDestroy(EnvironmentDestroy {
-        slot: CapSlot(slot),
-    })
+    Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(slot) })
 }
 
 fn grant(source: u32, environment: u32, target: u32) -> Call {
@@ -40,19 +34,10 @@ fn a_new_environment_has_itself_and_the_system_page() {
     let child = world.environment(S, 100);
     let root = world.state.environments[child].root;
     let page = (SYSTEM_PAGE_BASE & 0xffff_ffff_ffff) >> 12;
-    assert_eq!(
-        world.state.translate(root, page),
-        Some(FrameNumber(SYSTEM_PAGE))
-    );
-    let own = crate::capability::CapRef {
-        environment: child,
-        slot: SLOT_SELF.0,
-    };
+    assert_eq!(world.state.translate(root, page), Some(FrameNumber(SYSTEM_PAGE)));
+    let own = crate::capability::CapRef { environment: child, slot: SLOT_SELF.0 };
     assert!(world.state.capability(own).is_some());
-    let read = Call::CapRead(CapRead {
-        slot: CapSlot(S + 1),
-        field: 0,
-    });
+    let read = Call::CapRead(CapRead { slot: CapSlot(S + 1), field: 0 });
     assert_eq!(world.refused(read), Status::BadSlot, "the frames are gone");
 }
 
@@ -63,23 +48,11 @@ fn every_bad_creation_is_refused() {
     let left = world.state.environments[world.first].frames_left();
     assert_eq!(world.refused(create(S + 1, S, left + 1)), Status::NoFrames);
     assert_eq!(world.refused(create(S, S, 0)), Status::SlotInUse);
-    assert_eq!(
-        world.refused(create(S + 1, SLOT_SELF.0, 0)),
-        Status::WrongType
-    );
+    assert_eq!(world.refused(create(S + 1, SLOT_SELF.0, 0)), Status::WrongType);
     world.frames(S + 2, 7);
-    assert_eq!(
-        world.call(create(S + 1, S + 2, 0)),
-        (Status::BadArgument, 1)
-    );
+    assert_eq!(world.call(create(S + 1, S + 2, 0)), (Status::BadArgument, 1));
     assert_eq!(world.refused(create(S + 1, 5, 0)), Status::Busy, "mapped");
-    world.ok(Call::CapDerive(CapDerive {
-        source: CapSlot(S),
-        target: CapSlot(S + 3),
-        rights: 1,
-        offset: 0,
-        count: 8,
-    }));
+    world.ok(Call::CapDerive(CapDerive { source: CapSlot(S), target: CapSlot(S + 3), rights: 1, offset: 0, count: 8 }));
     assert_eq!(world.refused(create(S + 1, S, 0)), Status::Busy);
     assert_eq!(world.refused(create(S + 1, S + 3, 0)), Status::WrongState);
 }
@@ -145,24 +118,16 @@ fn destruction_gives_everything_back_also_from_grandchildren() {
         );
     }
     assert_eq!(world.call_on(1, destroy(SLOT_SELF.0)).0, Status::WrongState);
-    assert_eq!(
-        world.refused(destroy(S)),
-        Status::Again,
-        "it runs elsewhere"
-    );
+    assert_eq!(world.refused(destroy(S)), Status::Again, "it runs elsewhere");
     assert_eq!(world.refused(grant(S + 20, S, 20)), Status::WrongState);
     world.kick(1);
     world.ok(destroy(S));
     assert_eq!(world.refused(destroy(S)), Status::BadSlot);
     assert_eq!(world.state.environments[child].serial, 0);
     // The pages of its processor were ours, and so is the dead processor's capability.
-    world.ok(Call::CapDrop(aegis_abi::call::CapDrop {
-        slot: CapSlot(S + 10),
-    }));
+    world.ok(Call::CapDrop(aegis_abi::call::CapDrop { slot: CapSlot(S + 10) }));
     for slot in [S + 11, S + 20] {
-        world.ok(Call::FrameFree(aegis_abi::call::FrameFree {
-            slot: CapSlot(slot),
-        }));
+        world.ok(Call::FrameFree(aegis_abi::call::FrameFree { slot: CapSlot(slot) }));
     }
     assert_eq!(world.state.frames.free_count(), free);
     assert_eq!(world.state.environments[world.first].frame_quota, quota);
@@ -173,10 +138,7 @@ fn what_an_environment_had_is_zeroed_for_the_next() {
     let mut world = World::new();
     world.environment(S, 100);
     let frames = world.frames(S + 2, 2);
-    world.ok(Call::FrameDonate(aegis_abi::call::FrameDonate {
-        slot: CapSlot(S + 2),
-        environment: CapSlot(S),
-    }));
+    world.ok(Call::FrameDonate(aegis_abi::call::FrameDonate { slot: CapSlot(S + 2), environment: CapSlot(S) }));
     world.state.machine.memory[frames as usize] = [7; 512];
     world.ok(destroy(S));
     let again = Call::FrameAllocate(FrameAllocate {
@@ -207,71 +169,33 @@ fn every_bad_processor_is_refused() {
         change(&mut call);
         world.call(Call::ProcessorCreate(call))
     };
-    assert_eq!(
-        bad(&|c| c.save_area_frame_count = 0),
-        (Status::BadArgument, 3)
-    );
-    assert_eq!(
-        bad(&|c| c.save_area_frame_count = u32::MAX),
-        (Status::BadArgument, 3)
-    );
-    assert_eq!(
-        bad(&|c| c.save_area_frame_count = 3),
-        (Status::BadArgument, 2)
-    );
+    assert_eq!(bad(&|c| c.save_area_frame_count = 0), (Status::BadArgument, 3));
+    assert_eq!(bad(&|c| c.save_area_frame_count = u32::MAX), (Status::BadArgument, 3));
+    assert_eq!(bad(&|c| c.save_area_frame_count = 3), (Status::BadArgument, 2));
     for address in [0, 1, 0x40_0000, LIBOS_BASE + 8, LIBOS_END, !0xfff] {
-        assert_eq!(
-            bad(&|c| c.control_address = address),
-            (Status::BadArgument, 4)
-        );
-        assert_eq!(
-            bad(&|c| c.save_area_base = address),
-            (Status::BadArgument, 5)
-        );
+        assert_eq!(bad(&|c| c.control_address = address), (Status::BadArgument, 4));
+        assert_eq!(bad(&|c| c.save_area_base = address), (Status::BadArgument, 5));
     }
-    assert_eq!(
-        bad(&|c| c.save_area_base = LIBOS_END - 0x1000),
-        (Status::BadArgument, 5)
-    );
-    assert_eq!(
-        bad(&|c| c.environment = CapSlot(S + 2)).0,
-        Status::WrongType
-    );
+    assert_eq!(bad(&|c| c.save_area_base = LIBOS_END - 0x1000), (Status::BadArgument, 5));
+    assert_eq!(bad(&|c| c.environment = CapSlot(S + 2)).0, Status::WrongType);
     assert_eq!(bad(&|c| c.frames = CapSlot(S)).0, Status::WrongType);
     assert_eq!(bad(&|c| c.slot = CapSlot(S)).0, Status::SlotInUse);
     assert_eq!(bad(&|_| {}).0, Status::Ok);
-    let start = |rip: u64| {
-        Call::ProcessorStart(ProcessorStart {
-            slot: CapSlot(S + 3),
-            rip,
-            rsp: 0,
-            argument: 0,
-        })
-    };
+    let start = |rip: u64| Call::ProcessorStart(ProcessorStart { slot: CapSlot(S + 3), rip, rsp: 0, argument: 0 });
     for rip in [0, 1 << 47, LIBOS_END, 0xffff_ffff_8000_0000, u64::MAX] {
         assert_eq!(world.call(start(rip)), (Status::BadArgument, 1));
     }
     world.ok(start(CODE));
     assert_eq!(world.refused(start(CODE)), Status::WrongState);
-    let unmake = Call::ProcessorDestroy(ProcessorDestroy {
-        slot: CapSlot(S + 3),
-    });
+    let unmake = Call::ProcessorDestroy(ProcessorDestroy { slot: CapSlot(S + 3) });
     assert_eq!(world.refused(unmake), Status::WrongState);
-    world.ok(Call::ProcessorStop(aegis_abi::call::ProcessorStop {
-        slot: CapSlot(S + 3),
-    }));
+    world.ok(Call::ProcessorStop(aegis_abi::call::ProcessorStop { slot: CapSlot(S + 3) }));
     world.ok(unmake);
-    world.ok(Call::FrameFree(aegis_abi::call::FrameFree {
-        slot: CapSlot(S + 2),
-    }));
+    world.ok(Call::FrameFree(aegis_abi::call::FrameFree { slot: CapSlot(S + 2) }));
 }
 
 fn reclaim(slot: u32, frame_count: u64, deadline_ns: u64) -> Call {
-    Call::EnvironmentReclaim(EnvironmentReclaim {
-        slot: CapSlot(slot),
-        frame_count,
-        deadline_ns,
-    })
+    Call::EnvironmentReclaim(EnvironmentReclaim { slot: CapSlot(slot), frame_count, deadline_ns })
 }
 
 const DEADLINE_NS: u64 = 9_000_000;
@@ -304,27 +228,15 @@ fn an_environment_that_does_not_comply_loses_frames_and_is_told_which() {
         page_count,
         slot,
     };
-    assert_eq!(
-        world
-            .bind_in(CapSlot(S), &[entry(at, scratch, S + 20, 1)])
-            .0,
-        Status::Ok
-    );
+    assert_eq!(world.bind_in(CapSlot(S), &[entry(at, scratch, S + 20, 1)]).0, Status::Ok);
     let words = [1 << 32, at + 0x1000, first, 10 | 5 << 32];
     world.state.machine.memory[scratch as usize][..4].copy_from_slice(&words);
-    let bind = Call::Bind(aegis_abi::call::Bind {
-        environment: SLOT_SELF,
-        entries: at,
-        entry_count: 1,
-    });
+    let bind = Call::Bind(aegis_abi::call::Bind { environment: SLOT_SELF, entries: at, entry_count: 1 });
     assert_eq!(world.call_on(1, bind), (Status::Ok, 1));
 
     let quota = world.state.environments[world.first].frame_quota;
     world.ok(reclaim(S, 3, DEADLINE_NS));
-    assert_eq!(
-        world.refused(reclaim(S, 3, DEADLINE_NS)),
-        Status::WrongState
-    );
+    assert_eq!(world.refused(reclaim(S, 3, DEADLINE_NS)), Status::WrongState);
     assert!(world.state.machine.kicked.contains(&super::world::cpu(1)));
     world.kick(1);
     assert_eq!(world.frame[1].rip, CODE + 0x600);
@@ -365,29 +277,17 @@ fn an_environment_that_complies_keeps_the_rest() {
     world.call_on(1, allocate(5));
     world.call_on(1, allocate(6));
     world.ok(reclaim(S, 5, DEADLINE_NS));
-    world.call_on(
-        1,
-        Call::FrameFree(aegis_abi::call::FrameFree { slot: CapSlot(6) }),
-    );
+    world.call_on(1, Call::FrameFree(aegis_abi::call::FrameFree { slot: CapSlot(6) }));
     world.state.machine.now_ns = DEADLINE_NS;
     world.timer(0);
     let object = &world.state.environments[child];
     assert_eq!(object.frames_owned, 64 + 5);
-    let own = crate::capability::CapRef {
-        environment: child,
-        slot: 5,
-    };
+    let own = crate::capability::CapRef { environment: child, slot: 5 };
     assert_eq!(world.state.capability(own).map(|c| c.count), Some(5));
     for (count, deadline) in [(0, 1), (65, 1), (u64::MAX, 1)] {
-        assert_eq!(
-            world.call(reclaim(S, count, deadline)),
-            (Status::BadArgument, 1)
-        );
+        assert_eq!(world.call(reclaim(S, count, deadline)), (Status::BadArgument, 1));
     }
-    assert_eq!(
-        world.refused(reclaim(SLOT_SELF.0, 1, 1)),
-        Status::WrongState
-    );
+    assert_eq!(world.refused(reclaim(SLOT_SELF.0, 1, 1)), Status::WrongState);
 }
 
 #[test]
@@ -397,11 +297,7 @@ fn what_cannot_be_taken_ends_the_attempt() {
     world.ok(reclaim(S, 10, 1));
     world.state.machine.now_ns += 1_000_000;
     let decision = world.timer(0);
-    assert!(
-        decision
-            .deadline_ns
-            .is_some_and(|ns| ns > world.state.machine.now_ns + 1_000_000)
-    );
+    assert!(decision.deadline_ns.is_some_and(|ns| ns > world.state.machine.now_ns + 1_000_000));
     world.ok(destroy(S));
 }
 
@@ -423,9 +319,7 @@ fn pages_of_a_processor_are_not_revoked_under_it() {
         save_area_base: LIBOS_BASE + 0x2000,
     });
     assert_eq!(world.call_on(1, make), (Status::Ok, 0));
-    let revoke = Call::CapRevoke(aegis_abi::call::CapRevoke {
-        slot: CapSlot(S + 20),
-    });
+    let revoke = Call::CapRevoke(aegis_abi::call::CapRevoke { slot: CapSlot(S + 20) });
     assert_eq!(world.refused(revoke), Status::Busy);
     let unmake = Call::ProcessorDestroy(ProcessorDestroy { slot: CapSlot(7) });
     assert_eq!(world.call_on(1, unmake), (Status::Ok, 0));

@@ -7,33 +7,19 @@ use super::world::{FRAME_COUNT, S, World};
 use crate::frame::{BlockEntry, FrameEntry, FrameKind, FrameTable};
 
 fn allocate(slot: u32, count: u64, frame: u64, alignment_log2: u32) -> Call {
-    Call::FrameAllocate(FrameAllocate {
-        slot: CapSlot(slot),
-        count,
-        frame: FrameNumber(frame),
-        alignment_log2,
-    })
+    Call::FrameAllocate(FrameAllocate { slot: CapSlot(slot), count, frame: FrameNumber(frame), alignment_log2 })
 }
 
 fn free(slot: u32) -> Call {
-    Call::FrameFree(FrameFree {
-        slot: CapSlot(slot),
-    })
+    Call::FrameFree(FrameFree { slot: CapSlot(slot) })
 }
 
 pub(super) fn split(slot: u32, target: u32, count: u64) -> Call {
-    Call::FrameSplit(FrameSplit {
-        slot: CapSlot(slot),
-        target: CapSlot(target),
-        count,
-    })
+    Call::FrameSplit(FrameSplit { slot: CapSlot(slot), target: CapSlot(target), count })
 }
 
 fn donate(slot: u32, environment: u32) -> Call {
-    Call::FrameDonate(FrameDonate {
-        slot: CapSlot(slot),
-        environment: CapSlot(environment),
-    })
+    Call::FrameDonate(FrameDonate { slot: CapSlot(slot), environment: CapSlot(environment) })
 }
 
 #[test]
@@ -44,39 +30,14 @@ fn frames_by_name_and_by_alignment() {
     assert_eq!(world.refused(allocate(S + 1, 1, 2003, 1)), Status::NoFrames);
     let first = world.ok(allocate(S + 1, 512, u64::MAX, 9));
     assert_eq!(first % 512, 0);
-    assert_eq!(
-        world.refused(allocate(S + 2, 1, FRAME_COUNT, 0)),
-        Status::NoFrames
-    );
-    assert_eq!(
-        world.refused(allocate(S + 2, 1, u64::MAX - 1, 0)),
-        Status::NoFrames
-    );
-    assert_eq!(
-        world.refused(allocate(S + 2, 2, FRAME_COUNT - 1, 0)),
-        Status::NoFrames
-    );
-    assert_eq!(
-        world.refused(allocate(S + 2, 1, 1, 0)),
-        Status::NoFrames,
-        "the kernel's"
-    );
-    assert_eq!(
-        world.call(allocate(S + 2, 0, u64::MAX, 0)),
-        (Status::BadArgument, 1)
-    );
-    assert_eq!(
-        world.call(allocate(S + 2, u64::MAX, u64::MAX, 0)),
-        (Status::BadArgument, 1)
-    );
-    assert_eq!(
-        world.call(allocate(S + 2, 1, u64::MAX, 64)),
-        (Status::BadArgument, 3)
-    );
-    assert_eq!(
-        world.refused(allocate(S, 1, u64::MAX, 0)),
-        Status::SlotInUse
-    );
+    assert_eq!(world.refused(allocate(S + 2, 1, FRAME_COUNT, 0)), Status::NoFrames);
+    assert_eq!(world.refused(allocate(S + 2, 1, u64::MAX - 1, 0)), Status::NoFrames);
+    assert_eq!(world.refused(allocate(S + 2, 2, FRAME_COUNT - 1, 0)), Status::NoFrames);
+    assert_eq!(world.refused(allocate(S + 2, 1, 1, 0)), Status::NoFrames, "the kernel's");
+    assert_eq!(world.call(allocate(S + 2, 0, u64::MAX, 0)), (Status::BadArgument, 1));
+    assert_eq!(world.call(allocate(S + 2, u64::MAX, u64::MAX, 0)), (Status::BadArgument, 1));
+    assert_eq!(world.call(allocate(S + 2, 1, u64::MAX, 64)), (Status::BadArgument, 3));
+    assert_eq!(world.refused(allocate(S, 1, u64::MAX, 0)), Status::SlotInUse);
     assert_eq!(world.refused(allocate(0, 1, u64::MAX, 0)), Status::BadSlot);
 }
 
@@ -88,10 +49,7 @@ fn frames_are_zeroed_when_they_cross_environments_and_only_then() {
     world.state.machine.memory[first as usize][7] = 1;
     world.ok(free(S));
     assert_eq!(world.ok(allocate(S, 4, first, 0)), first);
-    assert_eq!(
-        world.state.machine.memory[first as usize][7], 1,
-        "it was ours"
-    );
+    assert_eq!(world.state.machine.memory[first as usize][7], 1, "it was ours");
     world.ok(donate(S, SLOT_SELF.0));
     // Back from the kernel's own use: page tables and capability tables are nobody's data.
     let child = world.environment(S + 2, 50);
@@ -130,15 +88,9 @@ fn quota_is_a_limit() {
     let left = world.state.environments[world.first].frames_left();
     assert_eq!(left, world.state.frames.free_count());
     world.environment(S, left - 64 - 10);
-    assert_eq!(
-        world.refused(allocate(S + 4, 11, u64::MAX, 0)),
-        Status::NoFrames
-    );
+    assert_eq!(world.refused(allocate(S + 4, 11, u64::MAX, 0)), Status::NoFrames);
     world.ok(allocate(S + 4, 10, u64::MAX, 0));
-    assert_eq!(
-        world.refused(allocate(S + 5, 1, u64::MAX, 0)),
-        Status::NoFrames
-    );
+    assert_eq!(world.refused(allocate(S + 5, 1, u64::MAX, 0)), Status::NoFrames);
 }
 
 #[test]
@@ -169,10 +121,7 @@ fn splitting_makes_two_of_one() {
     assert_eq!(world.call(split(S, S + 2, 4)), (Status::BadArgument, 2));
     assert_eq!(world.call(split(S, S + 2, 0)), (Status::BadArgument, 2));
     assert_eq!(world.refused(split(S, S + 1, 1)), Status::SlotInUse);
-    assert_eq!(
-        world.refused(split(SLOT_SELF.0, S + 2, 1)),
-        Status::WrongType
-    );
+    assert_eq!(world.refused(split(SLOT_SELF.0, S + 2, 1)), Status::WrongType);
     world.ok(free(S));
     assert_eq!(world.ok(allocate(S, 4, first, 0)), first);
     world.ok(free(S + 1));

@@ -1,8 +1,6 @@
 //! Protected control transfer.
 
-use aegis_abi::call::{
-    Call, CapGrant, GateCall, GateCreate, GateReply, GateSend, ProcessorState, ProcessorStop,
-};
+use aegis_abi::call::{Call, CapGrant, GateCall, GateCreate, GateReply, GateSend, ProcessorState, ProcessorStop};
 use aegis_abi::layout::LIBOS_END;
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_SELF, Status};
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, UpcallKind};
@@ -16,24 +14,15 @@ const GATE: u32 = S + 30;
 const BADGE: u64 = 0xbadc;
 
 fn create(processor: u32, slot: u32) -> Call {
-    Call::GateCreate(GateCreate {
-        slot: CapSlot(slot),
-        processor: CapSlot(processor),
-        rip: CODE + 0x400,
-        badge: BADGE,
-    })
+    Call::GateCreate(GateCreate { slot: CapSlot(slot), processor: CapSlot(processor), rip: CODE + 0x400, badge: BADGE })
 }
 
 fn call(slot: u32) -> Call {
-    Call::GateCall(GateCall {
-        gate: CapSlot(slot),
-    })
+    Call::GateCall(GateCall { gate: CapSlot(slot) })
 }
 
 fn send(slot: u32) -> Call {
-    Call::GateSend(GateSend {
-        gate: CapSlot(slot),
-    })
+    Call::GateSend(GateSend { gate: CapSlot(slot) })
 }
 
 fn reply() -> Call {
@@ -46,15 +35,10 @@ fn server() -> (World, ProcessorId) {
     let server = world.processor(SERVER, SLOT_SELF.0);
     world.start(SERVER);
     world.ok(create(SERVER, GATE));
-    let yield_to = Call::Yield(aegis_abi::call::Yield {
-        processor: CapSlot(SERVER),
-    });
+    let yield_to = Call::Yield(aegis_abi::call::Yield { processor: CapSlot(SERVER) });
     assert_eq!(world.enter(0, yield_to).next, Some(server));
     assert_eq!(world.enter(0, reply()).next, Some(world.first_processor));
-    assert_eq!(
-        world.state.processors[server].state,
-        ProcessorState::Accepting
-    );
+    assert_eq!(world.state.processors[server].state, ProcessorState::Accepting);
     (world, server)
 }
 
@@ -67,35 +51,20 @@ fn a_call_carries_registers_and_the_slice_there_and_back() {
     world.frame[0].rsp = 0x5000;
     let words = [u64::from(GATE), 11, 12, 13, 14, 15];
     let decision = world.enter_raw(0, GateCall::NUMBER, words);
-    assert_eq!(
-        (decision.next, decision.deadline_ns.is_some()),
-        (Some(server), true)
-    );
+    assert_eq!((decision.next, decision.deadline_ns.is_some()), (Some(server), true));
     let frame = world.frame[0];
     assert_eq!((frame.rip, frame.rdi), (CODE + 0x400, BADGE));
-    assert_eq!(
-        (frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9),
-        (11, 12, 13, 14, 15)
-    );
+    assert_eq!((frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9), (11, 12, 13, 14, 15));
     assert_eq!((frame.rbx, frame.r15), (1, 2));
-    assert_eq!(
-        frame.rsp,
-        world.state.processors[server].pages.save_area_top()
-    );
-    assert_eq!(
-        world.state.cpus[super::world::cpu(0)].slice_end_ns,
-        slice_end
-    );
+    assert_eq!(frame.rsp, world.state.processors[server].pages.save_area_top());
+    assert_eq!(world.state.cpus[super::world::cpu(0)].slice_end_ns, slice_end);
     world.frame[0].rbx = 100;
     let decision = world.enter_raw(0, GateReply::NUMBER, [0, 21, 22, 23, 24, 25]);
     assert_eq!(decision.next, Some(world.first_processor));
     let frame = world.frame[0];
     assert_eq!((frame.rax, frame.rsi, frame.rdx, frame.r9), (0, 21, 22, 25));
     assert_eq!((frame.rbx, frame.rsp, frame.r15), (100, 0x5000, 2));
-    assert_eq!(
-        world.state.processors[server].state,
-        ProcessorState::Accepting
-    );
+    assert_eq!(world.state.processors[server].state, ProcessorState::Accepting);
 }
 
 #[test]
@@ -127,10 +96,7 @@ fn calls_nest_through_several_servers_and_cycles_are_refused() {
     world.start(OTHER);
     assert_eq!(world.kick(1).next, Some(other));
     assert_eq!(world.enter(1, reply()).next, None);
-    assert_eq!(
-        world.enter(0, call(GATE + 2)).next,
-        Some(world.first_processor)
-    );
+    assert_eq!(world.enter(0, call(GATE + 2)).next, Some(world.first_processor));
     assert_eq!(world.result(0).0, Status::WrongState, "itself");
     assert_eq!(world.enter(0, call(GATE)).next, Some(server));
     assert_eq!(world.enter(0, call(GATE + 1)).next, Some(other));
@@ -159,9 +125,7 @@ fn a_callee_that_ends_answers_with_peer_gone() {
     assert_eq!(world.enter(0, call(GATE)).next, Some(server));
     world.kick(1);
     assert_eq!(world.enter(1, call(GATE)).next, None);
-    let stop = Call::ProcessorStop(ProcessorStop {
-        slot: CapSlot(SERVER),
-    });
+    let stop = Call::ProcessorStop(ProcessorStop { slot: CapSlot(SERVER) });
     let next = world.enter(0, stop).next;
     assert_eq!(next, Some(world.first_processor));
     assert_eq!(world.result(0).0, Status::PeerGone);
@@ -175,27 +139,17 @@ fn a_callee_that_ends_answers_with_peer_gone() {
 fn a_caller_that_ends_is_forgotten() {
     let (mut world, server) = server();
     assert_eq!(world.enter(0, call(GATE)).next, Some(server));
-    let stop = Call::ProcessorStop(ProcessorStop {
-        slot: SLOT_FIRST_PROCESSOR,
-    });
+    let stop = Call::ProcessorStop(ProcessorStop { slot: SLOT_FIRST_PROCESSOR });
     assert_eq!(world.call(stop).0, Status::Ok);
     assert_eq!(world.enter(0, reply()).next, None);
-    assert_eq!(
-        world.state.processors[server].state,
-        ProcessorState::Accepting
-    );
+    assert_eq!(world.state.processors[server].state, ProcessorState::Accepting);
 }
 
 #[test]
 fn a_bell_interrupts_who_waits_for_calls() {
     let (mut world, server) = server();
-    world.ok(Call::BellCreate(aegis_abi::call::BellCreate {
-        slot: CapSlot(S + 40),
-        processor: CapSlot(SERVER),
-    }));
-    world.ok(Call::BellRing(aegis_abi::call::BellRing {
-        slot: CapSlot(S + 40),
-    }));
+    world.ok(Call::BellCreate(aegis_abi::call::BellCreate { slot: CapSlot(S + 40), processor: CapSlot(SERVER) }));
+    world.ok(Call::BellRing(aegis_abi::call::BellRing { slot: CapSlot(S + 40) }));
     assert_eq!(world.kick(1).next, Some(server));
     assert_eq!(world.result(1).0, Status::Interrupted);
     // A bell that is still pending keeps it from waiting.
@@ -215,11 +169,7 @@ fn a_slice_that_is_over_cannot_be_passed_on() {
     world.state.machine.now_ns += SLICE_NS;
     world.timer(0);
     assert_eq!(world.current(0), Some(world.first_processor));
-    assert_eq!(
-        world.enter(0, call(GATE)).next,
-        Some(other),
-        "it is its turn"
-    );
+    assert_eq!(world.enter(0, call(GATE)).next, Some(other), "it is its turn");
     world.state.machine.now_ns += SLICE_END_LIMIT_NS;
     world.timer(0);
     assert_eq!(world.current(0), Some(other), "nobody overran");
@@ -231,18 +181,9 @@ fn gates_are_checked_when_they_are_made_and_used() {
     let mut world = World::new();
     world.environment(S, 50);
     world.processor(SERVER, S);
-    assert_eq!(
-        world.call(create(SERVER, GATE)),
-        (Status::BadArgument, 1),
-        "another's"
-    );
+    assert_eq!(world.call(create(SERVER, GATE)), (Status::BadArgument, 1), "another's");
     let gate = |rip: u64, slot: u32| {
-        Call::GateCreate(GateCreate {
-            slot: CapSlot(slot),
-            processor: SLOT_FIRST_PROCESSOR,
-            rip,
-            badge: 0,
-        })
+        Call::GateCreate(GateCreate { slot: CapSlot(slot), processor: SLOT_FIRST_PROCESSOR, rip, badge: 0 })
     };
     assert_eq!(world.call(gate(0x40_0000, GATE)), (Status::BadArgument, 2));
     assert_eq!(world.call(gate(LIBOS_END, GATE)), (Status::BadArgument, 2));
@@ -261,19 +202,7 @@ fn gates_are_checked_when_they_are_made_and_used() {
     }));
     assert_eq!(world.refused(call(GATE + 40)), Status::MissingRight);
     // The gate ends with its original.
-    world.ok(Call::CapRevoke(aegis_abi::call::CapRevoke {
-        slot: CapSlot(GATE),
-    }));
-    world.ok(Call::CapDrop(aegis_abi::call::CapDrop {
-        slot: CapSlot(GATE),
-    }));
-    assert_eq!(
-        world
-            .state
-            .gates
-            .iter()
-            .filter(|(_, g)| g.serial != 0)
-            .count(),
-        31
-    );
+    world.ok(Call::CapRevoke(aegis_abi::call::CapRevoke { slot: CapSlot(GATE) }));
+    world.ok(Call::CapDrop(aegis_abi::call::CapDrop { slot: CapSlot(GATE) }));
+    assert_eq!(world.state.gates.iter().filter(|(_, g)| g.serial != 0).count(), 31);
 }

@@ -7,8 +7,7 @@
 use std::vec::Vec;
 
 use aegis_abi::call::{
-    Bind, Call, CapGrant, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, ProcessorStart,
-    Sleep,
+    Bind, Call, CapGrant, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, ProcessorStart, Sleep,
 };
 use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::memory::BindEntry;
@@ -23,9 +22,9 @@ use crate::space::{Progress, WALK_BUDGET};
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
 const PATTERNS: [&str; 42] = [
-    "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB",
-    "Ent", "TEFnaa", "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii",
-    "Db", "Dia", "Diinbw", "DbB", "Db", "DFin", "DFin", "Man", "M", "Ei", "Bt",
+    "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB", "Ent", "TEFnaa",
+    "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii", "Db", "Dia", "Diinbw", "DbB", "Db",
+    "DFin", "DFin", "Man", "M", "Ei", "Bt",
 ];
 
 const CPU_COUNT: usize = 3;
@@ -82,14 +81,7 @@ impl Random {
             0..=5 => self.slot(),
             6 => self.page(),
             7 => self.pick(&[64, 128, 511, 512, 1024, 4095, 4096, 4097]),
-            8 => self.pick(&[
-                u64::MAX,
-                u64::MAX - 1,
-                1 << 31,
-                1 << 32,
-                1 << 63,
-                0xffff_ffff,
-            ]),
+            8 => self.pick(&[u64::MAX, u64::MAX - 1, 1 << 31, 1 << 32, 1 << 63, 0xffff_ffff]),
             9 => 16 + self.below(4200),
             10 => self.next(),
             _ => u64::from(Rights::all().bits()) & self.next(),
@@ -99,21 +91,12 @@ impl Random {
     fn bind_entry(&mut self) -> [u64; 4] {
         let large = self.below(4) == 0;
         let flags = (self.next() & 0xb) | if large { 4 } else { 0 };
-        let count = if large {
-            512
-        } else {
-            self.pick(&[1, 2, 3, 16, 512, 4096, 0, 5000])
-        };
+        let count = if large { 512 } else { self.pick(&[1, 2, 3, 16, 512, 4096, 0, 5000]) };
         let frame = match self.below(4) {
             0 => self.below(9) * 512,
             _ => self.below(4200),
         };
-        let mut words = [
-            self.below(5) | flags << 32,
-            self.page(),
-            frame,
-            count | self.slot() << 32,
-        ];
+        let mut words = [self.below(5) | flags << 32, self.page(), frame, count | self.slot() << 32];
         if self.below(10) == 0 {
             words[self.below(4) as usize] = self.next();
         }
@@ -218,12 +201,7 @@ impl Arena {
                 self.world.set_entry(processor, kind, CODE + 0x100);
             }
         }
-        self.world.ok(Call::ProcessorStart(ProcessorStart {
-            slot: CapSlot(slot + 2),
-            rip: CODE,
-            rsp: 0,
-            argument: 0,
-        }));
+        self.world.ok(Call::ProcessorStart(ProcessorStart { slot: CapSlot(slot + 2), rip: CODE, rsp: 0, argument: 0 }));
     }
 
     /// A slot of an environment that holds a capability of a type, if there is one.
@@ -231,11 +209,7 @@ impl Arena {
         let state = &self.world.state;
         let slots: Vec<u32> = state
             .slots(environment)
-            .filter(|at| {
-                state
-                    .capability(*at)
-                    .is_some_and(|c| c.kind == kind || kind == CapType::Null)
-            })
+            .filter(|at| state.capability(*at).is_some_and(|c| c.kind == kind || kind == CapType::Null))
             .map(|at| at.slot)
             .collect();
         match self.random.below(slots.len() as u64 + 1) {
@@ -273,24 +247,13 @@ impl Arena {
             for entry in 0..4 {
                 let environment = self.world.environment_of(index);
                 let is_entry = self.random.below(2) == 0;
-                let mut words = if is_entry {
-                    self.random.bind_entry()
-                } else {
-                    self.random.term()
-                };
-                let kind = if words[0] >> 32 == 1 && !is_entry {
-                    CapType::Bell
-                } else {
-                    CapType::Frames
-                };
+                let mut words = if is_entry { self.random.bind_entry() } else { self.random.term() };
+                let kind = if words[0] >> 32 == 1 && !is_entry { CapType::Bell } else { CapType::Frames };
                 let slot = self.slot_of(environment, kind);
                 let at = if is_entry { 3 } else { 1 };
                 words[at] = words[at] & 0xffff_ffff | slot << 32;
                 if kind == CapType::Frames && self.random.below(4) != 0 {
-                    let at = CapRef {
-                        environment,
-                        slot: slot as u32 & 0xfff,
-                    };
+                    let at = CapRef { environment, slot: slot as u32 & 0xfff };
                     let frame = self.world.state.capability(at).map_or(0, |c| c.object);
                     words[2] = if is_entry { frame } else { frame << 12 };
                 }
@@ -304,11 +267,7 @@ impl Arena {
         let mut words = [0; 6];
         for (at, word) in words.iter_mut().enumerate() {
             let kind = pattern.as_bytes().get(at).copied().unwrap_or(b'w');
-            let kind = if self.random.below(15) == 0 {
-                b'w'
-            } else {
-                kind
-            };
+            let kind = if self.random.below(15) == 0 { b'w' } else { kind };
             *word = self.argument(environment, kind);
         }
         if number == Bind::NUMBER {
@@ -323,32 +282,21 @@ impl Arena {
         let slot = CapSlot(S + self.random.below(u64::from(CHILD_COUNT)) as u32 * 10);
         let processor = CapSlot(slot.0 + 2);
         let call = match self.random.below(12) {
-            0 => Call::CapRevoke(aegis_abi::call::CapRevoke {
-                slot: CapSlot(slot.0 + 4),
-            }),
+            0 => Call::CapRevoke(aegis_abi::call::CapRevoke { slot: CapSlot(slot.0 + 4) }),
             1 => Call::EnvironmentReclaim(EnvironmentReclaim {
                 slot,
                 frame_count: 1 + self.random.below(70),
                 deadline_ns: self.world.state.machine.now_ns + self.random.below(3) * 5_000_000,
             }),
-            2 if self.random.below(30) == 0 => {
-                Call::EnvironmentDestroy(EnvironmentDestroy { slot })
-            }
-            3 if self.random.below(4) == 0 => {
-                Call::ProcessorStop(aegis_abi::call::ProcessorStop { slot: processor })
-            }
+            2 if self.random.below(30) == 0 => Call::EnvironmentDestroy(EnvironmentDestroy { slot }),
+            3 if self.random.below(4) == 0 => Call::ProcessorStop(aegis_abi::call::ProcessorStop { slot: processor }),
             4 => Call::CapGrant(CapGrant {
                 source: CapSlot(slot.0 + 4),
                 environment: slot,
                 target: CapSlot(self.random.below(24) as u32),
                 rights: self.random.next() as u32 & Rights::all().bits(),
             }),
-            _ => Call::ProcessorStart(ProcessorStart {
-                slot: processor,
-                rip: CODE,
-                rsp: 0,
-                argument: 0,
-            }),
+            _ => Call::ProcessorStart(ProcessorStart { slot: processor, rip: CODE, rsp: 0, argument: 0 }),
         };
         self.world.enter(index, call);
     }
@@ -359,9 +307,7 @@ impl Arena {
         let Some(processor) = self.world.current(index) else {
             match self.random.below(3) {
                 0 => self.world.timer(index),
-                1 => self
-                    .world
-                    .interrupt(index, 0, self.random.below(9) as usize),
+                1 => self.world.interrupt(index, 0, self.random.below(9) as usize),
                 _ => self.world.kick(index),
             };
             return;
@@ -372,8 +318,7 @@ impl Arena {
                 self.world.timer(index);
             }
             1 => {
-                self.world
-                    .interrupt(index, 0, self.random.below(9) as usize);
+                self.world.interrupt(index, 0, self.random.below(9) as usize);
             }
             2 => {
                 self.world.kick(index);
@@ -413,10 +358,7 @@ impl Arena {
         }
         let slots = S + number as u32 * 10..S + number as u32 * 10 + 10;
         for slot in slots {
-            let at = CapRef {
-                environment: self.world.first,
-                slot,
-            };
+            let at = CapRef { environment: self.world.first, slot };
             while self.world.state.capability(at).is_some() {
                 let mut budget = WALK_BUDGET;
                 let state = &mut self.world.state;
@@ -451,17 +393,9 @@ impl Arena {
 /// What has to be as it was.
 fn baseline(world: &World) -> (u64, u64, u64, usize, usize, usize) {
     let first = &world.state.environments[world.first];
-    let capabilities = world
-        .state
-        .slots(world.first)
-        .filter(|at| world.state.capability(*at).is_some())
-        .count();
+    let capabilities = world.state.slots(world.first).filter(|at| world.state.capability(*at).is_some()).count();
     let processors = world.state.processors.iter().filter(|(_, p)| p.serial != 0);
-    let environments = world
-        .state
-        .environments
-        .iter()
-        .filter(|(_, e)| e.serial != 0);
+    let environments = world.state.environments.iter().filter(|(_, e)| e.serial != 0);
     (
         world.state.frames.free_count(),
         first.frames_owned,

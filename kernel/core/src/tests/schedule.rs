@@ -1,8 +1,6 @@
 //! Slices, their ends, yields, and several physical processors.
 
-use aegis_abi::call::{
-    Call, ProcessorField, ProcessorRead, ProcessorState, ProcessorStop, StopReason, Yield,
-};
+use aegis_abi::call::{Call, ProcessorField, ProcessorRead, ProcessorState, ProcessorStop, StopReason, Yield};
 use aegis_abi::types::{CapSlot, SLOT_NONE, Status};
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, UpcallKind};
 
@@ -24,16 +22,11 @@ fn two() -> (World, ProcessorId) {
 }
 
 fn yield_to(slot: u32) -> Call {
-    Call::Yield(Yield {
-        processor: CapSlot(slot),
-    })
+    Call::Yield(Yield { processor: CapSlot(slot) })
 }
 
 fn read(field: ProcessorField) -> Call {
-    Call::ProcessorRead(ProcessorRead {
-        slot: CapSlot(CHILD),
-        field: field as u32,
-    })
+    Call::ProcessorRead(ProcessorRead { slot: CapSlot(CHILD), field: field as u32 })
 }
 
 #[test]
@@ -45,10 +38,7 @@ fn alone_the_slice_goes_on_without_an_upcall() {
     let decision = world.timer(0);
     assert_eq!(decision.next, Some(world.first_processor));
     assert_eq!(world.frame[0], before);
-    assert_eq!(
-        decision.deadline_ns,
-        Some(world.state.machine.now_ns + SLICE_NS)
-    );
+    assert_eq!(decision.deadline_ns, Some(world.state.machine.now_ns + SLICE_NS));
 }
 
 #[test]
@@ -58,20 +48,13 @@ fn without_a_slice_end_entry_the_processor_is_taken_away() {
     let before = world.frame[0];
     world.state.machine.now_ns += SLICE_NS;
     let decision = world.timer(0);
-    assert_eq!(
-        (decision.previous, decision.next),
-        (Some(world.first_processor), Some(child))
-    );
+    assert_eq!((decision.previous, decision.next), (Some(world.first_processor), Some(child)));
     assert_eq!((world.frame[0].rip, world.frame[0].rdi), (CODE, 7));
     world.state.machine.now_ns += SLICE_NS;
     world.timer(0);
     assert_eq!(world.current(0), Some(world.first_processor));
     assert_eq!(world.frame[0], before);
-    assert_eq!(
-        world.masks(world.first_processor).1,
-        1 << SLICE_BEGIN,
-        "told when it looks"
-    );
+    assert_eq!(world.masks(world.first_processor).1, 1 << SLICE_BEGIN, "told when it looks");
 }
 
 #[test]
@@ -83,10 +66,7 @@ fn a_slice_end_upcall_yields_and_a_slice_begin_upcall_comes_back() {
     let decision = world.timer(0);
     assert_eq!(decision.next, Some(world.first_processor));
     assert_eq!(world.frame[0].rip, ENTRY);
-    assert_eq!(
-        decision.deadline_ns,
-        Some(world.state.machine.now_ns + SLICE_END_LIMIT_NS)
-    );
+    assert_eq!(decision.deadline_ns, Some(world.state.machine.now_ns + SLICE_END_LIMIT_NS));
     world.set_masks(world.first_processor, 0, 0);
     let decision = world.enter(0, yield_to(0));
     assert_eq!(decision.next, Some(child));
@@ -117,10 +97,7 @@ fn who_overruns_its_slice_end_is_stopped() {
         let report = world.state.environments[environment].stop;
         assert_eq!(report.reason, StopReason::SliceOverrun);
         assert_eq!(world.ok(read(ProcessorField::OverrunNs)), 500);
-        assert_eq!(
-            world.ok(read(ProcessorField::State)),
-            ProcessorState::Stopped as u64
-        );
+        assert_eq!(world.ok(read(ProcessorField::State)), ProcessorState::Stopped as u64);
     }
 }
 
@@ -146,14 +123,8 @@ fn an_idle_processor_is_woken_and_time_is_charged() {
     world.state.machine.now_ns += 1234;
     assert_eq!(world.ok(read(ProcessorField::TimeUsedNs)), 1234);
     assert_eq!(world.ok(read(ProcessorField::Slices)), 1);
-    assert_eq!(
-        world.ok(read(ProcessorField::State)),
-        ProcessorState::Running as u64
-    );
-    let (status, value) = world.call(Call::ProcessorRead(ProcessorRead {
-        slot: CapSlot(CHILD),
-        field: 4,
-    }));
+    assert_eq!(world.ok(read(ProcessorField::State)), ProcessorState::Running as u64);
+    let (status, value) = world.call(Call::ProcessorRead(ProcessorRead { slot: CapSlot(CHILD), field: 4 }));
     assert_eq!((status, value), (Status::BadArgument, 1));
 }
 
@@ -164,12 +135,7 @@ fn a_processor_that_is_stopped_elsewhere_leaves_first() {
     let slot = CapSlot(CHILD);
     world.ok(Call::ProcessorStop(ProcessorStop { slot }));
     assert!(!world.state.machine.kicked.is_empty());
-    let start = Call::ProcessorStart(aegis_abi::call::ProcessorStart {
-        slot,
-        rip: CODE,
-        rsp: 0,
-        argument: 0,
-    });
+    let start = Call::ProcessorStart(aegis_abi::call::ProcessorStart { slot, rip: CODE, rsp: 0, argument: 0 });
     let destroy = Call::ProcessorDestroy(aegis_abi::call::ProcessorDestroy { slot });
     assert_eq!(world.refused(start), Status::Again);
     assert_eq!(world.refused(destroy), Status::Again);
@@ -188,10 +154,7 @@ fn the_last_one_to_stop_leaves_the_machine_idle() {
     let mut world = World::new();
     let slot = CapSlot(2);
     let decision = world.enter(0, Call::ProcessorStop(ProcessorStop { slot }));
-    assert_eq!(
-        (decision.next, decision.deadline_ns),
-        (None, Some(u64::MAX))
-    );
+    assert_eq!((decision.next, decision.deadline_ns), (None, Some(u64::MAX)));
     assert_eq!(world.timer(0).next, None);
 }
 

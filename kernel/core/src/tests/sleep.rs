@@ -1,8 +1,6 @@
 //! Sleeping and wakeup predicates.
 
-use aegis_abi::call::{
-    BellCreate, BellRing, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep,
-};
+use aegis_abi::call::{BellCreate, BellRing, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 
@@ -11,31 +9,12 @@ use super::world::{S, SCRATCH, World};
 const BELL: u32 = S + 50;
 const CLOCK_NS: u64 = 5_000_000;
 
-fn word(
-    product: u32,
-    source: TermSource,
-    operator: TermOperator,
-    address: u64,
-    value: u64,
-) -> Term {
-    Term {
-        product,
-        source: source as u32,
-        operator: operator as u32,
-        slot: S,
-        address,
-        value,
-    }
+fn word(product: u32, source: TermSource, operator: TermOperator, address: u64, value: u64) -> Term {
+    Term { product, source: source as u32, operator: operator as u32, slot: S, address, value }
 }
 
 fn clock(product: u32, value: u64) -> Term {
-    Term {
-        product,
-        source: TermSource::Clock as u32,
-        operator: TermOperator::AtLeast as u32,
-        value,
-        ..Term::default()
-    }
+    Term { product, source: TermSource::Clock as u32, operator: TermOperator::AtLeast as u32, value, ..Term::default() }
 }
 
 fn bell(product: u32, value: u64) -> Term {
@@ -51,20 +30,14 @@ fn bell(product: u32, value: u64) -> Term {
 
 fn sleep(world: &mut World, terms: &[Term]) -> Call {
     world.write_terms(terms);
-    Call::Sleep(Sleep {
-        terms: SCRATCH,
-        term_count: terms.len() as u32,
-    })
+    Call::Sleep(Sleep { terms: SCRATCH, term_count: terms.len() as u32 })
 }
 
 /// A world with a frame in slot `S` and a bell.
 fn world() -> (World, u64) {
     let mut world = World::new();
     let frame = world.frames(S, 2);
-    world.ok(Call::BellCreate(BellCreate {
-        slot: CapSlot(BELL),
-        processor: SLOT_NONE,
-    }));
+    world.ok(Call::BellCreate(BellCreate { slot: CapSlot(BELL), processor: SLOT_NONE }));
     (world, frame)
 }
 
@@ -80,27 +53,9 @@ fn what_holds_already_ends_the_sleep_before_it_begins() {
         (TermSource::Word32, TermOperator::Equal, 8, 7, true),
         (TermSource::Word32, TermOperator::Equal, 12, 5, true),
         (TermSource::Word32, TermOperator::NotEqual, 8, 7, false),
-        (
-            TermSource::Word64,
-            TermOperator::Equal,
-            8,
-            0x5_0000_0007,
-            true,
-        ),
-        (
-            TermSource::Word64,
-            TermOperator::AtLeast,
-            8,
-            0x5_0000_0008,
-            false,
-        ),
-        (
-            TermSource::Word64,
-            TermOperator::Less,
-            8,
-            0x5_0000_0008,
-            true,
-        ),
+        (TermSource::Word64, TermOperator::Equal, 8, 0x5_0000_0007, true),
+        (TermSource::Word64, TermOperator::AtLeast, 8, 0x5_0000_0008, false),
+        (TermSource::Word64, TermOperator::Less, 8, 0x5_0000_0008, true),
     ];
     for (source, operator, offset, value, holds) in cases {
         let term = word(3, source, operator, (frame << 12) + offset, value);
@@ -122,11 +77,7 @@ fn all_terms_of_a_product_must_hold() {
     world.state.machine.now_ns = CLOCK_NS;
     assert_eq!(world.timer(0).next, None);
     world.state.machine.memory[frame as usize][0] = 0;
-    assert_eq!(
-        world.timer(0).next,
-        Some(world.first_processor),
-        "words are looked at when idle"
-    );
+    assert_eq!(world.timer(0).next, Some(world.first_processor), "words are looked at when idle");
     assert_eq!(world.result(0), (Status::Ok, 1));
 }
 
@@ -135,10 +86,7 @@ fn the_clock_sets_the_timer() {
     let (mut world, _) = world();
     let call = sleep(&mut world, &[clock(4, CLOCK_NS), clock(5, CLOCK_NS + 1)]);
     let decision = world.enter(0, call);
-    assert_eq!(
-        (decision.next, decision.deadline_ns),
-        (None, Some(CLOCK_NS))
-    );
+    assert_eq!((decision.next, decision.deadline_ns), (None, Some(CLOCK_NS)));
     world.state.machine.now_ns = CLOCK_NS - 1;
     assert_eq!(world.timer(0).deadline_ns, Some(CLOCK_NS));
     world.state.machine.now_ns = CLOCK_NS;
@@ -149,21 +97,11 @@ fn the_clock_sets_the_timer() {
 #[test]
 fn an_idle_processor_looks_at_words_again_and_again() {
     let (mut world, frame) = world();
-    let term = word(
-        0,
-        TermSource::Word32,
-        TermOperator::NotEqual,
-        frame << 12,
-        0,
-    );
+    let term = word(0, TermSource::Word32, TermOperator::NotEqual, frame << 12, 0);
     let call = sleep(&mut world, &[term]);
     let decision = world.enter(0, call);
     assert!(decision.deadline_ns.is_some_and(|ns| ns < 1_000_000));
-    assert_eq!(
-        world.state.frames.counts(aegis_abi::FrameNumber(frame)),
-        (0, 1),
-        "pinned while asleep"
-    );
+    assert_eq!(world.state.frames.counts(aegis_abi::FrameNumber(frame)), (0, 1), "pinned while asleep");
     world.state.machine.memory[frame as usize][0] = 1 << 32;
     assert_eq!(world.timer(0).next, None);
     world.state.machine.memory[frame as usize][0] = 1;
@@ -179,9 +117,7 @@ fn a_bell_wakes_who_waits_for_its_count() {
     let call = sleep(&mut world, &[bell(2, 2)]);
     let decision = world.enter(0, call);
     assert_eq!(decision.next, Some(other));
-    let ring = Call::BellRing(BellRing {
-        slot: CapSlot(BELL),
-    });
+    let ring = Call::BellRing(BellRing { slot: CapSlot(BELL) });
     world.ok(ring);
     assert!(is_asleep(&world));
     world.ok(ring);
@@ -194,23 +130,14 @@ fn a_bell_wakes_who_waits_for_its_count() {
 fn an_upcall_interrupts_and_what_is_pending_keeps_awake() {
     let (mut world, _) = world();
     let other = world.processor(S + 10, SLOT_SELF.0);
-    world.ok(Call::BellCreate(BellCreate {
-        slot: CapSlot(S + 40),
-        processor: SLOT_FIRST_PROCESSOR,
-    }));
+    world.ok(Call::BellCreate(BellCreate { slot: CapSlot(S + 40), processor: SLOT_FIRST_PROCESSOR }));
     world.start(S + 10);
     let call = sleep(&mut world, &[]);
     assert_eq!(world.enter(0, call).next, Some(other));
-    world.ok(Call::BellRing(BellRing {
-        slot: CapSlot(S + 40),
-    }));
+    world.ok(Call::BellRing(BellRing { slot: CapSlot(S + 40) }));
     assert_eq!(world.kick(1).next, Some(world.first_processor));
     assert_eq!(world.result(1).0, Status::Interrupted);
-    assert_eq!(
-        world.call_on(1, call).0,
-        Status::Interrupted,
-        "still pending"
-    );
+    assert_eq!(world.call_on(1, call).0, Status::Interrupted, "still pending");
     world.set_masks(world.first_processor, 1, 0);
     assert_eq!(world.enter(1, call).next, None);
 }
@@ -227,20 +154,12 @@ fn losing_the_word_ends_the_sleep() {
     }));
     world.processor(S + 10, SLOT_SELF.0);
     world.start(S + 10);
-    let mut term = word(
-        0,
-        TermSource::Word32,
-        TermOperator::NotEqual,
-        frame << 12,
-        0,
-    );
+    let mut term = word(0, TermSource::Word32, TermOperator::NotEqual, frame << 12, 0);
     term.slot = S + 1;
     let call = sleep(&mut world, &[term]);
     world.enter(0, call);
     assert!(is_asleep(&world));
-    world.ok(Call::CapDrop(CapDrop {
-        slot: CapSlot(S + 1),
-    }));
+    world.ok(Call::CapDrop(CapDrop { slot: CapSlot(S + 1) }));
     assert!(!is_asleep(&world));
     world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
 }
@@ -259,17 +178,13 @@ fn every_bad_term_is_refused() {
     };
     assert_eq!(bad(&|t| t.source = 4), Status::BadArgument);
     assert_eq!(bad(&|t| t.operator = 4), Status::BadArgument);
-    assert_eq!(
-        bad(&|t| t.source = TermSource::Clock as u32),
-        Status::BadArgument
-    );
+    assert_eq!(bad(&|t| t.source = TermSource::Clock as u32), Status::BadArgument);
     assert_eq!(bad(&|t| t.address += 2), Status::BadAddress);
     assert_eq!(bad(&|t| t.address -= 4), Status::BadAddress);
     assert_eq!(bad(&|t| t.address = u64::MAX - 3), Status::BadAddress);
     assert_eq!(bad(&|t| t.slot = 0), Status::BadSlot);
     assert_eq!(bad(&|t| t.slot = BELL), Status::WrongType);
-    let mut raw =
-        |terms: u64, term_count: u32| world.call(Call::Sleep(Sleep { terms, term_count }));
+    let mut raw = |terms: u64, term_count: u32| world.call(Call::Sleep(Sleep { terms, term_count }));
     assert_eq!(raw(SCRATCH, 33), (Status::BadArgument, 1));
     assert_eq!(raw(SCRATCH + 4, 1).0, Status::BadAddress);
     assert_eq!(raw(0x40_0000, 1).0, Status::BadAddress);
@@ -289,9 +204,7 @@ fn a_time_that_came_while_somebody_else_woke_is_not_missed() {
     assert_eq!(world.enter(0, call).next, Some(third));
     // The time comes, but before the timer fires a bell wakes the other one.
     world.state.machine.now_ns = CLOCK_NS + 1;
-    world.ok(Call::BellRing(BellRing {
-        slot: CapSlot(BELL),
-    }));
+    world.ok(Call::BellRing(BellRing { slot: CapSlot(BELL) }));
     let decision = world.kick(0);
     assert!(decision.deadline_ns.is_some_and(|ns| ns <= CLOCK_NS + 1));
     world.timer(0);

@@ -3,12 +3,12 @@
 use aegis_abi::boot::{BOOT_INFO_MAGIC, FLAT_EXECUTE};
 use aegis_abi::call::{Call, CapRead, EnvironmentField, EnvironmentRead, Null};
 use aegis_abi::layout::{
-    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT,
-    LIBOS_BASE, LIBOS_IMAGE_BASE, SYSTEM_PAGE_BASE,
+    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, LIBOS_BASE,
+    LIBOS_IMAGE_BASE, SYSTEM_PAGE_BASE,
 };
 use aegis_abi::types::{
-    CapSlot, CapType, FrameNumber, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR,
-    SLOT_MACHINE, SLOT_SELF, Status,
+    CapSlot, CapType, FrameNumber, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_SELF,
+    Status,
 };
 
 use super::world::{BUNDLE, BUNDLE_FRAME_COUNT, CODE, FIRST, SYSTEM_PAGE, World, machine};
@@ -43,22 +43,14 @@ fn it_holds_what_it_was_promised() {
     }
     let slot = SLOT_BUNDLE;
     assert_eq!(world.ok(Call::CapRead(CapRead { slot, field: 1 })), BUNDLE);
-    assert_eq!(
-        world.ok(Call::CapRead(CapRead { slot, field: 2 })),
-        BUNDLE_FRAME_COUNT
-    );
+    assert_eq!(world.ok(Call::CapRead(CapRead { slot, field: 2 })), BUNDLE_FRAME_COUNT);
 }
 
 #[test]
 fn boot_information_and_system_page_are_mapped() {
     let world = World::new();
     let root = world.state.environments[world.first].root;
-    let frame = |address: u64| {
-        world
-            .state
-            .translate(root, (address & 0xffff_ffff_ffff) >> 12)
-            .expect("mapped")
-    };
+    let frame = |address: u64| world.state.translate(root, (address & 0xffff_ffff_ffff) >> 12).expect("mapped");
     let memory = &world.state.machine.memory;
     let info = memory[frame(BOOT_INFO_BASE).0 as usize];
     assert_eq!(info[0], BOOT_INFO_MAGIC);
@@ -71,9 +63,7 @@ fn boot_information_and_system_page_are_mapped() {
 fn refused(change: impl FnOnce(&mut [[u64; 512]])) -> BootError {
     let mut state = machine();
     change(&mut state.machine.memory);
-    state
-        .start_first_environment(FIRST)
-        .expect_err("it is refused")
+    state.start_first_environment(FIRST).expect_err("it is refused")
 }
 
 const HEADER: usize = BUNDLE as usize;
@@ -83,10 +73,7 @@ const IMAGE: usize = BUNDLE as usize + 1;
 fn every_bad_bundle_is_named() {
     assert_eq!(refused(|m| m[HEADER][0] += 1), BootError::BundleHeader);
     assert_eq!(refused(|m| m[HEADER][1] += 1), BootError::BundleHeader);
-    assert_eq!(
-        refused(|m| m[HEADER][1] += 16 << 32),
-        BootError::BundleHeader
-    );
+    assert_eq!(refused(|m| m[HEADER][1] += 16 << 32), BootError::BundleHeader);
     assert_eq!(refused(|m| m[HEADER][3] += 1), BootError::BundlePart);
     assert_eq!(refused(|m| m[HEADER][3] = 0), BootError::BundlePart);
     assert_eq!(refused(|m| m[HEADER][4] = u64::MAX), BootError::BundlePart);
@@ -94,49 +81,25 @@ fn every_bad_bundle_is_named() {
     assert_eq!(refused(|m| m[HEADER][2] = 9), BootError::NoInitPart);
     assert_eq!(refused(|m| m[HEADER][4] = 0), BootError::ImageHeader);
     assert_eq!(refused(|m| m[IMAGE][0] = 0), BootError::ImageHeader);
-    assert_eq!(
-        refused(|m| m[IMAGE][1] &= 0xffff_ffff),
-        BootError::ImageHeader
-    );
+    assert_eq!(refused(|m| m[IMAGE][1] &= 0xffff_ffff), BootError::ImageHeader);
     assert_eq!(refused(|m| m[IMAGE][1] |= 99 << 32), BootError::ImageHeader);
-    assert_eq!(
-        refused(|m| m[IMAGE][2] = CODE + 0x1000),
-        BootError::ImageEntry
-    );
+    assert_eq!(refused(|m| m[IMAGE][2] = CODE + 0x1000), BootError::ImageEntry);
     assert_eq!(refused(|m| m[IMAGE][3] += 8), BootError::ImageSegment(0));
-    assert_eq!(
-        refused(|m| m[IMAGE][3] = LIBOS_BASE),
-        BootError::ImageSegment(0)
-    );
-    assert_eq!(
-        refused(|m| m[IMAGE][4] |= 0xffff_ffff),
-        BootError::ImageSegment(0)
-    );
-    assert_eq!(
-        refused(|m| m[IMAGE][4] &= 0xffff_ffff),
-        BootError::ImageSegment(0)
-    );
+    assert_eq!(refused(|m| m[IMAGE][3] = LIBOS_BASE), BootError::ImageSegment(0));
+    assert_eq!(refused(|m| m[IMAGE][4] |= 0xffff_ffff), BootError::ImageSegment(0));
+    assert_eq!(refused(|m| m[IMAGE][4] &= 0xffff_ffff), BootError::ImageSegment(0));
     assert_eq!(refused(|m| m[IMAGE][6] = CODE), BootError::ImageSegment(1));
     assert_eq!(refused(|m| m[IMAGE][6] = !4095), BootError::ImageSegment(1));
     let unknown = u64::from(FLAT_EXECUTE) << 1;
-    assert_eq!(
-        refused(|m| m[IMAGE][8] = unknown << 4),
-        BootError::ImageSegment(1)
-    );
+    assert_eq!(refused(|m| m[IMAGE][8] = unknown << 4), BootError::ImageSegment(1));
 }
 
 #[test]
 fn a_bundle_in_free_memory_or_beyond_is_refused() {
     for (frame, count) in [(100, 5), (u64::MAX, 5), (4000, u64::MAX), (BUNDLE, 0)] {
         let mut state = machine();
-        let first = FirstEnvironment {
-            bundle_frame: FrameNumber(frame),
-            bundle_frame_count: count,
-        };
-        assert_eq!(
-            state.start_first_environment(first),
-            Err(BootError::BundleRange)
-        );
+        let first = FirstEnvironment { bundle_frame: FrameNumber(frame), bundle_frame_count: count };
+        assert_eq!(state.start_first_environment(first), Err(BootError::BundleRange));
     }
 }
 
@@ -145,33 +108,22 @@ fn without_memory_there_is_no_first_environment() {
     let mut state = machine();
     while state.frames.free_count() > 100 {
         let frame = state.frames.find_free(1, 1).expect("free");
-        state
-            .frames
-            .set(frame, crate::frame::FrameKind::Reserved, 0);
+        state.frames.set(frame, crate::frame::FrameKind::Reserved, 0);
     }
-    assert_eq!(
-        state.start_first_environment(FIRST),
-        Err(BootError::NoMemory)
-    );
+    assert_eq!(state.start_first_environment(FIRST), Err(BootError::NoMemory));
 }
 
 #[test]
 fn quota_and_owned_frames_are_readable() {
     let mut world = World::new();
     let mut read = |field: EnvironmentField| {
-        world.ok(Call::EnvironmentRead(EnvironmentRead {
-            slot: SLOT_SELF,
-            field: field as u32,
-        }))
+        world.ok(Call::EnvironmentRead(EnvironmentRead { slot: SLOT_SELF, field: field as u32 }))
     };
     let owned = read(EnvironmentField::FramesOwned);
     assert_eq!(owned, 128 + 34 + BUNDLE_FRAME_COUNT);
     assert!(read(EnvironmentField::FrameQuota) > owned);
     assert_eq!(read(EnvironmentField::SlotCount), 64);
     assert_eq!(read(EnvironmentField::Stopped), 0);
-    let (status, value) = world.call(Call::EnvironmentRead(EnvironmentRead {
-        slot: CapSlot(1),
-        field: 99,
-    }));
+    let (status, value) = world.call(Call::EnvironmentRead(EnvironmentRead { slot: CapSlot(1), field: 99 }));
     assert_eq!((status, value), (Status::BadArgument, 1));
 }

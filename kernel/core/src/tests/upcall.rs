@@ -1,13 +1,11 @@
 //! Delivery of upcalls: where they are pushed, how they nest, and every defined end.
 
 use aegis_abi::call::{
-    BellCreate, BellRing, BellRingAt, BellTake, Call, CounterRead, EnvironmentField,
-    EnvironmentRead, EnvironmentWatch, StopReason,
+    BellCreate, BellRing, BellRingAt, BellTake, Call, CounterRead, EnvironmentField, EnvironmentRead, EnvironmentWatch,
+    StopReason,
 };
 use aegis_abi::counter::Counter;
-use aegis_abi::layout::{
-    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, LIBOS_END,
-};
+use aegis_abi::layout::{FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, LIBOS_END};
 use aegis_abi::types::{CapSlot, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 
@@ -21,9 +19,7 @@ const BELL: usize = UpcallKind::Bell as usize;
 
 /// The words that the kernel pushed at an address of the first save area.
 fn pushed(world: &World, address: u64) -> [u64; 24] {
-    let first = world.state.processors[world.first_processor]
-        .pages
-        .first_frame;
+    let first = world.state.processors[world.first_processor].pages.first_frame;
     let mut words = [0; 24];
     for (index, word) in words.iter_mut().enumerate() {
         let number = (address - FIRST_SAVE_AREA_BASE) / 8 + index as u64;
@@ -74,10 +70,7 @@ fn an_exception_is_pushed_at_the_top_and_nests_below() {
     let address = TOP - FRAME_BYTES;
     assert_eq!(pushed(&world, address), expected.to_words());
     let entered = world.frame[0];
-    assert_eq!(
-        (entered.rip, entered.rsp, entered.rdi),
-        (ENTRY, address, address)
-    );
+    assert_eq!((entered.rip, entered.rsp, entered.rdi), (ENTRY, address, address));
     assert_eq!((entered.rax, entered.rflags), (0, 0x202));
     assert_eq!(world.masks(world.first_processor), (1, 0));
     // The handler faults: below its red zone, aligned, and the mask as it was.
@@ -110,10 +103,7 @@ fn the_edges_of_the_save_area() {
         (FIRST_SAVE_AREA_BASE - 4096, None),
         (FIRST_SAVE_AREA_BASE, None),
         (FIRST_SAVE_AREA_BASE + 128 + FRAME_BYTES - 1, None),
-        (
-            FIRST_SAVE_AREA_BASE + 128 + FRAME_BYTES,
-            Some(FIRST_SAVE_AREA_BASE),
-        ),
+        (FIRST_SAVE_AREA_BASE + 128 + FRAME_BYTES, Some(FIRST_SAVE_AREA_BASE)),
         (TOP, Some((TOP - 128 - FRAME_BYTES) & !15)),
         (TOP + 1, Some(TOP - FRAME_BYTES)),
         (u64::MAX, Some(TOP - FRAME_BYTES)),
@@ -149,13 +139,8 @@ fn a_programs_syscall_becomes_an_upcall() {
     world.state.on_syscall(cpu(0), &mut world.frame[0]);
     let after = world.frame[0];
     assert_eq!(after.rip, ENTRY);
-    assert_eq!(
-        (after.rax, after.rsp, after.rdi),
-        (before.rax, before.rsp, before.rdi)
-    );
-    let control = world.state.processors[world.first_processor]
-        .pages
-        .first_frame;
+    assert_eq!((after.rax, after.rsp, after.rdi), (before.rax, before.rsp, before.rdi));
+    let control = world.state.processors[world.first_processor].pages.first_frame;
     let page = world.state.machine.memory[control as usize];
     assert_eq!(page[..3], [before.rip, before.rflags, before.rsp]);
     assert_eq!(world.masks(world.first_processor), (1, 4));
@@ -167,10 +152,7 @@ fn a_programs_syscall_becomes_an_upcall() {
 }
 
 fn bell(world: &mut World, processor: CapSlot) {
-    world.ok(Call::BellCreate(BellCreate {
-        slot: CapSlot(S),
-        processor,
-    }));
+    world.ok(Call::BellCreate(BellCreate { slot: CapSlot(S), processor }));
 }
 
 fn ring() -> Call {
@@ -186,11 +168,7 @@ fn a_bell_interrupts_its_processor_when_it_is_not_masked() {
     world.enter(0, ring());
     assert_eq!(world.frame[0].rip, ENTRY, "on the way out of the call");
     let words = pushed(&world, world.frame[0].rsp);
-    assert_eq!(
-        (words[14], words[11]),
-        (Status::Ok as u64, 77),
-        "the call's result is below"
-    );
+    assert_eq!((words[14], words[11]), (Status::Ok as u64, 77), "the call's result is below");
     assert_eq!(world.masks(world.first_processor), (1, 0));
     // Masked now: only pending.
     world.ok(ring());
@@ -206,35 +184,19 @@ fn a_bell_without_entry_or_processor_only_counts() {
     bell(&mut world, SLOT_FIRST_PROCESSOR);
     world.ok(ring());
     assert_eq!(world.masks(world.first_processor), (0, 1 << BELL));
-    world.ok(Call::BellCreate(BellCreate {
-        slot: CapSlot(S + 1),
-        processor: SLOT_NONE,
-    }));
-    world.ok(Call::BellRing(BellRing {
-        slot: CapSlot(S + 1),
-    }));
+    world.ok(Call::BellCreate(BellCreate { slot: CapSlot(S + 1), processor: SLOT_NONE }));
+    world.ok(Call::BellRing(BellRing { slot: CapSlot(S + 1) }));
     for slot in [0, S + 5] {
         let slot = CapSlot(slot);
-        assert_eq!(
-            world.refused(Call::BellRing(BellRing { slot })),
-            Status::BadSlot
-        );
-        assert_eq!(
-            world.refused(Call::BellTake(BellTake { slot })),
-            Status::BadSlot
-        );
+        assert_eq!(world.refused(Call::BellRing(BellRing { slot })), Status::BadSlot);
+        assert_eq!(world.refused(Call::BellTake(BellTake { slot })), Status::BadSlot);
     }
 }
 
 #[test]
 fn bells_have_a_share() {
     let mut world = World::new();
-    let mut create = |slot: u32| {
-        world.call(Call::BellCreate(BellCreate {
-            slot: CapSlot(slot),
-            processor: SLOT_NONE,
-        }))
-    };
+    let mut create = |slot: u32| world.call(Call::BellCreate(BellCreate { slot: CapSlot(slot), processor: SLOT_NONE }));
     for slot in 0..64 {
         assert_eq!(create(S + slot).0, Status::Ok);
     }
@@ -246,12 +208,7 @@ fn a_bell_rings_at_its_time_even_if_nobody_enters_the_kernel_before() {
     let mut world = World::new();
     bell(&mut world, SLOT_FIRST_PROCESSOR);
     world.set_entry(world.first_processor, BELL, ENTRY);
-    let at = |deadline_ns: u64| {
-        Call::BellRingAt(BellRingAt {
-            slot: CapSlot(S),
-            deadline_ns,
-        })
-    };
+    let at = |deadline_ns: u64| Call::BellRingAt(BellRingAt { slot: CapSlot(S), deadline_ns });
     let decision = world.enter(0, at(50_000));
     assert_eq!(decision.deadline_ns, Some(50_000));
     world.ok(at(u64::MAX));
@@ -269,35 +226,21 @@ fn a_stopped_child_rings_its_watcher_and_says_why() {
     let mut world = World::new();
     world.environment(S, 50);
     let processor = world.processor(S + 10, S);
-    world.ok(Call::BellCreate(BellCreate {
-        slot: CapSlot(S + 20),
-        processor: SLOT_NONE,
-    }));
-    let watch = Call::EnvironmentWatch(EnvironmentWatch {
-        slot: CapSlot(S),
-        bell: CapSlot(S + 20),
-    });
+    world.ok(Call::BellCreate(BellCreate { slot: CapSlot(S + 20), processor: SLOT_NONE }));
+    let watch = Call::EnvironmentWatch(EnvironmentWatch { slot: CapSlot(S), bell: CapSlot(S + 20) });
     world.ok(watch);
     world.start(S + 10);
     assert_eq!(world.kick(1).next, Some(processor));
     world.frame[1].rip = 0x1234_5000;
     assert_eq!(world.exception(1, 6, 0xabc).next, None);
     let mut read = |field: EnvironmentField| {
-        world.ok(Call::EnvironmentRead(EnvironmentRead {
-            slot: CapSlot(S),
-            field: field as u32,
-        }))
+        world.ok(Call::EnvironmentRead(EnvironmentRead { slot: CapSlot(S), field: field as u32 }))
     };
-    assert_eq!(
-        read(EnvironmentField::Stopped),
-        StopReason::NoHandler as u64
-    );
+    assert_eq!(read(EnvironmentField::Stopped), StopReason::NoHandler as u64);
     assert_eq!(read(EnvironmentField::StopVector), 6);
     assert_eq!(read(EnvironmentField::StopAddress), 0xabc);
     assert_eq!(read(EnvironmentField::StopRip), 0x1234_5000);
-    let take = Call::BellTake(BellTake {
-        slot: CapSlot(S + 20),
-    });
+    let take = Call::BellTake(BellTake { slot: CapSlot(S + 20) });
     assert_eq!(world.ok(take), 1);
     // Who watches late is told too; the machine goes on.
     world.ok(watch);
@@ -311,19 +254,12 @@ fn upcalls_are_counted() {
     world.set_entry(world.first_processor, EXCEPTION, ENTRY);
     world.exception(0, 14, 0);
     world.state.count_syscall_upcalls(world.first_processor, 3);
-    let mut counter = |counter: Counter| {
-        world.ok(Call::CounterRead(CounterRead {
-            environment: SLOT_SELF,
-            index: counter as u32,
-        }))
-    };
+    let mut counter =
+        |counter: Counter| world.ok(Call::CounterRead(CounterRead { environment: SLOT_SELF, index: counter as u32 }));
     assert_eq!(counter(Counter::UpcallsException), 1);
     assert_eq!(counter(Counter::UpcallsSyscall), 3);
     assert_eq!(counter(Counter::KernelCalls), 3);
-    let (status, value) = world.call(Call::CounterRead(CounterRead {
-        environment: SLOT_SELF,
-        index: 10,
-    }));
+    let (status, value) = world.call(Call::CounterRead(CounterRead { environment: SLOT_SELF, index: 10 }));
     assert_eq!((status, value), (Status::BadArgument, 1));
     assert_eq!(FIRST_CONTROL_BASE % 4096, 0);
 }

@@ -4,9 +4,7 @@ use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 
-use aegis_abi::boot::{
-    BUNDLE_MAGIC, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC, FLAT_WRITE, PART_INIT,
-};
+use aegis_abi::boot::{BUNDLE_MAGIC, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC, FLAT_WRITE, PART_INIT};
 use aegis_abi::call::Call;
 use aegis_abi::device::{DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::{FIRST_SAVE_AREA_BASE, LIBOS_BASE, LIBOS_IMAGE_BASE, PAGE_SHIFT};
@@ -60,13 +58,7 @@ impl Machine for Fake {
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
         self.memory[frame.0 as usize][word_index] = value;
     }
-    fn compare_exchange(
-        &mut self,
-        frame: FrameNumber,
-        word_index: usize,
-        old: u64,
-        new: u64,
-    ) -> Result<(), u64> {
+    fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {
         let word = &mut self.memory[frame.0 as usize][word_index];
         if *word == old {
             *word = new;
@@ -132,12 +124,7 @@ pub(super) fn pci_function() -> DeviceDescription {
         reserved_page_count: 1,
         ..Region::HOLE
     };
-    regions[2] = Region {
-        is_ports: true,
-        base: 0xc000,
-        length_bytes: 0x20,
-        ..Region::HOLE
-    };
+    regions[2] = Region { is_ports: true, base: 0xc000, length_bytes: 0x20, ..Region::HOLE };
     DeviceDescription {
         kind: DeviceKind::Pci,
         identity: 0x1043_1af4,
@@ -225,10 +212,8 @@ pub(super) fn write_bundle(state: &mut State<Fake>) {
     image[8] = u64::from(FLAT_WRITE);
 }
 
-pub(super) const FIRST: FirstEnvironment = FirstEnvironment {
-    bundle_frame: FrameNumber(BUNDLE),
-    bundle_frame_count: BUNDLE_FRAME_COUNT,
-};
+pub(super) const FIRST: FirstEnvironment =
+    FirstEnvironment { bundle_frame: FrameNumber(BUNDLE), bundle_frame_count: BUNDLE_FRAME_COUNT };
 
 impl World {
     /// The first environment runs on processor 0.
@@ -283,9 +268,7 @@ impl World {
     pub(super) fn interrupt(&mut self, index: usize, device: usize, interrupt: usize) -> Decision {
         let device = DeviceId::from_index(device).expect("a device");
         let frame = &mut self.frame[index];
-        let decision = self
-            .state
-            .on_interrupt(cpu(index), frame, device, interrupt);
+        let decision = self.state.on_interrupt(cpu(index), frame, device, interrupt);
         self.entered(index, decision)
     }
 
@@ -298,9 +281,7 @@ impl World {
     pub(super) fn enter_raw(&mut self, index: usize, number: u64, words: [u64; 6]) -> Decision {
         let frame = &mut self.frame[index];
         frame.rax = number;
-        [
-            frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
-        ] = words;
+        [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9] = words;
         frame.rip = frame.rip.max(LIBOS_BASE + 2);
         let decision = self.state.on_syscall(cpu(index), frame);
         self.entered(index, decision)
@@ -411,17 +392,12 @@ impl World {
     /// Makes an environment in `slot` from 64 frames.
     pub(super) fn environment(&mut self, slot: u32, quota: u64) -> EnvironmentId {
         self.frames(slot + 1, 64);
-        self.ok(Call::EnvironmentCreate(
-            aegis_abi::call::EnvironmentCreate {
-                slot: CapSlot(slot),
-                frames: CapSlot(slot + 1),
-                frame_quota: quota,
-            },
-        ));
-        let at = crate::capability::CapRef {
-            environment: self.environment_of(0),
-            slot,
-        };
+        self.ok(Call::EnvironmentCreate(aegis_abi::call::EnvironmentCreate {
+            slot: CapSlot(slot),
+            frames: CapSlot(slot + 1),
+            frame_quota: quota,
+        }));
+        let at = crate::capability::CapRef { environment: self.environment_of(0), slot };
         let capability = self.state.capability(at).expect("it was made");
         EnvironmentId::from_index((capability.object & 0xffff) as usize).expect("an environment")
     }
@@ -437,10 +413,7 @@ impl World {
             control_address: LIBOS_BASE + 0x40_0000,
             save_area_base: LIBOS_BASE + 0x50_0000,
         }));
-        let at = crate::capability::CapRef {
-            environment: self.environment_of(0),
-            slot,
-        };
+        let at = crate::capability::CapRef { environment: self.environment_of(0), slot };
         let capability = self.state.capability(at).expect("it was made");
         ProcessorId::from_index((capability.object & 0xffff) as usize).expect("a processor")
     }

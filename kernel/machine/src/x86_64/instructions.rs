@@ -41,9 +41,7 @@ pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> CpuidResult {
 pub(crate) fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: reading a register that exists has no effect on memory; one that does not exist panics by #GP.
-    unsafe {
-        asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack))
-    };
+    unsafe { asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack)) };
     u64::from(high) << 32 | u64::from(low)
 }
 
@@ -64,9 +62,7 @@ pub(crate) unsafe fn write_msr(register: u32, value: u64) {
 /// The device at the port must not be made to change memory that Rust owns.
 pub(crate) unsafe fn out8(port: u16, value: u8) {
     // SAFETY: the caller vouches for the device.
-    unsafe {
-        asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
 }
 
 /// Loads a byte from a port.
@@ -76,9 +72,7 @@ pub(crate) unsafe fn out8(port: u16, value: u8) {
 pub(crate) unsafe fn in8(port: u16) -> u8 {
     let value: u8;
     // SAFETY: the caller vouches for the device.
-    unsafe {
-        asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags)) };
     value
 }
 
@@ -88,9 +82,7 @@ pub(crate) unsafe fn in8(port: u16) -> u8 {
 /// As for [`out8`].
 pub(crate) unsafe fn out16(port: u16, value: u16) {
     // SAFETY: the caller vouches for the device.
-    unsafe {
-        asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack, preserves_flags)) };
 }
 
 /// Loads a half word from a port.
@@ -100,9 +92,7 @@ pub(crate) unsafe fn out16(port: u16, value: u16) {
 pub(crate) unsafe fn in16(port: u16) -> u16 {
     let value: u16;
     // SAFETY: the caller vouches for the device.
-    unsafe {
-        asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack, preserves_flags)) };
     value
 }
 
@@ -112,9 +102,7 @@ pub(crate) unsafe fn in16(port: u16) -> u16 {
 /// As for [`out8`].
 pub(crate) unsafe fn out32(port: u16, value: u32) {
     // SAFETY: the caller vouches for the device.
-    unsafe {
-        asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };
 }
 
 /// Loads a word from a port.
@@ -124,9 +112,7 @@ pub(crate) unsafe fn out32(port: u16, value: u32) {
 pub(crate) unsafe fn in32(port: u16) -> u32 {
     let value: u32;
     // SAFETY: the caller vouches for the device.
-    unsafe {
-        asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags))
-    };
+    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags)) };
     value
 }
 
@@ -203,14 +189,8 @@ pub(crate) fn enable_features() -> Features {
     let basic = cpuid(1, 0);
     let extended = cpuid(7, 0);
     let amd = cpuid(0x8000_0001, 0);
-    assert!(
-        basic.ecx >> 26 & 1 == 1,
-        "the processor has no XSAVE; use -cpu max"
-    );
-    assert!(
-        amd.edx >> 20 & 1 == 1 && amd.edx >> 11 & 1 == 1,
-        "the processor has no NX or no SYSCALL; use -cpu max"
-    );
+    assert!(basic.ecx >> 26 & 1 == 1, "the processor has no XSAVE; use -cpu max");
+    assert!(amd.edx >> 20 & 1 == 1 && amd.edx >> 11 & 1 == 1, "the processor has no NX or no SYSCALL; use -cpu max");
     let features = Features {
         large_gib_pages: amd.edx >> 26 & 1 == 1,
         smap: extended.ebx >> 20 & 1 == 1,
@@ -247,10 +227,7 @@ pub(crate) unsafe fn set_syscall_entry(entry: u64) {
     const CLEARED: u64 = 0x0025_7fd5;
     // SAFETY: the caller vouches for the entry; the selectors are those of the loaded table.
     unsafe {
-        write_msr(
-            STAR,
-            u64::from(SYSRET_BASE) << 48 | u64::from(KERNEL_CODE) << 32,
-        );
+        write_msr(STAR, u64::from(SYSRET_BASE) << 48 | u64::from(KERNEL_CODE) << 32);
         write_msr(LSTAR, entry);
         write_msr(SYSCALL_FLAG_MASK, CLEARED);
     }
@@ -280,20 +257,13 @@ pub struct UserBases {
 /// The bases as user mode has them now; it can change them without the kernel.
 #[must_use]
 pub fn user_bases() -> UserBases {
-    UserBases {
-        fs: read_msr(FS_BASE),
-        gs: read_msr(KERNEL_GS_BASE),
-    }
+    UserBases { fs: read_msr(FS_BASE), gs: read_msr(KERNEL_GS_BASE) }
 }
 
 /// Loads the bases; one that is not canonical is loaded as 0, because hardware refuses it.
 pub fn set_user_bases(bases: UserBases) {
     let canonical = |address: u64| {
-        if address as i64 >> 47 == (address as i64 >> 63) {
-            address
-        } else {
-            0
-        }
+        if address as i64 >> 47 == (address as i64 >> 63) { address } else { 0 }
     };
     // SAFETY: ring 0 uses neither FS nor the inactive GS base; the values are canonical, so no fault.
     unsafe {

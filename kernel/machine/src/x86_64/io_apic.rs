@@ -29,14 +29,9 @@ struct IoApic {
     line_count: u32,
 }
 
-const ABSENT: IoApic = IoApic {
-    registers: 0,
-    gsi_base: 0,
-    line_count: 0,
-};
+const ABSENT: IoApic = IoApic { registers: 0, gsi_base: 0, line_count: 0 };
 
-static IO_APICS: KernelLock<[IoApic; IO_APIC_COUNT_MAX]> =
-    KernelLock::new([ABSENT; IO_APIC_COUNT_MAX]);
+static IO_APICS: KernelLock<[IoApic; IO_APIC_COUNT_MAX]> = KernelLock::new([ABSENT; IO_APIC_COUNT_MAX]);
 
 /// By vector: the level-triggered line that has it.
 static LEVEL_LINES: [AtomicU32; 256] = [const { AtomicU32::new(NO_LINE) }; 256];
@@ -53,11 +48,7 @@ pub(crate) fn initialize(topology: &Topology) {
         if entry.address >= 4 << 30 {
             continue;
         }
-        *slot = IoApic {
-            registers: direct_address(entry.address),
-            gsi_base: entry.gsi_base,
-            line_count: 0,
-        };
+        *slot = IoApic { registers: direct_address(entry.address), gsi_base: entry.gsi_base, line_count: 0 };
         let version = slot.read(REGISTER_VERSION);
         slot.line_count = (version >> 16 & 0xff) + 1;
         for line in 0..slot.line_count {
@@ -88,14 +79,9 @@ impl IoApic {
 /// line.
 fn with_line(gsi: u32, change: impl FnOnce(IoApic, u32)) -> bool {
     let io_apics = IO_APICS.lock();
-    let found = io_apics
-        .iter()
-        .find(|io_apic| gsi.wrapping_sub(io_apic.gsi_base) < io_apic.line_count);
+    let found = io_apics.iter().find(|io_apic| gsi.wrapping_sub(io_apic.gsi_base) < io_apic.line_count);
     if let Some(io_apic) = found {
-        change(
-            *io_apic,
-            REGISTER_REDIRECTION + 2 * (gsi - io_apic.gsi_base),
-        );
+        change(*io_apic, REGISTER_REDIRECTION + 2 * (gsi - io_apic.gsi_base));
     }
     found.is_some()
 }
@@ -115,16 +101,12 @@ pub fn line_route(gsi: u32, vector: u8, level: bool, active_low: bool) -> bool {
 
 /// Holds a line back; one that is raised meanwhile is delivered when it is unmasked (level) or lost (edge).
 pub fn line_mask(gsi: u32) {
-    with_line(gsi, |io_apic, register| {
-        io_apic.write(register, io_apic.read(register) | MASKED)
-    });
+    with_line(gsi, |io_apic, register| io_apic.write(register, io_apic.read(register) | MASKED));
 }
 
 /// Lets a line through.
 pub fn line_unmask(gsi: u32) {
-    with_line(gsi, |io_apic, register| {
-        io_apic.write(register, io_apic.read(register) & !MASKED)
-    });
+    with_line(gsi, |io_apic, register| io_apic.write(register, io_apic.read(register) & !MASKED));
 }
 
 /// Masks the level-triggered line that has this vector, if one has.

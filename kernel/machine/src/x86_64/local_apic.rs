@@ -47,10 +47,7 @@ pub(crate) fn initialize() {
     let base = read_msr(APIC_BASE);
     let x2apic = base & BASE_X2APIC != 0;
     if !x2apic {
-        assert!(
-            base & BASE_ADDRESS < 4 << 30,
-            "the local APIC is above 4 GiB"
-        );
+        assert!(base & BASE_ADDRESS < 4 << 30, "the local APIC is above 4 GiB");
         REGISTERS.store(direct_address(base & BASE_ADDRESS), Ordering::Relaxed);
         // SAFETY: only the enable bit changes.
         unsafe { write_msr(APIC_BASE, base | BASE_ENABLE) };
@@ -62,20 +59,13 @@ pub(crate) fn initialize() {
     write(REGISTER_ERROR, MASKED);
     write(REGISTER_TIMER, MASKED | u32::from(VECTOR_TIMER));
     write(REGISTER_TIMER_DIVIDE, DIVIDE_BY_1);
-    write(
-        REGISTER_SPURIOUS,
-        SOFTWARE_ENABLE | u32::from(VECTOR_SPURIOUS),
-    );
+    write(REGISTER_SPURIOUS, SOFTWARE_ENABLE | u32::from(VECTOR_SPURIOUS));
 }
 
 /// This processor's identifier.
 pub(crate) fn identifier() -> u32 {
     let value = read(REGISTER_ID);
-    if X2APIC.load(Ordering::Relaxed) {
-        value
-    } else {
-        value >> 24
-    }
+    if X2APIC.load(Ordering::Relaxed) { value } else { value >> 24 }
 }
 
 /// Says that the interrupt in service is over.
@@ -154,10 +144,5 @@ fn write(register: u32, value: u32) {
         return;
     }
     // SAFETY: the registers are mapped uncached; a local APIC reaches no memory, its vectors are all handled.
-    unsafe {
-        mmio_write(
-            REGISTERS.load(Ordering::Relaxed) + u64::from(register),
-            value,
-        )
-    };
+    unsafe { mmio_write(REGISTERS.load(Ordering::Relaxed) + u64::from(register), value) };
 }

@@ -4,10 +4,7 @@
 //! Interrupts are always off in ring 0 (but for the idle loop, which holds nothing), so a processor that waits here
 //! can only be told to drop translations by being asked: every wait loop of the machine calls [`shootdown::service`].
 //! See that module for the argument.
-#![allow(
-    unsafe_code,
-    reason = "hands out a mutable reference guarded by an atomic flag"
-)]
+#![allow(unsafe_code, reason = "hands out a mutable reference guarded by an atomic flag")]
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -35,20 +32,13 @@ pub struct KernelGuard<'lock, T> {
 impl<T> KernelLock<T> {
     /// An open lock.
     pub const fn new(state: T) -> Self {
-        KernelLock {
-            taken: AtomicBool::new(false),
-            state: UnsafeCell::new(state),
-        }
+        KernelLock { taken: AtomicBool::new(false), state: UnsafeCell::new(state) }
     }
 
     /// Waits for the lock. A processor that holds it and asks again waits for ever.
     pub fn lock(&self) -> KernelGuard<'_, T> {
         // Acquire pairs with the release in `drop`: the state is seen as the last holder left it.
-        while self
-            .taken
-            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             while self.taken.load(Ordering::Relaxed) {
                 shootdown::service();
                 core::hint::spin_loop();

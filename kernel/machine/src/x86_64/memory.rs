@@ -53,15 +53,9 @@ impl BootMemory {
         if let Err(error) = visited {
             panic!("the memory map is not readable: {error:?}");
         }
-        free.subtract(FrameRange {
-            start: 0,
-            count: LOW_MEMORY_FRAMES,
-        });
+        free.subtract(FrameRange { start: 0, count: LOW_MEMORY_FRAMES });
         MEMORY_END.store(end, Ordering::Relaxed);
-        BootMemory {
-            free,
-            total_frame_count,
-        }
+        BootMemory { free, total_frame_count }
     }
 
     /// Keeps these frames out of what is given away.
@@ -94,27 +88,17 @@ impl BootMemory {
 
     /// Takes a frame that the boot tables map, for a table of the machine itself.
     pub(crate) fn take_boot_frame(&mut self) -> Option<FrameNumber> {
-        self.free
-            .take(1, 1, BOOT_MAP_BYTES >> PAGE_SHIFT)
-            .map(|range| FrameNumber(range.start))
+        self.free.take(1, 1, BOOT_MAP_BYTES >> PAGE_SHIFT).map(|range| FrameNumber(range.start))
     }
 
     /// Takes memory for a table of the kernel, for good, with every element set to `value`.
-    pub fn take_slice<T: Copy + Send + 'static>(
-        &mut self,
-        count: usize,
-        value: T,
-    ) -> Option<&'static mut [T]> {
+    pub fn take_slice<T: Copy + Send + 'static>(&mut self, count: usize, value: T) -> Option<&'static mut [T]> {
         let length_bytes = size_of::<T>().checked_mul(count)? as u64;
         if count == 0 || length_bytes == 0 || align_of::<T>() as u64 > PAGE_SIZE {
             return Some(&mut []);
         }
-        let range = self
-            .free
-            .take(length_bytes.div_ceil(PAGE_SIZE), 1, u64::MAX)?;
-        let first = core::ptr::with_exposed_provenance_mut::<T>(direct_address(
-            range.start << PAGE_SHIFT,
-        ) as usize);
+        let range = self.free.take(length_bytes.div_ceil(PAGE_SIZE), 1, u64::MAX)?;
+        let first = core::ptr::with_exposed_provenance_mut::<T>(direct_address(range.start << PAGE_SHIFT) as usize);
         for index in 0..count {
             // SAFETY: inside the range just taken, which nobody else can name; page-aligned, so aligned for T.
             unsafe { first.add(index).write(value) };
@@ -170,11 +154,7 @@ pub(crate) fn copy_command_line(address: u64) -> &'static str {
     let mut length = 0;
     while length < bytes.len() {
         let mut byte = [0; 1];
-        if BootReader
-            .read(address + length as u64, &mut byte)
-            .is_none()
-            || byte[0] == 0
-        {
+        if BootReader.read(address + length as u64, &mut byte).is_none() || byte[0] == 0 {
             break;
         }
         bytes[length] = byte[0];
@@ -201,10 +181,7 @@ pub(crate) fn direct_address(address: u64) -> u64 {
 pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
     let image = paging::image_frames();
     let in_image = frame.0.wrapping_sub(image.start) < image.count;
-    assert!(
-        frame.0 < MEMORY_END.load(Ordering::Relaxed) && !in_image,
-        "INV-4: {frame:?} is no frame of memory"
-    );
+    assert!(frame.0 < MEMORY_END.load(Ordering::Relaxed) && !in_image, "INV-4: {frame:?} is no frame of memory");
     direct_address(frame.address())
 }
 
@@ -231,15 +208,9 @@ pub fn physical_exchange(frame: FrameNumber, index: usize, value: u64) -> u64 {
 }
 
 /// Replaces `old` by `new` in a word of a frame, or returns what else it holds.
-pub fn physical_compare_exchange(
-    frame: FrameNumber,
-    index: usize,
-    old: u64,
-    new: u64,
-) -> Result<(), u64> {
+pub fn physical_compare_exchange(frame: FrameNumber, index: usize, old: u64, new: u64) -> Result<(), u64> {
     let word = &words(frame)[index];
-    word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-        .map(drop)
+    word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
 }
 
 /// Sets bits of a word of a frame and returns what it was.
@@ -264,12 +235,7 @@ pub fn physical_zero(frame: FrameNumber) {
 
 /// Copies a frame.
 pub fn physical_copy(to: FrameNumber, from: FrameNumber) {
-    for (to, from) in words(to)
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .zip(words(from).as_chunks::<8>().0)
-    {
+    for (to, from) in words(to).as_chunks::<8>().0.iter().zip(words(from).as_chunks::<8>().0) {
         for (to, from) in to.iter().zip(from) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -288,10 +254,7 @@ pub fn physical_read(frame: FrameNumber, offset: usize, into: &mut [u8]) {
 ///
 /// What the device does with it is the caller's responsibility, as with [`port_write_u32`](super::port_write_u32).
 pub fn device_register_write(address: u64, value: u32) {
-    assert!(
-        address.is_multiple_of(4) && paging::is_device_space(address),
-        "INV-4: {address:#x} is no device"
-    );
+    assert!(address.is_multiple_of(4) && paging::is_device_space(address), "INV-4: {address:#x} is no device");
     // SAFETY: mapped uncached and not memory.
     unsafe { super::instructions::mmio_write(direct_address(address), value) };
 }

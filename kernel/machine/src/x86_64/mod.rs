@@ -28,24 +28,19 @@ mod vector_state;
 mod virtio_mmio;
 
 pub use instructions::{UserBases, read_tsc, set_user_bases, user_bases};
-pub use interrupt::{
-    DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, VECTOR_RESCHEDULE, VECTOR_TIMER, send_reschedule,
-};
+pub use interrupt::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, VECTOR_RESCHEDULE, VECTOR_TIMER, send_reschedule};
 pub use io_apic::{line_mask, line_route, line_unmask};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
-    BootMemory, device_register_write, physical_clear_bits, physical_compare_exchange,
-    physical_copy, physical_exchange, physical_load, physical_read, physical_set_bits,
-    physical_store, physical_zero,
+    BootMemory, device_register_write, physical_clear_bits, physical_compare_exchange, physical_copy,
+    physical_exchange, physical_load, physical_read, physical_set_bits, physical_store, physical_zero,
 };
 pub use paging::{
-    KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_root, active_root, flush_all, flush_page,
-    kernel_root, kernel_slot_entry,
+    KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_root, active_root, flush_all, flush_page, kernel_root,
+    kernel_slot_entry,
 };
 pub use pci_ports::{PciPorts, msi_x_mask, msi_x_route};
-pub use ports::{
-    port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32,
-};
+pub use ports::{port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32};
 pub use power::{ExitCode, power_off};
 pub use processor::{processor_index, set_upcall_control, take_syscall_upcall_count};
 pub use serial::{LogLevel, log_bytes, log_enabled, log_write};
@@ -82,10 +77,7 @@ pub struct Boot {
 #[macro_export]
 macro_rules! kernel_main {
     ($main:path) => {
-        #[allow(
-            unsafe_code,
-            reason = "the machine finds the kernel's main function by its symbol"
-        )]
+        #[allow(unsafe_code, reason = "the machine finds the kernel's main function by its symbol")]
         #[unsafe(no_mangle)]
         extern "Rust" fn aegis_kernel_main(boot: $crate::Boot) -> ! {
             let main: fn($crate::Boot) -> ! = $main;
@@ -114,19 +106,12 @@ extern "C" fn machine_start(start_info: u64, entry_tsc: u64) -> ! {
     serial::set_level(command_line::value(command_line, "log"));
     let mut memory = BootMemory::from_map(&info);
     if let Some(module) = info.module {
-        memory.reserve(FrameRange::covering_bytes(
-            module.address,
-            module.length_bytes,
-        ));
+        memory.reserve(FrameRange::covering_bytes(module.address, module.length_bytes));
     }
     memory::reserve_image(&mut memory);
     paging::install_final(&info, &mut memory, features);
     vector_state::initialize(features);
-    crate::log!(
-        Debug,
-        "{} frames of memory, features {features:?}",
-        memory.total_frame_count()
-    );
+    crate::log!(Debug, "{} frames of memory, features {features:?}", memory.total_frame_count());
 
     local_apic::initialize();
     let calibration = time::start_calibration();
@@ -135,21 +120,14 @@ extern "C" fn machine_start(start_info: u64, entry_tsc: u64) -> ! {
     start::set_topology(&topology);
     io_apic::initialize(&topology);
     let clock = time::finish_calibration(calibration, entry_tsc);
-    crate::log!(
-        Debug,
-        "{} processors, TSC {} Hz",
-        topology.apic_ids().len().min(PROCESSOR_COUNT_MAX),
-        clock.tsc_hz
-    );
+    crate::log!(Debug, "{} processors, TSC {} Hz", topology.apic_ids().len().min(PROCESSOR_COUNT_MAX), clock.tsc_hz);
 
     unsafe extern "Rust" {
         safe fn aegis_kernel_main(boot: Boot) -> !;
     }
     aegis_kernel_main(Boot {
         command_line,
-        bundle: info
-            .module
-            .map(|module| (module.address, module.length_bytes)),
+        bundle: info.module.map(|module| (module.address, module.length_bytes)),
         memory,
         topology,
         clock,

@@ -71,8 +71,7 @@ impl Table {
 
 static ROOT: Table = Table::empty();
 static DIRECT: Table = Table::empty();
-static LOW_DIRECTORIES: [Table; LOW_DIRECTORY_COUNT] =
-    [const { Table::empty() }; LOW_DIRECTORY_COUNT];
+static LOW_DIRECTORIES: [Table; LOW_DIRECTORY_COUNT] = [const { Table::empty() }; LOW_DIRECTORY_COUNT];
 /// The direct map of the 2 MiB that hold text and read-only data.
 static IMAGE_FRAMES: Table = Table::empty();
 static IMAGE_LEVEL_3: Table = Table::empty();
@@ -95,10 +94,7 @@ fn address_of(symbol: *const u8) -> u64 {
 pub(crate) fn image_frames() -> FrameRange {
     let start = (address_of(&raw const __image_start) - IMAGE_BASE) >> PAGE_SHIFT;
     let end = (address_of(&raw const __image_end) - IMAGE_BASE).div_ceil(PAGE_SIZE);
-    FrameRange {
-        start,
-        count: end - start,
-    }
+    FrameRange { start, count: end - start }
 }
 
 /// Whether an address is in the kernel's text.
@@ -167,8 +163,7 @@ fn large_page_directory(gib: u64, memory: &mut BootMemory) -> u64 {
     };
     let address = frame.address();
     // SAFETY: a free frame, just taken, below what the boot tables map.
-    let table: &Table =
-        unsafe { &*core::ptr::with_exposed_provenance((KERNEL_BASE + address) as usize) };
+    let table: &Table = unsafe { &*core::ptr::with_exposed_provenance((KERNEL_BASE + address) as usize) };
     for entry in 0..512 {
         table.set(entry, (gib * GIB + entry as u64 * MIB_2) | DATA | LARGE);
     }
@@ -228,8 +223,7 @@ fn remove_smap_instructions() {
         // taken.
         unsafe {
             let site = start.add(index).read();
-            core::ptr::with_exposed_provenance_mut::<[u8; 3]>(site as usize)
-                .write_volatile(LONG_NOP);
+            core::ptr::with_exposed_provenance_mut::<[u8; 3]>(site as usize).write_volatile(LONG_NOP);
         }
     }
 }
@@ -279,10 +273,7 @@ pub fn active_root() -> FrameNumber {
 pub fn activate_root(root: FrameNumber) {
     if root != kernel_root() {
         let same = |slot| super::memory::physical_load(root, slot) == ROOT.get(slot);
-        assert!(
-            same(KERNEL_SLOT_DIRECT) && same(KERNEL_SLOT_IMAGE),
-            "INV-3: {root:?} does not map the kernel"
-        );
+        assert!(same(KERNEL_SLOT_DIRECT) && same(KERNEL_SLOT_IMAGE), "INV-3: {root:?} does not map the kernel");
     }
     // SAFETY: both kernel slots are those of the kernel's root, so everything that the kernel uses stays mapped.
     unsafe { instructions::write_cr3(root.address()) };

@@ -49,10 +49,7 @@ pub(crate) fn stop_if_in_progress() {
 pub(crate) fn exception(frame: &TrapFrame) -> ! {
     begin();
     let vector = frame.vector;
-    print!(
-        "\naegis: kernel panic on processor {}: exception {vector}\n",
-        processor::processor_index()
-    );
+    print!("\naegis: kernel panic on processor {}: exception {vector}\n", processor::processor_index());
     print_frame(frame);
     print!("  at ");
     print_symbol(frame.rip);
@@ -64,14 +61,8 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     begin();
     let (rbp, rsp): (u64, u64);
     // SAFETY: plain register reads.
-    unsafe {
-        asm!("mov {}, rbp", "mov {}, rsp", out(reg) rbp, out(reg) rsp, options(nomem, nostack))
-    };
-    print!(
-        "\naegis: kernel panic on processor {}: {}",
-        processor::processor_index(),
-        info.message()
-    );
+    unsafe { asm!("mov {}, rbp", "mov {}, rsp", out(reg) rbp, out(reg) rsp, options(nomem, nostack)) };
+    print!("\naegis: kernel panic on processor {}: {}", processor::processor_index(), info.message());
     if let Some(location) = info.location() {
         print!(" at {location}");
     }
@@ -96,8 +87,7 @@ fn finish(rbp: u64, rsp: u64) -> ! {
     print_backtrace(rbp, rsp);
     if rsp < interrupted && rsp >= top - KERNEL_STACK_END as u64 {
         // SAFETY: entries from user mode put their frame at the top of the kernel stack; any bytes make a frame.
-        let frame: TrapFrame =
-            unsafe { core::ptr::with_exposed_provenance::<TrapFrame>(interrupted as usize).read() };
+        let frame: TrapFrame = unsafe { core::ptr::with_exposed_provenance::<TrapFrame>(interrupted as usize).read() };
         if super::trap::frame_is_user(&frame) {
             print!("  entered from user mode, vector {}:\n", frame.vector);
             print_frame(&frame);
@@ -108,39 +98,17 @@ fn finish(rbp: u64, rsp: u64) -> ! {
 
 fn print_frame(frame: &TrapFrame) {
     let f = frame;
-    print!(
-        "  rip {:016x} rsp {:016x} rflags {:08x} cs {:02x} ss {:02x}\n",
-        f.rip, f.rsp, f.rflags, f.cs, f.ss
-    );
-    print!(
-        "  rax {:016x} rbx {:016x} rcx {:016x} rdx {:016x}\n",
-        f.rax, f.rbx, f.rcx, f.rdx
-    );
-    print!(
-        "  rsi {:016x} rdi {:016x} rbp {:016x} r8  {:016x}\n",
-        f.rsi, f.rdi, f.rbp, f.r8
-    );
-    print!(
-        "  r9  {:016x} r10 {:016x} r11 {:016x} r12 {:016x}\n",
-        f.r9, f.r10, f.r11, f.r12
-    );
-    print!(
-        "  r13 {:016x} r14 {:016x} r15 {:016x}\n",
-        f.r13, f.r14, f.r15
-    );
-    print!(
-        "  error code {:x}, fault address {:016x}\n",
-        f.error_code, f.fault_address
-    );
+    print!("  rip {:016x} rsp {:016x} rflags {:08x} cs {:02x} ss {:02x}\n", f.rip, f.rsp, f.rflags, f.cs, f.ss);
+    print!("  rax {:016x} rbx {:016x} rcx {:016x} rdx {:016x}\n", f.rax, f.rbx, f.rcx, f.rdx);
+    print!("  rsi {:016x} rdi {:016x} rbp {:016x} r8  {:016x}\n", f.rsi, f.rdi, f.rbp, f.r8);
+    print!("  r9  {:016x} r10 {:016x} r11 {:016x} r12 {:016x}\n", f.r9, f.r10, f.r11, f.r12);
+    print!("  r13 {:016x} r14 {:016x} r15 {:016x}\n", f.r13, f.r14, f.r15);
+    print!("  error code {:x}, fault address {:016x}\n", f.error_code, f.fault_address);
     print_control_registers();
 }
 
 fn print_control_registers() {
-    print!(
-        "  cr2 {:016x} cr3 {:016x}\n",
-        instructions::read_cr2(),
-        instructions::read_cr3()
-    );
+    print!("  cr2 {:016x} cr3 {:016x}\n", instructions::read_cr2(), instructions::read_cr3());
 }
 
 /// Follows saved frame pointers: `[rbp]` is the caller's, `[rbp + 8]` the return address.
@@ -153,8 +121,7 @@ fn print_backtrace(rbp: u64, rsp: u64) {
             return;
         }
         // SAFETY: two aligned words inside this processor's stacks, which are mapped.
-        let [next, address] =
-            unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(at as usize).read() };
+        let [next, address] = unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(at as usize).read() };
         if address < symbols::SYMBOL_BASE {
             return;
         }

@@ -82,8 +82,5 @@ fn entry_address(function: &Function, index: u16) -> Option<u64> {
         return None;
     }
     let address = function.msi_x_table_address()?;
-    memory::map_device(
-        address + u64::from(index) * MSI_X_ENTRY_BYTES,
-        MSI_X_ENTRY_BYTES,
-    )
+    memory::map_device(address + u64::from(index) * MSI_X_ENTRY_BYTES, MSI_X_ENTRY_BYTES)
 }

@@ -38,7 +38,5 @@ pub fn power_off(code: ExitCode) -> ! {
     }
     let no_handlers = descriptor_pointer(0, 0);
     // SAFETY: without an interrupt table the breakpoint becomes a triple fault: a reset. Nothing runs afterwards.
-    unsafe {
-        asm!("lidt [{}]", "int3", "2: hlt", "jmp 2b", in(reg) &no_handlers, options(noreturn))
-    }
+    unsafe { asm!("lidt [{}]", "int3", "2: hlt", "jmp 2b", in(reg) &no_handlers, options(noreturn)) }
 }

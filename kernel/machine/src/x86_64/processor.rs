@@ -3,10 +3,7 @@
 //!
 //! Invariants: `PROCESSORS[i]` and `STACKS[i]` belong to processor i alone, except the atomic fields. GS base in ring
 //! 0 is `&PROCESSORS[i]`; `trap.s` relies on the offsets below and on the last word of each interrupt stack.
-#![allow(
-    unsafe_code,
-    reason = "descriptor tables and GS are loaded in assembly; stacks are raw memory"
-)]
+#![allow(unsafe_code, reason = "descriptor tables and GS are loaded in assembly; stacks are raw memory")]
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -131,18 +128,13 @@ pub(crate) fn install(index: usize) {
         *top = end - 16;
     }
     processor.self_address.store(address, Ordering::Relaxed);
-    processor
-        .kernel_stack_top
-        .store(kernel_stack_top, Ordering::Relaxed);
-    processor
-        .control
-        .store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
+    processor.kernel_stack_top.store(kernel_stack_top, Ordering::Relaxed);
+    processor.control.store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
     processor.index.store(index as u32, Ordering::Relaxed);
     // SAFETY: this processor's own cells, written before the tables are loaded.
     unsafe {
         *processor.task_state.get() = descriptor::task_state(kernel_stack_top, &tops);
-        *processor.descriptor_table.get() =
-            descriptor::descriptor_table(processor.task_state.get() as u64);
+        *processor.descriptor_table.get() = descriptor::descriptor_table(processor.task_state.get() as u64);
         load_descriptors(processor.descriptor_table.get() as u64);
         instructions::set_kernel_gs(address);
     }

@@ -52,18 +52,12 @@ pub fn shootdown(processors: u32, flush: Flush) {
     if others == 0 {
         return;
     }
-    while SLOT_TAKEN
-        .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
+    while SLOT_TAKEN.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         service();
         core::hint::spin_loop();
     }
     let (address, page_count) = match flush {
-        Flush::Pages {
-            address,
-            page_count,
-        } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
+        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
         _ => (0, 0),
     };
     ADDRESS.store(address, Ordering::Relaxed);
@@ -90,20 +84,14 @@ pub(crate) fn service() {
     let page_count = PAGE_COUNT.load(Ordering::Relaxed);
     flush_local(match page_count {
         0 => Flush::All,
-        _ => Flush::Pages {
-            address: ADDRESS.load(Ordering::Relaxed),
-            page_count,
-        },
+        _ => Flush::Pages { address: ADDRESS.load(Ordering::Relaxed), page_count },
     });
     PENDING.fetch_and(!own, Ordering::Release);
 }
 
 fn flush_local(flush: Flush) {
     match flush {
-        Flush::Pages {
-            address,
-            page_count,
-        } if page_count <= SINGLE_PAGE_COUNT_MAX => {
+        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => {
             for index in 0..page_count {
                 paging::flush_page(address.wrapping_add(index * PAGE_SIZE));
             }

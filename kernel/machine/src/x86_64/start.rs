@@ -20,10 +20,8 @@ pub(crate) static STARTED_COUNT: AtomicU32 = AtomicU32::new(1);
 /// Bit n: processor n takes interrupts between processors.
 static STARTED_MASK: AtomicU32 = AtomicU32::new(1);
 static TOTAL_COUNT: AtomicUsize = AtomicUsize::new(1);
-static APIC_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] =
-    [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
-static FIRMWARE_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] =
-    [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
+static APIC_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] = [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
+static FIRMWARE_IDS: [AtomicU32; PROCESSOR_COUNT_MAX] = [const { AtomicU32::new(0) }; PROCESSOR_COUNT_MAX];
 static MAIN: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Remembers which processors there are.
@@ -32,10 +30,7 @@ pub(crate) fn set_topology(topology: &Topology) {
     for (slot, identifier) in FIRMWARE_IDS.iter().zip(topology.apic_ids()) {
         slot.store(*identifier, Ordering::Relaxed);
     }
-    TOTAL_COUNT.store(
-        topology.apic_ids().len().clamp(1, PROCESSOR_COUNT_MAX),
-        Ordering::Relaxed,
-    );
+    TOTAL_COUNT.store(topology.apic_ids().len().clamp(1, PROCESSOR_COUNT_MAX), Ordering::Relaxed);
 }
 
 /// Processors that the machine has (and that are or will be started), at most [`PROCESSOR_COUNT_MAX`].
@@ -71,13 +66,8 @@ pub fn start_processors(main: fn(usize) -> !) {
         // SAFETY: the symbols bound the code; the page is low memory, which is mapped writable and owned by nobody.
         unsafe { page.add(offset).write_volatile(begin.add(offset).read()) };
     }
-    let others = FIRMWARE_IDS[..processor_count()]
-        .iter()
-        .map(|slot| slot.load(Ordering::Relaxed));
-    for identifier in others
-        .clone()
-        .filter(|identifier| *identifier != apic_id(0))
-    {
+    let others = FIRMWARE_IDS[..processor_count()].iter().map(|slot| slot.load(Ordering::Relaxed));
+    for identifier in others.clone().filter(|identifier| *identifier != apic_id(0)) {
         local_apic::send_init(identifier);
     }
     // Real processors want 10 ms after INIT; a virtual machine's take both at once, in order.

@@ -62,10 +62,7 @@ pub(crate) fn finish_calibration(calibration: Calibration, base_tsc: u64) -> Clo
 
 #[inline(never)]
 fn sample() -> ClockSample {
-    let mut best = ClockSample {
-        tsc: 0,
-        reference_ns: 0,
-    };
+    let mut best = ClockSample { tsc: 0, reference_ns: 0 };
     let mut best_ticks = u64::MAX;
     // One copy of the loop's body: an emulator takes its time to translate code that it sees for the first time, and
     // a reading in such code says nothing.
@@ -75,10 +72,7 @@ fn sample() -> ClockSample {
         let ticks = read_tsc().saturating_sub(before);
         if ticks < best_ticks {
             best_ticks = ticks;
-            best = ClockSample {
-                tsc: before + ticks / 2,
-                reference_ns: u64::from(u32::MAX - left),
-            };
+            best = ClockSample { tsc: before + ticks / 2, reference_ns: u64::from(u32::MAX - left) };
         }
     }
     best
@@ -89,10 +83,7 @@ fn monitor_signature() -> [u8; 12] {
     let mut signature = [0; 12];
     if cpuid(1, 0).ecx >> 31 & 1 == 1 {
         let leaf = cpuid(0x4000_0000, 0);
-        for (bytes, register) in signature
-            .chunks_exact_mut(4)
-            .zip([leaf.ebx, leaf.ecx, leaf.edx])
-        {
+        for (bytes, register) in signature.chunks_exact_mut(4).zip([leaf.ebx, leaf.ecx, leaf.edx]) {
             bytes.copy_from_slice(&register.to_le_bytes());
         }
     }

@@ -117,23 +117,13 @@ pub fn frame_is_user(frame: &TrapFrame) -> bool {
 /// The frame that idles: interrupts on, nothing to save.
 #[must_use]
 pub fn idle_frame() -> TrapFrame {
-    TrapFrame {
-        cs: u64::from(KERNEL_CODE),
-        ..TrapFrame::default()
-    }
+    TrapFrame { cs: u64::from(KERNEL_CODE), ..TrapFrame::default() }
 }
 
 /// The frame of a context that begins at `rip` with all other registers zero.
 #[must_use]
 pub fn user_frame(rip: u64, rsp: u64) -> TrapFrame {
-    TrapFrame {
-        rip,
-        rsp,
-        cs: USER_CODE.into(),
-        ss: USER_DATA.into(),
-        rflags: 0x202,
-        ..TrapFrame::default()
-    }
+    TrapFrame { rip, rsp, cs: USER_CODE.into(), ss: USER_DATA.into(), rflags: 0x202, ..TrapFrame::default() }
 }
 
 /// Resumes a context from a processor's main function, which is over then.
@@ -161,11 +151,7 @@ pub(crate) fn initialize() {
             _ => 0,
         };
         // `int3` and `into` are what user mode may raise itself.
-        let privilege = if vector == VECTOR_BREAKPOINT || vector == VECTOR_OVERFLOW {
-            3
-        } else {
-            0
-        };
+        let privilege = if vector == VECTOR_BREAKPOINT || vector == VECTOR_OVERFLOW { 3 } else { 0 };
         let gate = descriptor::interrupt_gate(stubs + vector * 16, stack, privilege);
         // SAFETY: the boot processor is alone and the table is not loaded yet.
         unsafe { (*INTERRUPT_TABLE.0.get())[vector as usize] = gate };
@@ -244,12 +230,8 @@ fn fixup(frame: &TrapFrame) -> Option<u64> {
         return None;
     }
     let start = &raw const __exception_table_start;
-    let length =
-        ((&raw const __exception_table_end) as usize - start as usize) / size_of::<[u64; 2]>();
+    let length = ((&raw const __exception_table_end) as usize - start as usize) / size_of::<[u64; 2]>();
     // SAFETY: `kernel.ld` puts the entries that `trap.s` writes between the two symbols.
     let table = unsafe { core::slice::from_raw_parts(start, length) };
-    table
-        .iter()
-        .find(|entry| entry[0] == frame.rip)
-        .map(|entry| entry[1])
+    table.iter().find(|entry| entry[0] == frame.rip).map(|entry| entry[1])
 }

@@ -40,9 +40,5 @@ fn check(address: u64, length: usize) -> Result<(), UserFault> {
     let end = address.checked_add(length as u64).ok_or(UserFault)?;
     let program = address >= PROGRAM_BASE && end <= PROGRAM_END;
     let library = address >= LIBOS_BASE && end <= LIBOS_END;
-    if program || library {
-        Ok(())
-    } else {
-        Err(UserFault)
-    }
+    if program || library { Ok(()) } else { Err(UserFault) }
 }

@@ -30,22 +30,13 @@ pub struct VirtioMmioSlot {
 /// With ACPI, QEMU's microvm does not extend the command line, so the fixed slots are probed; that is done only on a
 /// machine without PCI ports, where nothing else can be at these addresses. The interrupt of slot n is `first + n`,
 /// see [`first_line`].
-pub fn virtio_mmio_slots(
-    command_line: &str,
-    topology: &Topology,
-    mut visit: impl FnMut(VirtioMmioSlot),
-) {
+pub fn virtio_mmio_slots(command_line: &str, topology: &Topology, mut visit: impl FnMut(VirtioMmioSlot)) {
     use crate::pci::{ConfigAccess, FunctionAddress};
     let mut named = false;
     for word in command_line::values(command_line, "virtio_mmio.device") {
         named = true;
         if let Some(block) = command_line::parse_virtio_mmio(word) {
-            visit_block(
-                block.address,
-                block.length_bytes,
-                block.interrupt,
-                &mut visit,
-            );
+            visit_block(block.address, block.length_bytes, block.interrupt, &mut visit);
         }
     }
     if named || super::PciPorts.read(FunctionAddress(0), 0) != u32::MAX {
@@ -53,12 +44,7 @@ pub fn virtio_mmio_slots(
     }
     let (gsi, count) = first_line(topology);
     for slot in 0..count {
-        visit_block(
-            FIRST_ADDRESS + u64::from(slot) * BLOCK_BYTES,
-            BLOCK_BYTES,
-            gsi + slot,
-            &mut visit,
-        );
+        visit_block(FIRST_ADDRESS + u64::from(slot) * BLOCK_BYTES, BLOCK_BYTES, gsi + slot, &mut visit);
     }
 }
 
@@ -71,26 +57,13 @@ fn first_line(topology: &Topology) -> (u32, u32) {
 }
 
 fn visit_block(address: u64, length_bytes: u64, gsi: u32, visit: &mut impl FnMut(VirtioMmioSlot)) {
-    if address < 1 << 30
-        || address.saturating_add(length_bytes) > 4 << 30
-        || length_bytes < BLOCK_BYTES
-    {
+    if address < 1 << 30 || address.saturating_add(length_bytes) > 4 << 30 || length_bytes < BLOCK_BYTES {
         return;
     }
     let registers = direct_address(address);
     // SAFETY: device space below 4 GiB is mapped; identification registers have no side effect.
-    let (magic, device_id) = unsafe {
-        (
-            mmio_read(registers),
-            mmio_read(registers + REGISTER_DEVICE_ID),
-        )
-    };
+    let (magic, device_id) = unsafe { (mmio_read(registers), mmio_read(registers + REGISTER_DEVICE_ID)) };
     if magic == MAGIC && device_id != 0 {
-        visit(VirtioMmioSlot {
-            address,
-            length_bytes,
-            gsi,
-            device_id,
-        });
+        visit(VirtioMmioSlot { address, length_bytes, gsi, device_id });
     }
 }
