@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_grew_too_long_is_found_and_its_tests_do_not_count() {
-        let text = "//! A.\n\n".to_string() + &"fn a() {}\n".repeat(5);
+        let text = "//! A.\n".to_string() + &"fn a() {}\n".repeat(5);
         let mut sources = fixture("kernel/src/a.rs", &text);
         sources.extend(fixture("kernel/core/src/b.rs", &text));
         sources.extend(fixture("kernel/core/src/b/tests.rs", &text));
