@@ -3,7 +3,6 @@
 //! [`finish`] is called whenever a program is about to be resumed. It acts on what is pending until nothing is, decides whether an
 //! interrupted call starts again, and leaves the frame as the program is to see it.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 
 use aegis_abi::upcall::UpcallFrame;
@@ -148,10 +147,4 @@ pub fn raise_fault(target: &Target<'_>, signal: Signal, info: SignalInfo) {
 #[must_use]
 pub fn result_word(result: Result<u64, Errno>) -> u64 {
     result.unwrap_or_else(errno::to_word)
-}
-
-/// An empty text, for endings that need none.
-#[must_use]
-pub const fn no_text() -> String {
-    String::new()
 }

@@ -57,6 +57,7 @@ impl From<call::Refusal> for DeviceError {
 }
 
 /// The transport of whichever bus the console is on.
+#[allow(clippy::large_enum_variant, reason = "there is one, in the console, for the whole run")]
 pub(crate) enum AnyTransport {
     Mmio(MmioTransport<MmioRegion>),
     Pci(PciTransport<MmioRegion>),

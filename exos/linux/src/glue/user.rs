@@ -50,7 +50,7 @@ core::arch::global_asm!(
 pub(crate) fn fixup(rip: u64) -> Option<u64> {
     let start = &raw const exos_user_copy_start as u64;
     let end = &raw const exos_user_copy_end as u64;
-    (start..end).contains(&rip).then(|| &raw const exos_user_copy_stop as u64)
+    (start..end).contains(&rip).then_some(&raw const exos_user_copy_stop as u64)
 }
 
 /// Whether `length` bytes at `address` lie in the program's half.
