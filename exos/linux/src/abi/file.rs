@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use exos::fs::description::StatusFlags;
 use exos::fs::location::{Location, MountFlags};
+use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::stream::{TerminalModes, WindowSize};
 use exos::fs::vnode::{FileKind, FileSystemStatistics, Metadata, NAME_BYTES_MAX, Timestamp};
 
@@ -86,21 +87,14 @@ pub fn status_flags(flags: u64) -> StatusFlags {
         status.set(*flag, flags & number != 0);
     }
     // O_SYNC includes O_DSYNC.
-    status.set(
-        StatusFlags::DATA_SYNC,
-        flags & (O_DATA_SYNC | O_SYNC_ONLY) != 0,
-    );
+    status.set(StatusFlags::DATA_SYNC, flags & (O_DATA_SYNC | O_SYNC_ONLY) != 0);
     status
 }
 
 /// The numbers of a description's flags.
 #[must_use]
 pub fn status_number(status: StatusFlags) -> u64 {
-    STATUS
-        .iter()
-        .filter(|(_, flag)| status.contains(*flag))
-        .map(|(number, _)| number)
-        .sum()
+    STATUS.iter().filter(|(_, flag)| status.contains(*flag)).map(|(number, _)| number).sum()
 }
 
 /// `AT_SYMLINK_NOFOLLOW` and its kin are in [`crate::files`]; this is `AT_STATX_SYNC_TYPE`, two bits that must not both be set.
@@ -201,6 +195,15 @@ pub const LOCK_BYTES: usize = 32;
 /// `st_blksize`: what is efficient to read at once.
 const BLOCK_BYTES: u32 = 4096;
 
+/// `st_mode`. What has no name and is no pipe or socket (`anon_inode:[…]`) has no type on Linux.
+fn mode(metadata: &Metadata) -> u32 {
+    if metadata.kind == FileKind::Regular && metadata.device == PSEUDO_DEVICE {
+        metadata.permissions
+    } else {
+        metadata.mode()
+    }
+}
+
 /// `struct stat`.
 #[must_use]
 pub fn stat(metadata: &Metadata) -> Vec<u8> {
@@ -211,7 +214,7 @@ pub fn stat(metadata: &Metadata) -> Vec<u8> {
         .u64(metadata.device.encoded())
         .u64(metadata.inode_number)
         .u64(u64::from(metadata.link_count))
-        .u32(metadata.mode())
+        .u32(mode(metadata))
         .u32(metadata.uid)
         .u32(metadata.gid)
         .u32(0)
@@ -234,18 +237,8 @@ pub fn statx(location: &Location) -> Vec<u8> {
     let metadata = location.inode().metadata();
     let time =
         |encoder: Encoder, time: Timestamp| encoder.i64(time.seconds).u32(time.nanoseconds).u32(0);
-    let mask = BASIC
-        | MOUNT_ID
-        | if metadata.created.is_some() {
-            CREATED
-        } else {
-            0
-        };
-    let attributes = if location.is_mount_root() {
-        ATTRIBUTE_MOUNT_ROOT
-    } else {
-        0
-    };
+    let mask = BASIC | MOUNT_ID | if metadata.created.is_some() { CREATED } else { 0 };
+    let attributes = if location.is_mount_root() { ATTRIBUTE_MOUNT_ROOT } else { 0 };
     let encoder = Encoder::new()
         .u32(mask)
         .u32(BLOCK_BYTES)
@@ -253,7 +246,7 @@ pub fn statx(location: &Location) -> Vec<u8> {
         .u32(metadata.link_count)
         .u32(metadata.uid)
         .u32(metadata.gid)
-        .u16(metadata.mode() as u16)
+        .u16(mode(&metadata) as u16)
         .u16(0)
         .u64(metadata.inode_number)
         .u64(metadata.size_bytes)
@@ -424,15 +417,9 @@ mod tests {
 
     #[test]
     fn stat_has_the_layout_of_linux() {
-        let time = |seconds| Timestamp {
-            seconds,
-            nanoseconds: 7,
-        };
+        let time = |seconds| Timestamp { seconds, nanoseconds: 7 };
         let bytes = stat(&Metadata {
-            device: DeviceNumber {
-                major: 8,
-                minor: 257,
-            },
+            device: DeviceNumber { major: 8, minor: 257 },
             inode_number: 11,
             kind: FileKind::CharacterDevice,
             permissions: 0o4755,
@@ -481,10 +468,7 @@ mod tests {
         assert_eq!((old.len(), get::u16(&old, 16), old[31]), (32, 32, 4));
         assert_eq!(&old[18..24], b"hello\0");
         // A name of four bytes fills its 24 bytes exactly in both.
-        let entry = DirectoryEntry {
-            name: b"four",
-            ..entry
-        };
+        let entry = DirectoryEntry { name: b"four", ..entry };
         let mut out = Vec::new();
         assert!(push_entry64(&mut out, 24, &entry) && out[23] == 0);
         let mut old = Vec::new();
@@ -493,10 +477,7 @@ mod tests {
 
     #[test]
     fn status_flags_come_back() {
-        assert_eq!(
-            status_number(StatusFlags::all()),
-            0o15_676_000
-        );
+        assert_eq!(status_number(StatusFlags::all()), 0o15_676_000);
         for flag in StatusFlags::all().iter() {
             let back = status_flags(status_number(flag));
             assert!(back.contains(flag));
@@ -523,10 +504,7 @@ mod tests {
         };
         let bytes = statfs(&statistics, MountFlags::READ_ONLY);
         assert_eq!(bytes.len(), STATFS_BYTES);
-        assert_eq!(
-            (get::u64(&bytes, 0), get::u64(&bytes, 64)),
-            (0x0102_1994, 255)
-        );
+        assert_eq!((get::u64(&bytes, 0), get::u64(&bytes, 64)), (0x0102_1994, 255));
         assert_eq!((get::u64(&bytes, 32), get::u64(&bytes, 48)), (4, 5));
         assert_eq!(get::u64(&bytes, 80), 0x1021);
     }

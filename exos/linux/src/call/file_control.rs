@@ -18,17 +18,9 @@ use crate::user::{read_array, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
-    partial(
-        Sysno::fcntl,
-        "no leases, no directory notices, no SIGIO",
-        fcntl,
-    ),
+    partial(Sysno::fcntl, "no leases, no directory notices, no SIGIO", fcntl),
     full(Sysno::flock, flock),
-    partial(
-        Sysno::ioctl,
-        "terminals, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX",
-        ioctl,
-    ),
+    partial(Sysno::ioctl, "terminals, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX", ioctl),
 ];
 
 /// The seals of `F_ADD_SEALS`, numbered as [`Seals`] numbers them.
@@ -62,15 +54,12 @@ pub fn fcntl(
                 return Err(Errno::EINVAL);
             }
             let close_on_exec = command == control::DUPLICATE_CLOSE_ON_EXEC;
-            let added = files
-                .table()
-                .add(description, close_on_exec, argument as u32, limit);
+            let added = files.table().add(description, close_on_exec, argument as u32, limit);
             added.map(u64::from)
         }
-        control::GET_DESCRIPTOR_FLAGS => files
-            .table()
-            .close_on_exec(descriptor as u32)
-            .map(u64::from),
+        control::GET_DESCRIPTOR_FLAGS => {
+            files.table().close_on_exec(descriptor as u32).map(u64::from)
+        }
         control::SET_DESCRIPTOR_FLAGS => {
             let value = argument & CLOSE_ON_EXEC != 0;
             files.table().set_close_on_exec(descriptor as u32, value)?;
@@ -94,11 +83,10 @@ pub fn fcntl(
         }
         control::SET_PIPE_SIZE => {
             let pipe = description.pipe().ok_or(Errno::EBADF)?;
-            if argument as u32 == 0 {
+            if argument as u32 > 1 << 31 {
                 return Err(Errno::EINVAL);
             }
-            pipe.set_capacity_bytes(argument as u32 as usize)
-                .map(|bytes| bytes as u64)
+            pipe.set_capacity_bytes(argument as u32 as usize).map(|bytes| bytes as u64)
         }
         control::GET_SEALS => {
             let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
@@ -134,7 +122,11 @@ fn status_number(description: &Description) -> u64 {
 }
 
 fn set_status(context: &Context<'_>, description: &Description, flags: u64) -> Result<u64> {
-    let wanted = abi::status_flags(flags);
+    let mut wanted = abi::status_flags(flags);
+    if description.wait_queue().is_none() {
+        // What is always ready has nothing to signal.
+        wanted -= StatusFlags::ASYNC;
+    }
     let becomes_silent = wanted.contains(StatusFlags::NO_ACCESS_TIME)
         && !description.status().contains(StatusFlags::NO_ACCESS_TIME);
     if becomes_silent {
@@ -159,37 +151,21 @@ fn lock_range(description: &Description, bytes: &[u8; abi::LOCK_BYTES]) -> Resul
         2 => description.metadata().size_bytes as i64,
         _ => return Err(Errno::EINVAL),
     };
-    let start = base
-        .checked_add(get::i64(bytes, 8))
-        .ok_or(Errno::EOVERFLOW)?;
+    let start = base.checked_add(get::i64(bytes, 8)).ok_or(Errno::EOVERFLOW)?;
     if start < 0 {
         return Err(Errno::EINVAL);
     }
     let length = get::i64(bytes, 16);
     let (first, last) = match length {
         0 => (start, i64::MAX),
-        1.. => (
-            start,
-            start.checked_add(length - 1).ok_or(Errno::EOVERFLOW)?,
-        ),
+        1.. => (start, start.checked_add(length - 1).ok_or(Errno::EOVERFLOW)?),
         // A negative length is the bytes before the start.
-        _ => (
-            start
-                .checked_add(length)
-                .filter(|first| *first >= 0)
-                .ok_or(Errno::EINVAL)?,
-            start - 1,
-        ),
+        _ => {
+            (start.checked_add(length).filter(|first| *first >= 0).ok_or(Errno::EINVAL)?, start - 1)
+        }
     };
-    let last = if last == i64::MAX {
-        u64::MAX
-    } else {
-        last as u64
-    };
-    Ok(LockRange {
-        start: first as u64,
-        last,
-    })
+    let last = if last == i64::MAX { u64::MAX } else { last as u64 };
+    Ok(LockRange { start: first as u64, last })
 }
 
 /// Whose the locks of `command` are.
@@ -222,12 +198,7 @@ fn find_lock(
     let range = lock_range(description, &bytes)?;
     check_lock_process(command, &bytes)?;
     let owner = lock_owner(context, description, command);
-    let wanted = HeldLock {
-        owner,
-        process: context.process.pid,
-        kind,
-        range,
-    };
+    let wanted = HeldLock { owner, process: context.process.pid, kind, range };
     let (table, file) = description.locks();
     let Some(held) = table.conflict(file, LockFamily::Record, &wanted) else {
         bytes[..2].copy_from_slice(&LOCK_NONE.to_le_bytes());
@@ -243,11 +214,7 @@ fn find_lock(
         LockOwner::Description(_) => -1,
     };
     let answer = Encoder::new()
-        .u16(if held.kind == LockKind::Shared {
-            LOCK_SHARED
-        } else {
-            LOCK_EXCLUSIVE
-        })
+        .u16(if held.kind == LockKind::Shared { LOCK_SHARED } else { LOCK_EXCLUSIVE })
         .u16(0)
         .zero_to(8)
         .u64(held.range.start)
@@ -288,16 +255,8 @@ fn set_lock(
         table.unlock(file, LockFamily::Record, owner, range);
         return Ok(0);
     };
-    let waits = matches!(
-        command,
-        control::SET_LOCK_WAIT | control::SET_DESCRIPTION_LOCK_WAIT
-    );
-    let lock = HeldLock {
-        owner,
-        process: context.process.pid,
-        kind,
-        range,
-    };
+    let waits = matches!(command, control::SET_LOCK_WAIT | control::SET_DESCRIPTION_LOCK_WAIT);
+    let lock = HeldLock { owner, process: context.process.pid, kind, range };
     take_lock(context, description, LockFamily::Record, lock, waits)
 }
 
@@ -341,12 +300,7 @@ pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) 
         table.unlock(file, LockFamily::Whole, owner, LockRange::ALL);
         return Ok(0);
     };
-    let lock = HeldLock {
-        owner,
-        process: context.process.pid,
-        kind,
-        range: LockRange::ALL,
-    };
+    let lock = HeldLock { owner, process: context.process.pid, kind, range: LockRange::ALL };
     let waits = operation & NON_BLOCKING == 0;
     take_lock(context, &description, LockFamily::Whole, lock, waits)
 }
@@ -372,12 +326,17 @@ pub fn ioctl(
             let count = description.readable_byte_count()?.min(i32::MAX as usize);
             write_all(context.memory, argument, &(count as i32).to_le_bytes())?;
         }
-        request::GET_BLOCK_SIZE if description.inode().kind() == FileKind::Regular => {
+        request::GET_BLOCK_SIZE if has_blocks(&description) => {
             write_all(context.memory, argument, &4096u32.to_le_bytes())?;
         }
         other => terminal_request(context, description.terminal()?, other, argument)?,
     }
     Ok(0)
+}
+
+/// Whether the file is kept in blocks of a file system.
+fn has_blocks(description: &Description) -> bool {
+    matches!(description.inode().kind(), FileKind::Regular | FileKind::Directory)
 }
 
 /// Sets or clears a status flag as the program's `int` says.

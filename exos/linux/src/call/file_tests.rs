@@ -29,10 +29,7 @@ fn furnished() -> World {
     let file = world.open("/d/f", CREATE | WRITE_ONLY).expect("creates");
     assert_eq!(world.write(file, b"hello"), Ok(5));
     assert_eq!(world.call(Sysno::close, [file]), Ok(0));
-    assert_eq!(
-        world.call(Sysno::symlink, [world.path("f"), world.path("/d/l")]),
-        Ok(0)
-    );
+    assert_eq!(world.call(Sysno::symlink, [world.path("f"), world.path("/d/l")]), Ok(0));
     world
 }
 
@@ -79,10 +76,7 @@ fn a_full_table_is_noticed_before_a_file_is_made() {
     assert_eq!(world.call(Sysno::setrlimit, [7, world.put(&limits)]), Ok(0));
     assert_eq!(world.open("/a", CREATE), Ok(3));
     assert_eq!(world.open("/b", CREATE), Err(EMFILE));
-    assert_eq!(
-        world.call(Sysno::access, [world.path("/b"), 0]),
-        Err(ENOENT)
-    );
+    assert_eq!(world.call(Sysno::access, [world.path("/b"), 0]), Err(ENOENT));
     assert_eq!(world.call(Sysno::dup, [3u64]), Err(EMFILE));
     assert_eq!(world.call(Sysno::dup2, [3u64, 4]), Err(EBADF));
     assert_eq!(world.call(Sysno::fcntl, [3u64, 0, 4]), Err(EINVAL));
@@ -97,14 +91,7 @@ fn a_full_table_is_noticed_before_a_file_is_made() {
 fn openat2_refuses_what_it_does_not_know() {
     let world = furnished();
     let how = |flags: u64, mode: u64, resolve: u64| {
-        world.put(
-            &Encoder::new()
-                .u64(flags)
-                .u64(mode)
-                .u64(resolve)
-                .u64(0)
-                .finish(),
-        )
+        world.put(&Encoder::new().u64(flags).u64(mode).u64(resolve).u64(0).finish())
     };
     let path = world.path("/d/f");
     let call = |how, size| world.call(Sysno::openat2, [HERE, path, how, size]);
@@ -131,26 +118,16 @@ fn openat2_refuses_what_it_does_not_know() {
 fn status_flags_are_shown_as_they_were_given() {
     let world = furnished();
     let flags_of = |descriptor: u64| world.call(Sysno::fcntl, [descriptor, 3, 0]);
-    world
-        .open("/d/f", READ_WRITE | 0o2000 | CLOSE_ON_EXEC)
-        .expect("opens");
+    world.open("/d/f", READ_WRITE | 0o2000 | CLOSE_ON_EXEC).expect("opens");
     assert_eq!(flags_of(3), Ok(0o102_002));
     assert_eq!(world.call(Sysno::fcntl, [3u64, 1, 0]), Ok(1));
-    assert_eq!(
-        world.call(Sysno::fcntl, [3u64, 4, NON_BLOCKING | CREATE]),
-        Ok(0)
-    );
+    assert_eq!(world.call(Sysno::fcntl, [3u64, 4, NON_BLOCKING | CREATE]), Ok(0));
     assert_eq!(flags_of(3), Ok(0o104_002));
-    assert_eq!(
-        world.call(Sysno::ioctl, [3u64, 0x5421, world.put(&[0; 4])]),
-        Ok(0)
-    );
+    assert_eq!(world.call(Sysno::ioctl, [3u64, 0x5421, world.put(&[0; 4])]), Ok(0));
     assert_eq!(flags_of(3), Ok(0o100_002));
     assert_eq!(world.call(Sysno::ioctl, [3u64, 0x5450, 0]), Ok(0));
     assert_eq!(world.call(Sysno::fcntl, [3u64, 1, 0]), Ok(0));
-    world
-        .open("/d/l", PATH_ONLY | NO_FOLLOW | READ_WRITE)
-        .expect("opens");
+    world.open("/d/l", PATH_ONLY | NO_FOLLOW | READ_WRITE).expect("opens");
     assert_eq!(flags_of(4), Ok(PATH_ONLY | NO_FOLLOW));
     // Only a place: little can be done with it.
     assert_eq!(world.read(4, 1), Err(EBADF));
@@ -161,14 +138,8 @@ fn status_flags_are_shown_as_they_were_given() {
     assert_eq!(world.call(Sysno::fstat, [4u64, stat]), Ok(0));
     assert_eq!(get::u32(&world.get(stat, 144), 24), 0o120_777);
     let pipe = world.room(8);
-    assert_eq!(
-        world.call(Sysno::pipe2, [pipe, NON_BLOCKING | CLOSE_ON_EXEC]),
-        Ok(0)
-    );
-    assert_eq!(
-        (flags_of(5), flags_of(6)),
-        (Ok(NON_BLOCKING), Ok(NON_BLOCKING | WRITE_ONLY))
-    );
+    assert_eq!(world.call(Sysno::pipe2, [pipe, NON_BLOCKING | CLOSE_ON_EXEC]), Ok(0));
+    assert_eq!((flags_of(5), flags_of(6)), (Ok(NON_BLOCKING), Ok(NON_BLOCKING | WRITE_ONLY)));
     assert_eq!(world.call(Sysno::fcntl, [5u64, 77, 0]), Err(EINVAL));
     assert_eq!(world.call(Sysno::fcntl, [9u64, 77, 0]), Err(EBADF));
 }
@@ -208,21 +179,12 @@ fn stat_tells_the_same_by_all_names() {
     assert_eq!(world.call(Sysno::fstat, [3u64, b]), Ok(0));
     assert_eq!(world.get(b, 144), bytes);
     let empty = world.path("");
-    assert_eq!(
-        world.call(Sysno::newfstatat, [3u64, empty, b, 0x1000]),
-        Ok(0)
-    );
+    assert_eq!(world.call(Sysno::newfstatat, [3u64, empty, b, 0x1000]), Ok(0));
     assert_eq!(world.get(b, 144), bytes);
-    assert_eq!(
-        world.call(Sysno::newfstatat, [3u64, empty, b, 0]),
-        Err(ENOENT)
-    );
+    assert_eq!(world.call(Sysno::newfstatat, [3u64, empty, b, 0]), Err(ENOENT));
     assert_eq!(world.call(Sysno::newfstatat, [HERE, path, b, 0x100]), Ok(0));
     assert_eq!(get::u32(&world.get(b, 144), 24), 0o120_777);
-    assert_eq!(
-        world.call(Sysno::newfstatat, [HERE, path, b, 0x400]),
-        Err(EINVAL)
-    );
+    assert_eq!(world.call(Sysno::newfstatat, [HERE, path, b, 0x400]), Err(EINVAL));
     assert_eq!(world.call(Sysno::stat, [path, NOWHERE]), Err(EFAULT));
     let x = world.room(256);
     assert_eq!(world.call(Sysno::statx, [HERE, path, 0, 0x7ff, x]), Ok(0));
@@ -230,18 +192,9 @@ fn stat_tells_the_same_by_all_names() {
     assert_eq!(get::u32(&extended, 0) & 0x7ff, 0x7ff);
     assert_eq!(get::u16(&extended, 28), 0o100_644);
     assert_eq!(get::u64(&extended, 32), get::u64(&bytes, 8));
-    assert_eq!(
-        (get::u64(&extended, 40), get::i64(&extended, 64)),
-        (5, REALTIME_S as i64 + 5)
-    );
-    assert_eq!(
-        world.call(Sysno::statx, [HERE, path, 0x6000, 0, x]),
-        Err(EINVAL)
-    );
-    assert_eq!(
-        world.call(Sysno::statx, [HERE, path, 0, 1 << 31, x]),
-        Err(EINVAL)
-    );
+    assert_eq!((get::u64(&extended, 40), get::i64(&extended, 64)), (5, REALTIME_S as i64 + 5));
+    assert_eq!(world.call(Sysno::statx, [HERE, path, 0x6000, 0, x]), Err(EINVAL));
+    assert_eq!(world.call(Sysno::statx, [HERE, path, 0, 1 << 31, x]), Err(EINVAL));
     let fs = world.room(120);
     assert_eq!(world.call(Sysno::statfs, [world.path("/proc"), fs]), Ok(0));
     assert_eq!(get::u64(&world.get(fs, 120), 0), 0x9fa0);
@@ -266,16 +219,10 @@ fn getdents_lists_in_parts() {
     let bytes = world.get(buffer, 96);
     assert_eq!((&bytes[48 + 18..48 + 20], bytes[48 + 23]), (&b"f\0"[..], 8));
     assert_eq!(world.call(Sysno::lseek, [3u64, 0, 0]), Ok(0));
-    assert_eq!(
-        world.call(Sysno::getdents64, [3, NOWHERE, 1024]),
-        Err(EFAULT)
-    );
+    assert_eq!(world.call(Sysno::getdents64, [3, NOWHERE, 1024]), Err(EFAULT));
     assert_eq!(list(1024), Ok(96));
     world.open("/d/f", 0).expect("opens");
-    assert_eq!(
-        world.call(Sysno::getdents64, [4, buffer, 1024]),
-        Err(ENOTDIR)
-    );
+    assert_eq!(world.call(Sysno::getdents64, [4, buffer, 1024]), Err(ENOTDIR));
     assert_eq!(world.call(Sysno::getdents64, [9, buffer, 1024]), Err(EBADF));
 }
 
@@ -313,35 +260,14 @@ fn names_are_made_moved_and_removed() {
     let world = furnished();
     let path = |text| world.path(text);
     let buffer = world.room(8);
-    assert_eq!(
-        world.call(Sysno::readlink, [path("/d/l"), buffer, 8]),
-        Ok(1)
-    );
-    assert_eq!(
-        world.call(Sysno::readlink, [path("/d/l"), buffer, 0]),
-        Err(EINVAL)
-    );
-    assert_eq!(
-        world.call(Sysno::readlink, [path("/d/f"), buffer, 8]),
-        Err(EINVAL)
-    );
-    assert_eq!(
-        world.call(Sysno::readlinkat, [HERE, path(""), buffer, 8]),
-        Err(ENOENT)
-    );
+    assert_eq!(world.call(Sysno::readlink, [path("/d/l"), buffer, 8]), Ok(1));
+    assert_eq!(world.call(Sysno::readlink, [path("/d/l"), buffer, 0]), Err(EINVAL));
+    assert_eq!(world.call(Sysno::readlink, [path("/d/f"), buffer, 8]), Err(EINVAL));
+    assert_eq!(world.call(Sysno::readlinkat, [HERE, path(""), buffer, 8]), Err(ENOENT));
     assert_eq!(world.call(Sysno::link, [path("/d/f"), path("/d/g")]), Ok(0));
-    assert_eq!(
-        world.call(Sysno::link, [path("/d"), path("/e")]),
-        Err(EPERM)
-    );
-    assert_eq!(
-        world.call(Sysno::link, [path("/d/f"), path("/dev/g")]),
-        Err(EXDEV)
-    );
-    assert_eq!(
-        world.call(Sysno::linkat, [HERE, path("/d/f"), HERE, path("/h"), 1]),
-        Err(EINVAL)
-    );
+    assert_eq!(world.call(Sysno::link, [path("/d"), path("/e")]), Err(EPERM));
+    assert_eq!(world.call(Sysno::link, [path("/d/f"), path("/dev/g")]), Err(EXDEV));
+    assert_eq!(world.call(Sysno::linkat, [HERE, path("/d/f"), HERE, path("/h"), 1]), Err(EINVAL));
     let rename = |old, new, flags: u64| {
         world.call(Sysno::renameat2, [HERE, path(old), HERE, path(new), flags])
     };
@@ -351,36 +277,15 @@ fn names_are_made_moved_and_removed() {
     assert_eq!(rename("/d/g", "/d/h", 1), Ok(0));
     assert_eq!(rename("/d", "/d/x", 0), Err(EINVAL));
     assert_eq!(world.call(Sysno::unlink, [path("/d")]), Err(EISDIR));
-    assert_eq!(
-        world.call(Sysno::unlinkat, [HERE, path("/d/h"), 0x100]),
-        Err(EINVAL)
-    );
-    assert_eq!(
-        world.call(Sysno::unlinkat, [HERE, path("/d/h"), 0x200]),
-        Err(ENOTDIR)
-    );
+    assert_eq!(world.call(Sysno::unlinkat, [HERE, path("/d/h"), 0x100]), Err(EINVAL));
+    assert_eq!(world.call(Sysno::unlinkat, [HERE, path("/d/h"), 0x200]), Err(ENOTDIR));
     assert_eq!(world.call(Sysno::unlink, [path("/d/h")]), Ok(0));
     assert_eq!(world.call(Sysno::mknod, [path("/p"), 0o010_644, 0]), Ok(0));
-    assert_eq!(
-        world.call(Sysno::mknod, [path("/q"), 0o040_644, 0]),
-        Err(EPERM)
-    );
-    assert_eq!(
-        world.call(Sysno::mknod, [path("/q"), 0o170_644, 0]),
-        Err(EINVAL)
-    );
-    assert_eq!(
-        world.call(Sysno::symlink, [path(""), path("/q")]),
-        Err(ENOENT)
-    );
-    assert_eq!(
-        world.call(Sysno::getxattr, [path("/d/f"), path("user.x"), 0, 0]),
-        Err(ENODATA)
-    );
-    assert_eq!(
-        world.call(Sysno::getxattr, [path("/none"), path("user.x"), 0, 0]),
-        Err(ENOENT)
-    );
+    assert_eq!(world.call(Sysno::mknod, [path("/q"), 0o040_644, 0]), Err(EPERM));
+    assert_eq!(world.call(Sysno::mknod, [path("/q"), 0o170_644, 0]), Err(EINVAL));
+    assert_eq!(world.call(Sysno::symlink, [path(""), path("/q")]), Err(ENOENT));
+    assert_eq!(world.call(Sysno::getxattr, [path("/d/f"), path("user.x"), 0, 0]), Err(ENODATA));
+    assert_eq!(world.call(Sysno::getxattr, [path("/none"), path("user.x"), 0, 0]), Err(ENOENT));
     assert_eq!(world.call(Sysno::listxattr, [path("/d/f"), 0, 0]), Ok(0));
 }
 
@@ -398,38 +303,20 @@ fn times_are_set_by_every_call() {
     let pair = |a: i64, b: i64, c: i64, d: i64| {
         world.put(&Encoder::new().i64(a).i64(b).i64(c).i64(d).finish())
     };
-    assert_eq!(
-        world.call(Sysno::utimensat, [HERE, path, pair(1, 2, 3, 4), 0]),
-        Ok(0)
-    );
+    assert_eq!(world.call(Sysno::utimensat, [HERE, path, pair(1, 2, 3, 4), 0]), Ok(0));
     assert_eq!(times(), (1_000_000_002, 3_000_000_004));
-    assert_eq!(
-        world.call(
-            Sysno::utimensat,
-            [HERE, path, pair(9, 0x3fff_fffe, -3, 0), 0]
-        ),
-        Ok(0)
-    );
+    assert_eq!(world.call(Sysno::utimensat, [HERE, path, pair(9, 0x3fff_fffe, -3, 0), 0]), Ok(0));
     assert_eq!(times(), (1_000_000_002, -3_000_000_000));
     assert_eq!(world.call(Sysno::utimes, [path, pair(5, 6, 7, 8)]), Ok(0));
     assert_eq!(times(), (5_000_006_000, 7_000_008_000));
-    assert_eq!(
-        world.call(Sysno::utimes, [path, pair(5, 1_000_000, 7, 8)]),
-        Err(EINVAL)
-    );
+    assert_eq!(world.call(Sysno::utimes, [path, pair(5, 1_000_000, 7, 8)]), Err(EINVAL));
     assert_eq!(world.call(Sysno::utime, [path, pair(11, 12, 0, 0)]), Ok(0));
     assert_eq!(times(), (11_000_000_000, 12_000_000_000));
     let none = world.path("/none");
     // Linux finds the file before it looks at the nanoseconds, unless there is nothing to do.
     let bad = pair(0, 2_000_000_000, 0, 0);
-    assert_eq!(
-        world.call(Sysno::utimensat, [HERE, none, bad, 0]),
-        Err(ENOENT)
-    );
-    assert_eq!(
-        world.call(Sysno::utimensat, [HERE, path, bad, 0]),
-        Err(EINVAL)
-    );
+    assert_eq!(world.call(Sysno::utimensat, [HERE, none, bad, 0]), Err(ENOENT));
+    assert_eq!(world.call(Sysno::utimensat, [HERE, path, bad, 0]), Err(EINVAL));
     let omit = pair(0, 0x3fff_fffe, 0, 0x3fff_fffe);
     assert_eq!(world.call(Sysno::utimensat, [HERE, none, omit, 0]), Ok(0));
     assert_eq!(world.call(Sysno::utimensat, [HERE, 0, 0, 0]), Err(EFAULT));
@@ -452,14 +339,8 @@ fn permissions_are_checked_with_the_right_identity() {
     assert_eq!(world.call(Sysno::setresuid, [1000, 0, 0]), Ok(0));
     assert_eq!(world.call(Sysno::access, [path, 4]), Err(Errno::EACCES));
     assert_eq!(world.call(Sysno::faccessat2, [HERE, path, 4, 0x200]), Ok(0));
-    assert_eq!(
-        world.call(Sysno::faccessat2, [HERE, path, 4, 1]),
-        Err(EINVAL)
-    );
-    assert_eq!(
-        world.call(Sysno::chown, [path, 1000, u64::from(u32::MAX)]),
-        Ok(0)
-    );
+    assert_eq!(world.call(Sysno::faccessat2, [HERE, path, 4, 1]), Err(EINVAL));
+    assert_eq!(world.call(Sysno::chown, [path, 1000, u64::from(u32::MAX)]), Ok(0));
     assert_eq!(world.call(Sysno::access, [path, 4]), Ok(0));
     assert_eq!(world.call(Sysno::setresuid, [1000, 1000, 1000]), Ok(0));
     assert_eq!(world.call(Sysno::chown, [path, 0, 0]), Err(EPERM));
@@ -483,12 +364,7 @@ fn transfers_check_the_descriptor_then_the_memory() {
     assert_eq!(at(Sysno::pread64, 3), Ok(2));
     assert_eq!(at(Sysno::pread64, MINUS_ONE), Err(EINVAL));
     assert_eq!(at(Sysno::pwrite64, 10), Ok(3));
-    let parts = Encoder::new()
-        .u64(buffer)
-        .u64(2)
-        .u64(buffer + 4)
-        .u64(2)
-        .finish();
+    let parts = Encoder::new().u64(buffer).u64(2).u64(buffer + 4).u64(2).finish();
     let parts = world.put(&parts);
     assert_eq!(world.call(Sysno::preadv, [3, parts, 2, 0]), Ok(4));
     assert_eq!(world.get(buffer, 6), b"he\0\0ll"[..6].to_vec());
@@ -496,14 +372,8 @@ fn transfers_check_the_descriptor_then_the_memory() {
     assert_eq!(world.streams[1].bytes.lock().make_contiguous(), b"hell");
     assert_eq!(world.call(Sysno::readv, [3, parts, 1025]), Err(EINVAL));
     assert_eq!(world.call(Sysno::readv, [3, parts, 0]), Ok(0));
-    assert_eq!(
-        world.call(Sysno::preadv2, [3, parts, 2, MINUS_ONE, 0, 0]),
-        Ok(4)
-    );
-    assert_eq!(
-        world.call(Sysno::preadv2, [3, parts, 2, 0, 0, 8]),
-        Err(Errno::EOPNOTSUPP)
-    );
+    assert_eq!(world.call(Sysno::preadv2, [3, parts, 2, MINUS_ONE, 0, 0]), Ok(4));
+    assert_eq!(world.call(Sysno::preadv2, [3, parts, 2, 0, 0, 8]), Err(Errno::EOPNOTSUPP));
     assert_eq!(world.call(Sysno::lseek, [3u64, 0, 2]), Ok(13));
     assert_eq!(world.call(Sysno::lseek, [3u64, 0, 9]), Err(EINVAL));
     assert_eq!(world.call(Sysno::lseek, [0u64, 0, 9]), Err(EINVAL));
@@ -514,10 +384,7 @@ fn transfers_check_the_descriptor_then_the_memory() {
     assert_eq!(world.call(Sysno::write, [5u64, NOWHERE, 1]), Err(EBADF));
     assert_eq!(world.call(Sysno::ftruncate, [5u64, 0]), Err(EINVAL));
     assert_eq!(world.call(Sysno::ftruncate, [3u64, MINUS_ONE]), Err(EINVAL));
-    assert_eq!(
-        world.call(Sysno::truncate, [world.path("/d"), 0]),
-        Err(EISDIR)
-    );
+    assert_eq!(world.call(Sysno::truncate, [world.path("/d"), 0]), Err(EISDIR));
     assert_eq!(world.call(Sysno::fsync, [0u64]), Err(EINVAL));
     assert_eq!(world.call(Sysno::fsync, [3u64]), Ok(0));
 }
@@ -552,16 +419,7 @@ fn the_file_size_limit_cuts_writes_and_raises_a_signal() {
     assert_eq!(world.call(Sysno::setrlimit, [1, world.put(&limits)]), Ok(0));
     world.open("/d/f", WRITE_ONLY | 0o2000).expect("opens");
     assert_eq!(world.write(3, b"abcdef"), Ok(3));
-    let pending = || {
-        world
-            .pod
-            .process
-            .signals
-            .lock()
-            .pending
-            .set()
-            .contains(Signal::XFSZ)
-    };
+    let pending = || world.pod.process.signals.lock().pending.set().contains(Signal::XFSZ);
     assert!(!pending());
     assert_eq!(world.write(3, b"x"), Err(EFBIG));
     assert!(pending());
@@ -602,17 +460,9 @@ fn a_pipe_waits_and_breaks() {
     assert_eq!(world.read(3, 9), Err(EAGAIN));
     // Nobody reads any more.
     assert_eq!(world.call(Sysno::close, [3u64]), Ok(0));
+    assert_eq!(world.write(4, b""), Ok(0));
     assert_eq!(world.write(4, b"x"), Err(EPIPE));
-    assert!(
-        world
-            .pod
-            .process
-            .signals
-            .lock()
-            .pending
-            .set()
-            .contains(Signal::PIPE)
-    );
+    assert!(world.pod.process.signals.lock().pending.set().contains(Signal::PIPE));
     assert_eq!(world.call(Sysno::pipe, [NOWHERE]), Err(EFAULT));
     assert_eq!(world.call(Sysno::dup, [4u64]), Ok(3));
     assert_eq!(world.call(Sysno::fcntl, [4u64, 1032, 0]), Ok(65536));
@@ -625,18 +475,8 @@ fn an_ignored_signal_ends_no_wait() {
     let world = World::new();
     let ends = world.room(8);
     assert_eq!(world.call(Sysno::pipe, [ends]), Ok(0));
-    let ignore = Disposition {
-        handler: 1,
-        ..Disposition::default()
-    };
-    world
-        .pod
-        .process
-        .signals
-        .lock()
-        .dispositions
-        .set(Signal::TERM, ignore)
-        .expect("can be set");
+    let ignore = Disposition { handler: 1, ..Disposition::default() };
+    world.pod.process.signals.lock().dispositions.set(Signal::TERM, ignore).expect("can be set");
     let process = world.pod.process.clone();
     world.during_wait(move || process.raise(Signal::TERM, SignalInfo::default()));
     let process = world.pod.process.clone();
@@ -647,14 +487,8 @@ fn an_ignored_signal_ends_no_wait() {
 #[test]
 fn a_named_pipe_waits_for_its_other_end() {
     let world = World::new();
-    assert_eq!(
-        world.call(Sysno::mknod, [world.path("/p"), 0o010_644, 0]),
-        Ok(0)
-    );
-    assert_eq!(
-        world.open("/p", WRITE_ONLY | NON_BLOCKING),
-        Err(Errno::ENXIO)
-    );
+    assert_eq!(world.call(Sysno::mknod, [world.path("/p"), 0o010_644, 0]), Ok(0));
+    assert_eq!(world.open("/p", WRITE_ONLY | NON_BLOCKING), Err(Errno::ENXIO));
     assert_eq!(world.open("/p", NON_BLOCKING), Ok(3));
     assert_eq!(world.open("/p", WRITE_ONLY), Ok(4));
     assert_eq!(world.call(Sysno::close_range, [3, 4, 0]), Ok(0));
@@ -694,14 +528,7 @@ fn record_locks_belong_to_the_process() {
     let probe = lock(0, 5, 1, 0);
     assert_eq!(control(4, 36, probe), Ok(0));
     let found = world.get(probe, 32);
-    assert_eq!(
-        (
-            get::u16(&found, 0),
-            get::u64(&found, 8),
-            get::u64(&found, 16)
-        ),
-        (1, 0, 0)
-    );
+    assert_eq!((get::u16(&found, 0), get::u64(&found, 8), get::u64(&found, 16)), (1, 0, 0));
     assert_eq!(get::i32(&found, 24), 1);
     // Closing any descriptor of the file gives the process's locks up.
     assert_eq!(world.call(Sysno::dup, [3u64]), Ok(5));
@@ -785,11 +612,13 @@ fn memory_files_are_sealed() {
     assert_eq!(world.call(Sysno::fcntl, [4u64, 1033, 2]), Err(EPERM));
     assert_eq!(world.call(Sysno::fcntl, [3u64, 1033, 64]), Err(EINVAL));
     assert_eq!(world.call(Sysno::fcntl, [0u64, 1034, 0]), Err(EINVAL));
-    let text = world.room(64);
+    let text = world.room(144);
     let path = world.path("/proc/self/fd/3");
     assert_eq!(world.call(Sysno::readlink, [path, text, 64]), Ok(18));
     assert_eq!(world.get(text, 18), b"/memfd:m (deleted)");
     assert_eq!(world.call(Sysno::eventfd2, [3u64, 0x10]), Err(EINVAL));
     assert_eq!(world.call(Sysno::eventfd2, [3u64, 1]), Ok(5));
+    assert_eq!(world.call(Sysno::fstat, [5, text]), Ok(0));
+    assert_eq!(get::u32(&world.get(text, 64), 24), 0o600);
     assert_eq!(world.read(5, 8), Ok(1u64.to_le_bytes().to_vec()));
 }

@@ -117,13 +117,12 @@ fn write_from_source(
     offset: Option<u64>,
 ) -> Result<u64> {
     let room = match source.remaining() {
+        // Nothing to write is not even refused by a pipe that nobody reads.
+        0 if description.pipe().is_some() => return Ok(0),
         0 => usize::MAX,
         _ => size_limit_room(context, description, offset)?,
     };
-    let mut source = Capped {
-        inner: source,
-        left: room,
-    };
+    let mut source = Capped { inner: source, left: room };
     let mut done = 0;
     loop {
         let attempt = until_ready(context, description, |context| match offset {
@@ -148,19 +147,8 @@ fn write_from_source(
 
 /// A signal that the process brought upon itself.
 fn raise_own(context: &Context<'_>, signal: Signal) {
-    let payload = SignalPayload::Sender {
-        pid: context.process.pid,
-        uid: 0,
-        value: 0,
-    };
-    context.process.raise(
-        signal,
-        SignalInfo {
-            code: 0,
-            errno: 0,
-            payload,
-        },
-    );
+    let payload = SignalPayload::Sender { pid: context.process.pid, uid: 0, value: 0 };
+    context.process.raise(signal, SignalInfo { code: 0, errno: 0, payload });
 }
 
 /// How many bytes `RLIMIT_FSIZE` lets a write to a file have. One that begins at the limit or beyond raises `SIGXFSZ`.
@@ -204,40 +192,27 @@ fn check_new_size(context: &Context<'_>, metadata: &Metadata, size_bytes: u64) -
 /// The description of a descriptor that is open for reading.
 fn readable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
     let description = context.process.files.get(descriptor)?;
-    if description.is_readable() {
-        Ok(description)
-    } else {
-        Err(Errno::EBADF)
-    }
+    if description.is_readable() { Ok(description) } else { Err(Errno::EBADF) }
 }
 
 /// The description of a descriptor that is open for writing.
 fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
     let description = context.process.files.get(descriptor)?;
-    if description.is_writable() {
-        Ok(description)
-    } else {
-        Err(Errno::EBADF)
-    }
+    if description.is_writable() { Ok(description) } else { Err(Errno::EBADF) }
 }
 
 /// One buffer. `EFAULT`: it cannot be the program's, as it does not end below the end of a program's half.
 fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
     match address.checked_add(length) {
-        Some(end) if end <= PROGRAM_END => Ok([Extent {
-            address,
-            length: length.min(TRANSFER_BYTES_MAX),
-        }]),
+        Some(end) if end <= PROGRAM_END => {
+            Ok([Extent { address, length: length.min(TRANSFER_BYTES_MAX) }])
+        }
         _ => Err(Errno::EFAULT),
     }
 }
 
 fn offset_of(word: u64) -> Result<Option<u64>> {
-    if word > i64::MAX as u64 {
-        Err(Errno::EINVAL)
-    } else {
-        Ok(Some(word))
-    }
+    if word > i64::MAX as u64 { Err(Errno::EINVAL) } else { Ok(Some(word)) }
 }
 
 /// `read(2)`.
@@ -443,23 +418,15 @@ pub fn sendfile(
 ) -> Result<u64> {
     let input = readable(context, input)?;
     let output = writable(context, output)?;
-    if !matches!(
-        input.inode().kind(),
-        FileKind::Regular | FileKind::CharacterDevice
-    ) {
+    if !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice) {
         return Err(Errno::EINVAL);
     }
     if output.status().contains(StatusFlags::APPEND) {
         return Err(Errno::EINVAL);
     }
     let from = read_offset(context, offset)?;
-    let (done, [from, _]) = copy(
-        context,
-        &input,
-        &output,
-        [from, None],
-        length.min(TRANSFER_BYTES_MAX),
-    )?;
+    let (done, [from, _]) =
+        copy(context, &input, &output, [from, None], length.min(TRANSFER_BYTES_MAX))?;
     write_offset(context, offset, from)?;
     Ok(done)
 }
@@ -491,13 +458,7 @@ pub fn copy_file_range(
     if is_same(input.inode(), output.inode()) && starts[0].abs_diff(starts[1]) < length {
         return Err(Errno::EINVAL);
     }
-    let (done, after) = copy(
-        context,
-        &input,
-        &output,
-        offsets,
-        length.min(TRANSFER_BYTES_MAX),
-    )?;
+    let (done, after) = copy(context, &input, &output, offsets, length.min(TRANSFER_BYTES_MAX))?;
     write_offset(context, from, after[0])?;
     write_offset(context, to, after[1])?;
     Ok(done)
@@ -528,9 +489,7 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
         let location = access.find(&start, &path, true, false)?;
         check_new_size(context, &location.inode().metadata(), length)?;
     }
-    access
-        .namespace()
-        .truncate(&access.caller(), &start, &path, length)?;
+    access.namespace().truncate(&access.caller(), &start, &path, length)?;
     Ok(0)
 }
 
@@ -574,11 +533,7 @@ pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u
 /// `syncfs(2)`.
 pub fn syncfs(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
-    if description.is_path_only() {
-        Err(Errno::EBADF)
-    } else {
-        Ok(0)
-    }
+    if description.is_path_only() { Err(Errno::EBADF) } else { Ok(0) }
 }
 
 /// `sync(2)`.
@@ -604,9 +559,5 @@ pub fn fadvise64(
 /// `readahead(2)`.
 pub fn readahead(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
     let description = readable(context, descriptor)?;
-    if description.inode().kind() == FileKind::Regular {
-        Ok(0)
-    } else {
-        Err(Errno::EINVAL)
-    }
+    if description.inode().kind() == FileKind::Regular { Ok(0) } else { Err(Errno::EINVAL) }
 }

@@ -60,9 +60,7 @@ const EVENTS: [(Readiness, u32); 6] = [
 /// Readiness as `poll`'s events.
 #[must_use]
 pub fn events_of(readiness: Readiness) -> u32 {
-    let ready = EVENTS
-        .iter()
-        .filter(|(kind, _)| readiness.intersects(*kind));
+    let ready = EVENTS.iter().filter(|(kind, _)| readiness.intersects(*kind));
     ready.fold(0, |events, (_, bits)| events | bits)
 }
 
@@ -73,7 +71,7 @@ pub fn interest_of(events: u32) -> Readiness {
     asked.fold(Readiness::empty(), |interest, (kind, _)| interest | *kind)
 }
 
-/// Repeats `look` until it answers something other than 0, or until `deadline_ns`.
+/// Repeats `look` until it answers something other than 0, or until `deadline_ns`. As on Linux, a signal counts before the time does.
 fn until_any(
     context: &mut Context<'_>,
     deadline_ns: Option<u64>,
@@ -81,8 +79,14 @@ fn until_any(
 ) -> Result<u64> {
     loop {
         let count = look();
-        if count > 0 || deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+        if count > 0 {
             return Ok(count);
+        }
+        if context.has_signal() {
+            return Err(Errno::EINTR);
+        }
+        if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+            return Ok(0);
         }
         context.wait(deadline_ns)?;
     }
@@ -127,11 +131,7 @@ impl Polled {
 /// The description that is polled; `O_PATH` descriptors cannot be.
 fn polled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
     let description = context.process.files.get(descriptor)?;
-    if description.is_path_only() {
-        Err(Errno::EBADF)
-    } else {
-        Ok(description)
-    }
+    if description.is_path_only() { Err(Errno::EBADF) } else { Ok(description) }
 }
 
 fn poll_until(
@@ -158,10 +158,7 @@ fn poll_until(
     };
     let mut entries: Vec<Polled> = bytes.chunks_exact(ENTRY_BYTES).map(read).collect();
     let outcome = until_any(context, deadline_ns, || {
-        entries
-            .iter_mut()
-            .map(|entry| u64::from(entry.look()))
-            .sum()
+        entries.iter_mut().map(|entry| u64::from(entry.look())).sum()
     });
     if outcome.is_ok() {
         for (bytes, entry) in bytes.chunks_exact_mut(ENTRY_BYTES).zip(&entries) {
@@ -192,11 +189,7 @@ pub fn ppoll(
     let outcome = poll_until(context, address, count, deadline_ns);
     if let Some(deadline_ns) = deadline_ns {
         // As on Linux, memory that cannot be written changes nothing.
-        let _ = write_all(
-            context.memory,
-            timeout,
-            &timespec(left_ns(context, deadline_ns)),
-        );
+        let _ = write_all(context.memory, timeout, &timespec(left_ns(context, deadline_ns)));
     }
     restore_mask(context, &outcome);
     outcome
@@ -212,11 +205,8 @@ pub(crate) fn read_deadline(context: &Context<'_>, address: u64) -> Result<Optio
 }
 
 /// The three sets of `select`: what each asks for, and which events count as that.
-const SETS: [(u32, u32); 3] = [
-    (IN, IN | IN_NORMAL | HANG_UP | ERROR),
-    (OUT, OUT | OUT_NORMAL | ERROR),
-    (PRIORITY, PRIORITY),
-];
+const SETS: [(u32, u32); 3] =
+    [(IN, IN | IN_NORMAL | HANG_UP | ERROR), (OUT, OUT | OUT_NORMAL | ERROR), (PRIORITY, PRIORITY)];
 
 /// One descriptor in one set.
 struct Selected {
@@ -234,34 +224,17 @@ fn select_until(
 ) -> Result<u64> {
     let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
     // As on Linux, what is beyond the table is not looked at.
-    let count = count.min(
-        context
-            .process
-            .files
-            .table()
-            .size()
-            .next_multiple_of(64)
-            .max(64),
-    );
+    let count = count.min(context.process.files.table().size().next_multiple_of(64).max(64));
     let byte_count = count.div_ceil(64) * 8;
     let mut selected = Vec::new();
     let mut sets: [Vec<u8>; 3] = Default::default();
-    for (set, address) in addresses
-        .into_iter()
-        .enumerate()
-        .filter(|(_, address)| *address != 0)
-    {
+    for (set, address) in addresses.into_iter().enumerate().filter(|(_, address)| *address != 0) {
         sets[set] = read_vec(context.memory, address, byte_count as u64, byte_count)?;
     }
     for (set, bits) in sets.iter().enumerate() {
         for number in (0..count).filter(|number| is_set(bits, *number)) {
             let description = polled(context, number as u64)?;
-            selected.push(Selected {
-                set,
-                number,
-                description,
-                is_ready: false,
-            });
+            selected.push(Selected { set, number, description, is_ready: false });
         }
     }
     let outcome = until_any(context, deadline_ns, || {
@@ -273,16 +246,10 @@ fn select_until(
         found
     });
     if outcome.is_ok() {
-        for (set, address) in addresses
-            .into_iter()
-            .enumerate()
-            .filter(|(_, address)| *address != 0)
+        for (set, address) in addresses.into_iter().enumerate().filter(|(_, address)| *address != 0)
         {
             let mut bits = alloc::vec![0; byte_count];
-            for entry in selected
-                .iter()
-                .filter(|entry| entry.set == set && entry.is_ready)
-            {
+            for entry in selected.iter().filter(|entry| entry.set == set && entry.is_ready) {
                 bits[entry.number / 8] |= 1 << (entry.number % 8);
             }
             write_all(context.memory, address, &bits)?;
@@ -292,8 +259,7 @@ fn select_until(
 }
 
 fn is_set(bits: &[u8], number: usize) -> bool {
-    bits.get(number / 8)
-        .is_some_and(|byte| byte & (1 << (number % 8)) != 0)
+    bits.get(number / 8).is_some_and(|byte| byte & (1 << (number % 8)) != 0)
 }
 
 /// `select(2)`: what is left of the time is written back, as Linux does.
@@ -306,29 +272,18 @@ pub fn select(
         None
     } else {
         let bytes: [u8; 16] = read_array(context.memory, timeout)?;
-        let (Ok(seconds), Ok(microseconds)) = (
-            u64::try_from(get::i64(&bytes, 0)),
-            u64::try_from(get::i64(&bytes, 8)),
-        ) else {
+        let (Ok(seconds), Ok(microseconds)) =
+            (u64::try_from(get::i64(&bytes, 0)), u64::try_from(get::i64(&bytes, 8)))
+        else {
             return Err(Errno::EINVAL);
         };
-        let timeout_ns = seconds
-            .saturating_mul(1_000_000_000)
-            .saturating_add(microseconds.saturating_mul(1000));
+        let timeout_ns =
+            seconds.saturating_mul(1_000_000_000).saturating_add(microseconds.saturating_mul(1000));
         Some(context.now_ns().saturating_add(timeout_ns))
     };
-    let outcome = select_until(
-        context,
-        count,
-        [readable, writable, exceptional],
-        deadline_ns,
-    );
+    let outcome = select_until(context, count, [readable, writable, exceptional], deadline_ns);
     if let Some(deadline_ns) = deadline_ns {
-        let _ = write_all(
-            context.memory,
-            timeout,
-            &timeval(left_ns(context, deadline_ns)),
-        );
+        let _ = write_all(context.memory, timeout, &timeval(left_ns(context, deadline_ns)));
     }
     outcome
 }
@@ -347,18 +302,9 @@ pub fn pselect6(
     };
     let deadline_ns = read_deadline(context, timeout)?;
     install_optional_mask(context, mask, mask_size)?;
-    let outcome = select_until(
-        context,
-        count,
-        [readable, writable, exceptional],
-        deadline_ns,
-    );
+    let outcome = select_until(context, count, [readable, writable, exceptional], deadline_ns);
     if let Some(deadline_ns) = deadline_ns {
-        let _ = write_all(
-            context.memory,
-            timeout,
-            &timespec(left_ns(context, deadline_ns)),
-        );
+        let _ = write_all(context.memory, timeout, &timespec(left_ns(context, deadline_ns)));
     }
     restore_mask(context, &outcome);
     outcome
