@@ -1,8 +1,8 @@
 //! What a system call works on: the system, the process, the thread, and the program's registers and memory.
 //!
-//! Handlers in [`crate::call`] have one signature, [`Handler`], and get everything through [`Context`]; nothing is global. Blocking is
-//! a loop: look, and if there is nothing, [`Context::wait`], which comes back when something may have changed and fails with
-//! `EINTR` when a signal wants to be delivered.
+//! Handlers in [`crate::call`] have one signature, [`Handler`], and get everything through [`Context`]; nothing is
+//! global. Blocking is a loop: look, and if there is nothing, [`Context::wait`], which comes back when something may
+//! have changed and fails with `EINTR` when a signal wants to be delivered.
 
 use alloc::sync::Arc;
 

@@ -1,13 +1,14 @@
 //! An epoll instance: descriptions that are watched, as one more file.
 //!
-//! Each entry remembers what it is interested in and whether its description said that something changed ([`Waiter`]). A look
-//! asks every entry's description what it is ready for; that is what decides for level-triggered entries, while an edge-triggered one
-//! is reported only if there was a change since it was reported last. Nothing is missed when a change comes between the report
-//! and the next look, because the change is noted before readiness is asked for.
+//! Each entry remembers what it is interested in and whether its description said that something changed
+//! ([`Waiter`]). A look asks every entry's description what it is ready for; that is what decides for level-triggered
+//! entries, while an edge-triggered one is reported only if there was a change since it was reported last. Nothing is
+//! missed when a change comes between the report and the next look, because the change is noted before readiness is
+//! asked for.
 //!
-//! Entries do not keep descriptions open: one whose last descriptor is closed is forgotten at the next look. No lock is held while
-//! descriptions are asked, as an epoll instance can itself be watched; cycles and nesting beyond [`NESTING_MAX`] are refused when they
-//! are made. A look costs time in proportion to the entries.
+//! Entries do not keep descriptions open: one whose last descriptor is closed is forgotten at the next look. No lock
+//! is held while descriptions are asked, as an epoll instance can itself be watched; cycles and nesting beyond
+//! [`NESTING_MAX`] are refused when they are made. A look costs time in proportion to the entries.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -85,11 +86,7 @@ impl Watched {
         // Asking may itself bring a change to light, which is noted before the note is looked at.
         let events = events_of(description.readiness()) & (wanted | ERROR | HANG_UP);
         let is_due = wanted & EDGE_TRIGGERED == 0 || self.has_changed.load(Ordering::Acquire);
-        if events == 0 || !is_due {
-            Look::Idle
-        } else {
-            Look::Ready(events)
-        }
+        if events == 0 || !is_due { Look::Idle } else { Look::Ready(events) }
     }
 
     /// Notes that it is being reported.
@@ -104,8 +101,7 @@ impl Watched {
     fn arm(self: &Arc<Self>, description: &Description, events: u32, data: u64) -> Result<()> {
         let queue = description.wait_queue().ok_or(Errno::EPERM)?;
         self.data.store(data, Ordering::Release);
-        self.events
-            .store(events | ERROR | HANG_UP, Ordering::Release);
+        self.events.store(events | ERROR | HANG_UP, Ordering::Release);
         self.has_changed.store(true, Ordering::Release);
         let waiter: Arc<dyn Waiter> = self.clone();
         let registration = queue.register(&waiter, interest_of(events));
@@ -142,10 +138,7 @@ impl Epoll {
     }
 
     fn key(descriptor: u32, description: &Description) -> Key {
-        Key {
-            descriptor,
-            description: description.number(),
-        }
+        Key { descriptor, description: description.number() }
     }
 
     /// Watches one more; `own` is this instance's description.
@@ -201,25 +194,14 @@ impl Epoll {
 
     fn find(&self, descriptor: u32, description: &Description) -> Result<Arc<Watched>> {
         let key = Self::key(descriptor, description);
-        self.state
-            .lock()
-            .watched
-            .get(&key)
-            .cloned()
-            .ok_or(Errno::ENOENT)
+        self.state.lock().watched.get(&key).cloned().ok_or(Errno::ENOENT)
     }
 
     /// Changes what one is watched for.
     ///
     /// # Errors
     /// `ENOENT`: it is not watched. `EINVAL`: it is watched exclusively.
-    pub fn modify(
-        &self,
-        descriptor: u32,
-        description: &Description,
-        events: u32,
-        data: u64,
-    ) -> Result<()> {
+    pub fn modify(&self, descriptor: u32, description: &Description, events: u32, data: u64) -> Result<()> {
         let watched = self.find(descriptor, description)?;
         if watched.events.load(Ordering::Acquire) & EXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
@@ -239,14 +221,10 @@ impl Epoll {
         drop(removed.ok_or(Errno::ENOENT)?);
         if let Some(inner) = description.extension::<Self>() {
             let is_own = |watcher: &Arc<Description>| {
-                watcher
-                    .extension::<Self>()
-                    .is_some_and(|outer| core::ptr::eq(outer, self))
+                watcher.extension::<Self>().is_some_and(|outer| core::ptr::eq(outer, self))
             };
             let mut watchers = inner.watchers.lock();
-            let place = watchers
-                .iter()
-                .position(|watcher| watcher.upgrade().is_some_and(|w| is_own(&w)));
+            let place = watchers.iter().position(|watcher| watcher.upgrade().is_some_and(|w| is_own(&w)));
             place.map(|place| watchers.swap_remove(place));
         }
         Ok(())
@@ -273,10 +251,7 @@ impl Epoll {
         }
         if let Some(last) = last {
             let mut state = self.state.lock();
-            let after = (
-                core::ops::Bound::Excluded(last),
-                core::ops::Bound::Unbounded,
-            );
+            let after = (core::ops::Bound::Excluded(last), core::ops::Bound::Unbounded);
             state.next = state.watched.range(after).next().map(|(key, _)| *key);
         }
         reports
@@ -302,13 +277,8 @@ impl Epoll {
 
     /// The instances that this one watches.
     fn inner(&self) -> Vec<Arc<Description>> {
-        let upgraded = self
-            .in_turn()
-            .into_iter()
-            .filter_map(|(_, watched)| watched.description.upgrade());
-        upgraded
-            .filter(|description| description.extension::<Self>().is_some())
-            .collect()
+        let upgraded = self.in_turn().into_iter().filter_map(|(_, watched)| watched.description.upgrade());
+        upgraded.filter(|description| description.extension::<Self>().is_some()).collect()
     }
 
     /// How many instances stand in a row from this one on; counting stops at `limit`.
@@ -316,11 +286,7 @@ impl Epoll {
         if limit == 0 {
             return 0;
         }
-        let depth = |inner: &Arc<Description>| {
-            inner
-                .extension::<Self>()
-                .map_or(0, |inner| inner.depth(limit - 1))
-        };
+        let depth = |inner: &Arc<Description>| inner.extension::<Self>().map_or(0, |inner| inner.depth(limit - 1));
         1 + self.inner().iter().map(depth).max().unwrap_or(0)
     }
 
@@ -329,17 +295,8 @@ impl Epoll {
         if limit == 0 {
             return 0;
         }
-        let watchers: Vec<_> = self
-            .watchers
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        let height = |outer: &Arc<Description>| {
-            outer
-                .extension::<Self>()
-                .map_or(0, |outer| outer.height(limit - 1))
-        };
+        let watchers: Vec<_> = self.watchers.lock().iter().filter_map(Weak::upgrade).collect();
+        let height = |outer: &Arc<Description>| outer.extension::<Self>().map_or(0, |outer| outer.height(limit - 1));
         1 + watchers.iter().map(height).max().unwrap_or(0)
     }
 
@@ -347,11 +304,10 @@ impl Epoll {
     fn leads_to(&self, other: &Self, limit: usize) -> bool {
         core::ptr::eq(self, other)
             || (limit > 0
-                && self.inner().iter().any(|inner| {
-                    inner
-                        .extension::<Self>()
-                        .is_some_and(|inner| inner.leads_to(other, limit - 1))
-                }))
+                && self
+                    .inner()
+                    .iter()
+                    .any(|inner| inner.extension::<Self>().is_some_and(|inner| inner.leads_to(other, limit - 1))))
     }
 }
 
@@ -366,11 +322,7 @@ impl OpenFile for Epoll {
 
     fn readiness(&self) -> Readiness {
         let is_ready = |(_, watched): (Key, Arc<Watched>)| matches!(watched.look(), Look::Ready(_));
-        if self.in_turn().into_iter().any(is_ready) {
-            Readiness::READ
-        } else {
-            Readiness::empty()
-        }
+        if self.in_turn().into_iter().any(is_ready) { Readiness::READ } else { Readiness::empty() }
     }
 
     fn wait_queue(&self) -> Option<Arc<WaitQueue>> {

@@ -1,7 +1,8 @@
 //! A pod's name space and a process's view of it: descriptors, working directory, root, umask.
 //!
-//! [`Access`] is what a handler makes to work on paths: it holds the caller's identity and directories for one call, so that no lock is
-//! held while the walk goes on. Locks here protect single fields and are held for a field's access only.
+//! [`Access`] is what a handler makes to work on paths: it holds the caller's identity and directories for one call,
+//! so that no lock is held while the walk goes on. Locks here protect single fields and are held for a field's access
+//! only.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -73,19 +74,12 @@ pub struct ProcessFiles {
 impl ProcessFiles {
     /// No descriptors, the root of the name space, `current` to start in.
     #[must_use]
-    pub fn new(
-        namespace: &Arc<Namespace>,
-        current: Location,
-        terminal: Option<Arc<TerminalState>>,
-    ) -> Self {
+    pub fn new(namespace: &Arc<Namespace>, current: Location, terminal: Option<Arc<TerminalState>>) -> Self {
         let limits = Limits::default();
         let files = Self {
             table: Mutex::new(DescriptorTable::new()),
             owner: namespace.number(),
-            directories: Mutex::new(Directories {
-                current,
-                root: namespace.root().clone(),
-            }),
+            directories: Mutex::new(Directories { current, root: namespace.root().clone() }),
             umask: AtomicU32::new(0o022),
             descriptor_limit: AtomicU32::new(0),
             size_limit_bytes: AtomicU64::new(u64::MAX),
@@ -104,33 +98,20 @@ impl ProcessFiles {
     /// The description of a descriptor; `EBADF` also for numbers that are none.
     pub fn get(&self, descriptor: u64) -> Result<Arc<Description>> {
         let number = descriptor as u32;
-        if number as i32 >= 0 {
-            self.table.lock().get(number)
-        } else {
-            Err(Errno::EBADF)
-        }
+        if number as i32 >= 0 { self.table.lock().get(number) } else { Err(Errno::EBADF) }
     }
 
     /// The lowest free descriptor becomes one for `description`.
     pub fn add(&self, description: Arc<Description>, close_on_exec: bool) -> Result<u64> {
         let limit = self.descriptor_limit();
-        self.table
-            .lock()
-            .add(description, close_on_exec, 0, limit)
-            .map(u64::from)
+        self.table.lock().add(description, close_on_exec, 0, limit).map(u64::from)
     }
 
     /// Fails unless there is room for another descriptor: `EMFILE` comes before a file is looked for or made.
     pub fn check_room(&self) -> Result<()> {
         let limit = self.descriptor_limit() as usize;
         let table = self.table.lock();
-        if table.size() < limit
-            || table
-                .numbers()
-                .take_while(|number| (*number as usize) < limit)
-                .count()
-                < limit
-        {
+        if table.size() < limit || table.numbers().take_while(|number| (*number as usize) < limit).count() < limit {
             Ok(())
         } else {
             Err(Errno::EMFILE)
@@ -160,8 +141,7 @@ impl ProcessFiles {
     pub fn apply_limits(&self, limits: &Limits) {
         let count = limits.soft(Resource::OpenFiles).min(u64::from(u32::MAX)) as u32;
         self.descriptor_limit.store(count, Ordering::Relaxed);
-        self.size_limit_bytes
-            .store(limits.soft(Resource::FileSize), Ordering::Relaxed);
+        self.size_limit_bytes.store(limits.soft(Resource::FileSize), Ordering::Relaxed);
     }
 
     /// `RLIMIT_NOFILE`.
@@ -220,23 +200,14 @@ impl ProcessFiles {
     /// Tells the terminal its size, if there is one.
     pub fn set_window(&self, rows: u16, columns: u16) {
         if let Some(terminal) = &self.terminal {
-            let size = WindowSize {
-                row_count: rows,
-                column_count: columns,
-                ..terminal.window_size()
-            };
+            let size = WindowSize { row_count: rows, column_count: columns, ..terminal.window_size() };
             terminal.set_window_size(size);
         }
     }
 
-    /// What `mmap` maps for a descriptor. `EBADF`; `EACCES`: not open for reading, or a shared mapping of what is not a file one
-    /// may have; `ENODEV`: cannot be mapped.
-    pub fn mapping(
-        &self,
-        descriptor: u64,
-        offset_bytes: u64,
-        is_shared: bool,
-    ) -> Result<MapBacking> {
+    /// What `mmap` maps for a descriptor. `EBADF`; `EACCES`: not open for reading, or a shared mapping of what is not
+    /// a file one may have; `ENODEV`: cannot be mapped.
+    pub fn mapping(&self, descriptor: u64, offset_bytes: u64, is_shared: bool) -> Result<MapBacking> {
         let description = self.get(descriptor)?;
         if description.is_path_only() {
             return Err(Errno::EBADF);
@@ -245,19 +216,11 @@ impl ProcessFiles {
             return Err(Errno::EACCES);
         }
         let location = description.location().clone();
-        if location.inode().kind() == FileKind::CharacterDevice
-            && !is_shared
-            && is_zero_device(&location)
-        {
+        if location.inode().kind() == FileKind::CharacterDevice && !is_shared && is_zero_device(&location) {
             return Ok(MapBacking::Anonymous);
         }
         let source = MappedFile::new(location, self.root())?;
-        Ok(MapBacking::File {
-            source,
-            offset_bytes,
-            is_readable: true,
-            is_writable: description.is_writable(),
-        })
+        Ok(MapBacking::File { source, offset_bytes, is_readable: true, is_writable: description.is_writable() })
     }
 }
 
@@ -281,11 +244,7 @@ impl Access {
     #[must_use]
     pub fn new(context: &Context<'_>) -> Self {
         let identities = context.process.identities.lock().clone();
-        let credentials = Credentials {
-            uid: identities.uid[3],
-            gid: identities.gid[3],
-            groups: identities.groups,
-        };
+        let credentials = Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups };
         Self::with(context, credentials)
     }
 
@@ -293,19 +252,12 @@ impl Access {
     #[must_use]
     pub fn with_real_identity(context: &Context<'_>) -> Self {
         let identities = context.process.identities.lock().clone();
-        let credentials = Credentials {
-            uid: identities.uid[0],
-            gid: identities.gid[0],
-            groups: identities.groups,
-        };
+        let credentials = Credentials { uid: identities.uid[0], gid: identities.gid[0], groups: identities.groups };
         Self::with(context, credentials)
     }
 
     fn with(context: &Context<'_>, credentials: Credentials) -> Self {
-        Self {
-            credentials,
-            ..Self::for_process(context.system, context.process)
-        }
+        Self { credentials, ..Self::for_process(context.system, context.process) }
     }
 
     /// For a process outside of any call.
@@ -314,11 +266,7 @@ impl Access {
         let identities = process.identities.lock().clone();
         Self {
             namespace: system.files.namespace.clone(),
-            credentials: Credentials {
-                uid: identities.uid[3],
-                gid: identities.gid[3],
-                groups: identities.groups,
-            },
+            credentials: Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups },
             root: process.files.root(),
             umask: process.files.umask(),
             now: Timestamp::from_ns(system.realtime_ns()),
@@ -334,12 +282,7 @@ impl Access {
     /// Who asks, as the name space wants it.
     #[must_use]
     pub fn caller(&self) -> Caller<'_> {
-        Caller {
-            root: &self.root,
-            credentials: &self.credentials,
-            umask: self.umask,
-            now: self.now,
-        }
+        Caller { root: &self.root, credentials: &self.credentials, umask: self.umask, now: self.now }
     }
 
     /// Now.
@@ -349,25 +292,11 @@ impl Access {
     }
 
     /// What `path` leads to from `start`; an empty path is `start` itself if `allows_empty`.
-    pub fn find(
-        &self,
-        start: &Location,
-        path: &[u8],
-        follow: bool,
-        allows_empty: bool,
-    ) -> Result<Location> {
+    pub fn find(&self, start: &Location, path: &[u8], follow: bool, allows_empty: bool) -> Result<Location> {
         if path.is_empty() && allows_empty {
             return Ok(start.clone());
         }
-        self.namespace.lookup(
-            &self.caller(),
-            start,
-            path,
-            LookupFlags {
-                follow,
-                directory: false,
-            },
-        )
+        self.namespace.lookup(&self.caller(), start, path, LookupFlags { follow, directory: false })
     }
 }
 
@@ -382,7 +311,8 @@ pub fn read_path(context: &Context<'_>, address: u64) -> Result<Vec<u8>> {
     read_string(context.memory, address, PATH_BYTES_MAX, Errno::ENAMETOOLONG)
 }
 
-/// Where a path starts: the working directory, or the location of a descriptor. Absolute paths do not look at the descriptor.
+/// Where a path starts: the working directory, or the location of a descriptor. Absolute paths do not look at the
+/// descriptor.
 pub fn start_of(context: &Context<'_>, directory: u64, path: &[u8]) -> Result<Location> {
     if directory as i32 == CURRENT_DIRECTORY || path.first() == Some(&b'/') {
         return Ok(context.process.files.current());
@@ -403,11 +333,7 @@ pub fn find_at(
         return Err(Errno::EINVAL);
     }
     let allows_empty = flags & AT_EMPTY_PATH != 0;
-    let path = if path == 0 && allows_empty {
-        Vec::new()
-    } else {
-        read_path(context, path)?
-    };
+    let path = if path == 0 && allows_empty { Vec::new() } else { read_path(context, path)? };
     if path.is_empty() && !allows_empty {
         return Err(Errno::ENOENT);
     }

@@ -1,7 +1,7 @@
 //! signalfd(2): pending signals that are read instead of handled.
 //!
-//! It belongs to the thread that made it. Signals do not announce themselves here; whoever looks finds what is pending, and each look
-//! tells waiters about signals that were not there at the look before.
+//! It belongs to the thread that made it. Signals do not announce themselves here; whoever looks finds what is
+//! pending, and each look tells waiters about signals that were not there at the look before.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -74,26 +74,14 @@ pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
     let (mut value, mut address) = (0, 0);
     match info.payload {
         SignalPayload::None => {}
-        SignalPayload::Sender {
-            pid: sender,
-            uid: user,
-            value: word,
-        } => {
+        SignalPayload::Sender { pid: sender, uid: user, value: word } => {
             (pid, uid, value) = (sender, user, word);
         }
         SignalPayload::Fault { address: place } => address = place,
-        SignalPayload::Child {
-            pid: child,
-            uid: user,
-            status: word,
-        } => {
+        SignalPayload::Child { pid: child, uid: user, status: word } => {
             (pid, uid, status) = (child, user, word);
         }
-        SignalPayload::Timer {
-            id,
-            overrun: missed,
-            value: word,
-        } => {
+        SignalPayload::Timer { id, overrun: missed, value: word } => {
             (timer, overrun, value) = (id, missed, word);
         }
     }
@@ -129,19 +117,11 @@ impl OpenFile for SignalFile {
         {
             // As on Linux, a signal that could not be delivered is lost.
             if destination.put(&encode_info(signal, &info)) < INFO_BYTES {
-                return if done == 0 {
-                    Err(Errno::EFAULT)
-                } else {
-                    Ok(done)
-                };
+                return if done == 0 { Err(Errno::EFAULT) } else { Ok(done) };
             }
             done += INFO_BYTES;
         }
-        if done == 0 {
-            Err(Errno::EAGAIN)
-        } else {
-            Ok(done)
-        }
+        if done == 0 { Err(Errno::EAGAIN) } else { Ok(done) }
     }
 
     fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
@@ -154,11 +134,7 @@ impl OpenFile for SignalFile {
         if !pending.without(before).is_empty() {
             self.queue.notify(Readiness::READ);
         }
-        if pending.is_empty() {
-            Readiness::empty()
-        } else {
-            Readiness::READ
-        }
+        if pending.is_empty() { Readiness::empty() } else { Readiness::READ }
     }
 
     fn wait_queue(&self) -> Option<Arc<WaitQueue>> {

@@ -1,7 +1,9 @@
-//! A pod on the host for tests: the fake machine of exos, a program's memory as one array, and a platform whose waits are scripted.
+//! A pod on the host for tests: the fake machine of exos, a program's memory as one array, and a platform whose waits
+//! are scripted.
 //!
-//! [`World::call`] does a system call as the table does it. What happens while a call waits is put into a queue beforehand with
-//! [`World::during_wait`]; a call that waits for longer than that fails the test instead of hanging it.
+//! [`World::call`] does a system call as the table does it. What happens while a call waits is put into a queue
+//! beforehand with [`World::during_wait`]; a call that waits for longer than that fails the test instead of hanging
+//! it.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -153,11 +155,7 @@ impl Stream for FakeStream {
 
     fn readiness(&self) -> Readiness {
         let is_empty = self.bytes.lock().is_empty();
-        if is_empty {
-            Readiness::WRITE
-        } else {
-            Readiness::ALWAYS
-        }
+        if is_empty { Readiness::WRITE } else { Readiness::ALWAYS }
     }
 
     fn wait_queue(&self) -> Arc<WaitQueue> {
@@ -187,37 +185,21 @@ impl World {
         config.realtime_start_ns = REALTIME_S * 1_000_000_000;
         let machine = FakeMachine::new();
         machine.set_now_ns(START_NS);
-        let platform = Arc::new(FakePlatform {
-            machine: machine.clone(),
-            events: Mutex::default(),
-            waits: Mutex::default(),
-        });
+        let platform =
+            Arc::new(FakePlatform { machine: machine.clone(), events: Mutex::default(), waits: Mutex::default() });
         let streams: [Arc<FakeStream>; 3] = Default::default();
         let ground = Ground {
             kernel: machine.clone(),
             platform: platform.clone(),
             pool: FramePool::new(machine.clone(), machine.clone(), 32 << 20),
-            clock: SystemPage {
-                processor_count: 1,
-                ..SystemPage::default()
-            },
+            clock: SystemPage { processor_count: 1, ..SystemPage::default() },
             root: None,
             streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
         };
         let pod = boot(ground, &config).unwrap_or_else(|error| panic!("boot: {error}"));
         let bytes = Mutex::new(alloc::vec![0; MEMORY_BYTES]);
-        let memory = Arc::new(FakeMemory {
-            bytes,
-            next: Mutex::new(MEMORY_BASE),
-        });
-        Self {
-            pod,
-            machine,
-            platform,
-            memory,
-            streams,
-            restart: Mutex::default(),
-        }
+        let memory = Arc::new(FakeMemory { bytes, next: Mutex::new(MEMORY_BASE) });
+        Self { pod, machine, platform, memory, streams, restart: Mutex::default() }
     }
 
     /// Does a system call.
@@ -234,8 +216,7 @@ impl World {
             replaces_registers: false,
             restart: Restart::Never,
         };
-        let entry = crate::table::entry(number as u64)
-            .unwrap_or_else(|| panic!("{number} is not in the table"));
+        let entry = crate::table::entry(number as u64).unwrap_or_else(|| panic!("{number} is not in the table"));
         let result = (entry.handler)(&mut context, all);
         *self.restart.lock() = context.restart;
         result
@@ -268,10 +249,7 @@ impl World {
         let mut next = self.memory.next.lock();
         let address = *next;
         *next = (address + length as u64).next_multiple_of(16);
-        assert!(
-            *next <= MEMORY_BASE + MEMORY_BYTES as u64,
-            "the test needs more memory"
-        );
+        assert!(*next <= MEMORY_BASE + MEMORY_BYTES as u64, "the test needs more memory");
         address
     }
 
@@ -294,10 +272,7 @@ impl World {
 
     /// Writes all bytes.
     pub(crate) fn write(&self, descriptor: u64, bytes: &[u8]) -> Result<u64> {
-        self.call(
-            Sysno::write,
-            [descriptor, self.put(bytes), bytes.len() as u64],
-        )
+        self.call(Sysno::write, [descriptor, self.put(bytes), bytes.len() as u64])
     }
 
     /// Reads up to `length` bytes.

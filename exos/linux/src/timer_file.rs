@@ -1,7 +1,7 @@
 //! timerfd(2): a timer that is read as the number of its expirations.
 //!
-//! Nothing runs when a timer expires: whoever looks at it counts what expired since the last look. So that somebody looks in time,
-//! every wait asks the [`TimerSet`] when the next one is due.
+//! Nothing runs when a timer expires: whoever looks at it counts what expired since the last look. So that somebody
+//! looks in time, every wait asks the [`TimerSet`] when the next one is due.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -35,16 +35,12 @@ pub struct TimerFile {
 }
 
 impl TimerFile {
-    /// A timer that is not armed. One on the realtime clock takes absolute times from there; both run on the monotonic one.
+    /// A timer that is not armed. One on the realtime clock takes absolute times from there; both run on the
+    /// monotonic one.
     #[must_use]
     pub fn new(kernel: Arc<dyn Kernel>, is_realtime: bool) -> Arc<Self> {
         let (state, queue) = (Mutex::default(), WaitQueue::new());
-        Arc::new(Self {
-            kernel,
-            is_realtime,
-            state,
-            queue,
-        })
+        Arc::new(Self { kernel, is_realtime, state, queue })
     }
 
     /// Whether absolute times are meant on the realtime clock.
@@ -55,10 +51,7 @@ impl TimerFile {
 
     /// Counts what expired up to `now_ns`; true if anything did.
     fn count_expired(state: &mut State, now_ns: u64) -> bool {
-        let IntervalTimer {
-            deadline_ns,
-            period_ns,
-        } = state.timer;
+        let IntervalTimer { deadline_ns, period_ns } = state.timer;
         if deadline_ns == 0 || now_ns < deadline_ns {
             return false;
         }
@@ -109,10 +102,7 @@ impl TimerFile {
 
 /// The deadline as a duration from `now_ns`.
 fn left(timer: IntervalTimer, now_ns: u64) -> IntervalTimer {
-    IntervalTimer {
-        deadline_ns: timer.deadline_ns.saturating_sub(now_ns),
-        ..timer
-    }
+    IntervalTimer { deadline_ns: timer.deadline_ns.saturating_sub(now_ns), ..timer }
 }
 
 impl OpenFile for TimerFile {
@@ -171,12 +161,7 @@ impl TimerSet {
         }
         let alive: Vec<_> = timers.iter().filter_map(Weak::upgrade).collect();
         drop(timers);
-        let deadlines = alive
-            .iter()
-            .map(|timer| timer.look(|state, _| state.timer.deadline_ns));
-        deadlines
-            .filter(|deadline_ns| *deadline_ns != 0)
-            .map(|deadline_ns| deadline_ns.max(now_ns))
-            .min()
+        let deadlines = alive.iter().map(|timer| timer.look(|state, _| state.timer.deadline_ns));
+        deadlines.filter(|deadline_ns| *deadline_ns != 0).map(|deadline_ns| deadline_ns.max(now_ns)).min()
     }
 }

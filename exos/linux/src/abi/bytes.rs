@@ -1,4 +1,5 @@
-//! Structures as bytes: an encoder that writes fields in order, little-endian, at natural alignment where asked, and its reverse.
+//! Structures as bytes: an encoder that writes fields in order, little-endian, at natural alignment where asked, and
+//! its reverse.
 //!
 //! A program's structure is an allegation: it is copied whole, then decoded from the copy.
 
@@ -51,8 +52,7 @@ impl Encoder {
     #[must_use]
     pub fn string(mut self, text: &[u8], length: usize) -> Self {
         let end = self.bytes.len() + length;
-        self.bytes
-            .extend_from_slice(&text[..text.len().min(length - 1)]);
+        self.bytes.extend_from_slice(&text[..text.len().min(length - 1)]);
         self.bytes.resize(end, 0);
         self
     }
@@ -91,13 +91,7 @@ mod tests {
 
     #[test]
     fn fields_come_back() {
-        let bytes = Encoder::new()
-            .u16(1)
-            .zero_to(8)
-            .u64(7)
-            .i32(-2)
-            .string(b"abcdef", 4)
-            .finish();
+        let bytes = Encoder::new().u16(1).zero_to(8).u64(7).i32(-2).string(b"abcdef", 4).finish();
         assert_eq!(bytes.len(), 24);
         assert_eq!(get::u16(&bytes, 0), 1);
         assert_eq!(get::u64(&bytes, 8), 7);

@@ -1,7 +1,9 @@
-//! Files as programs see them: flags of `open` and of the `…at` calls, commands, and the structures that tell about files.
+//! Files as programs see them: flags of `open` and of the `…at` calls, commands, and the structures that tell about
+//! files.
 //!
-//! Sources: `asm-generic/fcntl.h`, `linux/fcntl.h`, `asm/stat.h`, `linux/stat.h`, `asm-generic/statfs.h`, `asm-generic/ioctls.h`,
-//! `asm-generic/termbits.h`, `linux/dirent.h` (which no header exports; the layout is that of getdents(2)).
+//! Sources: `asm-generic/fcntl.h`, `linux/fcntl.h`, `asm/stat.h`, `linux/stat.h`, `asm-generic/statfs.h`,
+//! `asm-generic/ioctls.h`, `asm-generic/termbits.h`, `linux/dirent.h` (which no header exports; the layout is that of
+//! getdents(2)).
 
 use alloc::vec::Vec;
 
@@ -97,7 +99,8 @@ pub fn status_number(status: StatusFlags) -> u64 {
     STATUS.iter().filter(|(_, flag)| status.contains(*flag)).map(|(number, _)| number).sum()
 }
 
-/// `AT_SYMLINK_NOFOLLOW` and its kin are in [`crate::files`]; this is `AT_STATX_SYNC_TYPE`, two bits that must not both be set.
+/// `AT_SYMLINK_NOFOLLOW` and its kin are in [`crate::files`]; this is `AT_STATX_SYNC_TYPE`, two bits that must not
+/// both be set.
 pub const AT_STATX_SYNC_TYPE: u64 = 0x6000;
 /// `AT_EACCESS`.
 pub const AT_EFFECTIVE_ACCESS: u64 = 0x200;
@@ -207,9 +210,7 @@ fn mode(metadata: &Metadata) -> u32 {
 /// `struct stat`.
 #[must_use]
 pub fn stat(metadata: &Metadata) -> Vec<u8> {
-    let time = |encoder: Encoder, time: Timestamp| {
-        encoder.i64(time.seconds).u64(u64::from(time.nanoseconds))
-    };
+    let time = |encoder: Encoder, time: Timestamp| encoder.i64(time.seconds).u64(u64::from(time.nanoseconds));
     let encoder = Encoder::new()
         .u64(metadata.device.encoded())
         .u64(metadata.inode_number)
@@ -235,8 +236,7 @@ pub fn statx(location: &Location) -> Vec<u8> {
     const MOUNT_ID: u32 = 0x1000;
     const ATTRIBUTE_MOUNT_ROOT: u64 = 0x2000;
     let metadata = location.inode().metadata();
-    let time =
-        |encoder: Encoder, time: Timestamp| encoder.i64(time.seconds).u32(time.nanoseconds).u32(0);
+    let time = |encoder: Encoder, time: Timestamp| encoder.i64(time.seconds).u32(time.nanoseconds).u32(0);
     let mask = BASIC | MOUNT_ID | if metadata.created.is_some() { CREATED } else { 0 };
     let attributes = if location.is_mount_root() { ATTRIBUTE_MOUNT_ROOT } else { 0 };
     let encoder = Encoder::new()
@@ -280,11 +280,7 @@ pub fn statfs(statistics: &FileSystemStatistics, flags: MountFlags) -> Vec<u8> {
     ] {
         flag_bits |= if flags.contains(flag) { bit } else { 0 };
     }
-    flag_bits |= if flags.contains(MountFlags::NO_ACCESS_TIME) {
-        NO_ACCESS_TIME
-    } else {
-        RELATIVE_ACCESS_TIME
-    };
+    flag_bits |= if flags.contains(MountFlags::NO_ACCESS_TIME) { NO_ACCESS_TIME } else { RELATIVE_ACCESS_TIME };
     Encoder::new()
         .u64(statistics.magic)
         .u64(statistics.block_bytes)
@@ -308,11 +304,7 @@ pub fn entry_type(kind: FileKind) -> u8 {
 }
 
 /// Appends one `struct linux_dirent64`; false, with nothing appended, if `limit` bytes are not enough.
-pub fn push_entry64(
-    out: &mut Vec<u8>,
-    limit: usize,
-    entry: &exos::fs::vnode::DirectoryEntry<'_>,
-) -> bool {
+pub fn push_entry64(out: &mut Vec<u8>, limit: usize, entry: &exos::fs::vnode::DirectoryEntry<'_>) -> bool {
     let length = (19 + entry.name.len() + 1).next_multiple_of(8);
     if out.len() + length > limit {
         return false;
@@ -330,11 +322,7 @@ pub fn push_entry64(
 }
 
 /// Appends one `struct linux_dirent` of the old `getdents`: the type is in the last byte.
-pub fn push_entry(
-    out: &mut Vec<u8>,
-    limit: usize,
-    entry: &exos::fs::vnode::DirectoryEntry<'_>,
-) -> bool {
+pub fn push_entry(out: &mut Vec<u8>, limit: usize, entry: &exos::fs::vnode::DirectoryEntry<'_>) -> bool {
     let length = (18 + entry.name.len() + 2).next_multiple_of(8);
     if out.len() + length > limit {
         return false;
@@ -354,12 +342,7 @@ pub fn push_entry(
 /// `struct winsize`.
 #[must_use]
 pub fn window_size(size: WindowSize) -> Vec<u8> {
-    Encoder::new()
-        .u16(size.row_count)
-        .u16(size.column_count)
-        .u16(size.width_pixels)
-        .u16(size.height_pixels)
-        .finish()
+    Encoder::new().u16(size.row_count).u16(size.column_count).u16(size.width_pixels).u16(size.height_pixels).finish()
 }
 
 /// The reverse of [`window_size`].
@@ -404,16 +387,14 @@ pub fn read_terminal_modes(bytes: &[u8; 36]) -> TerminalModes {
 #[cfg(test)]
 mod tests {
     use super::{
-        STAT_BYTES, STATFS_BYTES, get, push_entry, push_entry64, read_terminal_modes, stat, statfs,
-        status_flags, status_number, terminal_modes,
+        STAT_BYTES, STATFS_BYTES, get, push_entry, push_entry64, read_terminal_modes, stat, statfs, status_flags,
+        status_number, terminal_modes,
     };
     use alloc::vec::Vec;
     use exos::fs::description::StatusFlags;
     use exos::fs::location::MountFlags;
     use exos::fs::stream::TerminalModes;
-    use exos::fs::vnode::{
-        DeviceNumber, DirectoryEntry, FileKind, FileSystemStatistics, Metadata, Timestamp,
-    };
+    use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, FileSystemStatistics, Metadata, Timestamp};
 
     #[test]
     fn stat_has_the_layout_of_linux() {
@@ -450,12 +431,7 @@ mod tests {
 
     #[test]
     fn directory_entries_are_packed_to_eight_bytes() {
-        let entry = DirectoryEntry {
-            name: b"hello",
-            inode_number: 5,
-            kind: FileKind::Directory,
-            next_cookie: 9,
-        };
+        let entry = DirectoryEntry { name: b"hello", inode_number: 5, kind: FileKind::Directory, next_cookie: 9 };
         let mut out = Vec::new();
         assert!(push_entry64(&mut out, 32, &entry));
         assert!(!push_entry64(&mut out, 63, &entry));

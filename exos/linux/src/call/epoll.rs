@@ -50,10 +50,7 @@ pub fn epoll_create1(context: &mut Context<'_>, [flags, ..]: Arguments) -> Resul
     let status = StatusFlags::empty();
     let now = crate::files::now(context);
     let description = namespace.anonymous("anon_inode:[eventpoll]", Epoll::new(), status, now);
-    context
-        .process
-        .files
-        .add(description, flags & O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }
 
 /// The instance behind a description. `EINVAL`: it is something else.
@@ -62,10 +59,7 @@ fn instance(description: &Description) -> Result<&Epoll> {
 }
 
 /// `epoll_ctl(2)`.
-pub fn epoll_ctl(
-    context: &mut Context<'_>,
-    [epoll, operation, descriptor, event, ..]: Arguments,
-) -> Result<u64> {
+pub fn epoll_ctl(context: &mut Context<'_>, [epoll, operation, descriptor, event, ..]: Arguments) -> Result<u64> {
     const ADD: u32 = 1;
     const REMOVE: u32 = 2;
     const MODIFY: u32 = 3;
@@ -106,12 +100,7 @@ pub fn epoll_ctl(
 }
 
 /// The instance to wait for, once the other arguments are found good.
-fn check_wait(
-    context: &Context<'_>,
-    epoll: u64,
-    address: u64,
-    count: u64,
-) -> Result<Arc<Description>> {
+fn check_wait(context: &Context<'_>, epoll: u64, address: u64, count: u64) -> Result<Arc<Description>> {
     let count = u64::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
     if count == 0 || count > EVENT_COUNT_MAX {
         return Err(Errno::EINVAL);
@@ -128,11 +117,7 @@ fn check_wait(
     Ok(description)
 }
 
-fn wait_until(
-    context: &mut Context<'_>,
-    [epoll, address, count]: [u64; 3],
-    deadline_ns: Option<u64>,
-) -> Result<u64> {
+fn wait_until(context: &mut Context<'_>, [epoll, address, count]: [u64; 3], deadline_ns: Option<u64>) -> Result<u64> {
     /// Most events that one call gives, whatever it asks for; the rest comes with the next.
     const GIVEN_COUNT_MAX: usize = 4096;
     let description = check_wait(context, epoll, address, count)?;
@@ -161,10 +146,7 @@ fn deadline_ms(context: &Context<'_>, timeout_ms: u64) -> Option<u64> {
 }
 
 /// `epoll_wait(2)`: never starts again after a signal.
-pub fn epoll_wait(
-    context: &mut Context<'_>,
-    [epoll, address, count, timeout_ms, ..]: Arguments,
-) -> Result<u64> {
+pub fn epoll_wait(context: &mut Context<'_>, [epoll, address, count, timeout_ms, ..]: Arguments) -> Result<u64> {
     let deadline_ns = deadline_ms(context, timeout_ms);
     wait_until(context, [epoll, address, count], deadline_ns)
 }
@@ -175,12 +157,7 @@ pub fn epoll_pwait(
     [epoll, address, count, timeout_ms, mask, mask_size]: Arguments,
 ) -> Result<u64> {
     let deadline_ns = deadline_ms(context, timeout_ms);
-    wait_masked(
-        context,
-        [epoll, address, count],
-        deadline_ns,
-        [mask, mask_size],
-    )
+    wait_masked(context, [epoll, address, count], deadline_ns, [mask, mask_size])
 }
 
 /// `epoll_pwait2(2)`: the timeout is a `timespec`.
@@ -189,12 +166,7 @@ pub fn epoll_pwait2(
     [epoll, address, count, timeout, mask, mask_size]: Arguments,
 ) -> Result<u64> {
     let deadline_ns = read_deadline(context, timeout)?;
-    wait_masked(
-        context,
-        [epoll, address, count],
-        deadline_ns,
-        [mask, mask_size],
-    )
+    wait_masked(context, [epoll, address, count], deadline_ns, [mask, mask_size])
 }
 
 fn wait_masked(

@@ -19,11 +19,7 @@ use crate::user::{read_array, write_all};
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::timerfd_create, timerfd_create),
-    partial(
-        Sysno::timerfd_settime,
-        "setting the clock cancels nothing",
-        timerfd_settime,
-    ),
+    partial(Sysno::timerfd_settime, "setting the clock cancels nothing", timerfd_settime),
     full(Sysno::timerfd_gettime, timerfd_gettime),
     full(Sysno::signalfd, signalfd),
     full(Sysno::signalfd4, signalfd4),
@@ -48,26 +44,16 @@ pub fn timerfd_create(context: &mut Context<'_>, [clock, flags, ..]: Arguments) 
     let namespace = &context.system.files.namespace;
     let now = crate::files::now(context);
     let description = namespace.anonymous("anon_inode:[timerfd]", timer, status_flags(flags), now);
-    context
-        .process
-        .files
-        .add(description, flags & O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }
 
 /// The timer behind a descriptor. `EINVAL`: it is something else.
-fn with_timer<T>(
-    context: &Context<'_>,
-    descriptor: u64,
-    act: impl FnOnce(&TimerFile) -> T,
-) -> Result<T> {
+fn with_timer<T>(context: &Context<'_>, descriptor: u64, act: impl FnOnce(&TimerFile) -> T) -> Result<T> {
     let description: Arc<Description> = context.process.files.get(descriptor)?;
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }
-    description
-        .extension::<TimerFile>()
-        .map(act)
-        .ok_or(Errno::EINVAL)
+    description.extension::<TimerFile>().map(act).ok_or(Errno::EINVAL)
 }
 
 /// `struct itimerspec`: period, then what is left.
@@ -79,10 +65,7 @@ fn encode(timer: IntervalTimer) -> [u8; 32] {
 }
 
 /// `timerfd_settime(2)`.
-pub fn timerfd_settime(
-    context: &mut Context<'_>,
-    [descriptor, flags, new, old, ..]: Arguments,
-) -> Result<u64> {
+pub fn timerfd_settime(context: &mut Context<'_>, [descriptor, flags, new, old, ..]: Arguments) -> Result<u64> {
     const ABSOLUTE: u64 = 1;
     const CANCEL_ON_SET: u64 = 2;
     read_array::<32>(context.memory, new)?;
@@ -99,10 +82,7 @@ pub fn timerfd_settime(
             (true, true) => now_ns.saturating_add(value_ns.saturating_sub(realtime_ns)),
         };
         let deadline_ns = if value_ns == 0 { 0 } else { start_ns.max(1) };
-        timer.set(IntervalTimer {
-            deadline_ns,
-            period_ns,
-        })
+        timer.set(IntervalTimer { deadline_ns, period_ns })
     })?;
     if old != 0 {
         write_all(context.memory, old, &encode(before))?;
@@ -111,10 +91,7 @@ pub fn timerfd_settime(
 }
 
 /// `timerfd_gettime(2)`.
-pub fn timerfd_gettime(
-    context: &mut Context<'_>,
-    [descriptor, address, ..]: Arguments,
-) -> Result<u64> {
+pub fn timerfd_gettime(context: &mut Context<'_>, [descriptor, address, ..]: Arguments) -> Result<u64> {
     let timer = with_timer(context, descriptor, TimerFile::remaining)?;
     write_all(context.memory, address, &encode(timer))?;
     Ok(0)
@@ -126,10 +103,7 @@ pub fn signalfd(context: &mut Context<'_>, [descriptor, mask, size, ..]: Argumen
 }
 
 /// `signalfd4(2)`: a new file, or another mask for one that there is.
-pub fn signalfd4(
-    context: &mut Context<'_>,
-    [descriptor, mask, size, flags, ..]: Arguments,
-) -> Result<u64> {
+pub fn signalfd4(context: &mut Context<'_>, [descriptor, mask, size, flags, ..]: Arguments) -> Result<u64> {
     if size != 8 {
         return Err(Errno::EINVAL);
     }
@@ -141,18 +115,12 @@ pub fn signalfd4(
     }
     if descriptor as i32 != -1 {
         let description = context.process.files.get(descriptor)?;
-        description
-            .extension::<SignalFile>()
-            .ok_or(Errno::EINVAL)?
-            .set_mask(mask);
+        description.extension::<SignalFile>().ok_or(Errno::EINVAL)?.set_mask(mask);
         return Ok(u64::from(descriptor as u32));
     }
     let file = SignalFile::new(context.process, context.thread, mask);
     let namespace = &context.system.files.namespace;
     let now = crate::files::now(context);
     let description = namespace.anonymous("anon_inode:[signalfd]", file, status_flags(flags), now);
-    context
-        .process
-        .files
-        .add(description, flags & O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & O_CLOSE_ON_EXEC != 0)
 }

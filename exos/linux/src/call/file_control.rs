@@ -23,16 +23,11 @@ pub const ENTRIES: &[Entry] = &[
     partial(Sysno::ioctl, "terminals, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX", ioctl),
 ];
 
-/// The seals of `F_ADD_SEALS`, numbered as [`Seals`] numbers them.
-const SEALS_KNOWN: u64 = 0x1f;
 /// `FD_CLOEXEC`.
 const CLOSE_ON_EXEC: u64 = 1;
 
 /// `fcntl(2)`.
-pub fn fcntl(
-    context: &mut Context<'_>,
-    [descriptor, command, argument, ..]: Arguments,
-) -> Result<u64> {
+pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     let command = u64::from(command as u32);
     let needs_file = !matches!(
@@ -57,9 +52,7 @@ pub fn fcntl(
             let added = files.table().add(description, close_on_exec, argument as u32, limit);
             added.map(u64::from)
         }
-        control::GET_DESCRIPTOR_FLAGS => {
-            files.table().close_on_exec(descriptor as u32).map(u64::from)
-        }
+        control::GET_DESCRIPTOR_FLAGS => files.table().close_on_exec(descriptor as u32).map(u64::from),
         control::SET_DESCRIPTOR_FLAGS => {
             let value = argument & CLOSE_ON_EXEC != 0;
             files.table().set_close_on_exec(descriptor as u32, value)?;
@@ -67,9 +60,7 @@ pub fn fcntl(
         }
         control::GET_STATUS => Ok(status_number(&description)),
         control::SET_STATUS => set_status(context, &description, argument),
-        control::GET_LOCK | control::GET_DESCRIPTION_LOCK => {
-            find_lock(context, &description, command, argument)
-        }
+        control::GET_LOCK | control::GET_DESCRIPTION_LOCK => find_lock(context, &description, command, argument),
         control::SET_LOCK
         | control::SET_LOCK_WAIT
         | control::SET_DESCRIPTION_LOCK
@@ -77,35 +68,35 @@ pub fn fcntl(
         // Nothing sends SIGIO, so that whom it would go to is not kept.
         control::SET_OWNER | control::GET_OWNER | control::GET_SIGNAL => Ok(0),
         control::SET_SIGNAL if argument <= 64 => Ok(0),
-        control::GET_PIPE_SIZE => {
-            let pipe = description.pipe().ok_or(Errno::EBADF)?;
-            Ok(pipe.capacity_bytes() as u64)
-        }
-        control::SET_PIPE_SIZE => {
-            let pipe = description.pipe().ok_or(Errno::EBADF)?;
-            if argument as u32 > 1 << 31 {
-                return Err(Errno::EINVAL);
-            }
-            pipe.set_capacity_bytes(argument as u32 as usize).map(|bytes| bytes as u64)
-        }
+        control::GET_PIPE_SIZE | control::SET_PIPE_SIZE => pipe_size(&description, command, argument as u32),
         control::GET_SEALS => {
             let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
             Ok(u64::from(seals.get().bits()))
         }
-        control::ADD_SEALS => {
-            if !description.is_writable() {
-                return Err(Errno::EPERM);
-            }
-            let wanted = u64::from(argument as u32);
-            if wanted & !SEALS_KNOWN != 0 {
-                return Err(Errno::EINVAL);
-            }
-            let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
-            seals.add(Seals::from_bits_truncate(wanted as u32))?;
-            Ok(0)
-        }
+        control::ADD_SEALS => add_seals(&description, argument as u32),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// `F_GETPIPE_SZ` and `F_SETPIPE_SZ`. `EBADF`: not a pipe.
+fn pipe_size(description: &Description, command: u64, wanted: u32) -> Result<u64> {
+    let pipe = description.pipe().ok_or(Errno::EBADF)?;
+    let capacity = match command {
+        control::GET_PIPE_SIZE => pipe.capacity_bytes(),
+        _ if wanted > 1 << 31 => return Err(Errno::EINVAL),
+        _ => pipe.set_capacity_bytes(wanted as usize)?,
+    };
+    Ok(capacity as u64)
+}
+
+/// `F_ADD_SEALS`.
+fn add_seals(description: &Description, wanted: u32) -> Result<u64> {
+    if !description.is_writable() {
+        return Err(Errno::EPERM);
+    }
+    let wanted = Seals::from_bits(wanted).ok_or(Errno::EINVAL)?;
+    description.inode().seals().ok_or(Errno::EINVAL)?.add(wanted)?;
+    Ok(0)
 }
 
 /// `F_GETFL`'s answer. Everything that was opened by a path shows `O_LARGEFILE`.
@@ -127,8 +118,8 @@ fn set_status(context: &Context<'_>, description: &Description, flags: u64) -> R
         // What is always ready has nothing to signal.
         wanted -= StatusFlags::ASYNC;
     }
-    let becomes_silent = wanted.contains(StatusFlags::NO_ACCESS_TIME)
-        && !description.status().contains(StatusFlags::NO_ACCESS_TIME);
+    let becomes_silent =
+        wanted.contains(StatusFlags::NO_ACCESS_TIME) && !description.status().contains(StatusFlags::NO_ACCESS_TIME);
     if becomes_silent {
         let user = context.process.identities.lock().uid[3];
         if user != 0 && user != description.metadata().uid {
@@ -160,9 +151,7 @@ fn lock_range(description: &Description, bytes: &[u8; abi::LOCK_BYTES]) -> Resul
         0 => (start, i64::MAX),
         1.. => (start, start.checked_add(length - 1).ok_or(Errno::EOVERFLOW)?),
         // A negative length is the bytes before the start.
-        _ => {
-            (start.checked_add(length).filter(|first| *first >= 0).ok_or(Errno::EINVAL)?, start - 1)
-        }
+        _ => (start.checked_add(length).filter(|first| *first >= 0).ok_or(Errno::EINVAL)?, start - 1),
     };
     let last = if last == i64::MAX { u64::MAX } else { last as u64 };
     Ok(LockRange { start: first as u64, last })
@@ -183,12 +172,7 @@ fn check_lock_process(command: u64, bytes: &[u8; abi::LOCK_BYTES]) -> Result<()>
     if is_given { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-fn find_lock(
-    context: &Context<'_>,
-    description: &Description,
-    command: u64,
-    address: u64,
-) -> Result<u64> {
+fn find_lock(context: &Context<'_>, description: &Description, command: u64, address: u64) -> Result<u64> {
     let mut bytes: [u8; abi::LOCK_BYTES] = read_array(context.memory, address)?;
     let kind = match get::u16(&bytes, 0) {
         LOCK_SHARED => LockKind::Shared,
@@ -226,12 +210,7 @@ fn find_lock(
     Ok(0)
 }
 
-fn set_lock(
-    context: &mut Context<'_>,
-    description: &Arc<Description>,
-    command: u64,
-    address: u64,
-) -> Result<u64> {
+fn set_lock(context: &mut Context<'_>, description: &Arc<Description>, command: u64, address: u64) -> Result<u64> {
     let bytes: [u8; abi::LOCK_BYTES] = read_array(context.memory, address)?;
     let range = lock_range(description, &bytes)?;
     let kind = match get::u16(&bytes, 0) {
@@ -306,10 +285,7 @@ pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) 
 }
 
 /// `ioctl(2)`.
-pub fn ioctl(
-    context: &mut Context<'_>,
-    [descriptor, number, argument, ..]: Arguments,
-) -> Result<u64> {
+pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     if description.is_path_only() {
         return Err(Errno::EBADF);
@@ -340,12 +316,7 @@ fn has_blocks(description: &Description) -> bool {
 }
 
 /// Sets or clears a status flag as the program's `int` says.
-fn set_flag(
-    context: &Context<'_>,
-    description: &Description,
-    flag: StatusFlags,
-    address: u64,
-) -> Result<()> {
+fn set_flag(context: &Context<'_>, description: &Description, flag: StatusFlags, address: u64) -> Result<()> {
     let value = i32::from_le_bytes(read_array(context.memory, address)?);
     let mut status = description.status();
     status.set(flag, value != 0);
@@ -354,12 +325,7 @@ fn set_flag(
 }
 
 /// What only terminals answer.
-fn terminal_request(
-    context: &Context<'_>,
-    terminal: &dyn Terminal,
-    number: u32,
-    address: u64,
-) -> Result<()> {
+fn terminal_request(context: &Context<'_>, terminal: &dyn Terminal, number: u32, address: u64) -> Result<()> {
     let memory = context.memory;
     match number {
         request::GET_MODES => write_all(memory, address, &abi::terminal_modes(&terminal.modes())),
@@ -382,9 +348,7 @@ fn terminal_request(
         }
         number if request::LINE_CONTROL.contains(&number) => Ok(()),
         request::SET_CONTROLLING_TERMINAL => Ok(()),
-        request::GET_WINDOW_SIZE => {
-            write_all(memory, address, &abi::window_size(terminal.window_size()))
-        }
+        request::GET_WINDOW_SIZE => write_all(memory, address, &abi::window_size(terminal.window_size())),
         request::SET_WINDOW_SIZE => {
             terminal.set_window_size(abi::read_window_size(&read_array(memory, address)?));
             Ok(())

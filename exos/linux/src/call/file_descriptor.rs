@@ -1,7 +1,7 @@
 //! Descriptors: opening, closing, duplicating, and files that never had a name.
 //!
-//! Record locks go with the process that closes any descriptor of their file, which is why every way out of the table leads
-//! through [`crate::files::ProcessFiles::release`].
+//! Record locks go with the process that closes any descriptor of their file, which is why every way out of the table
+//! leads through [`crate::files::ProcessFiles::release`].
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,11 +23,7 @@ use crate::user::{read_string, read_vec, write_all};
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::open, open),
     full(Sysno::openat, openat),
-    partial(
-        Sysno::openat2,
-        "of resolve only RESOLVE_IN_ROOT and RESOLVE_CACHED",
-        openat2,
-    ),
+    partial(Sysno::openat2, "of resolve only RESOLVE_IN_ROOT and RESOLVE_CACHED", openat2),
     full(Sysno::creat, creat),
     full(Sysno::close, close),
     full(Sysno::close_range, close_range),
@@ -69,12 +65,7 @@ fn how_of(flags: u64, mode: u64) -> Result<OpenHow> {
     if unnamed {
         status -= StatusFlags::DIRECTORY;
     }
-    Ok(OpenHow {
-        access,
-        flags: open_flags,
-        status,
-        permissions: mode as u32,
-    })
+    Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32 })
 }
 
 /// Opens `path` from `directory`; flags and mode are checked already.
@@ -104,10 +95,7 @@ fn open_with(
     }
     let description = access.namespace().open(&caller, &start, &path, &how)?;
     wait_for_other_end(context, &description)?;
-    context
-        .process
-        .files
-        .add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
 }
 
 /// A named pipe is open when both ends are there.
@@ -127,40 +115,20 @@ pub fn open(context: &mut Context<'_>, [path, flags, mode, ..]: Arguments) -> Re
 /// `creat(2)`.
 pub fn creat(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u64> {
     const WRITE_ONLY: u64 = 1;
-    open(
-        context,
-        [
-            path,
-            abi::O_CREATE | abi::O_TRUNCATE | WRITE_ONLY,
-            mode,
-            0,
-            0,
-            0,
-        ],
-    )
+    open(context, [path, abi::O_CREATE | abi::O_TRUNCATE | WRITE_ONLY, mode, 0, 0, 0])
 }
 
 /// `openat(2)`: flags without a meaning are passed over, as are those that `O_PATH` does not go with.
-pub fn openat(
-    context: &mut Context<'_>,
-    [directory, path, flags, mode, ..]: Arguments,
-) -> Result<u64> {
+pub fn openat(context: &mut Context<'_>, [directory, path, flags, mode, ..]: Arguments) -> Result<u64> {
     let mut flags = u64::from(flags as u32) & abi::O_KNOWN;
     if flags & abi::O_PATH_ONLY != 0 {
         flags &= abi::O_WITH_PATH_ONLY;
     }
-    open_with(
-        context,
-        [directory, path, flags, mode & PERMISSION_MASK],
-        false,
-    )
+    open_with(context, [directory, path, flags, mode & PERMISSION_MASK], false)
 }
 
 /// `openat2(2)`: as `openat`, but what has no meaning is `EINVAL`.
-pub fn openat2(
-    context: &mut Context<'_>,
-    [directory, path, how, size, ..]: Arguments,
-) -> Result<u64> {
+pub fn openat2(context: &mut Context<'_>, [directory, path, how, size, ..]: Arguments) -> Result<u64> {
     const HOW_BYTES: u64 = 24;
     const RESOLVE_KNOWN: u64 = 0x3f;
     const RESOLVE_BENEATH: u64 = 8;
@@ -196,11 +164,7 @@ pub fn openat2(
     if resolve & !RESOLVE_IN_ROOT != 0 {
         return Err(Errno::ENOSYS);
     }
-    open_with(
-        context,
-        [directory, path, flags, mode],
-        resolve & RESOLVE_IN_ROOT != 0,
-    )
+    open_with(context, [directory, path, flags, mode], resolve & RESOLVE_IN_ROOT != 0)
 }
 
 /// `close(2)`.
@@ -219,9 +183,7 @@ pub fn close_range(context: &mut Context<'_>, [first, last, flags, ..]: Argument
         return Err(Errno::EINVAL);
     }
     let files = &context.process.files;
-    let closed = files
-        .table()
-        .remove_range(first as u32, last as u32, flags & MARK != 0)?;
+    let closed = files.table().remove_range(first as u32, last as u32, flags & MARK != 0)?;
     for description in closed {
         files.release(description);
     }
@@ -307,10 +269,7 @@ pub fn eventfd2(context: &mut Context<'_>, [value, flags, ..]: Arguments) -> Res
     let now = crate::files::now(context);
     let namespace = &context.system.files.namespace;
     let description = namespace.event_counter(value as u32, flags & SEMAPHORE != 0, status, now);
-    context
-        .process
-        .files
-        .add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
 }
 
 /// `memfd_create(2)`.
@@ -323,27 +282,13 @@ pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> 
         return Err(Errno::EINVAL);
     }
     let name: Vec<u8> = read_string(context.memory, name, NAME_BYTES, Errno::EINVAL)?;
-    let seals = if flags & ALLOW_SEALING != 0 {
-        Seals::empty()
-    } else {
-        Seals::SEAL
-    };
+    let seals = if flags & ALLOW_SEALING != 0 { Seals::empty() } else { Seals::SEAL };
     let (uid, gid) = {
         let identities = context.process.identities.lock();
         (identities.uid[3], identities.gid[3])
     };
-    let creation = Creation {
-        permissions: 0o777,
-        uid,
-        gid,
-        now: crate::files::now(context),
-    };
+    let creation = Creation { permissions: 0o777, uid, gid, now: crate::files::now(context) };
     let files = &context.system.files;
-    let description = files
-        .namespace
-        .memory_file(&files.temporary, &name, seals, creation)?;
-    context
-        .process
-        .files
-        .add(description, flags & CLOSE_ON_EXEC != 0)
+    let description = files.namespace.memory_file(&files.temporary, &name, seals, creation)?;
+    context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)
 }

@@ -12,9 +12,7 @@ use syscalls::Sysno;
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context};
-use crate::files::{
-    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at,
-};
+use crate::files::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
 use crate::table::{Entry, full, partial};
 use crate::user::{read_array, read_string, write_all};
 
@@ -62,14 +60,7 @@ const HERE: u64 = CURRENT_DIRECTORY as u64;
 
 /// Finds what a path from the working directory leads to.
 fn find(context: &Context<'_>, path: u64, flags: u64) -> Result<Location> {
-    find_at(
-        context,
-        &Access::new(context),
-        HERE,
-        path,
-        flags,
-        AT_NO_FOLLOW,
-    )
+    find_at(context, &Access::new(context), HERE, path, flags, AT_NO_FOLLOW)
 }
 
 /// The location of a descriptor; `EBADF` also for those that are only places, unless `allows_path_only`.
@@ -82,11 +73,7 @@ fn location_of(context: &Context<'_>, descriptor: u64, allows_path_only: bool) -
 }
 
 fn write_stat(context: &Context<'_>, location: &Location, address: u64) -> Result<u64> {
-    write_all(
-        context.memory,
-        address,
-        &abi::stat(&location.inode().metadata()),
-    )?;
+    write_all(context.memory, address, &abi::stat(&location.inode().metadata()))?;
     Ok(0)
 }
 
@@ -111,41 +98,21 @@ pub fn fstat(context: &mut Context<'_>, [descriptor, address, ..]: Arguments) ->
 const STAT_FLAGS: u64 = AT_NO_FOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
 
 /// `newfstatat(2)`.
-pub fn newfstatat(
-    context: &mut Context<'_>,
-    [directory, path, address, flags, ..]: Arguments,
-) -> Result<u64> {
+pub fn newfstatat(context: &mut Context<'_>, [directory, path, address, flags, ..]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
-    let location = find_at(
-        context,
-        &Access::new(context),
-        directory,
-        path,
-        flags,
-        STAT_FLAGS,
-    )?;
+    let location = find_at(context, &Access::new(context), directory, path, flags, STAT_FLAGS)?;
     write_stat(context, &location, address)
 }
 
 /// `statx(2)`.
-pub fn statx(
-    context: &mut Context<'_>,
-    [directory, path, flags, mask, address, _]: Arguments,
-) -> Result<u64> {
+pub fn statx(context: &mut Context<'_>, [directory, path, flags, mask, address, _]: Arguments) -> Result<u64> {
     const MASK_RESERVED: u64 = 0x8000_0000;
     let flags = u64::from(flags as u32);
     let is_both = flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE;
     if mask & MASK_RESERVED != 0 || is_both {
         return Err(Errno::EINVAL);
     }
-    let location = find_at(
-        context,
-        &Access::new(context),
-        directory,
-        path,
-        flags,
-        STAT_FLAGS,
-    )?;
+    let location = find_at(context, &Access::new(context), directory, path, flags, STAT_FLAGS)?;
     write_all(context.memory, address, &abi::statx(&location))?;
     Ok(0)
 }
@@ -180,35 +147,22 @@ pub fn faccessat(context: &mut Context<'_>, [directory, path, mode, ..]: Argumen
 }
 
 /// `faccessat2(2)`.
-pub fn faccessat2(
-    context: &mut Context<'_>,
-    [directory, path, mode, flags, ..]: Arguments,
-) -> Result<u64> {
+pub fn faccessat2(context: &mut Context<'_>, [directory, path, mode, flags, ..]: Arguments) -> Result<u64> {
     const FLAGS: u64 = abi::AT_EFFECTIVE_ACCESS | AT_NO_FOLLOW | AT_EMPTY_PATH;
     let (mode, flags) = (mode as u32, u64::from(flags as u32));
     let wish = Wish::from_bits(mode).ok_or(Errno::EINVAL)?;
-    let access = if flags & abi::AT_EFFECTIVE_ACCESS != 0 {
-        Access::new(context)
-    } else {
-        Access::with_real_identity(context)
-    };
+    let access =
+        if flags & abi::AT_EFFECTIVE_ACCESS != 0 { Access::new(context) } else { Access::with_real_identity(context) };
     let location = find_at(context, &access, directory, path, flags, FLAGS)?;
-    access
-        .namespace()
-        .check_access(&access.caller(), &location, wish)?;
+    access.namespace().check_access(&access.caller(), &location, wish)?;
     Ok(0)
 }
 
-const NOW: TimesChange = TimesChange {
-    accessed: TimeChange::Now,
-    modified: TimeChange::Now,
-};
+const NOW: TimesChange = TimesChange { accessed: TimeChange::Now, modified: TimeChange::Now };
 
 fn set_times(context: &Context<'_>, location: &Location, times: TimesChange) -> Result<u64> {
     let access = Access::new(context);
-    access
-        .namespace()
-        .set_times(&access.caller(), location, times)?;
+    access.namespace().set_times(&access.caller(), location, times)?;
     Ok(0)
 }
 
@@ -218,16 +172,8 @@ pub fn utime(context: &mut Context<'_>, [path, times, ..]: Arguments) -> Result<
         NOW
     } else {
         let bytes: [u8; 16] = read_array(context.memory, times)?;
-        let time = |at| {
-            TimeChange::Set(Timestamp {
-                seconds: get::i64(&bytes, at),
-                nanoseconds: 0,
-            })
-        };
-        TimesChange {
-            accessed: time(0),
-            modified: time(8),
-        }
+        let time = |at| TimeChange::Set(Timestamp { seconds: get::i64(&bytes, at), nanoseconds: 0 });
+        TimesChange { accessed: time(0), modified: time(8) }
     };
     let location = find(context, path, 0)?;
     set_times(context, &location, times)
@@ -239,10 +185,7 @@ pub fn utimes(context: &mut Context<'_>, [path, times, ..]: Arguments) -> Result
 }
 
 /// `futimesat(2)`: microseconds; without a path the descriptor itself.
-pub fn futimesat(
-    context: &mut Context<'_>,
-    [directory, path, times, ..]: Arguments,
-) -> Result<u64> {
+pub fn futimesat(context: &mut Context<'_>, [directory, path, times, ..]: Arguments) -> Result<u64> {
     let times = if times == 0 {
         NOW
     } else {
@@ -253,15 +196,9 @@ pub fn futimesat(
                 return Err(Errno::EINVAL);
             }
             let nanoseconds = microseconds as u32 * 1000;
-            Ok(TimeChange::Set(Timestamp {
-                seconds: get::i64(&bytes, at),
-                nanoseconds,
-            }))
+            Ok(TimeChange::Set(Timestamp { seconds: get::i64(&bytes, at), nanoseconds }))
         };
-        TimesChange {
-            accessed: time(0)?,
-            modified: time(16)?,
-        }
+        TimesChange { accessed: time(0)?, modified: time(16)? }
     };
     let location = times_target(context, directory, path, 0)?;
     set_times(context, &location, times)
@@ -279,29 +216,15 @@ fn times_target(context: &Context<'_>, directory: u64, path: u64, flags: u64) ->
         return Err(Errno::EFAULT);
     }
     let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
-    find_at(
-        context,
-        &Access::new(context),
-        directory,
-        path,
-        flags,
-        allowed,
-    )
+    find_at(context, &Access::new(context), directory, path, flags, allowed)
 }
 
 /// `utimensat(2)`.
-pub fn utimensat(
-    context: &mut Context<'_>,
-    [directory, path, times, flags, ..]: Arguments,
-) -> Result<u64> {
+pub fn utimensat(context: &mut Context<'_>, [directory, path, times, flags, ..]: Arguments) -> Result<u64> {
     const NOW_MARK: i64 = 0x3fff_ffff;
     const OMIT_MARK: i64 = 0x3fff_fffe;
     let flags = u64::from(flags as u32);
-    let wanted = if times == 0 {
-        None
-    } else {
-        Some(read_array::<32>(context.memory, times)?)
-    };
+    let wanted = if times == 0 { None } else { Some(read_array::<32>(context.memory, times)?) };
     let nanoseconds = |at: usize| wanted.map_or(NOW_MARK, |bytes| get::i64(&bytes, at + 8));
     if nanoseconds(0) == OMIT_MARK && nanoseconds(16) == OMIT_MARK {
         // Nothing to do, and Linux does not even look at the path.
@@ -313,25 +236,17 @@ pub fn utimensat(
         OMIT_MARK => Ok(TimeChange::Keep),
         part @ 0..1_000_000_000 => {
             let seconds = wanted.map_or(0, |bytes| get::i64(&bytes, at));
-            Ok(TimeChange::Set(Timestamp {
-                seconds,
-                nanoseconds: part as u32,
-            }))
+            Ok(TimeChange::Set(Timestamp { seconds, nanoseconds: part as u32 }))
         }
         _ => Err(Errno::EINVAL),
     };
-    let times = TimesChange {
-        accessed: time(0)?,
-        modified: time(16)?,
-    };
+    let times = TimesChange { accessed: time(0)?, modified: time(16)? };
     set_times(context, &location, times)
 }
 
 fn set_permissions(context: &Context<'_>, location: &Location, mode: u64) -> Result<u64> {
     let access = Access::new(context);
-    access
-        .namespace()
-        .set_permissions(&access.caller(), location, mode as u32)?;
+    access.namespace().set_permissions(&access.caller(), location, mode as u32)?;
     Ok(0)
 }
 
@@ -352,34 +267,19 @@ pub fn fchmodat(context: &mut Context<'_>, [directory, path, mode, ..]: Argument
 }
 
 /// `fchmodat2(2)`.
-pub fn fchmodat2(
-    context: &mut Context<'_>,
-    [directory, path, mode, flags, ..]: Arguments,
-) -> Result<u64> {
+pub fn fchmodat2(context: &mut Context<'_>, [directory, path, mode, flags, ..]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
     let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
-    let location = find_at(
-        context,
-        &Access::new(context),
-        directory,
-        path,
-        flags,
-        allowed,
-    )?;
+    let location = find_at(context, &Access::new(context), directory, path, flags, allowed)?;
     set_permissions(context, &location, mode)
 }
 
 fn set_owner(context: &Context<'_>, location: &Location, uid: u64, gid: u64) -> Result<u64> {
     // All ones keeps it.
     let wanted = |id: u64| Some(id as u32).filter(|id| *id != u32::MAX);
-    let change = OwnerChange {
-        uid: wanted(uid),
-        gid: wanted(gid),
-    };
+    let change = OwnerChange { uid: wanted(uid), gid: wanted(gid) };
     let access = Access::new(context);
-    access
-        .namespace()
-        .set_owner(&access.caller(), location, change)?;
+    access.namespace().set_owner(&access.caller(), location, change)?;
     Ok(0)
 }
 
@@ -400,20 +300,10 @@ pub fn fchown(context: &mut Context<'_>, [descriptor, uid, gid, ..]: Arguments) 
 }
 
 /// `fchownat(2)`.
-pub fn fchownat(
-    context: &mut Context<'_>,
-    [directory, path, uid, gid, flags, _]: Arguments,
-) -> Result<u64> {
+pub fn fchownat(context: &mut Context<'_>, [directory, path, uid, gid, flags, _]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
     let allowed = AT_NO_FOLLOW | AT_EMPTY_PATH;
-    let location = find_at(
-        context,
-        &Access::new(context),
-        directory,
-        path,
-        flags,
-        allowed,
-    )?;
+    let location = find_at(context, &Access::new(context), directory, path, flags, allowed)?;
     set_owner(context, &location, uid, gid)
 }
 
@@ -426,11 +316,7 @@ pub fn umask(context: &mut Context<'_>, [mask, ..]: Arguments) -> Result<u64> {
 fn attribute_name(context: &Context<'_>, name: u64) -> Result<Vec<u8>> {
     const NAME_BYTES_MAX: usize = 255;
     let name = read_string(context.memory, name, NAME_BYTES_MAX, Errno::ERANGE)?;
-    if name.is_empty() {
-        Err(Errno::ERANGE)
-    } else {
-        Ok(name)
-    }
+    if name.is_empty() { Err(Errno::ERANGE) } else { Ok(name) }
 }
 
 /// `getxattr(2)`: the file is found, the attribute is not.
@@ -481,38 +367,25 @@ fn check_set_attribute(context: &Context<'_>, name: u64, size: u64, flags: u64) 
         return Err(Errno::EINVAL);
     }
     attribute_name(context, name)?;
-    if size > SIZE_BYTES_MAX {
-        Err(Errno::E2BIG)
-    } else {
-        Ok(())
-    }
+    if size > SIZE_BYTES_MAX { Err(Errno::E2BIG) } else { Ok(()) }
 }
 
 /// `setxattr(2)`.
-pub fn setxattr(
-    context: &mut Context<'_>,
-    [path, name, _, size, flags, _]: Arguments,
-) -> Result<u64> {
+pub fn setxattr(context: &mut Context<'_>, [path, name, _, size, flags, _]: Arguments) -> Result<u64> {
     find(context, path, 0)?;
     check_set_attribute(context, name, size, flags)?;
     Err(Errno::EOPNOTSUPP)
 }
 
 /// `lsetxattr(2)`.
-pub fn lsetxattr(
-    context: &mut Context<'_>,
-    [path, name, _, size, flags, _]: Arguments,
-) -> Result<u64> {
+pub fn lsetxattr(context: &mut Context<'_>, [path, name, _, size, flags, _]: Arguments) -> Result<u64> {
     find(context, path, AT_NO_FOLLOW)?;
     check_set_attribute(context, name, size, flags)?;
     Err(Errno::EOPNOTSUPP)
 }
 
 /// `fsetxattr(2)`.
-pub fn fsetxattr(
-    context: &mut Context<'_>,
-    [descriptor, name, _, size, flags, _]: Arguments,
-) -> Result<u64> {
+pub fn fsetxattr(context: &mut Context<'_>, [descriptor, name, _, size, flags, _]: Arguments) -> Result<u64> {
     location_of(context, descriptor, false)?;
     check_set_attribute(context, name, size, flags)?;
     Err(Errno::EOPNOTSUPP)

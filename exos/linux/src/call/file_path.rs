@@ -12,8 +12,7 @@ use syscalls::Sysno;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context};
 use crate::files::{
-    AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path,
-    start_of,
+    AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, start_of,
 };
 use crate::table::{Entry, full, partial};
 use crate::user::write_all;
@@ -60,11 +59,7 @@ fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location,
 /// Appends one entry; false if it does not fit.
 type PushEntry = fn(&mut Vec<u8>, usize, &DirectoryEntry<'_>) -> bool;
 
-fn list(
-    context: &mut Context<'_>,
-    [descriptor, address, room]: [u64; 3],
-    push: PushEntry,
-) -> Result<u64> {
+fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], push: PushEntry) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     let limit = u64::from(room as u32).min(LISTING_BYTES_MAX) as usize;
     let root = context.process.files.root();
@@ -79,11 +74,7 @@ fn list(
     description.read_directory(&root, &mut consumer, now(context))?;
     if bytes.is_empty() {
         // Not even the first entry fits, or there is none left.
-        return if is_refused {
-            Err(Errno::EINVAL)
-        } else {
-            Ok(0)
-        };
+        return if is_refused { Err(Errno::EINVAL) } else { Ok(0) };
     }
     if let Err(error) = write_all(context.memory, address, &bytes) {
         let _ = description.seek(exos::fs::description::SeekFrom::Start(before as i64));
@@ -93,18 +84,12 @@ fn list(
 }
 
 /// `getdents(2)` of old.
-pub fn getdents(
-    context: &mut Context<'_>,
-    [descriptor, address, room, ..]: Arguments,
-) -> Result<u64> {
+pub fn getdents(context: &mut Context<'_>, [descriptor, address, room, ..]: Arguments) -> Result<u64> {
     list(context, [descriptor, address, room], abi::push_entry)
 }
 
 /// `getdents64(2)`.
-pub fn getdents64(
-    context: &mut Context<'_>,
-    [descriptor, address, room, ..]: Arguments,
-) -> Result<u64> {
+pub fn getdents64(context: &mut Context<'_>, [descriptor, address, room, ..]: Arguments) -> Result<u64> {
     list(context, [descriptor, address, room], abi::push_entry64)
 }
 
@@ -131,9 +116,7 @@ fn directory_at(context: &Context<'_>, path: u64) -> Result<Location> {
     let (start, path) = target(context, HERE, path)?;
     let access = Access::new(context);
     let caller = access.caller();
-    let location = access
-        .namespace()
-        .lookup(&caller, &start, &path, LookupFlags::DIRECTORY)?;
+    let location = access.namespace().lookup(&caller, &start, &path, LookupFlags::DIRECTORY)?;
     caller.check(&location, Wish::EXECUTE)?;
     Ok(location)
 }
@@ -151,9 +134,7 @@ pub fn fchdir(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<
     if !location.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    Access::new(context)
-        .caller()
-        .check(&location, Wish::EXECUTE)?;
+    Access::new(context).caller().check(&location, Wish::EXECUTE)?;
     drop(context.process.files.set_current(location));
     Ok(0)
 }
@@ -174,10 +155,7 @@ pub fn readlink(context: &mut Context<'_>, [path, address, size, ..]: Arguments)
 }
 
 /// `readlinkat(2)`: an empty path is the descriptor itself.
-pub fn readlinkat(
-    context: &mut Context<'_>,
-    [directory, path, address, size, ..]: Arguments,
-) -> Result<u64> {
+pub fn readlinkat(context: &mut Context<'_>, [directory, path, address, size, ..]: Arguments) -> Result<u64> {
     if size as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -195,18 +173,10 @@ pub fn readlinkat(
     Ok(length as u64)
 }
 
-fn create(
-    context: &Context<'_>,
-    directory: u64,
-    path: u64,
-    node: NewNode<'_>,
-    permissions: u64,
-) -> Result<u64> {
+fn create(context: &Context<'_>, directory: u64, path: u64, node: NewNode<'_>, permissions: u64) -> Result<u64> {
     let (start, path) = target(context, directory, path)?;
     let access = Access::new(context);
-    access
-        .namespace()
-        .create(&access.caller(), &start, &path, node, permissions as u32)?;
+    access.namespace().create(&access.caller(), &start, &path, node, permissions as u32)?;
     Ok(0)
 }
 
@@ -218,13 +188,7 @@ pub fn mkdir(context: &mut Context<'_>, [path, mode, ..]: Arguments) -> Result<u
 /// `mkdirat(2)`.
 pub fn mkdirat(context: &mut Context<'_>, [directory, path, mode, ..]: Arguments) -> Result<u64> {
     const PERMISSION_MASK: u64 = 0o1777;
-    create(
-        context,
-        directory,
-        path,
-        NewNode::Directory,
-        mode & PERMISSION_MASK,
-    )
+    create(context, directory, path, NewNode::Directory, mode & PERMISSION_MASK)
 }
 
 /// `mknod(2)`.
@@ -233,10 +197,7 @@ pub fn mknod(context: &mut Context<'_>, [path, mode, device, ..]: Arguments) -> 
 }
 
 /// `mknodat(2)`.
-pub fn mknodat(
-    context: &mut Context<'_>,
-    [directory, path, mode, device, ..]: Arguments,
-) -> Result<u64> {
+pub fn mknodat(context: &mut Context<'_>, [directory, path, mode, device, ..]: Arguments) -> Result<u64> {
     const PERMISSION_MASK: u64 = 0o7777;
     let number = DeviceNumber::decoded(device as u32);
     let is = |kind: FileKind| mode as u32 & 0o170_000 == kind.mode_bits();
@@ -291,9 +252,7 @@ pub fn unlinkat(context: &mut Context<'_>, [directory, path, flags, ..]: Argumen
     let (start, path) = target(context, directory, path)?;
     let access = Access::new(context);
     if flags & AT_REMOVE_DIRECTORY != 0 {
-        access
-            .namespace()
-            .remove_directory(&access.caller(), &start, &path)?;
+        access.namespace().remove_directory(&access.caller(), &start, &path)?;
     } else {
         access.namespace().unlink(&access.caller(), &start, &path)?;
     }
@@ -306,10 +265,7 @@ pub fn rename(context: &mut Context<'_>, [old, new, ..]: Arguments) -> Result<u6
 }
 
 /// `renameat(2)`.
-pub fn renameat(
-    context: &mut Context<'_>,
-    [old_directory, old, new_directory, new, ..]: Arguments,
-) -> Result<u64> {
+pub fn renameat(context: &mut Context<'_>, [old_directory, old, new_directory, new, ..]: Arguments) -> Result<u64> {
     renameat2(context, [old_directory, old, new_directory, new, 0, 0])
 }
 
@@ -329,12 +285,7 @@ pub fn renameat2(
     let (old_start, old) = target(context, old_directory, old)?;
     let (new_start, new) = target(context, new_directory, new)?;
     let access = Access::new(context);
-    access.namespace().rename(
-        &access.caller(),
-        (&old_start, &old),
-        (&new_start, &new),
-        mode,
-    )?;
+    access.namespace().rename(&access.caller(), (&old_start, &old), (&new_start, &new), mode)?;
     Ok(0)
 }
 
@@ -344,10 +295,7 @@ pub fn link(context: &mut Context<'_>, [old, new, ..]: Arguments) -> Result<u64>
 }
 
 /// `linkat(2)`.
-pub fn linkat(
-    context: &mut Context<'_>,
-    [old_directory, old, new_directory, new, flags, _]: Arguments,
-) -> Result<u64> {
+pub fn linkat(context: &mut Context<'_>, [old_directory, old, new_directory, new, flags, _]: Arguments) -> Result<u64> {
     let flags = u64::from(flags as u32);
     if flags & !(AT_FOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
@@ -365,8 +313,6 @@ pub fn linkat(
     let access = Access::new(context);
     let existing = access.find(&old_start, &old, flags & AT_FOLLOW != 0, allows_empty)?;
     let (new_start, new) = target(context, new_directory, new)?;
-    access
-        .namespace()
-        .link_location(&access.caller(), &existing, (&new_start, &new))?;
+    access.namespace().link_location(&access.caller(), &existing, (&new_start, &new))?;
     Ok(0)
 }

@@ -1,8 +1,8 @@
 //! The calls on files as a program makes them: numbers, structures, and which error comes first.
 
 use exos::error::Errno::{
-    self, E2BIG, EAGAIN, EBADF, EEXIST, EFAULT, EFBIG, EINTR, EINVAL, EISDIR, ELOOP, EMFILE,
-    ENAMETOOLONG, ENODATA, ENOENT, ENOTDIR, ENOTTY, EPERM, EPIPE, ERANGE, ESPIPE, EXDEV,
+    self, E2BIG, EAGAIN, EBADF, EEXIST, EFAULT, EFBIG, EINTR, EINVAL, EISDIR, ELOOP, EMFILE, ENAMETOOLONG, ENODATA,
+    ENOENT, ENOTDIR, ENOTTY, EPERM, EPIPE, ERANGE, ESPIPE, EXDEV,
 };
 use exos::task::signal::{Disposition, Signal, SignalInfo};
 use syscalls::Sysno;
@@ -268,9 +268,7 @@ fn names_are_made_moved_and_removed() {
     assert_eq!(world.call(Sysno::link, [path("/d"), path("/e")]), Err(EPERM));
     assert_eq!(world.call(Sysno::link, [path("/d/f"), path("/dev/g")]), Err(EXDEV));
     assert_eq!(world.call(Sysno::linkat, [HERE, path("/d/f"), HERE, path("/h"), 1]), Err(EINVAL));
-    let rename = |old, new, flags: u64| {
-        world.call(Sysno::renameat2, [HERE, path(old), HERE, path(new), flags])
-    };
+    let rename = |old, new, flags: u64| world.call(Sysno::renameat2, [HERE, path(old), HERE, path(new), flags]);
     assert_eq!(rename("/d/g", "/d/f", 1), Err(EEXIST));
     assert_eq!(rename("/d/g", "/d/h", 3), Err(EINVAL));
     assert_eq!(rename("/d/g", "/d/h", 4), Err(EINVAL));
@@ -300,9 +298,7 @@ fn times_are_set_by_every_call() {
         let ns = |at| get::i64(&bytes, at) * 1_000_000_000 + get::i64(&bytes, at + 8);
         (ns(72), ns(88))
     };
-    let pair = |a: i64, b: i64, c: i64, d: i64| {
-        world.put(&Encoder::new().i64(a).i64(b).i64(c).i64(d).finish())
-    };
+    let pair = |a: i64, b: i64, c: i64, d: i64| world.put(&Encoder::new().i64(a).i64(b).i64(c).i64(d).finish());
     assert_eq!(world.call(Sysno::utimensat, [HERE, path, pair(1, 2, 3, 4), 0]), Ok(0));
     assert_eq!(times(), (1_000_000_002, 3_000_000_004));
     assert_eq!(world.call(Sysno::utimensat, [HERE, path, pair(9, 0x3fff_fffe, -3, 0), 0]), Ok(0));
@@ -403,8 +399,7 @@ fn copies_between_descriptors_move_the_right_offsets() {
     assert_eq!(world.call(Sysno::lseek, [4u64, 0, 0]), Ok(0));
     assert_eq!(world.read(4, 99), Ok(b"ellohe".to_vec()));
     assert_eq!(world.call(Sysno::sendfile, [3u64, 0, 0, 9]), Err(EINVAL));
-    let copy =
-        |from, to, length: u64| world.call(Sysno::copy_file_range, [3u64, from, 3, to, length, 0]);
+    let copy = |from, to, length: u64| world.call(Sysno::copy_file_range, [3u64, from, 3, to, length, 0]);
     let at = |offset: u64| world.put(&offset.to_le_bytes());
     assert_eq!(copy(at(0), at(4), 5), Err(EINVAL));
     assert_eq!(copy(at(0), at(5), 5), Ok(5));
@@ -504,21 +499,9 @@ fn record_locks_belong_to_the_process() {
     world.open("/d/f", READ_WRITE).expect("opens");
     world.open("/d/f", READ_WRITE).expect("opens");
     let lock = |kind: u16, start: i64, length: i64, pid: i32| {
-        world.put(
-            &Encoder::new()
-                .u16(kind)
-                .u16(0)
-                .zero_to(8)
-                .i64(start)
-                .i64(length)
-                .i32(pid)
-                .zero_to(32)
-                .finish(),
-        )
+        world.put(&Encoder::new().u16(kind).u16(0).zero_to(8).i64(start).i64(length).i32(pid).zero_to(32).finish())
     };
-    let control = |descriptor: u64, command: u64, lock: u64| {
-        world.call(Sysno::fcntl, [descriptor, command, lock])
-    };
+    let control = |descriptor: u64, command: u64, lock: u64| world.call(Sysno::fcntl, [descriptor, command, lock]);
     assert_eq!(control(3, 6, lock(1, 0, 10, 0)), Ok(0));
     // The same process, by another description: no conflict.
     assert_eq!(control(4, 6, lock(1, 0, 0, 0)), Ok(0));
@@ -581,8 +564,7 @@ fn terminals_answer_and_others_are_none() {
         ..Config::default()
     });
     let buffer = world.room(64);
-    let ioctl =
-        |descriptor: u64, number: u64| world.call(Sysno::ioctl, [descriptor, number, buffer]);
+    let ioctl = |descriptor: u64, number: u64| world.call(Sysno::ioctl, [descriptor, number, buffer]);
     assert_eq!(ioctl(1, 0x5413), Ok(0));
     assert_eq!(world.get(buffer, 8), [25, 0, 80, 0, 0, 0, 0, 0]);
     assert_eq!(ioctl(0, 0x5401), Ok(0));

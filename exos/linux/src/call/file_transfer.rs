@@ -1,6 +1,7 @@
 //! Bytes in and out of descriptors.
 //!
-//! Blocking is here: a description that would wait says `EAGAIN`, and unless it was opened not to, the call waits and tries again.
+//! Blocking is here: a description that would wait says `EAGAIN`, and unless it was opened not to, the call waits and
+//! tries again.
 
 use alloc::sync::Arc;
 
@@ -16,8 +17,7 @@ use crate::context::{Arguments, Context, Restart};
 use crate::files::{Access, now, read_path};
 use crate::table::{Entry, full, partial};
 use crate::user::{
-    CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserReader, UserWriter, read_array, read_extents,
-    write_all,
+    CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserReader, UserWriter, read_array, read_extents, write_all,
 };
 
 /// This family's part of the table.
@@ -152,11 +152,7 @@ fn raise_own(context: &Context<'_>, signal: Signal) {
 }
 
 /// How many bytes `RLIMIT_FSIZE` lets a write to a file have. One that begins at the limit or beyond raises `SIGXFSZ`.
-fn size_limit_room(
-    context: &Context<'_>,
-    description: &Description,
-    offset: Option<u64>,
-) -> Result<usize> {
+fn size_limit_room(context: &Context<'_>, description: &Description, offset: Option<u64>) -> Result<usize> {
     let limit = context.process.files.size_limit_bytes();
     if limit == u64::MAX || !description.is_writable() {
         return Ok(usize::MAX);
@@ -204,9 +200,7 @@ fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> 
 /// One buffer. `EFAULT`: it cannot be the program's, as it does not end below the end of a program's half.
 fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
     match address.checked_add(length) {
-        Some(end) if end <= PROGRAM_END => {
-            Ok([Extent { address, length: length.min(TRANSFER_BYTES_MAX) }])
-        }
+        Some(end) if end <= PROGRAM_END => Ok([Extent { address, length: length.min(TRANSFER_BYTES_MAX) }]),
         _ => Err(Errno::EFAULT),
     }
 }
@@ -216,28 +210,19 @@ fn offset_of(word: u64) -> Result<Option<u64>> {
 }
 
 /// `read(2)`.
-pub fn read(
-    context: &mut Context<'_>,
-    [descriptor, address, length, ..]: Arguments,
-) -> Result<u64> {
+pub fn read(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let description = readable(context, descriptor)?;
     read_into(context, &description, &one(address, length)?, None)
 }
 
 /// `write(2)`.
-pub fn write(
-    context: &mut Context<'_>,
-    [descriptor, address, length, ..]: Arguments,
-) -> Result<u64> {
+pub fn write(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let description = writable(context, descriptor)?;
     write_from(context, &description, &one(address, length)?, None)
 }
 
 /// `readv(2)`.
-pub fn readv(
-    context: &mut Context<'_>,
-    [descriptor, extents, count, ..]: Arguments,
-) -> Result<u64> {
+pub fn readv(context: &mut Context<'_>, [descriptor, extents, count, ..]: Arguments) -> Result<u64> {
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     let description = readable(context, descriptor)?;
@@ -245,10 +230,7 @@ pub fn readv(
 }
 
 /// `writev(2)`.
-pub fn writev(
-    context: &mut Context<'_>,
-    [descriptor, extents, count, ..]: Arguments,
-) -> Result<u64> {
+pub fn writev(context: &mut Context<'_>, [descriptor, extents, count, ..]: Arguments) -> Result<u64> {
     context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
     let description = writable(context, descriptor)?;
@@ -256,30 +238,21 @@ pub fn writev(
 }
 
 /// `pread64(2)`.
-pub fn pread64(
-    context: &mut Context<'_>,
-    [descriptor, address, length, offset, ..]: Arguments,
-) -> Result<u64> {
+pub fn pread64(context: &mut Context<'_>, [descriptor, address, length, offset, ..]: Arguments) -> Result<u64> {
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
     read_into(context, &description, &one(address, length)?, offset)
 }
 
 /// `pwrite64(2)`.
-pub fn pwrite64(
-    context: &mut Context<'_>,
-    [descriptor, address, length, offset, ..]: Arguments,
-) -> Result<u64> {
+pub fn pwrite64(context: &mut Context<'_>, [descriptor, address, length, offset, ..]: Arguments) -> Result<u64> {
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
     write_from(context, &description, &one(address, length)?, offset)
 }
 
 /// `preadv(2)`.
-pub fn preadv(
-    context: &mut Context<'_>,
-    [descriptor, extents, count, offset, ..]: Arguments,
-) -> Result<u64> {
+pub fn preadv(context: &mut Context<'_>, [descriptor, extents, count, offset, ..]: Arguments) -> Result<u64> {
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
@@ -287,10 +260,7 @@ pub fn preadv(
 }
 
 /// `pwritev(2)`.
-pub fn pwritev(
-    context: &mut Context<'_>,
-    [descriptor, extents, count, offset, ..]: Arguments,
-) -> Result<u64> {
+pub fn pwritev(context: &mut Context<'_>, [descriptor, extents, count, offset, ..]: Arguments) -> Result<u64> {
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
@@ -301,10 +271,7 @@ pub fn pwritev(
 const TRANSFER_FLAGS: u64 = 1 | 2 | 4;
 
 /// `preadv2(2)`: an offset of -1 is the current one.
-pub fn preadv2(
-    context: &mut Context<'_>,
-    [descriptor, extents, count, offset, high, flags]: Arguments,
-) -> Result<u64> {
+pub fn preadv2(context: &mut Context<'_>, [descriptor, extents, count, offset, high, flags]: Arguments) -> Result<u64> {
     match offset {
         _ if flags & !TRANSFER_FLAGS != 0 => Err(Errno::EOPNOTSUPP),
         u64::MAX => readv(context, [descriptor, extents, count, 0, 0, 0]),
@@ -325,10 +292,7 @@ pub fn pwritev2(
 }
 
 /// `lseek(2)`.
-pub fn lseek(
-    context: &mut Context<'_>,
-    [descriptor, distance, whence, ..]: Arguments,
-) -> Result<u64> {
+pub fn lseek(context: &mut Context<'_>, [descriptor, distance, whence, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     let distance = distance as i64;
     description.seek(match whence {
@@ -341,8 +305,8 @@ pub fn lseek(
     })
 }
 
-/// Copies `length` bytes from one description to another through a buffer of exos's own. `from` and `to` are offsets to use and
-/// to move, or the descriptions' own.
+/// Copies `length` bytes from one description to another through a buffer of exos's own. `from` and `to` are offsets
+/// to use and to move, or the descriptions' own.
 fn copy(
     context: &mut Context<'_>,
     input: &Arc<Description>,
@@ -412,10 +376,7 @@ fn write_offset(context: &Context<'_>, address: u64, offset: Option<u64>) -> Res
 }
 
 /// `sendfile(2)`.
-pub fn sendfile(
-    context: &mut Context<'_>,
-    [output, input, offset, length, ..]: Arguments,
-) -> Result<u64> {
+pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: Arguments) -> Result<u64> {
     let input = readable(context, input)?;
     let output = writable(context, output)?;
     if !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice) {
@@ -425,17 +386,13 @@ pub fn sendfile(
         return Err(Errno::EINVAL);
     }
     let from = read_offset(context, offset)?;
-    let (done, [from, _]) =
-        copy(context, &input, &output, [from, None], length.min(TRANSFER_BYTES_MAX))?;
+    let (done, [from, _]) = copy(context, &input, &output, [from, None], length.min(TRANSFER_BYTES_MAX))?;
     write_offset(context, offset, from)?;
     Ok(done)
 }
 
 /// `copy_file_range(2)`.
-pub fn copy_file_range(
-    context: &mut Context<'_>,
-    [input, from, output, to, length, flags]: Arguments,
-) -> Result<u64> {
+pub fn copy_file_range(context: &mut Context<'_>, [input, from, output, to, length, flags]: Arguments) -> Result<u64> {
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
@@ -450,10 +407,7 @@ pub fn copy_file_range(
         _ => return Err(Errno::EINVAL),
     }
     let offsets = [read_offset(context, from)?, read_offset(context, to)?];
-    let starts = [
-        offsets[0].unwrap_or_else(|| input.offset()),
-        offsets[1].unwrap_or_else(|| output.offset()),
-    ];
+    let starts = [offsets[0].unwrap_or_else(|| input.offset()), offsets[1].unwrap_or_else(|| output.offset())];
     // What would be read after it was written has no meaning.
     if is_same(input.inode(), output.inode()) && starts[0].abs_diff(starts[1]) < length {
         return Err(Errno::EINVAL);
@@ -494,10 +448,7 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
 }
 
 /// `fallocate(2)`.
-pub fn fallocate(
-    context: &mut Context<'_>,
-    [descriptor, mode, offset, length, ..]: Arguments,
-) -> Result<u64> {
+pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, ..]: Arguments) -> Result<u64> {
     const KEEP_SIZE: u64 = 1;
     const PUNCH_HOLE: u64 = 2;
     const ZERO_RANGE: u64 = 0x10;
@@ -542,10 +493,7 @@ pub fn sync(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
 }
 
 /// `fadvise64(2)`: checked; everything is in memory already.
-pub fn fadvise64(
-    context: &mut Context<'_>,
-    [descriptor, _, length, advice, ..]: Arguments,
-) -> Result<u64> {
+pub fn fadvise64(context: &mut Context<'_>, [descriptor, _, length, advice, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     if description.inode().kind() == FileKind::Fifo {
         return Err(Errno::ESPIPE);

@@ -1,4 +1,5 @@
-//! The system calls, one file a family. Each handler decodes its arguments, asks a policy of exos, and encodes the answer.
+//! The system calls, one file a family. Each handler decodes its arguments, asks a policy of exos, and encodes the
+//! answer.
 
 pub mod epoll;
 pub mod event_file;

@@ -1,7 +1,7 @@
 //! Waiting for any of several descriptors: `poll` and `select` in all their forms.
 //!
-//! Each looks at all its descriptors, and if none is ready waits for something to change and looks again. What a program passes in
-//! is copied once before the first look, and answers are written once at the end.
+//! Each looks at all its descriptors, and if none is ready waits for something to change and looks again. What a
+//! program passes in is copied once before the first look, and answers are written once at the end.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,12 +19,8 @@ use crate::table::{Entry, full};
 use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::poll, poll),
-    full(Sysno::ppoll, ppoll),
-    full(Sysno::select, select),
-    full(Sysno::pselect6, pselect6),
-];
+pub const ENTRIES: &[Entry] =
+    &[full(Sysno::poll, poll), full(Sysno::ppoll, ppoll), full(Sysno::select, select), full(Sysno::pselect6, pselect6)];
 
 /// `POLLIN`.
 pub const IN: u32 = 1;
@@ -71,12 +67,9 @@ pub fn interest_of(events: u32) -> Readiness {
     asked.fold(Readiness::empty(), |interest, (kind, _)| interest | *kind)
 }
 
-/// Repeats `look` until it answers something other than 0, or until `deadline_ns`. As on Linux, a signal counts before the time does.
-fn until_any(
-    context: &mut Context<'_>,
-    deadline_ns: Option<u64>,
-    mut look: impl FnMut() -> u64,
-) -> Result<u64> {
+/// Repeats `look` until it answers something other than 0, or until `deadline_ns`. As on Linux, a signal counts
+/// before the time does.
+fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, mut look: impl FnMut() -> u64) -> Result<u64> {
     loop {
         let count = look();
         if count > 0 {
@@ -92,7 +85,8 @@ fn until_any(
     }
 }
 
-/// Puts the caller's signal mask back, unless a signal interrupted the call and will be delivered under the mask it was given.
+/// Puts the caller's signal mask back, unless a signal interrupted the call and will be delivered under the mask it
+/// was given.
 pub(crate) fn restore_mask(context: &Context<'_>, outcome: &Result<u64>) {
     if *outcome == Err(Errno::EINTR) {
         return;
@@ -120,9 +114,7 @@ impl Polled {
         self.found = match &self.target {
             None => 0,
             Some(Err(_)) => INVALID,
-            Some(Ok(description)) => {
-                events_of(description.readiness()) & (self.events | ERROR | HANG_UP)
-            }
+            Some(Ok(description)) => events_of(description.readiness()) & (self.events | ERROR | HANG_UP),
         };
         self.found != 0
     }
@@ -134,12 +126,7 @@ fn polled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
     if description.is_path_only() { Err(Errno::EBADF) } else { Ok(description) }
 }
 
-fn poll_until(
-    context: &mut Context<'_>,
-    address: u64,
-    count: u64,
-    deadline_ns: Option<u64>,
-) -> Result<u64> {
+fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: Option<u64>) -> Result<u64> {
     const ENTRY_BYTES: usize = 8;
     let limit = context.process.files.descriptor_limit() as usize;
     let count = u64::from(count as u32);
@@ -157,9 +144,7 @@ fn poll_until(
         }
     };
     let mut entries: Vec<Polled> = bytes.chunks_exact(ENTRY_BYTES).map(read).collect();
-    let outcome = until_any(context, deadline_ns, || {
-        entries.iter_mut().map(|entry| u64::from(entry.look())).sum()
-    });
+    let outcome = until_any(context, deadline_ns, || entries.iter_mut().map(|entry| u64::from(entry.look())).sum());
     if outcome.is_ok() {
         for (bytes, entry) in bytes.chunks_exact_mut(ENTRY_BYTES).zip(&entries) {
             bytes[6..].copy_from_slice(&(entry.found as u16).to_le_bytes());
@@ -179,10 +164,7 @@ pub fn poll(context: &mut Context<'_>, [address, count, timeout_ms, ..]: Argumen
 }
 
 /// `ppoll(2)`: what is left of the time is written back.
-pub fn ppoll(
-    context: &mut Context<'_>,
-    [address, count, timeout, mask, mask_size, _]: Arguments,
-) -> Result<u64> {
+pub fn ppoll(context: &mut Context<'_>, [address, count, timeout, mask, mask_size, _]: Arguments) -> Result<u64> {
     context.restart = Restart::UnlessHandler;
     let deadline_ns = read_deadline(context, timeout)?;
     install_optional_mask(context, mask, mask_size)?;
@@ -216,12 +198,7 @@ struct Selected {
     is_ready: bool,
 }
 
-fn select_until(
-    context: &mut Context<'_>,
-    count: u64,
-    addresses: [u64; 3],
-    deadline_ns: Option<u64>,
-) -> Result<u64> {
+fn select_until(context: &mut Context<'_>, count: u64, addresses: [u64; 3], deadline_ns: Option<u64>) -> Result<u64> {
     let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
     // As on Linux, what is beyond the table is not looked at.
     let count = count.min(context.process.files.table().size().next_multiple_of(64).max(64));
@@ -246,8 +223,7 @@ fn select_until(
         found
     });
     if outcome.is_ok() {
-        for (set, address) in addresses.into_iter().enumerate().filter(|(_, address)| *address != 0)
-        {
+        for (set, address) in addresses.into_iter().enumerate().filter(|(_, address)| *address != 0) {
             let mut bits = alloc::vec![0; byte_count];
             for entry in selected.iter().filter(|entry| entry.set == set && entry.is_ready) {
                 bits[entry.number / 8] |= 1 << (entry.number % 8);
@@ -272,13 +248,11 @@ pub fn select(
         None
     } else {
         let bytes: [u8; 16] = read_array(context.memory, timeout)?;
-        let (Ok(seconds), Ok(microseconds)) =
-            (u64::try_from(get::i64(&bytes, 0)), u64::try_from(get::i64(&bytes, 8)))
+        let (Ok(seconds), Ok(microseconds)) = (u64::try_from(get::i64(&bytes, 0)), u64::try_from(get::i64(&bytes, 8)))
         else {
             return Err(Errno::EINVAL);
         };
-        let timeout_ns =
-            seconds.saturating_mul(1_000_000_000).saturating_add(microseconds.saturating_mul(1000));
+        let timeout_ns = seconds.saturating_mul(1_000_000_000).saturating_add(microseconds.saturating_mul(1000));
         Some(context.now_ns().saturating_add(timeout_ns))
     };
     let outcome = select_until(context, count, [readable, writable, exceptional], deadline_ns);

@@ -3,9 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use exos::error::Errno::{
-    self, EAGAIN, EBADF, EEXIST, EFAULT, EINTR, EINVAL, ELOOP, ENOENT, EPERM,
-};
+use exos::error::Errno::{self, EAGAIN, EBADF, EEXIST, EFAULT, EINTR, EINVAL, ELOOP, ENOENT, EPERM};
 use exos::fs::description::Description;
 use exos::fs::vnode::Timestamp;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
@@ -132,9 +130,7 @@ fn select_counts_bits_in_all_sets() {
     let set = |bits: u64| world.put(&bits.to_le_bytes());
     let (readable, writable, exceptional) = (set(1 << 3), set(1 << 4), set(1 << 3));
     let zero = world.put(&[0; 16]);
-    let select = |count, timeout| {
-        world.call(Sysno::select, [count, readable, writable, exceptional, timeout])
-    };
+    let select = |count, timeout| world.call(Sysno::select, [count, readable, writable, exceptional, timeout]);
     assert_eq!(select(5, zero), Ok(1));
     let bits = |address| get::u64(&world.get(address, 8), 0);
     assert_eq!((bits(readable), bits(writable), bits(exceptional)), (0, 1 << 4, 0));
@@ -160,24 +156,13 @@ fn select_counts_bits_in_all_sets() {
     assert_eq!(world.call(Sysno::pselect6, [0, 0, 0, 0, zero, mask]), Ok(0));
 }
 
-fn control(
-    world: &World,
-    epoll: u64,
-    operation: u64,
-    descriptor: u64,
-    events: u32,
-) -> Result<u64, Errno> {
+fn control(world: &World, epoll: u64, operation: u64, descriptor: u64, events: u32) -> Result<u64, Errno> {
     // What the program recognises the entry by is the descriptor times a hundred.
     let event = world.put(&Encoder::new().u32(events).u64(descriptor * 100).finish());
     world.call(Sysno::epoll_ctl, [epoll, operation, descriptor, event])
 }
 
-fn wait(
-    world: &World,
-    epoll: u64,
-    count: usize,
-    timeout_ms: u64,
-) -> Result<Vec<(u32, u64)>, Errno> {
+fn wait(world: &World, epoll: u64, count: usize, timeout_ms: u64) -> Result<Vec<(u32, u64)>, Errno> {
     let buffer = world.room(12 * count);
     let found = world.call(Sysno::epoll_wait, [epoll, buffer, count as u64, timeout_ms])?;
     let bytes = world.get(buffer, 12 * found as usize);
