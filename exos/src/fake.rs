@@ -161,19 +161,16 @@ impl FakeMachine {
         let state = self.state.lock();
         let range = (space.0, 0)..=(space.0, u64::MAX);
         let mapped = state.tables.range(range);
-        mapped
-            .map(|(&(_, page), &mapping)| (page << PAGE_SHIFT, mapping))
-            .collect()
+        mapped.map(|(&(_, page), &mapping)| (page << PAGE_SHIFT, mapping)).collect()
     }
 
     /// Whether an access by a program in `space` would succeed.
     pub fn allows(&self, space: CapSlot, address: u64, access: FakeAccess) -> bool {
-        self.mapping(space, address)
-            .is_some_and(|mapping| match access {
-                FakeAccess::Load => true,
-                FakeAccess::Store => mapping.flags.contains(BindFlags::WRITE),
-                FakeAccess::Fetch => mapping.flags.contains(BindFlags::EXECUTE),
-            })
+        self.mapping(space, address).is_some_and(|mapping| match access {
+            FakeAccess::Load => true,
+            FakeAccess::Store => mapping.flags.contains(BindFlags::WRITE),
+            FakeAccess::Fetch => mapping.flags.contains(BindFlags::EXECUTE),
+        })
     }
 
     /// A program's one-byte load; `None` is a page fault.
@@ -208,15 +205,9 @@ impl Kernel for FakeMachine {
         state.frames_free -= count;
         let slot = state.next_slot;
         state.next_slot += 1;
-        let grant = FrameGrant {
-            slot: CapSlot(slot),
-            first: FrameNumber(first),
-            count,
-        };
+        let grant = FrameGrant { slot: CapSlot(slot), first: FrameNumber(first), count };
         for frame in first..first + count {
-            state
-                .memory
-                .insert(frame, Box::new([FAKE_JUNK; PAGE_BYTES]));
+            state.memory.insert(frame, Box::new([FAKE_JUNK; PAGE_BYTES]));
         }
         state.grants.insert(slot, grant);
         Ok(grant)
@@ -228,10 +219,7 @@ impl Kernel for FakeMachine {
             return Err(Status::BadSlot);
         }
         let range = grant.first.0..grant.first.0 + grant.count;
-        let mapped = state
-            .tables
-            .values()
-            .any(|mapping| range.contains(&mapping.frame.0));
+        let mapped = state.tables.values().any(|mapping| range.contains(&mapping.frame.0));
         if mapped || state.attached.contains_key(&grant.slot.0) {
             return Err(Status::Busy);
         }
@@ -248,20 +236,12 @@ impl Kernel for FakeMachine {
         let mut state = self.state.lock();
         state.bind_calls += 1;
         for (entry_index, entry) in entries.iter().enumerate() {
-            if state.binds_until_refusal == Some(0) && entry.operation == BindOperation::Map as u32
-            {
-                return Err(BindFault {
-                    entry_index,
-                    status: Status::NoTables,
-                });
+            if state.binds_until_refusal == Some(0) && entry.operation == BindOperation::Map as u32 {
+                return Err(BindFault { entry_index, status: Status::NoTables });
             }
             state.bind_entries += 1;
-            state.binds_until_refusal =
-                state.binds_until_refusal.map(|left| left.saturating_sub(1));
-            state.bind_entry(space, entry).map_err(|status| BindFault {
-                entry_index,
-                status,
-            })?;
+            state.binds_until_refusal = state.binds_until_refusal.map(|left| left.saturating_sub(1));
+            state.bind_entry(space, entry).map_err(|status| BindFault { entry_index, status })?;
         }
         Ok(())
     }
@@ -273,19 +253,14 @@ impl Kernel for FakeMachine {
     fn random(&self, bytes: &mut [u8]) {
         let mut state = self.state.lock();
         for byte in bytes {
-            state.random_state = state
-                .random_state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state.random_state =
+                state.random_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             *byte = (state.random_state >> 56) as u8;
         }
     }
 
     fn log(&self, level: LogLevel, text: core::fmt::Arguments<'_>) {
-        self.state
-            .lock()
-            .log
-            .push((level, alloc::format!("{text}")));
+        self.state.lock().log.push((level, alloc::format!("{text}")));
     }
 }
 
@@ -322,13 +297,7 @@ impl FrameBytes for FakeMachine {
         *state.page_mut(to) = bytes;
     }
 
-    fn compare_exchange_u32(
-        &self,
-        frame: FrameNumber,
-        offset: usize,
-        current: u32,
-        new: u32,
-    ) -> Result<u32, u32> {
+    fn compare_exchange_u32(&self, frame: FrameNumber, offset: usize, current: u32, new: u32) -> Result<u32, u32> {
         assert_eq!(offset % 4, 0, "misaligned word");
         let mut state = self.state.lock();
         let word = &mut state.page_mut(frame)[offset..offset + 4];
@@ -343,10 +312,8 @@ impl FrameBytes for FakeMachine {
 
 impl State {
     fn take_range(&mut self, count: u64, alignment: u64) -> u64 {
-        let reusable = self
-            .free_ranges
-            .iter()
-            .position(|&(first, length)| length == count && first.is_multiple_of(alignment));
+        let reusable =
+            self.free_ranges.iter().position(|&(first, length)| length == count && first.is_multiple_of(alignment));
         if let Some(index) = reusable {
             return self.free_ranges.swap_remove(index).0;
         }
@@ -356,19 +323,12 @@ impl State {
     }
 
     fn page(&self, frame: FrameNumber) -> &[u8; PAGE_BYTES] {
-        self.memory
-            .get(&frame.0)
-            .unwrap_or_else(|| panic!("read of a frame not held: {frame:?}"))
+        self.memory.get(&frame.0).unwrap_or_else(|| panic!("read of a frame not held: {frame:?}"))
     }
 
     fn page_mut(&mut self, frame: FrameNumber) -> &mut [u8; PAGE_BYTES] {
-        assert!(
-            frame.0 < FAKE_BUNDLE_FRAME,
-            "write to the bundle: {frame:?}"
-        );
-        self.memory
-            .get_mut(&frame.0)
-            .unwrap_or_else(|| panic!("write to a frame not held: {frame:?}"))
+        assert!(frame.0 < FAKE_BUNDLE_FRAME, "write to the bundle: {frame:?}");
+        self.memory.get_mut(&frame.0).unwrap_or_else(|| panic!("write to a frame not held: {frame:?}"))
     }
 
     fn bind_entry(&mut self, space: CapSlot, entry: &BindEntry) -> Result<(), Status> {
@@ -422,11 +382,7 @@ impl State {
             return Ok(());
         }
         let grant = self.grants.get(&slot).ok_or(Status::BadSlot)?;
-        if (grant.first.0..grant.first.0 + grant.count).contains(&frame.0) {
-            Ok(())
-        } else {
-            Err(Status::BadArgument)
-        }
+        if (grant.first.0..grant.first.0 + grant.count).contains(&frame.0) { Ok(()) } else { Err(Status::BadArgument) }
     }
 }
 
@@ -460,9 +416,7 @@ mod tests {
         assert!(!machine.allows(SLOT_SELF, 0x20_1000, FakeAccess::Fetch));
         assert_eq!(machine.free_frames(grant), Err(Status::Busy));
         entry.page_count = 3;
-        let fault = machine
-            .bind(SLOT_SELF, &[entry])
-            .expect_err("beyond the grant");
+        let fault = machine.bind(SLOT_SELF, &[entry]).expect_err("beyond the grant");
         assert_eq!(fault.status, Status::BadArgument);
         entry.slot = CapSlot(77).0;
         let fault = machine.bind(SLOT_SELF, &[entry]).expect_err("no such slot");

@@ -79,11 +79,5 @@ pub trait FrameBytes: Send + Sync {
     /// Atomically replaces the naturally aligned 32-bit word at `offset` by `new` if it is
     /// `current`. The answer is the word that was there, as `Ok` if it was replaced. Sequentially
     /// consistent; for futexes.
-    fn compare_exchange_u32(
-        &self,
-        frame: FrameNumber,
-        offset: usize,
-        current: u32,
-        new: u32,
-    ) -> Result<u32, u32>;
+    fn compare_exchange_u32(&self, frame: FrameNumber, offset: usize, current: u32, new: u32) -> Result<u32, u32>;
 }

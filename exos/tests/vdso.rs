@@ -4,10 +4,7 @@
 //! (hash table length, symbol table, version) and read again by the `object` crate. Called
 //! functions are compared with the same formula computed here, between two readings of the
 //! time-stamp counter, so nothing depends on how long anything takes.
-#![allow(
-    unsafe_code,
-    reason = "maps and calls machine code, which is what is tested"
-)]
+#![allow(unsafe_code, reason = "maps and calls machine code, which is what is tested")]
 
 use std::collections::BTreeMap;
 
@@ -19,17 +16,11 @@ use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol};
 
 const PAGE: usize = 4096;
-const NAMES: [&str; 5] = [
-    "__vdso_clock_getres",
-    "__vdso_clock_gettime",
-    "__vdso_getcpu",
-    "__vdso_gettimeofday",
-    "__vdso_time",
-];
+const NAMES: [&str; 5] =
+    ["__vdso_clock_getres", "__vdso_clock_gettime", "__vdso_getcpu", "__vdso_gettimeofday", "__vdso_time"];
 
 unsafe extern "C" {
-    fn mmap(at: *mut u8, length: usize, rights: i32, flags: i32, file: i32, offset: i64)
-    -> *mut u8;
+    fn mmap(at: *mut u8, length: usize, rights: i32, flags: i32, file: i32, offset: i64) -> *mut u8;
     fn mprotect(at: *mut u8, length: usize, rights: i32) -> i32;
     fn clock_gettime(clock: i32, time: *mut [i64; 2]) -> i32;
     fn clock_getres(clock: i32, time: *mut [i64; 2]) -> i32;
@@ -56,10 +47,7 @@ impl Mapped {
             assert_eq!(mprotect(start.add(PAGE), length - PAGE, 5), 0);
             start.add(PAGE)
         };
-        Self {
-            base,
-            functions: resolve_as_musl(&image),
-        }
+        Self { base, functions: resolve_as_musl(&image) }
     }
 
     fn function(&self, name: &str) -> *mut u8 {
@@ -99,8 +87,7 @@ impl Mapped {
     fn time(&self, result: *mut i64) -> i64 {
         // SAFETY: the mapped function has this signature; `result` is null or valid.
         unsafe {
-            let call: extern "C" fn(*mut i64) -> i64 =
-                std::mem::transmute(self.function("__vdso_time"));
+            let call: extern "C" fn(*mut i64) -> i64 = std::mem::transmute(self.function("__vdso_time"));
             call(result)
         }
     }
@@ -136,10 +123,7 @@ fn long(image: &[u8], at: usize) -> u64 {
 }
 
 fn text(image: &[u8], at: usize) -> String {
-    let end = image[at..]
-        .iter()
-        .position(|&byte| byte == 0)
-        .expect("terminated");
+    let end = image[at..].iter().position(|&byte| byte == 0).expect("terminated");
     String::from_utf8(image[at..at + end].to_vec()).expect("ASCII")
 }
 
@@ -147,14 +131,8 @@ fn text(image: &[u8], at: usize) -> String {
 /// symbols, and the version must match.
 fn resolve_as_musl(image: &[u8]) -> BTreeMap<String, usize> {
     let headers = (0..half(image, 56) as usize).map(|index| 64 + index * 56);
-    let dynamic = headers
-        .clone()
-        .find(|&at| word(image, at) == 2)
-        .expect("PT_DYNAMIC");
-    let load = headers
-        .clone()
-        .find(|&at| word(image, at) == 1)
-        .expect("PT_LOAD");
+    let dynamic = headers.clone().find(|&at| word(image, at) == 2).expect("PT_DYNAMIC");
+    let load = headers.clone().find(|&at| word(image, at) == 1).expect("PT_LOAD");
     assert_eq!((long(image, load + 8), long(image, load + 16)), (0, 0));
     assert_eq!(long(image, load + 32), image.len() as u64);
     let mut tags = BTreeMap::new();
@@ -173,14 +151,8 @@ fn resolve_as_musl(image: &[u8]) -> BTreeMap<String, usize> {
         }
         let name = text(image, strings + word(image, symbol) as usize);
         let version = half(image, tags[&0x6fff_fff0] + index * 2) & 0x7fff;
-        assert_eq!(
-            version_name(image, tags[&0x6fff_fffc], strings, version),
-            "LINUX_2.6"
-        );
-        assert!(
-            hash_chain_finds(image, hash, symbols, strings, &name),
-            "{name}"
-        );
+        assert_eq!(version_name(image, tags[&0x6fff_fffc], strings, version), "LINUX_2.6");
+        assert!(hash_chain_finds(image, hash, symbols, strings, &name), "{name}");
         let value = long(image, symbol + 8) as usize;
         assert!(value + long(image, symbol + 16) as usize <= image.len());
         found.insert(name, value);
@@ -240,43 +212,24 @@ fn nanoseconds(data: &VdsoData, counter: u64) -> u64 {
 #[test]
 fn the_image_is_a_shared_object_that_tools_can_read() {
     let image = build_vdso();
-    assert!(
-        image.len() <= PAGE,
-        "one page of code is expected, not {}",
-        image.len()
-    );
+    assert!(image.len() <= PAGE, "one page of code is expected, not {}", image.len());
     let file = ElfFile64::<LittleEndian>::parse(&*image).expect("an ELF file");
-    let mut names: Vec<_> = file
-        .dynamic_symbols()
-        .map(|symbol| symbol.name().expect("named").to_string())
-        .collect();
+    let mut names: Vec<_> = file.dynamic_symbols().map(|symbol| symbol.name().expect("named").to_string()).collect();
     names.sort();
     assert_eq!(names, NAMES);
     let header = file.elf_header();
     assert_eq!(header.e_type.get(LittleEndian), elf::ET_DYN);
-    let segments = header
-        .program_headers(LittleEndian, &*image)
-        .expect("readable");
+    let segments = header.program_headers(LittleEndian, &*image).expect("readable");
     let dynamic = segments
         .iter()
         .find_map(|segment| segment.dynamic(LittleEndian, &*image).expect("readable"))
         .expect("PT_DYNAMIC");
-    assert!(
-        dynamic
-            .iter()
-            .any(|entry| entry.d_tag(LittleEndian) == elf::DT_HASH)
-    );
-    let versions = file
-        .elf_section_table()
-        .versions(LittleEndian, &*image)
-        .expect("readable");
+    assert!(dynamic.iter().any(|entry| entry.d_tag(LittleEndian) == elf::DT_HASH));
+    let versions = file.elf_section_table().versions(LittleEndian, &*image).expect("readable");
     let versions = versions.expect("version sections");
     for index in 1..=NAMES.len() {
         let index = versions.version_index(LittleEndian, object::SymbolIndex(index));
-        let version = versions
-            .version(index.into())
-            .expect("readable")
-            .expect("a version");
+        let version = versions.version(index.into()).expect("readable").expect("a version");
         assert_eq!(version.name(), b"LINUX_2.6");
     }
     let found: Vec<_> = resolve_as_musl(&image).into_keys().collect();
@@ -305,10 +258,7 @@ fn clocks_follow_the_formula() {
             assert_eq!(status, 0);
             assert!((0..1_000_000_000).contains(&rest));
             let answer = seconds as u64 * 1_000_000_000 + rest as u64;
-            assert!(
-                (before..=after).contains(&answer),
-                "clock {clock}: {before} {answer} {after}"
-            );
+            assert!((before..=after).contains(&answer), "clock {clock}: {before} {answer} {after}");
         }
     }
 }
@@ -325,10 +275,7 @@ fn time_of_day_in_both_units() {
     let answer = time[0] as u64 * 1_000_000 + time[1] as u64;
     assert!((before..=after).contains(&answer));
     assert_eq!(zone, [0, 0]);
-    assert_eq!(
-        vdso.gettimeofday(std::ptr::null_mut(), std::ptr::null_mut()),
-        0
-    );
+    assert_eq!(vdso.gettimeofday(std::ptr::null_mut(), std::ptr::null_mut()), 0);
     let mut stored = 0;
     let before = now() / 1_000_000_000;
     let answer = vdso.time(&raw mut stored);
@@ -356,11 +303,7 @@ fn what_the_page_does_not_know_is_a_system_call() {
         assert!(before <= answer && answer <= real(clock));
     }
     for clock in [12, 99, -1_000_000] {
-        assert_eq!(
-            vdso.gettime(clock),
-            (-22, [-1, -1]),
-            "EINVAL of clock {clock}"
-        );
+        assert_eq!(vdso.gettime(clock), (-22, [-1, -1]), "EINVAL of clock {clock}");
     }
     let off = Mapped::new(&VdsoData::default());
     let before = real(1);
@@ -397,10 +340,7 @@ fn the_processor_s_number_from_either_source() {
     let vdso = Mapped::new(&VdsoData::default());
     assert_eq!(vdso.getcpu(&raw mut processor, &raw mut node), 0);
     assert!(processor < 4096 && node < 4096);
-    let vdso = Mapped::new(&VdsoData {
-        has_processor_number: true,
-        ..VdsoData::default()
-    });
+    let vdso = Mapped::new(&VdsoData { has_processor_number: true, ..VdsoData::default() });
     (processor, node) = (u32::MAX, u32::MAX);
     assert_eq!(vdso.getcpu(&raw mut processor, &raw mut node), 0);
     assert!(processor < 4096 && node < 1 << 20);

@@ -1,8 +1,5 @@
 //! Typed stubs for the kernel calls. One instruction sequence issues them all; registers as in `aegis_abi::call`.
-#![allow(
-    unsafe_code,
-    reason = "the `syscall` instruction is how the kernel is reached"
-)]
+#![allow(unsafe_code, reason = "the `syscall` instruction is how the kernel is reached")]
 
 use aegis_abi::call as numbers;
 use aegis_abi::call::{ArgumentWords, Call};
@@ -35,10 +32,7 @@ pub unsafe fn issue(call: Call) -> Outcome {
     match Status::from_word(status_word) {
         Some(Status::Ok) => Ok(value),
         Some(status) => Err(Refusal { status, value }),
-        None => Err(Refusal {
-            status: Status::UnknownCall,
-            value,
-        }),
+        None => Err(Refusal { status: Status::UnknownCall, value }),
     }
 }
 
@@ -224,21 +218,15 @@ pub unsafe fn bind(environment: CapSlot, entries: &[BindEntry]) -> Outcome {
 
 /// Sleeps until the predicate holds; the value is the product that held.
 pub fn sleep(terms: &[Term]) -> Outcome {
-    let call = numbers::Sleep {
-        terms: terms.as_ptr() as u64,
-        term_count: u32::try_from(terms.len()).unwrap_or(u32::MAX),
-    };
+    let call =
+        numbers::Sleep { terms: terms.as_ptr() as u64, term_count: u32::try_from(terms.len()).unwrap_or(u32::MAX) };
     // SAFETY: sleeping changes no memory.
     unsafe { issue(Call::Sleep(call)) }
 }
 
 /// Writes to the kernel's log.
 pub fn machine_log(slot: CapSlot, text: &[u8]) -> Outcome {
-    let call = numbers::MachineLog {
-        slot,
-        pointer: text.as_ptr() as u64,
-        length: text.len() as u64,
-    };
+    let call = numbers::MachineLog { slot, pointer: text.as_ptr() as u64, length: text.len() as u64 };
     // SAFETY: the kernel only reads the text.
     unsafe { issue(Call::MachineLog(call)) }
 }

@@ -1,8 +1,5 @@
 //! Time without a kernel call: the system page's formula over the time-stamp counter.
-#![allow(
-    unsafe_code,
-    reason = "reads the system page that the kernel maps, and the time-stamp counter"
-)]
+#![allow(unsafe_code, reason = "reads the system page that the kernel maps, and the time-stamp counter")]
 
 use aegis_abi::boot::SystemPage;
 use aegis_abi::layout::SYSTEM_PAGE_BASE;

@@ -1,10 +1,8 @@
 //! This virtual processor's control page, reached through GS.
 //!
-//! A library OS keeps what it must find at every entry in the page's `library` words: they are its processor-local storage.
-#![allow(
-    unsafe_code,
-    reason = "GS-relative access is the only way to the control page that needs no free register"
-)]
+//! A library OS keeps what it must find at every entry in the page's `library` words: they are its processor-local
+//! storage.
+#![allow(unsafe_code, reason = "GS-relative access is the only way to the control page that needs no free register")]
 
 use aegis_abi::upcall::{ControlPage, UpcallKind};
 use core::mem::offset_of;

@@ -1,11 +1,8 @@
 //! Protected control transfer: the registers are the message.
 //!
-//! Eleven words go there and come back in RSI RDX R10 R8 R9 RBX RBP R12–R15; this module moves them between registers and a
-//! [`Message`]. A server registers a handler and enters [`serve`], which never returns.
-#![allow(
-    unsafe_code,
-    reason = "messages are registers, which only assembly can name"
-)]
+//! Eleven words go there and come back in RSI RDX R10 R8 R9 RBX RBP R12–R15; this module moves them between registers
+//! and a [`Message`]. A server registers a handler and enters [`serve`], which never returns.
+#![allow(unsafe_code, reason = "messages are registers, which only assembly can name")]
 
 use aegis_abi::call::{GateCall, GateReply, GateSend};
 use aegis_abi::upcall::ControlPage;
@@ -43,14 +40,8 @@ fn transfer(number: u64, gate: CapSlot, message: &mut Message) -> Result<(), Ref
     let word = unsafe { gate_transfer(u64::from(gate.0), message, number) };
     match Status::from_word(word) {
         Some(Status::Ok) => Ok(()),
-        Some(status) => Err(Refusal {
-            status,
-            value: message[1],
-        }),
-        None => Err(Refusal {
-            status: Status::UnknownCall,
-            value: 0,
-        }),
+        Some(status) => Err(Refusal { status, value: message[1] }),
+        None => Err(Refusal { status: Status::UnknownCall, value: 0 }),
     }
 }
 
@@ -69,7 +60,8 @@ pub unsafe fn serve() -> ! {
 }
 
 unsafe extern "C" {
-    /// Where gates of this processor should enter: calls the registered handler and replies with what it leaves in the message.
+    /// Where gates of this processor should enter: calls the registered handler and replies with what it leaves in
+    /// the message.
     pub fn gate_entry();
     fn gate_transfer(gate: u64, message: *mut Message, number: u64) -> u64;
     fn gate_reply(message: *const Message) -> !;

@@ -1,22 +1,20 @@
 //! Upcall entries and resume.
 //!
-//! Two entries serve all kinds. [`syscall_entry`] builds an [`UpcallFrame`] at the top of the save area from what the kernel left in the
-//! control page, then calls the registered handler; [`upcall_entry`] finds the frame that the kernel pushed. Both resume without the kernel.
+//! Two entries serve all kinds. [`syscall_entry`] builds an [`UpcallFrame`] at the top of the save area from what the
+//! kernel left in the control page, then calls the registered handler; [`upcall_entry`] finds the frame that the
+//! kernel pushed. Both resume without the kernel.
 //!
-//! Resume is a restartable sequence instead of `iretq`: QEMU before 9.1 makes the stack accesses of a user-mode `iretq` as a
-//! supervisor, which SMAP refuses (`docs/adr/0003-resume-without-iretq.md`); the sequence is cheaper too. After unmasking, another upcall may
-//! interrupt it. Until RSP is replaced the frame lies untouched at RSP and the sequence can begin again; afterwards only one jump
-//! through the control page is left, which [`upcall_entry`] completes on its behalf. So nothing is lost at any instruction.
+//! Resume is a restartable sequence instead of `iretq`: QEMU before 9.1 makes the stack accesses of a user-mode
+//! `iretq` as a supervisor, which SMAP refuses (`docs/adr/0003-resume-without-iretq.md`); the sequence is cheaper
+//! too. After unmasking, another upcall may interrupt it. Until RSP is replaced the frame lies untouched at RSP and
+//! the sequence can begin again; afterwards only one jump through the control page is left, which [`upcall_entry`]
+//! completes on its behalf. So nothing is lost at any instruction.
 //!
-//! Handlers are called through two words of the control page's library part, so that library OSes need no link-time symbols.
-#![allow(
-    unsafe_code,
-    reason = "entries are assembly; handlers are called from it"
-)]
+//! Handlers are called through two words of the control page's library part, so that library OSes need no link-time
+//! symbols.
+#![allow(unsafe_code, reason = "entries are assembly; handlers are called from it")]
 
-use aegis_abi::upcall::{
-    ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, UpcallKind,
-};
+use aegis_abi::upcall::{ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, UpcallKind};
 use core::mem::offset_of;
 
 use crate::control;
@@ -30,14 +28,15 @@ const WORD_RESUME_RIP: usize = 3;
 /// First library word that a library OS may use for itself.
 pub const WORD_FREE_FIRST: usize = 4;
 
-/// `frame.kind` of a call to the second handler that no upcall made: something was held back while a handler ran. Not a kind of
-/// the kernel's.
+/// `frame.kind` of a call to the second handler that no upcall made: something was held back while a handler ran. Not
+/// a kind of the kernel's.
 pub const KIND_HELD_BACK: u32 = u32::MAX;
 
 /// Handles one upcall. It may change the frame; it returns to resume it.
 ///
-/// Held-back upcalls arrive at the second handler with [`KIND_HELD_BACK`] in `frame.kind`, so that the upcall that the frame was made for is
-/// not handled twice; the bits to look for are still in `control::take_pending`, which the handler must call.
+/// Held-back upcalls arrive at the second handler with [`KIND_HELD_BACK`] in `frame.kind`, so that the upcall that
+/// the frame was made for is not handled twice; the bits to look for are still in `control::take_pending`, which the
+/// handler must call.
 pub type Handler = extern "C" fn(frame: &mut UpcallFrame);
 
 /// What a library OS does for its upcalls.
@@ -174,7 +173,8 @@ core::arch::global_asm!(
     "mov rdi, rsp",
     "call qword ptr gs:[{upcall_handler}]",
     "jmp 2b",
-    // A program that single-steps itself: the flag must not be set before its first instruction, which only `iretq` can do.
+    // A program that single-steps itself: the flag must not be set before its first instruction, which only `iretq`
+    // can do.
     "3:",
     "mov eax, [rsp + {masked_before}]",
     "mov dword ptr gs:[{masked}], eax",
@@ -215,7 +215,8 @@ core::arch::global_asm!(
     user_code = const USER_CODE_SELECTOR,
 );
 
-/// Defines `_start` of a library OS: the kernel enters it with RSP at the top of the save area and RDI at the boot information.
+/// Defines `_start` of a library OS: the kernel enters it with RSP at the top of the save area and RDI at the boot
+/// information.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {

@@ -16,8 +16,8 @@ use exos::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
 use exos::fs::vnode::{Creation, DeviceNumber, InodeRef, NewNode, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::fs::{device_fs, erofs_root, overlay, proc_fs, text_fs};
-use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::load::mapping_base;
+use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::mem::{AddressSpace, FramePool};
 use exos::platform::Kernel;
 use exos::sync::Mutex;
@@ -111,8 +111,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     );
     let limits = Limits::default();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
-    let space =
-        AddressSpace::new(ground.pool.clone(), aegis_abi::types::SLOT_SELF, base, space_limits(&limits));
+    let space = AddressSpace::new(ground.pool.clone(), aegis_abi::types::SLOT_SELF, base, space_limits(&limits));
     let files = ProcessFiles::new(&namespace, current, terminal.clone());
     let start_ns = ground.kernel.now_ns();
     let system = Arc::new(System {
@@ -121,10 +120,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         pool: ground.pool,
         files: Files { namespace: namespace.clone(), temporary },
         vdso: vdso.ok(),
-        options: Options {
-            trace: config.flags.contains(Flags::TRACE),
-            stats: config.flags.contains(Flags::STATS),
-        },
+        options: Options { trace: config.flags.contains(Flags::TRACE), stats: config.flags.contains(Flags::STATS) },
         counters: Counters::default(),
         realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
         hostname: Mutex::new(config.hostname.clone()),
@@ -159,8 +155,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     });
     facts.set_system(&system);
     facts.add_process(process.clone(), thread.clone());
-    connect_streams(&namespace, &process, ground.streams, config, terminal.as_ref(), now)
-        .map_err(BootError::Root)?;
+    connect_streams(&namespace, &process, ground.streams, config, terminal.as_ref(), now).map_err(BootError::Root)?;
     Ok(Pod { system, process, thread })
 }
 
@@ -211,9 +206,7 @@ fn ensure_directory(namespace: &Arc<Namespace>, path: &[u8], permissions: u32, n
     let credentials = Credentials::ROOT;
     let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
     match namespace.lookup(&caller, namespace.root(), path, LookupFlags::DIRECTORY) {
-        Err(Errno::ENOENT) => {
-            namespace.create(&caller, namespace.root(), path, NewNode::Directory, permissions)
-        }
+        Err(Errno::ENOENT) => namespace.create(&caller, namespace.root(), path, NewNode::Directory, permissions),
         found => found,
     }
 }
@@ -281,4 +274,3 @@ fn connect_streams(
     }
     Ok(())
 }
-

@@ -1,7 +1,7 @@
 //! What happens between a system call or a fault and the program's next instruction: signals.
 //!
-//! [`finish`] is called whenever a program is about to be resumed. It acts on what is pending until nothing is, decides whether an
-//! interrupted call starts again, and leaves the frame as the program is to see it.
+//! [`finish`] is called whenever a program is about to be resumed. It acts on what is pending until nothing is,
+//! decides whether an interrupted call starts again, and leaves the frame as the program is to see it.
 
 use alloc::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! The host's end of a run: standard streams and the control port, as `docs/control-port.md` says.
 //!
-//! [`HostPorts`] is the one owner of the console driver. Streams read and write through it without blocking; [`HostPorts::pump`] is called on
-//! every interrupt and before every sleep, takes control lines in and remembers what they ask for.
+//! [`HostPorts`] is the one owner of the console driver. Streams read and write through it without blocking;
+//! [`HostPorts::pump`] is called on every interrupt and before every sleep, takes control lines in and remembers what
+//! they ask for.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -12,7 +13,8 @@ use exos::sync::Mutex;
 
 /// Longest control line, with its end.
 pub const LINE_BYTES_MAX: usize = 4096;
-/// Control bytes kept while the host does not read; then lines are dropped, so that a silent host cannot stop the program.
+/// Control bytes kept while the host does not read; then lines are dropped, so that a silent host cannot stop the
+/// program.
 const CONTROL_BACKLOG_BYTES_MAX: usize = 1 << 20;
 /// Signals that the host sent and nobody has looked at yet.
 const SIGNAL_COUNT_MAX: usize = 64;

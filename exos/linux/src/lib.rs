@@ -1,13 +1,14 @@
 //! The Linux personality: system calls of unmodified x86-64 programs, as calls of exos's policies.
 //!
-//! This library is safe and runs on the host under test; the binary `exos` (`main.rs` and `glue/`) places it in a program's
-//! address space. One file per call family in [`call`]; [`table`] says of every call what state it is in.
+//! This library is safe and runs on the host under test; the binary `exos` (`main.rs` and `glue/`) places it in a
+//! program's address space. One file per call family in [`call`]; [`table`] says of every call what state it is in.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 pub mod abi;
+pub mod boot;
 pub mod call;
 pub mod context;
 pub mod deliver;
@@ -19,17 +20,16 @@ pub mod host;
 pub mod memory;
 pub mod proc;
 pub mod process;
+pub mod program;
 pub mod report;
 pub mod signal_file;
 pub mod signal_frame;
+pub mod stream;
 pub mod symbol;
 pub mod system;
 pub mod table;
 pub mod timer_file;
 pub mod trace;
-pub mod boot;
-pub mod program;
-pub mod stream;
 pub mod user;
 
 #[cfg(test)]

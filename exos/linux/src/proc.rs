@@ -26,9 +26,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::StatusFlags;
 use exos::fs::location::Location;
 use exos::fs::permission::Credentials;
-use exos::fs::proc_fs::{
-    DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText,
-};
+use exos::fs::proc_fs::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
 use exos::fs::vnode::Timestamp;
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::sync::{Mutex, Once};
@@ -94,14 +92,7 @@ impl ProcFacts {
             }
             Err(index) => {
                 let threads = alloc::vec![thread];
-                members.insert(
-                    index,
-                    Member {
-                        process,
-                        threads,
-                        out_of_memory_adjust: 0,
-                    },
-                );
+                members.insert(index, Member { process, threads, out_of_memory_adjust: 0 });
             }
         }
     }
@@ -124,10 +115,7 @@ impl ProcFacts {
     }
 
     fn system(&self) -> Result<Arc<System>> {
-        self.system
-            .get()
-            .and_then(Weak::upgrade)
-            .ok_or(Errno::ENOENT)
+        self.system.get().and_then(Weak::upgrade).ok_or(Errno::ENOENT)
     }
 
     fn members(&self) -> Vec<Member> {
@@ -137,9 +125,7 @@ impl ProcFacts {
     fn member(&self, pid: u32) -> Result<Member> {
         let members = self.members.lock();
         let found = members.binary_search_by_key(&pid, |member| member.process.pid);
-        found
-            .map(|index| members[index].clone())
-            .map_err(|_| Errno::ESRCH)
+        found.map(|index| members[index].clone()).map_err(|_| Errno::ESRCH)
     }
 
     /// A process, and the thread that the name means: the first one if it names none.
@@ -169,11 +155,7 @@ impl ProcessProvider for ProcFacts {
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.members
-            .lock()
-            .iter()
-            .map(|member| member.process.pid)
-            .collect()
+        self.members.lock().iter().map(|member| member.process.pid).collect()
     }
 
     fn owner(&self, name: ProcessName) -> Option<(u32, u32)> {
@@ -186,10 +168,8 @@ impl ProcessProvider for ProcFacts {
     }
 
     fn threads(&self, process: u32) -> Vec<u32> {
-        self.member(process).map_or_else(
-            |_| Vec::new(),
-            |member| member.threads.iter().map(|thread| thread.tid).collect(),
-        )
+        self.member(process)
+            .map_or_else(|_| Vec::new(), |member| member.threads.iter().map(|thread| thread.tid).collect())
     }
 
     fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()> {
@@ -197,11 +177,7 @@ impl ProcessProvider for ProcFacts {
         let (member, thread) = self.find(name)?;
         let process = &*member.process;
         let mut out = Text(out);
-        let subject = process_text::Subject {
-            system: &system,
-            member: &member,
-            thread: &thread,
-        };
+        let subject = process_text::Subject { system: &system, member: &member, thread: &thread };
         match text {
             ProcessText::AuxiliaryVector => out.raw(&process.image.lock().auxiliary),
             ProcessText::Cgroup => out.raw(b"0::/\n"),
@@ -240,9 +216,7 @@ impl ProcessProvider for ProcFacts {
                 let adjust = parse_number(value).filter(|adjust| adjust.abs() <= ADJUST_MAX);
                 let adjust = adjust.ok_or(Errno::EINVAL)?;
                 let mut members = self.members.lock();
-                let member = members
-                    .iter_mut()
-                    .find(|member| member.process.pid == name.process);
+                let member = members.iter_mut().find(|member| member.process.pid == name.process);
                 member.ok_or(Errno::ESRCH)?.out_of_memory_adjust = adjust;
                 Ok(())
             }
@@ -270,10 +244,7 @@ impl ProcessProvider for ProcFacts {
     }
 
     fn descriptors(&self, process: u32) -> Vec<u32> {
-        self.member(process).map_or_else(
-            |_| Vec::new(),
-            |member| member.process.files.table().numbers().collect(),
-        )
+        self.member(process).map_or_else(|_| Vec::new(), |member| member.process.files.table().numbers().collect())
     }
 
     fn descriptor(&self, process: u32, number: u32) -> Result<DescriptorView> {
@@ -289,18 +260,11 @@ impl ProcessProvider for ProcFacts {
         let member = self.member(process)?;
         let description = member.process.files.get(u64::from(number))?;
         let close_on_exec = member.process.files.table().close_on_exec(number)?;
-        let flags = open_flags(
-            description.is_readable(),
-            description.is_writable(),
-            description.status(),
-        );
+        let flags = open_flags(description.is_readable(), description.is_writable(), description.status());
         let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 };
         let mut out = Text(out);
         put!(out, "pos:\t{}\nflags:\t0{flags:o}\n", description.offset());
-        let (mount, inode_number) = (
-            description.location().mount().id,
-            description.metadata().inode_number,
-        );
+        let (mount, inode_number) = (description.location().mount().id, description.metadata().inode_number);
         put!(out, "mnt_id:\t{mount}\nino:\t{inode_number}\n");
         Ok(())
     }
@@ -309,11 +273,7 @@ impl ProcessProvider for ProcFacts {
         let system = self.system()?;
         let boot_id = self.boot_id.get().copied().unwrap_or_default();
         let members = self.members();
-        let subject = system_text::Subject {
-            system: &system,
-            members: &members,
-            boot_id,
-        };
+        let subject = system_text::Subject { system: &system, members: &members, boot_id };
         system_text::append(&subject, text, &mut Text(out));
         Ok(())
     }
@@ -325,10 +285,7 @@ impl ProcessProvider for ProcFacts {
             SystemText::DomainName => &system.domain_name,
             _ => return Err(Errno::EPERM),
         };
-        let name = value
-            .split(|byte| matches!(byte, 0 | b'\n'))
-            .next()
-            .unwrap_or_default();
+        let name = value.split(|byte| matches!(byte, 0 | b'\n')).next().unwrap_or_default();
         *field.lock() = name[..name.len().min(HOST_NAME_BYTES_MAX)].to_vec();
         Ok(())
     }
@@ -337,16 +294,8 @@ impl ProcessProvider for ProcFacts {
 impl ProcFacts {
     fn look_up(&self, root: &Location, path: &[u8]) -> Result<Location> {
         let credentials = Credentials::ROOT;
-        let caller = Caller {
-            root,
-            credentials: &credentials,
-            umask: 0,
-            now: Timestamp::default(),
-        };
-        self.system()?
-            .files
-            .namespace
-            .lookup(&caller, root, path, LookupFlags::FOLLOW)
+        let caller = Caller { root, credentials: &credentials, umask: 0, now: Timestamp::default() };
+        self.system()?.files.namespace.lookup(&caller, root, path, LookupFlags::FOLLOW)
     }
 }
 

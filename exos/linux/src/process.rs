@@ -122,7 +122,8 @@ pub struct Thread {
 }
 
 impl Process {
-    /// Sends a signal to the process as a whole. Ignored signals are dropped as Linux drops them; a full queue drops it too.
+    /// Sends a signal to the process as a whole. Ignored signals are dropped as Linux drops them; a full queue drops
+    /// it too.
     pub fn raise(&self, signal: Signal, info: SignalInfo) {
         let mut signals = self.signals.lock();
         if signals.dispositions.is_ignored(signal) {

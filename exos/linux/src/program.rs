@@ -1,7 +1,7 @@
 //! Replacing what a process runs: the first program of a run, and `execve`.
 //!
-//! Two steps, as in `exos::load`: [`prepare`] finds the file, follows `#!` lines and checks headers while the old program is whole; [`start`]
-//! gives the old memory up, and cannot go back.
+//! Two steps, as in `exos::load`: [`prepare`] finds the file, follows `#!` lines and checks headers while the old
+//! program is whole; [`start`] gives the old memory up, and cannot go back.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -66,7 +66,9 @@ impl StartError {
     pub fn text(&self) -> String {
         match self {
             Self::Open(Errno::ENOENT | Errno::ENOTDIR) => String::from("not found"),
-            Self::Open(Errno::EACCES) => String::from("cannot be executed (no execute permission, or not a regular file)"),
+            Self::Open(Errno::EACCES) => {
+                String::from("cannot be executed (no execute permission, or not a regular file)")
+            }
             Self::Open(Errno::EISDIR) => String::from("is a directory"),
             Self::Open(errno) => alloc::format!("cannot be opened ({errno:?})"),
             Self::Script(_) => String::from("its #! line names no usable interpreter"),
@@ -141,7 +143,8 @@ fn script_line(system: &System, file: &ProgramFile) -> Result<Option<Vec<u8>>> {
     Ok(head.starts_with(b"#!").then_some(head))
 }
 
-/// Gives the old program up and makes `frame` the new one's first state. After an error the process has no program any more.
+/// Gives the old program up and makes `frame` the new one's first state. After an error the process has no program
+/// any more.
 pub fn start(
     system: &Arc<System>,
     process: &Process,

@@ -25,22 +25,14 @@ const VECTOR_GENERAL_PROTECTION: u64 = 13;
 
 /// The line, without an end of line; empty where there is nothing to say.
 #[must_use]
-pub fn describe(
-    target: &Target<'_>,
-    signal: Signal,
-    info: &SignalInfo,
-    frame: &UpcallFrame,
-) -> String {
+pub fn describe(target: &Target<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallFrame) -> String {
     let name = program_name(target);
     let is_fault = matches!(info.payload, SignalPayload::Fault { .. });
     let is_sent = info.code <= 0 && !is_fault;
     let what = match signal {
         Signal::KILL if info.code == CODE_KERNEL => {
             let (limit_bytes, _) = target.system.memory_bytes();
-            return format!(
-                "{name}: killed: out of memory (limit {} MiB; -m gives more)",
-                limit_bytes >> 20
-            );
+            return format!("{name}: killed: out of memory (limit {} MiB; -m gives more)", limit_bytes >> 20);
         }
         Signal::TERM | Signal::INT | Signal::KILL | Signal::HUP | Signal::PIPE => {
             return String::new();
@@ -54,11 +46,7 @@ pub fn describe(
         Signal::TRAP => "trap (SIGTRAP)",
         Signal::SYS => "bad system call (SIGSYS)",
         other => {
-            return format!(
-                "{name}: ended by signal {} ({})",
-                other.number(),
-                signal_name(other)
-            );
+            return format!("{name}: ended by signal {} ({})", other.number(), signal_name(other));
         }
     };
     if is_sent {
@@ -69,22 +57,14 @@ pub fn describe(
     }
     let cause = cause(target, signal, info, frame);
     let separator = if cause.is_empty() { "" } else { ": " };
-    format!(
-        "{name}: {what}{separator}{cause} at {:#x}{}",
-        frame.rip,
-        place(target, frame)
-    )
+    format!("{name}: {what}{separator}{cause} at {:#x}{}", frame.rip, place(target, frame))
 }
 
 /// The command's name; the file's full name where the command's is only its beginning.
 fn program_name(target: &Target<'_>) -> String {
     let name = target.thread.name.lock().clone();
     let image = target.process.image.lock();
-    let file = image
-        .executable
-        .rsplit(|byte| *byte == b'/')
-        .next()
-        .unwrap_or_default();
+    let file = image.executable.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let chosen = if file.starts_with(&name) { file } else { &name };
     format!("{}", chosen.escape_ascii())
 }
@@ -111,9 +91,7 @@ fn cause(target: &Target<'_>, signal: Signal, info: &SignalInfo, frame: &UpcallF
         (Signal::SEGV, CODE_KERNEL, VECTOR_GENERAL_PROTECTION) => {
             String::from("address that is none, or privileged instruction,")
         }
-        (Signal::SEGV, CODE_KERNEL, _) => {
-            String::from("no room on the stack for a signal's handler")
-        }
+        (Signal::SEGV, CODE_KERNEL, _) => String::from("no room on the stack for a signal's handler"),
         (Signal::FPE, 0, _) => String::from("floating-point exception"),
         (Signal::FPE, 1, _) => String::from("integer division by zero or overflow"),
         (Signal::BUS, 1, _) => String::from("misaligned access"),
@@ -131,17 +109,13 @@ fn stack_overflow(target: &Target<'_>, address: u64) -> String {
         let space = target.process.space.lock();
         space.areas().any(|area| {
             let distance = area.start().checked_sub(address);
-            area.flags().contains(AreaFlags::GROWS_DOWN)
-                && distance.is_some_and(|bytes| bytes <= STACK_GUARD_BYTES)
+            area.flags().contains(AreaFlags::GROWS_DOWN) && distance.is_some_and(|bytes| bytes <= STACK_GUARD_BYTES)
         })
     };
     match target.process.limits.lock().soft(Resource::Stack) {
         _ if !is_below_stack => String::new(),
         UNLIMITED => String::from(" (the stack is full)"),
-        limit_bytes => format!(
-            " (the stack is full: its limit is {} KiB)",
-            limit_bytes >> 10
-        ),
+        limit_bytes => format!(" (the stack is full: its limit is {} KiB)", limit_bytes >> 10),
     }
 }
 
@@ -169,9 +143,9 @@ fn place(target: &Target<'_>, frame: &UpcallFrame) -> String {
 #[must_use]
 pub fn signal_name(signal: Signal) -> String {
     const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
-        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
-        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+        "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF",
+        "WINCH", "IO", "PWR", "SYS",
     ];
     match NAMES.get(usize::from(signal.number()) - 1) {
         Some(name) => format!("SIG{name}"),

@@ -1,8 +1,10 @@
-//! The stack frame of a signal handler, exactly as Linux builds it (`struct rt_sigframe`, `arch/x86/kernel/signal_64.c`).
+//! The stack frame of a signal handler, exactly as Linux builds it (`struct rt_sigframe`,
+//! `arch/x86/kernel/signal_64.c`).
 //!
-//! From high to low addresses: vector state (XSAVE format with the software-reserved bytes that tell its size), `siginfo_t`, `ucontext_t`,
-//! the restorer's address. Handlers of glibc, Go and JVMs read and change it; [`restore`] takes back what they may change and
-//! forces the rest. Neighbours: `exos::task::signal` decides which; the glue saves and loads vector state.
+//! From high to low addresses: vector state (XSAVE format with the software-reserved bytes that tell its size),
+//! `siginfo_t`, `ucontext_t`, the restorer's address. Handlers of glibc, Go and JVMs read and change it; [`restore`]
+//! takes back what they may change and forces the rest. Neighbours: `exos::task::signal` decides which; the glue
+//! saves and loads vector state.
 
 use alloc::vec::Vec;
 
@@ -43,7 +45,8 @@ const VECTOR_POINTER_OFFSET: usize = MACHINE_CONTEXT_OFFSET + 23 * 8;
 const CONTEXT_FLAGS: u64 = 0b111;
 /// The area below RSP that leaf functions use (x86-64 psABI 3.2.2).
 const RED_ZONE_BYTES: u64 = 128;
-/// Flags that a handler may change: carry, parity, adjust, zero, sign, trap, direction, overflow, resume, alignment check.
+/// Flags that a handler may change: carry, parity, adjust, zero, sign, trap, direction, overflow, resume, alignment
+/// check.
 const FLAGS_CHANGEABLE: u64 = 0x1_0000 | 0x4_0000 | 0xdd5;
 /// First byte of the software-reserved bytes in the legacy area (Intel SDM vol. 1, 10.5.1; Linux `_fpx_sw_bytes`).
 const SOFTWARE_BYTES_OFFSET: usize = 464;
@@ -65,11 +68,7 @@ pub struct AlternateStack {
 
 impl Default for AlternateStack {
     fn default() -> Self {
-        Self {
-            base: 0,
-            flags: STACK_DISABLE,
-            length: 0,
-        }
+        Self { base: 0, flags: STACK_DISABLE, length: 0 }
     }
 }
 
@@ -84,12 +83,7 @@ impl AlternateStack {
     #[must_use]
     pub fn encode(&self, rsp: u64) -> Vec<u8> {
         let on = if self.contains(rsp) { STACK_ON } else { 0 };
-        Encoder::new()
-            .u64(self.base)
-            .u32(self.flags | on)
-            .zero_to(16)
-            .u64(self.length)
-            .finish()
+        Encoder::new().u64(self.base).u32(self.flags | on).zero_to(16).u64(self.length).finish()
     }
 }
 
@@ -115,11 +109,7 @@ pub struct Entry<'a> {
 /// Encodes a `siginfo_t`.
 #[must_use]
 pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
-    let head = Encoder::new()
-        .i32(i32::from(signal.number()))
-        .i32(info.errno)
-        .i32(info.code)
-        .zero_to(16);
+    let head = Encoder::new().i32(i32::from(signal.number())).i32(info.errno).i32(info.code).zero_to(16);
     match info.payload {
         SignalPayload::None => head,
         SignalPayload::Sender { pid, uid, value } => head.u32(pid).u32(uid).u64(value),
@@ -235,10 +225,11 @@ pub struct Restored {
     pub vector_state: Option<Vec<u8>>,
 }
 
-/// Takes the frame back that the program's RSP points behind (the restorer popped its address) and puts its registers into `frame`.
+/// Takes the frame back that the program's RSP points behind (the restorer popped its address) and puts its registers
+/// into `frame`.
 ///
-/// Registers are forced to be ones that a program may have; a context that cannot be continued is `EFAULT`, and the caller ends
-/// the process by SIGSEGV. `vector_mask` and `vector_length` are those of this machine.
+/// Registers are forced to be ones that a program may have; a context that cannot be continued is `EFAULT`, and the
+/// caller ends the process by SIGSEGV. `vector_mask` and `vector_length` are those of this machine.
 pub fn restore(
     memory: &dyn UserMemory,
     frame: &mut UpcallFrame,
@@ -288,7 +279,8 @@ pub fn restore(
     })
 }
 
-/// Copies the vector state back and makes its header one that XRSTOR takes: no unknown features, no compaction, reserved bytes zero.
+/// Copies the vector state back and makes its header one that XRSTOR takes: no unknown features, no compaction,
+/// reserved bytes zero.
 fn read_vector(memory: &dyn UserMemory, address: u64, mask: u64, length: usize) -> Result<Vec<u8>> {
     const LEGACY_BYTES: usize = 512;
     const HEADER_BYTES: usize = 64;
@@ -299,11 +291,7 @@ fn read_vector(memory: &dyn UserMemory, address: u64, mask: u64, length: usize) 
     if is_extended {
         read_exact(memory, address, &mut bytes)?;
     }
-    let features = if is_extended {
-        get::u64(&bytes, LEGACY_BYTES) & mask
-    } else {
-        0b11
-    };
+    let features = if is_extended { get::u64(&bytes, LEGACY_BYTES) & mask } else { 0b11 };
     bytes[LEGACY_BYTES..LEGACY_BYTES + HEADER_BYTES].fill(0);
     bytes[LEGACY_BYTES..LEGACY_BYTES + 8].copy_from_slice(&features.to_le_bytes());
     // MXCSR bits above 15 are reserved and would fault (Intel SDM vol. 1, 10.2.3).

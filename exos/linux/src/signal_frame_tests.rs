@@ -1,8 +1,6 @@
 //! The frame's layout is checked against the offsets that glibc's headers give on Linux, and by a round trip.
 
-use super::{
-    AlternateStack, CONTEXT_BYTES, Entry, FLAG_ON_STACK, FLAG_RESTORER, FRAME_BYTES, build, restore,
-};
+use super::{AlternateStack, CONTEXT_BYTES, Entry, FLAG_ON_STACK, FLAG_RESTORER, FRAME_BYTES, build, restore};
 use crate::abi::bytes::get;
 use crate::user::UserMemory;
 use aegis_abi::upcall::UpcallFrame;
@@ -75,11 +73,7 @@ fn program() -> UpcallFrame {
 fn entry(vector_state: &[u8]) -> Entry<'_> {
     Entry {
         signal: Signal::SEGV,
-        info: SignalInfo {
-            code: 1,
-            errno: 0,
-            payload: SignalPayload::Fault { address: 0xdead },
-        },
+        info: SignalInfo { code: 1, errno: 0, payload: SignalPayload::Fault { address: 0xdead } },
         disposition: Disposition {
             handler: 0x40_2000,
             flags: FLAG_RESTORER,
@@ -105,7 +99,8 @@ fn the_layout_is_linuxs() {
     let bytes = memory.at(frame.rsp, FRAME_BYTES);
     assert_eq!(get::u64(&bytes, 0), 0x40_3000);
     let context = &bytes[8..8 + CONTEXT_BYTES];
-    // Offsets of gregset members in glibc's <sys/ucontext.h>: uc_mcontext at 40, REG_RIP 16, REG_ERR 19, REG_TRAPNO 20, REG_CR2 22.
+    // Offsets of gregset members in glibc's <sys/ucontext.h>: uc_mcontext at 40, REG_RIP 16, REG_ERR 19, REG_TRAPNO
+    // 20, REG_CR2 22.
     assert_eq!(get::u64(context, 40 + 16 * 8), before.rip);
     assert_eq!(get::u64(context, 40 + 15 * 8), before.rsp);
     assert_eq!(get::u64(context, 40 + 19 * 8), 6);
@@ -113,10 +108,7 @@ fn the_layout_is_linuxs() {
     assert_eq!(get::u64(context, 40 + 22 * 8), 0xdead);
     assert_eq!(get::u64(context, 296), 0x55);
     let info = memory.at(frame.rsi, 128);
-    assert_eq!(
-        (get::i32(&info, 0), get::i32(&info, 8), get::u64(&info, 16)),
-        (11, 1, 0xdead)
-    );
+    assert_eq!((get::i32(&info, 0), get::i32(&info, 8), get::u64(&info, 16)), (11, 1, 0xdead));
     let vector = memory.at(get::u64(context, 224), VECTOR_LENGTH + 4);
     assert_eq!(get::u32(&vector, 464), 0x4650_5853);
     assert_eq!(get::u32(&vector, VECTOR_LENGTH), 0x4650_5845);
@@ -138,15 +130,7 @@ fn a_return_gives_everything_back() {
     assert_eq!(vector[160..176], [0x77; 16]);
     assert_eq!(get::u64(&vector, 512), 3);
     frame.rflags = before.rflags;
-    assert_eq!(
-        UpcallFrame {
-            error_code: 6,
-            vector: 14,
-            fault_address: 0xdead,
-            ..frame
-        },
-        before
-    );
+    assert_eq!(UpcallFrame { error_code: 6, vector: 14, fault_address: 0xdead, ..frame }, before);
 }
 
 #[test]
@@ -156,27 +140,15 @@ fn a_forged_context_gets_no_privilege() {
     build(&memory, &mut frame, &entry(&[0; VECTOR_LENGTH])).expect("room");
     frame.rsp += 8;
     let context = frame.rsp;
-    memory
-        .copy_out(context + 40 + 17 * 8, &u64::MAX.to_le_bytes())
-        .expect("mapped");
-    memory
-        .copy_out(context + 40 + 18 * 8, &0u64.to_le_bytes())
-        .expect("mapped");
+    memory.copy_out(context + 40 + 17 * 8, &u64::MAX.to_le_bytes()).expect("mapped");
+    memory.copy_out(context + 40 + 18 * 8, &0u64.to_le_bytes()).expect("mapped");
     let mut attempt = frame;
     restore(&memory, &mut attempt, 7, VECTOR_LENGTH).expect("continues");
     assert_eq!(attempt.rflags & 0x3000, 0, "no I/O privilege");
     assert_eq!(attempt.rflags & 0x2_0000, 0, "no virtual-8086 mode");
     assert_eq!((attempt.cs, attempt.ss), (0x33, 0x2b));
-    memory
-        .copy_out(
-            context + 40 + 16 * 8,
-            &0xffff_8000_0000_0000u64.to_le_bytes(),
-        )
-        .expect("mapped");
-    assert_eq!(
-        restore(&memory, &mut frame, 7, VECTOR_LENGTH),
-        Err(Errno::EFAULT)
-    );
+    memory.copy_out(context + 40 + 16 * 8, &0xffff_8000_0000_0000u64.to_le_bytes()).expect("mapped");
+    assert_eq!(restore(&memory, &mut frame, 7, VECTOR_LENGTH), Err(Errno::EFAULT));
 }
 
 #[test]
@@ -185,11 +157,7 @@ fn the_alternate_stack_is_used_once_and_refused_when_too_small() {
     let mut frame = program();
     let mut wanted = entry(&[0; VECTOR_LENGTH]);
     wanted.disposition.flags |= FLAG_ON_STACK;
-    wanted.stack = AlternateStack {
-        base: BASE + 0xa000,
-        flags: 0,
-        length: 0x2000,
-    };
+    wanted.stack = AlternateStack { base: BASE + 0xa000, flags: 0, length: 0x2000 };
     build(&memory, &mut frame, &wanted).expect("room");
     assert!(wanted.stack.contains(frame.rsp));
     let first = frame.rsp;

@@ -52,11 +52,7 @@ pub struct Place {
 impl fmt::Display for Place {
     /// `main+0x1f (/bin/busybox+0x4123)`, or what there is of it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            address,
-            function,
-        } = self;
+        let Self { path, address, function } = self;
         match function {
             Some((name, distance)) => {
                 write!(formatter, "{name}+{distance:#x} ({path}+{address:#x})")
@@ -74,42 +70,20 @@ pub fn locate(pool: &Arc<FramePool>, space: &Space, address: u64) -> Option<Plac
         let space = space.lock();
         let area = space.area_at(address)?;
         let source = area.file().map(|file| file.source.clone());
-        (
-            area.name(),
-            source,
-            area.offset_bytes() + (address - area.start()),
-        )
+        (area.name(), source, area.offset_bytes() + (address - area.start()))
     };
-    let path = path
-        .chars()
-        .map(|letter| if letter.is_control() { '?' } else { letter })
-        .collect();
+    let path = path.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
     let Some(source) = source else {
-        return Some(Place {
-            path,
-            ..Place::default()
-        });
+        return Some(Place { path, ..Place::default() });
     };
     let read = |offset: u64, into: &mut [u8]| read_whole(pool, &source, offset, into);
     let file = ElfFile::open(&read);
     let address = file.as_ref().and_then(|file| file.address_of(offset));
-    let function = file
-        .as_ref()
-        .zip(address)
-        .and_then(|(file, address)| file.function_at(address));
-    Some(Place {
-        path,
-        address: address.unwrap_or(offset),
-        function,
-    })
+    let function = file.as_ref().zip(address).and_then(|(file, address)| file.function_at(address));
+    Some(Place { path, address: address.unwrap_or(offset), function })
 }
 
-fn read_whole(
-    pool: &Arc<FramePool>,
-    source: &Arc<dyn PageSource>,
-    offset: u64,
-    into: &mut [u8],
-) -> bool {
+fn read_whole(pool: &Arc<FramePool>, source: &Arc<dyn PageSource>, offset: u64, into: &mut [u8]) -> bool {
     offset.checked_add(into.len() as u64).is_some() && read_file(pool, source, offset, into).is_ok()
 }
 
@@ -141,8 +115,7 @@ struct Candidate {
 
 impl Table {
     fn offset_of(&self, index: u64) -> Option<u64> {
-        self.offset
-            .checked_add(index.checked_mul(self.entry_bytes)?)
+        self.offset.checked_add(index.checked_mul(self.entry_bytes)?)
     }
 }
 
@@ -163,11 +136,7 @@ impl<'a> ElfFile<'a> {
             count: u64::from(get::u16(&header, 60)).min(SECTION_COUNT_MAX),
             entry_bytes: SECTION_BYTES,
         };
-        Some(Self {
-            read,
-            segments,
-            sections,
-        })
+        Some(Self { read, segments, sections })
     }
 
     fn entry<const N: usize>(&self, table: &Table, index: u64) -> Option<[u8; N]> {
@@ -184,38 +153,29 @@ impl<'a> ElfFile<'a> {
             let first_page = start & !4095;
             let is_inside = offset >= first_page && offset < start.checked_add(length)?;
             let is_load = get::u32(&segment, 0) == SEGMENT_LOAD;
-            (is_load && is_inside)
-                .then(|| get::u64(&segment, 16).wrapping_add(offset.wrapping_sub(start)))
+            (is_load && is_inside).then(|| get::u64(&segment, 16).wrapping_add(offset.wrapping_sub(start)))
         })
     }
 
     /// The function that holds `address`, from the full symbol table or else from the dynamic one.
     fn function_at(&self, address: u64) -> Option<(String, u64)> {
-        [SECTION_SYMBOLS, SECTION_DYNAMIC_SYMBOLS]
-            .into_iter()
-            .find_map(|kind| {
-                let (symbols, names) = self.symbol_table(kind)?;
-                let best = self.nearest(&symbols, address)?;
-                let name = self.name(names, best.name_offset)?;
-                Some((name, address - best.value))
-            })
+        [SECTION_SYMBOLS, SECTION_DYNAMIC_SYMBOLS].into_iter().find_map(|kind| {
+            let (symbols, names) = self.symbol_table(kind)?;
+            let best = self.nearest(&symbols, address)?;
+            let name = self.name(names, best.name_offset)?;
+            Some((name, address - best.value))
+        })
     }
 
     /// The first section of that kind as a table, and where its names begin.
     fn symbol_table(&self, kind: u32) -> Option<(Table, u64)> {
         let section = (0..self.sections.count).find_map(|index| {
             let section: [u8; SECTION_BYTES as usize] = self.entry(&self.sections, index)?;
-            (get::u32(&section, 4) == kind && get::u64(&section, 56) == SYMBOL_BYTES)
-                .then_some(section)
+            (get::u32(&section, 4) == kind && get::u64(&section, 56) == SYMBOL_BYTES).then_some(section)
         })?;
-        let names: [u8; SECTION_BYTES as usize] =
-            self.entry(&self.sections, u64::from(get::u32(&section, 40)))?;
+        let names: [u8; SECTION_BYTES as usize] = self.entry(&self.sections, u64::from(get::u32(&section, 40)))?;
         let count = (get::u64(&section, 32) / SYMBOL_BYTES).min(SYMBOL_COUNT_MAX);
-        let symbols = Table {
-            offset: get::u64(&section, 24),
-            count,
-            entry_bytes: SYMBOL_BYTES,
-        };
+        let symbols = Table { offset: get::u64(&section, 24), count, entry_bytes: SYMBOL_BYTES };
         Some((symbols, get::u64(&names, 24)))
     }
 
@@ -232,9 +192,7 @@ impl<'a> ElfFile<'a> {
             for symbol in batch.chunks_exact(SYMBOL_BYTES as usize) {
                 let candidate = candidate(symbol, address);
                 if let Some(candidate) = candidate
-                    && best
-                        .as_ref()
-                        .is_none_or(|best| rank(&candidate) > rank(best))
+                    && best.as_ref().is_none_or(|best| rank(&candidate) > rank(best))
                 {
                     best = Some(candidate);
                 }
@@ -248,29 +206,21 @@ impl<'a> ElfFile<'a> {
         let start = names.checked_add(offset)?;
         let mut bytes = Vec::new();
         let mut byte = [0];
-        while bytes.len() < NAME_BYTES_MAX
-            && (self.read)(start.checked_add(bytes.len() as u64)?, &mut byte)
-        {
+        while bytes.len() < NAME_BYTES_MAX && (self.read)(start.checked_add(bytes.len() as u64)?, &mut byte) {
             match byte[0] {
                 0 => break,
                 printable @ b' '..=b'~' => bytes.push(printable),
                 _ => return None,
             }
         }
-        String::from_utf8(bytes)
-            .ok()
-            .filter(|name| !name.is_empty())
+        String::from_utf8(bytes).ok().filter(|name| !name.is_empty())
     }
 }
 
 /// What to compare: holding the address counts most, then being near, then being a function rather
 /// than a label.
 fn rank(candidate: &Candidate) -> (bool, u64, bool) {
-    (
-        candidate.holds_address,
-        candidate.value,
-        candidate.is_function,
-    )
+    (candidate.holds_address, candidate.value, candidate.is_function)
 }
 
 /// A symbol as a candidate: a function, or a label in code, at or below the address, that does not

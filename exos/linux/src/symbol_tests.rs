@@ -16,15 +16,8 @@ struct Symbol {
 
 /// An ELF file with one code segment and, if `kind` is a section type, one symbol table.
 pub(crate) fn elf(kind: u32, symbols: &[(&'static str, u8, u64, u64)]) -> Vec<u8> {
-    let symbols: Vec<Symbol> = symbols
-        .iter()
-        .map(|&(name, kind, value, length)| Symbol {
-            name,
-            kind,
-            value,
-            length,
-        })
-        .collect();
+    let symbols: Vec<Symbol> =
+        symbols.iter().map(|&(name, kind, value, length)| Symbol { name, kind, value, length }).collect();
     let mut bytes = vec![0; 0x3000];
     let put = |bytes: &mut Vec<u8>, offset: usize, value: &[u8]| {
         bytes[offset..offset + value.len()].copy_from_slice(value);
@@ -54,11 +47,7 @@ pub(crate) fn elf(kind: u32, symbols: &[(&'static str, u8, u64, u64)]) -> Vec<u8
     // Section 1: the table, its names in section 2.
     put(&mut bytes, 0x2040 + 4, &kind.to_le_bytes());
     put(&mut bytes, 0x2040 + 24, &(table as u64).to_le_bytes());
-    put(
-        &mut bytes,
-        0x2040 + 32,
-        &((symbols.len() as u64 + 1) * 24).to_le_bytes(),
-    );
+    put(&mut bytes, 0x2040 + 32, &((symbols.len() as u64 + 1) * 24).to_le_bytes());
     put(&mut bytes, 0x2040 + 40, &2u32.to_le_bytes());
     put(&mut bytes, 0x2040 + 56, &24u64.to_le_bytes());
     put(&mut bytes, 0x2080 + 24, &(names as u64).to_le_bytes());
@@ -67,9 +56,7 @@ pub(crate) fn elf(kind: u32, symbols: &[(&'static str, u8, u64, u64)]) -> Vec<u8
 
 fn function(bytes: &[u8], address: u64) -> Option<(String, u64)> {
     let read = |offset: u64, into: &mut [u8]| {
-        let part = usize::try_from(offset)
-            .ok()
-            .and_then(|start| bytes.get(start..start.checked_add(into.len())?));
+        let part = usize::try_from(offset).ok().and_then(|start| bytes.get(start..start.checked_add(into.len())?));
         part.map(|part| into.copy_from_slice(part)).is_some()
     };
     ElfFile::open(&read)?.function_at(address)
@@ -92,11 +79,7 @@ fn the_function_that_holds_the_address_wins_over_nearer_labels() {
     );
     assert_eq!(function(&file, 0x40_111f), named("main", 0x1f));
     assert_eq!(function(&file, 0x40_1100), named("main", 0));
-    assert_eq!(
-        function(&file, 0x40_1140),
-        named("loop", 0x30),
-        "main has ended, the label goes on"
-    );
+    assert_eq!(function(&file, 0x40_1140), named("loop", 0x30), "main has ended, the label goes on");
     assert_eq!(function(&file, 0x40_1300), named("tail", 0x100));
     assert_eq!(function(&file, 0x40_10ff), None);
 }
@@ -138,23 +121,10 @@ fn a_mapped_file_tells_its_path_and_its_own_address() {
     let find = |address| locate(&world.pod.system.pool, &world.pod.process.space, address);
     let place = find(0x5555_0000_0123).unwrap();
     let function = named("main", 0x23);
-    assert_eq!(
-        place,
-        Place {
-            path: String::from("/tool"),
-            address: 0x40_1123,
-            function
-        }
-    );
+    assert_eq!(place, Place { path: String::from("/tool"), address: 0x40_1123, function });
     assert_eq!(place.to_string(), "main+0x23 (/tool+0x401123)");
-    assert_eq!(
-        find(0x5555_0000_0200).unwrap().to_string(),
-        "/tool+0x401200"
-    );
-    assert_eq!(
-        find(0x7000_0010).unwrap().to_string(),
-        "memory without a file"
-    );
+    assert_eq!(find(0x5555_0000_0200).unwrap().to_string(), "/tool+0x401200");
+    assert_eq!(find(0x7000_0010).unwrap().to_string(), "memory without a file");
     assert_eq!(find(0x1000), None);
 }
 
@@ -163,11 +133,7 @@ fn a_file_that_is_no_program_tells_its_offset() {
     let world = World::new();
     let file = world.create("/notes", &[b'x'; 0x3000]);
     world.map_code(0x5555_0000_0000, 0x1000, &file, 0x1000);
-    let place = locate(
-        &world.pod.system.pool,
-        &world.pod.process.space,
-        0x5555_0000_0010,
-    );
+    let place = locate(&world.pod.system.pool, &world.pod.process.space, 0x5555_0000_0010);
     assert_eq!(place.unwrap().to_string(), "/notes+0x1010");
 }
 
@@ -185,14 +151,10 @@ fn a_linkers_own_file_is_understood() {
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
         let range = number(start)?..number(end)?;
         let offset = number(words.nth(1)?)?;
-        range
-            .contains(&wanted)
-            .then_some(offset + (wanted - range.start))
+        range.contains(&wanted).then_some(offset + (wanted - range.start))
     });
     let read = |offset: u64, into: &mut [u8]| {
-        let part = bytes
-            .get(offset as usize..)
-            .and_then(|rest| rest.get(..into.len()));
+        let part = bytes.get(offset as usize..).and_then(|rest| rest.get(..into.len()));
         part.map(|part| into.copy_from_slice(part)).is_some()
     };
     let file = ElfFile::open(&read).unwrap();

@@ -10,7 +10,8 @@ use exos::sync::Mutex;
 
 /// What the personality needs of the place it runs in, beyond `exos::platform`.
 pub trait Platform: Send + Sync {
-    /// Gives the processor up until an event may have happened (input, a timer, a signal from the host) or until `deadline_ns`.
+    /// Gives the processor up until an event may have happened (input, a timer, a signal from the host) or until
+    /// `deadline_ns`.
     fn wait(&self, deadline_ns: Option<u64>);
     /// Arms the one timer that interrupts a running program; `None` disarms it.
     fn arm_timer(&self, deadline_ns: Option<u64>);

@@ -1,7 +1,7 @@
 //! Every system call that exos has: number, state, handler. What is not here is `ENOSYS`, named once on the log.
 //!
-//! `docs/linux-compat.md` is generated from this table. A state is a statement about behaviour that tests show: `Full` does what
-//! Linux does for one process, `Partial` says in a word what is missing.
+//! `docs/linux-compat.md` is generated from this table. A state is a statement about behaviour that tests show:
+//! `Full` does what Linux does for one process, `Partial` says in a word what is missing.
 
 use exos::error::{Errno, Result};
 use syscalls::Sysno;
@@ -40,7 +40,8 @@ pub(crate) const fn partial(number: Sysno, missing: &'static str, handler: Handl
     Entry { number, state: State::Partial(missing), handler }
 }
 
-/// Calls whose absence is expected: C libraries try them first and go on without a word, so they are not named on the log.
+/// Calls whose absence is expected: C libraries try them first and go on without a word, so they are not named on the
+/// log.
 const SILENT: &[Sysno] = &[Sysno::rseq, Sysno::clone3];
 
 /// The calls, by family.

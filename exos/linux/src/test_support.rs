@@ -58,11 +58,7 @@ impl Platform for FakePlatform {
     fn save_vector(&self, _: &mut [u8]) {}
     fn load_vector(&self, _: Option<&[u8]>) {}
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
-        self.cpuid
-            .lock()
-            .get(&(leaf, subleaf))
-            .copied()
-            .unwrap_or_default()
+        self.cpuid.lock().get(&(leaf, subleaf)).copied().unwrap_or_default()
     }
     fn trace(&self, _: &str) {}
 }
@@ -133,20 +129,12 @@ impl World {
             root: None,
             streams: [Arc::new(Silence), Arc::new(Silence), Arc::new(Silence)],
         };
-        let config = Config {
-            realtime_start_ns: START_S * 1_000_000_000,
-            ..Config::default()
-        };
+        let config = Config { realtime_start_ns: START_S * 1_000_000_000, ..Config::default() };
         let pod = boot(ground, &config).unwrap();
         *pod.thread.name.lock() = b"program".to_vec();
         pod.process.image.lock().executable = b"/bin/program".to_vec();
         let memory = SpaceMemory(pod.process.space.clone());
-        Self {
-            platform,
-            pod,
-            memory,
-            frame: UpcallFrame::default(),
-        }
+        Self { platform, pod, memory, frame: UpcallFrame::default() }
     }
 
     /// A system call in progress.
@@ -164,29 +152,15 @@ impl World {
 
     /// What signals are delivered to.
     pub(crate) fn target(&self) -> Target<'_> {
-        let Pod {
-            system,
-            process,
-            thread,
-        } = &self.pod;
-        Target {
-            system,
-            process,
-            thread,
-            memory: &self.memory,
-        }
+        let Pod { system, process, thread } = &self.pod;
+        Target { system, process, thread, memory: &self.memory }
     }
 
     /// Opens a file of the name space as root.
     pub(crate) fn open(&self, path: &str, how: &OpenHow) -> Result<Arc<Description>> {
         let namespace = &self.pod.system.files.namespace;
         let credentials = Credentials::ROOT;
-        let caller = Caller {
-            root: namespace.root(),
-            credentials: &credentials,
-            umask: 0,
-            now: Timestamp::default(),
-        };
+        let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
         namespace.open(&caller, namespace.root(), path.as_bytes(), how)
     }
 
@@ -200,9 +174,7 @@ impl World {
         };
         let description = self.open(path, &how).unwrap();
         let mut source = contents;
-        description
-            .write(&mut source, Timestamp::default())
-            .unwrap();
+        description.write(&mut source, Timestamp::default()).unwrap();
         description
     }
 
@@ -221,13 +193,9 @@ impl World {
 
     /// Writes to a file that is there.
     pub(crate) fn write(&self, path: &str, value: &str) -> Result<usize> {
-        let how = OpenHow {
-            access: Access::Write,
-            ..OpenHow::READ
-        };
+        let how = OpenHow { access: Access::Write, ..OpenHow::READ };
         let mut source = value.as_bytes();
-        self.open(path, &how)?
-            .write(&mut source, Timestamp::default())
+        self.open(path, &how)?.write(&mut source, Timestamp::default())
     }
 
     /// Maps zeros at an address.
@@ -239,8 +207,7 @@ impl World {
 
     /// Maps a file from `offset` on, executable.
     pub(crate) fn map_code(&self, start: u64, length: u64, file: &Description, offset: u64) {
-        let source =
-            MappedFile::new(file.location().clone(), self.pod.process.files.root()).unwrap();
+        let source = MappedFile::new(file.location().clone(), self.pod.process.files.root()).unwrap();
         let rights = Protection::READ | Protection::EXECUTE;
         let request = MapRequest::file(Placement::Fixed(start), length, rights, source, offset);
         self.pod.process.space.lock().map(request).unwrap();

@@ -36,32 +36,22 @@ pub struct Pending {
 pub fn enter(context: &Context<'_>, number: u64, arguments: Arguments) -> Pending {
     let shape = shape_of(number);
     let texts = shape.arguments.iter().enumerate();
-    let texts = texts
-        .map(|(index, format)| render_before(context, *format, &arguments, index))
-        .collect();
-    Pending {
-        number,
-        arguments,
-        texts,
-    }
+    let texts = texts.map(|(index, format)| render_before(context, *format, &arguments, index)).collect();
+    Pending { number, arguments, texts }
 }
 
 impl Pending {
     /// The line, without an end of line.
     #[must_use]
     pub fn finish(self, context: &Context<'_>, result: Result<u64>) -> String {
-        let Shape {
-            arguments: formats,
-            answer,
-        } = shape_of(self.number);
+        let Shape { arguments: formats, answer } = shape_of(self.number);
         let mut line = match table::name(self.number) {
             Some(name) => format!("{name}("),
             None => format!("syscall_{}(", self.number),
         };
         let mut separator = "";
         for (index, (text, format)) in self.texts.into_iter().zip(*formats).enumerate() {
-            let text = text
-                .unwrap_or_else(|| render_after(context, *format, &self.arguments, index, result));
+            let text = text.unwrap_or_else(|| render_after(context, *format, &self.arguments, index, result));
             if !text.is_empty() {
                 line.push_str(separator);
                 line.push_str(&text);

@@ -1,7 +1,8 @@
 //! The program's memory as the personality sees it: allegations that are copied.
 //!
-//! [`UserMemory`] is the one way to it; the glue implements it with faulting copies, tests with a map of pages. A structure is copied
-//! whole and decoded from the copy; a buffer is moved in chunks by [`UserReader`] and [`UserWriter`]. Nothing borrows program memory.
+//! [`UserMemory`] is the one way to it; the glue implements it with faulting copies, tests with a map of pages. A
+//! structure is copied whole and decoded from the copy; a buffer is moved in chunks by [`UserReader`] and
+//! [`UserWriter`]. Nothing borrows program memory.
 
 use alloc::vec::Vec;
 
@@ -14,7 +15,8 @@ pub const STRING_BYTES_MAX: usize = 128 * 1024;
 
 /// Copies to and from the program.
 pub trait UserMemory {
-    /// Copies from the program; how many bytes came, fewer where memory ended. `EFAULT`: the range is not the program's at all.
+    /// Copies from the program; how many bytes came, fewer where memory ended. `EFAULT`: the range is not the
+    /// program's at all.
     fn copy_in(&self, address: u64, into: &mut [u8]) -> Result<usize>;
     /// Copies to the program; how many bytes went, fewer where memory ended. `EFAULT` as above.
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize>;
@@ -36,16 +38,8 @@ pub fn read_exact(memory: &dyn UserMemory, address: u64, into: &mut [u8]) -> Res
 }
 
 /// Reads a length that is the program's word, with a limit: `EINVAL` beyond it.
-pub fn read_vec(
-    memory: &dyn UserMemory,
-    address: u64,
-    length: u64,
-    limit: usize,
-) -> Result<Vec<u8>> {
-    let length = usize::try_from(length)
-        .ok()
-        .filter(|length| *length <= limit)
-        .ok_or(Errno::EINVAL)?;
+pub fn read_vec(memory: &dyn UserMemory, address: u64, length: u64, limit: usize) -> Result<Vec<u8>> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= limit).ok_or(Errno::EINVAL)?;
     let mut bytes = alloc::vec![0; length];
     read_exact(memory, address, &mut bytes)?;
     Ok(bytes)
@@ -60,12 +54,7 @@ pub fn write_all(memory: &dyn UserMemory, address: u64, from: &[u8]) -> Result<(
 }
 
 /// Reads a string up to its zero byte, at most `limit` bytes long without it.
-pub fn read_string(
-    memory: &dyn UserMemory,
-    address: u64,
-    limit: usize,
-    too_long: Errno,
-) -> Result<Vec<u8>> {
+pub fn read_string(memory: &dyn UserMemory, address: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut chunk = [0; 256];
     let mut position = address;
@@ -75,11 +64,7 @@ pub fn read_string(
         let count = memory.copy_in(position, &mut chunk[..room])?;
         if let Some(end) = chunk[..count].iter().position(|byte| *byte == 0) {
             text.extend_from_slice(&chunk[..end]);
-            return if text.len() > limit {
-                Err(too_long)
-            } else {
-                Ok(text)
-            };
+            return if text.len() > limit { Err(too_long) } else { Ok(text) };
         }
         if count < room {
             return Err(Errno::EFAULT);
@@ -122,10 +107,7 @@ pub fn read_extents(memory: &dyn UserMemory, address: u64, count: u64) -> Result
         }
         let length = length.min(room);
         room -= length;
-        extents.push(Extent {
-            address: start,
-            length,
-        });
+        extents.push(Extent { address: start, length });
     }
     Ok(extents)
 }
@@ -182,7 +164,9 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
         let mut done = 0;
         while done < bytes.len() {
             let left = bytes.len() - done;
-            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else { break };
+            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else {
+                break;
+            };
             let count = self.memory.copy_out(address, &bytes[done..done + length]).unwrap_or(0);
             self.offset += count as u64;
             done += count;
@@ -211,7 +195,9 @@ impl exos::fs::transfer::Source for UserReader<'_> {
         let mut done = 0;
         while done < into.len() {
             let left = into.len() - done;
-            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else { break };
+            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else {
+                break;
+            };
             let count = self.memory.copy_in(address, &mut into[done..done + length]).unwrap_or(0);
             self.offset += count as u64;
             done += count;

@@ -25,15 +25,7 @@ const GAPS: &[Gap] = &[
         text: "A pod runs one process. `fork`, `vfork` and `clone` answer `ENOSYS`, so shells run \
                built-in commands and `exec`, but no pipelines or commands of their own; there are \
                no children to wait for, and `kill` reaches the caller only.",
-        calls: &[
-            Sysno::fork,
-            Sysno::vfork,
-            Sysno::clone,
-            Sysno::clone3,
-            Sysno::wait4,
-            Sysno::waitid,
-            Sysno::kill,
-        ],
+        calls: &[Sysno::fork, Sysno::vfork, Sysno::clone, Sysno::clone3, Sysno::wait4, Sysno::waitid, Sysno::kill],
     },
     Gap {
         what: "Threads",
@@ -72,25 +64,13 @@ const GAPS: &[Gap] = &[
         what: "POSIX timers, message queues, System V objects",
         text: "Of the timers there is `ITIMER_REAL` only. Shared memory is `mmap` and \
                `memfd_create`.",
-        calls: &[
-            Sysno::timer_create,
-            Sysno::setitimer,
-            Sysno::mq_open,
-            Sysno::shmget,
-            Sysno::semget,
-            Sysno::msgget,
-        ],
+        calls: &[Sysno::timer_create, Sysno::setitimer, Sysno::mq_open, Sysno::shmget, Sysno::semget, Sysno::msgget],
     },
     Gap {
         what: "Debugging and inspection of others",
         text: "No `ptrace`, no performance counters, no reading of another process's memory. \
                `aegis run --trace` shows system calls.",
-        calls: &[
-            Sysno::ptrace,
-            Sysno::perf_event_open,
-            Sysno::process_vm_readv,
-            Sysno::pidfd_open,
-        ],
+        calls: &[Sysno::ptrace, Sysno::perf_event_open, Sysno::process_vm_readv, Sysno::pidfd_open],
     },
     Gap {
         what: "Isolation inside a pod",
@@ -142,15 +122,9 @@ fn document() -> String {
     for entry in ENTRIES.iter().flat_map(|family| family.iter()) {
         calls.insert(entry.number.name(), entry.state);
     }
-    let full_count = calls
-        .values()
-        .filter(|state| matches!(state, State::Full))
-        .count();
+    let full_count = calls.values().filter(|state| matches!(state, State::Full)).count();
     let missing: Vec<&str> = missing_names();
-    let mut text = format!(
-        "# System calls of Linux that exos has\n\n{}\n\n",
-        wrapped(INTRODUCTION, "")
-    );
+    let mut text = format!("# System calls of Linux that exos has\n\n{}\n\n", wrapped(INTRODUCTION, ""));
     let _ = write!(
         text,
         "| | calls |\n|---|---:|\n| full | {full_count} |\n| partial | {} |\n| not there | {} \
@@ -161,17 +135,8 @@ fn document() -> String {
     );
     text.push_str("## What does not work\n\n");
     for gap in GAPS {
-        let calls: Vec<String> = gap
-            .calls
-            .iter()
-            .map(|call| format!("`{}`", call.name()))
-            .collect();
-        text.push_str(&item(&format!(
-            "**{}.** {} ({})",
-            gap.what,
-            gap.text,
-            calls.join(", ")
-        )));
+        let calls: Vec<String> = gap.calls.iter().map(|call| format!("`{}`", call.name())).collect();
+        text.push_str(&item(&format!("**{}.** {} ({})", gap.what, gap.text, calls.join(", "))));
     }
     for limit in OTHER_LIMITS {
         text.push_str(&item(limit));
@@ -184,22 +149,15 @@ fn document() -> String {
         };
     }
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
-    let _ = write!(
-        text,
-        "\n## Not there\n\n{}\n",
-        wrapped(&names.join(", "), "")
-    );
+    let _ = write!(text, "\n## Not there\n\n{}\n", wrapped(&names.join(", "), ""));
     text
 }
 
 /// All names of calls that are not in the table, in alphabetical order.
 fn missing_names() -> Vec<&'static str> {
     let all = SysnoSet::all();
-    let mut names: Vec<&str> = all
-        .iter()
-        .filter(|number| entry(*number as u64).is_none())
-        .map(|number| number.name())
-        .collect();
+    let mut names: Vec<&str> =
+        all.iter().filter(|number| entry(*number as u64).is_none()).map(|number| number.name()).collect();
     names.sort_unstable();
     names
 }
@@ -234,10 +192,7 @@ fn the_document_says_what_the_table_says() {
         return;
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let difference = found
-        .lines()
-        .zip(made.lines())
-        .position(|(old, new)| old != new);
+    let difference = found.lines().zip(made.lines()).position(|(old, new)| old != new);
     let line = difference.unwrap_or(found.lines().count().min(made.lines().count())) + 1;
     assert!(
         found == made,
@@ -250,13 +205,7 @@ fn what_does_not_work_is_not_full() {
     for gap in GAPS {
         for call in gap.calls {
             let state = entry(*call as u64).map(|entry| entry.state);
-            assert_ne!(
-                state,
-                Some(State::Full),
-                "{}: {} is full",
-                gap.what,
-                call.name()
-            );
+            assert_ne!(state, Some(State::Full), "{}: {} is full", gap.what, call.name());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The whole library OS: start, page-fault policy, panic.
 //!
-//! Policy: a page of [`HEAP`] that is touched for the first time gets the next frame of one grant; any other fault ends the machine.
+//! Policy: a page of [`HEAP`] that is touched for the first time gets the next frame of one grant; any other fault
+//! ends the machine.
 #![allow(unsafe_code, reason = "a library OS maps its own memory")]
 
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -19,8 +19,8 @@ use super::readiness::{Readiness, WaitQueue};
 use super::stream::Terminal;
 use super::transfer::{Destination, Source};
 use super::vnode::{
-    Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, OFFSET_MAX, OpenFile,
-    OpenRequest, SeekSupport, SeekTarget, Timestamp, WritePosition,
+    Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, OFFSET_MAX, OpenFile, OpenRequest,
+    SeekSupport, SeekTarget, Timestamp, WritePosition,
 };
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -57,11 +57,8 @@ bitflags! {
 
 impl StatusFlags {
     /// What `F_SETFL` can change.
-    pub const CHANGEABLE: Self = Self::APPEND
-        .union(Self::NON_BLOCKING)
-        .union(Self::NO_ACCESS_TIME)
-        .union(Self::DIRECT)
-        .union(Self::ASYNC);
+    pub const CHANGEABLE: Self =
+        Self::APPEND.union(Self::NON_BLOCKING).union(Self::NO_ACCESS_TIME).union(Self::DIRECT).union(Self::ASYNC);
 }
 
 /// Where `lseek` starts.
@@ -101,15 +98,7 @@ impl Description {
         locks: Arc<LockTable>,
     ) -> Arc<Self> {
         let (status, offset) = (Mutex::new(status), Mutex::new(0));
-        Arc::new(Self {
-            number,
-            location,
-            request,
-            status,
-            offset,
-            file,
-            locks,
-        })
+        Arc::new(Self { number, location, request, status, offset, file, locks })
     }
 
     /// A number that no other description of the pod has or had.
@@ -179,10 +168,7 @@ impl Description {
     /// `ENOTTY`, `EBADF`.
     pub fn terminal(&self) -> Result<&dyn Terminal> {
         self.check_not_path()?;
-        self.file
-            .as_ref()
-            .and_then(|file| file.terminal())
-            .ok_or(Errno::ENOTTY)
+        self.file.as_ref().and_then(|file| file.terminal()).ok_or(Errno::ENOTTY)
     }
 
     /// The pipe that this is an end of.
@@ -204,10 +190,7 @@ impl Description {
         match &self.file {
             Some(file) => file.readable_byte_count().ok_or(Errno::ENOTTY),
             None if self.inode().kind() == FileKind::Regular => {
-                let left = self
-                    .metadata()
-                    .size_bytes
-                    .saturating_sub(*self.offset.lock());
+                let left = self.metadata().size_bytes.saturating_sub(*self.offset.lock());
                 Ok(usize::try_from(left).unwrap_or(usize::MAX))
             }
             None => Err(Errno::ENOTTY),
@@ -216,9 +199,7 @@ impl Description {
 
     /// What it is ready for.
     pub fn readiness(&self) -> Readiness {
-        self.file
-            .as_ref()
-            .map_or(Readiness::ALWAYS, |file| file.readiness())
+        self.file.as_ref().map_or(Readiness::ALWAYS, |file| file.readiness())
     }
 
     /// Who to ask for changes of readiness; `None`: always ready, `epoll` refuses it with `EPERM`.
@@ -255,12 +236,7 @@ impl Description {
     ///
     /// # Errors
     /// `ESPIPE`, and those of [`Self::read`].
-    pub fn read_at(
-        &self,
-        offset: u64,
-        destination: &mut dyn Destination,
-        now: Timestamp,
-    ) -> Result<usize> {
+    pub fn read_at(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
         self.check_seekable()?;
         self.check_readable()?;
         self.read_at_offset(offset, destination, now)
@@ -309,10 +285,7 @@ impl Description {
             return Ok(0);
         }
         if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
-            return self
-                .inode()
-                .write_at(WritePosition::End, source, now)
-                .map(|(_, done)| done);
+            return self.inode().write_at(WritePosition::End, source, now).map(|(_, done)| done);
         }
         self.write_at_offset(offset, source, now)
     }
@@ -340,11 +313,7 @@ impl Description {
             SeekFrom::Data(start) | SeekFrom::Hole(start) => {
                 let start = u64::try_from(start).map_err(|_| Errno::ENXIO)?;
                 let is_data = matches!(from, SeekFrom::Data(_));
-                let target = if is_data {
-                    SeekTarget::Data
-                } else {
-                    SeekTarget::Hole
-                };
+                let target = if is_data { SeekTarget::Data } else { SeekTarget::Hole };
                 self.inode().seek(start, target)?
             }
         };
@@ -362,12 +331,7 @@ impl Description {
     ///
     /// # Errors
     /// `ENOTDIR`, `EBADF`. `ENOENT`: the directory was removed.
-    pub fn read_directory(
-        &self,
-        root: &Location,
-        consumer: &mut EntryConsumer<'_>,
-        now: Timestamp,
-    ) -> Result<()> {
+    pub fn read_directory(&self, root: &Location, consumer: &mut EntryConsumer<'_>, now: Timestamp) -> Result<()> {
         const DOT_COUNT: u64 = 2;
         self.check_readable()?;
         let inode = self.inode();
@@ -394,10 +358,7 @@ impl Description {
             offset += 1;
         }
         let reached = inode.read_directory(offset - DOT_COUNT, &mut |entry| {
-            consumer(DirectoryEntry {
-                next_cookie: entry.next_cookie + DOT_COUNT,
-                ..entry
-            })
+            consumer(DirectoryEntry { next_cookie: entry.next_cookie + DOT_COUNT, ..entry })
         })?;
         *self.offset.lock() = reached + DOT_COUNT;
         self.note_access(now);
@@ -453,12 +414,7 @@ impl Description {
         }
     }
 
-    fn read_at_offset(
-        &self,
-        offset: u64,
-        destination: &mut dyn Destination,
-        now: Timestamp,
-    ) -> Result<usize> {
+    fn read_at_offset(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
         if let Some(file) = &self.file {
             return file.read(offset, destination, now);
         }
@@ -470,18 +426,10 @@ impl Description {
         Ok(done)
     }
 
-    fn write_at_offset(
-        &self,
-        offset: u64,
-        source: &mut dyn Source,
-        now: Timestamp,
-    ) -> Result<usize> {
+    fn write_at_offset(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
         match &self.file {
             Some(file) => file.write(offset, source, now),
-            None => self
-                .inode()
-                .write_at(WritePosition::At(offset), source, now)
-                .map(|(_, done)| done),
+            None => self.inode().write_at(WritePosition::At(offset), source, now).map(|(_, done)| done),
         }
     }
 
@@ -496,11 +444,7 @@ impl Description {
 
     fn note_access(&self, now: Timestamp) {
         let is_silent = self.status().contains(StatusFlags::NO_ACCESS_TIME)
-            || self
-                .location
-                .mount()
-                .flags()
-                .intersects(MountFlags::NO_ACCESS_TIME.union(MountFlags::READ_ONLY));
+            || self.location.mount().flags().intersects(MountFlags::NO_ACCESS_TIME.union(MountFlags::READ_ONLY));
         if is_silent {
             return;
         }
@@ -514,27 +458,15 @@ impl Description {
     }
 
     fn check_not_path(&self) -> Result<()> {
-        if self.is_path_only() {
-            Err(Errno::EBADF)
-        } else {
-            Ok(())
-        }
+        if self.is_path_only() { Err(Errno::EBADF) } else { Ok(()) }
     }
 
     fn check_readable(&self) -> Result<()> {
-        if self.request.read {
-            Ok(())
-        } else {
-            Err(Errno::EBADF)
-        }
+        if self.request.read { Ok(()) } else { Err(Errno::EBADF) }
     }
 
     fn check_writable(&self) -> Result<()> {
-        if self.request.write {
-            Ok(())
-        } else {
-            Err(Errno::EBADF)
-        }
+        if self.request.write { Ok(()) } else { Err(Errno::EBADF) }
     }
 
     fn check_seekable(&self) -> Result<()> {
@@ -557,8 +489,6 @@ impl Drop for Description {
 }
 
 fn moved(from: u64, distance: i64) -> Result<u64> {
-    let target = from
-        .checked_add_signed(distance)
-        .filter(|target| *target <= OFFSET_MAX);
+    let target = from.checked_add_signed(distance).filter(|target| *target <= OFFSET_MAX);
     target.ok_or(Errno::EINVAL)
 }

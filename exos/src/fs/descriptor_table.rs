@@ -69,13 +69,7 @@ impl DescriptorTable {
         if minimum as usize <= self.first_free {
             self.first_free = number as usize + 1;
         }
-        self.put(
-            number,
-            Slot {
-                description,
-                close_on_exec,
-            },
-        )?;
+        self.put(number, Slot { description, close_on_exec })?;
         Ok(number)
     }
 
@@ -95,13 +89,7 @@ impl DescriptorTable {
             return Err(Errno::EBADF);
         }
         let description = self.get(old)?;
-        self.put(
-            new,
-            Slot {
-                description,
-                close_on_exec,
-            },
-        )
+        self.put(new, Slot { description, close_on_exec })
     }
 
     /// Closes a descriptor; the description is returned.
@@ -170,18 +158,12 @@ impl DescriptorTable {
     /// `EBADF`.
     pub fn set_close_on_exec(&mut self, number: DescriptorNumber, value: bool) -> Result<()> {
         let place = self.slots.get_mut(number as usize).and_then(Option::as_mut);
-        place
-            .map(|slot| slot.close_on_exec = value)
-            .ok_or(Errno::EBADF)
+        place.map(|slot| slot.close_on_exec = value).ok_or(Errno::EBADF)
     }
 
     /// The open numbers, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = DescriptorNumber> + '_ {
-        let open = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| slot.is_some());
+        let open = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
         open.map(|(index, _)| index as u32)
     }
 
@@ -191,10 +173,7 @@ impl DescriptorTable {
     }
 
     fn slot(&self, number: DescriptorNumber) -> Result<&Slot> {
-        self.slots
-            .get(number as usize)
-            .and_then(Option::as_ref)
-            .ok_or(Errno::EBADF)
+        self.slots.get(number as usize).and_then(Option::as_ref).ok_or(Errno::EBADF)
     }
 
     fn put(&mut self, number: DescriptorNumber, slot: Slot) -> Result<Option<Arc<Description>>> {
@@ -204,9 +183,7 @@ impl DescriptorTable {
             self.slots.try_reserve(missing).map_err(|_| Errno::ENOMEM)?;
             self.slots.resize(index + 1, None);
         }
-        Ok(self.slots[index]
-            .replace(slot)
-            .map(|before| before.description))
+        Ok(self.slots[index].replace(slot).map(|before| before.description))
     }
 }
 
@@ -245,10 +222,7 @@ mod tests {
         let replaced = table.duplicate_to(0, 1, false, 8).unwrap();
         assert!(Arc::ptr_eq(&replaced.unwrap(), &other));
         assert!(Arc::ptr_eq(&table.get(1).unwrap(), &file));
-        assert_eq!(
-            (table.close_on_exec(0), table.close_on_exec(1)),
-            (Ok(true), Ok(false))
-        );
+        assert_eq!((table.close_on_exec(0), table.close_on_exec(1)), (Ok(true), Ok(false)));
         assert_eq!(table.duplicate_to(0, 8, false, 8).err(), Some(Errno::EBADF));
         assert_eq!(table.duplicate_to(5, 1, false, 8).err(), Some(Errno::EBADF));
         let mut child = table.clone();

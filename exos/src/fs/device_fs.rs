@@ -11,9 +11,7 @@ use super::namespace::{Device, Namespace};
 use super::permission::Credentials;
 use super::stream::StreamInode;
 use super::transfer::{Destination, Source, partial};
-use super::vnode::{
-    Creation, DeviceNumber, Inode, InodeRef, NewNode, OpenFile, OpenRequest, SeekSupport, Timestamp,
-};
+use super::vnode::{Creation, DeviceNumber, Inode, InodeRef, NewNode, OpenFile, OpenRequest, SeekSupport, Timestamp};
 use crate::error::{Errno, Result};
 use crate::platform::Kernel;
 
@@ -49,19 +47,9 @@ pub fn populate(root: &InodeRef, now: Timestamp) -> Result<()> {
         (b"console", CONSOLE, 0o600),
         (b"ptmx", TERMINAL_MASTER, 0o666),
     ];
-    let creation = |permissions| Creation {
-        permissions,
-        uid: 0,
-        gid: 0,
-        now,
-    };
+    let creation = |permissions| Creation { permissions, uid: 0, gid: 0, now };
     for (name, number, permissions) in devices {
-        ensure_node(
-            root,
-            name,
-            NewNode::CharacterDevice(number),
-            creation(permissions),
-        )?;
+        ensure_node(root, name, NewNode::CharacterDevice(number), creation(permissions))?;
     }
     let links: [(&[u8], &[u8]); 4] = [
         (b"fd", b"/proc/self/fd"),
@@ -79,18 +67,10 @@ pub fn populate(root: &InodeRef, now: Timestamp) -> Result<()> {
 
 /// Puts the memory devices behind their numbers.
 pub fn register(namespace: &Namespace, kernel: &Arc<dyn Kernel>) {
-    let kinds = [
-        (NULL, Kind::Null),
-        (ZERO, Kind::Zero),
-        (FULL, Kind::Full),
-        (RANDOM, Kind::Random),
-        (URANDOM, Kind::Random),
-    ];
+    let kinds =
+        [(NULL, Kind::Null), (ZERO, Kind::Zero), (FULL, Kind::Full), (RANDOM, Kind::Random), (URANDOM, Kind::Random)];
     for (number, kind) in kinds {
-        let device = MemoryDevice {
-            kind,
-            kernel: kernel.clone(),
-        };
+        let device = MemoryDevice { kind, kernel: kernel.clone() };
         namespace.register_device(number, Arc::new(device));
     }
 }
@@ -131,11 +111,7 @@ impl OpenFile for MemoryDevice {
             Kind::Zero | Kind::Full => destination.put_zeros(wanted),
             Kind::Random => put_random(&*self.kernel, destination),
         };
-        if done < wanted {
-            partial(done, Errno::EFAULT)
-        } else {
-            Ok(done)
-        }
+        if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) }
     }
 
     fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
@@ -186,8 +162,6 @@ struct TerminalDevice(Arc<StreamInode>);
 
 impl Device for TerminalDevice {
     fn open(&self, request: OpenRequest) -> Result<Arc<dyn OpenFile>> {
-        self.0
-            .open(request, &Credentials::ROOT)?
-            .ok_or(Errno::ENXIO)
+        self.0.open(request, &Credentials::ROOT)?.ok_or(Errno::ENXIO)
     }
 }

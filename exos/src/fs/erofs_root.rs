@@ -17,8 +17,7 @@ use aegis_image::erofs::{self, SUPER_MAGIC};
 use super::page::{PAGE_BYTES, valid_bytes};
 use super::transfer::{Destination, partial, put_from};
 use super::vnode::{
-    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef,
-    Metadata, Timestamp,
+    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, Timestamp,
 };
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
@@ -52,11 +51,7 @@ impl ErofsRoot {
     ) -> core::result::Result<InodeRef, ReadError> {
         let image = Image::open(bytes)?;
         let inode = image.inode(image.root())?;
-        let root = Arc::new(Self {
-            image,
-            frames,
-            device,
-        });
+        let root = Arc::new(Self { image, frames, device });
         Ok(Arc::new(ErofsInode { root, inode }))
     }
 }
@@ -85,19 +80,13 @@ fn damaged(_: ReadError) -> Errno {
 impl ErofsInode {
     fn open_number(&self, number: InodeNumber) -> Result<InodeRef> {
         let inode = self.root.image.inode(number).map_err(damaged)?;
-        Ok(Arc::new(Self {
-            root: self.root.clone(),
-            inode,
-        }))
+        Ok(Arc::new(Self { root: self.root.clone(), inode }))
     }
 }
 
 impl Inode for ErofsInode {
     fn metadata(&self) -> Metadata {
-        let modified = Timestamp {
-            seconds: self.inode.mtime_s,
-            nanoseconds: self.inode.mtime_ns.min(999_999_999),
-        };
+        let modified = Timestamp { seconds: self.inode.mtime_s, nanoseconds: self.inode.mtime_ns.min(999_999_999) };
         Metadata {
             device: self.root.device,
             inode_number: self.inode.number.0,
@@ -133,12 +122,7 @@ impl Inode for ErofsInode {
             return Err(Errno::ENOTDIR);
         }
         let mut position = cookie;
-        for entry in self
-            .root
-            .image
-            .entries(&self.inode, cookie)
-            .map_err(damaged)?
-        {
+        for entry in self.root.image.entries(&self.inode, cookie).map_err(damaged)? {
             let entry = entry.map_err(damaged)?;
             if !matches!(entry.name, b"." | b"..") {
                 let kind = match entry.kind {
@@ -176,11 +160,7 @@ impl Inode for ErofsInode {
         }
         if let Some(extent) = self.root.image.extent(&self.inode) {
             let start = extent.offset_bytes as usize;
-            let bytes = self
-                .root
-                .image
-                .bytes()
-                .get(start..start + extent.length_bytes as usize);
+            let bytes = self.root.image.bytes().get(start..start + extent.length_bytes as usize);
             return put_from(bytes.ok_or(Errno::EIO)?, offset, destination);
         }
         let mut bounce = [0; 512];
@@ -188,10 +168,7 @@ impl Inode for ErofsInode {
         while destination.remaining() > 0 {
             let step = destination.remaining().min(bounce.len());
             let position = offset.saturating_add(done as u64);
-            let count = self
-                .root
-                .image
-                .read_at(&self.inode, position, &mut bounce[..step]);
+            let count = self.root.image.read_at(&self.inode, position, &mut bounce[..step]);
             if count == 0 {
                 break;
             }
@@ -223,10 +200,7 @@ impl Inode for ErofsInode {
         let frames = self.root.frames.as_ref()?;
         let first_page = self.root.image.extent(&self.inode)?.offset_bytes / PAGE_BYTES as u64;
         let frame = FrameNumber(frames.first.0 + first_page + index);
-        Some(FilePage {
-            frame: frames.pool.adopt(frame),
-            valid_bytes,
-        })
+        Some(FilePage { frame: frames.pool.adopt(frame), valid_bytes })
     }
 
     fn statistics(&self) -> FileSystemStatistics {

@@ -24,11 +24,7 @@ impl EventCounter {
     /// A counter that starts at `value`; a semaphore gives one per read, otherwise a read takes all.
     pub fn new(value: u32, is_semaphore: bool) -> Arc<Self> {
         let value = Mutex::new(u64::from(value));
-        Arc::new(Self {
-            value,
-            is_semaphore,
-            queue: WaitQueue::new(),
-        })
+        Arc::new(Self { value, is_semaphore, queue: WaitQueue::new() })
     }
 
     /// Adds to the counter on behalf of exos (asynchronous input and output); stops at the largest value.
@@ -48,11 +44,7 @@ impl OpenFile for EventCounter {
         }
         let taken = {
             let mut value = self.value.lock();
-            let taken = if self.is_semaphore {
-                (*value).min(1)
-            } else {
-                *value
-            };
+            let taken = if self.is_semaphore { (*value).min(1) } else { *value };
             *value -= taken;
             taken
         };
@@ -111,10 +103,7 @@ mod tests {
     use crate::fs::transfer::Buffer;
     use crate::fs::vnode::{OpenFile, Timestamp};
 
-    const NOW: Timestamp = Timestamp {
-        seconds: 0,
-        nanoseconds: 0,
-    };
+    const NOW: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
 
     fn read(counter: &EventCounter) -> Result<u64, Errno> {
         let mut buffer = Buffer::with_limit(8);
@@ -137,10 +126,7 @@ mod tests {
         assert_eq!(write(&counter, u64::MAX - 1), Ok(8));
         assert_eq!(counter.readiness(), Readiness::READ);
         assert_eq!(write(&counter, 1), Err(Errno::EAGAIN));
-        assert_eq!(
-            counter.read(0, &mut Buffer::with_limit(7), NOW),
-            Err(Errno::EINVAL)
-        );
+        assert_eq!(counter.read(0, &mut Buffer::with_limit(7), NOW), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -48,10 +48,7 @@ pub struct LockRange {
 
 impl LockRange {
     /// The whole file.
-    pub const ALL: Self = Self {
-        start: 0,
-        last: u64::MAX,
-    };
+    pub const ALL: Self = Self { start: 0, last: u64::MAX };
 
     fn meets(&self, other: &Self) -> bool {
         self.start <= other.last && other.start <= self.last
@@ -59,14 +56,9 @@ impl LockRange {
 
     /// What is left of this range in front of and behind `other`.
     fn without(&self, other: &Self) -> [Option<Self>; 2] {
-        let front = (self.start < other.start).then(|| Self {
-            start: self.start,
-            last: self.last.min(other.start - 1),
-        });
-        let back = (self.last > other.last).then(|| Self {
-            start: self.start.max(other.last + 1),
-            last: self.last,
-        });
+        let front =
+            (self.start < other.start).then(|| Self { start: self.start, last: self.last.min(other.start - 1) });
+        let back = (self.last > other.last).then(|| Self { start: self.start.max(other.last + 1), last: self.last });
         [front, back]
     }
 }
@@ -101,10 +93,7 @@ pub struct LockedFile {
 
 impl From<&Metadata> for LockedFile {
     fn from(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.device,
-            inode_number: metadata.inode_number,
-        }
+        Self { device: metadata.device, inode_number: metadata.inode_number }
     }
 }
 
@@ -125,10 +114,7 @@ pub struct LockTable {
 
 impl Default for LockTable {
     fn default() -> Self {
-        Self {
-            held: Mutex::default(),
-            queue: WaitQueue::new(),
-        }
+        Self { held: Mutex::default(), queue: WaitQueue::new() }
     }
 }
 
@@ -171,18 +157,10 @@ impl LockTable {
     }
 
     /// The first lock that is in the way of `lock` (`F_GETLK`).
-    pub fn conflict(
-        &self,
-        file: LockedFile,
-        family: LockFamily,
-        lock: &HeldLock,
-    ) -> Option<HeldLock> {
+    pub fn conflict(&self, file: LockedFile, family: LockFamily, lock: &HeldLock) -> Option<HeldLock> {
         let table = self.held.lock();
         let held = table.get(&(file, family))?;
-        held.iter()
-            .filter(|other| other.conflicts(lock))
-            .min_by_key(|held| held.range.start)
-            .copied()
+        held.iter().filter(|other| other.conflicts(lock)).min_by_key(|held| held.range.start).copied()
     }
 
     /// Who is told when locks are given up.
@@ -202,10 +180,7 @@ fn cut(held: &mut Vec<HeldLock>, owner: LockOwner, range: &LockRange) {
         }
         held.swap_remove(index);
         for rest in lock.range.without(range).into_iter().flatten() {
-            held.push(HeldLock {
-                range: rest,
-                ..lock
-            });
+            held.push(HeldLock { range: rest, ..lock });
         }
         // What was put at the end does not meet the range, and what took this place has not been looked at.
     }
@@ -217,52 +192,27 @@ mod tests {
     use crate::error::Errno;
     use crate::fs::vnode::DeviceNumber;
 
-    const FILE: LockedFile = LockedFile {
-        device: DeviceNumber { major: 0, minor: 1 },
-        inode_number: 1,
-    };
+    const FILE: LockedFile = LockedFile { device: DeviceNumber { major: 0, minor: 1 }, inode_number: 1 };
 
     fn lock(owner: u64, kind: LockKind, start: u64, last: u64) -> HeldLock {
         let owner = LockOwner::Process(owner);
-        HeldLock {
-            owner,
-            process: 1,
-            kind,
-            range: LockRange { start, last },
-        }
+        HeldLock { owner, process: 1, kind, range: LockRange { start, last } }
     }
 
     #[test]
     fn ranges_split_and_conflict() {
         let table = LockTable::default();
         let record = LockFamily::Record;
-        assert_eq!(
-            table.lock(FILE, record, lock(1, LockKind::Exclusive, 0, 99)),
-            Ok(())
-        );
+        assert_eq!(table.lock(FILE, record, lock(1, LockKind::Exclusive, 0, 99)), Ok(()));
         let other = lock(2, LockKind::Shared, 50, 60);
         assert_eq!(table.lock(FILE, record, other), Err(Errno::EAGAIN));
-        table.unlock(
-            FILE,
-            record,
-            LockOwner::Process(1),
-            LockRange {
-                start: 40,
-                last: 70,
-            },
-        );
+        table.unlock(FILE, record, LockOwner::Process(1), LockRange { start: 40, last: 70 });
         assert_eq!(table.lock(FILE, record, other), Ok(()));
         let probe = lock(3, LockKind::Shared, 0, u64::MAX);
         let found = table.conflict(FILE, record, &probe).map(|held| held.range);
         assert_eq!(found, Some(LockRange { start: 0, last: 39 }));
-        assert_eq!(
-            table.lock(FILE, record, lock(1, LockKind::Shared, 0, u64::MAX)),
-            Ok(())
-        );
+        assert_eq!(table.lock(FILE, record, lock(1, LockKind::Shared, 0, u64::MAX)), Ok(()));
         assert_eq!(table.conflict(FILE, record, &probe), None);
-        assert_eq!(
-            table.lock(FILE, LockFamily::Whole, lock(9, LockKind::Exclusive, 0, 9)),
-            Ok(())
-        );
+        assert_eq!(table.lock(FILE, LockFamily::Whole, lock(9, LockKind::Exclusive, 0, 9)), Ok(()));
     }
 }

@@ -93,11 +93,7 @@ impl Entry {
     fn new(inode: InodeRef, parent: Option<Arc<Self>>, name: &[u8], is_deleted: bool) -> Arc<Self> {
         Arc::new(Self {
             inode,
-            place: Mutex::new(Place {
-                parent,
-                name: name.into(),
-                is_deleted,
-            }),
+            place: Mutex::new(Place { parent, name: name.into(), is_deleted }),
             children: Mutex::new(Children::default()),
             mounted_here: Mutex::new(None),
         })
@@ -114,11 +110,7 @@ impl Entry {
 
     /// The living entry of that name, if anybody holds it.
     pub(super) fn known_child(&self, name: &[u8]) -> Option<Arc<Self>> {
-        self.children
-            .lock()
-            .by_name
-            .get(name)
-            .and_then(Weak::upgrade)
+        self.children.lock().by_name.get(name).and_then(Weak::upgrade)
     }
 
     /// Finds a name in this directory.
@@ -157,12 +149,7 @@ impl Entry {
 
     /// Notes that `name` is gone from this directory.
     pub(super) fn detach(&self, name: &[u8]) {
-        let gone = self
-            .children
-            .lock()
-            .by_name
-            .remove(name)
-            .and_then(|child| child.upgrade());
+        let gone = self.children.lock().by_name.remove(name).and_then(|child| child.upgrade());
         if let Some(gone) = gone {
             gone.place.lock().is_deleted = true;
         }
@@ -170,12 +157,7 @@ impl Entry {
 
     /// Notes that `old_name` of this directory is now `new_name` of `new_parent`.
     pub(super) fn move_child(&self, old_name: &[u8], new_parent: &Arc<Self>, new_name: &[u8]) {
-        let moved = self
-            .children
-            .lock()
-            .by_name
-            .remove(old_name)
-            .and_then(|child| child.upgrade());
+        let moved = self.children.lock().by_name.remove(old_name).and_then(|child| child.upgrade());
         new_parent.detach(new_name);
         if let Some(moved) = moved {
             let old_parent = {
@@ -189,24 +171,9 @@ impl Entry {
     }
 
     /// Notes that two names changed places.
-    pub(super) fn swap_children(
-        self: &Arc<Self>,
-        name: &[u8],
-        other: &Arc<Self>,
-        other_name: &[u8],
-    ) {
-        let first = self
-            .children
-            .lock()
-            .by_name
-            .remove(name)
-            .and_then(|child| child.upgrade());
-        let second = other
-            .children
-            .lock()
-            .by_name
-            .remove(other_name)
-            .and_then(|child| child.upgrade());
+    pub(super) fn swap_children(self: &Arc<Self>, name: &[u8], other: &Arc<Self>, other_name: &[u8]) {
+        let first = self.children.lock().by_name.remove(name).and_then(|child| child.upgrade());
+        let second = other.children.lock().by_name.remove(other_name).and_then(|child| child.upgrade());
         for (moved, parent, new_name) in [(first, other, other_name), (second, self, name)] {
             if let Some(moved) = moved {
                 {
@@ -256,30 +223,15 @@ impl PartialEq for Location {
 impl core::fmt::Debug for Location {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let path = self.path_to_top().unwrap_or_else(|path| path);
-        write!(
-            formatter,
-            "Location({})",
-            alloc::string::String::from_utf8_lossy(&path)
-        )
+        write!(formatter, "Location({})", alloc::string::String::from_utf8_lossy(&path))
     }
 }
 
 impl Location {
     /// The root of a file system that is mounted nowhere yet (`covers` is `None`) or over a location.
-    pub(super) fn of_new_mount(
-        id: u32,
-        description: MountDescription,
-        root: InodeRef,
-        covers: Option<Self>,
-    ) -> Self {
+    pub(super) fn of_new_mount(id: u32, description: MountDescription, root: InodeRef, covers: Option<Self>) -> Self {
         let entry = Entry::new(root, None, b"", false);
-        let mount = Arc::new(Mount {
-            id,
-            description,
-            root: entry.clone(),
-            covers,
-            recent: Mutex::default(),
-        });
+        let mount = Arc::new(Mount { id, description, root: entry.clone(), covers, recent: Mutex::default() });
         if let Some(covered) = &mount.covers {
             *covered.entry.mounted_here.lock() = Some(mount.clone());
         }
@@ -288,20 +240,14 @@ impl Location {
 
     /// A pseudo file whose path is `display_name`.
     pub(super) fn pseudo(mount: &Arc<Mount>, inode: InodeRef, display_name: &[u8]) -> Self {
-        Self {
-            mount: mount.clone(),
-            entry: Entry::new(inode, None, display_name, false),
-        }
+        Self { mount: mount.clone(), entry: Entry::new(inode, None, display_name, false) }
     }
 
     /// A file without a name that was made in this directory.
     pub(super) fn unnamed_child(&self, inode: InodeRef) -> Self {
         let name = alloc::format!("#{}", inode.metadata().inode_number);
         let entry = Entry::new(inode, Some(self.entry.clone()), name.as_bytes(), true);
-        Self {
-            mount: self.mount.clone(),
-            entry,
-        }
+        Self { mount: self.mount.clone(), entry }
     }
 
     /// The inode.
@@ -341,10 +287,7 @@ impl Location {
 
     /// The same mount, another entry.
     pub(super) fn with_entry(&self, entry: Arc<Entry>) -> Self {
-        Self {
-            mount: self.mount.clone(),
-            entry,
-        }
+        Self { mount: self.mount.clone(), entry }
     }
 
     /// The named child, on top of what is mounted there.
@@ -352,10 +295,7 @@ impl Location {
     /// # Errors
     /// Those of [`super::vnode::Inode::lookup`], `ENAMETOOLONG`.
     pub(super) fn child(&self, name: &[u8]) -> Result<Self> {
-        let below = Self {
-            mount: self.mount.clone(),
-            entry: self.entry.child(name)?,
-        };
+        let below = Self { mount: self.mount.clone(), entry: self.entry.child(name)? };
         below.mount.remember(&below.entry);
         Ok(below.top_mounted())
     }
@@ -366,12 +306,7 @@ impl Location {
         loop {
             let mounted = here.entry.mounted_here.lock().clone();
             match mounted {
-                Some(mount) => {
-                    here = Self {
-                        entry: mount.root.clone(),
-                        mount,
-                    }
-                }
+                Some(mount) => here = Self { entry: mount.root.clone(), mount },
                 None => return here,
             }
         }
@@ -385,11 +320,7 @@ impl Location {
                 return here;
             }
             if let Some(parent) = here.entry.parent() {
-                return Self {
-                    mount: here.mount,
-                    entry: parent,
-                }
-                .top_mounted();
+                return Self { mount: here.mount, entry: parent }.top_mounted();
             }
             match here.mount.covers.clone() {
                 Some(covered) => here = covered,
@@ -498,11 +429,7 @@ impl Mount {
     /// # Errors
     /// `EROFS`.
     pub(super) fn check_writable(&self) -> Result<()> {
-        if self.flags().contains(MountFlags::READ_ONLY) {
-            Err(Errno::EROFS)
-        } else {
-            Ok(())
-        }
+        if self.flags().contains(MountFlags::READ_ONLY) { Err(Errno::EROFS) } else { Ok(()) }
     }
 
     fn remember(&self, entry: &Arc<Entry>) {
@@ -515,10 +442,7 @@ impl Mount {
                 recent.resize(RECENT_ENTRY_COUNT, None);
             }
             let place = &mut recent[recent_place(entry)];
-            if place
-                .as_ref()
-                .is_some_and(|known| Arc::ptr_eq(known, entry))
-            {
+            if place.as_ref().is_some_and(|known| Arc::ptr_eq(known, entry)) {
                 return;
             }
             place.replace(entry.clone())
@@ -531,9 +455,7 @@ impl Mount {
     pub(super) fn forget(&self, entry: &Arc<Entry>) {
         let before = {
             let mut recent = self.recent.lock();
-            recent
-                .get_mut(recent_place(entry))
-                .and_then(|place| place.take_if(|known| Arc::ptr_eq(known, entry)))
+            recent.get_mut(recent_place(entry)).and_then(|place| place.take_if(|known| Arc::ptr_eq(known, entry)))
         };
         drop(before);
     }

@@ -32,12 +32,7 @@ pub const OVERLAY_MAGIC: u64 = 0x794c_7630;
 ///
 /// # Errors
 /// `ENOTDIR` if `base` is not a directory.
-pub fn over(
-    pool: Arc<FramePool>,
-    identity: Identity,
-    limits: Limits,
-    base: &InodeRef,
-) -> Result<Arc<MemoryNode>> {
+pub fn over(pool: Arc<FramePool>, identity: Identity, limits: Limits, base: &InodeRef) -> Result<Arc<MemoryNode>> {
     if base.kind() != FileKind::Directory {
         return Err(Errno::ENOTDIR);
     }

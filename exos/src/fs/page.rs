@@ -38,11 +38,7 @@ impl MappedFile {
         if !inode.is_mappable() {
             return Err(Errno::ENODEV);
         }
-        Ok(Arc::new(Self {
-            inode,
-            location,
-            root,
-        }))
+        Ok(Arc::new(Self { inode, location, root }))
     }
 }
 
@@ -57,10 +53,7 @@ impl PageSource for MappedFile {
 
     fn identity(&self) -> FileIdentity {
         let metadata = self.inode.metadata();
-        FileIdentity {
-            device: metadata.device.encoded(),
-            inode: metadata.inode_number,
-        }
+        FileIdentity { device: metadata.device.encoded(), inode: metadata.inode_number }
     }
 
     fn path(&self) -> String {
@@ -72,7 +65,6 @@ impl PageSource for MappedFile {
         let offset = first_index.checked_mul(page).ok_or(Errno::EINVAL)?;
         let length = page_count.checked_mul(page).ok_or(Errno::EINVAL)?;
         let modified: Timestamp = self.inode.metadata().modified;
-        self.inode
-            .allocate(Allocate::PunchHole, offset, length, modified)
+        self.inode.allocate(Allocate::PunchHole, offset, length, modified)
     }
 }

@@ -43,11 +43,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// User and group 0.
-    pub const ROOT: Self = Self {
-        uid: 0,
-        gid: 0,
-        groups: Vec::new(),
-    };
+    pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new() };
 
     /// Whether this is the user who may do everything.
     pub fn is_root(&self) -> bool {
@@ -70,13 +66,8 @@ impl Credentials {
     /// `EACCES`.
     pub fn check(&self, metadata: &Metadata, wish: Wish) -> Result<()> {
         if self.is_root() {
-            let nobody_executes =
-                metadata.kind != FileKind::Directory && metadata.permissions & 0o111 == 0;
-            return if wish.contains(Wish::EXECUTE) && nobody_executes {
-                Err(Errno::EACCES)
-            } else {
-                Ok(())
-            };
+            let nobody_executes = metadata.kind != FileKind::Directory && metadata.permissions & 0o111 == 0;
+            return if wish.contains(Wish::EXECUTE) && nobody_executes { Err(Errno::EACCES) } else { Ok(()) };
         }
         let triple = if self.uid == metadata.uid {
             metadata.permissions >> 6
@@ -85,11 +76,7 @@ impl Credentials {
         } else {
             metadata.permissions
         };
-        if Wish::from_bits_truncate(triple).contains(wish) {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        }
+        if Wish::from_bits_truncate(triple).contains(wish) { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// Whether a name that leads to `victim` may be taken out of `directory`, which one may write.

@@ -57,17 +57,11 @@ impl Ring {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        bytes
-            .try_reserve_exact(capacity)
-            .map_err(|_| Errno::ENOMEM)?;
+        bytes.try_reserve_exact(capacity).map_err(|_| Errno::ENOMEM)?;
         bytes.resize(capacity, 0);
         let length = self.length;
         self.pop(&mut bytes[..length]);
-        *self = Self {
-            bytes,
-            start: 0,
-            length,
-        };
+        *self = Self { bytes, start: 0, length };
         Ok(())
     }
 
@@ -88,11 +82,7 @@ impl Ring {
         into[..head].copy_from_slice(&self.bytes[self.start..self.start + head]);
         into[head..].copy_from_slice(&self.bytes[..tail]);
         self.length -= into.len();
-        self.start = if self.length == 0 {
-            0
-        } else {
-            (self.start + into.len()) % self.bytes.len()
-        };
+        self.start = if self.length == 0 { 0 } else { (self.start + into.len()) % self.bytes.len() };
     }
 
     /// Gives the last popped bytes back to the front.
@@ -108,8 +98,7 @@ impl Ring {
 
 impl State {
     fn room(&self) -> usize {
-        self.capacity
-            .saturating_sub(self.ring.length + self.reserved)
+        self.capacity.saturating_sub(self.ring.length + self.reserved)
     }
 }
 
@@ -169,11 +158,7 @@ impl Pipe {
         while destination.remaining() > 0 {
             let count = {
                 let mut state = self.state.lock();
-                let count = state
-                    .ring
-                    .length
-                    .min(destination.remaining())
-                    .min(bounce.len());
+                let count = state.ring.length.min(destination.remaining()).min(bounce.len());
                 if count == 0 {
                     if done == 0 && state.writer_count > 0 {
                         return Err(Errno::EAGAIN);
@@ -264,16 +249,8 @@ impl PipeEnd {
     /// Both ends of a new pipe: for reading, for writing.
     pub fn pair(number: u64) -> (Arc<Self>, Arc<Self>) {
         let pipe = Pipe::new(number);
-        let ends = [(true, false), (false, true)].map(|(read, write)| {
-            Self::attach(
-                &pipe,
-                OpenRequest {
-                    read,
-                    write,
-                    non_blocking: false,
-                },
-            )
-        });
+        let ends = [(true, false), (false, true)]
+            .map(|(read, write)| Self::attach(&pipe, OpenRequest { read, write, non_blocking: false }));
         let [reader, writer] = ends;
         (reader, writer)
     }
@@ -306,11 +283,7 @@ impl PipeEnd {
             (other_count == 0 && !request.non_blocking).then_some(other_opens)
         };
         pipe.queue.notify(Readiness::ALWAYS);
-        Arc::new(Self {
-            pipe: pipe.clone(),
-            request,
-            awaited_opens,
-        })
+        Arc::new(Self { pipe: pipe.clone(), request, awaited_opens })
     }
 }
 
@@ -324,9 +297,7 @@ impl Drop for PipeEnd {
             state.ring = Ring::default();
         }
         drop(state);
-        self.pipe
-            .queue
-            .notify(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR);
+        self.pipe.queue.notify(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR);
     }
 }
 
@@ -369,14 +340,8 @@ impl OpenFile for PipeEnd {
 
     fn is_connected(&self) -> bool {
         let state = self.pipe.state.lock();
-        self.awaited_opens.is_none_or(|opens| {
-            opens
-                != if self.request.read {
-                    state.writer_opens
-                } else {
-                    state.reader_opens
-                }
-        })
+        self.awaited_opens
+            .is_none_or(|opens| opens != if self.request.read { state.writer_opens } else { state.reader_opens })
     }
 
     fn readable_byte_count(&self) -> Option<usize> {

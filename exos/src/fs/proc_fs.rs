@@ -13,9 +13,8 @@ use super::location::Location;
 use super::permission::Credentials;
 use super::transfer::{Destination, Source, put_from};
 use super::vnode::{
-    Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode,
-    InodeRef, LinkTarget, Metadata, NewNode, OpenFile, OpenRequest, SeekSupport, SetAttributes,
-    Timestamp,
+    Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, LinkTarget,
+    Metadata, NewNode, OpenFile, OpenRequest, SeekSupport, SetAttributes, Timestamp,
 };
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -172,15 +171,8 @@ struct ProcFs {
 
 /// The root directory of `/proc`.
 pub fn root(provider: Arc<dyn ProcessProvider>, device: DeviceNumber, now: Timestamp) -> InodeRef {
-    let fs = Arc::new(ProcFs {
-        provider,
-        device,
-        created: now,
-    });
-    Arc::new(ProcInode {
-        fs,
-        node: Node::System(""),
-    })
+    let fs = Arc::new(ProcFs { provider, device, created: now });
+    Arc::new(ProcInode { fs, node: Node::System("") })
 }
 
 struct ProcInode {
@@ -226,10 +218,7 @@ fn system_names(prefix: &'static str) -> Vec<(&'static str, Node)> {
             continue;
         };
         let (name, node) = match rest.find('/') {
-            Some(slash) => (
-                &rest[..slash],
-                Node::System(&path[..prefix.len() + slash + 1]),
-            ),
+            Some(slash) => (&rest[..slash], Node::System(&path[..prefix.len() + slash + 1])),
             None => (rest, Node::SystemText(*text)),
         };
         if names.last().is_none_or(|(last, _)| *last != name) {
@@ -241,10 +230,7 @@ fn system_names(prefix: &'static str) -> Vec<(&'static str, Node)> {
 
 impl ProcInode {
     fn child(&self, node: Node) -> InodeRef {
-        Arc::new(Self {
-            fs: self.fs.clone(),
-            node,
-        })
+        Arc::new(Self { fs: self.fs.clone(), node })
     }
 
     fn provider(&self) -> &dyn ProcessProvider {
@@ -254,17 +240,12 @@ impl ProcInode {
     /// The process that a node tells about.
     fn process(&self) -> Option<ProcessName> {
         match self.node {
-            Node::Process(name) | Node::ProcessText(name, _) | Node::ProcessLink(name, _) => {
-                Some(name)
-            }
+            Node::Process(name) | Node::ProcessText(name, _) | Node::ProcessLink(name, _) => Some(name),
             Node::Descriptors(process)
             | Node::Descriptor(process, _)
             | Node::DescriptorTexts(process)
             | Node::DescriptorText(process, _)
-            | Node::Threads(process) => Some(ProcessName {
-                process,
-                thread: None,
-            }),
+            | Node::Threads(process) => Some(ProcessName { process, thread: None }),
             Node::System(_) | Node::SystemText(_) | Node::Link(_) => None,
         }
     }
@@ -275,19 +256,12 @@ impl ProcInode {
             let number = name.thread.unwrap_or(name.process);
             (u64::from(number) << 17) | (u64::from(name.thread.is_some()) << 16) | (256 + index)
         };
-        let whole = |process| ProcessName {
-            process,
-            thread: None,
-        };
+        let whole = |process| ProcessName { process, thread: None };
         match self.node {
             Node::System("") => 1,
             Node::System(prefix) => {
-                let first = SystemText::ALL
-                    .iter()
-                    .position(|row| row.0.starts_with(prefix));
-                SYSTEM_NUMBERS / 2
-                    + (first.unwrap_or(0) as u64) * 8
-                    + prefix.matches('/').count() as u64
+                let first = SystemText::ALL.iter().position(|row| row.0.starts_with(prefix));
+                SYSTEM_NUMBERS / 2 + (first.unwrap_or(0) as u64) * 8 + prefix.matches('/').count() as u64
             }
             Node::SystemText(text) => 16 + text as u64,
             Node::Link(name) => 2 + name.len() as u64,
@@ -297,9 +271,7 @@ impl ProcInode {
             Node::Descriptors(process) => in_process(whole(process), 8),
             Node::DescriptorTexts(process) => in_process(whole(process), 9),
             Node::Threads(process) => in_process(whole(process), 10),
-            Node::Descriptor(process, number) => {
-                (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1)
-            }
+            Node::Descriptor(process, number) => (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1),
             Node::DescriptorText(process, number) => {
                 (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1) | 1
             }
@@ -307,11 +279,8 @@ impl ProcInode {
     }
 
     fn kind_and_permissions(&self) -> (FileKind, u32) {
-        let mode_of = |rows: &[(&str, SystemText, u32)], text| {
-            rows.iter()
-                .find(|row| row.1 == text)
-                .map_or(0o444, |row| row.2)
-        };
+        let mode_of =
+            |rows: &[(&str, SystemText, u32)], text| rows.iter().find(|row| row.1 == text).map_or(0o444, |row| row.2);
         match self.node {
             Node::System(_) | Node::Process(_) | Node::Threads(_) => (FileKind::Directory, 0o555),
             Node::Descriptors(_) => (FileKind::Directory, 0o500),
@@ -327,10 +296,7 @@ impl ProcInode {
                 let permissions = self
                     .provider()
                     .descriptor(process, number)
-                    .map_or(0, |view| {
-                        (u32::from(view.is_readable) * 0o500)
-                            | (u32::from(view.is_writable) * 0o300)
-                    });
+                    .map_or(0, |view| (u32::from(view.is_readable) * 0o500) | (u32::from(view.is_writable) * 0o300));
                 (FileKind::Symlink, permissions)
             }
         }
@@ -340,13 +306,8 @@ impl ProcInode {
         if let Some(link) = ROOT_LINKS.iter().find(|link| link.as_bytes() == name) {
             return Some(Node::Link(link));
         }
-        let process = ProcessName {
-            process: parse_number(name)?,
-            thread: None,
-        };
-        self.provider()
-            .owner(process)
-            .map(|_| Node::Process(process))
+        let process = ProcessName { process: parse_number(name)?, thread: None };
+        self.provider().owner(process).map(|_| Node::Process(process))
     }
 
     fn lookup_in_process(&self, process: ProcessName, name: &[u8]) -> Option<Node> {
@@ -368,9 +329,7 @@ impl ProcInode {
     fn find(&self, name: &[u8]) -> Result<Option<Node>> {
         Ok(match self.node {
             Node::System(prefix) => {
-                let text = system_names(prefix)
-                    .into_iter()
-                    .find(|row| row.0.as_bytes() == name);
+                let text = system_names(prefix).into_iter().find(|row| row.0.as_bytes() == name);
                 match text {
                     Some((_, node)) => Some(node),
                     None if prefix.is_empty() => self.lookup_in_root(name),
@@ -430,9 +389,7 @@ impl ProcInode {
         match self.node {
             Node::SystemText(text) => self.provider().system_text(text, out),
             Node::ProcessText(name, text) => self.provider().process_text(name, text, out),
-            Node::DescriptorText(process, number) => {
-                self.provider().descriptor_text(process, number, out)
-            }
+            Node::DescriptorText(process, number) => self.provider().descriptor_text(process, number, out),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -452,11 +409,7 @@ impl Inode for ProcInode {
             uid,
             gid,
             device_node: DeviceNumber::default(),
-            size_bytes: if matches!(self.node, Node::Descriptor(..)) {
-                64
-            } else {
-                0
-            },
+            size_bytes: if matches!(self.node, Node::Descriptor(..)) { 64 } else { 0 },
             block_count: 0,
             accessed: self.fs.created,
             modified: self.fs.created,
@@ -496,12 +449,7 @@ impl Inode for ProcInode {
             };
             let metadata = inode.metadata();
             let (inode_number, kind) = (metadata.inode_number, metadata.kind);
-            let accepted = consumer(DirectoryEntry {
-                name,
-                inode_number,
-                kind,
-                next_cookie,
-            });
+            let accepted = consumer(DirectoryEntry { name, inode_number, kind, next_cookie });
             if accepted {
                 position = next_cookie;
             }
@@ -547,14 +495,10 @@ impl Inode for ProcInode {
 
     fn follow_link(&self) -> Result<LinkTarget> {
         match self.node {
-            Node::ProcessLink(name, link) => self
-                .provider()
-                .process_link(name, link)
-                .map(LinkTarget::Jump),
+            Node::ProcessLink(name, link) => self.provider().process_link(name, link).map(LinkTarget::Jump),
             Node::Descriptor(process, number) => {
                 let view = self.provider().descriptor(process, number);
-                view.map(|view| LinkTarget::Jump(view.location))
-                    .map_err(|_| Errno::ENOENT)
+                view.map(|view| LinkTarget::Jump(view.location)).map_err(|_| Errno::ENOENT)
             }
             _ => self.read_link().map(LinkTarget::Path),
         }
@@ -563,14 +507,8 @@ impl Inode for ProcInode {
     fn open(&self, _: OpenRequest, _: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         match self.node {
             Node::SystemText(_) | Node::ProcessText(..) | Node::DescriptorText(..) => {
-                let inode = Self {
-                    fs: self.fs.clone(),
-                    node: self.node,
-                };
-                Ok(Some(Arc::new(TextFile {
-                    inode,
-                    text: Mutex::new(None),
-                })))
+                let inode = Self { fs: self.fs.clone(), node: self.node };
+                Ok(Some(Arc::new(TextFile { inode, text: Mutex::new(None) })))
             }
             _ => Ok(None),
         }

@@ -63,19 +63,12 @@ impl WaitQueue {
 
     /// Adds a waiter for the events of `interest`. It stays until the registration is dropped; the queue
     /// does not keep it alive.
-    pub fn register(
-        self: &Arc<Self>,
-        waiter: &Arc<dyn Waiter>,
-        interest: Readiness,
-    ) -> Registration {
+    pub fn register(self: &Arc<Self>, waiter: &Arc<dyn Waiter>, interest: Readiness) -> Registration {
         let mut waiters = self.waiters.lock();
         let id = waiters.next_id;
         waiters.next_id += 1;
         waiters.list.push((id, interest, Arc::downgrade(waiter)));
-        Registration {
-            queue: self.clone(),
-            id,
-        }
+        Registration { queue: self.clone(), id }
     }
 
     /// Wakes all whose interest meets `events`; errors and hang-ups meet every interest.
@@ -111,11 +104,7 @@ pub struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.queue
-            .waiters
-            .lock()
-            .list
-            .retain(|(id, _, _)| *id != self.id);
+        self.queue.waiters.lock().list.retain(|(id, _, _)| *id != self.id);
     }
 }
 
@@ -147,9 +136,6 @@ mod tests {
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
         drop(registration);
         queue.notify(Readiness::READ);
-        assert_eq!(
-            (count.0.load(Ordering::Relaxed), queue.waiter_count()),
-            (2, 0)
-        );
+        assert_eq!((count.0.load(Ordering::Relaxed), queue.waiter_count()), (2, 0));
     }
 }

@@ -10,9 +10,7 @@ use alloc::vec::Vec;
 use super::permission::Credentials;
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
-use super::vnode::{
-    DeviceNumber, FileKind, FileSystemStatistics, Inode, Metadata, OpenFile, OpenRequest, Timestamp,
-};
+use super::vnode::{DeviceNumber, FileKind, FileSystemStatistics, Inode, Metadata, OpenFile, OpenRequest, Timestamp};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -78,9 +76,7 @@ impl TerminalModes {
         control: 0xbf,
         local: 0x8a3b,
         line: 0,
-        characters: [
-            3, 28, 127, 21, 4, 0, 1, 0, 17, 19, 26, 0, 18, 15, 23, 22, 0, 0, 0,
-        ],
+        characters: [3, 28, 127, 21, 4, 0, 1, 0, 17, 19, 26, 0, 18, 15, 23, 22, 0, 0, 0],
     };
 }
 
@@ -155,19 +151,8 @@ pub struct StreamInode {
 
 impl StreamInode {
     /// A stream that looks like a pipe with this number.
-    pub fn pipe(
-        stream: Arc<dyn Stream>,
-        device: DeviceNumber,
-        number: u64,
-        now: Timestamp,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            stream,
-            number,
-            device,
-            created: now,
-            terminal: None,
-        })
+    pub fn pipe(stream: Arc<dyn Stream>, device: DeviceNumber, number: u64, now: Timestamp) -> Arc<Self> {
+        Arc::new(Self { stream, number, device, created: now, terminal: None })
     }
 
     /// A stream that looks like terminal `index`.
@@ -179,13 +164,7 @@ impl StreamInode {
         now: Timestamp,
     ) -> Arc<Self> {
         let number = u64::from(index) + 3;
-        Arc::new(Self {
-            stream,
-            number,
-            device,
-            created: now,
-            terminal: Some((index, state)),
-        })
+        Arc::new(Self { stream, number, device, created: now, terminal: Some((index, state)) })
     }
 
     /// What `readlink` on `/proc/self/fd/N` says.
@@ -201,10 +180,7 @@ impl Inode for StreamInode {
     fn metadata(&self) -> Metadata {
         let (kind, permissions, device_node) = match &self.terminal {
             Some((index, _)) => {
-                let node = DeviceNumber {
-                    major: TERMINAL_MAJOR,
-                    minor: *index,
-                };
+                let node = DeviceNumber { major: TERMINAL_MAJOR, minor: *index };
                 (FileKind::CharacterDevice, 0o620, node)
             }
             None => (FileKind::Fifo, 0o600, DeviceNumber::default()),
@@ -240,11 +216,7 @@ impl Inode for StreamInode {
 
     fn statistics(&self) -> FileSystemStatistics {
         FileSystemStatistics {
-            magic: if self.terminal.is_some() {
-                0x1cd1
-            } else {
-                0x5049_5045
-            },
+            magic: if self.terminal.is_some() { 0x1cd1 } else { 0x5049_5045 },
             block_bytes: 4096,
             block_count: 0,
             free_block_count: 0,

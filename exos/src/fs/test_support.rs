@@ -16,22 +16,11 @@ use crate::fake::FakeMachine;
 use crate::mem::frames::FramePool;
 
 /// The time of all tests.
-pub(super) const NOW: Timestamp = Timestamp {
-    seconds: 1_000,
-    nanoseconds: 7,
-};
+pub(super) const NOW: Timestamp = Timestamp { seconds: 1_000, nanoseconds: 7 };
 /// Creates as root.
-pub(super) const BY_ROOT: Creation = Creation {
-    permissions: 0o755,
-    uid: 0,
-    gid: 0,
-    now: NOW,
-};
+pub(super) const BY_ROOT: Creation = Creation { permissions: 0o755, uid: 0, gid: 0, now: NOW };
 /// Much.
-pub(super) const LARGE: Limits = Limits {
-    bytes_max: 1 << 30,
-    inode_count_max: 1 << 20,
-};
+pub(super) const LARGE: Limits = Limits { bytes_max: 1 << 30, inode_count_max: 1 << 20 };
 
 /// A pool over a fresh fake machine.
 pub(super) fn pool() -> Arc<FramePool> {
@@ -42,20 +31,13 @@ pub(super) fn pool() -> Arc<FramePool> {
 /// The root of an empty memory file system.
 pub(super) fn tmpfs_root(pool: &Arc<FramePool>, minor: u32, limits: Limits) -> InodeRef {
     let device = DeviceNumber { major: 0, minor };
-    let identity = Identity {
-        device,
-        magic: TMPFS_MAGIC,
-    };
+    let identity = Identity { device, magic: TMPFS_MAGIC };
     MemoryFs::create(pool.clone(), identity, limits, BY_ROOT).unwrap()
 }
 
 /// What a mount says in tests.
 pub(super) fn described(flags: MountFlags) -> MountDescription {
-    MountDescription {
-        kind: "tmpfs",
-        source: "tmpfs",
-        flags,
-    }
+    MountDescription { kind: "tmpfs", source: "tmpfs", flags }
 }
 
 /// A name space and somebody in it.
@@ -78,21 +60,11 @@ impl World {
     pub(super) fn over(pool: Arc<FramePool>, root: InodeRef) -> Self {
         let namespace = Namespace::new(root, described(MountFlags::empty()));
         let root = namespace.root().clone();
-        Self {
-            pool,
-            namespace,
-            root,
-            credentials: Credentials::ROOT,
-        }
+        Self { pool, namespace, root, credentials: Credentials::ROOT }
     }
 
     pub(super) fn caller(&self) -> Caller<'_> {
-        Caller {
-            root: &self.root,
-            credentials: &self.credentials,
-            umask: 0o022,
-            now: NOW,
-        }
+        Caller { root: &self.root, credentials: &self.credentials, umask: 0o022, now: NOW }
     }
 
     pub(super) fn open(
@@ -102,25 +74,13 @@ impl World {
         flags: OpenFlags,
         status: StatusFlags,
     ) -> Result<Arc<Description>> {
-        let how = OpenHow {
-            access,
-            flags,
-            status,
-            permissions: 0o666,
-        };
-        self.namespace
-            .open(&self.caller(), &self.root, path.as_bytes(), &how)
+        let how = OpenHow { access, flags, status, permissions: 0o666 };
+        self.namespace.open(&self.caller(), &self.root, path.as_bytes(), &how)
     }
 
     /// Creates or opens a file for reading and writing.
     pub(super) fn create(&self, path: &str) -> Arc<Description> {
-        self.open(
-            path,
-            Access::ReadWrite,
-            OpenFlags::CREATE,
-            StatusFlags::empty(),
-        )
-        .unwrap()
+        self.open(path, Access::ReadWrite, OpenFlags::CREATE, StatusFlags::empty()).unwrap()
     }
 
     /// Creates a file with contents.

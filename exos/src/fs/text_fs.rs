@@ -10,8 +10,7 @@ use alloc::vec::Vec;
 
 use super::transfer::{Destination, put_from};
 use super::vnode::{
-    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef,
-    Metadata, Timestamp,
+    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, Timestamp,
 };
 use crate::error::{Errno, Result};
 
@@ -34,41 +33,25 @@ enum Content {
 /// Builds a tree from texts at paths; a path that ends with `/` makes an empty directory.
 pub fn build(files: Vec<(Vec<u8>, Vec<u8>)>, device: DeviceNumber, now: Timestamp) -> InodeRef {
     let mut next_number = 1;
-    let files: Vec<TextAt<'_>> = files
-        .iter()
-        .map(|(path, text)| (path.as_slice(), text.as_slice()))
-        .collect();
+    let files: Vec<TextAt<'_>> = files.iter().map(|(path, text)| (path.as_slice(), text.as_slice())).collect();
     directory(&files, device, now, &mut next_number)
 }
 
 /// A path and its text.
 type TextAt<'a> = (&'a [u8], &'a [u8]);
 
-fn directory(
-    files: &[TextAt<'_>],
-    device: DeviceNumber,
-    now: Timestamp,
-    next_number: &mut u64,
-) -> Arc<TextNode> {
+fn directory(files: &[TextAt<'_>], device: DeviceNumber, now: Timestamp, next_number: &mut u64) -> Arc<TextNode> {
     let number = *next_number;
     *next_number += 1;
     let mut below: BTreeMap<&[u8], Vec<TextAt<'_>>> = BTreeMap::new();
     let mut entries = BTreeMap::new();
     for (path, text) in files {
         match path.iter().position(|byte| *byte == b'/') {
-            Some(slash) => below
-                .entry(&path[..slash])
-                .or_default()
-                .push((&path[slash + 1..], text)),
+            Some(slash) => below.entry(&path[..slash]).or_default().push((&path[slash + 1..], text)),
             None if path.is_empty() => {}
             None => {
                 let content = Content::Text(text.to_vec());
-                let file = TextNode {
-                    number: *next_number,
-                    device,
-                    created: now,
-                    content,
-                };
+                let file = TextNode { number: *next_number, device, created: now, content };
                 *next_number += 1;
                 entries.insert(path.to_vec(), Arc::new(file));
             }
@@ -77,12 +60,7 @@ fn directory(
     for (name, files) in below {
         entries.insert(name.to_vec(), directory(&files, device, now, next_number));
     }
-    Arc::new(TextNode {
-        number,
-        device,
-        created: now,
-        content: Content::Directory(entries),
-    })
+    Arc::new(TextNode { number, device, created: now, content: Content::Directory(entries) })
 }
 
 /// `/sys` for a machine with that many processors.
@@ -93,27 +71,18 @@ pub fn system_tree(processor_count: u32, device: DeviceNumber, now: Timestamp) -
     };
     let mut files: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     for name in ["online", "possible", "present"] {
-        files.push((
-            format!("devices/system/cpu/{name}").into_bytes(),
-            list.clone(),
-        ));
+        files.push((format!("devices/system/cpu/{name}").into_bytes(), list.clone()));
     }
     files.push((b"devices/system/cpu/kernel_max".to_vec(), b"63\n".to_vec()));
     for index in 0..processor_count.max(1) {
         let topology = format!("devices/system/cpu/cpu{index}/topology");
-        files.push((
-            format!("{topology}/core_id").into_bytes(),
-            format!("{index}\n").into_bytes(),
-        ));
+        files.push((format!("{topology}/core_id").into_bytes(), format!("{index}\n").into_bytes()));
         let package = format!("{topology}/physical_package_id").into_bytes();
         files.push((package, b"0\n".to_vec()));
     }
     files.push((b"devices/system/node/online".to_vec(), b"0\n".to_vec()));
     files.push((b"fs/cgroup/".to_vec(), Vec::new()));
-    files.push((
-        b"kernel/mm/transparent_hugepage/enabled".to_vec(),
-        b"always madvise [never]\n".to_vec(),
-    ));
+    files.push((b"kernel/mm/transparent_hugepage/enabled".to_vec(), b"always madvise [never]\n".to_vec()));
     build(files, device, now)
 }
 
@@ -122,8 +91,7 @@ impl Inode for TextNode {
         let (kind, permissions, link_count, size_bytes) = match &self.content {
             Content::Text(_) => (FileKind::Regular, 0o444, 1, 4096),
             Content::Directory(entries) => {
-                let is_directory =
-                    |node: &&Arc<Self>| matches!(node.content, Content::Directory(_));
+                let is_directory = |node: &&Arc<Self>| matches!(node.content, Content::Directory(_));
                 let count = entries.values().filter(is_directory).count() as u32;
                 (FileKind::Directory, 0o755, 2 + count, 0)
             }
@@ -165,12 +133,7 @@ impl Inode for TextNode {
         for (index, (name, node)) in entries.iter().enumerate().skip(skip) {
             let next_cookie = index as u64 + 1;
             let kind = node.kind();
-            if !consumer(DirectoryEntry {
-                name,
-                inode_number: node.number,
-                kind,
-                next_cookie,
-            }) {
+            if !consumer(DirectoryEntry { name, inode_number: node.number, kind, next_cookie }) {
                 break;
             }
             position = next_cookie;
@@ -206,14 +169,7 @@ mod tests {
 
     #[test]
     fn shows_processors() {
-        let root = system_tree(
-            4,
-            DeviceNumber {
-                major: 0,
-                minor: 20,
-            },
-            Timestamp::default(),
-        );
+        let root = system_tree(4, DeviceNumber { major: 0, minor: 20 }, Timestamp::default());
         let mut here = root.clone();
         for name in [&b"devices"[..], b"system", b"cpu", b"online"] {
             here = here.lookup(name).unwrap();

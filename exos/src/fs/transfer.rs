@@ -61,10 +61,7 @@ pub struct Buffer {
 impl Buffer {
     /// Takes up to `limit_bytes` bytes.
     pub fn with_limit(limit_bytes: usize) -> Self {
-        Self {
-            bytes: Vec::new(),
-            limit_bytes,
-        }
+        Self { bytes: Vec::new(), limit_bytes }
     }
 }
 
@@ -154,9 +151,7 @@ impl Destination for Limited<'_> {
 /// # Errors
 /// `EFAULT` if nothing could be copied though there was something to copy.
 pub fn put_from(bytes: &[u8], offset: u64, destination: &mut dyn Destination) -> Result<usize> {
-    let start = usize::try_from(offset)
-        .unwrap_or(usize::MAX)
-        .min(bytes.len());
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
     let count = (bytes.len() - start).min(destination.remaining());
     if count == 0 {
         return Ok(0);

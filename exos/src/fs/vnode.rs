@@ -82,10 +82,7 @@ impl DeviceNumber {
     /// The inverse of [`Self::encoded`] for 32-bit encodings (also EROFS's).
     pub fn decoded(encoded: u32) -> Self {
         let minor = (encoded & 0xff) | ((encoded >> 12) & 0xf_ff00);
-        Self {
-            major: (encoded >> 8) & 0xfff,
-            minor,
-        }
+        Self { major: (encoded >> 8) & 0xfff, minor }
     }
 }
 
@@ -101,10 +98,7 @@ pub struct Timestamp {
 impl Timestamp {
     /// From nanoseconds since the epoch.
     pub fn from_ns(ns: u64) -> Self {
-        Self {
-            seconds: (ns / 1_000_000_000).cast_signed(),
-            nanoseconds: (ns % 1_000_000_000) as u32,
-        }
+        Self { seconds: (ns / 1_000_000_000).cast_signed(), nanoseconds: (ns % 1_000_000_000) as u32 }
     }
 }
 
@@ -306,8 +300,7 @@ pub trait OpenFile: Send + Sync {
     ///
     /// # Errors
     /// `EAGAIN`, `EFAULT`, `EIO`, `EINVAL` if it cannot be read.
-    fn read(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp)
-    -> Result<usize>;
+    fn read(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp) -> Result<usize>;
 
     /// Writes from `source` at `offset`.
     ///
@@ -500,12 +493,7 @@ pub trait Inode: Any + Send + Sync {
     ///
     /// # Errors
     /// `EFBIG`, `ENOSPC`, `ENOMEM`, `EFAULT`, `EROFS`.
-    fn write_at(
-        &self,
-        position: WritePosition,
-        source: &mut dyn Source,
-        now: Timestamp,
-    ) -> Result<(u64, usize)> {
+    fn write_at(&self, position: WritePosition, source: &mut dyn Source, now: Timestamp) -> Result<(u64, usize)> {
         let _ = (position, source, now);
         Err(Errno::EROFS)
     }
@@ -581,11 +569,7 @@ pub trait Inode: Any + Send + Sync {
     ///
     /// # Errors
     /// `ENXIO`, `EACCES`, `ENOMEM`; `EAGAIN` where opening would block (a named pipe without its other end).
-    fn open(
-        &self,
-        request: OpenRequest,
-        credentials: &Credentials,
-    ) -> Result<Option<Arc<dyn OpenFile>>> {
+    fn open(&self, request: OpenRequest, credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         let _ = (request, credentials);
         Ok(None)
     }

@@ -62,20 +62,11 @@ pub struct LookupFlags {
 
 impl LookupFlags {
     /// Follow links, take anything.
-    pub const FOLLOW: Self = Self {
-        follow: true,
-        directory: false,
-    };
+    pub const FOLLOW: Self = Self { follow: true, directory: false };
     /// The link itself, take anything.
-    pub const NO_FOLLOW: Self = Self {
-        follow: false,
-        directory: false,
-    };
+    pub const NO_FOLLOW: Self = Self { follow: false, directory: false };
     /// Follow links, take a directory.
-    pub const DIRECTORY: Self = Self {
-        follow: true,
-        directory: true,
-    };
+    pub const DIRECTORY: Self = Self { follow: true, directory: true };
 }
 
 /// A walk in progress.
@@ -102,13 +93,7 @@ impl<'a> Walk<'a> {
             Some(_) if start.is_directory() => start.clone(),
             Some(_) => return Err(Errno::ENOTDIR),
         };
-        Ok(Self {
-            caller: *caller,
-            here,
-            path: path.to_vec(),
-            position: 0,
-            link_count: 0,
-        })
+        Ok(Self { caller: *caller, here, path: path.to_vec(), position: 0, link_count: 0 })
     }
 
     /// Where the walk is: after [`Self::to_last`], the directory of the last component.
@@ -128,11 +113,7 @@ impl<'a> Walk<'a> {
             }
             self.caller.check(&self.here, Wish::EXECUTE)?;
             let start = self.position;
-            while self
-                .path
-                .get(self.position)
-                .is_some_and(|byte| *byte != b'/')
-            {
+            while self.path.get(self.position).is_some_and(|byte| *byte != b'/') {
                 self.position += 1;
             }
             let end = self.position;
@@ -165,10 +146,7 @@ impl<'a> Walk<'a> {
     /// # Errors
     /// Those of [`Self::to_last`].
     pub fn finish(mut self, flags: LookupFlags) -> Result<Location> {
-        let LookupFlags {
-            mut follow,
-            mut directory,
-        } = flags;
+        let LookupFlags { mut follow, mut directory } = flags;
         loop {
             let (last, has_slash) = self.to_last()?;
             follow |= has_slash;

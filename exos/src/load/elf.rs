@@ -90,11 +90,7 @@ impl fmt::Display for ElfError {
             Self::WrongByteOrder => write!(formatter, "a big-endian program"),
             Self::WrongVersion => write!(formatter, "unknown ELF version"),
             Self::WrongMachine(machine) => {
-                write!(
-                    formatter,
-                    "built for another processor ({})",
-                    machine_name(*machine)
-                )
+                write!(formatter, "built for another processor ({})", machine_name(*machine))
             }
             Self::NotExecutable(1) => write!(formatter, "an object file, not a program"),
             Self::NotExecutable(4) => write!(formatter, "a core dump, not a program"),
@@ -102,10 +98,7 @@ impl fmt::Display for ElfError {
             Self::WrongEntrySize(size) => write!(formatter, "program headers of {size} bytes"),
             Self::WrongSegmentCount(count) => write!(formatter, "{count} program headers"),
             Self::TruncatedTable => {
-                write!(
-                    formatter,
-                    "truncated: the file ends before its program headers"
-                )
+                write!(formatter, "truncated: the file ends before its program headers")
             }
             Self::NothingToLoad => write!(formatter, "no segment to load"),
             Self::TruncatedSegment(index) => {
@@ -113,19 +106,13 @@ impl fmt::Display for ElfError {
             }
             Self::MisalignedSegment(index) => write!(formatter, "segment {index} is misaligned"),
             Self::OversizedSegment(index) => {
-                write!(
-                    formatter,
-                    "segment {index} is larger in the file than in memory"
-                )
+                write!(formatter, "segment {index} is larger in the file than in memory")
             }
             Self::SegmentOutOfRange(index) => {
                 write!(formatter, "segment {index} lies outside the address space")
             }
             Self::OverlappingSegment(index) => {
-                write!(
-                    formatter,
-                    "segment {index} overlaps or precedes the one before"
-                )
+                write!(formatter, "segment {index} overlaps or precedes the one before")
             }
             Self::BadInterpreterPath => write!(formatter, "the interpreter's path is not valid"),
             Self::BadEntry => write!(formatter, "the entry point is in no segment"),
@@ -253,14 +240,8 @@ impl ElfImage {
     /// Bytes from the first segment's first page to the last segment's last.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
-        let start = self
-            .segments
-            .first()
-            .map_or(0, |segment| page_floor(segment.address));
-        let end = self
-            .segments
-            .last()
-            .map_or(0, |last| page_ceil(last.address + last.memory_bytes));
+        let start = self.segments.first().map_or(0, |segment| page_floor(segment.address));
+        let end = self.segments.last().map_or(0, |last| page_ceil(last.address + last.memory_bytes));
         start..end
     }
 
@@ -301,12 +282,7 @@ impl ElfImage {
         })
     }
 
-    fn add_segment(
-        &mut self,
-        index: usize,
-        entry: &[u8],
-        file_bytes: u64,
-    ) -> core::result::Result<(), ElfError> {
+    fn add_segment(&mut self, index: usize, entry: &[u8], file_bytes: u64) -> core::result::Result<(), ElfError> {
         let segment = Segment {
             address: long(entry, 16),
             file_offset: long(entry, 8),
@@ -325,8 +301,7 @@ impl ElfImage {
         if file_end.is_none_or(|end| end > file_bytes) {
             return Err(ElfError::TruncatedSegment(index));
         }
-        let is_congruent = segment.address % PAGE_SIZE == segment.file_offset % PAGE_SIZE
-            || segment.file_bytes == 0;
+        let is_congruent = segment.address % PAGE_SIZE == segment.file_offset % PAGE_SIZE || segment.file_bytes == 0;
         if !is_congruent || (alignment > 1 && !alignment.is_power_of_two()) {
             return Err(ElfError::MisalignedSegment(index));
         }
@@ -335,10 +310,7 @@ impl ElfImage {
         if is_low || end.is_none_or(|end| end > PROGRAM_END) {
             return Err(ElfError::SegmentOutOfRange(index));
         }
-        let previous_end = self
-            .segments
-            .last()
-            .map_or(0, |last| last.address + last.memory_bytes);
+        let previous_end = self.segments.last().map_or(0, |last| last.address + last.memory_bytes);
         if segment.address < previous_end {
             return Err(ElfError::OverlappingSegment(index));
         }
@@ -351,28 +323,21 @@ impl ElfImage {
         if self.segments.is_empty() {
             return Err(ElfError::NothingToLoad);
         }
-        let holds = |segment: &&Segment| {
-            (segment.address..segment.address + segment.memory_bytes).contains(&self.entry)
-        };
+        let holds =
+            |segment: &&Segment| (segment.address..segment.address + segment.memory_bytes).contains(&self.entry);
         if self.segments.iter().find(holds).is_none() {
             return Err(ElfError::BadEntry);
         }
         let in_memory = self.segments.iter().find(|segment| {
-            segment.file_offset <= table.start
-                && table.end <= segment.file_offset + segment.file_bytes
+            segment.file_offset <= table.start && table.end <= segment.file_offset + segment.file_bytes
         });
-        self.table_address = in_memory.map_or(0, |segment| {
-            segment.address + (table.start - segment.file_offset)
-        });
+        self.table_address = in_memory.map_or(0, |segment| segment.address + (table.start - segment.file_offset));
         Ok(())
     }
 }
 
 /// Checks the header; answers where the program headers are.
-fn check_header(
-    header: &[u8; HEADER_BYTES],
-    file_bytes: u64,
-) -> core::result::Result<Range<u64>, ElfError> {
+fn check_header(header: &[u8; HEADER_BYTES], file_bytes: u64) -> core::result::Result<Range<u64>, ElfError> {
     if file_bytes == 0 {
         return Err(ElfError::Empty);
     }
@@ -416,9 +381,7 @@ fn read_interpreter(
     read_at: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
 ) -> core::result::Result<Vec<u8>, ElfError> {
     let (offset, length) = (long(entry, 8), long(entry, 32));
-    let is_inside = offset
-        .checked_add(length)
-        .is_some_and(|end| end <= file_bytes);
+    let is_inside = offset.checked_add(length).is_some_and(|end| end <= file_bytes);
     if !(2..=INTERPRETER_BYTES_MAX).contains(&length) || !is_inside {
         return Err(ElfError::BadInterpreterPath);
     }
@@ -427,16 +390,9 @@ fn read_interpreter(
     if path.pop() != Some(0) {
         return Err(ElfError::BadInterpreterPath);
     }
-    let end = path
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(path.len());
+    let end = path.iter().position(|&byte| byte == 0).unwrap_or(path.len());
     path.truncate(end);
-    if path.is_empty() {
-        Err(ElfError::BadInterpreterPath)
-    } else {
-        Ok(path)
-    }
+    if path.is_empty() { Err(ElfError::BadInterpreterPath) } else { Ok(path) }
 }
 
 /// Maps one segment; `taken_end` is where the previous one's last page ends, which a segment may
@@ -452,30 +408,16 @@ fn map_segment(
     let start = base.wrapping_add(segment.address);
     let first_page = page_floor(start);
     let file_end = start + segment.file_bytes;
-    let zeros_start = if segment.file_bytes == 0 {
-        first_page
-    } else {
-        page_ceil(file_end)
-    };
+    let zeros_start = if segment.file_bytes == 0 { first_page } else { page_ceil(file_end) };
     let end = page_ceil(start + segment.memory_bytes);
     let place = |address| {
-        if address < taken_end {
-            Placement::Fixed(address)
-        } else {
-            Placement::FixedNoReplace(address)
-        }
+        if address < taken_end { Placement::Fixed(address) } else { Placement::FixedNoReplace(address) }
     };
     if segment.file_bytes > 0 {
         let length = zeros_start - first_page;
         let offset = page_floor(segment.file_offset);
         let source = Arc::clone(source);
-        let request = MapRequest::file(
-            place(first_page),
-            length,
-            segment.protection,
-            source,
-            offset,
-        );
+        let request = MapRequest::file(place(first_page), length, segment.protection, source, offset);
         space.map(request)?;
         if segment.memory_bytes > segment.file_bytes {
             clear_tail(space, segment.protection, file_end..zeros_start)?;
@@ -483,11 +425,7 @@ fn map_segment(
     }
     if end > zeros_start {
         let length = end - zeros_start;
-        space.map(MapRequest::anonymous(
-            place(zeros_start),
-            length,
-            segment.protection,
-        ))?;
+        space.map(MapRequest::anonymous(place(zeros_start), length, segment.protection))?;
     }
     Ok(end)
 }
@@ -505,9 +443,7 @@ fn clear_tail(space: &mut AddressSpace, protection: Protection, tail: Range<u64>
     }
     let zeros = [0; PAGE_SIZE as usize];
     // The mapping is there and writable, so what fails here is memory.
-    space
-        .write_all(tail.start, &zeros[..(tail.end - tail.start) as usize])
-        .map_err(|_| Errno::ENOMEM)?;
+    space.write_all(tail.start, &zeros[..(tail.end - tail.start) as usize]).map_err(|_| Errno::ENOMEM)?;
     if !is_writable {
         space.protect(page, PAGE_SIZE, protection, ProtectReach::Range)?;
     }
@@ -523,9 +459,7 @@ fn rights(flags: u32) -> Protection {
 }
 
 fn align(address: u64, alignment: u64) -> Result<u64> {
-    address
-        .checked_next_multiple_of(alignment)
-        .ok_or(Errno::ENOMEM)
+    address.checked_next_multiple_of(alignment).ok_or(Errno::ENOMEM)
 }
 
 fn page_floor(address: u64) -> u64 {

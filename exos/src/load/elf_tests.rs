@@ -21,12 +21,7 @@ pub(crate) fn sample() -> Vec<u8> {
     put(&mut file, 0x400, b"/lib/ld.so\0");
     segment(&mut file, 0, [3, 4], [0x400, 0x400, 0x400, 11, 11, 1]);
     segment(&mut file, 1, [1, 5], [0, 0, 0, 0x1800, 0x1800, 0x1000]);
-    segment(
-        &mut file,
-        2,
-        [1, 6],
-        [0x1800, 0x2800, 0x2800, 0x900, 0x3100, 0x1000],
-    );
+    segment(&mut file, 2, [1, 6], [0x1800, 0x2800, 0x2800, 0x900, 0x3100, 0x1000]);
     segment(&mut file, 3, [0x6474_e551, 6], [0, 0, 0, 0, 0, 16]);
     file
 }
@@ -58,9 +53,7 @@ pub(crate) fn put64(file: &mut [u8], at: usize, value: u64) {
 }
 
 fn read(file: &[u8]) -> core::result::Result<ElfImage, ElfError> {
-    ElfImage::read(file.len() as u64, &mut |offset, into| {
-        read_at(file, offset, into)
-    })
+    ElfImage::read(file.len() as u64, &mut |offset, into| read_at(file, offset, into))
 }
 
 /// Panics when asked for what is not in the file.
@@ -81,10 +74,7 @@ fn a_good_file_is_understood() {
     assert_eq!(image.span(), 0..0x6000);
     assert!(!image.wants_executable_stack);
     assert_eq!(image.segments.len(), 2);
-    assert_eq!(
-        image.segments[1].protection,
-        Protection::READ | Protection::WRITE
-    );
+    assert_eq!(image.segments[1].protection, Protection::READ | Protection::WRITE);
 }
 
 type Damage = (&'static str, fn(&mut Vec<u8>), ElfError);
@@ -93,104 +83,28 @@ const DAMAGES: &[Damage] = &[
     ("empty", |file| file.clear(), ElfError::Empty),
     ("text", |file| put(file, 0, b"hello"), ElfError::NotElf),
     ("short text", |file| file.truncate(3), ElfError::NotElf),
-    (
-        "half a header",
-        |file| file.truncate(40),
-        ElfError::TruncatedHeader,
-    ),
+    ("half a header", |file| file.truncate(40), ElfError::TruncatedHeader),
     ("32 bits", |file| file[4] = 1, ElfError::WrongClass(1)),
     ("big-endian", |file| file[5] = 2, ElfError::WrongByteOrder),
     ("version", |file| file[6] = 9, ElfError::WrongVersion),
-    (
-        "ARM",
-        |file| put16(file, 18, 183),
-        ElfError::WrongMachine(183),
-    ),
-    (
-        "object",
-        |file| put16(file, 16, 1),
-        ElfError::NotExecutable(1),
-    ),
-    (
-        "entry size",
-        |file| put16(file, 54, 32),
-        ElfError::WrongEntrySize(32),
-    ),
-    (
-        "no entries",
-        |file| put16(file, 56, 0),
-        ElfError::WrongSegmentCount(0),
-    ),
-    (
-        "many entries",
-        |file| put16(file, 56, 65_535),
-        ElfError::WrongSegmentCount(65_535),
-    ),
-    (
-        "table outside",
-        |file| put64(file, 32, 0x2fff),
-        ElfError::TruncatedTable,
-    ),
-    (
-        "table wraps",
-        |file| put64(file, 32, u64::MAX),
-        ElfError::TruncatedTable,
-    ),
-    (
-        "cut",
-        |file| file.truncate(0x2000),
-        ElfError::TruncatedSegment(2),
-    ),
-    (
-        "offset wraps",
-        |file| put64(file, 184, u64::MAX - 0x7ff),
-        ElfError::TruncatedSegment(2),
-    ),
-    (
-        "larger in file",
-        |file| put64(file, 184 + 32, 0x100),
-        ElfError::OversizedSegment(2),
-    ),
-    (
-        "incongruent",
-        |file| put64(file, 184 + 8, 0x2900),
-        ElfError::MisalignedSegment(2),
-    ),
-    (
-        "alignment 3",
-        |file| put64(file, 184 + 40, 3),
-        ElfError::MisalignedSegment(2),
-    ),
-    (
-        "beyond the address space",
-        |file| put64(file, 184 + 8, 0x7fff_ffff_e800),
-        ElfError::SegmentOutOfRange(2),
-    ),
-    (
-        "endless",
-        |file| put64(file, 184 + 32, u64::MAX),
-        ElfError::SegmentOutOfRange(2),
-    ),
-    (
-        "overlap",
-        |file| put64(file, 184 + 8, 0x800),
-        ElfError::OverlappingSegment(2),
-    ),
-    (
-        "long path",
-        |file| put64(file, 64 + 32, 5000),
-        ElfError::BadInterpreterPath,
-    ),
-    (
-        "open path",
-        |file| file[0x40a] = b'x',
-        ElfError::BadInterpreterPath,
-    ),
-    (
-        "empty path",
-        |file| file[0x400] = 0,
-        ElfError::BadInterpreterPath,
-    ),
+    ("ARM", |file| put16(file, 18, 183), ElfError::WrongMachine(183)),
+    ("object", |file| put16(file, 16, 1), ElfError::NotExecutable(1)),
+    ("entry size", |file| put16(file, 54, 32), ElfError::WrongEntrySize(32)),
+    ("no entries", |file| put16(file, 56, 0), ElfError::WrongSegmentCount(0)),
+    ("many entries", |file| put16(file, 56, 65_535), ElfError::WrongSegmentCount(65_535)),
+    ("table outside", |file| put64(file, 32, 0x2fff), ElfError::TruncatedTable),
+    ("table wraps", |file| put64(file, 32, u64::MAX), ElfError::TruncatedTable),
+    ("cut", |file| file.truncate(0x2000), ElfError::TruncatedSegment(2)),
+    ("offset wraps", |file| put64(file, 184, u64::MAX - 0x7ff), ElfError::TruncatedSegment(2)),
+    ("larger in file", |file| put64(file, 184 + 32, 0x100), ElfError::OversizedSegment(2)),
+    ("incongruent", |file| put64(file, 184 + 8, 0x2900), ElfError::MisalignedSegment(2)),
+    ("alignment 3", |file| put64(file, 184 + 40, 3), ElfError::MisalignedSegment(2)),
+    ("beyond the address space", |file| put64(file, 184 + 8, 0x7fff_ffff_e800), ElfError::SegmentOutOfRange(2)),
+    ("endless", |file| put64(file, 184 + 32, u64::MAX), ElfError::SegmentOutOfRange(2)),
+    ("overlap", |file| put64(file, 184 + 8, 0x800), ElfError::OverlappingSegment(2)),
+    ("long path", |file| put64(file, 64 + 32, 5000), ElfError::BadInterpreterPath),
+    ("open path", |file| file[0x40a] = b'x', ElfError::BadInterpreterPath),
+    ("empty path", |file| file[0x400] = 0, ElfError::BadInterpreterPath),
     ("entry", |file| put64(file, 24, 0x9000), ElfError::BadEntry),
     (
         "nothing to load",
@@ -200,11 +114,7 @@ const DAMAGES: &[Damage] = &[
         },
         ElfError::NothingToLoad,
     ),
-    (
-        "fixed at 0",
-        |file| put16(file, 16, 2),
-        ElfError::SegmentOutOfRange(1),
-    ),
+    ("fixed at 0", |file| put16(file, 16, 2), ElfError::SegmentOutOfRange(1)),
 ];
 
 #[test]
@@ -233,18 +143,14 @@ fn the_test_program_itself_is_good() {
     let header = reference.elf_header();
     assert_eq!(image.entry, header.e_entry.get(endian));
     let segments = header.program_headers(endian, &*file).expect("readable");
-    let loaded = segments
-        .iter()
-        .filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD);
+    let loaded = segments.iter().filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD);
     for (ours, theirs) in image.segments.iter().zip(loaded.clone()) {
         assert_eq!(ours.address, theirs.p_vaddr(endian));
         assert_eq!(ours.file_offset, theirs.p_offset(endian));
         assert_eq!(ours.memory_bytes, theirs.p_memsz(endian));
     }
     assert_eq!(image.segments.len(), loaded.count());
-    let interpreter = segments
-        .iter()
-        .find_map(|segment| segment.interpreter(endian, &*file).expect("readable"));
+    let interpreter = segments.iter().find_map(|segment| segment.interpreter(endian, &*file).expect("readable"));
     assert_eq!(image.interpreter.as_deref(), interpreter);
 }
 

@@ -11,14 +11,13 @@ use super::elf::ElfError;
 use super::elf_tests::{put, put16, put64, sample, segment};
 use super::vdso::{VdsoData, VdsoPages, build_vdso};
 use super::{
-    LoadError, LoadRequest, LoadedProgram, PROGRAM_IMAGE_BASE, Program, ProgramFile, Shifts,
-    mapping_base, stack::StartFacts,
+    LoadError, LoadRequest, LoadedProgram, PROGRAM_IMAGE_BASE, Program, ProgramFile, Shifts, mapping_base,
+    stack::StartFacts,
 };
 use crate::error::{Errno, Result};
 use crate::fake::FakeMachine;
 use crate::mem::{
-    Access, AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, PageError, PageIntent,
-    PageSource, SpaceLimits,
+    Access, AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, PageError, PageIntent, PageSource, SpaceLimits,
 };
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -40,13 +39,8 @@ impl PageSource for MemoryFile {
         let frame = match frames.entry(index) {
             Entry::Occupied(entry) => entry.get().clone(),
             Entry::Vacant(entry) => {
-                let frame = self
-                    .pool
-                    .allocate_ref()
-                    .map_err(|_| PageError::OutOfMemory)?;
-                self.pool
-                    .bytes()
-                    .write(frame.frame(), 0, &page[..valid_bytes]);
+                let frame = self.pool.allocate_ref().map_err(|_| PageError::OutOfMemory)?;
+                self.pool.bytes().write(frame.frame(), 0, &page[..valid_bytes]);
                 entry.insert(frame).clone()
             }
         };
@@ -54,17 +48,11 @@ impl PageSource for MemoryFile {
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
-        self.frames
-            .lock()
-            .contains_key(&index)
-            .then(|| self.page(index, PageIntent::Read).ok())?
+        self.frames.lock().contains_key(&index).then(|| self.page(index, PageIntent::Read).ok())?
     }
 
     fn identity(&self) -> FileIdentity {
-        FileIdentity {
-            device: 1,
-            inode: self.bytes.len() as u64,
-        }
+        FileIdentity { device: 1, inode: self.bytes.len() as u64 }
     }
 
     fn path(&self) -> String {
@@ -87,22 +75,11 @@ impl World {
     fn file(&self, bytes: Vec<u8>) -> ProgramFile {
         let length_bytes = bytes.len() as u64;
         let frames = crate::sync::Mutex::default();
-        let source = Arc::new(MemoryFile {
-            pool: self.pool.clone(),
-            bytes,
-            frames,
-        });
-        ProgramFile {
-            source,
-            length_bytes,
-        }
+        let source = Arc::new(MemoryFile { pool: self.pool.clone(), bytes, frames });
+        ProgramFile { source, length_bytes }
     }
 
-    fn open(
-        &self,
-        bytes: Vec<u8>,
-        interpreter: Result<Vec<u8>>,
-    ) -> core::result::Result<Program, LoadError> {
+    fn open(&self, bytes: Vec<u8>, interpreter: Result<Vec<u8>>) -> core::result::Result<Program, LoadError> {
         Program::open(&self.pool, self.file(bytes), &mut |path| {
             assert_eq!(path, b"/lib/ld.so");
             interpreter.clone().map(|bytes| self.file(bytes))
@@ -153,36 +130,18 @@ fn a_static_program_is_where_its_headers_say() {
     let file = static_sample();
     let program = world.open(file.clone(), Err(Errno::ENOENT)).expect("good");
     let mut space = world.space();
-    let loaded = program
-        .load(&mut space, &request(&[b"sample".to_vec()], None))
-        .expect("room");
+    let loaded = program.load(&mut space, &request(&[b"sample".to_vec()], None)).expect("room");
     let base = PROGRAM_IMAGE_BASE;
     assert_eq!(loaded.entry, base + 0x1100);
     assert_eq!(loaded.image.base, base);
     assert_eq!(loaded.image.table_address, base + 64);
     assert_eq!(bytes_at(&mut space, base, 0x1800), file[..0x1800]);
-    assert_eq!(
-        bytes_at(&mut space, base + 0x2800, 0x900),
-        file[0x1800..0x2100]
-    );
-    assert_eq!(
-        bytes_at(&mut space, base + 0x3100, 0x2f00),
-        vec![0; 0x2f00],
-        "bss to page end"
-    );
-    assert_eq!(
-        space.write(base + 0x1000, b"x"),
-        Err(Errno::EFAULT),
-        "text is not writable"
-    );
-    space
-        .write_all(base + 0x5000, b"x")
-        .expect("bss is writable");
+    assert_eq!(bytes_at(&mut space, base + 0x2800, 0x900), file[0x1800..0x2100]);
+    assert_eq!(bytes_at(&mut space, base + 0x3100, 0x2f00), vec![0; 0x2f00], "bss to page end");
+    assert_eq!(space.write(base + 0x1000, b"x"), Err(Errno::EFAULT), "text is not writable");
+    space.write_all(base + 0x5000, b"x").expect("bss is writable");
     let outcome = space.handle_fault(base + 0x2800, Access::Execute);
-    assert_eq!(
-        outcome,
-        crate::mem::FaultOutcome::Segv(crate::mem::SegvReason::NotAllowed)
-    );
+    assert_eq!(outcome, crate::mem::FaultOutcome::Segv(crate::mem::SegvReason::NotAllowed));
     assert_eq!(space.heap(), base + 0x6000..base + 0x6000);
     assert_eq!(space.set_break(base + 0x7000), base + 0x7000);
     check_stack(&mut space, &loaded);
@@ -201,9 +160,10 @@ fn check_stack(space: &mut AddressSpace, loaded: &LoadedProgram) {
     assert_eq!(count, 1_u64.to_le_bytes());
     let length = (loaded.arguments.end - loaded.arguments.start) as usize;
     assert_eq!(bytes_at(space, loaded.arguments.start, length), b"sample\0");
-    let found = loaded.auxiliary.chunks(16).any(|pair| {
-        pair[..8] == 9_u64.to_le_bytes() && pair[8..] == loaded.image.entry.to_le_bytes()
-    });
+    let found = loaded
+        .auxiliary
+        .chunks(16)
+        .any(|pair| pair[..8] == 9_u64.to_le_bytes() && pair[8..] == loaded.image.entry.to_le_bytes());
     assert!(found, "AT_ENTRY is the program's");
 }
 
@@ -213,9 +173,7 @@ fn an_interpreter_and_the_vdso_go_to_the_mapping_area() {
     let program = world.open(sample(), Ok(static_sample())).expect("good");
     let vdso = VdsoPages::new(&world.pool, &build_vdso(), &VdsoData::default()).expect("memory");
     let mut space = world.space();
-    let loaded = program
-        .load(&mut space, &request(&[], Some(&vdso)))
-        .expect("room");
+    let loaded = program.load(&mut space, &request(&[], Some(&vdso))).expect("room");
     let interpreter = loaded.interpreter.expect("there is one");
     assert_eq!(loaded.entry, interpreter.base + 0x1100);
     assert_ne!(loaded.entry, loaded.image.entry);
@@ -225,16 +183,9 @@ fn an_interpreter_and_the_vdso_go_to_the_mapping_area() {
     assert_eq!(label(vdso_start), Some(AreaLabel::Vdso));
     assert_eq!(label(vdso_start - 4096), Some(AreaLabel::Vvar));
     let realtime_offset_ns = 0x1122_3344;
-    vdso.update(&VdsoData {
-        realtime_offset_ns,
-        ..VdsoData::default()
-    });
+    vdso.update(&VdsoData { realtime_offset_ns, ..VdsoData::default() });
     let data = bytes_at(&mut space, vdso_start - 4096 + 32, 8);
-    assert_eq!(
-        data,
-        realtime_offset_ns.to_le_bytes(),
-        "seen without a fault"
-    );
+    assert_eq!(data, realtime_offset_ns.to_le_bytes(), "seen without a fault");
     assert!(interpreter.end <= vdso_start - 4096 && interpreter.start > PROGRAM_IMAGE_BASE);
 }
 
@@ -259,16 +210,9 @@ fn fixed_programs_and_large_alignments() {
     let loaded = program.load(&mut space, &request(&[], None)).expect("room");
     let interpreter = loaded.interpreter.expect("there is one");
     assert_eq!(interpreter.base % 0x20_0000, 0);
-    let shifts = Shifts {
-        image_pages: 3,
-        stack_pages: 5,
-        heap_pages: 7,
-    };
+    let shifts = Shifts { image_pages: 3, stack_pages: 5, heap_pages: 7 };
     let mut space = world.space();
-    let request = LoadRequest {
-        shifts,
-        ..request(&[], None)
-    };
+    let request = LoadRequest { shifts, ..request(&[], None) };
     let loaded = program.load(&mut space, &request).expect("room");
     assert_eq!(loaded.image.base, PROGRAM_IMAGE_BASE + 3 * 4096);
     assert_eq!(loaded.stack_top, TOP - 5 * 4096);
@@ -279,12 +223,7 @@ fn fixed_programs_and_large_alignments() {
 fn read_only_data_with_a_zero_tail_is_cleared_too() {
     let world = World::new(4096);
     let mut file = static_sample();
-    segment(
-        &mut file,
-        2,
-        [1, 4],
-        [0x1800, 0x2800, 0x2800, 0x100, 0x200, 0x1000],
-    );
+    segment(&mut file, 2, [1, 4], [0x1800, 0x2800, 0x2800, 0x100, 0x200, 0x1000]);
     let program = world.open(file, Err(Errno::ENOENT)).expect("good");
     let mut space = world.space();
     program.load(&mut space, &request(&[], None)).expect("room");
@@ -298,44 +237,22 @@ fn what_is_refused_says_why() {
     let world = World::new(4096);
     let mut arm = sample();
     put16(&mut arm, 18, 183);
-    let error = world
-        .open(arm.clone(), Err(Errno::ENOENT))
-        .err()
-        .expect("refused");
-    assert_eq!(
-        error.to_string(),
-        "built for another processor (ARM, 64 bits)"
-    );
+    let error = world.open(arm.clone(), Err(Errno::ENOENT)).err().expect("refused");
+    assert_eq!(error.to_string(), "built for another processor (ARM, 64 bits)");
     assert_eq!(error.errno(), Errno::ENOEXEC);
-    let error = world
-        .open(sample(), Err(Errno::ENOENT))
-        .err()
-        .expect("refused");
+    let error = world.open(sample(), Err(Errno::ENOENT)).err().expect("refused");
     assert_eq!(error.errno(), Errno::ENOENT);
     assert!(error.to_string().contains("/lib/ld.so"), "{error}");
     let error = world.open(sample(), Ok(arm)).err().expect("refused");
     let path = b"/lib/ld.so".to_vec();
-    assert_eq!(
-        error,
-        LoadError::Interpreter {
-            path,
-            error: ElfError::WrongMachine(183)
-        }
-    );
-    let error = world
-        .open(vec![], Err(Errno::ENOENT))
-        .err()
-        .expect("refused");
+    assert_eq!(error, LoadError::Interpreter { path, error: ElfError::WrongMachine(183) });
+    let error = world.open(vec![], Err(Errno::ENOENT)).err().expect("refused");
     assert_eq!(error.to_string(), "the file is empty");
 
-    let program = world
-        .open(static_sample(), Err(Errno::ENOENT))
-        .expect("good");
+    let program = world.open(static_sample(), Err(Errno::ENOENT)).expect("good");
     let long = [vec![b'a'; 200_000]];
     let mut space = world.space();
-    let error = program
-        .load(&mut space, &request(&long, None))
-        .expect_err("refused");
+    let error = program.load(&mut space, &request(&long, None)).expect_err("refused");
     assert_eq!(error.errno(), Errno::E2BIG);
     assert_eq!(space.areas().count(), 0, "nothing was touched");
 }
@@ -347,9 +264,7 @@ fn a_segment_larger_than_memory_is_refused() {
     put64(&mut file, 64 + 112 + 40, 0x100_0000);
     let program = world.open(file, Err(Errno::ENOENT)).expect("good headers");
     let mut space = world.space();
-    let error = program
-        .load(&mut space, &request(&[], None))
-        .expect_err("16 MiB of 1");
+    let error = program.load(&mut space, &request(&[], None)).expect_err("16 MiB of 1");
     assert_eq!(error.errno(), Errno::ENOMEM);
 }
 

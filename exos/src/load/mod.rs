@@ -32,8 +32,7 @@ use crate::load::elf::{ElfError, ElfImage, MappedImage};
 use crate::load::stack::{StackImage, StartFacts};
 use crate::load::vdso::VdsoPages;
 use crate::mem::{
-    AddressSpace, AreaFlags, AreaLabel, FramePool, MapRequest, PageIntent, PageSource, Placement,
-    Protection,
+    AddressSpace, AreaFlags, AreaLabel, FramePool, MapRequest, PageIntent, PageSource, Placement, Protection,
 };
 
 /// Where relocatable programs go, before randomness (two thirds of the program's half, as on Linux).
@@ -97,10 +96,7 @@ impl LoadError {
     pub fn errno(&self) -> Errno {
         match self {
             Self::Program(ElfError::Unreadable(error))
-            | Self::Interpreter {
-                error: ElfError::Unreadable(error),
-                ..
-            }
+            | Self::Interpreter { error: ElfError::Unreadable(error), .. }
             | Self::InterpreterMissing { error, .. } => *error,
             Self::Program(_) | Self::Interpreter { .. } => Errno::ENOEXEC,
             Self::StringsTooLong => Errno::E2BIG,
@@ -115,17 +111,10 @@ impl fmt::Display for LoadError {
             Self::Program(error) => write!(formatter, "{error}"),
             Self::InterpreterMissing { path, error } => {
                 let path = path.escape_ascii();
-                write!(
-                    formatter,
-                    "needs the interpreter {path}, which cannot be opened ({error:?})"
-                )
+                write!(formatter, "needs the interpreter {path}, which cannot be opened ({error:?})")
             }
             Self::Interpreter { path, error } => {
-                write!(
-                    formatter,
-                    "its interpreter {}: {error}",
-                    path.escape_ascii()
-                )
+                write!(formatter, "its interpreter {}: {error}", path.escape_ascii())
             }
             Self::StringsTooLong => write!(formatter, "arguments and environment are too long"),
             Self::NoMemory => write!(formatter, "it does not fit into memory"),
@@ -183,9 +172,7 @@ pub struct LoadedProgram {
 /// Top of the mapping area for a stack limit, as [`AddressSpace::new`] wants it.
 #[must_use]
 pub fn mapping_base(stack_limit_bytes: u64, shift_pages: u64) -> u64 {
-    let gap = stack_limit_bytes
-        .saturating_add(STACK_GAP_PAD)
-        .clamp(STACK_GAP_MIN, STACK_GAP_MAX);
+    let gap = stack_limit_bytes.saturating_add(STACK_GAP_PAD).clamp(STACK_GAP_MIN, STACK_GAP_MAX);
     (PROGRAM_END - gap - shift_pages * PAGE_SIZE) & !(PAGE_SIZE - 1)
 }
 
@@ -201,11 +188,7 @@ impl Program {
             None => None,
             Some(path) => Some(open_interpreter(pool, path, open)?),
         };
-        Ok(Self {
-            file,
-            image,
-            interpreter,
-        })
+        Ok(Self { file, image, interpreter })
     }
 
     /// The executable's headers.
@@ -215,20 +198,10 @@ impl Program {
     }
 
     /// Whether arguments and environment fit; to be asked before the old program is given up.
-    pub fn check(
-        &self,
-        space: &AddressSpace,
-        request: &LoadRequest<'_>,
-    ) -> core::result::Result<(), LoadError> {
+    pub fn check(&self, space: &AddressSpace, request: &LoadRequest<'_>) -> core::result::Result<(), LoadError> {
         let stack_limit = space.limits().stack_bytes;
-        let LoadRequest {
-            arguments,
-            environment,
-            executable,
-            ..
-        } = *request;
-        stack::check_strings(arguments, environment, executable, stack_limit)
-            .map_err(|_| LoadError::StringsTooLong)
+        let LoadRequest { arguments, environment, executable, .. } = *request;
+        stack::check_strings(arguments, environment, executable, stack_limit).map_err(|_| LoadError::StringsTooLong)
     }
 
     /// Maps everything into `space`, which is empty. After an error the space is good for nothing but being cleared.
@@ -238,15 +211,10 @@ impl Program {
         request: &LoadRequest<'_>,
     ) -> core::result::Result<LoadedProgram, LoadError> {
         self.check(space, request)?;
-        self.load_checked(space, request)
-            .map_err(|_| LoadError::NoMemory)
+        self.load_checked(space, request).map_err(|_| LoadError::NoMemory)
     }
 
-    fn load_checked(
-        &self,
-        space: &mut AddressSpace,
-        request: &LoadRequest<'_>,
-    ) -> Result<LoadedProgram> {
+    fn load_checked(&self, space: &mut AddressSpace, request: &LoadRequest<'_>) -> Result<LoadedProgram> {
         let base = PROGRAM_IMAGE_BASE + request.shifts.image_pages * PAGE_SIZE;
         let image = self.image.map(space, &self.file.source, Some(base))?;
         space.set_break_start(image.end + request.shifts.heap_pages * PAGE_SIZE);
@@ -265,12 +233,7 @@ impl Program {
             ..request.facts
         };
         let stack_top = PROGRAM_END - request.shifts.stack_pages * PAGE_SIZE;
-        let LoadRequest {
-            arguments,
-            environment,
-            executable,
-            ..
-        } = *request;
+        let LoadRequest { arguments, environment, executable, .. } = *request;
         let stack = StackImage::build(stack_top, arguments, environment, executable, &facts);
         self.map_stack(space, stack_top, &stack)?;
         Ok(LoadedProgram {
@@ -294,14 +257,11 @@ impl Program {
         if self.image.wants_executable_stack {
             protection |= Protection::EXECUTE;
         }
-        let mut request =
-            MapRequest::anonymous(Placement::FixedNoReplace(top - length), length, protection);
+        let mut request = MapRequest::anonymous(Placement::FixedNoReplace(top - length), length, protection);
         request.flags = AreaFlags::GROWS_DOWN;
         request.label = AreaLabel::Stack;
         space.map(request)?;
-        space
-            .write_all(stack.start, &stack.bytes)
-            .map_err(|_| Errno::ENOMEM)
+        space.write_all(stack.start, &stack.bytes).map_err(|_| Errno::ENOMEM)
     }
 }
 
@@ -310,49 +270,30 @@ fn open_interpreter(
     path: &[u8],
     open: &mut dyn FnMut(&[u8]) -> Result<ProgramFile>,
 ) -> core::result::Result<(ProgramFile, ElfImage), LoadError> {
-    let file = open(path).map_err(|error| LoadError::InterpreterMissing {
-        path: path.to_vec(),
-        error,
-    })?;
+    let file = open(path).map_err(|error| LoadError::InterpreterMissing { path: path.to_vec(), error })?;
     match read_image(pool, &file) {
         // An interpreter's own interpreter is not looked at, as on Linux.
         Ok(image) => Ok((file, image)),
-        Err(error) => Err(LoadError::Interpreter {
-            path: path.to_vec(),
-            error,
-        }),
+        Err(error) => Err(LoadError::Interpreter { path: path.to_vec(), error }),
     }
 }
 
 fn read_image(pool: &FramePool, file: &ProgramFile) -> core::result::Result<ElfImage, ElfError> {
-    ElfImage::read(file.length_bytes, &mut |offset, into| {
-        read_file(pool, &file.source, offset, into)
-    })
+    ElfImage::read(file.length_bytes, &mut |offset, into| read_file(pool, &file.source, offset, into))
 }
 
 /// Fills `into` from `offset` of a file on. `EIO` if the file ends or cannot be read.
-pub fn read_file(
-    pool: &FramePool,
-    source: &Arc<dyn PageSource>,
-    offset: u64,
-    into: &mut [u8],
-) -> Result<()> {
+pub fn read_file(pool: &FramePool, source: &Arc<dyn PageSource>, offset: u64, into: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < into.len() {
         let next = offset + done as u64;
         let in_page = (next % PAGE_SIZE) as usize;
-        let page = source
-            .page(next / PAGE_SIZE, PageIntent::Read)
-            .map_err(|_| Errno::EIO)?;
-        let count = page
-            .valid_bytes
-            .saturating_sub(in_page)
-            .min(into.len() - done);
+        let page = source.page(next / PAGE_SIZE, PageIntent::Read).map_err(|_| Errno::EIO)?;
+        let count = page.valid_bytes.saturating_sub(in_page).min(into.len() - done);
         if count == 0 {
             return Err(Errno::EIO);
         }
-        pool.bytes()
-            .read(page.frame.frame(), in_page, &mut into[done..done + count]);
+        pool.bytes().read(page.frame.frame(), in_page, &mut into[done..done + count]);
         done += count;
     }
     Ok(())

@@ -59,21 +59,14 @@ fn parse_line(head: &[u8]) -> Result<ScriptLine> {
         Some(&byte) if byte != 0 => until_zero(trim_start(rest)),
         _ => &[],
     };
-    Ok(ScriptLine {
-        interpreter: name.to_vec(),
-        argument: (!argument.is_empty()).then(|| argument.to_vec()),
-    })
+    Ok(ScriptLine { interpreter: name.to_vec(), argument: (!argument.is_empty()).then(|| argument.to_vec()) })
 }
 
 /// A line without an end in the buffer: usable if the interpreter's name surely ends in it.
 fn cut_line(body: &[u8]) -> Result<&[u8]> {
     let usable = &body[..body.len() - 1];
     let name = trim_start(usable);
-    if name.iter().any(|&byte| is_blank(byte) || byte == 0) {
-        Ok(usable)
-    } else {
-        Err(Errno::ENOEXEC)
-    }
+    if name.iter().any(|&byte| is_blank(byte) || byte == 0) { Ok(usable) } else { Err(Errno::ENOEXEC) }
 }
 
 fn is_blank(byte: u8) -> bool {
@@ -81,26 +74,17 @@ fn is_blank(byte: u8) -> bool {
 }
 
 fn trim_start(text: &[u8]) -> &[u8] {
-    let start = text
-        .iter()
-        .position(|&byte| !is_blank(byte))
-        .unwrap_or(text.len());
+    let start = text.iter().position(|&byte| !is_blank(byte)).unwrap_or(text.len());
     &text[start..]
 }
 
 fn trim_end(text: &[u8]) -> &[u8] {
-    let end = text
-        .iter()
-        .rposition(|&byte| !is_blank(byte))
-        .map_or(0, |last| last + 1);
+    let end = text.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |last| last + 1);
     &text[..end]
 }
 
 fn until_zero(text: &[u8]) -> &[u8] {
-    let end = text
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(text.len());
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     &text[..end]
 }
 
@@ -111,14 +95,10 @@ mod tests {
 
     fn parsed(head: &[u8]) -> Option<Result<(String, Option<String>), Errno>> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("ASCII");
-        parse_script(head)
-            .map(|line| line.map(|line| (text(line.interpreter), line.argument.map(text))))
+        parse_script(head).map(|line| line.map(|line| (text(line.interpreter), line.argument.map(text))))
     }
 
-    fn line(
-        interpreter: &str,
-        argument: Option<&str>,
-    ) -> Option<Result<(String, Option<String>), Errno>> {
+    fn line(interpreter: &str, argument: Option<&str>) -> Option<Result<(String, Option<String>), Errno>> {
         Some(Ok((interpreter.into(), argument.map(Into::into))))
     }
 
@@ -127,14 +107,8 @@ mod tests {
         assert_eq!(parsed(b"\x7fELF"), None);
         assert_eq!(parsed(b"#"), None);
         assert_eq!(parsed(b"#!/bin/sh\necho"), line("/bin/sh", None));
-        assert_eq!(
-            parsed(b"#! \t /bin/sh  -e  -u \t\nx"),
-            line("/bin/sh", Some("-e  -u"))
-        );
-        assert_eq!(
-            parsed(b"#!/usr/bin/env python3\n"),
-            line("/usr/bin/env", Some("python3"))
-        );
+        assert_eq!(parsed(b"#! \t /bin/sh  -e  -u \t\nx"), line("/bin/sh", Some("-e  -u")));
+        assert_eq!(parsed(b"#!/usr/bin/env python3\n"), line("/usr/bin/env", Some("python3")));
         assert_eq!(parsed(b"#!/bin/sh"), line("/bin/sh", None));
         assert_eq!(parsed(b"#!sh"), line("sh", None));
         for broken in [&b"#!"[..], b"#!\n/bin/sh", b"#!  \t\n", b"#!   "] {
@@ -157,10 +131,7 @@ mod tests {
 
     #[test]
     fn the_script_takes_the_place_of_the_first_argument() {
-        let line = ScriptLine {
-            interpreter: b"/bin/sh".to_vec(),
-            argument: Some(b"-e".to_vec()),
-        };
+        let line = ScriptLine { interpreter: b"/bin/sh".to_vec(), argument: Some(b"-e".to_vec()) };
         let arguments = [b"zero".to_vec(), b"one".to_vec()];
         let rewritten = script_arguments(&line, b"./run", &arguments);
         assert_eq!(rewritten, [&b"/bin/sh"[..], b"-e", b"./run", b"one"]);

@@ -106,11 +106,7 @@ pub fn check_strings(
         total += text.len() as u64 + 1;
     }
     total += executable.len() as u64 + 1;
-    if total > limit {
-        Err(Errno::E2BIG)
-    } else {
-        Ok(())
-    }
+    if total > limit { Err(Errno::E2BIG) } else { Ok(()) }
 }
 
 impl StackImage {
@@ -125,13 +121,8 @@ impl StackImage {
         facts: &StartFacts,
     ) -> Self {
         let empty = [Vec::new()];
-        let arguments = if arguments.is_empty() {
-            &empty
-        } else {
-            arguments
-        };
-        let length =
-            |strings: &[Vec<u8>]| -> u64 { strings.iter().map(|text| text.len() as u64 + 1).sum() };
+        let arguments = if arguments.is_empty() { &empty } else { arguments };
+        let length = |strings: &[Vec<u8>]| -> u64 { strings.iter().map(|text| text.len() as u64 + 1).sum() };
         let executable_start = top - 8 - (executable.len() as u64 + 1);
         let environment_start = executable_start - length(environment);
         let arguments_start = environment_start - length(arguments);
@@ -141,11 +132,7 @@ impl StackImage {
         let words = 3 + arguments.len() + environment.len() + auxiliary.len();
         let start = (random - words as u64 * 8) & !15;
 
-        let mut image = Writer {
-            start,
-            bytes: alloc::vec![0; (top - start) as usize],
-            next: start,
-        };
+        let mut image = Writer { start, bytes: alloc::vec![0; (top - start) as usize], next: start };
         image.word(arguments.len() as u64);
         image.pointers(arguments, arguments_start);
         image.pointers(environment, environment_start);
@@ -160,10 +147,7 @@ impl StackImage {
             bytes: image.bytes,
             arguments: arguments_start..environment_start,
             environment: environment_start..executable_start,
-            auxiliary: auxiliary
-                .iter()
-                .flat_map(|word| word.to_le_bytes())
-                .collect(),
+            auxiliary: auxiliary.iter().flat_map(|word| word.to_le_bytes()).collect(),
         }
     }
 }
@@ -210,11 +194,7 @@ fn auxiliary_vector(facts: &StartFacts, executable: u64, platform: u64, random: 
     if let Some(vdso) = facts.vdso {
         vector.extend([kind::SYSINFO_EHDR, vdso]);
     }
-    let capabilities = if facts.has_fsgsbase {
-        HWCAP2_FSGSBASE
-    } else {
-        0
-    };
+    let capabilities = if facts.has_fsgsbase { HWCAP2_FSGSBASE } else { 0 };
     for (kind, value) in [
         (kind::MINSIGSTKSZ, facts.signal_stack_bytes),
         (kind::HWCAP, u64::from(facts.processor_features)),
@@ -344,11 +324,7 @@ mod tests {
         assert_eq!(check(&[131_071], 8 << 20), Ok(()));
         assert_eq!(check(&[131_072], 8 << 20), big);
         assert_eq!(check(&[120_000; 17], 8 << 20), Ok(()));
-        assert_eq!(
-            check(&[120_000; 18], 8 << 20),
-            big,
-            "a quarter of the stack limit"
-        );
+        assert_eq!(check(&[120_000; 18], 8 << 20), big, "a quarter of the stack limit");
         assert_eq!(check(&[120_000; 52], u64::MAX), Ok(()));
         assert_eq!(check(&[120_000; 53], u64::MAX), big, "6 MiB at most");
         assert_eq!(check(&[120_000], 4096), Ok(()), "128 KiB in any case");

@@ -15,9 +15,7 @@ use aegis_abi::layout::PAGE_SIZE;
 
 use crate::error::{Errno, Result};
 use crate::load::vdso_code::{FUNCTIONS, assemble, code_bytes, field};
-use crate::mem::{
-    AddressSpace, AreaLabel, FixedPages, FramePool, MapRequest, Placement, Protection,
-};
+use crate::mem::{AddressSpace, AreaLabel, FixedPages, FramePool, MapRequest, Placement, Protection};
 
 const SONAME: &str = "linux-vdso.so.1";
 const VERSION: &str = "LINUX_2.6";
@@ -25,17 +23,8 @@ const SYMBOL_COUNT: usize = FUNCTIONS.len() + 1;
 const BUCKET_COUNT: u32 = 3;
 const DYNAMIC_COUNT: u64 = 10;
 /// Section names, in the order of the section headers; the first is the null section's.
-const SECTIONS: [&str; 9] = [
-    "",
-    ".dynsym",
-    ".hash",
-    ".gnu.version",
-    ".gnu.version_d",
-    ".dynstr",
-    ".dynamic",
-    ".text",
-    ".shstrtab",
-];
+const SECTIONS: [&str; 9] =
+    ["", ".dynsym", ".hash", ".gnu.version", ".gnu.version_d", ".dynstr", ".dynamic", ".text", ".shstrtab"];
 const TEXT_SECTION: u16 = 7;
 
 /// What the data page tells.
@@ -63,20 +52,11 @@ impl VdsoData {
         let has_clock = self.has_clock && self.clock.clock_shift < 64;
         put(field::BASE_NS, &self.clock.clock_base_ns.to_le_bytes());
         put(field::BASE_TSC, &self.clock.clock_base_tsc.to_le_bytes());
-        put(
-            field::MULTIPLIER,
-            &self.clock.clock_multiplier.to_le_bytes(),
-        );
+        put(field::MULTIPLIER, &self.clock.clock_multiplier.to_le_bytes());
         put(field::SHIFT, &self.clock.clock_shift.to_le_bytes());
         put(field::HAS_CLOCK, &u32::from(has_clock).to_le_bytes());
-        put(
-            field::REALTIME_OFFSET_NS,
-            &self.realtime_offset_ns.to_le_bytes(),
-        );
-        put(
-            field::HAS_PROCESSOR_NUMBER,
-            &u32::from(self.has_processor_number).to_le_bytes(),
-        );
+        put(field::REALTIME_OFFSET_NS, &self.realtime_offset_ns.to_le_bytes());
+        put(field::HAS_PROCESSOR_NUMBER, &u32::from(self.has_processor_number).to_le_bytes());
         bytes
     }
 }
@@ -89,7 +69,8 @@ pub struct VdsoPages {
 }
 
 impl VdsoPages {
-    /// Puts `image`, which [`build_vdso`] made (at build time, as it never differs), into frames. `ENOMEM` if there are none.
+    /// Puts `image`, which [`build_vdso`] made (at build time, as it never differs), into frames. `ENOMEM` if there
+    /// are none.
     pub fn new(pool: &Arc<FramePool>, image: &[u8], data: &VdsoData) -> Result<Self> {
         let mut frames = Vec::new();
         for page in image.chunks(PAGE_SIZE as usize) {
@@ -121,24 +102,12 @@ impl VdsoPages {
         let code_start = data_start + PAGE_SIZE;
         let read = Protection::READ;
         let data = self.data.clone();
-        let mut request = MapRequest::file(
-            Placement::FixedNoReplace(data_start),
-            PAGE_SIZE,
-            read,
-            data,
-            0,
-        );
+        let mut request = MapRequest::file(Placement::FixedNoReplace(data_start), PAGE_SIZE, read, data, 0);
         request.label = AreaLabel::Vvar;
         space.map(request)?;
         let rights = Protection::READ | Protection::EXECUTE;
         let code = self.code.clone();
-        let mut request = MapRequest::file(
-            Placement::FixedNoReplace(code_start),
-            code_bytes,
-            rights,
-            code,
-            0,
-        );
+        let mut request = MapRequest::file(Placement::FixedNoReplace(code_start), code_bytes, rights, code, 0);
         request.label = AreaLabel::Vdso;
         space.map(request).map_err(|_| Errno::ENOMEM)?;
         Ok(code_start)
@@ -201,17 +170,7 @@ fn write_headers(image: &mut Image, places: &Places) {
     image.put_words16(16, &[3, 62]);
     image.put_words32(20, &[1]);
     image.put_words64(24, &[places.text, 64, places.sections]);
-    image.put_words16(
-        52,
-        &[
-            64,
-            56,
-            2,
-            64,
-            SECTIONS.len() as u16,
-            SECTIONS.len() as u16 - 1,
-        ],
-    );
+    image.put_words16(52, &[64, 56, 2, 64, SECTIONS.len() as u16, SECTIONS.len() as u16 - 1]);
     // PT_LOAD, readable and executable.
     image.put_words32(64, &[1, 5]);
     image.put_words64(72, &[0, 0, 0, end, end, PAGE_SIZE]);
@@ -219,18 +178,10 @@ fn write_headers(image: &mut Image, places: &Places) {
     let dynamic_bytes = DYNAMIC_COUNT * 16;
     image.put_words32(120, &[2, 4]);
     let dynamic = places.dynamic;
-    image.put_words64(
-        128,
-        &[dynamic, dynamic, dynamic, dynamic_bytes, dynamic_bytes, 8],
-    );
+    image.put_words64(128, &[dynamic, dynamic, dynamic, dynamic_bytes, dynamic_bytes, 8]);
 }
 
-fn write_symbols(
-    image: &mut Image,
-    places: &Places,
-    strings: &StringTable,
-    bounds: &[(u64, u64); FUNCTIONS.len()],
-) {
+fn write_symbols(image: &mut Image, places: &Places, strings: &StringTable, bounds: &[(u64, u64); FUNCTIONS.len()]) {
     let mut buckets = [0_u32; BUCKET_COUNT as usize];
     let mut chains = [0_u32; SYMBOL_COUNT];
     for (index, (name, &(start, length))) in FUNCTIONS.iter().zip(bounds).enumerate() {
@@ -280,63 +231,20 @@ fn write_dynamic(image: &mut Image, places: &Places, strings: &StringTable) {
 }
 
 /// Section headers are for tools; the C libraries do without.
-fn write_sections(
-    image: &mut Image,
-    places: &Places,
-    strings: &StringTable,
-    section_names: &StringTable,
-) {
+fn write_sections(image: &mut Image, places: &Places, strings: &StringTable, section_names: &StringTable) {
     let symbols = SYMBOL_COUNT as u64;
-    let section = |kind, start, length| Section {
-        kind,
-        start,
-        length,
-        ..Section::default()
-    };
+    let section = |kind, start, length| Section { kind, start, length, ..Section::default() };
     let strings_bytes = strings.bytes.len() as u64;
     let names_bytes = section_names.bytes.len() as u64;
     let sections = [
-        Section {
-            link: 5,
-            info: 1,
-            alignment: 8,
-            entry: 24,
-            ..section(11, places.symbols, symbols * 24)
-        },
-        Section {
-            link: 1,
-            alignment: 4,
-            entry: 4,
-            ..section(5, places.hash, places.versions - places.hash)
-        },
-        Section {
-            link: 1,
-            alignment: 2,
-            entry: 2,
-            ..section(0x6fff_ffff, places.versions, symbols * 2)
-        },
-        Section {
-            link: 5,
-            info: 2,
-            alignment: 4,
-            ..section(0x6fff_fffd, places.definitions, 56)
-        },
+        Section { link: 5, info: 1, alignment: 8, entry: 24, ..section(11, places.symbols, symbols * 24) },
+        Section { link: 1, alignment: 4, entry: 4, ..section(5, places.hash, places.versions - places.hash) },
+        Section { link: 1, alignment: 2, entry: 2, ..section(0x6fff_ffff, places.versions, symbols * 2) },
+        Section { link: 5, info: 2, alignment: 4, ..section(0x6fff_fffd, places.definitions, 56) },
         section(3, places.strings, strings_bytes),
-        Section {
-            link: 5,
-            alignment: 8,
-            entry: 16,
-            ..section(6, places.dynamic, DYNAMIC_COUNT * 16)
-        },
-        Section {
-            flags: 6,
-            alignment: 16,
-            ..section(1, places.text, code_bytes())
-        },
-        Section {
-            flags: 0,
-            ..section(3, places.section_names, names_bytes)
-        },
+        Section { link: 5, alignment: 8, entry: 16, ..section(6, places.dynamic, DYNAMIC_COUNT * 16) },
+        Section { flags: 6, alignment: 16, ..section(1, places.text, code_bytes()) },
+        Section { flags: 0, ..section(3, places.section_names, names_bytes) },
     ];
     image.put(places.sections, &[0; 64]);
     for (index, section) in sections.iter().enumerate() {
@@ -370,16 +278,7 @@ impl Section {
 
 impl Default for Section {
     fn default() -> Self {
-        Self {
-            kind: 0,
-            flags: 2,
-            start: 0,
-            length: 0,
-            link: 0,
-            info: 0,
-            alignment: 1,
-            entry: 0,
-        }
+        Self { kind: 0, flags: 2, start: 0, length: 0, link: 0, info: 0, alignment: 1, entry: 0 }
     }
 }
 
@@ -422,10 +321,7 @@ struct StringTable {
 
 impl StringTable {
     fn new(names: impl Iterator<Item = &'static str>) -> Self {
-        let mut table = Self {
-            bytes: alloc::vec![0],
-            entries: Vec::new(),
-        };
+        let mut table = Self { bytes: alloc::vec![0], entries: Vec::new() };
         for name in names {
             table.entries.push((name, table.bytes.len() as u32));
             table.bytes.extend_from_slice(name.as_bytes());
@@ -435,10 +331,7 @@ impl StringTable {
     }
 
     fn offset(&self, name: &str) -> u32 {
-        self.entries
-            .iter()
-            .find(|(found, _)| *found == name)
-            .map_or(0, |&(_, offset)| offset)
+        self.entries.iter().find(|(found, _)| *found == name).map_or(0, |&(_, offset)| offset)
     }
 }
 

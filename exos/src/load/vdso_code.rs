@@ -27,13 +27,8 @@ pub(crate) mod field {
 }
 
 /// Exported functions, in the order of their labels in [`CODE`].
-pub(crate) const FUNCTIONS: [&str; 5] = [
-    "__vdso_clock_gettime",
-    "__vdso_gettimeofday",
-    "__vdso_time",
-    "__vdso_clock_getres",
-    "__vdso_getcpu",
-];
+pub(crate) const FUNCTIONS: [&str; 5] =
+    ["__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time", "__vdso_clock_getres", "__vdso_getcpu"];
 
 /// A place in the code.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,8 +59,7 @@ enum Part {
 }
 
 use Label::{
-    Function, Monotonic, NoNode, NoProcessor, NoResolution, NoResult, NoTimeval, NoTimezone,
-    ReadClock, SystemCall,
+    Function, Monotonic, NoNode, NoProcessor, NoResolution, NoResult, NoTimeval, NoTimezone, ReadClock, SystemCall,
 };
 use Part::{At, Data, Do, Jump};
 
@@ -199,10 +193,7 @@ const CODE: &[Part] = &[
 /// The code for a place `code_offset` bytes behind the start of the vDSO, whose data page begins
 /// `data_distance` bytes before that start; and the offset of each of [`FUNCTIONS`] in it, with its
 /// length.
-pub(crate) fn assemble(
-    code_offset: u64,
-    data_distance: u64,
-) -> (Vec<u8>, [(u64, u64); FUNCTIONS.len()]) {
+pub(crate) fn assemble(code_offset: u64, data_distance: u64) -> (Vec<u8>, [(u64, u64); FUNCTIONS.len()]) {
     let mut code = Vec::new();
     let mut position = code_offset;
     for part in CODE {
@@ -252,8 +243,6 @@ fn part_bytes(part: &Part) -> u64 {
 }
 
 fn offset_of(label: Label) -> u64 {
-    let before = CODE
-        .iter()
-        .take_while(|part| !matches!(part, At(found) if *found == label));
+    let before = CODE.iter().take_while(|part| !matches!(part, At(found) if *found == label));
     before.map(part_bytes).sum()
 }

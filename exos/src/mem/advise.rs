@@ -63,11 +63,7 @@ impl AddressSpace {
         for part in parts {
             self.advise_part(part, advice)?;
         }
-        if has_holes {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
-        }
+        if has_holes { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     fn advise_part(&mut self, part: Range<u64>, advice: Advice) -> Result<()> {
@@ -90,9 +86,7 @@ impl AddressSpace {
                 self.change_flags(part, AreaFlags::WIPE_ON_FORK, AreaFlags::empty())
             }
             Advice::WipeOnFork => Err(Errno::EINVAL),
-            Advice::KeepOnFork => {
-                self.change_flags(part, AreaFlags::empty(), AreaFlags::WIPE_ON_FORK)
-            }
+            Advice::KeepOnFork => self.change_flags(part, AreaFlags::empty(), AreaFlags::WIPE_ON_FORK),
             Advice::PopulateRead => self.populate_part(pages, Access::Read),
             Advice::PopulateWrite => self.populate_part(pages, Access::Write),
         }
@@ -118,8 +112,7 @@ impl AddressSpace {
     fn populate_part(&mut self, pages: Range<u64>, access: Access) -> Result<()> {
         for page in pages {
             let is_there = self.pages.get(page).is_some_and(|entry| {
-                entry.has(PageFlags::MAPPED)
-                    && (access == Access::Read || entry.has(PageFlags::WRITE))
+                entry.has(PageFlags::MAPPED) && (access == Access::Read || entry.has(PageFlags::WRITE))
             });
             if is_there {
                 continue;
@@ -146,20 +139,12 @@ impl AddressSpace {
             let Some(area) = self.areas.find(part.start) else {
                 continue;
             };
-            if let Some(file) = area
-                .file()
-                .filter(|file| file.is_shared && mode == SyncMode::Now)
-            {
+            if let Some(file) = area.file().filter(|file| file.is_shared && mode == SyncMode::Now) {
                 let first = area.file_index(part.start >> PAGE_SHIFT);
-                file.source
-                    .sync(first, (part.end - part.start) >> PAGE_SHIFT)?;
+                file.source.sync(first, (part.end - part.start) >> PAGE_SHIFT)?;
             }
         }
-        if has_holes {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
-        }
+        if has_holes { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// `mincore`: one byte a page, 1 if it is present. `EINVAL` misaligned; `ENOMEM` a hole in the range.
@@ -180,9 +165,7 @@ impl AddressSpace {
             };
             for page in part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT {
                 let is_present = self.pages.get(page).is_some()
-                    || area.file().is_some_and(|file| {
-                        file.source.resident_page(area.file_index(page)).is_some()
-                    });
+                    || area.file().is_some_and(|file| file.source.resident_page(area.file_index(page)).is_some());
                 present.push(u8::from(is_present));
             }
         }
@@ -216,11 +199,7 @@ impl AddressSpace {
                 self.populate(part)?;
             }
         }
-        if has_holes {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
-        }
+        if has_holes { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// `munlock`. `ENOMEM` a hole in the range; `EINVAL` the range wraps.
@@ -232,11 +211,7 @@ impl AddressSpace {
         for part in parts {
             self.change_flags(part, AreaFlags::empty(), AreaFlags::LOCKED)?;
         }
-        if has_holes {
-            Err(Errno::ENOMEM)
-        } else {
-            Ok(())
-        }
+        if has_holes { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// `mlockall`: what is mapped (`current`), what will be (`future`). `ENOMEM` the limit; `EPERM` the limit is 0.
@@ -265,9 +240,7 @@ impl AddressSpace {
     pub fn unlock_all(&mut self) -> Result<()> {
         self.lock_future = false;
         let (parts, _) = self.parts(0..!(PAGE_SIZE - 1));
-        parts
-            .into_iter()
-            .try_for_each(|part| self.change_flags(part, AreaFlags::empty(), AreaFlags::LOCKED))
+        parts.into_iter().try_for_each(|part| self.change_flags(part, AreaFlags::empty(), AreaFlags::LOCKED))
     }
 
     /// The range cut into parts that lie in one area each, and whether something is mapped nowhere.
@@ -300,9 +273,6 @@ impl AddressSpace {
 /// The pages that `mlock` touches; `None` for no bytes.
 fn lock_range(start: u64, length: u64) -> Result<Option<Range<u64>>> {
     let first = start & !(PAGE_SIZE - 1);
-    let end = start
-        .checked_add(length)
-        .and_then(page_align)
-        .ok_or(Errno::EINVAL)?;
+    let end = start.checked_add(length).and_then(page_align).ok_or(Errno::EINVAL)?;
     Ok((length > 0).then_some(first..end))
 }

@@ -163,8 +163,7 @@ impl Area {
     /// The file's identity; zeros for anonymous memory.
     #[must_use]
     pub fn identity(&self) -> FileIdentity {
-        self.file()
-            .map_or_else(FileIdentity::default, |file| file.source.identity())
+        self.file().map_or_else(FileIdentity::default, |file| file.source.identity())
     }
 
     /// The name in `/proc/self/maps`, empty if there is none.
@@ -175,9 +174,7 @@ impl Area {
             AreaLabel::Stack => String::from("[stack]"),
             AreaLabel::Vdso => String::from("[vdso]"),
             AreaLabel::Vvar => String::from("[vvar]"),
-            AreaLabel::None => self
-                .file()
-                .map_or_else(String::new, |file| file.source.path()),
+            AreaLabel::None => self.file().map_or_else(String::new, |file| file.source.path()),
         }
     }
 
@@ -192,9 +189,7 @@ impl Area {
 
     /// Page of the file that lies at `page`.
     pub(crate) fn file_index(&self, page: u64) -> u64 {
-        self.file().map_or(0, |file| {
-            file.first_index + (page - (self.start >> PAGE_SHIFT))
-        })
+        self.file().map_or(0, |file| file.first_index + (page - (self.start >> PAGE_SHIFT)))
     }
 
     /// Counted under `RLIMIT_DATA`: private, writable, no stack (Linux's `is_data_mapping`).
@@ -274,11 +269,7 @@ impl AreaTree {
         Self {
             areas: BTreeMap::new(),
             totals: AreaTotals::default(),
-            hint: SearchHint {
-                top: 0,
-                below: 0,
-                largest_hole: u64::MAX,
-            },
+            hint: SearchHint { top: 0, below: 0, largest_hole: u64::MAX },
         }
     }
 
@@ -307,26 +298,18 @@ impl AreaTree {
 
     /// The first area that ends above `address`.
     pub(crate) fn find_at_or_above(&self, address: u64) -> Option<&Area> {
-        self.find(address)
-            .or_else(|| self.areas.range(address..).next().map(|(_, area)| area))
+        self.find(address).or_else(|| self.areas.range(address..).next().map(|(_, area)| area))
     }
 
     /// The last area that ends at or below `address`, which lies in no area or at the start of one.
     pub(crate) fn find_below(&self, address: u64) -> Option<&Area> {
-        self.areas
-            .range(..address)
-            .next_back()
-            .map(|(_, area)| area)
+        self.areas.range(..address).next_back().map(|(_, area)| area)
     }
 
     /// Areas that touch `range`, ascending.
     pub(crate) fn overlapping(&self, range: Range<u64>) -> impl Iterator<Item = &Area> {
-        let first = self
-            .find(range.start)
-            .map_or(range.start, |area| area.start);
-        self.areas
-            .range(first..range.end.max(first))
-            .map(|(_, area)| area)
+        let first = self.find(range.start).map_or(range.start, |area| area.start);
+        self.areas.range(first..range.end.max(first)).map(|(_, area)| area)
     }
 
     pub(crate) fn is_free(&self, range: Range<u64>) -> bool {
@@ -357,21 +340,11 @@ impl AreaTree {
     pub(crate) fn remove(&mut self, range: Range<u64>) -> Vec<Area> {
         self.split_at(range.start);
         self.split_at(range.end);
-        let starts: Vec<u64> = self
-            .areas
-            .range(range.clone())
-            .map(|(&start, _)| start)
-            .collect();
+        let starts: Vec<u64> = self.areas.range(range.clone()).map(|(&start, _)| start).collect();
         let removed: Vec<Area> = starts.into_iter().map(|start| self.take(start)).collect();
         if !removed.is_empty() {
-            let low = self
-                .find_below(range.start)
-                .map_or(PROGRAM_BASE, |area| area.end);
-            let high = self
-                .areas
-                .range(range.end..)
-                .next()
-                .map_or(PROGRAM_END, |(&start, _)| start);
+            let low = self.find_below(range.start).map_or(PROGRAM_BASE, |area| area.end);
+            let high = self.areas.range(range.end..).next().map_or(PROGRAM_END, |(&start, _)| start);
             self.note_hole(low..high);
         }
         removed
@@ -428,11 +401,7 @@ impl AreaTree {
         if found.is_none() && hole_end >= PROGRAM_BASE && hole_end - PROGRAM_BASE >= length {
             found = Some(hole_end - length);
         }
-        self.hint = SearchHint {
-            top,
-            below: hole_end,
-            largest_hole: largest,
-        };
+        self.hint = SearchHint { top, below: hole_end, largest_hole: largest };
         found
     }
 
@@ -456,10 +425,7 @@ impl AreaTree {
     }
 
     fn take(&mut self, start: u64) -> Area {
-        let area = self
-            .areas
-            .remove(&start)
-            .expect("INV: the caller found an area here");
+        let area = self.areas.remove(&start).expect("INV: the caller found an area here");
         self.account(&area, u64::wrapping_sub);
         area
     }
@@ -478,9 +444,7 @@ impl AreaTree {
         }
         if area.flags.contains(AreaFlags::GROWS_DOWN) {
             totals.stack = apply(totals.stack, pages);
-        } else if area.protection.contains(Protection::EXECUTE)
-            && !area.protection.contains(Protection::WRITE)
-        {
+        } else if area.protection.contains(Protection::EXECUTE) && !area.protection.contains(Protection::WRITE) {
             totals.code = apply(totals.code, pages);
         }
         if area.flags.contains(AreaFlags::LOCKED) {
@@ -491,9 +455,5 @@ impl AreaTree {
 
 /// Where a hole below `area` must end.
 pub(crate) fn lower_bound(area: &Area) -> u64 {
-    if area.flags.contains(AreaFlags::GROWS_DOWN) {
-        area.start.saturating_sub(STACK_GUARD_BYTES)
-    } else {
-        area.start
-    }
+    if area.flags.contains(AreaFlags::GROWS_DOWN) { area.start.saturating_sub(STACK_GUARD_BYTES) } else { area.start }
 }

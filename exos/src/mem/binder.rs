@@ -59,13 +59,7 @@ impl Binder {
 
     /// Unmaps `page`.
     pub(crate) fn unmap(&mut self, page: u64) {
-        self.extend_or_push(
-            BindOperation::Unmap,
-            page,
-            BRIDGE_PAGES,
-            CapSlot(0),
-            BindFlags::empty(),
-        );
+        self.extend_or_push(BindOperation::Unmap, page, BRIDGE_PAGES, CapSlot(0), BindFlags::empty());
     }
 
     /// Sets the rights of `page`, mapped to a frame of `slot`.
@@ -79,12 +73,7 @@ impl Binder {
     }
 
     /// Does the batch. `ENOMEM` if the kernel refused a mapping; the page map then says what is mapped.
-    pub(crate) fn flush(
-        &mut self,
-        pool: &Arc<FramePool>,
-        space: CapSlot,
-        pages: &mut PageMap,
-    ) -> Result<()> {
+    pub(crate) fn flush(&mut self, pool: &Arc<FramePool>, space: CapSlot, pages: &mut PageMap) -> Result<()> {
         let mut outcome = Ok(());
         let mut start = 0;
         while start < self.entries.len() {
@@ -95,9 +84,7 @@ impl Binder {
             outcome = Err(Errno::ENOMEM);
             let mut entry = self.entries[failed];
             let range = entry.virtual_address >> PAGE_SHIFT..end_page(&entry);
-            pages.update(range, |_, page| {
-                Some(page.without(PageFlags::MAPPED | PageFlags::WRITE))
-            });
+            pages.update(range, |_, page| Some(page.without(PageFlags::MAPPED | PageFlags::WRITE)));
             let was_unmap = entry.operation == BindOperation::Unmap as u32;
             entry.operation = BindOperation::Unmap as u32;
             if was_unmap || pool.kernel().bind(space, &[entry]).is_err() {
@@ -120,14 +107,7 @@ impl Binder {
         self.release.clear();
     }
 
-    fn extend_or_push(
-        &mut self,
-        operation: BindOperation,
-        page: u64,
-        bridge: u64,
-        slot: CapSlot,
-        flags: BindFlags,
-    ) {
+    fn extend_or_push(&mut self, operation: BindOperation, page: u64, bridge: u64, slot: CapSlot, flags: BindFlags) {
         if let Some(last) = self.entries.last_mut()
             && last.operation == operation as u32
             && last.flags == flags.bits()

@@ -5,8 +5,8 @@ use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
 use super::area::{AREA_COUNT_MAX, STACK_GUARD_BYTES};
 use super::test_support::{BASE, CachedFile, PAGE, Setup, load, store};
 use super::{
-    Access, Advice, AreaFlags, AreaLabel, FaultOutcome, MapBacking, MapRequest, Movement,
-    Placement, ProtectReach, Protection, RemapRequest, SegvReason, SpaceLimits, SyncMode,
+    Access, Advice, AreaFlags, AreaLabel, FaultOutcome, MapBacking, MapRequest, Movement, Placement, ProtectReach,
+    Protection, RemapRequest, SegvReason, SpaceLimits, SyncMode,
 };
 use crate::error::Errno;
 
@@ -33,11 +33,7 @@ fn mmap_errors() {
         (Placement::Fixed(0), PAGE, Errno::EPERM),
         (Placement::Fixed(PROGRAM_BASE - PAGE), PAGE, Errno::EPERM),
         (Placement::Fixed(PROGRAM_END), PAGE, Errno::ENOMEM),
-        (
-            Placement::FixedNoReplace(A + 3 * PAGE),
-            2 * PAGE,
-            Errno::EEXIST,
-        ),
+        (Placement::FixedNoReplace(A + 3 * PAGE), 2 * PAGE, Errno::EEXIST),
     ];
     for (placement, length, error) in cases {
         let request = MapRequest::anonymous(placement, length, read_write());
@@ -58,18 +54,9 @@ fn file_mappings_respect_the_descriptor() {
     let file = CachedFile::new(&setup.pool, 4);
     let request = |is_shared, is_readable, is_writable, protection, offset_bytes| {
         let source = file.clone();
-        let backing = MapBacking::File {
-            source,
-            offset_bytes,
-            is_readable,
-            is_writable,
-        };
+        let backing = MapBacking::File { source, offset_bytes, is_readable, is_writable };
         let anonymous = MapRequest::anonymous(Placement::Hint(0), PAGE, protection);
-        MapRequest {
-            is_shared,
-            backing,
-            ..anonymous
-        }
+        MapRequest { is_shared, backing, ..anonymous }
     };
     let (r, w) = (Protection::READ, read_write());
     let refusals = [
@@ -82,12 +69,8 @@ fn file_mappings_respect_the_descriptor() {
     for (request, error) in refusals {
         assert_eq!(space.map(request), Err(error));
     }
-    space
-        .map(request(false, true, false, w, 0))
-        .expect("private and writable is allowed");
-    let shared = space
-        .map(request(true, true, false, r, 0))
-        .expect("readable");
+    space.map(request(false, true, false, w, 0)).expect("private and writable is allowed");
+    let shared = space.map(request(true, true, false, r, 0)).expect("readable");
     let answer = space.protect(shared, PAGE, w, ProtectReach::Range);
     assert_eq!(answer, Err(Errno::EACCES));
 }
@@ -112,20 +95,10 @@ fn hints_are_taken_when_they_fit() {
 fn munmap_errors() {
     let setup = Setup::new();
     let mut space = setup.space();
-    let cases = [
-        (A + 1, PAGE),
-        (A, 0),
-        (A, u64::MAX),
-        (PROGRAM_END + PAGE, PAGE),
-        (PROGRAM_END, PAGE),
-        (0, PROGRAM_END + 1),
-    ];
+    let cases =
+        [(A + 1, PAGE), (A, 0), (A, u64::MAX), (PROGRAM_END + PAGE, PAGE), (PROGRAM_END, PAGE), (0, PROGRAM_END + 1)];
     for (start, length) in cases {
-        assert_eq!(
-            space.unmap(start, length),
-            Err(Errno::EINVAL),
-            "{start:#x} {length:#x}"
-        );
+        assert_eq!(space.unmap(start, length), Err(Errno::EINVAL), "{start:#x} {length:#x}");
     }
     assert_eq!(space.unmap(A, 1), Ok(()), "a hole is no error");
 }
@@ -138,31 +111,13 @@ fn mprotect_errors_and_what_precedes_them() {
     space.map(fixed(A + 3 * PAGE, PAGE)).expect("free");
     let none = Protection::empty();
     let mut protect = |start, length, reach| space.protect(start, length, none, reach);
-    assert_eq!(
-        protect(A + 1, PAGE, ProtectReach::Range),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(protect(A + 1, PAGE, ProtectReach::Range), Err(Errno::EINVAL));
     assert_eq!(protect(A + 0x8000, 0, ProtectReach::Range), Ok(()));
-    assert_eq!(
-        protect(A, u64::MAX, ProtectReach::Range),
-        Err(Errno::ENOMEM)
-    );
-    assert_eq!(
-        protect(A, u64::MAX - A, ProtectReach::Range),
-        Err(Errno::ENOMEM)
-    );
-    assert_eq!(
-        protect(A - PAGE, 2 * PAGE, ProtectReach::Range),
-        Err(Errno::ENOMEM)
-    );
-    assert_eq!(
-        protect(A, PAGE, ProtectReach::GrowsDown),
-        Err(Errno::EINVAL)
-    );
-    assert_eq!(
-        protect(A, 4 * PAGE, ProtectReach::Range),
-        Err(Errno::ENOMEM)
-    );
+    assert_eq!(protect(A, u64::MAX, ProtectReach::Range), Err(Errno::ENOMEM));
+    assert_eq!(protect(A, u64::MAX - A, ProtectReach::Range), Err(Errno::ENOMEM));
+    assert_eq!(protect(A - PAGE, 2 * PAGE, ProtectReach::Range), Err(Errno::ENOMEM));
+    assert_eq!(protect(A, PAGE, ProtectReach::GrowsDown), Err(Errno::EINVAL));
+    assert_eq!(protect(A, 4 * PAGE, ProtectReach::Range), Err(Errno::ENOMEM));
     let rights = |address| space.area_at(address).map(|area| area.protection());
     assert_eq!(rights(A + PAGE), Some(none));
     assert_eq!(rights(A + 3 * PAGE), Some(read_write()));
@@ -175,10 +130,7 @@ fn write_and_execute_together_are_allowed() {
     let request = MapRequest::anonymous(Placement::Fixed(A), PAGE, Protection::all());
     space.map(request).expect("free");
     store(&setup, &mut space, A, 9);
-    let mapping = setup
-        .machine
-        .mapping(space.environment(), A)
-        .expect("mapped");
+    let mapping = setup.machine.mapping(space.environment(), A).expect("mapped");
     assert_eq!(mapping.flags.bits(), 3);
 }
 
@@ -200,34 +152,14 @@ fn mremap_errors() {
         (A, 4 * PAGE, 5 * PAGE, never, false, Errno::ENOMEM),
         (A, PAGE, 2 * PAGE, never, false, Errno::ENOMEM),
         (A, PAGE, PAGE, Movement::To(A + 1), false, Errno::EINVAL),
-        (
-            A,
-            2 * PAGE,
-            2 * PAGE,
-            Movement::To(A + PAGE),
-            false,
-            Errno::EINVAL,
-        ),
-        (
-            A,
-            PAGE,
-            PAGE,
-            Movement::To(PROGRAM_END),
-            false,
-            Errno::EINVAL,
-        ),
+        (A, 2 * PAGE, 2 * PAGE, Movement::To(A + PAGE), false, Errno::EINVAL),
+        (A, PAGE, PAGE, Movement::To(PROGRAM_END), false, Errno::EINVAL),
         (A, PAGE, PAGE, never, true, Errno::EINVAL),
         (A, PAGE, 2 * PAGE, anywhere, true, Errno::EINVAL),
         (A, PAGE, PROGRAM_END, anywhere, false, Errno::ENOMEM),
     ];
     for (address, old_length, new_length, movement, keeps_old, error) in cases {
-        let request = RemapRequest {
-            address,
-            old_length,
-            new_length,
-            movement,
-            keeps_old,
-        };
+        let request = RemapRequest { address, old_length, new_length, movement, keeps_old };
         assert_eq!(space.remap(request), Err(error), "{request:?}");
     }
 }
@@ -289,22 +221,10 @@ fn madvise_errors_and_effects() {
         (A, 9 * PAGE, Advice::DontNeed, Err(Errno::ENOMEM)),
     ];
     for (start, length, advice, answer) in cases {
-        assert_eq!(
-            space.advise(start, length, advice),
-            answer,
-            "{start:#x} {advice:?}"
-        );
+        assert_eq!(space.advise(start, length, advice), answer, "{start:#x} {advice:?}");
     }
-    assert_eq!(
-        load(&setup, &mut space, A),
-        0,
-        "dropped in spite of the hole"
-    );
-    assert_eq!(
-        load(&setup, &mut space, A + 8 * PAGE),
-        2,
-        "shared memory keeps its pages"
-    );
+    assert_eq!(load(&setup, &mut space, A), 0, "dropped in spite of the hole");
+    assert_eq!(load(&setup, &mut space, A + 8 * PAGE), 2, "shared memory keeps its pages");
     assert_eq!(space.advise(A + 8 * PAGE, PAGE, Advice::Remove), Ok(()));
     assert_eq!(load(&setup, &mut space, A + 8 * PAGE), 0);
     space.lock(A, PAGE, false).expect("below the limit");
@@ -326,23 +246,13 @@ fn the_break_moves_only_where_it_can() {
     assert_eq!(space.set_break(A + 100), A + 100);
     assert_eq!(space.set_break(A + 3 * PAGE), A + 3 * PAGE);
     store(&setup, &mut space, A + 2 * PAGE, 5);
-    assert_eq!(
-        space.area_at(A).map(|area| area.label()),
-        Some(AreaLabel::Heap)
-    );
+    assert_eq!(space.area_at(A).map(|area| area.label()), Some(AreaLabel::Heap));
     assert_eq!(space.set_break(A + PAGE + 1), A + PAGE + 1);
     assert_eq!(space.frame_at(A + 2 * PAGE), None);
     space.map(fixed(A + 8 * PAGE, PAGE)).expect("free");
-    assert_eq!(
-        space.set_break(A + 8 * PAGE),
-        A + PAGE + 1,
-        "no page left in between"
-    );
+    assert_eq!(space.set_break(A + 8 * PAGE), A + PAGE + 1, "no page left in between");
     assert_eq!(space.set_break(A + 7 * PAGE), A + 7 * PAGE);
-    space.set_limits(SpaceLimits {
-        data_bytes: 8 * PAGE,
-        ..SpaceLimits::default()
-    });
+    space.set_limits(SpaceLimits { data_bytes: 8 * PAGE, ..SpaceLimits::default() });
     assert_eq!(space.set_break(A + 7 * PAGE + 1), A + 7 * PAGE);
     assert_eq!(space.set_break(A - 1), A + 7 * PAGE);
 }
@@ -355,11 +265,7 @@ fn limits_are_enomem() {
         let request = fixed(A, 1025 * PAGE);
         MapRequest { flags, ..request }
     };
-    assert_eq!(
-        space.map(huge(AreaFlags::empty())),
-        Err(Errno::ENOMEM),
-        "more than there is"
-    );
+    assert_eq!(space.map(huge(AreaFlags::empty())), Err(Errno::ENOMEM), "more than there is");
     space.map(huge(AreaFlags::NO_RESERVE)).expect("no promise");
     space.unmap(A, 1025 * PAGE).expect("mapped");
     let limits = SpaceLimits {
@@ -370,12 +276,9 @@ fn limits_are_enomem() {
     };
     space.set_limits(limits);
     space.map(fixed(A, 8 * PAGE)).expect("within");
-    space
-        .map(fixed(A, 8 * PAGE))
-        .expect("what is replaced does not count");
+    space.map(fixed(A, 8 * PAGE)).expect("what is replaced does not count");
     assert_eq!(space.map(fixed(A + 9 * PAGE, PAGE)), Err(Errno::ENOMEM));
-    let read_only =
-        |pages| MapRequest::anonymous(Placement::Hint(0), pages * PAGE, Protection::READ);
+    let read_only = |pages| MapRequest::anonymous(Placement::Hint(0), pages * PAGE, Protection::READ);
     let quiet = space.map(read_only(8)).expect("no data");
     assert_eq!(space.map(read_only(1)), Err(Errno::ENOMEM));
     let answer = space.protect(quiet, PAGE, read_write(), ProtectReach::Range);
@@ -384,10 +287,7 @@ fn limits_are_enomem() {
     assert_eq!(space.lock(A, 2 * PAGE, false), Ok(()));
     assert_eq!(space.lock(A, 2 * PAGE, false), Ok(()), "already locked");
     assert_eq!(space.totals().areas.locked, 2);
-    space.set_limits(SpaceLimits {
-        locked_bytes: 0,
-        ..limits
-    });
+    space.set_limits(SpaceLimits { locked_bytes: 0, ..limits });
     assert_eq!(space.lock(A, PAGE, false), Err(Errno::EPERM));
     assert_eq!(space.unlock(A, 2 * PAGE), Ok(()));
     assert_eq!(space.totals().areas.locked, 0);
@@ -411,10 +311,7 @@ fn areas_are_limited_in_number() {
     }
     assert_eq!(error, Some(Errno::ENOMEM));
     let areas = space.areas().count();
-    assert!(
-        (AREA_COUNT_MAX - 2..=AREA_COUNT_MAX).contains(&areas),
-        "{areas}"
-    );
+    assert!((AREA_COUNT_MAX - 2..=AREA_COUNT_MAX).contains(&areas), "{areas}");
 }
 
 #[test]
@@ -427,19 +324,13 @@ fn a_stack_grows_to_its_limit_and_keeps_its_guard() {
     stack.label = AreaLabel::Stack;
     space.map(stack).expect("free");
     store(&setup, &mut space, top - 40 * PAGE, 1);
-    assert_eq!(
-        space.area_at(top - 1).map(|area| area.start()),
-        Some(top - 40 * PAGE)
-    );
+    assert_eq!(space.area_at(top - 1).map(|area| area.start()), Some(top - 40 * PAGE));
     let not_mapped = FaultOutcome::Segv(SegvReason::NotMapped);
     let limit = top - (8 << 20);
     assert_eq!(space.handle_fault(limit - 1, Access::Write), not_mapped);
     space.map(fixed(top - 400 * PAGE, PAGE)).expect("free");
     let guarded = top - 399 * PAGE + STACK_GUARD_BYTES;
-    assert_eq!(
-        space.handle_fault(guarded - PAGE, Access::Write),
-        not_mapped
-    );
+    assert_eq!(space.handle_fault(guarded - PAGE, Access::Write), not_mapped);
     store(&setup, &mut space, guarded, 1);
     assert_eq!(space.totals().areas.stack, (top - guarded) / PAGE);
 }

@@ -91,10 +91,7 @@ impl AddressSpace {
         if self.areas.find(address).is_none() && !self.grow_stack(address) {
             return Err(FaultOutcome::Segv(SegvReason::NotMapped));
         }
-        let area = self
-            .areas
-            .find(address)
-            .ok_or(FaultOutcome::Segv(SegvReason::NotMapped))?;
+        let area = self.areas.find(address).ok_or(FaultOutcome::Segv(SegvReason::NotMapped))?;
         if !allows(area.protection, access) {
             return Err(FaultOutcome::Segv(SegvReason::NotAllowed));
         }
@@ -102,9 +99,7 @@ impl AddressSpace {
         let page = address >> PAGE_SHIFT;
         let is_write = access == Access::Write;
         match self.pages.get(page) {
-            Some(entry) if is_write && !entry.has(PageFlags::WRITE) => {
-                self.make_writable(&area, page, entry)
-            }
+            Some(entry) if is_write && !entry.has(PageFlags::WRITE) => self.make_writable(&area, page, entry),
             Some(entry) => Ok(self.remap_around(&area, page, entry)),
             None => match area.file() {
                 None if is_write => self.fill_anonymous(&area, page),
@@ -131,8 +126,7 @@ impl AddressSpace {
             return false;
         }
         let is_close = self.areas.find_below(old_start).is_some_and(|below| {
-            let is_barrier =
-                !below.protection.is_empty() && !below.flags.contains(AreaFlags::GROWS_DOWN);
+            let is_barrier = !below.protection.is_empty() && !below.flags.contains(AreaFlags::GROWS_DOWN);
             below.end > start || (is_barrier && start - below.end < STACK_GUARD_BYTES)
         });
         let bytes = old_start - start;
@@ -148,12 +142,7 @@ impl AddressSpace {
     }
 
     /// A store to a page that is known but not writable.
-    fn make_writable(
-        &mut self,
-        area: &Area,
-        page: u64,
-        entry: PageEntry,
-    ) -> core::result::Result<u32, FaultOutcome> {
+    fn make_writable(&mut self, area: &Area, page: u64, entry: PageEntry) -> core::result::Result<u32, FaultOutcome> {
         if let Some(file) = area.file().filter(|file| file.is_shared) {
             return self.share_pages(area, file, page);
         }
@@ -163,10 +152,7 @@ impl AddressSpace {
         if self.pool.is_zero_frame(entry.frame()) {
             return self.fill_anonymous(area, page);
         }
-        let frame = self
-            .pool
-            .allocate_copy(entry.frame())
-            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        let frame = self.pool.allocate_copy(entry.frame()).map_err(|_| FaultOutcome::OutOfMemory)?;
         self.fault_counts.copied += 1;
         self.set_page(page, owned(frame), area.protection);
         Ok(1)
@@ -211,10 +197,7 @@ impl AddressSpace {
 
     /// Loads from untouched anonymous memory see the zero frame.
     fn map_zeros(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
-        let zero = self
-            .pool
-            .zero_frame()
-            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        let zero = self.pool.zero_frame().map_err(|_| FaultOutcome::OutOfMemory)?;
         let range = self.plan(area, page, |entry| entry.is_none());
         for untouched in range.clone() {
             let entry = PageEntry::new(zero, PageFlags::empty());
@@ -224,27 +207,15 @@ impl AddressSpace {
     }
 
     /// Stores to untouched anonymous memory get frames of zeros.
-    fn fill_anonymous(
-        &mut self,
-        area: &Area,
-        page: u64,
-    ) -> core::result::Result<u32, FaultOutcome> {
+    fn fill_anonymous(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let pool = Arc::clone(&self.pool);
-        let range = self.plan(area, page, |entry: Option<PageEntry>| {
-            entry.is_none_or(|entry| pool.is_zero_frame(entry.frame()))
-        });
+        let range = self
+            .plan(area, page, |entry: Option<PageEntry>| entry.is_none_or(|entry| pool.is_zero_frame(entry.frame())));
         let mut frames = [FrameNumber(0); WINDOW_PAGES_MAX as usize];
         let wanted = &mut frames[..(range.end - range.start) as usize];
-        let count = self
-            .pool
-            .allocate_many(wanted)
-            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        let count = self.pool.allocate_many(wanted).map_err(|_| FaultOutcome::OutOfMemory)?;
         // With fewer frames than planned, the pages from the one that faulted on come first.
-        let start = if count < wanted.len() {
-            page
-        } else {
-            range.start
-        };
+        let start = if count < wanted.len() { page } else { range.start };
         let range = start..range.end.min(start + count as u64);
         for (&frame, untouched) in frames[..count].iter().zip(range.clone()) {
             self.pool.bytes().zero(frame);
@@ -256,17 +227,10 @@ impl AddressSpace {
     }
 
     /// Stores to untouched pages of a private file mapping get copies.
-    fn copy_pages(
-        &mut self,
-        area: &Area,
-        file: &FileBacking,
-        page: u64,
-    ) -> core::result::Result<u32, FaultOutcome> {
+    fn copy_pages(&mut self, area: &Area, file: &FileBacking, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let target = file.source.page(area.file_index(page), PageIntent::Read);
         let target = target.map_err(outcome_of)?;
-        let frame = self
-            .copy_of(&target)
-            .map_err(|_| FaultOutcome::OutOfMemory)?;
+        let frame = self.copy_of(&target).map_err(|_| FaultOutcome::OutOfMemory)?;
         self.set_page(page, owned(frame), area.protection);
         let mut count = 1;
         for neighbour in self.plan(area, page, |entry| entry.is_none()) {
@@ -284,18 +248,11 @@ impl AddressSpace {
     }
 
     /// Stores to a shared mapping change the file: the source is told of each page.
-    fn share_pages(
-        &mut self,
-        area: &Area,
-        file: &FileBacking,
-        page: u64,
-    ) -> core::result::Result<u32, FaultOutcome> {
+    fn share_pages(&mut self, area: &Area, file: &FileBacking, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let mut count = 0;
         let range = self.plan(area, page, |entry| entry.is_none());
         for neighbour in core::iter::once(page).chain(range.filter(|&other| other != page)) {
-            let answer = file
-                .source
-                .page(area.file_index(neighbour), PageIntent::WriteShared);
+            let answer = file.source.page(area.file_index(neighbour), PageIntent::WriteShared);
             match answer {
                 Ok(found) if !self.pool.is_immutable(found.frame.frame()) => {
                     let flags = PageFlags::FILE | PageFlags::WRITE;
@@ -323,9 +280,7 @@ impl AddressSpace {
         // In ascending order, so that neighbouring frames join.
         for neighbour in block_around(area, page, FAULT_AROUND_PAGES) {
             if neighbour == page {
-                let is_mapped = target
-                    .take()
-                    .is_some_and(|it| self.map_clean(area, page, it));
+                let is_mapped = target.take().is_some_and(|it| self.map_clean(area, page, it));
                 if !is_mapped {
                     return Err(FaultOutcome::OutOfMemory);
                 }
@@ -351,28 +306,14 @@ impl AddressSpace {
             return false;
         };
         // In a shared area it stands for the file's page: a later store asks the source, and never keeps this copy.
-        let flags = if area.is_shared() {
-            PageFlags::FILE
-        } else {
-            PageFlags::OWNED
-        };
+        let flags = if area.is_shared() { PageFlags::FILE } else { PageFlags::OWNED };
         self.set_page(page, PageEntry::new(frame, flags), area.protection);
         true
     }
 
-    fn set_file_page(
-        &mut self,
-        page: u64,
-        found: FilePage,
-        flags: PageFlags,
-        protection: Protection,
-    ) {
+    fn set_file_page(&mut self, page: u64, found: FilePage, flags: PageFlags, protection: Protection) {
         let frame = found.frame.into_frame();
-        if self
-            .pages
-            .get(page)
-            .is_some_and(|entry| entry.frame() == frame)
-        {
+        if self.pages.get(page).is_some_and(|entry| entry.frame() == frame) {
             // The known page holds a reference already.
             self.binder.release(frame);
         }
@@ -395,9 +336,7 @@ impl AddressSpace {
         let frame = self.pool.allocate_copy(found.frame.frame())?;
         if found.valid_bytes < PAGE_SIZE as usize {
             let zeros = [0; PAGE_SIZE as usize];
-            self.pool
-                .bytes()
-                .write(frame, found.valid_bytes, &zeros[found.valid_bytes..]);
+            self.pool.bytes().write(frame, found.valid_bytes, &zeros[found.valid_bytes..]);
         }
         self.fault_counts.copied += 1;
         Ok(frame)
@@ -405,12 +344,7 @@ impl AddressSpace {
 
     /// The pages to resolve together with `page`: as the area's window plans, inside the area, as
     /// far as `wants` holds without a gap.
-    fn plan(
-        &mut self,
-        area: &Area,
-        page: u64,
-        wants: impl Fn(Option<PageEntry>) -> bool,
-    ) -> Range<u64> {
+    fn plan(&mut self, area: &Area, page: u64, wants: impl Fn(Option<PageEntry>) -> bool) -> Range<u64> {
         let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
         let Some(live) = self.areas.find_mut(area.start) else {
             return page..page + 1;
@@ -423,10 +357,7 @@ impl AddressSpace {
             let ahead = page + 1..planned.end.min(bounds.end);
             let behind = planned.start.max(bounds.start)..page;
             range.end += ahead.take_while(|&other| wants(pages.get(other))).count() as u64;
-            range.start -= behind
-                .rev()
-                .take_while(|&other| wants(pages.get(other)))
-                .count() as u64;
+            range.start -= behind.rev().take_while(|&other| wants(pages.get(other))).count() as u64;
         }
         live.window.resolved(&range);
         range
@@ -445,17 +376,12 @@ impl AddressSpace {
             let start = address.max(area.start);
             let end = area.end.min(range.end);
             let is_private_write = area.protection.contains(Protection::WRITE) && !area.is_shared();
-            let access = if is_private_write {
-                Access::Write
-            } else {
-                Access::Read
-            };
+            let access = if is_private_write { Access::Write } else { Access::Read };
             let is_reachable = !area.protection.is_empty();
             for page in start >> PAGE_SHIFT..end >> PAGE_SHIFT {
                 let known = self.pages.get(page);
                 let is_done = known.is_some_and(|entry| {
-                    entry.has(PageFlags::MAPPED)
-                        && (!is_private_write || entry.has(PageFlags::WRITE))
+                    entry.has(PageFlags::MAPPED) && (!is_private_write || entry.has(PageFlags::WRITE))
                 });
                 if is_reachable && !is_done && !self.fault_in(page << PAGE_SHIFT, access) {
                     outcome = Err(crate::error::Errno::ENOMEM);
@@ -468,10 +394,7 @@ impl AddressSpace {
     }
 
     fn fault_in(&mut self, address: u64, access: Access) -> bool {
-        matches!(
-            self.handle_fault(address, access),
-            FaultOutcome::Resolved { .. }
-        )
+        matches!(self.handle_fault(address, access), FaultOutcome::Resolved { .. })
     }
 }
 

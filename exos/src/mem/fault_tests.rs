@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::test_support::{BASE, CachedFile, ENVIRONMENT, PAGE, Setup, load, store};
 use super::{
-    Access, Advice, FaultOutcome, FilePage, MapBacking, MapRequest, PageSource, Placement,
-    ProtectReach, Protection,
+    Access, Advice, FaultOutcome, FilePage, MapBacking, MapRequest, PageSource, Placement, ProtectReach, Protection,
 };
 use crate::error::Errno;
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeAccess};
@@ -24,17 +23,8 @@ fn anonymous(pages: u64) -> MapRequest {
 }
 
 fn shared_file(source: Arc<dyn PageSource>, pages: u64) -> MapRequest {
-    let backing = MapBacking::File {
-        source,
-        offset_bytes: 0,
-        is_readable: true,
-        is_writable: true,
-    };
-    MapRequest {
-        is_shared: true,
-        backing,
-        ..anonymous(pages)
-    }
+    let backing = MapBacking::File { source, offset_bytes: 0, is_readable: true, is_writable: true };
+    MapRequest { is_shared: true, backing, ..anonymous(pages) }
 }
 
 #[test]
@@ -60,11 +50,7 @@ fn random_touches_take_single_pages() {
     for index in 0..100 {
         store(&setup, &mut space, A + (index * 379 % 1024) * PAGE, 1);
     }
-    assert!(
-        space.totals().resident_anonymous <= 105,
-        "{:?}",
-        space.totals()
-    );
+    assert!(space.totals().resident_anonymous <= 105, "{:?}", space.totals());
 }
 
 #[test]
@@ -91,10 +77,7 @@ fn bundle_pages_are_mapped_where_they_lie_and_around() {
     space.map(request).expect("free");
     let outcome = space.handle_fault(A + 20 * PAGE, Access::Execute);
     assert_eq!(outcome, FaultOutcome::Resolved { pages: 16 });
-    let mapping = setup
-        .machine
-        .mapping(ENVIRONMENT, A + 31 * PAGE)
-        .expect("mapped around");
+    let mapping = setup.machine.mapping(ENVIRONMENT, A + 31 * PAGE).expect("mapped around");
     assert_eq!(mapping.frame.0, FAKE_BUNDLE_FRAME + 31);
     assert_eq!(setup.machine.bind_counts(), (1, 1), "one call, one entry");
     assert_eq!(setup.used(), 0);
@@ -106,23 +89,14 @@ fn what_follows_the_end_of_a_file_reads_as_zero_and_then_not_at_all() {
     let mut space = setup.space();
     let file = setup.bundle_file(2 * 4096 + 10, 1);
     for is_shared in [false, true] {
-        let mut request = MapRequest::file(
-            Placement::Fixed(A),
-            5 * PAGE,
-            Protection::READ,
-            file.clone(),
-            0,
-        );
+        let mut request = MapRequest::file(Placement::Fixed(A), 5 * PAGE, Protection::READ, file.clone(), 0);
         request.is_shared = is_shared;
         space.map(request).expect("free");
         let last = A + 2 * PAGE;
         assert_eq!(load(&setup, &mut space, last), 3);
         assert_eq!(setup.machine.load(ENVIRONMENT, last + 10), Some(0));
         assert_eq!(setup.machine.load(ENVIRONMENT, last + 4095), Some(0));
-        assert_eq!(
-            space.handle_fault(last + PAGE, Access::Read),
-            FaultOutcome::Bus
-        );
+        assert_eq!(space.handle_fault(last + PAGE, Access::Read), FaultOutcome::Bus);
     }
 }
 
@@ -138,11 +112,7 @@ fn a_store_to_a_private_file_page_copies_it() {
     assert_eq!(load(&setup, &mut space, A), 1);
     assert_eq!(load(&setup, &mut space, A + 1), 77);
     space.advise(A, PAGE, Advice::DontNeed).expect("mapped");
-    assert_eq!(
-        load(&setup, &mut space, A + 1),
-        0,
-        "the file's byte is back"
-    );
+    assert_eq!(load(&setup, &mut space, A + 1), 0, "the file's byte is back");
 }
 
 #[test]
@@ -158,10 +128,7 @@ fn truncating_a_mapped_file_takes_its_pages() {
     let source: Arc<dyn PageSource> = file;
     space.drop_file_pages(&source, 3);
     assert_eq!(load(&setup, &mut space, A + 2 * PAGE), 9);
-    assert_eq!(
-        space.handle_fault(A + 3 * PAGE, Access::Read),
-        FaultOutcome::Bus
-    );
+    assert_eq!(space.handle_fault(A + 3 * PAGE, Access::Read), FaultOutcome::Bus);
     assert_eq!(setup.used(), 3);
 }
 
@@ -178,11 +145,7 @@ fn a_forked_child_shares_until_someone_stores() {
     assert_eq!(setup.used(), before, "nothing is copied");
     assert_eq!(setup.machine.mappings(CHILD), vec![], "nothing is mapped");
     assert_eq!(load(&setup, &mut child, A), 1);
-    assert_eq!(
-        setup.machine.mappings(CHILD).len(),
-        64,
-        "one fault maps the block"
-    );
+    assert_eq!(setup.machine.mappings(CHILD).len(), 64, "one fault maps the block");
     store(&setup, &mut child, A, 2);
     assert_eq!(load(&setup, &mut parent, A), 1);
     store(&setup, &mut parent, A + PAGE, 3);
@@ -194,11 +157,7 @@ fn a_forked_child_shares_until_someone_stores() {
     for page in 0..64 {
         store(&setup, &mut parent, A + page * PAGE, 4);
     }
-    assert_eq!(
-        parent.fault_counts().copied,
-        copied,
-        "a last user writes in place"
-    );
+    assert_eq!(parent.fault_counts().copied, copied, "a last user writes in place");
 }
 
 #[test]
@@ -210,9 +169,7 @@ fn fork_flags_are_kept() {
         store(&setup, &mut parent, A + page * PAGE, 1);
     }
     parent.advise(A, PAGE, Advice::DontFork).expect("mapped");
-    parent
-        .advise(A + PAGE, PAGE, Advice::WipeOnFork)
-        .expect("private");
+    parent.advise(A + PAGE, PAGE, Advice::WipeOnFork).expect("private");
     let mut child = parent.clone_cow(CHILD).expect("memory");
     assert!(child.area_at(A).is_none());
     assert_eq!(load(&setup, &mut child, A + PAGE), 0);
@@ -236,10 +193,7 @@ fn memory_that_runs_out_is_an_outcome_and_comes_back() {
         }
     };
     assert!(stored >= 63, "{stored}");
-    assert!(matches!(
-        outcome,
-        FaultOutcome::OutOfMemory | FaultOutcome::Resolved { .. }
-    ));
+    assert!(matches!(outcome, FaultOutcome::OutOfMemory | FaultOutcome::Resolved { .. }));
     drop(space);
     assert_eq!(setup.used(), 0);
     assert_eq!(setup.pool.give_back(64), 64);
@@ -258,9 +212,7 @@ fn a_refused_bind_leaves_no_wrong_mapping() {
         setup.machine.refuse_binds_after(Some(allowed));
         for page in [8, 100, 101, 102] {
             let outcome = space.handle_fault(A + page * PAGE, Access::Write);
-            let is_mapped = setup
-                .machine
-                .allows(ENVIRONMENT, A + page * PAGE, FakeAccess::Store);
+            let is_mapped = setup.machine.allows(ENVIRONMENT, A + page * PAGE, FakeAccess::Store);
             let is_resolved = matches!(outcome, FaultOutcome::Resolved { .. });
             assert_eq!(is_mapped, is_resolved, "{outcome:?}");
         }
@@ -270,21 +222,12 @@ fn a_refused_bind_leaves_no_wrong_mapping() {
     assert_eq!(load(&setup, &mut space, A + 8 * PAGE), 5);
     let mut child = space.clone_cow(CHILD).expect("protects are not refused");
     setup.machine.refuse_binds_after(Some(0));
-    assert_eq!(
-        child.handle_fault(A, Access::Read),
-        FaultOutcome::OutOfMemory
-    );
+    assert_eq!(child.handle_fault(A, Access::Read), FaultOutcome::OutOfMemory);
     setup.machine.refuse_binds_after(None);
     assert_eq!(load(&setup, &mut child, A + 3 * PAGE), 3);
     drop((space, child));
     assert_eq!(setup.used(), 0);
-    assert!(
-        setup
-            .machine
-            .log_lines()
-            .iter()
-            .all(|(level, _)| *level != LogLevel::Warning)
-    );
+    assert!(setup.machine.log_lines().iter().all(|(level, _)| *level != LogLevel::Warning));
 }
 
 #[test]
@@ -293,13 +236,9 @@ fn exclusive_pages_get_their_rights_back_without_a_fault() {
     let mut space = setup.space();
     space.map(anonymous(4)).expect("free");
     store(&setup, &mut space, A, 1);
-    space
-        .protect(A, PAGE, Protection::READ, ProtectReach::Range)
-        .expect("mapped");
+    space.protect(A, PAGE, Protection::READ, ProtectReach::Range).expect("mapped");
     assert_eq!(setup.machine.store(ENVIRONMENT, A, 2), None);
-    space
-        .protect(A, PAGE, Protection::all(), ProtectReach::Range)
-        .expect("mapped");
+    space.protect(A, PAGE, Protection::all(), ProtectReach::Range).expect("mapped");
     assert_eq!(setup.machine.store(ENVIRONMENT, A, 2), Some(()));
     assert!(setup.machine.allows(ENVIRONMENT, A, FakeAccess::Fetch));
 }
@@ -318,11 +257,7 @@ fn bytes_go_to_and_from_unmapped_pages_with_the_program_s_rights() {
     let mut back = vec![0; 5000];
     space.read_exact(A + 100, &mut back).expect("mapped");
     assert_eq!(back, text);
-    assert_eq!(
-        space.write(A + 2 * PAGE - 10, &text),
-        Ok(10),
-        "up to the read-only page"
-    );
+    assert_eq!(space.write(A + 2 * PAGE - 10, &text), Ok(10), "up to the read-only page");
     assert_eq!(space.write(A + 2 * PAGE, &text), Err(Errno::EFAULT));
     assert_eq!(space.read(A + 3 * PAGE - 10, &mut back), Ok(10));
     assert_eq!(space.read(A + 3 * PAGE, &mut back), Err(Errno::EFAULT));

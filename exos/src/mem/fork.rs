@@ -48,13 +48,7 @@ impl AddressSpace {
         Ok(child)
     }
 
-    fn share_with(
-        &mut self,
-        child: &mut AddressSpace,
-        pages: Range<u64>,
-        is_shared: bool,
-        protection: Protection,
-    ) {
+    fn share_with(&mut self, child: &mut AddressSpace, pages: Range<u64>, is_shared: bool, protection: Protection) {
         let (binder, pool) = (&mut self.binder, &self.pool);
         let mut frames = Vec::new();
         self.pages.update(pages, |page, entry| {
@@ -65,11 +59,7 @@ impl AddressSpace {
                 entry
             } else {
                 let entry = entry.without(PageFlags::WRITE);
-                binder.protect(
-                    page,
-                    pool.slot_of(entry.frame()),
-                    bind_flags(entry, protection),
-                );
+                binder.protect(page, pool.slot_of(entry.frame()), bind_flags(entry, protection));
                 entry
             })
         });

@@ -171,20 +171,14 @@ impl FramePool {
     /// A frame of zeros with one reference, as a handle.
     pub fn allocate_ref(self: &Arc<Self>) -> Result<FrameRef> {
         let frame = self.allocate_zeroed()?;
-        Ok(FrameRef {
-            pool: Arc::clone(self),
-            frame,
-        })
+        Ok(FrameRef { pool: Arc::clone(self), frame })
     }
 
     /// Takes over one reference to `frame`, which the caller holds, as a handle. Borrowed frames
     /// have any number of them.
     #[must_use]
     pub fn adopt(self: &Arc<Self>, frame: FrameNumber) -> FrameRef {
-        FrameRef {
-            pool: Arc::clone(self),
-            frame,
-        }
+        FrameRef { pool: Arc::clone(self), frame }
     }
 
     /// The frame of zeros that is mapped for reads of untouched memory. Never to be written.
@@ -253,11 +247,7 @@ impl FramePool {
     #[must_use]
     pub fn statistics(&self) -> FrameStatistics {
         let state = self.state.lock();
-        FrameStatistics {
-            held: state.held,
-            free: state.free,
-            limit: self.limit_frames,
-        }
+        FrameStatistics { held: state.held, free: state.free, limit: self.limit_frames }
     }
 
     /// Frames that can still be had before the limit, as far as the pool knows: free ones and those not yet taken.
@@ -376,9 +366,7 @@ impl State {
 
     fn is_grant_free(&self, grant: FrameGrant) -> bool {
         let frames = grant.first.0..grant.first.0 + grant.count;
-        frames
-            .into_iter()
-            .all(|frame| self.count(FrameNumber(frame)) == Some(0))
+        frames.into_iter().all(|frame| self.count(FrameNumber(frame)) == Some(0))
     }
 
     /// The lowest free frame of the region in use. A region is `available` exactly while it has a free frame.
@@ -452,12 +440,8 @@ impl State {
         if let Some((region_index, place)) = self.locate(frame) {
             return self.regions[region_index as usize].slots[place / GROUP_FRAMES];
         }
-        let holds =
-            |grant: &&FrameGrant| (grant.first.0..grant.first.0 + grant.count).contains(&frame.0);
-        self.borrowed
-            .iter()
-            .find(holds)
-            .map_or(SLOT_NONE, |grant| grant.slot)
+        let holds = |grant: &&FrameGrant| (grant.first.0..grant.first.0 + grant.count).contains(&frame.0);
+        self.borrowed.iter().find(holds).map_or(SLOT_NONE, |grant| grant.slot)
     }
 }
 
@@ -493,10 +477,7 @@ impl FrameRef {
 impl Clone for FrameRef {
     fn clone(&self) -> Self {
         self.pool.retain(self.frame);
-        Self {
-            pool: Arc::clone(&self.pool),
-            frame: self.frame,
-        }
+        Self { pool: Arc::clone(&self.pool), frame: self.frame }
     }
 }
 
@@ -508,10 +489,7 @@ impl Drop for FrameRef {
 
 impl core::fmt::Debug for FrameRef {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter
-            .debug_tuple("FrameRef")
-            .field(&self.frame.0)
-            .finish()
+        formatter.debug_tuple("FrameRef").field(&self.frame.0).finish()
     }
 }
 
@@ -589,11 +567,7 @@ mod tests {
         let (machine, pool) = pool(1024, 1024);
         let count = machine.set_bundle(&[7; 5000]);
         let first = FrameNumber(FAKE_BUNDLE_FRAME);
-        pool.add_borrowed(FrameGrant {
-            slot: SLOT_BUNDLE,
-            first,
-            count,
-        });
+        pool.add_borrowed(FrameGrant { slot: SLOT_BUNDLE, first, count });
         pool.retain(first);
         pool.release(first);
         pool.release(first);

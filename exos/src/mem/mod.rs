@@ -43,7 +43,5 @@ pub use fault::{Access, FaultOutcome, SegvReason};
 pub use frames::{FramePool, FrameRef, FrameStatistics};
 pub use protect::ProtectReach;
 pub use remap::{Movement, RemapRequest};
-pub use source::{
-    FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory,
-};
+pub use source::{FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory};
 pub use space::{AddressSpace, MapBacking, MapRequest, Placement, SpaceLimits, SpaceTotals};

@@ -16,8 +16,8 @@ use proptest::prelude::*;
 
 use super::test_support::{BASE, BundleFile, CachedFile, PAGE, Setup};
 use super::{
-    Access, AddressSpace, Advice, FaultOutcome, MapBacking, MapRequest, Movement, Placement,
-    ProtectReach, Protection, RemapRequest, SegvReason,
+    Access, AddressSpace, Advice, FaultOutcome, MapBacking, MapRequest, Movement, Placement, ProtectReach, Protection,
+    RemapRequest, SegvReason,
 };
 use crate::error::Errno;
 use crate::fake::FakeAccess;
@@ -38,44 +38,14 @@ enum Kind {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Map {
-        fixed: bool,
-        page: u64,
-        count: u64,
-        protection: u8,
-        kind: Kind,
-        index: u64,
-    },
-    Unmap {
-        page: u64,
-        count: u64,
-    },
-    Protect {
-        page: u64,
-        count: u64,
-        protection: u8,
-    },
-    Remap {
-        page: u64,
-        old: u64,
-        new: u64,
-        movement: u8,
-        target: u64,
-    },
-    DontNeed {
-        page: u64,
-        count: u64,
-    },
-    Load {
-        page: u64,
-    },
-    Store {
-        page: u64,
-        value: u8,
-    },
-    Fetch {
-        page: u64,
-    },
+    Map { fixed: bool, page: u64, count: u64, protection: u8, kind: Kind, index: u64 },
+    Unmap { page: u64, count: u64 },
+    Protect { page: u64, count: u64, protection: u8 },
+    Remap { page: u64, old: u64, new: u64, movement: u8, target: u64 },
+    DontNeed { page: u64, count: u64 },
+    Load { page: u64 },
+    Store { page: u64, value: u8 },
+    Fetch { page: u64 },
     Fork,
     Switch,
     Exit,
@@ -120,14 +90,7 @@ fn operations() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Kind::FileSharedReadOnly),
         1 => Just(Kind::SharedMemory),
     ];
-    let map = (
-        any::<bool>(),
-        page(),
-        1..30_u64,
-        0..8_u8,
-        kind,
-        0..FILE_PAGES,
-    );
+    let map = (any::<bool>(), page(), 1..30_u64, 0..8_u8, kind, 0..FILE_PAGES);
     let operation = prop_oneof![
         6 => map.prop_map(|(fixed, page, count, protection, kind, index)| {
             Op::Map { fixed, page, count, protection, kind, index }
@@ -183,38 +146,19 @@ impl World {
 
     fn apply(&mut self, operation: &Op) {
         match *operation {
-            Op::Map {
-                fixed,
-                page,
-                count,
-                protection,
-                kind,
-                index,
-            } => {
+            Op::Map { fixed, page, count, protection, kind, index } => {
                 let protection = Protection::from_bits_truncate(protection);
                 self.map(fixed, page, count, protection, kind, index);
             }
             Op::Unmap { page, count } => {
                 let (space, model) = &mut self.spaces[0];
-                space
-                    .unmap(page * PAGE, count * PAGE)
-                    .expect("nothing wrong with it");
+                space.unmap(page * PAGE, count * PAGE).expect("nothing wrong with it");
                 model.retain(|other, _| !(page..page + count).contains(other));
             }
-            Op::Protect {
-                page,
-                count,
-                protection,
-            } => {
+            Op::Protect { page, count, protection } => {
                 self.protect(page, count, Protection::from_bits_truncate(protection));
             }
-            Op::Remap {
-                page,
-                old,
-                new,
-                movement,
-                target,
-            } => {
+            Op::Remap { page, old, new, movement, target } => {
                 self.remap(page, old, new, movement, target);
             }
             Op::DontNeed { page, count } => self.dont_need(page, count),
@@ -231,15 +175,7 @@ impl World {
         }
     }
 
-    fn map(
-        &mut self,
-        fixed: bool,
-        page: u64,
-        count: u64,
-        protection: Protection,
-        kind: Kind,
-        index: u64,
-    ) {
+    fn map(&mut self, fixed: bool, page: u64, count: u64, protection: Protection, kind: Kind, index: u64) {
         let backing = |source, is_writable| MapBacking::File {
             source,
             offset_bytes: index * PAGE,
@@ -249,20 +185,11 @@ impl World {
         let backing = match kind {
             Kind::Anonymous | Kind::SharedMemory => MapBacking::Anonymous,
             Kind::Bundle => backing(self.bundle.clone() as Arc<_>, false),
-            Kind::FilePrivate | Kind::FileSharedReadOnly => {
-                backing(self.file.clone() as Arc<_>, false)
-            }
+            Kind::FilePrivate | Kind::FileSharedReadOnly => backing(self.file.clone() as Arc<_>, false),
             Kind::FileShared => backing(self.file.clone() as Arc<_>, true),
         };
-        let is_shared = matches!(
-            kind,
-            Kind::FileShared | Kind::FileSharedReadOnly | Kind::SharedMemory
-        );
-        let placement = if fixed {
-            Placement::Fixed(page * PAGE)
-        } else {
-            Placement::Hint(0)
-        };
+        let is_shared = matches!(kind, Kind::FileShared | Kind::FileSharedReadOnly | Kind::SharedMemory);
+        let placement = if fixed { Placement::Fixed(page * PAGE) } else { Placement::Hint(0) };
         let mut request = MapRequest::anonymous(placement, count * PAGE, protection);
         request.backing = backing;
         request.is_shared = is_shared;
@@ -273,24 +200,14 @@ impl World {
             return;
         }
         let start = answer.expect("nothing wrong with it") / PAGE;
-        let expected = if fixed {
-            page
-        } else {
-            highest_hole(model, count)
-        };
+        let expected = if fixed { page } else { highest_hole(model, count) };
         assert_eq!(start, expected, "placement of {count} pages");
         let object = self.next_object;
         self.next_object += 1;
         let first_index = if kind == Kind::SharedMemory { 0 } else { index };
         for offset in 0..count {
             let index = first_index + offset;
-            let entry = ModelPage {
-                kind,
-                protection,
-                object,
-                index,
-                private: None,
-            };
+            let entry = ModelPage { kind, protection, object, index, private: None };
             model.insert(start + offset, entry);
         }
     }
@@ -304,8 +221,7 @@ impl World {
                 expected = Err(Errno::ENOMEM);
                 break;
             };
-            let is_refused =
-                entry.kind == Kind::FileSharedReadOnly && protection.contains(Protection::WRITE);
+            let is_refused = entry.kind == Kind::FileSharedReadOnly && protection.contains(Protection::WRITE);
             if is_refused {
                 expected = Err(Errno::EACCES);
                 break;
@@ -348,11 +264,8 @@ impl World {
             model.retain(|other, _| !(kept..page + old).contains(other));
         }
         let kept = old.min(new);
-        let is_uniform = (0..kept).all(|offset| {
-            model
-                .get(&(page + offset))
-                .is_some_and(|entry| follows(&first, entry, offset))
-        });
+        let is_uniform =
+            (0..kept).all(|offset| model.get(&(page + offset)).is_some_and(|entry| follows(&first, entry, offset)));
         let start = match answer {
             Ok(start) => start / PAGE,
             Err(error) => {
@@ -371,16 +284,10 @@ impl World {
             return;
         }
         assert!(is_uniform, "{request:?} moved several areas");
-        let moved: Vec<_> = (0..kept)
-            .map(|offset| model.remove(&(page + offset)))
-            .collect();
+        let moved: Vec<_> = (0..kept).map(|offset| model.remove(&(page + offset))).collect();
         for offset in 0..new {
             let previous = moved.get(offset as usize).copied().flatten();
-            let grown = ModelPage {
-                index: first.index + offset,
-                private: None,
-                ..first
-            };
+            let grown = ModelPage { index: first.index + offset, private: None, ..first };
             let clash = model.insert(start + offset, previous.unwrap_or(grown));
             assert_eq!(clash, None, "{request:?} went where something is");
         }
@@ -425,10 +332,7 @@ impl World {
         let byte = self.setup.machine.load(environment, address);
         assert_eq!(byte, Some(self.byte_at(0, page)), "{page:#x}");
         if access == Access::Write {
-            self.setup
-                .machine
-                .store(environment, address, value)
-                .expect("allowed");
+            self.setup.machine.store(environment, address, value).expect("allowed");
             self.model_store(page, value);
         }
     }
@@ -463,16 +367,10 @@ impl World {
         match entry.kind {
             Kind::Anonymous => 0,
             Kind::Bundle => 0x40 + entry.index as u8,
-            Kind::SharedMemory => self
-                .memory_bytes
-                .get(&(entry.object, entry.index))
-                .copied()
-                .unwrap_or(0),
-            Kind::FilePrivate | Kind::FileShared | Kind::FileSharedReadOnly => self
-                .file_bytes
-                .get(&entry.index)
-                .copied()
-                .unwrap_or(entry.index as u8 + 1),
+            Kind::SharedMemory => self.memory_bytes.get(&(entry.object, entry.index)).copied().unwrap_or(0),
+            Kind::FilePrivate | Kind::FileShared | Kind::FileSharedReadOnly => {
+                self.file_bytes.get(&entry.index).copied().unwrap_or(entry.index as u8 + 1)
+            }
         }
     }
 
@@ -510,9 +408,7 @@ impl World {
             let mut pages = 0;
             for area in space.areas() {
                 for page in area.start() / PAGE..area.end() / PAGE {
-                    let entry = model
-                        .get(&page)
-                        .unwrap_or_else(|| panic!("stray {page:#x}"));
+                    let entry = model.get(&page).unwrap_or_else(|| panic!("stray {page:#x}"));
                     assert_eq!(entry.protection, area.protection(), "{page:#x}");
                     pages += 1;
                 }
@@ -522,15 +418,10 @@ impl World {
             for (address, mapping) in self.setup.machine.mappings(space.environment()) {
                 let page = address / PAGE;
                 let (_, model) = &self.spaces[index];
-                let entry = model
-                    .get(&page)
-                    .unwrap_or_else(|| panic!("{page:#x} still mapped"));
+                let entry = model.get(&page).unwrap_or_else(|| panic!("{page:#x} still mapped"));
                 assert!(!entry.protection.is_empty());
                 let is_executable = mapping.flags.contains(BindFlags::EXECUTE);
-                assert_eq!(
-                    is_executable,
-                    entry.protection.contains(Protection::EXECUTE)
-                );
+                assert_eq!(is_executable, entry.protection.contains(Protection::EXECUTE));
                 if mapping.flags.contains(BindFlags::WRITE) {
                     assert!(entry.protection.contains(Protection::WRITE), "{page:#x}");
                 }
@@ -538,20 +429,15 @@ impl World {
                 let expected = self.byte_at(index, page);
                 // A private file page that was not copied yet may still see the file, which is what
                 // the model says, too.
-                assert_eq!(
-                    byte,
-                    Some(expected),
-                    "{page:#x} of space {index}: {entry:?}"
-                );
+                assert_eq!(byte, Some(expected), "{page:#x} of space {index}: {entry:?}");
             }
         }
     }
 
     fn end(mut self) {
         self.spaces.clear();
-        let zero_frame = u64::from(
-            self.setup.pool.statistics().held > 0 && self.setup.used() > self.file.cached() as u64,
-        );
+        let zero_frame =
+            u64::from(self.setup.pool.statistics().held > 0 && self.setup.used() > self.file.cached() as u64);
         assert_eq!(self.setup.used(), self.file.cached() as u64 + zero_frame);
         for environment in 50..self.next_environment {
             assert_eq!(self.setup.machine.mappings(CapSlot(environment)), vec![]);

@@ -87,12 +87,10 @@ impl PageMap {
 
     /// Sets or replaces an entry; the caller takes over the reference of the one returned.
     pub(crate) fn insert(&mut self, page: u64, entry: PageEntry) -> Option<PageEntry> {
-        let leaf = self.leaves.entry(page >> LEAF_SHIFT).or_insert_with(|| {
-            Box::new(Leaf {
-                count: 0,
-                entries: [0; LEAF_PAGES],
-            })
-        });
+        let leaf = self
+            .leaves
+            .entry(page >> LEAF_SHIFT)
+            .or_insert_with(|| Box::new(Leaf { count: 0, entries: [0; LEAF_PAGES] }));
         let word = &mut leaf.entries[slot(page)];
         let previous = (*word != 0).then_some(PageEntry(*word));
         *word = entry.0;
@@ -106,11 +104,7 @@ impl PageMap {
 
     /// Changes every known page of `range`, ascending: `change` gives the entry that replaces it,
     /// or `None` to forget it (the caller then has its reference).
-    pub(crate) fn update(
-        &mut self,
-        range: Range<u64>,
-        mut change: impl FnMut(u64, PageEntry) -> Option<PageEntry>,
-    ) {
+    pub(crate) fn update(&mut self, range: Range<u64>, mut change: impl FnMut(u64, PageEntry) -> Option<PageEntry>) {
         if range.is_empty() {
             return;
         }

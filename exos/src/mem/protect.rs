@@ -26,13 +26,7 @@ impl AddressSpace {
     /// `mprotect`. `EINVAL` misaligned; `ENOMEM` a page is not mapped (what precedes it is
     /// changed), a limit; `EACCES` a shared mapping of a file that is not open for writing. Unknown
     /// bits of `prot` are the caller's `EINVAL`.
-    pub fn protect(
-        &mut self,
-        start: u64,
-        length: u64,
-        protection: Protection,
-        reach: ProtectReach,
-    ) -> Result<()> {
+    pub fn protect(&mut self, start: u64, length: u64, protection: Protection, reach: ProtectReach) -> Result<()> {
         if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
@@ -43,10 +37,7 @@ impl AddressSpace {
         let end = start.checked_add(length).ok_or(Errno::ENOMEM)?;
         let mut next = start;
         if reach == ProtectReach::GrowsDown {
-            let area = self
-                .areas
-                .find_at_or_above(start)
-                .filter(|area| area.start < end);
+            let area = self.areas.find_at_or_above(start).filter(|area| area.start < end);
             let area = area.ok_or(Errno::ENOMEM)?;
             if !area.flags.contains(AreaFlags::GROWS_DOWN) {
                 return Err(Errno::EINVAL);
@@ -79,9 +70,7 @@ impl AddressSpace {
                 self.check_promise(bytes)?;
             }
         }
-        if area.protection != protection
-            && self.areas.splits_at_ends(part) + self.areas.len() > AREA_COUNT_MAX
-        {
+        if area.protection != protection && self.areas.splits_at_ends(part) + self.areas.len() > AREA_COUNT_MAX {
             return Err(Errno::ENOMEM);
         }
         Ok(())
@@ -93,36 +82,28 @@ impl AddressSpace {
         if area.protection == protection {
             return Ok(());
         }
-        self.areas
-            .change(part.clone(), |area| area.protection = protection);
+        self.areas.change(part.clone(), |area| area.protection = protection);
         let (binder, pool) = (&mut self.binder, &self.pool);
         let is_writable = protection.contains(Protection::WRITE);
-        self.pages.update(
-            part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT,
-            |page, entry| {
-                if !entry.has(PageFlags::MAPPED) {
-                    return Some(entry);
-                }
-                if protection.is_empty() {
-                    binder.unmap(page);
-                    return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
-                }
-                let is_owned = entry.has(PageFlags::OWNED);
-                let entry = if is_writable && is_owned && pool.reference_count(entry.frame()) == 1 {
-                    entry.with(PageFlags::WRITE)
-                } else if is_writable && entry.has(PageFlags::WRITE) {
-                    entry
-                } else {
-                    entry.without(PageFlags::WRITE)
-                };
-                binder.protect(
-                    page,
-                    pool.slot_of(entry.frame()),
-                    bind_flags(entry, protection),
-                );
-                Some(entry)
-            },
-        );
+        self.pages.update(part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT, |page, entry| {
+            if !entry.has(PageFlags::MAPPED) {
+                return Some(entry);
+            }
+            if protection.is_empty() {
+                binder.unmap(page);
+                return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
+            }
+            let is_owned = entry.has(PageFlags::OWNED);
+            let entry = if is_writable && is_owned && pool.reference_count(entry.frame()) == 1 {
+                entry.with(PageFlags::WRITE)
+            } else if is_writable && entry.has(PageFlags::WRITE) {
+                entry
+            } else {
+                entry.without(PageFlags::WRITE)
+            };
+            binder.protect(page, pool.slot_of(entry.frame()), bind_flags(entry, protection));
+            Some(entry)
+        });
         self.flush()
     }
 }

@@ -47,14 +47,8 @@ impl AddressSpace {
     /// `EFAULT` the old range is not inside one area; `ENOMEM` no room, a limit; `EAGAIN` the lock
     /// limit; `EPERM` below `PROGRAM_BASE`.
     pub fn remap(&mut self, request: RemapRequest) -> Result<u64> {
-        let RemapRequest {
-            address,
-            movement,
-            keeps_old,
-            ..
-        } = request;
-        let is_contradiction =
-            keeps_old && (movement == Movement::Never || request.old_length != request.new_length);
+        let RemapRequest { address, movement, keeps_old, .. } = request;
+        let is_contradiction = keeps_old && (movement == Movement::Never || request.old_length != request.new_length);
         if !address.is_multiple_of(PAGE_SIZE) || is_contradiction {
             return Err(Errno::EINVAL);
         }
@@ -121,13 +115,7 @@ impl AddressSpace {
     }
 
     /// Whether the part of an area may become `new_length` long.
-    fn check_resize(
-        &self,
-        address: u64,
-        old_length: u64,
-        new_length: u64,
-        keeps_old: bool,
-    ) -> Result<()> {
+    fn check_resize(&self, address: u64, old_length: u64, new_length: u64, keeps_old: bool) -> Result<()> {
         let area = self.areas.find(address).ok_or(Errno::EFAULT)?;
         if (old_length == 0 && !area.is_shared()) || (keeps_old && !area.is_anonymous()) {
             return Err(Errno::EINVAL);
@@ -135,11 +123,7 @@ impl AddressSpace {
         if old_length > area.end - address {
             return Err(Errno::EFAULT);
         }
-        let growth = if keeps_old {
-            new_length
-        } else {
-            new_length - old_length
-        };
+        let growth = if keeps_old { new_length } else { new_length - old_length };
         if growth == 0 {
             return Ok(());
         }
@@ -206,14 +190,13 @@ impl AddressSpace {
         let mut moving: Vec<(u64, PageEntry)> = Vec::new();
         let binder = &mut self.binder;
         let first = old.start >> PAGE_SHIFT;
-        self.pages
-            .update(first..old.end >> PAGE_SHIFT, |page, entry| {
-                if entry.has(PageFlags::MAPPED) {
-                    binder.unmap(page);
-                }
-                moving.push((page - first + (target >> PAGE_SHIFT), entry));
-                None
-            });
+        self.pages.update(first..old.end >> PAGE_SHIFT, |page, entry| {
+            if entry.has(PageFlags::MAPPED) {
+                binder.unmap(page);
+            }
+            moving.push((page - first + (target >> PAGE_SHIFT), entry));
+            None
+        });
         let protection = self.areas.find(target).ok_or(Errno::EFAULT)?.protection;
         for (page, entry) in moving {
             if entry.has(PageFlags::MAPPED) {

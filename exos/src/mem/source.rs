@@ -94,10 +94,7 @@ impl SharedMemory {
     /// An object without pages. It has no size: areas bound what is reached.
     #[must_use]
     pub fn new(pool: Arc<FramePool>) -> Arc<Self> {
-        Arc::new(Self {
-            pool,
-            pages: Mutex::new(BTreeMap::new()),
-        })
+        Arc::new(Self { pool, pages: Mutex::new(BTreeMap::new()) })
     }
 }
 
@@ -131,10 +128,7 @@ impl PageSource for FixedPages {
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         let frame = self.frames.get(usize::try_from(index).ok()?)?.clone();
-        Some(FilePage {
-            frame,
-            valid_bytes: 4096,
-        })
+        Some(FilePage { frame, valid_bytes: 4096 })
     }
 
     fn identity(&self) -> FileIdentity {
@@ -152,33 +146,21 @@ impl PageSource for SharedMemory {
         let frame = match pages.get(&index) {
             Some(frame) => frame.clone(),
             None => {
-                let frame = self
-                    .pool
-                    .allocate_ref()
-                    .map_err(|_| PageError::OutOfMemory)?;
+                let frame = self.pool.allocate_ref().map_err(|_| PageError::OutOfMemory)?;
                 pages.insert(index, frame.clone());
                 frame
             }
         };
-        Ok(FilePage {
-            frame,
-            valid_bytes: 4096,
-        })
+        Ok(FilePage { frame, valid_bytes: 4096 })
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         let frame = self.pages.lock().get(&index)?.clone();
-        Some(FilePage {
-            frame,
-            valid_bytes: 4096,
-        })
+        Some(FilePage { frame, valid_bytes: 4096 })
     }
 
     fn identity(&self) -> FileIdentity {
-        FileIdentity {
-            device: 1,
-            inode: 0,
-        }
+        FileIdentity { device: 1, inode: 0 }
     }
 
     fn path(&self) -> String {
@@ -187,9 +169,7 @@ impl PageSource for SharedMemory {
 
     fn remove(&self, first_index: u64, page_count: u64) -> Result<()> {
         let end = first_index.saturating_add(page_count);
-        self.pages
-            .lock()
-            .retain(|index, _| !(first_index..end).contains(index));
+        self.pages.lock().retain(|index, _| !(first_index..end).contains(index));
         Ok(())
     }
 }

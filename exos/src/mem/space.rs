@@ -17,8 +17,7 @@ use aegis_abi::memory::BindFlags;
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{
-    AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, AreaTree, Backing, FileBacking,
-    Protection, is_data,
+    AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, AreaTree, Backing, FileBacking, Protection, is_data,
 };
 use crate::mem::binder::Binder;
 use crate::mem::frames::FramePool;
@@ -42,12 +41,7 @@ pub struct SpaceLimits {
 impl Default for SpaceLimits {
     /// Linux's: an 8 MiB stack, 8 MiB locked, else none.
     fn default() -> Self {
-        Self {
-            address_space_bytes: u64::MAX,
-            data_bytes: u64::MAX,
-            stack_bytes: 8 << 20,
-            locked_bytes: 8 << 20,
-        }
+        Self { address_space_bytes: u64::MAX, data_bytes: u64::MAX, stack_bytes: 8 << 20, locked_bytes: 8 << 20 }
     }
 }
 
@@ -126,16 +120,8 @@ impl MapRequest {
         source: Arc<dyn PageSource>,
         offset_bytes: u64,
     ) -> Self {
-        let backing = MapBacking::File {
-            source,
-            offset_bytes,
-            is_readable: true,
-            is_writable: false,
-        };
-        Self {
-            backing,
-            ..Self::anonymous(placement, length, protection)
-        }
+        let backing = MapBacking::File { source, offset_bytes, is_readable: true, is_writable: false };
+        Self { backing, ..Self::anonymous(placement, length, protection) }
     }
 }
 
@@ -186,12 +172,7 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// An empty space over the page table of `environment`; mappings are placed below `mapping_base`.
     #[must_use]
-    pub fn new(
-        pool: Arc<FramePool>,
-        environment: CapSlot,
-        mapping_base: u64,
-        limits: SpaceLimits,
-    ) -> Self {
+    pub fn new(pool: Arc<FramePool>, environment: CapSlot, mapping_base: u64, limits: SpaceLimits) -> Self {
         Self {
             pool,
             environment,
@@ -375,9 +356,7 @@ impl AddressSpace {
             .areas
             .iter()
             .filter_map(|area| {
-                let file = area
-                    .file()
-                    .filter(|file| file.source.identity() == identity)?;
+                let file = area.file().filter(|file| file.source.identity() == identity)?;
                 let skipped = first_index.saturating_sub(file.first_index);
                 let pages = area.pages();
                 Some(pages.start.saturating_add(skipped).min(pages.end)..pages.end)
@@ -411,8 +390,7 @@ impl AddressSpace {
     }
 
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.binder
-            .flush(&self.pool, self.environment, &mut self.pages)
+        self.binder.flush(&self.pool, self.environment, &mut self.pages)
     }
 
     /// Records `entry` for `page` and queues its mapping; an entry that was there loses its
@@ -424,8 +402,7 @@ impl AddressSpace {
             return;
         }
         let slot = self.pool.slot_of(entry.frame());
-        self.binder
-            .map(page, entry.frame(), slot, bind_flags(entry, protection));
+        self.binder.map(page, entry.frame(), slot, bind_flags(entry, protection));
         self.replace_entry(page, entry.with(PageFlags::MAPPED));
     }
 
@@ -462,8 +439,7 @@ impl AddressSpace {
             .map(|area| area.end.min(range.end) - area.start.max(range.start))
             .sum();
         self.check_limits(protection, flags, is_shared, bytes - replaced)?;
-        let is_promise =
-            is_data(protection, flags, is_shared) && !flags.contains(AreaFlags::NO_RESERVE);
+        let is_promise = is_data(protection, flags, is_shared) && !flags.contains(AreaFlags::NO_RESERVE);
         self.check_promise(if is_promise { bytes } else { 0 })
     }
 
@@ -502,11 +478,7 @@ impl AddressSpace {
             return Err(Errno::EPERM);
         }
         let locked = (self.areas.totals().locked << PAGE_SHIFT).saturating_add(bytes);
-        if locked > self.limits.locked_bytes {
-            Err(Errno::EAGAIN)
-        } else {
-            Ok(())
-        }
+        if locked > self.limits.locked_bytes { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
     /// Where a mapping of `length` bytes goes. A fixed place may be occupied.
@@ -519,11 +491,7 @@ impl AddressSpace {
             Placement::Fixed(start) => check_fixed(start, length).map(|()| start),
             Placement::FixedNoReplace(start) => {
                 check_fixed(start, length)?;
-                if self.areas.is_free(start..start + length) {
-                    Ok(start)
-                } else {
-                    Err(Errno::EEXIST)
-                }
+                if self.areas.is_free(start..start + length) { Ok(start) } else { Err(Errno::EEXIST) }
             }
         }
     }
@@ -533,8 +501,7 @@ impl AddressSpace {
             let start = (hint & !(PAGE_SIZE - 1)).max(PROGRAM_BASE);
             let fits = start.checked_add(length).is_some_and(|end| {
                 let next = self.areas.find_at_or_above(start);
-                end <= PROGRAM_END
-                    && next.is_none_or(|area| end <= crate::mem::area::lower_bound(area))
+                end <= PROGRAM_END && next.is_none_or(|area| end <= crate::mem::area::lower_bound(area))
             });
             if fits {
                 return Ok(start);
@@ -550,25 +517,14 @@ impl AddressSpace {
     fn backing_of(&self, request: &MapRequest) -> Result<(Backing, Protection)> {
         let grows_down = request.flags.contains(AreaFlags::GROWS_DOWN);
         match &request.backing {
-            MapBacking::Anonymous if !request.is_shared => {
-                Ok((Backing::Anonymous, Protection::all()))
-            }
+            MapBacking::Anonymous if !request.is_shared => Ok((Backing::Anonymous, Protection::all())),
             _ if grows_down => Err(Errno::EINVAL),
             MapBacking::Anonymous => {
                 let source = SharedMemory::new(Arc::clone(&self.pool));
-                let file = FileBacking {
-                    source,
-                    first_index: 0,
-                    is_shared: true,
-                };
+                let file = FileBacking { source, first_index: 0, is_shared: true };
                 Ok((Backing::File(file), Protection::all()))
             }
-            MapBacking::File {
-                source,
-                offset_bytes,
-                is_readable,
-                is_writable,
-            } => {
+            MapBacking::File { source, offset_bytes, is_readable, is_writable } => {
                 let mut maximum = Protection::all();
                 if request.is_shared && !is_writable {
                     maximum.remove(Protection::WRITE);
@@ -594,11 +550,7 @@ impl AddressSpace {
         let old_end = page_align(self.break_end).ok_or(Errno::ENOMEM)?;
         let new_end = page_align(address).ok_or(Errno::ENOMEM)?;
         if new_end <= old_end {
-            return if new_end < old_end {
-                self.remove_range(new_end..old_end)
-            } else {
-                Ok(())
-            };
+            return if new_end < old_end { self.remove_range(new_end..old_end) } else { Ok(()) };
         }
         let guarded = new_end.checked_add(PAGE_SIZE).ok_or(Errno::ENOMEM)?;
         let next = self.areas.find_at_or_above(old_end);
@@ -606,11 +558,8 @@ impl AddressSpace {
         if guarded > PROGRAM_END || is_blocked {
             return Err(Errno::ENOMEM);
         }
-        let mut request = MapRequest::anonymous(
-            Placement::Fixed(old_end),
-            new_end - old_end,
-            Protection::READ | Protection::WRITE,
-        );
+        let mut request =
+            MapRequest::anonymous(Placement::Fixed(old_end), new_end - old_end, Protection::READ | Protection::WRITE);
         request.label = AreaLabel::Heap;
         self.map(request).map(|_| ())
     }

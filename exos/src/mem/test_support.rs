@@ -7,8 +7,7 @@ use aegis_abi::types::SLOT_BUNDLE;
 use aegis_abi::{CapSlot, FrameNumber};
 
 use super::{
-    AddressSpace, FileIdentity, FilePage, FramePool, FrameRef, PageError, PageIntent, PageSource,
-    SpaceLimits,
+    AddressSpace, FileIdentity, FilePage, FramePool, FrameRef, PageError, PageIntent, PageSource, SpaceLimits,
 };
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeMachine};
 use crate::platform::FrameGrant;
@@ -59,15 +58,8 @@ impl Setup {
         bytes[length_bytes..].fill(0xee);
         let count = self.machine.set_bundle(&bytes);
         let first = FrameNumber(FAKE_BUNDLE_FRAME);
-        self.pool.add_borrowed(FrameGrant {
-            slot: SLOT_BUNDLE,
-            first,
-            count,
-        });
-        Arc::new(BundleFile {
-            pool: self.pool.clone(),
-            length_bytes,
-        })
+        self.pool.add_borrowed(FrameGrant { slot: SLOT_BUNDLE, first, count });
+        Arc::new(BundleFile { pool: self.pool.clone(), length_bytes })
     }
 }
 
@@ -84,20 +76,13 @@ impl PageSource for BundleFile {
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         let start = usize::try_from(index).ok()?.checked_mul(4096)?;
-        let valid_bytes = self
-            .length_bytes
-            .checked_sub(start)
-            .filter(|&left| left > 0)?
-            .min(4096);
+        let valid_bytes = self.length_bytes.checked_sub(start).filter(|&left| left > 0)?.min(4096);
         let frame = self.pool.adopt(FrameNumber(FAKE_BUNDLE_FRAME + index));
         Some(FilePage { frame, valid_bytes })
     }
 
     fn identity(&self) -> FileIdentity {
-        FileIdentity {
-            device: 8,
-            inode: 1,
-        }
+        FileIdentity { device: 8, inode: 1 }
     }
 
     fn path(&self) -> String {
@@ -114,11 +99,7 @@ pub(crate) struct CachedFile {
 
 impl CachedFile {
     pub(crate) fn new(pool: &Arc<FramePool>, page_count: u64) -> Arc<Self> {
-        Arc::new(Self {
-            pool: pool.clone(),
-            pages: Mutex::new(BTreeMap::new()),
-            page_count: Mutex::new(page_count),
-        })
+        Arc::new(Self { pool: pool.clone(), pages: Mutex::new(BTreeMap::new()), page_count: Mutex::new(page_count) })
     }
 
     pub(crate) fn truncate(&self, page_count: u64) {
@@ -139,33 +120,19 @@ impl PageSource for CachedFile {
         if let Some(found) = self.resident_page(index) {
             return Ok(found);
         }
-        let frame = self
-            .pool
-            .allocate_ref()
-            .map_err(|_| PageError::OutOfMemory)?;
-        self.pool
-            .bytes()
-            .write(frame.frame(), 0, &[index as u8 + 1]);
+        let frame = self.pool.allocate_ref().map_err(|_| PageError::OutOfMemory)?;
+        self.pool.bytes().write(frame.frame(), 0, &[index as u8 + 1]);
         self.pages.lock().insert(index, frame.clone());
-        Ok(FilePage {
-            frame,
-            valid_bytes: 4096,
-        })
+        Ok(FilePage { frame, valid_bytes: 4096 })
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         let frame = self.pages.lock().get(&index)?.clone();
-        Some(FilePage {
-            frame,
-            valid_bytes: 4096,
-        })
+        Some(FilePage { frame, valid_bytes: 4096 })
     }
 
     fn identity(&self) -> FileIdentity {
-        FileIdentity {
-            device: 8,
-            inode: 2,
-        }
+        FileIdentity { device: 8, inode: 2 }
     }
 
     fn path(&self) -> String {
@@ -176,19 +143,13 @@ impl PageSource for CachedFile {
 /// A program's load through the page table only, after as many faults as it takes.
 pub(crate) fn load(setup: &Setup, space: &mut AddressSpace, address: u64) -> u8 {
     touch(setup, space, address, super::Access::Read);
-    setup
-        .machine
-        .load(space.environment(), address)
-        .expect("resolved")
+    setup.machine.load(space.environment(), address).expect("resolved")
 }
 
 /// A program's store, as `load`.
 pub(crate) fn store(setup: &Setup, space: &mut AddressSpace, address: u64, value: u8) {
     touch(setup, space, address, super::Access::Write);
-    setup
-        .machine
-        .store(space.environment(), address, value)
-        .expect("resolved");
+    setup.machine.store(space.environment(), address, value).expect("resolved");
 }
 
 fn touch(setup: &Setup, space: &mut AddressSpace, address: u64, access: super::Access) {
@@ -200,9 +161,6 @@ fn touch(setup: &Setup, space: &mut AddressSpace, address: u64, access: super::A
     };
     if !setup.machine.allows(space.environment(), address, wanted) {
         let outcome = space.handle_fault(address, access);
-        assert!(
-            matches!(outcome, super::FaultOutcome::Resolved { .. }),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, super::FaultOutcome::Resolved { .. }), "{outcome:?}");
     }
 }

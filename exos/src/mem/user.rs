@@ -15,18 +15,11 @@ use crate::mem::space::AddressSpace;
 
 impl AddressSpace {
     /// The frame behind `address`, resolved for `access`. `Err` is what a fault would end in.
-    pub fn frame_for(
-        &mut self,
-        address: u64,
-        access: Access,
-    ) -> core::result::Result<FrameNumber, FaultOutcome> {
+    pub fn frame_for(&mut self, address: u64, access: Access) -> core::result::Result<FrameNumber, FaultOutcome> {
         let page = address >> PAGE_SHIFT;
         // One fault brings the page; the second look finds it, unless memory ended in between.
         for _ in 0..2 {
-            let is_allowed = self
-                .areas
-                .find(address)
-                .is_some_and(|area| allows(area.protection, access));
+            let is_allowed = self.areas.find(address).is_some_and(|area| allows(area.protection, access));
             if let Some(entry) = self.pages.get(page).filter(|_| is_allowed)
                 && (access != Access::Write || entry.has(PageFlags::WRITE))
             {
@@ -49,16 +42,10 @@ impl AddressSpace {
                 break;
             };
             let part = &mut into[done..done + length];
-            self.pool
-                .bytes()
-                .read(frame, (next % PAGE_SIZE) as usize, part);
+            self.pool.bytes().read(frame, (next % PAGE_SIZE) as usize, part);
             done += length;
         }
-        if done == 0 && !into.is_empty() {
-            Err(Errno::EFAULT)
-        } else {
-            Ok(done)
-        }
+        if done == 0 && !into.is_empty() { Err(Errno::EFAULT) } else { Ok(done) }
     }
 
     /// Copies to `address` on: how many bytes could be written. `EFAULT` if not one could.
@@ -70,35 +57,21 @@ impl AddressSpace {
                 break;
             };
             let part = &from[done..done + length];
-            self.pool
-                .bytes()
-                .write(frame, (next % PAGE_SIZE) as usize, part);
+            self.pool.bytes().write(frame, (next % PAGE_SIZE) as usize, part);
             done += length;
         }
-        if done == 0 && !from.is_empty() {
-            Err(Errno::EFAULT)
-        } else {
-            Ok(done)
-        }
+        if done == 0 && !from.is_empty() { Err(Errno::EFAULT) } else { Ok(done) }
     }
 
     /// Copies all bytes or fails with `EFAULT`.
     pub fn read_exact(&mut self, address: u64, into: &mut [u8]) -> Result<()> {
         let length = into.len();
-        if self.read(address, into)? == length {
-            Ok(())
-        } else {
-            Err(Errno::EFAULT)
-        }
+        if self.read(address, into)? == length { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
     /// Copies all bytes or fails with `EFAULT`.
     pub fn write_all(&mut self, address: u64, from: &[u8]) -> Result<()> {
-        if self.write(address, from)? == from.len() {
-            Ok(())
-        } else {
-            Err(Errno::EFAULT)
-        }
+        if self.write(address, from)? == from.len() { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
     /// The bytes up to a zero byte, which must come within `length_max` bytes (`ENAMETOOLONG`);
@@ -108,9 +81,7 @@ impl AddressSpace {
         let mut buffer = [0; 256];
         while text.len() < length_max {
             let wanted = buffer.len().min(length_max - text.len());
-            let next = address
-                .checked_add(text.len() as u64)
-                .ok_or(Errno::EFAULT)?;
+            let next = address.checked_add(text.len() as u64).ok_or(Errno::EFAULT)?;
             let count = self.read(next, &mut buffer[..wanted])?;
             if let Some(end) = buffer[..count].iter().position(|&byte| byte == 0) {
                 text.extend_from_slice(&buffer[..end]);

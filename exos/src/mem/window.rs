@@ -22,11 +22,7 @@ impl FaultWindow {
     /// A walk is expected to begin at the first page, or for a stack at the last.
     pub(crate) fn new(pages: &Range<u64>, grows_down: bool) -> Self {
         let next_down = if grows_down { pages.end } else { 0 };
-        Self {
-            next_up: if grows_down { u64::MAX } else { pages.start },
-            next_down,
-            pages: 1,
-        }
+        Self { next_up: if grows_down { u64::MAX } else { pages.start }, next_down, pages: 1 }
     }
 
     /// The pages to resolve for a fault at `page`; contains it, may reach beyond the area.

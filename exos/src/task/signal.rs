@@ -1,8 +1,9 @@
 //! Signals: dispositions, masks, what is pending, and what happens next.
 //!
-//! A process has dispositions and a pending set shared by its threads; a thread has a mask and a pending set of its own. Standard
-//! signals (1..=31) are pending at most once, real-time ones (32..=64) queue in order up to a limit. [`next`] picks what a thread
-//! must act on; the personality turns a [`Delivery::Handler`] into a stack frame. Neighbours: `exos/linux/src/signal`.
+//! A process has dispositions and a pending set shared by its threads; a thread has a mask and a pending set of its
+//! own. Standard signals (1..=31) are pending at most once, real-time ones (32..=64) queue in order up to a limit.
+//! [`next`] picks what a thread must act on; the personality turns a [`Delivery::Handler`] into a stack frame.
+//! Neighbours: `exos/linux/src/signal`.
 
 use alloc::collections::VecDeque;
 
@@ -80,8 +81,16 @@ impl Signal {
             Signal::CHLD | Signal::URG | Signal::WINCH => DefaultAction::Ignore,
             Signal::CONT => DefaultAction::Continue,
             Signal::STOP | Signal::TSTP | Signal::TTIN | Signal::TTOU => DefaultAction::Stop,
-            Signal::QUIT | Signal::ILL | Signal::TRAP | Signal::ABRT | Signal::BUS | Signal::FPE | Signal::SEGV
-            | Signal::XCPU | Signal::XFSZ | Signal::SYS => DefaultAction::Core,
+            Signal::QUIT
+            | Signal::ILL
+            | Signal::TRAP
+            | Signal::ABRT
+            | Signal::BUS
+            | Signal::FPE
+            | Signal::SEGV
+            | Signal::XCPU
+            | Signal::XFSZ
+            | Signal::SYS => DefaultAction::Core,
             _ => DefaultAction::Terminate,
         }
     }
@@ -384,8 +393,8 @@ impl ThreadSignals {
     }
 }
 
-/// Takes the next signal that this thread must act on; ignored ones are passed over. The thread's mask and one-shot dispositions are
-/// updated as for entering the handler.
+/// Takes the next signal that this thread must act on; ignored ones are passed over. The thread's mask and one-shot
+/// dispositions are updated as for entering the handler.
 pub fn next(thread: &mut ThreadSignals, shared: &mut Pending, dispositions: &mut Dispositions) -> Option<Delivery> {
     loop {
         let allowed = SignalSet(!thread.mask.0);
@@ -415,7 +424,8 @@ pub fn next(thread: &mut ThreadSignals, shared: &mut Pending, dispositions: &mut
     }
 }
 
-/// Raises a fault of the thread's own: if the program blocks or ignores it, it cannot go on, so the default action is forced.
+/// Raises a fault of the thread's own: if the program blocks or ignores it, it cannot go on, so the default action is
+/// forced.
 pub fn force(thread: &mut ThreadSignals, dispositions: &mut Dispositions, signal: Signal, info: SignalInfo) {
     let disposition = dispositions.get(signal);
     if thread.mask.contains(signal) || disposition.handler == HANDLER_IGNORE {
@@ -430,8 +440,8 @@ pub fn force(thread: &mut ThreadSignals, dispositions: &mut Dispositions, signal
 #[cfg(test)]
 mod tests {
     use super::{
-        Delivery, Disposition, Dispositions, FLAG_NO_DEFER, FLAG_RESET_HANDLER, HANDLER_IGNORE, Pending, QUEUE_COUNT_MAX,
-        Signal, SignalInfo, SignalSet, ThreadSignals, force, next,
+        Delivery, Disposition, Dispositions, FLAG_NO_DEFER, FLAG_RESET_HANDLER, HANDLER_IGNORE, Pending,
+        QUEUE_COUNT_MAX, Signal, SignalInfo, SignalSet, ThreadSignals, force, next,
     };
     use crate::error::Errno;
 

@@ -3,11 +3,7 @@
 /// An operation on both sides.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Open {
-        path: String,
-        flags: Flags,
-        steps: Vec<FileStep>,
-    },
+    Open { path: String, flags: Flags, steps: Vec<FileStep> },
     MakeDirectory(String),
     RemoveDirectory(String),
     Unlink(String),
@@ -61,17 +57,8 @@ pub(crate) enum FileStep {
 
 impl Operation {
     pub(crate) fn open_read_write(path: &str, steps: Vec<FileStep>) -> Self {
-        let flags = Flags {
-            read: true,
-            write: true,
-            create: true,
-            ..Flags::default()
-        };
-        Self::Open {
-            path: path.into(),
-            flags,
-            steps,
-        }
+        let flags = Flags { read: true, write: true, create: true, ..Flags::default() };
+        Self::Open { path: path.into(), flags, steps }
     }
 
     /// Whether it changes something when it succeeds.
@@ -110,9 +97,7 @@ impl Generator {
     }
 
     fn name(&mut self) -> &'static str {
-        const NAMES: [&str; 12] = [
-            "a", "b", "d", "e", "l", "m", "x", "o", "p", "f", "g", "empty",
-        ];
+        const NAMES: [&str; 12] = ["a", "b", "d", "e", "l", "m", "x", "o", "p", "f", "g", "empty"];
         NAMES[self.below(NAMES.len() as u64) as usize]
     }
 
@@ -217,10 +202,7 @@ impl Generator {
             20 => Operation::ReadLink(path),
             21 => Operation::Stat(path, self.chance(50)),
             22 => Operation::Truncate(path, self.offset()),
-            _ => Operation::SetPermissions(
-                path,
-                [0o600, 0o644, 0o755, 0o4711][self.below(4) as usize],
-            ),
+            _ => Operation::SetPermissions(path, [0o600, 0o644, 0o755, 0o4711][self.below(4) as usize]),
         }
     }
 }
@@ -252,11 +234,7 @@ pub(crate) fn every_operation_on(first: &str, others: &[&str]) -> Vec<Operation>
             path_only: bit(6),
             append: false,
         };
-        operations.push(Operation::Open {
-            path: path(),
-            flags,
-            steps: Vec::new(),
-        });
+        operations.push(Operation::Open { path: path(), flags, steps: Vec::new() });
     }
     for second in others {
         let second = String::from(*second);

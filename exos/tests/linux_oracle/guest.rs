@@ -13,9 +13,7 @@ use exos::fs::memory_fs::{Identity, Limits, MemoryFs, TMPFS_MAGIC};
 use exos::fs::namespace::{Access, Namespace, OpenFlags, OpenHow};
 use exos::fs::permission::Credentials;
 use exos::fs::transfer::Buffer;
-use exos::fs::vnode::{
-    Allocate, Creation, DeviceNumber, FileKind, InodeRef, NewNode, RenameMode, Timestamp,
-};
+use exos::fs::vnode::{Allocate, Creation, DeviceNumber, FileKind, InodeRef, NewNode, RenameMode, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::fs::{overlay, transfer};
 use exos::mem::frames::FramePool;
@@ -24,22 +22,10 @@ use super::generate::{FileStep, Flags, Mode, Operation};
 use super::host::pattern;
 use super::{Described, Initial, Outcome, START, initial_tree};
 
-const NOW: Timestamp = Timestamp {
-    seconds: 1,
-    nanoseconds: 0,
-};
-const DEVICE: DeviceNumber = DeviceNumber {
-    major: 0,
-    minor: 40,
-};
-const LIMITS: Limits = Limits {
-    bytes_max: 1 << 30,
-    inode_count_max: 1 << 20,
-};
-const IDENTITY: Identity = Identity {
-    device: DEVICE,
-    magic: TMPFS_MAGIC,
-};
+const NOW: Timestamp = Timestamp { seconds: 1, nanoseconds: 0 };
+const DEVICE: DeviceNumber = DeviceNumber { major: 0, minor: 40 };
+const LIMITS: Limits = Limits { bytes_max: 1 << 30, inode_count_max: 1 << 20 };
+const IDENTITY: Identity = Identity { device: DEVICE, magic: TMPFS_MAGIC };
 
 pub(crate) struct Guest {
     namespace: Arc<Namespace>,
@@ -58,9 +44,7 @@ fn image() -> &'static [u8] {
     let plain = Attributes::root_owned(0o755);
     let file_attributes = Attributes::root_owned(0o644);
     let mut tree = Tree::<Vec<u8>>::new(plain);
-    let start = tree
-        .ensure_directory(START.join("/").as_bytes(), plain)
-        .unwrap();
+    let start = tree.ensure_directory(START.join("/").as_bytes(), plain).unwrap();
     for (path, what) in initial_tree() {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let in_start = |path: &str| [&START.join("/"), path].join("/");
@@ -69,10 +53,7 @@ fn image() -> &'static [u8] {
         let (attributes, content) = match what {
             Initial::Directory => (plain, Content::empty_directory()),
             Initial::File(bytes) => (file_attributes, Content::File(bytes)),
-            Initial::Symlink(target) => (
-                Attributes::root_owned(0o777),
-                Content::Symlink(target.into()),
-            ),
+            Initial::Symlink(target) => (Attributes::root_owned(0o777), Content::Symlink(target.into())),
             Initial::Fifo => (file_attributes, Content::Fifo),
             Initial::Link(target) => {
                 let node = tree.lookup(start, target.as_bytes()).unwrap();
@@ -80,8 +61,7 @@ fn image() -> &'static [u8] {
                 continue;
             }
         };
-        tree.add(parent, name.as_bytes(), attributes, content)
-            .unwrap();
+        tree.add(parent, name.as_bytes(), attributes, content).unwrap();
     }
     let mut bytes = Vec::new();
     Layout::new(&tree).unwrap().write(&mut bytes).unwrap();
@@ -90,12 +70,7 @@ fn image() -> &'static [u8] {
 
 impl Guest {
     pub(crate) fn on_memory() -> Self {
-        let creation = Creation {
-            permissions: 0o755,
-            uid: 0,
-            gid: 0,
-            now: NOW,
-        };
+        let creation = Creation { permissions: 0o755, uid: 0, gid: 0, now: NOW };
         let root = MemoryFs::create(pool(), IDENTITY, LIMITS, creation).unwrap();
         let guest = Self::over(root, false);
         guest.fill();
@@ -105,27 +80,15 @@ impl Guest {
     pub(crate) fn on_overlay() -> Self {
         static IMAGE: std::sync::OnceLock<&'static [u8]> = std::sync::OnceLock::new();
         let base = ErofsRoot::open(IMAGE.get_or_init(image), None, DEVICE).unwrap();
-        Self::over(
-            overlay::over(pool(), IDENTITY, LIMITS, &base).unwrap(),
-            true,
-        )
+        Self::over(overlay::over(pool(), IDENTITY, LIMITS, &base).unwrap(), true)
     }
 
     fn over(root: InodeRef, is_overlay: bool) -> Self {
-        let description = MountDescription {
-            kind: "test",
-            source: "test",
-            flags: MountFlags::empty(),
-        };
+        let description = MountDescription { kind: "test", source: "test", flags: MountFlags::empty() };
         let namespace = Namespace::new(root, description);
         let root = namespace.root().clone();
         let credentials = Credentials::ROOT;
-        let mut guest = Self {
-            namespace,
-            start: root.clone(),
-            root,
-            credentials,
-        };
+        let mut guest = Self { namespace, start: root.clone(), root, credentials };
         for name in START {
             if !is_overlay {
                 guest.create(name, NewNode::Directory, 0o755).unwrap();
@@ -142,16 +105,9 @@ impl Guest {
                 Initial::File(bytes) => {
                     let flags = OpenFlags::CREATE;
                     let status = StatusFlags::empty();
-                    let how = OpenHow {
-                        access: Access::Write,
-                        flags,
-                        status,
-                        permissions: 0o644,
-                    };
+                    let how = OpenHow { access: Access::Write, flags, status, permissions: 0o644 };
                     let caller = self.caller();
-                    let file = self
-                        .namespace
-                        .open(&caller, &self.start, path.as_bytes(), &how);
+                    let file = self.namespace.open(&caller, &self.start, path.as_bytes(), &how);
                     file.unwrap().write(&mut &bytes[..], NOW).map(drop)
                 }
                 Initial::Link(target) => self.namespace.link(
@@ -160,9 +116,7 @@ impl Guest {
                     false,
                     (&self.start, path.as_bytes()),
                 ),
-                Initial::Symlink(target) => self
-                    .create(path, NewNode::Symlink(target.as_bytes()), 0o777)
-                    .map(drop),
+                Initial::Symlink(target) => self.create(path, NewNode::Symlink(target.as_bytes()), 0o777).map(drop),
                 Initial::Fifo => self.create(path, NewNode::Fifo, 0o644).map(drop),
             }
             .unwrap();
@@ -170,23 +124,16 @@ impl Guest {
     }
 
     fn caller(&self) -> Caller<'_> {
-        Caller {
-            root: &self.root,
-            credentials: &self.credentials,
-            umask: 0o022,
-            now: NOW,
-        }
+        Caller { root: &self.root, credentials: &self.credentials, umask: 0o022, now: NOW }
     }
 
     fn find(&self, path: &str, flags: LookupFlags) -> Result<Location> {
-        self.namespace
-            .lookup(&self.caller(), &self.start, path.as_bytes(), flags)
+        self.namespace.lookup(&self.caller(), &self.start, path.as_bytes(), flags)
     }
 
     fn create(&self, path: &str, node: NewNode<'_>, permissions: u32) -> Result<Location> {
         let path = path.as_bytes();
-        self.namespace
-            .create(&self.caller(), &self.start, path, node, permissions)
+        self.namespace.create(&self.caller(), &self.start, path, node, permissions)
     }
 
     fn open(&self, path: &str, flags: Flags) -> Result<Arc<Description>> {
@@ -204,14 +151,8 @@ impl Guest {
         status.set(StatusFlags::DIRECTORY, flags.directory);
         status.set(StatusFlags::NO_FOLLOW, flags.no_follow);
         status.set(StatusFlags::PATH_ONLY, flags.path_only);
-        let how = OpenHow {
-            access,
-            flags: open_flags,
-            status,
-            permissions: 0o666,
-        };
-        self.namespace
-            .open(&self.caller(), &self.start, path.as_bytes(), &how)
+        let how = OpenHow { access, flags: open_flags, status, permissions: 0o666 };
+        self.namespace.open(&self.caller(), &self.start, path.as_bytes(), &how)
     }
 
     pub(crate) fn run(&self, operation: &Operation) -> Outcome {
@@ -223,9 +164,7 @@ impl Guest {
                 Outcome::Steps(steps.iter().enumerate().map(run).collect())
             }),
             Operation::MakeDirectory(path) => done(self.create(path, NewNode::Directory, 0o777)),
-            Operation::RemoveDirectory(path) => {
-                done(namespace.remove_directory(&caller, start, path.as_bytes()))
-            }
+            Operation::RemoveDirectory(path) => done(namespace.remove_directory(&caller, start, path.as_bytes())),
             Operation::Unlink(path) => done(namespace.unlink(&caller, start, path.as_bytes())),
             Operation::Rename(old, new, mode) => {
                 let mode = match mode {
@@ -240,32 +179,19 @@ impl Guest {
                 let (old, new) = ((start, old.as_bytes()), (start, new.as_bytes()));
                 done(namespace.link(&caller, old, *follow, new))
             }
-            Operation::Symlink(target, path) => {
-                done(self.create(path, NewNode::Symlink(target.as_bytes()), 0o777))
-            }
+            Operation::Symlink(target, path) => done(self.create(path, NewNode::Symlink(target.as_bytes()), 0o777)),
             Operation::MakeFifo(path) => done(self.create(path, NewNode::Fifo, 0o666)),
-            Operation::ReadLink(path) => outcome(
-                namespace.read_link(&caller, start, path.as_bytes()),
-                Outcome::Bytes,
-            ),
+            Operation::ReadLink(path) => outcome(namespace.read_link(&caller, start, path.as_bytes()), Outcome::Bytes),
             Operation::Stat(path, follow) => {
-                let flags = LookupFlags {
-                    follow: *follow,
-                    directory: false,
-                };
-                outcome(self.find(path, flags), |found| {
-                    Outcome::Number(found.inode().metadata().mode().into())
-                })
+                let flags = LookupFlags { follow: *follow, directory: false };
+                outcome(self.find(path, flags), |found| Outcome::Number(found.inode().metadata().mode().into()))
             }
             Operation::Truncate(path, size_bytes) => {
                 done(namespace.truncate(&caller, start, path.as_bytes(), *size_bytes))
             }
             Operation::SetPermissions(path, permissions) => {
                 let found = self.find(path, LookupFlags::FOLLOW);
-                done(
-                    found
-                        .and_then(|found| namespace.set_permissions(&caller, &found, *permissions)),
-                )
+                done(found.and_then(|found| namespace.set_permissions(&caller, &found, *permissions)))
             }
         }
     }
@@ -340,9 +266,8 @@ fn run_step(file: &Description, index: usize, step: FileStep) -> Outcome {
     };
     let count = |result| outcome(result, |count: usize| Outcome::Number(count as u64));
     let seek = |from| outcome(file.seek(from), Outcome::Number);
-    let allocate = |mode, offset: u64, length: u64| {
-        done(file.allocate(mode, offset.cast_signed(), length.cast_signed(), NOW))
-    };
+    let allocate =
+        |mode, offset: u64, length: u64| done(file.allocate(mode, offset.cast_signed(), length.cast_signed(), NOW));
     match step {
         FileStep::Read(length) => read(length, None),
         FileStep::ReadAt(offset, length) => read(length, Some(offset)),

@@ -44,9 +44,7 @@ fn errno_of(error: rustix::io::Errno) -> Errno {
         (Host::OPNOTSUPP, Errno::EOPNOTSUPP),
     ];
     let found = NAMES.iter().find(|row| row.0 == error);
-    found
-        .unwrap_or_else(|| panic!("an error without a name here: {error:?}"))
-        .1
+    found.unwrap_or_else(|| panic!("an error without a name here: {error:?}")).1
 }
 
 fn outcome<T>(result: rustix::io::Result<T>, good: impl FnOnce(T) -> Outcome) -> Outcome {
@@ -83,24 +81,15 @@ fn to_oflags(flags: Flags) -> OFlags {
 
 /// The bytes that step `index` of an operation writes.
 pub(crate) fn pattern(index: usize, length: u64) -> Vec<u8> {
-    (0..length)
-        .map(|byte| (byte as usize * 7 + index * 31 + 1) as u8)
-        .collect()
+    (0..length).map(|byte| (byte as usize * 7 + index * 31 + 1) as u8).collect()
 }
 
 impl Host {
     pub(crate) fn new(seed: u64) -> Self {
         let shared_memory = PathBuf::from("/dev/shm");
-        let base = if shared_memory.is_dir() {
-            shared_memory
-        } else {
-            std::env::temp_dir()
-        };
+        let base = if shared_memory.is_dir() { shared_memory } else { std::env::temp_dir() };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let top = base.join(format!(
-            "exos-oracle-{}-{seed}-{number}",
-            std::process::id()
-        ));
+        let top = base.join(format!("exos-oracle-{}-{seed}-{number}", std::process::id()));
         let start = START.iter().fold(top.clone(), |path, name| path.join(name));
         std::fs::create_dir_all(&start).unwrap();
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -147,9 +136,7 @@ impl Host {
                     Outcome::Steps(steps.iter().enumerate().map(run).collect())
                 })
             }
-            Operation::MakeDirectory(path) => {
-                done(fs::mkdirat(at, path, Mode::from_raw_mode(0o777)))
-            }
+            Operation::MakeDirectory(path) => done(fs::mkdirat(at, path, Mode::from_raw_mode(0o777))),
             Operation::RemoveDirectory(path) => done(fs::unlinkat(at, path, AtFlags::REMOVEDIR)),
             Operation::Unlink(path) => done(fs::unlinkat(at, path, AtFlags::empty())),
             Operation::Rename(old, new, mode) => {
@@ -161,33 +148,17 @@ impl Host {
                 done(fs::renameat_with(at, old, at, new, flags))
             }
             Operation::Link(old, new, follow) => {
-                let flags = if *follow {
-                    AtFlags::SYMLINK_FOLLOW
-                } else {
-                    AtFlags::empty()
-                };
+                let flags = if *follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
                 done(fs::linkat(at, old, at, new, flags))
             }
             Operation::Symlink(target, path) => done(fs::symlinkat(target, at, path)),
-            Operation::MakeFifo(path) => done(fs::mknodat(
-                at,
-                path,
-                FileType::Fifo,
-                Mode::from_raw_mode(0o666),
-                0,
-            )),
-            Operation::ReadLink(path) => outcome(fs::readlinkat(at, path, Vec::new()), |target| {
-                Outcome::Bytes(target.into_bytes())
-            }),
+            Operation::MakeFifo(path) => done(fs::mknodat(at, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0)),
+            Operation::ReadLink(path) => {
+                outcome(fs::readlinkat(at, path, Vec::new()), |target| Outcome::Bytes(target.into_bytes()))
+            }
             Operation::Stat(path, follow) => {
-                let flags = if *follow {
-                    AtFlags::empty()
-                } else {
-                    AtFlags::SYMLINK_NOFOLLOW
-                };
-                outcome(fs::statat(at, path, flags), |stat| {
-                    Outcome::Number(stat.st_mode.into())
-                })
+                let flags = if *follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+                outcome(fs::statat(at, path, flags), |stat| Outcome::Number(stat.st_mode.into()))
             }
             Operation::Truncate(path, size_bytes) => {
                 // There is no `truncateat`; opening for writing gives the same errors for what is tested.
@@ -199,12 +170,9 @@ impl Host {
                     Err(error) => Outcome::Failed(errno_of(error)),
                 }
             }
-            Operation::SetPermissions(path, permissions) => done(fs::chmodat(
-                at,
-                path,
-                Mode::from_raw_mode(*permissions),
-                AtFlags::empty(),
-            )),
+            Operation::SetPermissions(path, permissions) => {
+                done(fs::chmodat(at, path, Mode::from_raw_mode(*permissions), AtFlags::empty()))
+            }
         }
     }
 
@@ -235,9 +203,7 @@ fn describe(directory: BorrowedFd<'_>, prefix: &str, out: &mut Vec<Described>) {
                 assert_eq!(count, bytes.len());
                 bytes
             }
-            FileType::Symlink => fs::readlinkat(directory, name, Vec::new())
-                .unwrap()
-                .into_bytes(),
+            FileType::Symlink => fs::readlinkat(directory, name, Vec::new()).unwrap().into_bytes(),
             _ => Vec::new(),
         };
         let is_directory = kind == FileType::Directory;
@@ -274,9 +240,7 @@ fn run_step(file: &OwnedFd, index: usize, step: FileStep) -> Outcome {
         FileStep::Read(length) => read(length, None),
         FileStep::ReadAt(offset, length) => read(length, Some(offset)),
         FileStep::Write(length) => count(rustix::io::write(file, &pattern(index, length))),
-        FileStep::WriteAt(offset, length) => {
-            count(rustix::io::pwrite(file, &pattern(index, length), offset))
-        }
+        FileStep::WriteAt(offset, length) => count(rustix::io::pwrite(file, &pattern(index, length), offset)),
         FileStep::SeekStart(distance) => seek(SeekFrom::Start(distance.max(0).cast_unsigned())),
         FileStep::SeekCurrent(distance) => signed(SeekFrom::Current, distance),
         FileStep::SeekEnd(distance) => signed(SeekFrom::End, distance),

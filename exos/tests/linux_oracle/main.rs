@@ -63,10 +63,7 @@ fn initial_tree() -> Vec<(&'static str, Initial)> {
         ("d/e", Initial::Directory),
         ("d/empty", Initial::Directory),
         ("a", Initial::File(b"hello".to_vec())),
-        (
-            "d/a",
-            Initial::File((0..9000_u32).map(|byte| byte as u8).collect()),
-        ),
+        ("d/a", Initial::File((0..9000_u32).map(|byte| byte as u8).collect())),
         ("b", Initial::Link("a")),
         ("l", Initial::Symlink("a")),
         ("m", Initial::Symlink("d")),
@@ -94,20 +91,13 @@ fn compare(seed: u64, guest: &Guest) {
         let operation = generator.operation();
         let (expected, got) = (host.run(&operation), guest.run(&operation));
         history.push_str(&format!("{operation:?} -> {}\n", expected.brief()));
-        assert_eq!(
-            got, expected,
-            "seed {seed}, step {step}: guest left, Linux right, after\n{history}"
-        );
+        assert_eq!(got, expected, "seed {seed}, step {step}: guest left, Linux right, after\n{history}");
         if step % 10 == 9 || step + 1 == OPERATION_COUNT {
             let (expected, got) = (host.tree(), guest.tree());
             for (expected, got) in expected.iter().zip(&got) {
                 assert_eq!(got, expected, "seed {seed}, step {step}: after\n{history}");
             }
-            assert_eq!(
-                got.len(),
-                expected.len(),
-                "seed {seed}, step {step}: after\n{history}"
-            );
+            assert_eq!(got.len(), expected.len(), "seed {seed}, step {step}: after\n{history}");
         }
     }
 }
@@ -180,10 +170,7 @@ fn odd_paths_fail_as_on_linux() {
     ];
     for make in [Guest::on_memory, Guest::on_overlay] {
         let (mut host, mut guest) = (Host::new(77), make());
-        for operation in paths
-            .iter()
-            .flat_map(|path| generate::every_operation_on(path, &paths))
-        {
+        for operation in paths.iter().flat_map(|path| generate::every_operation_on(path, &paths)) {
             let (expected, got) = (host.run(&operation), guest.run(&operation));
             assert_eq!(got, expected, "guest left, Linux right: {operation:?}");
             if !matches!(got, Outcome::Failed(_)) {

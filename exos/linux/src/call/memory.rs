@@ -2,7 +2,7 @@
 
 use exos::error::{Errno, Result};
 use exos::mem::{
-    Advice, AreaFlags, AreaLabel, MapBacking, MapRequest, Movement, Placement, Protection, ProtectReach, RemapRequest,
+    Advice, AreaFlags, AreaLabel, MapBacking, MapRequest, Movement, Placement, ProtectReach, Protection, RemapRequest,
     SyncMode,
 };
 use syscalls::Sysno;

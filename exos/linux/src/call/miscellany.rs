@@ -201,8 +201,8 @@ pub fn get_robust_list(context: &mut Context<'_>, [tid, head, length, ..]: Argum
     Ok(0)
 }
 
-/// `futex(2)` for a process of one thread: a wait whose word matches sleeps until its time is up or a signal comes; a wake finds
-/// nobody.
+/// `futex(2)` for a process of one thread: a wait whose word matches sleeps until its time is up or a signal comes; a
+/// wake finds nobody.
 pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, ..]: Arguments) -> Result<u64> {
     const WAIT: u64 = 0;
     const WAKE: u64 = 1;
@@ -224,7 +224,8 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, ..]
                 0 => None,
                 at => {
                     let wanted_ns = read_timespec(context.memory, at)?;
-                    let clock_ns = if operation & CLOCK_REALTIME != 0 { context.system.realtime_ns() } else { context.now_ns() };
+                    let clock_ns =
+                        if operation & CLOCK_REALTIME != 0 { context.system.realtime_ns() } else { context.now_ns() };
                     let left_ns = if command == WAIT { wanted_ns } else { wanted_ns.saturating_sub(clock_ns) };
                     Some(context.now_ns().saturating_add(left_ns))
                 }

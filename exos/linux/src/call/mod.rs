@@ -7,9 +7,9 @@ pub mod file_control;
 pub mod file_descriptor;
 pub mod file_metadata;
 pub mod file_path;
-pub mod file_transfer;
 #[cfg(test)]
 mod file_tests;
+pub mod file_transfer;
 pub mod identity;
 pub mod memory;
 pub mod miscellany;

@@ -1,4 +1,5 @@
-//! Processors and scheduling as programs ask about them. One thread and the lottery's predecessor: answers are those of `SCHED_OTHER`.
+//! Processors and scheduling as programs ask about them. One thread and the lottery's predecessor: answers are those
+//! of `SCHED_OTHER`.
 
 use exos::error::{Errno, Result};
 

@@ -6,9 +6,7 @@ use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalS
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
 use crate::context::{Arguments, Context, Restart};
-use crate::signal_frame::{
-    AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore,
-};
+use crate::signal_frame::{AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore};
 use crate::user::{read_array, write_all};
 
 /// `SI_USER`.
@@ -105,7 +103,8 @@ pub fn rt_sigsuspend(context: &mut Context<'_>, [address, size, ..]: Arguments) 
     }
 }
 
-/// Replaces the mask until the call is over and a handler, if any, has returned (`sigsuspend`, `ppoll`, `pselect`, `epoll_pwait`).
+/// Replaces the mask until the call is over and a handler, if any, has returned (`sigsuspend`, `ppoll`, `pselect`,
+/// `epoll_pwait`).
 pub(crate) fn install_temporary_mask(context: &mut Context<'_>, mask: SignalSet) {
     let mut signals = context.thread.signals.lock();
     let before = signals.mask;
@@ -225,11 +224,8 @@ pub fn rt_sigqueueinfo(context: &mut Context<'_>, [pid, number, info, ..]: Argum
     }
     let code = get::i32(&bytes, 8);
     let Some(signal) = signal else { return Ok(0) };
-    let payload = SignalPayload::Sender {
-        pid: get::u32(&bytes, 16),
-        uid: get::u32(&bytes, 20),
-        value: get::u64(&bytes, 24),
-    };
+    let payload =
+        SignalPayload::Sender { pid: get::u32(&bytes, 16), uid: get::u32(&bytes, 20), value: get::u64(&bytes, 24) };
     let info = SignalInfo { code: if code == 0 { CODE_QUEUE } else { code }, errno: get::i32(&bytes, 4), payload };
     let mut signals = context.process.signals.lock();
     if !signals.dispositions.is_ignored(signal) {
@@ -244,11 +240,7 @@ pub fn sigaltstack(context: &mut Context<'_>, [new, old, ..]: Arguments) -> Resu
         None
     } else {
         let bytes: [u8; 24] = read_array(context.memory, new)?;
-        Some(AlternateStack {
-            base: get::u64(&bytes, 0),
-            flags: get::u32(&bytes, 8),
-            length: get::u64(&bytes, 16),
-        })
+        Some(AlternateStack { base: get::u64(&bytes, 0), flags: get::u32(&bytes, 8), length: get::u64(&bytes, 16) })
     };
     let rsp = context.frame.rsp;
     let before = *context.thread.stack.lock();

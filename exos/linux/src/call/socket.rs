@@ -1,5 +1,5 @@
-//! Sockets: the calls are there, address families are not yet. That is what Linux without any family answers, so C libraries that ask
-//! for a name service or a log go on without one.
+//! Sockets: the calls are there, address families are not yet. That is what Linux without any family answers, so C
+//! libraries that ask for a name service or a log go on without one.
 
 use exos::error::{Errno, Result};
 use syscalls::Sysno;
@@ -8,10 +8,8 @@ use crate::context::{Arguments, Context};
 use crate::table::{Entry, partial};
 
 /// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::socket, "no address family", socket),
-    partial(Sysno::socketpair, "no address family", socketpair),
-];
+pub const ENTRIES: &[Entry] =
+    &[partial(Sysno::socket, "no address family", socket), partial(Sysno::socketpair, "no address family", socketpair)];
 
 /// `SOCK_CLOEXEC | SOCK_NONBLOCK`.
 const TYPE_FLAGS: u64 = 0o2_000_000 | 0o4000;

@@ -19,12 +19,14 @@ const TICK_NS: u64 = 1_000_000_000 / TICK_HZ;
 
 /// What clock `id` shows. `EINVAL`: no such clock.
 fn clock_ns(context: &Context<'_>, id: u64) -> Result<u64> {
-    // Clocks 0 and 5 are realtime, 1, 4, 6 and 7 monotonic (there is no suspend), 2 and 3 processor time; TAI without a leap table is realtime.
+    // Clocks 0 and 5 are realtime, 1, 4, 6 and 7 monotonic (there is no suspend), 2 and 3 processor time; TAI without
+    // a leap table is realtime.
     match id {
         0 | 5 | 8 | abi::CLOCK_TAI => Ok(context.system.realtime_ns()),
         1 | 4 | 6 | 7 | 9 => Ok(context.now_ns()),
         abi::CLOCK_PROCESS_CPU | abi::CLOCK_THREAD_CPU => Ok(context.system.platform.processor_time_ns()),
-        // Process and thread clocks made from a number: negative, low bits 2 (all time) or 6 (a thread's); only one's own here.
+        // Process and thread clocks made from a number: negative, low bits 2 (all time) or 6 (a thread's); only one's
+        // own here.
         _ if is_own_cpu_clock(context, id as u32 as i32) => Ok(context.system.platform.processor_time_ns()),
         _ => Err(Errno::EINVAL),
     }
@@ -219,7 +221,8 @@ pub fn alarm(context: &mut Context<'_>, [seconds, ..]: Arguments) -> Result<u64>
     Ok(if before.deadline_ns == 0 { 0 } else { ((left_ns + 500_000_000) / 1_000_000_000).max(1) })
 }
 
-/// Looks whether the process's timer has fired, and if so raises `SIGALRM` and arms the next. Called on every wake and bell.
+/// Looks whether the process's timer has fired, and if so raises `SIGALRM` and arms the next. Called on every wake
+/// and bell.
 pub fn check_timer(process: &crate::process::Process, platform: &dyn crate::system::Platform, now_ns: u64) {
     let mut timer = process.timer.lock();
     if timer.deadline_ns == 0 || timer.deadline_ns > now_ns {

@@ -1,12 +1,12 @@
 //! Finds the host's console among the device functions, maps it, gives it memory and an interrupt.
 //!
-//! The driver itself is `aegis-virtio`, safe code that would run the same in a domain of its own; here it is placed in the program's
-//! library OS.
+//! The driver itself is `aegis-virtio`, safe code that would run the same in a domain of its own; here it is placed
+//! in the program's library OS.
 
+use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR};
-use aegis_abi::CapSlot;
 use aegis_hal::{DeviceAddress, DmaPool, DmaRegion, Irq, IrqError, MmioRegion};
 use aegis_rt::call;
 use aegis_virtio::console::{Console, DEVICE_TYPE_CONSOLE, Limits, PortId};
@@ -209,8 +209,7 @@ impl exos_linux::host::Console for HostConsole {
     fn poll(&mut self) -> bool {
         let rung = self.irq.take();
         self.attempt(true, |this| {
-            let events =
-                if rung > 0 { this.console.on_interrupt(&mut this.irq)? } else { this.console.poll()? };
+            let events = if rung > 0 { this.console.on_interrupt(&mut this.irq)? } else { this.console.poll()? };
             Ok(rung > 0 || !events.is_empty())
         })
     }

@@ -1,14 +1,12 @@
 //! The direct view: every frame that exos owns or may read, at `DIRECT_BASE` + its physical address.
 //!
-//! Grants are made visible with large pages where they are aligned, else with small ones. Bytes are copied with raw pointers and never
-//! borrowed, because programs may have the same frames mapped.
+//! Grants are made visible with large pages where they are aligned, else with small ones. Bytes are copied with raw
+//! pointers and never borrowed, because programs may have the same frames mapped.
 
-use aegis_abi::{FrameNumber, Status};
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SIZE};
-use aegis_abi::memory::{
-    BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation,
-};
+use aegis_abi::memory::{BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
 use aegis_abi::types::SLOT_SELF;
+use aegis_abi::{FrameNumber, Status};
 use core::sync::atomic::{AtomicU32, Ordering};
 use exos::platform::{BindFault, FrameBytes, FrameGrant};
 
@@ -74,10 +72,7 @@ pub(crate) unsafe fn bytes(first: FrameNumber, length_bytes: usize) -> &'static 
 
 /// A pointer to `length` bytes of a frame.
 fn at(frame: FrameNumber, offset: usize, length: usize) -> *mut u8 {
-    assert!(
-        offset.checked_add(length).is_some_and(|end| end <= PAGE_SIZE as usize),
-        "access beyond a frame"
-    );
+    assert!(offset.checked_add(length).is_some_and(|end| end <= PAGE_SIZE as usize), "access beyond a frame");
     (address_of(frame) + offset as u64) as *mut u8
 }
 
@@ -90,16 +85,11 @@ impl FrameBytes for DirectView {
         hide(grant).map_err(|fault| fault.status)
     }
 
-    fn compare_exchange_u32(
-        &self,
-        frame: FrameNumber,
-        offset: usize,
-        current: u32,
-        new: u32,
-    ) -> Result<u32, u32> {
+    fn compare_exchange_u32(&self, frame: FrameNumber, offset: usize, current: u32, new: u32) -> Result<u32, u32> {
         assert!(offset.is_multiple_of(4), "a word is aligned");
         let word = at(frame, offset, 4).cast::<u32>();
-        // SAFETY: aligned, inside one frame of the view, which is shown writable; all Rust access to such words is atomic.
+        // SAFETY: aligned, inside one frame of the view, which is shown writable; all Rust access to such words is
+        // atomic.
         let word = unsafe { AtomicU32::from_ptr(word) };
         word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
     }

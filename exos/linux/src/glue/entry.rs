@@ -1,7 +1,7 @@
 //! Upcalls: a program's system calls and faults, faults of exos's own copies, bells.
 //!
-//! Invariant: asynchronous upcalls are masked while these run (the kernel masks on delivery, resume unmasks), so a handler is interrupted by
-//! its own page faults only.
+//! Invariant: asynchronous upcalls are masked while these run (the kernel masks on delivery, resume unmasks), so a
+//! handler is interrupted by its own page faults only.
 
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_IMAGE_BASE, PROGRAM_END};
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
@@ -76,8 +76,8 @@ pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
 fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     finish(&target(run), frame, ended);
     if frame.rflags & TRAP_FLAG != 0 {
-        // Resuming into a single step needs an `iretq` that QEMU before 9.1 cannot do (docs/adr/0003): the program gets the trap that
-        // it has had and runs on without more.
+        // Resuming into a single step needs an `iretq` that QEMU before 9.1 cannot do (docs/adr/0003): the program
+        // gets the trap that it has had and runs on without more.
         frame.rflags &= !TRAP_FLAG;
     }
     if run.pod.process.has_ended() {

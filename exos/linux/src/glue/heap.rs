@@ -1,7 +1,8 @@
 //! exos's heap: a TLSF allocator over 2 MiB pages that are bound one at a time as it grows.
 //!
 //! Growth calls the kernel directly and allocates nothing itself. A failed growth is a failed allocation; exos's own
-//! structures are bounded, so that means the machine has no memory left, and the allocation error handler ends the program by name.
+//! structures are bounded, so that means the machine has no memory left, and the allocation error handler ends the
+//! program by name.
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
@@ -52,7 +53,8 @@ impl Heap {
         let length = (page_count * LARGE_PAGE_SIZE) as usize;
         let Some(base) = NonNull::new(start as *mut u8) else { return false };
         let block = NonNull::slice_from_raw_parts(base, length);
-        // SAFETY: the pages were just bound, are used by nothing else and stay bound for ever; they follow the last block.
+        // SAFETY: the pages were just bound, are used by nothing else and stay bound for ever; they follow the last
+        // block.
         let added = unsafe {
             if self.bound_bytes == 0 {
                 self.tlsf.insert_free_block_ptr(block).is_some()

@@ -1,4 +1,5 @@
-//! `Platform` and `Kernel` for the machine: sleeping on the console's bell, the timer, processor registers that Rust cannot name.
+//! `Platform` and `Kernel` for the machine: sleeping on the console's bell, the timer, processor registers that Rust
+//! cannot name.
 
 use alloc::sync::Arc;
 
@@ -158,7 +159,8 @@ impl Platform for MachinePlatform {
 
     fn save_vector(&self, into: &mut [u8]) {
         let mut area = VectorArea([0; 4096]);
-        // SAFETY: the area is 64-byte aligned and a page long, which the kernel keeps XCR0's state below; its header is zero.
+        // SAFETY: the area is 64-byte aligned and a page long, which the kernel keeps XCR0's state below; its header
+        // is zero.
         unsafe {
             core::arch::asm!("xsave64 [{}]", in(reg) &raw mut area, in("eax") u32::MAX, in("edx") u32::MAX,
                 options(nostack, preserves_flags));
@@ -176,8 +178,8 @@ impl Platform for MachinePlatform {
             let length = state.len().min(area.0.len());
             area.0[..length].copy_from_slice(&state[..length]);
         }
-        // SAFETY: aligned; the header holds only features of XCR0 in the standard format (`signal_frame::restore` saw to it), so XRSTOR
-        // does not fault. exos is soft-float code and loses nothing.
+        // SAFETY: aligned; the header holds only features of XCR0 in the standard format (`signal_frame::restore` saw
+        // to it), so XRSTOR does not fault. exos is soft-float code and loses nothing.
         unsafe {
             core::arch::asm!("xrstor64 [{}]", in(reg) &raw const area, in("eax") u32::MAX, in("edx") u32::MAX,
                 options(nostack, readonly, preserves_flags));

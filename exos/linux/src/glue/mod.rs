@@ -1,5 +1,5 @@
-//! Everything in exos that is unsafe: the traits of `exos::platform` over `aegis-rt`, the heap, copies to and from the program's
-//! memory, upcall entry, and the mapped device registers.
+//! Everything in exos that is unsafe: the traits of `exos::platform` over `aegis-rt`, the heap, copies to and from
+//! the program's memory, upcall entry, and the mapped device registers.
 //!
 //! The rest of the crate is safe code over these. The window's layout is decided here (the kernel fixes only what
 //! `aegis_abi::layout` says):

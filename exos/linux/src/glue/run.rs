@@ -72,10 +72,7 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
         Ok(run) => RUN.call_once(|| run),
         Err(failure) => fail(&host, failure.status, &failure.text),
     };
-    aegis_rt::upcall::register(
-        UpcallHandlers { syscall: entry::syscall, other: entry::other },
-        &[UpcallKind::Bell],
-    );
+    aegis_rt::upcall::register(UpcallHandlers { syscall: entry::syscall, other: entry::other }, &[UpcallKind::Bell]);
     // SAFETY: the frame is the program's first context; it lies in the save area, and nothing below it is used again.
     unsafe { aegis_rt::upcall::resume(&raw const frame.0) }
 }
@@ -93,29 +90,23 @@ impl Failure {
 }
 
 /// Everything up to the program's first instruction.
-fn begin(
-    info: &BootInfo,
-    host: &Arc<Host>,
-    bell: aegis_abi::CapSlot,
-    frame: &mut UpcallFrame,
-) -> Result<Run, Failure> {
+fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mut UpcallFrame) -> Result<Run, Failure> {
     let bytes = bundle_bytes(info)?;
-    let parts = bundle::parse(bytes).map_err(|error| Failure::new(125, alloc::format!("the boot bundle: {error:?}")))?;
+    let parts =
+        bundle::parse(bytes).map_err(|error| Failure::new(125, alloc::format!("the boot bundle: {error:?}")))?;
     let config = match parts.find(PART_CONFIG) {
         Some(part) => Config::decode(parts.contents(part)),
         None => return Err(Failure::new(125, String::from("the boot bundle holds no configuration"))),
     };
     let config = config.map_err(|error| Failure::new(125, alloc::format!("the run configuration: {error}")))?;
-    let root = parts.find(PART_ROOT).map(|part| {
-        (parts.contents(part), FrameNumber(info.bundle_frame + part.offset_bytes / 4096))
-    });
+    let root = parts
+        .find(PART_ROOT)
+        .map(|part| (parts.contents(part), FrameNumber(info.bundle_frame + part.offset_bytes / 4096)));
     let timer_bell = kernel::next_slot();
     call::bell_create(timer_bell, SLOT_FIRST_PROCESSOR)
         .map_err(|refusal| Failure::new(125, alloc::format!("no timer: {refusal:?}")))?;
-    let machine_kernel = Arc::new(MachineKernel {
-        host: host.clone(),
-        random: Mutex::new(ChaCha20Rng::from_seed(config.random_seed)),
-    });
+    let machine_kernel =
+        Arc::new(MachineKernel { host: host.clone(), random: Mutex::new(ChaCha20Rng::from_seed(config.random_seed)) });
     // SAFETY: the kernel maps the system page for the first environment.
     let clock = unsafe { *clock::system_page() };
     let platform = Arc::new(MachinePlatform {
@@ -148,8 +139,7 @@ fn load(pod: &Pod, config: &Config, frame: &mut UpcallFrame) -> Result<(), Failu
     let access = exos_linux::files::Access::for_process(&pod.system, &pod.process);
     let current = pod.process.files.current();
     let path = search_path(&access, &current, &config.program, &config.environment);
-    let wish =
-        Wish { path, arguments: config.arguments.clone(), environment: config.environment.clone() };
+    let wish = Wish { path, arguments: config.arguments.clone(), environment: config.environment.clone() };
     let prepared = prepare(&pod.system, &access, &current, wish)
         .map_err(|error| Failure::new(error.exit_status(), alloc::format!("{name}: {}", error.text())))?;
     start_program(&pod.system, &pod.process, &pod.thread, prepared, frame)
@@ -161,8 +151,8 @@ fn bundle_bytes(info: &BootInfo) -> Result<&'static [u8], Failure> {
     direct::show(bundle_grant(info), false)
         .map_err(|fault| Failure::new(125, alloc::format!("the boot bundle cannot be mapped: {fault:?}")))?;
     let length = (info.bundle_frame_count * 4096) as usize;
-    // SAFETY: shown just now, for good; the image's writable segments lie in it too, but only the parts that are never written
-    // are looked at through this slice after the start.
+    // SAFETY: shown just now, for good; the image's writable segments lie in it too, but only the parts that are
+    // never written are looked at through this slice after the start.
     Ok(unsafe { direct::bytes(FrameNumber(info.bundle_frame), length) })
 }
 
@@ -170,8 +160,8 @@ fn bundle_grant(info: &BootInfo) -> FrameGrant {
     FrameGrant { slot: SLOT_BUNDLE, first: FrameNumber(info.bundle_frame), count: info.bundle_frame_count }
 }
 
-/// What the program may use: what the user said, at most what there is, less what exos needs to describe it (page tables, page
-/// maps, its own structures), so that the program meets its limit before exos meets the machine's end.
+/// What the program may use: what the user said, at most what there is, less what exos needs to describe it (page
+/// tables, page maps, its own structures), so that the program meets its limit before exos meets the machine's end.
 fn memory_limit(config: &Config) -> u64 {
     let all_bytes = kernel::free_frame_count() * 4096;
     let free_bytes = all_bytes.saturating_sub(all_bytes / 64 + RESERVE_BYTES);

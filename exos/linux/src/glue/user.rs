@@ -1,9 +1,9 @@
 //! Copies between exos and the program's memory.
 //!
-//! A copy may fault: the upcall handler then resolves the page (demand zero, copy on write) and the copy goes on, or it cannot,
-//! and the copy ends early. [`fixup`] tells the handler whether an address inside exos is such a copy. No lock that the fault handler
-//! takes may be held across a copy. Addresses outside the program's half are refused without a try, so exos's own memory is out of
-//! reach of a program's pointers.
+//! A copy may fault: the upcall handler then resolves the page (demand zero, copy on write) and the copy goes on, or
+//! it cannot, and the copy ends early. [`fixup`] tells the handler whether an address inside exos is such a copy. No
+//! lock that the fault handler takes may be held across a copy. Addresses outside the program's half are refused
+//! without a try, so exos's own memory is out of reach of a program's pointers.
 
 use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
 use exos::error::Errno;
@@ -15,8 +15,9 @@ unsafe extern "C" {
     static exos_user_copy_stop: u8;
 }
 
-// The routine answers how many bytes are left. Whole words first: the tail is shorter than a word. When a copy cannot go on, execution
-// continues at `stop` with RCX words (RDX = 0) or RCX bytes left, and R9 the bytes still to come after the words.
+// The routine answers how many bytes are left. Whole words first: the tail is shorter than a word. When a copy cannot
+// go on, execution continues at `stop` with RCX words (RDX = 0) or RCX bytes left, and R9 the bytes still to come
+// after the words.
 core::arch::global_asm!(
     ".balign 16",
     ".global exos_user_copy",
@@ -72,8 +73,8 @@ pub(crate) fn copy_in(address: u64, into: &mut [u8]) -> Result<usize, Errno> {
 /// Copies to the program; gives the bytes copied, fewer than asked if memory ended.
 pub(crate) fn copy_out(address: u64, from: &[u8]) -> Result<usize, Errno> {
     check(address, from.len())?;
-    // SAFETY: the source is ours; the destination is in the program's half, which holds no Rust object, and a fault is handled by
-    // the fixup.
+    // SAFETY: the source is ours; the destination is in the program's half, which holds no Rust object, and a fault
+    // is handled by the fixup.
     let left = unsafe { exos_user_copy(address as *mut u8, from.as_ptr(), from.len()) };
     Ok(from.len() - left)
 }

@@ -26,10 +26,7 @@ pub(super) fn program_ranges(process: &Process) -> ProgramRanges {
         return ProgramRanges::default();
     };
     let metadata = location.inode().metadata();
-    let identity = FileIdentity {
-        device: metadata.device.encoded(),
-        inode: metadata.inode_number,
-    };
+    let identity = FileIdentity { device: metadata.device.encoded(), inode: metadata.inode_number };
     let mut ranges = ProgramRanges::default();
     let extend = |start: &mut u64, end: &mut u64, area: &Area| {
         if *end == 0 {
@@ -66,11 +63,7 @@ pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
         };
         let rights = rights(area);
         put!(out, "{:08x}-{:08x} {rights} ", area.start(), area.end());
-        let offset = if area.label() == AreaLabel::None {
-            area.offset_bytes()
-        } else {
-            0
-        };
+        let offset = if area.label() == AreaLabel::None { area.offset_bytes() } else { 0 };
         put!(out, "{offset:08x} {major:02x}:{minor:02x} {inode} ");
         let name = area.name();
         if !name.is_empty() {
@@ -90,17 +83,9 @@ fn rights(area: &Area) -> &'static str {
     let protection = area.protection();
     let has = |right| usize::from(protection.contains(right));
     let index = has(Protection::READ) | has(Protection::WRITE) << 1 | has(Protection::EXECUTE) << 2;
-    const PRIVATE: [&str; 8] = [
-        "---p", "r--p", "-w-p", "rw-p", "--xp", "r-xp", "-wxp", "rwxp",
-    ];
-    const SHARED: [&str; 8] = [
-        "---s", "r--s", "-w-s", "rw-s", "--xs", "r-xs", "-wxs", "rwxs",
-    ];
-    if area.is_shared() {
-        SHARED[index]
-    } else {
-        PRIVATE[index]
-    }
+    const PRIVATE: [&str; 8] = ["---p", "r--p", "-w-p", "rw-p", "--xp", "r-xp", "-wxp", "rwxp"];
+    const SHARED: [&str; 8] = ["---s", "r--s", "-w-s", "rw-s", "--xs", "r-xs", "-wxs", "rwxs"];
+    if area.is_shared() { SHARED[index] } else { PRIVATE[index] }
 }
 
 /// `smaps_rollup`. Which file pages others share is not counted: all are shown as private and
@@ -149,13 +134,7 @@ pub(super) fn statm(process: &Process, out: &mut Text<'_>) {
     let code = (ranges.code_end - ranges.code_start) >> 12;
     let totals = process.space.lock().totals();
     let data = totals.areas.data + totals.areas.stack;
-    put!(
-        out,
-        "{} {} {} {code} 0 {data} 0\n",
-        totals.areas.total,
-        resident(&totals),
-        totals.resident_file
-    );
+    put!(out, "{} {} {} {code} 0 {data} 0\n", totals.areas.total, resident(&totals), totals.resident_file);
 }
 
 /// The memory lines of `status`.

@@ -28,33 +28,20 @@ fn path_of(mount: &Mount, root: &Location) -> Option<Vec<u8>> {
 fn seen_mounts(system: &System, process: &Process) -> Vec<(Arc<Mount>, Vec<u8>)> {
     let root = process.files.root();
     let mounts = system.files.namespace.mounts().into_iter();
-    mounts
-        .filter_map(|mount| path_of(&mount, &root).map(|path| (mount, path)))
-        .collect()
+    mounts.filter_map(|mount| path_of(&mount, &root).map(|path| (mount, path))).collect()
 }
 
 /// `rw,nosuid,nodev,noexec,relatime`.
 fn options(flags: MountFlags) -> String {
-    let mut text = String::from(if flags.contains(MountFlags::READ_ONLY) {
-        "ro"
-    } else {
-        "rw"
-    });
-    let named = [
-        (MountFlags::NO_SET_ID, ",nosuid"),
-        (MountFlags::NO_DEVICES, ",nodev"),
-        (MountFlags::NO_EXECUTE, ",noexec"),
-    ];
+    let mut text = String::from(if flags.contains(MountFlags::READ_ONLY) { "ro" } else { "rw" });
+    let named =
+        [(MountFlags::NO_SET_ID, ",nosuid"), (MountFlags::NO_DEVICES, ",nodev"), (MountFlags::NO_EXECUTE, ",noexec")];
     for (flag, name) in named {
         if flags.contains(flag) {
             text.push_str(name);
         }
     }
-    text.push_str(if flags.contains(MountFlags::NO_ACCESS_TIME) {
-        ",noatime"
-    } else {
-        ",relatime"
-    });
+    text.push_str(if flags.contains(MountFlags::NO_ACCESS_TIME) { ",noatime" } else { ",relatime" });
     text
 }
 
@@ -64,42 +51,20 @@ pub(super) fn mounts(system: &System, process: &Process, out: &mut Text<'_>) {
         out.escaped(mount.description.source.as_bytes(), SPECIAL_IN_SOURCE);
         out.raw(b" ");
         out.escaped(&path, SPECIAL_IN_PATH);
-        put!(
-            out,
-            " {} {} 0 0\n",
-            mount.description.kind,
-            options(mount.flags())
-        );
+        put!(out, " {} {} 0 0\n", mount.description.kind, options(mount.flags()));
     }
 }
 
 /// `mountinfo`.
 pub(super) fn mount_info(system: &System, process: &Process, out: &mut Text<'_>) {
     for (mount, path) in seen_mounts(system, process) {
-        let parent = mount
-            .covers()
-            .map_or(mount.id, |covered| covered.mount().id);
+        let parent = mount.covers().map_or(mount.id, |covered| covered.mount().id);
         let device = mount.root().inode().metadata().device;
-        put!(
-            out,
-            "{} {parent} {}:{} / ",
-            mount.id,
-            device.major,
-            device.minor
-        );
+        put!(out, "{} {parent} {}:{} / ", mount.id, device.major, device.minor);
         out.escaped(&path, SPECIAL_IN_PATH);
-        put!(
-            out,
-            " {} - {} ",
-            options(mount.flags()),
-            mount.description.kind
-        );
+        put!(out, " {} - {} ", options(mount.flags()), mount.description.kind);
         out.escaped(mount.description.source.as_bytes(), SPECIAL_IN_SOURCE);
-        let state = if mount.flags().contains(MountFlags::READ_ONLY) {
-            "ro"
-        } else {
-            "rw"
-        };
+        let state = if mount.flags().contains(MountFlags::READ_ONLY) { "ro" } else { "rw" };
         put!(out, " {state}\n");
     }
 }

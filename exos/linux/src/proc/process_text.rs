@@ -55,11 +55,7 @@ impl SignalSets {
 
 /// `R`: what can be asked about runs; a process that has ended and was not waited for is a zombie.
 fn state(subject: &Subject<'_>) -> (&'static str, &'static str) {
-    if subject.member.process.has_ended() {
-        ("Z", "zombie")
-    } else {
-        ("R", "running")
-    }
+    if subject.member.process.has_ended() { ("Z", "zombie") } else { ("R", "running") }
 }
 
 /// `status`.
@@ -68,27 +64,12 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
     out.raw(b"Name:\t");
     out.escaped(&subject.thread.name.lock(), b"\n\\");
     let (letter, word) = state(subject);
-    put!(
-        out,
-        "\nUmask:\t{:04o}\nState:\t{letter} ({word})\n",
-        process.files.umask()
-    );
-    put!(
-        out,
-        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n",
-        process.pid,
-        subject.thread.tid,
-        process.parent
-    );
+    put!(out, "\nUmask:\t{:04o}\nState:\t{letter} ({word})\n", process.files.umask());
+    put!(out, "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n", process.pid, subject.thread.tid, process.parent);
     out.raw(b"TracerPid:\t0\n");
     identity_lines(subject, out);
     let (group, session) = (*process.group.lock(), *process.session.lock());
-    put!(
-        out,
-        "NStgid:\t{}\nNSpid:\t{}\n",
-        process.pid,
-        subject.thread.tid
-    );
+    put!(out, "NStgid:\t{}\nNSpid:\t{}\n", process.pid, subject.thread.tid);
     put!(out, "NSpgid:\t{group}\nNSsid:\t{session}\n");
     status_lines(process, out);
     out.raw(b"CoreDumping:\t0\nTHP_enabled:\t0\n");
@@ -110,14 +91,7 @@ fn identity_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
     let process = &*subject.member.process;
     let identities = process.identities.lock().clone();
     for (label, ids) in [("Uid", identities.uid), ("Gid", identities.gid)] {
-        put!(
-            out,
-            "{label}:\t{}\t{}\t{}\t{}\n",
-            ids[0],
-            ids[1],
-            ids[2],
-            ids[3]
-        );
+        put!(out, "{label}:\t{}\t{}\t{}\t{}\n", ids[0], ids[1], ids[2], ids[3]);
     }
     // Tables grow in steps of 64 on Linux, and this says how far.
     let size = process.files.table().size().next_multiple_of(64).max(64);
@@ -134,11 +108,7 @@ fn signal_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
     let process = &*subject.member.process;
     let sets = SignalSets::of(subject);
     let waiting = sets.pending.0.count_ones() + sets.shared_pending.0.count_ones();
-    put!(
-        out,
-        "SigQ:\t{waiting}/{}\n",
-        process.limits.lock().soft(Resource::PendingSignals)
-    );
+    put!(out, "SigQ:\t{waiting}/{}\n", process.limits.lock().soft(Resource::PendingSignals));
     let rows = [
         ("SigPnd", sets.pending),
         ("ShdPnd", sets.shared_pending),
@@ -149,18 +119,8 @@ fn signal_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
     for (label, set) in rows {
         put!(out, "{label}:\t{:016x}\n", set.0);
     }
-    let held = if process.identities.lock().uid[1] == 0 {
-        CAPABILITIES_ALL
-    } else {
-        0
-    };
-    let rows = [
-        ("Inh", 0),
-        ("Prm", held),
-        ("Eff", held),
-        ("Bnd", CAPABILITIES_ALL),
-        ("Amb", 0),
-    ];
+    let held = if process.identities.lock().uid[1] == 0 { CAPABILITIES_ALL } else { 0 };
+    let rows = [("Inh", 0), ("Prm", held), ("Eff", held), ("Bnd", CAPABILITIES_ALL), ("Amb", 0)];
     for (label, set) in rows {
         put!(out, "Cap{label}:\t{set:016x}\n");
     }
@@ -196,34 +156,14 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
     put!(out, "{} (", subject.thread.tid);
     out.escaped(&subject.thread.name.lock(), b"\n\\");
     put!(out, ") {} {} ", state(subject).0, process.parent);
-    put!(
-        out,
-        "{} {} 0 -1 {FLAGS} ",
-        *process.group.lock(),
-        *process.session.lock()
-    );
+    put!(out, "{} {} 0 -1 {FLAGS} ", *process.group.lock(), *process.session.lock());
     put!(out, "{} 0 0 0 ", faults.resolved);
     let used_ticks = subject.system.platform.processor_time_ns() / TICK_NS;
     put!(out, "{used_ticks} 0 0 0 {} {nice} ", 20 + nice);
-    put!(
-        out,
-        "{} 0 {} ",
-        subject.member.threads.len(),
-        process.start_ns / TICK_NS
-    );
+    put!(out, "{} 0 {} ", subject.member.threads.len(), process.start_ns / TICK_NS);
     let resident_limit = process.limits.lock().soft(Resource::ResidentSet);
-    put!(
-        out,
-        "{} {} {resident_limit} ",
-        totals.areas.total * 4096,
-        resident(&totals)
-    );
-    put!(
-        out,
-        "{} {} {start_stack} 0 0 ",
-        ranges.code_start,
-        ranges.code_end
-    );
+    put!(out, "{} {} {resident_limit} ", totals.areas.total * 4096, resident(&totals));
+    put!(out, "{} {} {start_stack} 0 0 ", ranges.code_start, ranges.code_end);
     let pending = sets.pending.union(sets.shared_pending);
     for set in [pending, sets.blocked, sets.ignored, sets.caught] {
         put!(out, "{} ", set.0 & LEGACY_SIGNALS);
@@ -231,13 +171,7 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
     // wchan nswap cnswap exit_signal processor rt_priority policy delayacct_blkio_ticks guest_time
     // cguest_time
     put!(out, "0 0 0 {} 0 0 0 0 0 0 ", Signal::CHLD.number());
-    put!(
-        out,
-        "{} {} {} ",
-        ranges.data_start,
-        ranges.data_end,
-        heap.start
-    );
+    put!(out, "{} {} {} ", ranges.data_start, ranges.data_end, heap.start);
     // arg_start arg_end env_start env_end exit_code: where they lie on the stack is not kept.
     out.raw(b"0 0 0 0 0\n");
 }
@@ -262,14 +196,7 @@ pub(super) fn limits(limits: &Limits, out: &mut Text<'_>) {
         ("Max realtime priority", ""),
         ("Max realtime timeout", "us"),
     ];
-    put!(
-        out,
-        "{:<25} {:<20} {:<20} {:<10}\n",
-        "Limit",
-        "Soft Limit",
-        "Hard Limit",
-        "Units"
-    );
+    put!(out, "{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
     for (resource, (name, unit)) in ROWS.into_iter().enumerate() {
         let Ok(limit) = limits.get(resource) else {
             continue;

@@ -144,25 +144,13 @@ impl<'a> Identification<'a> {
     fn new(platform: &'a dyn Platform) -> Self {
         let leaf_max = platform.cpuid(0, 0)[0];
         let extended_max = platform.cpuid(0x8000_0000, 0)[0];
-        Self {
-            platform,
-            leaf_max,
-            extended_max,
-        }
+        Self { platform, leaf_max, extended_max }
     }
 
     fn leaf(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
         let is_extended = leaf >= 0x8000_0000;
-        let max = if is_extended {
-            self.extended_max
-        } else {
-            self.leaf_max
-        };
-        if leaf > max {
-            [0; 4]
-        } else {
-            self.platform.cpuid(leaf, subleaf)
-        }
+        let max = if is_extended { self.extended_max } else { self.leaf_max };
+        if leaf > max { [0; 4] } else { self.platform.cpuid(leaf, subleaf) }
     }
 
     fn vendor(&self) -> String {
@@ -171,31 +159,17 @@ impl<'a> Identification<'a> {
     }
 
     fn model_name(&self) -> String {
-        let words: Vec<u32> = (0x8000_0002..=0x8000_0004)
-            .flat_map(|leaf| self.leaf(leaf, 0))
-            .collect();
+        let words: Vec<u32> = (0x8000_0002..=0x8000_0004).flat_map(|leaf| self.leaf(leaf, 0)).collect();
         let name = text_of(&words);
-        if name.is_empty() {
-            String::from("unknown")
-        } else {
-            name
-        }
+        if name.is_empty() { String::from("unknown") } else { name }
     }
 
     /// Family, model, stepping.
     fn signature(&self) -> (u32, u32, u32) {
         let word = self.leaf(1, 0)[0];
         let base = word >> 8 & 15;
-        let family = if base == 15 {
-            base + (word >> 20 & 255)
-        } else {
-            base
-        };
-        let model_high = if base == 15 || base == 6 {
-            word >> 16 & 15
-        } else {
-            0
-        };
+        let family = if base == 15 { base + (word >> 20 & 255) } else { base };
+        let model_high = if base == 15 || base == 6 { word >> 16 & 15 } else { 0 };
         (family, model_high << 4 | word >> 4 & 15, word & 15)
     }
 
@@ -253,10 +227,7 @@ impl<'a> Identification<'a> {
 /// Printable characters of registers, without blanks around them.
 fn text_of(words: &[u32]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-    let text: String = bytes
-        .filter(|byte| matches!(byte, b' '..=b'~'))
-        .map(char::from)
-        .collect();
+    let text: String = bytes.filter(|byte| matches!(byte, b' '..=b'~')).map(char::from).collect();
     String::from(text.trim())
 }
 
@@ -268,14 +239,8 @@ pub(super) fn append(platform: &dyn Platform, count: u32, out: &mut Text<'_>) {
     let (physical_bits, virtual_bits) = id.address_bits();
     let line_bytes = id.flush_line_bytes();
     for processor in 0..count {
-        put!(
-            out,
-            "processor\t: {processor}\nvendor_id\t: {vendor}\ncpu family\t: {family}\n"
-        );
-        put!(
-            out,
-            "model\t\t: {model}\nmodel name\t: {model_name}\nstepping\t: {stepping}\n"
-        );
+        put!(out, "processor\t: {processor}\nvendor_id\t: {vendor}\ncpu family\t: {family}\n");
+        put!(out, "model\t\t: {model}\nmodel name\t: {model_name}\nstepping\t: {stepping}\n");
         if let Some(khz) = id.frequency_khz() {
             put!(out, "cpu MHz\t\t: {}.{:03}\n", khz / 1000, khz % 1000);
         }
@@ -283,33 +248,17 @@ pub(super) fn append(platform: &dyn Platform, count: u32, out: &mut Text<'_>) {
             0 => {}
             kib => put!(out, "cache size\t: {kib} KB\n"),
         }
-        put!(
-            out,
-            "physical id\t: 0\nsiblings\t: {count}\ncore id\t\t: {processor}\ncpu cores\t: {count}\n"
-        );
-        put!(
-            out,
-            "apicid\t\t: {processor}\ninitial apicid\t: {processor}\n"
-        );
-        put!(
-            out,
-            "fpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: {}\nwp\t\t: yes\n",
-            id.leaf_max
-        );
+        put!(out, "physical id\t: 0\nsiblings\t: {count}\ncore id\t\t: {processor}\ncpu cores\t: {count}\n");
+        put!(out, "apicid\t\t: {processor}\ninitial apicid\t: {processor}\n");
+        put!(out, "fpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: {}\nwp\t\t: yes\n", id.leaf_max);
         put!(out, "flags\t\t: {flags}\nbugs\t\t:\n");
         match id.frequency_khz() {
             None => out.raw(b"bogomips\t: 0.00\n"),
             // Twice the frequency, as the delay loop is counted from the time stamp counter.
             Some(khz) => put!(out, "bogomips\t: {}.{:02}\n", khz / 500, khz / 5 % 100),
         }
-        put!(
-            out,
-            "clflush size\t: {line_bytes}\ncache_alignment\t: {line_bytes}\n"
-        );
-        put!(
-            out,
-            "address sizes\t: {physical_bits} bits physical, {virtual_bits} bits virtual\n"
-        );
+        put!(out, "clflush size\t: {line_bytes}\ncache_alignment\t: {line_bytes}\n");
+        put!(out, "address sizes\t: {physical_bits} bits physical, {virtual_bits} bits virtual\n");
         out.raw(b"power management:\n\n");
     }
 }

@@ -86,12 +86,7 @@ fn uuid(bytes: [u8; 16], out: &mut Text<'_>) {
 /// Programs look a driver's number up here.
 fn devices(out: &mut Text<'_>) {
     out.raw(b"Character devices:\n");
-    for (major, name) in [
-        (1, "mem"),
-        (5, "/dev/tty"),
-        (5, "/dev/console"),
-        (136, "pts"),
-    ] {
+    for (major, name) in [(1, "mem"), (5, "/dev/tty"), (5, "/dev/console"), (136, "pts")] {
         put!(out, "{major:>3} {name}\n");
     }
     out.raw(b"\nBlock devices:\n");
@@ -106,24 +101,13 @@ fn file_systems(system: &System, out: &mut Text<'_>) {
         }
     }
     for kind in kinds {
-        put!(
-            out,
-            "{}\t{kind}\n",
-            if kind == "erofs" { "" } else { "nodev" }
-        );
+        put!(out, "{}\t{kind}\n", if kind == "erofs" { "" } else { "nodev" });
     }
 }
 
 fn load_average(subject: &Subject<'_>, out: &mut Text<'_>) {
-    let last_pid = subject
-        .members
-        .last()
-        .map_or(0, |member| member.process.pid);
-    let threads: usize = subject
-        .members
-        .iter()
-        .map(|member| member.threads.len())
-        .sum();
+    let last_pid = subject.members.last().map_or(0, |member| member.process.pid);
+    let threads: usize = subject.members.iter().map(|member| member.threads.len()).sum();
     put!(out, "0.00 0.00 0.00 1/{threads} {last_pid}\n");
 }
 
@@ -131,10 +115,7 @@ fn load_average(subject: &Subject<'_>, out: &mut Text<'_>) {
 fn times_ns(system: &System) -> (u64, u64) {
     let up_ns = system.kernel.now_ns();
     let all_ns = up_ns.saturating_mul(u64::from(system.processor_count));
-    (
-        up_ns,
-        all_ns.saturating_sub(system.platform.processor_time_ns()),
-    )
+    (up_ns, all_ns.saturating_sub(system.platform.processor_time_ns()))
 }
 
 fn uptime(system: &System, out: &mut Text<'_>) {
@@ -152,18 +133,10 @@ fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
     put!(out, "cpu  {used} 0 0 {} 0 0 0 0 0 0\n", idle_ns / TICK_NS);
     for processor in 0..system.processor_count {
         let used = if processor == 0 { used } else { 0 };
-        put!(
-            out,
-            "cpu{processor} {used} 0 0 {} 0 0 0 0 0 0\n",
-            (up_ns / TICK_NS).saturating_sub(used)
-        );
+        put!(out, "cpu{processor} {used} 0 0 {} 0 0 0 0 0 0\n", (up_ns / TICK_NS).saturating_sub(used));
     }
     let boot_s = system.realtime_ns().saturating_sub(up_ns) / SECOND_NS;
-    put!(
-        out,
-        "intr 0\nctxt 0\nbtime {boot_s}\nprocesses {}\n",
-        subject.members.len()
-    );
+    put!(out, "intr 0\nctxt 0\nbtime {boot_s}\nprocesses {}\n", subject.members.len());
     out.raw(b"procs_running 1\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n");
 }
 
@@ -183,15 +156,7 @@ impl MemoryFigures {
     fn of(subject: &Subject<'_>) -> Self {
         let (total_bytes, free_bytes) = subject.system.memory_bytes();
         let (total, free) = (total_bytes / 1024, free_bytes / 1024);
-        let mut figures = Self {
-            total,
-            free,
-            anonymous: 0,
-            mapped: 0,
-            cached: 0,
-            promised: 0,
-            locked: 0,
-        };
+        let mut figures = Self { total, free, anonymous: 0, mapped: 0, cached: 0, promised: 0, locked: 0 };
         for member in subject.members {
             let totals = member.process.space.lock().totals();
             figures.anonymous += totals.resident_anonymous * 4;
@@ -249,12 +214,7 @@ fn memory(subject: &Subject<'_>, out: &mut Text<'_>) {
         put!(out, "{:<16}{kib:>8} kB\n", alloc::format!("{label}:"));
     }
     for label in ["Total", "Free", "Rsvd", "Surp"] {
-        put!(
-            out,
-            "{:<16}{:>8}\n",
-            alloc::format!("HugePages_{label}:"),
-            0
-        );
+        put!(out, "{:<16}{:>8}\n", alloc::format!("HugePages_{label}:"), 0);
     }
     put!(out, "{:<16}{:>8} kB\n", "Hugepagesize:", 2048);
     put!(out, "{:<16}{:>8} kB\n", "Hugetlb:", 0);

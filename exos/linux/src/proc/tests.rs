@@ -9,11 +9,8 @@ use crate::test_support::{LIMIT_BYTES, START_S, World};
 
 /// The value behind `label` in a text of `label:\tvalue` lines.
 fn field<'a>(text: &'a str, label: &str) -> &'a str {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(label)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("{label} is missing in\n{text}"))
-        .trim()
+    let line = text.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("{label} is missing in\n{text}")).trim()
 }
 
 #[test]
@@ -32,40 +29,22 @@ fn maps_lines_have_linuxs_columns() {
 fn statm_and_status_count_what_is_present() {
     let world = World::new();
     world.map_zeros(0x10_0000, 0x4000);
-    world
-        .pod
-        .process
-        .space
-        .lock()
-        .write_all(0x10_0000, &[1])
-        .unwrap();
+    world.pod.process.space.lock().write_all(0x10_0000, &[1]).unwrap();
     let (resident, peak) = {
         let totals = world.pod.process.space.lock().totals();
-        (
-            totals.resident_anonymous + totals.resident_file,
-            totals.resident_peak,
-        )
+        (totals.resident_anonymous + totals.resident_file, totals.resident_peak)
     };
     assert!(resident >= 1);
-    assert_eq!(
-        world.read("/proc/self/statm").unwrap(),
-        format!("4 {resident} 0 0 0 4 0\n")
-    );
+    assert_eq!(world.read("/proc/self/statm").unwrap(), format!("4 {resident} 0 0 0 4 0\n"));
     let status = world.read("/proc/self/status").unwrap();
     assert!(status.contains("\nVmSize:\t      16 kB\n"), "{status}");
     assert_eq!(field(&status, "VmRSS"), format!("{} kB", resident * 4));
     assert_eq!(field(&status, "VmHWM"), format!("{} kB", peak * 4));
     assert_eq!(field(&status, "VmData"), "16 kB");
     let rollup = world.read("/proc/self/smaps_rollup").unwrap();
-    let head = format!(
-        "{:<73}[rollup]\n",
-        "00100000-00104000 ---p 00000000 00:00 0 "
-    );
+    let head = format!("{:<73}[rollup]\n", "00100000-00104000 ---p 00000000 00:00 0 ");
     assert!(rollup.starts_with(&head), "{rollup}");
-    assert!(
-        rollup.contains(&format!("Rss:            {:>8} kB\n", resident * 4)),
-        "{rollup}"
-    );
+    assert!(rollup.contains(&format!("Rss:            {:>8} kB\n", resident * 4)), "{rollup}");
 }
 
 #[test]
@@ -73,53 +52,24 @@ fn status_tells_identity_and_signals() {
     let world = World::new();
     {
         let mut signals = world.pod.process.signals.lock();
-        let caught = Disposition {
-            handler: 0x1000,
-            ..Disposition::default()
-        };
+        let caught = Disposition { handler: 0x1000, ..Disposition::default() };
         signals.dispositions.set(Signal::INT, caught).unwrap();
-        signals
-            .dispositions
-            .set(
-                Signal::PIPE,
-                Disposition {
-                    handler: 1,
-                    ..caught
-                },
-            )
-            .unwrap();
+        signals.dispositions.set(Signal::PIPE, Disposition { handler: 1, ..caught }).unwrap();
         world.pod.process.identities.lock().groups = vec![4, 27];
     }
     world.pod.thread.signals.lock().set_mask(Signal::USR1.bit());
     let status = world.read("/proc/self/status").unwrap();
-    assert!(status.starts_with(
-        "Name:\tprogram\nUmask:\t0022\nState:\tR (running)\nTgid:\t1\nNgid:\t0\nPid:\t1\n"
-    ));
-    assert!(
-        status.contains("\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t4 27 \n"),
-        "{status}"
-    );
+    assert!(status.starts_with("Name:\tprogram\nUmask:\t0022\nState:\tR (running)\nTgid:\t1\nNgid:\t0\nPid:\t1\n"));
+    assert!(status.contains("\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t4 27 \n"), "{status}");
     assert_eq!(field(&status, "SigCgt"), "0000000000000002");
     assert_eq!(field(&status, "SigIgn"), "0000000000001000");
     assert_eq!(field(&status, "SigBlk"), "0000000000000200");
     assert_eq!(field(&status, "CapEff"), "000001ffffffffff");
     assert_eq!(field(&status, "Threads"), "1");
-    assert_eq!(
-        (
-            field(&status, "Cpus_allowed"),
-            field(&status, "Cpus_allowed_list")
-        ),
-        ("3", "0-1")
-    );
-    assert!(
-        status.lines().all(|line| line.split_once(":\t").is_some()),
-        "{status}"
-    );
+    assert_eq!((field(&status, "Cpus_allowed"), field(&status, "Cpus_allowed_list")), ("3", "0-1"));
+    assert!(status.lines().all(|line| line.split_once(":\t").is_some()), "{status}");
     world.pod.process.identities.lock().uid = [5; 4];
-    assert_eq!(
-        field(&world.read("/proc/self/status").unwrap(), "CapEff"),
-        "0000000000000000"
-    );
+    assert_eq!(field(&world.read("/proc/self/status").unwrap(), "CapEff"), "0000000000000000");
 }
 
 #[test]
@@ -127,18 +77,11 @@ fn stat_has_52_fields_behind_a_name_with_brackets() {
     let world = World::new();
     *world.pod.thread.name.lock() = b"a) (b".to_vec();
     let text = world.read("/proc/self/stat").unwrap();
-    let rest = text
-        .strip_prefix("1 (a) (b) ")
-        .unwrap()
-        .strip_suffix('\n')
-        .unwrap();
+    let rest = text.strip_prefix("1 (a) (b) ").unwrap().strip_suffix('\n').unwrap();
     let fields: Vec<&str> = rest.split(' ').collect();
     assert_eq!(fields.len(), 50, "{text}");
     // State, parent; utime in ticks; priority; threads; start time.
-    assert_eq!(
-        (fields[0], fields[1], fields[11], fields[15], fields[17]),
-        ("R", "0", "617", "20", "1")
-    );
+    assert_eq!((fields[0], fields[1], fields[11], fields[15], fields[17]), ("R", "0", "617", "20", "1"));
     assert_eq!(fields[19], "1234");
     assert_eq!(fields[22], "18446744073709551615");
     world.pod.process.end(Ending::Exited(0));
@@ -148,32 +91,14 @@ fn stat_has_52_fields_behind_a_name_with_brackets() {
 #[test]
 fn limits_is_a_table() {
     let world = World::new();
-    let limit = Limit {
-        soft: 5,
-        hard: u64::MAX,
-    };
-    world
-        .pod
-        .process
-        .limits
-        .lock()
-        .set(Resource::Nice as usize, limit, true)
-        .unwrap();
+    let limit = Limit { soft: 5, hard: u64::MAX };
+    world.pod.process.limits.lock().set(Resource::Nice as usize, limit, true).unwrap();
     let text = world.read("/proc/self/limits").unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 17);
-    assert_eq!(
-        lines[0],
-        "Limit                     Soft Limit           Hard Limit           Units     "
-    );
-    assert_eq!(
-        lines[4],
-        "Max stack size            8388608              unlimited            bytes     "
-    );
-    assert_eq!(
-        lines[14],
-        "Max nice priority         5                    unlimited            "
-    );
+    assert_eq!(lines[0], "Limit                     Soft Limit           Hard Limit           Units     ");
+    assert_eq!(lines[4], "Max stack size            8388608              unlimited            bytes     ");
+    assert_eq!(lines[14], "Max nice priority         5                    unlimited            ");
 }
 
 #[test]
@@ -198,23 +123,11 @@ fn mounts_are_those_of_the_name_space() {
     let text = world.read("/proc/mounts").unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("overlay / overlay rw,relatime 0 0"));
-    assert!(
-        text.contains("\nproc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("\nsysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0\n"),
-        "{text}"
-    );
+    assert!(text.contains("\nproc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"), "{text}");
+    assert!(text.contains("\nsysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0\n"), "{text}");
     let text = world.read("/proc/self/mountinfo").unwrap();
-    assert!(
-        text.starts_with("1 1 0:2 / / rw,relatime - overlay overlay rw\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains(" 1 0:3 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw\n"),
-        "{text}"
-    );
+    assert!(text.starts_with("1 1 0:2 / / rw,relatime - overlay overlay rw\n"), "{text}");
+    assert!(text.contains(" 1 0:3 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw\n"), "{text}");
 }
 
 #[test]
@@ -236,47 +149,23 @@ fn what_is_written_is_kept_or_refused() {
     assert_eq!(*world.pod.thread.name.lock(), b"0123456789abcde");
     assert_eq!(world.write("/proc/self/oom_score_adj", "-500\n"), Ok(5));
     assert_eq!(world.read("/proc/self/oom_score_adj").unwrap(), "-500\n");
-    assert_eq!(
-        world.write("/proc/self/oom_score_adj", "1001"),
-        Err(Errno::EINVAL)
-    );
-    assert_eq!(
-        world.write("/proc/self/oom_score_adj", "x"),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(world.write("/proc/self/oom_score_adj", "1001"), Err(Errno::EINVAL));
+    assert_eq!(world.write("/proc/self/oom_score_adj", "x"), Err(Errno::EINVAL));
     assert_eq!(world.write("/proc/sys/kernel/hostname", "box\n"), Ok(4));
     assert_eq!(world.read("/proc/sys/kernel/hostname").unwrap(), "box\n");
     assert_eq!(*world.pod.system.hostname.lock(), b"box");
-    assert_eq!(
-        world.write("/proc/sys/vm/swappiness", "1"),
-        Err(Errno::EPERM)
-    );
+    assert_eq!(world.write("/proc/sys/vm/swappiness", "1"), Err(Errno::EPERM));
 }
 
 #[test]
 fn meminfo_is_the_pods() {
     let world = World::new();
     let text = world.read("/proc/meminfo").unwrap();
-    assert!(
-        text.starts_with(&format!(
-            "MemTotal:       {:>8} kB\nMemFree:        ",
-            LIMIT_BYTES / 1024
-        )),
-        "{text}"
-    );
-    let kib = |label| {
-        field(&text, label)
-            .strip_suffix(" kB")
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-    };
+    assert!(text.starts_with(&format!("MemTotal:       {:>8} kB\nMemFree:        ", LIMIT_BYTES / 1024)), "{text}");
+    let kib = |label| field(&text, label).strip_suffix(" kB").unwrap().parse::<u64>().unwrap();
     assert!(kib("MemFree") <= kib("MemTotal") && kib("MemFree") > 0);
     assert_eq!(kib("MemAvailable"), kib("MemFree"));
-    assert_eq!(
-        kib("MemTotal"),
-        kib("MemFree") + kib("Cached") + kib("AnonPages")
-    );
+    assert_eq!(kib("MemTotal"), kib("MemFree") + kib("Cached") + kib("AnonPages"));
     assert_eq!(field(&text, "HugePages_Total"), "0");
 }
 
@@ -286,15 +175,9 @@ fn times_follow_the_clock() {
     // 12.34 s up, two processors, 6.17 s used.
     assert_eq!(world.read("/proc/uptime").unwrap(), "12.34 18.51\n");
     let stat = world.read("/proc/stat").unwrap();
-    assert!(
-        stat.starts_with("cpu  617 0 0 1851 0 0 0 0 0 0\ncpu0 617 0 0 617 0 "),
-        "{stat}"
-    );
+    assert!(stat.starts_with("cpu  617 0 0 1851 0 0 0 0 0 0\ncpu0 617 0 0 617 0 "), "{stat}");
     assert!(stat.contains(&format!("\nbtime {START_S}\n")), "{stat}");
-    assert_eq!(
-        world.read("/proc/loadavg").unwrap(),
-        "0.00 0.00 0.00 1/1 1\n"
-    );
+    assert_eq!(world.read("/proc/loadavg").unwrap(), "0.00 0.00 0.00 1/1 1\n");
 }
 
 #[test]
@@ -316,69 +199,33 @@ fn cpuinfo_names_what_can_be_used() {
         let mut cpuid = world.platform.cpuid.lock();
         cpuid.insert((0, 0), [7, 0x756e_6547, 0x6c65_746e, 0x4965_6e69]);
         // Family 6, model 0x55, stepping 7; fpu, sse2; fma, avx.
-        cpuid.insert(
-            (1, 0),
-            [0x0005_0657, 8 << 8, 1 << 12 | 1 << 28, 1 | 1 << 26],
-        );
+        cpuid.insert((1, 0), [0x0005_0657, 8 << 8, 1 << 12 | 1 << 28, 1 | 1 << 26]);
         cpuid.insert((7, 0), [0, 1 << 5 | 1 << 16, 0, 0]);
         cpuid.insert((0x8000_0000, 0), [0x8000_0008, 0, 0, 0]);
         cpuid.insert((0x8000_0001, 0), [0, 0, 1, 1 << 29]);
-        cpuid.insert(
-            (0x8000_0002, 0),
-            [
-                u32::from_le_bytes(*b"  Te"),
-                u32::from_le_bytes(*b"st 9"),
-                0,
-                0,
-            ],
-        );
+        cpuid.insert((0x8000_0002, 0), [u32::from_le_bytes(*b"  Te"), u32::from_le_bytes(*b"st 9"), 0, 0]);
         cpuid.insert((0x8000_0008, 0), [0x302e, 0, 0, 0]);
     }
     let text = world.read("/proc/cpuinfo").unwrap();
     assert_eq!(text.matches("processor\t: ").count(), 2);
-    assert!(
-        text.starts_with(
-            "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\n"
-        ),
-        "{text}"
-    );
-    assert!(
-        text.contains("\nmodel name\t: Test 9\nstepping\t: 7\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("\nflags\t\t: fpu sse2 lm fma avx lahf_lm avx2\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("\naddress sizes\t: 46 bits physical, 48 bits virtual\n"),
-        "{text}"
-    );
+    assert!(text.starts_with("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\n"), "{text}");
+    assert!(text.contains("\nmodel name\t: Test 9\nstepping\t: 7\n"), "{text}");
+    assert!(text.contains("\nflags\t\t: fpu sse2 lm fma avx lahf_lm avx2\n"), "{text}");
+    assert!(text.contains("\naddress sizes\t: 46 bits physical, 48 bits virtual\n"), "{text}");
     assert!(text.ends_with("power management:\n\n"));
     *world.platform.vector_state.lock() = 3;
     let text = world.read("/proc/cpuinfo").unwrap();
-    assert!(
-        text.contains("\nflags\t\t: fpu sse2 lm lahf_lm\n"),
-        "{text}"
-    );
+    assert!(text.contains("\nflags\t\t: fpu sse2 lm lahf_lm\n"), "{text}");
 }
 
 #[test]
 fn every_text_can_be_read() {
     let world = World::new();
-    let texts = exos::fs::proc_fs::SystemText::ALL
-        .iter()
-        .map(|row| format!("/proc/{}", row.0));
-    let own = exos::fs::proc_fs::ProcessText::ALL
-        .iter()
-        .map(|row| format!("/proc/self/{}", row.0));
+    let texts = exos::fs::proc_fs::SystemText::ALL.iter().map(|row| format!("/proc/{}", row.0));
+    let own = exos::fs::proc_fs::ProcessText::ALL.iter().map(|row| format!("/proc/self/{}", row.0));
     for path in texts.chain(own) {
-        let text = world
-            .read(&path)
-            .unwrap_or_else(|error| panic!("{path}: {error:?}"));
-        let may_be_empty = ["auxv", "environ", "cmdline", "maps"]
-            .iter()
-            .any(|name| path.ends_with(name));
+        let text = world.read(&path).unwrap_or_else(|error| panic!("{path}: {error:?}"));
+        let may_be_empty = ["auxv", "environ", "cmdline", "maps"].iter().any(|name| path.ends_with(name));
         assert!(may_be_empty || !text.is_empty(), "{path}");
     }
 }
@@ -389,25 +236,12 @@ fn a_process_comes_and_goes() {
     let facts = super::ProcFacts::new();
     facts.add_process(world.pod.process.clone(), world.pod.thread.clone());
     use exos::fs::proc_fs::{ProcessName, ProcessProvider};
-    let name = ProcessName {
-        process: 1,
-        thread: None,
-    };
-    assert_eq!(
-        (facts.processes(), facts.current(), facts.owner(name)),
-        (vec![1], (1, 1), Some((0, 0)))
-    );
+    let name = ProcessName { process: 1, thread: None };
+    assert_eq!((facts.processes(), facts.current(), facts.owner(name)), (vec![1], (1, 1), Some((0, 0))));
     let mut out = Vec::new();
     let text = exos::fs::proc_fs::ProcessText::Status;
-    assert_eq!(
-        facts.process_text(name, text, &mut out),
-        Err(Errno::ENOENT),
-        "no system yet"
-    );
+    assert_eq!(facts.process_text(name, text, &mut out), Err(Errno::ENOENT), "no system yet");
     facts.remove_process(1);
     facts.remove_process(1);
-    assert_eq!(
-        (facts.processes(), facts.owner(name), facts.threads(1)),
-        (vec![], None, vec![])
-    );
+    assert_eq!((facts.processes(), facts.owner(name), facts.threads(1)), (vec![], None, vec![]));
 }

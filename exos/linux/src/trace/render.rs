@@ -140,11 +140,7 @@ pub(super) fn render_before(
             const CREATE: u64 = 0o100;
             const TEMPORARY: u64 = 0o20_200_000;
             let creates = other(flags) & CREATE != 0 || other(flags) & TEMPORARY == TEMPORARY;
-            if creates {
-                mode(value as u32)
-            } else {
-                String::new()
-            }
+            if creates { mode(value as u32) } else { String::new() }
         }
         Format::Word(names) => word(value, names),
         Format::Set(names) => set(value, names),
@@ -200,11 +196,7 @@ pub(super) fn render_after(
 }
 
 fn address(value: u64) -> String {
-    if value == 0 {
-        String::from("NULL")
-    } else {
-        format!("{value:#x}")
-    }
+    if value == 0 { String::from("NULL") } else { format!("{value:#x}") }
 }
 
 /// What was read from `value`, or the address where it could not be read.
@@ -229,9 +221,7 @@ fn quoted(bytes: &[u8], is_cut: bool) -> String {
             0x0c => text.push_str("\\f"),
             b' '..=b'~' => text.push(char::from(*byte)),
             // Digits that follow would be read as part of a shorter escape.
-            other if bytes.get(index + 1).is_some_and(u8::is_ascii_digit) => {
-                text.push_str(&format!("\\{other:03o}"))
-            }
+            other if bytes.get(index + 1).is_some_and(u8::is_ascii_digit) => text.push_str(&format!("\\{other:03o}")),
             other => text.push_str(&format!("\\{other:o}")),
         }
     }
@@ -241,10 +231,7 @@ fn quoted(bytes: &[u8], is_cut: bool) -> String {
 
 fn string(memory: &dyn UserMemory, at: u64, shown: usize) -> Option<String> {
     let bytes = read_string(memory, at, crate::user::STRING_BYTES_MAX, Errno::E2BIG).ok()?;
-    Some(quoted(
-        &bytes[..bytes.len().min(shown)],
-        bytes.len() > shown,
-    ))
+    Some(quoted(&bytes[..bytes.len().min(shown)], bytes.len() > shown))
 }
 
 fn buffer(memory: &dyn UserMemory, at: u64, length: u64) -> String {
@@ -253,11 +240,7 @@ fn buffer(memory: &dyn UserMemory, at: u64, length: u64) -> String {
     if at == 0 {
         return address(at);
     }
-    match if count == 0 {
-        Ok(0)
-    } else {
-        memory.copy_in(at, &mut bytes[..count])
-    } {
+    match if count == 0 { Ok(0) } else { memory.copy_in(at, &mut bytes[..count]) } {
         Ok(got) if got == count => quoted(&bytes[..count], length > count as u64),
         _ => address(at),
     }
@@ -270,11 +253,7 @@ fn vector(memory: &dyn UserMemory, at: u64, count: u64, filled: u64) -> Option<S
     let elements = extents.iter().map(|extent| {
         let length = extent.length.min(left);
         left -= length;
-        format!(
-            "{{iov_base={}, iov_len={}}}",
-            buffer(memory, extent.address, length),
-            extent.length
-        )
+        format!("{{iov_base={}, iov_len={}}}", buffer(memory, extent.address, length), extent.length)
     });
     Some(list(elements, extents.len()))
 }
@@ -308,11 +287,7 @@ fn set(value: u64, names: Names) -> String {
         }
     }
     if left != 0 || parts.is_empty() {
-        parts.push(if left == 0 {
-            String::from("0")
-        } else {
-            format!("{left:#x}")
-        });
+        parts.push(if left == 0 { String::from("0") } else { format!("{left:#x}") });
     }
     parts.join("|")
 }
@@ -356,16 +331,8 @@ fn mode(value: u32) -> String {
         0o140_000 => "S_IFSOCK|",
         _ => "",
     };
-    let bits = if kind.is_empty() {
-        value
-    } else {
-        value & 0o7777
-    };
-    if bits == 0 && kind.is_empty() {
-        String::from("000")
-    } else {
-        format!("{kind}0{bits:03o}")
-    }
+    let bits = if kind.is_empty() { value } else { value & 0o7777 };
+    if bits == 0 && kind.is_empty() { String::from("000") } else { format!("{kind}0{bits:03o}") }
 }
 
 fn device(value: u64) -> String {
@@ -375,11 +342,7 @@ fn device(value: u64) -> String {
 
 fn time(memory: &dyn UserMemory, at: u64) -> Option<String> {
     let bytes: [u8; 16] = read_array(memory, at).ok()?;
-    Some(format!(
-        "{{tv_sec={}, tv_nsec={}}}",
-        get::i64(&bytes, 0),
-        get::i64(&bytes, 8)
-    ))
+    Some(format!("{{tv_sec={}, tv_nsec={}}}", get::i64(&bytes, 0), get::i64(&bytes, 8)))
 }
 
 fn limit(memory: &dyn UserMemory, at: u64) -> Option<String> {
@@ -389,11 +352,7 @@ fn limit(memory: &dyn UserMemory, at: u64) -> Option<String> {
         value if value > 1024 && value.is_multiple_of(1024) => format!("{}*1024", value / 1024),
         value => format!("{value}"),
     };
-    Some(format!(
-        "{{rlim_cur={}, rlim_max={}}}",
-        text(get::u64(&bytes, 0)),
-        text(get::u64(&bytes, 8))
-    ))
+    Some(format!("{{rlim_cur={}, rlim_max={}}}", text(get::u64(&bytes, 0)), text(get::u64(&bytes, 8))))
 }
 
 fn signal_set(memory: &dyn UserMemory, at: u64) -> Option<String> {
@@ -414,11 +373,7 @@ fn signals(bits: u64) -> String {
             names.push(String::from(&signal_name(signal)[3..]));
         }
     }
-    format!(
-        "{}[{}]",
-        if is_complement { "~" } else { "" },
-        names.join(" ")
-    )
+    format!("{}[{}]", if is_complement { "~" } else { "" }, names.join(" "))
 }
 
 fn action(memory: &dyn UserMemory, at: u64) -> Option<String> {
@@ -440,9 +395,7 @@ fn action(memory: &dyn UserMemory, at: u64) -> Option<String> {
         handler => format!("{handler:#x}"),
     };
     let (flags, mask) = (set(field(1), FLAGS), signals(field(3)));
-    Some(format!(
-        "{{sa_handler={handler}, sa_mask={mask}, sa_flags={flags}}}"
-    ))
+    Some(format!("{{sa_handler={handler}, sa_mask={mask}, sa_flags={flags}}}"))
 }
 
 fn poll_set(memory: &dyn UserMemory, at: u64, count: u64) -> Option<String> {
@@ -464,10 +417,7 @@ fn poll_set(memory: &dyn UserMemory, at: u64, count: u64) -> Option<String> {
         let events = set(u64::from(get::u16(&bytes, 4)), EVENTS);
         elements.push(format!("{{fd={}, events={events}}}", get::i32(&bytes, 0)));
     }
-    Some(list(
-        elements.into_iter(),
-        usize::try_from(count).unwrap_or(usize::MAX),
-    ))
+    Some(list(elements.into_iter(), usize::try_from(count).unwrap_or(usize::MAX)))
 }
 
 /// The string pointers of an array up to the null pointer, at most `limit`.
@@ -485,9 +435,7 @@ fn string_pointers(memory: &dyn UserMemory, at: u64, limit: u64) -> Option<Vec<u
 
 fn strings(memory: &dyn UserMemory, at: u64) -> Option<String> {
     let pointers = string_pointers(memory, at, ELEMENTS_SHOWN as u64 + 1)?;
-    let texts = pointers
-        .iter()
-        .map(|pointer| or_address(*pointer, string(memory, *pointer, STRING_BYTES_SHOWN)));
+    let texts = pointers.iter().map(|pointer| or_address(*pointer, string(memory, *pointer, STRING_BYTES_SHOWN)));
     Some(list(texts, pointers.len()))
 }
 
@@ -499,30 +447,22 @@ fn stat(memory: &dyn UserMemory, at: u64) -> Option<String> {
     let bytes: [u8; 144] = read_array(memory, at).ok()?;
     let (bits, size) = (get::u32(&bytes, 24), get::u64(&bytes, 48));
     match bits & 0o170_000 {
-        0o020_000 | 0o060_000 => Some(format!(
-            "{{st_mode={}, st_rdev={}, ...}}",
-            mode(bits),
-            device(get::u64(&bytes, 40))
-        )),
+        0o020_000 | 0o060_000 => {
+            Some(format!("{{st_mode={}, st_rdev={}, ...}}", mode(bits), device(get::u64(&bytes, 40))))
+        }
         _ => Some(format!("{{st_mode={}, st_size={size}, ...}}", mode(bits))),
     }
 }
 
 fn pair(memory: &dyn UserMemory, at: u64) -> Option<String> {
     let bytes: [u8; 8] = read_array(memory, at).ok()?;
-    Some(format!(
-        "[{}, {}]",
-        get::i32(&bytes, 0),
-        get::i32(&bytes, 4)
-    ))
+    Some(format!("[{}, {}]", get::i32(&bytes, 0), get::i32(&bytes, 4)))
 }
 
 fn entries(memory: &dyn UserMemory, at: u64, length: u64) -> String {
     let (mut offset, mut count) = (0, 0);
     while offset < length {
-        let record = at
-            .checked_add(offset + 16)
-            .and_then(|at| read_array::<2>(memory, at).ok());
+        let record = at.checked_add(offset + 16).and_then(|at| read_array::<2>(memory, at).ok());
         let record_bytes = record.map_or(0, u16::from_le_bytes);
         if record_bytes == 0 {
             break;
@@ -538,15 +478,7 @@ fn system_name(memory: &dyn UserMemory, at: u64) -> Option<String> {
     let bytes: [u8; 6 * FIELD_BYTES] = read_array(memory, at).ok()?;
     let field = |index: usize| {
         let field = &bytes[index * FIELD_BYTES..(index + 1) * FIELD_BYTES];
-        quoted(
-            field.split(|byte| *byte == 0).next().unwrap_or_default(),
-            false,
-        )
+        quoted(field.split(|byte| *byte == 0).next().unwrap_or_default(), false)
     };
-    Some(format!(
-        "{{sysname={}, nodename={}, release={}, ...}}",
-        field(0),
-        field(1),
-        field(2)
-    ))
+    Some(format!("{{sysname={}, nodename={}, release={}, ...}}", field(0), field(1), field(2)))
 }

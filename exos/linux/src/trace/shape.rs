@@ -12,10 +12,7 @@ pub(super) struct Shape {
 }
 
 /// For calls that are not in the table.
-const UNKNOWN: Shape = Shape {
-    arguments: &[Format::Hex; 6],
-    answer: Answer::Number,
-};
+const UNKNOWN: Shape = Shape { arguments: &[Format::Hex; 6], answer: Answer::Number };
 
 /// The shape of a call.
 pub(super) fn shape_of(number: u64) -> &'static Shape {
@@ -33,10 +30,9 @@ macro_rules! shapes {
 }
 
 use Format::{
-    Action, ActionOut, At, BufferIn, BufferOut, Descriptor, Device, Entries, Hex, Int, Limit,
-    LimitOut, Long, Mode, OpenFlags, OpenMode, PairOut, Path, Pointer, PollSet, Set, SignalNumber,
-    SignalSetIn, SignalSetOut, Size, StatOut, StringCount, Strings, SystemName, TextOut, TimeIn,
-    TimeOut, VectorIn, VectorOut, Word,
+    Action, ActionOut, At, BufferIn, BufferOut, Descriptor, Device, Entries, Hex, Int, Limit, LimitOut, Long, Mode,
+    OpenFlags, OpenMode, PairOut, Path, Pointer, PollSet, Set, SignalNumber, SignalSetIn, SignalSetOut, Size, StatOut,
+    StringCount, Strings, SystemName, TextOut, TimeIn, TimeOut, VectorIn, VectorOut, Word,
 };
 
 /// The calls.
@@ -208,13 +204,7 @@ const STATX_MASK: Names = &[
     (0x100, "STATX_INO"), (0x200, "STATX_SIZE"), (0x400, "STATX_BLOCKS"), (0x800, "STATX_BTIME"),
     (0x1000, "STATX_MNT_ID"),
 ];
-const SEEK_ORIGINS: Names = &[
-    (0, "SEEK_SET"),
-    (1, "SEEK_CUR"),
-    (2, "SEEK_END"),
-    (3, "SEEK_DATA"),
-    (4, "SEEK_HOLE"),
-];
+const SEEK_ORIGINS: Names = &[(0, "SEEK_SET"), (1, "SEEK_CUR"), (2, "SEEK_END"), (3, "SEEK_DATA"), (4, "SEEK_HOLE")];
 #[rustfmt::skip]
 const FCNTL_COMMANDS: Names = &[
     (0, "F_DUPFD"), (1, "F_GETFD"), (2, "F_SETFD"), (3, "F_GETFL"), (4, "F_SETFL"), (5, "F_GETLK"), (6, "F_SETLK"),
@@ -222,34 +212,12 @@ const FCNTL_COMMANDS: Names = &[
     (1030, "F_DUPFD_CLOEXEC"), (1031, "F_SETPIPE_SZ"), (1032, "F_GETPIPE_SZ"), (1033, "F_ADD_SEALS"),
     (1034, "F_GET_SEALS"),
 ];
-const RENAME_FLAGS: Names = &[
-    (1, "RENAME_NOREPLACE"),
-    (2, "RENAME_EXCHANGE"),
-    (4, "RENAME_WHITEOUT"),
-];
-const FLOCK_OPERATIONS: Names = &[
-    (1, "LOCK_SH"),
-    (2, "LOCK_EX"),
-    (4, "LOCK_NB"),
-    (8, "LOCK_UN"),
-];
-const EPOLL_OPERATIONS: Names = &[
-    (1, "EPOLL_CTL_ADD"),
-    (2, "EPOLL_CTL_DEL"),
-    (3, "EPOLL_CTL_MOD"),
-];
-const MEMFD_FLAGS: Names = &[
-    (1, "MFD_CLOEXEC"),
-    (2, "MFD_ALLOW_SEALING"),
-    (4, "MFD_HUGETLB"),
-];
-const PROTECTIONS: Names = &[
-    (0, "PROT_NONE"),
-    (1, "PROT_READ"),
-    (2, "PROT_WRITE"),
-    (4, "PROT_EXEC"),
-    (0x100_0000, "PROT_GROWSDOWN"),
-];
+const RENAME_FLAGS: Names = &[(1, "RENAME_NOREPLACE"), (2, "RENAME_EXCHANGE"), (4, "RENAME_WHITEOUT")];
+const FLOCK_OPERATIONS: Names = &[(1, "LOCK_SH"), (2, "LOCK_EX"), (4, "LOCK_NB"), (8, "LOCK_UN")];
+const EPOLL_OPERATIONS: Names = &[(1, "EPOLL_CTL_ADD"), (2, "EPOLL_CTL_DEL"), (3, "EPOLL_CTL_MOD")];
+const MEMFD_FLAGS: Names = &[(1, "MFD_CLOEXEC"), (2, "MFD_ALLOW_SEALING"), (4, "MFD_HUGETLB")];
+const PROTECTIONS: Names =
+    &[(0, "PROT_NONE"), (1, "PROT_READ"), (2, "PROT_WRITE"), (4, "PROT_EXEC"), (0x100_0000, "PROT_GROWSDOWN")];
 #[rustfmt::skip]
 const MAP_FLAGS: Names = &[
     (3, "MAP_SHARED_VALIDATE"), (1, "MAP_SHARED"), (2, "MAP_PRIVATE"), (0x10, "MAP_FIXED"), (0x20, "MAP_ANONYMOUS"),
@@ -257,11 +225,7 @@ const MAP_FLAGS: Names = &[
     (0x2000, "MAP_LOCKED"), (0x4000, "MAP_NORESERVE"), (0x8000, "MAP_POPULATE"), (0x1_0000, "MAP_NONBLOCK"),
     (0x2_0000, "MAP_STACK"), (0x4_0000, "MAP_HUGETLB"), (0x8_0000, "MAP_SYNC"), (0x10_0000, "MAP_FIXED_NOREPLACE"),
 ];
-const REMAP_FLAGS: Names = &[
-    (1, "MREMAP_MAYMOVE"),
-    (2, "MREMAP_FIXED"),
-    (4, "MREMAP_DONTUNMAP"),
-];
+const REMAP_FLAGS: Names = &[(1, "MREMAP_MAYMOVE"), (2, "MREMAP_FIXED"), (4, "MREMAP_DONTUNMAP")];
 #[rustfmt::skip]
 const ADVICES: Names = &[
     (0, "MADV_NORMAL"), (1, "MADV_RANDOM"), (2, "MADV_SEQUENTIAL"), (3, "MADV_WILLNEED"), (4, "MADV_DONTNEED"),
@@ -280,11 +244,7 @@ const RESOURCES: Names = &[
 ];
 const MASK_CHANGES: Names = &[(0, "SIG_BLOCK"), (1, "SIG_UNBLOCK"), (2, "SIG_SETMASK")];
 const TIMER_FLAGS: Names = &[(1, "TIMER_ABSTIME")];
-const RANDOM_FLAGS: Names = &[
-    (1, "GRND_NONBLOCK"),
-    (2, "GRND_RANDOM"),
-    (4, "GRND_INSECURE"),
-];
+const RANDOM_FLAGS: Names = &[(1, "GRND_NONBLOCK"), (2, "GRND_RANDOM"), (4, "GRND_INSECURE")];
 #[rustfmt::skip]
 const ARCH_OPERATIONS: Names = &[
     (0x1001, "ARCH_SET_GS"), (0x1002, "ARCH_SET_FS"), (0x1003, "ARCH_GET_FS"), (0x1004, "ARCH_GET_GS"),
@@ -298,17 +258,9 @@ const FUTEX_OPERATIONS: Names = &[
     (134, "FUTEX_LOCK_PI_PRIVATE"), (135, "FUTEX_UNLOCK_PI_PRIVATE"),
 ];
 const ACCESSES: Names = &[(0, "F_OK"), (4, "R_OK"), (2, "W_OK"), (1, "X_OK")];
-const FILE_FLAGS: Names = &[
-    (0o2_000_000, "O_CLOEXEC"),
-    (0o4000, "O_NONBLOCK"),
-    (0o40_000, "O_DIRECT"),
-];
+const FILE_FLAGS: Names = &[(0o2_000_000, "O_CLOEXEC"), (0o4000, "O_NONBLOCK"), (0o40_000, "O_DIRECT")];
 const EPOLL_FLAGS: Names = &[(0o2_000_000, "EPOLL_CLOEXEC")];
-const EVENT_FLAGS: Names = &[
-    (1, "EFD_SEMAPHORE"),
-    (0o2_000_000, "EFD_CLOEXEC"),
-    (0o4000, "EFD_NONBLOCK"),
-];
+const EVENT_FLAGS: Names = &[(1, "EFD_SEMAPHORE"), (0o2_000_000, "EFD_CLOEXEC"), (0o4000, "EFD_NONBLOCK")];
 #[rustfmt::skip]
 const CLOCKS: Names = &[
     (0, "CLOCK_REALTIME"), (1, "CLOCK_MONOTONIC"), (2, "CLOCK_PROCESS_CPUTIME_ID"), (3, "CLOCK_THREAD_CPUTIME_ID"),

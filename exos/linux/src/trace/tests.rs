@@ -20,13 +20,7 @@ impl Traced {
 
     /// Puts bytes at an offset of the page; their address.
     fn put(&self, offset: u64, bytes: &[u8]) -> u64 {
-        self.0
-            .pod
-            .process
-            .space
-            .lock()
-            .write_all(PAGE + offset, bytes)
-            .unwrap();
+        self.0.pod.process.space.lock().write_all(PAGE + offset, bytes).unwrap();
         PAGE + offset
     }
 
@@ -47,12 +41,7 @@ impl Traced {
         pending.finish(&self.0.context(), result)
     }
 
-    fn line<const N: usize>(
-        &mut self,
-        number: Sysno,
-        arguments: [u64; N],
-        result: Result<u64>,
-    ) -> String {
+    fn line<const N: usize>(&mut self, number: Sysno, arguments: [u64; N], result: Result<u64>) -> String {
         self.line_with(number, arguments, None, result)
     }
 }
@@ -70,18 +59,12 @@ fn paths_flags_and_errors_are_named() {
         traced.line(Sysno::openat, [5, path, 0o1101, 0o644], Err(Errno::ENOENT)),
         r#"openat(5, "/etc/passwd", O_WRONLY|O_CREAT|O_TRUNC, 0644) = -1 ENOENT (No such file or directory)"#
     );
-    assert_eq!(
-        traced.line(Sysno::access, [path, 0], Ok(0)),
-        r#"access("/etc/passwd", F_OK) = 0"#
-    );
+    assert_eq!(traced.line(Sysno::access, [path, 0], Ok(0)), r#"access("/etc/passwd", F_OK) = 0"#);
     assert_eq!(
         traced.line(Sysno::access, [0x10, 5], Err(Errno::EFAULT)),
         "access(0x10, R_OK|X_OK) = -1 EFAULT (Bad address)"
     );
-    assert_eq!(
-        traced.line(Sysno::unlink, [0], Err(Errno::EFAULT)),
-        "unlink(NULL) = -1 EFAULT (Bad address)"
-    );
+    assert_eq!(traced.line(Sysno::unlink, [0], Err(Errno::EFAULT)), "unlink(NULL) = -1 EFAULT (Bad address)");
 }
 
 #[test]
@@ -91,22 +74,11 @@ fn a_path_is_read_before_the_call_and_a_buffer_behind_it() {
     let line = traced.line_with(Sysno::chdir, [path], Some((path, b"after!\0")), Ok(0));
     assert_eq!(line, r#"chdir("before") = 0"#);
     let buffer = PAGE + 0x100;
-    let line = traced.line_with(
-        Sysno::read,
-        [0, buffer, 1024],
-        Some((buffer, b"a\"b\n\x01\x012\xff")),
-        Ok(8),
-    );
+    let line = traced.line_with(Sysno::read, [0, buffer, 1024], Some((buffer, b"a\"b\n\x01\x012\xff")), Ok(8));
     assert_eq!(line, r#"read(0, "a\"b\n\1\0012\377", 1024) = 8"#);
     let line = traced.line(Sysno::read, [0, buffer, 1024], Err(Errno::EAGAIN));
-    assert_eq!(
-        line,
-        "read(0, 0x100100, 1024) = -1 EAGAIN (Resource temporarily unavailable)"
-    );
-    assert_eq!(
-        traced.line(Sysno::read, [0, buffer, 1024], Ok(0)),
-        r#"read(0, "", 1024) = 0"#
-    );
+    assert_eq!(line, "read(0, 0x100100, 1024) = -1 EAGAIN (Resource temporarily unavailable)");
+    assert_eq!(traced.line(Sysno::read, [0, buffer, 1024], Ok(0)), r#"read(0, "", 1024) = 0"#);
 }
 
 #[test]
@@ -114,14 +86,8 @@ fn long_texts_are_cut() {
     let mut traced = Traced::new();
     let buffer = traced.put(0, &[b'x'; 200]);
     let shown = "x".repeat(32);
-    assert_eq!(
-        traced.line(Sysno::write, [1, buffer, 33], Ok(33)),
-        format!("write(1, \"{shown}\"..., 33) = 33")
-    );
-    assert_eq!(
-        traced.line(Sysno::write, [1, buffer, 32], Ok(32)),
-        format!("write(1, \"{shown}\", 32) = 32")
-    );
+    assert_eq!(traced.line(Sysno::write, [1, buffer, 33], Ok(33)), format!("write(1, \"{shown}\"..., 33) = 33"));
+    assert_eq!(traced.line(Sysno::write, [1, buffer, 32], Ok(32)), format!("write(1, \"{shown}\", 32) = 32"));
     // Memory ends in the middle of what would be shown.
     assert_eq!(
         traced.line(Sysno::write, [1, PAGE + 0x1ff0, 32], Err(Errno::EFAULT)),
@@ -143,10 +109,7 @@ fn programs_are_shown_with_their_arguments() {
         traced.line(Sysno::execve, [path, arguments, arguments], Ok(0)),
         r#"execve("/bin/ls", ["/bin/ls", "-l"], 0x100040 /* 2 vars */) = 0"#
     );
-    assert_eq!(
-        traced.line(Sysno::exit_group, [7], Ok(0)),
-        "exit_group(7) = ?"
-    );
+    assert_eq!(traced.line(Sysno::exit_group, [7], Ok(0)), "exit_group(7) = ?");
 }
 
 #[test]
@@ -157,37 +120,22 @@ fn memory_calls_show_addresses() {
         traced.line(Sysno::mmap, anonymous, Ok(0x7f00_0000_0000)),
         "mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0x0) = 0x7f0000000000"
     );
-    assert_eq!(
-        traced.line(Sysno::brk, [0], Ok(0x5555)),
-        "brk(NULL) = 0x5555"
-    );
-    assert_eq!(
-        traced.line(Sysno::mprotect, [0x1000, 4096, 0], Ok(0)),
-        "mprotect(0x1000, 4096, PROT_NONE) = 0"
-    );
+    assert_eq!(traced.line(Sysno::brk, [0], Ok(0x5555)), "brk(NULL) = 0x5555");
+    assert_eq!(traced.line(Sysno::mprotect, [0x1000, 4096, 0], Ok(0)), "mprotect(0x1000, 4096, PROT_NONE) = 0");
 }
 
 #[test]
 fn structures_are_shown_by_their_fields() {
     let mut traced = Traced::new();
     let at = PAGE + 0x200;
-    let stat = Encoder::new()
-        .zero_to(24)
-        .u32(0o100_644)
-        .zero_to(48)
-        .u64(1234)
-        .zero_to(144)
-        .finish();
+    let stat = Encoder::new().zero_to(24).u32(0o100_644).zero_to(48).u64(1234).zero_to(144).finish();
     assert_eq!(
         traced.line_with(Sysno::fstat, [3, at], Some((at, &stat)), Ok(0)),
         "fstat(3, {st_mode=S_IFREG|0644, st_size=1234, ...}) = 0"
     );
     let time = Encoder::new().u64(2).u64(5).finish();
     let time = traced.put(0x300, &time);
-    assert_eq!(
-        traced.line(Sysno::nanosleep, [time, 0], Ok(0)),
-        "nanosleep({tv_sec=2, tv_nsec=5}, NULL) = 0"
-    );
+    assert_eq!(traced.line(Sysno::nanosleep, [time, 0], Ok(0)), "nanosleep({tv_sec=2, tv_nsec=5}, NULL) = 0");
     let set = traced.put(0x320, &(1u64 << 1 | 1 << 16).to_le_bytes());
     assert_eq!(
         traced.line(Sysno::rt_sigprocmask, [0, set, 0, 8], Ok(0)),
@@ -198,12 +146,7 @@ fn structures_are_shown_by_their_fields() {
         traced.line(Sysno::rt_sigsuspend, [all, 8], Err(Errno::EINTR)),
         "rt_sigsuspend(~[KILL], 8) = -1 EINTR (Interrupted system call)"
     );
-    let action = Encoder::new()
-        .u64(1)
-        .u64(0x1400_0000)
-        .u64(9)
-        .u64(0)
-        .finish();
+    let action = Encoder::new().u64(1).u64(0x1400_0000).u64(9).u64(0).finish();
     let action = traced.put(0x340, &action);
     assert_eq!(
         traced.line(Sysno::rt_sigaction, [13, action, 0, 8], Ok(0)),
@@ -226,12 +169,7 @@ fn structures_are_shown_by_their_fields() {
 fn vectors_show_what_was_moved() {
     let mut traced = Traced::new();
     let text = traced.put(0, b"hello world");
-    let vector = Encoder::new()
-        .u64(text)
-        .u64(5)
-        .u64(text + 5)
-        .u64(6)
-        .finish();
+    let vector = Encoder::new().u64(text).u64(5).u64(text + 5).u64(6).finish();
     let vector = traced.put(0x100, &vector);
     assert_eq!(
         traced.line(Sysno::writev, [1, vector, 2], Ok(11)),
@@ -250,28 +188,16 @@ fn unknown_calls_show_their_registers() {
     let mut traced = Traced::new();
     let pending = enter(&traced.0.context(), 5000, [1, 2, 3, 4, 5, 255]);
     let line = pending.finish(&traced.0.context(), Err(Errno::ENOSYS));
-    assert_eq!(
-        line,
-        "syscall_5000(0x1, 0x2, 0x3, 0x4, 0x5, 0xff) = -1 ENOSYS (Function not implemented)"
-    );
+    assert_eq!(line, "syscall_5000(0x1, 0x2, 0x3, 0x4, 0x5, 0xff) = -1 ENOSYS (Function not implemented)");
 }
 
 #[test]
 fn hostile_arguments_are_shown_too() {
     let mut traced = Traced::new();
     for number in 0..460 {
-        for value in [
-            0,
-            1,
-            PAGE,
-            PAGE + 0x1fff,
-            u64::MAX,
-            1 << 63,
-            0x7fff_ffff_efff,
-        ] {
+        for value in [0, 1, PAGE, PAGE + 0x1fff, u64::MAX, 1 << 63, 0x7fff_ffff_efff] {
             for result in [Ok(value), Err(Errno::EINVAL)] {
-                let line = enter(&traced.0.context(), number, [value; 6])
-                    .finish(&traced.0.context(), result);
+                let line = enter(&traced.0.context(), number, [value; 6]).finish(&traced.0.context(), result);
                 assert!(line.len() < 4000 && !line.contains('\n'), "{line}");
             }
         }
@@ -280,19 +206,8 @@ fn hostile_arguments_are_shown_too() {
 
 #[test]
 fn every_error_has_a_text() {
-    for error in [
-        Errno::EPERM,
-        Errno::ENOTSUP,
-        Errno::ENOTRECOVERABLE,
-        Errno::ESTALE,
-        Errno::EDOM,
-    ] {
-        assert_ne!(
-            errno_text(error),
-            "Unknown error",
-            "{}",
-            errno::number(error)
-        );
+    for error in [Errno::EPERM, Errno::ENOTSUP, Errno::ENOTRECOVERABLE, Errno::ESTALE, Errno::EDOM] {
+        assert_ne!(errno_text(error), "Unknown error", "{}", errno::number(error));
     }
     assert!(super::ERROR_TEXTS.is_sorted_by_key(|row| row.0));
 }

@@ -17,9 +17,7 @@ use crate::fs::overlay::{self, OVERLAY_MAGIC};
 use crate::fs::test_support::BY_ROOT;
 use crate::fs::test_support::{LARGE, NOW};
 use crate::fs::transfer::Buffer;
-use crate::fs::vnode::{
-    DeviceNumber, FileKind, InodeRef, NewNode, RenameMode, SetAttributes, WritePosition,
-};
+use crate::fs::vnode::{DeviceNumber, FileKind, InodeRef, NewNode, RenameMode, SetAttributes, WritePosition};
 use crate::mem::frames::FramePool;
 use crate::mem::source::{PageError, PageIntent};
 use crate::platform::FrameGrant;
@@ -27,35 +25,19 @@ use crate::platform::FrameGrant;
 const DEVICE: DeviceNumber = DeviceNumber { major: 0, minor: 9 };
 
 fn image() -> Vec<u8> {
-    let plain = Attributes {
-        mtime_s: 77,
-        ..Attributes::root_owned(0o755)
-    };
+    let plain = Attributes { mtime_s: 77, ..Attributes::root_owned(0o755) };
     let mut tree = Tree::<Vec<u8>>::new(plain);
     let directory = tree.ensure_directory(b"usr/lib", plain).unwrap();
-    let large: Vec<u8> = (0..10_000_u32)
-        .map(|index| (index / 100) as u8 + 1)
-        .collect();
-    let file = tree
-        .add(directory, b"large", plain, Content::File(large))
-        .unwrap();
+    let large: Vec<u8> = (0..10_000_u32).map(|index| (index / 100) as u8 + 1).collect();
+    let file = tree.add(directory, b"large", plain, Content::File(large)).unwrap();
     tree.link(directory, b"again", file).unwrap();
-    tree.add(directory, b"small", plain, Content::File(b"small".to_vec()))
-        .unwrap();
-    tree.add(
-        directory,
-        b"link",
-        plain,
-        Content::Symlink(b"large".to_vec()),
-    )
-    .unwrap();
+    tree.add(directory, b"small", plain, Content::File(b"small".to_vec())).unwrap();
+    tree.add(directory, b"link", plain, Content::Symlink(b"large".to_vec())).unwrap();
     let null = aegis_image::tree::DeviceNumber { major: 1, minor: 3 };
-    tree.add(directory, b"null", plain, Content::CharacterDevice(null))
-        .unwrap();
+    tree.add(directory, b"null", plain, Content::CharacterDevice(null)).unwrap();
     for index in 0..300 {
         let name = alloc::format!("file-{index:03}");
-        tree.add(directory, name.as_bytes(), plain, Content::File(Vec::new()))
-            .unwrap();
+        tree.add(directory, name.as_bytes(), plain, Content::File(Vec::new())).unwrap();
     }
     let mut bytes = Vec::new();
     Layout::new(&tree).unwrap().write(&mut bytes).unwrap();
@@ -69,23 +51,14 @@ fn opened() -> (Arc<FramePool>, InodeRef) {
     let count = machine.set_bundle(&bytes);
     let pool = FramePool::new(machine.clone(), machine, 64 << 20);
     let first = FrameNumber(FAKE_BUNDLE_FRAME);
-    pool.add_borrowed(FrameGrant {
-        slot: SLOT_BUNDLE,
-        first,
-        count,
-    });
-    let frames = ImageFrames {
-        first,
-        pool: pool.clone(),
-    };
+    pool.add_borrowed(FrameGrant { slot: SLOT_BUNDLE, first, count });
+    let frames = ImageFrames { first, pool: pool.clone() };
     let root = ErofsRoot::open(bytes.leak(), Some(frames), DEVICE).unwrap();
     (pool, root)
 }
 
 fn find(root: &InodeRef, path: &str) -> InodeRef {
-    path.split('/').fold(root.clone(), |here, name| {
-        here.lookup(name.as_bytes()).unwrap()
-    })
+    path.split('/').fold(root.clone(), |here, name| here.lookup(name.as_bytes()).unwrap())
 }
 
 fn names(directory: &InodeRef) -> Vec<Vec<u8>> {
@@ -116,17 +89,11 @@ fn read(inode: &InodeRef, offset: u64, length: usize) -> Vec<u8> {
 
 fn write(inode: &InodeRef, offset: u64, bytes: &[u8]) {
     let position = WritePosition::At(offset);
-    assert_eq!(
-        inode.write_at(position, &mut &bytes[..], NOW),
-        Ok((offset, bytes.len()))
-    );
+    assert_eq!(inode.write_at(position, &mut &bytes[..], NOW), Ok((offset, bytes.len())));
 }
 
 fn over(pool: &Arc<FramePool>, base: &InodeRef) -> InodeRef {
-    let identity = Identity {
-        device: DEVICE,
-        magic: OVERLAY_MAGIC,
-    };
+    let identity = Identity { device: DEVICE, magic: OVERLAY_MAGIC };
     overlay::over(pool.clone(), identity, LARGE, base).unwrap()
 }
 
@@ -135,10 +102,7 @@ fn the_image_is_shown_and_mapped() {
     let (pool, root) = opened();
     let large = find(&root, "usr/lib/large");
     let metadata = large.metadata();
-    assert_eq!(
-        (metadata.kind, metadata.size_bytes),
-        (FileKind::Regular, 10_000)
-    );
+    assert_eq!((metadata.kind, metadata.size_bytes), (FileKind::Regular, 10_000));
     assert_eq!((metadata.link_count, metadata.modified.seconds), (2, 77));
     assert_eq!(read(&large, 9_999, 5), [100]);
     assert_eq!(read(&large, 10_000, 5), []);
@@ -149,30 +113,15 @@ fn the_image_is_shown_and_mapped() {
     pool.bytes().read(page.frame.frame(), 0, &mut byte);
     assert_eq!(byte[0], 82);
     assert!(pool.is_immutable(page.frame.frame()));
-    assert_eq!(
-        large.page(3, PageIntent::Read).err(),
-        Some(PageError::BeyondEnd)
-    );
-    assert_eq!(
-        large.page(0, PageIntent::WriteShared).err(),
-        Some(PageError::Failed)
-    );
+    assert_eq!(large.page(3, PageIntent::Read).err(), Some(PageError::BeyondEnd));
+    assert_eq!(large.page(0, PageIntent::WriteShared).err(), Some(PageError::Failed));
     let null = find(&root, "usr/lib/null").metadata();
     assert_eq!(null.device_node, DeviceNumber { major: 1, minor: 3 });
-    assert_eq!(
-        find(&root, "usr/lib/link").read_link(),
-        Ok(b"large".to_vec())
-    );
+    assert_eq!(find(&root, "usr/lib/link").read_link(), Ok(b"large".to_vec()));
     assert_eq!(root.lookup(b"none").err(), Some(Errno::ENOENT));
     assert_eq!(large.lookup(b"none").err(), Some(Errno::ENOTDIR));
-    assert_eq!(
-        root.create(b"x", NewNode::Regular, BY_ROOT).err(),
-        Some(Errno::EROFS)
-    );
-    assert_eq!(
-        root.read_at(0, &mut Buffer::with_limit(1)),
-        Err(Errno::EISDIR)
-    );
+    assert_eq!(root.create(b"x", NewNode::Regular, BY_ROOT).err(), Some(Errno::EROFS));
+    assert_eq!(root.read_at(0, &mut Buffer::with_limit(1)), Err(Errno::EISDIR));
 }
 
 #[test]
@@ -188,12 +137,7 @@ fn the_overlay_copies_pages_and_keeps_identity() {
     let large = find(&root, "usr/lib/again");
     let after = large.metadata();
     assert_eq!(
-        (
-            after.inode_number,
-            after.device,
-            after.size_bytes,
-            after.link_count
-        ),
+        (after.inode_number, after.device, after.size_bytes, after.link_count),
         (before.inode_number, before.device, before.size_bytes, 2)
     );
     assert_eq!(read(&large, 4_999, 9), *b"\x32changed\x33");
@@ -208,8 +152,7 @@ fn the_overlay_copies_pages_and_keeps_identity() {
     assert_eq!(read(&large, 8_999, 2), [90, 0]);
     let last = large.page(2, PageIntent::Read).unwrap();
     let mut bytes = [9; 2];
-    pool.bytes()
-        .read(last.frame.frame(), 8_999 - 8_192, &mut bytes);
+    pool.bytes().read(last.frame.frame(), 8_999 - 8_192, &mut bytes);
     assert_eq!(bytes, [90, 0]);
     assert_eq!(read(&find(&base, "usr/lib/large"), 5_000, 2), [51, 51]);
 }
@@ -221,21 +164,15 @@ fn the_overlay_hides_and_moves() {
     let directory = find(&root, "usr/lib");
     directory.unlink(b"small", NOW).unwrap();
     directory.unlink(b"file-100", NOW).unwrap();
-    directory
-        .create(b"file-100", NewNode::Directory, BY_ROOT)
-        .unwrap();
+    directory.create(b"file-100", NewNode::Directory, BY_ROOT).unwrap();
     directory.create(b"new", NewNode::Regular, BY_ROOT).unwrap();
     let listed = names(&directory);
     assert_eq!(listed.len(), 305);
     let count = |name: &[u8]| listed.iter().filter(|other| *other == name).count();
-    assert_eq!(
-        (count(b"small"), count(b"file-100"), count(b"new")),
-        (0, 1, 1)
-    );
+    assert_eq!((count(b"small"), count(b"file-100"), count(b"new")), (0, 1, 1));
     let usr = find(&root, "usr");
     let number = directory.metadata().inode_number;
-    usr.rename(b"lib", &root, b"moved", RenameMode::Replace, NOW)
-        .unwrap();
+    usr.rename(b"lib", &root, b"moved", RenameMode::Replace, NOW).unwrap();
     drop(directory);
     assert_eq!(usr.lookup(b"lib").err(), Some(Errno::ENOENT));
     assert_eq!(names(&usr), Vec::<Vec<u8>>::new());
@@ -247,13 +184,8 @@ fn the_overlay_hides_and_moves() {
     root.remove_directory(b"usr", NOW).unwrap();
     root.create(b"usr", NewNode::Directory, BY_ROOT).unwrap();
     assert_eq!(names(&find(&root, "usr")), Vec::<Vec<u8>>::new());
-    let attributes = SetAttributes {
-        permissions: Some(0o600),
-        ..SetAttributes::default()
-    };
-    find(&root, "moved/null")
-        .set_attributes(attributes, NOW)
-        .unwrap();
+    let attributes = SetAttributes { permissions: Some(0o600), ..SetAttributes::default() };
+    find(&root, "moved/null").set_attributes(attributes, NOW).unwrap();
     assert_eq!(find(&root, "moved/null").metadata().mode(), 0o020_600);
 }
 

@@ -34,21 +34,13 @@ pub(super) enum Backing {
 impl Content {
     /// All of the base shows.
     pub(super) fn over(base_bytes: u64) -> Self {
-        Self {
-            size_bytes: base_bytes,
-            base_bytes,
-            ..Self::default()
-        }
+        Self { size_bytes: base_bytes, base_bytes, ..Self::default() }
     }
 
     /// Pages that are not holes.
     pub(super) fn block_page_count(&self) -> u64 {
         let base_pages = self.base_bytes.div_ceil(PAGE);
-        let hidden = if base_pages == 0 {
-            0
-        } else {
-            self.pages.range(..base_pages).count() as u64
-        };
+        let hidden = if base_pages == 0 { 0 } else { self.pages.range(..base_pages).count() as u64 };
         base_pages - hidden + self.own_page_count
     }
 
@@ -60,11 +52,7 @@ impl Content {
         match self.pages.get(&index) {
             Some(Some(page)) => Backing::Own(page.clone()),
             Some(None) => Backing::Zeros,
-            None => match self
-                .base_bytes
-                .saturating_sub(index.saturating_mul(PAGE))
-                .min(PAGE)
-            {
+            None => match self.base_bytes.saturating_sub(index.saturating_mul(PAGE)).min(PAGE) {
                 0 => Backing::Zeros,
                 count => Backing::Base(count as usize),
             },
@@ -72,12 +60,7 @@ impl Content {
     }
 
     /// The file's own page `index`, made from the base or from zeros if there is none.
-    pub(super) fn own_page(
-        &mut self,
-        fs: &MemoryFs,
-        base: Option<&InodeRef>,
-        index: u64,
-    ) -> Result<FrameRef> {
+    pub(super) fn own_page(&mut self, fs: &MemoryFs, base: Option<&InodeRef>, index: u64) -> Result<FrameRef> {
         let base_count = match self.backing(index) {
             Backing::Own(page) => return Ok(page),
             Backing::Base(count) => count,
@@ -109,9 +92,7 @@ impl Content {
             let count = (PAGE_BYTES - within).min(bytes.len() - done);
             match self.own_page(fs, base, position / PAGE) {
                 Ok(page) => {
-                    fs.pool
-                        .bytes()
-                        .write(page.frame(), within, &bytes[done..done + count]);
+                    fs.pool.bytes().write(page.frame(), within, &bytes[done..done + count]);
                 }
                 Err(error) => return (done, Some(error)),
             }
@@ -139,28 +120,17 @@ impl Content {
     }
 
     /// Makes the range read as zeros and frees its whole pages.
-    pub(super) fn punch(
-        &mut self,
-        fs: &MemoryFs,
-        base: Option<&InodeRef>,
-        start: u64,
-        end: u64,
-    ) -> Result<()> {
+    pub(super) fn punch(&mut self, fs: &MemoryFs, base: Option<&InodeRef>, start: u64, end: u64) -> Result<()> {
         let end = end.min(self.size_bytes);
         if start >= end {
             return Ok(());
         }
         // The rest of the last page is zeros anyway, so a range up to the end takes it whole.
-        let whole_end = if end == self.size_bytes {
-            end.div_ceil(PAGE)
-        } else {
-            end / PAGE
-        };
+        let whole_end = if end == self.size_bytes { end.div_ceil(PAGE) } else { end / PAGE };
         let whole_start = start.div_ceil(PAGE);
-        for (from, to) in [
-            (start, end.min(whole_start.saturating_mul(PAGE))),
-            (start.max((whole_end * PAGE).min(end)), end),
-        ] {
+        for (from, to) in
+            [(start, end.min(whole_start.saturating_mul(PAGE))), (start.max((whole_end * PAGE).min(end)), end)]
+        {
             if from < to && !matches!(self.backing(from / PAGE), Backing::Zeros) {
                 let page = self.own_page(fs, base, from / PAGE)?;
                 let first = (from % PAGE) as usize;
@@ -182,13 +152,7 @@ impl Content {
 
     /// Makes own pages for the whole range, so that later writes cannot fail for space. On error those made
     /// so far stay.
-    pub(super) fn reserve(
-        &mut self,
-        fs: &MemoryFs,
-        base: Option<&InodeRef>,
-        start: u64,
-        end: u64,
-    ) -> Result<()> {
+    pub(super) fn reserve(&mut self, fs: &MemoryFs, base: Option<&InodeRef>, start: u64, end: u64) -> Result<()> {
         let statistics = fs.statistics();
         if (end - start) / PAGE > statistics.block_count {
             return Err(Errno::ENOSPC);
@@ -211,11 +175,7 @@ impl Content {
             if is_hole == (target == SeekTarget::Hole) {
                 return Ok(offset.max(index * PAGE));
             }
-            index = if is_hole {
-                self.next_data_index(index + 1, end_index)
-            } else {
-                index + 1
-            };
+            index = if is_hole { self.next_data_index(index + 1, end_index) } else { index + 1 };
         }
         match target {
             SeekTarget::Hole => Ok(self.size_bytes),
@@ -228,10 +188,7 @@ impl Content {
         if index < self.base_bytes.div_ceil(PAGE) {
             return index;
         }
-        self.pages
-            .range(index..)
-            .next()
-            .map_or(end_index, |(next, _)| *next)
+        self.pages.range(index..).next().map_or(end_index, |(next, _)| *next)
     }
 
     /// The page for a mapping. A hole becomes a page, so that all mappings of it show the same frame.
@@ -261,10 +218,7 @@ impl Content {
             Backing::Own(frame) => Some(FilePage { frame, valid_bytes }),
             Backing::Base(shown) => {
                 let page = base?.resident_page(index)?;
-                (page.valid_bytes == shown).then_some(FilePage {
-                    valid_bytes,
-                    ..page
-                })
+                (page.valid_bytes == shown).then_some(FilePage { valid_bytes, ..page })
             }
             Backing::Zeros => None,
         }
@@ -276,13 +230,7 @@ impl Content {
     }
 }
 
-fn copy_from_base(
-    fs: &MemoryFs,
-    base: &InodeRef,
-    index: u64,
-    count: usize,
-    page: &FrameRef,
-) -> Result<()> {
+fn copy_from_base(fs: &MemoryFs, base: &InodeRef, index: u64, count: usize, page: &FrameRef) -> Result<()> {
     let mut bounce = [0; 512];
     let mut done = 0;
     while done < count {

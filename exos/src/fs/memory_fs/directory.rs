@@ -55,10 +55,7 @@ impl Names {
 
     /// The nodes of all own entries, which are forgotten.
     pub(super) fn take_nodes(&mut self) -> Vec<Arc<MemoryNode>> {
-        core::mem::take(&mut self.entries)
-            .into_values()
-            .map(|own| own.node)
-            .collect()
+        core::mem::take(&mut self.entries).into_values().map(|own| own.node).collect()
     }
 
     pub(super) fn own_count(&self) -> usize {
@@ -104,10 +101,7 @@ impl Names {
     /// Up to `out`'s capacity own entries behind `cookie`.
     fn batch_behind(&self, cookie: u64, out: &mut Vec<Listed>) {
         out.clear();
-        for (cookie, name) in self
-            .order
-            .range((Bound::Excluded(cookie), Bound::Unbounded))
-        {
+        for (cookie, name) in self.order.range((Bound::Excluded(cookie), Bound::Unbounded)) {
             if out.len() == out.capacity() {
                 break;
             }
@@ -130,9 +124,7 @@ pub(super) fn list(
     if let Some(base) = base.filter(|_| cookie < BASE_COOKIE_MAX) {
         let mut is_full = false;
         let reached = base.read_directory(cookie, &mut |entry| {
-            let is_hidden = directory
-                .with_names(|names| names.hides(entry.name))
-                .unwrap_or(true);
+            let is_hidden = directory.with_names(|names| names.hides(entry.name)).unwrap_or(true);
             if is_hidden {
                 return true;
             }

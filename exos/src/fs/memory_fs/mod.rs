@@ -80,24 +80,14 @@ impl MemoryFs {
     ///
     /// # Errors
     /// `ENOSPC` if not even the root may exist.
-    pub fn create(
-        pool: Arc<FramePool>,
-        identity: Identity,
-        limits: Limits,
-        root: Creation,
-    ) -> Result<Arc<MemoryNode>> {
+    pub fn create(pool: Arc<FramePool>, identity: Identity, limits: Limits, root: Creation) -> Result<Arc<MemoryNode>> {
         let own = Self::with_numbers_from(pool, identity, limits, 1);
         let node = own.new_node(&NewNode::Directory, root)?;
         Ok(node)
     }
 
     /// A file system that shows `base`, a directory, and keeps the changes; see [`super::overlay`].
-    pub(super) fn over(
-        pool: Arc<FramePool>,
-        identity: Identity,
-        limits: Limits,
-        base: &InodeRef,
-    ) -> Arc<MemoryNode> {
+    pub(super) fn over(pool: Arc<FramePool>, identity: Identity, limits: Limits, base: &InodeRef) -> Arc<MemoryNode> {
         let own = Self::with_numbers_from(pool, identity, limits, FIRST_OWN_INODE_NUMBER);
         own.node_over(base)
     }
@@ -121,19 +111,10 @@ impl MemoryFs {
     }
 
     /// A node without names.
-    fn new_node(
-        self: &Arc<Self>,
-        what: &NewNode<'_>,
-        creation: Creation,
-    ) -> Result<Arc<MemoryNode>> {
+    fn new_node(self: &Arc<Self>, what: &NewNode<'_>, creation: Creation) -> Result<Arc<MemoryNode>> {
         take(&self.inode_count, self.limits.inode_count_max)?;
         let number = self.next_inode_number.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(MemoryNode::new(
-            self.clone(),
-            number,
-            what,
-            creation,
-        )))
+        Ok(Arc::new(MemoryNode::new(self.clone(), number, what, creation)))
     }
 
     /// The node that shows `base`: always the same one while it lives or has changes.
@@ -147,29 +128,17 @@ impl MemoryFs {
         if let Some(node) = table.get(&number).and_then(|known| known.node.upgrade()) {
             return node;
         }
-        table.insert(
-            number,
-            FromBase {
-                node: Arc::downgrade(&fresh),
-                changed: None,
-            },
-        );
+        table.insert(number, FromBase { node: Arc::downgrade(&fresh), changed: None });
         fresh
     }
 
     fn known_over(&self, number: u64) -> Option<Arc<MemoryNode>> {
-        self.from_base
-            .lock()
-            .get(&number)
-            .and_then(|known| known.node.upgrade())
+        self.from_base.lock().get(&number).and_then(|known| known.node.upgrade())
     }
 
     /// Keeps a changed node over the base alive until it has no names any more.
     fn keep_changed(&self, base_number: u64, node: &Arc<MemoryNode>) {
-        let known = FromBase {
-            node: Arc::downgrade(node),
-            changed: Some(node.clone()),
-        };
+        let known = FromBase { node: Arc::downgrade(node), changed: Some(node.clone()) };
         self.from_base.lock().insert(base_number, known);
     }
 
@@ -178,9 +147,7 @@ impl MemoryFs {
         let forgotten = {
             let mut table = self.from_base.lock();
             match table.get(&base_number) {
-                Some(known) if known.changed.is_some() || known.node.strong_count() == 0 => {
-                    table.remove(&base_number)
-                }
+                Some(known) if known.changed.is_some() || known.node.strong_count() == 0 => table.remove(&base_number),
                 _ => None,
             }
         };
@@ -213,9 +180,7 @@ impl MemoryFs {
 /// Counts one more, up to `max`.
 fn take(counter: &AtomicU64, max: u64) -> Result<()> {
     counter
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-            (count < max).then_some(count + 1)
-        })
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < max).then_some(count + 1))
         .map(|_| ())
         .map_err(|_| Errno::ENOSPC)
 }
@@ -225,31 +190,16 @@ fn take(counter: &AtomicU64, max: u64) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`super::vnode::Inode::create`] and [`super::vnode::Inode::lookup`].
-pub fn ensure_node(
-    root: &InodeRef,
-    path: &[u8],
-    node: NewNode<'_>,
-    creation: Creation,
-) -> Result<InodeRef> {
+pub fn ensure_node(root: &InodeRef, path: &[u8], node: NewNode<'_>, creation: Creation) -> Result<InodeRef> {
     let mut here = root.clone();
-    let mut names = path
-        .split(|byte| *byte == b'/')
-        .filter(|name| !name.is_empty())
-        .peekable();
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
     while let Some(name) = names.next() {
         here = match here.lookup(name) {
             Ok(found) => found,
             Err(Errno::ENOENT) if names.peek().is_none() => here.create(name, node, creation)?,
             Err(Errno::ENOENT) => {
                 let permissions = 0o755;
-                here.create(
-                    name,
-                    NewNode::Directory,
-                    Creation {
-                        permissions,
-                        ..creation
-                    },
-                )?
+                here.create(name, NewNode::Directory, Creation { permissions, ..creation })?
             }
             Err(error) => return Err(error),
         };

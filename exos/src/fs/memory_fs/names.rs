@@ -13,12 +13,7 @@ use super::node::Body;
 use crate::error::{Errno, Result};
 
 impl MemoryNode {
-    pub(super) fn create_name(
-        &self,
-        name: &[u8],
-        node: &NewNode<'_>,
-        creation: Creation,
-    ) -> Result<InodeRef> {
+    pub(super) fn create_name(&self, name: &[u8], node: &NewNode<'_>, creation: Creation) -> Result<InodeRef> {
         let _tree = self.fs.tree.lock();
         self.check_absent(name)?;
         let mut creation = creation;
@@ -203,15 +198,10 @@ impl MemoryNode {
 
     /// What a rename does to the target that is in its way.
     fn check_replaceable(&self, by: &Arc<Self>) -> Result<()> {
-        match (
-            by.kind == FileKind::Directory,
-            self.kind == FileKind::Directory,
-        ) {
+        match (by.kind == FileKind::Directory, self.kind == FileKind::Directory) {
             (true, false) => Err(Errno::ENOTDIR),
             (false, true) => Err(Errno::EISDIR),
-            (true, true) if !directory::is_empty(self, self.base.as_ref())? => {
-                Err(Errno::ENOTEMPTY)
-            }
+            (true, true) if !directory::is_empty(self, self.base.as_ref())? => Err(Errno::ENOTEMPTY),
             _ => Ok(()),
         }
     }

@@ -9,9 +9,9 @@ use super::super::permission::Credentials;
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Limited, Source, partial};
 use super::super::vnode::{
-    Allocate, Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode,
-    InodeRef, Metadata, NewNode, OFFSET_MAX, OpenFile, OpenRequest, RenameMode, Sealable, Seals,
-    SeekTarget, SetAttributes, Timestamp, WritePosition,
+    Allocate, Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
+    NewNode, OFFSET_MAX, OpenFile, OpenRequest, RenameMode, Sealable, Seals, SeekTarget, SetAttributes, Timestamp,
+    WritePosition,
 };
 use super::MemoryFs;
 use super::content::{Backing, Content};
@@ -72,19 +72,12 @@ impl Body {
 }
 
 impl MemoryNode {
-    pub(super) fn new(
-        fs: Arc<MemoryFs>,
-        inode_number: u64,
-        what: &NewNode<'_>,
-        creation: Creation,
-    ) -> Self {
+    pub(super) fn new(fs: Arc<MemoryFs>, inode_number: u64, what: &NewNode<'_>, creation: Creation) -> Self {
         let (body, device_node) = match what {
             NewNode::Regular => (Body::File(Content::default()), DeviceNumber::default()),
             NewNode::Directory => (Body::Directory(Names::new()), DeviceNumber::default()),
             NewNode::Symlink(target) => (Body::Symlink(target.to_vec()), DeviceNumber::default()),
-            NewNode::CharacterDevice(number) | NewNode::BlockDevice(number) => {
-                (Body::Other, *number)
-            }
+            NewNode::CharacterDevice(number) | NewNode::BlockDevice(number) => (Body::Other, *number),
             NewNode::Fifo => (Body::Fifo(None), DeviceNumber::default()),
             NewNode::Socket => (Body::Other, DeviceNumber::default()),
         };
@@ -104,15 +97,7 @@ impl MemoryNode {
             body,
         };
         let state = Mutex::new(state);
-        Self {
-            fs,
-            inode_number,
-            kind,
-            device_node,
-            base: None,
-            can_seal: false,
-            state,
-        }
+        Self { fs, inode_number, kind, device_node, base: None, can_seal: false, state }
     }
 
     pub(super) fn over(fs: Arc<MemoryFs>, base: InodeRef) -> Self {
@@ -198,11 +183,7 @@ impl MemoryNode {
     /// Called after a change, without the lock, if [`Self::keep`] said so: from now on this node cannot be
     /// made again from the base.
     fn kept(&self) {
-        if let Some(node) = self
-            .base
-            .as_ref()
-            .and_then(|_| self.fs.known_over(self.inode_number))
-        {
+        if let Some(node) = self.base.as_ref().and_then(|_| self.fs.known_over(self.inode_number)) {
             self.fs.keep_changed(self.inode_number, &node);
         }
     }
@@ -239,12 +220,7 @@ impl MemoryNode {
     ) -> Result<(u64, usize, Option<Errno>)> {
         self.with_content(|_| Ok(()))?;
         self.change(|state| {
-            let State {
-                body: Body::File(content),
-                seals,
-                ..
-            } = state
-            else {
+            let State { body: Body::File(content), seals, .. } = state else {
                 return Err(Errno::EINVAL);
             };
             let offset = match position {
@@ -256,9 +232,7 @@ impl MemoryNode {
                 return Err(Errno::EFBIG);
             }
             let grows = offset + room as u64 > content.size_bytes;
-            if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE)
-                || (grows && seals.contains(Seals::GROW))
-            {
+            if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) || (grows && seals.contains(Seals::GROW)) {
                 return Err(Errno::EPERM);
             }
             let (done, error) = content.write(&self.fs, self.base.as_ref(), offset, &bytes[..room]);
@@ -286,10 +260,7 @@ impl MemoryNode {
                 let mut done = 0;
                 while done < count {
                     let step = (count - done).min(bounce.len());
-                    self.fs
-                        .pool
-                        .bytes()
-                        .read(page.frame(), within + done, &mut bounce[..step]);
+                    self.fs.pool.bytes().read(page.frame(), within + done, &mut bounce[..step]);
                     let copied = destination.put(&bounce[..step]);
                     done += copied;
                     if copied < step {
@@ -328,9 +299,7 @@ impl Drop for MemoryNode {
         if self.base.is_some() {
             self.fs.forget(self.inode_number);
         } else {
-            self.fs
-                .inode_count
-                .fetch_sub(1, core::sync::atomic::Ordering::Relaxed);
+            self.fs.inode_count.fetch_sub(1, core::sync::atomic::Ordering::Relaxed);
         }
     }
 }
@@ -357,14 +326,8 @@ impl Inode for MemoryNode {
         let (size_bytes, block_count) = match &state.body {
             Body::File(content) => (content.size_bytes, content.block_page_count() * page_blocks),
             Body::Directory(names) => {
-                let of_base = self
-                    .base
-                    .as_ref()
-                    .map_or(0, |base| base.metadata().size_bytes);
-                (
-                    of_base + DIRECTORY_ENTRY_BYTES * (2 + names.own_count() as u64),
-                    0,
-                )
+                let of_base = self.base.as_ref().map_or(0, |base| base.metadata().size_bytes);
+                (of_base + DIRECTORY_ENTRY_BYTES * (2 + names.own_count() as u64), 0)
             }
             Body::Symlink(target) => (target.len() as u64, 0),
             Body::Fifo(_) | Body::Other => (0, 0),
@@ -448,10 +411,7 @@ impl Inode for MemoryNode {
             let position = offset.saturating_add(done as u64);
             let page_index = position / PAGE_BYTES as u64;
             let (backing, left) = self.with_content(|state| match &state.body {
-                Body::File(content) => Ok((
-                    content.backing(page_index),
-                    content.size_bytes.saturating_sub(position),
-                )),
+                Body::File(content) => Ok((content.backing(page_index), content.size_bytes.saturating_sub(position))),
                 _ => Err(Errno::EINVAL),
             })?;
             let in_page = PAGE_BYTES as u64 - position % PAGE_BYTES as u64;
@@ -472,12 +432,7 @@ impl Inode for MemoryNode {
         Ok(done)
     }
 
-    fn write_at(
-        &self,
-        position: WritePosition,
-        source: &mut dyn Source,
-        now: Timestamp,
-    ) -> Result<(u64, usize)> {
+    fn write_at(&self, position: WritePosition, source: &mut dyn Source, now: Timestamp) -> Result<(u64, usize)> {
         let mut small = [0; 512];
         let mut large = Vec::new();
         let chunk = if source.remaining() <= small.len() {
@@ -516,18 +471,12 @@ impl Inode for MemoryNode {
     fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
         self.with_content(|_| Ok(()))?;
         self.change(|state| {
-            let State {
-                body: Body::File(content),
-                seals,
-                ..
-            } = state
-            else {
+            let State { body: Body::File(content), seals, .. } = state else {
                 return Err(Errno::EINVAL);
             };
             let shrinks = size_bytes < content.size_bytes;
             let grows = size_bytes > content.size_bytes;
-            if (shrinks && seals.contains(Seals::SHRINK)) || (grows && seals.contains(Seals::GROW))
-            {
+            if (shrinks && seals.contains(Seals::SHRINK)) || (grows && seals.contains(Seals::GROW)) {
                 return Err(Errno::EPERM);
             }
             content.resize(&self.fs, size_bytes)?;
@@ -542,12 +491,7 @@ impl Inode for MemoryNode {
         let end = end.ok_or(Errno::EFBIG)?;
         self.with_content(|_| Ok(()))?;
         self.change(|state| {
-            let State {
-                body: Body::File(content),
-                seals,
-                ..
-            } = state
-            else {
+            let State { body: Body::File(content), seals, .. } = state else {
                 return Err(Errno::EINVAL);
             };
             let punches = !matches!(mode, Allocate::Extend | Allocate::KeepSize);
@@ -610,10 +554,7 @@ impl Inode for MemoryNode {
             };
             let page = content.page(&self.fs, self.base.as_ref(), index, intent)?;
             // An own page that was made for reading holds what the base holds; it may be lost with the node.
-            (
-                page,
-                intent == PageIntent::WriteShared && self.keep(&mut state),
-            )
+            (page, intent == PageIntent::WriteShared && self.keep(&mut state))
         };
         if is_first {
             self.kept();
@@ -628,18 +569,12 @@ impl Inode for MemoryNode {
         }
     }
 
-    fn open(
-        &self,
-        request: OpenRequest,
-        _credentials: &Credentials,
-    ) -> Result<Option<Arc<dyn OpenFile>>> {
+    fn open(&self, request: OpenRequest, _credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         if self.kind != FileKind::Fifo {
             return Ok(None);
         }
         let pipe = match &mut self.state.lock().body {
-            Body::Fifo(pipe) => pipe
-                .get_or_insert_with(|| Pipe::new(self.inode_number))
-                .clone(),
+            Body::Fifo(pipe) => pipe.get_or_insert_with(|| Pipe::new(self.inode_number)).clone(),
             _ => return Err(Errno::EIO),
         };
         Ok(Some(PipeEnd::open_named(&pipe, request)?))

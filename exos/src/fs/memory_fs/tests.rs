@@ -14,15 +14,11 @@ use crate::mem::frames::FramePool;
 use crate::mem::source::{PageError, PageIntent};
 
 fn file(directory: &InodeRef, name: &str) -> InodeRef {
-    directory
-        .create(name.as_bytes(), NewNode::Regular, BY_ROOT)
-        .unwrap()
+    directory.create(name.as_bytes(), NewNode::Regular, BY_ROOT).unwrap()
 }
 
 fn write(inode: &InodeRef, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
-    inode
-        .write_at(WritePosition::At(offset), &mut &bytes[..], NOW)
-        .map(|(_, done)| done)
+    inode.write_at(WritePosition::At(offset), &mut &bytes[..], NOW).map(|(_, done)| done)
 }
 
 fn read(inode: &InodeRef, offset: u64, length: usize) -> Vec<u8> {
@@ -51,10 +47,7 @@ fn names_from(directory: &InodeRef, cookie: u64, limit: usize) -> (Vec<Vec<u8>>,
 #[test]
 fn limits_are_enforced_and_given_back() {
     let pool = pool();
-    let limits = Limits {
-        bytes_max: 3 * 4096,
-        inode_count_max: 3,
-    };
+    let limits = Limits { bytes_max: 3 * 4096, inode_count_max: 3 };
     let root = tmpfs_root(&pool, 1, limits);
     let first = file(&root, "a");
     file(&root, "b");
@@ -89,10 +82,7 @@ fn listing_survives_changes() {
     assert_eq!(names_from(&root, end, 9), (Vec::new(), end));
     file(&root, "b");
     assert_eq!(names_from(&root, end, 9).0, [b"b"]);
-    assert_eq!(
-        names_from(&root, cookie, 1),
-        ([b"d".to_vec()].to_vec(), cookie + 2)
-    );
+    assert_eq!(names_from(&root, cookie, 1), ([b"d".to_vec()].to_vec(), cookie + 2));
 }
 
 #[test]
@@ -101,10 +91,7 @@ fn mapped_pages_outlive_the_file_and_stay_the_same() {
     let root = tmpfs_root(&pool, 1, LARGE);
     let inode = file(&root, "f");
     assert!(inode.is_mappable());
-    assert_eq!(
-        inode.page(0, PageIntent::Read).err(),
-        Some(PageError::BeyondEnd)
-    );
+    assert_eq!(inode.page(0, PageIntent::Read).err(), Some(PageError::BeyondEnd));
     inode.truncate(5000, NOW).unwrap();
     let hole = inode.page(1, PageIntent::Read).unwrap();
     assert_eq!(hole.valid_bytes, 5000 - PAGE_BYTES);
@@ -129,27 +116,17 @@ fn allocation_reserves_and_holes_free() {
     let pool = pool();
     let root = tmpfs_root(&pool, 1, LARGE);
     let inode = file(&root, "f");
-    inode
-        .allocate(Allocate::KeepSize, 0, 3 * 4096, NOW)
-        .unwrap();
-    assert_eq!(
-        (inode.metadata().size_bytes, inode.metadata().block_count),
-        (0, 24)
-    );
+    inode.allocate(Allocate::KeepSize, 0, 3 * 4096, NOW).unwrap();
+    assert_eq!((inode.metadata().size_bytes, inode.metadata().block_count), (0, 24));
     write(&inode, 0, &[7; 3 * 4096]).unwrap();
-    inode
-        .allocate(Allocate::PunchHole, 100, 2 * 4096, NOW)
-        .unwrap();
+    inode.allocate(Allocate::PunchHole, 100, 2 * 4096, NOW).unwrap();
     assert_eq!(frames_used(&pool), 2);
     let bytes = read(&inode, 0, 3 * 4096);
     let is_hole = |index: &usize| (100..100 + 2 * 4096).contains(index);
     assert!((0..3 * 4096).all(|index| (bytes[index] == 0) == is_hole(&index)));
     let huge = inode.allocate(Allocate::Extend, 0, 1 << 40, NOW);
     assert_eq!(huge, Err(Errno::ENOSPC));
-    assert_eq!(
-        inode.allocate(Allocate::Extend, 1 << 62, 1 << 62, NOW),
-        Err(Errno::EFBIG)
-    );
+    assert_eq!(inode.allocate(Allocate::Extend, 1 << 62, 1 << 62, NOW), Err(Errno::EFBIG));
     assert_eq!(inode.truncate(1 << 63, NOW), Err(Errno::EFBIG));
     assert_eq!(write(&inode, i64::MAX as u64, &[1]), Err(Errno::EFBIG));
     assert_eq!(write(&inode, i64::MAX as u64 - 1, &[1, 2]), Ok(1));
@@ -194,9 +171,7 @@ fn faults_in_the_program_give_short_counts() {
     let inode = file(&root, "f");
     let copy = |wanted, good| {
         let mut source = Faulty { wanted, good };
-        inode
-            .write_at(WritePosition::At(0), &mut source, NOW)
-            .map(|(_, done)| done)
+        inode.write_at(WritePosition::At(0), &mut source, NOW).map(|(_, done)| done)
     };
     assert_eq!(copy(100, 0), Err(Errno::EFAULT));
     assert_eq!(copy(100, 40), Ok(40));
@@ -234,10 +209,7 @@ fn seals_hold() {
     seals.add(Seals::SHRINK | Seals::WRITE).unwrap();
     assert_eq!(inode.truncate(9, NOW), Err(Errno::EPERM));
     assert_eq!(write(&inode, 0, b"x"), Err(Errno::EPERM));
-    assert_eq!(
-        inode.allocate(Allocate::PunchHole, 0, 1, NOW),
-        Err(Errno::EPERM)
-    );
+    assert_eq!(inode.allocate(Allocate::PunchHole, 0, 1, NOW), Err(Errno::EPERM));
     seals.add(Seals::SEAL).unwrap();
     assert_eq!(seals.add(Seals::SHRINK), Err(Errno::EPERM));
     assert_eq!(read(&inode, 0, 20), b"01234567ab");
@@ -253,10 +225,7 @@ fn names_do_not_cross_file_systems() {
     assert_eq!(deep.metadata().link_count, 2);
     assert_eq!(root.metadata().link_count, 3);
     let replace = crate::fs::vnode::RenameMode::Replace;
-    assert_eq!(
-        root.rename(b"f", &other, b"f", replace, NOW),
-        Err(Errno::EXDEV)
-    );
+    assert_eq!(root.rename(b"f", &other, b"f", replace, NOW), Err(Errno::EXDEV));
     let unnamed = root.create_unnamed(BY_ROOT).unwrap();
     assert_eq!(unnamed.metadata().link_count, 0);
     root.link(b"named", &unnamed, NOW).unwrap();
@@ -267,14 +236,8 @@ fn names_do_not_cross_file_systems() {
 
 #[test]
 fn no_inodes_no_root() {
-    let limits = Limits {
-        bytes_max: 0,
-        inode_count_max: 0,
-    };
-    let identity = Identity {
-        device: DeviceNumber::default(),
-        magic: TMPFS_MAGIC,
-    };
+    let limits = Limits { bytes_max: 0, inode_count_max: 0 };
+    let identity = Identity { device: DeviceNumber::default(), magic: TMPFS_MAGIC };
     let root = MemoryFs::create(pool(), identity, limits, BY_ROOT);
     assert_eq!(root.err(), Some(Errno::ENOSPC));
 }

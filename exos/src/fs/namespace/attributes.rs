@@ -41,12 +41,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EPERM`: not the owner. `EROFS`. `EOPNOTSUPP`: a link.
-    pub fn set_permissions(
-        &self,
-        caller: &Caller<'_>,
-        location: &Location,
-        permissions: u32,
-    ) -> Result<()> {
+    pub fn set_permissions(&self, caller: &Caller<'_>, location: &Location, permissions: u32) -> Result<()> {
         location.mount().check_writable()?;
         let inode = location.inode();
         let metadata = inode.metadata();
@@ -60,10 +55,7 @@ impl Namespace {
         if !caller.credentials.is_root() && !caller.credentials.is_in_group(metadata.gid) {
             permissions &= !MODE_SET_GID;
         }
-        let attributes = SetAttributes {
-            permissions: Some(permissions),
-            ..Default::default()
-        };
+        let attributes = SetAttributes { permissions: Some(permissions), ..Default::default() };
         inode.set_attributes(attributes, caller.now)
     }
 
@@ -71,21 +63,14 @@ impl Namespace {
     ///
     /// # Errors
     /// `EPERM`, `EROFS`.
-    pub fn set_owner(
-        &self,
-        caller: &Caller<'_>,
-        location: &Location,
-        change: OwnerChange,
-    ) -> Result<()> {
+    pub fn set_owner(&self, caller: &Caller<'_>, location: &Location, change: OwnerChange) -> Result<()> {
         location.mount().check_writable()?;
         let inode = location.inode();
         let metadata = inode.metadata();
         let credentials = caller.credentials;
         let owns = credentials.uid == metadata.uid;
         let uid_allowed = change.uid.is_none_or(|uid| owns && uid == metadata.uid);
-        let gid_allowed = change
-            .gid
-            .is_none_or(|gid| owns && (gid == metadata.gid || credentials.is_in_group(gid)));
+        let gid_allowed = change.gid.is_none_or(|gid| owns && (gid == metadata.gid || credentials.is_in_group(gid)));
         let is_allowed = credentials.is_root() || (uid_allowed && gid_allowed);
         if !is_allowed {
             return Err(Errno::EPERM);
@@ -97,12 +82,8 @@ impl Namespace {
                 permissions &= !MODE_SET_GID;
             }
         }
-        let attributes = SetAttributes {
-            permissions: Some(permissions),
-            uid: change.uid,
-            gid: change.gid,
-            ..Default::default()
-        };
+        let attributes =
+            SetAttributes { permissions: Some(permissions), uid: change.uid, gid: change.gid, ..Default::default() };
         inode.set_attributes(attributes, caller.now)
     }
 
@@ -110,12 +91,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EACCES`: not the owner, nor may one write. `EPERM`: not the owner, and not both times are now. `EROFS`.
-    pub fn set_times(
-        &self,
-        caller: &Caller<'_>,
-        location: &Location,
-        change: TimesChange,
-    ) -> Result<()> {
+    pub fn set_times(&self, caller: &Caller<'_>, location: &Location, change: TimesChange) -> Result<()> {
         if change.accessed == TimeChange::Keep && change.modified == TimeChange::Keep {
             return Ok(());
         }
@@ -133,11 +109,8 @@ impl Namespace {
             TimeChange::Now => Some(caller.now),
             TimeChange::Set(time) => Some(time),
         };
-        let attributes = SetAttributes {
-            accessed: time(change.accessed),
-            modified: time(change.modified),
-            ..Default::default()
-        };
+        let attributes =
+            SetAttributes { accessed: time(change.accessed), modified: time(change.modified), ..Default::default() };
         inode.set_attributes(attributes, caller.now)
     }
 
@@ -145,13 +118,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `EISDIR`, `EINVAL`: not a regular file. `EACCES`, `EROFS`, `EFBIG`, `EPERM`, those of a lookup.
-    pub fn truncate(
-        &self,
-        caller: &Caller<'_>,
-        start: &Location,
-        path: &[u8],
-        size_bytes: u64,
-    ) -> Result<()> {
+    pub fn truncate(&self, caller: &Caller<'_>, start: &Location, path: &[u8], size_bytes: u64) -> Result<()> {
         let location = self.lookup(caller, start, path, LookupFlags::FOLLOW)?;
         match location.inode().kind() {
             FileKind::Regular => {}
@@ -175,10 +142,7 @@ impl Namespace {
             return Err(Errno::EACCES);
         }
         caller.check(location, wish)?;
-        let is_stored = matches!(
-            kind,
-            FileKind::Regular | FileKind::Directory | FileKind::Symlink
-        );
+        let is_stored = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         if wish.contains(Wish::WRITE) && is_stored {
             location.mount().check_writable()?;
         }

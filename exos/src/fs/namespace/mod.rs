@@ -29,18 +29,15 @@ use super::permission::Credentials;
 use super::pipe::PipeEnd;
 use super::stream::StreamInode;
 use super::vnode::{
-    Creation, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile,
-    OpenRequest, Seals, Timestamp, downcast,
+    Creation, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile, OpenRequest, Seals,
+    Timestamp, downcast,
 };
 use super::walk::{Caller, LookupFlags, Walk};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
 /// `st_dev` of pseudo files: pipes, streams, counters.
-pub const PSEUDO_DEVICE: DeviceNumber = DeviceNumber {
-    major: 0,
-    minor: 14,
-};
+pub const PSEUDO_DEVICE: DeviceNumber = DeviceNumber { major: 0, minor: 14 };
 
 /// What stands behind a device number.
 pub trait Device: Send + Sync {
@@ -66,15 +63,9 @@ pub struct Namespace {
 impl Namespace {
     /// A name space with one mount.
     pub fn new(root: InodeRef, description: MountDescription) -> Arc<Self> {
-        let pseudo = MountDescription {
-            kind: "pipefs",
-            source: "pipefs",
-            flags: MountFlags::default(),
-        };
+        let pseudo = MountDescription { kind: "pipefs", source: "pipefs", flags: MountFlags::default() };
         let anonymous: InodeRef = PseudoInode::new(0, FileKind::Fifo, Timestamp::default(), None);
-        let pseudo_mount = Location::of_new_mount(0, pseudo, anonymous, None)
-            .mount()
-            .clone();
+        let pseudo_mount = Location::of_new_mount(0, pseudo, anonymous, None).mount().clone();
         let root = Location::of_new_mount(1, description, root, None);
         Arc::new(Self {
             mounts: Mutex::new(alloc::vec![root.mount().clone()]),
@@ -94,12 +85,7 @@ impl Namespace {
     }
 
     /// Puts a file system over a directory; returns its root.
-    pub fn mount(
-        &self,
-        over: &Location,
-        root: InodeRef,
-        description: MountDescription,
-    ) -> Location {
+    pub fn mount(&self, over: &Location, root: InodeRef, description: MountDescription) -> Location {
         let _change = self.change.lock();
         let id = self.next_mount_id.fetch_add(1, Ordering::Relaxed);
         let covered = over.clone().top_mounted();
@@ -119,11 +105,7 @@ impl Namespace {
         }
         let mount = at.mount();
         let mut mounts = self.mounts.lock();
-        let holds = |other: &Arc<Mount>| {
-            other
-                .covers()
-                .is_some_and(|covered| Arc::ptr_eq(covered.mount(), mount))
-        };
+        let holds = |other: &Arc<Mount>| other.covers().is_some_and(|covered| Arc::ptr_eq(covered.mount(), mount));
         if mount.covers().is_none() || mounts.iter().any(holds) {
             return Err(Errno::EBUSY);
         }
@@ -152,13 +134,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EIO`.
-    pub fn lookup(
-        &self,
-        caller: &Caller<'_>,
-        start: &Location,
-        path: &[u8],
-        flags: LookupFlags,
-    ) -> Result<Location> {
+    pub fn lookup(&self, caller: &Caller<'_>, start: &Location, path: &[u8], flags: LookupFlags) -> Result<Location> {
         Walk::new(caller, start, path)?.finish(flags)
     }
 
@@ -184,27 +160,16 @@ impl Namespace {
     }
 
     /// A new pipe: the end to read from, the end to write to.
-    pub fn pipe(
-        &self,
-        status: StatusFlags,
-        now: Timestamp,
-    ) -> (Arc<Description>, Arc<Description>) {
+    pub fn pipe(&self, status: StatusFlags, now: Timestamp) -> (Arc<Description>, Arc<Description>) {
         let number = self.number();
         let (reader, writer) = PipeEnd::pair(number);
         let pipe = super::vnode::OpenFile::pipe(&*reader).cloned();
         let inode = PseudoInode::new(number, FileKind::Fifo, now, pipe);
         let name = alloc::format!("pipe:[{number}]");
         let location = Location::pseudo(&self.pseudo_mount, inode, name.as_bytes());
-        let request = |read| OpenRequest {
-            read,
-            write: !read,
-            non_blocking: false,
-        };
+        let request = |read| OpenRequest { read, write: !read, non_blocking: false };
         let reader = self.describe(location.clone(), request(true), status, Some(reader));
-        (
-            reader,
-            self.describe(location, request(false), status, Some(writer)),
-        )
+        (reader, self.describe(location, request(false), status, Some(writer)))
     }
 
     /// A new event counter (`eventfd2`).
@@ -215,12 +180,7 @@ impl Namespace {
         status: StatusFlags,
         now: Timestamp,
     ) -> Arc<Description> {
-        self.anonymous(
-            "anon_inode:[eventfd]",
-            EventCounter::new(value, is_semaphore),
-            status,
-            now,
-        )
+        self.anonymous("anon_inode:[eventfd]", EventCounter::new(value, is_semaphore), status, now)
     }
 
     /// A description of something without a name, open for reading and writing (`anon_inode:[…]`).
@@ -234,11 +194,7 @@ impl Namespace {
         // The kind of Linux's anonymous inodes is none at all; a regular file is the nearest.
         let inode = PseudoInode::new(self.number(), FileKind::Regular, now, None);
         let location = Location::pseudo(&self.pseudo_mount, inode, display_name.as_bytes());
-        let request = OpenRequest {
-            read: true,
-            write: true,
-            non_blocking: false,
-        };
+        let request = OpenRequest { read: true, write: true, non_blocking: false };
         self.describe(location, request, status, Some(file))
     }
 
@@ -253,11 +209,7 @@ impl Namespace {
         let inode = PseudoInode::new(inode_number, FileKind::Socket, now, None);
         let name = alloc::format!("socket:[{inode_number}]");
         let location = Location::pseudo(&self.pseudo_mount, inode, name.as_bytes());
-        let request = OpenRequest {
-            read: true,
-            write: true,
-            non_blocking: false,
-        };
+        let request = OpenRequest { read: true, write: true, non_blocking: false };
         self.describe(location, request, status, Some(file))
     }
 
@@ -289,11 +241,7 @@ impl Namespace {
         let inode = node.create_memory_file(creation, seals)?;
         let display_name = [b"/memfd:", name, b" (deleted)"].concat();
         let location = Location::pseudo(&self.pseudo_mount, inode, &display_name);
-        let request = OpenRequest {
-            read: true,
-            write: true,
-            non_blocking: false,
-        };
+        let request = OpenRequest { read: true, write: true, non_blocking: false };
         Ok(self.describe(location, request, StatusFlags::default(), None))
     }
 
@@ -345,18 +293,8 @@ struct PseudoInode {
 }
 
 impl PseudoInode {
-    fn new(
-        number: u64,
-        kind: FileKind,
-        created: Timestamp,
-        pipe: Option<Arc<super::pipe::Pipe>>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            number,
-            kind,
-            created,
-            pipe,
-        })
+    fn new(number: u64, kind: FileKind, created: Timestamp, pipe: Option<Arc<super::pipe::Pipe>>) -> Arc<Self> {
+        Arc::new(Self { number, kind, created, pipe })
     }
 }
 
@@ -366,11 +304,7 @@ impl Inode for PseudoInode {
             device: PSEUDO_DEVICE,
             inode_number: self.number,
             kind: self.kind,
-            permissions: if self.kind == FileKind::Socket {
-                0o777
-            } else {
-                0o600
-            },
+            permissions: if self.kind == FileKind::Socket { 0o777 } else { 0o600 },
             link_count: 1,
             uid: 0,
             gid: 0,
@@ -385,22 +319,14 @@ impl Inode for PseudoInode {
     }
 
     /// `/proc/self/fd/N` of a pipe opens another end of it; other pseudo files cannot be opened again.
-    fn open(
-        &self,
-        request: OpenRequest,
-        _credentials: &Credentials,
-    ) -> Result<Option<Arc<dyn OpenFile>>> {
+    fn open(&self, request: OpenRequest, _credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         let pipe = self.pipe.as_ref().ok_or(Errno::ENXIO)?;
         Ok(Some(PipeEnd::open_named(pipe, request)?))
     }
 
     fn statistics(&self) -> FileSystemStatistics {
         FileSystemStatistics {
-            magic: if self.kind == FileKind::Socket {
-                0x534f_434b
-            } else {
-                0x5049_5045
-            },
+            magic: if self.kind == FileKind::Socket { 0x534f_434b } else { 0x5049_5045 },
             block_bytes: 4096,
             block_count: 0,
             free_block_count: 0,

@@ -20,11 +20,7 @@ impl Target {
     fn find(caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<Self> {
         let mut walk = Walk::new(caller, start, path)?;
         let (last, has_slash) = walk.to_last()?;
-        Ok(Self {
-            parent: walk.here().clone(),
-            last,
-            has_slash,
-        })
+        Ok(Self { parent: walk.here().clone(), last, has_slash })
     }
 
     fn lookup(&self, name: &[u8]) -> Result<Option<Location>> {
@@ -36,17 +32,10 @@ impl Target {
     }
 
     /// Checks that `victim`, which `name` leads to, may be taken out of its directory.
-    fn check_removable(
-        &self,
-        caller: &Caller<'_>,
-        victim: &Location,
-        wants_directory: bool,
-    ) -> Result<()> {
+    fn check_removable(&self, caller: &Caller<'_>, victim: &Location, wants_directory: bool) -> Result<()> {
         caller.check(&self.parent, Wish::WRITE | Wish::EXECUTE)?;
         let directory = self.parent.inode().metadata();
-        caller
-            .credentials
-            .check_sticky(&directory, &victim.inode().metadata())?;
+        caller.credentials.check_sticky(&directory, &victim.inode().metadata())?;
         match (wants_directory, victim.is_directory()) {
             (true, false) => Err(Errno::ENOTDIR),
             (false, true) => Err(Errno::EISDIR),
@@ -102,10 +91,7 @@ impl Namespace {
         follow: bool,
         new: (&Location, &[u8]),
     ) -> Result<()> {
-        let flags = LookupFlags {
-            follow,
-            directory: false,
-        };
+        let flags = LookupFlags { follow, directory: false };
         let existing = self.lookup(caller, existing.0, existing.1, flags)?;
         self.link_location(caller, &existing, new)
     }
@@ -114,12 +100,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Those of link(2).
-    pub fn link_location(
-        &self,
-        caller: &Caller<'_>,
-        existing: &Location,
-        new: (&Location, &[u8]),
-    ) -> Result<()> {
+    pub fn link_location(&self, caller: &Caller<'_>, existing: &Location, new: (&Location, &[u8])) -> Result<()> {
         let target = Target::find(caller, new.0, new.1)?;
         let _change = self.change.lock();
         let name = self.check_new_name(&target, false)?;
@@ -150,11 +131,7 @@ impl Namespace {
         let _change = self.change.lock();
         let victim = target.lookup(name)?.ok_or(Errno::ENOENT)?;
         if target.has_slash {
-            return Err(if victim.is_directory() {
-                Errno::EISDIR
-            } else {
-                Errno::ENOTDIR
-            });
+            return Err(if victim.is_directory() { Errno::EISDIR } else { Errno::ENOTDIR });
         }
         target.parent.mount().check_writable()?;
         target.check_removable(caller, &victim, false)?;
@@ -171,12 +148,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Those of rmdir(2).
-    pub fn remove_directory(
-        &self,
-        caller: &Caller<'_>,
-        start: &Location,
-        path: &[u8],
-    ) -> Result<()> {
+    pub fn remove_directory(&self, caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<()> {
         let target = Target::find(caller, start, path)?;
         let name = match &target.last {
             Last::Name(name) => name,
@@ -218,21 +190,14 @@ impl Namespace {
         };
         let Last::Name(new_name) = &new.last else {
             let no_replace = mode == RenameMode::NoReplace;
-            return Err(if no_replace {
-                Errno::EEXIST
-            } else {
-                Errno::EBUSY
-            });
+            return Err(if no_replace { Errno::EEXIST } else { Errno::EBUSY });
         };
         old.parent.mount().check_writable()?;
         let _change = self.change.lock();
         let source = old.lookup(old_name)?.ok_or(Errno::ENOENT)?;
         let target = new.lookup(new_name)?;
         check_shape(&old, &source, &new, target.as_ref(), mode)?;
-        if target
-            .as_ref()
-            .is_some_and(|target| is_same(target.inode(), source.inode()))
-        {
+        if target.as_ref().is_some_and(|target| is_same(target.inode(), source.inode())) {
             return Ok(());
         }
         check_rename_allowed(caller, &old, &source, &new, target.as_ref(), mode)?;
@@ -293,11 +258,7 @@ fn check_shape(
         return Err(Errno::EINVAL);
     }
     if target.is_some_and(|target| old.parent.is_within(target)) {
-        return Err(if is_exchange {
-            Errno::EINVAL
-        } else {
-            Errno::ENOTEMPTY
-        });
+        return Err(if is_exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
     }
     Ok(())
 }
@@ -315,11 +276,7 @@ fn check_rename_allowed(
     match target {
         Some(target) => {
             let is_exchange = mode == RenameMode::Exchange;
-            let wants_directory = if is_exchange {
-                target.is_directory()
-            } else {
-                is_directory
-            };
+            let wants_directory = if is_exchange { target.is_directory() } else { is_directory };
             new.check_removable(caller, target, wants_directory)?;
         }
         None => {

@@ -26,11 +26,7 @@ pub enum Access {
 impl Access {
     pub(super) fn request(self, non_blocking: bool) -> OpenRequest {
         let (read, write) = (self != Self::Write, self != Self::Read);
-        OpenRequest {
-            read,
-            write,
-            non_blocking,
-        }
+        OpenRequest { read, write, non_blocking }
     }
 
     fn wish(self) -> Wish {
@@ -74,12 +70,8 @@ pub struct OpenHow {
 
 impl OpenHow {
     /// For reading, nothing special.
-    pub const READ: Self = Self {
-        access: Access::Read,
-        flags: OpenFlags::empty(),
-        status: StatusFlags::empty(),
-        permissions: 0,
-    };
+    pub const READ: Self =
+        Self { access: Access::Read, flags: OpenFlags::empty(), status: StatusFlags::empty(), permissions: 0 };
 }
 
 impl Namespace {
@@ -87,13 +79,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Those of open(2).
-    pub fn open(
-        &self,
-        caller: &Caller<'_>,
-        start: &Location,
-        path: &[u8],
-        how: &OpenHow,
-    ) -> Result<Arc<Description>> {
+    pub fn open(&self, caller: &Caller<'_>, start: &Location, path: &[u8], how: &OpenHow) -> Result<Arc<Description>> {
         let wants_directory = how.status.contains(StatusFlags::DIRECTORY);
         let is_path_only = how.status.contains(StatusFlags::PATH_ONLY);
         let is_create = how.flags.contains(OpenFlags::CREATE) && !is_path_only;
@@ -102,17 +88,10 @@ impl Namespace {
         }
         let is_exclusive = is_create && how.flags.contains(OpenFlags::EXCLUSIVE);
         let follow = !how.status.contains(StatusFlags::NO_FOLLOW) && !is_exclusive;
-        let flags = LookupFlags {
-            follow,
-            directory: wants_directory,
-        };
+        let flags = LookupFlags { follow, directory: wants_directory };
         if is_path_only {
             let location = self.lookup(caller, start, path, flags)?;
-            let request = OpenRequest {
-                read: false,
-                write: false,
-                non_blocking: false,
-            };
+            let request = OpenRequest { read: false, write: false, non_blocking: false };
             let kept = StatusFlags::PATH_ONLY | StatusFlags::DIRECTORY | StatusFlags::NO_FOLLOW;
             return Ok(self.describe(location, request, how.status & kept, None));
         }
@@ -135,12 +114,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `ELOOP`: a link. `EISDIR`, `EACCES`, `EROFS`, `EPERM`, `ENXIO`.
-    pub fn open_at(
-        &self,
-        caller: &Caller<'_>,
-        location: Location,
-        how: &OpenHow,
-    ) -> Result<Arc<Description>> {
+    pub fn open_at(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {
         let kind = location.inode().kind();
         let truncates = how.flags.contains(OpenFlags::TRUNCATE);
         let mut wish = how.access.wish();
@@ -174,9 +148,7 @@ impl Namespace {
         if silent && !caller.credentials.is_owner(&metadata) {
             return Err(Errno::EPERM);
         }
-        let request = how
-            .access
-            .request(how.status.contains(StatusFlags::NON_BLOCKING));
+        let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
         let file = self.open_inode(caller, &location, request)?;
         if truncates && kind == FileKind::Regular && file.is_none() {
             location.inode().truncate(0, caller.now)?;
@@ -184,16 +156,9 @@ impl Namespace {
         Ok(self.describe(location, request, how.status, file))
     }
 
-    fn open_created(
-        &self,
-        caller: &Caller<'_>,
-        location: Location,
-        how: &OpenHow,
-    ) -> Result<Arc<Description>> {
+    fn open_created(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {
         // The permissions of a file that one has just made are for others.
-        let request = how
-            .access
-            .request(how.status.contains(StatusFlags::NON_BLOCKING));
+        let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
         let file = self.open_inode(caller, &location, request)?;
         Ok(self.describe(location, request, how.status, file))
     }
@@ -227,8 +192,7 @@ impl Namespace {
                 Ok(found) => return Ok((found, false)),
                 Err(Errno::ENOENT) => {
                     let parent = walk.here();
-                    let made =
-                        self.create_in(caller, parent, &name, NewNode::Regular, how.permissions)?;
+                    let made = self.create_in(caller, parent, &name, NewNode::Regular, how.permissions)?;
                     return Ok((made, true));
                 }
                 Err(error) => return Err(error),
@@ -254,12 +218,8 @@ impl Namespace {
             NewNode::Symlink(_) => 0o777,
             _ => permissions & 0o7777 & !caller.umask,
         };
-        let creation = Creation {
-            permissions,
-            uid: caller.credentials.uid,
-            gid: caller.credentials.gid,
-            now: caller.now,
-        };
+        let creation =
+            Creation { permissions, uid: caller.credentials.uid, gid: caller.credentials.gid, now: caller.now };
         let inode = parent.inode().create(name, node, creation)?;
         Ok(parent.with_entry(parent.entry().attach(name, inode)))
     }

@@ -25,17 +25,12 @@ const NONE: StatusFlags = StatusFlags::empty();
 const PLAIN: OpenFlags = OpenFlags::empty();
 
 fn make(world: &World, path: &str, node: NewNode<'_>) -> Location {
-    world
-        .namespace
-        .create(&world.caller(), &world.root, path.as_bytes(), node, 0o755)
-        .unwrap()
+    world.namespace.create(&world.caller(), &world.root, path.as_bytes(), node, 0o755).unwrap()
 }
 
 fn find(world: &World, path: &str) -> Result<Location> {
     let flags = LookupFlags::FOLLOW;
-    world
-        .namespace
-        .lookup(&world.caller(), &world.root, path.as_bytes(), flags)
+    world.namespace.lookup(&world.caller(), &world.root, path.as_bytes(), flags)
 }
 
 fn path_of(world: &World, location: &Location) -> Vec<u8> {
@@ -44,9 +39,7 @@ fn path_of(world: &World, location: &Location) -> Vec<u8> {
 
 fn rename(world: &World, old: &str, new: &str) -> Result<()> {
     let (old, new) = ((&world.root, old.as_bytes()), (&world.root, new.as_bytes()));
-    world
-        .namespace
-        .rename(&world.caller(), old, new, RenameMode::Replace)
+    world.namespace.rename(&world.caller(), old, new, RenameMode::Replace)
 }
 
 fn read(file: &Description, length: usize) -> Result<Vec<u8>> {
@@ -73,43 +66,20 @@ fn walks_cross_mounts_both_ways() {
     let file = find(&world, "/a/link/file").unwrap();
     assert_eq!(path_of(&world, &file), b"/a/b/sub/file");
     assert_eq!(path_of(&world, &find(&world, "/a/b/..").unwrap()), b"/a");
-    assert_eq!(
-        path_of(&world, &find(&world, "/a/b/sub/../../../../..").unwrap()),
-        b"/"
-    );
-    assert_eq!(
-        find(&world, "/a/b")
-            .unwrap()
-            .inode()
-            .metadata()
-            .device
-            .minor,
-        31
-    );
+    assert_eq!(path_of(&world, &find(&world, "/a/b/sub/../../../../..").unwrap()), b"/");
+    assert_eq!(find(&world, "/a/b").unwrap().inode().metadata().device.minor, 31);
     let caller = world.caller();
     let remove = |path: &[u8]| world.namespace.remove_directory(&caller, &world.root, path);
     assert_eq!(remove(b"/a/b"), Err(Errno::EBUSY));
     assert_eq!(remove(b"/"), Err(Errno::EBUSY));
     assert_eq!(rename(&world, "/a/b", "/a/c"), Err(Errno::EBUSY));
-    assert_eq!(
-        rename(&world, "/a/b/sub/file", "/a/file"),
-        Err(Errno::EXDEV)
-    );
-    let (old, new) = (
-        (&world.root, &b"/a/b/sub/file"[..]),
-        (&world.root, &b"/f"[..]),
-    );
-    assert_eq!(
-        world.namespace.link(&caller, old, false, new),
-        Err(Errno::EXDEV)
-    );
+    assert_eq!(rename(&world, "/a/b/sub/file", "/a/file"), Err(Errno::EXDEV));
+    let (old, new) = ((&world.root, &b"/a/b/sub/file"[..]), (&world.root, &b"/f"[..]));
+    assert_eq!(world.namespace.link(&caller, old, false, new), Err(Errno::EXDEV));
     assert_eq!(rename(&world, "/a", "/z"), Ok(()));
     assert_eq!(path_of(&world, &file), b"/z/b/sub/file");
     assert_eq!(world.namespace.mounts().len(), 2);
-    world
-        .namespace
-        .unmount(&find(&world, "/z/b").unwrap())
-        .unwrap();
+    world.namespace.unmount(&find(&world, "/z/b").unwrap()).unwrap();
     assert_eq!(find(&world, "/z/b/sub").err(), Some(Errno::ENOENT));
     assert_eq!(world.namespace.unmount(&world.root), Err(Errno::EBUSY));
 }
@@ -119,40 +89,16 @@ fn read_only_mounts_refuse_changes() {
     let world = mounted(MountFlags::READ_ONLY | MountFlags::NO_EXECUTE);
     let open = |path, access, flags| world.open(path, access, flags, NONE).map(drop);
     assert_eq!(open("/a/b/sub/file", Access::Read, PLAIN), Ok(()));
-    assert_eq!(
-        open("/a/b/sub/file", Access::Write, PLAIN),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        open("/a/b/sub/file", Access::Read, OpenFlags::TRUNCATE),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        open("/a/b/sub/file", Access::Read, OpenFlags::CREATE),
-        Ok(())
-    );
-    assert_eq!(
-        open("/a/b/new", Access::Read, OpenFlags::CREATE),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        open("/a/b/sub/file", Access::Read, OpenFlags::EXECUTE),
-        Err(Errno::EACCES)
-    );
+    assert_eq!(open("/a/b/sub/file", Access::Write, PLAIN), Err(Errno::EROFS));
+    assert_eq!(open("/a/b/sub/file", Access::Read, OpenFlags::TRUNCATE), Err(Errno::EROFS));
+    assert_eq!(open("/a/b/sub/file", Access::Read, OpenFlags::CREATE), Ok(()));
+    assert_eq!(open("/a/b/new", Access::Read, OpenFlags::CREATE), Err(Errno::EROFS));
+    assert_eq!(open("/a/b/sub/file", Access::Read, OpenFlags::EXECUTE), Err(Errno::EACCES));
     let (caller, root) = (world.caller(), &world.root);
     let file = find(&world, "/a/b/sub/file").unwrap();
-    assert_eq!(
-        world.namespace.unlink(&caller, root, b"/a/b/sub/file"),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        world.namespace.set_permissions(&caller, &file, 0),
-        Err(Errno::EROFS)
-    );
-    assert_eq!(
-        world.namespace.check_access(&caller, &file, Wish::WRITE),
-        Err(Errno::EROFS)
-    );
+    assert_eq!(world.namespace.unlink(&caller, root, b"/a/b/sub/file"), Err(Errno::EROFS));
+    assert_eq!(world.namespace.set_permissions(&caller, &file, 0), Err(Errno::EROFS));
+    assert_eq!(world.namespace.check_access(&caller, &file, Wish::WRITE), Err(Errno::EROFS));
     assert_eq!(rename(&world, "/a/b/sub/file", "/a/b/x"), Err(Errno::EROFS));
 }
 
@@ -167,44 +113,22 @@ fn paths_follow_renames_and_removals() {
     world.put("/other", b"");
     assert_eq!(rename(&world, "/other", "/new/e/f"), Ok(()));
     assert_eq!(path_of(&world, file.location()), b"/new/e/f (deleted)");
-    assert_eq!(
-        path_of(&world, &find(&world, "/new/e/f").unwrap()),
-        b"/new/e/f"
-    );
-    let inside = Caller {
-        root: &deep,
-        ..world.caller()
-    };
-    let up = world
-        .namespace
-        .lookup(&inside, &deep, b"/../../f", LookupFlags::FOLLOW);
+    assert_eq!(path_of(&world, &find(&world, "/new/e/f").unwrap()), b"/new/e/f");
+    let inside = Caller { root: &deep, ..world.caller() };
+    let up = world.namespace.lookup(&inside, &deep, b"/../../f", LookupFlags::FOLLOW);
     assert_eq!(up.unwrap().path_from(&deep), b"/f");
     assert_eq!(world.root.path_from(&deep), b"(unreachable)/");
-    world
-        .namespace
-        .unlink(&world.caller(), &world.root, b"/new/e/f")
-        .unwrap();
-    world
-        .namespace
-        .remove_directory(&world.caller(), &world.root, b"/new/e")
-        .unwrap();
+    world.namespace.unlink(&world.caller(), &world.root, b"/new/e/f").unwrap();
+    world.namespace.remove_directory(&world.caller(), &world.root, b"/new/e").unwrap();
     assert!(deep.is_deleted());
     let create = |path: &[u8]| {
         let node = NewNode::Directory;
-        world
-            .namespace
-            .create(&world.caller(), &deep, path, node, 0o755)
-            .map(drop)
+        world.namespace.create(&world.caller(), &deep, path, node, 0o755).map(drop)
     };
     assert_eq!(create(b"x"), Err(Errno::ENOENT));
-    let above = world
-        .namespace
-        .lookup(&world.caller(), &deep, b"..", LookupFlags::FOLLOW);
+    let above = world.namespace.lookup(&world.caller(), &deep, b"..", LookupFlags::FOLLOW);
     assert_eq!(path_of(&world, &above.unwrap()), b"/new");
-    let directory = world
-        .namespace
-        .open_at(&world.caller(), deep, &OpenHow::READ)
-        .unwrap();
+    let directory = world.namespace.open_at(&world.caller(), deep, &OpenHow::READ).unwrap();
     let listed = directory.read_directory(&world.root, &mut |_| true, NOW);
     assert_eq!(listed, Err(Errno::ENOENT));
 }
@@ -215,26 +139,14 @@ fn as_another_user() -> (World, Location) {
     let mut world = World::tmpfs();
     for (path, permissions) in [("/open", 0o777), ("/shut", 0o700), ("/sticky", 0o1777)] {
         let location = make(&world, path, NewNode::Directory);
-        world
-            .namespace
-            .set_permissions(&world.caller(), &location, permissions)
-            .unwrap();
+        world.namespace.set_permissions(&world.caller(), &location, permissions).unwrap();
     }
     world.put("/open/root", b"x");
     world.put("/shut/file", b"x");
     world.put("/sticky/root", b"x");
     let file = find(&world, "/open/root").unwrap();
-    assert_eq!(
-        world
-            .open("/open/root", Access::Read, OpenFlags::EXECUTE, NONE)
-            .err(),
-        Some(Errno::EACCES)
-    );
-    world.credentials = Credentials {
-        uid: 5,
-        gid: 6,
-        groups: [7].to_vec(),
-    };
+    assert_eq!(world.open("/open/root", Access::Read, OpenFlags::EXECUTE, NONE).err(), Some(Errno::EACCES));
+    world.credentials = Credentials { uid: 5, gid: 6, groups: [7].to_vec() };
     (world, file)
 }
 
@@ -244,28 +156,16 @@ fn other_users_are_held_to_permissions() {
     let (caller, root) = (world.caller(), &world.root);
     let open = |path, access, flags| world.open(path, access, flags, NONE).map(drop);
     assert_eq!(open("/shut/file", Access::Read, PLAIN), Err(Errno::EACCES));
-    assert_eq!(
-        open("/shut/none/x", Access::Read, PLAIN),
-        Err(Errno::EACCES)
-    );
+    assert_eq!(open("/shut/none/x", Access::Read, PLAIN), Err(Errno::EACCES));
     assert_eq!(open("/shut", Access::Read, PLAIN), Err(Errno::EACCES));
     assert_eq!(open("/open/root", Access::Read, PLAIN), Ok(()));
     assert_eq!(open("/open/root", Access::Write, PLAIN), Err(Errno::EACCES));
-    assert_eq!(
-        open("/new", Access::Write, OpenFlags::CREATE),
-        Err(Errno::EACCES)
-    );
+    assert_eq!(open("/new", Access::Write, OpenFlags::CREATE), Err(Errno::EACCES));
     assert_eq!(open("/open/new", Access::Write, OpenFlags::CREATE), Ok(()));
     let own = find(&world, "/open/new").unwrap();
     let metadata = own.inode().metadata();
-    assert_eq!(
-        (metadata.uid, metadata.gid, metadata.permissions),
-        (5, 6, 0o644)
-    );
-    assert_eq!(
-        world.namespace.unlink(&caller, root, b"/sticky/root"),
-        Err(Errno::EPERM)
-    );
+    assert_eq!((metadata.uid, metadata.gid, metadata.permissions), (5, 6, 0o644));
+    assert_eq!(world.namespace.unlink(&caller, root, b"/sticky/root"), Err(Errno::EPERM));
     assert_eq!(world.namespace.unlink(&caller, root, b"/open/root"), Ok(()));
 }
 
@@ -273,46 +173,26 @@ fn other_users_are_held_to_permissions() {
 fn other_users_own_what_they_create() {
     let (world, file) = as_another_user();
     let (caller, root) = (world.caller(), &world.root);
-    world
-        .open("/open/new", Access::Write, OpenFlags::CREATE, NONE)
-        .unwrap();
+    world.open("/open/new", Access::Write, OpenFlags::CREATE, NONE).unwrap();
     let own = find(&world, "/open/new").unwrap();
-    assert_eq!(
-        world.namespace.set_permissions(&caller, &file, 0),
-        Err(Errno::EPERM)
-    );
-    assert_eq!(
-        world.namespace.set_permissions(&caller, &own, 0o6755),
-        Ok(())
-    );
-    let give = |uid, gid| {
-        world
-            .namespace
-            .set_owner(&caller, &own, OwnerChange { uid, gid })
-    };
+    assert_eq!(world.namespace.set_permissions(&caller, &file, 0), Err(Errno::EPERM));
+    assert_eq!(world.namespace.set_permissions(&caller, &own, 0o6755), Ok(()));
+    let give = |uid, gid| world.namespace.set_owner(&caller, &own, OwnerChange { uid, gid });
     assert_eq!(give(Some(9), None), Err(Errno::EPERM));
     assert_eq!(give(Some(5), Some(8)), Err(Errno::EPERM));
     assert_eq!(give(None, Some(7)), Ok(()));
     assert_eq!(own.inode().metadata().permissions, 0o755);
     let times = |location: &Location, time| {
-        let change = TimesChange {
-            accessed: time,
-            modified: TimeChange::Now,
-        };
+        let change = TimesChange { accessed: time, modified: TimeChange::Now };
         world.namespace.set_times(&caller, location, change)
     };
     assert_eq!(times(&file, TimeChange::Set(NOW)), Err(Errno::EPERM));
     assert_eq!(times(&file, TimeChange::Now), Err(Errno::EACCES));
-    let past = Timestamp {
-        seconds: -5,
-        nanoseconds: 3,
-    };
+    let past = Timestamp { seconds: -5, nanoseconds: 3 };
     assert_eq!(times(&own, TimeChange::Set(past)), Ok(()));
     assert_eq!(own.inode().metadata().accessed, past);
     let device = NewNode::CharacterDevice(Default::default());
-    let made = world
-        .namespace
-        .create(&caller, root, b"/open/device", device, 0o666);
+    let made = world.namespace.create(&caller, root, b"/open/device", device, 0o666);
     assert_eq!(made.err(), Some(Errno::EPERM));
 }
 
@@ -326,14 +206,9 @@ fn unnamed_files_get_names() {
     assert!(path_of(&world, file.location()).ends_with(b" (deleted)"));
     file.write(&mut &b"text"[..], NOW).unwrap();
     let new = (&world.root, &b"/d/name"[..]);
-    world
-        .namespace
-        .link_location(&world.caller(), file.location(), new)
-        .unwrap();
+    world.namespace.link_location(&world.caller(), file.location(), new).unwrap();
     assert_eq!(world.get("/d/name"), Ok(b"text".to_vec()));
-    let memory = world
-        .namespace
-        .memory_file(world.root.inode(), b"x", Seals::empty(), BY_ROOT);
+    let memory = world.namespace.memory_file(world.root.inode(), b"x", Seals::empty(), BY_ROOT);
     let memory = memory.unwrap();
     assert_eq!(path_of(&world, memory.location()), b"/memfd:x (deleted)");
     memory.truncate(10, NOW).unwrap();
@@ -341,11 +216,7 @@ fn unnamed_files_get_names() {
     assert!(memory.inode().seals().is_some());
     let mapped = MappedFile::new(memory.location().clone(), world.root.clone()).unwrap();
     assert_eq!(mapped.path(), "/memfd:x (deleted)");
-    assert!(
-        mapped
-            .page(0, crate::mem::source::PageIntent::WriteShared)
-            .is_ok()
-    );
+    assert!(mapped.page(0, crate::mem::source::PageIntent::WriteShared).is_ok());
 }
 
 #[test]
@@ -355,9 +226,7 @@ fn directories_list_dots_first_and_seek() {
     for name in ["/d/a", "/d/b", "/d/c"] {
         world.create(name);
     }
-    let directory = world
-        .open("/d", Access::Read, PLAIN, StatusFlags::DIRECTORY)
-        .unwrap();
+    let directory = world.open("/d", Access::Read, PLAIN, StatusFlags::DIRECTORY).unwrap();
     let list = |limit: usize| {
         let mut names: Vec<(Vec<u8>, u64)> = Vec::new();
         let mut consumer = |entry: crate::fs::vnode::DirectoryEntry<'_>| {
@@ -367,9 +236,7 @@ fn directories_list_dots_first_and_seek() {
             names.push((entry.name.to_vec(), entry.next_cookie));
             true
         };
-        directory
-            .read_directory(&world.root, &mut consumer, NOW)
-            .unwrap();
+        directory.read_directory(&world.root, &mut consumer, NOW).unwrap();
         names
     };
     let all = list(99);
@@ -377,9 +244,7 @@ fn directories_list_dots_first_and_seek() {
     assert_eq!(names, [&b"."[..], b"..", b"a", b"b", b"c"]);
     assert_eq!(list(99), []);
     for (index, (_, cookie)) in all.iter().enumerate() {
-        directory
-            .seek(SeekFrom::Start(cookie.cast_signed()))
-            .unwrap();
+        directory.seek(SeekFrom::Start(cookie.cast_signed())).unwrap();
         assert_eq!(list(99), all[index + 1..]);
     }
     directory.seek(SeekFrom::Start(0)).unwrap();
@@ -435,25 +300,12 @@ fn streams_look_like_pipes_or_terminals() {
     assert_eq!(read(&file, 9), Ok(b"input".to_vec()));
     assert_eq!(file.seek(SeekFrom::Start(0)), Err(Errno::ESPIPE));
     assert_eq!(file.write(&mut &b"x"[..], NOW), Err(Errno::EBADF));
-    let state = TerminalState::new(WindowSize {
-        row_count: 25,
-        ..WindowSize::default()
-    });
+    let state = TerminalState::new(WindowSize { row_count: 25, ..WindowSize::default() });
     let terminal = StreamInode::terminal(console.clone(), super::PSEUDO_DEVICE, 0, state, NOW);
-    let file = world
-        .namespace
-        .stream(terminal.clone(), Access::Write)
-        .unwrap();
+    let file = world.namespace.stream(terminal.clone(), Access::Write).unwrap();
     let node = file.metadata().device_node;
-    assert_eq!(
-        (file.metadata().kind, node.major, node.minor),
-        (FileKind::CharacterDevice, 136, 0)
-    );
-    assert_eq!(
-        file.terminal()
-            .map(|terminal| terminal.window_size().row_count),
-        Ok(25)
-    );
+    assert_eq!((file.metadata().kind, node.major, node.minor), (FileKind::CharacterDevice, 136, 0));
+    assert_eq!(file.terminal().map(|terminal| terminal.window_size().row_count), Ok(25));
     file.write(&mut &b"out"[..], NOW).unwrap();
     assert_eq!(*console.output.lock(), b"out");
     assert_eq!(path_of(&world, file.location()), b"/dev/pts/0");
@@ -465,9 +317,7 @@ fn with_devices() -> World {
     let devices = tmpfs_root(&world.pool, 32, LARGE);
     device_fs::populate(&devices, NOW).unwrap();
     device_fs::populate(&devices, NOW).unwrap();
-    world
-        .namespace
-        .mount(&over, devices, described(MountFlags::empty()));
+    world.namespace.mount(&over, devices, described(MountFlags::empty()));
     let kernel: Arc<dyn Kernel> = FakeMachine::new();
     device_fs::register(&world.namespace, &kernel);
     world
@@ -477,15 +327,8 @@ fn with_devices() -> World {
 fn devices_work() {
     let world = with_devices();
     let open = |path| world.open(path, Access::ReadWrite, OpenFlags::TRUNCATE, NONE);
-    let (null, zero, full) = (
-        open("/dev/null").unwrap(),
-        open("/dev/zero").unwrap(),
-        open("/dev/full").unwrap(),
-    );
-    assert_eq!(
-        (read(&null, 5), read(&zero, 3)),
-        (Ok(Vec::new()), Ok([0; 3].to_vec()))
-    );
+    let (null, zero, full) = (open("/dev/null").unwrap(), open("/dev/zero").unwrap(), open("/dev/full").unwrap());
+    assert_eq!((read(&null, 5), read(&zero, 3)), (Ok(Vec::new()), Ok([0; 3].to_vec())));
     assert_eq!(null.write(&mut &b"gone"[..], NOW), Ok(4));
     assert_eq!(full.write(&mut &b"gone"[..], NOW), Err(Errno::ENOSPC));
     assert_eq!(read(&full, 2), Ok([0; 2].to_vec()));
@@ -497,20 +340,10 @@ fn devices_work() {
     assert!(first.len() == 1000 && first != second);
     assert_eq!(open("/dev/ptmx").err(), Some(Errno::ENXIO));
     assert_eq!(open("/dev/tty").err(), Some(Errno::ENXIO));
-    assert_eq!(
-        find(&world, "/dev/null").unwrap().inode().metadata().mode(),
-        0o020_666
-    );
-    assert_eq!(
-        find(&world, "/dev/stdin").err(),
-        Some(Errno::ENOENT),
-        "no /proc here"
-    );
+    assert_eq!(find(&world, "/dev/null").unwrap().inode().metadata().mode(), 0o020_666);
+    assert_eq!(find(&world, "/dev/stdin").err(), Some(Errno::ENOENT), "no /proc here");
     assert_eq!(null.truncate(0, NOW), Err(Errno::EINVAL));
-    assert_eq!(
-        null.allocate(Allocate::Extend, 0, 1, NOW),
-        Err(Errno::ENODEV)
-    );
+    assert_eq!(null.allocate(Allocate::Extend, 0, 1, NOW), Err(Errno::ENODEV));
 }
 
 #[test]
@@ -522,33 +355,21 @@ fn counters_pipes_and_status_flags() {
     assert!(counter.is_non_blocking());
     counter.set_status(StatusFlags::APPEND | StatusFlags::PATH_ONLY);
     assert_eq!(counter.status(), StatusFlags::APPEND);
-    assert_eq!(
-        counter.read_at(0, &mut Buffer::with_limit(8), NOW),
-        Err(Errno::ESPIPE)
-    );
+    assert_eq!(counter.read_at(0, &mut Buffer::with_limit(8), NOW), Err(Errno::ESPIPE));
     assert_eq!(read(&counter, 8), Ok(1_u64.to_ne_bytes().to_vec()));
     assert_eq!(counter.readiness(), Readiness::WRITE);
     let (reader, writer) = world.namespace.pipe(NONE, NOW);
     assert!(writer.writes_all() && reader.pipe().is_some());
     assert_eq!(reader.truncate(0, NOW), Err(Errno::EINVAL));
-    assert_eq!(
-        writer.allocate(Allocate::Extend, 0, 1, NOW),
-        Err(Errno::ESPIPE)
-    );
-    assert_eq!(
-        reader.metadata().inode_number,
-        writer.metadata().inode_number
-    );
+    assert_eq!(writer.allocate(Allocate::Extend, 0, 1, NOW), Err(Errno::ESPIPE));
+    assert_eq!(reader.metadata().inode_number, writer.metadata().inode_number);
 }
 
 #[test]
 fn reads_leave_a_time_once() {
     let world = World::tmpfs();
     world.put("/f", b"x");
-    let later = |seconds| Timestamp {
-        seconds: NOW.seconds + seconds,
-        nanoseconds: 0,
-    };
+    let later = |seconds| Timestamp { seconds: NOW.seconds + seconds, nanoseconds: 0 };
     let file = world.open("/f", Access::Read, PLAIN, NONE).unwrap();
     let read_at = |now| {
         file.read_at(0, &mut Buffer::with_limit(1), now).unwrap();
@@ -570,10 +391,7 @@ fn what_loses_its_name_gives_its_memory_back() {
         world.put(name, &[1; 5000]);
     }
     assert_eq!(frames_used(), 6);
-    world
-        .namespace
-        .unlink(&world.caller(), &world.root, b"a")
-        .unwrap();
+    world.namespace.unlink(&world.caller(), &world.root, b"a").unwrap();
     assert_eq!(frames_used(), 4);
     rename(&world, "/b", "/c").unwrap();
     assert_eq!(frames_used(), 2);
@@ -586,16 +404,11 @@ fn deep_trees_need_no_deep_stack() {
     let mut here = world.root.clone();
     for _ in 0..20_000 {
         let caller = world.caller();
-        here = world
-            .namespace
-            .create(&caller, &here, b"d", NewNode::Directory, 0o755)
-            .unwrap();
+        here = world.namespace.create(&caller, &here, b"d", NewNode::Directory, 0o755).unwrap();
     }
     drop(here);
     // The tree itself hangs on its root and is torn down with it, level by level.
-    let World {
-        namespace, root, ..
-    } = world;
+    let World { namespace, root, .. } = world;
     drop((root, namespace));
 }
 
@@ -605,11 +418,7 @@ fn forty_links_and_no_more() {
     world.put("/l0", b"end");
     for index in 1..=41 {
         let target = alloc::format!("l{}", index - 1);
-        make(
-            &world,
-            &alloc::format!("/l{index}"),
-            NewNode::Symlink(target.as_bytes()),
-        );
+        make(&world, &alloc::format!("/l{index}"), NewNode::Symlink(target.as_bytes()));
     }
     assert_eq!(world.get("/l40"), Ok(b"end".to_vec()));
     assert_eq!(world.get("/l41"), Err(Errno::ELOOP));

@@ -11,10 +11,7 @@ use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Buffer, Destination};
 use crate::fs::vnode::{OpenFile, OpenRequest, Timestamp};
 
-const NOW: Timestamp = Timestamp {
-    seconds: 0,
-    nanoseconds: 0,
-};
+const NOW: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
 
 fn write(end: &PipeEnd, bytes: &[u8]) -> Result<usize, Errno> {
     end.write(0, &mut &bytes[..], NOW)
@@ -30,26 +27,14 @@ fn read(end: &PipeEnd, length: usize) -> Result<Vec<u8>, Errno> {
 fn small_writes_are_whole_or_nothing() {
     let (reader, writer) = PipeEnd::pair(1);
     assert_eq!(read(&reader, 1), Err(Errno::EAGAIN));
-    assert_eq!(
-        write(&writer, &[1; PIPE_CAPACITY_BYTES - 100]),
-        Ok(PIPE_CAPACITY_BYTES - 100)
-    );
+    assert_eq!(write(&writer, &[1; PIPE_CAPACITY_BYTES - 100]), Ok(PIPE_CAPACITY_BYTES - 100));
     assert!(!writer.readiness().contains(Readiness::WRITE));
     assert_eq!(write(&writer, &[2; 101]), Err(Errno::EAGAIN));
     assert_eq!(write(&writer, &[2; PIPE_BUFFER_BYTES + 1]), Ok(100));
-    assert_eq!(
-        write(&writer, &[2; PIPE_BUFFER_BYTES + 1]),
-        Err(Errno::EAGAIN)
-    );
-    assert_eq!(
-        read(&reader, PIPE_BUFFER_BYTES).map(|bytes| bytes.len()),
-        Ok(PIPE_BUFFER_BYTES)
-    );
+    assert_eq!(write(&writer, &[2; PIPE_BUFFER_BYTES + 1]), Err(Errno::EAGAIN));
+    assert_eq!(read(&reader, PIPE_BUFFER_BYTES).map(|bytes| bytes.len()), Ok(PIPE_BUFFER_BYTES));
     assert!(writer.readiness().contains(Readiness::WRITE));
-    assert_eq!(
-        reader.readable_byte_count(),
-        Some(PIPE_CAPACITY_BYTES - PIPE_BUFFER_BYTES)
-    );
+    assert_eq!(reader.readable_byte_count(), Some(PIPE_CAPACITY_BYTES - PIPE_BUFFER_BYTES));
 }
 
 #[test]
@@ -69,11 +54,7 @@ fn ends_tell_each_other() {
 #[test]
 fn named_pipes_wait_for_their_other_end() {
     let pipe = Pipe::new(3);
-    let request = |read, write, non_blocking| OpenRequest {
-        read,
-        write,
-        non_blocking,
-    };
+    let request = |read, write, non_blocking| OpenRequest { read, write, non_blocking };
     let refused = PipeEnd::open_named(&pipe, request(false, true, true));
     assert_eq!(refused.err(), Some(Errno::ENXIO));
     let reader = PipeEnd::open_named(&pipe, request(true, false, false)).unwrap();

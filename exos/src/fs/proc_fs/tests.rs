@@ -37,11 +37,7 @@ impl ProcessProvider for Facts {
     }
 
     fn threads(&self, process: u32) -> Vec<u32> {
-        if process == 1 {
-            alloc::vec![1]
-        } else {
-            alloc::vec![7, 8]
-        }
+        if process == 1 { alloc::vec![1] } else { alloc::vec![7, 8] }
     }
 
     fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()> {
@@ -97,32 +93,15 @@ impl ProcessProvider for Facts {
 fn world() -> (World, Arc<Facts>) {
     let world = World::tmpfs();
     let caller = world.caller();
-    let over = world
-        .namespace
-        .create(&caller, &world.root, b"/proc", NewNode::Directory, 0o755);
-    let facts = Arc::new(Facts {
-        root: world.root.clone(),
-        descriptors: Mutex::default(),
-        reads: Mutex::default(),
-    });
-    let root = super::root(
-        facts.clone(),
-        DeviceNumber {
-            major: 0,
-            minor: 21,
-        },
-        NOW,
-    );
-    world
-        .namespace
-        .mount(&over.unwrap(), root, described(MountFlags::empty()));
+    let over = world.namespace.create(&caller, &world.root, b"/proc", NewNode::Directory, 0o755);
+    let facts = Arc::new(Facts { root: world.root.clone(), descriptors: Mutex::default(), reads: Mutex::default() });
+    let root = super::root(facts.clone(), DeviceNumber { major: 0, minor: 21 }, NOW);
+    world.namespace.mount(&over.unwrap(), root, described(MountFlags::empty()));
     (world, facts)
 }
 
 fn link(world: &World, path: &str) -> Result<Vec<u8>> {
-    world
-        .namespace
-        .read_link(&world.caller(), &world.root, path.as_bytes())
+    world.namespace.read_link(&world.caller(), &world.root, path.as_bytes())
 }
 
 fn open(world: &World, path: &str) -> Result<Arc<Description>> {
@@ -135,10 +114,7 @@ fn names_and_texts() {
     assert_eq!(link(&world, "/proc/self"), Ok(b"7".to_vec()));
     assert_eq!(link(&world, "/proc/thread-self"), Ok(b"7/task/8".to_vec()));
     assert_eq!(world.get("/proc/meminfo"), Ok(b"Memory\n".to_vec()));
-    assert_eq!(
-        world.get("/proc/sys/kernel/random/uuid"),
-        Ok(b"Uuid\n".to_vec())
-    );
+    assert_eq!(world.get("/proc/sys/kernel/random/uuid"), Ok(b"Uuid\n".to_vec()));
     assert_eq!(
         world.get("/proc/mounts"),
         world.get("/proc/self/mounts").map(|text| {
@@ -151,12 +127,7 @@ fn names_and_texts() {
     assert_eq!(world.get("/proc/self/task/9/stat"), Err(Errno::ENOENT));
     assert_eq!(world.get("/proc/self/task/8/task"), Err(Errno::ENOENT));
     assert_eq!(world.get("/proc/sys/kernel"), Err(Errno::EISDIR));
-    let created = world.open(
-        "/proc/x",
-        Access::Write,
-        OpenFlags::CREATE,
-        StatusFlags::empty(),
-    );
+    let created = world.open("/proc/x", Access::Write, OpenFlags::CREATE, StatusFlags::empty());
     assert_eq!(created.err(), Some(Errno::ENOENT));
 }
 
@@ -170,21 +141,13 @@ fn a_text_stays_the_same_while_it_is_read() {
         file.read(&mut buffer, NOW).map(|_| buffer.bytes)
     };
     let mut text = read(20).unwrap();
-    open(&world, "/proc/self/stat")
-        .and_then(|other| contents(&other))
-        .unwrap();
+    open(&world, "/proc/self/stat").and_then(|other| contents(&other)).unwrap();
     text.extend(read(1000).unwrap());
     assert!(text.ends_with(b"Status 1\n"), "{text:?}");
     assert_eq!(read(10), Ok(Vec::new()));
     assert!(contents(&file).unwrap().ends_with(b"Status 3\n"));
-    let adjust = world
-        .open(
-            "/proc/self/oom_score_adj",
-            Access::ReadWrite,
-            OpenFlags::TRUNCATE,
-            StatusFlags::empty(),
-        )
-        .unwrap();
+    let adjust =
+        world.open("/proc/self/oom_score_adj", Access::ReadWrite, OpenFlags::TRUNCATE, StatusFlags::empty()).unwrap();
     assert_eq!(adjust.write(&mut &b"10"[..], NOW), Ok(2));
     assert_eq!(adjust.write(&mut &b"x"[..], NOW), Err(Errno::EINVAL));
 }
@@ -214,10 +177,7 @@ fn every_listed_name_is_found_and_no_number_twice() {
     facts.descriptors.lock().push(world.create("/file"));
     let find = |path: &str| {
         let flags = LookupFlags::FOLLOW;
-        world
-            .namespace
-            .lookup(&world.caller(), &world.root, path.as_bytes(), flags)
-            .unwrap()
+        world.namespace.lookup(&world.caller(), &world.root, path.as_bytes(), flags).unwrap()
     };
     let mut numbers = alloc::collections::BTreeMap::new();
     let mut pending = alloc::vec![find("/proc").inode().clone()];
@@ -246,56 +206,28 @@ fn descriptor_links_jump() {
     let (world, facts) = world();
     world.put("/file", b"content");
     let file = open(&world, "/file").unwrap();
-    let (reader, writer) = world
-        .namespace
-        .pipe(StatusFlags::NON_BLOCKING, Timestamp::default());
-    facts
-        .descriptors
-        .lock()
-        .extend([file, reader.clone(), writer]);
+    let (reader, writer) = world.namespace.pipe(StatusFlags::NON_BLOCKING, Timestamp::default());
+    facts.descriptors.lock().extend([file, reader.clone(), writer]);
     assert_eq!(link(&world, "/proc/self/fd/0"), Ok(b"/file".to_vec()));
     let number = reader.metadata().inode_number;
     let pipe_name = format!("pipe:[{number}]").into_bytes();
     assert_eq!(link(&world, "/proc/self/fd/1"), Ok(pipe_name));
     assert_eq!(link(&world, "/proc/self/fd/9"), Err(Errno::ENOENT));
-    world
-        .namespace
-        .unlink(&world.caller(), &world.root, b"file")
-        .unwrap();
-    assert_eq!(
-        link(&world, "/proc/self/fd/0"),
-        Ok(b"/file (deleted)".to_vec())
-    );
+    world.namespace.unlink(&world.caller(), &world.root, b"file").unwrap();
+    assert_eq!(link(&world, "/proc/self/fd/0"), Ok(b"/file (deleted)".to_vec()));
     assert_eq!(world.get("/proc/self/fd/0"), Ok(b"content".to_vec()));
-    let again = world
-        .open(
-            "/proc/self/fd/2",
-            Access::Write,
-            OpenFlags::empty(),
-            StatusFlags::empty(),
-        )
-        .unwrap();
+    let again = world.open("/proc/self/fd/2", Access::Write, OpenFlags::empty(), StatusFlags::empty()).unwrap();
     assert_eq!(again.write(&mut &b"through"[..], NOW), Ok(7));
     let mut buffer = Buffer::with_limit(9);
     assert_eq!(reader.read(&mut buffer, NOW), Ok(7));
     let no_follow = StatusFlags::NO_FOLLOW;
-    let refused = world.open(
-        "/proc/self/fd/0",
-        Access::Read,
-        OpenFlags::empty(),
-        no_follow,
-    );
+    let refused = world.open("/proc/self/fd/0", Access::Read, OpenFlags::empty(), no_follow);
     assert_eq!(refused.err(), Some(Errno::ELOOP));
     assert_eq!(world.get("/proc/self/exe"), Err(Errno::ENOENT));
     assert_eq!(link(&world, "/proc/self/cwd"), Ok(b"/".to_vec()));
     world.put("/other", b"x");
     assert_eq!(world.get("/proc/self/cwd/other"), Ok(b"x".to_vec()));
     assert_eq!(world.get("/proc/self/fdinfo/1"), Ok(b"pos:\t1\n".to_vec()));
-    let view = world.namespace.lookup(
-        &world.caller(),
-        &world.root,
-        b"/proc/self/fd/2",
-        LookupFlags::NO_FOLLOW,
-    );
+    let view = world.namespace.lookup(&world.caller(), &world.root, b"/proc/self/fd/2", LookupFlags::NO_FOLLOW);
     assert_eq!(view.unwrap().inode().metadata().permissions, 0o300);
 }
