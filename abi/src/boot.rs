@@ -109,7 +109,7 @@ pub struct BootInfo {
     pub bundle_frame: u64,
     /// Frames of the bundle.
     pub bundle_frame_count: u64,
-    /// Frames in the machine's memory.
+    /// One more than the highest frame number of the machine's memory, which may have holes.
     pub frame_count_total: u64,
     /// Frames that nobody owned when the first environment started.
     pub frame_count_free: u64,

@@ -55,7 +55,10 @@ impl Argument for FrameNumber {
 
 /// Declares every call once: its number, its structure, its encoding and its place in [`Call`].
 macro_rules! calls {
-    ($( $(#[$doc:meta])* $number:literal $name:ident { $( $(#[$field_doc:meta])* $field:ident : $type:ty ),* $(,)? } )*) => {
+    ($(
+        $(#[$doc:meta])*
+        $number:literal $name:ident { $( $(#[$field_doc:meta])* $field:ident : $type:ty ),* $(,)? }
+    )*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,8 +28,12 @@ pub enum UpcallKind {
 /// Entry points in a control page.
 pub const UPCALL_KIND_COUNT: usize = 8;
 
-/// What a slice-end upcall may take before the environment is stopped.
+/// What a slice-end upcall may take. Each miss is charged and gives as much time again.
 pub const SLICE_END_LIMIT_NS: u64 = 2_000_000;
+
+/// So many misses in one slice stop the environment. More than one, because the host of a virtual machine can take a
+/// processor away for longer than the limit at any moment.
+pub const SLICE_END_MISS_COUNT_MAX: u32 = 4;
 
 /// The page that a virtual processor and the kernel share. User GS base points at it.
 ///

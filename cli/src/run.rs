@@ -29,7 +29,7 @@ use crate::stats::Stats;
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
 const OVERHEAD_MIB: u64 = 16;
-/// One part in so many of the program's memory is added for what describes it: page tables, the frame table, exos's page maps.
+/// One part in so many of the program's memory is added for what describes it: page tables, exos's page maps.
 const OVERHEAD_SHARE: u64 = 32;
 /// The wall-clock time of a run with `--icount`, the same as QEMU's `-rtc base=2026-01-01T00:00:00`.
 const ICOUNT_REALTIME_NS: u64 = 1_767_225_600 * 1_000_000_000;
@@ -68,12 +68,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     report_choice(options, &choice);
     let bundle = boot::build(&library_os, &config, Some(&root.image))?;
     let (host, mut guest) = sockets()?;
-    let arguments = Line {
-        options,
-        qemu: &qemu,
-        artifacts: &artifacts,
-        bundle: &bundle,
-    };
+    let arguments = Line { options, qemu: &qemu, artifacts: &artifacts, bundle: &bundle };
     let arguments = arguments.build(choice.accelerator, &mut guest)?;
     if options.dry_run {
         println!("{}", arguments.shown);
@@ -83,12 +78,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     if options.verbose {
         eprintln!("aegis: {}", arguments.shown);
     }
-    let parts = Parts {
-        qemu,
-        arguments: arguments.words,
-        host,
-        guest,
-    };
+    let parts = Parts { qemu, arguments: arguments.words, host, guest };
     run_machine(options, parts, choice.accelerator, start)
 }
 
@@ -109,33 +99,20 @@ fn place_of_program(options: &RunOptions, cwd: &Path) -> Result<Place, Error> {
         return Err(Error::Usage("PROGRAM is empty".into()));
     }
     if options.root.is_some() {
-        return Ok(Place {
-            host: None,
-            guest: name.into(),
-        });
+        return Ok(Place { host: None, guest: name.into() });
     }
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     for with in &options.with {
         let Some(guest) = &with.guest else { continue };
         if let Ok(rest) = Path::new(name).strip_prefix(guest) {
             // Joining an empty path would add a slash.
-            let host = if rest == Path::new("") {
-                with.host.clone()
-            } else {
-                with.host.join(rest)
-            };
+            let host = if rest == Path::new("") { with.host.clone() } else { with.host.join(rest) };
             let host = locate(absolute(&host, cwd).as_os_str(), &search, cwd)?;
-            return Ok(Place {
-                host: Some(host),
-                guest: name.into(),
-            });
+            return Ok(Place { host: Some(host), guest: name.into() });
         }
     }
     let host = locate(name, &search, cwd)?;
-    Ok(Place {
-        guest: host.clone(),
-        host: Some(host),
-    })
+    Ok(Place { guest: host.clone(), host: Some(host) })
 }
 
 fn report_root(options: &RunOptions, root: &Prepared) {
@@ -145,33 +122,18 @@ fn report_root(options: &RunOptions, root: &Prepared) {
         }
     }
     if options.verbose {
-        let how = if root.was_cached {
-            "from the cache"
-        } else {
-            "written"
-        };
-        eprintln!(
-            "aegis: root image of {} KiB, {how}",
-            root.image.size_bytes >> 10
-        );
+        let how = if root.was_cached { "from the cache" } else { "written" };
+        eprintln!("aegis: root image of {} KiB, {how}", root.image.size_bytes >> 10);
     }
 }
 
 fn report_choice(options: &RunOptions, choice: &Choice) {
     if options.verbose || (choice.is_new && !options.quiet) {
-        eprintln!(
-            "aegis: --accel {}: {}",
-            choice.accelerator.name(),
-            choice.reason
-        );
+        eprintln!("aegis: --accel {}: {}", choice.accelerator.name(), choice.reason);
     }
 }
 
-fn config_of(
-    options: &RunOptions,
-    program: &Path,
-    working_directory: &Path,
-) -> Result<Vec<u8>, Error> {
+fn config_of(options: &RunOptions, program: &Path, working_directory: &Path) -> Result<Vec<u8>, Error> {
     let bytes = |text: &OsStr| text.as_bytes().to_vec();
     let mut flags = Flags::empty();
     flags.set(Flags::TRACE, options.trace);
@@ -181,25 +143,15 @@ fn config_of(
     flags.set(Flags::STDIN_IS_TERMINAL, std::io::stdin().is_terminal());
     flags.set(Flags::STDOUT_IS_TERMINAL, std::io::stdout().is_terminal());
     flags.set(Flags::STDERR_IS_TERMINAL, std::io::stderr().is_terminal());
-    let (realtime_start_ns, random_seed) = if options.icount {
-        (ICOUNT_REALTIME_NS, ICOUNT_SEED)
-    } else {
-        (realtime_ns(), random_seed()?)
-    };
-    let size = rustix::termios::tcgetwinsize(std::io::stdout())
-        .or_else(|_| rustix::termios::tcgetwinsize(std::io::stdin()));
+    let (realtime_start_ns, random_seed) =
+        if options.icount { (ICOUNT_REALTIME_NS, ICOUNT_SEED) } else { (realtime_ns(), random_seed()?) };
+    let size =
+        rustix::termios::tcgetwinsize(std::io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(std::io::stdin()));
     let (terminal_rows, terminal_columns) = size.map_or((0, 0), |size| (size.ws_row, size.ws_col));
     let config = Config {
         program: bytes(program.as_os_str()),
-        arguments: options
-            .program_words()
-            .iter()
-            .map(|word| bytes(word))
-            .collect(),
-        environment: environment(&options.environment)
-            .iter()
-            .map(|word| bytes(word))
-            .collect(),
+        arguments: options.program_words().iter().map(|word| bytes(word)).collect(),
+        environment: environment(&options.environment).iter().map(|word| bytes(word)).collect(),
         working_directory: bytes(working_directory.as_os_str()),
         flags,
         memory_limit_bytes: options.memory,
@@ -223,12 +175,7 @@ fn environment(given: &[OsString]) -> Vec<OsString> {
         list.push(variable);
     }
     for variable in given {
-        let name = |text: &OsString| {
-            text.as_bytes()
-                .split(|byte| *byte == b'=')
-                .next()
-                .map(<[u8]>::to_vec)
-        };
+        let name = |text: &OsString| text.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
         list.retain(|old| name(old) != name(variable));
         list.push(variable.clone());
     }
@@ -236,9 +183,7 @@ fn environment(given: &[OsString]) -> Vec<OsString> {
 }
 
 fn realtime_ns() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -279,10 +224,7 @@ impl Line<'_> {
             firmware: firmware_for(self.options.machine),
             ports: guest.port_fds(),
         };
-        Ok(BuiltLine {
-            words: line.arguments(),
-            shown: line.shell_line(),
-        })
+        Ok(BuiltLine { words: line.arguments(), shown: line.shell_line() })
     }
 }
 
@@ -299,12 +241,7 @@ struct Parts {
     guest: GuestEnds,
 }
 
-fn run_machine(
-    options: &RunOptions,
-    parts: Parts,
-    accelerator: Accelerator,
-    start: Instant,
-) -> Result<u8, Error> {
+fn run_machine(options: &RunOptions, parts: Parts, accelerator: Accelerator, start: Instant) -> Result<u8, Error> {
     let mut signals = Signals::block().doing("preparing for signals")?;
     let machine = Machine::start(&parts.qemu, &parts.arguments, parts.guest)?;
     let mut stats = Stats::new(accelerator.name());
@@ -345,9 +282,7 @@ mod tests {
         let list = environment(&given);
         let has = |text: &str| list.contains(&OsString::from(text));
         assert!(has("PATH=/x") && has("A=2=3") && has("HOME=/root") && !has("A=1"));
-        let paths = list
-            .iter()
-            .filter(|it| it.to_string_lossy().starts_with("PATH="));
+        let paths = list.iter().filter(|it| it.to_string_lossy().starts_with("PATH="));
         assert_eq!(paths.count(), 1);
     }
 

@@ -23,8 +23,8 @@ pub type Outcome = Result<u64, Refusal>;
 /// Issues any call.
 ///
 /// # Safety
-/// The call must not take away or change memory that Rust relies on (its own image, stack and heap), nor hand such memory to a
-/// device, unless the caller has arranged for it.
+/// The call must not take away or change memory that Rust relies on (its own image, stack and heap), nor hand such
+/// memory to a device, unless the caller has arranged for it.
 pub unsafe fn issue(call: Call) -> Outcome {
     let (number, words) = call.encode();
     // SAFETY: passed on to our caller.
@@ -74,7 +74,10 @@ pub unsafe fn issue_words(_number: u64, _words: &ArgumentWords) -> (u64, u64) {
 
 /// Declares safe stubs: name, structure, arguments in order.
 macro_rules! stubs {
-    ($( $(#[$doc:meta])* $name:ident($($argument:ident : $type:ty),*) => $call:ident { $($field:ident : $value:expr),* $(,)? }; )*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($argument:ident : $type:ty),*) => $call:ident { $($field:ident : $value:expr),* $(,)? };
+    )*) => {
         $(
             $(#[$doc])*
             pub fn $name($($argument: $type),*) -> Outcome {
@@ -119,8 +122,8 @@ stubs! {
     environment_reclaim(slot: CapSlot, frame_count: u64, deadline_ns: u64)
         => EnvironmentReclaim { slot: slot, frame_count: frame_count, deadline_ns: deadline_ns };
     /// Makes a virtual processor.
-    processor_create(slot: CapSlot, environment: CapSlot, frames: CapSlot, save_area_frame_count: u32, control_address: u64,
-        save_area_base: u64)
+    processor_create(slot: CapSlot, environment: CapSlot, frames: CapSlot, save_area_frame_count: u32,
+        control_address: u64, save_area_base: u64)
         => ProcessorCreate {
             slot: slot, environment: environment, frames: frames, save_area_frame_count: save_area_frame_count,
             control_address: control_address, save_area_base: save_area_base,
@@ -162,7 +165,10 @@ stubs! {
 
 /// Declares unsafe stubs for calls that can change the caller's memory.
 macro_rules! unsafe_stubs {
-    ($( $(#[$doc:meta])* $name:ident($($argument:ident : $type:ty),*) => $call:ident { $($field:ident : $value:expr),* $(,)? }; )*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($argument:ident : $type:ty),*) => $call:ident { $($field:ident : $value:expr),* $(,)? };
+    )*) => {
         $(
             $(#[$doc])*
             ///

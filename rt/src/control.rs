@@ -44,7 +44,8 @@ pub fn library_word(index: usize) -> u64 {
     let value: u64;
     // SAFETY: inside the control page.
     unsafe {
-        core::arch::asm!("mov {}, gs:[{} + {}*8]", out(reg) value, const offset_of!(ControlPage, library), in(reg) index,
+        core::arch::asm!("mov {}, gs:[{} + {}*8]",
+            out(reg) value, const offset_of!(ControlPage, library), in(reg) index,
             options(nostack, readonly, preserves_flags));
     }
     value
@@ -66,7 +67,8 @@ pub fn set_library_word(index: usize, value: u64) {
 pub fn set_entry(kind: UpcallKind, address: u64) {
     // SAFETY: inside the control page; the kernel checks the address at each delivery.
     unsafe {
-        core::arch::asm!("mov gs:[{} + {}*8], {}", const offset_of!(ControlPage, entries), in(reg) kind as u64, in(reg) address,
+        core::arch::asm!("mov gs:[{} + {}*8], {}",
+            const offset_of!(ControlPage, entries), in(reg) kind as u64, in(reg) address,
             options(nostack, preserves_flags));
     }
 }
@@ -75,7 +77,8 @@ pub fn set_entry(kind: UpcallKind, address: u64) {
 pub fn set_masked(masked: bool) {
     // SAFETY: inside the control page.
     unsafe {
-        core::arch::asm!("mov dword ptr gs:[{}], {:e}", const offset_of!(ControlPage, masked), in(reg) u32::from(masked),
+        core::arch::asm!("mov dword ptr gs:[{}], {:e}",
+            const offset_of!(ControlPage, masked), in(reg) u32::from(masked),
             options(nostack, preserves_flags));
     }
 }
@@ -85,7 +88,8 @@ pub fn take_pending() -> u32 {
     let bits: u32;
     // SAFETY: inside the control page; exchange with memory is atomic against the kernel's setting of bits.
     unsafe {
-        core::arch::asm!("xchg dword ptr gs:[{}], {:e}", const offset_of!(ControlPage, pending), inlateout(reg) 0_u32 => bits,
+        core::arch::asm!("xchg dword ptr gs:[{}], {:e}",
+            const offset_of!(ControlPage, pending), inlateout(reg) 0_u32 => bits,
             options(nostack, preserves_flags));
     }
     bits
