@@ -190,12 +190,17 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// A scheduling decision: looks at the sleepers that wait for words, and for a time that has
-    /// come.
-    pub(crate) fn wake_due(&mut self, now_ns: u64) {
+    /// Looks at the sleepers that wait for words.
+    pub(crate) fn wake_for_words(&mut self, now_ns: u64) {
         if self.word_sleeper_count != 0 {
             self.wake_where(now_ns, |term| matches!(term.source, Source::Word { .. }));
         }
+    }
+
+    /// A scheduling decision: looks at the sleepers that wait for words, and for a time that has
+    /// come.
+    pub(crate) fn wake_due(&mut self, now_ns: u64) {
+        self.wake_for_words(now_ns);
         if self.next_clock_ns() <= now_ns {
             self.wake_where(now_ns, |term| term.source == Source::Clock && term.value <= now_ns);
             self.clock_checked_ns = now_ns;

@@ -2,7 +2,7 @@
 
 use aegis_abi::call::{Call, ProcessorField, ProcessorRead, ProcessorState, ProcessorStop, StopReason, Yield};
 use aegis_abi::types::{CapSlot, SLOT_NONE, Status};
-use aegis_abi::upcall::{SLICE_END_LIMIT_NS, UpcallKind};
+use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallKind};
 
 use super::world::{CODE, S, SLICE_NS, World};
 use crate::id::ProcessorId;
@@ -90,13 +90,20 @@ fn who_overruns_its_slice_end_is_stopped() {
         assert_eq!(world.current(0), Some(child));
         let is_pending = world.masks(child).1 & 1 << SLICE_END != 0;
         assert_eq!(is_pending, masked == 1);
-        world.state.machine.now_ns += SLICE_END_LIMIT_NS + 500;
+        // Each miss but the last is charged and forgiven.
+        for _ in 1..SLICE_END_MISS_COUNT_MAX {
+            world.state.machine.now_ns += SLICE_END_LIMIT_NS + 100;
+            let decision = world.timer(0);
+            assert_eq!(decision.next, Some(child));
+            assert_eq!(decision.deadline_ns, Some(world.state.machine.now_ns + SLICE_END_LIMIT_NS));
+        }
+        world.state.machine.now_ns += SLICE_END_LIMIT_NS + 100;
         let decision = world.timer(0);
         assert_eq!(decision.next, Some(world.first_processor));
         let environment = world.state.processors[child].environment_id();
         let report = world.state.environments[environment].stop;
         assert_eq!(report.reason, StopReason::SliceOverrun);
-        assert_eq!(world.ok(read(ProcessorField::OverrunNs)), 500);
+        assert_eq!(world.ok(read(ProcessorField::OverrunNs)), 100 * u64::from(SLICE_END_MISS_COUNT_MAX));
         assert_eq!(world.ok(read(ProcessorField::State)), ProcessorState::Stopped as u64);
     }
 }

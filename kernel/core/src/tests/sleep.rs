@@ -1,6 +1,6 @@
 //! Sleeping and wakeup predicates.
 
-use aegis_abi::call::{BellCreate, BellRing, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep};
+use aegis_abi::call::{BellCreate, BellRing, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep, Yield};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 
@@ -107,6 +107,23 @@ fn an_idle_processor_looks_at_words_again_and_again() {
     world.state.machine.memory[frame as usize][0] = 1;
     assert_eq!(world.timer(0).next, Some(world.first_processor));
     world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
+}
+
+#[test]
+fn a_yield_looks_at_words_too() {
+    let (mut world, frame) = world();
+    let other = world.processor(S + 10, SLOT_SELF.0);
+    world.start(S + 10);
+    let term = word(3, TermSource::Word64, TermOperator::AtLeast, frame << 12, 1);
+    let call = sleep(&mut world, &[term]);
+    assert_eq!(world.enter(0, call).next, Some(other));
+    let give_way = Call::Yield(Yield { processor: SLOT_NONE });
+    assert_eq!(world.enter(0, give_way).next, Some(other));
+    world.state.machine.memory[frame as usize][0] = 1;
+    world.enter(0, give_way);
+    assert!(!is_asleep(&world));
+    assert_eq!(world.enter(0, give_way).next, Some(world.first_processor));
+    assert_eq!(world.result(0), (Status::Ok, 3));
 }
 
 #[test]
