@@ -8,12 +8,7 @@ fn main() -> ExitCode {
     let mut machine = Machine::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let mut number = || {
-            arguments
-                .next()
-                .and_then(|value| value.parse::<u32>().ok())
-                .unwrap_or(1)
-        };
+        let mut number = || arguments.next().and_then(|value| value.parse::<u32>().ok()).unwrap_or(1);
         machine = match argument.as_str() {
             "--cpus" => machine.cpus(number()),
             "--memory" => machine.memory_mib(u64::from(number())),
@@ -29,11 +24,7 @@ fn main() -> ExitCode {
             print!("{}", outcome.log.text);
             println!("--- {}", outcome.end());
             let passed = outcome.log.sum.is_some_and(|(_, failed)| failed == 0);
-            if passed {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
+            if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(failure) => {
             eprintln!("{failure}");

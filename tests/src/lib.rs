@@ -24,10 +24,6 @@ pub fn expect_suite(machine: Machine, suite: &str, cases: &[&str]) {
     };
     let expected: Vec<String> = cases.iter().map(|case| format!("{suite}/{case}")).collect();
     if let Err(problem) = outcome.check(&expected) {
-        panic!(
-            "{problem}\n--- the machine said ({}) ---\n{}",
-            outcome.end(),
-            outcome.log.text
-        );
+        panic!("{problem}\n--- the machine said ({}) ---\n{}", outcome.end(), outcome.log.text);
     }
 }

@@ -41,35 +41,23 @@ impl Log {
                 problems.push(format!("{} failed {problem}", case.name));
             }
             if !expected.contains(&case.name) {
-                problems.push(format!(
-                    "{} ran, but the host does not expect it",
-                    case.name
-                ));
+                problems.push(format!("{} ran, but the host does not expect it", case.name));
             }
         }
         for name in expected {
             let count = self.cases.iter().filter(|case| case.name == *name).count();
             if count != 1 {
-                problems.push(format!(
-                    "{name} was expected once and reported {count} times"
-                ));
+                problems.push(format!("{name} was expected once and reported {count} times"));
             }
         }
         match self.sum {
             None => problems.push("the guest did not come to its last line".to_string()),
             Some(sum) if sum != (expected.len(), 0) => {
-                problems.push(format!(
-                    "the guest's sum is {} passed, {} failed",
-                    sum.0, sum.1
-                ));
+                problems.push(format!("the guest's sum is {} passed, {} failed", sum.0, sum.1));
             }
             Some(_) => {}
         }
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems.join("\n"))
-        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
     }
 }
 
@@ -79,18 +67,9 @@ fn parse_case(line: &str) -> Option<Case> {
     let (name, verdict) = rest.split_once(' ')?;
     let name = name.to_string();
     match verdict.split_once(' ').unwrap_or((verdict, "")) {
-        ("ok", _) => Some(Case {
-            name,
-            problem: None,
-        }),
-        ("FAILED", why) => Some(Case {
-            name,
-            problem: Some(why.to_string()),
-        }),
-        ("FAILED:", why) => Some(Case {
-            name,
-            problem: Some(why.to_string()),
-        }),
+        ("ok", _) => Some(Case { name, problem: None }),
+        ("FAILED", why) => Some(Case { name, problem: Some(why.to_string()) }),
+        ("FAILED:", why) => Some(Case { name, problem: Some(why.to_string()) }),
         _ => None,
     }
 }
@@ -112,22 +91,12 @@ mod tests {
 
     #[test]
     fn cases_and_sum_are_found_among_other_lines() {
-        let log = log(
-            "aegis: 64 MiB\r\ncase s/a ok\r\nnoise\ncase s/b FAILED at line 3, found 0x4\n1 passed, 1 failed\n",
-        );
+        let log =
+            log("aegis: 64 MiB\r\ncase s/a ok\r\nnoise\ncase s/b FAILED at line 3, found 0x4\n1 passed, 1 failed\n");
         let failed = Some("at line 3, found 0x4".to_string());
         assert_eq!(
             log.cases,
-            [
-                Case {
-                    name: "s/a".to_string(),
-                    problem: None
-                },
-                Case {
-                    name: "s/b".to_string(),
-                    problem: failed
-                },
-            ]
+            [Case { name: "s/a".to_string(), problem: None }, Case { name: "s/b".to_string(), problem: failed },]
         );
         assert_eq!(log.sum, Some((1, 1)));
     }
@@ -135,10 +104,7 @@ mod tests {
     #[test]
     fn a_good_log_is_good() {
         let expected = ["s/a".to_string(), "s/b".to_string()];
-        assert_eq!(
-            log("case s/a ok\ncase s/b ok\n2 passed, 0 failed\n").check(&expected),
-            Ok(())
-        );
+        assert_eq!(log("case s/a ok\ncase s/b ok\n2 passed, 0 failed\n").check(&expected), Ok(()));
     }
 
     #[test]

@@ -64,11 +64,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Artefact(path, error) => {
-                write!(
-                    formatter,
-                    "{}: {error}; run `cargo xtask build` first",
-                    path.display()
-                )
+                write!(formatter, "{}: {error}; run `cargo xtask build` first", path.display())
             }
             Self::Pack(why) => write!(formatter, "cannot pack the guest program: {why}"),
             Self::Host(doing, error) => write!(formatter, "{doing}: {error}"),
@@ -105,10 +101,7 @@ impl Outcome {
         self.log.check(expected)?;
         match self.status.and_then(|status| status.code()) {
             Some(STATUS_POWER_OFF) => Ok(()),
-            _ => Err(format!(
-                "the machine did not go down by itself: {}",
-                self.end()
-            )),
+            _ => Err(format!("the machine did not go down by itself: {}", self.end())),
         }
     }
 }
@@ -156,10 +149,7 @@ impl Machine {
     /// Guest time counts guest instructions: every run is the same.
     #[must_use]
     pub fn counting_instructions(self) -> Self {
-        Self {
-            counts_instructions: true,
-            ..self
-        }
+        Self { counts_instructions: true, ..self }
     }
 
     /// How long it may take.
@@ -177,26 +167,21 @@ impl Machine {
         let kernel = folder.join("kernel.elf");
         std::fs::metadata(&kernel).map_err(|error| Failure::Artefact(kernel.clone(), error))?;
         let bundle = TemporaryFile::write(&self.bundle(&folder.join("tests-guest.elf"))?)?;
-        let child = self
-            .command(&kernel, &bundle.path)
-            .spawn()
-            .map_err(|error| Failure::Host("starting QEMU", error))?;
+        let child =
+            self.command(&kernel, &bundle.path).spawn().map_err(|error| Failure::Host("starting QEMU", error))?;
         collect(child, self.limit)
     }
 
     /// The boot bundle: the guest program and what it should do.
     fn bundle(&self, program: &Path) -> Result<Vec<u8>, Failure> {
-        let elf =
-            std::fs::read(program).map_err(|error| Failure::Artefact(program.into(), error))?;
+        let elf = std::fs::read(program).map_err(|error| Failure::Artefact(program.into(), error))?;
         let image = flat::from_elf(&elf).map_err(|error| Failure::Pack(error.to_string()))?;
-        let mut configuration =
-            format!("cpus={}\nmemory_mib={}\n", self.cpu_count, self.memory_mib);
+        let mut configuration = format!("cpus={}\nmemory_mib={}\n", self.cpu_count, self.memory_mib);
         for suite in &self.suites {
             configuration.push_str(suite);
             configuration.push('\n');
         }
-        let parts: [(u32, &[u8]); 2] =
-            [(PART_INIT, &image), (PART_CONFIG, configuration.as_bytes())];
+        let parts: [(u32, &[u8]); 2] = [(PART_INIT, &image), (PART_CONFIG, configuration.as_bytes())];
         bundle::write(Vec::new(), &parts).map_err(|error| Failure::Pack(error.to_string()))
     }
 
@@ -213,31 +198,13 @@ impl Machine {
         command.args(["-smp", &self.cpu_count.to_string()]);
         command.args(["-m", &format!("{}M", self.memory_mib)]);
         if self.counts_instructions {
-            command.args([
-                "-accel",
-                "tcg,thread=single",
-                "-icount",
-                "shift=0,sleep=off",
-            ]);
+            command.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]);
             command.args(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1"]);
         } else {
             command.args(["-accel", "tcg,thread=multi"]);
         }
-        command.args([
-            "-nodefaults",
-            "-no-user-config",
-            "-no-reboot",
-            "-display",
-            "none",
-            "-net",
-            "none",
-        ]);
-        command.args([
-            "-device",
-            "isa-debug-exit,iobase=0xf4,iosize=0x04",
-            "-serial",
-            "stdio",
-        ]);
+        command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-net", "none"]);
+        command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04", "-serial", "stdio"]);
         // A device to play with: a source of random numbers.
         match self.kind {
             MachineKind::Microvm => {
@@ -249,24 +216,12 @@ impl Machine {
                 if qboot.exists() {
                     command.arg("-bios").arg(qboot);
                 }
-                command.args([
-                    "-device",
-                    "virtio-rng-pci,disable-legacy=on,disable-modern=off",
-                ]);
+                command.args(["-device", "virtio-rng-pci,disable-legacy=on,disable-modern=off"]);
             }
         }
-        command
-            .arg("-append")
-            .arg(format!("slice_ms={}", self.slice_ms));
-        command
-            .arg("-kernel")
-            .arg(kernel)
-            .arg("-initrd")
-            .arg(bundle);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.arg("-append").arg(format!("slice_ms={}", self.slice_ms));
+        command.arg("-kernel").arg(kernel).arg("-initrd").arg(bundle);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 }
@@ -285,36 +240,22 @@ fn collect(mut child: Child, limit: Duration) -> Result<Outcome, Failure> {
     let complaints = read_all(child.stderr.take());
     let deadline = Instant::now() + limit;
     let status = loop {
-        match child
-            .try_wait()
-            .map_err(|error| Failure::Host("waiting for QEMU", error))?
-        {
+        match child.try_wait().map_err(|error| Failure::Host("waiting for QEMU", error))? {
             Some(status) => break Some(status),
             None if Instant::now() >= deadline => {
                 // It may have ended just now; then there is nothing to kill.
                 let _ = child.kill();
-                child
-                    .wait()
-                    .map_err(|error| Failure::Host("waiting for QEMU", error))?;
+                child.wait().map_err(|error| Failure::Host("waiting for QEMU", error))?;
                 break None;
             }
             None => thread::sleep(Duration::from_millis(2)),
         }
     };
-    let text = |reader: thread::JoinHandle<Vec<u8>>| {
-        String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
-    };
+    let text =
+        |reader: thread::JoinHandle<Vec<u8>>| String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned();
     let complaints = text(complaints);
-    let complaints = if complaints.is_empty() {
-        complaints
-    } else {
-        format!(": {complaints}")
-    };
-    Ok(Outcome {
-        log: Log::parse(text(log)),
-        status,
-        complaints,
-    })
+    let complaints = if complaints.is_empty() { complaints } else { format!(": {complaints}") };
+    Ok(Outcome { log: Log::parse(text(log)), status, complaints })
 }
 
 fn read_all(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
@@ -339,11 +280,8 @@ impl TemporaryFile {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("aegis-tests-{}-{number}", std::process::id());
-        let file = Self {
-            path: std::env::temp_dir().join(name),
-        };
-        std::fs::write(&file.path, bytes)
-            .map_err(|error| Failure::Host("writing the bundle", error))?;
+        let file = Self { path: std::env::temp_dir().join(name) };
+        std::fs::write(&file.path, bytes).map_err(|error| Failure::Host("writing the bundle", error))?;
         Ok(file)
     }
 }

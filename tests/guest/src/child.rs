@@ -85,54 +85,23 @@ pub(crate) fn make(machine: &Machine, number: u32, frame_quota: u64) -> Result<C
 }
 
 /// As [`make`], without the log.
-pub(crate) fn make_silent(
-    machine: &Machine,
-    number: u32,
-    frame_quota: u64,
-) -> Result<Child, Refusal> {
+pub(crate) fn make_silent(machine: &Machine, number: u32, frame_quota: u64) -> Result<Child, Refusal> {
     let base = number * CHILD_SLOT_COUNT;
-    let [environment, processor, frames, tables, shared_slot] =
-        core::array::from_fn(|index| slot(base + index as u32));
+    let [environment, processor, frames, tables, shared_slot] = core::array::from_fn(|index| slot(base + index as u32));
     take(tables, TABLE_FRAME_COUNT)?;
     call::environment_create(environment, tables, frame_quota)?;
     let control_frame = take(frames, u64::from(1 + SAVE_AREA_FRAME_COUNT))?.0;
     let shared_frame = take(shared_slot, 1)?.0;
     let shared_address = crate::memory::SHARED_BASE + u64::from(number) * PAGE_SIZE;
-    map(
-        shared_address,
-        shared_frame,
-        1,
-        shared_slot,
-        BindFlags::WRITE,
-    )?;
+    map(shared_address, shared_frame, 1, shared_slot, BindFlags::WRITE)?;
     let writable = Rights::READ | Rights::WRITE;
     call::cap_grant(frames, environment, CHILD_FRAMES, writable)?;
     call::cap_grant(shared_slot, environment, CHILD_SHARED, writable)?;
-    call::cap_grant(
-        SLOT_BUNDLE,
-        environment,
-        CHILD_BUNDLE,
-        Rights::READ | Rights::EXECUTE,
-    )?;
+    call::cap_grant(SLOT_BUNDLE, environment, CHILD_BUNDLE, Rights::READ | Rights::EXECUTE)?;
     let write = BindFlags::WRITE;
-    bind_in(
-        environment,
-        map_entry(FIRST_CONTROL_BASE, control_frame, 1, frames, write),
-    )?;
-    bind_in(
-        environment,
-        map_entry(
-            FIRST_SAVE_AREA_BASE,
-            control_frame + 1,
-            SAVE_AREA_FRAME_COUNT,
-            frames,
-            write,
-        ),
-    )?;
-    bind_in(
-        environment,
-        map_entry(CHILD_SHARED_BASE, shared_frame, 1, shared_slot, write),
-    )?;
+    bind_in(environment, map_entry(FIRST_CONTROL_BASE, control_frame, 1, frames, write))?;
+    bind_in(environment, map_entry(FIRST_SAVE_AREA_BASE, control_frame + 1, SAVE_AREA_FRAME_COUNT, frames, write))?;
+    bind_in(environment, map_entry(CHILD_SHARED_BASE, shared_frame, 1, shared_slot, write))?;
     map_image(machine, environment)?;
     call::processor_create(
         processor,
@@ -144,14 +113,7 @@ pub(crate) fn make_silent(
     )?;
     // SAFETY: mapped above, for as long as the case lasts; zeroed frames are valid words.
     let shared = unsafe { &*(shared_address as *const Shared) };
-    Ok(Child {
-        environment,
-        processor,
-        frames,
-        shared_slot,
-        control_frame,
-        shared,
-    })
+    Ok(Child { environment, processor, frames, shared_slot, control_frame, shared })
 }
 
 fn map_image(machine: &Machine, environment: CapSlot) -> Result<(), Refusal> {
@@ -160,17 +122,10 @@ fn map_image(machine: &Machine, environment: CapSlot) -> Result<(), Refusal> {
     };
     for segment in header.segments.iter().take(header.segment_count as usize) {
         let executable = segment.flags & FLAT_EXECUTE != 0;
-        let flags = if executable {
-            BindFlags::EXECUTE
-        } else {
-            BindFlags::empty()
-        };
+        let flags = if executable { BindFlags::EXECUTE } else { BindFlags::empty() };
         let frame = image_frame + u64::from(segment.page_offset);
         let address = segment.virtual_address;
-        bind_in(
-            environment,
-            map_entry(address, frame, segment.page_count, SLOT_BUNDLE, flags),
-        )?;
+        bind_in(environment, map_entry(address, frame, segment.page_count, SLOT_BUNDLE, flags))?;
     }
     Ok(())
 }

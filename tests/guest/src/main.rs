@@ -6,10 +6,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![cfg_attr(
     target_os = "none",
-    allow(
-        unsafe_code,
-        reason = "suites remap memory, start processors and fault on purpose"
-    )
+    allow(unsafe_code, reason = "suites remap memory, start processors and fault on purpose")
 )]
 
 #[cfg(target_os = "none")]

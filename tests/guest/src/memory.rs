@@ -49,13 +49,7 @@ pub(crate) fn bind_in(environment: CapSlot, entry: BindEntry) -> Outcome {
 }
 
 /// A map entry.
-pub(crate) fn map_entry(
-    address: u64,
-    frame: u64,
-    page_count: u32,
-    slot: CapSlot,
-    flags: BindFlags,
-) -> BindEntry {
+pub(crate) fn map_entry(address: u64, frame: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> BindEntry {
     BindEntry {
         operation: BindOperation::Map as u32,
         flags: flags.bits(),
@@ -67,47 +61,24 @@ pub(crate) fn map_entry(
 }
 
 /// Maps into our own space.
-pub(crate) fn map(
-    address: u64,
-    frame: u64,
-    page_count: u32,
-    slot: CapSlot,
-    flags: BindFlags,
-) -> Outcome {
-    bind_in(
-        SLOT_SELF,
-        map_entry(address, frame, page_count, slot, flags),
-    )
+pub(crate) fn map(address: u64, frame: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> Outcome {
+    bind_in(SLOT_SELF, map_entry(address, frame, page_count, slot, flags))
 }
 
 /// An entry that needs no capability: `Unmap` or `Clean`.
 pub(crate) fn range_entry(operation: BindOperation, address: u64, page_count: u32) -> BindEntry {
-    BindEntry {
-        operation: operation as u32,
-        virtual_address: address,
-        page_count,
-        ..BindEntry::default()
-    }
+    BindEntry { operation: operation as u32, virtual_address: address, page_count, ..BindEntry::default() }
 }
 
 /// Unmaps from our own space.
 pub(crate) fn unmap(address: u64, page_count: u32) -> Outcome {
-    bind_in(
-        SLOT_SELF,
-        range_entry(BindOperation::Unmap, address, page_count),
-    )
+    bind_in(SLOT_SELF, range_entry(BindOperation::Unmap, address, page_count))
 }
 
 /// Changes the rights of mapped pages in our own space.
 pub(crate) fn protect(address: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> Outcome {
     let map = map_entry(address, 0, page_count, slot, flags);
-    bind_in(
-        SLOT_SELF,
-        BindEntry {
-            operation: BindOperation::Protect as u32,
-            ..map
-        },
-    )
+    bind_in(SLOT_SELF, BindEntry { operation: BindOperation::Protect as u32, ..map })
 }
 
 /// The page-table entry of an address in our own space, as the page-table window shows it.
@@ -193,29 +164,15 @@ pub(crate) fn repeat(mut call: impl FnMut() -> Outcome) {
 
 /// The first frame of the bundle's part of this kind, and its length in bytes.
 pub(crate) fn part(machine: &Machine, kind: u32) -> Option<(u64, u64)> {
-    map(
-        BUNDLE_BASE,
-        machine.info.bundle_frame,
-        1,
-        SLOT_BUNDLE,
-        BindFlags::empty(),
-    )
-    .ok()?;
+    map(BUNDLE_BASE, machine.info.bundle_frame, 1, SLOT_BUNDLE, BindFlags::empty()).ok()?;
     // SAFETY: just mapped; the bundle is never written.
     let header = unsafe { (BUNDLE_BASE as *const BundleHeader).read() };
     let _ = unmap(BUNDLE_BASE, 1);
     if header.magic != BUNDLE_MAGIC {
         return None;
     }
-    let part = header
-        .parts
-        .iter()
-        .take(header.part_count as usize)
-        .find(|part| part.kind == kind)?;
-    Some((
-        machine.info.bundle_frame + part.offset_bytes / PAGE_SIZE,
-        part.length_bytes,
-    ))
+    let part = header.parts.iter().take(header.part_count as usize).find(|part| part.kind == kind)?;
+    Some((machine.info.bundle_frame + part.offset_bytes / PAGE_SIZE, part.length_bytes))
 }
 
 /// The configuration part, mapped for good: names of suites, one a line.
@@ -224,16 +181,7 @@ pub(crate) fn configuration(machine: &Machine) -> &'static [u8] {
     let Some((frame, length)) = part(machine, PART_CONFIG) else {
         return &[];
     };
-    if length == 0
-        || map(
-            CONFIGURATION_BASE,
-            frame,
-            1,
-            SLOT_BUNDLE,
-            BindFlags::empty(),
-        )
-        .is_err()
-    {
+    if length == 0 || map(CONFIGURATION_BASE, frame, 1, SLOT_BUNDLE, BindFlags::empty()).is_err() {
         return &[];
     }
     let length = length.min(PAGE_SIZE) as usize;

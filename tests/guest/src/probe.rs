@@ -108,13 +108,7 @@ pub(crate) fn install() {
 
 /// Registers `other` for exceptions and for `kinds`; program system calls are unexpected.
 pub(crate) fn install_with(other: Handler, kinds: &[UpcallKind]) {
-    upcall::register(
-        UpcallHandlers {
-            syscall: on_unexpected_syscall,
-            other,
-        },
-        kinds,
-    );
+    upcall::register(UpcallHandlers { syscall: on_unexpected_syscall, other }, kinds);
 }
 
 /// Back to the state in which a case finds its processor: exceptions are caught, nothing else comes.

@@ -5,20 +5,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use aegis_abi::ABI_VERSION;
 use aegis_abi::call::EnvironmentField;
 use aegis_abi::layout::{
-    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT,
-    KERNEL_BASE, LIBOS_END, PAGE_SIZE, PAGE_TABLE_WINDOW, SYSTEM_PAGE_BASE,
+    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, KERNEL_BASE, LIBOS_END,
+    PAGE_SIZE, PAGE_TABLE_WINDOW, SYSTEM_PAGE_BASE,
 };
 use aegis_abi::memory::{BindFlags, entry};
 use aegis_abi::types::{
-    CapType, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE,
-    SLOT_SELF,
+    CapType, SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE, SLOT_SELF,
 };
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_rt::{call, clock, control};
 
-use crate::memory::{
-    SCRATCH_BASE, directory_address, map, slot, table_entry, take, window_address,
-};
+use crate::memory::{SCRATCH_BASE, directory_address, map, slot, table_entry, take, window_address};
 use crate::probe::{self, GENERAL_PROTECTION, PAGE_FAULT, PRESENT, USER, WRITE};
 use crate::suite::{CaseResult, Machine, Suite};
 use crate::vector::{self, Registers};
@@ -28,40 +25,19 @@ pub(crate) const SUITE: Suite = Suite {
     name: "s00_boot",
     cases: &[
         ("boot_information_is_sane", boot_information_is_sane),
-        (
-            "first_capabilities_are_where_the_contract_says",
-            first_capabilities,
-        ),
-        (
-            "memory_and_processors_are_what_the_host_gave",
-            host_expectations,
-        ),
+        ("first_capabilities_are_where_the_contract_says", first_capabilities),
+        ("memory_and_processors_are_what_the_host_gave", host_expectations),
         ("system_page_tells_time", system_page_tells_time),
         ("control_page_names_itself", control_page_names_itself),
         ("own_page_tables_are_readable", own_page_tables_are_readable),
-        (
-            "own_page_tables_are_not_writable",
-            own_page_tables_are_not_writable,
-        ),
-        (
-            "kernel_pages_are_not_writable_by_us",
-            kernel_pages_are_not_writable,
-        ),
-        (
-            "kernel_memory_is_out_of_reach",
-            kernel_memory_is_out_of_reach,
-        ),
+        ("own_page_tables_are_not_writable", own_page_tables_are_not_writable),
+        ("kernel_pages_are_not_writable_by_us", kernel_pages_are_not_writable),
+        ("kernel_memory_is_out_of_reach", kernel_memory_is_out_of_reach),
         ("null_pages_are_out_of_reach", null_pages_are_out_of_reach),
-        (
-            "privileged_instructions_fault",
-            privileged_instructions_fault,
-        ),
+        ("privileged_instructions_fault", privileged_instructions_fault),
         ("null_call_keeps_registers", null_call_keeps_registers),
         ("vector_state_is_each_processors_own", vector_state_is_own),
-        (
-            "new_processors_start_with_clean_vector_state",
-            vector_state_starts_clean,
-        ),
+        ("new_processors_start_with_clean_vector_state", vector_state_starts_clean),
         ("fs_base_is_each_processors_own", fs_base_is_own),
     ],
 };
@@ -76,36 +52,22 @@ fn boot_information_is_sane(machine: &Machine) -> CaseResult {
     expect_equal!(info.control_address, FIRST_CONTROL_BASE);
     expect!(info.boot_ns > 0);
     expect!(info.boot_ns < 60_000_000_000);
-    let free = expect_ok!(call::environment_read(
-        SLOT_SELF,
-        EnvironmentField::FramesFree
-    ));
+    let free = expect_ok!(call::environment_read(SLOT_SELF, EnvironmentField::FramesFree));
     expect!(free <= info.frame_count_free);
-    expect_equal!(
-        call::environment_read(SLOT_SELF, EnvironmentField::Stopped),
-        Ok(0)
-    );
+    expect_equal!(call::environment_read(SLOT_SELF, EnvironmentField::Stopped), Ok(0));
     Ok(())
 }
 
 fn first_capabilities(machine: &Machine) -> CaseResult {
     let type_of = |slot: CapSlot| call::cap_read(slot, 0).map(|word| word & 0xffff_ffff);
-    let rights_of = |slot| {
-        Rights::from_bits_truncate(call::cap_read(slot, 0).map_or(0, |word| (word >> 32) as u32))
-    };
+    let rights_of = |slot| Rights::from_bits_truncate(call::cap_read(slot, 0).map_or(0, |word| (word >> 32) as u32));
     expect_equal!(type_of(SLOT_SELF), Ok(CapType::Environment as u64));
     expect_equal!(type_of(SLOT_FIRST_PROCESSOR), Ok(CapType::Processor as u64));
     expect_equal!(type_of(SLOT_MACHINE), Ok(CapType::Machine as u64));
     expect!(rights_of(SLOT_MACHINE).contains(Rights::LOG | Rights::CONTROL));
     expect_equal!(type_of(SLOT_BUNDLE), Ok(CapType::Frames as u64));
-    expect_equal!(
-        call::cap_read(SLOT_BUNDLE, 1),
-        Ok(machine.info.bundle_frame)
-    );
-    expect_equal!(
-        call::cap_read(SLOT_BUNDLE, 2),
-        Ok(machine.info.bundle_frame_count)
-    );
+    expect_equal!(call::cap_read(SLOT_BUNDLE, 1), Ok(machine.info.bundle_frame));
+    expect_equal!(call::cap_read(SLOT_BUNDLE, 2), Ok(machine.info.bundle_frame_count));
     for number in 0..machine.info.device_count {
         let device = CapSlot(SLOT_DEVICE_FIRST.0 + number);
         expect_equal!(type_of(device), Ok(CapType::Device as u64));
@@ -121,10 +83,13 @@ fn host_expectations(machine: &Machine) -> CaseResult {
         expect_equal!(u64::from(machine.cpu_count), machine.expected.cpu_count);
     }
     if machine.expected.memory_mib != 0 {
-        let mib = machine.info.frame_count_total * PAGE_SIZE >> 20;
-        expect!(mib <= machine.expected.memory_mib);
-        // Firmware and the holes below 1 MiB and 4 GiB take little.
-        expect!(mib >= machine.expected.memory_mib - 8);
+        let mib = machine.info.frame_count_free * PAGE_SIZE >> 20;
+        expect!(mib < machine.expected.memory_mib);
+        // The kernel keeps little: its image, a table entry of each frame, the bundle.
+        expect!(mib >= machine.expected.memory_mib - 8 - machine.expected.memory_mib / 64);
+        // Names of frames go as high as memory does, with at most the hole of a PC in between.
+        let highest_mib = machine.info.frame_count_total * PAGE_SIZE >> 20;
+        expect!(highest_mib >= mib && highest_mib <= machine.expected.memory_mib + 2048);
     }
     Ok(())
 }
@@ -176,10 +141,7 @@ fn own_page_tables_are_readable(_: &Machine) -> CaseResult {
 }
 
 fn expect_ok_probe(result: Result<u64, probe::Fault>) -> Result<u64, crate::suite::Failure> {
-    result.map_err(|fault| crate::suite::Failure {
-        line: line!(),
-        found: fault.address,
-    })
+    result.map_err(|fault| crate::suite::Failure { line: line!(), found: fault.address })
 }
 
 fn own_page_tables_are_not_writable(_: &Machine) -> CaseResult {
@@ -224,20 +186,12 @@ fn kernel_memory_is_out_of_reach(_: &Machine) -> CaseResult {
         0xffff_ffff_ffff_f000,
     ];
     for address in addresses {
-        for fault in [
-            probe::read(address).err(),
-            probe::write(address, 1).err(),
-            probe::execute(address).err(),
-        ] {
+        for fault in [probe::read(address).err(), probe::write(address, 1).err(), probe::execute(address).err()] {
             expect!(fault.is_some_and(|f| f.vector == PAGE_FAULT && f.address == address));
             expect!(fault.is_some_and(|f| f.error_code & USER != 0));
         }
     }
-    for address in [
-        0x0000_8000_0000_0000,
-        0xffff_7fff_ffff_f000,
-        0x1234_5678_9abc_def0,
-    ] {
+    for address in [0x0000_8000_0000_0000, 0xffff_7fff_ffff_f000, 0x1234_5678_9abc_def0] {
         let fault = probe::read(address).err();
         expect!(fault.is_some_and(|f| f.vector == GENERAL_PROTECTION && f.error_code == 0));
         expect!(probe::write(address, 1).is_err());
@@ -289,10 +243,7 @@ fn privileged_instructions_fault(_: &Machine) -> CaseResult {
     for (index, routine) in PRIVILEGED.iter().enumerate() {
         let fault = probe::run(*routine, 0, 0).err();
         if !fault.is_some_and(|f| f.vector == GENERAL_PROTECTION) {
-            return Err(crate::suite::Failure {
-                line: line!(),
-                found: index as u64,
-            });
+            return Err(crate::suite::Failure { line: line!(), found: index as u64 });
         }
     }
     Ok(())

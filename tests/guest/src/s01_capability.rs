@@ -19,28 +19,13 @@ pub(crate) const SUITE: Suite = Suite {
         ("depth_has_a_limit", depth_has_a_limit),
         ("read_tells_type_rights_and_range", read_tells),
         ("drop_wants_no_descendants", drop_wants_no_descendants),
-        (
-            "drop_of_a_living_environment_is_refused",
-            drop_of_living_refused,
-        ),
+        ("drop_of_a_living_environment_is_refused", drop_of_living_refused),
         ("grant_needs_rights_on_both_sides", grant_needs_rights),
-        (
-            "read_only_capability_maps_read_only",
-            read_only_maps_read_only,
-        ),
-        (
-            "revoke_reaches_grandchildren_and_their_mappings",
-            revoke_reaches_grandchildren,
-        ),
-        (
-            "revoke_keeps_the_source_and_its_mapping",
-            revoke_keeps_the_source,
-        ),
+        ("read_only_capability_maps_read_only", read_only_maps_read_only),
+        ("revoke_reaches_grandchildren_and_their_mappings", revoke_reaches_grandchildren),
+        ("revoke_keeps_the_source_and_its_mapping", revoke_keeps_the_source),
         ("revoke_of_thousands_comes_to_an_end", revoke_of_thousands),
-        (
-            "drop_breaks_mappings_of_its_environment",
-            drop_breaks_mappings,
-        ),
+        ("drop_breaks_mappings_of_its_environment", drop_breaks_mappings),
         ("table_grows_to_its_limit", table_grows),
         ("child_starts_with_itself_only", child_starts_with_itself),
     ],
@@ -62,13 +47,7 @@ fn derive_only_shrinks(_: &Machine) -> CaseResult {
     let first = expect_ok!(take(slot(0), 8)).0;
     let all = Rights::READ | Rights::WRITE | Rights::EXECUTE | Rights::GRANT | Rights::DMA;
     expect_equal!(rights_of(slot(0)), all);
-    expect_ok!(call::cap_derive(
-        slot(0),
-        slot(1),
-        Rights::READ | Rights::WRITE,
-        2,
-        3
-    ));
+    expect_ok!(call::cap_derive(slot(0), slot(1), Rights::READ | Rights::WRITE, 2, 3));
     expect_equal!(call::cap_read(slot(1), 1), Ok(first + 2));
     expect_equal!(call::cap_read(slot(1), 2), Ok(3));
     expect_equal!(rights_of(slot(1)), Rights::READ | Rights::WRITE);
@@ -76,10 +55,7 @@ fn derive_only_shrinks(_: &Machine) -> CaseResult {
     expect_ok!(call::cap_derive(slot(1), slot(2), Rights::all(), 1, 2));
     expect_equal!(rights_of(slot(2)), Rights::READ | Rights::WRITE);
     expect_equal!(call::cap_read(slot(2), 1), Ok(first + 3));
-    expect_refused!(
-        call::cap_derive(slot(1), slot(3), Rights::READ, 1, 3),
-        Status::BadArgument
-    );
+    expect_refused!(call::cap_derive(slot(1), slot(3), Rights::READ, 1, 3), Status::BadArgument);
     Ok(())
 }
 
@@ -90,22 +66,14 @@ fn derive_words(words: [u64; 5]) -> Outcome {
     let (status, value) = unsafe { call::issue_words(1, &[a, b, c, d, e, 0]) };
     match Status::from_word(status) {
         Some(Status::Ok) => Ok(value),
-        status => Err(call::Refusal {
-            status: status.unwrap_or(Status::UnknownCall),
-            value,
-        }),
+        status => Err(call::Refusal { status: status.unwrap_or(Status::UnknownCall), value }),
     }
 }
 
 fn derive_refuses(_: &Machine) -> CaseResult {
     expect_ok!(take(slot(0), 4));
     let (source, target) = (u64::from(slot(0).0), u64::from(slot(1).0));
-    let bad = |index| {
-        Err(call::Refusal {
-            status: Status::BadArgument,
-            value: index,
-        })
-    };
+    let bad = |index| Err(call::Refusal { status: Status::BadArgument, value: index });
     expect_equal!(derive_words([source, target, 1 << 31, 0, 4]), bad(2));
     expect_equal!(derive_words([source, target, 1 << 40, 0, 4]), bad(2));
     expect_equal!(derive_words([source, target, 1, 4, 1]), bad(3));
@@ -117,10 +85,7 @@ fn derive_refuses(_: &Machine) -> CaseResult {
     expect_equal!(derive_words([source, target | 1 << 63, 1, 0, 4]), bad(1));
     expect_refused!(derive(slot(2), slot(1), Rights::READ), Status::BadSlot);
     for target in [SLOT_NONE, BEYOND, CapSlot(u32::MAX)] {
-        expect_refused!(
-            call::cap_derive(slot(0), target, Rights::READ, 0, 4),
-            Status::BadSlot
-        );
+        expect_refused!(call::cap_derive(slot(0), target, Rights::READ, 0, 4), Status::BadSlot);
     }
     expect_refused!(derive(slot(0), slot(0), Rights::READ), Status::SlotInUse);
     expect_refused!(derive(slot(0), SLOT_SELF, Rights::READ), Status::SlotInUse);
@@ -200,30 +165,16 @@ fn grant_needs_rights(machine: &Machine) -> CaseResult {
     let target = CHILD_SLOT_FREE;
     expect_ok!(take(free_slot(0), 1));
     expect_ok!(derive(free_slot(0), free_slot(1), Rights::READ));
-    let grant =
-        |source, environment, target| call::cap_grant(source, environment, target, Rights::READ);
-    expect_refused!(
-        grant(free_slot(1), environment, target),
-        Status::MissingRight
-    );
-    expect_ok!(derive(
-        environment,
-        free_slot(2),
-        Rights::CONTROL | Rights::READ
-    ));
-    expect_refused!(
-        grant(free_slot(0), free_slot(2), target),
-        Status::MissingRight
-    );
+    let grant = |source, environment, target| call::cap_grant(source, environment, target, Rights::READ);
+    expect_refused!(grant(free_slot(1), environment, target), Status::MissingRight);
+    expect_ok!(derive(environment, free_slot(2), Rights::CONTROL | Rights::READ));
+    expect_refused!(grant(free_slot(0), free_slot(2), target), Status::MissingRight);
     expect_refused!(grant(free_slot(0), free_slot(0), target), Status::WrongType);
     expect_refused!(grant(free_slot(9), environment, target), Status::BadSlot);
     expect_refused!(grant(free_slot(0), free_slot(9), target), Status::BadSlot);
     expect_refused!(grant(free_slot(0), environment, SLOT_NONE), Status::BadSlot);
     expect_refused!(grant(free_slot(0), environment, BEYOND), Status::BadSlot);
-    expect_refused!(
-        grant(free_slot(0), environment, SLOT_SELF),
-        Status::SlotInUse
-    );
+    expect_refused!(grant(free_slot(0), environment, SLOT_SELF), Status::SlotInUse);
     expect_ok!(grant(free_slot(0), environment, target));
     expect_refused!(grant(free_slot(0), environment, target), Status::SlotInUse);
     Ok(())
@@ -233,14 +184,8 @@ fn read_only_maps_read_only(_: &Machine) -> CaseResult {
     let frame = expect_ok!(take(slot(0), 1)).0;
     expect_ok!(derive(slot(0), slot(1), Rights::READ));
     let (write, execute) = (BindFlags::WRITE, BindFlags::EXECUTE);
-    expect_refused!(
-        map(SCRATCH_BASE, frame, 1, slot(1), write),
-        Status::MissingRight
-    );
-    expect_refused!(
-        map(SCRATCH_BASE, frame, 1, slot(1), execute),
-        Status::MissingRight
-    );
+    expect_refused!(map(SCRATCH_BASE, frame, 1, slot(1), write), Status::MissingRight);
+    expect_refused!(map(SCRATCH_BASE, frame, 1, slot(1), execute), Status::MissingRight);
     expect_ok!(map(SCRATCH_BASE, frame, 1, slot(1), BindFlags::empty()));
     expect_equal!(probe::read(SCRATCH_BASE).unwrap_or(1), 0);
     expect!(probe::write(SCRATCH_BASE, 1).is_err());
@@ -269,13 +214,9 @@ extern "C" fn mapping_child(drops_it: u64) -> ! {
             repeat(|| call::cap_drop(CHILD_SLOT_FREE));
         }
     }
-    let still = u64::from(call::cap_read(derived, 0).is_ok())
-        + u64::from(call::cap_read(CHILD_SLOT_FREE, 0).is_ok());
+    let still = u64::from(call::cap_read(derived, 0).is_ok()) + u64::from(call::cap_read(CHILD_SLOT_FREE, 0).is_ok());
     shared.set(SLOTS_LEFT, 1 + still);
-    shared.set(
-        LOST,
-        shared.get(LOST) << 8 | 1 + u64::from(probe::is_unmapped(CHILD_SCRATCH_BASE)),
-    );
+    shared.set(LOST, shared.get(LOST) << 8 | 1 + u64::from(probe::is_unmapped(CHILD_SCRATCH_BASE)));
     wait::forever()
 }
 
@@ -293,12 +234,7 @@ fn child_with_mapping(machine: &Machine, drops_it: u64) -> Result<Child, crate::
     let child = expect_ok!(child::make(machine, 0, 0));
     let frame = expect_ok!(take(free_slot(0), 1)).0;
     expect_ok!(map(SCRATCH_BASE, frame, 1, free_slot(0), BindFlags::WRITE));
-    expect_ok!(call::cap_grant(
-        free_slot(0),
-        child.environment,
-        CHILD_SLOT_FREE,
-        Rights::all()
-    ));
+    expect_ok!(call::cap_grant(free_slot(0), child.environment, CHILD_SLOT_FREE, Rights::all()));
     expect_ok!(child::start(&child, mapping_child, drops_it));
     expect!(child::await_word(&child, MAPPED, 1));
     expect_equal!(child.shared.get(MAPPED), 1);
@@ -413,10 +349,7 @@ fn table_grows(machine: &Machine) -> CaseResult {
     child.shared.set(DONATED, 1);
     expect!(child::await_word(&child, DONE, 1));
     expect_equal!(child.shared.get(GROWN), 4032);
-    expect_equal!(
-        child.shared.get(LAST_STATUS),
-        1 << 32 | Status::BadSlot as u64
-    );
+    expect_equal!(child.shared.get(LAST_STATUS), 1 << 32 | Status::BadSlot as u64);
     expect_equal!(slots(), Ok(4096));
     Ok(())
 }

@@ -2,19 +2,17 @@
 
 use aegis_abi::call::{Bind, EnvironmentField};
 use aegis_abi::layout::{
-    FIRST_CONTROL_BASE, KERNEL_BASE, LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, LIBOS_BASE, LIBOS_END,
-    PAGE_SIZE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END, SYSTEM_PAGE_BASE,
+    FIRST_CONTROL_BASE, KERNEL_BASE, LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, LIBOS_BASE, LIBOS_END, PAGE_SIZE,
+    PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END, SYSTEM_PAGE_BASE,
 };
-use aegis_abi::memory::{
-    BIND_ENTRY_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation, entry,
-};
+use aegis_abi::memory::{BIND_ENTRY_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation, entry};
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
 use aegis_rt::call::{self, Outcome, Refusal};
 
 use crate::memory::{
-    SCRATCH_BASE, bind_in, directory_address, map, map_entry, protect, range_entry, repeat, slot,
-    table_entry, take, unmap,
+    SCRATCH_BASE, bind_in, directory_address, map, map_entry, protect, range_entry, repeat, slot, table_entry, take,
+    unmap,
 };
 use crate::probe::{self, FETCH, PRESENT, USER, WRITE};
 use crate::suite::{CaseResult, Machine, Suite};
@@ -23,10 +21,7 @@ use crate::{expect, expect_equal, expect_ok, expect_refused};
 pub(crate) const SUITE: Suite = Suite {
     name: "s02_memory",
     cases: &[
-        (
-            "allocated_frames_are_zero_and_ours",
-            allocated_frames_are_zero,
-        ),
+        ("allocated_frames_are_zero_and_ours", allocated_frames_are_zero),
         ("allocate_takes_the_frames_it_is_told", allocate_these),
         ("allocate_aligns", allocate_aligns),
         ("allocate_refuses_bad_arguments", allocate_refuses),
@@ -35,10 +30,7 @@ pub(crate) const SUITE: Suite = Suite {
         ("split_cuts", split_cuts),
         ("donate_feeds_tables", donate_feeds_tables),
         ("map_needs_a_capability_that_covers", map_needs_cover),
-        (
-            "map_refuses_addresses_outside_the_windows",
-            map_refuses_addresses,
-        ),
+        ("map_refuses_addresses_outside_the_windows", map_refuses_addresses),
         ("bind_refuses_malformed_entries", bind_refuses_malformed),
         ("write_rights_are_enforced", write_rights),
         ("execute_rights_are_enforced", execute_rights),
@@ -46,10 +38,7 @@ pub(crate) const SUITE: Suite = Suite {
         ("protect_changes_and_keeps_within_rights", protect_changes),
         ("mapping_over_a_mapping_replaces_it", replaced_mapping),
         ("unmapping_takes_effect_at_once", unmapping_takes_effect),
-        (
-            "accessed_and_dirty_bits_are_seen_and_cleaned",
-            accessed_and_dirty,
-        ),
+        ("accessed_and_dirty_bits_are_seen_and_cleaned", accessed_and_dirty),
         ("program_half_is_mapped_like_the_window", program_half),
         ("large_pages_work", large_pages),
         ("large_and_small_pages_do_not_overlap", large_and_small),
@@ -65,10 +54,7 @@ fn frames_free() -> u64 {
 }
 
 fn bad_argument(index: u64) -> Outcome {
-    Err(Refusal {
-        status: Status::BadArgument,
-        value: index,
-    })
+    Err(Refusal { status: Status::BadArgument, value: index })
 }
 
 fn allocated_frames_are_zero(_: &Machine) -> CaseResult {
@@ -88,17 +74,9 @@ fn allocate_these(_: &Machine) -> CaseResult {
     let first = expect_ok!(take(slot(0), 8));
     expect_ok!(call::frame_free(slot(0)));
     let third = FrameNumber(first.0 + 2);
-    expect_equal!(
-        call::frame_allocate(slot(0), 3, Some(third), 0),
-        Ok(third.0)
-    );
+    expect_equal!(call::frame_allocate(slot(0), 3, Some(third), 0), Ok(third.0));
     // Any overlap with what somebody owns is refused.
-    for (frame, count) in [
-        (third.0, 1),
-        (third.0 + 2, 1),
-        (first.0, 8),
-        (third.0 - 1, 2),
-    ] {
+    for (frame, count) in [(third.0, 1), (third.0 + 2, 1), (first.0, 8), (third.0 - 1, 2)] {
         let outcome = call::frame_allocate(slot(1), count, Some(FrameNumber(frame)), 0);
         expect_refused!(outcome, Status::NoFrames);
     }
@@ -122,43 +100,17 @@ fn allocate_aligns(_: &Machine) -> CaseResult {
 
 fn allocate_refuses(machine: &Machine) -> CaseResult {
     expect_equal!(call::frame_allocate(slot(0), 0, None, 0), bad_argument(1));
-    expect_equal!(
-        call::frame_allocate(slot(0), u64::MAX, None, 0),
-        bad_argument(1)
-    );
+    expect_equal!(call::frame_allocate(slot(0), u64::MAX, None, 0), bad_argument(1));
     expect_equal!(call::frame_allocate(slot(0), 1, None, 19), bad_argument(3));
     expect_equal!(call::frame_allocate(slot(0), 1, None, 64), bad_argument(3));
-    expect_equal!(
-        call::frame_allocate(slot(0), 1, None, u32::MAX),
-        bad_argument(3)
-    );
-    expect_refused!(
-        call::frame_allocate(SLOT_SELF, 1, None, 0),
-        Status::SlotInUse
-    );
-    expect_refused!(
-        call::frame_allocate(CapSlot(0), 1, None, 0),
-        Status::BadSlot
-    );
-    expect_refused!(
-        call::frame_allocate(CapSlot(4096), 1, None, 0),
-        Status::BadSlot
-    );
+    expect_equal!(call::frame_allocate(slot(0), 1, None, u32::MAX), bad_argument(3));
+    expect_refused!(call::frame_allocate(SLOT_SELF, 1, None, 0), Status::SlotInUse);
+    expect_refused!(call::frame_allocate(CapSlot(0), 1, None, 0), Status::BadSlot);
+    expect_refused!(call::frame_allocate(CapSlot(4096), 1, None, 0), Status::BadSlot);
     let more = machine.info.frame_count_total + 1;
-    expect_refused!(
-        call::frame_allocate(slot(0), more, None, 0),
-        Status::NoFrames
-    );
+    expect_refused!(call::frame_allocate(slot(0), more, None, 0), Status::NoFrames);
     // Not there, the kernel's, the bundle's, beyond all memory, wrapping around.
-    let frames = [
-        0,
-        1,
-        0x200,
-        machine.info.bundle_frame,
-        1 << 40,
-        (1 << 52) - 1,
-        u64::MAX - 1,
-    ];
+    let frames = [0, 1, 0x200, machine.info.bundle_frame, 1 << 40, (1 << 52) - 1, u64::MAX - 1];
     for frame in frames {
         for count in [1, 2, 512] {
             let outcome = call::frame_allocate(slot(0), count, Some(FrameNumber(frame)), 0);
@@ -197,13 +149,7 @@ fn free_waits(_: &Machine) -> CaseResult {
     let free = frames_free();
     let frame = expect_ok!(take(slot(0), 3)).0;
     expect_ok!(map(SCRATCH_BASE, frame + 1, 1, slot(0), BindFlags::WRITE));
-    expect_ok!(map(
-        SCRATCH_BASE + PAGE_SIZE,
-        frame + 1,
-        1,
-        slot(0),
-        BindFlags::empty()
-    ));
+    expect_ok!(map(SCRATCH_BASE + PAGE_SIZE, frame + 1, 1, slot(0), BindFlags::empty()));
     expect_refused!(call::frame_free(slot(0)), Status::Busy);
     expect_ok!(unmap(SCRATCH_BASE, 1));
     expect_refused!(call::frame_free(slot(0)), Status::Busy);
@@ -219,10 +165,7 @@ fn split_cuts(_: &Machine) -> CaseResult {
     let first = expect_ok!(take(slot(0), 8)).0;
     expect_equal!(call::frame_split(slot(0), slot(1), 0), bad_argument(2));
     expect_equal!(call::frame_split(slot(0), slot(1), 8), bad_argument(2));
-    expect_equal!(
-        call::frame_split(slot(0), slot(1), u64::MAX),
-        bad_argument(2)
-    );
+    expect_equal!(call::frame_split(slot(0), slot(1), u64::MAX), bad_argument(2));
     expect_refused!(call::frame_split(slot(0), slot(0), 3), Status::SlotInUse);
     expect_refused!(call::frame_split(slot(2), slot(1), 3), Status::BadSlot);
     expect_refused!(call::frame_split(SLOT_SELF, slot(1), 3), Status::WrongType);
@@ -309,10 +252,7 @@ fn map_refuses_addresses(_: &Machine) -> CaseResult {
             expect_refused!(map(address, frame, 2, slot(0), flags), Status::BadAddress);
         }
         expect_refused!(unmap(address, 2), Status::BadAddress);
-        expect_refused!(
-            protect(address, 2, slot(0), BindFlags::empty()),
-            Status::BadAddress
-        );
+        expect_refused!(protect(address, 2, slot(0), BindFlags::empty()), Status::BadAddress);
     }
     Ok(())
 }
@@ -322,34 +262,10 @@ fn bind_refuses_malformed(_: &Machine) -> CaseResult {
     let good = map_entry(SCRATCH_BASE, frame, 1, slot(0), BindFlags::WRITE);
     let refuse = |entry: BindEntry| bind_in(SLOT_SELF, entry);
     let bad = bad_argument(0);
-    expect_equal!(
-        refuse(BindEntry {
-            operation: 4,
-            ..good
-        }),
-        bad
-    );
-    expect_equal!(
-        refuse(BindEntry {
-            operation: u32::MAX,
-            ..good
-        }),
-        bad
-    );
-    expect_equal!(
-        refuse(BindEntry {
-            flags: 1 << 4,
-            ..good
-        }),
-        bad
-    );
-    expect_equal!(
-        refuse(BindEntry {
-            flags: u32::MAX,
-            ..good
-        }),
-        bad
-    );
+    expect_equal!(refuse(BindEntry { operation: 4, ..good }), bad);
+    expect_equal!(refuse(BindEntry { operation: u32::MAX, ..good }), bad);
+    expect_equal!(refuse(BindEntry { flags: 1 << 4, ..good }), bad);
+    expect_equal!(refuse(BindEntry { flags: u32::MAX, ..good }), bad);
     for page_count in [0, BIND_PAGE_COUNT_MAX + 1, u32::MAX] {
         expect_equal!(refuse(BindEntry { page_count, ..good }), bad);
     }
@@ -365,36 +281,21 @@ fn bind_refuses_malformed(_: &Machine) -> CaseResult {
         PAGE_TABLE_WINDOW,
     ];
     for entries in pointers {
-        let call = Bind {
-            environment: SLOT_SELF,
-            entries,
-            entry_count: 1,
-        };
+        let call = Bind { environment: SLOT_SELF, entries, entry_count: 1 };
         // SAFETY: the kernel must not get as far as to an entry.
         let outcome = unsafe { call::issue(aegis_abi::call::Call::Bind(call)) };
         expect_refused!(outcome, Status::BadAddress);
     }
     for entry_count in [BIND_ENTRY_COUNT_MAX + 1, u32::MAX] {
-        let call = Bind {
-            environment: SLOT_SELF,
-            entries: &raw const good as u64,
-            entry_count,
-        };
+        let call = Bind { environment: SLOT_SELF, entries: &raw const good as u64, entry_count };
         // SAFETY: as above.
         let outcome = unsafe { call::issue(aegis_abi::call::Call::Bind(call)) };
         expect_equal!(outcome, bad_argument(2));
     }
     // An empty batch; the address is checked all the same.
-    let call = Bind {
-        environment: SLOT_SELF,
-        entries: &raw const good as u64,
-        entry_count: 0,
-    };
+    let call = Bind { environment: SLOT_SELF, entries: &raw const good as u64, entry_count: 0 };
     // SAFETY: nothing is bound.
-    expect_equal!(
-        unsafe { call::issue(aegis_abi::call::Call::Bind(call)) },
-        Ok(0)
-    );
+    expect_equal!(unsafe { call::issue(aegis_abi::call::Call::Bind(call)) }, Ok(0));
     expect!(probe::is_unmapped(SCRATCH_BASE));
     Ok(())
 }
@@ -433,13 +334,7 @@ fn write_and_execute(_: &Machine) -> CaseResult {
     expect_equal!(probe::execute(SCRATCH_BASE).unwrap_or(0), 42);
     // Two views of one frame, each with its own rights.
     expect_ok!(map(SCRATCH_BASE, frame, 1, slot(0), BindFlags::EXECUTE));
-    expect_ok!(map(
-        SCRATCH_BASE + PAGE_SIZE,
-        frame,
-        1,
-        slot(0),
-        BindFlags::WRITE
-    ));
+    expect_ok!(map(SCRATCH_BASE + PAGE_SIZE, frame, 1, slot(0), BindFlags::WRITE));
     expect!(probe::write(SCRATCH_BASE + PAGE_SIZE, CODE + (1 << 8)).is_ok());
     expect_equal!(probe::execute(SCRATCH_BASE).unwrap_or(0), 43);
     expect!(probe::execute(SCRATCH_BASE + PAGE_SIZE).is_err());
@@ -454,14 +349,8 @@ fn protect_changes(_: &Machine) -> CaseResult {
     expect!(probe::write(SCRATCH_BASE, CODE).is_ok());
     expect_ok!(protect(SCRATCH_BASE, 2, slot(1), none));
     expect!(probe::write(SCRATCH_BASE, 0).is_err());
-    expect_refused!(
-        protect(SCRATCH_BASE, 2, slot(1), write),
-        Status::MissingRight
-    );
-    expect_refused!(
-        protect(SCRATCH_BASE, 2, slot(1), BindFlags::EXECUTE),
-        Status::MissingRight
-    );
+    expect_refused!(protect(SCRATCH_BASE, 2, slot(1), write), Status::MissingRight);
+    expect_refused!(protect(SCRATCH_BASE, 2, slot(1), BindFlags::EXECUTE), Status::MissingRight);
     expect!(probe::write(SCRATCH_BASE, 0).is_err());
     expect_ok!(protect(SCRATCH_BASE, 1, slot(0), BindFlags::EXECUTE));
     expect_equal!(probe::execute(SCRATCH_BASE).unwrap_or(0), 42);
@@ -470,10 +359,7 @@ fn protect_changes(_: &Machine) -> CaseResult {
     expect_ok!(protect(SCRATCH_BASE, 64, slot(0), write));
     expect!(probe::write(SCRATCH_BASE + PAGE_SIZE, 1).is_ok());
     expect_ok!(take(slot(2), 2));
-    expect_refused!(
-        protect(SCRATCH_BASE, 2, slot(2), none),
-        Status::MissingRight
-    );
+    expect_refused!(protect(SCRATCH_BASE, 2, slot(2), none), Status::MissingRight);
     Ok(())
 }
 
@@ -518,10 +404,7 @@ fn accessed_and_dirty(_: &Machine) -> CaseResult {
     // Protecting keeps them, cleaning clears them, and afterwards they are set anew.
     expect_ok!(protect(SCRATCH_BASE, 1, slot(0), BindFlags::WRITE));
     expect_equal!(table_entry(SCRATCH_BASE) & used, used);
-    expect_ok!(bind_in(
-        SLOT_SELF,
-        range_entry(BindOperation::Clean, SCRATCH_BASE, 1)
-    ));
+    expect_ok!(bind_in(SLOT_SELF, range_entry(BindOperation::Clean, SCRATCH_BASE, 1)));
     expect_equal!(table_entry(SCRATCH_BASE) & used, 0);
     expect!(probe::write(SCRATCH_BASE, 2).is_ok());
     expect_equal!(table_entry(SCRATCH_BASE) & used, used);
@@ -558,22 +441,10 @@ fn large_pages(_: &Machine) -> CaseResult {
     expect_equal!(directory & entry::DIRTY, entry::DIRTY);
     expect_refused!(call::frame_free(slot(0)), Status::Busy);
     // Not aligned, not whole.
-    expect_refused!(
-        map(LARGE_AT + PAGE_SIZE, first, pages, slot(0), flags),
-        Status::BadAddress
-    );
-    expect_refused!(
-        map(LARGE_AT, first + 1, pages, slot(0), flags),
-        Status::BadArgument
-    );
-    expect_refused!(
-        map(LARGE_AT, first, pages - 1, slot(0), flags),
-        Status::BadArgument
-    );
-    expect_refused!(
-        map(LARGE_AT, first, 2 * pages, slot(0), flags),
-        Status::MissingRight
-    );
+    expect_refused!(map(LARGE_AT + PAGE_SIZE, first, pages, slot(0), flags), Status::BadAddress);
+    expect_refused!(map(LARGE_AT, first + 1, pages, slot(0), flags), Status::BadArgument);
+    expect_refused!(map(LARGE_AT, first, pages - 1, slot(0), flags), Status::BadArgument);
+    expect_refused!(map(LARGE_AT, first, 2 * pages, slot(0), flags), Status::MissingRight);
     expect_ok!(protect(LARGE_AT, pages, slot(0), BindFlags::LARGE));
     expect!(probe::write(LARGE_AT, 1).is_err());
     expect_equal!(probe::read(LARGE_AT + LARGE_PAGE_SIZE - 8).unwrap_or(0), 9);
@@ -594,17 +465,11 @@ fn large_and_small(_: &Machine) -> CaseResult {
     let flags = BindFlags::LARGE | BindFlags::WRITE;
     let pages = LARGE_PAGE_FRAMES as u32;
     expect_ok!(map(LARGE_AT, first, 1, slot(0), BindFlags::WRITE));
-    expect_refused!(
-        map(LARGE_AT, first, pages, slot(0), flags),
-        Status::WrongState
-    );
+    expect_refused!(map(LARGE_AT, first, pages, slot(0), flags), Status::WrongState);
     expect_ok!(unmap(LARGE_AT, 1));
     // Its page table is empty and gives way.
     expect_ok!(map(LARGE_AT, first, pages, slot(0), flags));
-    expect_refused!(
-        map(LARGE_AT, first, 1, slot(0), BindFlags::WRITE),
-        Status::WrongState
-    );
+    expect_refused!(map(LARGE_AT, first, 1, slot(0), BindFlags::WRITE), Status::WrongState);
     expect_refused!(unmap(LARGE_AT, 1), Status::WrongState);
     expect_refused!(unmap(LARGE_AT + PAGE_SIZE, pages), Status::WrongState);
     expect!(probe::read(LARGE_AT).is_ok());
@@ -617,14 +482,8 @@ fn large_and_small(_: &Machine) -> CaseResult {
 }
 
 /// Entries for the batch cases.
-static mut ENTRIES: [BindEntry; 512] = [BindEntry {
-    operation: 0,
-    flags: 0,
-    virtual_address: 0,
-    frame: 0,
-    page_count: 0,
-    slot: 0,
-}; 512];
+static mut ENTRIES: [BindEntry; 512] =
+    [BindEntry { operation: 0, flags: 0, virtual_address: 0, frame: 0, page_count: 0, slot: 0 }; 512];
 
 /// Fills the batch.
 fn batch(fill: impl Fn(u64) -> BindEntry) -> &'static [BindEntry] {
@@ -649,8 +508,7 @@ fn batch_of_512(_: &Machine) -> CaseResult {
         let word = table_entry(SCRATCH_BASE + index * PAGE_SIZE);
         expect_equal!(word & entry::FRAME_MASK, (first + 511 - index) * PAGE_SIZE);
     }
-    let entries =
-        batch(|index| range_entry(BindOperation::Unmap, SCRATCH_BASE + index * PAGE_SIZE, 1));
+    let entries = batch(|index| range_entry(BindOperation::Unmap, SCRATCH_BASE + index * PAGE_SIZE, 1));
     // SAFETY: as above.
     expect_equal!(unsafe { call::bind(SLOT_SELF, entries) }, Ok(512));
     expect!(probe::is_unmapped(SCRATCH_BASE + 511 * PAGE_SIZE));
@@ -666,13 +524,7 @@ fn batch_stops(_: &Machine) -> CaseResult {
     // The ninth frame is not covered.
     // SAFETY: the scratch area is nobody's.
     let outcome = unsafe { call::bind(SLOT_SELF, entries) };
-    expect_equal!(
-        outcome,
-        Err(Refusal {
-            status: Status::MissingRight,
-            value: 8
-        })
-    );
+    expect_equal!(outcome, Err(Refusal { status: Status::MissingRight, value: 8 }));
     expect!(probe::write(SCRATCH_BASE + 7 * PAGE_SIZE, 1).is_ok());
     expect!(probe::is_unmapped(SCRATCH_BASE + 8 * PAGE_SIZE));
     Ok(())
@@ -684,13 +536,7 @@ fn long_batches(_: &Machine) -> CaseResult {
     // 1000 and 4096 pages are more than one call does: the second entry waits for the next.
     // SAFETY: the scratch area is nobody's.
     let outcome = unsafe { call::bind(SLOT_SELF, &entries) };
-    expect_equal!(
-        outcome,
-        Err(Refusal {
-            status: Status::Again,
-            value: 1
-        })
-    );
+    expect_equal!(outcome, Err(Refusal { status: Status::Again, value: 1 }));
     let mut done = 1;
     let mut calls = 1;
     while done < entries.len() {

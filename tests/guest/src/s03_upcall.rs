@@ -5,14 +5,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use aegis_abi::call::{EnvironmentField, StopReason};
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::{
-    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_END, PAGE_SIZE, PAGE_TABLE_WINDOW,
-    PROGRAM_BASE,
+    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_END, PAGE_SIZE, PAGE_TABLE_WINDOW, PROGRAM_BASE,
 };
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_NONE};
-use aegis_abi::upcall::{
-    ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, UpcallKind,
-};
+use aegis_abi::upcall::{ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, UpcallKind};
 use aegis_rt::upcall::{KIND_HELD_BACK, UpcallHandlers, register};
 use aegis_rt::{call, control};
 
@@ -27,46 +24,22 @@ pub(crate) const SUITE: Suite = Suite {
     cases: &[
         ("every_exception_arrives", every_exception_arrives),
         ("page_faults_tell_what_was_tried", page_faults_tell),
-        (
-            "alignment_check_arrives_if_the_processor_checks",
-            alignment_check,
-        ),
-        (
-            "frame_has_every_register_and_gives_it_back",
-            frame_has_every_register,
-        ),
+        ("alignment_check_arrives_if_the_processor_checks", alignment_check),
+        ("frame_has_every_register_and_gives_it_back", frame_has_every_register),
         ("resume_does_not_enter_the_kernel", resume_without_kernel),
         ("resume_gains_no_privilege", resume_gains_no_privilege),
-        (
-            "resume_of_a_broken_frame_faults_in_user_mode",
-            resume_of_broken_frame,
-        ),
+        ("resume_of_a_broken_frame_faults_in_user_mode", resume_of_broken_frame),
         ("upcalls_nest_on_the_save_area", upcalls_nest),
-        (
-            "upcall_from_another_stack_starts_at_the_top",
-            upcall_from_another_stack,
-        ),
+        ("upcall_from_another_stack_starts_at_the_top", upcall_from_another_stack),
         ("program_syscall_is_an_upcall", program_syscall),
         ("bell_upcall_waits_while_masked", bell_upcall_waits),
-        (
-            "bell_upcall_comes_at_once_when_not_masked",
-            bell_upcall_comes,
-        ),
+        ("bell_upcall_comes_at_once_when_not_masked", bell_upcall_comes),
         ("held_back_upcall_is_seen_at_resume", held_back_at_resume),
         ("no_handler_stops_the_environment", no_handler_stops),
         ("handler_outside_the_window_is_none", handler_outside_window),
-        (
-            "fault_in_the_fault_handler_fills_the_save_area",
-            fault_in_handler,
-        ),
-        (
-            "program_syscall_without_handler_stops",
-            syscall_without_handler,
-        ),
-        (
-            "unmapped_save_area_does_not_harm_the_kernel",
-            unmapped_save_area,
-        ),
+        ("fault_in_the_fault_handler_fills_the_save_area", fault_in_handler),
+        ("program_syscall_without_handler_stops", syscall_without_handler),
+        ("unmapped_save_area_does_not_harm_the_kernel", unmapped_save_area),
     ],
 };
 
@@ -114,16 +87,11 @@ fn every_exception_arrives(_: &Machine) -> CaseResult {
         let any_error = *vector == GENERAL_PROTECTION && *error_code == 0;
         // QEMU's translator (7.2) reports a non-canonical stack access as a general protection fault.
         let stack_fault = |f: &Fault| *vector == 12 && f.vector == GENERAL_PROTECTION;
-        let is_expected = fault.is_some_and(|f| {
-            (f.vector == *vector || stack_fault(&f)) && (f.error_code == *error_code || any_error)
-        });
+        let is_expected = fault
+            .is_some_and(|f| (f.vector == *vector || stack_fault(&f)) && (f.error_code == *error_code || any_error));
         if !is_expected {
-            let found =
-                (index as u64) << 32 | fault.map_or(0xffff, |f| f.vector << 16 | f.error_code);
-            return Err(Failure {
-                line: line!(),
-                found,
-            });
+            let found = (index as u64) << 32 | fault.map_or(0xffff, |f| f.vector << 16 | f.error_code);
+            return Err(Failure { line: line!(), found });
         }
         let start = *routine as *const () as u64;
         expect!(fault.is_some_and(|f| f.rip >= start && f.rip < start + 48));
@@ -141,9 +109,8 @@ fn reset_x87() {
 
 fn page_faults_tell(_: &Machine) -> CaseResult {
     let frame = expect_ok!(take(slot(0), 1)).0;
-    let expect_code = |fault: Option<Fault>, address: u64, code: u64| {
-        fault.is_some_and(|f| f.is_page_fault(address, code))
-    };
+    let expect_code =
+        |fault: Option<Fault>, address: u64, code: u64| fault.is_some_and(|f| f.is_page_fault(address, code));
     let hole = SCRATCH_BASE + 5 * PAGE_SIZE + 0x123;
     expect!(expect_code(probe::read(hole).err(), hole, 0b0_0100));
     expect!(expect_code(probe::write(hole, 1).err(), hole, 0b0_0110));
@@ -378,10 +345,7 @@ extern "C" fn on_registers(frame: &mut UpcallFrame) {
     see(16, frame.rip);
     see(17, frame.cs << 32 | frame.ss);
     see(18, frame.rflags);
-    see(
-        19,
-        u64::from(frame.kind) << 32 | u64::from(frame.masked_before),
-    );
+    see(19, u64::from(frame.kind) << 32 | u64::from(frame.masked_before));
     see(20, frame.vector);
     see(21, frame.rsp);
     see(22, frame.error_code | frame.fault_address);
@@ -395,8 +359,7 @@ extern "C" fn on_registers(frame: &mut UpcallFrame) {
 
 fn frame_has_every_register(_: &Machine) -> CaseResult {
     forget_seen();
-    let patterns: [u64; 15] =
-        core::array::from_fn(|index| 0x0101_0101_0101_0101 * (index as u64 + 1));
+    let patterns: [u64; 15] = core::array::from_fn(|index| 0x0101_0101_0101_0101 * (index as u64 + 1));
     let mut found = [0; 15];
     probe::install_with(on_registers, &[]);
     // SAFETY: the routine keeps the calling convention; the handler gives every register a value that it can return with.
@@ -502,19 +465,12 @@ fn resume_of_broken_frame(_: &Machine) -> CaseResult {
         let outcome = probe::run(breakpoint_selectors, 0, 0);
         // A bad address faults there, in user mode. Bad selectors and flags either fault or change nothing.
         let is_good = match outcome {
-            Ok(selectors) => {
-                variant >= 4 && selectors == USER_CODE_SELECTOR << 16 | USER_STACK_SELECTOR
-            }
-            Err(fault) => {
-                matches!(fault.vector, 10..=14) && (seen(8), seen(9)) == (1, USER_CODE_SELECTOR)
-            }
+            Ok(selectors) => variant >= 4 && selectors == USER_CODE_SELECTOR << 16 | USER_STACK_SELECTOR,
+            Err(fault) => matches!(fault.vector, 10..=14) && (seen(8), seen(9)) == (1, USER_CODE_SELECTOR),
         };
         if !is_good {
             let found = variant << 32 | outcome.map_or_else(|f| 1 << 31 | f.vector, |value| value);
-            return Err(Failure {
-                line: line!(),
-                found,
-            });
+            return Err(Failure { line: line!(), found });
         }
     }
     Ok(())
@@ -596,9 +552,7 @@ extern "C" fn on_program_syscall(frame: &mut UpcallFrame) {
     SEEN[0].fetch_add(1, Ordering::SeqCst);
     see(1, frame.rsp);
     see(2, frame.rip);
-    let words = [
-        frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9, frame.rbx,
-    ];
+    let words = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9, frame.rbx];
     if words != [1, 2, 3, 4, 5, 6, 7] || frame.rax != 39 || frame.rflags & 1 == 0 {
         SEEN[3].fetch_add(1, Ordering::SeqCst);
     }
@@ -606,27 +560,15 @@ extern "C" fn on_program_syscall(frame: &mut UpcallFrame) {
 }
 
 extern "C" fn syscall_thread(_: u64) -> ! {
-    register(
-        UpcallHandlers {
-            syscall: on_program_syscall,
-            other: probe::on_upcall,
-        },
-        &[],
-    );
+    register(UpcallHandlers { syscall: on_program_syscall, other: probe::on_upcall }, &[]);
     let stack = PROGRAM_STACK + PAGE_SIZE - 64;
     let calls = call::counter_read(Counter::KernelCalls).unwrap_or(0);
     let upcalls = call::counter_read(Counter::UpcallsSyscall).unwrap_or(0);
     // SAFETY: the program's code and stack are mapped; it keeps the calling convention.
     let good = unsafe { other_stack_call(stack, PROGRAM_AT, SYSCALLS) };
     see(4, good);
-    see(
-        5,
-        call::counter_read(Counter::UpcallsSyscall).unwrap_or(0) - upcalls,
-    );
-    see(
-        6,
-        call::counter_read(Counter::KernelCalls).unwrap_or(0) - calls,
-    );
+    see(5, call::counter_read(Counter::UpcallsSyscall).unwrap_or(0) - upcalls);
+    see(6, call::counter_read(Counter::KernelCalls).unwrap_or(0) - calls);
     see(7, 1);
     wait::forever()
 }
@@ -791,9 +733,7 @@ extern "C" fn faulting_child(what: u64) -> ! {
 /// A load that faults and that nobody probes for.
 fn load_bad() {
     // SAFETY: the fault is the purpose; no value is used.
-    unsafe {
-        core::arch::asm!("mov rax, [{}]", in(reg) FAULT_ADDRESS, out("rax") _, options(nostack))
-    };
+    unsafe { core::arch::asm!("mov rax, [{}]", in(reg) FAULT_ADDRESS, out("rax") _, options(nostack)) };
 }
 
 extern "C" fn on_fault_again(_: &mut UpcallFrame) {
@@ -826,11 +766,7 @@ fn expect_stop(
 
 fn no_handler_stops(machine: &Machine) -> CaseResult {
     let reason = StopReason::NoHandler;
-    expect_stop(
-        machine,
-        (WITHOUT_HANDLER, 0),
-        (reason, PAGE_FAULT, FAULT_ADDRESS),
-    )?;
+    expect_stop(machine, (WITHOUT_HANDLER, 0), (reason, PAGE_FAULT, FAULT_ADDRESS))?;
     expect_stop(machine, (BREAKPOINT_WITHOUT_HANDLER, 0), (reason, 3, 0))?;
     expect_stop(machine, (DIVIDE_WITHOUT_HANDLER, 0), (reason, 0, 0))
 }
@@ -874,21 +810,11 @@ fn syscall_without_handler(machine: &Machine) -> CaseResult {
     let frame = expect_ok!(call::cap_read(child.shared_slot, 1));
     let rights = aegis_abi::Rights::READ | aegis_abi::Rights::EXECUTE;
     let target = child::CHILD_SLOT_FREE;
-    expect_ok!(call::cap_grant(
-        child.shared_slot,
-        child.environment,
-        target,
-        rights
-    ));
+    expect_ok!(call::cap_grant(child.shared_slot, child.environment, target, rights));
     let program = PROGRAM_AT & !(PAGE_SIZE - 1);
     let entry = crate::memory::map_entry(program, frame, 1, child.shared_slot, BindFlags::EXECUTE);
     expect_ok!(crate::memory::bind_in(child.environment, entry));
-    expect_ok!(child::start_at(
-        &child,
-        program + 64,
-        child::stack_top() - 8,
-        0
-    ));
+    expect_ok!(child::start_at(&child, program + 64, child::stack_top() - 8, 0));
     expect_equal!(child::await_stop(&child), StopReason::NoHandler as u64);
     let rip = call::environment_read(child.environment, EnvironmentField::StopRip);
     expect_equal!(rip, Ok(program + 66));
@@ -901,16 +827,8 @@ fn syscall_without_handler(machine: &Machine) -> CaseResult {
 extern "C" fn unmapping_child(_: u64) -> ! {
     probe::install();
     let entries = [
-        crate::memory::range_entry(
-            aegis_abi::memory::BindOperation::Unmap,
-            FIRST_SAVE_AREA_BASE,
-            8,
-        ),
-        crate::memory::range_entry(
-            aegis_abi::memory::BindOperation::Unmap,
-            FIRST_CONTROL_BASE,
-            1,
-        ),
+        crate::memory::range_entry(aegis_abi::memory::BindOperation::Unmap, FIRST_SAVE_AREA_BASE, 8),
+        crate::memory::range_entry(aegis_abi::memory::BindOperation::Unmap, FIRST_CONTROL_BASE, 1),
     ];
     // SAFETY: nothing is; the case is about what the kernel makes of it.
     let _ = unsafe { call::bind(aegis_abi::types::SLOT_SELF, &entries) };

@@ -17,10 +17,7 @@ use crate::{expect, expect_equal, expect_ok, expect_refused, probe, thread, wait
 pub(crate) const SUITE: Suite = Suite {
     name: "s04_environment",
     cases: &[
-        (
-            "create_and_destroy_give_everything_back",
-            create_and_destroy,
-        ),
+        ("create_and_destroy_give_everything_back", create_and_destroy),
         ("create_refuses_what_cannot_pay", create_refuses),
         ("quota_moves_and_comes_back", quota_moves),
         ("quota_holds", quota_holds),
@@ -28,14 +25,8 @@ pub(crate) const SUITE: Suite = Suite {
         ("watcher_is_rung_also_late", watcher_is_rung),
         ("stopped_environment_starts_nothing", stopped_starts_nothing),
         ("processor_goes_through_its_states", processor_states),
-        (
-            "processor_create_refuses_bad_arguments",
-            processor_create_refuses,
-        ),
-        (
-            "processor_start_passes_its_arguments",
-            processor_start_passes,
-        ),
+        ("processor_create_refuses_bad_arguments", processor_create_refuses),
+        ("processor_start_passes_its_arguments", processor_start_passes),
         ("processor_pages_are_pinned", processor_pages_are_pinned),
         ("reclaim_is_complied_with", reclaim_complied),
         ("reclaim_is_ignored_and_frames_are_taken", reclaim_ignored),
@@ -45,10 +36,7 @@ pub(crate) const SUITE: Suite = Suite {
         ("destroyed_with_its_own_children", destroyed_with_children),
         ("nobody_destroys_what_it_lives_in", destroy_self_refused),
         ("many_children_one_after_another", many_children),
-        (
-            "frames_of_a_dead_child_are_zero_for_the_next",
-            frames_of_the_dead_are_zero,
-        ),
+        ("frames_of_a_dead_child_are_zero_for_the_next", frames_of_the_dead_are_zero),
     ],
 };
 
@@ -57,10 +45,7 @@ fn read(slot: CapSlot, field: EnvironmentField) -> Outcome {
 }
 
 fn bad_argument(index: u64) -> Outcome {
-    Err(Refusal {
-        status: Status::BadArgument,
-        value: index,
-    })
+    Err(Refusal { status: Status::BadArgument, value: index })
 }
 
 /// Destroys, in as many calls as it takes.
@@ -95,10 +80,7 @@ fn create_and_destroy(machine: &Machine) -> CaseResult {
     expect_ok!(destroy(child.environment));
     expect_refused!(call::cap_read(child.environment, 0), Status::BadSlot);
     // Its processor ended with it, our capability for that names nothing.
-    expect_refused!(
-        call::processor_read(child.processor, ProcessorField::State),
-        Status::WrongState
-    );
+    expect_refused!(call::processor_read(child.processor, ProcessorField::State), Status::WrongState);
     // What is left is ours: nine frames of processor pages, one shared.
     expect_equal!(read(SLOT_SELF, EnvironmentField::FramesFree), Ok(free - 10));
     expect_ok!(call::frame_free(child.frames));
@@ -113,19 +95,10 @@ fn create_refuses(machine: &Machine) -> CaseResult {
     let first = expect_ok!(take(slot(0), 16)).0;
     expect_refused!(create(slot(5), 0), Status::BadSlot);
     expect_refused!(create(SLOT_SELF, 0), Status::WrongType);
-    expect_refused!(
-        call::environment_create(SLOT_SELF, slot(0), 0),
-        Status::SlotInUse
-    );
-    expect_refused!(
-        call::environment_create(SLOT_NONE, slot(0), 0),
-        Status::BadSlot
-    );
+    expect_refused!(call::environment_create(SLOT_SELF, slot(0), 0), Status::SlotInUse);
+    expect_refused!(call::environment_create(SLOT_NONE, slot(0), 0), Status::BadSlot);
     expect_refused!(create(slot(0), u64::MAX), Status::NoFrames);
-    expect_refused!(
-        create(slot(0), machine.info.frame_count_total),
-        Status::NoFrames
-    );
+    expect_refused!(create(slot(0), machine.info.frame_count_total), Status::NoFrames);
     expect_ok!(map(SCRATCH_BASE, first, 1, slot(0), BindFlags::empty()));
     expect_refused!(create(slot(0), 0), Status::Busy);
     expect_ok!(unmap(SCRATCH_BASE, 1));
@@ -141,16 +114,10 @@ fn quota_moves(machine: &Machine) -> CaseResult {
     let before = expect_ok!(read(SLOT_SELF, EnvironmentField::FrameQuota));
     let child = expect_ok!(child::make(machine, 0, 300));
     let given = before - expect_ok!(read(SLOT_SELF, EnvironmentField::FrameQuota));
-    expect_equal!(
-        read(child.environment, EnvironmentField::FrameQuota),
-        Ok(given)
-    );
+    expect_equal!(read(child.environment, EnvironmentField::FrameQuota), Ok(given));
     // The quota that was asked for, and that of the frames that pay for the tables.
     expect_equal!(given, 332);
-    expect_equal!(
-        read(child.environment, EnvironmentField::FramesOwned),
-        Ok(32)
-    );
+    expect_equal!(read(child.environment, EnvironmentField::FramesOwned), Ok(32));
     expect_ok!(destroy(child.environment));
     expect_equal!(read(SLOT_SELF, EnvironmentField::FrameQuota), Ok(before));
     Ok(())
@@ -189,31 +156,14 @@ fn fields_are_read(machine: &Machine) -> CaseResult {
     expect_equal!(read(child.environment, EnvironmentField::SlotCount), Ok(64));
     expect!(read(child.environment, EnvironmentField::FramesDonated).is_ok_and(|n| n < 32));
     // SAFETY: reading changes nothing.
-    let words = |field| unsafe {
-        call::issue_words(13, &[u64::from(child.environment.0), field, 0, 0, 0, 0])
-    };
+    let words = |field| unsafe { call::issue_words(13, &[u64::from(child.environment.0), field, 0, 0, 0, 0]) };
     for field in [9, 100, u64::from(u32::MAX)] {
         expect_equal!(words(field).0, Status::BadArgument as u64);
     }
-    expect_ok!(call::cap_derive(
-        child.environment,
-        free_slot(0),
-        Rights::CONTROL,
-        0,
-        0
-    ));
-    expect_refused!(
-        read(free_slot(0), EnvironmentField::Stopped),
-        Status::MissingRight
-    );
-    expect_refused!(
-        read(free_slot(1), EnvironmentField::Stopped),
-        Status::BadSlot
-    );
-    expect_refused!(
-        read(child.processor, EnvironmentField::Stopped),
-        Status::WrongType
-    );
+    expect_ok!(call::cap_derive(child.environment, free_slot(0), Rights::CONTROL, 0, 0));
+    expect_refused!(read(free_slot(0), EnvironmentField::Stopped), Status::MissingRight);
+    expect_refused!(read(free_slot(1), EnvironmentField::Stopped), Status::BadSlot);
+    expect_refused!(read(child.processor, EnvironmentField::Stopped), Status::WrongType);
     Ok(())
 }
 
@@ -236,14 +186,8 @@ fn watcher_is_rung(machine: &Machine) -> CaseResult {
     expect_equal!(call::bell_take(free_slot(0)), Ok(1));
     expect_ok!(call::environment_watch(child.environment, SLOT_NONE));
     expect_equal!(call::bell_take(free_slot(0)), Ok(0));
-    expect_refused!(
-        call::environment_watch(child.environment, free_slot(1)),
-        Status::BadSlot
-    );
-    expect_refused!(
-        call::environment_watch(child.environment, SLOT_SELF),
-        Status::WrongType
-    );
+    expect_refused!(call::environment_watch(child.environment, free_slot(1)), Status::BadSlot);
+    expect_refused!(call::environment_watch(child.environment, SLOT_SELF), Status::WrongType);
     Ok(())
 }
 
@@ -252,10 +196,7 @@ fn stopped_starts_nothing(machine: &Machine) -> CaseResult {
     expect_ok!(child::start(&child, stopping_child, 0));
     expect_equal!(child::await_stop(&child), StopReason::NoHandler as u64);
     let stopped = ProcessorState::Stopped as u64;
-    expect_equal!(
-        call::processor_read(child.processor, ProcessorField::State),
-        Ok(stopped)
-    );
+    expect_equal!(call::processor_read(child.processor, ProcessorField::State), Ok(stopped));
     expect_refused!(child::start(&child, idle_child, 0), Status::WrongState);
     Ok(())
 }
@@ -275,10 +216,7 @@ fn processor_states(_: &Machine) -> CaseResult {
     let state = |state: ProcessorState| state as u64;
     expect_equal!(thread.state(), state(ProcessorState::Stopped));
     expect_ok!(thread::start(&thread, sleeping_thread, 0));
-    expect_refused!(
-        thread::start(&thread, sleeping_thread, 0),
-        Status::WrongState
-    );
+    expect_refused!(thread::start(&thread, sleeping_thread, 0), Status::WrongState);
     expect!(thread.await_state(ProcessorState::Asleep));
     // SAFETY: the thread holds nothing.
     let stop = || unsafe { call::processor_stop(thread.processor) };
@@ -308,19 +246,12 @@ fn processor_create_refuses(_: &Machine) -> CaseResult {
     expect_ok!(take(slot(0), 3));
     expect_ok!(call::cap_derive(slot(0), slot(1), Rights::READ, 0, 3));
     let (control, save) = (SCRATCH_BASE, SCRATCH_BASE + PAGE_SIZE);
-    let create = |frames, count, control, save| {
-        call::processor_create(slot(2), SLOT_SELF, frames, count, control, save)
-    };
+    let create =
+        |frames, count, control, save| call::processor_create(slot(2), SLOT_SELF, frames, count, control, save);
     expect_equal!(create(slot(0), 0, control, save), bad_argument(3));
     expect_equal!(create(slot(0), 65, control, save), bad_argument(3));
     expect_equal!(create(slot(0), 3, control, save), bad_argument(2));
-    for address in [
-        0,
-        0x40_0000,
-        SCRATCH_BASE + 8,
-        KERNEL_BASE,
-        u64::MAX - PAGE_SIZE + 1,
-    ] {
+    for address in [0, 0x40_0000, SCRATCH_BASE + 8, KERNEL_BASE, u64::MAX - PAGE_SIZE + 1] {
         expect_equal!(create(slot(0), 2, address, save), bad_argument(4));
         expect_equal!(create(slot(0), 2, control, address), bad_argument(5));
     }
@@ -391,10 +322,7 @@ extern "C" fn on_revocation(frame: &mut UpcallFrame) {
         if shared.get(8) == 0 {
             // It chooses: the last ones.
             let mut freed = 0;
-            for number in (0..HOARD_COUNT as u32)
-                .rev()
-                .take(control::revocation_frame_count() as usize)
-            {
+            for number in (0..HOARD_COUNT as u32).rev().take(control::revocation_frame_count() as usize) {
                 freed += u64::from(call::frame_free(CapSlot(HOARD + number)).is_ok());
             }
             shared.set(FREED, freed);
@@ -414,10 +342,7 @@ extern "C" fn on_revocation(frame: &mut UpcallFrame) {
 /// Owns ten frames, each in a slot of its own, one of them mapped; then waits to be asked.
 extern "C" fn hoarding_child(_: u64) -> ! {
     let shared = shared();
-    probe::install_with(
-        on_revocation,
-        &[UpcallKind::Revocation, UpcallKind::Repossession],
-    );
+    probe::install_with(on_revocation, &[UpcallKind::Revocation, UpcallKind::Repossession]);
     let mut good = 0;
     for number in 0..HOARD_COUNT as u32 {
         good += u64::from(take(CapSlot(HOARD + number), 1).is_ok());
@@ -434,9 +359,8 @@ extern "C" fn hoarding_child(_: u64) -> ! {
     shared.set(READY, good);
     loop {
         wait::pause(1_000_000);
-        let mapped = (0..HOARD_COUNT)
-            .filter(|number| !probe::is_unmapped(CHILD_SCRATCH_BASE + number * PAGE_SIZE))
-            .count();
+        let mapped =
+            (0..HOARD_COUNT).filter(|number| !probe::is_unmapped(CHILD_SCRATCH_BASE + number * PAGE_SIZE)).count();
         shared.set(STILL_MAPPED, 1 + mapped as u64);
     }
 }
@@ -458,10 +382,7 @@ fn reclaim_complied(machine: &Machine) -> CaseResult {
     expect!(child::await_word(&child, FREED, 1));
     expect_equal!(child.shared.get(ASKED), 4);
     expect_equal!(child.shared.get(FREED), 4);
-    expect_equal!(
-        read(child.environment, EnvironmentField::FramesOwned),
-        Ok(owned - 4)
-    );
+    expect_equal!(read(child.environment, EnvironmentField::FramesOwned), Ok(owned - 4));
     expect_equal!(child.shared.get(TAKEN), 0);
     Ok(())
 }
@@ -480,10 +401,7 @@ fn reclaim_ignored(machine: &Machine) -> CaseResult {
     expect_equal!(child.shared.get(ASKED), 3);
     expect_equal!(child.shared.get(TAKEN), 3);
     expect!(child.shared.get(TAKEN_FIRST) != 0);
-    expect_equal!(
-        read(child.environment, EnvironmentField::FramesOwned),
-        Ok(owned - 3)
-    );
+    expect_equal!(read(child.environment, EnvironmentField::FramesOwned), Ok(owned - 3));
     expect_equal!(read(SLOT_SELF, EnvironmentField::FramesFree), Ok(free + 3));
     expect_equal!(read(SLOT_SELF, EnvironmentField::FrameQuota), Ok(quota + 3));
     // Three of its pages are gone, and it learns that from the vector, not from a crash.
@@ -508,10 +426,7 @@ fn reclaim_refuses(machine: &Machine) -> CaseResult {
     let owned = expect_ok!(read(child.environment, EnvironmentField::FramesOwned));
     expect_ok!(reclaim(child.environment, 5));
     wait::pause(1_000_000);
-    expect_equal!(
-        read(child.environment, EnvironmentField::FramesOwned),
-        Ok(owned)
-    );
+    expect_equal!(read(child.environment, EnvironmentField::FramesOwned), Ok(owned));
     Ok(())
 }
 
@@ -541,23 +456,12 @@ extern "C" fn word_sleeper_child(_: u64) -> ! {
     let address = call::cap_read(child::CHILD_SHARED, 1).unwrap_or(0) * PAGE_SIZE + 8 * 100;
     shared.set(0, 1);
     loop {
-        let _ = call::sleep(&[crate::s05_bell::word_term(
-            0,
-            child::CHILD_SHARED,
-            address,
-            1,
-        )]);
+        let _ = call::sleep(&[crate::s05_bell::word_term(0, child::CHILD_SHARED, address, 1)]);
     }
 }
 
 fn destroyed_in_every_state(machine: &Machine) -> CaseResult {
-    let mains: [child::ChildMain; 5] = [
-        idle_child,
-        spinning_child,
-        gate_child,
-        word_sleeper_child,
-        stopping_child,
-    ];
+    let mains: [child::ChildMain; 5] = [idle_child, spinning_child, gate_child, word_sleeper_child, stopping_child];
     for main in mains {
         let child = expect_ok!(child::make(machine, 0, 0));
         // Never started, then in its state.
@@ -579,14 +483,7 @@ extern "C" fn parent_child(_: u64) -> ! {
         .and_then(|_| call::environment_create(CapSlot(17), CapSlot(16), 4))
         .and_then(|_| take(CapSlot(18), 3))
         .and_then(|_| {
-            call::processor_create(
-                CapSlot(19),
-                CapSlot(17),
-                CapSlot(18),
-                2,
-                FIRST_CONTROL_BASE,
-                FIRST_SAVE_AREA_BASE,
-            )
+            call::processor_create(CapSlot(19), CapSlot(17), CapSlot(18), 2, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE)
         })
         .and_then(|_| call::cap_grant(SLOT_SELF, CapSlot(17), CapSlot(9), Rights::READ))
         .and_then(|_| call::cap_grant(child::CHILD_SHARED, CapSlot(17), CapSlot(10), Rights::READ));
@@ -597,13 +494,7 @@ extern "C" fn parent_child(_: u64) -> ! {
 
 fn destroyed_with_children(machine: &Machine) -> CaseResult {
     let child = expect_ok!(child::make(machine, 0, 40));
-    expect_ok!(call::cap_derive(
-        child.shared_slot,
-        free_slot(0),
-        Rights::all(),
-        0,
-        1
-    ));
+    expect_ok!(call::cap_derive(child.shared_slot, free_slot(0), Rights::all(), 0, 1));
     expect_ok!(child::start(&child, parent_child, 0));
     expect!(child::await_word(&child, 0, 1));
     // The shared frame was given to it without the right to pass it on.
@@ -617,10 +508,7 @@ extern "C" fn suicidal_child(_: u64) -> ! {
     let shared = shared();
     // SAFETY: refused.
     let outcome = unsafe { call::environment_destroy(SLOT_SELF) };
-    shared.set(
-        1,
-        outcome.map_or_else(|refusal| refusal.status as u64, |_| 0),
-    );
+    shared.set(1, outcome.map_or_else(|refusal| refusal.status as u64, |_| 0));
     shared.set(0, 1);
     wait::forever()
 }
@@ -633,12 +521,7 @@ fn destroy_self_refused(machine: &Machine) -> CaseResult {
     expect!(child::await_word(&child, 0, 1));
     expect_equal!(child.shared.get(1), Status::WrongState as u64);
     // SAFETY: refused.
-    unsafe {
-        expect_refused!(
-            call::environment_destroy(child.processor),
-            Status::WrongType
-        )
-    };
+    unsafe { expect_refused!(call::environment_destroy(child.processor), Status::WrongType) };
     Ok(())
 }
 
@@ -662,16 +545,8 @@ fn many_children(machine: &Machine) -> CaseResult {
 /// Fills a frame of its own with a secret.
 extern "C" fn secretive_child(_: u64) -> ! {
     let shared = shared();
-    let Ok(frame) = take(CapSlot(16), 1) else {
-        wait::forever()
-    };
-    let _ = map(
-        CHILD_SCRATCH_BASE,
-        frame.0,
-        1,
-        CapSlot(16),
-        BindFlags::WRITE,
-    );
+    let Ok(frame) = take(CapSlot(16), 1) else { wait::forever() };
+    let _ = map(CHILD_SCRATCH_BASE, frame.0, 1, CapSlot(16), BindFlags::WRITE);
     for offset in (0..PAGE_SIZE).step_by(8) {
         // SAFETY: just mapped.
         unsafe { ((CHILD_SCRATCH_BASE + offset) as *mut u64).write_volatile(0x5ec2_e75e_c2e7) };
@@ -691,13 +566,7 @@ fn frames_of_the_dead_are_zero(machine: &Machine) -> CaseResult {
     expect_refused!(theirs, Status::NoFrames);
     expect_ok!(destroy(child.environment));
     expect_ok!(call::frame_allocate(free_slot(0), 1, Some(frame), 0));
-    expect_ok!(map(
-        SCRATCH_BASE,
-        frame.0,
-        1,
-        free_slot(0),
-        BindFlags::empty()
-    ));
+    expect_ok!(map(SCRATCH_BASE, frame.0, 1, free_slot(0), BindFlags::empty()));
     for offset in (0..PAGE_SIZE).step_by(8) {
         expect_equal!(probe::read(SCRATCH_BASE + offset).unwrap_or(1), 0);
     }

@@ -24,10 +24,7 @@ pub(crate) const SUITE: Suite = Suite {
         ("ring_counts_and_take_empties", ring_and_take),
         ("rights_are_asked_for", rights_are_asked_for),
         ("bells_have_a_limit", bells_have_a_limit),
-        (
-            "sleep_that_holds_already_returns_at_once",
-            sleep_holds_already,
-        ),
+        ("sleep_that_holds_already_returns_at_once", sleep_holds_already),
         ("sleep_until_a_time", sleep_until),
         ("sleep_until_a_bell", sleep_until_bell),
         ("sleep_until_a_word_changes", sleep_until_word),
@@ -37,22 +34,13 @@ pub(crate) const SUITE: Suite = Suite {
         ("sleeping_pins_the_words_frame", sleeping_pins),
         ("ring_at_rings_once_at_its_time", ring_at),
         ("ring_at_can_be_replaced_and_taken_back", ring_at_replaced),
-        (
-            "bell_upcall_interrupts_a_running_program",
-            bell_upcall_interrupts,
-        ),
-        (
-            "pending_upcall_keeps_sleep_from_beginning",
-            pending_interrupts,
-        ),
+        ("bell_upcall_interrupts_a_running_program", bell_upcall_interrupts),
+        ("pending_upcall_keeps_sleep_from_beginning", pending_interrupts),
         ("bell_upcall_ends_a_sleep", bell_ends_sleep),
         ("sleep_on_nothing_ends_by_upcall_only", sleep_on_nothing),
         ("no_wakeup_is_lost_between_bells", no_lost_wakeup),
         ("no_wakeup_is_lost_on_words", no_lost_word_wakeup),
-        (
-            "a_dropped_bell_wakes_nobody_and_breaks_nothing",
-            dropped_bell,
-        ),
+        ("a_dropped_bell_wakes_nobody_and_breaks_nothing", dropped_bell),
     ],
 };
 
@@ -108,10 +96,7 @@ fn rights_are_asked_for(_: &Machine) -> CaseResult {
     expect_refused!(call::bell_take(slot(1)), Status::MissingRight);
     expect_refused!(call::bell_ring(slot(2)), Status::MissingRight);
     expect_refused!(call::bell_ring_at(slot(2), 1), Status::MissingRight);
-    expect_refused!(
-        call::sleep(&[bell_term(0, slot(1), 1)]),
-        Status::MissingRight
-    );
+    expect_refused!(call::sleep(&[bell_term(0, slot(1), 1)]), Status::MissingRight);
     expect_equal!(call::bell_take(slot(2)), Ok(1));
     expect_refused!(call::bell_ring(SLOT_SELF), Status::WrongType);
     expect_refused!(call::bell_take(SLOT_SELF), Status::WrongType);
@@ -119,13 +104,7 @@ fn rights_are_asked_for(_: &Machine) -> CaseResult {
     expect_refused!(call::bell_create(slot(0), SLOT_NONE), Status::SlotInUse);
     expect_refused!(call::bell_create(slot(3), slot(0)), Status::WrongType);
     expect_refused!(call::bell_create(slot(3), slot(4)), Status::BadSlot);
-    expect_ok!(call::cap_derive(
-        SLOT_FIRST_PROCESSOR,
-        slot(4),
-        Rights::READ,
-        0,
-        0
-    ));
+    expect_ok!(call::cap_derive(SLOT_FIRST_PROCESSOR, slot(4), Rights::READ, 0, 0));
     expect_refused!(call::bell_create(slot(3), slot(4)), Status::MissingRight);
     // Dropping a derived one leaves the bell, dropping the original ends it.
     // SAFETY: a bell is no memory.
@@ -170,10 +149,7 @@ fn sleep_until(_: &Machine) -> CaseResult {
         expect!(now_ns() >= deadline);
     }
     let deadline = now_ns() + 500_000;
-    expect_equal!(
-        call::sleep(&[never(1), clock_term(2, deadline), never(3)]),
-        Ok(2)
-    );
+    expect_equal!(call::sleep(&[never(1), clock_term(2, deadline), never(3)]), Ok(2));
     Ok(())
 }
 
@@ -204,10 +180,7 @@ fn sleep_until_bell(_: &Machine) -> CaseResult {
     expect_ok!(call::bell_create(free_slot(0), SLOT_NONE));
     expect_ok!(thread::spawn(0, ringing_thread, 2_000_000));
     let start = now_ns();
-    expect_equal!(
-        call::sleep(&[bell_term(4, free_slot(0), 1), never(5)]),
-        Ok(4)
-    );
+    expect_equal!(call::sleep(&[bell_term(4, free_slot(0), 1), never(5)]), Ok(4));
     expect!(now_ns() >= start + 1_000_000);
     expect_equal!(call::bell_take(free_slot(0)), Ok(1));
     Ok(())
@@ -266,10 +239,7 @@ fn word_operators(_: &Machine) -> CaseResult {
                 address: physical + offset,
                 value,
             };
-            expect_equal!(
-                call::sleep(&[term, always(2)]),
-                Ok(if holds { 1 } else { 2 })
-            );
+            expect_equal!(call::sleep(&[term, always(2)]), Ok(if holds { 1 } else { 2 }));
         }
     }
     Ok(())
@@ -288,8 +258,7 @@ fn products(_: &Machine) -> CaseResult {
     let bell_and_time = [bell_term(u32::MAX, slot(0), 1), clock_term(u32::MAX, later)];
     expect_equal!(call::sleep(&bell_and_time), Ok(u64::from(u32::MAX)));
     expect!(now_ns() >= later);
-    let full: [Term; 32] =
-        core::array::from_fn(|i| if i == 31 { always(31) } else { never(i as u32) });
+    let full: [Term; 32] = core::array::from_fn(|i| if i == 31 { always(31) } else { never(i as u32) });
     expect_equal!(call::sleep(&full), Ok(31));
     Ok(())
 }
@@ -302,77 +271,24 @@ fn sleep_words(terms: u64, term_count: u32) -> Outcome {
 fn sleep_refuses(_: &Machine) -> CaseResult {
     let physical = word_frame()?;
     let good = always(0);
-    for terms in [
-        0,
-        8,
-        0x1000,
-        LIBOS_END - 16,
-        KERNEL_BASE,
-        u64::MAX - 7,
-        &raw const good as u64 + 4,
-    ] {
+    for terms in [0, 8, 0x1000, LIBOS_END - 16, KERNEL_BASE, u64::MAX - 7, &raw const good as u64 + 4] {
         expect_refused!(sleep_words(terms, 1), Status::BadAddress);
     }
     for count in [33, 1000, u32::MAX] {
-        let refused = Err(Refusal {
-            status: Status::BadArgument,
-            value: 1,
-        });
+        let refused = Err(Refusal { status: Status::BadArgument, value: 1 });
         expect_equal!(sleep_words(&raw const good as u64, count), refused);
     }
     let bad = |term: Term| call::sleep(&[always(0), term]);
     expect_refused!(bad(Term { source: 4, ..good }), Status::BadArgument);
-    expect_refused!(
-        bad(Term {
-            operator: 4,
-            ..good
-        }),
-        Status::BadArgument
-    );
-    expect_refused!(
-        bad(Term {
-            operator: TermOperator::Less as u32,
-            ..good
-        }),
-        Status::BadArgument
-    );
+    expect_refused!(bad(Term { operator: 4, ..good }), Status::BadArgument);
+    expect_refused!(bad(Term { operator: TermOperator::Less as u32, ..good }), Status::BadArgument);
     let word = word_term(0, free_slot(1), physical, 0);
-    expect_refused!(
-        bad(Term {
-            address: physical + 4,
-            ..word
-        }),
-        Status::BadAddress
-    );
-    expect_refused!(
-        bad(Term {
-            address: physical + PAGE_SIZE,
-            ..word
-        }),
-        Status::BadAddress
-    );
+    expect_refused!(bad(Term { address: physical + 4, ..word }), Status::BadAddress);
+    expect_refused!(bad(Term { address: physical + PAGE_SIZE, ..word }), Status::BadAddress);
     expect_refused!(bad(Term { address: 0, ..word }), Status::BadAddress);
-    expect_refused!(
-        bad(Term {
-            address: u64::MAX - 7,
-            ..word
-        }),
-        Status::BadAddress
-    );
-    expect_refused!(
-        bad(Term {
-            address: 1 << 60,
-            ..word
-        }),
-        Status::BadAddress
-    );
-    expect_refused!(
-        bad(Term {
-            slot: SLOT_SELF.0,
-            ..word
-        }),
-        Status::WrongType
-    );
+    expect_refused!(bad(Term { address: u64::MAX - 7, ..word }), Status::BadAddress);
+    expect_refused!(bad(Term { address: 1 << 60, ..word }), Status::BadAddress);
+    expect_refused!(bad(Term { slot: SLOT_SELF.0, ..word }), Status::WrongType);
     expect_refused!(bad(Term { slot: 0, ..word }), Status::BadSlot);
     expect_refused!(bad(bell_term(0, free_slot(1), 0)), Status::WrongType);
     Ok(())
@@ -380,10 +296,7 @@ fn sleep_refuses(_: &Machine) -> CaseResult {
 
 extern "C" fn word_sleeping_thread(address: u64) -> ! {
     let outcome = call::sleep(&[word_term(0, free_slot(1), address, 1)]);
-    set_word(
-        0,
-        outcome.map_or_else(|refusal| refusal.status as u64, |_| 1),
-    );
+    set_word(0, outcome.map_or_else(|refusal| refusal.status as u64, |_| 1));
     wait::forever()
 }
 
@@ -394,13 +307,7 @@ fn sleeping_pins(_: &Machine) -> CaseResult {
     let thread = expect_ok!(thread::spawn(0, word_sleeping_thread, physical));
     expect!(thread.await_state(ProcessorState::Asleep));
     expect_refused!(call::frame_free(free_slot(1)), Status::Busy);
-    expect_ok!(map(
-        SCRATCH_BASE,
-        physical / PAGE_SIZE,
-        1,
-        free_slot(1),
-        BindFlags::WRITE
-    ));
+    expect_ok!(map(SCRATCH_BASE, physical / PAGE_SIZE, 1, free_slot(1), BindFlags::WRITE));
     shared_word(0).store(1, Ordering::SeqCst);
     expect!(wait::until(|| word(0) != 0));
     expect_equal!(word(0), 1);
@@ -433,10 +340,7 @@ fn ring_at_replaced(_: &Machine) -> CaseResult {
     expect_ok!(call::bell_ring_at(slot(1), start + 60_000_000));
     expect_ok!(call::bell_ring_at(slot(0), start + 80_000_000));
     expect_ok!(call::bell_ring_at(slot(1), u64::MAX));
-    expect_equal!(
-        call::sleep(&[bell_term(1, slot(0), 1), bell_term(2, slot(1), 1)]),
-        Ok(1)
-    );
+    expect_equal!(call::sleep(&[bell_term(1, slot(0), 1), bell_term(2, slot(1), 1)]), Ok(1));
     expect!(now_ns() >= start + 80_000_000);
     expect_equal!(call::bell_take(slot(0)), Ok(1));
     expect_equal!(call::bell_take(slot(1)), Ok(0));
@@ -549,10 +453,7 @@ fn no_lost_wakeup(_: &Machine) -> CaseResult {
         expect_ok!(call::bell_ring(free_slot(0)));
         while call::bell_take(free_slot(1)) == Ok(0) {
             // A lost wakeup shows as a sleep that only the limit ends.
-            expect_equal!(
-                call::sleep(&[bell_term(0, free_slot(1), 1), clock_term(1, limit)]),
-                Ok(0)
-            );
+            expect_equal!(call::sleep(&[bell_term(0, free_slot(1), 1), clock_term(1, limit)]), Ok(0));
         }
         expect_equal!(word(0), round + 1);
     }
@@ -589,10 +490,7 @@ fn no_lost_word_wakeup(_: &Machine) -> CaseResult {
 extern "C" fn bell_sleeping_thread(_: u64) -> ! {
     let deadline = now_ns() + 30_000_000;
     let terms = [bell_term(1, free_slot(0), 1), clock_term(2, deadline)];
-    set_word(
-        0,
-        call::sleep(&terms).map_or_else(|refusal| refusal.status as u64, |product| product),
-    );
+    set_word(0, call::sleep(&terms).map_or_else(|refusal| refusal.status as u64, |product| product));
     wait::forever()
 }
 

@@ -31,18 +31,12 @@ pub(crate) const SUITE: Suite = Suite {
         ("callers_queue_up", callers_queue_up),
         ("callee_that_stops_is_gone", callee_stops),
         ("callee_that_faults_is_gone", callee_faults),
-        (
-            "queued_callers_learn_that_the_callee_is_gone",
-            queued_callers_learn,
-        ),
+        ("queued_callers_learn_that_the_callee_is_gone", queued_callers_learn),
         ("caller_that_dies_is_forgotten", caller_dies),
         ("dropped_gate_is_gone", dropped_gate),
         ("send_needs_a_waiting_callee", send_works),
         ("reply_without_a_call_waits", reply_without_call),
-        (
-            "bell_interrupts_waiting_for_calls",
-            bell_interrupts_accepting,
-        ),
+        ("bell_interrupts_waiting_for_calls", bell_interrupts_accepting),
         ("calls_cost_one_kernel_entry_each_way", call_cost),
     ],
 };
@@ -93,12 +87,7 @@ fn entry_address() -> u64 {
 /// A server thread and a gate to it in `gate`.
 fn serve(number: u32, handler: GateHandler, gate: CapSlot, badge: u64) -> Result<Thread, Failure> {
     let thread = expect_ok!(thread::spawn(number, server, handler as usize as u64));
-    expect_ok!(call::gate_create(
-        gate,
-        thread.processor,
-        entry_address(),
-        badge
-    ));
+    expect_ok!(call::gate_create(gate, thread.processor, entry_address(), badge));
     expect!(thread.await_state(ProcessorState::Accepting));
     Ok(thread)
 }
@@ -125,21 +114,12 @@ fn refuses(_: &Machine) -> CaseResult {
     let thread = expect_ok!(thread::make(0));
     let create = |processor, rip| call::gate_create(slot(0), processor, rip, 0);
     for rip in [0, 0x40_0000, LIBOS_END, KERNEL_BASE, u64::MAX] {
-        let refused = Err(Refusal {
-            status: Status::BadArgument,
-            value: 2,
-        });
+        let refused = Err(Refusal { status: Status::BadArgument, value: 2 });
         expect_equal!(create(thread.processor, rip), refused);
     }
     expect_refused!(create(SLOT_SELF, entry_address()), Status::WrongType);
     expect_refused!(create(slot(1), entry_address()), Status::BadSlot);
-    expect_ok!(call::cap_derive(
-        thread.processor,
-        slot(1),
-        Rights::READ,
-        0,
-        0
-    ));
+    expect_ok!(call::cap_derive(thread.processor, slot(1), Rights::READ, 0, 0));
     expect_refused!(create(slot(1), entry_address()), Status::MissingRight);
     let taken = call::gate_create(SLOT_SELF, thread.processor, entry_address(), 0);
     expect_refused!(taken, Status::SlotInUse);
@@ -152,14 +132,8 @@ fn refuses(_: &Machine) -> CaseResult {
     expect_refused!(try_call(slot(3)), Status::BadSlot);
     // Its processor was never started.
     expect_refused!(try_call(slot(0)), Status::PeerGone);
-    expect_equal!(
-        status_of(gate_send(slot(0), &words(1))),
-        Status::PeerGone as u64
-    );
-    expect_equal!(
-        status_of(gate_send(slot(2), &words(1))),
-        Status::MissingRight as u64
-    );
+    expect_equal!(status_of(gate_send(slot(0), &words(1))), Status::PeerGone as u64);
+    expect_equal!(status_of(gate_send(slot(2), &words(1))), Status::MissingRight as u64);
     Ok(())
 }
 
@@ -191,21 +165,10 @@ extern "C" fn child_fault(_: u64, _: &mut Message) {
 /// Serves calls through a gate that it makes itself and gives to nobody: the parent reaches it through its own capability.
 extern "C" fn serving_child(faults: u64) -> ! {
     probe::install();
-    let handler: GateHandler = if faults == 0 {
-        child_answer
-    } else {
-        child_fault
-    };
+    let handler: GateHandler = if faults == 0 { child_answer } else { child_fault };
     gate::register(handler);
-    let made =
-        call::gate_create(CapSlot(16), CHILD_SLOT_FREE, entry_address(), 0x77).and_then(|_| {
-            call::cap_grant(
-                CapSlot(16),
-                CapSlot(CHILD_SLOT_FREE.0 + 1),
-                free_slot(0),
-                Rights::CALL,
-            )
-        });
+    let made = call::gate_create(CapSlot(16), CHILD_SLOT_FREE, entry_address(), 0x77)
+        .and_then(|_| call::cap_grant(CapSlot(16), CapSlot(CHILD_SLOT_FREE.0 + 1), free_slot(0), Rights::CALL));
     shared().set(0, made.map_or_else(|refusal| refusal.status as u64, |_| 1));
     // SAFETY: nothing in the save area is needed any more.
     unsafe { gate::serve() }
@@ -215,20 +178,10 @@ extern "C" fn serving_child(faults: u64) -> ! {
 fn child_server(machine: &Machine, faults: u64) -> Result<Child, Failure> {
     let child = expect_ok!(child::make(machine, 0, 0));
     let environment = child.environment;
-    expect_ok!(call::cap_grant(
-        child.processor,
-        environment,
-        CHILD_SLOT_FREE,
-        Rights::all()
-    ));
+    expect_ok!(call::cap_grant(child.processor, environment, CHILD_SLOT_FREE, Rights::all()));
     // The right to put something into our table.
     let ours = CapSlot(CHILD_SLOT_FREE.0 + 1);
-    expect_ok!(call::cap_grant(
-        SLOT_SELF,
-        environment,
-        ours,
-        Rights::RECEIVE
-    ));
+    expect_ok!(call::cap_grant(SLOT_SELF, environment, ours, Rights::RECEIVE));
     expect_ok!(child::start(&child, serving_child, faults));
     expect!(child::await_word(&child, 0, 1));
     expect_equal!(child.shared.get(0), 1);
@@ -264,12 +217,7 @@ fn call_out_of_another(machine: &Machine) -> CaseResult {
     forget_seen();
     serve(0, answer, free_slot(1), 5)?;
     let child = expect_ok!(child::make(machine, 0, 0));
-    expect_ok!(call::cap_grant(
-        free_slot(1),
-        child.environment,
-        CHILD_SLOT_FREE,
-        Rights::CALL
-    ));
+    expect_ok!(call::cap_grant(free_slot(1), child.environment, CHILD_SLOT_FREE, Rights::CALL));
     expect_ok!(child::start(&child, calling_child, 20));
     expect!(child::await_word(&child, 0, 1));
     expect_equal!(child.shared.get(1), 20);
@@ -305,21 +253,10 @@ extern "C" fn call_back(_: u64, message: &mut Message) {
 
 fn circle_refused(_: &Machine) -> CaseResult {
     forget_seen();
-    expect_ok!(call::gate_create(
-        free_slot(4),
-        SLOT_FIRST_PROCESSOR,
-        entry_address(),
-        0
-    ));
+    expect_ok!(call::gate_create(free_slot(4), SLOT_FIRST_PROCESSOR, entry_address(), 0));
     let mut message = words(0);
-    expect_equal!(
-        status_of(gate_call(free_slot(4), &mut message)),
-        Status::WrongState as u64
-    );
-    expect_equal!(
-        status_of(gate_send(free_slot(4), &message)),
-        Status::PeerBusy as u64
-    );
+    expect_equal!(status_of(gate_call(free_slot(4), &mut message)), Status::WrongState as u64);
+    expect_equal!(status_of(gate_send(free_slot(4), &message)), Status::PeerBusy as u64);
     serve(0, call_back, free_slot(2), 0)?;
     serve(1, forward, free_slot(3), 0)?;
     expect_equal!(status_of(gate_call(free_slot(2), &mut message)), 0);
@@ -385,25 +322,16 @@ fn callee_stops(_: &Machine) -> CaseResult {
     expect!(wait::until(|| seen(8) != 0));
     expect_equal!(seen(8), 1 << 32 | Status::PeerGone as u64);
     let mut message = words(0);
-    expect_equal!(
-        status_of(gate_call(free_slot(2), &mut message)),
-        Status::PeerGone as u64
-    );
+    expect_equal!(status_of(gate_call(free_slot(2), &mut message)), Status::PeerGone as u64);
     Ok(())
 }
 
 fn callee_faults(machine: &Machine) -> CaseResult {
     let child = child_server(machine, 1)?;
     let mut message = words(0);
-    expect_equal!(
-        status_of(gate_call(free_slot(0), &mut message)),
-        Status::PeerGone as u64
-    );
+    expect_equal!(status_of(gate_call(free_slot(0), &mut message)), Status::PeerGone as u64);
     expect!(child::await_stop(&child) != 0);
-    expect_equal!(
-        status_of(gate_call(free_slot(0), &mut message)),
-        Status::PeerGone as u64
-    );
+    expect_equal!(status_of(gate_call(free_slot(0), &mut message)), Status::PeerGone as u64);
     Ok(())
 }
 
@@ -412,11 +340,7 @@ fn queued_callers_learn(_: &Machine) -> CaseResult {
     let callee = serve(0, hang, free_slot(2), 0)?;
     let mut callers = [callee; 4];
     for number in 0..4 {
-        callers[number as usize] = expect_ok!(thread::spawn(
-            1 + number,
-            one_call_thread,
-            u64::from(number)
-        ));
+        callers[number as usize] = expect_ok!(thread::spawn(1 + number, one_call_thread, u64::from(number)));
     }
     for caller in callers {
         expect!(caller.await_state(ProcessorState::Calling));
@@ -446,12 +370,7 @@ fn caller_dies(machine: &Machine) -> CaseResult {
     forget_seen();
     serve(0, answer_when_told, free_slot(2), 0)?;
     let child = expect_ok!(child::make(machine, 0, 0));
-    expect_ok!(call::cap_grant(
-        free_slot(2),
-        child.environment,
-        CHILD_SLOT_FREE,
-        Rights::CALL
-    ));
+    expect_ok!(call::cap_grant(free_slot(2), child.environment, CHILD_SLOT_FREE, Rights::CALL));
     expect_ok!(child::start(&child, calling_child, 1));
     expect!(wait::until(|| seen(6) == 1));
     // SAFETY: the child has memory of its own.
@@ -467,13 +386,7 @@ fn caller_dies(machine: &Machine) -> CaseResult {
 
 fn dropped_gate(_: &Machine) -> CaseResult {
     serve(0, answer, free_slot(2), 0)?;
-    expect_ok!(call::cap_derive(
-        free_slot(2),
-        free_slot(3),
-        Rights::CALL,
-        0,
-        0
-    ));
+    expect_ok!(call::cap_derive(free_slot(2), free_slot(3), Rights::CALL, 0, 0));
     let mut message = words(0);
     expect_equal!(status_of(gate_call(free_slot(3), &mut message)), 0);
     // SAFETY: a gate is no memory.
@@ -482,10 +395,7 @@ fn dropped_gate(_: &Machine) -> CaseResult {
         expect_ok!(call::cap_revoke(free_slot(2)));
         expect_ok!(call::cap_drop(free_slot(2)));
     }
-    expect_equal!(
-        status_of(gate_call(free_slot(3), &mut message)),
-        Status::BadSlot as u64
-    );
+    expect_equal!(status_of(gate_call(free_slot(3), &mut message)), Status::BadSlot as u64);
     Ok(())
 }
 
@@ -514,10 +424,7 @@ fn send_works(_: &Machine) -> CaseResult {
     expect_equal!(status_of(gate_send(free_slot(3), &words(0))), 0);
     expect!(wait::until(|| seen(6) == 1));
     expect!(busy.state() != ProcessorState::Accepting as u64);
-    expect_equal!(
-        status_of(gate_send(free_slot(3), &words(0))),
-        Status::PeerBusy as u64
-    );
+    expect_equal!(status_of(gate_send(free_slot(3), &words(0))), Status::PeerBusy as u64);
     Ok(())
 }
 

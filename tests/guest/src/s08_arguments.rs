@@ -22,15 +22,7 @@ const PROCESSOR: CapSlot = slot(64);
 const BELL: CapSlot = free_slot(1);
 const GATE: CapSlot = free_slot(2);
 const DEVICE: CapSlot = SLOT_DEVICE_FIRST;
-const GOOD: [CapSlot; 7] = [
-    FRAMES,
-    ENVIRONMENT,
-    PROCESSOR,
-    BELL,
-    GATE,
-    DEVICE,
-    SLOT_MACHINE,
-];
+const GOOD: [CapSlot; 7] = [FRAMES, ENVIRONMENT, PROCESSOR, BELL, GATE, DEVICE, SLOT_MACHINE];
 /// Without any right: the same, from here on.
 const POWERLESS: u32 = 8;
 /// Empty.
@@ -65,11 +57,7 @@ struct Row {
 }
 
 fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
-    Row {
-        number,
-        words,
-        arguments: core::array::from_fn(|index| arguments.get(index).copied()),
-    }
+    Row { number, words, arguments: core::array::from_fn(|index| arguments.get(index).copied()) }
 }
 
 /// Calls that take no slot.
@@ -86,46 +74,23 @@ fn rows(entry: &BindEntry) -> [Row; 39] {
     let entries = core::ptr::from_ref(entry) as u64;
     [
         row(1, [frames, empty, 1, 0, 1, 0], &[(0, Any), (1, Target)]),
-        row(
-            2,
-            [frames, environment, 40, 1, 0, 0],
-            &[(0, Any), (1, Right(E))],
-        ),
+        row(2, [frames, environment, 40, 1, 0, 0], &[(0, Any), (1, Right(E))]),
         row(3, [frames, 0, 0, 0, 0, 0], &[(0, Any)]),
         row(4, [frames, 0, 0, 0, 0, 0], &[(0, Any)]),
         row(5, [frames, 0, 0, 0, 0, 0], &[(0, Any)]),
         row(6, [empty, 1, u64::MAX, 0, 0, 0], &[(0, Target)]),
         row(7, [frames, 0, 0, 0, 0, 0], &[(0, Type(F))]),
         row(8, [frames, empty, 4, 0, 0, 0], &[(0, Type(F)), (1, Target)]),
-        row(
-            9,
-            [frames, environment, 0, 0, 0, 0],
-            &[(0, Type(F)), (1, Right(E))],
-        ),
+        row(9, [frames, environment, 0, 0, 0, 0], &[(0, Type(F)), (1, Right(E))]),
         row(10, [environment, entries, 1, 0, 0, 0], &[(0, Right(E))]),
-        row(
-            11,
-            [empty, frames, 0, 0, 0, 0],
-            &[(0, Target), (1, Type(F))],
-        ),
+        row(11, [empty, frames, 0, 0, 0, 0], &[(0, Target), (1, Type(F))]),
         row(12, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
         row(13, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
-        row(
-            14,
-            [environment, bell, 0, 0, 0, 0],
-            &[(0, Right(E)), (1, Right(B))],
-        ),
+        row(14, [environment, bell, 0, 0, 0, 0], &[(0, Right(E)), (1, Right(B))]),
         row(15, [environment, 1, u64::MAX, 0, 0, 0], &[(0, Right(E))]),
         row(
             16,
-            [
-                empty,
-                environment,
-                frames,
-                1,
-                SCRATCH_BASE,
-                SCRATCH_BASE + 4096,
-            ],
+            [empty, environment, frames, 1, SCRATCH_BASE, SCRATCH_BASE + 4096],
             &[(0, Target), (1, Right(E)), (2, Right(F))],
         ),
         row(17, [processor, rip, 0, 0, 0, 0], &[(0, Right(P))]),
@@ -133,44 +98,20 @@ fn rows(entry: &BindEntry) -> [Row; 39] {
         row(19, [processor, 0, 0, 0, 0, 0], &[(0, Right(P))]),
         row(20, [processor, 0, 0, 0, 0, 0], &[(0, Right(P))]),
         row(21, [processor, 0, 0, 0, 0, 0], &[(0, Type(P))]),
-        row(
-            23,
-            [empty, processor, 0, 0, 0, 0],
-            &[(0, Target), (1, Right(P))],
-        ),
+        row(23, [empty, processor, 0, 0, 0, 0], &[(0, Target), (1, Right(P))]),
         row(24, [bell, 0, 0, 0, 0, 0], &[(0, Right(B))]),
         row(25, [bell, 0, 0, 0, 0, 0], &[(0, Right(B))]),
-        row(
-            26,
-            [empty, processor, rip, 0, 0, 0],
-            &[(0, Target), (1, Right(P))],
-        ),
+        row(26, [empty, processor, rip, 0, 0, 0], &[(0, Target), (1, Right(P))]),
         row(27, [gate, 0, 0, 0, 0, 0], &[(0, Right(G))]),
         row(28, [gate, 0, 0, 0, 0, 0], &[(0, Right(G))]),
         row(30, [device, 0, 0, 0, 0, 0], &[(0, Right(D))]),
-        row(
-            31,
-            [device, DeviceOperation::Disable as u64, 0, 0, 0, 0],
-            &[(0, Right(D))],
-        ),
+        row(31, [device, DeviceOperation::Disable as u64, 0, 0, 0, 0], &[(0, Right(D))]),
         row(32, [device, 0, SCRATCH_BASE, 0, 0, 0], &[(0, Right(D))]),
         row(33, [device, 0, 0, 1, 0, 0], &[(0, Right(D))]),
-        row(
-            34,
-            [device, 0, bell, 0, 0, 0],
-            &[(0, Right(D)), (2, Right(B))],
-        ),
+        row(34, [device, 0, bell, 0, 0, 0], &[(0, Right(D)), (2, Right(B))]),
         row(35, [device, 0, 0, 0, 0, 0], &[(0, Right(D))]),
-        row(
-            36,
-            [device, frames, 0, 1, 0, 0],
-            &[(0, Right(D)), (1, Right(F))],
-        ),
-        row(
-            37,
-            [device, frames, 0, 1, 0, 0],
-            &[(0, Right(D)), (1, Type(F))],
-        ),
+        row(36, [device, frames, 0, 1, 0, 0], &[(0, Right(D)), (1, Right(F))]),
+        row(37, [device, frames, 0, 1, 0, 0], &[(0, Right(D)), (1, Type(F))]),
         row(38, [machine, text, 1, 0, 0, 0], &[(0, Right(M))]),
         row(39, [machine, 0, 0, 0, 0, 0], &[(0, Right(M))]),
         row(40, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
@@ -202,10 +143,7 @@ fn corruptions(kind: Kind, each: &mut dyn FnMut(Corruption) -> CaseResult) -> Ca
         }
     }
     if let Kind::Right(good) = kind {
-        each((
-            u64::from(free_slot(POWERLESS + good as u32).0),
-            Status::MissingRight,
-        ))?;
+        each((u64::from(free_slot(POWERLESS + good as u32).0), Status::MissingRight))?;
     }
     Ok(())
 }
@@ -216,12 +154,7 @@ pub(crate) fn one_bad_slot(machine: &Machine) -> CaseResult {
     expect_ok!(thread::make(0));
     expect_ok!(take(FRAMES, 16));
     expect_ok!(call::bell_create(BELL, SLOT_NONE));
-    expect_ok!(call::gate_create(
-        GATE,
-        PROCESSOR,
-        gate_entry as *const () as u64,
-        0
-    ));
+    expect_ok!(call::gate_create(GATE, PROCESSOR, gate_entry as *const () as u64, 0));
     for (index, good) in GOOD.into_iter().enumerate() {
         let target = free_slot(POWERLESS + index as u32);
         // The frames of the fixture keep no descendants, so that calls that want none get as far as possible.
@@ -249,10 +182,7 @@ pub(crate) fn one_bad_slot(machine: &Machine) -> CaseResult {
                     | (index as u64) << 40
                     | (expected as u64) << 16
                     | status.map_or(0xffff, |status| status as u64);
-                Err(Failure {
-                    line: line!(),
-                    found,
-                })
+                Err(Failure { line: line!(), found })
             })?;
         }
     }

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::call::{Call, EnvironmentField, MachineLog, StopReason};
 use aegis_abi::layout::{
-    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_BASE, LIBOS_END, PAGE_SIZE,
-    PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END,
+    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_BASE, LIBOS_END, PAGE_SIZE, PAGE_TABLE_WINDOW,
+    PROGRAM_BASE, PROGRAM_END,
 };
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
@@ -19,8 +19,7 @@ use aegis_rt::control;
 
 use crate::child::{self, CHILD_SCRATCH_BASE, CHILD_SHARED, CHILD_SLOT_FREE, shared};
 use crate::memory::{
-    SCRATCH_BASE, bind_in, free_slot, map, map_entry, range_entry, repeat, slot, take,
-    window_address,
+    SCRATCH_BASE, bind_in, free_slot, map, map_entry, range_entry, repeat, slot, take, window_address,
 };
 use crate::s08_random::Random;
 use crate::suite::{CaseResult, Failure, Machine, Suite};
@@ -30,25 +29,16 @@ pub(crate) const SUITE: Suite = Suite {
     name: "s08_hostile",
     cases: &[
         ("unknown_calls_are_unknown", unknown_calls),
-        (
-            "one_bad_slot_in_every_call",
-            crate::s08_arguments::one_bad_slot,
-        ),
+        ("one_bad_slot_in_every_call", crate::s08_arguments::one_bad_slot),
         ("pointers_outside_our_memory", pointers_outside),
         ("log_lengths_are_bounded", log_lengths),
         ("batch_changes_while_it_is_read", batch_changes),
         ("every_flag_at_a_kernel_call", every_flag),
         ("processor_starts_anywhere", processor_starts_anywhere),
         ("garbage_in_the_control_page", garbage_in_control_page),
-        (
-            "two_environments_cannot_reach_each_other",
-            cannot_reach_each_other,
-        ),
+        ("two_environments_cannot_reach_each_other", cannot_reach_each_other),
         ("random_calls", crate::s08_random::random_calls),
-        (
-            "random_calls_on_two_processors",
-            crate::s08_random::random_calls_on_two,
-        ),
+        ("random_calls_on_two_processors", crate::s08_random::random_calls_on_two),
     ],
 };
 
@@ -61,16 +51,7 @@ pub(crate) fn issue(number: u64, words: &[u64; 6]) -> (Option<Status>, u64) {
 
 fn unknown_calls(_: &Machine) -> CaseResult {
     let count = Call::ALL.len() as u64;
-    for number in [
-        count,
-        count + 1,
-        100,
-        255,
-        1 << 16,
-        1 << 32,
-        1 << 63,
-        u64::MAX,
-    ] {
+    for number in [count, count + 1, 100, 255, 1 << 16, 1 << 32, 1 << 63, u64::MAX] {
         for word in [0, 1, u64::MAX] {
             expect!(issue(number, &[word; 6]).0 == Some(Status::UnknownCall));
         }
@@ -127,20 +108,14 @@ fn pointers_outside(_: &Machine) -> CaseResult {
     let nothing = range_entry(BindOperation::Unmap, SCRATCH_BASE + PAGE_SIZE, 1);
     // SAFETY: just mapped.
     unsafe { ((end - 32) as *mut BindEntry).write(nothing) };
-    expect!(
-        issue(10, &[u64::from(SLOT_SELF.0), end - 32, 2, 0, 0, 0]) == (Some(Status::BadAddress), 1)
-    );
+    expect!(issue(10, &[u64::from(SLOT_SELF.0), end - 32, 2, 0, 0, 0]) == (Some(Status::BadAddress), 1));
     Ok(())
 }
 
 fn log_lengths(_: &Machine) -> CaseResult {
     let text = b"these bytes are not printed";
     for length in [257, 4096, 1 << 32, u64::MAX] {
-        let call = MachineLog {
-            slot: SLOT_MACHINE,
-            pointer: text.as_ptr() as u64,
-            length,
-        };
+        let call = MachineLog { slot: SLOT_MACHINE, pointer: text.as_ptr() as u64, length };
         // SAFETY: the kernel only reads.
         let outcome = unsafe { call::issue(Call::MachineLog(call)) };
         expect_refused!(outcome, Status::BadArgument);
@@ -161,8 +136,7 @@ extern "C" fn changing_thread(frame: u64) -> ! {
             (&raw mut (*entry).frame).write_volatile(frame + random.below(4));
             (&raw mut (*entry).page_count).write_volatile(random.below(4) as u32);
             (&raw mut (*entry).flags).write_volatile(random.below(4) as u32);
-            (&raw mut (*entry).virtual_address)
-                .write_volatile(SCRATCH_BASE + (8 + random.below(4)) * PAGE_SIZE);
+            (&raw mut (*entry).virtual_address).write_volatile(SCRATCH_BASE + (8 + random.below(4)) * PAGE_SIZE);
             (&raw mut (*entry).slot).write_volatile(slot(random.below(3) as u32).0);
         }
     }
@@ -181,13 +155,7 @@ fn batch_changes(_: &Machine) -> CaseResult {
         let (status, _) = issue(10, &[u64::from(SLOT_SELF.0), address, 1, 0, 0, 0]);
         let is_expected = matches!(
             status,
-            Some(
-                Status::Ok
-                    | Status::BadArgument
-                    | Status::MissingRight
-                    | Status::BadSlot
-                    | Status::WrongType
-            )
+            Some(Status::Ok | Status::BadArgument | Status::MissingRight | Status::BadSlot | Status::WrongType)
         );
         expect!(is_expected);
     }
@@ -247,21 +215,9 @@ fn processor_starts_anywhere(machine: &Machine) -> CaseResult {
         LIBOS_END - 1,
         LIBOS_BASE + 1,
     ];
-    let rsps = [
-        0,
-        1,
-        8,
-        PROGRAM_END,
-        KERNEL_BASE,
-        0x5555_0000_0000_0000,
-        u64::MAX,
-        FIRST_SAVE_AREA_BASE,
-    ];
+    let rsps = [0, 1, 8, PROGRAM_END, KERNEL_BASE, 0x5555_0000_0000_0000, u64::MAX, FIRST_SAVE_AREA_BASE];
     for rip in rips {
-        for rsp in [
-            rsps[(rip >> 3) as usize % 8],
-            rsps[(rip >> 12) as usize % 8],
-        ] {
+        for rsp in [rsps[(rip >> 3) as usize % 8], rsps[(rip >> 12) as usize % 8]] {
             let child = expect_ok!(child::make(machine, 0, 0));
             expect_ok!(child::start_at(&child, rip, rsp, u64::MAX));
             expect_equal!(child::await_stop(&child), StopReason::NoHandler as u64);
@@ -271,12 +227,7 @@ fn processor_starts_anywhere(machine: &Machine) -> CaseResult {
     // With a handler but a hopeless stack it has its save area all the same.
     for rsp in rsps {
         let child = expect_ok!(child::make(machine, 0, 0));
-        expect_ok!(child::start_at(
-            &child,
-            faulting_main as *const () as u64,
-            rsp,
-            0
-        ));
+        expect_ok!(child::start_at(&child, faulting_main as *const () as u64, rsp, 0));
         expect!(child::await_stop(&child) != 0);
         crate::memory::release_scratch();
     }
@@ -313,19 +264,8 @@ fn garbage_in_control_page(machine: &Machine) -> CaseResult {
         let child = expect_ok!(child::make(machine, 0, 0));
         expect_ok!(call::bell_create(free_slot(0), SLOT_NONE));
         let rights = Rights::RING;
-        expect_ok!(call::cap_grant(
-            free_slot(0),
-            child.environment,
-            CHILD_SLOT_FREE,
-            rights
-        ));
-        expect_ok!(map(
-            SCRATCH_BASE,
-            child.control_frame,
-            1,
-            child.frames,
-            BindFlags::WRITE
-        ));
+        expect_ok!(call::cap_grant(free_slot(0), child.environment, CHILD_SLOT_FREE, rights));
+        expect_ok!(map(SCRATCH_BASE, child.control_frame, 1, child.frames, BindFlags::WRITE));
         expect_ok!(child::start(&child, busy_with_upcalls, 0));
         for step in 0..40 {
             let _ = call::yield_to(SLOT_NONE);
@@ -340,10 +280,7 @@ fn garbage_in_control_page(machine: &Machine) -> CaseResult {
                 let _ = call::environment_reclaim(child.environment, 2, deadline);
             }
         }
-        let stopped = expect_ok!(call::environment_read(
-            child.environment,
-            EnvironmentField::Stopped
-        ));
+        let stopped = expect_ok!(call::environment_read(child.environment, EnvironmentField::Stopped));
         expect!(stopped <= StopReason::SliceOverrun as u64);
         crate::memory::release_scratch();
     }
@@ -359,30 +296,15 @@ const STATUS: usize = 2;
 extern "C" fn secret_child(_: u64) -> ! {
     let shared = shared();
     probe::install();
-    let Ok(frame) = take(CapSlot(16), 1) else {
-        wait::forever()
-    };
-    let _ = map(
-        CHILD_SCRATCH_BASE,
-        frame.0,
-        1,
-        CapSlot(16),
-        BindFlags::WRITE,
-    );
+    let Ok(frame) = take(CapSlot(16), 1) else { wait::forever() };
+    let _ = map(CHILD_SCRATCH_BASE, frame.0, 1, CapSlot(16), BindFlags::WRITE);
     let _ = probe::write(CHILD_SCRATCH_BASE, SECRET);
     shared.set(FRAME, frame.0);
     shared.set(READY, 1);
     loop {
         wait::pause(500_000);
         let is_well = probe::read(CHILD_SCRATCH_BASE) == Ok(SECRET);
-        shared.set(
-            STATUS,
-            if is_well {
-                shared.get(STATUS) + 1
-            } else {
-                u64::MAX
-            },
-        );
+        shared.set(STATUS, if is_well { shared.get(STATUS) + 1 } else { u64::MAX });
     }
 }
 
@@ -399,47 +321,21 @@ extern "C" fn spying_child(frame: u64) -> ! {
     };
     let number = Some(FrameNumber(frame));
     attempt(call::frame_allocate(CapSlot(17), 1, number, 0));
-    attempt(call::frame_allocate(
-        CapSlot(17),
-        3,
-        Some(FrameNumber(frame - 1)),
-        0,
-    ));
+    attempt(call::frame_allocate(CapSlot(17), 3, Some(FrameNumber(frame - 1)), 0));
     for flags in [BindFlags::empty(), BindFlags::WRITE, BindFlags::EXECUTE] {
         for slot in 0..64 {
             attempt(map(CHILD_SCRATCH_BASE, frame, 1, CapSlot(slot), flags));
         }
         // Ranges that begin with our own frames and end with theirs, also around the end of all numbers.
-        for (first, count) in [
-            (own, frame.wrapping_sub(own) as u32 + 1),
-            (frame - 1, 2),
-            (u64::MAX, 2),
-        ] {
-            attempt(map(
-                CHILD_SCRATCH_BASE,
-                first,
-                count.min(4096),
-                CapSlot(16),
-                flags,
-            ));
+        for (first, count) in [(own, frame.wrapping_sub(own) as u32 + 1), (frame - 1, 2), (u64::MAX, 2)] {
+            attempt(map(CHILD_SCRATCH_BASE, first, count.min(4096), CapSlot(16), flags));
         }
     }
     let away = frame.wrapping_sub(own);
     // If theirs is the frame before ours, the negated distance is that of our second one.
     let back = away.wrapping_neg().max(2);
-    for (offset, count) in [
-        (away, 1),
-        (0, away.wrapping_add(1)),
-        (back, 1),
-        (1, u64::MAX),
-    ] {
-        attempt(call::cap_derive(
-            CapSlot(16),
-            CapSlot(18),
-            Rights::all(),
-            offset,
-            count,
-        ));
+    for (offset, count) in [(away, 1), (0, away.wrapping_add(1)), (back, 1), (1, u64::MAX)] {
+        attempt(call::cap_derive(CapSlot(16), CapSlot(18), Rights::all(), offset, count));
     }
     attempt(call::frame_split(CapSlot(16), CapSlot(18), away));
     for slot in [CapSlot(16), CHILD_SHARED] {
@@ -461,12 +357,7 @@ extern "C" fn spying_child(frame: u64) -> ! {
         if CapSlot(slot) != SLOT_SELF {
             let entry = map_entry(CHILD_SCRATCH_BASE, own, 1, CapSlot(16), BindFlags::WRITE);
             attempt(bind_in(CapSlot(slot), entry));
-            attempt(call::cap_grant(
-                CapSlot(16),
-                CapSlot(slot),
-                CapSlot(40),
-                Rights::all(),
-            ));
+            attempt(call::cap_grant(CapSlot(16), CapSlot(slot), CapSlot(40), Rights::all()));
         }
     }
     // Nothing is where it has its secret, and our own page tables say nothing else.
@@ -494,10 +385,7 @@ fn cannot_reach_each_other(machine: &Machine) -> CaseResult {
     expect_equal!(spy.shared.get(9), 0);
     expect_equal!(spy.shared.get(10), 0);
     // We made the keeper, but its frame is its own: no capability of ours covers it.
-    expect_refused!(
-        map(SCRATCH_BASE, frame, 1, keeper.frames, BindFlags::empty()),
-        Status::MissingRight
-    );
+    expect_refused!(map(SCRATCH_BASE, frame, 1, keeper.frames, BindFlags::empty()), Status::MissingRight);
     let seen = keeper.shared.get(STATUS);
     expect!(wait::until(|| keeper.shared.get(STATUS) > seen + 2));
     expect!(keeper.shared.get(STATUS) != u64::MAX);

@@ -4,10 +4,12 @@
 //! shares with the case, so that a sequence goes on after the child slept for ever, stopped itself or destroyed its own
 //! memory: the case starts it again, or makes a new one. After every seed all that the child had must have come back.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use aegis_abi::call::{Call, EnvironmentField, ProcessorField, ProcessorState};
 use aegis_abi::layout::{
-    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_BASE, LIBOS_END, LIBOS_IMAGE_BASE,
-    PAGE_SIZE, PAGE_TABLE_WINDOW,
+    FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_BASE, LIBOS_END, LIBOS_IMAGE_BASE, PAGE_SIZE,
+    PAGE_TABLE_WINDOW,
 };
 use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights};
@@ -55,6 +57,7 @@ impl Random {
 const STATE: usize = 0;
 const CALLS: usize = 1;
 const FRAMES: usize = 2;
+const SUCCEEDED: usize = 3;
 /// Where the pointers of calls point to: entries and terms with random words.
 const BUFFER: usize = 64;
 const BUFFER_WORDS: u64 = 128;
@@ -102,12 +105,7 @@ const ADDRESSES: [u64; 16] = [
 ];
 
 /// Addresses whose loss ends the child.
-const OWN_ADDRESSES: [u64; 4] = [
-    FIRST_CONTROL_BASE,
-    FIRST_SAVE_AREA_BASE,
-    LIBOS_IMAGE_BASE,
-    CHILD_SHARED_BASE,
-];
+const OWN_ADDRESSES: [u64; 4] = [FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, LIBOS_IMAGE_BASE, CHILD_SHARED_BASE];
 
 fn random_word(random: &mut Random) -> u64 {
     match random.below(16) {
@@ -121,6 +119,60 @@ fn random_word(random: &mut Random) -> u64 {
         13 => wait::now_ns() + random.below(100_000),
         14 => random.below(64) << 32 | random.below(4),
         _ => random.word(),
+    }
+}
+
+/// What each call's arguments are, by its number: s slot, o slot of the object it works on, t slot to fill, r rights, c count, f frame,
+/// x field, a address, p pointer to the buffer, w when.
+const SHAPES: [&[u8]; 42] = [
+    b"", b"strcc", b"sotr", b"s", b"s", b"sx", b"tcfx", b"s", b"stc", b"so", b"opc", b"tsc", b"o", b"ox", b"os",
+    b"ocw", b"tosxaa", b"oaac", b"o", b"ox", b"o", b"s", b"px", b"ts", b"s", b"s", b"tsac", b"s", b"s", b"", b"sxx",
+    b"sx", b"sxa", b"sxcxxc", b"sxs", b"sx", b"sscc", b"sscc", b"spc", b"sc", b"ox", b"sw",
+];
+
+/// An argument that fits, or any word.
+fn argument(random: &mut Random, shape: u8) -> u64 {
+    if random.below(5) == 0 {
+        return random_word(random);
+    }
+    match shape {
+        b's' => 1 + random.below(23),
+        b'o' => random.pick(&[1, 1, 9, 9, 12, 15, 16, 17]),
+        b't' => 15 + random.below(9),
+        b'r' => random.below(1 << 11),
+        b'c' => random.pick(&[0, 1, 1, 1, 2, 2, 3, 4, 8, 9, 16]),
+        b'f' => random.pick(&[u64::MAX, u64::MAX, shared().get(FRAMES) + 1]),
+        b'x' => random.below(4),
+        b'a' => random.pick(&ADDRESSES),
+        b'w' => wait::now_ns() + random.below(100_000),
+        _ => CHILD_SHARED_BASE + 8 * (BUFFER as u64 + 4 * random.below(BUFFER_WORDS / 4)),
+    }
+}
+
+/// Fills four words of the buffer with a bind entry or a term that may make sense, or with anything.
+fn scribble(random: &mut Random) {
+    let shared = shared();
+    let at = BUFFER + 4 * random.below(BUFFER_WORDS / 4) as usize;
+    let words = match random.below(3) {
+        0 => {
+            let count = random.pick(&[1, 1, 2, 4]);
+            [
+                random.below(4) | random.below(8) << 32,
+                random.pick(&ADDRESSES[..4]),
+                shared.get(FRAMES) + random.below(8),
+                count | random.pick(&[8, 8, 14, 15, 16]) << 32,
+            ]
+        }
+        1 => [
+            random.below(3) | random.below(4) << 32,
+            random.pick(&[0, 2, 2]) | random.pick(&[8, 10, 10, 14]) << 32,
+            (shared.get(FRAMES) + random.below(8)) * PAGE_SIZE + 8 * random.below(512),
+            random.pick(&[0, 1, wait::now_ns(), u64::MAX]),
+        ],
+        _ => core::array::from_fn(|_| random_word(random)),
+    };
+    for (index, word) in words.into_iter().enumerate() {
+        shared.set(at + index, word);
     }
 }
 
@@ -140,9 +192,7 @@ fn touches_own(_: &mut Random) -> bool {
     let shared = shared();
     (0..BUFFER_WORDS as usize).any(|index| {
         let page = shared.get(BUFFER + index) & !(PAGE_SIZE - 1);
-        OWN_ADDRESSES
-            .iter()
-            .any(|own| page.abs_diff(*own) < 64 * PAGE_SIZE)
+        OWN_ADDRESSES.iter().any(|own| page.abs_diff(*own) < 64 * PAGE_SIZE)
     })
 }
 
@@ -152,15 +202,16 @@ extern "C" fn random_child(_: u64) -> ! {
     let shared = shared();
     let mut random = Random(shared.get(STATE) | 1);
     while shared.get(CALLS) < CALL_COUNT {
-        for index in 0..8 {
-            let word = random_word(&mut random);
-            shared.set(BUFFER + index + 4 * random.below(24) as usize, word);
-        }
+        scribble(&mut random);
         let number = match random.below(32) {
             0 => random.word(),
             _ => random.below(Call::ALL.len() as u64),
         };
-        let words: [u64; 6] = core::array::from_fn(|_| random_word(&mut random));
+        let shape = SHAPES.get(number as usize).copied().unwrap_or(b"");
+        let words: [u64; 6] = core::array::from_fn(|index| match shape.get(index) {
+            Some(shape) => argument(&mut random, *shape),
+            None => random.word(),
+        });
         let is_spared = is_spared(&mut random, number, &words);
         shared.set(STATE, random.0);
         shared.increment(CALLS);
@@ -172,16 +223,17 @@ extern "C" fn random_child(_: u64) -> ! {
             aegis_rt::control::set_masked(random.below(2) == 0);
         }
         // SAFETY: this environment exists to be broken.
-        let _ = unsafe { call::issue_words(number, &words) };
+        let (status, _) = unsafe { call::issue_words(number, &words) };
+        if status == 0 {
+            shared.increment(SUCCEEDED);
+        }
     }
     wait::forever()
 }
 
 /// Grants the child what it plays with.
 fn equip(machine: &Machine, child: &Child, sibling: &Child) -> CaseResult {
-    let grant = |source, target, rights| {
-        call::cap_grant(source, child.environment, CapSlot(target), rights)
-    };
+    let grant = |source, target, rights| call::cap_grant(source, child.environment, CapSlot(target), rights);
     let first = expect_ok!(call::cap_read(free_slot(0), 1));
     child.shared.set(FRAMES, first);
     expect_ok!(grant(free_slot(0), 8, Rights::all()));
@@ -217,6 +269,9 @@ fn set_up(machine: &Machine) -> Result<Child, Failure> {
     expect!(server.await_state(ProcessorState::Accepting));
     Ok(expect_ok!(child::make_silent(machine, 7, 0)))
 }
+
+/// Children that were made, calls that succeeded.
+static TALLY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 fn frames_free() -> u64 {
     call::environment_read(SLOT_SELF, EnvironmentField::FramesFree).unwrap_or(0)
@@ -255,12 +310,10 @@ fn run_seed(machine: &Machine, number: u32, sibling: &Child, seed: u64) -> CaseR
         supervise(&child)?;
         // A store through a stray pointer may have hit the count; the sequence goes on all the same.
         let reached = child.shared.get(CALLS);
-        calls = if reached > calls && reached <= CALL_COUNT {
-            reached
-        } else {
-            calls + 100
-        };
+        calls = if reached > calls && reached <= CALL_COUNT { reached } else { calls + 100 };
         state = child.shared.get(STATE);
+        TALLY[0].fetch_add(1, Ordering::SeqCst);
+        TALLY[1].fetch_add(child.shared.get(SUCCEEDED).min(CALL_COUNT), Ordering::SeqCst);
         discard(&child)?;
     }
     Ok(())
@@ -300,6 +353,10 @@ pub(crate) fn random_calls(machine: &Machine) -> CaseResult {
         }
         expect_equal!(frames_free(), free);
     }
+    // The sequences are worth something: some calls succeed, and children live for a while.
+    let [children, succeeded] = [TALLY[0].load(Ordering::SeqCst), TALLY[1].load(Ordering::SeqCst)];
+    expect!(succeeded >= SEED_COUNT * CALL_COUNT / 20);
+    expect!(children <= SEED_COUNT * 8);
     // The server has seen a lot and still serves.
     let mut message: Message = [7; 11];
     message[0] = 1;
@@ -312,15 +369,11 @@ pub(crate) fn random_calls(machine: &Machine) -> CaseResult {
 pub(crate) fn random_calls_on_two(machine: &Machine) -> CaseResult {
     let sibling = set_up(machine)?;
     for seed in 1..=12 {
-        let children = [
-            expect_ok!(child::make_silent(machine, 0, 120)),
-            expect_ok!(child::make_silent(machine, 1, 120)),
-        ];
+        let children =
+            [expect_ok!(child::make_silent(machine, 0, 120)), expect_ok!(child::make_silent(machine, 1, 120))];
         for (index, child) in children.iter().enumerate() {
             equip(machine, child, &sibling)?;
-            child
-                .shared
-                .set(STATE, Random::new(1000 + 2 * seed + index as u64).0);
+            child.shared.set(STATE, Random::new(1000 + 2 * seed + index as u64).0);
             expect_ok!(child::start(child, random_child, 0));
         }
         for child in &children {
@@ -332,3 +385,5 @@ pub(crate) fn random_calls_on_two(machine: &Machine) -> CaseResult {
     }
     Ok(())
 }
+
+const _: () = assert!(SHAPES.len() == Call::ALL.len());

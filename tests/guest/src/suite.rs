@@ -57,10 +57,7 @@ pub(crate) struct Expected {
 macro_rules! expect {
     ($condition:expr) => {
         if !$condition {
-            return Err($crate::suite::Failure {
-                line: line!(),
-                found: 0,
-            });
+            return Err($crate::suite::Failure { line: line!(), found: 0 });
         }
     };
 }
@@ -71,10 +68,7 @@ macro_rules! expect_equal {
     ($left:expr, $right:expr) => {{
         let left = $left;
         if left != $right {
-            return Err($crate::suite::Failure {
-                line: line!(),
-                found: $crate::suite::Found::word(&left),
-            });
+            return Err($crate::suite::Failure { line: line!(), found: $crate::suite::Found::word(&left) });
         }
     }};
 }
@@ -144,10 +138,7 @@ macro_rules! expect_refused {
         match outcome {
             Err(refusal) if refusal.status == $status => {}
             other => {
-                return Err($crate::suite::Failure {
-                    line: line!(),
-                    found: $crate::suite::Found::word(&other),
-                });
+                return Err($crate::suite::Failure { line: line!(), found: $crate::suite::Found::word(&other) });
             }
         }
     }};
@@ -161,10 +152,7 @@ macro_rules! expect_ok {
             Ok(value) => value,
             Err(refusal) => {
                 let outcome: aegis_rt::call::Outcome = Err(refusal);
-                return Err($crate::suite::Failure {
-                    line: line!(),
-                    found: $crate::suite::Found::word(&outcome),
-                });
+                return Err($crate::suite::Failure { line: line!(), found: $crate::suite::Found::word(&outcome) });
             }
         }
     };
@@ -175,10 +163,7 @@ pub(crate) struct Log;
 
 impl Write for Log {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for chunk in text
-            .as_bytes()
-            .chunks(aegis_abi::call::LOG_BYTES_MAX as usize)
-        {
+        for chunk in text.as_bytes().chunks(aegis_abi::call::LOG_BYTES_MAX as usize) {
             call::machine_log(SLOT_MACHINE, chunk).map_err(|_| fmt::Error)?;
         }
         Ok(())
@@ -203,10 +188,7 @@ impl Write for Line {
 
 /// Prints one line.
 pub(crate) fn print(arguments: fmt::Arguments<'_>) {
-    let mut line = Line {
-        bytes: [0; 200],
-        length: 0,
-    };
+    let mut line = Line { bytes: [0; 200], length: 0 };
     // A line that does not fit is cut; there is nobody to tell.
     let _ = line.write_fmt(arguments);
     let _ = line.write_str("\n");
@@ -231,19 +213,13 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     // SAFETY: the kernel maps the boot information before it starts the first environment.
     let info = unsafe { info.read() };
     if info.magic != BOOT_INFO_MAGIC {
-        print(format_args!(
-            "suite: the boot information has no magic number"
-        ));
+        print(format_args!("suite: the boot information has no magic number"));
         finish(0, 1);
     }
     probe::install();
     // SAFETY: the kernel maps the system page in every environment.
     let cpu_count = unsafe { aegis_rt::clock::system_page() }.processor_count;
-    let mut machine = Machine {
-        info,
-        cpu_count,
-        expected: Expected::default(),
-    };
+    let mut machine = Machine { info, cpu_count, expected: Expected::default() };
     let wanted = memory::configuration(&machine);
     machine.expected = expected(wanted);
     let is_wanted = |name: &str| lines(wanted).any(|line| line == name.as_bytes());
@@ -266,8 +242,7 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
+    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
 fn expected(text: &[u8]) -> Expected {
@@ -275,10 +250,7 @@ fn expected(text: &[u8]) -> Expected {
         let number = lines(text).find_map(|line| line.strip_prefix(key))?;
         core::str::from_utf8(number).ok()?.parse().ok()
     };
-    Expected {
-        cpu_count: value(b"cpus=").unwrap_or(0),
-        memory_mib: value(b"memory_mib=").unwrap_or(0),
-    }
+    Expected { cpu_count: value(b"cpus=").unwrap_or(0), memory_mib: value(b"memory_mib=").unwrap_or(0) }
 }
 
 /// Runs one case with the baseline around it.
@@ -290,10 +262,7 @@ fn run(machine: &Machine, suite: &str, name: &str, case: fn(&Machine) -> CaseRes
     let after = baseline();
     match result {
         Err(failure) => {
-            print(format_args!(
-                "case {suite}/{name} FAILED at line {}, found {:#x}",
-                failure.line, failure.found
-            ));
+            print(format_args!("case {suite}/{name} FAILED at line {}, found {:#x}", failure.line, failure.found));
             false
         }
         Ok(()) if before != after => {

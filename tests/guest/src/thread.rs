@@ -59,42 +59,15 @@ pub(crate) fn make(number: u32) -> Result<Thread, Refusal> {
     let processor = slot(THREAD_SLOT_FIRST + 2 * number);
     let frames = slot(THREAD_SLOT_FIRST + 2 * number + 1);
     let base = THREAD_BASE + u64::from(number) * STRETCH_PAGE_COUNT * PAGE_SIZE;
-    let first = take(
-        frames,
-        u64::from(1 + SAVE_AREA_FRAME_COUNT + STACK_FRAME_COUNT),
-    )?
-    .0;
+    let first = take(frames, u64::from(1 + SAVE_AREA_FRAME_COUNT + STACK_FRAME_COUNT))?.0;
     let write = BindFlags::WRITE;
     let save_area_base = base + SAVE_AREA_PAGE * PAGE_SIZE;
     map(base, first, 1, frames, write)?;
-    map(
-        save_area_base,
-        first + 1,
-        SAVE_AREA_FRAME_COUNT,
-        frames,
-        write,
-    )?;
+    map(save_area_base, first + 1, SAVE_AREA_FRAME_COUNT, frames, write)?;
     let stack_frame = first + 1 + u64::from(SAVE_AREA_FRAME_COUNT);
-    map(
-        base + STACK_PAGE * PAGE_SIZE,
-        stack_frame,
-        STACK_FRAME_COUNT,
-        frames,
-        write,
-    )?;
-    call::processor_create(
-        processor,
-        SLOT_SELF,
-        frames,
-        SAVE_AREA_FRAME_COUNT,
-        base,
-        save_area_base,
-    )?;
-    Ok(Thread {
-        processor,
-        frames,
-        base,
-    })
+    map(base + STACK_PAGE * PAGE_SIZE, stack_frame, STACK_FRAME_COUNT, frames, write)?;
+    call::processor_create(processor, SLOT_SELF, frames, SAVE_AREA_FRAME_COUNT, base, save_area_base)?;
+    Ok(Thread { processor, frames, base })
 }
 
 /// Starts a thread at `entry` on its own stack.
@@ -106,11 +79,7 @@ pub(crate) fn start(thread: &Thread, entry: extern "C" fn(u64) -> !, argument: u
 }
 
 /// Makes and starts a thread.
-pub(crate) fn spawn(
-    number: u32,
-    entry: extern "C" fn(u64) -> !,
-    argument: u64,
-) -> Result<Thread, Refusal> {
+pub(crate) fn spawn(number: u32, entry: extern "C" fn(u64) -> !, argument: u64) -> Result<Thread, Refusal> {
     let thread = make(number)?;
     start(&thread, entry, argument)?;
     Ok(thread)

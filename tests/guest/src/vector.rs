@@ -78,13 +78,7 @@ impl Registers {
     /// Puts this into the processor's registers.
     pub(crate) fn load(&self) {
         // SAFETY: reads this structure only; vector registers hold nothing that Rust relies on here (soft-float).
-        unsafe {
-            if has_avx() {
-                vector_load_avx(self)
-            } else {
-                vector_load_sse(self)
-            }
-        }
+        unsafe { if has_avx() { vector_load_avx(self) } else { vector_load_sse(self) } }
     }
 
     /// The processor's registers.
