@@ -1,17 +1,18 @@
 //! The host tool: starts unmodified Linux programs in a machine that runs the Aegis kernel and exos under
 //! QEMU.
 //!
-//! `options` reads the command line, one module per verb does the work (`run`, `doctor`), and this one turns
-//! the outcome into an exit status. A run goes through `program` (what the host knows of it), `root`,
-//! `closure` and `pack*` (its files), `boot` (the bundle), `accel` and `qemu` (the command line), `machine`
-//! (the process), `ports` with `pump`, `control` and `signals` (while it lives), `ending` and `stats` (what
-//! came of it).
+//! `options` reads the command line, one module per verb does the work (`run`, `bench`, `doctor`), and this
+//! one turns the outcome into an exit status. A run goes through `program` (what the host knows of it),
+//! `root`, `closure` and `pack*` (its files), `boot` (the bundle), `accel` and `qemu` (the command line),
+//! `machine` (the process), `ports` with `pump`, `control` and `signals` (while it lives), `ending` and
+//! `stats` (what came of it).
 //!
-//! Invariants: the tool has one thread; its exit status is always one of those in `errors` or the program's
-//! own; no QEMU outlives it.
+//! Invariants: one thread starts every process (`bench` has others, which only read); the exit status is
+//! always one of those in `errors` or the program's own; no QEMU outlives the tool.
 
 mod accel;
 mod artifacts;
+mod bench;
 mod boot;
 mod cache;
 mod closure;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
                 ExitCode::from(error.status())
             }
         },
+        Command::Bench(options) => ExitCode::from(bench::bench(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),
         Command::Version => {
             println!("aegis {}", env!("CARGO_PKG_VERSION"));

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::BenchOptions;
 use crate::pack_host::split_with;
 use crate::qemu::MachineKind;
 
@@ -58,6 +59,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a Linux program
     Run(Box<RunOptions>),
+    /// Measure this system and Linux side by side
+    Bench(Box<BenchOptions>),
     /// Say what is there, what is missing, and how to get it
     Doctor,
     /// Print the version
@@ -131,21 +134,10 @@ pub(crate) struct RunOptions {
     )]
     pub(crate) cpus: u8,
     /// What executes the machine's instructions
-    #[arg(
-        long,
-        value_name = "auto|kvm|tcg",
-        default_value = "auto",
-        hide_possible_values = true
-    )]
+    #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", hide_possible_values = true)]
     pub(crate) accel: AccelChoice,
     /// QEMU machine type
-    #[arg(
-        short = 'M',
-        long,
-        value_name = "microvm|pc|q35",
-        default_value = "microvm",
-        hide_possible_values = true
-    )]
+    #[arg(short = 'M', long, value_name = "microvm|pc|q35", default_value = "microvm", hide_possible_values = true)]
     pub(crate) machine: MachineKind,
     /// Let guest time count guest instructions, so that runs can be compared (TCG only)
     #[arg(long)]
@@ -197,9 +189,7 @@ impl RunOptions {
 
     /// PROGRAM as the user wrote it.
     pub(crate) fn program_name(&self) -> &OsStr {
-        self.program_words()
-            .first()
-            .map_or(OsStr::new(""), |name| name)
+        self.program_words().first().map_or(OsStr::new(""), |name| name)
     }
 }
 
@@ -224,15 +214,9 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Parsed,
         Ok(cli) => cli.command,
         Err(error) => {
             return match error.kind() {
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                    Ok(Parsed::Help(error.render().to_string()))
-                }
-                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                    Ok(Parsed::Nothing(error.render().to_string()))
-                }
-                ErrorKind::MissingSubcommand => {
-                    Err("which program? (aegis run [OPTIONS] PROGRAM [ARGS]...)".into())
-                }
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Help(error.render().to_string())),
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(Parsed::Nothing(error.render().to_string())),
+                ErrorKind::MissingSubcommand => Err("which program? (aegis run [OPTIONS] PROGRAM [ARGS]...)".into()),
                 _ => Err(one_line(&error)),
             };
         }
@@ -246,12 +230,8 @@ fn one_line(error: &clap::Error) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let mut paragraphs = text.split("\n\n").map(str::trim);
     let first = paragraphs.next().unwrap_or(text);
-    let hint = paragraphs
-        .find_map(|it| it.strip_prefix("tip: "))
-        .filter(|it| it.contains("similar"));
-    let words = first
-        .split_whitespace()
-        .chain(hint.iter().flat_map(|it| it.split_whitespace()));
+    let hint = paragraphs.find_map(|it| it.strip_prefix("tip: ")).filter(|it| it.contains("similar"));
+    let words = first.split_whitespace().chain(hint.iter().flat_map(|it| it.split_whitespace()));
     let line = words.collect::<Vec<_>>().join(" ");
     match hint {
         Some(hint) => line.replacen(&format!(" {hint}"), &format!("; {hint}"), 1),
@@ -264,11 +244,7 @@ fn one_line(error: &clap::Error) -> String {
 fn parse_memory(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let shift = match unit
-        .to_ascii_lowercase()
-        .trim_end_matches('b')
-        .trim_end_matches('i')
-    {
+    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
         "" => 0,
         "k" => 10,
         "m" => 20,
@@ -276,9 +252,7 @@ fn parse_memory(text: &str) -> Result<u64, String> {
         "t" => 40,
         _ => return Err("a number with K, M or G, such as 256M".into()),
     };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a number with K, M or G, such as 256M".to_string())?;
+    let number: u64 = number.parse().map_err(|_| "a number with K, M or G, such as 256M".to_string())?;
     let bytes = number.checked_mul(1 << shift).ok_or("too large")?;
     if bytes < MEMORY_BYTES_MIN {
         return Err(format!("at least {}M", MEMORY_BYTES_MIN >> 20));
@@ -290,9 +264,7 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "a number of seconds, such as 1.5".to_string())?;
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1.5".to_string())?;
     if seconds <= 0.0 {
         return Err("more than 0 seconds".into());
     }
@@ -304,10 +276,7 @@ fn parse_with(text: OsString) -> Result<With, String> {
         return Err("HOST is empty".into());
     }
     let (host, guest) = split_with(&text);
-    Ok(With {
-        host,
-        guest: guest.map(|path| OsString::from_vec(path).into()),
-    })
+    Ok(With { host, guest: guest.map(|path| OsString::from_vec(path).into()) })
 }
 
 /// `NAME=VALUE` as it is; `NAME` with the value of this process.

@@ -1,0 +1,207 @@
+/*
+ * The micro suite: what the primitives of an operating system cost, on Aegis and on Linux alike.
+ *
+ *   micro --list REGEX                      prints the names that the extended regular expression finds, one a line
+ *   micro --run NAME,NAME… TARGET_US BATCHES
+ *   micro --init NAME,NAME… TARGET_US BATCHES   the same as the first process of a Linux machine, which then ends
+ *
+ * What it prints is read by `aegis bench`:
+ *
+ *   start NAME                a row begins; a machine that dies in it has said which
+ *   row NAME NS COUNT         median nanoseconds for one operation, and how many were in a batch
+ *   na NAME ERRNO WHAT        the row cannot run here: this call failed with this errno, or signal if ERRNO is -N
+ *   done COUNT                so many rows were reported: without this line the output is not whole
+ *
+ * Rows run in this process, without a fork around them, because a system under test need not have fork. A signal that a
+ * row did not ask for is caught and becomes its `na`.
+ */
+#include "micro.h"
+
+#include <linux/if.h>
+#include <regex.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define BATCHES_MAX 64
+#define COUNT_MAX 50000000L
+
+char own_path[512];
+
+static const struct row *const tables[] = {control_rows, call_rows,    memory_rows,  fault_rows,
+                                           file_rows,    process_rows, channel_rows, NULL};
+static const char *failed_what = "";
+static int failed_errno;
+static sigjmp_buf row_guard;
+
+int64_t failed(const char *what) {
+    failed_errno = errno;
+    failed_what = what;
+    return -1;
+}
+
+static void leave_row(int signal_number) {
+    siglongjmp(row_guard, signal_number);
+}
+
+static const int guarded[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGPIPE, 0};
+
+static void guard_signals(void) {
+    for (const int *number = guarded; *number; number++) {
+        struct sigaction action;
+        memset(&action, 0, sizeof action);
+        action.sa_handler = leave_row;
+        action.sa_flags = SA_NODEFER;
+        sigaction(*number, &action, NULL);
+    }
+}
+
+static int compare(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The median batch of a row, with as many operations in a batch as take the target time; 0 if the row failed. */
+static int measure(const struct row *row, int64_t target_ns, int batches, double *median_ns, long *count) {
+    double batch_ns[BATCHES_MAX];
+    long operations = 2;
+    for (;;) {
+        int64_t elapsed_ns = row->measure(operations);
+        if (elapsed_ns < 0) return 0;
+        if (elapsed_ns >= target_ns / 2 || operations >= COUNT_MAX) break;
+        double growth = elapsed_ns ? (double)target_ns / elapsed_ns : 16;
+        operations = operations * (growth > 16 ? 16 : growth < 2 ? 2 : growth);
+        operations += operations & 1; /* some rows go by pairs */
+    }
+    for (int batch = 0; batch < batches; batch++) {
+        int64_t elapsed_ns = row->measure(operations);
+        if (elapsed_ns < 0) return 0;
+        batch_ns[batch] = (double)elapsed_ns / operations;
+    }
+    qsort(batch_ns, batches, sizeof *batch_ns, compare);
+    *median_ns = batch_ns[batches / 2];
+    *count = operations;
+    return 1;
+}
+
+static void run_row(const struct row *row, int64_t target_ns, int batches) {
+    double median_ns;
+    long count;
+    printf("start %s\n", row->name);
+    fflush(stdout);
+    guard_signals();
+    int signal_number = sigsetjmp(row_guard, 1);
+    if (signal_number)
+        printf("na %s -%d %s\n", row->name, signal_number, strsignal(signal_number));
+    else if (measure(row, target_ns, batches, &median_ns, &count))
+        printf("row %s %.3f %ld\n", row->name, median_ns, count);
+    else
+        printf("na %s %d %s\n", row->name, failed_errno, failed_what);
+    fflush(stdout);
+}
+
+static const struct row *find_row(const char *name, size_t length) {
+    for (const struct row *const *table = tables; *table; table++)
+        for (const struct row *row = *table; row->name; row++)
+            if (strlen(row->name) == length && !memcmp(row->name, name, length)) return row;
+    return NULL;
+}
+
+static int run_rows(const char *names, int64_t target_ns, int batches) {
+    int done = 0;
+    while (*names) {
+        size_t length = strcspn(names, ",");
+        const struct row *row = find_row(names, length);
+        if (!row) {
+            printf("unknown %.*s\n", (int)length, names);
+            return 2;
+        }
+        run_row(row, target_ns, batches);
+        done++;
+        names += length + (names[length] == ',');
+    }
+    printf("done %d\n", done);
+    fflush(stdout);
+    return 0;
+}
+
+static int list_rows(const char *expression) {
+    regex_t regex;
+    int error = regcomp(&regex, expression, REG_EXTENDED | REG_NOSUB);
+    if (error) {
+        char text[128];
+        regerror(error, &regex, text, sizeof text);
+        printf("%s\n", text);
+        return 2;
+    }
+    for (const struct row *const *table = tables; *table; table++)
+        for (const struct row *row = *table; row->name; row++)
+            if (!regexec(&regex, row->name, 0, NULL, 0)) printf("%s\n", row->name);
+    return 0;
+}
+
+/* What a distribution's first process does before a program would run: the file systems, and the loopback device. */
+static void prepare_linux(void) {
+    static const char *const systems[][2] = {
+        {"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}};
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
+        mkdir(systems[i][1], 0755);
+        mount(systems[i][0], systems[i][1], systems[i][0], 0, NULL);
+    }
+    struct ifreq loopback;
+    memset(&loopback, 0, sizeof loopback);
+    strcpy(loopback.ifr_name, "lo");
+    int socket_fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (socket_fd >= 0 && !ioctl(socket_fd, SIOCGIFFLAGS, &loopback)) {
+        loopback.ifr_flags |= IFF_UP;
+        ioctl(socket_fd, SIOCSIFFLAGS, &loopback);
+    }
+    close(socket_fd);
+    /* The kernel's own late work is over after that. */
+    usleep(1500000);
+}
+
+static int run_as_init(const char *names, int64_t target_ns, int batches) {
+    prepare_linux();
+    fflush(stdout);
+    /* The rows run in a second process: the first one has signal rules of its own. */
+    pid_t child = fork();
+    if (child == 0) _exit(run_rows(names, target_ns, batches));
+    int status = 0;
+    while (waitpid(child, &status, 0) != child) {
+    }
+    printf("ended %d\n", status);
+    fflush(stdout);
+    sync();
+    reboot(RB_AUTOBOOT);
+    for (;;) pause();
+}
+
+int main(int argument_count, char **arguments) {
+    /* Linux puts the words of its command line that it does not know in front of the program's. */
+    while (argument_count > 1 && strncmp(arguments[1], "--", 2)) {
+        arguments++;
+        argument_count--;
+    }
+    const char *verb = argument_count > 1 ? arguments[1] : "";
+    if (!strcmp(verb, "--noop")) _exit(0);
+    if (!strcmp(verb, "--list") && argument_count == 3) return list_rows(arguments[2]);
+    int is_init = !strcmp(verb, "--init");
+    if ((!is_init && strcmp(verb, "--run")) || argument_count != 5) {
+        fputs("usage: micro --list REGEX | --run NAMES TARGET_US BATCHES\n", stderr);
+        return 2;
+    }
+    int64_t target_ns = atoll(arguments[3]) * 1000;
+    int batches = atoi(arguments[4]);
+    batches = batches < 1 ? 1 : batches > BATCHES_MAX ? BATCHES_MAX : batches;
+    ssize_t length = is_init ? -1 : readlink("/proc/self/exe", own_path, sizeof own_path - 1);
+    if (length > 0) own_path[length] = 0;
+    else strncpy(own_path, is_init ? "/init" : arguments[0], sizeof own_path - 1);
+    return is_init ? run_as_init(arguments[2], target_ns, batches) : run_rows(arguments[2], target_ns, batches);
+}

@@ -1,0 +1,54 @@
+/*
+ * What the row files share: the clock, how a row fails, the tables of rows.
+ *
+ * A row is a function that does its operation `count` times and returns the nanoseconds that it took, or -1 after
+ * failed(). It returns only what it measured: preparation and clean-up are outside of the two readings of the clock.
+ * Under QEMU's -icount a nanosecond is a guest instruction, so a row may not depend on anything but `count`.
+ */
+#pragma once
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+
+struct row {
+    const char *name;
+    int64_t (*measure)(long count);
+};
+
+/* Each file's rows; a row without a name ends a table. */
+extern const struct row control_rows[], call_rows[], memory_rows[], fault_rows[], file_rows[], process_rows[],
+    channel_rows[];
+
+/* Remembers what did not work and errno; a row returns its value. */
+int64_t failed(const char *what);
+
+#define CHECK(works, what)                                                                                             \
+    do {                                                                                                               \
+        if (!(works)) return failed(what);                                                                             \
+    } while (0)
+
+/* The program's own file, to start it again with --noop. */
+extern char own_path[512];
+
+static inline int64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+/* A system call as an instruction, without the C library around it. */
+static inline long raw_call(long number, long first, long second, long third) {
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(first), "S"(second), "d"(third)
+                     : "rcx", "r11", "memory");
+    return result;
+}

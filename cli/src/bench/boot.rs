@@ -1,0 +1,238 @@
+//! Suite `boot`: from the command to the first output, and from the kernel's first instruction to it.
+//!
+//! The program is the host's static busybox, told to echo. Linux starts it as its first process
+//! out of an initramfs; both systems start through the same firmware on `-M pc`, and Aegis also on the
+//! machine type that it uses by default.
+//!
+//! Where a kernel begins is seen from outside: Linux's setup code says so on the serial port when it is asked
+//! to (in runs of their own, because that costs time). Aegis reports its own clock from its entry to the end
+//! of the program, which is a little more than to its first output.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Measured;
+use super::failure::{Failure, last_line};
+use super::guest::{Event, Guest, Limits, Line};
+use super::json_parse::{Value, parse};
+use super::linux::{Kernel, TUNED};
+use super::options::BenchOptions;
+use super::result::{Cell, Column, Row, Table};
+use super::system::{LinuxLine, Machines, aegis_line, shown};
+use crate::accel::firmware_for;
+use crate::qemu::MachineKind;
+
+/// Memory of a machine in MiB.
+const MEMORY_MIB: u32 = 256;
+const LIMITS: Limits = Limits { silence: Duration::from_secs(60), total: Duration::from_secs(60) };
+/// What busybox is told to say.
+const WORD: &str = "aegis-bench-hello";
+/// What Linux's setup code says first, when its command line asks for `debug` and an early console.
+const LINUX_ENTRY: &str = "early console in setup code";
+/// Makes it say that. Later words take most of `debug` back.
+const ENTRY_WORDS: &str = "earlyprintk=ttyS0 debug";
+
+/// Measures, one system after the other, as often as asked for.
+pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measured, Failure> {
+    let busybox = find_busybox()?;
+    let initramfs = machines.initramfs("boot.cpio", &busybox)?;
+    let subjects = subjects(machines, &busybox, &initramfs);
+    let mut cells = vec![[Cell::NotAsked, Cell::NotAsked]; subjects.len()];
+    for _ in 0..options.pairs {
+        for (subject, [output, entry]) in subjects.iter().zip(&mut cells) {
+            output.merge(milliseconds(subject.to_output()?));
+            entry.merge(match subject.entry_to_output()? {
+                Some(time) => milliseconds(time),
+                None => Cell::NotAvailable("its entry is not seen".into()),
+            });
+        }
+    }
+    let rows = ["command_to_output", "kernel_entry_to_output"];
+    let rows = rows
+        .into_iter()
+        .enumerate()
+        .map(|(index, name)| Row { name: name.into(), cells: cells.iter().map(|both| both[index].clone()).collect() });
+    let column = |subject: &Subject| Column {
+        key: subject.key.into(),
+        title: subject.title.into(),
+        command: shown(&subject.line),
+    };
+    let place = |key: &str| subjects.iter().position(|it| it.key == key);
+    let table = Table {
+        suite: "boot".into(),
+        unit: "ms".into(),
+        columns: subjects.iter().map(column).collect(),
+        compared: place("aegis_pc").zip(place("linux_pc")),
+        rows: rows.collect(),
+    };
+    Ok(Measured { table, doubts: Vec::new() })
+}
+
+fn milliseconds(time: Duration) -> Cell {
+    Cell::Values(vec![time.as_secs_f64() * 1e3])
+}
+
+/// One way to start the program.
+struct Subject {
+    key: &'static str,
+    title: &'static str,
+    line: Line,
+    /// Linux: the line on which the kernel says where it begins.
+    entry_line: Option<Line>,
+}
+
+fn subjects(machines: &Machines, busybox: &Path, initramfs: &Path) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    if machines.has_aegis() {
+        let aegis = |kind| {
+            let program = vec![busybox.into(), "echo".into(), WORD.into()];
+            let options = ["-M", kind, "-q", "--stats=json"];
+            aegis_line(&machines.tool, MEMORY_MIB, &options, program)
+        };
+        subjects.push(Subject {
+            key: "aegis_microvm",
+            title: "Aegis microvm",
+            line: aegis("microvm"),
+            entry_line: None,
+        });
+        subjects.push(Subject { key: "aegis_pc", title: "Aegis pc", line: aegis("pc"), entry_line: None });
+    }
+    if let Some(kernel) = &machines.linux {
+        let linux = |before: &str| linux_line(machines, kernel, initramfs, before);
+        subjects.push(Subject {
+            key: "linux_pc",
+            title: "Linux pc",
+            line: linux(""),
+            entry_line: Some(linux(ENTRY_WORDS)),
+        });
+    }
+    subjects
+}
+
+fn linux_line(machines: &Machines, kernel: &Kernel, initramfs: &Path, before: &str) -> Line {
+    LinuxLine {
+        qemu: &machines.qemu,
+        kernel: &kernel.image,
+        initramfs,
+        memory_mib: MEMORY_MIB,
+        append: format!("{before} {TUNED} -- echo {WORD}").trim_start().to_string(),
+        firmware: firmware_for(MachineKind::Pc),
+        counts_instructions: false,
+    }
+    .build()
+}
+
+impl Subject {
+    /// From the command to the word.
+    fn to_output(&self) -> Result<Duration, Failure> {
+        let mut guest = Guest::start(&self.line, LIMITS)?;
+        self.wait_for(&mut guest, WORD)
+    }
+
+    /// From the kernel's first instruction to the word; `None` if that cannot be seen.
+    fn entry_to_output(&self) -> Result<Option<Duration>, Failure> {
+        let Some(line) = &self.entry_line else {
+            let mut guest = Guest::start(&self.line, LIMITS)?;
+            self.wait_for(&mut guest, WORD)?;
+            return Ok(guest_time(&guest.finish_by_itself()));
+        };
+        let mut guest = Guest::start(line, LIMITS)?;
+        let mut entry = None;
+        loop {
+            match guest.next() {
+                Event::Line(line, at) if line.contains(LINUX_ENTRY) => entry = Some(at),
+                Event::Line(line, at) if line.ends_with(WORD) => {
+                    return Ok(entry.map(|entry| at.saturating_sub(entry)));
+                }
+                Event::Line(..) => {}
+                Event::End => return Err(self.not_up("it ended", guest)),
+                Event::Limit(why) => return Err(self.not_up(why, guest)),
+            }
+        }
+    }
+
+    fn wait_for(&self, guest: &mut Guest, word: &str) -> Result<Duration, Failure> {
+        loop {
+            match guest.next() {
+                // A console may have something in front of it, never behind it.
+                Event::Line(line, at) if line.ends_with(word) => return Ok(at),
+                Event::Line(..) => {}
+                Event::End => return Err(Failure::NotUp(self.title, "it ended".into())),
+                Event::Limit(why) => return Err(Failure::NotUp(self.title, why.into())),
+            }
+        }
+    }
+
+    fn not_up(&self, why: &str, guest: Guest) -> Failure {
+        Failure::NotUp(self.title, format!("{why}; {}", last_line(&guest.finish())))
+    }
+}
+
+/// The guest's own time from the kernel's entry to the end of the program, in what `aegis run --stats=json`
+/// says.
+fn guest_time(errors: &str) -> Option<Duration> {
+    let line = errors.lines().find(|line| line.starts_with('{'))?;
+    let stats = parse(line).ok()?;
+    let guest = stats.get("guest")?;
+    let nanoseconds = |key: &str| guest.get(key).and_then(Value::number);
+    let total = nanoseconds("boot_ns")? + nanoseconds("run_ns")?;
+    Some(Duration::from_nanos(total as u64))
+}
+
+/// A busybox on PATH that needs no other file.
+fn find_busybox() -> Result<PathBuf, Failure> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = std::env::split_paths(&search).map(|directory| directory.join("busybox"));
+    let is_static = |path: &PathBuf| std::fs::read(path).is_ok_and(|bytes| is_static_elf(&bytes));
+    candidates
+        .into_iter()
+        .find(is_static)
+        .ok_or(Failure::Missing("a static busybox", "on Debian and Ubuntu: sudo apt install busybox-static"))
+}
+
+/// An x86-64 executable without an interpreter (ELF-64, program headers).
+fn is_static_elf(bytes: &[u8]) -> bool {
+    const PT_INTERP: u32 = 3;
+    let u16_at = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+    let table_at = bytes.get(32..40).and_then(|it| it.try_into().ok());
+    let table_at = table_at.map_or(0, |it| u64::from_le_bytes(it) as usize);
+    let (Some(size), Some(count)) = (u16_at(54), u16_at(56)) else {
+        return false;
+    };
+    let kind = |index: u16| {
+        let at = table_at.checked_add(usize::from(index) * usize::from(size))?;
+        let field = bytes.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes(field.try_into().ok()?))
+    };
+    bytes.starts_with(b"\x7fELF\x02\x01") && (0..count).all(|it| kind(it).is_some_and(|it| it != PT_INTERP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{guest_time, is_static_elf};
+    use std::time::Duration;
+
+    #[test]
+    fn the_guests_time_is_in_the_statistics() {
+        let text = "aegis: a warning\n{\"status\":0,\"host\":{},\"guest\":{\"boot_ns\":2000,\"run_ns\":500}}\n";
+        assert_eq!(guest_time(text), Some(Duration::from_nanos(2500)));
+        assert_eq!(guest_time("{\"guest\":{\"boot_ns\":1}}"), None);
+        assert_eq!(guest_time("aegis: it failed\n"), None);
+    }
+
+    #[test]
+    fn an_interpreter_is_seen() {
+        let mut elf = vec![0; 64 + 2 * 56];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        elf[32] = 64;
+        elf[54] = 56;
+        elf[56] = 2;
+        elf[64] = 1;
+        elf[64 + 56] = 1;
+        assert!(is_static_elf(&elf));
+        elf[64 + 56] = 3;
+        assert!(!is_static_elf(&elf));
+        assert!(!is_static_elf(&elf[..100]), "cut off");
+        assert!(!is_static_elf(b"#!/bin/sh\n"));
+    }
+}

@@ -1,0 +1,194 @@
+//! A report as JSON, and back for `--baseline`.
+//!
+//! One row stands on one line, so that a diff of two files reads well. Figures are written as they were
+//! measured, to the last digit. `format` is raised when a reader of an older file would misread a newer one.
+
+use std::fmt::Write as _;
+
+use super::json_parse::{Value, parse};
+use super::result::{Cell, Column, Mode, Report, Row, Table};
+
+/// The format that is written and read.
+const FORMAT: f64 = 1.0;
+
+/// The report as text with a line break at its end.
+pub(crate) fn write(report: &Report) -> String {
+    let mut text = format!(
+        "{{\n\"format\": {FORMAT},\n\"mode\": {},\n\"date_unix_s\": {},\n\"versions\": {{",
+        quoted(report.mode.name()),
+        report.date_unix_s
+    );
+    let pairs = report.versions.iter();
+    let pairs = pairs.map(|(name, version)| format!("{}: {}", quoted(name), quoted(version)));
+    text += &pairs.collect::<Vec<_>>().join(", ");
+    text += "},\n\"suites\": [";
+    let tables = report.tables.iter().map(table);
+    text += &tables.collect::<Vec<_>>().join(",\n");
+    text += "]\n}\n";
+    text
+}
+
+fn table(table: &Table) -> String {
+    let column = |column: &Column| {
+        format!(
+            "{{\"key\": {}, \"title\": {}, \"command\": {}}}",
+            quoted(&column.key),
+            quoted(&column.title),
+            quoted(&column.command)
+        )
+    };
+    let compared = match table.compared {
+        Some((of, to)) => format!("[{of}, {to}]"),
+        None => "null".into(),
+    };
+    let columns = table.columns.iter().map(column).collect::<Vec<_>>();
+    let rows = table.rows.iter().map(row).collect::<Vec<_>>();
+    format!(
+        "{{\"suite\": {}, \"unit\": {}, \"compared\": {compared},\n\"columns\": [\n{}],\n\"rows\": [\n{}]}}",
+        quoted(&table.suite),
+        quoted(&table.unit),
+        columns.join(",\n"),
+        rows.join(",\n")
+    )
+}
+
+fn row(row: &Row) -> String {
+    let cell = |cell: &Cell| match cell {
+        Cell::Values(values) => {
+            let texts = values.iter().map(f64::to_string);
+            format!("[{}]", texts.collect::<Vec<_>>().join(", "))
+        }
+        Cell::NotAvailable(why) => quoted(why),
+        Cell::NotAsked => "null".into(),
+    };
+    let cells = row.cells.iter().map(cell).collect::<Vec<_>>();
+    format!("{{\"name\": {}, \"cells\": [{}]}}", quoted(&row.name), cells.join(", "))
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Reads what [`write`] wrote; the error says what is wrong with it.
+pub(crate) fn read(text: &str) -> Result<Report, String> {
+    let value = parse(text)?;
+    if value.get("format").and_then(Value::number) != Some(FORMAT) {
+        return Err("not a file of `aegis bench --json`, or of another version of it".into());
+    }
+    report(&value).ok_or_else(|| "not a whole file of `aegis bench --json`".into())
+}
+
+fn report(value: &Value) -> Option<Report> {
+    let mode = value.get("mode")?.text()?;
+    let modes = [Mode::Icount, Mode::Wall];
+    let tables = value.get("suites")?.list()?.iter().map(read_table);
+    let versions = value.get("versions")?.members()?.iter();
+    Some(Report {
+        mode: *modes.iter().find(|it| it.name() == mode)?,
+        date_unix_s: value.get("date_unix_s")?.number()? as u64,
+        versions: versions
+            .map(|(name, version)| Some((name.clone(), version.text()?.to_string())))
+            .collect::<Option<_>>()?,
+        tables: tables.collect::<Option<_>>()?,
+    })
+}
+
+fn read_table(value: &Value) -> Option<Table> {
+    let text = |value: &Value, key: &str| Some(value.get(key)?.text()?.to_string());
+    let column = |value: &Value| {
+        Some(Column { key: text(value, "key")?, title: text(value, "title")?, command: text(value, "command")? })
+    };
+    let columns = value.get("columns")?.list()?.iter().map(column);
+    let columns: Vec<Column> = columns.collect::<Option<_>>()?;
+    let rows = value.get("rows")?.list()?.iter().map(read_row);
+    let rows: Vec<Row> = rows.collect::<Option<_>>()?;
+    if rows.iter().any(|row| row.cells.len() != columns.len()) {
+        return None;
+    }
+    // Which columns are compared only matters for showing the table.
+    Some(Table {
+        suite: text(value, "suite")?,
+        unit: text(value, "unit")?,
+        compared: read_compared(value.get("compared")?, columns.len()),
+        columns,
+        rows,
+    })
+}
+
+fn read_compared(value: &Value, column_count: usize) -> Option<(usize, usize)> {
+    match value.list()? {
+        [of, to] => {
+            let index = |value: &Value| Some(value.number()? as usize);
+            let (of, to) = (index(of)?, index(to)?);
+            (of < column_count && to < column_count).then_some((of, to))
+        }
+        _ => None,
+    }
+}
+
+fn read_row(value: &Value) -> Option<Row> {
+    let cell = |value: &Value| match value {
+        Value::Null => Some(Cell::NotAsked),
+        Value::Text(why) => Some(Cell::NotAvailable(why.clone())),
+        _ => {
+            let values = value.list()?.iter().map(Value::number);
+            Some(Cell::Values(values.collect::<Option<_>>()?))
+        }
+    };
+    let cells = value.get("cells")?.list()?.iter().map(cell);
+    Some(Row { name: value.get("name")?.text()?.to_string(), cells: cells.collect::<Option<_>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read, write};
+    use crate::bench::result::{Cell, Column, Mode, Report, Row, Table};
+
+    fn report() -> Report {
+        let column =
+            |key: &str| Column { key: key.into(), title: key.to_uppercase(), command: "qemu -append \"a b\"\n".into() };
+        let cells =
+            vec![Cell::Values(vec![312.5, 1e9]), Cell::NotAvailable("fork: \"ENOSYS\" \\".into()), Cell::NotAsked];
+        Report {
+            mode: Mode::Icount,
+            date_unix_s: 1_795_000_000,
+            versions: vec![("qemu".into(), "7.2".into())],
+            tables: vec![Table {
+                suite: "micro".into(),
+                unit: "instructions".into(),
+                columns: vec![column("a"), column("b"), column("c")],
+                compared: Some((0, 2)),
+                rows: vec![Row { name: "null".into(), cells }],
+            }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let text = write(&report());
+        assert_eq!(read(&text).unwrap(), report(), "{text}");
+        assert!(text.contains("\n{\"name\": \"null\", \"cells\": [[312.5, 1000000000], "));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(read("").is_err());
+        assert!(read("{}").is_err());
+        assert!(read("{\"format\": 2}").is_err());
+        assert!(read("{\"format\": 1}").is_err());
+        let cut = write(&report()).replace(", null]", "]");
+        assert!(read(&cut).is_err(), "a row with too few cells");
+    }
+}

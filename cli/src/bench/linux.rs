@@ -1,0 +1,168 @@
+//! Debian's cloud kernel: fetched from Debian once, kept in the cache, and started with a program as its
+//! first process.
+//!
+//! The package is what `linux-image-cloud-amd64` depends on. apt fetches and checks it, dpkg-deb opens it,
+//! and only the kernel is kept; none of that needs root. Delete `linux/` in the cache to fetch a newer one.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::failure::{Failure, last_line};
+
+/// The package that always depends on Debian's newest kernel for virtual machines.
+const META_PACKAGE: &str = "linux-image-cloud-amd64";
+const APT_HOW: &str = "Linux is measured with Debian's kernel, which apt fetches (--only aegis needs no Linux)";
+/// Least size of a kernel in bytes; less is a broken file.
+const KERNEL_BYTES_MIN: u64 = 1 << 20;
+
+/// The column to beat: everything off that costs time and that a benchmark does not need
+/// (reference/linux-anchor.md).
+pub(crate) const TUNED: &str = "console=ttyS0 panic=-1 quiet loglevel=0 mitigations=off init_on_alloc=0 \
+     hardened_usercopy=off randomize_kstack_offset=off lsm= audit=0 cgroup_disable=memory psi=0 nokaslr \
+     norandmaps";
+/// What a user gets who changes nothing.
+pub(crate) const DEFAULT: &str = "console=ttyS0 panic=-1 quiet";
+
+/// A kernel in the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// The file that QEMU loads.
+    pub(crate) image: PathBuf,
+    /// Name and version of the package.
+    pub(crate) version: String,
+}
+
+impl Kernel {
+    /// The cached kernel, fetched if there is none.
+    pub(crate) fn get(cache: &Path) -> Result<Self, Failure> {
+        let directory = cache.join("linux");
+        if let Some(kernel) = Self::cached(&directory) {
+            return Ok(kernel);
+        }
+        eprintln!("aegis: bench: fetching Debian's kernel (27 MB, once)");
+        let scratch = directory.join(format!("fetch.{}.tmp", std::process::id()));
+        let fetched = fetch(&scratch, &directory);
+        // Left-overs only take room.
+        let _ = fs::remove_dir_all(&scratch);
+        fetched?;
+        Self::cached(&directory).ok_or_else(|| Failure::Fetch("the package holds no kernel".into()))
+    }
+
+    fn cached(directory: &Path) -> Option<Self> {
+        let image = directory.join("vmlinuz");
+        let version = fs::read_to_string(directory.join("version")).ok()?;
+        let is_kernel = fs::metadata(&image).is_ok_and(|it| it.len() >= KERNEL_BYTES_MIN);
+        is_kernel.then(|| Self { image, version: version.trim().to_string() })
+    }
+}
+
+/// Leaves `vmlinuz` and `version` in `directory`.
+fn fetch(scratch: &Path, directory: &Path) -> Result<(), Failure> {
+    let file = |path: &Path| {
+        let path = path.to_path_buf();
+        move |error| Failure::file("writing", path, error)
+    };
+    fs::create_dir_all(scratch).map_err(file(scratch))?;
+    let depends = output(Command::new("apt-cache").args(["depends", META_PACKAGE]))?;
+    let package = dependency(&String::from_utf8_lossy(&depends.stdout))
+        .ok_or_else(|| Failure::Fetch(format!("apt knows no {META_PACKAGE}; try apt-get update")))?;
+    let mut download = Command::new("apt-get");
+    download
+        .current_dir(scratch)
+        .args(["-q", "-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=30"])
+        // Without this, root's apt warns that its own user cannot write here.
+        .args(["-o", "APT::Sandbox::User=root", "download", &package]);
+    let downloaded = output(&mut download)?;
+    let archive = fs::read_dir(scratch).ok().and_then(|entries| {
+        let mut paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+        paths.find(|path| path.extension().is_some_and(|it| it == "deb"))
+    });
+    let (true, Some(archive)) = (downloaded.status.success(), archive) else {
+        return Err(Failure::Fetch(last_line(&String::from_utf8_lossy(&downloaded.stderr))));
+    };
+    let fresh = scratch.join("vmlinuz");
+    unpack(&archive, &fresh)?;
+    let version = archive.file_stem().map(|it| it.to_string_lossy().into_owned());
+    let version_path = scratch.join("version");
+    fs::write(&version_path, version.unwrap_or(package)).map_err(file(&version_path))?;
+    for name in ["vmlinuz", "version"] {
+        let target = directory.join(name);
+        fs::rename(scratch.join(name), &target).map_err(file(&target))?;
+    }
+    Ok(())
+}
+
+/// `  Depends: NAME` in what `apt-cache depends` says.
+fn dependency(text: &str) -> Option<String> {
+    let mut names = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names.find(|name| name.starts_with("linux-image-")).map(Into::into)
+}
+
+/// Copies `/boot/vmlinuz-*` out of a Debian package.
+fn unpack(package: &Path, target: &Path) -> Result<(), Failure> {
+    let mut child = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|_| Failure::Missing("dpkg-deb", APT_HOW))?;
+    let copied = match child.stdout.take() {
+        Some(output) => copy_kernel(output, target),
+        None => Ok(()),
+    };
+    // The archive need not be read to its end, so dpkg-deb may well have been cut off.
+    let _ = child.kill();
+    let _ = child.wait();
+    copied.map_err(|error| Failure::file("writing", target.into(), error))
+}
+
+fn copy_kernel(archive: impl Read, target: &Path) -> io::Result<()> {
+    for entry in tar::Archive::new(archive).entries()? {
+        let mut entry = entry?;
+        let is_kernel = entry.path()?.to_string_lossy().trim_start_matches("./").starts_with("boot/vmlinuz-");
+        if is_kernel {
+            io::copy(&mut entry, &mut fs::File::create(target)?)?;
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn output(command: &mut Command) -> Result<Output, Failure> {
+    command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::Missing("apt-get", APT_HOW),
+        _ => Failure::Host("starting apt-get", error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{copy_kernel, dependency};
+
+    #[test]
+    fn the_dependency_of_the_meta_package() {
+        let text = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n  Suggests: x\n";
+        assert_eq!(dependency(text).as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
+        assert_eq!(dependency("N: Unable to locate package\n"), None);
+        assert_eq!(dependency(""), None);
+    }
+
+    #[test]
+    fn the_kernel_of_a_package() {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (name, contents) in [("./boot/config-6", &b"no"[..]), ("./boot/vmlinuz-6", b"kernel")] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(contents.len() as u64);
+            header.set_mode(0o644);
+            builder.append_data(&mut header, name, contents).unwrap();
+        }
+        let archive = builder.into_inner().unwrap();
+        let target = std::env::temp_dir().join(format!("aegis-kernel-{}", std::process::id()));
+        copy_kernel(&archive[..], &target).unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"kernel");
+        std::fs::remove_file(target).unwrap();
+    }
+}

@@ -1,0 +1,141 @@
+//! What a user may ask of `aegis bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::failure::Failure;
+use super::result::Mode;
+
+/// Most pairs of one run: an hour.
+const PAIR_COUNT_MAX: i64 = 99;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Suite {
+    /// The primitives of an operating system
+    Micro,
+    /// From the command to the first output
+    Boot,
+}
+
+/// `--only`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Side {
+    /// This system
+    Aegis,
+    /// Debian's cloud kernel
+    Linux,
+}
+
+/// `aegis bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// What to measure: micro, boot (default: all)
+    #[arg(value_name = "SUITE", hide_possible_values = true)]
+    suites: Vec<Suite>,
+    /// Count guest instructions instead of time: every run gives the same figures (micro only)
+    #[arg(long)]
+    pub(crate) icount: bool,
+    /// Only the rows that this extended regular expression finds
+    #[arg(long, value_name = "REGEX", default_value = ".", hide_default_value = true)]
+    pub(crate) rows: String,
+    /// Measure one system alone
+    #[arg(long, value_name = "aegis|linux", hide_possible_values = true)]
+    pub(crate) only: Option<Side>,
+    /// Write the figures to this file; - is standard output
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<PathBuf>,
+    /// Say what changed since this file of --json
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Runs of each system, in turn (without --icount)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "5",
+        value_parser = clap::value_parser!(u8).range(1..=PAIR_COUNT_MAX)
+    )]
+    pub(crate) pairs: u8,
+}
+
+impl BenchOptions {
+    /// Refuses combinations that mean nothing.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.icount && self.suites == [Suite::Boot] {
+            return Err(Failure::Usage("--icount counts nothing in suite boot"));
+        }
+        Ok(())
+    }
+
+    /// The suites in the order asked for, each once. Under --icount `boot` is left out of "all".
+    pub(crate) fn suites(&self) -> Vec<Suite> {
+        let all = [Suite::Micro, Suite::Boot];
+        let asked: &[Suite] = if self.suites.is_empty() { &all } else { &self.suites };
+        let mut suites = Vec::new();
+        let counted = |suite: &Suite| !self.icount || *suite == Suite::Micro;
+        for suite in asked {
+            if counted(suite) && !suites.contains(suite) {
+                suites.push(*suite);
+            }
+        }
+        suites
+    }
+
+    /// What the figures are.
+    pub(crate) fn mode(&self) -> Mode {
+        if self.icount { Mode::Icount } else { Mode::Wall }
+    }
+
+    /// Whether a side takes part.
+    pub(crate) fn wants(&self, side: Side) -> bool {
+        self.only.is_none_or(|only| only == side)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BenchOptions, Side, Suite};
+    use crate::bench::result::Mode;
+    use crate::options::{Command, Parsed, parse};
+
+    fn options(words: &str) -> BenchOptions {
+        let words = ["aegis", "bench"].into_iter().chain(words.split_whitespace());
+        match parse(words.map(Into::into)) {
+            Ok(Parsed::Command(Command::Bench(options))) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_asked_for_is_everything() {
+        let options = options("");
+        assert_eq!(options.suites(), [Suite::Micro, Suite::Boot]);
+        assert_eq!(options.mode(), Mode::Wall);
+        assert_eq!((options.pairs, options.rows.as_str()), (5, "."));
+        assert!(options.wants(Side::Aegis) && options.wants(Side::Linux));
+    }
+
+    #[test]
+    fn options_stand_anywhere() {
+        let options = options("--icount micro micro --rows ^null --only linux --json -");
+        assert_eq!(options.suites(), [Suite::Micro]);
+        assert_eq!(options.mode(), Mode::Icount);
+        assert!(!options.wants(Side::Aegis) && options.wants(Side::Linux));
+        assert!(options.check().is_ok());
+    }
+
+    #[test]
+    fn instructions_of_a_boot_are_refused() {
+        assert!(options("--icount boot").check().is_err());
+        assert_eq!(options("--icount").suites(), [Suite::Micro]);
+    }
+
+    #[test]
+    fn wrong_words_are_errors() {
+        for words in ["macro", "--pairs 0", "--only bsd"] {
+            let words = ["aegis", "bench"].into_iter().chain(words.split(' '));
+            assert!(parse(words.map(Into::into)).is_err());
+        }
+    }
+}

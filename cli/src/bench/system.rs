@@ -1,0 +1,327 @@
+//! The machines that are compared: what is started, as pure functions of what was prepared.
+//!
+//! Both systems get the same QEMU, machine type, processor and number of processors, and 512 MiB (Aegis adds
+//! its root image and 16 MiB of its own to that). Devices are only those that each needs to say something:
+//! Linux a serial port, Aegis also the ports of `aegis run`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::compile;
+use super::cpio;
+use super::failure::Failure;
+use super::guest::Line;
+use super::linux::{DEFAULT, Kernel, TUNED};
+use super::options::{BenchOptions, Side};
+use crate::artifacts::{Artifacts, find_qemu};
+use crate::cache::Cache;
+use crate::errors::Error;
+
+/// Memory of a machine in MiB.
+pub(crate) const MEMORY_MIB: u32 = 512;
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum System {
+    /// Aegis.
+    Aegis,
+    /// Linux with everything off that costs time.
+    LinuxTuned,
+    /// Linux as it comes.
+    LinuxDefault,
+}
+
+impl System {
+    /// In JSON.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Aegis => "aegis",
+            Self::LinuxTuned => "linux",
+            Self::LinuxDefault => "linux_default",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Aegis => "Aegis",
+            Self::LinuxTuned => "Linux",
+            Self::LinuxDefault => "Linux default",
+        }
+    }
+
+    /// The kernel's words; empty for Aegis.
+    fn kernel_words(self) -> &'static str {
+        match self {
+            Self::Aegis => "",
+            Self::LinuxTuned => TUNED,
+            Self::LinuxDefault => DEFAULT,
+        }
+    }
+}
+
+/// Everything that machines are started from.
+#[derive(Debug)]
+pub(crate) struct Machines {
+    /// QEMU.
+    pub(crate) qemu: PathBuf,
+    /// This tool.
+    pub(crate) tool: PathBuf,
+    /// The program of suite micro.
+    pub(crate) micro: PathBuf,
+    /// The cache directory.
+    pub(crate) cache: PathBuf,
+    /// Linux, if it takes part.
+    pub(crate) linux: Option<Kernel>,
+    has_aegis: bool,
+}
+
+impl Machines {
+    /// Finds, fetches and compiles what the run needs, so that nothing is missing in the middle of it.
+    pub(crate) fn prepare(options: &BenchOptions) -> Result<Self, Failure> {
+        let qemu = find_qemu()?;
+        let has_aegis = options.wants(Side::Aegis);
+        if has_aegis {
+            Artifacts::find().check()?;
+        }
+        let cache = Cache::open().ok_or(Failure::NoCache)?.directory().to_path_buf();
+        let tool = std::env::current_exe().map_err(|error| Error::Host("finding this tool's own file", error))?;
+        let wants_linux = options.wants(Side::Linux);
+        Ok(Self {
+            qemu,
+            tool,
+            micro: compile::micro(&cache)?,
+            linux: wants_linux.then(|| Kernel::get(&cache)).transpose()?,
+            cache,
+            has_aegis,
+        })
+    }
+
+    /// Who takes part in suite micro.
+    pub(crate) fn systems(&self) -> Vec<System> {
+        let mut systems = Vec::new();
+        if self.has_aegis {
+            systems.push(System::Aegis);
+        }
+        if self.linux.is_some() {
+            systems.extend([System::LinuxTuned, System::LinuxDefault]);
+        }
+        systems
+    }
+
+    /// Whether Aegis takes part.
+    pub(crate) fn has_aegis(&self) -> bool {
+        self.has_aegis
+    }
+
+    /// What took part, and its version.
+    pub(crate) fn versions(&self) -> Vec<(String, String)> {
+        let first_line = |program: &Path| {
+            let output = Command::new(program).arg("--version").output().ok()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines().next().map(Into::into)
+        };
+        let mut versions = vec![
+            ("aegis".to_string(), env!("CARGO_PKG_VERSION").to_string()),
+            ("qemu".to_string(), first_line(&self.qemu).unwrap_or_default()),
+            ("gcc".to_string(), compile::gcc_version().unwrap_or_default()),
+        ];
+        if let Some(linux) = &self.linux {
+            versions.push(("linux".into(), linux.version.clone()));
+        }
+        versions
+    }
+
+    /// Writes an initramfs with `program` as its first process; the file is replaced if it was there.
+    pub(crate) fn initramfs(&self, name: &str, program: &Path) -> Result<PathBuf, Failure> {
+        let contents = std::fs::read(program).map_err(|error| Failure::file("reading", program.into(), error))?;
+        let path = self.cache.join(name);
+        let fresh = self.cache.join(format!("{name}.{}.tmp", std::process::id()));
+        let written = std::fs::write(&fresh, cpio::with_init(&contents)).and_then(|()| std::fs::rename(&fresh, &path));
+        written.map_err(|error| {
+            let _ = std::fs::remove_file(&fresh);
+            Failure::file("writing", path.clone(), error)
+        })?;
+        Ok(path)
+    }
+
+    /// The line that runs the micro program. `words` are its verb's arguments; `initramfs` is for Linux.
+    pub(crate) fn micro_line(
+        &self,
+        system: System,
+        words: &[String; 3],
+        initramfs: &Path,
+        counts_instructions: bool,
+    ) -> Line {
+        match (system, &self.linux) {
+            (System::Aegis, _) | (_, None) => {
+                let mut options = vec!["-M", "pc", "-q"];
+                if counts_instructions {
+                    options.push("--icount");
+                }
+                let mut program = vec![self.micro.clone().into_os_string(), "--run".into()];
+                program.extend(words.iter().map(Into::into));
+                aegis_line(&self.tool, MEMORY_MIB, &options, program)
+            }
+            (_, Some(kernel)) => LinuxLine {
+                qemu: &self.qemu,
+                kernel: &kernel.image,
+                initramfs,
+                memory_mib: MEMORY_MIB,
+                append: format!("{} -- --init {}", system.kernel_words(), words.join(" ")),
+                firmware: None,
+                counts_instructions,
+            }
+            .build(),
+        }
+    }
+}
+
+/// `aegis run`, as a user would write it.
+pub(crate) fn aegis_line(tool: &Path, memory_mib: u32, options: &[&str], program: Vec<OsString>) -> Line {
+    let mut arguments: Vec<OsString> = ["run", "--accel", "tcg"].into_iter().map(Into::into).collect();
+    arguments.extend(["-m".into(), format!("{memory_mib}M").into()]);
+    arguments.extend(options.iter().map(Into::into));
+    arguments.extend(program);
+    Line { program: tool.into(), arguments }
+}
+
+/// A Linux machine.
+#[derive(Debug)]
+pub(crate) struct LinuxLine<'a> {
+    /// The QEMU executable.
+    pub(crate) qemu: &'a Path,
+    /// The kernel.
+    pub(crate) kernel: &'a Path,
+    /// Its first files.
+    pub(crate) initramfs: &'a Path,
+    /// Memory.
+    pub(crate) memory_mib: u32,
+    /// The kernel's command line.
+    pub(crate) append: String,
+    /// Another firmware than the machine's own.
+    pub(crate) firmware: Option<&'a Path>,
+    /// Guest time counts guest instructions.
+    pub(crate) counts_instructions: bool,
+}
+
+impl LinuxLine<'_> {
+    /// The same machine as `qemu::MachineLine` makes for Aegis on `-M pc`.
+    pub(crate) fn build(&self) -> Line {
+        let threads = if self.counts_instructions { "tcg,thread=single" } else { "tcg,thread=multi" };
+        let mut arguments: Vec<OsString> = [
+            "-accel",
+            threads,
+            "-M",
+            "pc",
+            "-cpu",
+            "max,erms=off,fsrm=off,pku=off,la57=off",
+            "-smp",
+            "1",
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+            "-vga",
+            "none",
+            "-net",
+            "none",
+            "-serial",
+            "stdio",
+        ]
+        .into_iter()
+        .map(Into::into)
+        .collect();
+        arguments.extend(["-m".into(), format!("{}M", self.memory_mib).into()]);
+        if self.counts_instructions {
+            let clock = "-icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1";
+            arguments.extend(clock.split(' ').map(Into::into));
+        }
+        if let Some(firmware) = self.firmware {
+            arguments.extend(["-bios".into(), firmware.into()]);
+        }
+        arguments.extend(["-kernel".into(), self.kernel.into()]);
+        arguments.extend(["-initrd".into(), self.initramfs.into()]);
+        arguments.extend(["-append".into(), self.append.clone().into()]);
+        Line { program: self.qemu.into(), arguments }
+    }
+}
+
+/// A line as text for reports; words with spaces in quotation marks.
+pub(crate) fn shown(line: &Line) -> String {
+    let words = std::iter::once(line.program.as_os_str()).chain(line.arguments.iter().map(|it| &**it));
+    let quoted = words.map(|word| {
+        let word = word.to_string_lossy();
+        if word.contains(' ') { format!("'{word}'") } else { word.into_owned() }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Machines, System, shown};
+    use crate::bench::linux::Kernel;
+    use std::path::Path;
+
+    fn machines() -> Machines {
+        Machines {
+            qemu: "qemu".into(),
+            tool: "aegis".into(),
+            micro: "/c/micro".into(),
+            cache: "/c".into(),
+            linux: Some(Kernel { image: "/c/vmlinuz".into(), version: "6.1".into() }),
+            has_aegis: true,
+        }
+    }
+
+    fn line(system: System, counts_instructions: bool) -> String {
+        let words = ["a,b".to_string(), "1000".to_string(), "3".to_string()];
+        shown(&machines().micro_line(system, &words, Path::new("/c/init"), counts_instructions))
+    }
+
+    #[test]
+    fn golden_aegis() {
+        assert_eq!(
+            line(System::Aegis, true),
+            "aegis run --accel tcg -m 512M -M pc -q --icount /c/micro --run a,b 1000 3"
+        );
+        assert!(!line(System::Aegis, false).contains("icount"));
+    }
+
+    #[test]
+    fn golden_linux_tuned() {
+        assert_eq!(
+            line(System::LinuxTuned, true),
+            "qemu -accel tcg,thread=single -M pc -cpu max,erms=off,fsrm=off,pku=off,la57=off -smp 1 \
+             -nodefaults -no-user-config -no-reboot -display none -vga none -net none -serial stdio \
+             -m 512M -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 \
+             -kernel /c/vmlinuz -initrd /c/init -append 'console=ttyS0 panic=-1 quiet loglevel=0 \
+             mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm= \
+             audit=0 cgroup_disable=memory psi=0 nokaslr norandmaps -- --init a,b 1000 3'"
+        );
+    }
+
+    #[test]
+    fn linux_as_it_comes() {
+        let text = line(System::LinuxDefault, false);
+        assert!(text.ends_with("-append 'console=ttyS0 panic=-1 quiet -- --init a,b 1000 3'"));
+        assert!(text.contains("thread=multi") && !text.contains("icount"));
+    }
+
+    #[test]
+    fn all_rows_fit_on_the_kernels_command_line() {
+        let sources = [
+            include_str!("../../../bench/micro/rows_cpu.c"),
+            include_str!("../../../bench/micro/rows_memory.c"),
+            include_str!("../../../bench/micro/rows_file.c"),
+            include_str!("../../../bench/micro/rows_process.c"),
+        ];
+        let names = sources.iter().flat_map(|text| text.split("{\"").skip(1));
+        let names: Vec<&str> = names.filter_map(|it| it.split('"').next()).collect();
+        assert!(names.contains(&"null_getppid_raw") && names.len() > 40);
+        // COMMAND_LINE_SIZE of Linux on x86 is 2048, the end of the string included.
+        assert!(super::TUNED.len() + names.join(",").len() + 40 < 2048);
+    }
+}
