@@ -1,0 +1,179 @@
+//! `aegis bench` from outside: a real count of instructions on Aegis, and what a user reads when something is missing.
+//!
+//! The tests need gcc, and the real one QEMU and what `cargo xtask build` made; without them they say so and pass.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A scratch directory, with a cache of its own in it.
+struct World(PathBuf);
+
+impl World {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("aegis-bench-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(path.join("aegis")).unwrap();
+        Self(path)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aegis"));
+        command.arg("bench").args(words).stdin(Stdio::null());
+        command.env("XDG_CACHE_HOME", &self.0).env("AEGIS_ARTIFACTS", artifacts());
+        command
+    }
+
+    /// A program of this world, as a script.
+    fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// What stands for Debian's kernel where QEMU is a script.
+    fn fake_kernel(&self) {
+        let directory = self.0.join("aegis/linux");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("vmlinuz"), vec![0; 1 << 20]).unwrap();
+        std::fs::write(directory.join("version"), "linux-image-fake\n").unwrap();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `AEGIS_ARTIFACTS`, or where `cargo xtask build` puts them.
+fn artifacts() -> PathBuf {
+    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/aegis");
+    std::env::var_os("AEGIS_ARTIFACTS").map_or(built.into(), Into::into)
+}
+
+/// Whether the host has a program; if not, the test says that it does not run.
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        println!("skipped: this host has no {program}");
+    }
+    found
+}
+
+/// Status 125, nothing on standard output, and one line that holds `words`.
+fn assert_fails(output: &Output, words: &str) {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    let last = errors.lines().last().unwrap_or_default();
+    assert!(last.starts_with("aegis: bench: ") && last.contains(words), "{errors}");
+}
+
+#[test]
+fn instructions_of_the_null_call_on_aegis() {
+    if !has("gcc") || !has("qemu-system-x86_64") {
+        return;
+    }
+    if !artifacts().join("kernel.elf").is_file() {
+        println!("skipped: there is no kernel in {}", artifacts().display());
+        return;
+    }
+    let world = World::new("null");
+    let words = ["--icount", "micro", "--rows", "^null", "--only", "aegis", "--json", "-"];
+    let output = world.command(&words).output().unwrap();
+    let (json, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{errors}");
+    assert!(json.contains("\"mode\": \"icount\"") && json.contains("{\"name\": \"null_getppid_raw\", \"cells\": [["));
+    // The control has no kernel in it: a thousand iterations of two instructions, whatever the kernel does.
+    let control = json.split("\"ctl_loop_1000iter\", \"cells\": [[").nth(1).unwrap();
+    let instructions: f64 = control.split(']').next().unwrap().parse().unwrap();
+    assert!((2000.0..2040.0).contains(&instructions), "{instructions}");
+    assert!(errors.contains("micro, instructions:"), "the table is on standard error beside JSON: {errors}");
+}
+
+#[test]
+fn no_qemu() {
+    let world = World::new("qemu");
+    let output = world.command(&["micro"]).env("AEGIS_QEMU", "/nonexistent/qemu").output().unwrap();
+    assert_fails(&output, "/nonexistent/qemu: not found");
+}
+
+#[test]
+fn no_compiler() {
+    let world = World::new("gcc");
+    let output = linux_only(&world, "exit 0").env("PATH", "/nonexistent").output().unwrap();
+    assert_fails(&output, "gcc: not found");
+}
+
+#[test]
+fn no_kernel_and_no_network() {
+    if !has("gcc") {
+        return;
+    }
+    let world = World::new("fetch");
+    world.script("apt-cache", "echo '  Depends: linux-image-6.1.0-1-cloud-amd64'");
+    world.script("apt-get", "echo 'E: Could not resolve deb.debian.org' >&2; exit 100");
+    let path = format!("{}:{}", world.0.display(), std::env::var("PATH").unwrap());
+    let output = linux_only(&world, "exit 0").env("PATH", path).output().unwrap();
+    assert_fails(&output, "could not be fetched: E: Could not resolve deb.debian.org");
+    assert_eq!(std::fs::read_dir(world.0.join("aegis/linux")).unwrap().count(), 0, "nothing half is left");
+}
+
+#[test]
+fn a_machine_that_does_not_come_up() {
+    if !has("gcc") {
+        return;
+    }
+    let world = World::new("down");
+    world.fake_kernel();
+    let output = linux_only(&world, "echo 'qemu: no such machine' >&2; exit 1").output().unwrap();
+    assert_fails(&output, "Linux did not come up: it ended; qemu: no such machine");
+}
+
+#[test]
+fn half_of_a_table_is_none() {
+    if !has("gcc") {
+        return;
+    }
+    let world = World::new("half");
+    world.fake_kernel();
+    let output = linux_only(&world, "echo start null_getppid_raw; echo row null_getppid_raw 300 100").output();
+    assert_fails(&output.unwrap(), "Linux: it ended");
+}
+
+#[test]
+fn wrong_rows() {
+    if !has("gcc") {
+        return;
+    }
+    let world = World::new("rows");
+    world.fake_kernel();
+    for (regex, words) in [("[", "--rows: "), ("nosuchrow", "no row is found")] {
+        let mut command = world.command(&["micro", "--only", "linux", "--rows", regex]);
+        assert_fails(&command.env("AEGIS_QEMU", "/bin/true").output().unwrap(), words);
+    }
+}
+
+#[test]
+fn a_full_disk() {
+    let world = World::new("full");
+    // A file size limit stands for it: both make the first write fail.
+    let tool = env!("CARGO_BIN_EXE_aegis");
+    let script = format!("trap '' XFSZ; ulimit -f 0; exec {tool} bench micro --only linux");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &script]).env("XDG_CACHE_HOME", &world.0).env("AEGIS_QEMU", "/bin/true");
+    if has("gcc") {
+        assert_fails(&command.output().unwrap(), "writing ");
+    }
+}
+
+/// The null call on Linux alone, with a script in QEMU's place.
+fn linux_only(world: &World, qemu: &str) -> Command {
+    let qemu: PathBuf = world.script("qemu", qemu);
+    let mut command = world.command(&["--icount", "micro", "--rows", "^null", "--only", "linux"]);
+    command.env("AEGIS_QEMU", AsRef::<Path>::as_ref(&qemu));
+    command
+}
