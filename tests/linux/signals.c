@@ -91,13 +91,6 @@ static void faults(void) {
     on(SIGBUS, tell, 0), fault_address = page;
     if (!sigsetjmp(back, 1)) *(volatile char *)page;
     munmap(page, 4096);
-    on(SIGFPE, tell_only, 0);
-    if (!sigsetjmp(back, 1)) {
-        _mm_setcsr(0x1f80 & ~0x200);
-        volatile double d = zero;
-        d = 1.0 / d;
-    }
-    _mm_setcsr(0x1f80);
 
     page = mmap(0, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     on(SIGSEGV, repair, 0), count = 0;
@@ -161,11 +154,10 @@ static void vectors(void) {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx")) {
         double in[4] = {1, 2, 3, 4}, out[4];
-        __asm__ volatile("vmovupd %1,%%ymm9" ::"m"(in), "m"(*in) : "xmm9");
         __asm__ volatile("vmovupd (%0),%%ymm9" ::"r"(in) : "memory");
         raise(SIGUSR1);
         __asm__ volatile("vmovupd %%ymm9,(%0)" ::"r"(out) : "memory");
-        fprintf(stderr, "avx checked\n");
+        if (memcmp(in, out, sizeof in)) printf("avx state lost\n");
     }
 }
 
@@ -246,18 +238,6 @@ static void interrupts(void) {
     while (!count) {}
     printf("loop left, timer says %d\n", (int)alarm(100));
     printf("alarm left %d\n", alarm(0) > 98);
-    timer_t timer;
-    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) {
-        struct itimerspec spec = {{0, 0}, {0, 1000000}};
-        count = 0;
-        timer_settime(timer, 0, &spec, 0);
-        while (!count) {}
-        printf("timer %d\n", (int)count);
-        timer_delete(timer);
-    } else {
-        printf("timer_create errno %d\n", errno);
-    }
     signal(SIGPIPE, SIG_IGN);
     close(pipes[0]);
     result = (int)write(pipes[1], "x", 1);
@@ -266,7 +246,7 @@ static void interrupts(void) {
 
 static void nested(int signal, siginfo_t *info, void *context) {
     (void)info, (void)context;
-    static int depth;
+    static volatile int depth;
     if (++depth < 5) raise(signal);
     count++;
     depth--;

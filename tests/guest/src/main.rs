@@ -22,6 +22,8 @@ mod s01_capability;
 #[cfg(target_os = "none")]
 mod s02_memory;
 #[cfg(target_os = "none")]
+mod s03_routines;
+#[cfg(target_os = "none")]
 mod s03_upcall;
 #[cfg(target_os = "none")]
 mod s04_environment;

@@ -17,8 +17,6 @@ const WORD_VECTOR: usize = WORD_FREE_FIRST + 1;
 const WORD_ERROR: usize = WORD_FREE_FIRST + 2;
 const WORD_ADDRESS: usize = WORD_FREE_FIRST + 3;
 const WORD_RIP: usize = WORD_FREE_FIRST + 4;
-/// First library word that cases may use.
-pub(crate) const WORD_CASE_FIRST: usize = WORD_FREE_FIRST + 8;
 
 /// Page fault error code: the page was present.
 pub(crate) const PRESENT: u64 = 1 << 0;

@@ -83,12 +83,12 @@ fn host_expectations(machine: &Machine) -> CaseResult {
         expect_equal!(u64::from(machine.cpu_count), machine.expected.cpu_count);
     }
     if machine.expected.memory_mib != 0 {
-        let mib = machine.info.frame_count_free * PAGE_SIZE >> 20;
+        let mib = (machine.info.frame_count_free * PAGE_SIZE) >> 20;
         expect!(mib < machine.expected.memory_mib);
         // The kernel keeps little: its image, a table entry of each frame, the bundle.
         expect!(mib >= machine.expected.memory_mib - 8 - machine.expected.memory_mib / 64);
         // Names of frames go as high as memory does, with at most the hole of a PC in between.
-        let highest_mib = machine.info.frame_count_total * PAGE_SIZE >> 20;
+        let highest_mib = (machine.info.frame_count_total * PAGE_SIZE) >> 20;
         expect!(highest_mib >= mib && highest_mib <= machine.expected.memory_mib + 2048);
     }
     Ok(())
@@ -242,7 +242,7 @@ routines! {
 fn privileged_instructions_fault(_: &Machine) -> CaseResult {
     for (index, routine) in PRIVILEGED.iter().enumerate() {
         let fault = probe::run(*routine, 0, 0).err();
-        if !fault.is_some_and(|f| f.vector == GENERAL_PROTECTION) {
+        if fault.is_none_or(|f| f.vector != GENERAL_PROTECTION) {
             return Err(crate::suite::Failure { line: line!(), found: index as u64 });
         }
     }

@@ -216,7 +216,7 @@ extern "C" fn mapping_child(drops_it: u64) -> ! {
     }
     let still = u64::from(call::cap_read(derived, 0).is_ok()) + u64::from(call::cap_read(CHILD_SLOT_FREE, 0).is_ok());
     shared.set(SLOTS_LEFT, 1 + still);
-    shared.set(LOST, shared.get(LOST) << 8 | 1 + u64::from(probe::is_unmapped(CHILD_SCRATCH_BASE)));
+    shared.set(LOST, (shared.get(LOST) << 8) + 1 + u64::from(probe::is_unmapped(CHILD_SCRATCH_BASE)));
     wait::forever()
 }
 

@@ -488,7 +488,7 @@ static mut ENTRIES: [BindEntry; 512] =
 /// Fills the batch.
 fn batch(fill: impl Fn(u64) -> BindEntry) -> &'static [BindEntry] {
     // SAFETY: cases run one after another on one processor, and nobody else uses the array.
-    let entries = unsafe { &mut *(&raw mut ENTRIES) };
+    let entries = unsafe { &mut *core::ptr::addr_of_mut!(ENTRIES) };
     for (index, entry) in entries.iter_mut().enumerate() {
         *entry = fill(index as u64);
     }

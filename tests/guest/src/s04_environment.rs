@@ -393,7 +393,7 @@ fn reclaim_ignored(machine: &Machine) -> CaseResult {
     let quota = expect_ok!(read(SLOT_SELF, EnvironmentField::FrameQuota));
     let free = expect_ok!(read(SLOT_SELF, EnvironmentField::FramesFree));
     let owned = expect_ok!(read(child.environment, EnvironmentField::FramesOwned));
-    let deadline = wait::now_ns() + 20_000_000;
+    let deadline = wait::now_ns() + 200_000_000;
     expect_ok!(call::environment_reclaim(child.environment, 3, deadline));
     let again = call::environment_reclaim(child.environment, 1, deadline);
     expect_refused!(again, Status::WrongState);

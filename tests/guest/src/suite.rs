@@ -158,18 +158,6 @@ macro_rules! expect_ok {
     };
 }
 
-/// The kernel's log as a place to write lines to.
-pub(crate) struct Log;
-
-impl Write for Log {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for chunk in text.as_bytes().chunks(aegis_abi::call::LOG_BYTES_MAX as usize) {
-            call::machine_log(SLOT_MACHINE, chunk).map_err(|_| fmt::Error)?;
-        }
-        Ok(())
-    }
-}
-
 /// A line that is built first and written with one call, so that lines of several environments do not mix.
 struct Line {
     bytes: [u8; 200],

@@ -15,8 +15,6 @@ use crate::wait;
 
 /// First case slot of threads; children are below.
 const THREAD_SLOT_FIRST: u32 = 64;
-/// Most threads of a case.
-pub(crate) const THREAD_COUNT_MAX: u32 = 16;
 const SAVE_AREA_FRAME_COUNT: u32 = 4;
 const STACK_FRAME_COUNT: u32 = 4;
 /// Pages of one thread: control page, gap, save area, gap, stack.
