@@ -70,6 +70,9 @@ fn bell_term(product: u32, slot: CapSlot, count: u64) -> Term {
 /// The bell's bit among the held-back upcalls; a slice that began may be among them as well.
 const BELL_BIT: u32 = 1 << UpcallKind::Bell as u32;
 
+/// From setting a bell's time to sleeping on nothing else: an upcall before the sleep would be one that nobody waits for.
+const AFTER_SLEEP_NS: u64 = 150_000_000;
+
 /// A clock term that never holds.
 fn never(product: u32) -> Term {
     clock_term(product, u64::MAX)
@@ -407,12 +410,12 @@ fn bell_ends_sleep(_: &Machine) -> CaseResult {
     forget_words();
     expect_ok!(call::bell_create(free_slot(0), SLOT_FIRST_PROCESSOR));
     probe::install_with(on_bell, &[UpcallKind::Bell]);
-    expect_ok!(call::bell_ring_at(free_slot(0), now_ns() + 2_000_000));
+    expect_ok!(call::bell_ring_at(free_slot(0), now_ns() + AFTER_SLEEP_NS));
     expect_refused!(call::sleep(&[never(0)]), Status::Interrupted);
     expect_equal!(word(0), 1);
     // Masked: the sleep ends as well, the upcall waits.
     control::set_masked(true);
-    let set = call::bell_ring_at(free_slot(0), now_ns() + 2_000_000);
+    let set = call::bell_ring_at(free_slot(0), now_ns() + AFTER_SLEEP_NS);
     let slept = call::sleep(&[never(0)]);
     let pending = control::take_pending();
     control::set_masked(false);
@@ -425,7 +428,7 @@ fn bell_ends_sleep(_: &Machine) -> CaseResult {
 
 fn sleep_on_nothing(_: &Machine) -> CaseResult {
     expect_ok!(call::bell_create(free_slot(0), SLOT_FIRST_PROCESSOR));
-    expect_ok!(call::bell_ring_at(free_slot(0), now_ns() + 1_000_000));
+    expect_ok!(call::bell_ring_at(free_slot(0), now_ns() + AFTER_SLEEP_NS));
     expect_refused!(sleep_words(0, 0), Status::Interrupted);
     let _ = control::take_pending();
     Ok(())
