@@ -2,8 +2,8 @@
  * The micro suite: what the primitives of an operating system cost, on Aegis and on Linux alike.
  *
  *   micro --list REGEX                      prints the names that the extended regular expression finds, one a line
- *   micro --run NAME,NAME… TARGET_US BATCHES
- *   micro --init NAME,NAME… TARGET_US BATCHES   the same as the first process of a Linux machine, which then ends
+ *   micro --run NAME,NAME… TARGET_US BATCHES quietly|aloud
+ *   micro --init …                          the same as the first process of a Linux machine, which then ends
  *
  * What it prints is read by `aegis bench`:
  *
@@ -11,6 +11,8 @@
  *   row NAME NS COUNT         median nanoseconds for one operation, and how many were in a batch
  *   na NAME ERRNO WHAT        the row cannot run here: this call failed with this errno, or signal if ERRNO is -N
  *   done COUNT                so many rows were reported: without this line the output is not whole
+ *
+ * Quietly, all that comes at the end, so that no row is disturbed; aloud, each line comes at once.
  *
  * Rows run in this process, without a fork around them, because a system under test need not have fork. A signal that a
  * row did not ask for is caught and becomes its `na`.
@@ -39,6 +41,7 @@ static const struct row *const tables[] = {control_rows, call_rows,    memory_ro
 static const char *failed_what = "";
 static int failed_errno;
 static sigjmp_buf row_guard;
+static int says_all;
 
 int64_t failed(const char *what) {
     failed_errno = errno;
@@ -90,11 +93,21 @@ static int measure(const struct row *row, int64_t target_ns, int batches, double
     return 1;
 }
 
+/*
+ * Waits busily. The host talks to a machine for a while after the program's start, and it takes the program's lines when
+ * it likes; each tells the machine by an interrupt, which would make two runs under -icount differ if it fell into a row.
+ */
+static void settle(void) {
+    int64_t start = now_ns();
+    while (now_ns() - start < 30000000) {
+    }
+}
+
 static void run_row(const struct row *row, int64_t target_ns, int batches) {
     double median_ns;
     long count;
     printf("start %s\n", row->name);
-    fflush(stdout);
+    if (says_all) fflush(stdout);
     guard_signals();
     int signal_number = sigsetjmp(row_guard, 1);
     if (signal_number)
@@ -103,7 +116,7 @@ static void run_row(const struct row *row, int64_t target_ns, int batches) {
         printf("row %s %.3f %ld\n", row->name, median_ns, count);
     else
         printf("na %s %d %s\n", row->name, failed_errno, failed_what);
-    fflush(stdout);
+    if (says_all) fflush(stdout);
 }
 
 static const struct row *find_row(const char *name, size_t length) {
@@ -115,6 +128,7 @@ static const struct row *find_row(const char *name, size_t length) {
 
 static int run_rows(const char *names, int64_t target_ns, int batches) {
     int done = 0;
+    settle();
     while (*names) {
         size_t length = strcspn(names, ",");
         const struct row *row = find_row(names, length);
@@ -193,10 +207,13 @@ int main(int argument_count, char **arguments) {
     if (!strcmp(verb, "--noop")) _exit(0);
     if (!strcmp(verb, "--list") && argument_count == 3) return list_rows(arguments[2]);
     int is_init = !strcmp(verb, "--init");
-    if ((!is_init && strcmp(verb, "--run")) || argument_count != 5) {
-        fputs("usage: micro --list REGEX | --run NAMES TARGET_US BATCHES\n", stderr);
+    if ((!is_init && strcmp(verb, "--run")) || argument_count != 6) {
+        fputs("usage: micro --list REGEX | --run NAMES TARGET_US BATCHES quietly|aloud\n", stderr);
         return 2;
     }
+    static char output[65536];
+    setvbuf(stdout, output, _IOFBF, sizeof output);
+    says_all = !strcmp(arguments[5], "aloud");
     int64_t target_ns = atoll(arguments[3]) * 1000;
     int batches = atoi(arguments[4]);
     batches = batches < 1 ? 1 : batches > BATCHES_MAX ? BATCHES_MAX : batches;

@@ -4,7 +4,7 @@
 //! out of an initramfs; both systems start through the same firmware on `-M pc`, and Aegis also on the
 //! machine type that it uses by default.
 //!
-//! Where a kernel begins is seen from outside: Linux's setup code says so on the serial port when it is asked
+//! Where a kernel begins is seen from outside: Linux speaks on the serial port at once when it is asked
 //! to (in runs of their own, because that costs time). Aegis reports its own clock from its entry to the end
 //! of the program, which is a little more than to its first output.
 
@@ -27,15 +27,13 @@ const MEMORY_MIB: u32 = 256;
 const LIMITS: Limits = Limits { silence: Duration::from_secs(60), total: Duration::from_secs(60) };
 /// What busybox is told to say.
 const WORD: &str = "aegis-bench-hello";
-/// What Linux's setup code says first, when its command line asks for `debug` and an early console.
-const LINUX_ENTRY: &str = "early console in setup code";
-/// Makes it say that. Later words take most of `debug` back.
+/// Makes Linux say something on the serial port as soon as it runs. Later words take most of `debug` back.
 const ENTRY_WORDS: &str = "earlyprintk=ttyS0 debug";
 
 /// Measures, one system after the other, as often as asked for.
 pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measured, Failure> {
     let busybox = find_busybox()?;
-    let initramfs = machines.initramfs("boot.cpio", &busybox)?;
+    let initramfs = machines.initramfs("boot.cpio", "busybox", &busybox)?;
     let subjects = subjects(machines, &busybox, &initramfs);
     let mut cells = vec![[Cell::NotAsked, Cell::NotAsked]; subjects.len()];
     for _ in 0..options.pairs {
@@ -115,7 +113,7 @@ fn linux_line(machines: &Machines, kernel: &Kernel, initramfs: &Path, before: &s
         kernel: &kernel.image,
         initramfs,
         memory_mib: MEMORY_MIB,
-        append: format!("{before} {TUNED} -- echo {WORD}").trim_start().to_string(),
+        append: format!("{before} {TUNED} rdinit=/busybox -- echo {WORD}").trim_start().to_string(),
         firmware: firmware_for(MachineKind::Pc),
         counts_instructions: false,
     }
@@ -140,11 +138,10 @@ impl Subject {
         let mut entry = None;
         loop {
             match guest.next() {
-                Event::Line(line, at) if line.contains(LINUX_ENTRY) => entry = Some(at),
                 Event::Line(line, at) if line.ends_with(WORD) => {
                     return Ok(entry.map(|entry| at.saturating_sub(entry)));
                 }
-                Event::Line(..) => {}
+                Event::Line(_, at) => entry = entry.or(Some(at)),
                 Event::End => return Err(self.not_up("it ended", guest)),
                 Event::Limit(why) => return Err(self.not_up(why, guest)),
             }

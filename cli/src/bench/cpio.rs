@@ -62,19 +62,19 @@ impl Archive {
     }
 }
 
-/// An initramfs whose first process is `program`.
-pub(crate) fn with_init(program: &[u8]) -> Vec<u8> {
+/// An initramfs that holds `program` under `name` in its root.
+pub(crate) fn with_program(name: &str, program: &[u8]) -> Vec<u8> {
     let mut archive = Archive::default();
     archive.directory("dev");
     // The kernel opens it for the first process before that one can mount anything.
     archive.character_device("dev/console", 5, 1);
-    archive.program("init", program);
+    archive.program(name, program);
     archive.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::with_init;
+    use super::with_program;
 
     /// One entry: name, mode, contents, device.
     type Entry = (String, u32, Vec<u8>, (u32, u32));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_archive_reads_back() {
-        let found = entries(&with_init(b"\x7fELF!"));
+        let found = entries(&with_program("init", b"\x7fELF!"));
         assert_eq!(found[0], ("dev".into(), 0o040_755, vec![], (0, 0)));
         assert_eq!(found[1], ("dev/console".into(), 0o020_600, vec![], (5, 1)));
         assert_eq!(found[2], ("init".into(), 0o100_755, b"\x7fELF!".to_vec(), (0, 0)));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_same_contents_make_the_same_bytes() {
-        assert_eq!(with_init(b"x"), with_init(b"x"));
-        assert_eq!(with_init(b"xyz").len() % 4, 0);
+        assert_eq!(with_program("init", b"x"), with_program("init", b"x"));
+        assert_eq!(with_program("init", b"xyz").len() % 4, 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Suite `micro`: the rows of `bench/micro` on each system.
 //!
-//! Under `--icount` each system runs once, and once more up to a row that has to repeat to the digit. In wall
+//! Under `--icount` each system runs twice, and every row has to repeat to the digit. In wall
 //! time the systems run in turn, so that what else happens on the host falls on all of them.
 //!
 //! A row that ends its machine does not take the others with it: a new machine goes on after it. The run
@@ -21,6 +21,9 @@ use super::system::{Machines, System, shown};
 
 /// No row is silent for so long, also on a slow host.
 const LIMITS: Limits = Limits { silence: Duration::from_secs(120), total: Duration::from_secs(1200) };
+/// How the program is told to speak (`bench/micro/main.c`).
+const QUIETLY: &str = "quietly";
+const ALOUD: &str = "aloud";
 /// Most rows of a system that may end their machine; more, and the system is broken.
 const LOST_ROW_COUNT_MAX: usize = 6;
 /// The row that is always measured, because it has to be equal.
@@ -35,7 +38,7 @@ const CONTROL_WITHIN_WALL: f64 = 0.15;
 pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measured, Failure> {
     let names = row_names(&machines.micro, &options.rows)?;
     let mode = options.mode();
-    let suite = Micro { machines, initramfs: machines.initramfs("micro.cpio", &machines.micro)?, mode, names };
+    let suite = Micro { machines, initramfs: machines.initramfs("micro.cpio", "init", &machines.micro)?, mode, names };
     let systems = machines.systems();
     let pairs = if mode == Mode::Icount { 1 } else { options.pairs };
     let mut doubts = Vec::new();
@@ -91,14 +94,14 @@ struct Micro<'a> {
 
 impl Micro<'_> {
     /// A machine that runs these rows. A batch takes 4 ms of instructions, or 20 ms of time.
-    fn start(&self, system: System, names: &[String]) -> Result<Guest, Failure> {
-        Guest::start(&self.line(system, &names.join(",")), LIMITS)
+    fn start(&self, system: System, names: &[String], manner: &str) -> Result<Guest, Failure> {
+        Guest::start(&self.line(system, &names.join(","), manner), LIMITS)
     }
 
-    fn line(&self, system: System, names: &str) -> super::guest::Line {
+    fn line(&self, system: System, names: &str, manner: &str) -> super::guest::Line {
         let counts = self.mode == Mode::Icount;
         let target_us = if counts { 4_000 } else { 20_000 };
-        let words = [names.to_string(), target_us.to_string(), "3".to_string()];
+        let words = [names.to_string(), target_us.to_string(), "3".to_string(), manner.to_string()];
         self.machines.micro_line(system, &words, &self.initramfs, counts)
     }
 
@@ -106,11 +109,17 @@ impl Micro<'_> {
     fn measure(&self, system: System) -> Result<(Vec<Cell>, Vec<String>), Failure> {
         let mut cells = Vec::new();
         let mut lost = Vec::new();
+        let mut manner = QUIETLY;
         while cells.len() < self.names.len() {
             let names = &self.names[cells.len()..];
-            let mut guest = self.start(system, names)?;
-            let (output, end) = read(&mut guest, |_| false);
+            let mut guest = self.start(system, names, manner)?;
+            let (output, end) = read(&mut guest);
             let why = format!("{end}; {}", last_line(&guest.finish()));
+            if manner == QUIETLY && !output.is_whole && output.problem.is_none() {
+                // Once more, to hear how far it gets.
+                manner = ALOUD;
+                continue;
+            }
             if let Some(problem) = output.problem {
                 return Err(Failure::Broken(system.title(), problem));
             }
@@ -135,17 +144,17 @@ impl Micro<'_> {
         Ok((cells, lost))
     }
 
-    /// Runs the same again up to the null call and compares to the digit. The machine is stopped there: up to
-    /// that point, nothing tells it apart from the first one.
+    /// Runs the same again and compares to the digit. Systems that lost rows have been doubted already.
     fn repeat(&self, system: System, cells: &[Cell]) -> Result<Option<String>, Failure> {
-        let last = self.names.iter().position(|name| name.starts_with("null"));
-        let count = last.unwrap_or(0) + 1;
-        let mut guest = self.start(system, &self.names)?;
-        let (output, _) = read(&mut guest, |output| output.rows.len() >= count);
+        let mut guest = self.start(system, &self.names, QUIETLY)?;
+        let (output, _) = read(&mut guest);
         let again = output.rows.iter().map(|(_, cell)| cell);
-        let differs = (!cells[..count].iter().eq(again))
-            .then(|| format!("{} does not repeat its figures under --icount", system.title()));
-        Ok(differs)
+        let changed = self.names.iter().zip(cells.iter().zip(again));
+        let changed = changed.filter(|(_, (before, after))| before != after);
+        let changed: Vec<&str> = changed.map(|(name, _)| name.as_str()).collect();
+        let is_same = output.is_whole && changed.is_empty();
+        let title = system.title();
+        Ok((!is_same).then(|| format!("{title} does not repeat under --icount: {}", changed.join(", "))))
     }
 
     fn table(&self, systems: &[System], columns: &[Vec<Cell>]) -> Table {
@@ -156,7 +165,7 @@ impl Micro<'_> {
         let column = |system: &System| Column {
             key: system.key().into(),
             title: system.title().into(),
-            command: shown(&self.line(*system, "ROWS")),
+            command: shown(&self.line(*system, "ROWS", QUIETLY)),
         };
         let both = systems.starts_with(&[System::Aegis, System::LinuxTuned]);
         Table {
@@ -185,8 +194,8 @@ impl Micro<'_> {
     }
 }
 
-/// Reads until the output is whole, `is_enough`, or there is no more; the words say why it ended.
-fn read(guest: &mut Guest, is_enough: impl Fn(&Output) -> bool) -> (Output, &'static str) {
+/// Reads until the output is whole, or there is no more; the words say why it ended.
+fn read(guest: &mut Guest) -> (Output, &'static str) {
     let mut output = Output::default();
     loop {
         match guest.next() {
@@ -194,7 +203,7 @@ fn read(guest: &mut Guest, is_enough: impl Fn(&Output) -> bool) -> (Output, &'st
             Event::End => return (output, "it ended"),
             Event::Limit(why) => return (output, why),
         }
-        if output.is_whole || output.problem.is_some() || is_enough(&output) {
+        if output.is_whole || output.problem.is_some() {
             return (output, "");
         }
     }

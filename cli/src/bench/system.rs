@@ -133,12 +133,13 @@ impl Machines {
         versions
     }
 
-    /// Writes an initramfs with `program` as its first process; the file is replaced if it was there.
-    pub(crate) fn initramfs(&self, name: &str, program: &Path) -> Result<PathBuf, Failure> {
+    /// Writes an initramfs that holds `program` as `/GUEST_NAME`; the file is replaced if it was there.
+    pub(crate) fn initramfs(&self, name: &str, guest_name: &str, program: &Path) -> Result<PathBuf, Failure> {
         let contents = std::fs::read(program).map_err(|error| Failure::file("reading", program.into(), error))?;
         let path = self.cache.join(name);
         let fresh = self.cache.join(format!("{name}.{}.tmp", std::process::id()));
-        let written = std::fs::write(&fresh, cpio::with_init(&contents)).and_then(|()| std::fs::rename(&fresh, &path));
+        let written = std::fs::write(&fresh, cpio::with_program(guest_name, &contents))
+            .and_then(|()| std::fs::rename(&fresh, &path));
         written.map_err(|error| {
             let _ = std::fs::remove_file(&fresh);
             Failure::file("writing", path.clone(), error)
@@ -150,7 +151,7 @@ impl Machines {
     pub(crate) fn micro_line(
         &self,
         system: System,
-        words: &[String; 3],
+        words: &[String; 4],
         initramfs: &Path,
         counts_instructions: bool,
     ) -> Line {
@@ -277,7 +278,7 @@ mod tests {
     }
 
     fn line(system: System, counts_instructions: bool) -> String {
-        let words = ["a,b".to_string(), "1000".to_string(), "3".to_string()];
+        let words = ["a,b".to_string(), "1000".to_string(), "3".to_string(), "aloud".to_string()];
         shown(&machines().micro_line(system, &words, Path::new("/c/init"), counts_instructions))
     }
 
@@ -285,7 +286,7 @@ mod tests {
     fn golden_aegis() {
         assert_eq!(
             line(System::Aegis, true),
-            "aegis run --accel tcg -m 512M -M pc -q --icount /c/micro --run a,b 1000 3"
+            "aegis run --accel tcg -m 512M -M pc -q --icount /c/micro --run a,b 1000 3 aloud"
         );
         assert!(!line(System::Aegis, false).contains("icount"));
     }
@@ -299,14 +300,14 @@ mod tests {
              -m 512M -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 \
              -kernel /c/vmlinuz -initrd /c/init -append 'console=ttyS0 panic=-1 quiet loglevel=0 \
              mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm= \
-             audit=0 cgroup_disable=memory psi=0 nokaslr norandmaps -- --init a,b 1000 3'"
+             audit=0 cgroup_disable=memory psi=0 nokaslr norandmaps -- --init a,b 1000 3 aloud'"
         );
     }
 
     #[test]
     fn linux_as_it_comes() {
         let text = line(System::LinuxDefault, false);
-        assert!(text.ends_with("-append 'console=ttyS0 panic=-1 quiet -- --init a,b 1000 3'"));
+        assert!(text.ends_with("-append 'console=ttyS0 panic=-1 quiet -- --init a,b 1000 3 aloud'"));
         assert!(text.contains("thread=multi") && !text.contains("icount"));
     }
 
