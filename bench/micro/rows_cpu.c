@@ -82,7 +82,7 @@ static int64_t getpid_libc(long count) {
 static int64_t getppid_raw(long count) {
     int64_t start = now_ns();
     for (long i = 0; i < count; i++) {
-        for (int k = 0; k < NULL_CALL_EXTRA; k++) __asm__ volatile("nop");
+        __asm__ volatile(".rept %c0\n\tnop\n\t.endr" ::"i"(NULL_CALL_EXTRA));
         raw_call(SYS_getppid, 0, 0, 0);
     }
     return now_ns() - start;

@@ -19,7 +19,7 @@ const SOURCES: [(&str, &str); 6] = [
 ];
 /// What the anchor's program was compiled with.
 const FLAGS: [&str; 4] = ["-O2", "-static", "-pthread", "-w"];
-/// Makes the null call this many instructions (and their loop) longer: a slowdown for `--baseline` to find.
+/// Makes the null call this many instructions longer: a slowdown for `--baseline` to find.
 const SLOWDOWN_VARIABLE: &str = "AEGIS_BENCH_SLOWDOWN";
 
 /// The compiled program, made if it is not in `cache` yet.
