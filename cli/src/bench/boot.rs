@@ -25,7 +25,7 @@ use crate::qemu::MachineKind;
 /// Memory of a machine in MiB.
 const MEMORY_MIB: u32 = 256;
 const LIMITS: Limits = Limits { silence: Duration::from_secs(60), total: Duration::from_secs(60) };
-/// What busybox is told to say.
+/// What busybox is told to say. The kernel's log ends a line with it too, where it shows its command line.
 const WORD: &str = "aegis-bench-hello";
 /// Makes Linux say something on the serial port as soon as it runs. Later words take most of `debug` back.
 const ENTRY_WORDS: &str = "earlyprintk=ttyS0 debug";
@@ -138,7 +138,7 @@ impl Subject {
         let mut entry = None;
         loop {
             match guest.next() {
-                Event::Line(line, at) if line.ends_with(WORD) => {
+                Event::Line(line, at) if line == WORD => {
                     return Ok(entry.map(|entry| at.saturating_sub(entry)));
                 }
                 Event::Line(_, at) => entry = entry.or(Some(at)),
@@ -151,8 +151,7 @@ impl Subject {
     fn wait_for(&self, guest: &mut Guest, word: &str) -> Result<Duration, Failure> {
         loop {
             match guest.next() {
-                // A console may have something in front of it, never behind it.
-                Event::Line(line, at) if line.ends_with(word) => return Ok(at),
+                Event::Line(line, at) if line == word => return Ok(at),
                 Event::Line(..) => {}
                 Event::End => return Err(Failure::NotUp(self.title, "it ended".into())),
                 Event::Limit(why) => return Err(Failure::NotUp(self.title, why.into())),
