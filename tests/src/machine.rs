@@ -227,7 +227,7 @@ impl Machine {
 }
 
 /// Where `cargo xtask build` publishes.
-fn artefact_folder() -> PathBuf {
+pub(crate) fn artefact_folder() -> PathBuf {
     match std::env::var_os("AEGIS_ARTIFACTS") {
         Some(folder) => folder.into(),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/aegis"),

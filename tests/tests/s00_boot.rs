@@ -1,4 +1,5 @@
-//! What the first environment finds, on every machine type, with little and much memory, with one and many processors. The cases are in `tests/guest/src/s00_boot.rs`; this list keeps one from vanishing.
+//! What the first environment finds, on every machine type, with little and much memory, with one and many
+//! processors. The cases are in `tests/guest/src/s00_boot.rs`; this list keeps one from vanishing.
 
 use aegis_tests::{Machine, MachineKind, expect_suite};
 

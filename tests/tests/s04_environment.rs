@@ -1,4 +1,5 @@
-//! Environments and virtual processors. The cases are in `tests/guest/src/s04_environment.rs`; this list keeps one from vanishing.
+//! Environments and virtual processors. The cases are in `tests/guest/src/s04_environment.rs`; this list keeps one
+//! from vanishing.
 
 use aegis_tests::{Machine, expect_suite};
 

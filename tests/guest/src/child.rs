@@ -1,8 +1,8 @@
 //! Child environments for cases: same code, own memory.
 //!
-//! A child runs a function of this program in an environment of its own. The image is mapped there, its writable segments read-only (they
-//! hold relocated tables), so child code writes only to its stack and to the page that it shares with its parent. Child `n` of a
-//! case uses the case slots from `n * CHILD_SLOT_COUNT` on.
+//! A child runs a function of this program in an environment of its own. The image is mapped there, its writable
+//! segments read-only (they hold relocated tables), so child code writes only to its stack and to the page that it
+//! shares with its parent. Child `n` of a case uses the case slots from `n * CHILD_SLOT_COUNT` on.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,9 @@
 //! The guest side of the suites: a library OS whose only purpose is to try every corner of the kernel contract.
 //!
-//! It is started as the first environment. The configuration part of the bundle holds the names of the suites to run, one a line (all
-//! if empty). Each case prints one line to the kernel's log; the last line is `N passed, N failed`. The host side is `tests/src`.
-//! It is also the second library OS besides exos: nothing of exos's policy is needed to use the contract.
+//! It is started as the first environment. The configuration part of the bundle holds the names of the suites to run,
+//! one a line (all if empty). Each case prints one line to the kernel's log; the last line is `N passed, N failed`.
+//! The host side is `tests/src`. It is also the second library OS besides exos: nothing of exos's policy is needed to
+//! use the contract.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![cfg_attr(
     target_os = "none",

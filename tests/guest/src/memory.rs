@@ -11,8 +11,8 @@ use crate::suite::Machine;
 
 /// Slots below this one are looked at by the leak check.
 pub(crate) const SLOT_SCAN_COUNT: u32 = 256;
-/// First slot that cases may use; the others up to `SLOT_SCAN_COUNT` follow. Cases that use neither children nor threads use the
-/// first of them; [`free_slot`] has those that neither children nor threads use.
+/// First slot that cases may use; the others up to `SLOT_SCAN_COUNT` follow. Cases that use neither children nor
+/// threads use the first of them; [`free_slot`] has those that neither children nor threads use.
 pub(crate) const SLOT_CASE_FIRST: u32 = 128;
 /// Where cases map things: nothing else is there.
 pub(crate) const SCRATCH_BASE: u64 = LIBOS_BASE + (200 << 30);
@@ -103,7 +103,8 @@ pub(crate) fn take(slot: CapSlot, count: u64) -> Result<FrameNumber, call::Refus
     call::frame_allocate(slot, count, None, 0).map(FrameNumber)
 }
 
-/// Gives back everything that a case may have left behind: environments, processors, mappings, capabilities, in this order.
+/// Gives back everything that a case may have left behind: environments, processors, mappings, capabilities, in this
+/// order.
 pub(crate) fn release_scratch() {
     for pass in 0..2 {
         for number in SLOT_CASE_FIRST..SLOT_SCAN_COUNT {

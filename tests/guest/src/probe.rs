@@ -1,9 +1,9 @@
 //! Doing what may fault, and living on: every touch of a doubtful address goes through here.
 //!
-//! [`enter`] calls a function after noting its stack pointer in the control page; the exception handler of this module goes back
-//! there when a fault comes. All state is in the control page's library words, so it works on every virtual processor and in
-//! child environments, which have no writable statics. An exception that nobody probes for ends the environment with
-//! `NoHandler`: the handler takes itself away and lets the exception happen again.
+//! [`enter`] calls a function after noting its stack pointer in the control page; the exception handler of this
+//! module goes back there when a fault comes. All state is in the control page's library words, so it works on every
+//! virtual processor and in child environments, which have no writable statics. An exception that nobody probes for
+//! ends the environment with `NoHandler`: the handler takes itself away and lets the exception happen again.
 
 use aegis_abi::upcall::{ControlPage, UpcallFrame, UpcallKind};
 use aegis_rt::control;

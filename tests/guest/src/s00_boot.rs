@@ -1,4 +1,5 @@
-//! What the first environment finds: boot information, system page, capabilities, its own page tables, and walls where walls must be.
+//! What the first environment finds: boot information, system page, capabilities, its own page tables, and walls
+//! where walls must be.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

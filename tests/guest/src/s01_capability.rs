@@ -1,4 +1,5 @@
-//! Capabilities: derivation only shrinks, revocation reaches everywhere and breaks what was bound, tables grow to their limit.
+//! Capabilities: derivation only shrinks, revocation reaches everywhere and breaks what was bound, tables grow to
+//! their limit.
 
 use aegis_abi::call::EnvironmentField;
 use aegis_abi::memory::BindFlags;

@@ -1,4 +1,5 @@
-//! Frames and mappings: taking, giving back, binding in batches, and the rights of pages as the processor enforces them.
+//! Frames and mappings: taking, giving back, binding in batches, and the rights of pages as the processor enforces
+//! them.
 
 use aegis_abi::call::{Bind, EnvironmentField};
 use aegis_abi::layout::{

@@ -64,7 +64,8 @@ core::arch::global_asm!(
     "and qword ptr [rsp], ~0x40000",
     "popfq",
     "ret",
-    // registers_check(patterns, found): loads 15 registers (in the order of UpcallFrame), faults, stores what they are afterwards.
+    // registers_check(patterns, found): loads 15 registers (in the order of UpcallFrame), faults, stores what they
+    // are afterwards.
     "registers_check:",
     "push rbx",
     "push rbp",
@@ -141,7 +142,8 @@ core::arch::global_asm!(
     "cli_probe:",
     "cli",
     "ret",
-    // A program: RDI system calls with a pattern in the registers; RAX: how many came back with what the handler promises.
+    // A program: RDI system calls with a pattern in the registers; RAX: how many came back with what the handler
+    // promises.
     ".balign 16",
     "program_code:",
     "push rbx",

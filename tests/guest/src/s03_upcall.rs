@@ -1,4 +1,5 @@
-//! Upcalls: every exception arrives with what happened, resumes without the kernel, and its defined ends are the defined ones.
+//! Upcalls: every exception arrives with what happened, resumes without the kernel, and its defined ends are the
+//! defined ones.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -102,7 +103,8 @@ fn page_faults_tell(_: &Machine) -> CaseResult {
 }
 
 fn alignment_check(_: &Machine) -> CaseResult {
-    // QEMU's translator (7.2) does not raise it; a processor does if the kernel sets CR0.AM. What must not be is anything else.
+    // QEMU's translator (7.2) does not raise it; a processor does if the kernel sets CR0.AM. What must not be is
+    // anything else.
     let before = expect_ok!(call::counter_read(Counter::KernelCalls));
     if let Err(fault) = probe::run(misaligned_load, 0, 0) {
         expect_equal!(fault.vector, 17);
@@ -184,7 +186,8 @@ fn frame_has_every_register(_: &Machine) -> CaseResult {
     let patterns: [u64; 15] = core::array::from_fn(|index| 0x0101_0101_0101_0101 * (index as u64 + 1));
     let mut found = [0; 15];
     probe::install_with(on_registers, &[]);
-    // SAFETY: the routine keeps the calling convention; the handler gives every register a value that it can return with.
+    // SAFETY: the routine keeps the calling convention; the handler gives every register a value that it can return
+    // with.
     unsafe { registers_check(&patterns, &mut found) };
     probe::reset();
     for (index, pattern) in patterns.iter().enumerate() {
@@ -645,7 +648,8 @@ fn syscall_without_handler(machine: &Machine) -> CaseResult {
     Ok(())
 }
 
-/// Unmaps its own save area and control page, then faults: the kernel writes by frame, the child faults again and again.
+/// Unmaps its own save area and control page, then faults: the kernel writes by frame, the child faults again and
+/// again.
 extern "C" fn unmapping_child(_: u64) -> ! {
     probe::install();
     let entries = [

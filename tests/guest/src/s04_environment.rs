@@ -1,4 +1,5 @@
-//! Environments and their processors: made from donated frames, read, watched, asked for memory, and ended in every state.
+//! Environments and their processors: made from donated frames, read, watched, asked for memory, and ended in every
+//! state.
 
 use aegis_abi::call::{EnvironmentField, ProcessorField, ProcessorState, StopReason};
 use aegis_abi::layout::{FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, PAGE_SIZE};

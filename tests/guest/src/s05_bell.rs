@@ -1,4 +1,5 @@
-//! Bells and wakeup predicates: counting, sleeping on words, bells and the clock, and never losing a wakeup between processors.
+//! Bells and wakeup predicates: counting, sleeping on words, bells and the clock, and never losing a wakeup between
+//! processors.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,7 +71,8 @@ fn bell_term(product: u32, slot: CapSlot, count: u64) -> Term {
 /// The bell's bit among the held-back upcalls; a slice that began may be among them as well.
 const BELL_BIT: u32 = 1 << UpcallKind::Bell as u32;
 
-/// From setting a bell's time to sleeping on nothing else: an upcall before the sleep would be one that nobody waits for.
+/// From setting a bell's time to sleeping on nothing else: an upcall before the sleep would be one that nobody waits
+/// for.
 const AFTER_SLEEP_NS: u64 = 150_000_000;
 
 /// A clock term that never holds.

@@ -1,4 +1,5 @@
-//! Protected control transfer: eleven registers there and back, through several servers, and what happens when somebody dies.
+//! Protected control transfer: eleven registers there and back, through several servers, and what happens when
+//! somebody dies.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -162,7 +163,8 @@ extern "C" fn child_fault(_: u64, _: &mut Message) {
     unsafe { core::arch::asm!("ud2") };
 }
 
-/// Serves calls through a gate that it makes itself and gives to nobody: the parent reaches it through its own capability.
+/// Serves calls through a gate that it makes itself and gives to nobody: the parent reaches it through its own
+/// capability.
 extern "C" fn serving_child(faults: u64) -> ! {
     probe::install();
     let handler: GateHandler = if faults == 0 { child_answer } else { child_fault };

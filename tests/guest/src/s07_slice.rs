@@ -143,7 +143,8 @@ extern "C" fn on_slice(frame: &mut UpcallFrame) {
         }
         let _ = call::yield_to(SLOT_NONE);
     } else if frame.kind == KIND_HELD_BACK {
-        // The slice-end handler yields while upcalls are masked, so its next slice's begin is held back; so may its end be.
+        // The slice-end handler yields while upcalls are masked, so its next slice's begin is held back; so may its
+        // end be.
         let pending = control::take_pending();
         if pending & (1 << UpcallKind::SliceBegin as u32) != 0 {
             shared.increment(BEGINS);

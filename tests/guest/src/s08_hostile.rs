@@ -1,4 +1,5 @@
-//! Whatever an environment asks, in whatever order, nothing of anybody else changes, nothing leaks and nothing stops but itself.
+//! Whatever an environment asks, in whatever order, nothing of anybody else changes, nothing leaks and nothing stops
+//! but itself.
 //!
 //! The table of calls with one bad argument each is in `s08_arguments`, the random sequences are in `s08_random`.
 
@@ -185,8 +186,8 @@ core::arch::global_asm!(
 );
 
 fn every_flag(_: &Machine) -> CaseResult {
-    // Carry to ID, one by one and all: trap, direction, I/O privilege, nested task, resume, virtual-8086, alignment check.
-    // SAFETY: the routine keeps the calling convention, whatever the flags are.
+    // Carry to ID, one by one and all: trap, direction, I/O privilege, nested task, resume, virtual-8086, alignment
+    // check. SAFETY: the routine keeps the calling convention, whatever the flags are.
     let call = |flags, number, argument| unsafe { call_with_flags(flags, number, argument) };
     let mut flags: [u64; 23] = core::array::from_fn(|bit| 0x202 | 1 << bit);
     flags[22] = 0x003f_7fd7 & !0x100;

@@ -1,8 +1,9 @@
 //! Random sequences of calls from an environment that holds few capabilities.
 //!
-//! The child draws call and arguments from pools in which good and bad ones are mixed; its generator's state is in the page that it
-//! shares with the case, so that a sequence goes on after the child slept for ever, stopped itself or destroyed its own
-//! memory: the case starts it again, or makes a new one. After every seed all that the child had must have come back.
+//! The child draws call and arguments from pools in which good and bad ones are mixed; its generator's state is in
+//! the page that it shares with the case, so that a sequence goes on after the child slept for ever, stopped itself
+//! or destroyed its own memory: the case starts it again, or makes a new one. After every seed all that the child had
+//! must have come back.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -122,8 +123,8 @@ fn random_word(random: &mut Random) -> u64 {
     }
 }
 
-/// What each call's arguments are, by its number: s slot, o slot of the object it works on, t slot to fill, r rights, c count, f frame,
-/// x field, a address, p pointer to the buffer, w when.
+/// What each call's arguments are, by its number: s slot, o slot of the object it works on, t slot to fill, r rights,
+/// c count, f frame, x field, a address, p pointer to the buffer, w when.
 const SHAPES: [&[u8]; 42] = [
     b"", b"strcc", b"sotr", b"s", b"s", b"sx", b"tcfx", b"s", b"stc", b"so", b"opc", b"tsc", b"o", b"ox", b"os",
     b"ocw", b"tosxaa", b"oaac", b"o", b"ox", b"o", b"s", b"px", b"ts", b"s", b"s", b"tsac", b"s", b"s", b"", b"sxx",

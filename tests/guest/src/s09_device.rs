@@ -1,7 +1,8 @@
-//! Device functions: what is told about them, ports and memory within their bounds, interrupts by bell, and memory that they reach.
+//! Device functions: what is told about them, ports and memory within their bounds, interrupts by bell, and memory
+//! that they reach.
 //!
-//! On a machine with a virtio-mmio source of random numbers a request goes the whole way: memory bound for the device, ring filled,
-//! interrupt taken by a bell. Elsewhere those cases check what there is.
+//! On a machine with a virtio-mmio source of random numbers a request goes the whole way: memory bound for the
+//! device, ring filled, interrupt taken by a bell. Elsewhere those cases check what there is.
 
 use aegis_abi::call::{DeviceControl, DevicePort};
 use aegis_abi::device::{

@@ -1,7 +1,7 @@
 //! Runs cases and reports them on the kernel's log.
 //!
-//! A case is a function that returns `Ok` or the line that failed. Around each case the frames that nobody owns and the capability
-//! slots in use are counted: a case that leaks either fails, whatever it returned.
+//! A case is a function that returns `Ok` or the line that failed. Around each case the frames that nobody owns and
+//! the capability slots in use are counted: a case that leaks either fails, whatever it returned.
 
 use core::fmt::{self, Write};
 

@@ -1,7 +1,7 @@
 //! More virtual processors of this environment: they share all memory with the case, statics included.
 //!
-//! Thread `n` of a case uses the two case slots from `THREAD_SLOT_FIRST + 2 * n` on and a stretch of the scratch area: control page, save
-//! area, and a stack outside the save area, as a program has.
+//! Thread `n` of a case uses the two case slots from `THREAD_SLOT_FIRST + 2 * n` on and a stretch of the scratch
+//! area: control page, save area, and a stack outside the save area, as a program has.
 
 use aegis_abi::CapSlot;
 use aegis_abi::call::{ProcessorField, ProcessorState};

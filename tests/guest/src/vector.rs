@@ -1,5 +1,5 @@
-//! Vector registers for cases. This program is soft-float code and never touches them by itself, so what is loaded stays until
-//! somebody else's state is loaded.
+//! Vector registers for cases. This program is soft-float code and never touches them by itself, so what is loaded
+//! stays until somebody else's state is loaded.
 
 use aegis_rt::clock;
 

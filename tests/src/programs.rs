@@ -1,0 +1,129 @@
+//! Runs Linux programs with the host tool and compares them with the same command on the host.
+//!
+//! Linux is the oracle: standard output and status of `aegis run COMMAND` must be those of `COMMAND`. Every run has a
+//! time limit that the tool enforces, so a test that hangs ends by itself.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Seconds that one run may take on a busy machine under emulation.
+const TIME_LIMIT_S: &str = "120";
+
+/// What a program printed, and how it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Standard output.
+    pub output: Vec<u8>,
+    /// Standard error.
+    pub errors: String,
+    /// Exit status; 128 + n for a signal, as a shell says it.
+    pub status: i32,
+}
+
+/// Runs `aegis run OPTIONS… COMMAND…` with `input`.
+///
+/// # Panics
+/// If the artefacts are missing: `cargo xtask build` makes them.
+#[must_use]
+pub fn aegis(options: &[&str], command: &[&str], input: &[u8]) -> Ended {
+    let folder = crate::machine::artefact_folder();
+    let tool = folder.join("aegis");
+    assert!(tool.exists(), "{} is missing: run `cargo xtask build`", tool.display());
+    let mut run = Command::new(tool);
+    run.env("AEGIS_ARTIFACTS", folder).args(["run", "--accel", "tcg"]);
+    if !options.contains(&"--timeout") {
+        run.args(["--timeout", TIME_LIMIT_S]);
+    }
+    run.args(options).args(command);
+    ended(&finish(&mut run, input))
+}
+
+/// Runs `COMMAND…` on the host, in the environment that the machine gives to programs.
+///
+/// # Panics
+/// If it cannot be started.
+#[must_use]
+pub fn host(command: &[&str], input: &[u8]) -> Ended {
+    let mut run = Command::new(command[0]);
+    run.args(&command[1..]).env_clear().env("HOME", "/root");
+    run.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    ended(&finish(&mut run, input))
+}
+
+/// Demands that a command does in the machine what it does on the host.
+///
+/// # Panics
+/// That is how a test fails.
+pub fn same(options: &[&str], command: &[&str], input: &[u8]) {
+    let expected = host(command, input);
+    let found = aegis(options, command, input);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
+    assert!(
+        found.output == expected.output && found.status == expected.status,
+        "{command:?}\n host {} {}\naegis {} {}\n{}",
+        expected.status,
+        text(&expected.output),
+        found.status,
+        text(&found.output),
+        found.errors,
+    );
+}
+
+/// Whether a program is on this host; says so if a test is left out for it.
+#[must_use]
+pub fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = Path::new(program).is_file() && program.contains('/')
+        || std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !is_there {
+        println!("left out: {program} is not on this host");
+    }
+    is_there
+}
+
+/// Compiles a C program; `None`, with a line, where there is no compiler.
+///
+/// # Panics
+/// If the compiler refuses it.
+#[must_use]
+pub fn compile(name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+    if !is_there("gcc") {
+        return None;
+    }
+    let folder = std::env::temp_dir().join(format!("aegis-tests-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let (text, program) = (folder.join("source.c"), folder.join(name));
+    std::fs::write(&text, source).expect("the temporary folder is writable");
+    let status = Command::new("gcc").args(options).arg("-o").args([&program, &text]).arg("-lm").status();
+    assert!(status.expect("gcc runs").success(), "{name} does not compile");
+    Some(program)
+}
+
+/// Starts a command, feeds it and waits. A program that does not read its input is no error.
+fn finish(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    let mut pipe = child.stdin.take().expect("standard input is a pipe");
+    let bytes = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        let _ = pipe.write_all(&bytes);
+    });
+    let output = child.wait_with_output().expect("the child can be waited for");
+    writer.join().expect("the writer does not panic");
+    output
+}
+
+fn ended(output: &Output) -> Ended {
+    use std::os::unix::process::ExitStatusExt;
+    let by_signal = output.status.signal().map(|number| 128 + number);
+    Ended {
+        output: output.stdout.clone(),
+        errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        status: output.status.code().or(by_signal).unwrap_or(-1),
+    }
+}
