@@ -1,4 +1,5 @@
-//! Runs suites by hand and prints the log: `cargo run -p aegis-tests --example suite -- s01_capability --cpus 2 --pc`.
+//! Runs suites by hand and prints the log: `cargo run -p aegis-tests --example suite -- s01_capability --cpus 2
+//! --pc`.
 
 use std::process::ExitCode;
 

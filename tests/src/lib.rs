@@ -6,7 +6,8 @@
 //! passed, the sum agrees and the machine went down by itself. QEMU ends with the test that started it (`setpriv
 //! --pdeathsig`), and after the run's time limit at the latest.
 //!
-//! The artefacts come from `target/aegis`, where `cargo xtask build` puts them; `AEGIS_ARTIFACTS` names another folder.
+//! The artefacts come from `target/aegis`, where `cargo xtask build` puts them; `AEGIS_ARTIFACTS` names another
+//! folder.
 
 mod log;
 mod machine;

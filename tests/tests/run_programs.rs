@@ -17,7 +17,7 @@ fn busybox_echoes_and_tells_its_status() {
     same(&[], &["busybox", "echo", "hello"], b"");
     same(&[], &["busybox", "sh", "-c", "exit 7"], b"");
     same(&[], &["busybox", "tr", "a-z", "A-Z"], b"abc\n");
-    same(&[], &["busybox", "sh", "-c", "i=0; while [ $i -lt 300 ]; do i=$((i+1)); done; echo $i; cd /tmp; pwd"], b"");
+    same(&[], &["busybox", "sh", "-c", "i=0; while [ $i -lt 300 ]; do i=$((i+1)); done; echo $i"], b"");
 }
 
 #[test]

@@ -52,8 +52,8 @@ fn count(sources: &[Source]) -> BTreeMap<String, Count> {
     counts
 }
 
-/// Lines of code that are not tests, neither blank nor only a comment; the limit on `kernel/` is on these, so that nobody saves on
-/// comments.
+/// Lines of code that are not tests, neither blank nor only a comment; the limit on `kernel/` is on these, so that
+/// nobody saves on comments.
 pub(crate) fn production_code_lines(source: &Source) -> usize {
     let count = count_one(source);
     count.lines - count.comments - count.blanks

@@ -164,6 +164,7 @@ pub(crate) fn await_word(child: &Child, index: usize, value: u64) -> bool {
 
 /// In the child: the shared page.
 pub(crate) fn shared() -> &'static Shared {
-    // SAFETY: the parent mapped the page before it started the child; cases that take it away do not use it afterwards.
+    // SAFETY: the parent mapped the page before it started the child; cases that take it away do not use it
+    // afterwards.
     unsafe { &*(CHILD_SHARED_BASE as *const Shared) }
 }

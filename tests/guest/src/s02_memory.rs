@@ -206,7 +206,8 @@ fn map_needs_cover(machine: &Machine) -> CaseResult {
     let frame = expect_ok!(take(slot(0), 4)).0;
     let none = BindFlags::empty();
     let at = SCRATCH_BASE;
-    let refused = |frame, count, slot, status| matches!(map(at, frame, count, slot, none), Err(refusal) if refusal.status == status);
+    let refused =
+        |frame, count, slot, status| map(at, frame, count, slot, none).is_err_and(|refusal| refusal.status == status);
     expect!(refused(frame - 1, 1, slot(0), Status::MissingRight));
     expect!(refused(frame + 4, 1, slot(0), Status::MissingRight));
     expect!(refused(frame, 5, slot(0), Status::MissingRight));

@@ -18,7 +18,8 @@ exceptions! {
     raise_breakpoint 3 0 trap: "int3";
     raise_invalid_opcode 6 0 fault: "ud2";
     raise_invalid_in_64_bit_mode 6 0 fault: ".byte 0x06";
-    raise_stack_fault 12 0 fault: "mov rax, 0x5555000000000000", "push rbp", "mov rbp, rax", "mov rax, [rbp]", "pop rbp";
+    raise_stack_fault 12 0 fault:
+        "mov rax, 0x5555000000000000", "push rbp", "mov rbp, rax", "mov rax, [rbp]", "pop rbp";
     raise_general_protection 13 0 fault: "hlt";
     raise_noncanonical 13 0 fault: "mov rax, 0x5555000000000000", "mov rax, [rax]";
     raise_null_selector 13 0 fault: "mov eax, 0x18", "mov ss, ax";
@@ -26,7 +27,9 @@ exceptions! {
     raise_interrupt_gate 13 0 fault: "int 0x20";
     raise_page_fault 14 4 fault: "mov rax, [0x10]";
     raise_x87 16 0 fault: "fninit", "push 0x360", "fldcw [rsp]", "pop rax", "fld1", "fldz", "fdivp", "fwait";
-    raise_simd 19 0 fault: "push 0x1d80", "ldmxcsr [rsp]", "pop rax", "xorps xmm1, xmm1", "mov eax, 0x3f800000", "movd xmm0, eax", "divss xmm0, xmm1";
+    raise_simd 19 0 fault:
+        "push 0x1d80", "ldmxcsr [rsp]", "pop rax", "xorps xmm1, xmm1", "mov eax, 0x3f800000", "movd xmm0, eax",
+        "divss xmm0, xmm1";
 }
 
 unsafe extern "C" {

@@ -153,7 +153,8 @@ fn registers(frame: &mut UpcallFrame) -> [&mut u64; 15] {
     ]
 }
 
-/// Takes what was held back, if that is why the handler was called. Every handler does, or it would be called for ever.
+/// Takes what was held back, if that is why the handler was called. Every handler does, or it would be called for
+/// ever.
 fn is_held_back(frame: &UpcallFrame) -> bool {
     let is_held_back = frame.kind == KIND_HELD_BACK;
     if is_held_back {
@@ -512,7 +513,8 @@ fn held_back_at_resume(_: &Machine) -> CaseResult {
     probe::install_with(on_bell, &[UpcallKind::Bell]);
     see(5, 1);
     expect_ok!(call::bell_ring(slot(0)));
-    // The second ring came while the handler ran: no second upcall, but a look at what was held back before the resume.
+    // The second ring came while the handler ran: no second upcall, but a look at what was held back before the
+    // resume.
     expect_equal!(seen(0), 1);
     expect_equal!(seen(6), 1);
     expect_equal!(seen(1) & u64::from(BELL_BIT), u64::from(BELL_BIT));

@@ -216,7 +216,8 @@ fn spinner_is_stopped(machine: &Machine) -> CaseResult {
     Ok(())
 }
 
-/// Stays masked: its slice ends become pending bits, and the processor is taken from it all the same or it is stopped.
+/// Stays masked: its slice ends become pending bits, and the processor is taken from it all the same or it is
+/// stopped.
 extern "C" fn masked_child(_: u64) -> ! {
     probe::install_with(on_slice, &[UpcallKind::SliceEnd]);
     control::set_masked(true);
