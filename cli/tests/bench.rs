@@ -177,3 +177,22 @@ fn linux_only(world: &World, qemu: &str) -> Command {
     command.env("AEGIS_QEMU", AsRef::<Path>::as_ref(&qemu));
     command
 }
+
+#[test]
+fn a_row_that_ends_its_machine_does_not_take_the_others_with_it() {
+    if !has("gcc") {
+        return;
+    }
+    let world = World::new("lost");
+    world.fake_kernel();
+    let script = "case \"$*\" in
+        *null_getppid_raw*aloud*) echo start null_getppid_raw ;;
+        *aloud*) echo start ctl_loop_1000iter; echo row ctl_loop_1000iter 2005.5 2; echo done 1 ;;
+        esac";
+    let output = linux_only(&world, script).output().unwrap();
+    let (table, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert!(errors.contains("not to be trusted: null_getppid_raw ended the Linux machine"), "{errors}");
+    assert!(table.contains("null_getppid_raw") && table.contains("its machine ended"), "{table}");
+    assert!(table.contains("2006"), "the row after it was measured: {table}");
+}
