@@ -44,32 +44,20 @@ pub(crate) struct Choice {
 
 impl Choice {
     fn known(accelerator: Accelerator, reason: &str) -> Self {
-        Self {
-            accelerator,
-            reason: reason.to_string(),
-            is_new: false,
-        }
+        Self { accelerator, reason: reason.to_string(), is_new: false }
     }
 }
 
 /// Decides for a run.
-pub(crate) fn choose(
-    wanted: AccelChoice,
-    counts_instructions: bool,
-    trial: &Trial<'_>,
-) -> Result<Choice, Error> {
+pub(crate) fn choose(wanted: AccelChoice, counts_instructions: bool, trial: &Trial<'_>) -> Result<Choice, Error> {
     match wanted {
         AccelChoice::Tcg => Ok(Choice::known(Accelerator::Tcg, "asked for")),
-        AccelChoice::Kvm if counts_instructions => {
-            Err(Error::Usage("--icount needs --accel tcg".into()))
-        }
+        AccelChoice::Kvm if counts_instructions => Err(Error::Usage("--icount needs --accel tcg".into())),
         AccelChoice::Kvm => match open_device() {
             Ok(()) => Ok(Choice::known(Accelerator::Kvm, "asked for")),
             Err(why) => Err(Error::KvmUnusable(why)),
         },
-        AccelChoice::Auto if counts_instructions => {
-            Ok(Choice::known(Accelerator::Tcg, "--icount needs it"))
-        }
+        AccelChoice::Auto if counts_instructions => Ok(Choice::known(Accelerator::Tcg, "--icount needs it")),
         AccelChoice::Auto => Ok(choose_by_trial(trial)),
     }
 }
@@ -95,45 +83,28 @@ fn choose_by_trial(trial: &Trial<'_>) -> Choice {
     }
     // Without a memory of the verdict every run would pay for a trial.
     let Some(cache) = trial.cache else {
-        return Choice::known(
-            Accelerator::Tcg,
-            "no cache directory to remember a KVM trial in",
-        );
+        return Choice::known(Accelerator::Tcg, "no cache directory to remember a KVM trial in");
     };
     let key = trial.key();
     let notes = cache.note(NOTE).unwrap_or_default();
     if let Some(works) = verdict_in(&notes, &key) {
         return Choice::known(
-            if works {
-                Accelerator::Kvm
-            } else {
-                Accelerator::Tcg
-            },
-            if works {
-                "KVM was tried and works"
-            } else {
-                "KVM was tried and does not work"
-            },
+            if works { Accelerator::Kvm } else { Accelerator::Tcg },
+            if works { "KVM was tried and works" } else { "KVM was tried and does not work" },
         );
     }
     let works = trial.run();
     cache.set_note(NOTE, &with_verdict(&notes, &key, works.is_ok()));
     match works {
-        Ok(()) => Choice {
-            accelerator: Accelerator::Kvm,
-            reason: "KVM was tried here, and works".into(),
-            is_new: true,
-        },
-        Err(Error::KvmUnusable(why)) => Choice {
-            accelerator: Accelerator::Tcg,
-            reason: format!("KVM was tried here, and {why}"),
-            is_new: true,
-        },
-        Err(error) => Choice {
-            accelerator: Accelerator::Tcg,
-            reason: format!("KVM could not be tried: {error}"),
-            is_new: true,
-        },
+        Ok(()) => {
+            Choice { accelerator: Accelerator::Kvm, reason: "KVM was tried here, and works".into(), is_new: true }
+        }
+        Err(Error::KvmUnusable(why)) => {
+            Choice { accelerator: Accelerator::Tcg, reason: format!("KVM was tried here, and {why}"), is_new: true }
+        }
+        Err(error) => {
+            Choice { accelerator: Accelerator::Tcg, reason: format!("KVM could not be tried: {error}"), is_new: true }
+        }
     }
 }
 
@@ -141,9 +112,7 @@ fn choose_by_trial(trial: &Trial<'_>) -> Choice {
 pub(crate) fn open_device() -> Result<(), String> {
     match File::options().read(true).write(true).open(KVM_DEVICE) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(format!("there is no {KVM_DEVICE}"))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!("there is no {KVM_DEVICE}")),
         Err(error) => Err(format!("{KVM_DEVICE}: {error}; are you in the group kvm?")),
     }
 }
@@ -161,10 +130,7 @@ fn verdict_in(notes: &str, key: &str) -> Option<bool> {
 
 fn with_verdict(notes: &str, key: &str, works: bool) -> String {
     let verdict = if works { "kvm" } else { "tcg" };
-    let old = notes
-        .lines()
-        .take(VERDICT_COUNT_MAX - 1)
-        .map(|line| format!("{line}\n"));
+    let old = notes.lines().take(VERDICT_COUNT_MAX - 1).map(|line| format!("{line}\n"));
     format!("{key} {verdict}\n{}", old.collect::<String>())
 }
 
@@ -172,16 +138,10 @@ impl Trial<'_> {
     /// Names the build by its files, not by their bytes, which would take longer than the machine's start.
     fn key(&self) -> String {
         let mut hasher = KeyHasher::new();
-        for path in [
-            self.artifacts.kernel(),
-            self.artifacts.library_os(),
-            self.qemu.into(),
-        ] {
+        for path in [self.artifacts.kernel(), self.artifacts.library_os(), self.qemu.into()] {
             hasher.add(path.as_os_str().as_encoded_bytes());
             if let Ok(metadata) = std::fs::metadata(&path) {
-                hasher
-                    .add_u64(metadata.len())
-                    .add(&metadata.mtime().to_le_bytes());
+                hasher.add_u64(metadata.len()).add(&metadata.mtime().to_le_bytes());
                 hasher.add(&metadata.mtime_nsec().to_le_bytes());
             }
         }
@@ -192,12 +152,9 @@ impl Trial<'_> {
 
     /// Boots once. exos says `hello` before it looks for the program, and there is none.
     fn run(&self) -> Result<(), Error> {
-        let config = Config {
-            program: b"/".to_vec(),
-            ..Config::default()
-        }
-        .encode()
-        .map_err(|why| Error::Usage(why.to_string()))?;
+        let config = Config { program: b"/".to_vec(), ..Config::default() }
+            .encode()
+            .map_err(|why| Error::Usage(why.to_string()))?;
         let bundle = boot::build(self.library_os, &config, None)?;
         let (host, mut guest) = sockets()?;
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&bundle.file)?);
@@ -241,17 +198,13 @@ fn first_line(control: &UnixStream, errors: Option<&ChildStderr>) -> Option<Vec<
         let has_news = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
         let (spoke, complained) = (has_news(0), has_news(1));
         if spoke {
-            let length = rustix::io::read(control, &mut buffer)
-                .ok()
-                .filter(|length| *length > 0)?;
+            let length = rustix::io::read(control, &mut buffer).ok().filter(|length| *length > 0)?;
             lines.push(&buffer[..length], |text| {
                 line.get_or_insert_with(|| text.to_vec());
             });
         }
         if let (true, Some(errors)) = (complained, errors) {
-            let length = rustix::io::read(errors, &mut buffer)
-                .ok()
-                .filter(|length| *length > 0)?;
+            let length = rustix::io::read(errors, &mut buffer).ok().filter(|length| *length > 0)?;
             complaints.extend_from_slice(&buffer[..length]);
             if is_kvm_failure(&complaints) {
                 return None;
@@ -296,9 +249,6 @@ mod tests {
         }
         assert_eq!(notes.lines().count(), VERDICT_COUNT_MAX);
         assert_eq!(verdict_in(&notes, "0"), None);
-        assert_eq!(
-            verdict_in(&notes, &(3 * VERDICT_COUNT_MAX - 1).to_string()),
-            Some(true)
-        );
+        assert_eq!(verdict_in(&notes, &(3 * VERDICT_COUNT_MAX - 1).to_string()), Some(true));
     }
 }

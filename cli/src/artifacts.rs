@@ -23,18 +23,14 @@ impl Artifacts {
     /// one (the layout of a cargo target directory).
     pub(crate) fn find() -> Self {
         if let Some(directory) = std::env::var_os("AEGIS_ARTIFACTS") {
-            return Self {
-                directory: directory.into(),
-            };
+            return Self { directory: directory.into() };
         }
         let own = std::env::current_exe().unwrap_or_default();
         let beside = own.parent().unwrap_or(Path::new("/"));
         let published = beside.parent().unwrap_or(Path::new("/")).join("aegis");
         let has_kernel = |directory: &&Path| directory.join("kernel.elf").is_file();
         let found = [beside, &published].into_iter().find(has_kernel);
-        Self {
-            directory: found.unwrap_or(&published).to_path_buf(),
-        }
+        Self { directory: found.unwrap_or(&published).to_path_buf() }
     }
 
     /// The kernel's ELF file.
@@ -77,9 +73,7 @@ fn find_on_path(name: &OsString) -> Option<PathBuf> {
         return path.is_file().then(|| path.to_path_buf());
     }
     let search = std::env::var_os("PATH")?;
-    std::env::split_paths(&search)
-        .map(|directory| directory.join(name))
-        .find(|it| it.is_file())
+    std::env::split_paths(&search).map(|directory| directory.join(name)).find(|it| it.is_file())
 }
 
 /// qboot, if it is installed.

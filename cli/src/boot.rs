@@ -35,26 +35,13 @@ pub(crate) struct BootBundle {
 }
 
 /// Builds the bundle.
-pub(crate) fn build(
-    library_os: &[u8],
-    config: &[u8],
-    root: Option<&RootImage>,
-) -> Result<BootBundle, Error> {
+pub(crate) fn build(library_os: &[u8], config: &[u8], root: Option<&RootImage>) -> Result<BootBundle, Error> {
     let mut plans = vec![
-        PartPlan {
-            kind: PART_INIT,
-            length_bytes: library_os.len() as u64,
-        },
-        PartPlan {
-            kind: PART_CONFIG,
-            length_bytes: config.len() as u64,
-        },
+        PartPlan { kind: PART_INIT, length_bytes: library_os.len() as u64 },
+        PartPlan { kind: PART_CONFIG, length_bytes: config.len() as u64 },
     ];
     if let Some(root) = root {
-        plans.push(PartPlan {
-            kind: PART_ROOT,
-            length_bytes: root.size_bytes,
-        });
+        plans.push(PartPlan { kind: PART_ROOT, length_bytes: root.size_bytes });
     }
     let too_large = || Error::Usage("the root image is too large".into());
     let (_, size_bytes) = place(&plans).ok_or_else(too_large)?;
@@ -69,16 +56,12 @@ pub(crate) fn build(
         copy_root(root, &mut file).doing("copying the root image")?;
     }
     file.set_len(size_bytes).doing("writing the boot bundle")?;
-    Ok(BootBundle {
-        file: file.into(),
-        size_bytes,
-    })
+    Ok(BootBundle { file: file.into(), size_bytes })
 }
 
 /// A file in memory, without a name.
 pub(crate) fn memory_file(label: &str) -> Result<File, Error> {
-    let fd =
-        rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).doing("making a file in memory")?;
+    let fd = rustix::fs::memfd_create(label, MemfdFlags::CLOEXEC).doing("making a file in memory")?;
     Ok(File::from(fd))
 }
 
@@ -86,11 +69,7 @@ fn copy_root(root: &RootImage, bundle: &mut File) -> io::Result<()> {
     let mut source = &root.file;
     source.rewind()?;
     let copied = io::copy(&mut io::Read::take(source, root.size_bytes), bundle)?;
-    if copied == root.size_bytes {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::UnexpectedEof.into())
-    }
+    if copied == root.size_bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 #[cfg(test)]
@@ -105,10 +84,7 @@ mod tests {
         let mut file = memory_file("root").unwrap();
         let image: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
         file.write_all(&image).unwrap();
-        let root = RootImage {
-            file,
-            size_bytes: 8192,
-        };
+        let root = RootImage { file, size_bytes: 8192 };
         let bundle = build(b"library", b"config", Some(&root)).unwrap();
         let mut file = File::from(bundle.file);
         file.rewind().unwrap();
@@ -116,11 +92,7 @@ mod tests {
         file.read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes.len() as u64, bundle.size_bytes);
         let parsed = aegis_image::bundle::parse(&bytes).unwrap();
-        for (kind, expected) in [
-            (PART_INIT, &b"library"[..]),
-            (PART_CONFIG, b"config"),
-            (PART_ROOT, &image[..8192]),
-        ] {
+        for (kind, expected) in [(PART_INIT, &b"library"[..]), (PART_CONFIG, b"config"), (PART_ROOT, &image[..8192])] {
             let part = parsed.find(kind).unwrap();
             assert_eq!(parsed.contents(part), expected, "part {kind}");
         }
@@ -128,10 +100,7 @@ mod tests {
 
     #[test]
     fn a_root_that_shrank_is_an_error() {
-        let root = RootImage {
-            file: memory_file("root").unwrap(),
-            size_bytes: 4096,
-        };
+        let root = RootImage { file: memory_file("root").unwrap(), size_bytes: 4096 };
         assert!(build(b"l", b"c", Some(&root)).is_err());
     }
 }

@@ -35,13 +35,8 @@ impl Cache {
     pub(crate) fn at(directory: &Path) -> io::Result<Self> {
         // What a program reads is nobody else's business.
         let mut builder = fs::DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(directory.join("roots"))?;
-        Ok(Self {
-            directory: directory.to_path_buf(),
-        })
+        builder.recursive(true).mode(0o700).create(directory.join("roots"))?;
+        Ok(Self { directory: directory.to_path_buf() })
     }
 
     /// Where it is.
@@ -58,10 +53,7 @@ impl Cache {
     pub(crate) fn set_note(&self, name: &str, text: &str) {
         let temporary = self.temporary(name);
         let written = fs::write(&temporary, text);
-        if written
-            .and_then(|()| fs::rename(&temporary, self.directory.join(name)))
-            .is_err()
-        {
+        if written.and_then(|()| fs::rename(&temporary, self.directory.join(name))).is_err() {
             let _ = fs::remove_file(&temporary);
         }
     }
@@ -112,8 +104,7 @@ impl Cache {
 
     /// Unique among the processes that live now; leftovers of killed ones are pruned like images.
     fn temporary(&self, name: &str) -> PathBuf {
-        self.directory
-            .join(format!("{name}.{}.tmp", std::process::id()))
+        self.directory.join(format!("{name}.{}.tmp", std::process::id()))
     }
 
     fn images(&self) -> Vec<StoredImage> {
@@ -123,11 +114,7 @@ impl Cache {
         let image = |entry: fs::DirEntry| {
             let metadata = entry.metadata().ok()?;
             let used = metadata.modified().ok()?;
-            Some(StoredImage {
-                used,
-                bytes: metadata.len(),
-                path: entry.path(),
-            })
+            Some(StoredImage { used, bytes: metadata.len(), path: entry.path() })
         };
         entries.filter_map(Result::ok).filter_map(image).collect()
     }
@@ -229,11 +216,7 @@ mod tests {
         assert!(cache.root(1).is_none());
         store(&cache, 1, b"image");
         let mut text = String::new();
-        cache
-            .root(1)
-            .expect("there")
-            .read_to_string(&mut text)
-            .expect("text");
+        cache.root(1).expect("there").read_to_string(&mut text).expect("text");
         assert_eq!(text, "image");
         cache.set_note("accel", "kvm");
         assert_eq!(cache.note("accel").as_deref(), Some("kvm"));
@@ -257,8 +240,7 @@ mod tests {
         for key in 0..4u32 {
             let file = store(&cache, key.into(), &[0; 100]);
             let used = start + Duration::from_secs(u64::from(key));
-            file.set_times(FileTimes::new().set_modified(used))
-                .expect("times");
+            file.set_times(FileTimes::new().set_modified(used)).expect("times");
         }
         cache.root(0).expect("used again");
         cache.prune(250);

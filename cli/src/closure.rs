@@ -77,15 +77,11 @@ impl Host {
         let mut seen = HashSet::new();
         configured_directories(Path::new("/etc/ld.so.conf"), &mut seen, &mut directories);
         let defaults = ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"];
-        let defaults = defaults
-            .into_iter()
-            .chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"]);
+        let defaults = defaults.into_iter().chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"]);
         directories.extend(defaults.map(PathBuf::from));
         let musl = fs::read("/etc/ld-musl-x86_64.path");
         let musl = musl.unwrap_or_else(|_| b"/lib:/usr/local/lib:/usr/lib".to_vec());
-        let musl = musl
-            .split(|byte| matches!(byte, b':' | b'\n'))
-            .filter(|path| !path.is_empty());
+        let musl = musl.split(|byte| matches!(byte, b':' | b'\n')).filter(|path| !path.is_empty());
         Self {
             cache: LibraryCache::parse(&fs::read("/etc/ld.so.cache").unwrap_or_default()),
             directories,
@@ -133,18 +129,12 @@ impl Host {
             if interpreter.exists() {
                 closure.files.push(interpreter.clone());
             } else {
-                closure
-                    .warnings
-                    .push(missing(interpreter.as_os_str().as_bytes(), program));
+                closure.warnings.push(missing(interpreter.as_os_str().as_bytes(), program));
             }
         }
         // The program's own directory is that of the file, other objects' that of the path they were found by.
         let origin = fs::canonicalize(program).unwrap_or_else(|_| program.to_path_buf());
-        let mut objects = vec![Loaded {
-            path: origin,
-            needs,
-            loader: None,
-        }];
+        let mut objects = vec![Loaded { path: origin, needs, loader: None }];
         let mut loaded_names = HashSet::new();
         let mut queue = VecDeque::from([0]);
         while let Some(index) = queue.pop_front() {
@@ -154,10 +144,7 @@ impl Host {
             }
             for name in names {
                 let built_in = is_musl && is_part_of_musl(&name);
-                if built_in
-                    || objects.len() >= OBJECT_COUNT_MAX
-                    || !loaded_names.insert(name.clone())
-                {
+                if built_in || objects.len() >= OBJECT_COUNT_MAX || !loaded_names.insert(name.clone()) {
                     continue;
                 }
                 match self.find(&objects, index, &name, is_musl) {
@@ -165,11 +152,7 @@ impl Host {
                         closure.files.push(path.clone());
                         closure.files.extend(processor_variants(&path));
                         queue.push_back(objects.len());
-                        objects.push(Loaded {
-                            path,
-                            needs,
-                            loader: Some(index),
-                        });
+                        objects.push(Loaded { path, needs, loader: Some(index) });
                     }
                     None if name == GLIBC_OPENS => {}
                     None => closure.warnings.push(missing(&name, &objects[index].path)),
@@ -179,13 +162,7 @@ impl Host {
     }
 
     /// Finds a library as the dynamic linker does for the object at `index`.
-    fn find(
-        &self,
-        objects: &[Loaded],
-        index: usize,
-        name: &[u8],
-        is_musl: bool,
-    ) -> Option<(PathBuf, Needs)> {
+    fn find(&self, objects: &[Loaded], index: usize, name: &[u8], is_musl: bool) -> Option<(PathBuf, Needs)> {
         let accept = |path: PathBuf| read_needs(&path).map(|needs| (path, needs));
         if name.contains(&b'/') {
             let path = expand(name, &objects[index].path);
@@ -215,10 +192,7 @@ impl Host {
         if is_musl {
             return self.musl_directories.iter().find_map(join);
         }
-        let cached = self
-            .cache
-            .find(name)
-            .find_map(|path| accept(path.to_path_buf()));
+        let cached = self.cache.find(name).find_map(|path| accept(path.to_path_buf()));
         cached.or_else(|| self.directories.iter().find_map(join))
     }
 
@@ -227,19 +201,13 @@ impl Host {
         let Some(line) = script_line(file) else {
             return Vec::new();
         };
-        let mut words = line
-            .split(|byte| matches!(byte, b' ' | b'\t'))
-            .filter(|word| !word.is_empty());
+        let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
         let Some(interpreter) = words.next() else {
             return Vec::new();
         };
         let path = path_of(interpreter);
         let exists = path.is_absolute() && path.exists();
-        let mut found = vec![if exists {
-            Ok(path.clone())
-        } else {
-            Err(interpreter.to_vec())
-        }];
+        let mut found = vec![if exists { Ok(path.clone()) } else { Err(interpreter.to_vec()) }];
         if path.file_name() == Some(OsStr::new("env")) {
             // Options and assignments come before the program's name.
             let name = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
@@ -270,15 +238,12 @@ pub(crate) fn is_elf(path: &Path) -> bool {
 pub(crate) fn find_program(name: &OsStr, search_path: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         let metadata = fs::metadata(path);
-        metadata
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+        metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
     } else {
-        std::env::split_paths(search_path)
-            .map(|directory| directory.join(name))
-            .collect()
+        std::env::split_paths(search_path).map(|directory| directory.join(name)).collect()
     };
     let found = candidates.into_iter().find(is_program)?;
     std::path::absolute(found).ok()
@@ -286,10 +251,7 @@ pub(crate) fn find_program(name: &OsStr, search_path: &OsStr) -> Option<PathBuf>
 
 fn missing(name: &[u8], needed_by: &Path) -> Warning {
     let name = String::from_utf8_lossy(name).into_owned();
-    Warning::MissingLibrary {
-        name,
-        needed_by: needed_by.to_path_buf(),
-    }
+    Warning::MissingLibrary { name, needed_by: needed_by.to_path_buf() }
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {
@@ -297,26 +259,14 @@ fn path_of(bytes: &[u8]) -> PathBuf {
 }
 
 fn is_musl_linker(interpreter: &Path) -> bool {
-    let name = interpreter
-        .file_name()
-        .map(OsStr::as_bytes)
-        .unwrap_or_default();
+    let name = interpreter.file_name().map(OsStr::as_bytes).unwrap_or_default();
     name.starts_with(b"ld-musl-")
 }
 
 /// Names that musl's dynamic linker takes for itself.
 fn is_part_of_musl(name: &[u8]) -> bool {
     let stem = name.strip_prefix(b"lib").unwrap_or_default();
-    let parts: [&[u8]; 8] = [
-        b"c.",
-        b"pthread.",
-        b"rt.",
-        b"m.",
-        b"dl.",
-        b"util.",
-        b"xnet.",
-        b"resolv.",
-    ];
+    let parts: [&[u8]; 8] = [b"c.", b"pthread.", b"rt.", b"m.", b"dl.", b"util.", b"xnet.", b"resolv."];
     parts.iter().any(|part| stem.starts_with(part))
 }
 
@@ -333,23 +283,14 @@ fn processor_variants(path: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// Splits a colon-separated list and expands each directory.
 fn expand_list(list: &[u8], object: &Path) -> Vec<PathBuf> {
-    let directories = list
-        .split(|byte| *byte == b':')
-        .filter(|path| !path.is_empty());
+    let directories = list.split(|byte| *byte == b':').filter(|path| !path.is_empty());
     // Directories relative to wherever the program is started have no place in a root.
-    directories
-        .map(|path| expand(path, object))
-        .filter(|path| path.is_absolute())
-        .collect()
+    directories.map(|path| expand(path, object)).filter(|path| path.is_absolute()).collect()
 }
 
 /// Expands the dynamic string tokens of ld.so(8).
 fn expand(path: &[u8], object: &Path) -> PathBuf {
-    let origin = object
-        .parent()
-        .unwrap_or(Path::new("/"))
-        .as_os_str()
-        .as_bytes();
+    let origin = object.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes();
     let tokens: [(&[u8], &[u8]); 6] = [
         (b"${ORIGIN}", origin),
         (b"$ORIGIN", origin),
@@ -380,10 +321,7 @@ fn script_line(file: &Path) -> Option<Vec<u8>> {
     let count = read_some(&File::open(file).ok()?, &mut start);
     start.truncate(count);
     let line = start.strip_prefix(b"#!")?;
-    let end = line
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .unwrap_or(line.len());
+    let end = line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len());
     Some(line[..end].trim_ascii().to_vec())
 }
 
@@ -418,11 +356,7 @@ fn read_needs(path: &Path) -> Option<Needs> {
         let mut bytes = vec![0; length.min(SECTION_BYTES_MAX) as usize];
         file.read_exact_at(&mut bytes, offset).ok().map(|()| bytes)
     };
-    let find = |kind| {
-        programs
-            .iter()
-            .find(|program| program.p_type(endian) == kind)
-    };
+    let find = |kind| programs.iter().find(|program| program.p_type(endian) == kind);
     let mut needs = Needs::default();
     if let Some(program) = find(elf::PT_INTERP) {
         let name = section(program.p_offset(endian), program.p_filesz(endian))?;
@@ -433,12 +367,7 @@ fn read_needs(path: &Path) -> Option<Needs> {
     };
     let dynamic = section(program.p_offset(endian), program.p_filesz(endian))?;
     let entries = dynamic_entries(&dynamic);
-    let value = |tag: elf::DynamicTag| {
-        entries
-            .iter()
-            .find(|entry| entry.0 == tag)
-            .map(|entry| entry.1)
-    };
+    let value = |tag: elf::DynamicTag| entries.iter().find(|entry| entry.0 == tag).map(|entry| entry.1);
     let Some((address, length)) = value(elf::DT_STRTAB).zip(value(elf::DT_STRSZ)) else {
         return Some(needs);
     };
@@ -450,11 +379,7 @@ fn read_needs(path: &Path) -> Option<Needs> {
     let strings = section(offset, length)?;
     let string = |offset: u64| {
         let offset = usize::try_from(offset).ok();
-        offset
-            .and_then(|offset| strings.get(offset..))
-            .map(until_zero)
-            .unwrap_or_default()
-            .to_vec()
+        offset.and_then(|offset| strings.get(offset..)).map(until_zero).unwrap_or_default().to_vec()
     };
     for (tag, value) in entries {
         match tag {
@@ -472,30 +397,18 @@ fn dynamic_entries(section: &[u8]) -> Vec<(elf::DynamicTag, u64)> {
     let words = section.as_chunks::<8>().0;
     let entries = words.as_chunks::<2>().0.iter();
     entries
-        .map(|[tag, value]| {
-            (
-                elf::DynamicTag(i64::from_le_bytes(*tag)),
-                u64::from_le_bytes(*value),
-            )
-        })
+        .map(|[tag, value]| (elf::DynamicTag(i64::from_le_bytes(*tag)), u64::from_le_bytes(*value)))
         .take_while(|(tag, _)| *tag != elf::DT_NULL)
         .collect()
 }
 
 fn until_zero(bytes: &[u8]) -> &[u8] {
-    let end = bytes
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(bytes.len());
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     &bytes[..end]
 }
 
 /// Reads `ld.so.conf`: a directory a line, comments, and `include` with a pattern in its last component.
-fn configured_directories(
-    file: &Path,
-    seen: &mut HashSet<PathBuf>,
-    directories: &mut Vec<PathBuf>,
-) {
+fn configured_directories(file: &Path, seen: &mut HashSet<PathBuf>, directories: &mut Vec<PathBuf>) {
     if !seen.insert(file.to_path_buf()) {
         return;
     }
@@ -515,10 +428,7 @@ fn configured_directories(
 
 /// The files that a path with at most one `*`, in its last component, stands for; in order.
 fn matching_files(pattern: &Path) -> Vec<PathBuf> {
-    let name = pattern
-        .file_name()
-        .and_then(OsStr::to_str)
-        .unwrap_or_default();
+    let name = pattern.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let Some((prefix, suffix)) = name.split_once('*') else {
         return vec![pattern.to_path_buf()];
     };
@@ -531,9 +441,7 @@ fn matching_files(pattern: &Path) -> Vec<PathBuf> {
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            name.len() >= prefix.len() + suffix.len()
-                && name.starts_with(prefix)
-                && name.ends_with(suffix)
+            name.len() >= prefix.len() + suffix.len() && name.starts_with(prefix) && name.ends_with(suffix)
         })
         .map(|entry| entry.path())
         .collect();

@@ -24,27 +24,18 @@ pub(crate) struct LibraryCache {
 impl LibraryCache {
     /// Reads a cache file's contents.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
-        Self {
-            paths: parse(bytes).unwrap_or_default(),
-        }
+        Self { paths: parse(bytes).unwrap_or_default() }
     }
 
     /// The paths that a name stands for, in the order of the file; those for newer processors are among them.
     pub(crate) fn find(&self, name: &[u8]) -> impl Iterator<Item = &Path> {
         // The general variant comes last in the file, and it is the one whose needs count for all.
-        self.paths
-            .get(name)
-            .into_iter()
-            .flatten()
-            .rev()
-            .map(PathBuf::as_path)
+        self.paths.get(name).into_iter().flatten().rev().map(PathBuf::as_path)
     }
 }
 
 fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, Vec<PathBuf>>> {
-    let start = bytes
-        .windows(MAGIC.len())
-        .position(|window| window == MAGIC)?;
+    let start = bytes.windows(MAGIC.len()).position(|window| window == MAGIC)?;
     let cache = &bytes[start..];
     let count = u32_at(cache, 20)? as usize;
     let entries_end = count.checked_mul(ENTRY_BYTES)?.checked_add(HEADER_BYTES)?;
@@ -107,10 +98,7 @@ mod tests {
         for cache in [&bytes[..], &[&b"ld.so-1.7.0\0\0"[..], &bytes].concat()] {
             let cache = LibraryCache::parse(cache);
             let found: Vec<_> = cache.find(b"liba.so").collect();
-            assert_eq!(
-                found,
-                [Path::new("/lib/liba.so"), Path::new("/lib/hwcaps/liba.so")]
-            );
+            assert_eq!(found, [Path::new("/lib/liba.so"), Path::new("/lib/hwcaps/liba.so")]);
             assert_eq!(cache.find(b"libb.so").count(), 0);
         }
     }

@@ -122,25 +122,15 @@ impl FromGuest {
                 let (signal, rest) = number(rest, 1, 64)?;
                 let (core, rest) = number(rest, 0, 1)?;
                 let text = rest.to_string();
-                Ok(Self::Ended(Report::Killed {
-                    signal,
-                    core: core == 1,
-                    text,
-                }))
+                Ok(Self::Ended(Report::Killed { signal, core: core == 1, text }))
             }
             "fail" => {
                 let (status, rest) = number(rest, 125, 127)?;
-                Ok(Self::Ended(Report::Fail {
-                    status,
-                    text: rest.to_string(),
-                }))
+                Ok(Self::Ended(Report::Fail { status, text: rest.to_string() }))
             }
-            "stats" => rest
-                .split(' ')
-                .filter(|word| !word.is_empty())
-                .map(counter)
-                .collect::<Result<_, _>>()
-                .map(Self::Stats),
+            "stats" => {
+                rest.split(' ').filter(|word| !word.is_empty()).map(counter).collect::<Result<_, _>>().map(Self::Stats)
+            }
             "log" => {
                 let (level, rest) = split_word(rest);
                 Ok(Self::Log(level_named(level)?, rest.to_string()))
@@ -163,10 +153,7 @@ fn level_named(word: &str) -> Result<Level, Malformed> {
 
 fn counter(word: &str) -> Result<(String, u64), Malformed> {
     match word.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((
-            key.to_string(),
-            value.parse().map_err(|_| Malformed::Number)?,
-        )),
+        Some((key, value)) if !key.is_empty() => Ok((key.to_string(), value.parse().map_err(|_| Malformed::Number)?)),
         _ => Err(Malformed::Counter),
     }
 }
@@ -174,11 +161,7 @@ fn counter(word: &str) -> Result<(String, u64), Malformed> {
 fn number(text: &str, low: u8, high: u8) -> Result<(u8, &str), Malformed> {
     let (word, rest) = split_word(text);
     let value: u8 = word.parse().map_err(|_| Malformed::Number)?;
-    if (low..=high).contains(&value) {
-        Ok((value, rest))
-    } else {
-        Err(Malformed::Number)
-    }
+    if (low..=high).contains(&value) { Ok((value, rest)) } else { Err(Malformed::Number) }
 }
 
 fn split_word(text: &str) -> (&str, &str) {
@@ -188,16 +171,7 @@ fn split_word(text: &str) -> (&str, &str) {
 /// The bytes as text that cannot move a terminal's cursor: bad UTF-8 and control characters are replaced,
 /// tabs stay.
 pub(crate) fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .map(|c| {
-            if c.is_control() && c != '\t' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
+    String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 /// Cuts a byte stream into lines of at most [`LINE_BYTES_MAX`] bytes; what is longer is dropped up to the
@@ -221,8 +195,7 @@ impl LineBuffer {
 
     fn extend(&mut self, bytes: &[u8]) {
         let room = (LINE_BYTES_MAX - 1).saturating_sub(self.partial.len());
-        self.partial
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 }
 
@@ -240,40 +213,23 @@ mod tests {
         assert_eq!(parse("exit 7"), Ok(FromGuest::Ended(Report::Exit(7))));
         assert_eq!(
             parse("killed 11 1 store to 0x0 at main+4"),
-            Ok(FromGuest::Ended(Report::Killed {
-                signal: 11,
-                core: true,
-                text: "store to 0x0 at main+4".into()
-            }))
+            Ok(FromGuest::Ended(Report::Killed { signal: 11, core: true, text: "store to 0x0 at main+4".into() }))
         );
         assert_eq!(
             parse("killed 15 0"),
-            Ok(FromGuest::Ended(Report::Killed {
-                signal: 15,
-                core: false,
-                text: String::new()
-            }))
+            Ok(FromGuest::Ended(Report::Killed { signal: 15, core: false, text: String::new() }))
         );
         assert_eq!(
             parse("fail 127 foo: not found in the root"),
-            Ok(FromGuest::Ended(Report::Fail {
-                status: 127,
-                text: "foo: not found in the root".into()
-            }))
+            Ok(FromGuest::Ended(Report::Fail { status: 127, text: "foo: not found in the root".into() }))
         );
         assert_eq!(
             parse("stats boot_ns=1 page_faults=18446744073709551615"),
-            Ok(FromGuest::Stats(vec![
-                ("boot_ns".into(), 1),
-                ("page_faults".into(), u64::MAX)
-            ]))
+            Ok(FromGuest::Stats(vec![("boot_ns".into(), 1), ("page_faults".into(), u64::MAX)]))
         );
         assert_eq!(
             parse("log warn openat2: not there (ENOSYS)"),
-            Ok(FromGuest::Log(
-                Level::Warn,
-                "openat2: not there (ENOSYS)".into()
-            ))
+            Ok(FromGuest::Log(Level::Warn, "openat2: not there (ENOSYS)".into()))
         );
     }
 
@@ -301,9 +257,7 @@ mod tests {
     #[test]
     fn text_cannot_carry_terminal_sequences() {
         let parsed = FromGuest::parse(b"log error a\x1b[2Jb\xff\tc");
-        let Ok(FromGuest::Log(_, text)) = parsed else {
-            panic!("{parsed:?}")
-        };
+        let Ok(FromGuest::Log(_, text)) = parsed else { panic!("{parsed:?}") };
         assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}\tc");
     }
 
@@ -311,14 +265,7 @@ mod tests {
     fn lines_to_the_guest_print_as_documented() {
         assert_eq!(ToGuest::Eof { bytes: 4 }.to_string(), "eof 4\n");
         assert_eq!(ToGuest::Signal(15).to_string(), "signal 15\n");
-        assert_eq!(
-            ToGuest::WindowSize {
-                rows: 25,
-                columns: 80
-            }
-            .to_string(),
-            "winsize 25 80\n"
-        );
+        assert_eq!(ToGuest::WindowSize { rows: 25, columns: 80 }.to_string(), "winsize 25 80\n");
     }
 
     #[test]
@@ -330,11 +277,7 @@ mod tests {
             for part in [&stream[..cut], &stream[cut..]] {
                 buffer.push(part, |line| lines.push(line.to_vec()));
             }
-            assert_eq!(
-                lines,
-                [b"hello 1".to_vec(), Vec::new(), b"exit 0".to_vec()],
-                "cut {cut}"
-            );
+            assert_eq!(lines, [b"hello 1".to_vec(), Vec::new(), b"exit 0".to_vec()], "cut {cut}");
         }
     }
 
@@ -342,9 +285,7 @@ mod tests {
     fn a_long_line_is_cut_and_the_next_one_is_whole() {
         let mut lines = Vec::new();
         let mut buffer = LineBuffer::default();
-        buffer.push(&vec![b'x'; 3 * LINE_BYTES_MAX], |line| {
-            lines.push(line.len())
-        });
+        buffer.push(&vec![b'x'; 3 * LINE_BYTES_MAX], |line| lines.push(line.len()));
         buffer.push(b"\nexit 3\n", |line| lines.push(line.len()));
         assert_eq!(lines, [LINE_BYTES_MAX - 1, 6]);
     }

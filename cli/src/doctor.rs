@@ -26,11 +26,7 @@ struct Finding {
 }
 
 fn finding(state: State, name: &'static str, text: impl Into<String>) -> Finding {
-    Finding {
-        state,
-        name,
-        text: text.into(),
-    }
+    Finding { state, name, text: text.into() }
 }
 
 /// Prints the findings; the answer is the exit status.
@@ -45,13 +41,8 @@ pub(crate) fn doctor() -> u8 {
         };
         println!("{mark} {name:<18} {text}");
     }
-    if findings
-        .iter()
-        .any(|finding| finding.state == State::Missing)
-    {
-        println!(
-            "\nSomething is missing: do what the lines above say, then run aegis doctor again."
-        );
+    if findings.iter().any(|finding| finding.state == State::Missing) {
+        println!("\nSomething is missing: do what the lines above say, then run aegis doctor again.");
         return STATUS_INCOMPLETE;
     }
     println!("\nEverything is here. Try: aegis run busybox echo hello");
@@ -65,10 +56,7 @@ fn qemu() -> Vec<Finding> {
     };
     let output = |arguments: &[&str]| {
         let output = Command::new(&path).args(arguments).output().ok()?;
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let Some(version) = output(&["--version"]) else {
         let text = format!("{} does not start", path.display());
@@ -76,11 +64,7 @@ fn qemu() -> Vec<Finding> {
     };
     let version = version.lines().next().unwrap_or_default();
     let version = version.trim_start_matches("QEMU emulator version ");
-    let mut list = vec![finding(
-        State::Fine,
-        "QEMU",
-        format!("{version} ({})", path.display()),
-    )];
+    let mut list = vec![finding(State::Fine, "QEMU", format!("{version} ({})", path.display()))];
     let machines = output(&["-M", "help"]).unwrap_or_default();
     let has_microvm = machines.lines().any(|line| line.starts_with("microvm"));
     list.push(if has_microvm {
@@ -99,11 +83,7 @@ fn artifacts() -> Finding {
             Ok(_) => finding(
                 State::Fine,
                 "kernel and exos",
-                format!(
-                    "{}, {}",
-                    artifacts.kernel().display(),
-                    artifacts.library_os().display()
-                ),
+                format!("{}, {}", artifacts.kernel().display(), artifacts.library_os().display()),
             ),
             Err(error) => finding(State::Missing, "kernel and exos", error.to_string()),
         },
@@ -113,27 +93,17 @@ fn artifacts() -> Finding {
 
 fn kvm() -> Finding {
     match open_device() {
-        Ok(()) => finding(
-            State::Fine,
-            "KVM",
-            format!("{KVM_DEVICE} can be opened; --accel auto tries it once and remembers"),
-        ),
-        Err(why) => finding(
-            State::Note,
-            "KVM",
-            format!("{why}; TCG is used, which is slower"),
-        ),
+        Ok(()) => {
+            finding(State::Fine, "KVM", format!("{KVM_DEVICE} can be opened; --accel auto tries it once and remembers"))
+        }
+        Err(why) => finding(State::Note, "KVM", format!("{why}; TCG is used, which is slower")),
     }
 }
 
 fn qboot() -> Finding {
     match find_qboot() {
         Some(path) => finding(State::Fine, "qboot", path.display().to_string()),
-        None => finding(
-            State::Note,
-            "qboot",
-            "not found: -M pc and -M q35 start 50 ms later",
-        ),
+        None => finding(State::Note, "qboot", "not found: -M pc and -M q35 start 50 ms later"),
     }
 }
 
@@ -141,11 +111,8 @@ fn cache() -> Finding {
     match Cache::open() {
         Some(cache) => {
             let (bytes, count) = cache.root_usage();
-            let text = format!(
-                "{} ({count} root images, {} MiB; can be deleted)",
-                cache.directory().display(),
-                bytes >> 20
-            );
+            let text =
+                format!("{} ({count} root images, {} MiB; can be deleted)", cache.directory().display(), bytes >> 20);
             finding(State::Fine, "cache", text)
         }
         None => finding(
@@ -159,20 +126,14 @@ fn cache() -> Finding {
 fn memory() -> Finding {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match available_mib(&text) {
-        Some(mib) if mib < 512 => finding(
-            State::Note,
-            "memory",
-            format!("{mib} MiB available; -m 64M may help"),
-        ),
+        Some(mib) if mib < 512 => finding(State::Note, "memory", format!("{mib} MiB available; -m 64M may help")),
         Some(mib) => finding(State::Fine, "memory", format!("{mib} MiB available")),
         None => finding(State::Note, "memory", "/proc/meminfo does not say"),
     }
 }
 
 fn available_mib(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib >> 10)
 }

@@ -86,113 +86,60 @@ impl Ending {
     fn verdict_of_report(&self, report: &Report) -> Verdict {
         let (status, line) = match report {
             Report::Exit(status) => (*status, None),
-            Report::Killed { signal, text, .. } => (
-                STATUS_SIGNAL_BASE + signal,
-                (!text.is_empty()).then(|| text.clone()),
-            ),
+            Report::Killed { signal, text, .. } => {
+                (STATUS_SIGNAL_BASE + signal, (!text.is_empty()).then(|| text.clone()))
+            }
             Report::Fail { status, text } => (*status, Some(text.clone())),
         };
         if self.qemu == QemuEnd::Exited(QEMU_PANIC) {
             let line = "the kernel panicked after the program had ended".to_string();
-            return Verdict {
-                status,
-                line: Some(line),
-                shows_log: true,
-            };
+            return Verdict { status, line: Some(line), shows_log: true };
         }
-        Verdict {
-            status,
-            line,
-            shows_log: false,
-        }
+        Verdict { status, line, shows_log: false }
     }
 
     fn verdict_of_machine(&self) -> Verdict {
         let (line, shows_log) = match self.qemu {
             QemuEnd::Exited(QEMU_PANIC) => ("the kernel panicked".to_string(), true),
-            QemuEnd::Exited(QEMU_STOPPED) => {
-                ("the kernel stopped the library OS".to_string(), true)
+            QemuEnd::Exited(QEMU_STOPPED) => ("the kernel stopped the library OS".to_string(), true),
+            QemuEnd::Exited(QEMU_POWER_OFF) => {
+                ("the machine went down without saying how the program ended".to_string(), true)
             }
-            QemuEnd::Exited(QEMU_POWER_OFF) => (
-                "the machine went down without saying how the program ended".to_string(),
-                true,
-            ),
             QemuEnd::Exited(0) => ("the machine reset itself (triple fault)".to_string(), true),
-            QemuEnd::Exited(status) => (
-                with_errors(
-                    format!("QEMU ended with status {status}"),
-                    &self.qemu_errors,
-                ),
-                false,
-            ),
-            QemuEnd::Killed(signal) => (
-                with_errors(
-                    format!("QEMU was ended by signal {signal}"),
-                    &self.qemu_errors,
-                ),
-                false,
-            ),
+            QemuEnd::Exited(status) => {
+                (with_errors(format!("QEMU ended with status {status}"), &self.qemu_errors), false)
+            }
+            QemuEnd::Killed(signal) => {
+                (with_errors(format!("QEMU was ended by signal {signal}"), &self.qemu_errors), false)
+            }
         };
-        Verdict {
-            status: STATUS_TOOL,
-            line: Some(line),
-            shows_log,
-        }
+        Verdict { status: STATUS_TOOL, line: Some(line), shows_log }
     }
 }
 
 fn verdict_of_cause(cause: &Cause) -> Verdict {
     let (status, line, shows_log) = match cause {
-        Cause::Timeout(limit) => (
-            STATUS_TIMEOUT,
-            Some(format!(
-                "ended by --timeout after {} s",
-                limit.as_secs_f64()
-            )),
-            false,
-        ),
+        Cause::Timeout(limit) => {
+            (STATUS_TIMEOUT, Some(format!("ended by --timeout after {} s", limit.as_secs_f64())), false)
+        }
         Cause::Signal(signal) => (STATUS_SIGNAL_BASE + signal, None, false),
         Cause::OutputClosed => (STATUS_SIGNAL_BASE + SIGPIPE, None, false),
-        Cause::OutputFailed(error) => (
-            STATUS_TOOL,
-            Some(format!("standard output: {error}")),
-            false,
-        ),
-        Cause::KvmFailed => (
-            STATUS_TOOL,
-            Some("KVM cannot run this machine here; use --accel tcg".into()),
-            false,
-        ),
-        Cause::BootLimit(limit) => (
-            STATUS_TOOL,
-            Some(format!(
-                "the machine did not come up in {} s",
-                limit.as_secs()
-            )),
-            true,
-        ),
-        Cause::Version(version) => (
-            STATUS_TOOL,
-            Some(format!(
-                "exos speaks version {version} of the control port, not 1; build again"
-            )),
-            false,
-        ),
+        Cause::OutputFailed(error) => (STATUS_TOOL, Some(format!("standard output: {error}")), false),
+        Cause::KvmFailed => (STATUS_TOOL, Some("KVM cannot run this machine here; use --accel tcg".into()), false),
+        Cause::BootLimit(limit) => {
+            (STATUS_TOOL, Some(format!("the machine did not come up in {} s", limit.as_secs())), true)
+        }
+        Cause::Version(version) => {
+            (STATUS_TOOL, Some(format!("exos speaks version {version} of the control port, not 1; build again")), false)
+        }
     };
-    Verdict {
-        status,
-        line,
-        shows_log,
-    }
+    Verdict { status, line, shows_log }
 }
 
 /// QEMU's own words are part of the one line: its first line that is not a warning, without its program name.
 fn with_errors(what: String, errors: &str) -> String {
     let lines = || errors.lines().filter(|line| !line.trim().is_empty());
-    match lines()
-        .find(|line| !line.contains("warning:"))
-        .or_else(|| lines().next())
-    {
+    match lines().find(|line| !line.contains("warning:")).or_else(|| lines().next()) {
         Some(line) => {
             let text = line.split_once(": ").map_or(line, |(_, text)| text);
             format!("{what}: {text}")
@@ -207,12 +154,7 @@ mod tests {
     use std::time::Duration;
 
     fn ending(report: Option<Report>, cause: Option<Cause>, qemu: QemuEnd) -> Ending {
-        Ending {
-            report,
-            cause,
-            qemu,
-            qemu_errors: String::new(),
-        }
+        Ending { report, cause, qemu, qemu_errors: String::new() }
     }
 
     const OFF: QemuEnd = QemuEnd::Exited(33);
@@ -220,36 +162,18 @@ mod tests {
     #[test]
     fn the_programs_own_end_is_the_status() {
         assert_eq!(ending(Some(Report::Exit(7)), None, OFF).verdict().status, 7);
-        let killed = Report::Killed {
-            signal: 11,
-            core: true,
-            text: "store to 0x0".into(),
-        };
+        let killed = Report::Killed { signal: 11, core: true, text: "store to 0x0".into() };
         let verdict = ending(Some(killed), None, OFF).verdict();
-        assert_eq!(
-            (verdict.status, verdict.line.as_deref()),
-            (139, Some("store to 0x0"))
-        );
-        let fail = Report::Fail {
-            status: 126,
-            text: "x: is empty".into(),
-        };
+        assert_eq!((verdict.status, verdict.line.as_deref()), (139, Some("store to 0x0")));
+        let fail = Report::Fail { status: 126, text: "x: is empty".into() };
         let verdict = ending(Some(fail), None, OFF).verdict();
-        assert_eq!(
-            (verdict.status, verdict.line.as_deref()),
-            (126, Some("x: is empty"))
-        );
+        assert_eq!((verdict.status, verdict.line.as_deref()), (126, Some("x: is empty")));
     }
 
     #[test]
     fn a_report_outlives_a_late_time_limit_but_a_panic_is_shown() {
         let late = Some(Cause::Timeout(Duration::from_secs(1)));
-        assert_eq!(
-            ending(Some(Report::Exit(0)), late, QemuEnd::Killed(9))
-                .verdict()
-                .status,
-            0
-        );
+        assert_eq!(ending(Some(Report::Exit(0)), late, QemuEnd::Killed(9)).verdict().status, 0);
         let verdict = ending(Some(Report::Exit(3)), None, QemuEnd::Exited(35)).verdict();
         assert_eq!((verdict.status, verdict.shows_log), (3, true));
     }
@@ -264,10 +188,7 @@ mod tests {
             (Cause::KvmFailed, 125),
             (Cause::BootLimit(Duration::from_secs(60)), 125),
             (Cause::Version(2), 125),
-            (
-                Cause::OutputFailed(std::io::ErrorKind::StorageFull.into()),
-                125,
-            ),
+            (Cause::OutputFailed(std::io::ErrorKind::StorageFull.into()), 125),
         ] {
             let text = format!("{cause:?}");
             let verdict = ending(None, Some(cause), QemuEnd::Killed(9)).verdict();
@@ -286,11 +207,7 @@ mod tests {
             (QemuEnd::Killed(9), false),
         ] {
             let verdict = ending(None, None, qemu).verdict();
-            assert_eq!(
-                (verdict.status, verdict.shows_log),
-                (125, shows_log),
-                "{qemu:?}"
-            );
+            assert_eq!((verdict.status, verdict.shows_log), (125, shows_log), "{qemu:?}");
             assert!(verdict.line.is_some());
         }
     }
@@ -299,9 +216,6 @@ mod tests {
     fn qemus_own_words_are_in_the_line() {
         let mut it = ending(None, None, QemuEnd::Exited(1));
         it.qemu_errors = "qemu: warning: x\nqemu: cannot set up guest memory\nmore\n".into();
-        assert_eq!(
-            it.verdict().line.as_deref(),
-            Some("QEMU ended with status 1: cannot set up guest memory")
-        );
+        assert_eq!(it.verdict().line.as_deref(), Some("QEMU ended with status 1: cannot set up guest memory"));
     }
 }

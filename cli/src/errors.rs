@@ -80,23 +80,15 @@ impl fmt::Display for Error {
             Self::ProgramUnfit(path, why) => write!(out, "{}: {why}", path.display()),
             Self::Root(error) => write!(out, "{error}"),
             Self::RootWrite(why) => write!(out, "writing the root image: {why}"),
-            Self::ArtifactMissing(path) => write!(
-                out,
-                "{}: not there; build it with `cargo xtask build`, or run ./aegis",
-                path.display()
-            ),
-            Self::ArtifactBad(path, why) => {
-                write!(
-                    out,
-                    "{}: {why}; build it again with `cargo xtask build`",
-                    path.display()
-                )
+            Self::ArtifactMissing(path) => {
+                write!(out, "{}: not there; build it with `cargo xtask build`, or run ./aegis", path.display())
             }
-            Self::QemuMissing(name) => write!(
-                out,
-                "{}: not found; on Debian and Ubuntu: sudo apt install qemu-system-x86",
-                name.display()
-            ),
+            Self::ArtifactBad(path, why) => {
+                write!(out, "{}: {why}; build it again with `cargo xtask build`", path.display())
+            }
+            Self::QemuMissing(name) => {
+                write!(out, "{}: not found; on Debian and Ubuntu: sudo apt install qemu-system-x86", name.display())
+            }
             Self::KvmUnusable(why) => write!(out, "--accel kvm: {why}"),
             Self::Host(doing, error) => write!(out, "{doing}: {error}"),
         }
@@ -144,18 +136,12 @@ mod tests {
             (Error::RootWrite("no space".into()), 125),
             (Error::ArtifactMissing("kernel.elf".into()), 125),
             (Error::QemuMissing("qemu".into()), 125),
-            (
-                Error::Host("memfd", std::io::ErrorKind::OutOfMemory.into()),
-                125,
-            ),
+            (Error::Host("memfd", std::io::ErrorKind::OutOfMemory.into()), 125),
         ];
         for (error, status) in cases {
             assert_eq!(error.status(), status, "{error}");
             assert!(!error.to_string().contains('\n'));
         }
-        assert_eq!(
-            Error::ProgramNotOnPath("foo".into()).to_string(),
-            "foo: not found on this host's PATH"
-        );
+        assert_eq!(Error::ProgramNotOnPath("foo".into()).to_string(), "foo: not found on this host's PATH");
     }
 }

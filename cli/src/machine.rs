@@ -3,10 +3,7 @@
 //! Three things keep the promise. QEMU runs in a session of its own, so a terminal's Ctrl-C reaches the tool
 //! alone. The kernel of the host kills QEMU when the tool's thread that started it dies, however that comes
 //! (`PR_SET_PDEATHSIG`); the tool has one thread. And dropping a [`Machine`] kills and reaps it.
-#![allow(
-    unsafe_code,
-    reason = "Command::pre_exec is the only way to prepare the child before QEMU runs"
-)]
+#![allow(unsafe_code, reason = "Command::pre_exec is the only way to prepare the child before QEMU runs")]
 
 use std::ffi::OsString;
 use std::io;
@@ -17,9 +14,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd};
-use rustix::process::{
-    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
-};
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 
 use crate::ending::QemuEnd;
 use crate::errors::{Doing, Error};
@@ -80,10 +75,8 @@ impl GuestEnds {
 pub(crate) fn sockets() -> Result<(HostEnds, GuestEnds), Error> {
     let pair = || -> Result<(UnixStream, OwnedFd), Error> {
         let (host, guest) = UnixStream::pair().doing("making the machine's sockets")?;
-        host.set_nonblocking(true)
-            .doing("making the machine's sockets")?;
-        let guest =
-            fcntl_dupfd_cloexec(&guest, GUEST_FD_MIN).doing("making the machine's sockets")?;
+        host.set_nonblocking(true).doing("making the machine's sockets")?;
+        let guest = fcntl_dupfd_cloexec(&guest, GUEST_FD_MIN).doing("making the machine's sockets")?;
         Ok((host, guest))
     };
     let (stdin, guest_stdin) = pair()?;
@@ -91,27 +84,9 @@ pub(crate) fn sockets() -> Result<(HostEnds, GuestEnds), Error> {
     let (stderr, guest_stderr) = pair()?;
     let (control, guest_control) = pair()?;
     let (log, guest_log) = pair()?;
-    let sockets = [
-        guest_stdin,
-        guest_stdout,
-        guest_stderr,
-        guest_control,
-        guest_log,
-    ];
-    let host = HostEnds {
-        stdin,
-        stdout,
-        stderr,
-        control,
-        log,
-    };
-    Ok((
-        host,
-        GuestEnds {
-            sockets,
-            others: Vec::new(),
-        },
-    ))
+    let sockets = [guest_stdin, guest_stdout, guest_stderr, guest_control, guest_log];
+    let host = HostEnds { stdin, stdout, stderr, control, log };
+    Ok((host, GuestEnds { sockets, others: Vec::new() }))
 }
 
 /// A running QEMU.
@@ -124,18 +99,11 @@ pub(crate) struct Machine {
 impl Machine {
     /// Starts QEMU. The guest's ends are closed here afterwards, so that the host's ends see the end of the
     /// stream when QEMU ends.
-    pub(crate) fn start(
-        qemu: &Path,
-        arguments: &[OsString],
-        guest: GuestEnds,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(qemu: &Path, arguments: &[OsString], guest: GuestEnds) -> Result<Self, Error> {
         let parent = getpid();
         let mut command = Command::new(qemu);
         command.args(arguments);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let prepare = move || prepare_child(&guest, parent);
         // SAFETY: the closure only makes system calls (`setsid`, `prctl`, `getppid`, `fcntl`) through
         // wrappers that neither allocate nor lock, which is what may be done between fork and exec.

@@ -5,10 +5,7 @@ use crate::qemu::MachineKind;
 use std::time::Duration;
 
 fn words(line: &str) -> Vec<std::ffi::OsString> {
-    std::iter::once("aegis")
-        .chain(line.split_whitespace())
-        .map(Into::into)
-        .collect()
+    std::iter::once("aegis").chain(line.split_whitespace()).map(Into::into).collect()
 }
 
 fn run(line: &str) -> RunOptions {
@@ -47,22 +44,14 @@ fn everything_behind_the_program_is_the_programs() {
 
 #[test]
 fn every_option_of_a_run() {
-    let options = run(
-        "run --root /r --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
-         --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true",
-    );
+    let options = run("run --root /r --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
+         --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true");
     assert_eq!(options.root.as_deref(), Some(std::path::Path::new("/r")));
-    let with = |host: &str, guest: Option<&str>| With {
-        host: host.into(),
-        guest: guest.map(Into::into),
-    };
+    let with = |host: &str, guest: Option<&str>| With { host: host.into(), guest: guest.map(Into::into) };
     assert_eq!(options.with, [with("/a", Some("/b")), with("/c", None)]);
     assert_eq!(options.environment, ["A=1", "B="]);
     assert_eq!((options.memory, options.cpus), (64 << 20, 4));
-    assert_eq!(
-        (options.accel, options.machine),
-        (AccelChoice::Tcg, MachineKind::Q35)
-    );
+    assert_eq!((options.accel, options.machine), (AccelChoice::Tcg, MachineKind::Q35));
     assert!(options.icount && options.dry_run && options.trace && options.quiet);
     assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
     assert_eq!(options.stats, Some(StatsFormat::Json));
@@ -71,41 +60,17 @@ fn every_option_of_a_run() {
 #[test]
 fn stats_does_not_eat_the_program() {
     let options = run("run --stats ls");
-    assert_eq!(
-        (options.stats, options.program_name()),
-        (Some(StatsFormat::Text), "ls".as_ref())
-    );
+    assert_eq!((options.stats, options.program_name()), (Some(StatsFormat::Text), "ls".as_ref()));
 }
 
 #[test]
 fn memory_sizes() {
-    for (text, mib) in [
-        ("64M", 64),
-        ("64m", 64),
-        ("4G", 4096),
-        ("1GiB", 1024),
-        ("65536K", 64),
-    ] {
-        assert_eq!(
-            run(&format!("run -m {text} ls")).memory,
-            mib << 20,
-            "{text}"
-        );
+    for (text, mib) in [("64M", 64), ("64m", 64), ("4G", 4096), ("1GiB", 1024), ("65536K", 64)] {
+        assert_eq!(run(&format!("run -m {text} ls")).memory, mib << 20, "{text}");
     }
     assert_eq!(run("run -vm1G help").program_words(), ["help"]);
     assert_eq!(run("run -m67108864 ls").memory, 64 << 20);
-    for text in [
-        "0",
-        "1M",
-        "64",
-        "x",
-        "64X",
-        "65G",
-        "99999999999T",
-        "-1",
-        "1.5G",
-        "",
-    ] {
+    for text in ["0", "1M", "64", "x", "64X", "65G", "99999999999T", "-1", "1.5G", ""] {
         let mut line = words("run");
         line.extend(["-m".into(), text.into(), "ls".into()]);
         assert!(parse(line).is_err(), "{text}");
@@ -136,10 +101,7 @@ fn wrong_lines_are_refused_in_one_line() {
     }
     assert!(refusal("run -m 1M ls").contains("at least 16M"));
     assert!(refusal("run --bogus ls").contains("--bogus"));
-    assert!(
-        refusal("run --times 3 ls").contains("--timeout"),
-        "a near miss gets a hint"
-    );
+    assert!(refusal("run --times 3 ls").contains("--timeout"), "a near miss gets a hint");
 }
 
 #[test]
@@ -148,12 +110,6 @@ fn help_is_there() {
         assert!(matches!(parse(words(line)), Ok(Parsed::Help(_))), "{line}");
     }
     assert!(matches!(parse(words("")), Ok(Parsed::Nothing(_))));
-    assert!(matches!(
-        parse(words("doctor")),
-        Ok(Parsed::Command(Command::Doctor))
-    ));
-    assert!(matches!(
-        parse(words("version")),
-        Ok(Parsed::Command(Command::Version))
-    ));
+    assert!(matches!(parse(words("doctor")), Ok(Parsed::Command(Command::Doctor))));
+    assert!(matches!(parse(words("version")), Ok(Parsed::Command(Command::Version))));
 }

@@ -85,17 +85,10 @@ impl FileData for HostData {
             }
             Self::Path { path, .. } => File::open(path)
                 .and_then(|file| file.read_exact_at(buffer, offset_bytes))
-                .map_err(|error| DataError {
-                    path: Some(path.clone()),
-                    error,
-                }),
-            Self::Piece {
-                file,
-                offset_bytes: start,
-                ..
-            } => file
-                .read_exact_at(buffer, start + offset_bytes)
-                .map_err(|error| DataError { path: None, error }),
+                .map_err(|error| DataError { path: Some(path.clone()), error }),
+            Self::Piece { file, offset_bytes: start, .. } => {
+                file.read_exact_at(buffer, start + offset_bytes).map_err(|error| DataError { path: None, error })
+            }
         }
     }
 }
@@ -134,18 +127,10 @@ impl fmt::Display for Warning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(path) => {
-                write!(
-                    formatter,
-                    "{}: not readable, left out of the root",
-                    path.display()
-                )
+                write!(formatter, "{}: not readable, left out of the root", path.display())
             }
             Self::MissingLibrary { name, needed_by } => {
-                write!(
-                    formatter,
-                    "{name}: not found, needed by {}",
-                    needed_by.display()
-                )
+                write!(formatter, "{name}: not found, needed by {}", needed_by.display())
             }
             Self::Member { path, reason } => write!(formatter, "{path}: {reason}, left out"),
         }
@@ -197,18 +182,12 @@ pub(crate) enum PackError {
 impl PackError {
     /// For `map_err` after a host call on `path`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
-        move |error| Self::Io {
-            path: path.to_path_buf(),
-            error,
-        }
+        move |error| Self::Io { path: path.to_path_buf(), error }
     }
 
     /// For `map_err` after a change of the tree at `path`.
     pub(crate) fn tree(path: &Path) -> impl FnOnce(TreeError) -> Self + '_ {
-        move |error| Self::Tree {
-            path: path.to_path_buf(),
-            error,
-        }
+        move |error| Self::Tree { path: path.to_path_buf(), error }
     }
 }
 
@@ -222,11 +201,9 @@ impl fmt::Display for PackError {
                 "{}: compressed with {format}; decompress it first (plain tar and gzip are read)",
                 path.display()
             ),
-            Self::UnknownFormat(path) => write!(
-                formatter,
-                "{}: not a directory, a tar file or an EROFS image",
-                path.display()
-            ),
+            Self::UnknownFormat(path) => {
+                write!(formatter, "{}: not a directory, a tar file or an EROFS image", path.display())
+            }
             Self::Archive { path, reason } => {
                 write!(formatter, "{}: damaged archive: {reason}", path.display())
             }
@@ -262,15 +239,8 @@ pub(crate) fn classify(path: &Path) -> Result<RootKind, PackError> {
     }
     let mut start = Vec::new();
     let file = File::open(path).map_err(PackError::io(path))?;
-    file.take(4096)
-        .read_to_end(&mut start)
-        .map_err(PackError::io(path))?;
-    let compressed = |format| {
-        Err(PackError::Compression {
-            path: path.to_path_buf(),
-            format,
-        })
-    };
+    file.take(4096).read_to_end(&mut start).map_err(PackError::io(path))?;
+    let compressed = |format| Err(PackError::Compression { path: path.to_path_buf(), format });
     let super_block = start.get(erofs::SUPER_OFFSET..).unwrap_or_default();
     if super_block.starts_with(&erofs::SUPER_MAGIC.to_le_bytes()) {
         return Ok(RootKind::Image);
@@ -296,14 +266,10 @@ pub(crate) fn classify(path: &Path) -> Result<RootKind, PackError> {
 /// `Io`, `Image`.
 pub(crate) fn check_image(path: &Path) -> Result<Vec<u8>, PackError> {
     let bytes = std::fs::read(path).map_err(PackError::io(path))?;
-    let checked =
-        erofs::read::Image::open(&bytes).and_then(|image| erofs::check::check(&image).map(|_| ()));
+    let checked = erofs::read::Image::open(&bytes).and_then(|image| erofs::check::check(&image).map(|_| ()));
     match checked {
         Ok(()) => Ok(bytes),
-        Err(error) => Err(PackError::Image {
-            path: path.to_path_buf(),
-            error,
-        }),
+        Err(error) => Err(PackError::Image { path: path.to_path_buf(), error }),
     }
 }
 

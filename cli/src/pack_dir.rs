@@ -46,10 +46,7 @@ pub(crate) fn pack_dir(directory: &Path) -> Result<Packed, PackError> {
     let mut tree = Root::new(attributes_of(&metadata));
     let mut copier = Copier::new();
     copier.copy_below(&mut tree, b"/", &directory, &mut |_, _| {})?;
-    Ok(Packed {
-        tree,
-        warnings: copier.warnings,
-    })
+    Ok(Packed { tree, warnings: copier.warnings })
 }
 
 /// Copies host files into a tree and remembers what it has met.
@@ -67,11 +64,7 @@ impl Copier {
     /// Reads the host's mounts; without them, every directory is taken for files.
     pub(crate) fn new() -> Self {
         let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-        Self {
-            linked: HashMap::new(),
-            kernel_mounts: kernel_mounts(&mounts),
-            warnings: Vec::new(),
-        }
+        Self { linked: HashMap::new(), kernel_mounts: kernel_mounts(&mounts), warnings: Vec::new() }
     }
 
     /// Copies what is below the host directory `source` into the directory at the path `target` of the tree, and tells
@@ -87,9 +80,7 @@ impl Copier {
         source: &Path,
         seen: &mut dyn FnMut(&Path, &Metadata),
     ) -> Result<(), PackError> {
-        let node = tree
-            .resolve(target, LastLink::Follow)
-            .map_err(PackError::tree(source))?;
+        let node = tree.resolve(target, LastLink::Follow).map_err(PackError::tree(source))?;
         let mut pending = vec![(source.to_path_buf(), node, target.to_vec())];
         while let Some((directory, node, tree_path)) = pending.pop() {
             if self.kernel_mounts.contains(&directory) {
@@ -115,11 +106,7 @@ impl Copier {
                         None => self.copy_node(tree, node, name, &path, &metadata)?,
                     };
                     pending.extend(copied.map(|copied| (path, copied, tree_path)));
-                } else if self
-                    .copy_node(tree, node, name, &path, &metadata)?
-                    .is_some()
-                    && metadata.is_file()
-                {
+                } else if self.copy_node(tree, node, name, &path, &metadata)?.is_some() && metadata.is_file() {
                     seen(&path, &metadata);
                 }
             }
@@ -146,11 +133,9 @@ impl Copier {
                 return Ok(Some(node));
             }
             if tree.lookup(directory, name).is_some() {
-                tree.remove(directory, name)
-                    .map_err(PackError::tree(path))?;
+                tree.remove(directory, name).map_err(PackError::tree(path))?;
             }
-            tree.link(directory, name, node)
-                .map_err(PackError::tree(path))?;
+            tree.link(directory, name, node).map_err(PackError::tree(path))?;
             return Ok(Some(node));
         }
         if metadata.is_file() && !is_readable(path, metadata) {
@@ -158,8 +143,7 @@ impl Copier {
             return Ok(None);
         }
         let content = content_of(path, metadata)?;
-        let node = place(tree, directory, name, attributes_of(metadata), content)
-            .map_err(PackError::tree(path))?;
+        let node = place(tree, directory, name, attributes_of(metadata), content).map_err(PackError::tree(path))?;
         if has_more_names {
             self.linked.insert(identity, node);
         }
@@ -196,10 +180,7 @@ fn content_of(path: &Path, metadata: &Metadata) -> Result<Content<HostData>, Pac
     } else if kind.is_socket() {
         Content::Socket
     } else {
-        Content::File(HostData::Path {
-            path: path.to_path_buf(),
-            length_bytes: metadata.len(),
-        })
+        Content::File(HostData::Path { path: path.to_path_buf(), length_bytes: metadata.len() })
     })
 }
 
@@ -221,9 +202,7 @@ fn kernel_mount(line: &[u8]) -> Option<PathBuf> {
     let mut fields = line.split(|byte| *byte == b' ');
     let point = fields.nth(4)?;
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    let is_kernel = KERNEL_FILE_SYSTEMS
-        .iter()
-        .any(|name| name.as_bytes() == kind);
+    let is_kernel = KERNEL_FILE_SYSTEMS.iter().any(|name| name.as_bytes() == kind);
     is_kernel.then(|| PathBuf::from(std::ffi::OsStr::from_bytes(&unescape(point))))
 }
 
@@ -232,9 +211,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, behind)) = rest.split_first() {
-        let digits = behind
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match escaped {
             Some(byte) if *first == b'\\' => {

@@ -24,18 +24,11 @@ fn takes_over_everything() {
     assert_eq!(contents(tree, "/a/b/file").unwrap(), b"text");
     assert_eq!(link(tree, "/a/link").unwrap(), b"nowhere/at/all");
     let node = tree.resolve(b"/a/b/file", LastLink::Keep).unwrap();
-    assert_eq!(
-        tree.resolve(b"/again", LastLink::Keep),
-        Ok(node),
-        "one file with two names"
-    );
+    assert_eq!(tree.resolve(b"/again", LastLink::Keep), Ok(node), "one file with two names");
     let metadata = fs::metadata(&file).unwrap();
     let attributes = tree.node(node).attributes;
     assert_eq!(attributes.permissions, 0o4711);
-    assert_eq!(
-        (attributes.uid, attributes.gid),
-        (metadata.uid(), metadata.gid())
-    );
+    assert_eq!((attributes.uid, attributes.gid), (metadata.uid(), metadata.gid()));
     assert_eq!(attributes.mtime_s, metadata.mtime());
     assert!(tree.resolve(b"/socket", LastLink::Keep).is_ok());
     assert_eq!(packed.warnings, []);
@@ -64,9 +57,7 @@ fn an_overlay_follows_links_to_directories() {
     scratch.write("overlay/usr/lib/old", b"newer");
     let mut tree = pack_dir(&scratch.path("root")).unwrap().tree;
     let mut copier = Copier::new();
-    copier
-        .copy_below(&mut tree, b"/", &scratch.path("overlay"), &mut |_, _| {})
-        .unwrap();
+    copier.copy_below(&mut tree, b"/", &scratch.path("overlay"), &mut |_, _| {}).unwrap();
     assert_eq!(link(&tree, "/lib").unwrap(), b"usr/lib");
     assert_eq!(contents(&tree, "/usr/lib/new").unwrap(), b"new");
     assert_eq!(contents(&tree, "/lib/old").unwrap(), b"newer");
@@ -84,9 +75,7 @@ fn kernel_file_systems_stay_empty() {
     let mut copier = Copier::new();
     copier.kernel_mounts.insert(scratch.path("p"));
     let mut tree = Root::new(IMPLIED_DIRECTORY);
-    copier
-        .copy_below(&mut tree, b"/", &scratch.path(""), &mut |_, _| {})
-        .unwrap();
+    copier.copy_below(&mut tree, b"/", &scratch.path(""), &mut |_, _| {}).unwrap();
     assert!(tree.resolve(b"/p", LastLink::Keep).is_ok());
     assert!(tree.resolve(b"/p/file", LastLink::Keep).is_err());
     assert!(tree.resolve(b"/q/file", LastLink::Keep).is_ok());

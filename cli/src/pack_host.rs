@@ -20,9 +20,7 @@ use std::path::{Path, PathBuf};
 use aegis_image::tree::{Attributes, Content, LINK_FOLLOW_MAX, LastLink, NodeId, TreeError};
 
 use crate::closure::{Host, is_elf};
-use crate::pack::{
-    HostData, IMPLIED_DIRECTORY, PackError, Packed, Root, attributes_of, bytes_of, place,
-};
+use crate::pack::{HostData, IMPLIED_DIRECTORY, PackError, Packed, Root, attributes_of, bytes_of, place};
 use crate::pack_dir::Copier;
 
 /// Files of the minimal root that are taken from the host as they are, if they are there. Accounts (never passwords),
@@ -56,15 +54,9 @@ const DIRECTORIES: [(&str, u16); 10] = [
 
 /// Files of the minimal root that are the guest's own. The name server is the one of QEMU's user network.
 const FIXED_FILES: [(&str, &str); 4] = [
-    (
-        "/etc/passwd",
-        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
-    ),
+    ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
     ("/etc/group", "root:x:0:\nnogroup:x:65534:\n"),
-    (
-        "/etc/nsswitch.conf",
-        "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n",
-    ),
+    ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n"),
     ("/etc/resolv.conf", "nameserver 10.0.2.3\n"),
 ];
 
@@ -90,13 +82,7 @@ enum Existing {
 impl HostRoot {
     /// The root of a run without one: programs put into it find what they find on the host, and a minimal `/etc`.
     pub(crate) fn minimal(hostname: &[u8], search_path: &OsStr) -> Self {
-        let mut root = Self::over(
-            Packed {
-                tree: Root::new(IMPLIED_DIRECTORY),
-                warnings: Vec::new(),
-            },
-            search_path,
-        );
+        let mut root = Self::over(Packed { tree: Root::new(IMPLIED_DIRECTORY), warnings: Vec::new() }, search_path);
         root.hostname = Some(hostname.to_vec());
         root
     }
@@ -105,13 +91,7 @@ impl HostRoot {
     pub(crate) fn over(packed: Packed, search_path: &OsStr) -> Self {
         let mut copier = Copier::new();
         copier.warnings = packed.warnings;
-        Self {
-            tree: packed.tree,
-            copier,
-            host: Host::read(search_path),
-            closed: HashSet::new(),
-            hostname: None,
-        }
+        Self { tree: packed.tree, copier, host: Host::read(search_path), closed: HashSet::new(), hostname: None }
     }
 
     /// Puts a host program with its closure into the root and returns its path there.
@@ -148,8 +128,7 @@ impl HostRoot {
                 }
             };
             let target = guest.unwrap_or(bytes_of(&absolute));
-            self.copier
-                .copy_below(&mut self.tree, target, &source, &mut note)?;
+            self.copier.copy_below(&mut self.tree, target, &source, &mut note)?;
             objects.retain(|path| is_elf(path));
         } else if metadata.is_file() {
             objects.push(source.clone());
@@ -170,10 +149,7 @@ impl HostRoot {
         if let Some(hostname) = self.hostname.take() {
             self.add_minimal(&hostname)?;
         }
-        Ok(Packed {
-            tree: self.tree,
-            warnings: self.copier.warnings,
-        })
+        Ok(Packed { tree: self.tree, warnings: self.copier.warnings })
     }
 
     fn add_minimal(&mut self, hostname: &[u8]) -> Result<(), PackError> {
@@ -195,9 +171,7 @@ impl HostRoot {
         }
         for (path, permissions) in DIRECTORIES {
             let attributes = Attributes::root_owned(permissions);
-            self.tree
-                .ensure_directory(path.as_bytes(), attributes)
-                .map_err(PackError::tree(Path::new(path)))?;
+            self.tree.ensure_directory(path.as_bytes(), attributes).map_err(PackError::tree(Path::new(path)))?;
         }
         for (path, text) in FIXED_FILES {
             self.add_text(path, text.as_bytes())?;
@@ -214,15 +188,9 @@ impl HostRoot {
         }
         let (directory, name) = self.guest_parent(path.as_bytes())?;
         let content = Content::File(HostData::Bytes(text.to_vec()));
-        place(
-            &mut self.tree,
-            directory,
-            &name,
-            Attributes::root_owned(0o644),
-            content,
-        )
-        .map(|_| ())
-        .map_err(PackError::tree(Path::new(path)))
+        place(&mut self.tree, directory, &name, Attributes::root_owned(0o644), content)
+            .map(|_| ())
+            .map_err(PackError::tree(Path::new(path)))
     }
 
     /// Adds what a host file needs. Files below `covered` are left out.
@@ -248,11 +216,7 @@ impl HostRoot {
 
     /// Copies one host file (a directory without its contents) to the same path, with all links on the way; gives the
     /// node that the path leads to.
-    fn add_at_own_path(
-        &mut self,
-        path: &Path,
-        existing: Existing,
-    ) -> Result<Option<NodeId>, PackError> {
+    fn add_at_own_path(&mut self, path: &Path, existing: Existing) -> Result<Option<NodeId>, PackError> {
         let source = fs::canonicalize(path).map_err(PackError::io(path))?;
         if existing == Existing::Keep
             && let Ok(node) = self.tree.resolve(bytes_of(path), LastLink::Follow)
@@ -294,13 +258,7 @@ impl HostRoot {
                 let target = fs::read_link(&host).map_err(PackError::io(path))?;
                 match found.map(|found| self.tree.node(found).content()) {
                     None => {
-                        self.copier.copy_node(
-                            &mut self.tree,
-                            node,
-                            name.as_bytes(),
-                            &host,
-                            &metadata,
-                        )?;
+                        self.copier.copy_node(&mut self.tree, node, name.as_bytes(), &host, &metadata)?;
                     }
                     Some(Content::Symlink(same)) if same == bytes_of(&target) => {}
                     Some(_) => return Ok(Mirrored::Conflict),
@@ -318,13 +276,7 @@ impl HostRoot {
                     return Ok(Mirrored::Conflict);
                 }
                 Some(found) if metadata.is_dir() || existing == Existing::Keep => Some(found),
-                _ => self.copier.copy_node(
-                    &mut self.tree,
-                    node,
-                    name.as_bytes(),
-                    &host,
-                    &metadata,
-                )?,
+                _ => self.copier.copy_node(&mut self.tree, node, name.as_bytes(), &host, &metadata)?,
             };
             match next {
                 Some(next) => here.push((host, next)),
@@ -344,17 +296,14 @@ impl HostRoot {
     ) -> Result<Option<NodeId>, PackError> {
         if metadata.is_dir() {
             let directory = self.tree.ensure_directory(guest, attributes_of(metadata));
-            return directory
-                .map(Some)
-                .map_err(PackError::tree(&path_of(guest)));
+            return directory.map(Some).map_err(PackError::tree(&path_of(guest)));
         }
         let mut guest = guest.to_vec();
         if guest.ends_with(b"/") {
             guest.extend_from_slice(source.file_name().unwrap_or_default().as_bytes());
         }
         let (directory, name) = self.guest_parent(&guest)?;
-        self.copier
-            .copy_node(&mut self.tree, directory, &name, source, metadata)
+        self.copier.copy_node(&mut self.tree, directory, &name, source, metadata)
     }
 
     /// The directory of a guest path, made if it is missing, and the last name.
@@ -363,9 +312,7 @@ impl HostRoot {
         let name = path.file_name().ok_or(TreeError::NameInvalid);
         let name = name.map_err(PackError::tree(&path))?.as_bytes().to_vec();
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let directory = self
-            .tree
-            .ensure_directory(bytes_of(parent), IMPLIED_DIRECTORY);
+        let directory = self.tree.ensure_directory(bytes_of(parent), IMPLIED_DIRECTORY);
         Ok((directory.map_err(PackError::tree(&path))?, name))
     }
 }
@@ -383,10 +330,7 @@ enum Mirrored {
 pub(crate) fn split_with(argument: &OsStr) -> (PathBuf, Option<Vec<u8>>) {
     let bytes = argument.as_bytes();
     let whole = PathBuf::from(argument);
-    let split = bytes
-        .windows(2)
-        .rposition(|pair| pair == b":/")
-        .filter(|split| *split > 0);
+    let split = bytes.windows(2).rposition(|pair| pair == b":/").filter(|split| *split > 0);
     match split {
         Some(split) if fs::symlink_metadata(&whole).is_err() => {
             (path_of(&bytes[..split]), Some(bytes[split + 1..].to_vec()))
@@ -397,17 +341,12 @@ pub(crate) fn split_with(argument: &OsStr) -> (PathBuf, Option<Vec<u8>>) {
 
 /// A file that was named must not silently be missing.
 fn unreadable(path: &Path) -> PackError {
-    PackError::Io {
-        path: path.to_path_buf(),
-        error: ErrorKind::PermissionDenied.into(),
-    }
+    PackError::Io { path: path.to_path_buf(), error: ErrorKind::PermissionDenied.into() }
 }
 
 fn names_of(path: &Path) -> impl Iterator<Item = OsString> {
     let names = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
-    names
-        .filter(|name| !name.is_empty() && *name != b".")
-        .map(|name| OsString::from_vec(name.to_vec()))
+    names.filter(|name| !name.is_empty() && *name != b".").map(|name| OsString::from_vec(name.to_vec()))
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {

@@ -14,10 +14,7 @@ use crate::pack::{IMPLIED_DIRECTORY, PackError, Packed, Root, Warning, bytes_of}
 use crate::pack_dir::pack_dir;
 
 fn empty() -> HostRoot {
-    let packed = Packed {
-        tree: Root::new(IMPLIED_DIRECTORY),
-        warnings: Vec::new(),
-    };
+    let packed = Packed { tree: Root::new(IMPLIED_DIRECTORY), warnings: Vec::new() };
     HostRoot::over(packed, OsStr::new("/usr/bin"))
 }
 
@@ -33,21 +30,12 @@ fn links_on_the_way_are_taken_over() {
     assert_eq!(path, bytes_of(&scratch.path("far")));
     let tree = root.finish().unwrap().tree;
     assert_eq!(contents(&tree, scratch.path("far")).unwrap(), b"text");
-    assert_eq!(
-        link(&tree, scratch.path("link")).unwrap(),
-        b"real/dir/../dir"
-    );
-    assert_eq!(
-        link(&tree, scratch.path("real/dir/file")).unwrap(),
-        b"file-1.2"
-    );
+    assert_eq!(link(&tree, scratch.path("link")).unwrap(), b"real/dir/../dir");
+    assert_eq!(link(&tree, scratch.path("real/dir/file")).unwrap(), b"file-1.2");
     assert_eq!(link(&tree, &file), None);
     let loop_path = scratch.path("loop");
     symlink("loop", &loop_path).unwrap();
-    assert!(matches!(
-        empty().with(&loop_path, None),
-        Err(PackError::Io { .. })
-    ));
+    assert!(matches!(empty().with(&loop_path, None), Err(PackError::Io { .. })));
 }
 
 #[test]
@@ -59,28 +47,15 @@ fn a_directory_goes_to_its_own_path_or_another() {
     let mut root = empty();
     root.with(&scratch.path("link"), None).unwrap();
     root.with(&scratch.path("link"), Some(b"/data")).unwrap();
-    root.with(&scratch.path("dir/sub/file"), Some(b"/etc/renamed"))
-        .unwrap();
-    root.with(&scratch.path("dir/sub/file"), Some(b"/etc/"))
-        .unwrap();
+    root.with(&scratch.path("dir/sub/file"), Some(b"/etc/renamed")).unwrap();
+    root.with(&scratch.path("dir/sub/file"), Some(b"/etc/")).unwrap();
     let tree = root.finish().unwrap().tree;
-    assert_eq!(
-        link(&tree, scratch.path("link")).unwrap(),
-        b"dir",
-        "the link itself"
-    );
-    assert_eq!(
-        contents(&tree, scratch.path("link/sub/file")).unwrap(),
-        b"text",
-        "its target"
-    );
+    assert_eq!(link(&tree, scratch.path("link")).unwrap(), b"dir", "the link itself");
+    assert_eq!(contents(&tree, scratch.path("link/sub/file")).unwrap(), b"text", "its target");
     assert_eq!(contents(&tree, "/data/inside").unwrap(), b"text");
     assert_eq!(contents(&tree, "/etc/renamed").unwrap(), b"text");
     assert_eq!(contents(&tree, "/etc/file").unwrap(), b"text");
-    assert!(matches!(
-        empty().with(&scratch.path("none"), None),
-        Err(PackError::Io { .. })
-    ));
+    assert!(matches!(empty().with(&scratch.path("none"), None), Err(PackError::Io { .. })));
 }
 
 #[test]
@@ -96,11 +71,7 @@ fn named_files_win_over_the_root_and_needed_ones_do_not() {
     root.with(&file, Some(b"/link/new")).unwrap();
     let tree = root.finish().unwrap().tree;
     assert_eq!(contents(&tree, "/etc/file").unwrap(), b"host");
-    assert_eq!(
-        contents(&tree, "/other/new").unwrap(),
-        b"host",
-        "through the root's own link"
-    );
+    assert_eq!(contents(&tree, "/other/new").unwrap(), b"host", "through the root's own link");
     assert_eq!(contents(&tree, "/other/host").unwrap(), b"root");
 }
 
@@ -110,19 +81,10 @@ fn a_roots_own_directory_in_place_of_a_host_link_is_respected() {
     scratch.write("real/file", b"text");
     symlink("real", scratch.path("link")).unwrap();
     let mut root = empty();
-    let own = root
-        .tree
-        .ensure_directory(bytes_of(&scratch.path("link")), IMPLIED_DIRECTORY);
+    let own = root.tree.ensure_directory(bytes_of(&scratch.path("link")), IMPLIED_DIRECTORY);
     root.with(&scratch.path("link/file"), None).unwrap();
-    assert_eq!(
-        contents(&root.tree, scratch.path("link/file")).unwrap(),
-        b"text"
-    );
-    assert_eq!(
-        root.tree
-            .resolve(bytes_of(&scratch.path("link")), LastLink::Keep),
-        own
-    );
+    assert_eq!(contents(&root.tree, scratch.path("link/file")).unwrap(), b"text");
+    assert_eq!(root.tree.resolve(bytes_of(&scratch.path("link")), LastLink::Keep), own);
 }
 
 #[test]
@@ -135,11 +97,7 @@ fn arguments_are_split_at_the_guest_path() {
     assert_eq!(split("/a:b:/c/d"), ("/a:b".into(), Some(b"/c/d".to_vec())));
     assert_eq!(split("/a:b"), ("/a:b".into(), None));
     assert_eq!(split(":/b"), (":/b".into(), None));
-    assert_eq!(
-        split_with(odd.as_os_str()),
-        (odd, None),
-        "an existing path is taken whole"
-    );
+    assert_eq!(split_with(odd.as_os_str()), (odd, None), "an existing path is taken whole");
 }
 
 #[test]
@@ -150,21 +108,9 @@ fn the_minimal_root_has_what_programs_expect() {
     root.with(&own_hosts, Some(b"/etc/hosts")).unwrap();
     let tree = root.finish().unwrap().tree;
     assert_eq!(contents(&tree, "/etc/hostname").unwrap(), b"guest\n");
-    assert_eq!(
-        contents(&tree, "/etc/hosts").unwrap(),
-        b"own",
-        "named files win"
-    );
-    for path in [
-        "/etc/passwd",
-        "/etc/group",
-        "/etc/nsswitch.conf",
-        "/etc/resolv.conf",
-    ] {
-        assert!(
-            contents(&tree, path).is_some_and(|text| !text.is_empty()),
-            "{path}"
-        );
+    assert_eq!(contents(&tree, "/etc/hosts").unwrap(), b"own", "named files win");
+    for path in ["/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/resolv.conf"] {
+        assert!(contents(&tree, path).is_some_and(|text| !text.is_empty()), "{path}");
     }
     let permissions = |path: &[u8]| {
         let node = tree.resolve(path, LastLink::Follow).unwrap();
@@ -176,10 +122,7 @@ fn the_minimal_root_has_what_programs_expect() {
     }
     assert_eq!(permissions(b"/tmp"), 0o1777);
     assert_eq!(permissions(b"/var/tmp"), 0o1777);
-    assert!(
-        tree.resolve(b"/etc/shadow", LastLink::Keep).is_err(),
-        "no passwords"
-    );
+    assert!(tree.resolve(b"/etc/shadow", LastLink::Keep).is_err(), "no passwords");
 }
 
 /// The list that the host's own linker gives, if there is one.
@@ -203,18 +146,10 @@ fn real_programs_find_all_their_libraries() {
         let guest = root.add_program(program).unwrap();
         let packed = root.finish().unwrap();
         let missing = |warning: &Warning| matches!(warning, Warning::MissingLibrary { .. });
-        assert!(
-            !packed.warnings.iter().any(missing),
-            "{:?}",
-            packed.warnings
-        );
+        assert!(!packed.warnings.iter().any(missing), "{:?}", packed.warnings);
         for path in libraries.iter().map(Path::new).chain([program]) {
             let expected = fs::read(path).unwrap();
-            assert_eq!(
-                contents(&packed.tree, path).as_ref(),
-                Some(&expected),
-                "{path:?}"
-            );
+            assert_eq!(contents(&packed.tree, path).as_ref(), Some(&expected), "{path:?}");
         }
         assert_eq!(guest, bytes_of(program));
     }

@@ -21,10 +21,7 @@ use crate::pack::{HostData, PackError, Packed, Root, check_image};
 pub(crate) fn pack_image(path: &Path) -> Result<Packed, PackError> {
     let bytes = check_image(path)?;
     let file = Arc::new(File::open(path).map_err(PackError::io(path))?);
-    let damaged = |error: ReadError| PackError::Image {
-        path: path.to_path_buf(),
-        error,
-    };
+    let damaged = |error: ReadError| PackError::Image { path: path.to_path_buf(), error };
     let image = Image::open(&bytes).map_err(damaged)?;
     let root = image.inode(image.root()).map_err(damaged)?;
     let mut tree = Root::new(attributes_of(&root));
@@ -38,15 +35,12 @@ pub(crate) fn pack_image(path: &Path) -> Result<Packed, PackError> {
                 continue;
             }
             if let Some(known) = linked.get(&entry.number) {
-                tree.link(node, entry.name, *known)
-                    .map_err(PackError::tree(path))?;
+                tree.link(node, entry.name, *known).map_err(PackError::tree(path))?;
                 continue;
             }
             let inode = image.inode(entry.number).map_err(damaged)?;
             let content = content_of(&image, &inode, &file).map_err(damaged)?;
-            let added = tree
-                .add(node, entry.name, attributes_of(&inode), content)
-                .map_err(PackError::tree(path))?;
+            let added = tree.add(node, entry.name, attributes_of(&inode), content).map_err(PackError::tree(path))?;
             if inode.kind == FileKind::Directory {
                 pending.push((inode, added));
             } else {
@@ -54,17 +48,10 @@ pub(crate) fn pack_image(path: &Path) -> Result<Packed, PackError> {
             }
         }
     }
-    Ok(Packed {
-        tree,
-        warnings: Vec::new(),
-    })
+    Ok(Packed { tree, warnings: Vec::new() })
 }
 
-fn content_of(
-    image: &Image<'_>,
-    inode: &Inode,
-    file: &Arc<File>,
-) -> Result<Content<HostData>, ReadError> {
+fn content_of(image: &Image<'_>, inode: &Inode, file: &Arc<File>) -> Result<Content<HostData>, ReadError> {
     // Linux's 32-bit form: 12 bits of major between the low 8 and the high 12 bits of minor.
     let device = DeviceNumber {
         major: (inode.device >> 8) & 0xfff,

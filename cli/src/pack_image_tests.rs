@@ -11,36 +11,21 @@ use crate::pack::{HostData, Root};
 
 /// An image with a node of every kind.
 pub(crate) fn small_image() -> Vec<u8> {
-    let attributes = Attributes {
-        permissions: 0o751,
-        uid: 7,
-        gid: 70_000,
-        mtime_s: -5,
-        mtime_ns: 999,
-    };
+    let attributes = Attributes { permissions: 0o751, uid: 7, gid: 70_000, mtime_s: -5, mtime_ns: 999 };
     let mut tree = Root::new(attributes);
     let root = tree.root();
     let directory = tree.ensure_directory(b"a/b", attributes).unwrap();
     let data = HostData::Bytes(b"text".to_vec());
-    let file = tree
-        .add(directory, b"file", attributes, Content::File(data))
-        .unwrap();
+    let file = tree.add(directory, b"file", attributes, Content::File(data)).unwrap();
     tree.link(root, b"again", file).unwrap();
     let empty = Content::File(HostData::Bytes(Vec::new()));
     tree.add(root, b"empty", attributes, empty).unwrap();
-    tree.add(root, b"link", attributes, Content::Symlink(b"a/b".to_vec()))
-        .unwrap();
-    let device = DeviceNumber {
-        major: 4000,
-        minor: 0xf_1234,
-    };
-    tree.add(root, b"char", attributes, Content::CharacterDevice(device))
-        .unwrap();
-    tree.add(root, b"block", attributes, Content::BlockDevice(device))
-        .unwrap();
+    tree.add(root, b"link", attributes, Content::Symlink(b"a/b".to_vec())).unwrap();
+    let device = DeviceNumber { major: 4000, minor: 0xf_1234 };
+    tree.add(root, b"char", attributes, Content::CharacterDevice(device)).unwrap();
+    tree.add(root, b"block", attributes, Content::BlockDevice(device)).unwrap();
     tree.add(root, b"fifo", attributes, Content::Fifo).unwrap();
-    tree.add(root, b"socket", attributes, Content::Socket)
-        .unwrap();
+    tree.add(root, b"socket", attributes, Content::Socket).unwrap();
     image_of(&tree)
 }
 

@@ -25,11 +25,7 @@ impl Scratch {
 
     /// Its path, or a path in it.
     pub(crate) fn path(&self, below: &str) -> PathBuf {
-        if below.is_empty() {
-            self.0.clone()
-        } else {
-            self.0.join(below)
-        }
+        if below.is_empty() { self.0.clone() } else { self.0.join(below) }
     }
 
     /// Writes a file in it, and the directories above.
@@ -61,9 +57,7 @@ pub(crate) fn contents(tree: &Root, path: impl AsRef<Path>) -> Option<Vec<u8>> {
 
 /// The target of the link at a path of a tree; `None` if there is no link.
 pub(crate) fn link(tree: &Root, path: impl AsRef<Path>) -> Option<Vec<u8>> {
-    let node = tree
-        .resolve(super::bytes_of(path.as_ref()), LastLink::Keep)
-        .ok()?;
+    let node = tree.resolve(super::bytes_of(path.as_ref()), LastLink::Keep).ok()?;
     match tree.node(node).content() {
         Content::Symlink(target) => Some(target.clone()),
         _ => None,

@@ -60,13 +60,10 @@ pub(crate) fn is_header(start: &[u8]) -> bool {
     let stored = header[148..156].iter().skip_while(|byte| **byte == b' ');
     let digits = stored.take_while(|byte| (b'0'..=b'7').contains(byte));
     let expected = digits.fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
-    let sum = header.iter().enumerate().fold(0_u32, |sum, (index, byte)| {
-        sum + u32::from(if (148..156).contains(&index) {
-            b' '
-        } else {
-            *byte
-        })
-    });
+    let sum = header
+        .iter()
+        .enumerate()
+        .fold(0_u32, |sum, (index, byte)| sum + u32::from(if (148..156).contains(&index) { b' ' } else { *byte }));
     header[0] != 0 && sum == expected
 }
 
@@ -84,20 +81,13 @@ fn spool(path: &Path, compressed: File) -> Result<File, PackError> {
         .map_err(PackError::io(&spool_path))?;
     std::fs::remove_file(&spool_path).map_err(PackError::io(&spool_path))?;
     let decoder = flate2::read::MultiGzDecoder::new(io::BufReader::new(compressed));
-    let damaged = |reason: String| PackError::Archive {
-        path: path.to_path_buf(),
-        reason,
-    };
+    let damaged = |reason: String| PackError::Archive { path: path.to_path_buf(), reason };
     let copied = io::copy(&mut decoder.take(SPOOL_BYTES_MAX + 1), &mut spool);
     let copied = copied.map_err(|error| damaged(error.to_string()))?;
     if copied > SPOOL_BYTES_MAX {
-        return Err(damaged(format!(
-            "more than {SPOOL_BYTES_MAX} bytes after decompression"
-        )));
+        return Err(damaged(format!("more than {SPOOL_BYTES_MAX} bytes after decompression")));
     }
-    spool
-        .seek(SeekFrom::Start(0))
-        .map_err(PackError::io(&spool_path))?;
+    spool.seek(SeekFrom::Start(0)).map_err(PackError::io(&spool_path))?;
     Ok(spool)
 }
 
@@ -112,9 +102,7 @@ struct Unpacker<'a> {
 impl Unpacker<'_> {
     fn run(mut self, file: &File) -> Result<Packed, PackError> {
         let mut archive = tar::Archive::new(file);
-        let entries = archive
-            .entries_with_seek()
-            .map_err(|error| self.damaged(&error))?;
+        let entries = archive.entries_with_seek().map_err(|error| self.damaged(&error))?;
         let mut member_count = 0_u64;
         for entry in entries {
             let mut entry = entry.map_err(|error| self.damaged(&error))?;
@@ -123,22 +111,13 @@ impl Unpacker<'_> {
         }
         if member_count == 0 {
             let reason = "it has no members".to_string();
-            return Err(PackError::Archive {
-                path: self.path.to_path_buf(),
-                reason,
-            });
+            return Err(PackError::Archive { path: self.path.to_path_buf(), reason });
         }
-        Ok(Packed {
-            tree: self.tree,
-            warnings: self.warnings,
-        })
+        Ok(Packed { tree: self.tree, warnings: self.warnings })
     }
 
     fn damaged(&self, error: &io::Error) -> PackError {
-        PackError::Archive {
-            path: self.path.to_path_buf(),
-            reason: error.to_string(),
-        }
+        PackError::Archive { path: self.path.to_path_buf(), reason: error.to_string() }
     }
 
     fn member(&mut self, entry: &mut tar::Entry<'_, &File>) -> Result<(), PackError> {
@@ -180,10 +159,7 @@ impl Unpacker<'_> {
         };
         if is_directory && self.leads_to_directory(&path) {
             // Like tar, keep a link to a directory when the archive has a directory of that name.
-            let existing = self
-                .tree
-                .resolve(&path, LastLink::Follow)
-                .map_err(self.at(&path))?;
+            let existing = self.tree.resolve(&path, LastLink::Follow).map_err(self.at(&path))?;
             self.tree.set_attributes(existing, attributes);
             return Ok(());
         }
@@ -191,10 +167,7 @@ impl Unpacker<'_> {
             Ok(_) => Ok(()),
             Err(TreeError::TooManyNodes) => Err(self.at(&path)(TreeError::TooManyNodes)),
             Err(_) => {
-                self.leave_out(
-                    &path,
-                    "its name or target is invalid or taken by a directory",
-                );
+                self.leave_out(&path, "its name or target is invalid or taken by a directory");
                 Ok(())
             }
         }
@@ -208,17 +181,10 @@ impl Unpacker<'_> {
     fn piece(&self, entry: &tar::Entry<'_, &File>) -> Result<HostData, PackError> {
         let (offset_bytes, length_bytes) = (entry.raw_file_position(), entry.size());
         // Skipping by seek does not notice a missing end.
-        if offset_bytes
-            .checked_add(length_bytes)
-            .is_none_or(|end| end > self.length_bytes)
-        {
+        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > self.length_bytes) {
             return Err(self.damaged(&io::ErrorKind::UnexpectedEof.into()));
         }
-        Ok(HostData::Piece {
-            file: Arc::clone(&self.file),
-            offset_bytes,
-            length_bytes,
-        })
+        Ok(HostData::Piece { file: Arc::clone(&self.file), offset_bytes, length_bytes })
     }
 
     fn sparse(&self, entry: &mut tar::Entry<'_, &File>) -> Result<HostData, PackError> {
@@ -255,9 +221,7 @@ impl Unpacker<'_> {
     /// The directory that holds a member, made if it is missing, and the member's name in it; `None` for the root.
     fn parent(&mut self, path: &[u8]) -> Result<Option<(NodeId, Vec<u8>)>, PackError> {
         let names = path.split(|byte| *byte == b'/');
-        let names: Vec<&[u8]> = names
-            .filter(|name| !name.is_empty() && *name != b".")
-            .collect();
+        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty() && *name != b".").collect();
         let Some((last, above)) = names.split_last() else {
             return Ok(None);
         };
@@ -284,10 +248,7 @@ impl Unpacker<'_> {
 }
 
 fn link_name(entry: &tar::Entry<'_, &File>) -> Vec<u8> {
-    entry
-        .link_name_bytes()
-        .map(|name| name.into_owned())
-        .unwrap_or_default()
+    entry.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

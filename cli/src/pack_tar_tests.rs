@@ -26,9 +26,7 @@ fn file(builder: &mut Builder<Vec<u8>>, path: &str, data: &[u8]) {
 }
 
 fn linked(builder: &mut Builder<Vec<u8>>, kind: EntryType, path: &str, target: &str) {
-    builder
-        .append_link(&mut header(kind, 0), path, target)
-        .unwrap();
+    builder.append_link(&mut header(kind, 0), path, target).unwrap();
 }
 
 /// The builder refuses such paths, so write them into the header.
@@ -43,18 +41,12 @@ fn sample() -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     let mut directory = header(EntryType::Directory, 0);
     builder.append_data(&mut directory, "./", &[][..]).unwrap();
-    builder
-        .append_data(&mut directory, "usr/lib", &[][..])
-        .unwrap();
+    builder.append_data(&mut directory, "usr/lib", &[][..]).unwrap();
     linked(&mut builder, EntryType::Symlink, "lib", "usr/lib");
     file(&mut builder, "lib/through-link", b"linked");
     file(&mut builder, "twice", b"first");
     file(&mut builder, "twice", b"second, longer");
-    file(
-        &mut builder,
-        &format!("deep/{}/file", "n".repeat(180)),
-        &[7; 3000],
-    );
+    file(&mut builder, &format!("deep/{}/file", "n".repeat(180)), &[7; 3000]);
     linked(&mut builder, EntryType::Link, "hard", "twice");
     linked(&mut builder, EntryType::Link, "broken", "none");
     builder.append_data(&mut directory, "lib", &[][..]).unwrap();
@@ -77,34 +69,19 @@ fn pack(bytes: &[u8]) -> Result<Packed, PackError> {
 
 fn check_sample(packed: &Packed) {
     let tree = &packed.tree;
-    assert_eq!(
-        link(tree, "/lib").unwrap(),
-        b"usr/lib",
-        "a link to a directory stays"
-    );
+    assert_eq!(link(tree, "/lib").unwrap(), b"usr/lib", "a link to a directory stays");
     assert_eq!(contents(tree, "/usr/lib/through-link").unwrap(), b"linked");
     assert_eq!(contents(tree, "/twice").unwrap(), b"second, longer");
-    assert_eq!(
-        contents(tree, format!("/deep/{}/file", "n".repeat(180))).unwrap(),
-        [7; 3000]
-    );
-    let (hard, twice) = (
-        tree.resolve(b"hard", LastLink::Keep),
-        tree.resolve(b"twice", LastLink::Keep),
-    );
+    assert_eq!(contents(tree, format!("/deep/{}/file", "n".repeat(180))).unwrap(), [7; 3000]);
+    let (hard, twice) = (tree.resolve(b"hard", LastLink::Keep), tree.resolve(b"twice", LastLink::Keep));
     assert_eq!(hard, twice);
     assert_eq!(contents(tree, "/escaped").unwrap(), b"inside");
     assert_eq!(contents(tree, "/absolute").unwrap(), b"inside too");
     let null = tree.resolve(b"null", LastLink::Keep).unwrap();
-    let Content::CharacterDevice(device) = tree.node(null).content() else {
-        panic!("no device")
-    };
+    let Content::CharacterDevice(device) = tree.node(null).content() else { panic!("no device") };
     assert_eq!((device.major, device.minor), (1, 3));
     let attributes = tree.node(null).attributes;
-    assert_eq!(
-        (attributes.permissions, attributes.uid, attributes.gid),
-        (0o640, 12, 34)
-    );
+    assert_eq!((attributes.permissions, attributes.uid, attributes.gid), (0o640, 12, 34));
     assert_eq!(attributes.mtime_s, 1_700_000_000);
     assert_eq!(tree.node(tree.root()).attributes, attributes);
     let warnings: Vec<String> = packed.warnings.iter().map(ToString::to_string).collect();
@@ -127,19 +104,8 @@ fn damage_is_refused() {
     let mut builder = Builder::new(Vec::new());
     file(&mut builder, "file", &[1; 5000]);
     let single = builder.into_inner().unwrap();
-    for bad in [
-        &single[..3000],
-        &single[..600],
-        &single[..100],
-        b"",
-        &[0; 1024],
-        b"\x1f\x8b\x08bad",
-    ] {
-        assert!(
-            matches!(pack(bad), Err(PackError::Archive { .. })),
-            "{} bytes",
-            bad.len()
-        );
+    for bad in [&single[..3000], &single[..600], &single[..100], b"", &[0; 1024], b"\x1f\x8b\x08bad"] {
+        assert!(matches!(pack(bad), Err(PackError::Archive { .. })), "{} bytes", bad.len());
     }
     let mut damaged = bytes;
     damaged[512 + 20] ^= 1;

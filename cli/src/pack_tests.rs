@@ -13,10 +13,7 @@ fn kinds_are_told_by_contents() {
     assert_eq!(classify(&gzip).unwrap(), RootKind::Tar);
     for (contents, expected) in [
         (&b""[..], "not a directory, a tar file or an EROFS image"),
-        (
-            b"#!/bin/sh\n",
-            "not a directory, a tar file or an EROFS image",
-        ),
+        (b"#!/bin/sh\n", "not a directory, a tar file or an EROFS image"),
         (&[0; 2048], "not a directory, a tar file or an EROFS image"),
         (b"\xfd7zXZ\0", "compressed with xz"),
         (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
@@ -26,14 +23,8 @@ fn kinds_are_told_by_contents() {
         let error = classify(&path).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    assert!(matches!(
-        classify(&scratch.path("none")),
-        Err(PackError::Io { .. })
-    ));
-    assert!(matches!(
-        classify("/dev/null".as_ref()),
-        Err(PackError::UnknownFormat(_))
-    ));
+    assert!(matches!(classify(&scratch.path("none")), Err(PackError::Io { .. })));
+    assert!(matches!(classify("/dev/null".as_ref()), Err(PackError::UnknownFormat(_))));
 }
 
 #[test]
@@ -47,10 +38,5 @@ fn images_are_checked_whole() {
     let bad = scratch.write("bad", &bytes);
     assert!(matches!(check_image(&bad), Err(PackError::Image { .. })));
     let short = scratch.write("short", &bytes[..bytes.len() - 1]);
-    assert!(
-        check_image(&short)
-            .unwrap_err()
-            .to_string()
-            .contains("truncated")
-    );
+    assert!(check_image(&short).unwrap_err().to_string().contains("truncated"));
 }

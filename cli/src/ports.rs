@@ -142,10 +142,7 @@ impl<'a> Relay<'a> {
             stats,
             habits,
             input,
-            outputs: [
-                OutputPump::new(ends.stdout, stdout),
-                OutputPump::new(ends.stderr, stderr),
-            ],
+            outputs: [OutputPump::new(ends.stdout, stdout), OutputPump::new(ends.stderr, stderr)],
             control: Some(ends.control),
             control_lines: LineBuffer::default(),
             control_out: VecDeque::new(),
@@ -180,18 +177,15 @@ impl<'a> Relay<'a> {
                 }
             }
         }
-        Ok(self
-            .qemu_end
-            .filter(|_| self.is_drained())
-            .map(|qemu| Finished {
-                ending: Ending {
-                    report: self.report.take(),
-                    cause: self.cause.take(),
-                    qemu,
-                    qemu_errors: printable_lines(&self.qemu_errors),
-                },
-                log: std::mem::take(&mut self.log_tail),
-            }))
+        Ok(self.qemu_end.filter(|_| self.is_drained()).map(|qemu| Finished {
+            ending: Ending {
+                report: self.report.take(),
+                cause: self.cause.take(),
+                qemu,
+                qemu_errors: printable_lines(&self.qemu_errors),
+            },
+            log: std::mem::take(&mut self.log_tail),
+        }))
     }
 
     fn is_drained(&self) -> bool {
@@ -204,10 +198,8 @@ impl<'a> Relay<'a> {
 
     fn wait(&self) -> Result<Vec<Slot>, Error> {
         let interests = self.interests();
-        let mut fds: Vec<PollFd<'_>> = interests
-            .iter()
-            .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
-            .collect();
+        let mut fds: Vec<PollFd<'_>> =
+            interests.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let timeout = self.next_time().map(|time| {
             let left = time.saturating_duration_since(Instant::now());
             Timespec {
@@ -219,10 +211,7 @@ impl<'a> Relay<'a> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).doing("waiting for input"),
         }
-        let ready = interests
-            .iter()
-            .zip(&fds)
-            .filter(|(_, fd)| !fd.revents().is_empty());
+        let ready = interests.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
         Ok(ready.map(|((slot, ..), _)| *slot).collect())
     }
 
@@ -250,11 +239,7 @@ impl<'a> Relay<'a> {
         if !self.control_out.is_empty() {
             add(Slot::ControlOut, control, write);
         }
-        add(
-            Slot::QemuErrors,
-            self.qemu_stderr.as_ref().map(AsFd::as_fd),
-            read,
-        );
+        add(Slot::QemuErrors, self.qemu_stderr.as_ref().map(AsFd::as_fd), read);
         list
     }
 
@@ -274,9 +259,7 @@ impl<'a> Relay<'a> {
             }
             Slot::InputSink => self.input.flush(),
             Slot::Output(index) => {
-                self.outputs[index]
-                    .fill()
-                    .doing("reading the machine's output")?;
+                self.outputs[index].fill().doing("reading the machine's output")?;
             }
             Slot::OutputSink(index) => self.flush_output(index),
             Slot::Control => self.read_control()?,
@@ -290,10 +273,7 @@ impl<'a> Relay<'a> {
     fn flush_output(&mut self, index: usize) {
         let outcome = self.outputs[index].flush();
         if self.outputs[index].has_carried() {
-            self.stats
-                .times
-                .first_output
-                .get_or_insert_with(|| self.habits.start.elapsed());
+            self.stats.times.first_output.get_or_insert_with(|| self.habits.start.elapsed());
         }
         // A reader of standard error that has gone away is no reason to end the program.
         match outcome {
@@ -317,16 +297,13 @@ impl<'a> Relay<'a> {
             self.control = None;
         }
         let mut lines = Vec::new();
-        self.control_lines
-            .push(&buffer[..length], |line| lines.push(line.to_vec()));
+        self.control_lines.push(&buffer[..length], |line| lines.push(line.to_vec()));
         for line in lines {
             match FromGuest::parse(&line) {
                 Ok(message) => self.on_message(message),
                 Err(fault) if self.habits.verbose => {
                     let text = printable(&line);
-                    self.say(&format!(
-                        "unknown line on the control port ({fault:?}): {text}"
-                    ));
+                    self.say(&format!("unknown line on the control port ({fault:?}): {text}"));
                 }
                 Err(_) => {}
             }
@@ -339,10 +316,7 @@ impl<'a> Relay<'a> {
             FromGuest::Hello { version: VERSION } => {
                 self.greeted = true;
                 self.limit = None;
-                self.stats
-                    .times
-                    .hello
-                    .get_or_insert_with(|| self.habits.start.elapsed());
+                self.stats.times.hello.get_or_insert_with(|| self.habits.start.elapsed());
                 self.send_window_size();
             }
             FromGuest::Hello { version } => self.end(Cause::Version(version)),
@@ -403,13 +377,9 @@ impl<'a> Relay<'a> {
     }
 
     fn send_window_size(&mut self) {
-        let size = rustix::termios::tcgetwinsize(io::stdout())
-            .or_else(|_| rustix::termios::tcgetwinsize(io::stdin()));
+        let size = rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stdin()));
         if let (true, Ok(size)) = (self.greeted, size) {
-            self.send(ToGuest::WindowSize {
-                rows: size.ws_row,
-                columns: size.ws_col,
-            });
+            self.send(ToGuest::WindowSize { rows: size.ws_row, columns: size.ws_col });
         }
     }
 
@@ -463,8 +433,7 @@ impl<'a> Relay<'a> {
         match read_some(errors, &mut buffer) {
             Ok(length) if length > 0 => {
                 let room = QEMU_ERROR_BYTES_MAX.saturating_sub(self.qemu_errors.len());
-                self.qemu_errors
-                    .extend_from_slice(&buffer[..length.min(room)]);
+                self.qemu_errors.extend_from_slice(&buffer[..length.min(room)]);
                 if is_kvm_failure(&self.qemu_errors) {
                     // QEMU would wait for a debugger.
                     self.end(Cause::KvmFailed);
@@ -485,10 +454,7 @@ impl<'a> Relay<'a> {
     }
 
     fn next_time(&self) -> Option<Instant> {
-        let timeout = self
-            .habits
-            .timeout
-            .filter(|_| self.cause.is_none() && self.report.is_none());
+        let timeout = self.habits.timeout.filter(|_| self.cause.is_none() && self.report.is_none());
         let timeout = timeout.and_then(|limit| self.habits.start.checked_add(limit));
         [timeout, self.limit].into_iter().flatten().min()
     }
@@ -500,10 +466,8 @@ impl<'a> Relay<'a> {
         if self.report.is_some() {
             self.machine.kill();
             self.limit = None;
-        } else if let Some(limit) = self
-            .habits
-            .timeout
-            .filter(|limit| self.habits.start.elapsed() >= *limit && self.cause.is_none())
+        } else if let Some(limit) =
+            self.habits.timeout.filter(|limit| self.habits.start.elapsed() >= *limit && self.cause.is_none())
         {
             self.end(Cause::Timeout(limit));
             self.limit = None;

@@ -53,26 +53,15 @@ impl fmt::Display for Unfit {
             Self::Special => out.write_str("is not a regular file"),
             Self::Permission => out.write_str("permission denied"),
             Self::Empty => out.write_str("cannot be executed: the file is empty"),
-            Self::Text => {
-                out.write_str("cannot be executed: a text file whose first line has no #!")
-            }
+            Self::Text => out.write_str("cannot be executed: a text file whose first line has no #!"),
             Self::Interpreter(path) => {
-                write!(
-                    out,
-                    "cannot be executed: its interpreter {path} is not there"
-                )
+                write!(out, "cannot be executed: its interpreter {path} is not there")
             }
             Self::Unknown => out.write_str("cannot be executed: neither ELF nor a script"),
             Self::Truncated => out.write_str("cannot be executed: the ELF file is truncated"),
             Self::Machine(number) => match machine_name(*number) {
-                Some(name) => write!(
-                    out,
-                    "cannot be executed: an ELF file for {name}, and this machine is x86-64"
-                ),
-                None => write!(
-                    out,
-                    "cannot be executed: an ELF file for machine {number}, and this one is x86-64"
-                ),
+                Some(name) => write!(out, "cannot be executed: an ELF file for {name}, and this machine is x86-64"),
+                None => write!(out, "cannot be executed: an ELF file for machine {number}, and this one is x86-64"),
             },
             Self::Narrow => out.write_str("cannot be executed: a 32-bit ELF file"),
             Self::ByteOrder => out.write_str("cannot be executed: a big-endian ELF file"),
@@ -161,9 +150,7 @@ fn blame(judgement: Judgement, path: PathBuf) -> Error {
     match judgement {
         Judgement::Missing => Error::ProgramMissing(path),
         Judgement::Unfit(unfit) => Error::ProgramUnfit(path, unfit),
-        Judgement::Host(error) => Err::<(), _>(error)
-            .doing("reading the program")
-            .expect_err("it is an error"),
+        Judgement::Host(error) => Err::<(), _>(error).doing("reading the program").expect_err("it is an error"),
     }
 }
 
@@ -185,10 +172,7 @@ fn judge(path: &Path) -> Result<(), Judgement> {
     }
     let mut file = File::open(path).map_err(refused)?;
     let mut head = Vec::with_capacity(HEAD_BYTES);
-    (&mut file)
-        .take(HEAD_BYTES as u64)
-        .read_to_end(&mut head)
-        .map_err(refused)?;
+    (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(refused)?;
     judge_head(&head, metadata.len(), &file).map_err(Judgement::Unfit)
 }
 
@@ -210,28 +194,18 @@ fn judge_head(head: &[u8], file_bytes: u64, file: &File) -> Result<(), Unfit> {
     if b"\x7fELF".starts_with(head) {
         return Err(Unfit::Truncated);
     }
-    let text = head
-        .iter()
-        .all(|byte| *byte >= 0x20 || b"\t\n\r\x0c\x1b".contains(byte));
+    let text = head.iter().all(|byte| *byte >= 0x20 || b"\t\n\r\x0c\x1b".contains(byte));
     Err(if text { Unfit::Text } else { Unfit::Unknown })
 }
 
 fn judge_script(line: &[u8]) -> Result<(), Unfit> {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or(line);
-    let mut words = line
-        .split(|byte| *byte == b' ' || *byte == b'\t')
-        .filter(|w| !w.is_empty());
+    let mut words = line.split(|byte| *byte == b' ' || *byte == b'\t').filter(|w| !w.is_empty());
     let Some(interpreter) = words.next() else {
         return Err(Unfit::Text);
     };
     let path = Path::new(OsStr::from_bytes(interpreter));
-    if path.exists() {
-        Ok(())
-    } else {
-        Err(Unfit::Interpreter(
-            String::from_utf8_lossy(interpreter).into_owned(),
-        ))
-    }
+    if path.exists() { Ok(()) } else { Err(Unfit::Interpreter(String::from_utf8_lossy(interpreter).into_owned())) }
 }
 
 const ELF_HEADER_BYTES: usize = 64;
@@ -271,14 +245,11 @@ fn judge_elf(head: &[u8], file_bytes: u64, file: &File) -> Result<(), Unfit> {
         return Err(Unfit::Truncated);
     }
     let mut headers = vec![0; size * count];
-    file.read_exact_at(&mut headers, table)
-        .map_err(|_| Unfit::Truncated)?;
+    file.read_exact_at(&mut headers, table).map_err(|_| Unfit::Truncated)?;
     let mut has_interpreter = false;
     for header in headers.chunks_exact(size) {
         let segment = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        let end = u64_at(header, 8)
-            .checked_add(u64_at(header, 32))
-            .ok_or(Unfit::Truncated)?;
+        let end = u64_at(header, 8).checked_add(u64_at(header, 32)).ok_or(Unfit::Truncated)?;
         has_interpreter |= segment == PT_INTERP;
         if (segment == PT_LOAD || segment == PT_INTERP) && end > file_bytes {
             return Err(Unfit::Truncated);
@@ -380,28 +351,16 @@ mod tests {
         let found = locate(OsStr::new("tool"), search, Path::new("/")).expect("found");
         assert_eq!(found, hit);
         let missing = locate(OsStr::new("nope"), search, Path::new("/"));
-        assert!(
-            matches!(missing, Err(Error::ProgramNotOnPath(_))),
-            "{missing:?}"
-        );
+        assert!(matches!(missing, Err(Error::ProgramNotOnPath(_))), "{missing:?}");
         let missing = locate(OsStr::new("./nope"), search, &scratch.0);
-        assert!(
-            matches!(missing, Err(Error::ProgramMissing(_))),
-            "{missing:?}"
-        );
+        assert!(matches!(missing, Err(Error::ProgramMissing(_))), "{missing:?}");
         let relative = locate(OsStr::new("a/../b/./tool"), search, &scratch.0).expect("found");
         assert_eq!(relative, hit);
     }
 
     #[test]
     fn paths_become_absolute_without_the_file_system() {
-        assert_eq!(
-            absolute(Path::new("../x/./y"), Path::new("/a/b")),
-            Path::new("/a/x/y")
-        );
-        assert_eq!(
-            absolute(Path::new("/../x"), Path::new("/a")),
-            Path::new("/x")
-        );
+        assert_eq!(absolute(Path::new("../x/./y"), Path::new("/a/b")), Path::new("/a/x/y"));
+        assert_eq!(absolute(Path::new("/../x"), Path::new("/a")), Path::new("/x"));
     }
 }

@@ -71,31 +71,17 @@ impl OutputPump {
     /// A pump from `source`, which must be non-blocking, to `sink`.
     pub(crate) fn new(source: UnixStream, sink: Sink) -> Self {
         let pending = Vec::with_capacity(BUFFER_BYTES);
-        Self {
-            source: Some(source),
-            sink: Some(sink),
-            pending,
-            written: 0,
-            read_bytes: 0,
-        }
+        Self { source: Some(source), sink: Some(sink), pending, written: 0, read_bytes: 0 }
     }
 
     /// The descriptor to wait for before [`OutputPump::fill`].
     pub(crate) fn wants_to_read(&self) -> Option<BorrowedFd<'_>> {
-        if self.pending.is_empty() {
-            self.source.as_ref().map(AsFd::as_fd)
-        } else {
-            None
-        }
+        if self.pending.is_empty() { self.source.as_ref().map(AsFd::as_fd) } else { None }
     }
 
     /// The descriptor to wait for before [`OutputPump::flush`].
     pub(crate) fn wants_to_write(&self) -> Option<BorrowedFd<'_>> {
-        if self.pending.is_empty() {
-            None
-        } else {
-            self.sink.as_ref().map(|s| s.file.as_fd())
-        }
+        if self.pending.is_empty() { None } else { self.sink.as_ref().map(|s| s.file.as_fd()) }
     }
 
     /// The machine has sent something.
@@ -123,11 +109,7 @@ impl OutputPump {
             Ok(length) => length,
             Err(error) => {
                 self.pending.clear();
-                return if error.kind() == io::ErrorKind::WouldBlock {
-                    Ok(())
-                } else {
-                    Err(error)
-                };
+                return if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) };
             }
         };
         self.pending.truncate(length);
@@ -203,32 +185,17 @@ impl InputPump {
     pub(crate) fn new(source: impl AsFd, sink: UnixStream) -> io::Result<Self> {
         let source = Some(File::from(source.as_fd().try_clone_to_owned()?));
         let (pending, sink) = (Vec::with_capacity(BUFFER_BYTES), Some(sink));
-        Ok(Self {
-            source,
-            sink,
-            pending,
-            written: 0,
-            read_bytes: 0,
-            ended: false,
-        })
+        Ok(Self { source, sink, pending, written: 0, read_bytes: 0, ended: false })
     }
 
     /// The descriptor to wait for before [`InputPump::fill`].
     pub(crate) fn wants_to_read(&self) -> Option<BorrowedFd<'_>> {
-        if self.pending.is_empty() && self.sink.is_some() {
-            self.source.as_ref().map(AsFd::as_fd)
-        } else {
-            None
-        }
+        if self.pending.is_empty() && self.sink.is_some() { self.source.as_ref().map(AsFd::as_fd) } else { None }
     }
 
     /// The descriptor to wait for before [`InputPump::flush`].
     pub(crate) fn wants_to_write(&self) -> Option<BorrowedFd<'_>> {
-        if self.pending.is_empty() {
-            None
-        } else {
-            self.sink.as_ref().map(AsFd::as_fd)
-        }
+        if self.pending.is_empty() { None } else { self.sink.as_ref().map(AsFd::as_fd) }
     }
 
     /// Reads from standard input. An input that cannot be read (a directory, a terminal that is gone) has

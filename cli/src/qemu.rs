@@ -96,11 +96,8 @@ impl MachineLine<'_> {
         for option in ["-nodefaults", "-no-user-config", "-no-reboot"] {
             line.flag(option);
         }
-        line.pair("-display", "none")
-            .pair("-vga", "none")
-            .pair("-net", "none");
-        line.path("-kernel", self.kernel)
-            .path("-initrd", self.bundle);
+        line.pair("-display", "none").pair("-vga", "none").pair("-net", "none");
+        line.path("-kernel", self.kernel).path("-initrd", self.bundle);
         if !self.kernel_words.is_empty() {
             line.pair("-append", self.kernel_words);
         }
@@ -146,18 +143,14 @@ impl MachineLine<'_> {
 
     fn push_ports(&self, line: &mut Arguments) {
         let socket = |name: &str, fd: RawFd| format!("socket,id={name},fd={fd}");
-        line.pair("-chardev", &socket("log", self.ports.log))
-            .pair("-serial", "chardev:log");
+        line.pair("-chardev", &socket("log", self.ports.log)).pair("-serial", "chardev:log");
         match self.machine {
             MachineKind::Microvm => {
                 line.pair("-global", "virtio-mmio.force-legacy=false");
                 line.pair("-device", "virtio-serial-device,max_ports=5");
             }
             MachineKind::Pc | MachineKind::Q35 => {
-                line.pair(
-                    "-device",
-                    "virtio-serial-pci,disable-legacy=on,disable-modern=off,max_ports=5",
-                );
+                line.pair("-device", "virtio-serial-pci,disable-legacy=on,disable-modern=off,max_ports=5");
             }
         }
         let ports = [
@@ -178,10 +171,7 @@ impl MachineLine<'_> {
     pub(crate) fn shell_line(&self) -> String {
         let arguments = self.arguments();
         let words = std::iter::once(self.qemu.as_os_str()).chain(arguments.iter().map(|a| &**a));
-        words
-            .map(|word| shell_quoted(&word.to_string_lossy()))
-            .collect::<Vec<_>>()
-            .join(" ")
+        words.map(|word| shell_quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -231,13 +221,7 @@ mod tests {
             kernel_words: "",
             bundle: Path::new("/b/my bundle"),
             firmware: None,
-            ports: PortFds {
-                stdin: 101,
-                stdout: 102,
-                stderr: 103,
-                control: 104,
-                log: 105,
-            },
+            ports: PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104, log: 105 },
         }
     }
 
@@ -276,9 +260,7 @@ mod tests {
             "qemu-system-x86_64 -accel kvm -M q35 -bios /usr/share/qemu/qboot.rom \
              -cpu max,arch-capabilities=off,pku=off,la57=off -smp 4 -m 256M "
         ));
-        assert!(text.contains(
-            " -device virtio-serial-pci,disable-legacy=on,disable-modern=off,max_ports=5 "
-        ));
+        assert!(text.contains(" -device virtio-serial-pci,disable-legacy=on,disable-modern=off,max_ports=5 "));
         assert!(text.contains(" -append log=info "));
         assert!(!text.contains("mmio"));
     }
@@ -289,9 +271,7 @@ mod tests {
         it.counts_instructions = true;
         let text = it.shell_line();
         assert!(text.contains("-accel tcg,thread=single "));
-        assert!(text.contains(
-            " -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 "
-        ));
+        assert!(text.contains(" -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 "));
     }
 
     #[test]

@@ -56,11 +56,7 @@ pub(crate) struct Prepared {
 }
 
 /// Makes or finds the image.
-pub(crate) fn prepare(
-    source: Source<'_>,
-    with: &[With],
-    cache: Option<&Cache>,
-) -> Result<Prepared, Error> {
+pub(crate) fn prepare(source: Source<'_>, with: &[With], cache: Option<&Cache>) -> Result<Prepared, Error> {
     let kind = match source {
         Source::Program(_) => None,
         Source::Given(path) => Some((path, pack::classify(path)?)),
@@ -74,21 +70,13 @@ pub(crate) fn prepare(
         _ => None,
     };
     if let Some(file) = archive_key.and_then(|key| cache?.root(key)) {
-        return Ok(Prepared {
-            image: image_of(file)?,
-            warnings: Vec::new(),
-            was_cached: true,
-        });
+        return Ok(Prepared { image: image_of(file)?, warnings: Vec::new(), was_cached: true });
     }
     let packed = pack_all(source, kind, with)?;
     let warnings = packed.warnings.iter().map(ToString::to_string).collect();
     let key = archive_key.unwrap_or_else(|| fingerprint(&packed.tree));
     if let Some(file) = cache.and_then(|cache| cache.root(key)) {
-        return Ok(Prepared {
-            image: image_of(file)?,
-            warnings,
-            was_cached: true,
-        });
+        return Ok(Prepared { image: image_of(file)?, warnings, was_cached: true });
     }
     let file = match cache {
         Some(cache) => match cache.store_root(key, |file| write_image(&packed, file)) {
@@ -98,19 +86,11 @@ pub(crate) fn prepare(
         },
         None => write_to_memory(&packed)?,
     };
-    Ok(Prepared {
-        image: image_of(file)?,
-        warnings,
-        was_cached: false,
-    })
+    Ok(Prepared { image: image_of(file)?, warnings, was_cached: false })
 }
 
 /// The tree of everything that goes in.
-fn pack_all(
-    source: Source<'_>,
-    given: Option<(&Path, RootKind)>,
-    with: &[With],
-) -> Result<Packed, Error> {
+fn pack_all(source: Source<'_>, given: Option<(&Path, RootKind)>, with: &[With]) -> Result<Packed, Error> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let mut root = match (source, given) {
         (Source::Program(program), _) => {
@@ -139,26 +119,17 @@ fn pack_all(
 /// An image that the user made is used as it is, once everything in it has been checked.
 fn given_image(path: &Path, cache: Option<&Cache>) -> Result<Prepared, Error> {
     let key = format!("{:032x}", file_key(path)?);
-    let notes = cache
-        .and_then(|cache| cache.note(CHECKED_NOTE))
-        .unwrap_or_default();
+    let notes = cache.and_then(|cache| cache.note(CHECKED_NOTE)).unwrap_or_default();
     let was_cached = notes.lines().any(|line| line == key);
     if !was_cached {
         pack::check_image(path)?;
         if let Some(cache) = cache {
-            let old = notes
-                .lines()
-                .take(CHECKED_COUNT_MAX - 1)
-                .map(|line| format!("{line}\n"));
+            let old = notes.lines().take(CHECKED_COUNT_MAX - 1).map(|line| format!("{line}\n"));
             cache.set_note(CHECKED_NOTE, &format!("{key}\n{}", old.collect::<String>()));
         }
     }
     let file = File::open(path).doing("opening the root image")?;
-    Ok(Prepared {
-        image: image_of(file)?,
-        warnings: Vec::new(),
-        was_cached,
-    })
+    Ok(Prepared { image: image_of(file)?, warnings: Vec::new(), was_cached })
 }
 
 fn image_of(file: File) -> Result<RootImage, Error> {
@@ -175,8 +146,7 @@ fn write_to_memory(packed: &Packed) -> Result<File, Error> {
 fn write_image(packed: &Packed, file: &mut File) -> Result<(), Error> {
     use aegis_image::erofs::write::WriteError;
     let what = "writing the root image";
-    let layout = Layout::new(&packed.tree)
-        .ok_or_else(|| Error::RootWrite("more than an image can hold".into()))?;
+    let layout = Layout::new(&packed.tree).ok_or_else(|| Error::RootWrite("more than an image can hold".into()))?;
     let mut sink = WriteSink(BufWriter::with_capacity(WRITE_BUFFER_BYTES, &mut *file));
     layout.write(&mut sink).map_err(|error| match error {
         WriteError::Sink(error) => Error::Host(what, error),
@@ -203,16 +173,9 @@ fn file_key(path: &Path) -> Result<u128, Error> {
 }
 
 fn add_metadata(hasher: &mut KeyHasher, metadata: &Metadata) {
-    hasher
-        .add_u64(metadata.dev())
-        .add_u64(metadata.ino())
-        .add_u64(metadata.len());
-    hasher
-        .add(&metadata.mtime().to_le_bytes())
-        .add(&metadata.mtime_nsec().to_le_bytes());
-    hasher
-        .add(&metadata.ctime().to_le_bytes())
-        .add(&metadata.ctime_nsec().to_le_bytes());
+    hasher.add_u64(metadata.dev()).add_u64(metadata.ino()).add_u64(metadata.len());
+    hasher.add(&metadata.mtime().to_le_bytes()).add(&metadata.mtime_nsec().to_le_bytes());
+    hasher.add(&metadata.ctime().to_le_bytes()).add(&metadata.ctime_nsec().to_le_bytes());
 }
 
 /// Names a tree. Walks it in the order of names with a stack of its own; a node met again is a hard link.
@@ -232,9 +195,7 @@ fn fingerprint(tree: &Root) -> u128 {
         let attributes = &node.attributes;
         hasher.add_u64(attributes.permissions.into());
         hasher.add_u64(u64::from(attributes.uid) << 32 | u64::from(attributes.gid));
-        hasher
-            .add(&attributes.mtime_s.to_le_bytes())
-            .add_u64(attributes.mtime_ns.into());
+        hasher.add(&attributes.mtime_s.to_le_bytes()).add_u64(attributes.mtime_ns.into());
         match node.content() {
             Content::Directory(entries) => {
                 hasher.add(b"directory").add_u64(entries.len() as u64);
@@ -248,16 +209,10 @@ fn fingerprint(tree: &Root) -> u128 {
                 hasher.add(b"link").add(target);
             }
             Content::CharacterDevice(number) => {
-                hasher
-                    .add(b"character")
-                    .add_u64(number.major.into())
-                    .add_u64(number.minor.into());
+                hasher.add(b"character").add_u64(number.major.into()).add_u64(number.minor.into());
             }
             Content::BlockDevice(number) => {
-                hasher
-                    .add(b"block")
-                    .add_u64(number.major.into())
-                    .add_u64(number.minor.into());
+                hasher.add(b"block").add_u64(number.major.into()).add_u64(number.minor.into());
             }
             Content::Fifo => {
                 hasher.add(b"fifo");
@@ -284,9 +239,7 @@ fn add_data(hasher: &mut KeyHasher, data: &HostData) {
             add_file(std::fs::metadata(path));
             hasher.add(path.as_os_str().as_bytes());
         }
-        HostData::Piece {
-            file, offset_bytes, ..
-        } => {
+        HostData::Piece { file, offset_bytes, .. } => {
             add_file(file.metadata());
             hasher.add_u64(*offset_bytes);
         }
@@ -298,9 +251,6 @@ pub(crate) fn working_directory(path: &Path) -> Result<PathBuf, Error> {
     if path.is_absolute() {
         Ok(path.to_path_buf())
     } else {
-        Err(Error::Usage(format!(
-            "-w {}: must be an absolute path",
-            path.display()
-        )))
+        Err(Error::Usage(format!("-w {}: must be an absolute path", path.display())))
     }
 }

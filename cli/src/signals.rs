@@ -3,10 +3,7 @@
 //! The signals that the tool handles are blocked and read from a `signalfd`; a child gets an empty mask from
 //! the standard library. A signal that was ignored when the tool started (`nohup`, background jobs of a plain
 //! shell) stays ignored.
-#![allow(
-    unsafe_code,
-    reason = "signal masks and signalfd have no safe interface in rustix"
-)]
+#![allow(unsafe_code, reason = "signal masks and signalfd have no safe interface in rustix")]
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -77,22 +74,18 @@ impl Signals {
             }
         }
         // SAFETY: `set` is initialised; a null pointer for the old mask is allowed.
-        let failed =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
         // SAFETY: `set` is initialised; -1 asks for a new descriptor.
-        let fd =
-            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: `fd` was just made by `signalfd` and nobody else owns it.
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self {
-            file: File::from(owned),
-        })
+        Ok(Self { file: File::from(owned) })
     }
 
     /// The next event, or `None` when there is none at the moment.
@@ -138,11 +131,7 @@ fn is_ignored(signal: i32) -> io::Result<bool> {
 fn default_child_signal() -> io::Result<()> {
     // SAFETY: SIG_DFL installs no code; no other thread changes dispositions at this point.
     let previous = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-    if previous == libc::SIG_ERR {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if previous == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

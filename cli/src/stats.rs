@@ -40,10 +40,7 @@ pub(crate) struct Stats {
 impl Stats {
     /// Nothing measured yet.
     pub(crate) fn new(accelerator: &'static str) -> Self {
-        Self {
-            accelerator,
-            ..Self::default()
-        }
+        Self { accelerator, ..Self::default() }
     }
 
     /// Takes a counter from exos; a key that is there already gets the new value.
@@ -63,29 +60,18 @@ impl Stats {
             ("program_ended_us", self.times.ended),
             ("wall_us", Some(self.times.wall)),
         ];
-        times
-            .into_iter()
-            .filter_map(|(key, time)| Some((key, time?)))
-            .collect()
+        times.into_iter().filter_map(|(key, time)| Some((key, time?))).collect()
     }
 
     /// One object on one line: integers only, times in microseconds from the start of the tool; `null` never
     /// appears.
     pub(crate) fn json(&self) -> String {
-        let mut text = format!(
-            "{{\"status\":{},\"accelerator\":\"{}\",\"host\":{{",
-            self.status, self.accelerator
-        );
+        let mut text = format!("{{\"status\":{},\"accelerator\":\"{}\",\"host\":{{", self.status, self.accelerator);
         let host = self.host_times();
-        let pairs = host
-            .iter()
-            .map(|(key, time)| format!("\"{key}\":{}", time.as_micros()));
+        let pairs = host.iter().map(|(key, time)| format!("\"{key}\":{}", time.as_micros()));
         text += &pairs.collect::<Vec<_>>().join(",");
         text += "},\"guest\":{";
-        let pairs = self
-            .counters
-            .iter()
-            .map(|(key, value)| format!("{}:{value}", quoted(key)));
+        let pairs = self.counters.iter().map(|(key, value)| format!("{}:{value}", quoted(key)));
         text += &pairs.collect::<Vec<_>>().join(",");
         text += "}}";
         text
@@ -115,15 +101,8 @@ impl Stats {
                 None => row(&spaced(key), value.to_string(), ""),
             }
         }
-        let lines = text
-            .lines()
-            .map(str::trim_end)
-            .collect::<Vec<_>>()
-            .join("\n");
-        format!(
-            "aegis: statistics ({}, status {})\n{lines}\n",
-            self.accelerator, self.status
-        )
+        let lines = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        format!("aegis: statistics ({}, status {})\n{lines}\n", self.accelerator, self.status)
     }
 }
 
@@ -153,17 +132,9 @@ mod tests {
     use std::time::Duration;
 
     fn stats() -> Stats {
-        let times = Times {
-            hello: Some(Duration::from_micros(41_300)),
-            wall: Duration::from_millis(60),
-            ..Times::default()
-        };
-        let mut stats = Stats {
-            times,
-            accelerator: "tcg",
-            status: 7,
-            ..Stats::default()
-        };
+        let times =
+            Times { hello: Some(Duration::from_micros(41_300)), wall: Duration::from_millis(60), ..Times::default() };
+        let mut stats = Stats { times, accelerator: "tcg", status: 7, ..Stats::default() };
         stats.count("boot_ns".into(), 1);
         stats.count("page_faults".into(), 12);
         stats.count("boot_ns".into(), 2_500_000);
@@ -182,15 +153,8 @@ mod tests {
     #[test]
     fn the_table_names_units() {
         let table = stats().table();
-        assert!(
-            table.starts_with("aegis: statistics (tcg, status 7)\n"),
-            "{table}"
-        );
-        for expected in [
-            "41.3 ms",
-            "2.500 ms",
-            "page faults                              12\n",
-        ] {
+        assert!(table.starts_with("aegis: statistics (tcg, status 7)\n"), "{table}");
+        for expected in ["41.3 ms", "2.500 ms", "page faults                              12\n"] {
             assert!(table.contains(expected), "{expected:?} in {table}");
         }
     }

@@ -1,10 +1,7 @@
 //! `aegis run` from outside, with a script in QEMU's place: what users see of standard streams, exit
 //! statuses, signals, time limits, and that nothing is left running.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -21,8 +18,7 @@ struct World {
 
 impl World {
     fn new(name: &str) -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("aegis-run-{}-{name}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("aegis-run-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("kernel.elf"), b"fake").unwrap();
         std::fs::write(directory.join("exos.elf"), tiny_elf()).unwrap();
@@ -32,16 +28,11 @@ impl World {
     fn tool(&self, scenario: &str, status: &str, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aegis"));
         command.args(words).stdin(Stdio::null());
-        command.env(
-            "AEGIS_QEMU",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_qemu.sh"),
-        );
+        command.env("AEGIS_QEMU", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_qemu.sh"));
         command.env("AEGIS_ARTIFACTS", &self.directory);
         command.env("XDG_CACHE_HOME", self.directory.join("cache"));
         command.env("FAKE_DIR", &self.directory);
-        command
-            .env("FAKE_QEMU", scenario)
-            .env("FAKE_STATUS", status);
+        command.env("FAKE_QEMU", scenario).env("FAKE_STATUS", status);
         command
     }
 
@@ -132,12 +123,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn assert_status(output: &Output, status: i32) {
-    assert_eq!(
-        output.status.code(),
-        Some(status),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
 }
 
 fn wait(child: &mut Child) -> i32 {
@@ -154,13 +140,7 @@ fn wait(child: &mut Child) -> i32 {
 
 fn send(child: &Child, signal: &str) {
     let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args([signal, &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
 }
 
 #[test]
@@ -171,14 +151,8 @@ fn output_error_and_status_come_through_apart() {
     assert_eq!(text(&output.stdout), "out\n");
     let errors = text(&output.stderr);
     assert!(errors.contains("err\n"), "{errors}");
-    assert!(
-        errors.contains("exos: openat2: not there (ENOSYS)\n"),
-        "{errors}"
-    );
-    assert!(
-        !errors.contains("only with -v") && !errors.contains("kernel:"),
-        "{errors}"
-    );
+    assert!(errors.contains("exos: openat2: not there (ENOSYS)\n"), "{errors}");
+    assert!(!errors.contains("only with -v") && !errors.contains("kernel:"), "{errors}");
 }
 
 #[test]
@@ -196,11 +170,7 @@ fn quiet_and_verbose() {
     let quiet = world.run("exit", "0", &["-q"]);
     assert_eq!(text(&quiet.stderr), "err\n");
     let verbose = text(&world.run("exit", "0", &["-v"]).stderr);
-    for expected in [
-        "only with -v",
-        "kernel: fake machine",
-        "-chardev socket,id=control",
-    ] {
+    for expected in ["only with -v", "kernel: fake machine", "-chardev socket,id=control"] {
         assert!(verbose.contains(expected), "{expected}: {verbose}");
     }
 }
@@ -210,20 +180,11 @@ fn statistics_come_last() {
     let world = World::new("stats");
     let errors = text(&world.run("exit", "3", &["--stats=json", "-q"]).stderr);
     let line = errors.lines().last().unwrap();
-    assert!(
-        line.starts_with("{\"status\":3,\"accelerator\":\"tcg\","),
-        "{line}"
-    );
+    assert!(line.starts_with("{\"status\":3,\"accelerator\":\"tcg\","), "{line}");
     assert!(line.contains("\"first_output_us\":"), "{line}");
-    assert!(
-        line.ends_with("\"guest\":{\"boot_ns\":1500000,\"page_faults\":3}}"),
-        "{line}"
-    );
+    assert!(line.ends_with("\"guest\":{\"boot_ns\":1500000,\"page_faults\":3}}"), "{line}");
     let table = text(&world.run("exit", "0", &["--stats", "-q"]).stderr);
-    assert!(
-        table.contains("start to first output") && table.contains("1.500 ms"),
-        "{table}"
-    );
+    assert!(table.contains("start to first output") && table.contains("1.500 ms"), "{table}");
 }
 
 #[test]
@@ -240,18 +201,11 @@ fn a_signals_victim_and_a_failed_start_have_their_line() {
 #[test]
 fn a_mebibyte_of_input_comes_back_the_same() {
     let world = World::new("echo");
-    let input: Vec<u8> = (0..1u32 << 20)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
+    let input: Vec<u8> = (0..1u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let words = ["run", "--accel", "tcg", "cat"];
     let mut command = world.tool("echo", "", &words);
     command.env("FAKE_BYTES", input.len().to_string());
-    let mut child = Tool::start(
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped()),
-    );
+    let mut child = Tool::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let mut stdin = child.stdin.take().unwrap();
     let copy = input.clone();
     let writer = std::thread::spawn(move || stdin.write_all(&copy).unwrap());
@@ -259,12 +213,7 @@ fn a_mebibyte_of_input_comes_back_the_same() {
     let mut back = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut back).unwrap();
     let mut errors = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut errors)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     writer.join().unwrap();
     assert_eq!((wait(&mut child), errors.as_str()), (0, "eof 1048576"));
     assert!(back == input, "{} bytes came back", back.len());
@@ -287,11 +236,7 @@ fn output_behind_the_ending_line_is_not_lost_to_a_slow_reader() {
 #[test]
 fn a_closed_output_ends_the_machine() {
     let world = World::new("closed");
-    let mut child = Tool::start(
-        world
-            .tool("endless", "", &["run", "--accel", "tcg", "yes"])
-            .stdout(Stdio::piped()),
-    );
+    let mut child = Tool::start(world.tool("endless", "", &["run", "--accel", "tcg", "yes"]).stdout(Stdio::piped()));
     let mut some = [0; 16];
     child.stdout.take().unwrap().read_exact(&mut some).unwrap();
     assert_eq!(wait(&mut child), 141);
@@ -301,16 +246,9 @@ fn a_closed_output_ends_the_machine() {
 #[test]
 fn a_full_device_is_named() {
     let world = World::new("full");
-    let full = std::fs::File::options()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let words = ["run", "--accel", "tcg", "yes"];
-    let output = world
-        .tool("endless", "", &words)
-        .stdout(full)
-        .output()
-        .unwrap();
+    let output = world.tool("endless", "", &words).stdout(full).output().unwrap();
     assert_status(&output, 125);
     assert!(text(&output.stderr).contains("standard output: No space left"));
     world.assert_no_machine_left();
@@ -321,33 +259,16 @@ fn the_time_limit_ends_the_machine_even_if_nobody_reads() {
     let world = World::new("timeout");
     for scenario in ["sleep", "silent", "endless"] {
         let words = ["run", "--accel", "tcg", "--timeout", "0.5", "true"];
-        let mut child = Tool::start(
-            world
-                .tool(scenario, "", &words)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped()),
-        );
+        let mut child = Tool::start(world.tool(scenario, "", &words).stdout(Stdio::piped()).stderr(Stdio::piped()));
         assert_eq!(wait(&mut child), 124, "{scenario}");
         let mut errors = String::new();
-        child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut errors)
-            .unwrap();
-        assert_eq!(
-            errors, "aegis: ended by --timeout after 0.5 s\n",
-            "{scenario}"
-        );
+        child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        assert_eq!(errors, "aegis: ended by --timeout after 0.5 s\n", "{scenario}");
         world.assert_no_machine_left();
     }
 }
 
-fn start_and_wait_until_ready(
-    world: &World,
-    scenario: &str,
-    status: &str,
-) -> (Tool, impl BufRead + use<>) {
+fn start_and_wait_until_ready(world: &World, scenario: &str, status: &str) -> (Tool, impl BufRead + use<>) {
     let words = ["run", "--accel", "tcg", "true"];
     let mut child = Tool::start(world.tool(scenario, status, &words).stdout(Stdio::piped()));
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -418,10 +339,7 @@ fn a_machine_that_ends_by_itself_is_the_tools_failure() {
     let world = World::new("status");
     for (status, expected) in [
         ("0", "the machine reset itself (triple fault)"),
-        (
-            "1",
-            "QEMU ended with status 1: cannot set up guest memory 'microvm.ram'",
-        ),
+        ("1", "QEMU ended with status 1: cannot set up guest memory 'microvm.ram'"),
         ("33", "went down without saying how the program ended"),
         ("35", "the kernel panicked"),
         ("37", "the kernel stopped the library OS"),
@@ -429,10 +347,7 @@ fn a_machine_that_ends_by_itself_is_the_tools_failure() {
         let output = world.run("status", status, &[]);
         assert_status(&output, 125);
         let errors = text(&output.stderr);
-        assert!(
-            errors.lines().last().unwrap().contains(expected),
-            "{errors}"
-        );
+        assert!(errors.lines().last().unwrap().contains(expected), "{errors}");
         let shows_log = errors.contains("kernel: fake machine");
         assert_eq!(shows_log, status != "1", "{errors}");
     }
@@ -458,53 +373,24 @@ fn what_can_be_known_beforehand_starts_no_machine() {
     let at = |name: &str| world.directory.join(name).to_string_lossy().into_owned();
     std::fs::write(at("garbage.img"), [0xa5; 9000]).unwrap();
     std::fs::write(at("text"), "hello\n").unwrap();
-    assert!(
-        Command::new("chmod")
-            .args(["755", &at("text")])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("chmod").args(["755", &at("text")]).status().unwrap().success());
     for (words, status, expected) in [
-        (
-            vec!["run", "surely-no-such-program"],
-            127,
-            "not found on this host's PATH",
-        ),
+        (vec!["run", "surely-no-such-program"], 127, "not found on this host's PATH"),
         (vec!["run", "/no/such/program"], 127, "no such file"),
         (vec!["run", "/etc"], 126, "is a directory"),
         (vec!["run", &at("text")], 126, "no #!"),
-        (
-            vec!["run", "--root", &at("garbage.img"), "true"],
-            125,
-            "garbage.img",
-        ),
-        (
-            vec!["run", "--root", "/no/such/root", "true"],
-            125,
-            "/no/such/root",
-        ),
-        (
-            vec!["run", "--with", "/no/such/file", "true"],
-            125,
-            "/no/such/file",
-        ),
+        (vec!["run", "--root", &at("garbage.img"), "true"], 125, "garbage.img"),
+        (vec!["run", "--root", "/no/such/root", "true"], 125, "/no/such/root"),
+        (vec!["run", "--with", "/no/such/file", "true"], 125, "/no/such/file"),
         (vec!["run", "-m", "1K", "true"], 125, "at least 16M"),
         (vec!["run", "-w", "here", "true"], 125, "absolute path"),
-        (
-            vec!["run", "--accel", "kvm", "--icount", "true"],
-            125,
-            "--icount needs",
-        ),
+        (vec!["run", "--accel", "kvm", "--icount", "true"], 125, "--icount needs"),
         (vec!["run", "--bogus", "true"], 125, "--bogus"),
     ] {
         let output = world.tool("exit", "0", &words).output().unwrap();
         assert_status(&output, status);
         let errors = text(&output.stderr);
-        assert!(
-            errors.starts_with("aegis: ") && errors.contains(expected),
-            "{errors}"
-        );
+        assert!(errors.starts_with("aegis: ") && errors.contains(expected), "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
     assert!(!world.directory.join("pid").exists());
@@ -518,11 +404,7 @@ fn the_dry_run_prints_the_line_that_a_run_uses() {
     assert_status(&output, 0);
     let shown = text(&output.stdout);
     assert!(!world.directory.join("pid").exists());
-    for expected in [
-        "fake_qemu.sh -accel tcg",
-        " -smp 4 ",
-        " -M microvm,acpi=on ",
-    ] {
+    for expected in ["fake_qemu.sh -accel tcg", " -smp 4 ", " -M microvm,acpi=on "] {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
     assert_status(&world.run("exit", "0", &options[1..]), 0);
@@ -541,15 +423,8 @@ fn a_missing_part_is_named() {
     assert!(text(&output.stderr).contains(&*kernel.to_string_lossy()));
     std::fs::write(&kernel, b"fake").unwrap();
     let words = ["run", "--accel", "tcg", "true"];
-    let output = world
-        .tool("exit", "0", &words)
-        .env("AEGIS_QEMU", "no-such-qemu")
-        .output()
-        .unwrap();
+    let output = world.tool("exit", "0", &words).env("AEGIS_QEMU", "no-such-qemu").output().unwrap();
     assert_status(&output, 125);
     assert!(text(&output.stderr).contains("apt install qemu-system-x86"));
-    assert!(
-        Path::new("/bin/bash").exists(),
-        "the fake QEMU is a bash script"
-    );
+    assert!(Path::new("/bin/bash").exists(), "the fake QEMU is a bash script");
 }
