@@ -111,7 +111,7 @@ pub enum Status {
     Ok = 0,
     /// No such call number.
     UnknownCall = 0x0101,
-    /// An argument is out of range; RDX holds its index (0 is RDI).
+    /// An argument is out of range; RDX holds its index (0 is RDI), or that of a list's entry.
     BadArgument = 0x0102,
     /// A pointer is outside the caller's windows, misaligned or not mapped.
     BadAddress = 0x0103,
@@ -137,7 +137,7 @@ pub enum Status {
     PeerGone = 0x0402,
     /// The gate's processor cannot take a call now.
     PeerBusy = 0x0403,
-    /// A bounded part of the work was done: call again with the same arguments.
+    /// A bounded part of the work was done: call again with the same arguments (`Bind`: from the entry that RDX names).
     Again = 0x0501,
     /// A sleep ended because an upcall became pending.
     Interrupted = 0x0502,
