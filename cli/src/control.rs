@@ -82,6 +82,13 @@ pub(crate) enum ToGuest {
         /// Characters in a line.
         columns: u16,
     },
+    /// Nobody takes what this port carries any more.
+    Closed {
+        /// Number of the port: standard output or standard error.
+        port: u8,
+        /// Linux error number of the write that failed.
+        errno: i32,
+    },
 }
 
 impl fmt::Display for ToGuest {
@@ -90,6 +97,7 @@ impl fmt::Display for ToGuest {
             Self::Eof { bytes } => writeln!(out, "eof {bytes}"),
             Self::Signal(number) => writeln!(out, "signal {number}"),
             Self::WindowSize { rows, columns } => writeln!(out, "winsize {rows} {columns}"),
+            Self::Closed { port, errno } => writeln!(out, "closed {port} {errno}"),
         }
     }
 }
@@ -266,6 +274,7 @@ mod tests {
         assert_eq!(ToGuest::Eof { bytes: 4 }.to_string(), "eof 4\n");
         assert_eq!(ToGuest::Signal(15).to_string(), "signal 15\n");
         assert_eq!(ToGuest::WindowSize { rows: 25, columns: 80 }.to_string(), "winsize 25 80\n");
+        assert_eq!(ToGuest::Closed { port: 2, errno: 32 }.to_string(), "closed 2 32\n");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! From everything that is known about a run's end to the tool's exit status and the lines that explain it.
 //!
 //! Pure, so that the whole table can be tested. The order of belief: what exos reported, then what the tool
-//! itself did to the machine (time limit, second signal, closed output), then how QEMU ended.
+//! itself did to the machine (time limit, second signal), then how QEMU ended. A program that ended well although
+//! its output could not be written has not done what the user asked for; that is told as the tool's failure.
 
 use std::io;
 use std::time::Duration;
@@ -16,9 +17,6 @@ pub(crate) const QEMU_PANIC: i32 = 35;
 /// QEMU's exit status after the kernel stopped the first environment (0x12).
 pub(crate) const QEMU_STOPPED: i32 = 37;
 
-/// The number of SIGPIPE, which is what a program gets whose output nobody reads any more.
-const SIGPIPE: u8 = 13;
-
 /// Why the tool ended the machine, where it did.
 #[derive(Debug)]
 pub(crate) enum Cause {
@@ -26,10 +24,6 @@ pub(crate) enum Cause {
     Timeout(Duration),
     /// The user or the system insisted with this signal.
     Signal(u8),
-    /// The reader of standard output is gone.
-    OutputClosed,
-    /// Standard output cannot be written to.
-    OutputFailed(io::Error),
     /// KVM cannot go on with the machine.
     KvmFailed,
     /// No `hello` in this time.
@@ -54,6 +48,8 @@ pub(crate) struct Ending {
     pub(crate) report: Option<Report>,
     /// What the tool did to the machine, if it did.
     pub(crate) cause: Option<Cause>,
+    /// Why bytes of standard output were lost, other than that nobody reads them any more.
+    pub(crate) output_error: Option<io::Error>,
     /// How QEMU ended.
     pub(crate) qemu: QemuEnd,
     /// What QEMU wrote to its standard error.
@@ -85,6 +81,10 @@ impl Ending {
 
     fn verdict_of_report(&self, report: &Report) -> Verdict {
         let (status, line) = match report {
+            Report::Exit(0) => match &self.output_error {
+                Some(error) => (STATUS_TOOL, Some(format!("standard output: {error}"))),
+                None => (0, None),
+            },
             Report::Exit(status) => (*status, None),
             Report::Killed { signal, text, .. } => {
                 (STATUS_SIGNAL_BASE + signal, (!text.is_empty()).then(|| text.clone()))
@@ -123,8 +123,6 @@ fn verdict_of_cause(cause: &Cause) -> Verdict {
             (STATUS_TIMEOUT, Some(format!("ended by --timeout after {} s", limit.as_secs_f64())), false)
         }
         Cause::Signal(signal) => (STATUS_SIGNAL_BASE + signal, None, false),
-        Cause::OutputClosed => (STATUS_SIGNAL_BASE + SIGPIPE, None, false),
-        Cause::OutputFailed(error) => (STATUS_TOOL, Some(format!("standard output: {error}")), false),
         Cause::KvmFailed => (STATUS_TOOL, Some("KVM cannot run this machine here; use --accel tcg".into()), false),
         Cause::BootLimit(limit) => {
             (STATUS_TOOL, Some(format!("the machine did not come up in {} s", limit.as_secs())), true)
@@ -154,7 +152,7 @@ mod tests {
     use std::time::Duration;
 
     fn ending(report: Option<Report>, cause: Option<Cause>, qemu: QemuEnd) -> Ending {
-        Ending { report, cause, qemu, qemu_errors: String::new() }
+        Ending { report, cause, output_error: None, qemu, qemu_errors: String::new() }
     }
 
     const OFF: QemuEnd = QemuEnd::Exited(33);
@@ -184,15 +182,23 @@ mod tests {
             (Cause::Timeout(Duration::from_millis(1500)), 124),
             (Cause::Signal(2), 130),
             (Cause::Signal(15), 143),
-            (Cause::OutputClosed, 141),
             (Cause::KvmFailed, 125),
             (Cause::BootLimit(Duration::from_secs(60)), 125),
             (Cause::Version(2), 125),
-            (Cause::OutputFailed(std::io::ErrorKind::StorageFull.into()), 125),
         ] {
             let text = format!("{cause:?}");
             let verdict = ending(None, Some(cause), QemuEnd::Killed(9)).verdict();
             assert_eq!(verdict.status, status, "{text}");
+        }
+    }
+
+    #[test]
+    fn lost_output_is_a_failure_that_a_good_status_does_not_hide() {
+        for (report, expected) in [(0, 125), (3, 3)] {
+            let mut it = ending(Some(Report::Exit(report)), None, OFF);
+            it.output_error = Some(std::io::Error::from_raw_os_error(28));
+            let verdict = it.verdict();
+            assert_eq!((verdict.status, verdict.line.is_some()), (expected, report == 0));
         }
     }
 

@@ -96,6 +96,11 @@ enum Slot {
 
 const STDOUT: usize = 0;
 const STDERR: usize = 1;
+/// Numbers of the ports that carry the outputs (`docs/control-port.md`).
+const OUTPUT_PORTS: [u8; 2] = [2, 3];
+/// Linux error numbers.
+const EPIPE: i32 = rustix::io::Errno::PIPE.raw_os_error();
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
 struct Relay<'a> {
     machine: Machine,
@@ -115,6 +120,7 @@ struct Relay<'a> {
     terminated: bool,
     report: Option<Report>,
     cause: Option<Cause>,
+    output_error: Option<io::Error>,
     qemu_end: Option<QemuEnd>,
     /// When patience ends: with the boot, the power-off, or the last output.
     limit: Option<Instant>,
@@ -154,6 +160,7 @@ impl<'a> Relay<'a> {
             terminated: false,
             report: None,
             cause: None,
+            output_error: None,
             qemu_end: None,
             limit: Some(Instant::now() + habits.boot_limit),
         })
@@ -181,6 +188,7 @@ impl<'a> Relay<'a> {
             ending: Ending {
                 report: self.report.take(),
                 cause: self.cause.take(),
+                output_error: self.output_error.take(),
                 qemu,
                 qemu_errors: printable_lines(&self.qemu_errors),
             },
@@ -275,11 +283,17 @@ impl<'a> Relay<'a> {
         if self.outputs[index].has_carried() {
             self.stats.times.first_output.get_or_insert_with(|| self.habits.start.elapsed());
         }
-        // A reader of standard error that has gone away is no reason to end the program.
+        // What that means is the program's affair: its next write fails as it would on the host.
+        let port = OUTPUT_PORTS[index];
         match outcome {
-            Outcome::Closed if index == STDOUT => self.end(Cause::OutputClosed),
-            Outcome::Failed(error) if index == STDOUT => self.end(Cause::OutputFailed(error)),
-            Outcome::Fine | Outcome::Closed | Outcome::Failed(_) => {}
+            Outcome::Fine => {}
+            Outcome::Closed => self.send(ToGuest::Closed { port, errno: EPIPE }),
+            Outcome::Failed(error) => {
+                self.send(ToGuest::Closed { port, errno: error.raw_os_error().unwrap_or(EIO) });
+                if index == STDOUT {
+                    self.output_error = Some(error);
+                }
+            }
         }
     }
 

@@ -59,6 +59,16 @@ endless)
     say 'hello 1'
     exec cat /dev/zero >&"$port_stdout"
     ;;
+closed)
+    # Writes until the tool says that nobody reads; FAKE_STATUS is the program's answer.
+    say 'hello 1'
+    while ! read -r -t 0 -u "$port_control" || { hear && [[ $line != closed* ]]; }; do
+        head -c 4096 /dev/zero >&"$port_stdout"
+    done
+    printf '%s' "$line" >&"$port_stderr"
+    say "$FAKE_STATUS"
+    exit 33
+    ;;
 signal)
     say 'hello 1'
     printf 'ready\n' >&"$port_stdout"

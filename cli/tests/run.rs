@@ -234,24 +234,34 @@ fn output_behind_the_ending_line_is_not_lost_to_a_slow_reader() {
 }
 
 #[test]
-fn a_closed_output_ends_the_machine() {
-    let world = World::new("closed");
-    let mut child = Tool::start(world.tool("endless", "", &["run", "--accel", "tcg", "yes"]).stdout(Stdio::piped()));
-    let mut some = [0; 16];
-    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
-    assert_eq!(wait(&mut child), 141);
-    world.assert_no_machine_left();
+fn a_program_learns_that_nobody_reads_its_output_and_decides() {
+    for (answer, status) in [("killed 13 0", 141), ("exit 5", 5)] {
+        let world = World::new(&format!("closed-{status}"));
+        let mut command = world.tool("closed", answer, &["run", "--accel", "tcg", "yes"]);
+        let mut child = Tool::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut some = [0; 16];
+        child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+        assert_eq!(wait(&mut child), status);
+        let mut errors = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        assert_eq!(errors, "closed 2 32");
+        world.assert_no_machine_left();
+    }
 }
 
 #[test]
-fn a_full_device_is_named() {
-    let world = World::new("full");
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let words = ["run", "--accel", "tcg", "yes"];
-    let output = world.tool("endless", "", &words).stdout(full).output().unwrap();
-    assert_status(&output, 125);
-    assert!(text(&output.stderr).contains("standard output: No space left"));
-    world.assert_no_machine_left();
+fn a_full_device_is_told_to_the_program_and_to_the_user() {
+    for (answer, status) in [("exit 0", 125), ("exit 4", 4)] {
+        let world = World::new(&format!("full-{status}"));
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let words = ["run", "--accel", "tcg", "yes"];
+        let output = world.tool("closed", answer, &words).stdout(full).output().unwrap();
+        assert_status(&output, status);
+        let errors = text(&output.stderr);
+        assert!(errors.starts_with("closed 2 28"), "{errors}");
+        assert_eq!(errors.contains("aegis: standard output: No space left"), status == 125, "{errors}");
+        world.assert_no_machine_left();
+    }
 }
 
 #[test]

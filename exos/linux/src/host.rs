@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use exos::error::{Errno, Result};
 use exos::sync::Mutex;
 
 /// Longest control line, with its end.
@@ -57,6 +58,8 @@ struct State {
     signals: VecDeque<u8>,
     window: Option<(u16, u16)>,
     wants_stats: bool,
+    /// Why standard output and standard error take nothing any more.
+    closed: [Option<Errno>; 2],
     backlog: VecDeque<u8>,
 }
 
@@ -76,6 +79,7 @@ impl<C: Console> HostPorts<C> {
             signals: VecDeque::new(),
             window: None,
             wants_stats: false,
+            closed: [None; 2],
             backlog: VecDeque::new(),
         };
         Self { inner: Mutex::new((console, state)) }
@@ -124,19 +128,22 @@ impl<C: Console> HostPorts<C> {
         (count, count == 0 && has_ended)
     }
 
-    /// Writes to an output port: the bytes taken, `None` if the host has closed it.
-    pub fn write(&self, port: Port, from: &[u8]) -> Option<usize> {
+    /// Writes to an output port: the bytes taken. `EPIPE`: nobody reads them any more; other errors as the host met them.
+    pub fn write(&self, port: Port, from: &[u8]) -> Result<usize> {
         let mut inner = self.inner.lock();
-        let console = &mut inner.0;
+        let (console, state) = &mut *inner;
+        if let Some(errno) = state.closed(port) {
+            return Err(errno);
+        }
         if console.is_gone(port) {
-            return None;
+            return Err(Errno::EPIPE);
         }
         let count = console.write(port, from);
         if count < from.len() {
             // So that whoever waits for room is woken.
             console.pending_bytes(port);
         }
-        Some(count)
+        Ok(count)
     }
 
     /// Bytes of `port` that the host has not taken yet.
@@ -195,6 +202,14 @@ impl<C: Console> HostPorts<C> {
 }
 
 impl State {
+    fn closed(&self, port: Port) -> Option<Errno> {
+        match port {
+            Port::Output => self.closed[0],
+            Port::Error => self.closed[1],
+            Port::Input | Port::Control => None,
+        }
+    }
+
     fn push_backlog(&mut self, console: &mut impl Console) {
         while !self.backlog.is_empty() {
             let (head, _) = self.backlog.as_slices();
@@ -239,6 +254,17 @@ impl State {
                     self.window = Some((rows, columns));
                 }
             }
+            Some("closed") => {
+                let mut number = || words.next().and_then(|word| word.parse::<usize>().ok());
+                if let (Some(port @ 2..=3), Some(error)) = (number(), number()) {
+                    self.closed[port - 2] = Some(match error {
+                        27 => Errno::EFBIG,
+                        28 => Errno::ENOSPC,
+                        32 => Errno::EPIPE,
+                        _ => Errno::EIO,
+                    });
+                }
+            }
             Some("stats") => self.wants_stats = true,
             _ => {}
         }
@@ -247,7 +273,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Console, HostPorts, Port};
+    use super::{Console, Errno, HostPorts, Port};
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
@@ -335,6 +361,20 @@ mod tests {
         assert_eq!(ports.take_window(), Some((24, 80)));
         assert!(ports.take_stats_request());
         assert!(!ports.take_stats_request());
+    }
+
+    #[test]
+    fn a_closed_output_takes_nothing_and_says_why() {
+        let (ports, wires) = ports();
+        let closed = b"closed 1 32\nclosed 2\nclosed 2 28\nclosed 9 5\n";
+        wires.lock().expect("sound").control_in.extend(closed);
+        ports.pump();
+        assert_eq!(ports.write(Port::Output, b"a"), Err(Errno::ENOSPC));
+        assert_eq!(ports.write(Port::Error, b"a"), Ok(1));
+        wires.lock().expect("sound").control_in.extend(b"closed 3 32\n");
+        ports.pump();
+        assert_eq!(ports.write(Port::Error, b"a"), Err(Errno::EPIPE));
+        assert_eq!(wires.lock().expect("sound").output, b"a");
     }
 
     #[test]

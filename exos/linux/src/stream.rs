@@ -50,13 +50,13 @@ impl<C: Console> PortStream<C> {
         leftover + self.host.pending_bytes(self.port)
     }
 
-    /// Gives what is left over to the port: true if nothing is any more. `EPIPE`: the host is gone.
+    /// Gives what is left over to the port: true if nothing is any more. An error: the host takes no more.
     fn push_leftover(&self) -> Result<bool> {
         let mut leftover = self.leftover.lock();
         if leftover.is_empty() {
             return Ok(true);
         }
-        let count = self.host.write(self.port, &leftover).ok_or(Errno::EPIPE)?;
+        let count = self.host.write(self.port, &leftover)?;
         leftover.drain(..count);
         Ok(leftover.is_empty())
     }
@@ -105,7 +105,7 @@ impl<C: Console> Stream for PortStream<C> {
             }
             let wanted = source.remaining().min(CHUNK_BYTES);
             let taken = source.take(&mut chunk[..wanted]);
-            let written = self.host.write(self.port, &chunk[..taken]).ok_or(Errno::EPIPE)?;
+            let written = self.host.write(self.port, &chunk[..taken])?;
             self.leftover.lock().extend_from_slice(&chunk[written..taken]);
             if written < taken {
                 self.told.lock().is_full = true;
