@@ -128,7 +128,8 @@ impl<C: Console> HostPorts<C> {
         (count, count == 0 && has_ended)
     }
 
-    /// Writes to an output port: the bytes taken. `EPIPE`: nobody reads them any more; other errors as the host met them.
+    /// Writes to an output port: the bytes taken. `EPIPE`: nobody reads them any more; other errors are as the host
+    /// met them.
     pub fn write(&self, port: Port, from: &[u8]) -> Result<usize> {
         let mut inner = self.inner.lock();
         let (console, state) = &mut *inner;

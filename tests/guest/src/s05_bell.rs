@@ -414,8 +414,8 @@ fn bell_ends_sleep(_: &Machine) -> CaseResult {
     forget_words();
     expect_ok!(call::bell_create(free_slot(0), SLOT_FIRST_PROCESSOR));
     probe::install_with(on_bell, &[UpcallKind::Bell]);
-    // The host may take the processor away between setting the time and the sleep, for longer than any margin. The upcall then came
-    // before the sleep, which ends by its clock: try again.
+    // The host may take the processor away between setting the time and the sleep, for longer than any margin. The
+    // upcall then came before the sleep, which ends by its clock: try again.
     let mut slept = Ok(0);
     for _ in 0..ATTEMPT_COUNT_MAX {
         forget_words();
