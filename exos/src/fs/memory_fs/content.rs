@@ -77,6 +77,15 @@ impl Content {
         Ok(page)
     }
 
+    /// The file's own page `index` for a call that writes: a new one may not take from the reserve.
+    fn page_to_write(&mut self, fs: &MemoryFs, base: Option<&InodeRef>, index: u64) -> Result<FrameRef> {
+        if let Backing::Own(page) = self.backing(index) {
+            return Ok(page);
+        }
+        fs.check_reserve()?;
+        self.own_page(fs, base, index)
+    }
+
     /// Writes `bytes` at `offset`, page by page; returns how many before an error stopped it.
     pub(super) fn write(
         &mut self,
@@ -90,7 +99,7 @@ impl Content {
             let position = offset + done as u64;
             let within = (position % PAGE) as usize;
             let count = (PAGE_BYTES - within).min(bytes.len() - done);
-            match self.own_page(fs, base, position / PAGE) {
+            match self.page_to_write(fs, base, position / PAGE) {
                 Ok(page) => {
                     fs.pool.bytes().write(page.frame(), within, &bytes[done..done + count]);
                 }
@@ -158,7 +167,7 @@ impl Content {
             return Err(Errno::ENOSPC);
         }
         for index in start / PAGE..end.div_ceil(PAGE) {
-            self.own_page(fs, base, index)?;
+            self.page_to_write(fs, base, index)?;
         }
         Ok(())
     }

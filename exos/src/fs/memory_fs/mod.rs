@@ -12,7 +12,8 @@
 //! A thread holds at most one node's lock, and takes `tree` before it. Neither is held while a program's
 //! memory is copied (INV-F1).
 //!
-//! Limits: bytes in pages and inodes per file system, as given; beyond them `ENOSPC`.
+//! Limits: bytes in pages and inodes per file system, as given; beyond them `ENOSPC`. So that a program that fills
+//! its files learns of it and lives, writes leave a sixteenth of the pod's frames to memory; mappings do not.
 
 mod content;
 mod directory;
@@ -152,6 +153,12 @@ impl MemoryFs {
             }
         };
         drop(forgotten);
+    }
+
+    /// `ENOSPC` where another page written would leave programs less memory than what is reserved for them.
+    fn check_reserve(&self) -> Result<()> {
+        let reserve = self.pool.statistics().limit / 16;
+        if self.pool.frames_available() > reserve { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 
     fn take_page(&self) -> Result<()> {

@@ -67,6 +67,28 @@ fn limits_are_enforced_and_given_back() {
 }
 
 #[test]
+fn writes_leave_memory_to_programs() {
+    let pool = pool();
+    let root = tmpfs_root(&pool, 1, LARGE);
+    let large = file(&root, "large");
+    let limit_bytes = pool.statistics().limit as usize * 4096;
+    let megabyte = vec![1; 1 << 20];
+    let mut done = 0;
+    let refusal = loop {
+        match write(&large, done as u64, &megabyte) {
+            Ok(count) => done += count,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((refusal, done), (Errno::ENOSPC, limit_bytes - limit_bytes / 16));
+    assert_eq!(write(&large, 0, &[2]), Ok(1), "what is there can be changed");
+    assert!(pool.allocate().is_ok());
+    root.unlink(b"large", NOW).unwrap();
+    drop(large);
+    assert_eq!(write(&file(&root, "small"), 0, &megabyte), Ok(1 << 20));
+}
+
+#[test]
 fn listing_survives_changes() {
     let root = tmpfs_root(&pool(), 1, LARGE);
     for name in ["a", "b", "c", "d", "e"] {
