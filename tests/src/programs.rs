@@ -27,6 +27,15 @@ pub struct Ended {
 /// If the artefacts are missing: `cargo xtask build` makes them.
 #[must_use]
 pub fn aegis(options: &[&str], command: &[&str], input: &[u8]) -> Ended {
+    ended(&finish(&mut tool(options, command), input))
+}
+
+/// The command `aegis run OPTIONS… COMMAND…`, for tests that hold its streams or send it signals themselves.
+///
+/// # Panics
+/// If the artefacts are missing.
+#[must_use]
+pub fn tool(options: &[&str], command: &[&str]) -> Command {
     let folder = crate::machine::artefact_folder();
     let tool = folder.join("aegis");
     assert!(tool.exists(), "{} is missing: run `cargo xtask build`", tool.display());
@@ -35,8 +44,8 @@ pub fn aegis(options: &[&str], command: &[&str], input: &[u8]) -> Ended {
     if !options.contains(&"--timeout") {
         run.args(["--timeout", TIME_LIMIT_S]);
     }
-    run.args(options).args(command);
-    ended(&finish(&mut run, input))
+    run.args(options).arg("--").args(command);
+    run
 }
 
 /// Runs `COMMAND…` on the host, in the environment that the machine gives to programs.
@@ -88,15 +97,24 @@ pub fn is_there(program: &str) -> bool {
 /// If the compiler refuses it.
 #[must_use]
 pub fn compile(name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
-    if !is_there("gcc") {
+    compile_with("gcc", name, source, options)
+}
+
+/// Compiles a program with this compiler; `None`, with a line, where it is not installed.
+///
+/// # Panics
+/// If the compiler refuses it.
+#[must_use]
+pub fn compile_with(compiler: &str, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+    if !is_there(compiler) {
         return None;
     }
     let folder = std::env::temp_dir().join(format!("aegis-tests-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
     let (text, program) = (folder.join("source.c"), folder.join(name));
     std::fs::write(&text, source).expect("the temporary folder is writable");
-    let status = Command::new("gcc").args(options).arg("-o").args([&program, &text]).arg("-lm").status();
-    assert!(status.expect("gcc runs").success(), "{name} does not compile");
+    let status = Command::new(compiler).args(options).arg("-o").args([&program, &text]).arg("-lm").status();
+    assert!(status.expect("the compiler runs").success(), "{name} does not compile");
     Some(program)
 }
 
