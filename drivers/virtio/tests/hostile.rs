@@ -102,6 +102,62 @@ fn perform(world: &World, console: &mut TestConsole, act: &Act) {
     }
 }
 
+/// Of a stream in these tests, in either direction.
+const STREAM_BYTES_MAX: usize = 30_000;
+
+/// A byte a round each way, twice over: whoever needs more has stopped.
+const ROUND_COUNT_MAX: usize = 2 * STREAM_BYTES_MAX + 1000;
+
+/// Sends `output` and receives `input`, cut into `pieces` (bytes to read, bytes to write, what to do in the
+/// round) by an honest device that takes `room` bytes a round. Both must arrive unchanged and end.
+fn exchange(input: &[u8], output: &[u8], pieces: &[(usize, usize, u8)], immediate: bool, room: usize) {
+    let world = World::new();
+    let mut console = world.ready_console();
+    {
+        let mut device = world.device.borrow_mut();
+        device.pace = if immediate { Pace::Immediate } else { Pace::Stepped };
+        device.port(1).input.extend(input);
+        device.port(1).close_after_input = true;
+    }
+    let mut received = Vec::new();
+    let mut sent = 0;
+    let mut at_end = false;
+    for round in 0..ROUND_COUNT_MAX {
+        let (read_bytes, write_bytes, choice) = pieces[round % pieces.len()];
+        world.device.borrow_mut().port(2).output_room = room;
+        if choice & 1 != 0 {
+            let piece = &output[sent..output.len().min(sent + write_bytes)];
+            sent += if choice & 2 != 0 { console.write(STDOUT, piece) } else { console.queue(STDOUT, piece) }
+                .expect("honest");
+        }
+        if choice & 4 != 0 {
+            at_end = console.at_end(STDIN).expect("honest");
+            let mut bytes = vec![0; read_bytes];
+            let count = console.read(STDIN, &mut bytes).expect("honest");
+            assert!(!(at_end && count > 0), "a byte after the end");
+            received.extend_from_slice(&bytes[..count]);
+        }
+        if round >= pieces.len() {
+            // Cuttings that never read or write must end too.
+            sent += console.write(STDOUT, &output[sent..]).expect("honest");
+            let mut bytes = vec![0; read_bytes];
+            let count = console.read(STDIN, &mut bytes).expect("honest");
+            received.extend_from_slice(&bytes[..count]);
+            at_end = console.at_end(STDIN).expect("honest");
+            console.flush(STDOUT).expect("honest");
+        }
+        world.device.borrow_mut().step();
+        if at_end && sent == output.len() && console.pending_tx(STDOUT) == Ok(0) {
+            break;
+        }
+        let _ = console.poll().expect("honest");
+    }
+    assert!(at_end);
+    assert!(received == input);
+    assert!(world.device.borrow_mut().port(2).output == output);
+    world.assert_clean();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -162,59 +218,21 @@ proptest! {
     /// unchanged and end where they end.
     #[test]
     fn streams_arrive_unchanged(
-        input in proptest::collection::vec(any::<u8>(), 0..30_000),
-        output in proptest::collection::vec(any::<u8>(), 0..30_000),
+        input in proptest::collection::vec(any::<u8>(), 0..STREAM_BYTES_MAX),
+        output in proptest::collection::vec(any::<u8>(), 0..STREAM_BYTES_MAX),
         pieces in proptest::collection::vec((1..9000usize, 1..9000usize, 0..8u8), 1..40),
         immediate in any::<bool>(),
         room in 1..50_000usize,
     ) {
-        let world = World::new();
-        let mut console = world.ready_console();
-        {
-            let mut device = world.device.borrow_mut();
-            device.pace = if immediate { Pace::Immediate } else { Pace::Stepped };
-            device.port(1).input.extend(&input);
-            device.port(1).close_after_input = true;
-        }
-        let mut received = Vec::new();
-        let mut sent = 0;
-        let mut at_end = false;
-        for round in 0..10_000 {
-            let (read_bytes, write_bytes, choice) = pieces[round % pieces.len()];
-            world.device.borrow_mut().port(2).output_room = room;
-            if choice & 1 != 0 {
-                let piece = &output[sent..output.len().min(sent + write_bytes)];
-                sent += if choice & 2 != 0 {
-                    console.write(STDOUT, piece)
-                } else {
-                    console.queue(STDOUT, piece)
-                }.expect("honest");
-            }
-            if choice & 4 != 0 {
-                at_end = console.at_end(STDIN).expect("honest");
-                let mut bytes = vec![0; read_bytes];
-                let count = console.read(STDIN, &mut bytes).expect("honest");
-                prop_assert!(!(at_end && count > 0), "a byte after the end");
-                received.extend_from_slice(&bytes[..count]);
-            }
-            if round >= pieces.len() {
-                // Cuttings that never read or write must end too.
-                sent += console.write(STDOUT, &output[sent..]).expect("honest");
-                let mut bytes = vec![0; read_bytes];
-                let count = console.read(STDIN, &mut bytes).expect("honest");
-                received.extend_from_slice(&bytes[..count]);
-                at_end = console.at_end(STDIN).expect("honest");
-                console.flush(STDOUT).expect("honest");
-            }
-            world.device.borrow_mut().step();
-            if at_end && sent == output.len() && console.pending_tx(STDOUT) == Ok(0) {
-                break;
-            }
-            let _ = console.poll().expect("honest");
-        }
-        prop_assert!(at_end);
-        prop_assert!(received == input);
-        prop_assert!(world.device.borrow_mut().port(2).output == output);
-        world.assert_clean();
+        exchange(&input, &output, &pieces, immediate, room);
+    }
+}
+
+/// The slowest cutting: the program reads and the device takes one byte a round.
+#[test]
+fn streams_of_single_bytes_arrive_unchanged() {
+    let bytes: Vec<u8> = (0..STREAM_BYTES_MAX).map(|index| (index % 251) as u8).collect();
+    for immediate in [false, true] {
+        exchange(&bytes, &bytes, &[(1, 1, 0)], immediate, 1);
     }
 }
