@@ -37,9 +37,17 @@ int64_t failed(const char *what);
 /* The program's own file, to start it again with --noop. */
 extern char own_path[512];
 
+/*
+ * A mark for `aegis bench --trace-row` (bench/trace/trace.c): it records the address of the next instruction, and is none itself.
+ * 0 is a reading of the clock, 1 begins a batch, 2 ends it. From an odd reading in a batch to the next even one, a row measures.
+ */
+#define MARK(kind)                                                                                                     \
+    __asm__ volatile(".pushsection aegis_marks, \"\", @progbits\n\t.quad 1f, " #kind "\n\t.popsection\n1:" ::: "memory")
+
 static inline int64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
+    MARK(0);
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 

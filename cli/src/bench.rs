@@ -3,7 +3,7 @@
 //! `micro` and `boot` are the suites. They start machines through `system`, which knows the command lines;
 //! `linux` gets Debian's kernel, `compile` makes the program, `cpio` packs it, `guest` runs a process within
 //! limits and `output` reads what the program says. What was measured is a `result::Table`, which `report`
-//! prints and `json` writes and reads back for `--baseline`.
+//! prints and `json` writes and reads back for `--baseline`. `trace` is `--trace-row`: where one row's instructions go.
 //!
 //! Aegis is measured by starting this tool again as `aegis run`, because that is what a user starts. Nothing
 //! is printed on standard output before every machine has said everything, so a table is never partial.
@@ -22,6 +22,7 @@ mod output;
 mod report;
 mod result;
 mod system;
+mod trace;
 
 use std::io::Write;
 use std::path::Path;
@@ -49,6 +50,10 @@ pub(crate) fn bench(options: &BenchOptions) -> u8 {
 /// Measures and reports; false if what was measured is not to be trusted.
 fn run(options: &BenchOptions) -> Result<bool, Failure> {
     options.check()?;
+    if let Some(name) = &options.trace_row {
+        print_all(&trace::run(options, name)?)?;
+        return Ok(true);
+    }
     let baseline = options.baseline.as_deref().map(read_report).transpose()?;
     let machines = Machines::prepare(options)?;
     let mut tables = Vec::new();

@@ -36,6 +36,7 @@ mod root;
 mod run;
 mod signals;
 mod stats;
+mod symbols;
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -161,6 +161,9 @@ pub(crate) struct RunOptions {
     /// Print each system call with its arguments and result on standard error
     #[arg(long)]
     pub(crate) trace: bool,
+    /// One more word for QEMU's command line (repeatable)
+    #[arg(long = "qemu-word", value_name = "WORD", allow_hyphen_values = true)]
+    pub(crate) qemu_words: Vec<OsString>,
     /// Print no warnings
     #[arg(short = 'q', long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,

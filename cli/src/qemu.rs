@@ -86,6 +86,8 @@ pub(crate) struct MachineLine<'a> {
     pub(crate) firmware: Option<&'a Path>,
     /// The ports.
     pub(crate) ports: PortFds,
+    /// More words, at the end.
+    pub(crate) more: &'a [OsString],
 }
 
 impl MachineLine<'_> {
@@ -103,6 +105,7 @@ impl MachineLine<'_> {
         }
         line.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
         self.push_ports(&mut line);
+        line.0.extend_from_slice(self.more);
         line.0
     }
 
@@ -221,6 +224,7 @@ mod tests {
             kernel_words: "",
             bundle: Path::new("/b/my bundle"),
             firmware: None,
+            more: &[],
             ports: PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104, log: 105 },
         }
     }

@@ -223,6 +223,7 @@ impl Line<'_> {
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.options.machine),
             ports: guest.port_fds(),
+            more: &self.options.qemu_words,
         };
         Ok(BuiltLine { words: line.arguments(), shown: line.shell_line() })
     }

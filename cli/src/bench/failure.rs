@@ -25,6 +25,10 @@ pub(crate) enum Failure {
     Missing(&'static str, &'static str),
     /// Debian's kernel is not cached and cannot be fetched.
     Fetch(String),
+    /// The row that is to be traced cannot run on a system.
+    NoRow(String),
+    /// A trace came to nothing.
+    Trace(String),
     /// The benchmark program does not compile.
     Compile(String),
     /// A machine did not get as far as the program.
@@ -63,6 +67,8 @@ impl fmt::Display for Failure {
                 "Debian's kernel is not cached and could not be fetched: {why} \
                  (--only aegis needs no Linux)"
             ),
+            Self::NoRow(why) => write!(out, "--trace-row: {why}"),
+            Self::Trace(why) => write!(out, "--trace-row: {why}"),
             Self::Compile(why) => write!(out, "gcc does not compile bench/micro: {why}"),
             Self::NotUp(system, why) => write!(out, "{system} did not come up: {why}"),
             Self::Broken(system, why) => write!(out, "{system}: {why}"),
@@ -92,6 +98,8 @@ mod tests {
             Failure::NoCache,
             Failure::Missing("gcc", "on Debian: sudo apt install gcc"),
             Failure::Fetch("no network".into()),
+            Failure::NoRow("x".into()),
+            Failure::Trace("x".into()),
             Failure::Compile("x".into()),
             Failure::NotUp("Linux", "x".into()),
             Failure::Broken("Linux", "x".into()),

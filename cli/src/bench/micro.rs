@@ -85,6 +85,15 @@ fn row_names(program: &Path, regex: &str) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
+/// Whether the program has a row of this name.
+pub(super) fn check_row_name(program: &Path, name: &str) -> Result<(), Failure> {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_plain && row_names(program, &format!("^{name}$"))?.iter().any(|it| it == name) {
+        return Ok(());
+    }
+    Err(Failure::Rows(format!("there is no row {name:?}")))
+}
+
 struct Micro<'a> {
     machines: &'a Machines,
     initramfs: PathBuf,

@@ -49,6 +49,12 @@ pub(crate) struct BenchOptions {
     /// Say what changed since this file of --json
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
+    /// Instead of measuring, say which functions the instructions of this row of micro fell in
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["suites", "json", "baseline", "rows", "pairs"])]
+    pub(crate) trace_row: Option<String>,
+    /// With --trace-row, also one operation in the order of its execution
+    #[arg(long, requires = "trace_row")]
+    pub(crate) trace_path: bool,
     /// Runs of each system, in turn (without --icount)
     #[arg(
         long,

@@ -1,0 +1,177 @@
+//! `aegis bench --trace-row NAME`: the functions that a row's instructions fell in, on Aegis and on Linux.
+//!
+//! The machine is the one of `--icount micro`, with a plugin of QEMU's translator in it (`plugin`,
+//! bench/trace/trace.c) that counts how often each instruction is executed inside the row's measured window of
+//! the last batch. The program carries the marks of its windows in a section of its own; they are no
+//! instructions, so a traced row costs what it always costs. `attribution` turns addresses into functions,
+//! `path` cuts one operation out of the last instructions, `kernel_symbols` asks Linux for its own.
+//!
+//! Invariants: every execution lands in exactly one line of the table, so the table's sum is what was executed;
+//! where that is not what the machine's clock counted, the difference is printed. One run, nothing sampled,
+//! nothing scaled.
+//!
+//! Limits: [`LIMITS`], and those of the plugin: 2^18 different instructions in a window, the last 2^16 of it for
+//! a path.
+
+mod attribution;
+mod kernel_symbols;
+mod path;
+mod plugin;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aegis_abi::layout::LIBOS_IMAGE_BASE;
+
+use super::failure::{Failure, last_line};
+use super::guest::{Event, Guest, Limits, Line};
+use super::micro::check_row_name;
+use super::options::BenchOptions;
+use super::output::Output;
+use super::result::Cell;
+use super::system::{Machines, System};
+use crate::artifacts::Artifacts;
+use crate::errors::Error;
+use crate::symbols::Symbols;
+use attribution::{Attribution, Functions};
+use plugin::{Counts, Plugin};
+
+/// A traced machine runs some five times slower; one batch of one row is short all the same.
+const LIMITS: Limits = Limits { silence: Duration::from_secs(300), total: Duration::from_secs(600) };
+/// How long the traced batch is, as `micro` counts: instructions of a millisecond.
+const TARGET_US: &str = "1000";
+
+/// Traces a row on each system that takes part; the answer is the text to print.
+pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure> {
+    let machines = Machines::prepare(options)?;
+    check_row_name(&machines.micro, name)?;
+    let plugin = Plugin::prepare(&machines)?;
+    let trace = Trace {
+        machines: &machines,
+        plugin,
+        name,
+        initramfs: machines.initramfs("micro.cpio", "init", &machines.micro)?,
+    };
+    let mut text = String::new();
+    // Linux as it comes has no part: its functions are those of the tuned one, and more of them.
+    for system in machines.systems().into_iter().filter(|it| *it != System::LinuxDefault) {
+        text += &trace.system(system, options.trace_path)?;
+    }
+    Ok(text)
+}
+
+struct Trace<'a> {
+    machines: &'a Machines,
+    plugin: Plugin,
+    name: &'a str,
+    initramfs: PathBuf,
+}
+
+/// What the row said of itself.
+struct Measured {
+    instructions: f64,
+    operations: f64,
+}
+
+impl Trace<'_> {
+    fn system(&self, system: System, with_path: bool) -> Result<String, Failure> {
+        let functions = self.functions(system)?;
+        let output = self.plugin.output_file(system);
+        // One that is there is of a tool that was killed.
+        let _ = std::fs::remove_file(&output);
+        let result = self.measure(system, &output);
+        let counts = result.and_then(|measured| Ok((measured, Counts::read(&output)?)));
+        let _ = std::fs::remove_file(&output);
+        let (measured, counts) = match counts {
+            Err(Failure::NoRow(why)) => return Ok(format!("{} on {}: n/a ({why})\n\n", self.name, system.title())),
+            other => other?,
+        };
+        let attribution = Attribution::new(&functions, &counts);
+        let mut text = format!("{} on {}\n", self.name, system.title());
+        text += &attribution.render(measured.operations, measured.instructions * measured.operations);
+        if with_path {
+            text += &path::render(&functions, &counts, measured.operations);
+        }
+        Ok(text + "\n")
+    }
+
+    /// Runs one batch.
+    fn measure(&self, system: System, output: &Path) -> Result<Measured, Failure> {
+        let words = [self.name, TARGET_US, "1", "quietly"].map(Into::into);
+        let mut line = self.machines.micro_line(system, &words, &self.initramfs, true);
+        self.plugin.add_to(&mut line, system, output);
+        let mut guest = Guest::start(&line, LIMITS)?;
+        let (read, count, end) = read(&mut guest);
+        let errors = if read.is_whole { guest.finish_by_itself() } else { guest.finish() };
+        match read.rows.first() {
+            Some((_, Cell::Values(values))) if read.is_whole => {
+                let operations = count.filter(|count| *count > 0.0);
+                let operations = operations.ok_or_else(|| self.broken(system, "no count came with the row".into()))?;
+                Ok(Measured { instructions: values[0], operations })
+            }
+            Some((_, Cell::NotAvailable(why))) => Err(Failure::NoRow(why.clone())),
+            _ => Err(self.broken(system, format!("{end}; {}", last_line(&errors)))),
+        }
+    }
+
+    fn broken(&self, system: System, why: String) -> Failure {
+        Failure::Broken(system.title(), why)
+    }
+
+    fn functions(&self, system: System) -> Result<Functions, Failure> {
+        let read = |path: &Path| std::fs::read(path).map_err(|error| Failure::file("reading", path.into(), error));
+        let program = Symbols::of_elf(&read(&self.machines.micro)?, 0);
+        match (system, &self.machines.linux) {
+            (System::Aegis, _) | (_, None) => {
+                let artifacts = Artifacts::find();
+                Ok(Functions {
+                    kernel: Symbols::of_elf(&read(&artifacts.kernel())?, 0),
+                    library_os: Some(Symbols::of_elf(&read(&artifacts.library_os())?, LIBOS_IMAGE_BASE)),
+                    program,
+                })
+            }
+            (_, Some(kernel)) => {
+                let kernel = kernel_symbols::get(self.machines, kernel)?;
+                Ok(Functions { kernel, library_os: None, program })
+            }
+        }
+    }
+}
+
+/// Reads until the output is whole, or there is no more; also the number of operations, and why it ended.
+fn read(guest: &mut Guest) -> (Output, Option<f64>, &'static str) {
+    let mut output = Output::default();
+    let mut count = None;
+    loop {
+        match guest.next() {
+            Event::Line(line, _) => {
+                if let ["row", _, _, operations] = line.split_whitespace().collect::<Vec<_>>().as_slice() {
+                    count = operations.parse().ok();
+                }
+                output.push(&line);
+            }
+            Event::End => return (output, count, "it ended"),
+            Event::Limit(why) => return (output, count, why),
+        }
+        if output.is_whole || output.problem.is_some() {
+            return (output, count, "");
+        }
+    }
+}
+
+/// The words that make `aegis run` pass words on to QEMU, or QEMU's own.
+fn add_qemu_words(line: &mut Line, system: System, words: [String; 2]) {
+    match system {
+        System::Aegis => {
+            // Behind the verb.
+            let words = words.map(|word| format!("--qemu-word={word}").into());
+            line.arguments.splice(1..1, words);
+        }
+        System::LinuxTuned | System::LinuxDefault => line.arguments.extend(words.map(Into::into)),
+    }
+}
+
+/// What went wrong on the host.
+fn host(doing: &'static str) -> impl FnOnce(std::io::Error) -> Failure {
+    move |error| Failure::Tool(Error::Host(doing, error))
+}

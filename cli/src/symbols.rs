@@ -1,0 +1,151 @@
+//! Functions by address: what a profile and a trace are printed with.
+//!
+//! A table is made from an ELF file (its full symbol table, else the dynamic one) or from the text of Linux's
+//! `/proc/kallsyms`. Names of Rust are demangled, without the hashes of crates. A file that cannot be read as ELF gives
+//! an empty table: what is printed then has addresses in it, and nothing fails.
+
+use object::read::elf::{ElfFile64, ElfSymbol64};
+use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+
+/// Most symbols of one table; the rest of a larger file is left out.
+const SYMBOL_COUNT_MAX: usize = 1 << 20;
+/// Longest name that is kept; the rest is cut.
+const NAME_BYTES_MAX: usize = 240;
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol {
+    /// Its first address.
+    pub(crate) address: u64,
+    /// Its length; 0 if the table does not say, and then it goes on to the next one.
+    pub(crate) size_bytes: u64,
+    /// Its name, for people.
+    pub(crate) name: String,
+}
+
+/// The functions of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Symbols {
+    /// In ascending order, one for each address.
+    list: Vec<Symbol>,
+}
+
+impl Symbols {
+    /// The functions of an ELF file that is loaded at `base`.
+    pub(crate) fn of_elf(bytes: &[u8], base: u64) -> Self {
+        let Ok(file) = ElfFile64::parse(bytes) else {
+            return Self::default();
+        };
+        let mut list = functions(&file, false, base);
+        if list.is_empty() {
+            list = functions(&file, true, base);
+        }
+        Self::of_list(list)
+    }
+
+    /// The functions in a text of `/proc/kallsyms`: address, type, name, perhaps a module.
+    pub(crate) fn of_kallsyms(text: &str) -> Self {
+        let symbol = |line: &str| {
+            let mut words = line.split_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let is_text = matches!(words.next()?, "t" | "T" | "w" | "W");
+            let name = words.next()?.to_string();
+            (is_text && address != 0).then_some((0, Symbol { address, size_bytes: 0, name }))
+        };
+        Self::of_list(text.lines().filter_map(symbol).take(SYMBOL_COUNT_MAX).collect())
+    }
+
+    /// Sorts, and keeps the best name of each address: that of the lowest rank, then the shortest.
+    fn of_list(mut list: Vec<(u8, Symbol)>) -> Self {
+        list.sort_by(|(left_rank, left), (right_rank, right)| {
+            let key = |rank: &u8, it: &Symbol| (it.address, *rank, it.name.len());
+            key(left_rank, left).cmp(&key(right_rank, right)).then_with(|| left.name.cmp(&right.name))
+        });
+        list.dedup_by_key(|(_, symbol)| symbol.address);
+        Self { list: list.into_iter().map(|(_, symbol)| symbol).collect() }
+    }
+
+    /// The function that holds an address.
+    pub(crate) fn find(&self, address: u64) -> Option<&Symbol> {
+        let index = self.list.partition_point(|symbol| symbol.address <= address).checked_sub(1)?;
+        let symbol = &self.list[index];
+        let is_inside = symbol.size_bytes == 0 || address - symbol.address < symbol.size_bytes;
+        is_inside.then_some(symbol)
+    }
+}
+
+/// Functions and assembly's labels in code, each with its rank: functions first.
+fn functions<'a>(file: &ElfFile64<'a>, is_dynamic: bool, base: u64) -> Vec<(u8, Symbol)> {
+    let is_code = |index| file.section_by_index(index).is_ok_and(|section| section.kind() == SectionKind::Text);
+    let table = if is_dynamic { file.dynamic_symbols() } else { file.symbols() };
+    let function = |symbol: ElfSymbol64<'a, '_>| {
+        let rank = match symbol.kind() {
+            SymbolKind::Text => 0,
+            SymbolKind::Unknown | SymbolKind::Label => 1,
+            _ => return None,
+        };
+        let name = symbol.name().ok().filter(|name| !name.is_empty() && !name.starts_with(['.', '$']))?;
+        let address = base.wrapping_add(symbol.address());
+        let found = Symbol { address, size_bytes: symbol.size(), name: readable(name) };
+        symbol.section_index().is_some_and(is_code).then_some((rank, found))
+    };
+    table.filter_map(function).take(SYMBOL_COUNT_MAX).collect()
+}
+
+/// A name as a person reads it.
+pub(crate) fn readable(name: &str) -> String {
+    // Without the suffixes that linkers and versions of symbols add.
+    let name = name.split_once('@').map_or(name, |(name, _)| name);
+    let mut text = format!("{:#}", rustc_demangle::demangle(name));
+    if let Some((name, _)) = text.split_once(".llvm.") {
+        text.truncate(name.len());
+    }
+    while text.len() > NAME_BYTES_MAX {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Symbols, readable};
+
+    #[test]
+    fn names_of_rust_lose_their_hashes() {
+        assert_eq!(readable("_RNvNtCsg3SjgaGcPXb_4core9panicking9panic_fmt"), "core::panicking::panic_fmt");
+        assert_eq!(readable("_ZN4core9panicking5panic17h0123456789abcdefE"), "core::panicking::panic");
+        assert_eq!(readable("memcpy@@GLIBC_2.14"), "memcpy");
+        assert_eq!(readable("syscall_entry"), "syscall_entry");
+        assert_eq!(readable(&"x".repeat(999)).len(), super::NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn kallsyms_by_address() {
+        let text = "ffffffff81000000 T startup\nffffffff81000010 t late\nffffffff81000010 T late_alias\n\
+                    ffffffff82000000 D data\n0 t nothing\nrubbish\n";
+        let symbols = Symbols::of_kallsyms(text);
+        let name = |address| symbols.find(address).map(|symbol| symbol.name.as_str());
+        assert_eq!(name(0xffff_ffff_8100_000f), Some("startup"));
+        assert_eq!(name(0xffff_ffff_8100_0010), Some("late"));
+        assert_eq!(name(0xffff_ffff_8200_0000), Some("late"));
+        assert_eq!(name(0x1000), None);
+    }
+
+    #[test]
+    fn functions_of_this_program() {
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        let symbols = Symbols::of_elf(&own, 0x1000);
+        let readable = symbols.list.iter().find(|symbol| symbol.name.ends_with("symbols::readable")).unwrap();
+        assert_eq!(symbols.find(readable.address + 1), Some(readable));
+        let unmoved = Symbols::of_elf(&own, 0);
+        assert!(unmoved.find(readable.address - 0x1000).is_some_and(|it| it.name == readable.name));
+    }
+
+    #[test]
+    fn what_is_no_elf_file_has_no_functions() {
+        for bytes in [&b""[..], b"\x7fELF", &[0; 4096]] {
+            let symbols = Symbols::of_elf(bytes, 0);
+            assert_eq!(symbols.find(0), None);
+        }
+    }
+}
