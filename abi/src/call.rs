@@ -156,8 +156,9 @@ calls! {
 
     // Address space.
 
-    /// Applies a batch of `BindEntry` to the address space of `environment`. Value: entries done.
-    10 Bind { environment: CapSlot, entries: u64, entry_count: u32 }
+    /// Applies a batch of `BindEntry` to an address space: `space` names one of the caller's, or an environment, whose
+    /// home space is meant. Value: entries done.
+    10 Bind { space: CapSlot, entries: u64, entry_count: u32 }
 
     // Environments.
 
@@ -248,6 +249,15 @@ calls! {
     /// Rings the bell once when `deadline_ns` (a time since the kernel's start) has come; a new deadline replaces the
     /// old one, all ones takes it back.
     41 BellRingAt { slot: CapSlot, deadline_ns: u64 }
+
+    // Address spaces.
+
+    /// Makes an address space of the caller's environment: an empty program's half, and the library OS window that all
+    /// its spaces share.
+    42 SpaceCreate { slot: CapSlot }
+    /// The calling processor goes on in another address space of its environment: `slot` names a space, or the
+    /// environment, whose home space is meant.
+    43 SpaceEnter { slot: CapSlot }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more

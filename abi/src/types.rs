@@ -49,7 +49,7 @@ bitflags! {
         const GRANT = 1 << 3;
         /// Let a device reach these frames.
         const DMA = 1 << 4;
-        /// Manage: change an environment, processor, gate, bell or device; power the machine off.
+        /// Manage: change an environment, address space, processor, gate, bell or device; power the machine off.
         const CONTROL = 1 << 5;
         /// Ring a bell.
         const RING = 1 << 6;
@@ -84,6 +84,8 @@ pub enum CapType {
     Device = 6,
     /// The machine: log and power.
     Machine = 7,
+    /// An address space of an environment.
+    Space = 8,
 }
 
 /// Who has to change something before the call can succeed.

@@ -70,7 +70,7 @@ fn exchange(state: &mut State<'static, Hardware>, decision: &Decision) {
         return;
     };
     let context = state.context(next);
-    state.machine.activate(Some(context.root));
+    state.machine.activate(Some((context.root, context.environment)));
     machine::set_user_bases(UserBases { fs: context.fs_base, gs: context.gs_base });
     let is_valid = machine::vector_restore(context.vector_state);
     assert!(is_valid, "INV-4: nobody but the kernel writes vector state");

@@ -4,8 +4,8 @@
 //! processors hold translations of a root, and how an interrupt vector names a device function.
 
 use aegis_abi::FrameNumber;
-use aegis_kernel_core::id::{CpuId, DeviceId, Id};
-use aegis_kernel_core::machine::{Machine, PortWidth, StopReport};
+use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id};
+use aegis_kernel_core::machine::{Holders, Machine, PortWidth, StopReport};
 use aegis_machine as machine;
 use machine::pci::{self, Function, FunctionAddress};
 use machine::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
@@ -62,6 +62,8 @@ pub(crate) struct Hardware {
     function_count: usize,
     /// The root that each processor has loaded, by index; 0 is the kernel's.
     roots: [u64; PROCESSOR_COUNT_MAX],
+    /// Whose root that is.
+    environments: [Option<EnvironmentId>; PROCESSOR_COUNT_MAX],
 }
 
 impl Hardware {
@@ -74,13 +76,28 @@ impl Hardware {
             functions: [Function::NONE; FUNCTION_COUNT_MAX],
             function_count: 0,
             roots: [0; PROCESSOR_COUNT_MAX],
+            environments: [None; PROCESSOR_COUNT_MAX],
         }
     }
 
-    /// Loads a root on this processor and remembers it; `None` is the kernel's own.
-    pub(crate) fn activate(&mut self, root: Option<FrameNumber>) {
-        self.roots[machine::processor_index()] = root.map_or(0, |root| root.0);
-        machine::activate_root(root.unwrap_or_else(machine::kernel_root));
+    /// Loads a root on this processor, unless it is there, and remembers whose it is; `None` is the kernel's own.
+    pub(crate) fn activate(&mut self, root: Option<(FrameNumber, EnvironmentId)>) {
+        let cpu = machine::processor_index();
+        self.environments[cpu] = root.map(|(_, environment)| environment);
+        match root {
+            Some((root, _)) => self.load_root(cpu, root),
+            None => {
+                self.roots[cpu] = 0;
+                machine::activate_root(machine::kernel_root());
+            }
+        }
+    }
+
+    fn load_root(&mut self, cpu: usize, root: FrameNumber) {
+        if self.roots[cpu] != root.0 {
+            self.roots[cpu] = root.0;
+            machine::activate_root(root);
+        }
     }
 
     /// Keeps a PCI function; its index, or `None` if there are too many.
@@ -160,9 +177,12 @@ impl Hardware {
         }
     }
 
-    fn flush(&self, root: FrameNumber, flush: Flush) {
-        let processors = self.roots.iter().enumerate().filter(|(_, loaded)| **loaded == root.0);
-        let mask = processors.fold(0, |mask, (index, _)| mask | 1 << index);
+    fn flush(&self, holders: Holders, flush: Flush) {
+        let holds = |cpu: &usize| match holders {
+            Holders::Root(root) => self.roots[*cpu] == root.0,
+            Holders::Environment(environment) => self.environments[*cpu] == Some(environment),
+        };
+        let mask = (0..PROCESSOR_COUNT_MAX).filter(holds).fold(0, |mask, cpu| mask | 1 << cpu);
         if mask != 0 {
             machine::shootdown(mask, flush);
         }
@@ -194,12 +214,16 @@ impl Machine for Hardware {
         machine::now_ns()
     }
 
-    fn flush_page(&mut self, root: FrameNumber, virtual_address: u64) {
-        self.flush(root, Flush::Pages { address: virtual_address, page_count: 1 });
+    fn flush_page(&mut self, holders: Holders, virtual_address: u64) {
+        self.flush(holders, Flush::Pages { address: virtual_address, page_count: 1 });
     }
 
-    fn flush_all(&mut self, root: FrameNumber) {
-        self.flush(root, Flush::All);
+    fn flush_all(&mut self, holders: Holders) {
+        self.flush(holders, Flush::All);
+    }
+
+    fn enter_root(&mut self, root: FrameNumber) {
+        self.load_root(machine::processor_index(), root);
     }
 
     fn kick(&mut self, cpu: CpuId) {

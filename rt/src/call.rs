@@ -116,6 +116,8 @@ stubs! {
     /// Reads a field of an environment.
     environment_read(slot: CapSlot, field: aegis_abi::call::EnvironmentField)
         => EnvironmentRead { slot: slot, field: field as u32 };
+    /// Makes an address space of the caller's environment.
+    space_create(slot: CapSlot) => SpaceCreate { slot: slot };
     /// Names the bell for an environment's stop.
     environment_watch(slot: CapSlot, bell: CapSlot) => EnvironmentWatch { slot: slot, bell: bell };
     /// Asks an environment for frames.
@@ -187,6 +189,8 @@ unsafe_stubs! {
     cap_revoke(slot: CapSlot) => CapRevoke { slot: slot };
     /// Deletes a capability.
     cap_drop(slot: CapSlot) => CapDrop { slot: slot };
+    /// Goes on in another space of the environment; what runs and what it uses must be in the library OS window.
+    space_enter(slot: CapSlot) => SpaceEnter { slot: slot };
     /// Ends an environment.
     environment_destroy(slot: CapSlot) => EnvironmentDestroy { slot: slot };
     /// Starts a processor.
@@ -208,13 +212,14 @@ unsafe_stubs! {
         => DeviceDmaUnbind { slot: slot, frames: frames, offset: offset, count: count };
 }
 
-/// Applies a batch of bindings to `environment`, once: `Again` and a short count come back as the kernel gives them.
+/// Applies a batch of bindings to a space, or to the home space of an environment, once: `Again` and a short count come
+/// back as the kernel gives them.
 ///
 /// # Safety
 /// Must not take away or alias memory that Rust relies on.
-pub unsafe fn bind(environment: CapSlot, entries: &[BindEntry]) -> Outcome {
+pub unsafe fn bind(space: CapSlot, entries: &[BindEntry]) -> Outcome {
     let call = numbers::Bind {
-        environment,
+        space,
         entries: entries.as_ptr() as u64,
         entry_count: u32::try_from(entries.len()).unwrap_or(u32::MAX),
     };

@@ -128,10 +128,11 @@ impl<'a, M: Machine> State<'a, M> {
 
     /// Maps the page that every environment sees.
     pub(crate) fn map_system_page(&mut self, environment: EnvironmentId) -> Result<(), Status> {
-        let mut flush = Flush::new(self.environments[environment].root);
+        let tables = self.home_tables(environment);
+        let mut flush = Flush::new(tables);
         let bits = leaf_bits(BindFlags::empty());
         let page = self.system_page;
-        self.map_small(environment, SYSTEM_PAGE_BASE, page, bits, &mut flush)
+        self.map_small(tables, SYSTEM_PAGE_BASE, page, bits, &mut flush)
     }
 
     /// Makes the first environment and its processor, which the scheduler picks at the next
@@ -210,15 +211,11 @@ impl<'a, M: Machine> State<'a, M> {
         flags: BindFlags,
     ) -> Result<(), Status> {
         // Nothing runs with this root yet, so nothing has to be flushed.
-        let mut flush = Flush::new(self.environments[environment].root);
+        let tables = self.home_tables(environment);
+        let mut flush = Flush::new(tables);
         for page in 0..page_count {
-            self.map_small(
-                environment,
-                address + (page << PAGE_SHIFT),
-                FrameNumber(frame + page),
-                leaf_bits(flags),
-                &mut flush,
-            )?;
+            let address = address + (page << PAGE_SHIFT);
+            self.map_small(tables, address, FrameNumber(frame + page), leaf_bits(flags), &mut flush)?;
         }
         Ok(())
     }

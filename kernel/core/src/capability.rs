@@ -133,6 +133,7 @@ fn kind_from_word(word: u64) -> CapType {
         5 => CapType::Gate,
         6 => CapType::Device,
         7 => CapType::Machine,
+        8 => CapType::Space,
         _ => CapType::Null,
     }
 }

@@ -65,6 +65,7 @@ impl<M: Machine> State<'_, M> {
         let progress = match capability.kind {
             CapType::Frames => self.delete_frames(at, capability, budget, force)?,
             CapType::Device => self.delete_device(at, capability, budget),
+            CapType::Space => self.delete_space(at, capability, budget)?,
             CapType::Bell | CapType::Gate => {
                 self.delete_object(&capability);
                 Progress::Done

@@ -37,11 +37,13 @@ pub(crate) struct Environment {
     /// Rung when it stops.
     pub(crate) watch: Option<Named<BellId>>,
     pub(crate) is_ending: bool,
-    /// While ending: its address space is gone.
+    /// While ending: its address spaces are gone.
     pub(crate) has_no_space: bool,
     pub(crate) counters: [u64; COUNTER_COUNT],
     pub(crate) bell_count: u16,
     pub(crate) gate_count: u16,
+    /// The home space aside.
+    pub(crate) space_count: u16,
     pub(crate) processor_count: u16,
     pub(crate) dma_binding_count: u16,
     pub(crate) reclaim: Reclaim,
@@ -64,6 +66,7 @@ impl Environment {
         counters: [0; COUNTER_COUNT],
         bell_count: 0,
         gate_count: 0,
+        space_count: 0,
         processor_count: 0,
         dma_binding_count: 0,
         reclaim: Reclaim::NONE,
@@ -201,7 +204,7 @@ impl<M: Machine> State<'_, M> {
         }
         if !self.environments[environment].has_no_space {
             self.release_devices_of(environment);
-            if self.tear_down(environment, budget) == Progress::More {
+            if self.end_spaces(environment, budget) == Progress::More {
                 return Progress::More;
             }
             self.environments[environment].has_no_space = true;

@@ -43,6 +43,10 @@ macro_rules! ids {
 
 /// Most environments.
 pub const ENVIRONMENT_COUNT_MAX: usize = 64;
+/// Most address spaces, home spaces aside.
+pub const SPACE_COUNT_MAX: usize = 1024;
+/// Most address spaces of one environment, its home space aside.
+pub const SPACE_SHARE_MAX: u16 = 512;
 /// Most virtual processors.
 pub const PROCESSOR_COUNT_MAX: usize = 256;
 /// Most virtual processors of one environment.
@@ -67,6 +71,8 @@ pub const CPU_COUNT_MAX: usize = 16;
 ids! {
     /// An environment.
     EnvironmentId ENVIRONMENT_COUNT_MAX;
+    /// An address space that is not a home space.
+    SpaceId SPACE_COUNT_MAX;
     /// A virtual processor.
     ProcessorId PROCESSOR_COUNT_MAX;
     /// A bell.

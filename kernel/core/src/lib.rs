@@ -12,7 +12,7 @@
 //! | [`boot`] | from the glue's findings to the first environment |
 //! | `call` | the kernel calls, by family |
 //! | `capability`, `delete` | tables and derivation; revocation and what goes with it |
-//! | [`frame`], `space` | ownership of frames; address spaces |
+//! | [`frame`], `space`, `spaces` | ownership of frames; page tables; address spaces as objects |
 //! | `environment`, `reclaim` | environments; frames asked back |
 //! | `processor`, `schedule`, `predicate` | upcalls; who runs; sleeping |
 //! | `bell`, `gate`, [`device`] | notification; protected control transfer; device functions |
@@ -38,6 +38,7 @@ mod processor;
 mod reclaim;
 mod schedule;
 mod space;
+mod spaces;
 pub mod state;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,6 @@ pub use capability::{DEPTH_MAX, SLOT_COUNT_MAX, SLOTS_PER_FRAME};
 pub use device::{DeviceDescription, Region};
 pub use frame::{BlockEntry, FrameEntry};
 pub use id::{CpuId, DeviceId, Id, ProcessorId};
-pub use machine::{Machine, PortWidth, StopReport};
+pub use machine::{Holders, Machine, PortWidth, StopReport};
 pub use processor::SAVE_AREA_FRAME_COUNT_MAX;
 pub use state::{Context, Decision, State};

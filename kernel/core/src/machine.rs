@@ -8,7 +8,7 @@
 use aegis_abi::call::StopReason;
 use aegis_abi::types::FrameNumber;
 
-use crate::id::{CpuId, DeviceId};
+use crate::id::{CpuId, DeviceId, EnvironmentId};
 
 /// A port access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,15 @@ impl StopReport {
     pub const RUNNING: Self = Self { reason: StopReason::Running, vector: 0, address: 0, rip: 0 };
 }
 
+/// Which processors may hold a translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holders {
+    /// Those that run with this root table: a page of the program's half.
+    Root(FrameNumber),
+    /// Those that run with any root table of this environment: a page of the library OS window.
+    Environment(EnvironmentId),
+}
+
 /// The machine under the core.
 pub trait Machine {
     /// Reads the 64-bit word `word_index` (0..512) of a frame, in one access.
@@ -69,11 +78,12 @@ pub trait Machine {
     /// Nanoseconds since the kernel's start; never decreases.
     fn now_ns(&self) -> u64;
 
-    /// Removes the translation of one page from the caches of every processor that may run with
-    /// this root table.
-    fn flush_page(&mut self, root: FrameNumber, virtual_address: u64);
-    /// Removes all user translations of a root table from the caches of every processor.
-    fn flush_all(&mut self, root: FrameNumber);
+    /// Removes the translation of one page from the caches of all its holders.
+    fn flush_page(&mut self, holders: Holders, virtual_address: u64);
+    /// Removes all user translations from the caches of the holders.
+    fn flush_all(&mut self, holders: Holders);
+    /// This processor goes on with another root table of the environment that it runs for.
+    fn enter_root(&mut self, root: FrameNumber);
     /// Makes another processor enter the kernel soon (its glue then calls `State::on_kick`).
     fn kick(&mut self, cpu: CpuId);
 

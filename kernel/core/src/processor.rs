@@ -62,6 +62,8 @@ pub(crate) struct Processor {
     pub(crate) environment: Option<EnvironmentId>,
     /// Whose capability the pages were made with.
     pub(crate) payer: Option<EnvironmentId>,
+    /// The root table of the space that it is in, from its start on.
+    pub(crate) root: FrameNumber,
     pub(crate) state: ProcessorState,
     pub(crate) has_run: bool,
     /// Bit n: an upcall of kind n waits for the return to user mode.
@@ -84,6 +86,7 @@ impl Processor {
         serial: 0,
         environment: None,
         payer: None,
+        root: FrameNumber(0),
         state: ProcessorState::Stopped,
         has_run: false,
         due: 0,

@@ -23,16 +23,18 @@ use aegis_abi::types::{FrameNumber, Rights, Status};
 
 use crate::capability::CapRef;
 use crate::frame::FrameKind;
-use crate::id::{DeviceId, EnvironmentId};
-use crate::machine::Machine;
+use crate::id::{DeviceId, EnvironmentId, Id, ProcessorId, SpaceId};
+use crate::machine::{Holders, Machine};
 use crate::state::State;
 
 /// Page-level cache disable and write-through: uncacheable with the power-on PAT.
 const UNCACHED: u64 = 1 << 3 | 1 << 4;
 const TABLE_FLAGS: u64 = entry::PRESENT | entry::WRITE | entry::USER;
 const ENTRIES: usize = 512;
-/// Small pages that an environment may use: slots 0 to 263 of the root.
-const USER_PAGE_END: u64 = (PAGE_TABLE_SLOT as u64) << 27;
+/// First slot of the root that belongs to the library OS window, which all spaces of an environment share.
+pub(crate) const WINDOW_SLOT: usize = PAGE_TABLE_SLOT - 8;
+/// A cursor of `break_mappings` counts pages of a space below this bit and spaces from it on.
+const CURSOR_SPACE_SHIFT: u32 = 36;
 
 /// Words that one call looks at while it breaks mappings before it answers `Again`.
 pub(crate) const WALK_BUDGET: usize = 32 * 1024;
@@ -74,16 +76,25 @@ pub(crate) fn is_user_code_address(address: u64) -> bool {
     in_windows(address, 1)
 }
 
+/// The page tables of an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tables {
+    /// Whose space it is, and whose donated frames its tables are.
+    pub(crate) environment: EnvironmentId,
+    pub(crate) root: FrameNumber,
+}
+
 /// Translations to remove before a call ends.
 pub(crate) struct Flush {
-    root: FrameNumber,
+    tables: Tables,
     addresses: [u64; 32],
     count: usize,
+    has_window: bool,
 }
 
 impl Flush {
-    pub(crate) fn new(root: FrameNumber) -> Self {
-        Self { root, addresses: [0; 32], count: 0 }
+    pub(crate) fn new(tables: Tables) -> Self {
+        Self { tables, addresses: [0; 32], count: 0, has_window: false }
     }
 
     fn add(&mut self, address: u64) {
@@ -91,6 +102,12 @@ impl Flush {
             *place = address;
         }
         self.count += 1;
+        self.has_window |= address >= LIBOS_BASE;
+    }
+
+    /// Who may hold a translation: the library OS window is in every space of the environment.
+    fn holders(&self, is_window: bool) -> Holders {
+        if is_window { Holders::Environment(self.tables.environment) } else { Holders::Root(self.tables.root) }
     }
 
     fn add_large(&mut self, address: u64) {
@@ -102,10 +119,10 @@ impl Flush {
         match self.addresses.get(..self.count) {
             Some(addresses) => {
                 for address in addresses {
-                    machine.flush_page(self.root, *address);
+                    machine.flush_page(self.holders(*address >= LIBOS_BASE), *address);
                 }
             }
-            None => machine.flush_all(self.root),
+            None => machine.flush_all(self.holders(self.has_window)),
         }
     }
 }
@@ -210,8 +227,20 @@ pub(crate) struct UserReader {
 }
 
 impl<M: Machine> State<'_, M> {
-    pub(crate) fn user_reader(&self, environment: EnvironmentId, slice: UserSlice) -> UserReader {
-        UserReader { root: self.environments[environment].root, slice, last: None }
+    /// The tables of the space that every environment has from the start.
+    pub(crate) fn home_tables(&self, environment: EnvironmentId) -> Tables {
+        Tables { environment, root: self.environments[environment].root }
+    }
+
+    /// The tables of the space that a processor is in.
+    pub(crate) fn current_tables(&self, processor: ProcessorId) -> Tables {
+        let object = &self.processors[processor];
+        Tables { environment: object.environment_id(), root: object.root }
+    }
+
+    /// Reads memory of the space that `processor` is in.
+    pub(crate) fn user_reader(&self, processor: ProcessorId, slice: UserSlice) -> UserReader {
+        UserReader { root: self.processors[processor].root, slice, last: None }
     }
 
     /// The word `index` words after the slice's first, which is 8-byte aligned.
@@ -239,13 +268,13 @@ impl<M: Machine> State<'_, M> {
     /// Copies bytes from the caller's memory; `bytes` is as long as the slice.
     pub(crate) fn read_user_bytes(
         &self,
-        environment: EnvironmentId,
+        processor: ProcessorId,
         slice: UserSlice,
         bytes: &mut [u8],
     ) -> Result<(), Status> {
         let skip = slice.address % 8;
         let aligned = UserSlice { address: slice.address - skip, length_bytes: slice.length_bytes + skip };
-        let mut reader = self.user_reader(environment, aligned);
+        let mut reader = self.user_reader(processor, aligned);
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = index as u64 + skip;
             let word = self.read_user(&mut reader, at / 8)?;
@@ -295,8 +324,8 @@ impl<M: Machine> State<'_, M> {
 
     /// The entry that `page` has at `level` (0 page table, 1 directory), with the tables above it
     /// made from donated frames.
-    fn make_place(&mut self, environment: EnvironmentId, page: u64, level: u32) -> Result<Place, Status> {
-        let mut table = self.environments[environment].root;
+    fn make_place(&mut self, tables: Tables, page: u64, level: u32) -> Result<Place, Status> {
+        let mut table = tables.root;
         for above in (level + 1..=3).rev() {
             let index = index_at(page, above);
             let word = self.machine.load(table, index);
@@ -306,8 +335,13 @@ impl<M: Machine> State<'_, M> {
                 }
                 table = frame_of(word);
             } else {
-                let frame = self.take_donated(environment, FrameKind::PageTable).ok_or(Status::NoTables)?;
-                self.machine.store(table, index, frame.address() | TABLE_FLAGS);
+                let frame = self.take_donated(tables.environment, FrameKind::PageTable).ok_or(Status::NoTables)?;
+                let word = frame.address() | TABLE_FLAGS;
+                if above == 3 && index >= WINDOW_SLOT {
+                    self.store_window_slot(tables.environment, index, word);
+                } else {
+                    self.machine.store(table, index, word);
+                }
                 table = frame;
             }
         }
@@ -317,34 +351,34 @@ impl<M: Machine> State<'_, M> {
     /// Maps one small page; what was there is replaced.
     pub(crate) fn map_small(
         &mut self,
-        environment: EnvironmentId,
+        tables: Tables,
         address: u64,
         frame: FrameNumber,
         bits: u64,
         flush: &mut Flush,
     ) -> Result<(), Status> {
-        let place = self.make_place(environment, page_number(address), 0)?;
+        let place = self.make_place(tables, page_number(address), 0)?;
         let is_counted = self.frames.kind(frame) == FrameKind::Owned;
         if is_counted && !self.frames.count_mapping(frame) {
             return Err(Status::TableFull);
         }
         let old = self.load(place);
         self.machine.store(place.table, place.index, frame.address() | bits);
-        self.forget_small(environment, old, address, flush);
-        self.count(environment, Counter::PagesBound, 1);
+        self.forget_small(tables.environment, old, address, flush);
+        self.count(tables.environment, Counter::PagesBound, 1);
         Ok(())
     }
 
     /// Maps one large page; an empty page table in its place goes back to the donation.
     pub(crate) fn map_large(
         &mut self,
-        environment: EnvironmentId,
+        tables: Tables,
         address: u64,
         frame: FrameNumber,
         bits: u64,
         flush: &mut Flush,
     ) -> Result<(), Status> {
-        let place = self.make_place(environment, page_number(address), 1)?;
+        let place = self.make_place(tables, page_number(address), 1)?;
         let old = self.load(place);
         let is_table = is_present(old) && old & entry::LARGE == 0;
         if is_table && (0..ENTRIES).any(|i| is_present(self.machine.load(frame_of(old), i))) {
@@ -356,11 +390,11 @@ impl<M: Machine> State<'_, M> {
         self.machine.store(place.table, place.index, frame.address() | bits);
         if is_table {
             flush.add_large(address);
-            self.donate_frame(environment, frame_of(old));
+            self.donate_frame(tables.environment, frame_of(old));
         } else {
-            self.forget_large(environment, old, address, flush);
+            self.forget_large(tables.environment, old, address, flush);
         }
-        self.count(environment, Counter::PagesBound, LARGE_PAGE_FRAMES);
+        self.count(tables.environment, Counter::PagesBound, LARGE_PAGE_FRAMES);
         Ok(())
     }
 
@@ -429,10 +463,10 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// The first present directory entry at or after `page`; counts the words that it looks at.
-    fn next_directory(&self, root: FrameNumber, page: u64, budget: &mut usize) -> Option<(u64, Directory)> {
+    /// The first present directory entry at or after `page` and before `end`; counts the words that it looks at.
+    fn next_directory(&self, root: FrameNumber, page: u64, end: u64, budget: &mut usize) -> Option<(u64, Directory)> {
         let mut page = page & !(LARGE_PAGE_FRAMES - 1);
-        'from_root: while page < USER_PAGE_END {
+        'from_root: while page < end {
             let mut table = root;
             for level in [3, 2] {
                 *budget = budget.saturating_sub(1);
@@ -464,8 +498,8 @@ impl<M: Machine> State<'_, M> {
         None
     }
 
-    /// Breaks mappings from page `cursor` on, which it advances, until `budget` words were looked
-    /// at.
+    /// Breaks mappings in every space of an environment, from `cursor` on, which it advances, until
+    /// `budget` words were looked at. The window is looked at once, in the home space.
     pub(crate) fn break_mappings(
         &mut self,
         environment: EnvironmentId,
@@ -473,10 +507,47 @@ impl<M: Machine> State<'_, M> {
         cursor: &mut u64,
         budget: &mut usize,
     ) -> Progress {
-        let root = self.environments[environment].root;
-        let mut flush = Flush::new(root);
+        loop {
+            let number = (*cursor >> CURSOR_SPACE_SHIFT) as usize;
+            let (tables, slot_end) = match number.checked_sub(1) {
+                None => (Some(self.home_tables(environment)), PAGE_TABLE_SLOT),
+                Some(index) => match SpaceId::from_index(index) {
+                    None => return Progress::Done,
+                    Some(space) => (self.space_tables(space, environment), WINDOW_SLOT),
+                },
+            };
+            if let Some(tables) = tables {
+                let space_bits = *cursor >> CURSOR_SPACE_SHIFT << CURSOR_SPACE_SHIFT;
+                let mut page = *cursor ^ space_bits;
+                let progress = self.break_mappings_in(tables, (slot_end as u64) << 27, broken, &mut page, budget);
+                *cursor = space_bits | page;
+                if progress == Progress::More {
+                    return Progress::More;
+                }
+            }
+            if self.environments[environment].space_count == 0 {
+                return Progress::Done;
+            }
+            *cursor = (number as u64 + 1) << CURSOR_SPACE_SHIFT;
+            *budget = budget.saturating_sub(1);
+            if *budget == 0 {
+                return Progress::More;
+            }
+        }
+    }
+
+    fn break_mappings_in(
+        &mut self,
+        tables: Tables,
+        page_end: u64,
+        broken: Broken,
+        cursor: &mut u64,
+        budget: &mut usize,
+    ) -> Progress {
+        let Tables { environment, root } = tables;
+        let mut flush = Flush::new(tables);
         let mut progress = Progress::Done;
-        while let Some((page, directory)) = self.next_directory(root, *cursor, budget) {
+        while let Some((page, directory)) = self.next_directory(root, *cursor, page_end, budget) {
             *cursor = page + LARGE_PAGE_FRAMES;
             match directory {
                 Directory::Absent => {}
@@ -530,12 +601,12 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Takes an environment's user page tables apart, a bounded piece at a time. It runs nowhere
-    /// any more.
-    pub(crate) fn tear_down(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
-        let root = self.environments[environment].root;
-        let mut flush = Flush::new(root);
-        for top in 0..PAGE_TABLE_SLOT {
+    /// Takes the user page tables below the first `slot_end` slots of a root apart, a bounded piece
+    /// at a time. No processor is in that space any more.
+    pub(crate) fn tear_down(&mut self, tables: Tables, slot_end: usize, budget: &mut usize) -> Progress {
+        let Tables { environment, root } = tables;
+        let mut flush = Flush::new(tables);
+        for top in 0..slot_end {
             let word = self.machine.load(root, top);
             if !is_present(word) {
                 continue;
@@ -546,7 +617,7 @@ impl<M: Machine> State<'_, M> {
             self.machine.store(root, top, 0);
             self.donate_frame(environment, frame_of(word));
         }
-        self.machine.flush_all(root);
+        self.machine.flush_all(Holders::Root(root));
         Progress::Done
     }
 

@@ -22,11 +22,13 @@ use crate::frame::FrameTable;
 use crate::gate::Gate;
 use crate::id::{
     Arena, BELL_COUNT_MAX, BellId, CPU_COUNT_MAX, CpuId, DEVICE_COUNT_MAX, DMA_BINDING_COUNT_MAX, DeviceId,
-    ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, PROCESSOR_COUNT_MAX, ProcessorId,
+    ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, PROCESSOR_COUNT_MAX, ProcessorId, SPACE_COUNT_MAX,
+    SpaceId,
 };
 use crate::machine::Machine;
 use crate::processor::Processor;
 use crate::schedule::{Cpu, Links, Queue};
+use crate::spaces::Space;
 
 /// What the glue does before it returns to user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ impl Decision {
 pub struct Context {
     /// For CR3.
     pub root: FrameNumber,
+    /// Whose space that is.
+    pub environment: EnvironmentId,
     /// Holds the vector state, at the frame's start, as `xsave` laid it out.
     pub vector_state: FrameNumber,
     /// The control page, for the assembly that turns a program's `syscall` into an upcall.
@@ -71,6 +75,7 @@ pub struct State<'a, M> {
     pub machine: M,
     pub(crate) frames: FrameTable<'a>,
     pub(crate) environments: Arena<EnvironmentId, Environment, ENVIRONMENT_COUNT_MAX>,
+    pub(crate) spaces: Arena<SpaceId, Space, SPACE_COUNT_MAX>,
     pub(crate) processors: Arena<ProcessorId, Processor, PROCESSOR_COUNT_MAX>,
     pub(crate) bells: Arena<BellId, Bell, BELL_COUNT_MAX>,
     pub(crate) gates: Arena<GateId, Gate, GATE_COUNT_MAX>,
@@ -113,6 +118,7 @@ impl<M> State<'_, M> {
             machine,
             frames: FrameTable::EMPTY,
             environments: Arena::new([const { Environment::EMPTY }; ENVIRONMENT_COUNT_MAX]),
+            spaces: Arena::new([const { Space::EMPTY }; SPACE_COUNT_MAX]),
             processors: Arena::new([const { Processor::EMPTY }; PROCESSOR_COUNT_MAX]),
             bells: Arena::new([const { Bell::EMPTY }; BELL_COUNT_MAX]),
             gates: Arena::new([const { Gate::EMPTY }; GATE_COUNT_MAX]),
@@ -226,9 +232,9 @@ impl<M: Machine> State<'_, M> {
     #[must_use]
     pub fn context(&self, processor: ProcessorId) -> Context {
         let object = &self.processors[processor];
-        let root = object.environment.map_or(self.template_root, |e| self.environments[e].root);
         Context {
-            root,
+            root: object.root,
+            environment: object.environment_id(),
             vector_state: object.vector_state,
             control: object.pages.control(),
             fs_base: object.fs_base,

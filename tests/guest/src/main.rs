@@ -43,6 +43,8 @@ mod s08_random;
 #[cfg(target_os = "none")]
 mod s09_device;
 #[cfg(target_os = "none")]
+mod s10_space;
+#[cfg(target_os = "none")]
 mod suite;
 #[cfg(target_os = "none")]
 mod thread;

@@ -103,10 +103,12 @@ pub(crate) fn take(slot: CapSlot, count: u64) -> Result<FrameNumber, call::Refus
     call::frame_allocate(slot, count, None, 0).map(FrameNumber)
 }
 
-/// Gives back everything that a case may have left behind: environments, processors, mappings, capabilities, in this
-/// order.
+/// Gives back everything that a case may have left behind: environments, processors, spaces, mappings, capabilities, in
+/// this order.
 pub(crate) fn release_scratch() {
-    for pass in 0..2 {
+    // SAFETY: all that this program runs on is in the window.
+    let _ = unsafe { call::space_enter(SLOT_SELF) };
+    for pass in 0..3 {
         for number in SLOT_CASE_FIRST..SLOT_SCAN_COUNT {
             release_running(CapSlot(number), pass);
         }
@@ -128,7 +130,7 @@ fn type_of(slot: CapSlot) -> u64 {
     call::cap_read(slot, 0).map_or(CapType::Null as u64, |word| word & 0xffff_ffff)
 }
 
-/// Ends an environment (first pass) or a processor (second pass).
+/// Ends an environment (first pass), a processor (second pass) or a space (third pass).
 fn release_running(slot: CapSlot, pass: u32) {
     // SAFETY: case slots name nothing that this program needs.
     unsafe {
@@ -137,6 +139,9 @@ fn release_running(slot: CapSlot, pass: u32) {
         } else if pass == 1 && type_of(slot) == CapType::Processor as u64 {
             let _ = call::processor_stop(slot);
             repeat(|| call::processor_destroy(slot));
+        } else if pass == 2 && type_of(slot) == CapType::Space as u64 {
+            repeat(|| call::cap_revoke(slot));
+            repeat(|| call::cap_drop(slot));
         }
     }
 }

@@ -283,19 +283,19 @@ fn bind_refuses_malformed(_: &Machine) -> CaseResult {
         PAGE_TABLE_WINDOW,
     ];
     for entries in pointers {
-        let call = Bind { environment: SLOT_SELF, entries, entry_count: 1 };
+        let call = Bind { space: SLOT_SELF, entries, entry_count: 1 };
         // SAFETY: the kernel must not get as far as to an entry.
         let outcome = unsafe { call::issue(aegis_abi::call::Call::Bind(call)) };
         expect_refused!(outcome, Status::BadAddress);
     }
     for entry_count in [BIND_ENTRY_COUNT_MAX + 1, u32::MAX] {
-        let call = Bind { environment: SLOT_SELF, entries: &raw const good as u64, entry_count };
+        let call = Bind { space: SLOT_SELF, entries: &raw const good as u64, entry_count };
         // SAFETY: as above.
         let outcome = unsafe { call::issue(aegis_abi::call::Call::Bind(call)) };
         expect_equal!(outcome, bad_argument(2));
     }
     // An empty batch; the address is checked all the same.
-    let call = Bind { environment: SLOT_SELF, entries: &raw const good as u64, entry_count: 0 };
+    let call = Bind { space: SLOT_SELF, entries: &raw const good as u64, entry_count: 0 };
     // SAFETY: nothing is bound.
     expect_equal!(unsafe { call::issue(aegis_abi::call::Call::Bind(call)) }, Ok(0));
     expect!(probe::is_unmapped(SCRATCH_BASE));

@@ -22,7 +22,8 @@ const PROCESSOR: CapSlot = slot(64);
 const BELL: CapSlot = free_slot(1);
 const GATE: CapSlot = free_slot(2);
 const DEVICE: CapSlot = SLOT_DEVICE_FIRST;
-const GOOD: [CapSlot; 7] = [FRAMES, ENVIRONMENT, PROCESSOR, BELL, GATE, DEVICE, SLOT_MACHINE];
+const SPACE: CapSlot = free_slot(3);
+const GOOD: [CapSlot; 8] = [FRAMES, ENVIRONMENT, PROCESSOR, BELL, GATE, DEVICE, SLOT_MACHINE, SPACE];
 /// Without any right: the same, from here on.
 const POWERLESS: u32 = 8;
 /// Empty.
@@ -37,6 +38,8 @@ enum Kind {
     Type(usize),
     /// The same, and some right is needed.
     Right(usize),
+    /// A space, or an environment for its home space; some right is needed.
+    Space,
     /// An empty slot.
     Target,
 }
@@ -48,6 +51,7 @@ const B: usize = 3;
 const G: usize = 4;
 const D: usize = 5;
 const M: usize = 6;
+const S: usize = 7;
 
 /// A call that would succeed, or fail for another reason than the arguments listed.
 struct Row {
@@ -63,8 +67,8 @@ fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
 /// Calls that take no slot.
 const WITHOUT_SLOTS: [u64; 3] = [0, 22, 29];
 
-fn rows(entry: &BindEntry) -> [Row; 39] {
-    use Kind::{Any, Right, Target, Type};
+fn rows(entry: &BindEntry) -> [Row; 41] {
+    use Kind::{Any, Right, Space, Target, Type};
     let at = |slot: CapSlot| u64::from(slot.0);
     let (frames, environment, processor) = (at(FRAMES), at(ENVIRONMENT), at(PROCESSOR));
     let (bell, gate, device, machine) = (at(BELL), at(GATE), at(DEVICE), at(SLOT_MACHINE));
@@ -82,7 +86,7 @@ fn rows(entry: &BindEntry) -> [Row; 39] {
         row(7, [frames, 0, 0, 0, 0, 0], &[(0, Type(F))]),
         row(8, [frames, empty, 4, 0, 0, 0], &[(0, Type(F)), (1, Target)]),
         row(9, [frames, environment, 0, 0, 0, 0], &[(0, Type(F)), (1, Right(E))]),
-        row(10, [environment, entries, 1, 0, 0, 0], &[(0, Right(E))]),
+        row(10, [environment, entries, 1, 0, 0, 0], &[(0, Space)]),
         row(11, [empty, frames, 0, 0, 0, 0], &[(0, Target), (1, Type(F))]),
         row(12, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
         row(13, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
@@ -116,6 +120,8 @@ fn rows(entry: &BindEntry) -> [Row; 39] {
         row(39, [machine, 0, 0, 0, 0, 0], &[(0, Right(M))]),
         row(40, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
         row(41, [bell, u64::MAX, 0, 0, 0, 0], &[(0, Right(B))]),
+        row(42, [empty, 0, 0, 0, 0, 0], &[(0, Target)]),
+        row(43, [at(SPACE), 0, 0, 0, 0, 0], &[(0, Space)]),
     ]
 }
 
@@ -135,15 +141,19 @@ fn corruptions(kind: Kind, each: &mut dyn FnMut(Corruption) -> CaseResult) -> Ca
     for wide in [1 << 32, 1 << 63 | u64::from(FRAMES.0), u64::MAX] {
         each((wide, Status::BadArgument))?;
     }
-    if let Kind::Type(good) | Kind::Right(good) = kind {
-        for (other, slot) in GOOD.into_iter().enumerate() {
-            if other != good {
-                each((u64::from(slot.0), Status::WrongType))?;
-            }
+    let (typed, powerful): (&[usize], &[usize]) = match &kind {
+        Kind::Type(good) => (core::slice::from_ref(good), &[]),
+        Kind::Right(good) => (core::slice::from_ref(good), core::slice::from_ref(good)),
+        Kind::Space => (&[E, S], &[E, S]),
+        Kind::Any | Kind::Target => (&[], &[]),
+    };
+    for (other, slot) in GOOD.into_iter().enumerate() {
+        if !typed.is_empty() && !typed.contains(&other) {
+            each((u64::from(slot.0), Status::WrongType))?;
         }
     }
-    if let Kind::Right(good) = kind {
-        each((u64::from(free_slot(POWERLESS + good as u32).0), Status::MissingRight))?;
+    for good in powerful {
+        each((u64::from(free_slot(POWERLESS + *good as u32).0), Status::MissingRight))?;
     }
     Ok(())
 }
@@ -154,6 +164,7 @@ pub(crate) fn one_bad_slot(machine: &Machine) -> CaseResult {
     expect_ok!(thread::make(0));
     expect_ok!(take(FRAMES, 16));
     expect_ok!(call::bell_create(BELL, SLOT_NONE));
+    expect_ok!(call::space_create(SPACE));
     expect_ok!(call::gate_create(GATE, PROCESSOR, gate_entry as *const () as u64, 0));
     for (index, good) in GOOD.into_iter().enumerate() {
         let target = free_slot(POWERLESS + index as u32);

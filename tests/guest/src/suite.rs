@@ -194,6 +194,7 @@ const SUITES: &[Suite] = &[
     crate::s07_slice::SUITE,
     crate::s08_hostile::SUITE,
     crate::s09_device::SUITE,
+    crate::s10_space::SUITE,
 ];
 
 /// Where the kernel enters: RDI is the boot information.

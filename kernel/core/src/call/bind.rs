@@ -9,13 +9,12 @@ use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZ
 use aegis_abi::memory::{
     BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags, BindOperation, entry,
 };
-use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
 
 use super::{Answer, Caller, Refusal, bad_argument};
 use crate::capability::Capability;
-use crate::id::EnvironmentId;
 use crate::machine::Machine;
-use crate::space::{Directory, Flush, UserReader, UserSlice, flag_rights, in_windows, leaf_bits};
+use crate::space::{Directory, Flush, Tables, UserReader, UserSlice, flag_rights, in_windows, leaf_bits};
 use crate::state::State;
 
 const ENTRY_WORDS: u64 = 4;
@@ -79,14 +78,14 @@ impl Batch {
 }
 
 pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind) -> Answer {
-    let target = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
+    let target = state.lookup_tables(caller.environment, call.space)?;
     if call.entry_count > BIND_ENTRY_COUNT_MAX {
         return Err(bad_argument(2));
     }
     let length_bytes = u64::from(call.entry_count) * ENTRY_BYTES;
     let slice = UserSlice::new(call.entries, length_bytes, 8)?;
-    let mut reader = state.user_reader(caller.environment, slice);
-    let mut flush = Flush::new(state.environments[target].root);
+    let mut reader = state.user_reader(caller.processor, slice);
+    let mut flush = Flush::new(target);
     let mut budget = BIND_PAGE_COUNT_MAX;
     let mut outcome = Ok(u64::from(call.entry_count));
     for index in 0..u64::from(call.entry_count) {
@@ -103,7 +102,7 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
 fn bind_entry<M: Machine>(
     state: &mut State<M>,
     caller: Caller,
-    target: EnvironmentId,
+    target: Tables,
     reader: &mut UserReader,
     index: u64,
     budget: &mut u32,
@@ -115,7 +114,7 @@ fn bind_entry<M: Machine>(
     }
     let batch = Batch::check(words)?;
     let is_first = *budget == BIND_PAGE_COUNT_MAX;
-    let is_foreign = caller.environment != target;
+    let is_foreign = caller.environment != target.environment;
     // Authority of another environment is looked for in its whole table.
     let cost = batch.cost() + if is_foreign { 64 } else { 0 };
     if cost > *budget && !is_first {
@@ -142,14 +141,15 @@ fn authority<M: Machine>(state: &State<M>, caller: Caller, batch: &Batch) -> Res
 fn map<M: Machine>(
     state: &mut State<M>,
     caller: Caller,
-    target: EnvironmentId,
+    target: Tables,
     batch: &Batch,
     flush: &mut Flush,
 ) -> Result<(), Status> {
     let capability = authority(state, caller, batch)?;
     let rights = flag_rights(batch.flags);
     let is_covered = capability.covers(batch.frame, batch.page_count, rights)
-        && (caller.environment == target || state.is_covered(target, batch.frame, batch.page_count, rights, None));
+        && (caller.environment == target.environment
+            || state.is_covered(target.environment, batch.frame, batch.page_count, rights, None));
     if !is_covered {
         return Err(Status::MissingRight);
     }
@@ -170,19 +170,18 @@ fn map<M: Machine>(
 /// Unmaps, protects or cleans what is mapped in the range; what is not is passed over.
 fn change<M: Machine>(
     state: &mut State<M>,
-    target: EnvironmentId,
+    target: Tables,
     batch: &Batch,
     capability: Option<&Capability>,
     is_foreign: bool,
     flush: &mut Flush,
 ) -> Result<(), Status> {
-    let root = state.environments[target].root;
     let first = (batch.address & 0x0000_ffff_ffff_ffff) >> PAGE_SHIFT;
     let end = first + batch.page_count;
     let mut page = first;
     while page < end {
         let next = (page / LARGE_PAGE_FRAMES + 1) * LARGE_PAGE_FRAMES;
-        match state.directory(root, page) {
+        match state.directory(target.root, page) {
             Directory::Absent => {}
             Directory::Large(place) => {
                 if !page.is_multiple_of(LARGE_PAGE_FRAMES) || next > end {
@@ -190,7 +189,7 @@ fn change<M: Machine>(
                 }
                 let address = batch.address + ((page - first) << PAGE_SHIFT);
                 if batch.operation == BindOperation::Unmap {
-                    state.unmap_large(target, place, page, flush);
+                    state.unmap_large(target.environment, place, page, flush);
                 } else if let Some(frame) = state.leaf_frame(place) {
                     let range = (frame.0, LARGE_PAGE_FRAMES);
                     check_cover(state, target, batch, capability, is_foreign, range)?;
@@ -202,7 +201,7 @@ fn change<M: Machine>(
             Directory::Table(table) => {
                 for page in page..next.min(end) {
                     if batch.operation == BindOperation::Unmap {
-                        state.unmap_small(target, table, page, flush);
+                        state.unmap_small(target.environment, table, page, flush);
                         continue;
                     }
                     let place = State::<M>::small_place(table, page);
@@ -233,7 +232,7 @@ fn leaf_change(batch: &Batch) -> (u64, u64) {
 /// Protect: the caller's capability covers the frames, and so does one of the target's.
 fn check_cover<M: Machine>(
     state: &State<M>,
-    target: EnvironmentId,
+    target: Tables,
     batch: &Batch,
     capability: Option<&Capability>,
     is_foreign: bool,
@@ -244,6 +243,6 @@ fn check_cover<M: Machine>(
     };
     let rights = flag_rights(batch.flags);
     let is_covered = capability.covers(first, count, rights)
-        && (!is_foreign || state.is_covered(target, first, count, rights, None));
+        && (!is_foreign || state.is_covered(target.environment, first, count, rights, None));
     if is_covered { Ok(()) } else { Err(Status::MissingRight) }
 }

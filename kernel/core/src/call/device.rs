@@ -110,14 +110,14 @@ pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: Device
     }
     let mut flags = BindFlags::UNCACHED;
     flags.set(BindFlags::WRITE, capability.rights.contains(Rights::WRITE));
-    let environment = caller.environment;
-    state.devices[device].set_mapped_by(environment, true);
-    let mut flush = Flush::new(state.environments[environment].root);
+    state.devices[device].set_mapped_by(caller.environment, true);
+    let tables = state.current_tables(caller.processor);
+    let mut flush = Flush::new(tables);
     let mut result = Ok(());
     for index in (0..count).filter(|index| region.is_mappable(*index)) {
         let address = call.virtual_address + (index << PAGE_SHIFT);
         let frame = FrameNumber(first + index);
-        result = state.map_small(environment, address, frame, leaf_bits(flags), &mut flush);
+        result = state.map_small(tables, address, frame, leaf_bits(flags), &mut flush);
         if result.is_err() {
             break;
         }

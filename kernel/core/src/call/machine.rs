@@ -16,7 +16,7 @@ pub(super) fn log<M: Machine>(state: &mut State<M>, caller: Caller, call: Machin
     let slice = UserSlice::new(call.pointer, call.length, 1)?;
     let mut buffer = [0; LOG_BYTES_MAX as usize];
     let bytes = buffer.get_mut(..call.length as usize).ok_or(bad_argument(2))?;
-    state.read_user_bytes(caller.environment, slice, bytes)?;
+    state.read_user_bytes(caller.processor, slice, bytes)?;
     state.machine.log(bytes);
     Ok(call.length)
 }

@@ -14,6 +14,7 @@ mod frame;
 mod gate;
 mod machine;
 mod processor;
+mod space;
 
 pub(crate) use environment::ENVIRONMENT_RIGHTS;
 pub(crate) use processor::PROCESSOR_RIGHTS;
@@ -133,5 +134,7 @@ pub(crate) fn dispatch<M: Machine>(state: &mut State<M>, caller: Caller, call: C
         Call::MachineLog(call) => machine::log(state, caller, call).into(),
         Call::MachineOff(call) => machine::off(state, caller, call).into(),
         Call::CounterRead(call) => machine::counter(state, caller, call).into(),
+        Call::SpaceCreate(call) => space::create(state, caller, call).into(),
+        Call::SpaceEnter(call) => space::enter(state, caller, call).into(),
     }
 }

@@ -100,8 +100,9 @@ impl<M: Machine> State<'_, M> {
         rsp: u64,
         argument: u64,
     ) -> Result<(), Status> {
+        let environment = self.processors[processor].environment_id();
+        let root = self.environments[environment].root;
         let object = &mut self.processors[processor];
-        let environment = object.environment_id();
         if object.state != ProcessorState::Stopped
             || self.environments[environment].is_stopped()
             || self.environments[environment].is_ending
@@ -114,6 +115,7 @@ impl<M: Machine> State<'_, M> {
         object.registers = start_registers(rip, rsp, argument);
         object.fs_base = 0;
         object.gs_base = object.pages.control_address;
+        object.root = root;
         object.has_run = false;
         object.due = 0;
         self.make_ready(processor);
@@ -213,7 +215,7 @@ fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> R
     if call.term_count != 0 {
         let length_bytes = u64::from(call.term_count) * TERM_WORDS * 8;
         let slice = UserSlice::new(call.terms, length_bytes, 8)?;
-        let mut reader = state.user_reader(caller.environment, slice);
+        let mut reader = state.user_reader(caller.processor, slice);
         for index in 0..u64::from(call.term_count) {
             let term =
                 read_term(state, caller, &mut reader, index).map_err(|status| Refusal { status, value: index })?;

@@ -135,8 +135,8 @@ fn every_bad_entry_is_refused() {
 #[test]
 fn the_batch_itself_is_checked() {
     let mut world = World::new();
-    let mut bind = |entries: u64, entry_count: u32, environment: u32| {
-        world.call(Call::Bind(Bind { environment: CapSlot(environment), entries, entry_count }))
+    let mut bind = |entries: u64, entry_count: u32, space: u32| {
+        world.call(Call::Bind(Bind { space: CapSlot(space), entries, entry_count }))
     };
     assert_eq!(bind(SCRATCH, 0, 1), (Status::Ok, 0));
     assert_eq!(bind(SCRATCH, BIND_ENTRY_COUNT_MAX + 1, 1), (Status::BadArgument, 2));

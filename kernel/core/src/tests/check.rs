@@ -13,6 +13,7 @@ use crate::frame::FrameKind;
 use crate::id::{BellId, EnvironmentId, Id};
 use crate::machine::Machine;
 use crate::predicate::Source;
+use crate::spaces::Space;
 use crate::state::State;
 
 #[derive(Default)]
@@ -37,7 +38,7 @@ pub(super) fn check(state: &State<Fake>) {
     for environment in &live {
         let capabilities: Capabilities =
             state.slots(*environment).filter_map(|at| Some((at, state.capability(at)?))).collect();
-        check_space(state, *environment, &capabilities, &mut counts);
+        check_spaces(state, *environment, &capabilities, &mut counts);
         check_environment(state, *environment);
         everybodys.extend(capabilities);
     }
@@ -50,12 +51,37 @@ pub(super) fn check(state: &State<Fake>) {
     }
 }
 
-fn check_space(state: &State<Fake>, environment: EnvironmentId, capabilities: &Capabilities, counts: &mut Counts) {
-    let object = &state.environments[environment];
-    let root = object.root;
-    if root.0 == 0 {
+fn check_spaces(state: &State<Fake>, environment: EnvironmentId, capabilities: &Capabilities, counts: &mut Counts) {
+    let home = state.environments[environment].root;
+    if home.0 == 0 {
         return;
     }
+    check_space(state, environment, capabilities, counts, home, 264);
+    let spaces: Vec<_> =
+        state.spaces.ids().filter_map(|space| Some((space, state.space_tables(space, environment)?))).collect();
+    assert_eq!(spaces.len(), usize::from(state.environments[environment].space_count));
+    for (space, tables) in spaces {
+        let root = tables.root;
+        assert_eq!(state.frames.kind(root), FrameKind::PageTable);
+        assert_eq!(state.frames.owner(root), state.environments[environment].serial);
+        for index in 256..264 {
+            assert_eq!(state.machine.load(root, index), state.machine.load(home, index), "one window");
+        }
+        check_space(state, environment, capabilities, counts, root, 256);
+        let name = space.index() as u64 | state.spaces[space].serial << 16;
+        let is_named = capabilities.iter().any(|(_, c)| c.kind == CapType::Space && c.object == name);
+        assert!(is_named || state.environments[environment].is_ending, "a space has a capability at home");
+    }
+}
+
+fn check_space(
+    state: &State<Fake>,
+    environment: EnvironmentId,
+    capabilities: &Capabilities,
+    counts: &mut Counts,
+    root: FrameNumber,
+    slot_end: usize,
+) {
     counts.tables.insert(root.0);
     let own = state.machine.load(root, 264);
     assert_eq!(own & entry::FRAME_MASK, root.address());
@@ -64,7 +90,7 @@ fn check_space(state: &State<Fake>, environment: EnvironmentId, capabilities: &C
         let template = state.machine.load(FrameNumber(TEMPLATE_ROOT), index);
         assert_eq!(state.machine.load(root, index), template & !entry::USER);
     }
-    for top in 0..264 {
+    for top in 0..slot_end {
         walk(state, environment, capabilities, counts, root, top, 3);
     }
 }
@@ -273,6 +299,11 @@ fn check_processors(state: &State<Fake>) {
         assert!(holders.len() <= 1);
         if object.state == ProcessorState::Running {
             assert_eq!(holders.len(), 1);
+        }
+        if object.state != ProcessorState::Stopped {
+            let environment = object.environment_id();
+            let is_in = |(_, space): (_, &Space)| space.environment == Some(environment) && space.root == object.root;
+            assert!(object.root == state.environments[environment].root || state.spaces.iter().any(is_in));
         }
         assert_eq!(object.state == ProcessorState::Calling, object.transfer.calling.is_some());
         if let Some(client) = object.transfer.serving {

@@ -231,7 +231,7 @@ fn an_environment_that_does_not_comply_loses_frames_and_is_told_which() {
     assert_eq!(world.bind_in(CapSlot(S), &[entry(at, scratch, S + 20, 1)]).0, Status::Ok);
     let words = [1 << 32, at + 0x1000, first, 10 | 5 << 32];
     world.state.machine.memory[scratch as usize][..4].copy_from_slice(&words);
-    let bind = Call::Bind(aegis_abi::call::Bind { environment: SLOT_SELF, entries: at, entry_count: 1 });
+    let bind = Call::Bind(aegis_abi::call::Bind { space: SLOT_SELF, entries: at, entry_count: 1 });
     assert_eq!(world.call_on(1, bind), (Status::Ok, 1));
 
     let quota = world.state.environments[world.first].frame_quota;

@@ -21,10 +21,10 @@ use crate::id::{EnvironmentId, Id};
 use crate::space::{Progress, WALK_BUDGET};
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
-const PATTERNS: [&str; 42] = [
+const PATTERNS: [&str; 44] = [
     "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB", "Ent", "TEFnaa",
     "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii", "Db", "Dia", "Diinbw", "DbB", "Db",
-    "DFin", "DFin", "Man", "M", "Ei", "Bt",
+    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S",
 ];
 
 const CPU_COUNT: usize = 3;
@@ -225,11 +225,12 @@ impl Arena {
             b'T' => 9 + random.below(20),
             b'X' => self.slot_of(environment, CapType::Null),
             b'F' => self.slot_of(environment, CapType::Frames),
-            b'E' => self.slot_of(environment, CapType::Environment),
             b'P' => self.slot_of(environment, CapType::Processor),
             b'B' => self.slot_of(environment, CapType::Bell),
             b'G' => self.slot_of(environment, CapType::Gate),
             b'D' => self.slot_of(environment, CapType::Device),
+            b'S' if random.below(4) != 0 => self.slot_of(environment, CapType::Space),
+            b'E' | b'S' => self.slot_of(environment, CapType::Environment),
             b'M' => self.slot_of(environment, CapType::Machine),
             b'n' => random.pick(&[0, 1, 1, 2, 3, 8, 9, 12, 64]),
             b'i' => random.below(12),
@@ -262,7 +263,7 @@ impl Arena {
             }
         }
         let environment = self.world.environment_of(index);
-        let number = self.random.below(43);
+        let number = self.random.below(46);
         let pattern = PATTERNS.get(number as usize).copied().unwrap_or("");
         let mut words = [0; 6];
         for (at, word) in words.iter_mut().enumerate() {
@@ -271,6 +272,9 @@ impl Arena {
             *word = self.argument(environment, kind);
         }
         if number == Bind::NUMBER {
+            if self.random.below(2) == 0 {
+                words[0] = self.argument(environment, b'S');
+            }
             words[1..].copy_from_slice(&[CHILD_SCRATCH, self.random.below(6), 0, 0, 0]);
         } else if number == Sleep::NUMBER {
             words = [CHILD_SCRATCH, self.random.below(5), 0, 0, 0, 0];
@@ -391,7 +395,7 @@ impl Arena {
 }
 
 /// What has to be as it was.
-fn baseline(world: &World) -> (u64, u64, u64, usize, usize, usize) {
+fn baseline(world: &World) -> (u64, u64, u64, usize, usize, usize, usize) {
     let first = &world.state.environments[world.first];
     let capabilities = world.state.slots(world.first).filter(|at| world.state.capability(*at).is_some()).count();
     let processors = world.state.processors.iter().filter(|(_, p)| p.serial != 0);
@@ -403,6 +407,7 @@ fn baseline(world: &World) -> (u64, u64, u64, usize, usize, usize) {
         capabilities,
         processors.count(),
         environments.count(),
+        world.state.spaces.iter().filter(|(_, space)| space.serial != 0).count(),
     )
 }
 

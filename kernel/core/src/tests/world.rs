@@ -17,7 +17,7 @@ use crate::boot::{FirstEnvironment, Setup};
 use crate::device::{DeviceDescription, Region};
 use crate::frame::{BlockEntry, FrameEntry};
 use crate::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
-use crate::machine::{Machine, PortWidth, StopReport};
+use crate::machine::{Holders, Machine, PortWidth, StopReport};
 use crate::state::{Decision, State};
 
 pub(super) const FRAME_COUNT: u64 = 4096;
@@ -41,6 +41,10 @@ pub(super) struct Fake {
     pub(super) now_ns: u64,
     pub(super) zeroed: u64,
     pub(super) flushed: Vec<u64>,
+    /// Who had to forget, flush by flush.
+    pub(super) holders: Vec<Holders>,
+    /// The root that a processor went on with.
+    pub(super) entered_root: Option<FrameNumber>,
     pub(super) flushed_all: u64,
     pub(super) kicked: Vec<CpuId>,
     pub(super) log: Vec<u8>,
@@ -77,11 +81,16 @@ impl Machine for Fake {
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
-    fn flush_page(&mut self, _root: FrameNumber, virtual_address: u64) {
+    fn flush_page(&mut self, holders: Holders, virtual_address: u64) {
         self.flushed.push(virtual_address);
+        self.holders.push(holders);
     }
-    fn flush_all(&mut self, _root: FrameNumber) {
+    fn flush_all(&mut self, holders: Holders) {
         self.flushed_all += 1;
+        self.holders.push(holders);
+    }
+    fn enter_root(&mut self, root: FrameNumber) {
+        self.entered_root = Some(root);
     }
     fn kick(&mut self, cpu: CpuId) {
         self.kicked.push(cpu);
@@ -158,6 +167,8 @@ pub(super) fn machine() -> Box<State<'static, Fake>> {
         now_ns: 1000,
         zeroed: 0,
         flushed: Vec::new(),
+        holders: Vec::new(),
+        entered_root: None,
         flushed_all: 0,
         kicked: Vec::new(),
         log: Vec::new(),
@@ -167,7 +178,10 @@ pub(super) fn machine() -> Box<State<'static, Fake>> {
         enabled: Vec::new(),
         unmasked: Vec::new(),
     };
-    let mut state = Box::new(State::new(fake));
+    // A debug build holds several copies of the state on the stack before it is boxed, more than a test's stack takes.
+    let builder = std::thread::Builder::new().stack_size(16 << 20);
+    let boxing = builder.spawn(|| Box::new(State::new(fake))).expect("a thread");
+    let mut state = boxing.join().expect("it is only moved");
     let frames = vec![FrameEntry::RESERVED; FRAME_COUNT as usize].leak();
     let blocks = vec![BlockEntry::EMPTY; (FRAME_COUNT / 512) as usize].leak();
     for index in 265..512 {
@@ -329,10 +343,9 @@ impl World {
         self.state.processors[processor].environment_id()
     }
 
-    /// Writes words to memory of the environment that runs on processor 0.
+    /// Writes words to memory of the space that processor 0 runs in.
     pub(super) fn write(&mut self, address: u64, words: &[u64]) {
-        let environment = self.environment_of(0);
-        let root = self.state.environments[environment].root;
+        let root = self.state.processors[self.current(0).expect("somebody runs")].root;
         for (index, word) in words.iter().enumerate() {
             let at = address + index as u64 * 8;
             let page = (at & 0xffff_ffff_ffff) >> 12;
@@ -353,14 +366,10 @@ impl World {
         }
     }
 
-    /// Binds in the environment that `environment` names.
-    pub(super) fn bind_in(&mut self, environment: CapSlot, entries: &[BindEntry]) -> (Status, u64) {
+    /// Binds in the space, or the home space of the environment, that `space` names.
+    pub(super) fn bind_in(&mut self, space: CapSlot, entries: &[BindEntry]) -> (Status, u64) {
         self.write_entries(entries);
-        self.call(Call::Bind(aegis_abi::call::Bind {
-            environment,
-            entries: SCRATCH,
-            entry_count: entries.len() as u32,
-        }))
+        self.call(Call::Bind(aegis_abi::call::Bind { space, entries: SCRATCH, entry_count: entries.len() as u32 }))
     }
 
     pub(super) fn bind(&mut self, entries: &[BindEntry]) -> (Status, u64) {

@@ -1,0 +1,27 @@
+//! Calls 42 and 43: making address spaces, and going from one to another.
+
+use aegis_abi::call::{SpaceCreate, SpaceEnter};
+use aegis_abi::types::{CapType, Rights, Status};
+
+use super::{Answer, Caller};
+use crate::capability::Capability;
+use crate::machine::Machine;
+use crate::state::State;
+
+pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: SpaceCreate) -> Answer {
+    let slot = state.empty_slot(caller.environment, call.slot)?;
+    let named = state.make_space(caller.environment)?;
+    // Without GRANT: a space is of no use outside its environment.
+    state.store_capability(slot, &Capability::object(CapType::Space, Rights::CONTROL, named));
+    Ok(0)
+}
+
+pub(super) fn enter<M: Machine>(state: &mut State<M>, caller: Caller, call: SpaceEnter) -> Answer {
+    let tables = state.lookup_tables(caller.environment, call.slot)?;
+    if tables.environment != caller.environment {
+        return Err(Status::WrongState.into());
+    }
+    state.processors[caller.processor].root = tables.root;
+    state.machine.enter_root(tables.root);
+    Ok(0)
+}

@@ -1,0 +1,131 @@
+//! Address spaces as objects.
+//!
+//! Every environment has a *home space*, whose root is in the environment, and may make more: each is one [`Space`].
+//! Programs that trust each other share an environment and have a space each (`docs/adr/0011`).
+//!
+//! Invariants: all roots of an environment hold the same words in the slots of the library OS window, so that the
+//! tables below them, and every mapping there, are shared; what is below the other user slots belongs to one root. A
+//! space and its capability never leave their environment. A space ends only while no processor is in it.
+
+use aegis_abi::call::ProcessorState;
+use aegis_abi::layout::PAGE_TABLE_SLOT;
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
+
+use crate::capability::{CapRef, Capability, DYING};
+use crate::frame::FrameKind;
+use crate::id::{EnvironmentId, Named, SPACE_SHARE_MAX, SpaceId};
+use crate::machine::Machine;
+use crate::space::{Progress, Tables, WINDOW_SLOT};
+use crate::state::State;
+
+/// An address space that is not a home space.
+pub(crate) struct Space {
+    /// 0: the table entry is free.
+    pub(crate) serial: u64,
+    pub(crate) environment: Option<EnvironmentId>,
+    pub(crate) root: FrameNumber,
+}
+
+impl Space {
+    pub(crate) const EMPTY: Self = Self { serial: 0, environment: None, root: FrameNumber(0) };
+}
+
+impl<M: Machine> State<'_, M> {
+    /// The tables of a space, if it is one of this environment's.
+    pub(crate) fn space_tables(&self, space: SpaceId, environment: EnvironmentId) -> Option<Tables> {
+        let object = &self.spaces[space];
+        (object.environment == Some(environment)).then_some(Tables { environment, root: object.root })
+    }
+
+    /// The tables that a slot stands for: those of a space, or of an environment's home space.
+    pub(crate) fn lookup_tables(&self, environment: EnvironmentId, slot: CapSlot) -> Result<Tables, Status> {
+        match self.lookup(environment, slot, CapType::Space, Rights::CONTROL) {
+            Ok((_, capability)) => self.space_of(&capability).ok_or(Status::WrongState),
+            Err(Status::WrongType) => {
+                self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
+            }
+            Err(status) => Err(status),
+        }
+    }
+
+    /// The tables of the space that a capability names, while it exists.
+    fn space_of(&self, capability: &Capability) -> Option<Tables> {
+        let named: Named<SpaceId> = Self::named_object(capability)?;
+        let object = &self.spaces[named.id];
+        let environment = object.environment.filter(|_| object.serial == named.serial)?;
+        Some(Tables { environment, root: object.root })
+    }
+
+    /// Makes a space with an empty program's half.
+    pub(crate) fn make_space(&mut self, environment: EnvironmentId) -> Result<Named<SpaceId>, Status> {
+        if self.environments[environment].space_count >= SPACE_SHARE_MAX {
+            return Err(Status::TableFull);
+        }
+        let id = self.spaces.find(|space| space.serial == 0).ok_or(Status::TableFull)?;
+        let root = self.take_donated(environment, FrameKind::PageTable).ok_or(Status::NoTables)?;
+        self.prepare_root(root);
+        for slot in WINDOW_SLOT..PAGE_TABLE_SLOT {
+            let word = self.machine.load(self.environments[environment].root, slot);
+            self.machine.store(root, slot, word);
+        }
+        let serial = self.new_serial();
+        self.spaces[id] = Space { serial, environment: Some(environment), root };
+        self.environments[environment].space_count += 1;
+        Ok(Named { id, serial })
+    }
+
+    /// Puts a table into a slot of the library OS window, in every root of an environment.
+    pub(crate) fn store_window_slot(&mut self, environment: EnvironmentId, slot: usize, word: u64) {
+        self.machine.store(self.environments[environment].root, slot, word);
+        for space in self.spaces.ids() {
+            if let Some(tables) = self.space_tables(space, environment) {
+                self.machine.store(tables.root, slot, word);
+            }
+        }
+    }
+
+    /// A space ends with its original capability; from the first step on the capability authorises nothing.
+    pub(crate) fn delete_space(
+        &mut self,
+        at: CapRef,
+        mut capability: Capability,
+        budget: &mut usize,
+    ) -> Result<Progress, Status> {
+        let Some(tables) = self.space_of(&capability).filter(|_| capability.parent.is_none()) else {
+            return Ok(Progress::Done);
+        };
+        let is_in_it = |root, state, is_on_cpu| root == tables.root && (state != ProcessorState::Stopped || is_on_cpu);
+        if self.processors.iter().any(|(_, p)| is_in_it(p.root, p.state, p.cpu.is_some())) {
+            return Err(Status::Busy);
+        }
+        capability.flags |= DYING;
+        self.store_capability(at, &capability);
+        let named: Option<Named<SpaceId>> = Self::named_object(&capability);
+        Ok(named.map_or(Progress::Done, |named| self.end_space(named.id, tables, budget)))
+    }
+
+    /// Does a bounded part of giving a space's tables back to the donation.
+    fn end_space(&mut self, space: SpaceId, tables: Tables, budget: &mut usize) -> Progress {
+        if self.tear_down(tables, WINDOW_SLOT, budget) == Progress::More {
+            return Progress::More;
+        }
+        self.donate_frame(tables.environment, tables.root);
+        self.spaces[space] = Space::EMPTY;
+        self.environments[tables.environment].space_count -= 1;
+        Progress::Done
+    }
+
+    /// Does a bounded part of ending all spaces of an environment, which runs nowhere any more: the home space last.
+    pub(crate) fn end_spaces(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+        for space in self.spaces.ids() {
+            let Some(tables) = self.space_tables(space, environment) else {
+                continue;
+            };
+            *budget = budget.saturating_sub(WINDOW_SLOT);
+            if self.end_space(space, tables, budget) == Progress::More || *budget == 0 {
+                return Progress::More;
+            }
+        }
+        self.tear_down(self.home_tables(environment), PAGE_TABLE_SLOT, budget)
+    }
+}
