@@ -1,18 +1,22 @@
 //! `aegis bench`: the same static program on Aegis and on Linux, in the same QEMU, in one run.
 //!
 //! `micro` and `boot` are the suites. They start machines through `system`, which knows the command lines;
-//! `linux` gets Debian's kernel, `compile` makes the program, `cpio` packs it, `guest` runs a process within
-//! limits and `output` reads what the program says. What was measured is a `result::Table`, which `report`
-//! prints and `json` writes and reads back for `--baseline`. `trace` is `--trace-row`: where one row's instructions go.
+//! `linux` gets Debian's kernel, `compile` makes the programs, `cpio` packs them, `guest` runs a process within
+//! limits and `output` reads what the program says. What was measured is a `result::Report`, which `report`
+//! prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`;
+//! `about` adds what took part, `files` writes. `trace` is `--trace-row`: where one row's instructions go.
 //!
 //! Aegis is measured by starting this tool again as `aegis run`, because that is what a user starts. Nothing
-//! is printed on standard output before every machine has said everything, so a table is never partial.
+//! is printed or written before every machine has said everything, so a table is never partial.
 
+mod about;
 mod boot;
 mod compile;
 mod cpio;
 mod failure;
+mod files;
 mod guest;
+mod html;
 mod json;
 mod json_parse;
 mod linux;
@@ -30,6 +34,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::errors::STATUS_TOOL;
 use failure::Failure;
+use html::Earlier;
 pub(crate) use options::BenchOptions;
 use options::Suite;
 use result::{Report, Table};
@@ -47,14 +52,32 @@ pub(crate) fn bench(options: &BenchOptions) -> u8 {
     }
 }
 
-/// Measures and reports; false if what was measured is not to be trusted.
+/// Measures, or reads what was measured, and reports; false if it is not to be trusted.
 fn run(options: &BenchOptions) -> Result<bool, Failure> {
     options.check()?;
     if let Some(name) = &options.trace_row {
         print_all(&trace::run(options, name)?)?;
         return Ok(true);
     }
-    let baseline = options.baseline.as_deref().map(read_report).transpose()?;
+    let baseline = options.baseline.as_deref().map(|path| read_report("--baseline", path)).transpose()?;
+    let earlier = options.history.iter().map(|path| read_earlier(path)).collect::<Result<Vec<_>, _>>()?;
+    let written = options.json.iter().filter(|path| !is_output(path)).chain(&options.html);
+    for path in written {
+        files::try_place(path)?;
+    }
+    let report = match &options.from {
+        Some(path) => read_report("--from", path)?,
+        None => measure(options)?,
+    };
+    publish(options, &report, baseline.as_ref(), &earlier)?;
+    for doubt in &report.doubts {
+        eprintln!("aegis: bench: not to be trusted: {doubt}");
+    }
+    Ok(report.doubts.is_empty())
+}
+
+fn measure(options: &BenchOptions) -> Result<Report, Failure> {
+    let load = about::load();
     let machines = Machines::prepare(options)?;
     let mut tables = Vec::new();
     let mut doubts = Vec::new();
@@ -64,51 +87,61 @@ fn run(options: &BenchOptions) -> Result<bool, Failure> {
             Suite::Boot => boot::run(options, &machines)?,
         };
         doubts.extend(measured.doubts);
-        tables.push(measured.table);
+        tables.extend(measured.tables);
     }
-    let report = Report { mode: options.mode(), date_unix_s: unix_time_s(), versions: machines.versions(), tables };
-    publish(options, &report, baseline.as_ref())?;
-    for doubt in &doubts {
-        eprintln!("aegis: bench: not to be trusted: {doubt}");
-    }
-    Ok(doubts.is_empty())
+    let versions = about::versions(&machines, options, load);
+    Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, doubts })
 }
 
-/// A suite's table, and why it is not to be trusted, if so.
+/// A suite's tables, and why they are not to be trusted, if so.
 struct Measured {
-    table: Table,
+    tables: Vec<Table>,
     doubts: Vec<String>,
 }
 
-fn publish(options: &BenchOptions, report: &Report, baseline: Option<&Report>) -> Result<(), Failure> {
-    let json_to_output = options.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = &options.json {
-        let text = json::write(report);
-        if json_to_output {
-            print_all(&text)?;
-        } else {
-            std::fs::write(path, text).map_err(|error| Failure::file("writing", path.clone(), error))?;
-        }
-    }
+/// Files first: what is printed says that they are there.
+fn publish(
+    options: &BenchOptions,
+    report: &Report,
+    baseline: Option<&Report>,
+    earlier: &[Earlier],
+) -> Result<(), Failure> {
     let mut text = report::render(report);
     if let Some(baseline) = baseline {
         text += &report::changes(baseline, report)?;
     }
-    if json_to_output {
-        eprint!("{text}");
-        Ok(())
-    } else {
-        print_all(&text)
+    if let Some(path) = &options.html {
+        files::replace(path, &html::page(report, earlier))?;
     }
+    match &options.json {
+        Some(path) if is_output(path) => {
+            print_all(&json::write(report))?;
+            eprint!("{text}");
+            return Ok(());
+        }
+        Some(path) => files::replace(path, &json::write(report))?,
+        None => {}
+    }
+    print_all(&text)
+}
+
+/// `-` is standard output.
+fn is_output(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 fn print_all(text: &str) -> Result<(), Failure> {
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| Failure::Host("writing the report", error))
 }
 
-fn read_report(path: &Path) -> Result<Report, Failure> {
+fn read_report(option: &'static str, path: &Path) -> Result<Report, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path.into(), error))?;
-    json::read(&text).map_err(|why| Failure::Baseline(path.into(), why))
+    json::read(&text).map_err(|why| Failure::Report(option, path.into(), why))
+}
+
+fn read_earlier(path: &Path) -> Result<Earlier, Failure> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Earlier { name, report: read_report("--history", path)? })
 }
 
 fn unix_time_s() -> u64 {

@@ -196,3 +196,81 @@ fn a_row_that_ends_its_machine_does_not_take_the_others_with_it() {
     assert!(table.contains("null_getppid_raw") && table.contains("its machine ended"), "{table}");
     assert!(table.contains("2006"), "the row after it was measured: {table}");
 }
+
+/// A small file of `--json` with a row that won, one that lost and one that cannot run.
+const FIGURES: &str = r#"{
+"format": 1, "mode": "icount", "date_unix_s": 1795248600, "versions": {"qemu": "QEMU <7>"},
+"suites": [{"suite": "micro", "unit": "instructions", "compared": [0, 1], "columns": [
+{"key": "aegis", "title": "Aegis", "command": "aegis run 'a b'"},
+{"key": "linux", "title": "Linux", "command": "qemu & more"}],
+"rows": [
+{"name": "won", "cells": [[156.125], [312]]},
+{"name": "lost", "cells": [[14058.75], [3120.5]]},
+{"name": "missing", "cells": ["fork: ENOSYS", [405300]]}]}]
+}
+"#;
+
+#[test]
+fn a_page_of_an_earlier_file_has_its_figures() {
+    let world = World::new("page");
+    let (figures, page) = (world.0.join("it.json"), world.0.join("it.html"));
+    std::fs::write(&figures, FIGURES).unwrap();
+    let paths = [figures.to_str().unwrap(), page.to_str().unwrap()];
+    // Nothing is measured, so nothing is needed.
+    let mut command = world.command(&["--from", paths[0], "--html", paths[1], "--history", paths[0]]);
+    let output = command.env("AEGIS_QEMU", "/nonexistent").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("3 rows: 1 better, 0 equal, 1 worse, 1 not compared"));
+    let text = std::fs::read_to_string(&page).unwrap();
+    for expected in ["156.125", "312", "14058.75", "3120.5", "405300"] {
+        assert!(text.contains(&format!("data-values=\"{expected}\"")), "{expected}");
+    }
+    assert!(text.contains("data-reason=\"fork: ENOSYS\"") && text.contains("id=\"history\""));
+    assert!(text.contains("QEMU &lt;7&gt;") && text.contains("qemu &amp; more"));
+    assert_eq!(text.matches("<tr data-row=\"missing\">").count(), 2, "in the table and in the history");
+}
+
+#[test]
+fn what_is_not_a_file_of_figures_is_refused() {
+    let world = World::new("refused");
+    let (cut, page) = (world.0.join("cut.json"), world.0.join("cut.html"));
+    std::fs::write(&cut, &FIGURES[..FIGURES.len() / 2]).unwrap();
+    let paths = [cut.to_str().unwrap(), page.to_str().unwrap()];
+    assert_fails(&world.command(&["--from", paths[0], "--html", paths[1]]).output().unwrap(), "not JSON at byte");
+    assert!(!page.exists(), "no page is left");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_found_out_before_anything_is_measured() {
+    let world = World::new("place");
+    for option in ["--json", "--html"] {
+        let mut command = world.command(&["micro", option, "/nonexistent/it"]);
+        let output = command.env("AEGIS_QEMU", "/nonexistent").output().unwrap();
+        assert_fails(&output, "writing /nonexistent/it: No such file");
+    }
+}
+
+#[test]
+fn files_of_figures_are_whole_or_as_they_were() {
+    if !has("gcc") {
+        return;
+    }
+    let world = World::new("whole");
+    world.fake_kernel();
+    let figures = world.0.join("it.json");
+    std::fs::write(&figures, "before").unwrap();
+    let mut command = linux_only(&world, "echo start null_getppid_raw; echo row null_getppid_raw 300 100");
+    let output = command.arg("--json").arg(&figures).output().unwrap();
+    assert_fails(&output, "Linux: it ended");
+    assert_eq!(std::fs::read_to_string(&figures).unwrap(), "before");
+    // The disk that fills up while the file is written: the file is larger than what may be written.
+    std::fs::write(world.0.join("in.json"), FIGURES).unwrap();
+    let tool = env!("CARGO_BIN_EXE_aegis");
+    let script = format!("trap '' XFSZ; ulimit -f 8; exec {tool} bench --from in.json --html it.html");
+    std::fs::write(world.0.join("it.html"), "before").unwrap();
+    let output = Command::new("/bin/sh").args(["-c", &script]).current_dir(&world.0).output().unwrap();
+    assert_fails(&output, "writing it.html: File too large");
+    assert_eq!(std::fs::read_to_string(world.0.join("it.html")).unwrap(), "before");
+    let names: Vec<_> = std::fs::read_dir(&world.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
+}

@@ -63,7 +63,7 @@ pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measure
         compared: place("aegis_pc").zip(place("linux_pc")),
         rows: rows.collect(),
     };
-    Ok(Measured { table, doubts: Vec::new() })
+    Ok(Measured { tables: vec![table], doubts: Vec::new() })
 }
 
 fn milliseconds(time: Duration) -> Cell {

@@ -35,8 +35,8 @@ pub(crate) enum Failure {
     NotUp(&'static str, String),
     /// A machine ended or fell silent, and not only in a row or two.
     Broken(&'static str, String),
-    /// The file of `--baseline` cannot be compared with.
-    Baseline(PathBuf, String),
+    /// A file of `--json` cannot be read; the first text is the option that named it.
+    Report(&'static str, PathBuf, String),
 }
 
 impl Failure {
@@ -72,7 +72,7 @@ impl fmt::Display for Failure {
             Self::Compile(why) => write!(out, "gcc does not compile bench/micro: {why}"),
             Self::NotUp(system, why) => write!(out, "{system} did not come up: {why}"),
             Self::Broken(system, why) => write!(out, "{system}: {why}"),
-            Self::Baseline(path, why) => write!(out, "--baseline {}: {why}", path.display()),
+            Self::Report(option, path, why) => write!(out, "{option} {}: {why}", path.display()),
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
             Failure::Compile("x".into()),
             Failure::NotUp("Linux", "x".into()),
             Failure::Broken("Linux", "x".into()),
-            Failure::Baseline("/f".into(), "x".into()),
+            Failure::Report("--baseline", "/f".into(), "x".into()),
         ];
         for failure in failures {
             assert!(!failure.to_string().contains('\n'), "{failure}");

@@ -21,7 +21,9 @@ pub(crate) fn write(report: &Report) -> String {
     let pairs = report.versions.iter();
     let pairs = pairs.map(|(name, version)| format!("{}: {}", quoted(name), quoted(version)));
     text += &pairs.collect::<Vec<_>>().join(", ");
-    text += "},\n\"suites\": [";
+    let doubts = report.doubts.iter().map(|it| quoted(it)).collect::<Vec<_>>();
+    let _ = write!(text, "}},\n\"doubts\": [{}]", doubts.join(", "));
+    text += ",\n\"suites\": [";
     let tables = report.tables.iter().map(table);
     text += &tables.collect::<Vec<_>>().join(",\n");
     text += "]\n}\n";
@@ -102,6 +104,11 @@ fn report(value: &Value) -> Option<Report> {
             .map(|(name, version)| Some((name.clone(), version.text()?.to_string())))
             .collect::<Option<_>>()?,
         tables: tables.collect::<Option<_>>()?,
+        // Files of the first days have none.
+        doubts: match value.get("doubts") {
+            None => Vec::new(),
+            Some(doubts) => doubts.list()?.iter().map(|it| Some(it.text()?.to_string())).collect::<Option<_>>()?,
+        },
     })
 }
 
@@ -172,6 +179,7 @@ mod tests {
                 compared: Some((0, 2)),
                 rows: vec![Row { name: "null".into(), cells }],
             }],
+            doubts: vec!["the host was busy".into()],
         }
     }
 

@@ -62,7 +62,7 @@ pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measure
     suite.end_progress();
     let table = suite.table(&systems, &columns);
     doubts.extend(unequal_controls(&table, mode));
-    Ok(Measured { table, doubts })
+    Ok(Measured { tables: vec![table], doubts })
 }
 
 /// The rows that `--rows` finds, and the control row.

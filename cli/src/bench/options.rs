@@ -10,6 +10,21 @@ use super::result::Mode;
 /// Most pairs of one run: an hour.
 const PAIR_COUNT_MAX: i64 = 99;
 
+const NOTES: &str = "\
+Suites:
+  micro  what single operations cost: calls, faults, signals, files, pipes
+  boot   time from the command to the first output
+
+Examples:
+  aegis bench --icount micro --rows '^null'          instructions of some rows
+  aegis bench --html now.html --json now.json        everything in time, as a page and as a file
+  aegis bench boot --baseline before.json            what changed since
+  aegis bench --from now.json --html now.html --history old/*.json
+
+Exit status: 0 if there are figures and all of them can be trusted; 125 if there are none (one line says
+why, and nothing is written) or if some are not to be trusted (a line for each says why; the report is
+whole). A row that cannot run on a system is n/a with its reason and no failure.";
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Suite {
@@ -17,6 +32,19 @@ pub(crate) enum Suite {
     Micro,
     /// From the command to the first output
     Boot,
+}
+
+impl Suite {
+    /// In the order in which they are measured.
+    const ALL: [Self; 2] = [Self::Micro, Self::Boot];
+
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Micro => "micro",
+            Self::Boot => "boot",
+        }
+    }
 }
 
 /// `--only`.
@@ -30,6 +58,7 @@ pub(crate) enum Side {
 
 /// `aegis bench`.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub(crate) struct BenchOptions {
     /// What to measure: micro, boot (default: all)
     #[arg(value_name = "SUITE", hide_possible_values = true)]
@@ -46,15 +75,24 @@ pub(crate) struct BenchOptions {
     /// Write the figures to this file; - is standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,
+    /// Write a page to this file: tables, bars, versions, command lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Show the figures of these earlier files of --json on the page (suites stand before it)
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "html")]
+    pub(crate) history: Vec<PathBuf>,
     /// Say what changed since this file of --json
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Instead of measuring, say which functions the instructions of this row of micro fell in
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["suites", "json", "baseline", "rows", "pairs"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["suites", "json", "html", "baseline", "from", "rows", "pairs"])]
     pub(crate) trace_row: Option<String>,
     /// With --trace-row, also one operation in the order of its execution
     #[arg(long, requires = "trace_row")]
     pub(crate) trace_path: bool,
+    /// Measure nothing: report what this file of --json holds
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suites", "icount", "rows", "only", "json", "pairs"])]
+    pub(crate) from: Option<PathBuf>,
     /// Runs of each system, in turn (without --icount)
     #[arg(
         long,
@@ -76,10 +114,9 @@ impl BenchOptions {
 
     /// The suites in the order asked for, each once. Under --icount `boot` is left out of "all".
     pub(crate) fn suites(&self) -> Vec<Suite> {
-        let all = [Suite::Micro, Suite::Boot];
-        let asked: &[Suite] = if self.suites.is_empty() { &all } else { &self.suites };
+        let asked: &[Suite] = if self.suites.is_empty() { &Suite::ALL } else { &self.suites };
         let mut suites = Vec::new();
-        let counted = |suite: &Suite| !self.icount || *suite == Suite::Micro;
+        let counted = |suite: &Suite| !self.icount || *suite != Suite::Boot;
         for suite in asked {
             if counted(suite) && !suites.contains(suite) {
                 suites.push(*suite);
@@ -138,8 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_reported_with_earlier_ones() {
+        let options = options("--from now.json --html now.html --history a.json b.json");
+        assert_eq!(options.from.as_deref(), Some("now.json".as_ref()));
+        assert_eq!(options.history.len(), 2);
+        assert!(options.check().is_ok());
+    }
+
+    #[test]
     fn wrong_words_are_errors() {
-        for words in ["macro", "--pairs 0", "--only bsd"] {
+        let wrong = ["macro", "--pairs 0", "--only bsd", "--from a micro", "--from a --pairs 3", "--history a"];
+        for words in wrong {
             let words = ["aegis", "bench"].into_iter().chain(words.split(' '));
             assert!(parse(words.map(Into::into)).is_err());
         }

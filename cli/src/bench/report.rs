@@ -3,42 +3,12 @@
 use std::fmt::Write as _;
 
 use super::failure::Failure;
-use super::result::{Cell, Mode, Report, Row, Table, ratio};
+use super::result::{Cell, Mode, Report, Row, Table, Tally, Verdict};
 
-/// Below this share of the other side's figure a row is better; above its inverse it is worse.
-const EQUAL_WITHIN: f64 = 0.02;
 /// Instructions repeat to the digit, so a change of one in a hundred is one.
 const CHANGED_ICOUNT: f64 = 0.01;
 /// Time on a shared machine does not.
 const CHANGED_WALL: f64 = 0.15;
-
-/// How a row compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Better,
-    Equal,
-    Worse,
-}
-
-impl Verdict {
-    fn of(ratio: f64) -> Self {
-        if ratio < 1.0 - EQUAL_WITHIN {
-            Self::Better
-        } else if ratio > 1.0 + EQUAL_WITHIN {
-            Self::Worse
-        } else {
-            Self::Equal
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Equal => "equal",
-            Self::Worse => "worse",
-        }
-    }
-}
 
 /// All tables of a report.
 pub(crate) fn render(report: &Report) -> String {
@@ -65,16 +35,11 @@ fn render_table(table: &Table) -> String {
         header += "   ratio";
     }
     lines.push(header);
-    let mut counts = [0; 4];
     for row in &table.rows {
-        lines.push(render_row(table, row, name_width, &mut counts));
+        lines.push(render_row(table, row, name_width));
     }
     if table.compared.is_some() {
-        let [better, equal, worse, missing] = counts;
-        lines.push(format!(
-            "{} rows: {better} better, {equal} equal, {worse} worse, {missing} not compared",
-            table.rows.len()
-        ));
+        lines.push(Tally::of(table).sentence());
     }
     let trimmed = lines.iter().map(|line| line.trim_end());
     trimmed.map(|line| format!("{line}\n")).collect()
@@ -87,7 +52,7 @@ fn column_width(table: &Table, title: usize) -> usize {
     title.max(if has_range { 30 } else { 12 })
 }
 
-fn render_row(table: &Table, row: &Row, name_width: usize, counts: &mut [usize; 4]) -> String {
+fn render_row(table: &Table, row: &Row, name_width: usize) -> String {
     let mut line = format!("{:name_width$}", row.name);
     let mut notes = Vec::new();
     for (column, cell) in table.columns.iter().zip(&row.cells) {
@@ -97,18 +62,11 @@ fn render_row(table: &Table, row: &Row, name_width: usize, counts: &mut [usize; 
             notes.push(format!("{}: {why}", column.title));
         }
     }
-    if let Some((of, to)) = table.compared {
-        match ratio(&row.cells[of], &row.cells[to]) {
-            Some(value) => {
-                let verdict = Verdict::of(value);
-                counts[verdict as usize] += 1;
-                let _ = write!(line, "  {value:>6.2}  {:6}", verdict.word());
-            }
-            None => {
-                counts[3] += 1;
-                let _ = write!(line, "  {:>6}  {:6}", "-", "");
-            }
-        }
+    if table.compared.is_some() {
+        let _ = match table.ratio_of(row) {
+            Some(value) => write!(line, "  {value:>6.2}  {:6}", Verdict::of(value).word()),
+            None => write!(line, "  {:>6}  {:6}", "-", ""),
+        };
     }
     if !notes.is_empty() {
         let _ = write!(line, "  ({})", notes.join("; "));
@@ -123,17 +81,15 @@ fn shown(cell: &Cell) -> String {
             _ => "-".into(),
         };
     };
-    let values = cell.values();
-    if values.len() < 2 {
+    if cell.values().len() < 2 {
         return number(median);
     }
-    let min = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let max = values.iter().copied().fold(0.0, f64::max);
+    let (min, max) = cell.range();
     format!("{} [{}..{}]", number(median), number(min), number(max))
 }
 
 /// Digits that mean something: one behind the point below a thousand, else none.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
@@ -152,11 +108,10 @@ pub(crate) fn changes(before: &Report, now: &Report) -> Result<String, Failure> 
     let mut lines = Vec::new();
     let mut compared = 0;
     for table in &now.tables {
-        let old = before.tables.iter().find(|old| old.suite == table.suite);
-        let Some(old) = old else { continue };
+        let Some(old) = before.table(table) else { continue };
         for row in &table.rows {
             for (column, cell) in table.columns.iter().zip(&row.cells) {
-                let Some(was) = find(old, &row.name, &column.key) else {
+                let Some(was) = old.cell(&row.name, &column.key) else {
                     continue;
                 };
                 compared += 1;
@@ -171,12 +126,6 @@ pub(crate) fn changes(before: &Report, now: &Report) -> Result<String, Failure> 
         tolerance * 100.0
     );
     Ok(lines.iter().fold(head, |text, line| text + line + "\n"))
-}
-
-fn find<'a>(table: &'a Table, row: &str, column_key: &str) -> Option<&'a Cell> {
-    let column = table.columns.iter().position(|it| it.key == column_key)?;
-    let row = table.rows.iter().find(|it| it.name == row)?;
-    row.cells.get(column).filter(|cell| **cell != Cell::NotAsked)
 }
 
 /// In words; `None` if it is within the tolerance.

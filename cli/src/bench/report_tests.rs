@@ -27,6 +27,7 @@ fn report(rows: Vec<Row>) -> Report {
             compared: Some((0, 1)),
             rows,
         }],
+        doubts: vec![],
     }
 }
 

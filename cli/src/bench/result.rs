@@ -44,6 +44,12 @@ impl Cell {
         median(self.values())
     }
 
+    /// The least and the greatest value.
+    pub(crate) fn range(&self) -> (f64, f64) {
+        let values = self.values().iter().copied();
+        (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
+    }
+
     /// Adds what another run of the same row came to. A row that failed in one run has no figure.
     pub(crate) fn merge(&mut self, other: Self) {
         match (&mut *self, other) {
@@ -74,12 +80,13 @@ pub(crate) struct Column {
     pub(crate) command: String,
 }
 
-/// What a suite measured. The first column is Aegis and the one it is compared with is `anchor`.
+/// What a suite measured, in one unit. A suite may have several tables, each in a unit of its own, so that suite and
+/// unit together name one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
     /// The suite.
     pub(crate) suite: String,
-    /// What the figures are: `instructions`, `ns`, `ms`.
+    /// What the figures are: `instructions`, `ns`, `ms`, `MiB`, `bytes`.
     pub(crate) unit: String,
     /// The columns.
     pub(crate) columns: Vec<Column>,
@@ -98,8 +105,98 @@ pub(crate) struct Report {
     pub(crate) date_unix_s: u64,
     /// What took part, and its version.
     pub(crate) versions: Vec<(String, String)>,
-    /// One for each suite.
+    /// In the order of the suites.
     pub(crate) tables: Vec<Table>,
+    /// Why the figures are not to be trusted; empty if they are.
+    pub(crate) doubts: Vec<String>,
+}
+
+impl Report {
+    /// The table of the same suite and unit as `like`.
+    pub(crate) fn table(&self, like: &Table) -> Option<&Table> {
+        self.tables.iter().find(|it| it.suite == like.suite && it.unit == like.unit)
+    }
+}
+
+impl Table {
+    /// The cell of this row and column, if there is one and its system was asked.
+    pub(crate) fn cell(&self, row: &str, column_key: &str) -> Option<&Cell> {
+        let column = self.columns.iter().position(|it| it.key == column_key)?;
+        let row = self.rows.iter().find(|it| it.name == row)?;
+        row.cells.get(column).filter(|cell| **cell != Cell::NotAsked)
+    }
+
+    /// How the two systems of a row compare, if both have figures.
+    pub(crate) fn ratio_of(&self, row: &Row) -> Option<f64> {
+        let (of, to) = self.compared?;
+        ratio(&row.cells[of], &row.cells[to])
+    }
+}
+
+/// Below this share of the other side's figure a row is better; above its inverse it is worse.
+const EQUAL_WITHIN: f64 = 0.02;
+
+/// How a row compares. Less is better in every unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Aegis has less.
+    Better,
+    /// Within what is no difference.
+    Equal,
+    /// Aegis has more.
+    Worse,
+}
+
+impl Verdict {
+    /// Of a ratio of Aegis to the other.
+    pub(crate) fn of(ratio: f64) -> Self {
+        if ratio < 1.0 - EQUAL_WITHIN {
+            Self::Better
+        } else if ratio > 1.0 + EQUAL_WITHIN {
+            Self::Worse
+        } else {
+            Self::Equal
+        }
+    }
+
+    /// For people.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Equal => "equal",
+            Self::Worse => "worse",
+        }
+    }
+}
+
+/// How many rows of a table are better, equal, worse and not compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// In the order of [`Verdict`].
+    pub(crate) verdicts: [usize; 3],
+    /// Rows without a ratio.
+    pub(crate) missing: usize,
+}
+
+impl Tally {
+    /// Of a table.
+    pub(crate) fn of(table: &Table) -> Self {
+        let mut tally = Self::default();
+        for row in &table.rows {
+            match table.ratio_of(row) {
+                Some(ratio) => tally.verdicts[Verdict::of(ratio) as usize] += 1,
+                None => tally.missing += 1,
+            }
+        }
+        tally
+    }
+
+    /// `48 rows: 5 better, 4 equal, 20 worse, 19 not compared`
+    pub(crate) fn sentence(&self) -> String {
+        let [better, equal, worse] = self.verdicts;
+        let count = better + equal + worse + self.missing;
+        format!("{count} rows: {better} better, {equal} equal, {worse} worse, {} not compared", self.missing)
+    }
 }
 
 /// The ratio of two cells: the middle one of the ratios of the pairs.

@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::compile;
 use super::cpio;
@@ -20,6 +19,8 @@ use crate::errors::Error;
 
 /// Memory of a machine in MiB.
 pub(crate) const MEMORY_MIB: u32 = 512;
+/// The processor of every machine, the one of `aegis run` under TCG.
+pub(crate) const PROCESSOR: &str = "max,erms=off,fsrm=off,pku=off,la57=off";
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,24 +116,6 @@ impl Machines {
         self.has_aegis
     }
 
-    /// What took part, and its version.
-    pub(crate) fn versions(&self) -> Vec<(String, String)> {
-        let first_line = |program: &Path| {
-            let output = Command::new(program).arg("--version").output().ok()?;
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            text.lines().next().map(Into::into)
-        };
-        let mut versions = vec![
-            ("aegis".to_string(), env!("CARGO_PKG_VERSION").to_string()),
-            ("qemu".to_string(), first_line(&self.qemu).unwrap_or_default()),
-            ("gcc".to_string(), compile::gcc_version().unwrap_or_default()),
-        ];
-        if let Some(linux) = &self.linux {
-            versions.push(("linux".into(), linux.version.clone()));
-        }
-        versions
-    }
-
     /// Writes an initramfs that holds `program` as `/GUEST_NAME`; the file is replaced if it was there.
     pub(crate) fn initramfs(&self, name: &str, guest_name: &str, program: &Path) -> Result<PathBuf, Failure> {
         let contents = std::fs::read(program).map_err(|error| Failure::file("reading", program.into(), error))?;
@@ -217,7 +200,7 @@ impl LinuxLine<'_> {
             "-M",
             "pc",
             "-cpu",
-            "max,erms=off,fsrm=off,pku=off,la57=off",
+            PROCESSOR,
             "-smp",
             "1",
             "-nodefaults",
