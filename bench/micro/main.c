@@ -21,6 +21,7 @@
 #include "micro.h"
 
 #include <linux/if.h>
+#include <poll.h>
 #include <regex.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -34,6 +35,8 @@
 
 #define BATCHES_MAX 64
 #define COUNT_MAX 50000000L
+#define SETTLE_NS 30000000
+#define SETTLE_ROUNDS_MAX 100
 
 char own_path[512];
 
@@ -99,10 +102,19 @@ static int measure(const struct row *row, int64_t target_ns, int batches, double
 /*
  * Waits busily. The host talks to a machine for a while after the program's start, and it takes the program's lines when
  * it likes; each tells the machine by an interrupt, which would make two runs under -icount differ if it fell into a row.
+ * On Aegis the host's last word is that the input has ended: until it came, the time to wait starts over, so that a busy
+ * host does not change the figures. Waiting ends by the clock alone, so that the rows begin at the same instruction.
  */
-static void settle(void) {
-    int64_t start = now_ns();
-    while (now_ns() - start < 30000000) {
+static void settle(int hears_host) {
+    struct pollfd input = {0, POLLIN, 0};
+    for (int round = 0; round < SETTLE_ROUNDS_MAX; round++) {
+        int64_t start = now_ns();
+        while (hears_host && poll(&input, 1, 0) == 0 && now_ns() - start < SETTLE_NS / 2) {
+        }
+        hears_host = hears_host && !input.revents;
+        while (now_ns() - start < SETTLE_NS) {
+        }
+        if (!hears_host) return;
     }
 }
 
@@ -129,9 +141,9 @@ static const struct row *find_row(const char *name, size_t length) {
     return NULL;
 }
 
-static int run_rows(const char *names, int64_t target_ns, int batches) {
+static int run_rows(const char *names, int64_t target_ns, int batches, int hears_host) {
     int done = 0;
-    settle();
+    settle(hears_host);
     while (*names) {
         size_t length = strcspn(names, ",");
         const struct row *row = find_row(names, length);
@@ -189,7 +201,7 @@ static int run_as_init(const char *names, int64_t target_ns, int batches) {
     fflush(stdout);
     /* The rows run in a second process: the first one has signal rules of its own. */
     pid_t child = fork();
-    if (child == 0) _exit(run_rows(names, target_ns, batches));
+    if (child == 0) _exit(run_rows(names, target_ns, batches, 0));
     int status = 0;
     while (waitpid(child, &status, 0) != child) {
     }
@@ -243,5 +255,5 @@ int main(int argument_count, char **arguments) {
     ssize_t length = is_init ? -1 : readlink("/proc/self/exe", own_path, sizeof own_path - 1);
     if (length > 0) own_path[length] = 0;
     else strncpy(own_path, is_init ? "/init" : arguments[0], sizeof own_path - 1);
-    return is_init ? run_as_init(arguments[2], target_ns, batches) : run_rows(arguments[2], target_ns, batches);
+    return is_init ? run_as_init(arguments[2], target_ns, batches) : run_rows(arguments[2], target_ns, batches, 1);
 }
