@@ -85,7 +85,11 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Instead of measuring, say which functions the instructions of this row of micro fell in
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["suites", "json", "html", "baseline", "from", "rows", "pairs"])]
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["suites", "json", "html", "baseline", "from", "rows", "pairs"]
+    )]
     pub(crate) trace_row: Option<String>,
     /// With --trace-row, also one operation in the order of its execution
     #[arg(long, requires = "trace_row")]
