@@ -15,6 +15,7 @@ mod compile;
 mod cpio;
 mod failure;
 mod files;
+mod filter;
 mod guest;
 mod html;
 mod json;
@@ -23,6 +24,7 @@ mod linux;
 mod micro;
 mod options;
 mod output;
+mod progress;
 mod report;
 mod result;
 mod system;
@@ -34,6 +36,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::errors::STATUS_TOOL;
 use failure::Failure;
+use filter::RowFilter;
 use html::Earlier;
 pub(crate) use options::BenchOptions;
 use options::Suite;
@@ -46,6 +49,7 @@ pub(crate) fn bench(options: &BenchOptions) -> u8 {
         Ok(true) => 0,
         Ok(false) => STATUS_TOOL,
         Err(failure) => {
+            progress::end();
             eprintln!("aegis: bench: {failure}");
             STATUS_TOOL
         }
@@ -78,16 +82,22 @@ fn run(options: &BenchOptions) -> Result<bool, Failure> {
 
 fn measure(options: &BenchOptions) -> Result<Report, Failure> {
     let load = about::load();
+    let filter = RowFilter::new(&options.rows)?;
     let machines = Machines::prepare(options)?;
     let mut tables = Vec::new();
     let mut doubts = Vec::new();
     for suite in options.suites() {
         let measured = match suite {
-            Suite::Micro => micro::run(options, &machines)?,
-            Suite::Boot => boot::run(options, &machines)?,
+            Suite::Micro => micro::run(options, &machines, &filter)?,
+            Suite::Boot => boot::run(options, &machines, &filter)?,
         };
+        let Some(measured) = measured else { continue };
         doubts.extend(measured.doubts);
         tables.extend(measured.tables);
+    }
+    progress::end();
+    if tables.is_empty() {
+        return Err(filter.nothing_found());
     }
     let versions = about::versions(&machines, options, load);
     Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, doubts })

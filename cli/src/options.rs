@@ -125,6 +125,9 @@ pub(crate) struct RunOptions {
     /// Memory for programs, with K, M or G; the root comes on top
     #[arg(short = 'm', long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
     pub(crate) memory: u64,
+    /// Memory of the whole machine, whatever -m comes to: for measuring how little is enough
+    #[arg(long, value_name = "SIZE", value_parser = parse_machine_memory, hide = true)]
+    pub(crate) machine_memory: Option<u64>,
     /// Processors, 1 to 8
     #[arg(
         long,
@@ -242,9 +245,29 @@ fn one_line(error: &clap::Error) -> String {
     }
 }
 
+/// As [`parse_bytes`], within the limits of `-m`.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err(format!("at least {}M", MEMORY_BYTES_MIN >> 20));
+    }
+    if bytes > MEMORY_BYTES_MAX {
+        return Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30));
+    }
+    Ok(bytes)
+}
+
+/// As [`parse_bytes`]; QEMU and the kernel judge what is too little.
+fn parse_machine_memory(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes > MEMORY_BYTES_MAX => Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30)),
+        bytes => Ok(bytes),
+    }
+}
+
 /// A number and an optional K, M, G or T (powers of 1024, also KiB, KB and in small letters); the result is
 /// in bytes.
-fn parse_memory(text: &str) -> Result<u64, String> {
+fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
@@ -256,14 +279,7 @@ fn parse_memory(text: &str) -> Result<u64, String> {
         _ => return Err("a number with K, M or G, such as 256M".into()),
     };
     let number: u64 = number.parse().map_err(|_| "a number with K, M or G, such as 256M".to_string())?;
-    let bytes = number.checked_mul(1 << shift).ok_or("too large")?;
-    if bytes < MEMORY_BYTES_MIN {
-        return Err(format!("at least {}M", MEMORY_BYTES_MIN >> 20));
-    }
-    if bytes > MEMORY_BYTES_MAX {
-        return Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30));
-    }
-    Ok(bytes)
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_string())
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -217,7 +217,10 @@ impl Line<'_> {
             accelerator,
             counts_instructions: self.options.icount,
             cpu_count: self.options.cpus,
-            memory_mib: memory_mib(self.options.memory, self.bundle.size_bytes),
+            memory_mib: match self.options.machine_memory {
+                Some(bytes) => bytes.div_ceil(1 << 20),
+                None => memory_mib(self.options.memory, self.bundle.size_bytes),
+            },
             kernel: &self.artifacts.kernel(),
             kernel_words: if self.options.verbose { "log=info" } else { "" },
             bundle: Path::new(&bundle_path),

@@ -1,126 +1,206 @@
-//! Suite `boot`: from the command to the first output, and from the kernel's first instruction to it.
+//! Suite `boot`: time to the first output, least memory, and bytes that a machine is started from.
 //!
-//! The program is the host's static busybox, told to echo. Linux starts it as its first process
-//! out of an initramfs; both systems start through the same firmware on `-M pc`, and Aegis also on the
-//! machine type that it uses by default.
+//! The program is the host's static busybox. Linux starts it as its first process out of an initramfs; both
+//! systems start through the same firmware on `-M pc`, and Aegis also on the machine type that it uses by default.
+//! This module measures times; `memory` and `bytes` do the rest.
 //!
 //! Where a kernel begins is seen from outside: Linux speaks on the serial port at once when it is asked
 //! to (in runs of their own, because that costs time). Aegis reports its own clock from its entry to the end
 //! of the program, which is a little more than to its first output.
+
+mod bytes;
+mod memory;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Measured;
 use super::failure::{Failure, last_line};
+use super::filter::RowFilter;
 use super::guest::{Event, Guest, Limits, Line};
 use super::json_parse::{Value, parse};
 use super::linux::{Kernel, TUNED};
 use super::options::BenchOptions;
+use super::progress;
 use super::result::{Cell, Column, Row, Table};
 use super::system::{LinuxLine, Machines, aegis_line, shown};
 use crate::accel::firmware_for;
 use crate::qemu::MachineKind;
 
-/// Memory of a machine in MiB.
+/// Memory of a machine in MiB, and the most that the least memory can be.
 const MEMORY_MIB: u32 = 256;
 const LIMITS: Limits = Limits { silence: Duration::from_secs(60), total: Duration::from_secs(60) };
 /// What busybox is told to say. The kernel's log ends a line with it too, where it shows its command line.
 const WORD: &str = "aegis-bench-hello";
 /// Makes Linux say something on the serial port as soon as it runs. Later words take most of `debug` back.
 const ENTRY_WORDS: &str = "earlyprintk=ttyS0 debug";
+/// Rows in milliseconds.
+const TIME_ROWS: [&str; 2] = ["command_to_output", "kernel_entry_to_output"];
+/// The row in MiB.
+const MEMORY_ROW: &str = "memory_busybox_true";
 
-/// Measures, one system after the other, as often as asked for.
-pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measured, Failure> {
+/// Measures, one system after the other, as often as asked for; `None` if no row is asked for.
+pub(super) fn run(
+    options: &BenchOptions,
+    machines: &Machines,
+    filter: &RowFilter,
+) -> Result<Option<Measured>, Failure> {
+    if !TIME_ROWS.iter().chain(&[MEMORY_ROW]).chain(&bytes::ROWS).any(|name| filter.finds(name)) {
+        return Ok(None);
+    }
     let busybox = find_busybox()?;
     let initramfs = machines.initramfs("boot.cpio", "busybox", &busybox)?;
-    let subjects = subjects(machines, &busybox, &initramfs);
-    let mut cells = vec![[Cell::NotAsked, Cell::NotAsked]; subjects.len()];
-    for _ in 0..options.pairs {
-        for (subject, [output, entry]) in subjects.iter().zip(&mut cells) {
-            output.merge(milliseconds(subject.to_output()?));
-            entry.merge(match subject.entry_to_output()? {
-                Some(time) => milliseconds(time),
-                None => Cell::NotAvailable("its entry is not seen".into()),
-            });
+    let ways = ways(machines);
+    let mut tables = Vec::new();
+    if TIME_ROWS.iter().any(|name| filter.finds(name)) {
+        tables.push(times(options, machines, &ways, filter, &busybox, &initramfs)?);
+    }
+    if filter.finds(MEMORY_ROW) {
+        tables.push(least_memory(machines, &ways, &busybox, &initramfs)?);
+    }
+    tables.extend(bytes::table(machines, &busybox, &initramfs, filter)?);
+    Ok(Some(Measured { tables, doubts: Vec::new() }))
+}
+
+/// A machine type with a system on it.
+enum Way<'a> {
+    /// `aegis run -M` this.
+    Aegis(&'static str),
+    /// Linux on `-M pc`.
+    Linux(&'a Kernel),
+}
+
+impl Way<'_> {
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Aegis("microvm") => "aegis_microvm",
+            Self::Aegis(_) => "aegis_pc",
+            Self::Linux(_) => "linux_pc",
         }
     }
-    let rows = ["command_to_output", "kernel_entry_to_output"];
-    let rows = rows
-        .into_iter()
-        .enumerate()
-        .map(|(index, name)| Row { name: name.into(), cells: cells.iter().map(|both| both[index].clone()).collect() });
-    let column = |subject: &Subject| Column {
-        key: subject.key.into(),
-        title: subject.title.into(),
-        command: shown(&subject.line),
-    };
-    let place = |key: &str| subjects.iter().position(|it| it.key == key);
-    let table = Table {
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Aegis("microvm") => "Aegis microvm",
+            Self::Aegis(_) => "Aegis pc",
+            Self::Linux(_) => "Linux pc",
+        }
+    }
+
+    fn column(&self, command: String) -> Column {
+        Column { key: self.key().into(), title: self.title().into(), command }
+    }
+}
+
+fn ways(machines: &Machines) -> Vec<Way<'_>> {
+    let aegis = ["microvm", "pc"].map(Way::Aegis).into_iter().filter(|_| machines.has_aegis());
+    aegis.chain(machines.linux.as_ref().map(Way::Linux)).collect()
+}
+
+/// The columns that are on the same machine type.
+fn compared(ways: &[Way<'_>]) -> Option<(usize, usize)> {
+    let place = |key: &str| ways.iter().position(|it| it.key() == key);
+    place("aegis_pc").zip(place("linux_pc"))
+}
+
+fn times(
+    options: &BenchOptions,
+    machines: &Machines,
+    ways: &[Way<'_>],
+    filter: &RowFilter,
+    busybox: &Path,
+    initramfs: &Path,
+) -> Result<Table, Failure> {
+    let subjects: Vec<Subject> = ways.iter().map(|way| Subject::new(machines, way, busybox, initramfs)).collect();
+    let mut cells = vec![[Cell::NotAsked, Cell::NotAsked]; subjects.len()];
+    for pair in 1..=options.pairs {
+        for (subject, [output, entry]) in subjects.iter().zip(&mut cells) {
+            progress::say(&format!("boot of {}, run {pair} of {}", subject.title, options.pairs));
+            if filter.finds(TIME_ROWS[0]) {
+                output.merge(milliseconds(subject.to_output()?));
+            }
+            if filter.finds(TIME_ROWS[1]) {
+                entry.merge(match subject.entry_to_output()? {
+                    Some(time) => milliseconds(time),
+                    None => Cell::NotAvailable("its entry is not seen".into()),
+                });
+            }
+        }
+    }
+    let rows = TIME_ROWS.iter().enumerate().filter(|(_, name)| filter.finds(name));
+    let rows = rows.map(|(index, name)| Row {
+        name: (*name).into(),
+        cells: cells.iter().map(|both| both[index].clone()).collect(),
+    });
+    Ok(Table {
         suite: "boot".into(),
         unit: "ms".into(),
-        columns: subjects.iter().map(column).collect(),
-        compared: place("aegis_pc").zip(place("linux_pc")),
+        columns: ways.iter().zip(&subjects).map(|(way, it)| way.column(shown(&it.line))).collect(),
+        compared: compared(ways),
         rows: rows.collect(),
-    };
-    Ok(Measured { tables: vec![table], doubts: Vec::new() })
+    })
+}
+
+fn least_memory(machines: &Machines, ways: &[Way<'_>], busybox: &Path, initramfs: &Path) -> Result<Table, Failure> {
+    let mut columns = Vec::new();
+    let mut cells = Vec::new();
+    for way in ways {
+        let mib = memory::least_mib(machines, way, busybox, initramfs)?;
+        cells.push(Cell::Values(vec![mib.into()]));
+        columns.push(way.column(shown(&memory::line(machines, way, busybox, initramfs, mib))));
+    }
+    Ok(Table {
+        suite: "boot".into(),
+        unit: "MiB".into(),
+        columns,
+        compared: compared(ways),
+        rows: vec![Row { name: MEMORY_ROW.into(), cells }],
+    })
 }
 
 fn milliseconds(time: Duration) -> Cell {
     Cell::Values(vec![time.as_secs_f64() * 1e3])
 }
 
-/// One way to start the program.
-struct Subject {
-    key: &'static str,
-    title: &'static str,
-    line: Line,
-    /// Linux: the line on which the kernel says where it begins.
-    entry_line: Option<Line>,
-}
-
-fn subjects(machines: &Machines, busybox: &Path, initramfs: &Path) -> Vec<Subject> {
-    let mut subjects = Vec::new();
-    if machines.has_aegis() {
-        let aegis = |kind| {
-            let program = vec![busybox.into(), "echo".into(), WORD.into()];
-            let options = ["-M", kind, "-q", "--stats=json"];
-            aegis_line(&machines.tool, MEMORY_MIB, &options, program)
-        };
-        subjects.push(Subject {
-            key: "aegis_microvm",
-            title: "Aegis microvm",
-            line: aegis("microvm"),
-            entry_line: None,
-        });
-        subjects.push(Subject { key: "aegis_pc", title: "Aegis pc", line: aegis("pc"), entry_line: None });
-    }
-    if let Some(kernel) = &machines.linux {
-        let linux = |before: &str| linux_line(machines, kernel, initramfs, before);
-        subjects.push(Subject {
-            key: "linux_pc",
-            title: "Linux pc",
-            line: linux(""),
-            entry_line: Some(linux(ENTRY_WORDS)),
-        });
-    }
-    subjects
-}
-
-fn linux_line(machines: &Machines, kernel: &Kernel, initramfs: &Path, before: &str) -> Line {
+fn linux_line(machines: &Machines, kernel: &Kernel, initramfs: &Path, memory_mib: u32, append: String) -> Line {
     LinuxLine {
         qemu: &machines.qemu,
         kernel: &kernel.image,
         initramfs,
-        memory_mib: MEMORY_MIB,
-        append: format!("{before} {TUNED} rdinit=/busybox -- echo {WORD}").trim_start().to_string(),
+        memory_mib,
+        append,
         firmware: firmware_for(MachineKind::Pc),
         counts_instructions: false,
     }
     .build()
 }
 
+/// One way to start the program that says the word.
+struct Subject {
+    title: &'static str,
+    line: Line,
+    /// Linux: the line on which the kernel says where it begins.
+    entry_line: Option<Line>,
+}
+
 impl Subject {
+    fn new(machines: &Machines, way: &Way<'_>, busybox: &Path, initramfs: &Path) -> Self {
+        let (line, entry_line) = match way {
+            Way::Aegis(kind) => {
+                let program = vec![busybox.into(), "echo".into(), WORD.into()];
+                let options = ["-M", kind, "-q", "--stats=json"];
+                (aegis_line(&machines.tool, MEMORY_MIB, &options, program), None)
+            }
+            Way::Linux(kernel) => {
+                let words = format!("{TUNED} rdinit=/busybox -- echo {WORD}");
+                let loud = format!("{ENTRY_WORDS} {words}");
+                let line = |append| linux_line(machines, kernel, initramfs, MEMORY_MIB, append);
+                (line(words), Some(line(loud)))
+            }
+        };
+        Self { title: way.title(), line, entry_line }
+    }
+
     /// From the command to the word.
     fn to_output(&self) -> Result<Duration, Failure> {
         let mut guest = Guest::start(&self.line, LIMITS)?;
@@ -132,7 +212,7 @@ impl Subject {
         let Some(line) = &self.entry_line else {
             let mut guest = Guest::start(&self.line, LIMITS)?;
             self.wait_for(&mut guest, WORD)?;
-            return Ok(guest_time(&guest.finish_by_itself()));
+            return Ok(guest_time(&guest.finish_by_itself().errors));
         };
         let mut guest = Guest::start(line, LIMITS)?;
         let mut entry = None;
@@ -169,10 +249,9 @@ impl Subject {
 fn guest_time(errors: &str) -> Option<Duration> {
     let line = errors.lines().find(|line| line.starts_with('{'))?;
     let stats = parse(line).ok()?;
-    let guest = stats.get("guest")?;
-    let nanoseconds = |key: &str| guest.get(key).and_then(Value::number);
-    let total = nanoseconds("boot_ns")? + nanoseconds("run_ns")?;
-    Some(Duration::from_nanos(total as u64))
+    // It counts from the kernel's start.
+    let total_ns = stats.get("guest")?.get("run_ns").and_then(Value::number)?;
+    Some(Duration::from_nanos(total_ns as u64))
 }
 
 /// A busybox on PATH that needs no other file.
@@ -210,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_guests_time_is_in_the_statistics() {
-        let text = "aegis: a warning\n{\"status\":0,\"host\":{},\"guest\":{\"boot_ns\":2000,\"run_ns\":500}}\n";
+        let text = "aegis: a warning\n{\"status\":0,\"host\":{},\"guest\":{\"boot_ns\":2000,\"run_ns\":2500}}\n";
         assert_eq!(guest_time(text), Some(Duration::from_nanos(2500)));
         assert_eq!(guest_time("{\"guest\":{\"boot_ns\":1}}"), None);
         assert_eq!(guest_time("aegis: it failed\n"), None);

@@ -50,6 +50,15 @@ pub(crate) enum Event {
     Limit(&'static str),
 }
 
+/// How a process ended by itself.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    /// Its exit status; `None` if it had to be ended, or a signal did.
+    pub(crate) status: Option<i32>,
+    /// What it wrote to standard error.
+    pub(crate) errors: String,
+}
+
 /// A running process.
 #[derive(Debug)]
 pub(crate) struct Guest {
@@ -118,15 +127,16 @@ impl Guest {
         errors.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// Waits for the end of the process by itself, then answers what it wrote to standard error.
-    pub(crate) fn finish_by_itself(mut self) -> String {
+    /// Waits for the end of the process by itself, then answers its status and what it wrote to standard error.
+    pub(crate) fn finish_by_itself(mut self) -> Ending {
         while let Event::Line(..) = self.next() {}
         // A process that has closed its output ends soon; one that does not is ended by `stop`.
         let deadline = Instant::now() + Duration::from_secs(5);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.finish()
+        let status = self.child.try_wait().ok().flatten().and_then(|it| it.code());
+        Ending { status, errors: self.finish() }
     }
 
     fn stop(&mut self) {
@@ -159,7 +169,8 @@ mod tests {
         assert!(matches!(guest.next(), Event::Line(line, _) if line == "a"));
         assert!(matches!(guest.next(), Event::Line(line, _) if line == "b"));
         assert_eq!(guest.next(), Event::End);
-        assert_eq!(guest.finish_by_itself(), "why\n");
+        let ending = guest.finish_by_itself();
+        assert_eq!((ending.status, ending.errors.as_str()), (Some(0), "why\n"));
     }
 
     #[test]

@@ -6,16 +6,17 @@
 //! A row that ends its machine does not take the others with it: a new machine goes on after it. The run
 //! then counts as not to be trusted.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::Measured;
 use super::failure::{Failure, last_line};
+use super::filter::RowFilter;
 use super::guest::{Event, Guest, Limits};
 use super::options::BenchOptions;
 use super::output::Output;
+use super::progress;
 use super::result::{Cell, Column, Mode, Row, Table, ratio};
 use super::system::{Machines, System, shown};
 
@@ -35,8 +36,15 @@ const CONTROL_WITHIN_ICOUNT: f64 = 0.02;
 const CONTROL_WITHIN_WALL: f64 = 0.15;
 
 /// Measures the rows that were asked for.
-pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measured, Failure> {
-    let names = row_names(&machines.micro, &options.rows)?;
+/// `None` if there are none.
+pub(super) fn run(
+    options: &BenchOptions,
+    machines: &Machines,
+    filter: &RowFilter,
+) -> Result<Option<Measured>, Failure> {
+    let Some(names) = names_to_measure(row_names(&machines.micro)?, filter) else {
+        return Ok(None);
+    };
     let mode = options.mode();
     let suite = Micro { machines, initramfs: machines.initramfs("micro.cpio", "init", &machines.micro)?, mode, names };
     let systems = machines.systems();
@@ -59,36 +67,35 @@ pub(super) fn run(options: &BenchOptions, machines: &Machines) -> Result<Measure
             doubts.extend(suite.repeat(*system, cells)?);
         }
     }
-    suite.end_progress();
     let table = suite.table(&systems, &columns);
     doubts.extend(unequal_controls(&table, mode));
-    Ok(Measured { tables: vec![table], doubts })
+    Ok(Some(Measured { tables: vec![table], doubts }))
 }
 
-/// The rows that `--rows` finds, and the control row.
-fn row_names(program: &Path, regex: &str) -> Result<Vec<String>, Failure> {
-    let output = Command::new(program)
-        .args(["--list", regex])
-        .output()
-        .map_err(|error| Failure::File("starting", program.into(), error))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        return Err(Failure::Rows(last_line(&text)));
-    }
-    let mut names: Vec<String> = text.lines().map(Into::into).collect();
+/// The rows that the filter finds, and the control row; `None` if it finds nothing.
+fn names_to_measure(mut names: Vec<String>, filter: &RowFilter) -> Option<Vec<String>> {
+    names.retain(|name| filter.finds(name));
     if names.is_empty() {
-        return Err(Failure::Rows(format!("no row is found by {regex:?}")));
+        return None;
     }
     if !names.iter().any(|name| name == CONTROL) {
         names.push(CONTROL.into());
     }
-    Ok(names)
+    Some(names)
+}
+
+/// All rows of the program.
+fn row_names(program: &Path) -> Result<Vec<String>, Failure> {
+    let output = Command::new(program)
+        .args(["--list", "."])
+        .output()
+        .map_err(|error| Failure::File("starting", program.into(), error))?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(Into::into).collect())
 }
 
 /// Whether the program has a row of this name.
 pub(super) fn check_row_name(program: &Path, name: &str) -> Result<(), Failure> {
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if is_plain && row_names(program, &format!("^{name}$"))?.iter().any(|it| it == name) {
+    if row_names(program)?.iter().any(|it| it == name) {
         return Ok(());
     }
     Err(Failure::Rows(format!("there is no row {name:?}")))
@@ -191,15 +198,7 @@ impl Micro<'_> {
     }
 
     fn progress(&self, system: System, what: &str) {
-        if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[Kaegis: bench: micro on {}, {what}", system.title());
-        }
-    }
-
-    fn end_progress(&self) {
-        if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
-        }
+        progress::say(&format!("micro on {}, {what}", system.title()));
     }
 }
 
@@ -247,7 +246,7 @@ fn unequal_controls(table: &Table, mode: Mode) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Column, Mode, Row, Table, unequal_controls};
+    use super::{Cell, Column, Mode, Row, RowFilter, Table, names_to_measure, unequal_controls};
 
     fn table(control: [f64; 2]) -> Table {
         let column = |key: &str| Column { key: key.into(), title: key.into(), command: String::new() };
@@ -262,6 +261,17 @@ mod tests {
             compared: None,
             rows: vec![row("ctl_loop", control), row("null", [1.0, 9.0])],
         }
+    }
+
+    #[test]
+    fn the_control_is_always_measured() {
+        let names = |regex: &str| {
+            let all = ["null", "ctl_loop_1000iter", "read"].map(String::from).to_vec();
+            names_to_measure(all, &RowFilter::new(regex).unwrap())
+        };
+        assert_eq!(names("null").unwrap(), ["null", "ctl_loop_1000iter"]);
+        assert_eq!(names("r").unwrap(), ["ctl_loop_1000iter", "read"]);
+        assert!(names("fork").is_none());
     }
 
     #[test]

@@ -13,7 +13,7 @@ const PAIR_COUNT_MAX: i64 = 99;
 const NOTES: &str = "\
 Suites:
   micro  what single operations cost: calls, faults, signals, files, pipes
-  boot   time from the command to the first output
+  boot   time from the command to the first output, least memory, bytes of kernel and image
 
 Examples:
   aegis bench --icount micro --rows '^null'          instructions of some rows
@@ -30,7 +30,7 @@ whole). A row that cannot run on a system is n/a with its reason and no failure.
 pub(crate) enum Suite {
     /// The primitives of an operating system
     Micro,
-    /// From the command to the first output
+    /// Time to the first output, least memory, bytes
     Boot,
 }
 

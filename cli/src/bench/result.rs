@@ -195,7 +195,8 @@ impl Tally {
     pub(crate) fn sentence(&self) -> String {
         let [better, equal, worse] = self.verdicts;
         let count = better + equal + worse + self.missing;
-        format!("{count} rows: {better} better, {equal} equal, {worse} worse, {} not compared", self.missing)
+        let rows = if count == 1 { "row" } else { "rows" };
+        format!("{count} {rows}: {better} better, {equal} equal, {worse} worse, {} not compared", self.missing)
     }
 }
 

@@ -102,7 +102,7 @@ impl Trace<'_> {
         self.plugin.add_to(&mut line, system, output);
         let mut guest = Guest::start(&line, LIMITS)?;
         let (read, count, end) = read(&mut guest);
-        let errors = if read.is_whole { guest.finish_by_itself() } else { guest.finish() };
+        let errors = if read.is_whole { guest.finish_by_itself().errors } else { guest.finish() };
         match read.rows.first() {
             Some((_, Cell::Values(values))) if read.is_whole => {
                 let operations = count.filter(|count| *count > 0.0);
