@@ -14,6 +14,7 @@ mod gate;
 mod random;
 mod schedule;
 mod sleep;
+mod space;
 mod start;
 mod upcall;
 mod world;

@@ -1,0 +1,337 @@
+//! Address spaces as objects: what they share, what they do not, and how they end.
+
+use std::vec::Vec;
+
+use aegis_abi::call::{
+    Call, CapDerive, CapDrop, CapRevoke, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, FrameDonate, FrameFree,
+    ProcessorStart, SpaceCreate, SpaceEnter,
+};
+use aegis_abi::layout::LIBOS_BASE;
+use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_SELF, Status};
+
+use super::world::{CODE, S, SCRATCH, World, cpu};
+use crate::capability::CapRef;
+use crate::id::{EnvironmentId, Id, SPACE_COUNT_MAX, SPACE_SHARE_MAX, SpaceId};
+use crate::machine::Holders;
+use crate::space::Tables;
+
+const VA: u64 = 0x4000_0000;
+/// In a part of the window where nothing is at the start.
+const FAR: u64 = LIBOS_BASE + (5 << 39);
+
+fn map_at(address: u64, frame: u64, slot: u32) -> BindEntry {
+    BindEntry {
+        operation: BindOperation::Map as u32,
+        flags: BindFlags::WRITE.bits(),
+        virtual_address: address,
+        frame,
+        page_count: 1,
+        slot,
+    }
+}
+
+fn unmap_at(address: u64) -> BindEntry {
+    BindEntry { operation: BindOperation::Unmap as u32, page_count: 1, virtual_address: address, ..BindEntry::default() }
+}
+
+fn create(slot: u32) -> Call {
+    Call::SpaceCreate(SpaceCreate { slot: CapSlot(slot) })
+}
+
+fn enter(slot: u32) -> Call {
+    Call::SpaceEnter(SpaceEnter { slot: CapSlot(slot) })
+}
+
+fn drop(slot: u32) -> Call {
+    Call::CapDrop(CapDrop { slot: CapSlot(slot) })
+}
+
+impl World {
+    /// Makes a space of the first environment in a slot; its tables.
+    fn space(&mut self, slot: u32) -> Tables {
+        self.ok(create(slot));
+        let at = CapRef { environment: self.first, slot };
+        let capability = self.state.capability(at).expect("it was made");
+        let id = SpaceId::from_index((capability.object & 0xffff) as usize).expect("a space");
+        self.state.space_tables(id, self.first).expect("of its maker")
+    }
+
+    fn seen(&self, root: FrameNumber, address: u64) -> Option<u64> {
+        self.state.translate(root, (address & 0xffff_ffff_ffff) >> 12).map(|frame| frame.0)
+    }
+
+    /// Donates `count` frames to the environment in a slot.
+    fn donate(&mut self, environment: u32, count: u64) {
+        self.frames(S + 99, count);
+        self.ok(Call::FrameDonate(FrameDonate { slot: CapSlot(S + 99), environment: CapSlot(environment) }));
+    }
+}
+
+#[test]
+fn spaces_have_a_half_of_their_own_and_share_the_window() {
+    let mut world = World::new();
+    let home = world.state.environments[world.first].root;
+    let [a, b] = [S + 10, S + 11].map(|slot| world.space(slot).root);
+    let frame = world.frames(S, 4);
+    for (number, slot) in [SLOT_SELF.0, S + 10, S + 11].into_iter().enumerate() {
+        let entry = map_at(VA, frame + number as u64, S);
+        assert_eq!(world.bind_in(CapSlot(slot), &[entry]), (Status::Ok, 1));
+    }
+    assert_eq!([home, a, b].map(|root| world.seen(root, VA)), [Some(frame), Some(frame + 1), Some(frame + 2)]);
+    for (binder, address) in [(S + 10, FAR), (SLOT_SELF.0, FAR + (1 << 39)), (S + 11, LIBOS_BASE + 0x9000)] {
+        assert_eq!(world.bind_in(CapSlot(binder), &[map_at(address, frame + 3, S)]).0, Status::Ok);
+        assert_eq!([home, a, b].map(|root| world.seen(root, address)), [Some(frame + 3); 3]);
+    }
+    let late = world.space(S + 12).root;
+    assert_eq!((world.seen(late, FAR), world.seen(late, VA)), (Some(frame + 3), None));
+    assert_eq!(world.bind_in(CapSlot(S + 12), &[unmap_at(FAR)]).0, Status::Ok);
+    assert_eq!([home, a, b, late].map(|root| world.seen(root, FAR)), [None; 4]);
+    assert_eq!(world.seen(late, SCRATCH), world.seen(home, SCRATCH));
+}
+
+#[test]
+fn flushes_reach_who_can_see_the_page() {
+    let mut world = World::new();
+    let space = world.space(S + 10);
+    let frame = world.frames(S, 64);
+    let everywhere = Holders::Environment(world.first);
+    let holders = |world: &mut World, address: u64, count: u32| {
+        let entry = BindEntry { page_count: count, ..map_at(address, frame, S) };
+        assert_eq!(world.bind_in(CapSlot(S + 10), &[entry]).0, Status::Ok);
+        world.state.machine.holders = Vec::new();
+        assert_eq!(world.bind_in(CapSlot(S + 10), &[entry]).0, Status::Ok);
+        let mut holders = core::mem::take(&mut world.state.machine.holders);
+        holders.dedup();
+        holders
+    };
+    // One by one, and too many for that.
+    for count in [1, 64] {
+        assert_eq!(holders(&mut world, VA, count), [Holders::Root(space.root)]);
+        assert_eq!(holders(&mut world, FAR, count), [everywhere]);
+    }
+    let mixed = [map_at(VA, frame, S), BindEntry { page_count: 40, ..map_at(FAR, frame, S) }];
+    world.state.machine.holders = Vec::new();
+    assert_eq!(world.bind_in(CapSlot(S + 10), &mixed).0, Status::Ok);
+    assert_eq!(world.state.machine.holders, [everywhere]);
+}
+
+#[test]
+fn a_processor_goes_on_where_it_entered_and_starts_at_home() {
+    let mut world = World::new();
+    let home = world.state.environments[world.first].root;
+    let space = world.space(S + 10).root;
+    let context = |world: &World| world.state.context(world.first_processor);
+    assert_eq!(context(&world).root, home);
+    world.ok(enter(S + 10));
+    assert_eq!(world.state.machine.entered_root, Some(space));
+    assert_eq!((context(&world).root, context(&world).environment), (space, world.first));
+    // What it reads is what it sees there.
+    let frame = world.frames(S, 2);
+    assert_eq!(world.bind_in(CapSlot(S + 10), &[map_at(VA, frame, S)]).0, Status::Ok);
+    world.write(VA, &[1 << 32, FAR, frame + 1, 1 | u64::from(S) << 32]);
+    let bind = |address| Call::Bind(aegis_abi::call::Bind { space: SLOT_SELF, entries: address, entry_count: 1 });
+    assert_eq!(world.call(bind(VA)), (Status::Ok, 1));
+    world.ok(enter(SLOT_SELF.0));
+    assert_eq!(world.state.machine.entered_root, Some(home));
+    assert_eq!(world.call(bind(VA)).0, Status::BadAddress);
+    // Another processor is somewhere else, and starts at home again.
+    let other = world.processor(S + 20, SLOT_SELF.0);
+    for _ in 0..2 {
+        world.start(S + 20);
+        world.kick(1);
+        assert_eq!(world.state.context(other).root, home);
+        assert_eq!(world.call_on(1, enter(S + 10)), (Status::Ok, 0));
+        assert_eq!(world.state.context(other).root, space);
+        assert_eq!(context(&world).root, home);
+        world.ok(Call::ProcessorStop(aegis_abi::call::ProcessorStop { slot: CapSlot(S + 20) }));
+        world.kick(1);
+    }
+}
+
+#[test]
+fn a_space_that_is_entered_does_not_end() {
+    let mut world = World::new();
+    world.space(S + 10);
+    world.processor(S + 20, SLOT_SELF.0);
+    let start = Call::ProcessorStart(ProcessorStart { slot: CapSlot(S + 20), rip: CODE, rsp: 0, argument: 0 });
+    world.ok(start);
+    world.kick(1);
+    assert_eq!(world.call_on(1, enter(S + 10)), (Status::Ok, 0));
+    assert_eq!(world.refused(drop(S + 10)), Status::Busy);
+    // Stopped, but its physical processor has not left it yet.
+    world.ok(Call::ProcessorStop(aegis_abi::call::ProcessorStop { slot: CapSlot(S + 20) }));
+    assert_eq!(world.refused(drop(S + 10)), Status::Busy);
+    world.kick(1);
+    world.ok(drop(S + 10));
+    assert_eq!(world.refused(enter(S + 10)), Status::BadSlot);
+    // A derived capability ends with what it comes from, and takes nothing with it.
+    world.space(S + 11);
+    let derive = |target: u32, rights: Rights| {
+        let target = CapSlot(target);
+        Call::CapDerive(CapDerive { source: CapSlot(S + 11), target, rights: rights.bits(), offset: 0, count: 0 })
+    };
+    world.ok(derive(S + 12, Rights::all()));
+    world.ok(derive(S + 13, Rights::READ));
+    assert_eq!(world.refused(enter(S + 13)), Status::MissingRight);
+    assert_eq!(world.refused(drop(S + 11)), Status::Busy);
+    world.ok(enter(S + 12));
+    world.ok(Call::CapRevoke(CapRevoke { slot: CapSlot(S + 11) }));
+    assert_eq!(world.refused(drop(S + 11)), Status::Busy);
+    world.ok(enter(SLOT_SELF.0));
+    world.ok(drop(S + 11));
+    world.ok(start);
+}
+
+/// Maps one frame at `table_count` addresses with a page table each.
+fn fill(world: &mut World, slot: u32, frame: u64, table_count: u64) {
+    for number in 0..table_count {
+        let (status, _) = world.bind_in(CapSlot(slot), &[map_at(VA + (number << 21), frame, S)]);
+        assert_eq!(status, Status::Ok);
+    }
+}
+
+#[test]
+fn a_space_ends_in_bounded_steps_and_gives_its_tables_back() {
+    let mut world = World::new();
+    world.donate(SLOT_SELF.0, 300);
+    let frame = world.frames(S, 1);
+    world.space(S + 9);
+    let donated = world.state.environments[world.first].donated_count;
+    world.space(S + 10);
+    fill(&mut world, S + 10, frame, 200);
+    assert_eq!(world.state.environments[world.first].donated_count, donated - 203);
+    assert_eq!(world.call(drop(S + 10)).0, Status::Again);
+    // From then on it is nobody's any more.
+    for call in [enter(S + 10), create(S + 10)] {
+        assert!([Status::WrongState, Status::SlotInUse].contains(&world.refused(call)));
+    }
+    assert_eq!(world.bind_in(CapSlot(S + 10), &[unmap_at(VA)]).0, Status::WrongState);
+    // The window goes on changing under it.
+    assert_eq!(world.bind(&[map_at(FAR, frame, S), unmap_at(FAR)]).0, Status::Ok);
+    world.ok(drop(S + 10));
+    assert_eq!(world.state.environments[world.first].donated_count, donated - 3);
+    world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
+}
+
+#[test]
+fn a_capability_goes_from_all_spaces_in_bounded_steps() {
+    let mut world = World::new();
+    world.donate(SLOT_SELF.0, 600);
+    let frame = world.frames(S, 1);
+    let spaces: Vec<Tables> = (0..60).map(|number| world.space(S + 100 + number)).collect();
+    for number in 0..60 {
+        fill(&mut world, S + 100 + number, frame, 5);
+    }
+    assert_eq!(world.bind(&[map_at(VA, frame, S), map_at(FAR, frame, S)]).0, Status::Ok);
+    let mut steps = 1;
+    while world.call(drop(S)).0 == Status::Again {
+        steps += 1;
+    }
+    assert!((3..20).contains(&steps), "{steps} steps");
+    assert!(spaces.iter().all(|tables| world.seen(tables.root, VA).is_none()));
+    assert_eq!(world.seen(spaces[0].root, FAR), None);
+    assert!(world.state.frames.all_free(frame, 1));
+    let roots = world.state.machine.holders.iter().filter(|holders| matches!(holders, Holders::Root(_)));
+    assert!(roots.count() >= 60, "each space is flushed");
+}
+
+#[test]
+fn spaces_are_limited_by_donation_share_and_table() {
+    let mut world = World::new();
+    let made = |world: &mut World, index: usize| {
+        (0..).map(|number| world.call_on(index, create(1000 + number)).0).find(|status| *status != Status::Ok)
+    };
+    assert_eq!(made(&mut world, 0), Some(Status::NoTables));
+    let spaces = |world: &World, environment: EnvironmentId| world.state.environments[environment].space_count;
+    assert!(spaces(&world, world.first) < 128);
+    for number in 0..20 {
+        world.ok(drop(1000 + number));
+    }
+    // Each further environment makes as many as it may, until the table is full.
+    let mut total = usize::from(spaces(&world, world.first));
+    for number in 1..4 {
+        let slot = S + 20 * number;
+        let environment = world.environment(slot, 0);
+        world.donate(slot, 700);
+        world.processor(slot + 2, slot);
+        world.start(slot + 2);
+        world.check_after_entry = false;
+        world.kick(number as usize);
+        let status = made(&mut world, number as usize);
+        assert_eq!(status, Some(Status::TableFull));
+        total += usize::from(spaces(&world, environment));
+        assert!(spaces(&world, environment) == SPACE_SHARE_MAX || total == SPACE_COUNT_MAX);
+    }
+    assert_eq!(total, SPACE_COUNT_MAX);
+    world.check();
+    // An environment ends with its spaces, one bounded step after the other.
+    let destroy = Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S + 20) });
+    let mut steps = 1;
+    while world.call(destroy).0 == Status::Again {
+        (1..4).for_each(|index| drop_in(&mut world, index));
+        world.check();
+        steps += 1;
+    }
+    assert!(steps > 4, "{steps} steps");
+    assert_eq!(world.state.spaces.iter().filter(|(_, space)| space.serial != 0).count(), total - 512);
+}
+
+/// A physical processor looks again.
+fn drop_in(world: &mut World, index: usize) {
+    world.state.on_kick(cpu(index), &mut world.frame[index]);
+}
+
+#[test]
+fn frames_are_taken_out_of_spaces_by_force() {
+    let mut world = World::new();
+    let child = world.environment(S, 100);
+    world.processor(S + 10, S);
+    let scratch = world.frames(S + 20, 1);
+    let grant = aegis_abi::call::CapGrant {
+        source: CapSlot(S + 20),
+        environment: CapSlot(S),
+        target: CapSlot(6),
+        rights: Rights::all().bits(),
+    };
+    world.ok(Call::CapGrant(grant));
+    assert_eq!(world.bind_in(CapSlot(S), &[map_at(FAR, scratch, S + 20)]).0, Status::Ok);
+    world.start(S + 10);
+    world.kick(1);
+    assert_eq!(world.call_on(1, create(9)).0, Status::Ok);
+    let allocate = FrameAllocate { slot: CapSlot(5), count: 4, frame: FrameNumber(u64::MAX), alignment_log2: 0 };
+    let (_, first) = world.call_on(1, Call::FrameAllocate(allocate));
+    let words = [1 << 32, VA, first, 4 | 5 << 32];
+    world.state.machine.memory[scratch as usize][..4].copy_from_slice(&words);
+    let bind = Call::Bind(aegis_abi::call::Bind { space: CapSlot(9), entries: FAR, entry_count: 1 });
+    assert_eq!(world.call_on(1, bind), (Status::Ok, 1));
+    world.ok(Call::EnvironmentReclaim(EnvironmentReclaim { slot: CapSlot(S), frame_count: 2, deadline_ns: 5_000 }));
+    world.state.machine.now_ns = 5_000;
+    world.timer(0);
+    let tables = world.state.spaces.ids().find_map(|space| world.state.space_tables(space, child)).expect("one");
+    let seen = |number: u64| world.seen(tables.root, VA + (number << 12));
+    assert_eq!([seen(0), seen(1), seen(2), seen(3)], [Some(first), Some(first + 1), None, None]);
+}
+
+#[test]
+fn a_space_is_only_its_own_environments() {
+    let mut world = World::new();
+    world.environment(S, 0);
+    world.space(S + 10);
+    let grant = |rights: Rights| {
+        Call::CapGrant(aegis_abi::call::CapGrant {
+            source: CapSlot(S + 10),
+            environment: CapSlot(S),
+            target: CapSlot(6),
+            rights: rights.bits(),
+        })
+    };
+    for rights in [Rights::all(), Rights::empty()] {
+        assert_eq!(world.refused(grant(rights)), Status::MissingRight);
+    }
+    assert_eq!(world.refused(enter(S)), Status::WrongState, "another's home");
+    assert_eq!(world.refused(enter(2)), Status::WrongType, "a processor");
+    let read = |field| Call::CapRead(aegis_abi::call::CapRead { slot: CapSlot(S + 10), field });
+    let rights = u64::from(Rights::CONTROL.bits());
+    assert_eq!(world.call(read(0)), (Status::Ok, CapType::Space as u64 | rights << 32));
+}
