@@ -106,10 +106,6 @@ impl Capability {
         Self::original(kind, rights, object, 0)
     }
 
-    fn named<I: Id>(&self) -> Option<Named<I>> {
-        Some(Named { id: I::from_index((self.object & 0xffff) as usize)?, serial: self.object >> 16 })
-    }
-
     /// Frames: whether the capability authorises `rights` on `[first, first + count)`.
     pub(crate) fn covers(&self, first: u64, count: u64, rights: Rights) -> bool {
         self.kind == CapType::Frames
@@ -121,6 +117,22 @@ impl Capability {
 
     pub(crate) fn overlaps(&self, first: u64, count: u64) -> bool {
         self.kind == CapType::Frames && self.object < first.saturating_add(count) && first < self.object + self.count
+    }
+}
+
+/// What an object word names.
+fn named<I: Id>(object: u64) -> Option<Named<I>> {
+    Some(Named { id: I::from_index((object & 0xffff) as usize)?, serial: object >> 16 })
+}
+
+/// Whether the entry with this first word is of a type, has rights, and can be used.
+fn check_first_word(word: u64, kind: CapType, rights: Rights) -> Result<(), Status> {
+    match kind_from_word(word) {
+        CapType::Null => Err(Status::BadSlot),
+        found if found != kind => Err(Status::WrongType),
+        _ if !Rights::from_bits_truncate((word >> 32) as u32).contains(rights) => Err(Status::MissingRight),
+        _ if (word >> 8) as u8 & (DYING | FILLING) != 0 => Err(Status::WrongState),
+        _ => Ok(()),
     }
 }
 
@@ -225,9 +237,7 @@ impl<M: Machine> State<'_, M> {
     /// The capability in a slot of any type that can be used.
     pub(crate) fn lookup_any(&self, environment: EnvironmentId, slot: CapSlot) -> Result<(CapRef, Capability), Status> {
         let at = CapRef { environment, slot: slot.0 };
-        if slot.0 == 0 || slot.0 >= SLOT_COUNT_MAX {
-            return Err(Status::BadSlot);
-        }
+        // Slot 0 is always empty, and beyond the table there is nothing.
         let capability = self.capability(at).ok_or(Status::BadSlot)?;
         Ok((at, capability))
     }
@@ -240,28 +250,31 @@ impl<M: Machine> State<'_, M> {
         kind: CapType,
         rights: Rights,
     ) -> Result<(CapRef, Capability), Status> {
-        let (at, capability) = self.lookup_any(environment, slot)?;
-        if capability.kind != kind {
-            return Err(Status::WrongType);
-        }
-        if !capability.rights.contains(rights) {
-            return Err(Status::MissingRight);
-        }
-        if capability.flags & (DYING | FILLING) != 0 {
-            return Err(Status::WrongState);
-        }
-        Ok((at, capability))
+        self.lookup_object(environment, slot, kind, rights)?;
+        self.lookup_any(environment, slot)
     }
 
-    fn lookup_named<I: Id>(
+    /// The object word of a capability with a type and rights: two words are read of its entry.
+    fn lookup_object(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        kind: CapType,
+        rights: Rights,
+    ) -> Result<u64, Status> {
+        let (frame, word) = self.entry_place(CapRef { environment, slot: slot.0 }).ok_or(Status::BadSlot)?;
+        check_first_word(self.machine.load(frame, word), kind, rights)?;
+        Ok(self.machine.load(frame, word + 1))
+    }
+
+    pub(crate) fn lookup_named<I: Id>(
         &self,
         environment: EnvironmentId,
         slot: CapSlot,
         kind: CapType,
         rights: Rights,
     ) -> Result<Named<I>, Status> {
-        let (_, capability) = self.lookup(environment, slot, kind, rights)?;
-        capability.named().ok_or(Status::WrongState)
+        named(self.lookup_object(environment, slot, kind, rights)?).ok_or(Status::WrongState)
     }
 
     /// An environment that is not being ended.
@@ -321,7 +334,7 @@ impl<M: Machine> State<'_, M> {
 
     /// The object that a capability names, for deletion.
     pub(crate) fn named_object<I: Id>(capability: &Capability) -> Option<Named<I>> {
-        capability.named()
+        named(capability.object)
     }
 
     /// Puts a child of `source` into `target`, with fewer rights and, for frames, a part of the

@@ -39,8 +39,8 @@ impl<M: Machine> State<'_, M> {
 
     /// The tables that a slot stands for: those of a space, or of an environment's home space.
     pub(crate) fn lookup_tables(&self, environment: EnvironmentId, slot: CapSlot) -> Result<Tables, Status> {
-        match self.lookup(environment, slot, CapType::Space, Rights::CONTROL) {
-            Ok((_, capability)) => self.space_of(&capability).ok_or(Status::WrongState),
+        match self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL) {
+            Ok(named) => self.live_space(named).ok_or(Status::WrongState),
             Err(Status::WrongType) => {
                 self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
             }
@@ -48,9 +48,8 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// The tables of the space that a capability names, while it exists.
-    fn space_of(&self, capability: &Capability) -> Option<Tables> {
-        let named: Named<SpaceId> = Self::named_object(capability)?;
+    /// The tables of a space, if the table entry still holds the one that was named.
+    fn live_space(&self, named: Named<SpaceId>) -> Option<Tables> {
         let object = &self.spaces[named.id];
         let environment = object.environment.filter(|_| object.serial == named.serial)?;
         Some(Tables { environment, root: object.root })
@@ -91,7 +90,8 @@ impl<M: Machine> State<'_, M> {
         mut capability: Capability,
         budget: &mut usize,
     ) -> Result<Progress, Status> {
-        let Some(tables) = self.space_of(&capability).filter(|_| capability.parent.is_none()) else {
+        let named: Option<Named<SpaceId>> = Self::named_object(&capability).filter(|_| capability.parent.is_none());
+        let Some((space, tables)) = named.and_then(|named| Some((named.id, self.live_space(named)?))) else {
             return Ok(Progress::Done);
         };
         let is_in_it = |root, state, is_on_cpu| root == tables.root && (state != ProcessorState::Stopped || is_on_cpu);
@@ -100,8 +100,7 @@ impl<M: Machine> State<'_, M> {
         }
         capability.flags |= DYING;
         self.store_capability(at, &capability);
-        let named: Option<Named<SpaceId>> = Self::named_object(&capability);
-        Ok(named.map_or(Progress::Done, |named| self.end_space(named.id, tables, budget)))
+        Ok(self.end_space(space, tables, budget))
     }
 
     /// Does a bounded part of giving a space's tables back to the donation.

@@ -32,7 +32,12 @@ fn map_at(address: u64, frame: u64, slot: u32) -> BindEntry {
 }
 
 fn unmap_at(address: u64) -> BindEntry {
-    BindEntry { operation: BindOperation::Unmap as u32, page_count: 1, virtual_address: address, ..BindEntry::default() }
+    BindEntry {
+        operation: BindOperation::Unmap as u32,
+        page_count: 1,
+        virtual_address: address,
+        ..BindEntry::default()
+    }
 }
 
 fn create(slot: u32) -> Call {

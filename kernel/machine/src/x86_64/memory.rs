@@ -185,7 +185,8 @@ pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
     direct_address(frame.address())
 }
 
-fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
+/// The words of a frame of memory; panics on any other.
+pub(crate) fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
     // SAFETY: `frame_address` vouches for a whole mapped frame of memory; all access is atomic.
     unsafe { &*core::ptr::with_exposed_provenance(frame_address(frame) as usize) }
 }

@@ -79,11 +79,11 @@ static IMAGE_DIRECTORY: Table = Table::empty();
 static IMAGE_TABLES: [Table; IMAGE_TABLE_COUNT] = [const { Table::empty() }; IMAGE_TABLE_COUNT];
 
 unsafe extern "C" {
-    static __image_start: u8;
     static __text_start: u8;
     static __text_end: u8;
     static __rodata_end: u8;
-    static __image_end: u8;
+    static __image_frame_first: u8;
+    static __image_frame_count: u8;
 }
 
 fn address_of(symbol: *const u8) -> u64 {
@@ -92,9 +92,9 @@ fn address_of(symbol: *const u8) -> u64 {
 
 /// The frames of the kernel image.
 pub(crate) fn image_frames() -> FrameRange {
-    let start = (address_of(&raw const __image_start) - IMAGE_BASE) >> PAGE_SHIFT;
-    let end = (address_of(&raw const __image_end) - IMAGE_BASE).div_ceil(PAGE_SIZE);
-    FrameRange { start, count: end - start }
+    // The linker script's symbols are numbers, not places.
+    let (start, count) = (address_of(&raw const __image_frame_first), address_of(&raw const __image_frame_count));
+    FrameRange { start, count }
 }
 
 /// Whether an address is in the kernel's text.
@@ -272,7 +272,8 @@ pub fn active_root() -> FrameNumber {
 /// instruction.
 pub fn activate_root(root: FrameNumber) {
     if root != kernel_root() {
-        let same = |slot| super::memory::physical_load(root, slot) == ROOT.get(slot);
+        let words = super::memory::words(root);
+        let same = |slot: usize| words[slot].load(Ordering::Relaxed) == ROOT.get(slot);
         assert!(same(KERNEL_SLOT_DIRECT) && same(KERNEL_SLOT_IMAGE), "INV-3: {root:?} does not map the kernel");
     }
     // SAFETY: both kernel slots are those of the kernel's root, so everything that the kernel uses stays mapped.
