@@ -31,3 +31,8 @@ fn on_one_processor() {
 fn on_two_processors() {
     expect_suite(Machine::new().cpus(2), "s10_space", CASES);
 }
+
+#[test]
+fn on_four_processors() {
+    expect_suite(Machine::new().cpus(4), "s10_space", CASES);
+}
