@@ -23,6 +23,7 @@
 #include <linux/if.h>
 #include <poll.h>
 #include <regex.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,12 +46,33 @@ static const struct row *const tables[] = {control_rows, call_rows,    memory_ro
 static const char *failed_what = "";
 static int failed_errno;
 static sigjmp_buf row_guard;
+static enum place row_place;
 static int says_all;
 
 int64_t failed(const char *what) {
     failed_errno = errno;
     failed_what = what;
     return -1;
+}
+
+static int allow(int first, int last) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu = first; cpu <= last; cpu++) CPU_SET(cpu, &set);
+    return sched_setaffinity(0, sizeof set, &set);
+}
+
+/* A system may accept the call without acting on it. */
+static int move_to(int cpu) {
+    if (allow(cpu, cpu)) return -1;
+    errno = ENOSYS;
+    return sched_getcpu() == cpu ? 0 : -1;
+}
+
+int take_place(int side) {
+    if (row_place == ANYWHERE) return 0;
+    /* By way of the second one, so that a system that has everybody on the first is found out. */
+    return move_to(1) || move_to(row_place == DIFFERENT ? side : 0) ? -1 : 0;
 }
 
 static void leave_row(int signal_number) {
@@ -118,26 +140,41 @@ static void settle(int hears_host) {
     }
 }
 
-static void run_row(const struct row *row, int64_t target_ns, int batches) {
+static void run_row(const struct row *row, const char *name, int64_t target_ns, int batches) {
     double median_ns;
     long count;
-    printf("start %s\n", row->name);
+    printf("start %s\n", name);
     if (says_all) fflush(stdout);
     guard_signals();
     int signal_number = sigsetjmp(row_guard, 1);
     if (signal_number)
-        printf("na %s -%d %s\n", row->name, signal_number, strsignal(signal_number));
+        printf("na %s -%d %s\n", name, signal_number, strsignal(signal_number));
     else if (measure(row, target_ns, batches, &median_ns, &count))
-        printf("row %s %.3f %ld\n", row->name, median_ns, count);
+        printf("row %s %.3f %ld\n", name, median_ns, count);
     else
-        printf("na %s %d %s\n", row->name, failed_errno, failed_what);
+        printf("na %s %d %s\n", name, failed_errno, failed_what);
     if (says_all) fflush(stdout);
+    if (row_place != ANYWHERE) allow(0, 1);
 }
 
-static const struct row *find_row(const char *name, size_t length) {
-    for (const struct row *const *table = tables; *table; table++)
-        for (const struct row *row = *table; row->name; row++)
-            if (strlen(row->name) == length && !memcmp(row->name, name, length)) return row;
+static const char *const place_names[] = {"", "@same", "@diff"};
+
+/* A row's name in a place, or NULL if it is not measured there. */
+static const char *name_in_place(const struct row *row, enum place place) {
+    static char name[80];
+    int is_there = place == ANYWHERE ? !row->only_placed : row->places >> place & 1;
+    snprintf(name, sizeof name, "%s%s", row->name, place_names[place]);
+    return is_there ? name : NULL;
+}
+
+/* Finds a row by its name and sets `row_place`. */
+static const struct row *find_row(const char *wanted) {
+    for (row_place = ANYWHERE; row_place <= DIFFERENT; row_place++)
+        for (const struct row *const *table = tables; *table; table++)
+            for (const struct row *row = *table; row->name; row++) {
+                const char *name = name_in_place(row, row_place);
+                if (name && !strcmp(name, wanted)) return row;
+            }
     return NULL;
 }
 
@@ -145,13 +182,15 @@ static int run_rows(const char *names, int64_t target_ns, int batches, int hears
     int done = 0;
     settle(hears_host);
     while (*names) {
+        char name[80];
         size_t length = strcspn(names, ",");
-        const struct row *row = find_row(names, length);
+        snprintf(name, sizeof name, "%.*s", (int)length, names);
+        const struct row *row = find_row(name);
         if (!row) {
-            printf("unknown %.*s\n", (int)length, names);
+            printf("unknown %s\n", name);
             return 2;
         }
-        run_row(row, target_ns, batches);
+        run_row(row, name, target_ns, batches);
         done++;
         names += length + (names[length] == ',');
     }
@@ -169,9 +208,12 @@ static int list_rows(const char *expression) {
         printf("%s\n", text);
         return 2;
     }
-    for (const struct row *const *table = tables; *table; table++)
-        for (const struct row *row = *table; row->name; row++)
-            if (!regexec(&regex, row->name, 0, NULL, 0)) printf("%s\n", row->name);
+    for (enum place place = ANYWHERE; place <= DIFFERENT; place++)
+        for (const struct row *const *table = tables; *table; table++)
+            for (const struct row *row = *table; row->name; row++) {
+                const char *name = name_in_place(row, place);
+                if (name && !regexec(&regex, name, 0, NULL, 0)) printf("%s\n", name);
+            }
     return 0;
 }
 

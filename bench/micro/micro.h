@@ -17,10 +17,19 @@
 
 #define PAGE_BYTES 4096
 
+/* Where the two sides of a row are: wherever the system puts them, on one processor of two, on one each. */
+enum place { ANYWHERE, SAME, DIFFERENT };
+
 struct row {
     const char *name;
     int64_t (*measure)(long count);
+    /* Bits of the places besides ANYWHERE that it is measured in, as NAME@same and NAME@diff. */
+    unsigned places;
+    /* It is not measured ANYWHERE: it needs two processors. */
+    int only_placed;
 };
+
+#define BOTH_PLACES (1 << SAME | 1 << DIFFERENT)
 
 /* Each file's rows; a row without a name ends a table. */
 extern const struct row control_rows[], call_rows[], memory_rows[], fault_rows[], file_rows[], process_rows[],
@@ -33,6 +42,9 @@ int64_t failed(const char *what);
     do {                                                                                                               \
         if (!(works)) return failed(what);                                                                             \
     } while (0)
+
+/* Puts the calling side where the row's place wants it; the side that is measured is 0, the other one 1. 0 if it worked. */
+int take_place(int side);
 
 /* The program's own file, to start it again with --noop. */
 extern char own_path[512];

@@ -43,6 +43,29 @@ static int64_t first_touch(long count) {
     return total_ns;
 }
 
+/* First touches, by stores, of pages that are there: those of a file in memory, mapped shared. */
+static int64_t existing_touch(long count) {
+    int64_t total_ns = 0;
+    int fd = open("/tmp/micro.pages", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0, "/tmp/micro.pages");
+    for (int page = 0; page < 512; page++) {
+        static char block[PAGE_BYTES];
+        CHECK(write(fd, block, sizeof block) == sizeof block, "write");
+    }
+    for (long left = count; left > 0; left -= 512) {
+        long pages = left < 512 ? left : 512;
+        char *start = mmap(NULL, 512 * PAGE_BYTES, READ_WRITE, MAP_SHARED, fd, 0);
+        CHECK(start != MAP_FAILED, "mmap of a file, shared");
+        int64_t begin = now_ns();
+        for (long page = 0; page < pages; page++) *(volatile char *)(start + page * PAGE_BYTES) = 1;
+        total_ns += now_ns() - begin;
+        CHECK(!munmap(start, 512 * PAGE_BYTES), "munmap");
+    }
+    close(fd);
+    unlink("/tmp/micro.pages");
+    return total_ns;
+}
+
 static int64_t map_and_unmap(long count, int touches) {
     int64_t start = now_ns();
     for (long i = 0; i < count; i++) {
@@ -134,6 +157,7 @@ static int64_t dirty_pagemap(long count) {
 }
 
 const struct row memory_rows[] = {{"pf_anon_touch", first_touch},
+                                  {"pf_existing_touch", existing_touch},
                                   {"mmap_touch_munmap_1p", map_touch_unmap},
                                   {"mmap_munmap_1p", map_unmap},
                                   {"mprotect_1p", protect_one},

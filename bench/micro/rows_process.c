@@ -143,9 +143,11 @@ static char message[65536];
 
 /* A message there and one back; `near` is this process's end, `far` the child's, each for reading and writing. */
 static int64_t ping_pong(long count, const int near[2], const int far[2], size_t bytes) {
+    CHECK(!take_place(0), "sched_setaffinity");
     pid_t child = fork();
     CHECK(child >= 0, "fork");
     if (child == 0) {
+        if (take_place(1)) _exit(1);
         for (long i = 0; i <= count; i++)
             if (read_all(far[0], message, bytes) || write_all(far[1], message, bytes)) _exit(1);
         _exit(0);
@@ -179,9 +181,11 @@ static int64_t pipe_4k(long count) {
 
 /* `count` messages one way; the first one is not measured. */
 static int64_t stream(long count, int reader, int writer, size_t bytes) {
+    CHECK(!take_place(0), "sched_setaffinity");
     pid_t child = fork();
     CHECK(child >= 0, "fork");
     if (child == 0) {
+        if (take_place(1)) _exit(1);
         for (long i = 0; i <= count; i++)
             if (write_all(writer, message, bytes)) _exit(1);
         _exit(0);
@@ -285,6 +289,7 @@ static void give_turn(int value) {
 }
 
 static void *answer_turns(void *count) {
+    take_place(1);
     for (long i = 0; i <= (long)count; i++) {
         wait_turn(0);
         give_turn(0);
@@ -294,6 +299,7 @@ static void *answer_turns(void *count) {
 
 static int64_t futex_round(long count) {
     pthread_t thread;
+    CHECK(!take_place(0), "sched_setaffinity");
     turn = 0;
     errno = pthread_create(&thread, NULL, answer_turns, (void *)count);
     CHECK(!errno, "pthread_create");
@@ -309,19 +315,24 @@ static int64_t futex_round(long count) {
     return elapsed_ns;
 }
 
-static void await_word(struct shared *shared, int value) {
-    while (atomic_load(&shared->word) != value) raw_call(SYS_sched_yield, 0, 0, 0);
+static void await_word(struct shared *shared, int value, int yields) {
+    while (atomic_load(&shared->word) != value)
+        if (yields) raw_call(SYS_sched_yield, 0, 0, 0);
+        else __asm__ volatile("pause");
 }
 
-/* A word in shared memory, waited for by yielding. */
-static int64_t shared_round(long count) {
+/* A word in shared memory, there and back. */
+static int64_t shared_round(long count, int yields) {
     struct shared *shared = map_shared();
     CHECK(shared, "mmap");
+    CHECK(!take_place(0), "sched_setaffinity");
     pid_t child = fork();
     CHECK(child >= 0, "fork");
     if (child == 0) {
+        /* Whatever happens, the other side may not wait for ever. */
+        take_place(1);
         for (long i = 0; i <= count; i++) {
-            await_word(shared, 2 * i + 1);
+            await_word(shared, 2 * i + 1, yields);
             atomic_store(&shared->word, 2 * i + 2);
         }
         _exit(0);
@@ -330,7 +341,7 @@ static int64_t shared_round(long count) {
     for (long i = 0; i <= count; i++) {
         if (i == 1) start = now_ns();
         atomic_store(&shared->word, 2 * i + 1);
-        await_word(shared, 2 * i + 2);
+        await_word(shared, 2 * i + 2, yields);
     }
     int64_t elapsed_ns = now_ns() - start;
     waitpid(child, NULL, 0);
@@ -338,9 +349,23 @@ static int64_t shared_round(long count) {
     return elapsed_ns;
 }
 
-const struct row channel_rows[] = {{"pipe_pingpong_1B_rt", pipe_1b}, {"pipe_4k_rt", pipe_4k},
-                                   {"pipe_4k_stream", pipe_stream},  {"unix_1B_rt", unix_1b},
-                                   {"unix_4k_rt", unix_4k},          {"tcp_lo_1B_rt", tcp_1b},
-                                   {"udp_lo_1B_rt", udp_1b},         {"tcp_lo_64k", tcp_64k},
-                                   {"futex_pp_rt", futex_round},     {"shm_pp_yield_rt", shared_round},
+static int64_t shared_yielding(long count) {
+    return shared_round(count, 1);
+}
+
+static int64_t shared_spinning(long count) {
+    return shared_round(count, 0);
+}
+
+const struct row channel_rows[] = {{"pipe_pingpong_1B_rt", pipe_1b, BOTH_PLACES},
+                                   {"pipe_4k_rt", pipe_4k, BOTH_PLACES},
+                                   {"pipe_4k_stream", pipe_stream, BOTH_PLACES},
+                                   {"unix_1B_rt", unix_1b, BOTH_PLACES},
+                                   {"unix_4k_rt", unix_4k, BOTH_PLACES},
+                                   {"tcp_lo_1B_rt", tcp_1b, BOTH_PLACES},
+                                   {"udp_lo_1B_rt", udp_1b, BOTH_PLACES},
+                                   {"tcp_lo_64k", tcp_64k, BOTH_PLACES},
+                                   {"futex_pp_rt", futex_round, BOTH_PLACES},
+                                   {"shm_pp_yield_rt", shared_yielding, BOTH_PLACES},
+                                   {"shm_pp_spin_rt", shared_spinning, 1 << DIFFERENT, 1},
                                    {0}};

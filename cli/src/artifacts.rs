@@ -43,6 +43,11 @@ impl Artifacts {
         self.directory.join("exos.elf")
     }
 
+    /// The program of the native benchmark rows.
+    pub(crate) fn native_bench(&self) -> PathBuf {
+        self.directory.join("bench-native.elf")
+    }
+
     /// Both, or an error that names the one that is missing.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for path in [self.kernel(), self.library_os()] {

@@ -1,6 +1,7 @@
 //! `aegis bench`: the same static program on Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro` and `boot` are the suites. They start machines through `system`, which knows the command lines;
+//! `micro` and `boot` are the suites; `native` has the rows of `micro` that only Aegis can run. They start machines
+//! through `system`, which knows the command lines;
 //! `linux` gets Debian's kernel, `compile` makes the programs, `cpio` packs them, `guest` runs a process within
 //! limits and `output` reads what the program says. What was measured is a `result::Report`, which `report`
 //! prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`;
@@ -22,6 +23,7 @@ mod json;
 mod json_parse;
 mod linux;
 mod micro;
+mod native;
 mod options;
 mod output;
 mod progress;

@@ -23,7 +23,7 @@ use super::linux::{Kernel, TUNED};
 use super::options::BenchOptions;
 use super::progress;
 use super::result::{Cell, Column, Row, Table};
-use super::system::{LinuxLine, Machines, aegis_line, shown};
+use super::system::{LinuxLine, Machines, Shape, aegis_line, shown};
 use crate::accel::firmware_for;
 use crate::qemu::MachineKind;
 
@@ -49,7 +49,7 @@ pub(super) fn run(
         return Ok(None);
     }
     let busybox = find_busybox()?;
-    let initramfs = machines.initramfs("boot.cpio", "busybox", &busybox)?;
+    let initramfs = machines.host_initramfs("busybox", &busybox)?;
     let ways = ways(machines);
     let mut tables = Vec::new();
     if TIME_ROWS.iter().any(|name| filter.finds(name)) {
@@ -131,6 +131,7 @@ fn times(
     let rows = rows.map(|(index, name)| Row {
         name: (*name).into(),
         cells: cells.iter().map(|both| both[index].clone()).collect(),
+        beside: None,
     });
     Ok(Table {
         suite: "boot".into(),
@@ -154,7 +155,7 @@ fn least_memory(machines: &Machines, ways: &[Way<'_>], busybox: &Path, initramfs
         unit: "MiB".into(),
         columns,
         compared: compared(ways),
-        rows: vec![Row { name: MEMORY_ROW.into(), cells }],
+        rows: vec![Row { name: MEMORY_ROW.into(), cells, beside: None }],
     })
 }
 
@@ -170,7 +171,7 @@ fn linux_line(machines: &Machines, kernel: &Kernel, initramfs: &Path, memory_mib
         memory_mib,
         append,
         firmware: firmware_for(MachineKind::Pc),
-        counts_instructions: false,
+        shape: Shape { counts_instructions: false, cpu_count: 1 },
     }
     .build()
 }

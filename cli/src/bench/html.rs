@@ -135,11 +135,14 @@ fn about(mode: Mode, table: &Table) -> &'static str {
     match (table.suite.as_str(), mode, table.unit.as_str()) {
         ("micro", Mode::Icount, _) => {
             "Guest instructions for one operation; the run checked that they repeat to the last digit. \
-             Rows <code>ctl_*</code> have no kernel in them and must be equal. Less is better."
+             Rows <code>ctl_*</code> have no kernel in them and must be equal. Only Aegis can run rows \
+             <code>native_*</code>; Linux's figures there are of the row that is named. Less is better."
         }
         ("micro", Mode::Wall, _) => {
             "Nanoseconds for one operation: the middle of the runs, then the least and the greatest. The ratio is \
              the middle one of the pairs' ratios. Rows <code>ctl_*</code> have no kernel in them and must be equal. \
+             Only Aegis can run rows <code>native_*</code>; Linux's figures there are of the row that is named. \
+             Rows <code>@same</code> and <code>@diff</code> have both sides on one of two processors, or on one each. \
              Less is better."
         }
         ("boot", _, "MiB") => {
@@ -163,7 +166,11 @@ fn about(mode: Mode, table: &Table) -> &'static str {
 }
 
 fn put_row(out: &mut String, table: &Table, row: &Row, scale: &bars::Scale) {
-    put!(out, "<tr data-row=\"{0}\"><th scope=\"row\">{0}</th>", escaped(&row.name));
+    put!(out, "<tr data-row=\"{0}\"><th scope=\"row\">{0}", escaped(&row.name));
+    if let Some(beside) = &row.beside {
+        put!(out, " <small>beside {}</small>", escaped(beside));
+    }
+    out.push_str("</th>");
     for (column, cell) in table.columns.iter().zip(&row.cells) {
         put_cell(out, column, cell);
     }

@@ -119,7 +119,7 @@ fn column(key: &str, title: &str) -> Column {
 }
 
 fn report() -> Report {
-    let row = |name: &str, cells: [Cell; 3]| Row { name: name.into(), cells: cells.to_vec() };
+    let row = |name: &str, cells: [Cell; 3]| Row { name: name.into(), cells: cells.to_vec(), beside: None };
     let values = |values: &[f64]| Cell::Values(values.to_vec());
     let rows = vec![
         row("won", [values(&[156.25, 1e-3, 312.0]), values(&[312.5, 1.0, 2.0]), values(&[1.0, 2.0, 3.0])]),

@@ -64,7 +64,8 @@ fn row(row: &Row) -> String {
         Cell::NotAsked => "null".into(),
     };
     let cells = row.cells.iter().map(cell).collect::<Vec<_>>();
-    format!("{{\"name\": {}, \"cells\": [{}]}}", quoted(&row.name), cells.join(", "))
+    let beside = row.beside.as_ref().map(|beside| format!(", \"beside\": {}", quoted(beside))).unwrap_or_default();
+    format!("{{\"name\": {}, \"cells\": [{}]{beside}}}", quoted(&row.name), cells.join(", "))
 }
 
 fn quoted(text: &str) -> String {
@@ -155,7 +156,11 @@ fn read_row(value: &Value) -> Option<Row> {
         }
     };
     let cells = value.get("cells")?.list()?.iter().map(cell);
-    Some(Row { name: value.get("name")?.text()?.to_string(), cells: cells.collect::<Option<_>>()? })
+    Some(Row {
+        name: value.get("name")?.text()?.to_string(),
+        cells: cells.collect::<Option<_>>()?,
+        beside: value.get("beside").and_then(Value::text).map(Into::into),
+    })
 }
 
 #[cfg(test)]
@@ -177,7 +182,10 @@ mod tests {
                 unit: "instructions".into(),
                 columns: vec![column("a"), column("b"), column("c")],
                 compared: Some((0, 2)),
-                rows: vec![Row { name: "null".into(), cells }],
+                rows: vec![
+                    Row { name: "null".into(), cells: cells.clone(), beside: None },
+                    Row { name: "native_null".into(), cells, beside: Some("null / 2".into()) },
+                ],
             }],
             doubts: vec!["the host was busy".into()],
         }
@@ -188,6 +196,7 @@ mod tests {
         let text = write(&report());
         assert_eq!(read(&text).unwrap(), report(), "{text}");
         assert!(text.contains("\n{\"name\": \"null\", \"cells\": [[312.5, 1000000000], "));
+        assert!(text.contains(", null], \"beside\": \"null / 2\"}"));
     }
 
     #[test]

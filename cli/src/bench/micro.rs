@@ -5,6 +5,9 @@
 //!
 //! A row that ends its machine does not take the others with it: a new machine goes on after it. The run
 //! then counts as not to be trusted.
+//!
+//! Rows run in groups, each in machines of its own: those of the C program and the native ones, on one processor and,
+//! in wall time, on two (`NAME@same`: both sides on one of them; `NAME@diff`: on one each).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,11 +17,12 @@ use super::Measured;
 use super::failure::{Failure, last_line};
 use super::filter::RowFilter;
 use super::guest::{Event, Guest, Limits};
+use super::native::{self, NativeRow};
 use super::options::BenchOptions;
 use super::output::Output;
 use super::progress;
 use super::result::{Cell, Column, Mode, Row, Table, ratio};
-use super::system::{Machines, System, shown};
+use super::system::{Machines, Shape, System, shown};
 
 /// No row is silent for so long, also on a slow host.
 const LIMITS: Limits = Limits { silence: Duration::from_secs(120), total: Duration::from_secs(1200) };
@@ -27,6 +31,8 @@ const QUIETLY: &str = "quietly";
 const ALOUD: &str = "aloud";
 /// Most rows of a system that may end their machine; more, and the system is broken.
 const LOST_ROW_COUNT_MAX: usize = 6;
+/// In the names of rows that need two processors.
+const TWO_PROCESSORS: char = '@';
 /// The row that is always measured, because it has to be equal.
 const CONTROL: &str = "ctl_loop_1000iter";
 /// Rows that have to be equal begin with this.
@@ -35,29 +41,35 @@ const CONTROL_PREFIX: &str = "ctl_";
 const CONTROL_WITHIN_ICOUNT: f64 = 0.02;
 const CONTROL_WITHIN_WALL: f64 = 0.15;
 
-/// Measures the rows that were asked for.
-/// `None` if there are none.
+/// Measures the rows that were asked for; `None` if there are none.
 pub(super) fn run(
     options: &BenchOptions,
     machines: &Machines,
     filter: &RowFilter,
 ) -> Result<Option<Measured>, Failure> {
-    let Some(names) = names_to_measure(row_names(&machines.micro)?, filter) else {
-        return Ok(None);
-    };
+    let mut names = row_names(&machines.micro)?;
+    if machines.has_aegis() {
+        names.extend(native::ROWS.iter().map(|row| row.name.to_string()));
+    }
     let mode = options.mode();
-    let suite = Micro { machines, initramfs: machines.initramfs("micro.cpio", "init", &machines.micro)?, mode, names };
+    let Some(groups) = groups(names, filter, mode) else { return Ok(None) };
+    let initramfs = machines.micro_initramfs()?;
+    let has_native = groups.iter().any(|group| group.is_native);
+    let native = has_native.then(|| native::Program::find(&machines.qemu, &machines.cache)).transpose()?;
+    let suite = Micro { machines, initramfs, native, mode, groups };
     let systems = machines.systems();
     let pairs = if mode == Mode::Icount { 1 } else { options.pairs };
     let mut doubts = Vec::new();
-    let mut columns = vec![vec![Cell::NotAsked; suite.names.len()]; systems.len()];
+    let mut columns = vec![vec![Cell::NotAsked; suite.names().count()]; systems.len()];
     for pair in 1..=pairs {
         for (system, cells) in systems.iter().zip(&mut columns) {
             suite.progress(*system, &format!("run {pair} of {pairs}"));
-            let (measured, lost) = suite.measure(*system)?;
-            doubts.extend(lost);
-            for (cell, value) in cells.iter_mut().zip(measured) {
-                cell.merge(value);
+            for group in suite.groups_on(*system) {
+                let (measured, lost) = suite.measure(*system, group)?;
+                doubts.extend(lost);
+                for (cell, value) in cells[group.first..].iter_mut().zip(measured) {
+                    cell.merge(value);
+                }
             }
         }
     }
@@ -72,16 +84,33 @@ pub(super) fn run(
     Ok(Some(Measured { tables: vec![table], doubts }))
 }
 
-/// The rows that the filter finds, and the control row; `None` if it finds nothing.
-fn names_to_measure(mut names: Vec<String>, filter: &RowFilter) -> Option<Vec<String>> {
-    names.retain(|name| filter.finds(name));
+/// What is measured: the rows that the filter finds, what stands beside native ones, and the control row. `None` if it
+/// finds nothing.
+fn groups(mut names: Vec<String>, filter: &RowFilter, mode: Mode) -> Option<Vec<Group>> {
+    names.retain(|name| filter.finds(name) && (mode == Mode::Wall || !name.contains(TWO_PROCESSORS)));
     if names.is_empty() {
         return None;
     }
-    if !names.iter().any(|name| name == CONTROL) {
-        names.push(CONTROL.into());
+    let beside: Vec<&str> = names.iter().filter_map(|name| native::find(name)).map(|row| row.beside).collect();
+    for name in beside.into_iter().chain([CONTROL]) {
+        if !names.iter().any(|it| it == name) {
+            names.push(name.into());
+        }
     }
-    Some(names)
+    let group = |is_native, cpu_count| {
+        let is_in = |name: &&String| {
+            native::find(name).is_some() == is_native && name.contains(TWO_PROCESSORS) == (cpu_count == 2)
+        };
+        Group { is_native, cpu_count, first: 0, names: names.iter().filter(is_in).cloned().collect() }
+    };
+    let mut groups = vec![group(false, 1), group(true, 1), group(false, 2), group(true, 2)];
+    groups.retain(|group| !group.names.is_empty());
+    let mut first = 0;
+    for group in &mut groups {
+        group.first = first;
+        first += group.names.len();
+    }
+    Some(groups)
 }
 
 /// All rows of the program.
@@ -91,6 +120,17 @@ fn row_names(program: &Path) -> Result<Vec<String>, Failure> {
         .output()
         .map_err(|error| Failure::File("starting", program.into(), error))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(Into::into).collect())
+}
+
+/// Rows that run in one machine.
+struct Group {
+    /// They are rows of `bench/native`.
+    is_native: bool,
+    /// Processors of the machine.
+    cpu_count: u8,
+    /// Place of its first row in the table.
+    first: usize,
+    names: Vec<String>,
 }
 
 /// Whether the program has a row of this name.
@@ -104,33 +144,63 @@ pub(super) fn check_row_name(program: &Path, name: &str) -> Result<(), Failure> 
 struct Micro<'a> {
     machines: &'a Machines,
     initramfs: PathBuf,
+    /// If there are native rows.
+    native: Option<native::Program<'a>>,
     mode: Mode,
-    names: Vec<String>,
+    groups: Vec<Group>,
+}
+
+/// A machine, and the file that it was started from.
+struct Started {
+    guest: Guest,
+    _bundle: Option<native::BundleFile>,
 }
 
 impl Micro<'_> {
-    /// A machine that runs these rows. A batch takes 4 ms of instructions, or 20 ms of time.
-    fn start(&self, system: System, names: &[String], manner: &str) -> Result<Guest, Failure> {
-        Guest::start(&self.line(system, &names.join(","), manner), LIMITS)
+    /// All rows, group by group.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.groups.iter().flat_map(|group| &group.names)
     }
 
-    fn line(&self, system: System, names: &str, manner: &str) -> super::guest::Line {
-        let counts = self.mode == Mode::Icount;
-        let target_us = if counts { 4_000 } else { 20_000 };
-        let words = [names.to_string(), target_us.to_string(), "3".to_string(), manner.to_string()];
-        self.machines.micro_line(system, &words, &self.initramfs, counts)
+    /// What runs on a system.
+    fn groups_on(&self, system: System) -> impl Iterator<Item = &Group> {
+        self.groups.iter().filter(move |group| !group.is_native || system == System::Aegis)
     }
 
-    /// All rows on one system, in as many machines as it takes, and which rows ended one.
-    fn measure(&self, system: System) -> Result<(Vec<Cell>, Vec<String>), Failure> {
+    /// A machine that runs these rows.
+    fn start(&self, system: System, group: &Group, names: &[String], manner: &str) -> Result<Started, Failure> {
+        let words = self.words(&names.join(","), manner);
+        let bundle = match &self.native {
+            Some(native) if group.is_native => Some(native.bundle(&words)?),
+            _ => None,
+        };
+        Ok(Started { guest: Guest::start(&self.line(system, group, &words), LIMITS)?, _bundle: bundle })
+    }
+
+    /// What the program is told. A batch takes 4 ms of instructions, or 20 ms of time.
+    fn words(&self, names: &str, manner: &str) -> [String; 4] {
+        let target_us = if self.mode == Mode::Icount { 4_000 } else { 20_000 };
+        [names.to_string(), target_us.to_string(), "3".to_string(), manner.to_string()]
+    }
+
+    fn line(&self, system: System, group: &Group, words: &[String; 4]) -> super::guest::Line {
+        let shape = Shape { counts_instructions: self.mode == Mode::Icount, cpu_count: group.cpu_count };
+        match &self.native {
+            Some(native) if group.is_native => native.line(shape),
+            _ => self.machines.micro_line(system, words, &self.initramfs, shape),
+        }
+    }
+
+    /// All rows of a group on one system, in as many machines as it takes, and which rows ended one.
+    fn measure(&self, system: System, group: &Group) -> Result<(Vec<Cell>, Vec<String>), Failure> {
         let mut cells = Vec::new();
         let mut lost = Vec::new();
         let mut manner = QUIETLY;
-        while cells.len() < self.names.len() {
-            let names = &self.names[cells.len()..];
-            let mut guest = self.start(system, names, manner)?;
-            let (output, end) = read(&mut guest);
-            let why = format!("{end}; {}", last_line(&guest.finish()));
+        while cells.len() < group.names.len() {
+            let names = &group.names[cells.len()..];
+            let mut machine = self.start(system, group, names, manner)?;
+            let (output, end) = read(&mut machine.guest);
+            let why = format!("{end}; {}", last_line(&machine.guest.finish()));
             if manner == QUIETLY && !output.is_whole && output.problem.is_none() {
                 // Once more, to hear how far it gets.
                 manner = ALOUD;
@@ -162,26 +232,50 @@ impl Micro<'_> {
 
     /// Runs the same again and compares to the digit. Systems that lost rows have been doubted already.
     fn repeat(&self, system: System, cells: &[Cell]) -> Result<Option<String>, Failure> {
-        let mut guest = self.start(system, &self.names, QUIETLY)?;
-        let (output, _) = read(&mut guest);
-        let again = output.rows.iter().map(|(_, cell)| cell);
-        let changed = self.names.iter().zip(cells.iter().zip(again));
-        let changed = changed.filter(|(_, (before, after))| before != after);
-        let changed: Vec<&str> = changed.map(|(name, _)| name.as_str()).collect();
-        let is_same = output.is_whole && changed.is_empty();
+        let mut is_whole = true;
+        let mut changed: Vec<&str> = Vec::new();
+        for group in self.groups_on(system) {
+            let mut machine = self.start(system, group, &group.names, QUIETLY)?;
+            let (output, _) = read(&mut machine.guest);
+            is_whole &= output.is_whole;
+            let again = output.rows.iter().map(|(_, cell)| cell);
+            let pairs = group.names.iter().zip(cells[group.first..].iter().zip(again));
+            let differ = pairs.filter(|(_, (before, after))| before != after);
+            changed.extend(differ.map(|(name, _)| name.as_str()));
+        }
+        let is_same = is_whole && changed.is_empty();
         let title = system.title();
         Ok((!is_same).then(|| format!("{title} does not repeat under --icount: {}", changed.join(", "))))
     }
 
+    /// The row at a place of the table. Beside a native row stands what the other systems have for the same purpose.
+    fn row(&self, name: &str, index: usize, systems: &[System], columns: &[Vec<Cell>]) -> Row {
+        let native = native::find(name);
+        let beside = native.and_then(|native| self.names().position(|it| it == native.beside));
+        let cell = |(system, cells): (&System, &Vec<Cell>)| match (native, beside) {
+            (Some(native), Some(beside)) if *system != System::Aegis => cells[beside].divided(native.parts),
+            _ => cells[index].clone(),
+        };
+        Row {
+            name: name.into(),
+            cells: systems.iter().zip(columns).map(cell).collect(),
+            beside: native.map(NativeRow::shown),
+        }
+    }
+
+    /// The command lines of a system's machines, those of the native rows behind a `;`.
+    fn command(&self, system: System) -> String {
+        let words = self.words("ROWS", QUIETLY);
+        let lines = self.groups_on(system).map(|group| shown(&self.line(system, group, &words)));
+        lines.collect::<Vec<_>>().join(" ; ")
+    }
+
     fn table(&self, systems: &[System], columns: &[Vec<Cell>]) -> Table {
-        let rows = self.names.iter().enumerate().map(|(index, name)| Row {
-            name: name.clone(),
-            cells: columns.iter().map(|cells| cells[index].clone()).collect(),
-        });
+        let rows = self.names().enumerate().map(|(index, name)| self.row(name, index, systems, columns));
         let column = |system: &System| Column {
             key: system.key().into(),
             title: system.title().into(),
-            command: shown(&self.line(*system, "ROWS", QUIETLY)),
+            command: self.command(*system),
         };
         let both = systems.starts_with(&[System::Aegis, System::LinuxTuned]);
         Table {
@@ -246,13 +340,14 @@ fn unequal_controls(table: &Table, mode: Mode) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Column, Mode, Row, RowFilter, Table, names_to_measure, unequal_controls};
+    use super::{Cell, Column, Mode, Row, RowFilter, Table, groups, unequal_controls};
 
     fn table(control: [f64; 2]) -> Table {
         let column = |key: &str| Column { key: key.into(), title: key.into(), command: String::new() };
         let row = |name: &str, values: [f64; 2]| Row {
             name: name.into(),
             cells: values.map(|value| Cell::Values(vec![value])).to_vec(),
+            beside: None,
         };
         Table {
             suite: "micro".into(),
@@ -263,15 +358,29 @@ mod tests {
         }
     }
 
+    fn names_of(regex: &str, mode: Mode) -> Vec<Vec<String>> {
+        let all = ["null_getppid_raw", "ctl_loop_1000iter", "read", "pipe@diff", "native_null_call"];
+        let found = groups(all.map(String::from).to_vec(), &RowFilter::new(regex).unwrap(), mode);
+        found.unwrap_or_default().into_iter().map(|group| group.names).collect()
+    }
+
     #[test]
     fn the_control_is_always_measured() {
-        let names = |regex: &str| {
-            let all = ["null", "ctl_loop_1000iter", "read"].map(String::from).to_vec();
-            names_to_measure(all, &RowFilter::new(regex).unwrap())
-        };
-        assert_eq!(names("null").unwrap(), ["null", "ctl_loop_1000iter"]);
-        assert_eq!(names("r").unwrap(), ["ctl_loop_1000iter", "read"]);
-        assert!(names("fork").is_none());
+        assert_eq!(names_of("^null", Mode::Icount), [["null_getppid_raw", "ctl_loop_1000iter"]]);
+        assert_eq!(names_of("r", Mode::Icount)[0], ["null_getppid_raw", "ctl_loop_1000iter", "read"]);
+        assert!(names_of("fork", Mode::Wall).is_empty());
+    }
+
+    #[test]
+    fn what_stands_beside_is_measured_too() {
+        let expected = [vec!["null_getppid_raw", "ctl_loop_1000iter"], vec!["native_null_call"]];
+        assert_eq!(names_of("^native", Mode::Icount), expected);
+    }
+
+    #[test]
+    fn rows_of_two_processors_have_machines_of_their_own_and_no_counts() {
+        assert_eq!(names_of("pipe", Mode::Wall), [["ctl_loop_1000iter"], ["pipe@diff"]]);
+        assert!(names_of("pipe", Mode::Icount).is_empty());
     }
 
     #[test]

@@ -68,6 +68,9 @@ fn render_row(table: &Table, row: &Row, name_width: usize) -> String {
             None => write!(line, "  {:>6}  {:6}", "-", ""),
         };
     }
+    if let Some(beside) = &row.beside {
+        notes.push(format!("beside {beside}"));
+    }
     if !notes.is_empty() {
         let _ = write!(line, "  ({})", notes.join("; "));
     }

@@ -8,7 +8,7 @@ fn column(key: &str, title: &str) -> Column {
 }
 
 fn row(name: &str, cells: [Cell; 2]) -> Row {
-    Row { name: name.into(), cells: cells.to_vec() }
+    Row { name: name.into(), cells: cells.to_vec(), beside: None }
 }
 
 fn value(value: f64) -> Cell {
@@ -49,6 +49,13 @@ fork            n/a           9.0       -          (Aegis: fork: ENOSYS)
 4 rows: 1 better, 1 equal, 1 worse, 1 not compared
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn a_row_of_one_side_says_what_stands_beside_it() {
+    let native = Row { beside: Some("unix_rt / 2".into()), ..row("native_call", [value(1.0), value(4.0)]) };
+    let text = render(&report(vec![native]));
+    assert!(text.contains("0.25  better  (beside unix_rt / 2)\n"), "{text}");
 }
 
 #[test]

@@ -50,6 +50,14 @@ impl Cell {
         (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
     }
 
+    /// The same figures divided by `parts`.
+    pub(crate) fn divided(&self, parts: u32) -> Self {
+        match self {
+            Self::Values(values) => Self::Values(values.iter().map(|value| value / f64::from(parts)).collect()),
+            other => other.clone(),
+        }
+    }
+
     /// Adds what another run of the same row came to. A row that failed in one run has no figure.
     pub(crate) fn merge(&mut self, other: Self) {
         match (&mut *self, other) {
@@ -67,6 +75,9 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// In the order of the columns.
     pub(crate) cells: Vec<Cell>,
+    /// Only the first column can do this; the figures of the others are those of another row of the table, whose name
+    /// (or `NAME / PARTS`, of which they are a part) this is.
+    pub(crate) beside: Option<String>,
 }
 
 /// One system, or one way to start it.
@@ -228,6 +239,12 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn a_part_of_a_figure() {
+        assert_eq!(Cell::Values(vec![3.0, 5.0]).divided(2), Cell::Values(vec![1.5, 2.5]));
+        assert_eq!(Cell::NotAvailable("x".into()).divided(2), Cell::NotAvailable("x".into()));
     }
 
     #[test]

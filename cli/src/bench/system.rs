@@ -116,32 +116,41 @@ impl Machines {
         self.has_aegis
     }
 
+    /// The initramfs of the micro program, whose `/init` it is. It lies beside the program: tools of other versions
+    /// share the cache.
+    pub(crate) fn micro_initramfs(&self) -> Result<PathBuf, Failure> {
+        let directory = self.micro.parent().unwrap_or(&self.cache);
+        Self::initramfs(&directory.join("micro.cpio"), "init", &self.micro)
+    }
+
+    /// The initramfs of a program of the host's, whose `/GUEST_NAME` it is.
+    pub(crate) fn host_initramfs(&self, guest_name: &str, program: &Path) -> Result<PathBuf, Failure> {
+        Self::initramfs(&self.cache.join(format!("{guest_name}.cpio")), guest_name, program)
+    }
+
     /// Writes an initramfs that holds `program` as `/GUEST_NAME`; the file is replaced if it was there.
-    pub(crate) fn initramfs(&self, name: &str, guest_name: &str, program: &Path) -> Result<PathBuf, Failure> {
+    fn initramfs(path: &Path, guest_name: &str, program: &Path) -> Result<PathBuf, Failure> {
         let contents = std::fs::read(program).map_err(|error| Failure::file("reading", program.into(), error))?;
-        let path = self.cache.join(name);
-        let fresh = self.cache.join(format!("{name}.{}.tmp", std::process::id()));
+        let fresh = path.with_extension(format!("{}.tmp", std::process::id()));
         let written = std::fs::write(&fresh, cpio::with_program(guest_name, &contents))
-            .and_then(|()| std::fs::rename(&fresh, &path));
+            .and_then(|()| std::fs::rename(&fresh, path));
         written.map_err(|error| {
             let _ = std::fs::remove_file(&fresh);
-            Failure::file("writing", path.clone(), error)
+            Failure::file("writing", path.into(), error)
         })?;
-        Ok(path)
+        Ok(path.into())
     }
 
     /// The line that runs the micro program. `words` are its verb's arguments; `initramfs` is for Linux.
-    pub(crate) fn micro_line(
-        &self,
-        system: System,
-        words: &[String; 4],
-        initramfs: &Path,
-        counts_instructions: bool,
-    ) -> Line {
+    pub(crate) fn micro_line(&self, system: System, words: &[String; 4], initramfs: &Path, shape: Shape) -> Line {
+        let cpu_count = shape.cpu_count.to_string();
         match (system, &self.linux) {
             (System::Aegis, _) | (_, None) => {
                 let mut options = vec!["-M", "pc", "-q"];
-                if counts_instructions {
+                if shape.cpu_count != 1 {
+                    options.extend(["--cpus", &cpu_count]);
+                }
+                if shape.counts_instructions {
                     options.push("--icount");
                 }
                 let mut program = vec![self.micro.clone().into_os_string(), "--run".into()];
@@ -155,11 +164,20 @@ impl Machines {
                 memory_mib: MEMORY_MIB,
                 append: format!("{} -- --init {}", system.kernel_words(), words.join(" ")),
                 firmware: None,
-                counts_instructions,
+                shape,
             }
             .build(),
         }
     }
+}
+
+/// What differs between machines of one system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Guest time counts guest instructions.
+    pub(crate) counts_instructions: bool,
+    /// Processors.
+    pub(crate) cpu_count: u8,
 }
 
 /// `aegis run`, as a user would write it.
@@ -186,43 +204,14 @@ pub(crate) struct LinuxLine<'a> {
     pub(crate) append: String,
     /// Another firmware than the machine's own.
     pub(crate) firmware: Option<&'a Path>,
-    /// Guest time counts guest instructions.
-    pub(crate) counts_instructions: bool,
+    /// Its processors and its clock.
+    pub(crate) shape: Shape,
 }
 
 impl LinuxLine<'_> {
     /// The same machine as `qemu::MachineLine` makes for Aegis on `-M pc`.
     pub(crate) fn build(&self) -> Line {
-        let threads = if self.counts_instructions { "tcg,thread=single" } else { "tcg,thread=multi" };
-        let mut arguments: Vec<OsString> = [
-            "-accel",
-            threads,
-            "-M",
-            "pc",
-            "-cpu",
-            PROCESSOR,
-            "-smp",
-            "1",
-            "-nodefaults",
-            "-no-user-config",
-            "-no-reboot",
-            "-display",
-            "none",
-            "-vga",
-            "none",
-            "-net",
-            "none",
-            "-serial",
-            "stdio",
-        ]
-        .into_iter()
-        .map(Into::into)
-        .collect();
-        arguments.extend(["-m".into(), format!("{}M", self.memory_mib).into()]);
-        if self.counts_instructions {
-            let clock = "-icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1";
-            arguments.extend(clock.split(' ').map(Into::into));
-        }
+        let mut arguments = bare_machine(self.memory_mib, self.shape);
         if let Some(firmware) = self.firmware {
             arguments.extend(["-bios".into(), firmware.into()]);
         }
@@ -231,6 +220,20 @@ impl LinuxLine<'_> {
         arguments.extend(["-append".into(), self.append.clone().into()]);
         Line { program: self.qemu.into(), arguments }
     }
+}
+
+/// The arguments of a `-M pc` machine that has nothing but a serial port.
+pub(crate) fn bare_machine(memory_mib: u32, shape: Shape) -> Vec<OsString> {
+    let threads = if shape.counts_instructions { "single" } else { "multi" };
+    let mut words = format!(
+        "-accel tcg,thread={threads} -M pc -cpu {PROCESSOR} -smp {} -nodefaults \
+         -no-user-config -no-reboot -display none -vga none -net none -serial stdio -m {memory_mib}M",
+        shape.cpu_count
+    );
+    if shape.counts_instructions {
+        words += " -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1";
+    }
+    words.split(' ').map(Into::into).collect()
 }
 
 /// A line as text for reports; words with spaces in quotation marks.
@@ -245,7 +248,7 @@ pub(crate) fn shown(line: &Line) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machines, System, shown};
+    use super::{Machines, Shape, System, shown};
     use crate::bench::linux::Kernel;
     use std::path::Path;
 
@@ -262,7 +265,17 @@ mod tests {
 
     fn line(system: System, counts_instructions: bool) -> String {
         let words = ["a,b".to_string(), "1000".to_string(), "3".to_string(), "aloud".to_string()];
-        shown(&machines().micro_line(system, &words, Path::new("/c/init"), counts_instructions))
+        let shape = Shape { counts_instructions, cpu_count: 1 };
+        shown(&machines().micro_line(system, &words, Path::new("/c/init"), shape))
+    }
+
+    #[test]
+    fn two_processors() {
+        let words = ["a@diff".to_string(), "1000".to_string(), "3".to_string(), "aloud".to_string()];
+        let shape = Shape { counts_instructions: false, cpu_count: 2 };
+        let line = |system| shown(&machines().micro_line(system, &words, Path::new("/c/init"), shape));
+        assert!(line(System::Aegis).contains(" -q --cpus 2 "));
+        assert!(line(System::LinuxTuned).contains(" -smp 2 "));
     }
 
     #[test]

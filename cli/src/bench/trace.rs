@@ -29,7 +29,7 @@ use super::micro::check_row_name;
 use super::options::BenchOptions;
 use super::output::Output;
 use super::result::Cell;
-use super::system::{Machines, System};
+use super::system::{Machines, Shape, System};
 use crate::artifacts::Artifacts;
 use crate::errors::Error;
 use crate::symbols::Symbols;
@@ -38,6 +38,8 @@ use plugin::{Counts, Plugin};
 
 /// A traced machine runs some five times slower; one batch of one row is short all the same.
 const LIMITS: Limits = Limits { silence: Duration::from_secs(300), total: Duration::from_secs(600) };
+/// A machine as for `--icount`.
+const SHAPE: Shape = Shape { counts_instructions: true, cpu_count: 1 };
 /// How long the traced batch is, as `micro` counts: instructions of a millisecond.
 const TARGET_US: &str = "1000";
 
@@ -46,12 +48,7 @@ pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure>
     let machines = Machines::prepare(options)?;
     check_row_name(&machines.micro, name)?;
     let plugin = Plugin::prepare(&machines)?;
-    let trace = Trace {
-        machines: &machines,
-        plugin,
-        name,
-        initramfs: machines.initramfs("micro.cpio", "init", &machines.micro)?,
-    };
+    let trace = Trace { machines: &machines, plugin, name, initramfs: machines.micro_initramfs()? };
     let mut text = String::new();
     // Linux as it comes has no part: its functions are those of the tuned one, and more of them.
     for system in machines.systems().into_iter().filter(|it| *it != System::LinuxDefault) {
@@ -98,7 +95,7 @@ impl Trace<'_> {
     /// Runs one batch.
     fn measure(&self, system: System, output: &Path) -> Result<Measured, Failure> {
         let words = [self.name, TARGET_US, "1", "quietly"].map(Into::into);
-        let mut line = self.machines.micro_line(system, &words, &self.initramfs, true);
+        let mut line = self.machines.micro_line(system, &words, &self.initramfs, SHAPE);
         self.plugin.add_to(&mut line, system, output);
         let mut guest = Guest::start(&line, LIMITS)?;
         let (read, count, end) = read(&mut guest);

@@ -42,7 +42,7 @@ pub(super) fn table(
     let rows = ROWS.iter().enumerate().filter(|(_, name)| filter.finds(name)).map(|(index, name)| {
         let bytes = |[kernel, image]: &[u64; 2]| [*kernel, *image, kernel + image][index];
         let cell = |sizes: &[u64; 2]| Cell::Values(vec![bytes(sizes) as f64]);
-        Row { name: (*name).into(), cells: sizes.iter().map(cell).collect() }
+        Row { name: (*name).into(), cells: sizes.iter().map(cell).collect(), beside: None }
     });
     let rows: Vec<Row> = rows.collect();
     Ok((!rows.is_empty()).then(|| Table {

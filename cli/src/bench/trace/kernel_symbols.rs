@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bench::failure::Failure;
 use crate::bench::guest::{Event, Guest, Limits};
 use crate::bench::linux::{Kernel, TUNED};
-use crate::bench::system::{LinuxLine, MEMORY_MIB, Machines};
+use crate::bench::system::{LinuxLine, MEMORY_MIB, Machines, Shape};
 use crate::symbols::Symbols;
 
 /// Some megabytes over an emulated serial port.
@@ -28,7 +28,7 @@ pub(super) fn get(machines: &Machines, kernel: &Kernel) -> Result<Symbols, Failu
 }
 
 fn ask(machines: &Machines, kernel: &Kernel) -> Result<String, Failure> {
-    let initramfs = machines.initramfs("micro.cpio", "init", &machines.micro)?;
+    let initramfs = machines.micro_initramfs()?;
     let line = LinuxLine {
         qemu: &machines.qemu,
         kernel: &kernel.image,
@@ -36,7 +36,7 @@ fn ask(machines: &Machines, kernel: &Kernel) -> Result<String, Failure> {
         memory_mib: MEMORY_MIB,
         append: format!("{TUNED} -- --symbols"),
         firmware: None,
-        counts_instructions: false,
+        shape: Shape { counts_instructions: false, cpu_count: 1 },
     }
     .build();
     let mut guest = Guest::start(&line, LIMITS)?;

@@ -1,0 +1,167 @@
+//! The other side of a row: an environment that runs a function of this program.
+//!
+//! The image is mapped there with its writable segments read-only (they hold relocated tables), so the function writes
+//! only to its stack and to the pages that it shares with us.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use aegis_abi::boot::FLAT_EXECUTE;
+use aegis_abi::layout::{FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, LIBOS_BASE, PAGE_SIZE};
+use aegis_abi::memory::BindFlags;
+use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF};
+use aegis_abi::{CapSlot, Rights};
+use aegis_rt::{call, control, gate};
+
+use crate::memory::{bind_in, map_entry, named, own_image, take_frames, take_pages, take_slot};
+use crate::run::now_ns;
+
+/// Slots in the peer.
+pub(crate) const PEER_PARENT_PROCESSOR: CapSlot = CapSlot(8);
+pub(crate) const PEER_BELLS: [CapSlot; 2] = [CapSlot(9), CapSlot(10)];
+const PEER_FRAMES: CapSlot = CapSlot(4);
+const PEER_BUNDLE: CapSlot = CapSlot(5);
+const PEER_SHARED: CapSlot = CapSlot(6);
+const PEER_PROCESSOR: CapSlot = CapSlot(7);
+const PEER_PARENT: CapSlot = CapSlot(11);
+const PEER_GATE: CapSlot = CapSlot(12);
+/// Where the peer sees the shared pages.
+const PEER_SHARED_BASE: u64 = LIBOS_BASE + (1 << 30);
+/// Frames of a peer's save area, which is its stack.
+const SAVE_AREA_FRAME_COUNT: u32 = 8;
+/// Frames that pay for a peer's tables.
+const TABLE_FRAME_COUNT: u64 = 40;
+/// Bytes that go round in one ring, as many as in a pipe of Linux.
+pub(crate) const RING_BYTES: usize = 64 << 10;
+/// A page of words, and two rings.
+const SHARED_PAGE_COUNT: u32 = 1 + 2 * (RING_BYTES as u64 / PAGE_SIZE) as u32;
+/// How long a peer may take to begin.
+const START_LIMIT_NS: u64 = 5_000_000_000;
+
+/// The shared pages.
+#[repr(C)]
+pub(crate) struct Shared {
+    pub(crate) words: [AtomicU64; 512],
+    pub(crate) rings: [[core::cell::UnsafeCell<u8>; RING_BYTES]; 2],
+}
+
+/// Word: the peer is ready.
+const WORD_READY: usize = 0;
+/// Word: what the sides tell each other.
+pub(crate) const WORD_TURN: usize = 8;
+/// Words of a ring: written so far, read so far. The other ring's are 16 further on.
+pub(crate) const WORD_WRITTEN: usize = 16;
+pub(crate) const WORD_READ: usize = 24;
+
+impl Shared {
+    /// A word.
+    pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
+        &self.words[index]
+    }
+}
+
+/// A peer that was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) processor: CapSlot,
+    /// A gate to it, if it serves.
+    pub(crate) gate: CapSlot,
+    /// Two bells that both sides may ring and wait for.
+    pub(crate) bells: [CapSlot; 2],
+    pub(crate) shared: &'static Shared,
+}
+
+/// What a peer runs.
+pub(crate) type PeerMain = extern "C" fn(u64) -> !;
+
+/// Makes a peer that runs `main`, and waits until it says that it is ready.
+pub(crate) fn start(main: PeerMain, argument: u64) -> Result<Peer, &'static str> {
+    let [environment, processor, gate] = [(); 3].map(|()| take_slot());
+    let table_frames = take_frames(TABLE_FRAME_COUNT)?;
+    named(call::environment_create(environment, table_frames.slot, 0), "EnvironmentCreate")?;
+    let frames = take_frames(u64::from(1 + SAVE_AREA_FRAME_COUNT))?;
+    let (shared_address, shared) = take_pages(SHARED_PAGE_COUNT)?;
+    let grant = |from, to, rights| named(call::cap_grant(from, environment, to, rights), "CapGrant");
+    let writable = Rights::READ | Rights::WRITE;
+    grant(frames.slot, PEER_FRAMES, writable)?;
+    grant(shared.slot, PEER_SHARED, writable)?;
+    grant(SLOT_BUNDLE, PEER_BUNDLE, Rights::READ | Rights::EXECUTE)?;
+    let map =
+        |address, frame, count, slot| bind_in(environment, map_entry(address, frame, count, slot, BindFlags::WRITE));
+    map(FIRST_CONTROL_BASE, frames.first, 1, frames.slot)?;
+    map(FIRST_SAVE_AREA_BASE, frames.first + 1, SAVE_AREA_FRAME_COUNT, frames.slot)?;
+    map(PEER_SHARED_BASE, shared.first, SHARED_PAGE_COUNT, shared.slot)?;
+    map_image(environment)?;
+    let made = call::processor_create(
+        processor,
+        environment,
+        frames.slot,
+        SAVE_AREA_FRAME_COUNT,
+        FIRST_CONTROL_BASE,
+        FIRST_SAVE_AREA_BASE,
+    );
+    named(made, "ProcessorCreate")?;
+    let bells = [(); 2].map(|()| take_slot());
+    for (bell, place) in bells.into_iter().zip(PEER_BELLS) {
+        named(call::bell_create(bell, SLOT_NONE), "BellCreate")?;
+        grant(bell, place, Rights::RING | Rights::WAIT)?;
+    }
+    grant(processor, PEER_PROCESSOR, Rights::READ | Rights::CONTROL)?;
+    grant(SLOT_FIRST_PROCESSOR, PEER_PARENT_PROCESSOR, Rights::READ)?;
+    // The right to put something into our table.
+    grant(SLOT_SELF, PEER_PARENT, Rights::RECEIVE)?;
+    // SAFETY: mapped above, until the row is released; zeroed frames are valid words and bytes.
+    let shared = unsafe { &*(shared_address as *const Shared) };
+    shared.word(WORD_READY + 1).store(u64::from(gate.0), Ordering::SeqCst);
+    // The entry is a function that was not called: its stack is misaligned by the missing return address.
+    let rsp = FIRST_SAVE_AREA_BASE + u64::from(SAVE_AREA_FRAME_COUNT) * PAGE_SIZE - 8;
+    // SAFETY: the peer has memory of its own.
+    named(unsafe { call::processor_start(processor, main as usize as u64, rsp, argument) }, "ProcessorStart")?;
+    let limit_ns = now_ns() + START_LIMIT_NS;
+    while shared.word(WORD_READY).load(Ordering::SeqCst) == 0 {
+        if now_ns() > limit_ns {
+            return Err("the peer did not begin");
+        }
+        let _ = call::yield_to(SLOT_NONE);
+    }
+    Ok(Peer { processor, gate, bells, shared })
+}
+
+fn map_image(environment: CapSlot) -> Result<(), &'static str> {
+    let (header, image_frame) = own_image().ok_or("the bundle")?;
+    for segment in header.segments.iter().take(header.segment_count as usize) {
+        let executable = segment.flags & FLAT_EXECUTE != 0;
+        let flags = if executable { BindFlags::EXECUTE } else { BindFlags::empty() };
+        let frame = image_frame + u64::from(segment.page_offset);
+        bind_in(environment, map_entry(segment.virtual_address, frame, segment.page_count, SLOT_BUNDLE, flags))?;
+    }
+    Ok(())
+}
+
+/// In the peer: the shared pages.
+pub(crate) fn shared() -> &'static Shared {
+    // SAFETY: mapped before the peer was started, for its whole life.
+    unsafe { &*(PEER_SHARED_BASE as *const Shared) }
+}
+
+/// In the peer: what it waits for is there.
+pub(crate) fn say_ready() {
+    shared().word(WORD_READY).store(1, Ordering::SeqCst);
+}
+
+/// In the peer: makes a gate that enters at `rip`, gives it to the parent, and serves for ever.
+pub(crate) fn serve_at(rip: u64) -> ! {
+    let target = CapSlot(shared().word(WORD_READY + 1).load(Ordering::SeqCst) as u32);
+    let made = call::gate_create(PEER_GATE, PEER_PROCESSOR, rip, 0)
+        .and_then(|_| call::cap_grant(PEER_GATE, PEER_PARENT, target, Rights::CALL));
+    if made.is_ok() {
+        say_ready();
+    }
+    // SAFETY: nothing in the save area is needed any more.
+    unsafe { gate::serve() }
+}
+
+/// In the peer: serves with `handler` behind the runtime's gate entry.
+pub(crate) fn serve_with(handler: gate::GateHandler) -> ! {
+    control::set_library_word(gate::WORD_GATE_HANDLER, handler as usize as u64);
+    serve_at(gate::gate_entry as *const () as u64)
+}
