@@ -7,7 +7,7 @@
 use std::vec::Vec;
 
 use aegis_abi::call::{
-    Bind, Call, CapGrant, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, ProcessorStart, Sleep,
+    Bind, Call, CapGrant, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, ProcessorStart, Sleep, SpaceEnter,
 };
 use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::memory::BindEntry;
@@ -16,7 +16,7 @@ use aegis_abi::upcall::UpcallFrame;
 
 use super::check::check;
 use super::world::{CODE, S, World, cpu};
-use crate::capability::CapRef;
+use crate::capability::{CapRef, Capability};
 use crate::id::{EnvironmentId, Id};
 use crate::space::{Progress, WALK_BUDGET};
 
@@ -194,6 +194,12 @@ impl Arena {
             }],
         );
         assert_eq!(status as u64, 0);
+        for slot in [20, 21] {
+            let state = &mut self.world.state;
+            let at = state.empty_slot(environment, CapSlot(slot)).expect("an empty table");
+            let named = state.make_space(environment).expect("donated frames");
+            state.store_capability(at, &Capability::object(CapType::Space, Rights::CONTROL, named));
+        }
         self.scratch.truncate(8);
         self.scratch.insert(0, scratch);
         for kind in 0..7 {
@@ -243,6 +249,21 @@ impl Arena {
         }
     }
 
+    /// Maps a frame that the child has in one of its spaces, which arbitrary words seldom do.
+    fn map_in_space(&mut self, index: usize) {
+        let environment = self.world.environment_of(index);
+        let space = self.argument(environment, b'S');
+        let slot = self.slot_of(environment, CapType::Frames);
+        let at = CapRef { environment, slot: slot as u32 & 0xfff };
+        let frame = self.world.state.capability(at).map_or(0, |c| c.object + self.random.below(c.count.clamp(1, 16)));
+        let address = self.random.pick(&[PROGRAM_BASE, 0x4000_0000, LIBOS_BASE + (3 << 39), PROGRAM_END - 0x1000]);
+        let words = [self.random.below(2) << 32, address, frame, 1 | slot << 32];
+        for scratch in &self.scratch {
+            self.world.state.machine.memory[*scratch as usize][..4].copy_from_slice(&words);
+        }
+        self.world.enter_raw(index, Bind::NUMBER, [space, CHILD_SCRATCH, 1, 0, 0, 0]);
+    }
+
     fn call_of_child(&mut self, index: usize) {
         for frame in self.scratch.clone() {
             for entry in 0..4 {
@@ -263,7 +284,11 @@ impl Arena {
             }
         }
         let environment = self.world.environment_of(index);
-        let number = self.random.below(46);
+        let number = match self.random.below(12) {
+            0 => Bind::NUMBER,
+            1 => SpaceEnter::NUMBER,
+            _ => self.random.below(46),
+        };
         let pattern = PATTERNS.get(number as usize).copied().unwrap_or("");
         let mut words = [0; 6];
         for (at, word) in words.iter_mut().enumerate() {
@@ -340,6 +365,7 @@ impl Arena {
                 self.world.last[index] = Some(decision);
             }
             _ if is_first => self.call_of_first(index),
+            5..8 => self.map_in_space(index),
             _ => self.call_of_child(index),
         }
     }

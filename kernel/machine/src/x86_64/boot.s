@@ -12,13 +12,6 @@
         .popsection
 .endm
 
-.macro STAC
-772:    stac
-        .pushsection .smap_sites, "a", @progbits
-        .quad 772b
-        .popsection
-.endm
-
 # A fault at \at in ring 0 continues at \fixup.
 .macro FIXUP at, fixup
         .pushsection .exception_table, "a", @progbits

@@ -202,26 +202,10 @@ pub fn physical_store(frame: FrameNumber, index: usize, value: u64) {
     words(frame)[index].store(value, Ordering::Release);
 }
 
-/// Replaces a word of a frame and returns what it was, for table entries that the processor updates meanwhile.
-#[must_use]
-pub fn physical_exchange(frame: FrameNumber, index: usize, value: u64) -> u64 {
-    words(frame)[index].swap(value, Ordering::AcqRel)
-}
-
 /// Replaces `old` by `new` in a word of a frame, or returns what else it holds.
 pub fn physical_compare_exchange(frame: FrameNumber, index: usize, old: u64, new: u64) -> Result<(), u64> {
     let word = &words(frame)[index];
     word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
-}
-
-/// Sets bits of a word of a frame and returns what it was.
-pub fn physical_set_bits(frame: FrameNumber, index: usize, bits: u64) -> u64 {
-    words(frame)[index].fetch_or(bits, Ordering::AcqRel)
-}
-
-/// Clears bits of a word of a frame and returns what it was.
-pub fn physical_clear_bits(frame: FrameNumber, index: usize, bits: u64) -> u64 {
-    words(frame)[index].fetch_and(!bits, Ordering::AcqRel)
 }
 
 /// Fills a frame with zeros.
@@ -231,23 +215,6 @@ pub fn physical_zero(frame: FrameNumber) {
         for word in chunk {
             word.store(0, Ordering::Relaxed);
         }
-    }
-}
-
-/// Copies a frame.
-pub fn physical_copy(to: FrameNumber, from: FrameNumber) {
-    for (to, from) in words(to).as_chunks::<8>().0.iter().zip(words(from).as_chunks::<8>().0) {
-        for (to, from) in to.iter().zip(from) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-}
-
-/// Copies bytes out of a frame from `offset` on; panics beyond its end.
-pub fn physical_read(frame: FrameNumber, offset: usize, into: &mut [u8]) {
-    let words = words(frame);
-    for (at, byte) in (offset..).zip(into) {
-        *byte = words[at / 8].load(Ordering::Relaxed).to_le_bytes()[at % 8];
     }
 }
 

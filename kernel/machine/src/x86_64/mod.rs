@@ -23,7 +23,6 @@ mod shootdown;
 mod start;
 mod time;
 mod trap;
-mod user_copy;
 mod vector_state;
 mod virtio_mmio;
 
@@ -32,12 +31,10 @@ pub use interrupt::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, VECTOR_RESCHEDULE, 
 pub use io_apic::{line_mask, line_route, line_unmask};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
-    BootMemory, device_register_write, physical_clear_bits, physical_compare_exchange, physical_copy,
-    physical_exchange, physical_load, physical_read, physical_set_bits, physical_store, physical_zero,
+    BootMemory, device_register_write, physical_compare_exchange, physical_load, physical_store, physical_zero,
 };
 pub use paging::{
-    KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_root, active_root, flush_all, flush_page, kernel_root,
-    kernel_slot_entry,
+    KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_root, flush_all, flush_page, kernel_root, kernel_slot_entry,
 };
 pub use pci_ports::{PciPorts, msi_x_mask, msi_x_route};
 pub use ports::{port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32};
@@ -47,8 +44,7 @@ pub use serial::{LogLevel, log_bytes, log_enabled, log_write};
 pub use shootdown::{Flush, shootdown};
 pub use start::{processor_count, start_processors};
 pub use time::{clock_scale, now_ns, timer_set_ns, timer_stop};
-pub use trap::{Handlers, enter, frame_is_user, idle_frame, set_handlers, user_frame};
-pub use user_copy::{UserFault, copy_from_user, copy_to_user};
+pub use trap::{Handlers, enter, frame_is_user, idle_frame, set_handlers};
 pub use vector_state::{vector_initialize, vector_restore, vector_save, vector_state_mask};
 pub use virtio_mmio::{VirtioMmioSlot, virtio_mmio_slots};
 

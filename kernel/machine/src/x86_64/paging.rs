@@ -209,7 +209,7 @@ fn map_image() {
     LOW_DIRECTORIES[0].set(window as usize, IMAGE_FRAMES.physical() | TABLE);
 }
 
-/// Replaces STAC and CLAC by nothing on a processor that does not know them. The boot tables still let text be written.
+/// Replaces CLAC by nothing on a processor that does not know them. The boot tables still let text be written.
 fn remove_smap_instructions() {
     const LONG_NOP: [u8; 3] = [0x0f, 0x1f, 0x00];
     unsafe extern "C" {
@@ -258,12 +258,6 @@ pub fn kernel_root() -> FrameNumber {
 #[must_use]
 pub fn kernel_slot_entry(slot: usize) -> u64 {
     ROOT.get(slot)
-}
-
-/// The root in force on this processor.
-#[must_use]
-pub fn active_root() -> FrameNumber {
-    FrameNumber(instructions::read_cr3() >> PAGE_SHIFT)
 }
 
 /// Switches this processor to another root; translations that are not the kernel's are forgotten.

@@ -120,12 +120,6 @@ pub fn idle_frame() -> TrapFrame {
     TrapFrame { cs: u64::from(KERNEL_CODE), ..TrapFrame::default() }
 }
 
-/// The frame of a context that begins at `rip` with all other registers zero.
-#[must_use]
-pub fn user_frame(rip: u64, rsp: u64) -> TrapFrame {
-    TrapFrame { rip, rsp, cs: USER_CODE.into(), ss: USER_DATA.into(), rflags: 0x202, ..TrapFrame::default() }
-}
-
 /// Resumes a context from a processor's main function, which is over then.
 pub fn enter(frame: &TrapFrame) -> ! {
     // SAFETY: the frame is moved to the top of this processor's stack, from its end on; nothing of this call chain is
@@ -226,7 +220,7 @@ fn fixup(frame: &TrapFrame) -> Option<u64> {
         static __exception_table_start: [u64; 2];
         static __exception_table_end: [u64; 2];
     }
-    if frame.vector != VECTOR_PAGE_FAULT && frame.vector != VECTOR_GENERAL_PROTECTION {
+    if frame.vector != VECTOR_GENERAL_PROTECTION {
         return None;
     }
     let start = &raw const __exception_table_start;

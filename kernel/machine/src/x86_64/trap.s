@@ -246,41 +246,6 @@ trap_stubs:
         .set vector, vector + 1
         .endr
 
-# user_copy(to, from, count) -> 0, or 1 if a page of either was not accessible.
-        .balign 16
-        .global user_copy
-user_copy:
-        STAC
-        mov rcx, rdx
-        shr rcx, 3
-        jz 2f
-1:
-701:    mov rax, [rsi]
-702:    mov [rdi], rax
-        add rsi, 8
-        add rdi, 8
-        dec rcx
-        jnz 1b
-2:      and edx, 7
-        jz 4f
-3:
-703:    mov al, [rsi]
-704:    mov [rdi], al
-        inc rsi
-        inc rdi
-        dec edx
-        jnz 3b
-4:      CLAC
-        xor eax, eax
-        ret
-5:      CLAC
-        mov eax, 1
-        ret
-        FIXUP 701b, 5b
-        FIXUP 702b, 5b
-        FIXUP 703b, 5b
-        FIXUP 704b, 5b
-
 # vector_restore_area(area, mask) -> 0, or 1 if the area is not a valid state.
         .balign 16
         .global vector_restore_area
