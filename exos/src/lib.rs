@@ -16,6 +16,7 @@ pub mod fake;
 pub mod fs;
 pub mod load;
 pub mod mem;
+pub mod net;
 pub mod platform;
 pub mod sync;
 pub mod task;

@@ -37,6 +37,7 @@ pub mod permission;
 pub mod pipe;
 pub mod proc_fs;
 pub mod readiness;
+pub mod ring;
 pub mod stream;
 pub mod text_fs;
 pub mod transfer;
@@ -44,4 +45,4 @@ pub mod vnode;
 pub mod walk;
 
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;

@@ -8,9 +8,9 @@
 //! small writes fit.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use super::readiness::{Readiness, WaitQueue};
+use super::ring::Ring;
 use super::transfer::{Destination, Source};
 use super::vnode::{OpenFile, OpenRequest, Timestamp};
 use crate::error::{Errno, Result};
@@ -42,63 +42,9 @@ struct State {
     writer_opens: u64,
 }
 
-/// Bytes in a circle.
-#[derive(Default)]
-struct Ring {
-    bytes: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl Ring {
-    /// Makes room for `capacity` bytes at least, keeping what is inside.
-    fn resize(&mut self, capacity: usize) -> Result<()> {
-        if capacity <= self.bytes.len() {
-            return Ok(());
-        }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(capacity).map_err(|_| Errno::ENOMEM)?;
-        bytes.resize(capacity, 0);
-        let length = self.length;
-        self.pop(&mut bytes[..length]);
-        *self = Self { bytes, start: 0, length };
-        Ok(())
-    }
-
-    /// Appends bytes; there is room.
-    fn push(&mut self, from: &[u8]) {
-        let capacity = self.bytes.len();
-        let at = (self.start + self.length) % capacity.max(1);
-        let head = from.len().min(capacity - at);
-        self.bytes[at..at + head].copy_from_slice(&from[..head]);
-        self.bytes[..from.len() - head].copy_from_slice(&from[head..]);
-        self.length += from.len();
-    }
-
-    /// Takes bytes from the front; there are as many.
-    fn pop(&mut self, into: &mut [u8]) {
-        let head = into.len().min(self.bytes.len() - self.start);
-        let tail = into.len() - head;
-        into[..head].copy_from_slice(&self.bytes[self.start..self.start + head]);
-        into[head..].copy_from_slice(&self.bytes[..tail]);
-        self.length -= into.len();
-        self.start = if self.length == 0 { 0 } else { (self.start + into.len()) % self.bytes.len() };
-    }
-
-    /// Gives the last popped bytes back to the front.
-    fn unpop(&mut self, from: &[u8]) {
-        let capacity = self.bytes.len();
-        self.start = (self.start + capacity - from.len()) % capacity.max(1);
-        self.length += from.len();
-        let head = from.len().min(capacity - self.start);
-        self.bytes[self.start..self.start + head].copy_from_slice(&from[..head]);
-        self.bytes[..from.len() - head].copy_from_slice(&from[head..]);
-    }
-}
-
 impl State {
     fn room(&self) -> usize {
-        self.capacity.saturating_sub(self.ring.length + self.reserved)
+        self.capacity.saturating_sub(self.ring.length() + self.reserved)
     }
 }
 
@@ -140,10 +86,10 @@ impl Pipe {
         }
         let capacity = wanted.max(PIPE_BUFFER_BYTES).next_power_of_two();
         let mut state = self.state.lock();
-        if state.ring.length + state.reserved > capacity {
+        if state.ring.length() + state.reserved > capacity {
             return Err(Errno::EBUSY);
         }
-        if !state.ring.bytes.is_empty() {
+        if state.ring.capacity() > 0 {
             state.ring.resize(capacity)?;
         }
         state.capacity = capacity;
@@ -158,7 +104,7 @@ impl Pipe {
         while destination.remaining() > 0 {
             let count = {
                 let mut state = self.state.lock();
-                let count = state.ring.length.min(destination.remaining()).min(bounce.len());
+                let count = state.ring.length().min(destination.remaining()).min(bounce.len());
                 if count == 0 {
                     if done == 0 && state.writer_count > 0 {
                         return Err(Errno::EAGAIN);
@@ -314,7 +260,7 @@ impl OpenFile for PipeEnd {
         let state = self.pipe.state.lock();
         let mut ready = Readiness::empty();
         if self.request.read {
-            ready.set(Readiness::READ, state.ring.length > 0);
+            ready.set(Readiness::READ, state.ring.length() > 0);
             // A reader that waits for its first writer is not hung up yet.
             let is_awaiting = self.awaited_opens == Some(state.writer_opens)
                 || (self.request.non_blocking && state.writer_opens == 0);
@@ -345,7 +291,7 @@ impl OpenFile for PipeEnd {
     }
 
     fn readable_byte_count(&self) -> Option<usize> {
-        Some(self.pipe.state.lock().ring.length)
+        Some(self.pipe.state.lock().ring.length())
     }
 
     fn pipe(&self) -> Option<&Arc<Pipe>> {

@@ -16,58 +16,58 @@ use crate::fake::FakeMachine;
 use crate::mem::frames::FramePool;
 
 /// The time of all tests.
-pub(super) const NOW: Timestamp = Timestamp { seconds: 1_000, nanoseconds: 7 };
+pub(crate) const NOW: Timestamp = Timestamp { seconds: 1_000, nanoseconds: 7 };
 /// Creates as root.
-pub(super) const BY_ROOT: Creation = Creation { permissions: 0o755, uid: 0, gid: 0, now: NOW };
+pub(crate) const BY_ROOT: Creation = Creation { permissions: 0o755, uid: 0, gid: 0, now: NOW };
 /// Much.
-pub(super) const LARGE: Limits = Limits { bytes_max: 1 << 30, inode_count_max: 1 << 20 };
+pub(crate) const LARGE: Limits = Limits { bytes_max: 1 << 30, inode_count_max: 1 << 20 };
 
 /// A pool over a fresh fake machine.
-pub(super) fn pool() -> Arc<FramePool> {
+pub(crate) fn pool() -> Arc<FramePool> {
     let machine = FakeMachine::new();
     FramePool::new(machine.clone(), machine, 64 << 20)
 }
 
 /// The root of an empty memory file system.
-pub(super) fn tmpfs_root(pool: &Arc<FramePool>, minor: u32, limits: Limits) -> InodeRef {
+pub(crate) fn tmpfs_root(pool: &Arc<FramePool>, minor: u32, limits: Limits) -> InodeRef {
     let device = DeviceNumber { major: 0, minor };
     let identity = Identity { device, magic: TMPFS_MAGIC };
     MemoryFs::create(pool.clone(), identity, limits, BY_ROOT).unwrap()
 }
 
 /// What a mount says in tests.
-pub(super) fn described(flags: MountFlags) -> MountDescription {
+pub(crate) fn described(flags: MountFlags) -> MountDescription {
     MountDescription { kind: "tmpfs", source: "tmpfs", flags }
 }
 
 /// A name space and somebody in it.
-pub(super) struct World {
-    pub(super) pool: Arc<FramePool>,
-    pub(super) namespace: Arc<Namespace>,
-    pub(super) root: Location,
-    pub(super) credentials: Credentials,
+pub(crate) struct World {
+    pub(crate) pool: Arc<FramePool>,
+    pub(crate) namespace: Arc<Namespace>,
+    pub(crate) root: Location,
+    pub(crate) credentials: Credentials,
 }
 
 impl World {
     /// Root on an empty memory file system.
-    pub(super) fn tmpfs() -> Self {
+    pub(crate) fn tmpfs() -> Self {
         let pool = pool();
         let root = tmpfs_root(&pool, 30, LARGE);
         Self::over(pool, root)
     }
 
     /// Root on that file system.
-    pub(super) fn over(pool: Arc<FramePool>, root: InodeRef) -> Self {
+    pub(crate) fn over(pool: Arc<FramePool>, root: InodeRef) -> Self {
         let namespace = Namespace::new(root, described(MountFlags::empty()));
         let root = namespace.root().clone();
         Self { pool, namespace, root, credentials: Credentials::ROOT }
     }
 
-    pub(super) fn caller(&self) -> Caller<'_> {
+    pub(crate) fn caller(&self) -> Caller<'_> {
         Caller { root: &self.root, credentials: &self.credentials, umask: 0o022, now: NOW }
     }
 
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         path: &str,
         access: Access,
@@ -79,25 +79,25 @@ impl World {
     }
 
     /// Creates or opens a file for reading and writing.
-    pub(super) fn create(&self, path: &str) -> Arc<Description> {
+    pub(crate) fn create(&self, path: &str) -> Arc<Description> {
         self.open(path, Access::ReadWrite, OpenFlags::CREATE, StatusFlags::empty()).unwrap()
     }
 
     /// Creates a file with contents.
-    pub(super) fn put(&self, path: &str, bytes: &[u8]) {
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
         let file = self.create(path);
         assert_eq!(file.write_at(0, &mut &bytes[..], NOW), Ok(bytes.len()));
     }
 
     /// The contents of a file.
-    pub(super) fn get(&self, path: &str) -> Result<Vec<u8>> {
+    pub(crate) fn get(&self, path: &str) -> Result<Vec<u8>> {
         let file = self.open(path, Access::Read, OpenFlags::empty(), StatusFlags::empty())?;
         contents(&file)
     }
 }
 
 /// All that can be read from the start of a file.
-pub(super) fn contents(file: &Description) -> Result<Vec<u8>> {
+pub(crate) fn contents(file: &Description) -> Result<Vec<u8>> {
     let mut buffer = Buffer::with_limit(1 << 20);
     file.read_at(0, &mut buffer, NOW)?;
     Ok(buffer.bytes)

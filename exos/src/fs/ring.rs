@@ -1,0 +1,97 @@
+//! Bytes in a circle: what a pipe and a stream socket keep between a writer and a reader.
+//!
+//! A plain structure; whoever shares it locks it. It grows when told to and never shrinks, and it never decides how
+//! much it may hold: its owner's limit does, and counts room before it pushes.
+
+use alloc::vec::Vec;
+
+use crate::error::{Errno, Result};
+
+/// Smallest memory that [`Ring::reserve`] takes.
+const CAPACITY_BYTES_MIN: usize = 4096;
+
+/// Bytes in a circle.
+#[derive(Default)]
+pub struct Ring {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Ring {
+    /// Bytes inside.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Bytes that there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes memory for `capacity` bytes at least, keeping what is inside.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn resize(&mut self, capacity: usize) -> Result<()> {
+        if capacity <= self.bytes.len() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(capacity).map_err(|_| Errno::ENOMEM)?;
+        bytes.resize(capacity, 0);
+        let length = self.length;
+        self.pop(&mut bytes[..length]);
+        *self = Self { bytes, start: 0, length };
+        Ok(())
+    }
+
+    /// Takes memory for `count` more bytes, by doubling.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn reserve(&mut self, count: usize) -> Result<()> {
+        let needed = self.length + count;
+        if needed <= self.bytes.len() {
+            return Ok(());
+        }
+        self.resize(needed.next_power_of_two().max(CAPACITY_BYTES_MIN))
+    }
+
+    /// Appends bytes; there is room.
+    pub fn push(&mut self, from: &[u8]) {
+        let capacity = self.bytes.len();
+        let at = (self.start + self.length) % capacity.max(1);
+        let head = from.len().min(capacity - at);
+        self.bytes[at..at + head].copy_from_slice(&from[..head]);
+        self.bytes[..from.len() - head].copy_from_slice(&from[head..]);
+        self.length += from.len();
+    }
+
+    /// Copies bytes that lie `offset` behind the front; there are as many.
+    pub fn peek(&self, offset: usize, into: &mut [u8]) {
+        let capacity = self.bytes.len();
+        let at = (self.start + offset) % capacity.max(1);
+        let head = into.len().min(capacity - at);
+        let tail = into.len() - head;
+        into[..head].copy_from_slice(&self.bytes[at..at + head]);
+        into[head..].copy_from_slice(&self.bytes[..tail]);
+    }
+
+    /// Takes bytes from the front; there are as many.
+    pub fn pop(&mut self, into: &mut [u8]) {
+        self.peek(0, into);
+        self.length -= into.len();
+        self.start = if self.length == 0 { 0 } else { (self.start + into.len()) % self.bytes.len() };
+    }
+
+    /// Gives the last popped bytes back to the front; there is room.
+    pub fn unpop(&mut self, from: &[u8]) {
+        let capacity = self.bytes.len();
+        self.start = (self.start + capacity - from.len()) % capacity.max(1);
+        self.length += from.len();
+        let head = from.len().min(capacity - self.start);
+        self.bytes[self.start..self.start + head].copy_from_slice(&from[..head]);
+        self.bytes[..from.len() - head].copy_from_slice(&from[head..]);
+    }
+}

@@ -1,0 +1,324 @@
+//! The socket: its states, its options, and the file that a descriptor is for.
+
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::address::{Address, Key};
+use super::budget::Budget;
+use super::endpoint::Endpoint;
+use super::flight::Rights;
+use super::traffic::{Sending, Wants};
+use super::{Identity, SEND_BYTES_DEFAULT, SEND_BYTES_MAX, SEND_BYTES_MIN, SocketKind, UnixDomain};
+use crate::error::{Errno, Result};
+use crate::fs::description::Description;
+use crate::fs::readiness::{Readiness, WaitQueue};
+use crate::fs::transfer::{Destination, Source};
+use crate::fs::vnode::{InodeRef, OpenFile, Timestamp};
+use crate::sync::Mutex;
+
+/// Connections that wait to be accepted.
+pub(super) struct Listener {
+    pub(super) pending: VecDeque<Arc<Socket>>,
+    pub(super) backlog: usize,
+    pub(super) identity: Identity,
+    /// Those who wait for a place.
+    pub(super) waiting: Vec<Weak<WaitQueue>>,
+}
+
+/// What a socket is doing.
+pub(super) enum Phase {
+    /// Nothing yet.
+    Fresh,
+    /// It is being connected.
+    Connecting,
+    /// It takes connections.
+    Listening(Listener),
+    /// It talks to one peer.
+    Connected(Arc<Endpoint>),
+    /// Its last descriptor is closed.
+    Closed,
+}
+
+pub(super) struct State {
+    pub(super) phase: Phase,
+    /// `SHUT_WR` on a socket that is not a connection.
+    pub(super) is_send_shut: bool,
+    pub(super) peer_identity: Option<Identity>,
+    pub(super) key: Option<Key>,
+    /// The inode of its name, so that no other file gets its number.
+    pub(super) inode: Option<InodeRef>,
+}
+
+/// Which half of a connection to end (`shutdown`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Halves {
+    /// `SHUT_RD`.
+    pub receiving: bool,
+    /// `SHUT_WR`.
+    pub sending: bool,
+}
+
+/// A Unix socket.
+pub struct Socket {
+    pub(super) kind: SocketKind,
+    pub(super) domain: Arc<UnixDomain>,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) budget: Arc<Budget>,
+    pub(super) state: Mutex<State>,
+    receive_buffer_bytes: AtomicUsize,
+    /// Nanoseconds that a receiver or sender waits at most, 0 for ever.
+    timeouts_ns: [AtomicU64; 2],
+    low_water_bytes: AtomicUsize,
+}
+
+impl Socket {
+    /// A socket without a name or a peer; `number` is that of its inode.
+    pub fn new(domain: &Arc<UnixDomain>, kind: SocketKind, number: u64) -> Arc<Self> {
+        let endpoint = Endpoint::new(number, kind);
+        let budget = Budget::new(SEND_BYTES_DEFAULT, endpoint.queue.clone());
+        Arc::new(Self {
+            kind,
+            domain: domain.clone(),
+            endpoint,
+            budget,
+            state: Mutex::new(State {
+                phase: Phase::Fresh,
+                is_send_shut: false,
+                peer_identity: None,
+                key: None,
+                inode: None,
+            }),
+            receive_buffer_bytes: AtomicUsize::new(SEND_BYTES_DEFAULT),
+            timeouts_ns: Default::default(),
+            low_water_bytes: AtomicUsize::new(1),
+        })
+    }
+
+    /// How it carries bytes.
+    pub fn kind(&self) -> SocketKind {
+        self.kind
+    }
+
+    /// The pod's sockets.
+    pub fn domain(&self) -> &Arc<UnixDomain> {
+        &self.domain
+    }
+
+    /// Its name.
+    pub fn address(&self) -> Option<Arc<Address>> {
+        self.endpoint.address()
+    }
+
+    /// Its peer's name.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn peer_address(&self) -> Result<Option<Arc<Address>>> {
+        self.peer().map(|peer| peer.address()).ok_or(Errno::ENOTCONN)
+    }
+
+    /// Who connected or listened (`SO_PEERCRED`).
+    pub fn peer_identity(&self) -> Option<Identity> {
+        self.state.lock().peer_identity
+    }
+
+    /// Whether it takes connections (`SO_ACCEPTCONN`).
+    pub fn is_listening(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Listening(_))
+    }
+
+    pub(super) fn peer(&self) -> Option<Arc<Endpoint>> {
+        match &self.state.lock().phase {
+            Phase::Connected(peer) => Some(peer.clone()),
+            _ => None,
+        }
+    }
+
+    /// What the last failure was that nobody has been told (`SO_ERROR`).
+    pub fn take_error(&self) -> Option<Errno> {
+        self.endpoint.take_error()
+    }
+
+    /// Whether messages say who sent them (`SO_PASSCRED`).
+    pub fn wants_identity(&self) -> bool {
+        self.endpoint.wants_identity()
+    }
+
+    /// Sets it.
+    pub fn set_wants_identity(&self, value: bool) {
+        self.endpoint.wants_identity.store(value, Ordering::Relaxed);
+    }
+
+    /// What may be on the way (`SO_SNDBUF`).
+    pub fn send_buffer_bytes(&self) -> usize {
+        self.budget.limit_bytes()
+    }
+
+    /// Sets it, as Linux does to twice what was asked for, within the limits.
+    pub fn set_send_buffer_bytes(&self, wanted: usize) {
+        self.budget.set_limit_bytes(wanted.min(SEND_BYTES_MAX / 2).saturating_mul(2).max(SEND_BYTES_MIN));
+    }
+
+    /// `SO_RCVBUF`: kept; the sender's buffer is the one that counts.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets it, as [`Self::set_send_buffer_bytes`].
+    pub fn set_receive_buffer_bytes(&self, wanted: usize) {
+        let bytes = wanted.min(SEND_BYTES_MAX / 2).saturating_mul(2).max(SEND_BYTES_MIN / 2);
+        self.receive_buffer_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How long a receiver waits, 0 for ever (`SO_RCVTIMEO`).
+    pub fn receive_timeout_ns(&self) -> u64 {
+        self.timeouts_ns[0].load(Ordering::Relaxed)
+    }
+
+    /// How long a sender waits, 0 for ever (`SO_SNDTIMEO`).
+    pub fn send_timeout_ns(&self) -> u64 {
+        self.timeouts_ns[1].load(Ordering::Relaxed)
+    }
+
+    /// Sets one of the two.
+    pub fn set_timeout_ns(&self, is_send: bool, timeout_ns: u64) {
+        self.timeouts_ns[usize::from(is_send)].store(timeout_ns, Ordering::Relaxed);
+    }
+
+    /// Bytes that a blocking receiver of a stream waits for (`SO_RCVLOWAT`).
+    pub fn low_water_bytes(&self) -> usize {
+        self.low_water_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets it; at least 1.
+    pub fn set_low_water_bytes(&self, bytes: usize) {
+        self.low_water_bytes.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Bytes that were sent and not received (`SIOCOUTQ`).
+    pub fn unreceived_bytes(&self) -> usize {
+        self.budget.used_bytes()
+    }
+
+    /// Bytes that can be received (`FIONREAD`).
+    ///
+    /// # Errors
+    /// `EINVAL`: it takes connections.
+    pub fn readable_bytes(&self) -> Result<usize> {
+        if self.is_listening() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.endpoint.readable_bytes(self.kind != SocketKind::Datagram))
+    }
+
+    /// Whether a datagram could be sent now as far as its receiver is concerned.
+    fn has_place_at_peer(&self, peer: &Endpoint) -> bool {
+        self.kind == SocketKind::Stream || peer.has_place(self.endpoint.number, &self.endpoint.queue)
+    }
+
+    /// What it is ready for, as unix(7)'s `poll` tells it.
+    pub fn readiness(&self) -> Readiness {
+        let (has_input, is_receive_shut, has_error) = self.endpoint.look();
+        let (peer, is_send_shut, is_fresh, pending) = {
+            let state = self.state.lock();
+            let (peer, pending) = match &state.phase {
+                Phase::Connected(peer) => (Some(peer.clone()), None),
+                Phase::Listening(listener) => (None, Some(!listener.pending.is_empty())),
+                _ => (None, None),
+            };
+            (peer, state.is_send_shut, !matches!(state.phase, Phase::Connected(_) | Phase::Listening(_)), pending)
+        };
+        let is_connection = self.kind != SocketKind::Datagram;
+        let is_send_shut = is_send_shut || (is_connection && peer.as_ref().is_some_and(|peer| peer.is_shut()));
+        let mut ready = Readiness::empty();
+        ready.set(Readiness::ERROR, has_error);
+        ready.set(Readiness::HANG_UP, (is_receive_shut && is_send_shut) || (is_connection && is_fresh));
+        ready.set(Readiness::READ_HANG_UP, is_receive_shut);
+        ready.set(Readiness::READ, has_input || is_receive_shut || pending == Some(true));
+        let has_place = || peer.as_ref().is_none_or(|peer| self.has_place_at_peer(peer));
+        ready.set(Readiness::WRITE, pending.is_none() && self.budget.is_writable() && has_place());
+        ready
+    }
+
+    /// Every description that lies in its queues.
+    pub(super) fn for_each_carried(&self, action: &mut dyn FnMut(&Arc<Description>)) {
+        self.endpoint.for_each_carried(action);
+        for pending in self.pending() {
+            pending.endpoint.for_each_carried(action);
+        }
+    }
+
+    /// Takes everything out that lies in its queues.
+    pub(super) fn take_carried(&self) -> Vec<Rights> {
+        let mut rights = Vec::new();
+        self.endpoint.take_carried(&mut rights);
+        for pending in self.pending() {
+            pending.endpoint.take_carried(&mut rights);
+        }
+        rights
+    }
+
+    fn pending(&self) -> Vec<Arc<Self>> {
+        match &self.state.lock().phase {
+            Phase::Listening(listener) => listener.pending.iter().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What a descriptor of a socket is for. The socket closes with it.
+pub struct SocketFile(Arc<Socket>);
+
+impl SocketFile {
+    /// The one file of a socket.
+    pub fn new(socket: Arc<Socket>) -> Arc<Self> {
+        Arc::new(Self(socket))
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &Arc<Socket> {
+        &self.0
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl OpenFile for SocketFile {
+    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        if destination.remaining() == 0 {
+            return Ok(0);
+        }
+        self.0.receive(destination, &mut Wants::default()).map(|received| received.byte_count)
+    }
+
+    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        self.0.send(source, &mut Sending::default())
+    }
+
+    fn readiness(&self) -> Readiness {
+        self.0.readiness()
+    }
+
+    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+        Some(self.0.endpoint.queue.clone())
+    }
+
+    fn writes_all(&self) -> bool {
+        self.0.kind == SocketKind::Stream
+    }
+
+    fn readable_byte_count(&self) -> Option<usize> {
+        self.0.readable_bytes().ok()
+    }
+
+    fn extension(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}

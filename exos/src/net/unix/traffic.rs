@@ -1,0 +1,297 @@
+//! Sending and receiving.
+//!
+//! Both are attempts that do not wait (`EAGAIN`). An attempt to send that answers `EAGAIN` has taken nothing from its
+//! source and left the rights where they were, so that it can simply be made again.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::address::Address;
+use super::endpoint::{Endpoint, Gather, Message, Step};
+use super::flight::Rights;
+use super::socket::{Phase, Socket};
+use super::{Identity, MESSAGE_OVERHEAD_BYTES, SocketKind};
+use crate::error::{Errno, Result};
+use crate::fs::readiness::Readiness;
+use crate::fs::transfer::{Destination, Source, partial};
+
+/// Bytes moved at a time.
+const CHUNK_BYTES: usize = 4096;
+/// What of the buffer a single message cannot use.
+const MESSAGE_RESERVE_BYTES: usize = 32;
+
+/// What goes with the bytes of a send.
+#[derive(Default)]
+pub struct Sending<'a> {
+    /// To whom, for datagrams; else the peer.
+    pub target: Option<&'a Arc<Socket>>,
+    /// Who sends.
+    pub identity: Option<Identity>,
+    /// The sender said who it is: the receiver is told even if it asks later.
+    pub is_identity_explicit: bool,
+    /// Descriptions; taken by the first bytes that are sent.
+    pub rights: Option<Rights>,
+}
+
+/// What a receiver wants, and what it has seen of a stream in earlier attempts of the same call.
+#[derive(Default)]
+pub struct Wants {
+    /// The bytes stay (`MSG_PEEK`).
+    pub is_peek: bool,
+    /// What earlier attempts gathered.
+    gather: Option<Gather>,
+}
+
+impl Wants {
+    /// For one call.
+    pub fn new(is_peek: bool) -> Self {
+        Self { is_peek, gather: None }
+    }
+
+    /// Who sent the bytes of a stream that all attempts received, and what came with them.
+    pub fn take_gathered(&mut self) -> (Option<Identity>, Option<Rights>) {
+        self.gather.take().map_or((None, None), |gather| (gather.identity.flatten(), gather.rights))
+    }
+}
+
+/// What was received.
+#[derive(Default)]
+pub struct Received {
+    /// Bytes put into the destination.
+    pub byte_count: usize,
+    /// Bytes that the message had.
+    pub message_bytes: usize,
+    /// Who sent it, if that was noted. Not of a stream: [`Wants::take_gathered`].
+    pub identity: Option<Identity>,
+    /// Descriptions. Not of a stream.
+    pub rights: Option<Rights>,
+    /// The sender's name.
+    pub from: Option<Arc<Address>>,
+    /// A stream's bytes end here for this call: the end, or something that must not be mixed.
+    pub is_final: bool,
+}
+
+impl Socket {
+    /// Sends what `source` has: a part of it on a stream, all or nothing otherwise.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `EPIPE`, `ENOTCONN`, `ECONNREFUSED`, `EMSGSIZE`, `EFAULT`, `ENOBUFS`, `EPERM`, `EPROTOTYPE`;
+    /// `EISCONN`, `EOPNOTSUPP`: a connection takes no address.
+    pub fn send(&self, source: &mut dyn Source, sending: &mut Sending<'_>) -> Result<usize> {
+        match self.kind {
+            SocketKind::Stream => self.send_stream(source, sending),
+            SocketKind::SeqPacket => {
+                let peer = self.peer().ok_or(Errno::ENOTCONN)?;
+                self.send_message(&peer, source, sending)
+            }
+            SocketKind::Datagram => match sending.target {
+                Some(target) if target.kind != SocketKind::Datagram => Err(Errno::EPROTOTYPE),
+                Some(target) => self.send_message(&target.endpoint, source, sending),
+                None => {
+                    let peer = self.peer().ok_or(Errno::ENOTCONN)?;
+                    let outcome = self.send_message(&peer, source, sending);
+                    if outcome == Err(Errno::ECONNREFUSED) {
+                        self.forget_peer(&peer);
+                    }
+                    outcome
+                }
+            },
+        }
+    }
+
+    /// A datagram socket whose peer is closed talks to nobody.
+    fn forget_peer(&self, peer: &Endpoint) {
+        let mut state = self.state.lock();
+        if matches!(&state.phase, Phase::Connected(current) if current.number == peer.number) {
+            state.phase = Phase::Fresh;
+            self.endpoint.set_peer(None);
+        }
+    }
+
+    /// Who is told to have sent something to `peer`.
+    fn told_identity(&self, peer: &Endpoint, sending: &Sending<'_>) -> Option<Identity> {
+        let is_told = sending.is_identity_explicit || self.wants_identity() || peer.wants_identity();
+        sending.identity.filter(|_| is_told)
+    }
+
+    fn send_stream(&self, source: &mut dyn Source, sending: &mut Sending<'_>) -> Result<usize> {
+        if sending.target.is_some() {
+            return Err(if self.peer().is_some() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
+        }
+        let (peer, is_shut) = {
+            let state = self.state.lock();
+            let Phase::Connected(peer) = &state.phase else { return Err(Errno::ENOTCONN) };
+            (peer.clone(), state.is_send_shut)
+        };
+        if is_shut || peer.is_shut() {
+            return Err(Errno::EPIPE);
+        }
+        let identity = self.told_identity(&peer, sending);
+        let mut bounce = [0; CHUNK_BYTES];
+        let mut done = 0;
+        let outcome = loop {
+            let wanted = source.remaining().min(CHUNK_BYTES);
+            if wanted == 0 {
+                break Ok(());
+            }
+            let granted = self.budget.take_some(wanted);
+            if granted == 0 {
+                break Err(Errno::EAGAIN);
+            }
+            let taken = source.take(&mut bounce[..granted]);
+            let pushed = match taken {
+                0 => Ok(()),
+                _ => peer.push_bytes(&bounce[..taken], identity, &mut sending.rights),
+            };
+            if let Err(error) = pushed {
+                self.budget.give(granted);
+                break Err(if error == Errno::ENOMEM { Errno::ENOBUFS } else { error });
+            }
+            done += taken;
+            if taken < granted {
+                self.budget.give(granted - taken);
+                break Err(Errno::EFAULT);
+            }
+        };
+        if done > 0 {
+            peer.queue.notify(Readiness::READ);
+        }
+        outcome.map(|()| done).or_else(|error| partial(done, error))
+    }
+
+    fn send_message(&self, peer: &Arc<Endpoint>, source: &mut dyn Source, sending: &mut Sending<'_>) -> Result<usize> {
+        let length = source.remaining();
+        if length > self.budget.limit_bytes().saturating_sub(MESSAGE_RESERVE_BYTES) {
+            return Err(Errno::EMSGSIZE);
+        }
+        if let Some(error) = self.endpoint.take_error() {
+            return Err(error);
+        }
+        if self.state.lock().is_send_shut {
+            return Err(Errno::EPIPE);
+        }
+        peer.promise(self.endpoint.number, &self.endpoint.queue).map_err(|error| match error {
+            // A connection of records whose other end is closed is a broken pipe.
+            Errno::ECONNREFUSED if self.kind == SocketKind::SeqPacket => Errno::EPIPE,
+            error => error,
+        })?;
+        match self.compose(peer, source, sending) {
+            Ok(message) => {
+                peer.keep_promise(Some(message));
+                Ok(length)
+            }
+            Err(error) => {
+                peer.keep_promise(None);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a message of what `source` has.
+    fn compose(&self, peer: &Endpoint, source: &mut dyn Source, sending: &mut Sending<'_>) -> Result<Message> {
+        let length = source.remaining();
+        let charge = self.budget.take_all(length + MESSAGE_OVERHEAD_BYTES).ok_or(Errno::EAGAIN)?;
+        let bytes = take_all(source, length)?;
+        let identity = self.told_identity(peer, sending);
+        Ok(Message { bytes, identity, rights: sending.rights.take(), from: self.endpoint.address(), charge })
+    }
+
+    /// Receives what is there.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EINVAL`, `ENOTCONN`: it is not connected; `ECONNRESET`, `EFAULT`, `ENOMEM`.
+    pub fn receive(&self, destination: &mut dyn Destination, wants: &mut Wants) -> Result<Received> {
+        match self.kind {
+            SocketKind::Stream => self.receive_stream(destination, wants),
+            SocketKind::SeqPacket if self.peer().is_none() => Err(Errno::ENOTCONN),
+            _ if wants.is_peek => self.peek_message(destination),
+            _ => self.receive_message(destination),
+        }
+    }
+
+    fn receive_stream(&self, destination: &mut dyn Destination, wants: &mut Wants) -> Result<Received> {
+        let peer = self.peer().ok_or(Errno::EINVAL)?;
+        let gather = wants.gather.get_or_insert_with(|| Gather::new(wants.is_peek, self.wants_identity()));
+        let mut bounce = [0; CHUNK_BYTES];
+        let mut received = Received::default();
+        let outcome = loop {
+            let room = destination.remaining().min(CHUNK_BYTES);
+            if room == 0 && received.byte_count > 0 {
+                break Ok(());
+            }
+            let count = match self.endpoint.take_bytes(&mut bounce[..room], gather) {
+                Ok(Step::Bytes(count)) => count,
+                Ok(Step::Barrier | Step::End | Step::Nothing) => {
+                    received.is_final = true;
+                    break Ok(());
+                }
+                Err(error) => {
+                    // What was received comes first; the failure is for the next call.
+                    if received.byte_count > 0 && error != Errno::EAGAIN {
+                        self.endpoint.set_error(error);
+                        received.is_final = true;
+                    }
+                    break Err(error);
+                }
+            };
+            let copied = destination.put(&bounce[..count]);
+            received.byte_count += copied;
+            if copied < count {
+                if !wants.is_peek {
+                    self.endpoint.untake_bytes(&bounce[copied..count]);
+                }
+                received.is_final = true;
+                break Err(Errno::EFAULT);
+            }
+            received.is_final = gather.is_final();
+            if room == 0 || received.is_final {
+                break Ok(());
+            }
+        };
+        if !wants.is_peek {
+            self.endpoint.settle(received.byte_count);
+        }
+        match outcome {
+            Err(error) if received.byte_count == 0 => return Err(error),
+            _ => {}
+        }
+        received.from = peer.address();
+        received.message_bytes = received.byte_count;
+        Ok(received)
+    }
+
+    fn receive_message(&self, destination: &mut dyn Destination) -> Result<Received> {
+        let Some(message) = self.endpoint.take_message()? else { return Ok(Received::default()) };
+        let Message { bytes, identity, rights, from, charge } = message;
+        drop(charge);
+        let count = put_message(&bytes, destination)?;
+        Ok(Received { byte_count: count, message_bytes: bytes.len(), identity, rights, from, is_final: true })
+    }
+
+    fn peek_message(&self, destination: &mut dyn Destination) -> Result<Received> {
+        let Some(peeked) = self.endpoint.peek_message()? else { return Ok(Received::default()) };
+        let count = put_message(&peeked.bytes, destination)?;
+        Ok(Received {
+            byte_count: count,
+            message_bytes: peeked.bytes.len(),
+            identity: peeked.identity,
+            rights: peeked.rights,
+            from: peeked.from,
+            is_final: true,
+        })
+    }
+}
+
+/// Takes a whole message. `EFAULT`, `ENOBUFS`.
+fn take_all(source: &mut dyn Source, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOBUFS)?;
+    bytes.resize(length, 0);
+    if source.take(&mut bytes) < length { Err(Errno::EFAULT) } else { Ok(bytes) }
+}
+
+/// Puts what fits of a message. `EFAULT`.
+fn put_message(bytes: &[u8], destination: &mut dyn Destination) -> Result<usize> {
+    let count = bytes.len().min(destination.remaining());
+    if destination.put(&bytes[..count]) < count { Err(Errno::EFAULT) } else { Ok(count) }
+}
