@@ -54,6 +54,11 @@ fn signals() {
 }
 
 #[test]
+fn local_sockets_and_named_pipes() {
+    same_in_all_builds("sockets");
+}
+
+#[test]
 fn clocks_limits_and_the_program_itself() {
     same_in_all_builds("misc");
 }

@@ -118,7 +118,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         kernel: ground.kernel,
         platform: ground.platform,
         pool: ground.pool,
-        files: Files { namespace: namespace.clone(), temporary },
+        files: Files { namespace: namespace.clone(), temporary, unix: Arc::default() },
         vdso: vdso.ok(),
         options: Options { trace: config.flags.contains(Flags::TRACE), stats: config.flags.contains(Flags::STATS) },
         counters: Counters::default(),

@@ -20,6 +20,7 @@ use exos::fs::stream::{Terminal, TerminalState, WindowSize};
 use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::mem::MapBacking;
+use exos::net::unix::UnixDomain;
 use exos::sync::{Mutex, MutexGuard};
 use exos::task::limits::{Limits, Resource};
 
@@ -50,6 +51,8 @@ pub struct Files {
     pub namespace: Arc<Namespace>,
     /// The directory of a memory file system that files without a name belong to.
     pub temporary: InodeRef,
+    /// Local sockets.
+    pub unix: Arc<UnixDomain>,
 }
 
 /// The directories that paths are walked from.

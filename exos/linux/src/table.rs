@@ -8,7 +8,7 @@ use syscalls::Sysno;
 
 use crate::call::{
     epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, identity, memory,
-    miscellany, poll, program, schedule, signal, socket, time,
+    message, miscellany, poll, program, schedule, signal, socket, socket_option, time,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -54,9 +54,11 @@ pub const ENTRIES: &[&[Entry]] = &[
     file_path::ENTRIES,
     file_transfer::ENTRIES,
     memory::ENTRIES,
+    message::ENTRIES,
     poll::ENTRIES,
     program::ENTRIES,
     socket::ENTRIES,
+    socket_option::ENTRIES,
     TIME,
     SIGNAL,
     IDENTITY,

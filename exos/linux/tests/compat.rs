@@ -35,19 +35,9 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Networking",
-        text: "There is no address family at all, not even local sockets: `socket` and \
-               `socketpair` answer `EAFNOSUPPORT`.",
-        calls: &[
-            Sysno::socket,
-            Sysno::socketpair,
-            Sysno::bind,
-            Sysno::listen,
-            Sysno::accept,
-            Sysno::accept4,
-            Sysno::connect,
-            Sysno::sendmsg,
-            Sysno::recvmsg,
-        ],
+        text: "Of the address families only local sockets (`AF_UNIX`) are there; every other is \
+               `EAFNOSUPPORT`.",
+        calls: &[Sysno::socket],
     },
     Gap {
         what: "Watching files and directories",

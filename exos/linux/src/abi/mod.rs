@@ -6,4 +6,5 @@
 pub mod bytes;
 pub mod errno;
 pub mod file;
+pub mod socket;
 pub mod time;

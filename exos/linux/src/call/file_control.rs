@@ -8,6 +8,7 @@ use exos::fs::file_lock::{HeldLock, LockFamily, LockKind, LockOwner, LockRange};
 use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::stream::Terminal;
 use exos::fs::vnode::{FileKind, Seals};
+use exos::net::unix::SocketFile;
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
@@ -299,7 +300,11 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
         }
         request::SET_ASYNC => set_flag(context, &description, StatusFlags::ASYNC, argument)?,
         request::GET_READABLE_COUNT => {
-            let count = description.readable_byte_count()?.min(i32::MAX as usize);
+            let count = match description.extension::<SocketFile>() {
+                Some(file) => file.socket().readable_bytes()?,
+                None => description.readable_byte_count()?,
+            };
+            let count = count.min(i32::MAX as usize);
             write_all(context.memory, argument, &(count as i32).to_le_bytes())?;
         }
         request::GET_BLOCK_SIZE if has_blocks(&description) => {

@@ -10,10 +10,13 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
 use exos::fs::transfer::{Buffer, Source};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
+use exos::net::unix::{Sending, Socket, SocketFile};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
-use crate::context::{Arguments, Context, Restart};
+use super::message;
+use super::waiting::until_ready_by;
+use crate::context::{Arguments, Context};
 use crate::files::{Access, now, read_path};
 use crate::table::{Entry, full, partial};
 use crate::user::{
@@ -51,15 +54,15 @@ pub const ENTRIES: &[Entry] = &[
 pub(crate) fn until_ready<T>(
     context: &mut Context<'_>,
     description: &Arc<Description>,
-    mut attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
+    attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
 ) -> Result<T> {
-    context.restart = Restart::UnlessHandlerForbids;
-    loop {
-        match attempt(context) {
-            Err(Errno::EAGAIN) if !description.is_non_blocking() => context.wait(None)?,
-            outcome => return outcome,
-        }
-    }
+    until_ready_by(context, description, 0, attempt)
+}
+
+/// The socket that a description is for, for a transfer without an offset.
+fn socket_of(description: &Description, offset: Option<u64>) -> Option<&Arc<Socket>> {
+    let file = description.extension::<SocketFile>().filter(|_| offset.is_none())?;
+    Some(file.socket())
 }
 
 /// Reads into program buffers; `offset` as in `pread`.
@@ -69,6 +72,9 @@ fn read_into(
     extents: &[Extent],
     offset: Option<u64>,
 ) -> Result<u64> {
+    if let Some(socket) = socket_of(description, offset) {
+        return message::read_socket(context, description, socket, extents);
+    }
     until_ready(context, description, |context| {
         let mut writer = UserWriter::new(context.memory, extents);
         let count = match offset {
@@ -116,6 +122,9 @@ fn write_from_source(
     source: &mut dyn Source,
     offset: Option<u64>,
 ) -> Result<u64> {
+    if let Some(socket) = socket_of(description, offset) {
+        return message::send_source(context, description, socket, source, &mut Sending::default(), 0);
+    }
     let room = match source.remaining() {
         // Nothing to write is not even refused by a pipe that nobody reads.
         0 if description.pipe().is_some() => return Ok(0),
@@ -146,7 +155,7 @@ fn write_from_source(
 }
 
 /// A signal that the process brought upon itself.
-fn raise_own(context: &Context<'_>, signal: Signal) {
+pub(super) fn raise_own(context: &Context<'_>, signal: Signal) {
     let payload = SignalPayload::Sender { pid: context.process.pid, uid: 0, value: 0 };
     context.process.raise(signal, SignalInfo { code: 0, errno: 0, payload });
 }
@@ -198,7 +207,7 @@ fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> 
 }
 
 /// One buffer. `EFAULT`: it cannot be the program's, as it does not end below the end of a program's half.
-fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
+pub(super) fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
     match address.checked_add(length) {
         Some(end) if end <= PROGRAM_END => Ok([Extent { address, length: length.min(TRANSFER_BYTES_MAX) }]),
         _ => Err(Errno::EFAULT),

@@ -12,6 +12,7 @@ mod file_tests;
 pub mod file_transfer;
 pub mod identity;
 pub mod memory;
+pub mod message;
 pub mod miscellany;
 pub mod poll;
 #[cfg(test)]
@@ -20,4 +21,6 @@ pub mod program;
 pub mod schedule;
 pub mod signal;
 pub mod socket;
+pub mod socket_option;
 pub mod time;
+mod waiting;

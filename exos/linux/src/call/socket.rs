@@ -1,31 +1,261 @@
-//! Sockets: the calls are there, address families are not yet. That is what Linux without any family answers, so C
-//! libraries that ask for a name service or a log go on without one.
+//! Sockets: making, naming and connecting them. Local ones only; every other address family is `EAFNOSUPPORT`, as on
+//! a Linux that has none, so C libraries that ask for a name service or a log go on without one.
+//!
+//! [`super::message`] moves bytes, [`super::socket_option`] has the options.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
+use exos::fs::description::{Description, StatusFlags};
+use exos::fs::permission::Wish;
+use exos::fs::vnode::{FileKind, NewNode};
+use exos::net::unix::address::Address;
+use exos::net::unix::socket::Halves;
+use exos::net::unix::{Identity, Socket, SocketFile, SocketKind};
 use syscalls::Sysno;
 
+use super::waiting::until_ready_by;
+use crate::abi::socket::{
+    ADDRESS_BYTES_MAX, CLOSE_ON_EXEC, FAMILY_COUNT, FAMILY_UNIX, NON_BLOCKING, Name, name_bytes, read_name,
+};
 use crate::context::{Arguments, Context};
-use crate::table::{Entry, partial};
+use crate::files::{Access, now};
+use crate::table::{Entry, full, partial};
+use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.
-pub const ENTRIES: &[Entry] =
-    &[partial(Sysno::socket, "no address family", socket), partial(Sysno::socketpair, "no address family", socketpair)];
+pub const ENTRIES: &[Entry] = &[
+    partial(Sysno::socket, "only AF_UNIX", socket),
+    full(Sysno::socketpair, socketpair),
+    full(Sysno::bind, bind),
+    full(Sysno::listen, listen),
+    full(Sysno::accept, accept),
+    full(Sysno::accept4, accept4),
+    full(Sysno::connect, connect),
+    full(Sysno::getsockname, getsockname),
+    full(Sysno::getpeername, getpeername),
+    full(Sysno::shutdown, shutdown),
+];
 
-/// `SOCK_CLOEXEC | SOCK_NONBLOCK`.
-const TYPE_FLAGS: u64 = 0o2_000_000 | 0o4000;
 /// `SOCK_STREAM` to `SOCK_PACKET`, the last type that is defined.
 const TYPE_MAX: u64 = 10;
 
-/// `socket(2)`.
-pub fn socket(_: &mut Context<'_>, [_, kind, ..]: Arguments) -> Result<u64> {
+/// The socket of a descriptor. `ENOTSOCK`, `EBADF`.
+pub(super) fn socket_at(context: &Context<'_>, descriptor: u64) -> Result<(Arc<Description>, Arc<Socket>)> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    let socket = description.extension::<SocketFile>().ok_or(Errno::ENOTSOCK)?.socket().clone();
+    Ok((description, socket))
+}
+
+/// The caller as the other side is told of it.
+pub(super) fn identity_of(context: &Context<'_>) -> Identity {
+    let identities = context.process.identities.lock();
+    Identity { pid: context.process.pid, uid: identities.uid[1], gid: identities.gid[1] }
+}
+
+/// What kind of socket is asked for; flags are checked.
+fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<SocketKind> {
     let base = kind & 0xf;
-    if kind & !(0xf | TYPE_FLAGS) != 0 || base > TYPE_MAX {
+    if kind & !(0xf | NON_BLOCKING | CLOSE_ON_EXEC) != 0 {
         return Err(Errno::EINVAL);
     }
-    Err(Errno::EAFNOSUPPORT)
+    if u64::from(family as u32) >= FAMILY_COUNT {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    if base > TYPE_MAX {
+        return Err(Errno::EINVAL);
+    }
+    if family != u64::from(FAMILY_UNIX) {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    if protocol as u32 > 1 {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    match base {
+        1 => Ok(SocketKind::Stream),
+        // SOCK_RAW is what it was called when there was nothing else.
+        2 | 3 => Ok(SocketKind::Datagram),
+        5 => Ok(SocketKind::SeqPacket),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+/// A descriptor for a socket.
+fn add(context: &Context<'_>, socket: Arc<Socket>, flags: u64) -> Result<u64> {
+    let status = if flags & NON_BLOCKING != 0 { StatusFlags::NON_BLOCKING } else { StatusFlags::empty() };
+    let number = socket.number();
+    let file = SocketFile::new(socket);
+    let description = context.system.files.namespace.socket(number, file, status, now(context));
+    context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)
+}
+
+/// `socket(2)`.
+pub fn socket(context: &mut Context<'_>, [family, kind, protocol, ..]: Arguments) -> Result<u64> {
+    let files = &context.system.files;
+    let socket = Socket::new(&files.unix, kind_of(family, kind, protocol)?, files.namespace.number());
+    add(context, socket, kind)
 }
 
 /// `socketpair(2)`.
-pub fn socketpair(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
-    socket(context, arguments)
+pub fn socketpair(context: &mut Context<'_>, [family, kind, protocol, address, ..]: Arguments) -> Result<u64> {
+    let base = kind_of(family, kind, protocol)?;
+    let files = &context.system.files;
+    let numbers = [files.namespace.number(), files.namespace.number()];
+    let [first, second] = Socket::pair(&files.unix, base, numbers, identity_of(context));
+    let first = add(context, first, kind)?;
+    let outcome = add(context, second, kind).and_then(|second| {
+        let pair = first | second << 32;
+        let outcome = write_all(context.memory, address, &pair.to_le_bytes());
+        if outcome.is_err() {
+            drop(context.process.files.table().remove(second as u32));
+        }
+        outcome
+    });
+    if outcome.is_err() {
+        drop(context.process.files.table().remove(first as u32));
+    }
+    outcome.map(|()| 0)
+}
+
+/// Reads an address of `length` bytes.
+pub(super) fn read_address(context: &Context<'_>, address: u64, length: u64) -> Result<Vec<u8>> {
+    // Lengths are int: negative ones are too large.
+    read_vec(context.memory, address, u64::from(length as u32), ADDRESS_BYTES_MAX)
+}
+
+/// Writes an address as `getsockname` does: what fits, and how long it is.
+pub(super) fn write_address(context: &Context<'_>, bytes: &[u8], address: u64, length: u64) -> Result<()> {
+    let room = i32::from_le_bytes(read_array(context.memory, length)?);
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    write_all(context.memory, address, &bytes[..room.min(bytes.len())])?;
+    write_all(context.memory, length, &(bytes.len() as u32).to_le_bytes())
+}
+
+/// The socket that has a name. `ECONNREFUSED`: nobody has it.
+pub(super) fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>> {
+    let unix = &context.system.files.unix;
+    let found = match address {
+        Address::Abstract(name) => unix.find_abstract(name),
+        Address::Path(path) => {
+            let access = Access::new(context);
+            let location = access.find(&context.process.files.current(), path, true, false)?;
+            access.caller().check(&location, Wish::WRITE)?;
+            if location.inode().kind() != FileKind::Socket {
+                return Err(Errno::ECONNREFUSED);
+            }
+            unix.find_by_inode(location.inode())
+        }
+    };
+    found.ok_or(Errno::ECONNREFUSED)
+}
+
+/// `bind(2)`.
+pub fn bind(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
+    let (_, socket) = socket_at(context, descriptor)?;
+    match read_name(&read_address(context, address, length)?)? {
+        Name::None => return Err(Errno::EINVAL),
+        Name::Automatic => socket.bind_abstract(None)?,
+        Name::Unix(Address::Abstract(name)) => socket.bind_abstract(Some(name))?,
+        Name::Unix(Address::Path(path)) => bind_path(context, &socket, path)?,
+    }
+    Ok(0)
+}
+
+/// Makes the name in the file system. As on Linux, a name that is taken is told before a socket that has one.
+fn bind_path(context: &Context<'_>, socket: &Arc<Socket>, path: Vec<u8>) -> Result<()> {
+    const PERMISSIONS: u32 = 0o777;
+    let access = Access::new(context);
+    let current = context.process.files.current();
+    let made = access.namespace().create(&access.caller(), &current, &path, NewNode::Socket, PERMISSIONS);
+    let location = made.map_err(|error| if error == Errno::EEXIST { Errno::EADDRINUSE } else { error })?;
+    let outcome = socket.bind_inode(path.clone(), location.inode().clone());
+    if outcome.is_err() {
+        let _ = access.namespace().unlink(&access.caller(), &current, &path);
+    }
+    outcome
+}
+
+/// `listen(2)`.
+pub fn listen(context: &mut Context<'_>, [descriptor, backlog, ..]: Arguments) -> Result<u64> {
+    let (_, socket) = socket_at(context, descriptor)?;
+    // A negative backlog is as long as there can be.
+    socket.listen(backlog as u32, identity_of(context))?;
+    Ok(0)
+}
+
+/// `accept(2)`.
+pub fn accept(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
+    accept4(context, [descriptor, address, length, 0, 0, 0])
+}
+
+/// `accept4(2)`.
+pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, ..]: Arguments) -> Result<u64> {
+    if flags & !(NON_BLOCKING | CLOSE_ON_EXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (description, socket) = socket_at(context, descriptor)?;
+    context.process.files.check_room()?;
+    let timeout_ns = socket.receive_timeout_ns();
+    let accepted = until_ready_by(context, &description, timeout_ns, |_| socket.accept())?;
+    let name = name_bytes(accepted.peer_address()?.as_deref());
+    let descriptor = add(context, accepted, flags)?;
+    if address != 0
+        && let Err(error) = write_address(context, &name, address, length)
+    {
+        drop(context.process.files.table().remove(descriptor as u32));
+        return Err(error);
+    }
+    Ok(descriptor)
+}
+
+/// `connect(2)`.
+pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
+    let (description, socket) = socket_at(context, descriptor)?;
+    let name = read_name(&read_address(context, address, length)?)?;
+    let address = match name {
+        Name::Unix(address) => address,
+        Name::None if socket.kind() == SocketKind::Datagram => return socket.connect_datagram(None).map(|()| 0),
+        Name::None | Name::Automatic => return Err(Errno::EINVAL),
+    };
+    if socket.wants_identity() {
+        socket.bind_abstract(None)?;
+    }
+    let identity = identity_of(context);
+    let timeout_ns = socket.send_timeout_ns();
+    until_ready_by(context, &description, timeout_ns, |context| {
+        let target = find(context, &address)?;
+        socket.connect(&target, context.system.files.namespace.number(), identity)
+    })?;
+    Ok(0)
+}
+
+/// `getsockname(2)`.
+pub fn getsockname(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
+    let (_, socket) = socket_at(context, descriptor)?;
+    write_address(context, &name_bytes(socket.address().as_deref()), address, length)?;
+    Ok(0)
+}
+
+/// `getpeername(2)`.
+pub fn getpeername(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
+    let (_, socket) = socket_at(context, descriptor)?;
+    let name = socket.peer_address()?;
+    write_address(context, &name_bytes(name.as_deref()), address, length)?;
+    Ok(0)
+}
+
+/// `shutdown(2)`.
+pub fn shutdown(context: &mut Context<'_>, [descriptor, how, ..]: Arguments) -> Result<u64> {
+    let (_, socket) = socket_at(context, descriptor)?;
+    socket.shutdown(match how as u32 {
+        0 => Halves { receiving: true, sending: false },
+        1 => Halves { receiving: false, sending: true },
+        2 => Halves { receiving: true, sending: true },
+        _ => return Err(Errno::EINVAL),
+    });
+    Ok(0)
 }

@@ -314,7 +314,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// `EPIPE`, `ENOMEM`.
-    pub(super) fn push_bytes(&self, bytes: &[u8], identity: Option<Identity>, rights: &mut Option<Rights>) -> Result<()> {
+    pub(super) fn push_bytes(
+        &self,
+        bytes: &[u8],
+        identity: Option<Identity>,
+        rights: &mut Option<Rights>,
+    ) -> Result<()> {
         let mut inbox = self.inbox.lock();
         if inbox.is_shut {
             return Err(Errno::EPIPE);

@@ -72,6 +72,7 @@ pub struct Socket {
     /// Nanoseconds that a receiver or sender waits at most, 0 for ever.
     timeouts_ns: [AtomicU64; 2],
     low_water_bytes: AtomicUsize,
+    kept: AtomicU64,
 }
 
 impl Socket {
@@ -94,7 +95,13 @@ impl Socket {
             receive_buffer_bytes: AtomicUsize::new(SEND_BYTES_DEFAULT),
             timeouts_ns: Default::default(),
             low_water_bytes: AtomicUsize::new(1),
+            kept: AtomicU64::new(0),
         })
+    }
+
+    /// The number of its inode.
+    pub fn number(&self) -> u64 {
+        self.endpoint.number
     }
 
     /// How it carries bytes.
@@ -196,6 +203,20 @@ impl Socket {
     /// Sets it; at least 1.
     pub fn set_low_water_bytes(&self, bytes: usize) {
         self.low_water_bytes.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Switches that mean nothing to a local socket but are told back as they were set, one bit each.
+    pub fn kept_options(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Sets or clears one of them.
+    pub fn keep_option(&self, bit: u32, value: bool) {
+        if value {
+            self.kept.fetch_or(1 << bit, Ordering::Relaxed);
+        } else {
+            self.kept.fetch_and(!(1 << bit), Ordering::Relaxed);
+        }
     }
 
     /// Bytes that were sent and not received (`SIOCOUTQ`).

@@ -1,0 +1,436 @@
+//! Bytes and messages through sockets: `send` and `recv` in all their forms, and what `read` and `write` do on a
+//! socket.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::Description;
+use exos::fs::transfer::Source;
+use exos::net::unix::address::Address;
+use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
+use exos::net::unix::{Identity, Sending, Socket, SocketKind, Wants};
+use exos::task::signal::Signal;
+use syscalls::Sysno;
+
+use super::file_transfer::{one, raise_own};
+use super::socket::{find, identity_of, read_address, socket_at, write_address};
+use super::waiting::Waiting;
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::socket::{
+    ADDRESS_BYTES_MAX, CONTROL_BYTES_MAX, CONTROL_HEADER_BYTES, CREDENTIALS, HEADER_BYTES, HEADERS_BYTES, Header,
+    LEVEL_SOCKET, Name, RIGHTS, control_aligned, flag, name_bytes, read_controls, read_name,
+};
+use crate::abi::time::timespec;
+use crate::context::{Arguments, Context};
+use crate::table::{Entry, full, partial};
+use crate::user::{EXTENT_COUNT_MAX, Extent, UserReader, UserWriter, read_array, read_extents, read_vec, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::sendto, sendto),
+    full(Sysno::recvfrom, recvfrom),
+    partial(Sysno::sendmsg, "no MSG_OOB", sendmsg),
+    partial(Sysno::recvmsg, "no MSG_OOB, no SO_PEEK_OFF", recvmsg),
+    partial(Sysno::sendmmsg, "no MSG_OOB", sendmmsg),
+    partial(Sysno::recvmmsg, "no MSG_OOB, no SO_PEEK_OFF", recvmmsg),
+];
+
+/// Most messages that one call moves.
+const MESSAGE_COUNT_MAX: u64 = 1024;
+
+/// Sends what `source` has. On a blocking stream all of it, else what there is room for.
+pub(super) fn send_source(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Socket,
+    source: &mut dyn Source,
+    sending: &mut Sending<'_>,
+    flags: u64,
+) -> Result<u64> {
+    if flags & flag::URGENT != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    sending.identity.get_or_insert_with(|| identity_of(context));
+    let waits = flags & flag::DO_NOT_WAIT == 0 && !description.is_non_blocking();
+    let waiting = Waiting::begin(context, socket.send_timeout_ns());
+    let mut done = 0;
+    let error = loop {
+        match socket.send(source, sending) {
+            Ok(count) => {
+                done += count as u64;
+                if source.remaining() == 0 || socket.kind() != SocketKind::Stream || !waits {
+                    return Ok(done);
+                }
+            }
+            Err(Errno::EAGAIN) if waits => {
+                if let Err(error) = waiting.wait(context, description) {
+                    break error;
+                }
+            }
+            Err(error) => break error,
+        }
+    };
+    if done > 0 {
+        return Ok(done);
+    }
+    if error == Errno::EPIPE && socket.kind() == SocketKind::Stream && flags & flag::NO_SIGNAL == 0 {
+        raise_own(context, Signal::PIPE);
+    }
+    Err(error)
+}
+
+/// What a call received.
+struct Arrival {
+    byte_count: u64,
+    flags: u64,
+    identity: Option<Identity>,
+    rights: Option<Rights>,
+    from: Option<Arc<Address>>,
+}
+
+fn receive(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Socket,
+    extents: &[Extent],
+    flags: u64,
+) -> Result<Arrival> {
+    if flags & flag::URGENT != 0 {
+        return Err(if socket.kind() == SocketKind::Stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+    }
+    let is_stream = socket.kind() == SocketKind::Stream;
+    let memory = context.memory;
+    let mut writer = UserWriter::new(memory, extents);
+    let room: u64 = extents.iter().map(|extent| extent.length).sum();
+    let target = match flags & flag::WAIT_FOR_ALL {
+        0 => room.min(socket.low_water_bytes() as u64),
+        _ => room,
+    };
+    let waits = flags & flag::DO_NOT_WAIT == 0 && !description.is_non_blocking();
+    let waiting = Waiting::begin(context, socket.receive_timeout_ns());
+    let mut wants = Wants::new(flags & flag::PEEK != 0);
+    let mut arrival = Arrival { byte_count: 0, flags: 0, identity: None, rights: None, from: None };
+    loop {
+        match socket.receive(&mut writer, &mut wants) {
+            Ok(received) => {
+                arrival.byte_count += received.byte_count as u64;
+                arrival.from = received.from.or(arrival.from);
+                if !is_stream {
+                    (arrival.identity, arrival.rights) = (received.identity, received.rights);
+                    if received.message_bytes > received.byte_count {
+                        arrival.flags = flag::TRUNCATED;
+                    }
+                    if flags & flag::TRUNCATED != 0 {
+                        arrival.byte_count = received.message_bytes as u64;
+                    }
+                    return Ok(arrival);
+                }
+                if received.is_final || arrival.byte_count >= target || !waits {
+                    break;
+                }
+            }
+            Err(Errno::EAGAIN) if waits => match waiting.wait(context, description) {
+                Ok(()) => {}
+                Err(_) if arrival.byte_count > 0 => break,
+                Err(error) => return Err(error),
+            },
+            Err(_) if arrival.byte_count > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    (arrival.identity, arrival.rights) = wants.take_gathered();
+    Ok(arrival)
+}
+
+/// `read` on a socket.
+pub(super) fn read_socket(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Socket,
+    extents: &[Extent],
+) -> Result<u64> {
+    if extents.iter().all(|extent| extent.length == 0) {
+        return Ok(0);
+    }
+    receive(context, description, socket, extents, 0).map(|arrival| arrival.byte_count)
+}
+
+/// The socket that a message is for, if it is not for the peer.
+fn target_of(context: &Context<'_>, socket: &Socket, name: &[u8]) -> Result<Option<Arc<Socket>>> {
+    if name.is_empty() || socket.kind() == SocketKind::SeqPacket {
+        return Ok(None);
+    }
+    if socket.kind() == SocketKind::Stream {
+        return Err(if socket.peer_address().is_ok() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
+    }
+    match read_name(name)? {
+        Name::Unix(address) => find(context, &address).map(Some),
+        Name::None | Name::Automatic => Err(Errno::EINVAL),
+    }
+}
+
+/// `sendto(2)`, and `send(3)`.
+pub fn sendto(
+    context: &mut Context<'_>,
+    [descriptor, address, length, flags, name, name_bytes]: Arguments,
+) -> Result<u64> {
+    let extents = one(address, length)?;
+    let (description, socket) = socket_at(context, descriptor)?;
+    let name = if name == 0 { Vec::new() } else { read_address(context, name, name_bytes)? };
+    let target = target_of(context, &socket, &name)?;
+    name_sender(&socket)?;
+    let mut reader = UserReader::new(context.memory, &extents);
+    let mut sending = Sending { target: target.as_ref(), ..Sending::default() };
+    send_source(context, &description, &socket, &mut reader, &mut sending, flags)
+}
+
+/// A sender whose receivers are to know it has a name.
+fn name_sender(socket: &Arc<Socket>) -> Result<()> {
+    if socket.kind() == SocketKind::Datagram && socket.wants_identity() { socket.bind_abstract(None) } else { Ok(()) }
+}
+
+/// `recvfrom(2)`, and `recv(3)`.
+pub fn recvfrom(
+    context: &mut Context<'_>,
+    [descriptor, address, length, flags, name, name_length]: Arguments,
+) -> Result<u64> {
+    let extents = one(address, length)?;
+    let (description, socket) = socket_at(context, descriptor)?;
+    let arrival = receive(context, &description, &socket, &extents, flags)?;
+    if name != 0 {
+        write_address(context, &sender_name(&arrival), name, name_length)?;
+    }
+    Ok(arrival.byte_count)
+}
+
+/// The sender's name as `recvfrom` tells it: nothing at all if it has none.
+fn sender_name(arrival: &Arrival) -> Vec<u8> {
+    arrival.from.as_deref().map(|address| name_bytes(Some(address))).unwrap_or_default()
+}
+
+fn read_header(context: &Context<'_>, address: u64) -> Result<(Header, Vec<Extent>)> {
+    let header = Header::decode(&read_array::<HEADER_BYTES>(context.memory, address)?);
+    if header.name != 0 && header.name_bytes > i32::MAX as u32 {
+        return Err(Errno::EINVAL);
+    }
+    if header.extent_count > EXTENT_COUNT_MAX {
+        return Err(Errno::EMSGSIZE);
+    }
+    let extents = read_extents(context.memory, header.extents, header.extent_count)?;
+    Ok((header, extents))
+}
+
+/// What a sender's control messages say.
+fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'static>> {
+    let mut sending = Sending::default();
+    if header.control == 0 || header.control_bytes < CONTROL_HEADER_BYTES as u64 {
+        return Ok(sending);
+    }
+    if header.control_bytes > CONTROL_BYTES_MAX {
+        return Err(Errno::ENOBUFS);
+    }
+    let bytes = read_vec(context.memory, header.control, header.control_bytes, CONTROL_BYTES_MAX as usize)?;
+    let mut descriptions = Vec::new();
+    for control in read_controls(&bytes)?.into_iter().filter(|control| u64::from(control.level) == LEVEL_SOCKET) {
+        match control.kind {
+            RIGHTS => {
+                for number in control.data.chunks_exact(4) {
+                    if descriptions.len() == RIGHTS_COUNT_MAX {
+                        return Err(Errno::EINVAL);
+                    }
+                    descriptions.push(context.process.files.get(get::i32(number, 0) as u64)?);
+                }
+            }
+            CREDENTIALS => {
+                sending.identity = Some(claimed_identity(context, control.data)?);
+                sending.is_identity_explicit = true;
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    if !descriptions.is_empty() {
+        sending.rights = Some(Rights::new(&context.system.files.unix, descriptions)?);
+    }
+    Ok(sending)
+}
+
+/// Who a sender says it is. `EPERM`: it may not say so. `EINVAL`.
+fn claimed_identity(context: &Context<'_>, data: &[u8]) -> Result<Identity> {
+    const BYTES: usize = 12;
+    if data.len() != BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let claimed = Identity { pid: get::u32(data, 0), uid: get::u32(data, 4), gid: get::u32(data, 8) };
+    let identities = context.process.identities.lock();
+    let is_root = identities.uid[1] == 0;
+    let is_own = claimed.pid == context.process.pid
+        && identities.uid[..3].contains(&claimed.uid)
+        && identities.gid[..3].contains(&claimed.gid);
+    if is_own || is_root { Ok(claimed) } else { Err(Errno::EPERM) }
+}
+
+fn send_message(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Arc<Socket>,
+    address: u64,
+    flags: u64,
+) -> Result<u64> {
+    let (header, extents) = read_header(context, address)?;
+    let name = match header.name {
+        0 => Vec::new(),
+        name => read_address(context, name, u64::from(header.name_bytes.min(ADDRESS_BYTES_MAX as u32)))?,
+    };
+    let sending = read_sending(context, &header)?;
+    let target = target_of(context, socket, &name)?;
+    name_sender(socket)?;
+    let mut sending = Sending { target: target.as_ref(), ..sending };
+    let mut reader = UserReader::new(context.memory, &extents);
+    send_source(context, description, socket, &mut reader, &mut sending, flags)
+}
+
+/// `sendmsg(2)`.
+pub fn sendmsg(context: &mut Context<'_>, [descriptor, address, flags, ..]: Arguments) -> Result<u64> {
+    let (description, socket) = socket_at(context, descriptor)?;
+    send_message(context, &description, &socket, address, flags)
+}
+
+/// `sendmmsg(2)`.
+pub fn sendmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, ..]: Arguments) -> Result<u64> {
+    let (description, socket) = socket_at(context, descriptor)?;
+    let mut done = 0;
+    while done < u64::from(count as u32).min(MESSAGE_COUNT_MAX) {
+        let header = headers.wrapping_add(done * HEADERS_BYTES);
+        let outcome = send_message(context, &description, &socket, header, flags).and_then(|sent| {
+            write_all(context.memory, header.wrapping_add(HEADER_BYTES as u64), &(sent as u32).to_le_bytes())
+        });
+        match outcome {
+            Ok(()) => done += 1,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Where control messages go that a program receives.
+struct Controls {
+    address: u64,
+    room: usize,
+    used: usize,
+    flags: u64,
+}
+
+impl Controls {
+    /// Writes one message, cut where the room ends.
+    fn put(&mut self, context: &Context<'_>, kind: u32, data: &[u8]) -> Result<()> {
+        let room = self.room - self.used;
+        if room < CONTROL_HEADER_BYTES {
+            self.flags |= flag::CONTROL_TRUNCATED;
+            return Ok(());
+        }
+        let whole = CONTROL_HEADER_BYTES + data.len();
+        let length = whole.min(room);
+        if length < whole {
+            self.flags |= flag::CONTROL_TRUNCATED;
+        }
+        let header = Encoder::new().u64(length as u64).u32(LEVEL_SOCKET as u32).u32(kind).raw(data).finish();
+        write_all(context.memory, self.address + self.used as u64, &header[..length])?;
+        self.used += control_aligned(whole).min(room);
+        Ok(())
+    }
+
+    /// Makes descriptors of as many descriptions as there is room for.
+    fn put_rights(&mut self, context: &Context<'_>, rights: &Rights, close_on_exec: bool) -> Result<()> {
+        const NUMBER_BYTES: usize = 4;
+        let room = (self.room - self.used).saturating_sub(CONTROL_HEADER_BYTES) / NUMBER_BYTES;
+        let files = &context.process.files;
+        let mut numbers = Vec::new();
+        for description in rights.descriptions().iter().take(room) {
+            let Ok(number) = files.add(description.clone(), close_on_exec) else { break };
+            numbers.push(number as u32);
+        }
+        if numbers.len() < rights.descriptions().len() {
+            self.flags |= flag::CONTROL_TRUNCATED;
+        }
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let outcome = self.put(context, RIGHTS, &data);
+        if outcome.is_err() {
+            for number in numbers {
+                drop(files.table().remove(number));
+            }
+        }
+        outcome
+    }
+}
+
+fn receive_message(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Socket,
+    address: u64,
+    flags: u64,
+) -> Result<u64> {
+    let (header, extents) = read_header(context, address)?;
+    let arrival = receive(context, description, socket, &extents, flags)?;
+    if header.name != 0 {
+        write_address(context, &sender_name(&arrival), header.name, address + Header::NAME_BYTES_OFFSET)?;
+    }
+    let room = if header.control == 0 { 0 } else { usize::try_from(header.control_bytes).unwrap_or(usize::MAX) };
+    let mut controls = Controls { address: header.control, room, used: 0, flags: arrival.flags };
+    if socket.wants_identity() {
+        let identity = arrival.identity.unwrap_or(Identity::UNKNOWN);
+        let data = Encoder::new().u32(identity.pid).u32(identity.uid).u32(identity.gid).finish();
+        controls.put(context, CREDENTIALS, &data)?;
+    }
+    if let Some(rights) = &arrival.rights {
+        controls.put_rights(context, rights, flags & flag::CLOSE_ON_EXEC != 0)?;
+    }
+    let told = (controls.flags | flags & flag::CLOSE_ON_EXEC) as u32;
+    write_all(context.memory, address + Header::FLAGS_OFFSET, &told.to_le_bytes())?;
+    write_all(context.memory, address + Header::CONTROL_BYTES_OFFSET, &(controls.used as u64).to_le_bytes())?;
+    Ok(arrival.byte_count)
+}
+
+/// `recvmsg(2)`.
+pub fn recvmsg(context: &mut Context<'_>, [descriptor, address, flags, ..]: Arguments) -> Result<u64> {
+    let (description, socket) = socket_at(context, descriptor)?;
+    receive_message(context, &description, &socket, address, flags)
+}
+
+/// `recvmmsg(2)`: the time is looked at after each message, as on Linux.
+pub fn recvmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, timeout, _]: Arguments) -> Result<u64> {
+    let deadline_ns = super::poll::read_deadline(context, timeout)?;
+    let (description, socket) = socket_at(context, descriptor)?;
+    if let Some(error) = socket.take_error() {
+        return Err(error);
+    }
+    let mut done = 0;
+    let mut flags = flags;
+    while done < u64::from(count as u32).min(MESSAGE_COUNT_MAX) {
+        let header = headers.wrapping_add(done * HEADERS_BYTES);
+        let outcome = receive_message(context, &description, &socket, header, flags & !flag::WAIT_FOR_ONE);
+        let outcome = outcome.and_then(|received| {
+            write_all(context.memory, header.wrapping_add(HEADER_BYTES as u64), &(received as u32).to_le_bytes())
+        });
+        match outcome {
+            Ok(()) => done += 1,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+        if flags & flag::WAIT_FOR_ONE != 0 {
+            flags |= flag::DO_NOT_WAIT;
+        }
+        if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+            break;
+        }
+    }
+    if let Some(deadline_ns) = deadline_ns {
+        write_all(context.memory, timeout, &timespec(deadline_ns.saturating_sub(context.now_ns())))?;
+    }
+    Ok(done)
+}

@@ -1,0 +1,134 @@
+//! `getsockopt` and `setsockopt`: the options of socket(7) that mean something to a local socket, and those that can
+//! be set on any without doing anything.
+
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::net::unix::{Identity, Socket, SocketKind};
+use syscalls::Sysno;
+
+use super::socket::socket_at;
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::errno;
+use crate::abi::socket::{FAMILY_UNIX, LEVEL_SOCKET, option};
+use crate::context::{Arguments, Context};
+use crate::table::{Entry, partial};
+use crate::user::{read_array, read_exact, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    partial(Sysno::getsockopt, "SOL_SOCKET, the options of local sockets", getsockopt),
+    partial(Sysno::setsockopt, "SOL_SOCKET, the options of local sockets", setsockopt),
+];
+
+/// Switches that concern networks: they are told back as they were set.
+const KEPT: [u64; 4] = [option::REUSE_ADDRESS, option::BROADCAST, option::KEEP_ALIVE, option::REUSE_PORT];
+const MICROSECOND_NS: u64 = 1000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// `SOCK_*`.
+fn kind_number(kind: SocketKind) -> i32 {
+    match kind {
+        SocketKind::Stream => 1,
+        SocketKind::Datagram => 2,
+        SocketKind::SeqPacket => 5,
+    }
+}
+
+/// The value of an option. `ENOPROTOOPT`: there is no such option.
+fn value_of(socket: &Socket, name: u64) -> Result<Vec<u8>> {
+    let number = match name {
+        option::TYPE => kind_number(socket.kind()),
+        option::DOMAIN => i32::from(FAMILY_UNIX),
+        option::ERROR => socket.take_error().map_or(0, |error| errno::number(error) as i32),
+        option::SEND_BUFFER => socket.send_buffer_bytes() as i32,
+        option::RECEIVE_BUFFER => socket.receive_buffer_bytes() as i32,
+        option::PASS_CREDENTIALS => i32::from(socket.wants_identity()),
+        option::ACCEPTS_CONNECTIONS => i32::from(socket.is_listening()),
+        option::RECEIVE_LOW_WATER => socket.low_water_bytes() as i32,
+        option::SEND_LOW_WATER => 1,
+        option::PROTOCOL => 0,
+        name if KEPT.contains(&name) => i32::from(socket.kept_options() & 1 << name != 0),
+        option::PEER_CREDENTIALS => {
+            // Nobody has been there yet: no process, and no user at all.
+            let nobody = Identity { pid: 0, uid: u32::MAX, gid: u32::MAX };
+            let peer = socket.peer_identity().unwrap_or(nobody);
+            return Ok(Encoder::new().u32(peer.pid).u32(peer.uid).u32(peer.gid).finish());
+        }
+        name if option::RECEIVE_TIMEOUT.contains(&name) => return Ok(timeout_bytes(socket.receive_timeout_ns())),
+        name if option::SEND_TIMEOUT.contains(&name) => return Ok(timeout_bytes(socket.send_timeout_ns())),
+        _ => return Err(Errno::ENOPROTOOPT),
+    };
+    Ok(number.to_le_bytes().to_vec())
+}
+
+fn timeout_bytes(timeout_ns: u64) -> Vec<u8> {
+    let microseconds = timeout_ns.div_ceil(MICROSECOND_NS);
+    Encoder::new().u64(microseconds / 1_000_000).u64(microseconds % 1_000_000).finish()
+}
+
+/// `getsockopt(2)`.
+pub fn getsockopt(context: &mut Context<'_>, [descriptor, level, name, address, length, _]: Arguments) -> Result<u64> {
+    let (_, socket) = socket_at(context, descriptor)?;
+    let room = i32::from_le_bytes(read_array(context.memory, length)?);
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    if u64::from(level as u32) != LEVEL_SOCKET {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let value = value_of(&socket, u64::from(name as u32))?;
+    let count = value.len().min(room);
+    write_all(context.memory, address, &value[..count])?;
+    write_all(context.memory, length, &(count as u32).to_le_bytes())?;
+    Ok(0)
+}
+
+/// Reads a `timeval`. `EDOM`: no such number of microseconds. A negative time is the shortest there is.
+fn read_timeout(context: &Context<'_>, address: u64) -> Result<u64> {
+    let bytes: [u8; 16] = read_array(context.memory, address)?;
+    let (seconds, microseconds) = (get::i64(&bytes, 0), get::i64(&bytes, 8));
+    if !(0..1_000_000).contains(&microseconds) {
+        return Err(Errno::EDOM);
+    }
+    let Ok(seconds) = u64::try_from(seconds) else { return Ok(1) };
+    Ok(seconds.saturating_mul(SECOND_NS).saturating_add(microseconds as u64 * MICROSECOND_NS))
+}
+
+/// `setsockopt(2)`.
+pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, length, _]: Arguments) -> Result<u64> {
+    const INT_BYTES: u64 = 4;
+    const TIME_BYTES: u64 = 16;
+    let (_, socket) = socket_at(context, descriptor)?;
+    let length = u64::try_from(length as i32).map_err(|_| Errno::EINVAL)?;
+    if u64::from(level as u32) != LEVEL_SOCKET {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let name = u64::from(name as u32);
+    if length < INT_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let mut value = [0; INT_BYTES as usize];
+    read_exact(context.memory, address, &mut value)?;
+    let value = i32::from_le_bytes(value);
+    let bytes = value.max(0) as usize;
+    let is_timeout = |names: [u64; 2]| names.contains(&name);
+    match name {
+        option::SEND_BUFFER => socket.set_send_buffer_bytes(value as u32 as usize),
+        option::RECEIVE_BUFFER => socket.set_receive_buffer_bytes(value as u32 as usize),
+        option::SEND_BUFFER_FORCE | option::RECEIVE_BUFFER_FORCE if context.process.identities.lock().uid[1] != 0 => {
+            return Err(Errno::EPERM);
+        }
+        option::SEND_BUFFER_FORCE => socket.set_send_buffer_bytes(bytes),
+        option::RECEIVE_BUFFER_FORCE => socket.set_receive_buffer_bytes(bytes),
+        option::PASS_CREDENTIALS => socket.set_wants_identity(value != 0),
+        option::RECEIVE_LOW_WATER => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
+        name if KEPT.contains(&name) => socket.keep_option(name as u32, value != 0),
+        _ if is_timeout(option::RECEIVE_TIMEOUT) || is_timeout(option::SEND_TIMEOUT) => {
+            if length < TIME_BYTES {
+                return Err(Errno::EINVAL);
+            }
+            socket.set_timeout_ns(is_timeout(option::SEND_TIMEOUT), read_timeout(context, address)?);
+        }
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(0)
+}
