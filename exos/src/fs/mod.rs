@@ -45,4 +45,6 @@ pub mod vnode;
 pub mod walk;
 
 #[cfg(test)]
-pub(crate) mod test_support;
+mod test_support;
+#[cfg(test)]
+pub(crate) use test_support::{NOW as TEST_NOW, World as TestWorld};

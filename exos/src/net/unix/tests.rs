@@ -9,8 +9,8 @@ use super::{Identity, Received, Sending, Socket, SocketFile, SocketKind, UnixDom
 use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
 use crate::fs::readiness::Readiness;
-use crate::fs::test_support::{NOW, World};
 use crate::fs::transfer::Buffer;
+use crate::fs::{TEST_NOW as NOW, TestWorld as World};
 
 pub(super) const ME: Identity = Identity { pid: 7, uid: 1, gid: 2 };
 const LISTENER: Identity = Identity { pid: 8, uid: 3, gid: 4 };
