@@ -170,6 +170,7 @@ impl Trial<'_> {
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.machine),
             ports: guest.port_fds(),
+            debugger: None,
             more: &[],
         };
         // Dropping it at the end of this function ends the trial's machine.

@@ -40,6 +40,23 @@ pub(crate) enum FromGuest {
     Stats(Vec<(String, u64)>),
     /// A message for the user.
     Log(Level, String),
+    /// A program mapped code, for a profile.
+    Map(Mapping),
+}
+
+/// Code of a file that a program mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// The address space: the physical address of its top page table.
+    pub(crate) space: u64,
+    /// First address.
+    pub(crate) start: u64,
+    /// First address behind it.
+    pub(crate) end: u64,
+    /// Where in the file `start` is.
+    pub(crate) offset: u64,
+    /// The file, as the program names it.
+    pub(crate) path: String,
 }
 
 /// How the program ended, as exos tells it.
@@ -143,9 +160,20 @@ impl FromGuest {
                 let (level, rest) = split_word(rest);
                 Ok(Self::Log(level_named(level)?, rest.to_string()))
             }
+            "map" => mapping(rest).ok_or(Malformed::Number).map(Self::Map),
             _ => Err(Malformed::UnknownVerb),
         }
     }
+}
+
+fn mapping(text: &str) -> Option<Mapping> {
+    let mut words = text.splitn(5, ' ');
+    let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+    let (space, start, end, offset) = (number()?, number()?, number()?, number()?);
+    let path = words.next()?.to_string();
+    // Nothing that is added to an offset overflows.
+    let is_sound = start < end && offset.checked_add(end - start).is_some();
+    is_sound.then_some(Mapping { space, start, end, offset, path })
 }
 
 fn level_named(word: &str) -> Result<Level, Malformed> {
@@ -239,6 +267,19 @@ mod tests {
             parse("log warn openat2: not there (ENOSYS)"),
             Ok(FromGuest::Log(Level::Warn, "openat2: not there (ENOSYS)".into()))
         );
+    }
+
+    #[test]
+    fn mappings_of_code() {
+        let Ok(FromGuest::Map(mapping)) = parse("map 12000 400000 401000 1000 /usr/bin/two words") else { panic!() };
+        assert_eq!(
+            (mapping.space, mapping.start, mapping.end, mapping.offset),
+            (0x12000, 0x40_0000, 0x40_1000, 0x1000)
+        );
+        assert_eq!(mapping.path, "/usr/bin/two words");
+        for line in ["map", "map 1 2 3 4", "map 1 3 2 0 /x", "map 1 2 3 ffffffffffffffff /x", "map x 2 3 4 /x"] {
+            assert_eq!(parse(line), Err(Malformed::Number), "{line}");
+        }
     }
 
     #[test]

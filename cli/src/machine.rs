@@ -2,7 +2,7 @@
 //!
 //! Three things keep the promise. QEMU runs in a session of its own, so a terminal's Ctrl-C reaches the tool
 //! alone. The kernel of the host kills QEMU when the tool's thread that started it dies, however that comes
-//! (`PR_SET_PDEATHSIG`); the tool has one thread. And dropping a [`Machine`] kills and reaps it.
+//! (`PR_SET_PDEATHSIG`); only the tool's main thread starts processes. And dropping a [`Machine`] kills and reaps it.
 #![allow(unsafe_code, reason = "Command::pre_exec is the only way to prepare the child before QEMU runs")]
 
 use std::ffi::OsString;

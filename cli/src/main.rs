@@ -5,10 +5,10 @@
 //! one turns the outcome into an exit status. A run goes through `program` (what the host knows of it),
 //! `root`, `closure` and `pack*` (its files), `boot` (the bundle), `accel` and `qemu` (the command line),
 //! `machine` (the process), `ports` with `pump`, `control` and `signals` (while it lives), `ending` and
-//! `stats` (what came of it).
+//! `stats` (what came of it). `profile` looks on from a thread of its own.
 //!
-//! Invariants: one thread starts every process (`bench` has others, which only read); the exit status is
-//! always one of those in `errors` or the program's own; no QEMU outlives the tool.
+//! Invariants: one thread starts every process (`bench` and `profile` have others, which start none); the exit
+//! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.
 
 mod accel;
 mod artifacts;
@@ -19,6 +19,7 @@ mod closure;
 mod closure_cache;
 mod control;
 mod doctor;
+mod domain;
 mod ending;
 mod errors;
 mod machine;
@@ -29,6 +30,7 @@ mod pack_host;
 mod pack_image;
 mod pack_tar;
 mod ports;
+mod profile;
 mod program;
 mod pump;
 mod qemu;

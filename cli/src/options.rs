@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::BenchOptions;
 use crate::pack_host::split_with;
+use crate::profile;
 use crate::qemu::MachineKind;
 
 /// Least memory of a machine in bytes: the kernel, exos and a small program.
@@ -164,6 +165,24 @@ pub(crate) struct RunOptions {
     /// Print each system call with its arguments and result on standard error
     #[arg(long)]
     pub(crate) trace: bool,
+    /// Sample where the time goes, and write a flame graph [default: aegis-profile.svg]
+    #[arg(
+        long,
+        value_name = "FILE.svg",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "aegis-profile.svg"
+    )]
+    pub(crate) profile: Option<PathBuf>,
+    /// Samples in a second for --profile, 1 to 1000
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = profile::RATE_HZ,
+        requires = "profile",
+        value_parser = clap::value_parser!(u16).range(1..=profile::RATE_HZ_MAX)
+    )]
+    pub(crate) profile_rate: u16,
     /// One more word for QEMU's command line (repeatable)
     #[arg(long = "qemu-word", value_name = "WORD", allow_hyphen_values = true)]
     pub(crate) qemu_words: Vec<OsString>,

@@ -14,12 +14,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ChildStderr;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::accel::is_kvm_failure;
-use crate::control::{FromGuest, Level, LineBuffer, Report, ToGuest, VERSION, printable};
+use crate::control::{FromGuest, Level, LineBuffer, Mapping, Report, ToGuest, VERSION, printable};
 use crate::ending::{Cause, Ending, QemuEnd};
 use crate::errors::{Doing, Error};
 use crate::machine::{HostEnds, Machine};
@@ -71,8 +72,9 @@ pub(crate) fn relay(
     signals: &mut Signals,
     stats: &mut Stats,
     habits: Habits,
+    mappings: Option<Sender<Mapping>>,
 ) -> Result<Finished, Error> {
-    let mut relay = Relay::new(machine, ends, signals, stats, habits)?;
+    let mut relay = Relay { mappings, ..Relay::new(machine, ends, signals, stats, habits)? };
     loop {
         if let Some(finished) = relay.step()? {
             return Ok(finished);
@@ -107,6 +109,8 @@ struct Relay<'a> {
     signals: &'a mut Signals,
     stats: &'a mut Stats,
     habits: Habits,
+    /// Where a profile wants to hear of mappings.
+    mappings: Option<Sender<Mapping>>,
     input: InputPump,
     outputs: [OutputPump; 2],
     control: Option<UnixStream>,
@@ -147,6 +151,7 @@ impl<'a> Relay<'a> {
             signals,
             stats,
             habits,
+            mappings: None,
             input,
             outputs: [OutputPump::new(ends.stdout, stdout), OutputPump::new(ends.stderr, stderr)],
             control: Some(ends.control),
@@ -346,6 +351,10 @@ impl<'a> Relay<'a> {
                 for (key, value) in counters {
                     self.stats.count(key, value);
                 }
+            }
+            FromGuest::Map(mapping) => {
+                // A profile that has ended early does not listen any more.
+                let _ = self.mappings.as_ref().map(|mappings| mappings.send(mapping));
             }
             FromGuest::Log(level, text) => {
                 let shown = match level {

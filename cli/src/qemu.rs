@@ -86,6 +86,8 @@ pub(crate) struct MachineLine<'a> {
     pub(crate) firmware: Option<&'a Path>,
     /// The ports.
     pub(crate) ports: PortFds,
+    /// The port of a debugger, which the machine then waits for.
+    pub(crate) debugger: Option<RawFd>,
     /// More words, at the end.
     pub(crate) more: &'a [OsString],
 }
@@ -105,6 +107,9 @@ impl MachineLine<'_> {
         }
         line.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
         self.push_ports(&mut line);
+        if let Some(fd) = self.debugger {
+            line.pair("-chardev", &format!("socket,id=gdb,fd={fd}")).pair("-gdb", "chardev:gdb");
+        }
         line.0.extend_from_slice(self.more);
         line.0
     }
@@ -224,6 +229,7 @@ mod tests {
             kernel_words: "",
             bundle: Path::new("/b/my bundle"),
             firmware: None,
+            debugger: None,
             more: &[],
             ports: PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104, log: 105 },
         }
@@ -276,6 +282,15 @@ mod tests {
         let text = it.shell_line();
         assert!(text.contains("-accel tcg,thread=single "));
         assert!(text.contains(" -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 "));
+    }
+
+    #[test]
+    fn a_debugger_and_more_words_come_last() {
+        let mut it = line();
+        it.debugger = Some(106);
+        let more = ["-d".into(), "int".into()];
+        it.more = &more;
+        assert!(it.shell_line().ends_with(" -chardev socket,id=gdb,fd=106 -gdb chardev:gdb -d int"));
     }
 
     #[test]

@@ -5,8 +5,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use aegis_image::config::{Config, Flags};
@@ -15,10 +18,12 @@ use crate::accel::{Choice, Trial, choose, firmware_for};
 use crate::artifacts::{Artifacts, find_qemu};
 use crate::boot::{self, BootBundle};
 use crate::cache::Cache;
+use crate::control::Mapping;
 use crate::errors::{Doing, Error};
 use crate::machine::{GuestEnds, HostEnds, Machine, sockets};
 use crate::options::{RunOptions, StatsFormat};
 use crate::ports::{BOOT_LIMIT, Habits, printable_lines, relay};
+use crate::profile::{self, Profile, Sources};
 use crate::program::{absolute, locate};
 use crate::qemu::{Accelerator, MachineLine};
 use crate::root::{HOSTNAME, Prepared, Source, prepare, working_directory};
@@ -68,7 +73,9 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     report_choice(options, &choice);
     let bundle = boot::build(&library_os, &config, Some(&root.image))?;
     let (host, mut guest) = sockets()?;
-    let arguments = Line { options, qemu: &qemu, artifacts: &artifacts, bundle: &bundle };
+    let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
+    let debugger = profiled.as_ref().map(|profiled| profiled.debugger);
+    let arguments = Line { options, qemu: &qemu, artifacts: &artifacts, bundle: &bundle, debugger };
     let arguments = arguments.build(choice.accelerator, &mut guest)?;
     if options.dry_run {
         println!("{}", arguments.shown);
@@ -79,7 +86,44 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         eprintln!("aegis: {}", arguments.shown);
     }
     let parts = Parts { qemu, arguments: arguments.words, host, guest };
-    run_machine(options, parts, choice.accelerator, start)
+    let Some(profiled) = profiled else {
+        return run_machine(options, parts, choice.accelerator, start, None);
+    };
+    let sources = Sources {
+        kernel: &artifacts.kernel(),
+        library_os: &artifacts.library_os(),
+        image: (root.image.file.try_clone().doing("opening the root image")?, root.image.size_bytes),
+        cpu_count: options.cpus,
+        rate_hz: options.profile_rate,
+    };
+    let (profile, mappings) = Profile::start(profiled.socket, sources)?;
+    let status = run_machine(options, parts, choice.accelerator, start, Some(mappings));
+    let line = profile.finish(&profiled.path, &shown_program(options));
+    if !options.quiet {
+        eprintln!("aegis: {line}");
+    }
+    status
+}
+
+/// The tool's end of the debugger's port, and the machine's.
+struct Profiled {
+    path: PathBuf,
+    socket: UnixStream,
+    debugger: RawFd,
+}
+
+impl Profiled {
+    fn prepare(path: &Path, guest: &mut GuestEnds) -> Result<Self, Error> {
+        profile::check_path(path)?;
+        let (socket, other) = UnixStream::pair().doing("making the debugger's port")?;
+        Ok(Self { path: path.into(), socket, debugger: guest.add(&other.into())? })
+    }
+}
+
+/// The program and its arguments as one line.
+fn shown_program(options: &RunOptions) -> String {
+    let words = options.program_words().iter().map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Where PROGRAM is.
@@ -140,6 +184,7 @@ fn config_of(options: &RunOptions, program: &Path, working_directory: &Path) -> 
     flags.set(Flags::STATS, options.stats.is_some());
     flags.set(Flags::VERBOSE, options.verbose);
     flags.set(Flags::QUIET, options.quiet);
+    flags.set(Flags::PROFILE, options.profile.is_some());
     flags.set(Flags::STDIN_IS_TERMINAL, std::io::stdin().is_terminal());
     flags.set(Flags::STDOUT_IS_TERMINAL, std::io::stdout().is_terminal());
     flags.set(Flags::STDERR_IS_TERMINAL, std::io::stderr().is_terminal());
@@ -201,6 +246,7 @@ struct Line<'a> {
     qemu: &'a Path,
     artifacts: &'a Artifacts,
     bundle: &'a BootBundle,
+    debugger: Option<RawFd>,
 }
 
 struct BuiltLine {
@@ -226,6 +272,7 @@ impl Line<'_> {
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.options.machine),
             ports: guest.port_fds(),
+            debugger: self.debugger,
             more: &self.options.qemu_words,
         };
         Ok(BuiltLine { words: line.arguments(), shown: line.shell_line() })
@@ -245,7 +292,13 @@ struct Parts {
     guest: GuestEnds,
 }
 
-fn run_machine(options: &RunOptions, parts: Parts, accelerator: Accelerator, start: Instant) -> Result<u8, Error> {
+fn run_machine(
+    options: &RunOptions,
+    parts: Parts,
+    accelerator: Accelerator,
+    start: Instant,
+    mappings: Option<Sender<Mapping>>,
+) -> Result<u8, Error> {
     let mut signals = Signals::block().doing("preparing for signals")?;
     let machine = Machine::start(&parts.qemu, &parts.arguments, parts.guest)?;
     let mut stats = Stats::new(accelerator.name());
@@ -257,7 +310,7 @@ fn run_machine(options: &RunOptions, parts: Parts, accelerator: Accelerator, sta
         verbose: options.verbose,
         start,
     };
-    let finished = relay(machine, parts.host, &mut signals, &mut stats, habits)?;
+    let finished = relay(machine, parts.host, &mut signals, &mut stats, habits, mappings)?;
     let verdict = finished.ending.verdict();
     if verdict.shows_log && !options.verbose && !finished.log.is_empty() {
         eprintln!("{}", printable_lines(&finished.log).trim_end());

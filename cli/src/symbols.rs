@@ -1,11 +1,11 @@
 //! Functions by address: what a profile and a trace are printed with.
 //!
 //! A table is made from an ELF file (its full symbol table, else the dynamic one) or from the text of Linux's
-//! `/proc/kallsyms`. Names of Rust are demangled, without the hashes of crates. A file that cannot be read as ELF gives
-//! an empty table: what is printed then has addresses in it, and nothing fails.
+//! `/proc/kallsyms`. Names of Rust are demangled, without the hashes of crates. A file that cannot be read as
+//! ELF gives an empty table: what is printed then has addresses in it, and nothing fails.
 
 use object::read::elf::{ElfFile64, ElfSymbol64};
-use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SymbolKind};
 
 /// Most symbols of one table; the rest of a larger file is left out.
 const SYMBOL_COUNT_MAX: usize = 1 << 20;
@@ -28,6 +28,8 @@ pub(crate) struct Symbol {
 pub(crate) struct Symbols {
     /// In ascending order, one for each address.
     list: Vec<Symbol>,
+    /// Loaded parts: offset in the file, bytes there, and the address that the symbols count by.
+    segments: Vec<(u64, u64, u64)>,
 }
 
 impl Symbols {
@@ -40,7 +42,11 @@ impl Symbols {
         if list.is_empty() {
             list = functions(&file, true, base);
         }
-        Self::of_list(list)
+        let segments = file.segments().map(|segment| {
+            let (offset, length) = segment.file_range();
+            (offset, length, base.wrapping_add(segment.address()))
+        });
+        Self { segments: segments.collect(), ..Self::of_list(list) }
     }
 
     /// The functions in a text of `/proc/kallsyms`: address, type, name, perhaps a module.
@@ -62,7 +68,7 @@ impl Symbols {
             key(left_rank, left).cmp(&key(right_rank, right)).then_with(|| left.name.cmp(&right.name))
         });
         list.dedup_by_key(|(_, symbol)| symbol.address);
-        Self { list: list.into_iter().map(|(_, symbol)| symbol).collect() }
+        Self { list: list.into_iter().map(|(_, symbol)| symbol).collect(), segments: Vec::new() }
     }
 
     /// The function that holds an address.
@@ -71,6 +77,18 @@ impl Symbols {
         let symbol = &self.list[index];
         let is_inside = symbol.size_bytes == 0 || address - symbol.address < symbol.size_bytes;
         is_inside.then_some(symbol)
+    }
+
+    /// The place in the file of an address that the symbols count by.
+    pub(crate) fn offset_of_address(&self, address: u64) -> Option<u64> {
+        let holds = |&&(_, length, start): &&(u64, u64, u64)| address.checked_sub(start).is_some_and(|it| it < length);
+        self.segments.iter().find(holds).map(|(offset, _, start)| offset + (address - start))
+    }
+
+    /// The address that the symbols count by, of a place in the file.
+    pub(crate) fn address_of_offset(&self, offset: u64) -> Option<u64> {
+        let holds = |&&(start, length, _): &&(u64, u64, u64)| offset.checked_sub(start).is_some_and(|it| it < length);
+        self.segments.iter().find(holds).map(|(start, _, address)| address + (offset - start))
     }
 }
 
@@ -137,6 +155,8 @@ mod tests {
         let symbols = Symbols::of_elf(&own, 0x1000);
         let readable = symbols.list.iter().find(|symbol| symbol.name.ends_with("symbols::readable")).unwrap();
         assert_eq!(symbols.find(readable.address + 1), Some(readable));
+        let offset = symbols.offset_of_address(readable.address).unwrap();
+        assert_eq!(symbols.address_of_offset(offset), Some(readable.address));
         let unmoved = Symbols::of_elf(&own, 0);
         assert!(unmoved.find(readable.address - 0x1000).is_some_and(|it| it.name == readable.name));
     }
@@ -146,6 +166,7 @@ mod tests {
         for bytes in [&b""[..], b"\x7fELF", &[0; 4096]] {
             let symbols = Symbols::of_elf(bytes, 0);
             assert_eq!(symbols.find(0), None);
+            assert_eq!((symbols.address_of_offset(0), symbols.offset_of_address(0)), (None, None));
         }
     }
 }

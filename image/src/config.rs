@@ -65,6 +65,8 @@ bitflags! {
         const STDOUT_IS_TERMINAL = 1 << 5;
         /// The host's standard error is a terminal.
         const STDERR_IS_TERMINAL = 1 << 6;
+        /// Tell the host what code programs map.
+        const PROFILE = 1 << 7;
         // Flags of a later version are kept.
         const _ = !0;
     }

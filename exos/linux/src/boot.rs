@@ -120,7 +120,11 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         pool: ground.pool,
         files: Files { namespace: namespace.clone(), temporary, unix: Arc::default() },
         vdso: vdso.ok(),
-        options: Options { trace: config.flags.contains(Flags::TRACE), stats: config.flags.contains(Flags::STATS) },
+        options: Options {
+            trace: config.flags.contains(Flags::TRACE),
+            stats: config.flags.contains(Flags::STATS),
+            profile: config.flags.contains(Flags::PROFILE),
+        },
         counters: Counters::default(),
         realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
         hostname: Mutex::new(config.hostname.clone()),

@@ -20,6 +20,7 @@ pub mod host;
 pub mod memory;
 pub mod proc;
 pub mod process;
+pub mod profile;
 pub mod program;
 pub mod report;
 pub mod signal_file;

@@ -19,6 +19,7 @@ use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file
 
 use crate::files::Access;
 use crate::process::{Image, Process, Thread};
+use crate::profile;
 use crate::signal_frame::{AlternateStack, STACK_BYTES_MIN};
 use crate::system::System;
 
@@ -168,6 +169,7 @@ pub fn start(
         space.clear();
         program.load(&mut space, &request)?
     };
+    profile::tell(system, &process.space, 0, u64::MAX);
     process.files.close_for_exec();
     forget_old_program(process, thread);
     let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);

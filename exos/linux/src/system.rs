@@ -33,6 +33,8 @@ pub trait Platform: Send + Sync {
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
     /// One trace line for the host (`--trace`).
     fn trace(&self, line: &str);
+    /// Code of a file in the running address space, for the host's profile: start, end, offset and path.
+    fn tell_code(&self, _mapping: &str) {}
 }
 
 /// Switches of this run.
@@ -42,6 +44,8 @@ pub struct Options {
     pub trace: bool,
     /// Report statistics at the end.
     pub stats: bool,
+    /// Tell the host what code is mapped.
+    pub profile: bool,
 }
 
 /// What is counted for `--stats`.

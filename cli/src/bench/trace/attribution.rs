@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use aegis_abi::layout::{KERNEL_BASE, LIBOS_BASE};
 
 use super::plugin::Counts;
+use crate::domain::{DOMAINS, Domain, is_of_driver};
 use crate::symbols::{Symbol, Symbols};
 
 /// Functions with less than this part of all instructions are printed as one line.
@@ -21,47 +22,12 @@ pub(super) struct Functions {
     pub(super) program: Symbols,
 }
 
-/// Who an instruction belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Domain {
-    /// The program and the vDSO.
-    Program,
-    /// exos.
-    LibraryOs,
-    /// Drivers in exos.
-    Driver,
-    /// The kernel.
-    Kernel,
-}
-
-impl Domain {
-    /// As it is printed.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Program => "program",
-            Self::LibraryOs => "exos",
-            Self::Driver => "driver",
-            Self::Kernel => "kernel",
-        }
-    }
-}
-
-/// Crates of drivers, as they begin the names of functions.
-const DRIVER_CRATES: [&str; 2] = ["aegis_virtio::", "aegis_hal::"];
-
-/// Whether a function of exos is a driver's.
-pub(crate) fn is_of_driver(name: &str) -> bool {
-    // `<aegis_virtio::queue::Queue as Trait>::method` begins with a bracket.
-    let path = name.trim_start_matches(['<', '&', '[', '(']);
-    DRIVER_CRATES.iter().any(|name| path.starts_with(name))
-}
-
 impl Functions {
     /// Where an address lies: its domain, and its function if it is one's.
     pub(super) fn place(&self, address: u64) -> (Domain, Option<&Symbol>) {
         if let (Some(library_os), LIBOS_BASE..KERNEL_BASE) = (&self.library_os, address) {
             let symbol = library_os.find(address);
-            let is_driver = symbol.is_some_and(|symbol| is_of_driver(&symbol.name));
+            let is_driver = symbol.is_some_and(|symbol| is_of_driver(&symbol.name) == Some(true));
             return (if is_driver { Domain::Driver } else { Domain::LibraryOs }, symbol);
         }
         if address >= LIBOS_BASE {
@@ -122,7 +88,7 @@ impl<'a> Attribution<'a> {
     pub(super) fn render(&self, operations: f64, clock: f64) -> String {
         let each = |instructions: u64| instructions as f64 / operations;
         let mut text = format!("  {:.1} instructions an operation, {operations} operations\n", clock / operations);
-        let domains = [Domain::Program, Domain::LibraryOs, Domain::Driver, Domain::Kernel].map(|domain| {
+        let domains = DOMAINS.map(|domain| {
             let of_domain = self.rows.iter().filter(|((it, _), _)| *it == domain);
             (domain, of_domain.map(|(_, tally)| tally.instructions).sum::<u64>())
         });
@@ -166,7 +132,7 @@ impl<'a> Attribution<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Attribution, Counts, Domain, Functions, Symbols, is_of_driver};
+    use super::{Attribution, Counts, Domain, Functions, Symbols};
 
     fn functions() -> Functions {
         Functions {
@@ -220,13 +186,5 @@ mod tests {
         let functions = Functions { library_os: None, ..functions() };
         assert_eq!(functions.place(0xffff_8880_0000_0000).0, Domain::Kernel);
         assert_eq!(functions.name(0x7fff_0000_0000), (Domain::Program, "main"));
-    }
-
-    #[test]
-    fn drivers_by_their_crates() {
-        assert!(is_of_driver("aegis_virtio::queue::Queue::add"));
-        assert!(is_of_driver("<aegis_virtio::console::Console as core::fmt::Debug>::fmt"));
-        assert!(!is_of_driver("exos::fs::pipe"));
-        assert!(!is_of_driver("<exos_linux::X as aegis_virtio::Y>::z"));
     }
 }

@@ -4,8 +4,9 @@
 //! instruction of the program that is executed exactly once in each; what lies between its last two executions
 //! is one operation, begun at an arbitrary place of the row's loop.
 
-use super::attribution::{Domain, Functions};
+use super::attribution::Functions;
 use super::plugin::Counts;
+use crate::domain::Domain;
 
 /// Most lines; a longer path is cut in the middle of nothing: it ends with a line that says how many are missing.
 const LINE_COUNT_MAX: usize = 2000;

@@ -8,6 +8,7 @@ use exos::mem::{
 use syscalls::Sysno;
 
 use crate::context::{Arguments, Context};
+use crate::profile;
 use crate::table::{Entry, full, partial};
 use crate::user::write_all;
 
@@ -100,7 +101,7 @@ pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor
     area_flags.set(AreaFlags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0);
     area_flags.set(AreaFlags::NO_RESERVE, flags & MAP_NORESERVE != 0);
     area_flags.set(AreaFlags::LOCKED, flags & MAP_LOCKED != 0);
-    context.process.space.lock().map(MapRequest {
+    let mapped = context.process.space.lock().map(MapRequest {
         placement,
         length,
         protection: protection(prot),
@@ -109,7 +110,11 @@ pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor
         populate: flags & MAP_POPULATE != 0 && flags & MAP_NONBLOCK == 0,
         backing,
         label: AreaLabel::None,
-    })
+    })?;
+    if protection(prot).contains(Protection::EXECUTE) {
+        profile::tell(context.system, &context.process.space, mapped, mapped.saturating_add(length));
+    }
+    Ok(mapped)
 }
 
 /// `munmap(2)`.

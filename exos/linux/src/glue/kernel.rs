@@ -3,6 +3,7 @@
 //! What is here must work before the heap does, so the basic operations are free functions without allocation.
 
 use aegis_abi::call::EnvironmentField;
+use aegis_abi::layout::{PAGE_TABLE_SLOT, PAGE_TABLE_WINDOW};
 use aegis_abi::memory::BindEntry;
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, FrameNumber, Status};
@@ -81,4 +82,16 @@ pub(crate) fn now_ns() -> u64 {
 /// Frames that nobody owns.
 pub(crate) fn free_frame_count() -> u64 {
     call::environment_read(SLOT_SELF, EnvironmentField::FramesFree).unwrap_or(0)
+}
+
+/// The running address space by its name outside of the machine: the physical address of its top page table.
+pub(crate) fn own_space() -> u64 {
+    const SLOT: u64 = PAGE_TABLE_SLOT as u64;
+    // The slot leads to the table itself on every level, and its entry there is the table's own.
+    const ENTRY: u64 = 0xffff << 48 | SLOT << 39 | SLOT << 30 | SLOT << 21 | SLOT << 12 | SLOT << 3;
+    const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+    const _: () = assert!(ENTRY >= PAGE_TABLE_WINDOW);
+    // SAFETY: the kernel keeps the environment's own tables mapped there, readable; this entry never changes.
+    let entry = unsafe { core::ptr::read_volatile(ENTRY as *const u64) };
+    entry & ADDRESS
 }

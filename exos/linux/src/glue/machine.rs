@@ -197,6 +197,10 @@ impl Platform for MachinePlatform {
             self.wait(None);
         }
     }
+
+    fn tell_code(&self, mapping: &str) {
+        self.host.send_line(&alloc::format!("map {:x} {mapping}", kernel::own_space()));
+    }
 }
 
 /// A page that XSAVE takes.
