@@ -186,6 +186,9 @@ pub(crate) struct RunOptions {
     /// One more word for QEMU's command line (repeatable)
     #[arg(long = "qemu-word", value_name = "WORD", allow_hyphen_values = true)]
     pub(crate) qemu_words: Vec<OsString>,
+    /// Leave the program's system-call instructions as they are: each call enters the kernel
+    #[arg(long)]
+    pub(crate) no_rewrite: bool,
     /// Print no warnings
     #[arg(short = 'q', long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,

@@ -182,6 +182,7 @@ fn config_of(options: &RunOptions, program: &Path, working_directory: &Path) -> 
     let mut flags = Flags::empty();
     flags.set(Flags::TRACE, options.trace);
     flags.set(Flags::STATS, options.stats.is_some());
+    flags.set(Flags::NO_REWRITE, options.no_rewrite);
     flags.set(Flags::VERBOSE, options.verbose);
     flags.set(Flags::QUIET, options.quiet);
     flags.set(Flags::PROFILE, options.profile.is_some());

@@ -18,5 +18,6 @@ pub mod load;
 pub mod mem;
 pub mod net;
 pub mod platform;
+pub mod rewrite;
 pub mod sync;
 pub mod task;

@@ -67,6 +67,8 @@ bitflags! {
         const STDERR_IS_TERMINAL = 1 << 6;
         /// Tell the host what code programs map.
         const PROFILE = 1 << 7;
+        /// Leave the program's system calls as they are.
+        const NO_REWRITE = 1 << 8;
         // Flags of a later version are kept.
         const _ = !0;
     }

@@ -24,12 +24,14 @@ use exos::sync::Mutex;
 use exos::task::limits::{Limits, Resource};
 use exos::task::signal::ThreadSignals;
 
+use crate::facts::Facts;
 use crate::files::{Files, ProcessFiles};
 use crate::memory::{Space, space_limits};
 use crate::proc::ProcFacts;
 use crate::process::{Identities, Image, IntervalTimer, Process, ProcessSignals, Thread};
 use crate::signal_frame::AlternateStack;
 use crate::system::{Counters, Options, Platform, System};
+use crate::traps::TrapCounts;
 
 /// The vDSO, which `build.rs` built.
 const VDSO_IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.bin"));
@@ -124,6 +126,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
             trace: config.flags.contains(Flags::TRACE),
             stats: config.flags.contains(Flags::STATS),
             profile: config.flags.contains(Flags::PROFILE),
+            rewrite: !config.flags.contains(Flags::NO_REWRITE),
         },
         counters: Counters::default(),
         realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
@@ -132,7 +135,10 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         processor_count: ground.clock.processor_count,
         named_missing: Mutex::new([0; 8]),
     });
+    let identities = Identities { uid: [config.uid; 4], gid: [config.gid; 4], groups: Vec::new() };
     let process = Arc::new(Process {
+        facts: Facts::new(FIRST_PID, 0, &identities),
+        traps: TrapCounts::default(),
         pid: FIRST_PID,
         parent: 0,
         group: Mutex::new(FIRST_PID),
@@ -141,7 +147,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         files,
         signals: Mutex::new(ProcessSignals::default()),
         limits: Mutex::new(limits),
-        identities: Mutex::new(Identities { uid: [config.uid; 4], gid: [config.gid; 4], groups: Vec::new() }),
+        identities: Mutex::new(identities),
         image: Mutex::new(Image::default()),
         timer: Mutex::new(IntervalTimer::default()),
         ending: Mutex::new(None),

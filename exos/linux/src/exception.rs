@@ -3,6 +3,12 @@
 use aegis_abi::upcall::UpcallFrame;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
+/// Vector of the debug exception, which single-stepping raises.
+pub const VECTOR_DEBUG: u64 = 1;
+/// Vector of an opcode without meaning.
+pub const VECTOR_INVALID_OPCODE: u64 = 6;
+/// Vector of the general protection fault, which privileged instructions raise.
+pub const VECTOR_PROTECTION: u64 = 13;
 /// Vector of the page fault.
 pub const VECTOR_PAGE_FAULT: u64 = 14;
 /// Error code of a page fault: a store.

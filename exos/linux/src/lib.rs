@@ -15,6 +15,7 @@ pub mod deliver;
 pub mod epoll;
 pub mod events;
 pub mod exception;
+pub mod facts;
 pub mod files;
 pub mod host;
 pub mod memory;
@@ -31,6 +32,7 @@ pub mod system;
 pub mod table;
 pub mod timer_file;
 pub mod trace;
+pub mod traps;
 pub mod user;
 
 #[cfg(test)]

@@ -73,6 +73,10 @@ pub struct IntervalTimer {
 
 /// A process.
 pub struct Process {
+    /// What it may ask about itself without a lock; published whenever the fields that it repeats change.
+    pub facts: crate::facts::Facts,
+    /// How often its system-call sites trap.
+    pub traps: crate::traps::TrapCounts,
     /// Its number.
     pub pid: u32,
     /// Its parent's number.

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use exos::mem::frames::FramePool;
 use exos::platform::Kernel;
+use exos::rewrite::REFUSAL_COUNT;
 use exos::sync::Mutex;
 
 /// What the personality needs of the place it runs in, beyond `exos::platform`.
@@ -46,6 +47,8 @@ pub struct Options {
     pub stats: bool,
     /// Tell the host what code is mapped.
     pub profile: bool,
+    /// Rewrite system-call sites.
+    pub rewrite: bool,
 }
 
 /// What is counted for `--stats`.
@@ -55,6 +58,12 @@ pub struct Counters {
     pub syscalls_trapped: AtomicU64,
     /// System calls that arrived through rewritten sites.
     pub syscalls_rewritten: AtomicU64,
+    /// Distinct sites that trapped.
+    pub sites_found: AtomicU64,
+    /// Sites that became jumps.
+    pub sites_patched: AtomicU64,
+    /// Sites that keep their traps, by reason.
+    pub sites_refused: [AtomicU64; REFUSAL_COUNT],
     /// Page faults of the program that were resolved.
     pub page_faults: AtomicU64,
     /// Pages that those faults mapped.

@@ -67,6 +67,8 @@ pub enum AreaLabel {
     Vdso,
     /// The vDSO's data.
     Vvar,
+    /// Where rewritten system-call sites jump to.
+    Trampolines,
 }
 
 /// Where an area's pages come from.
@@ -174,6 +176,7 @@ impl Area {
             AreaLabel::Stack => String::from("[stack]"),
             AreaLabel::Vdso => String::from("[vdso]"),
             AreaLabel::Vvar => String::from("[vvar]"),
+            AreaLabel::Trampolines => String::from("[exos]"),
             AreaLabel::None => self.file().map_or_else(String::new, |file| file.source.path()),
         }
     }

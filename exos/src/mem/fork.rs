@@ -28,6 +28,7 @@ impl AddressSpace {
         let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
         child.break_start = self.break_start;
         child.break_end = self.break_end;
+        child.sites = self.sites.clone();
         let mut inherited: Vec<(Range<u64>, bool, Protection)> = Vec::new();
         for area in self.areas.iter() {
             if area.flags.contains(AreaFlags::DONT_FORK) {

@@ -8,6 +8,7 @@
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;
 //! - [`fault`] resolves faults, many pages at a time where that pays (`window`);
+//! - [`rewrite`] patches system-call sites (`crate::rewrite` decides);
 //! - [`source`] is the seam to files.
 //!
 //! Semantics and error codes are Linux 6.1's. Invariants: an area never overlaps another; every
@@ -23,6 +24,7 @@ pub mod frames;
 mod page_map;
 pub mod protect;
 pub mod remap;
+mod rewrite;
 pub mod source;
 pub mod space;
 pub mod user;

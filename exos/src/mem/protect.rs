@@ -82,6 +82,7 @@ impl AddressSpace {
         if area.protection == protection {
             return Ok(());
         }
+        self.unpatch_unless(protection, &part);
         self.areas.change(part.clone(), |area| area.protection = protection);
         let (binder, pool) = (&mut self.binder, &self.pool);
         let is_writable = protection.contains(Protection::WRITE);

@@ -188,8 +188,9 @@ impl AddressSpace {
 
     fn move_pages(&mut self, old: &Range<u64>, target: u64) -> Result<()> {
         let mut moving: Vec<(u64, PageEntry)> = Vec::new();
-        let binder = &mut self.binder;
         let first = old.start >> PAGE_SHIFT;
+        self.unpatch(&(first..old.end >> PAGE_SHIFT));
+        let binder = &mut self.binder;
         self.pages.update(first..old.end >> PAGE_SHIFT, |page, entry| {
             if entry.has(PageFlags::MAPPED) {
                 binder.unmap(page);

@@ -24,6 +24,7 @@ use crate::mem::frames::FramePool;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::source::{PageSource, SharedMemory};
 use crate::mem::window::FaultWindow;
+use crate::rewrite::sites::SiteTable;
 
 /// Resource limits that address spaces keep, in bytes; `u64::MAX` is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +168,8 @@ pub struct AddressSpace {
     pub(crate) lock_future: bool,
     pub(crate) total_peak: u64,
     pub(crate) fault_counts: FaultCounts,
+    /// Rewritten system-call sites.
+    pub(crate) sites: SiteTable,
 }
 
 impl AddressSpace {
@@ -186,6 +189,7 @@ impl AddressSpace {
             lock_future: false,
             total_peak: 0,
             fault_counts: FaultCounts::default(),
+            sites: SiteTable::default(),
         }
     }
 
@@ -378,6 +382,12 @@ impl AddressSpace {
 
     /// Unmaps and forgets the pages; their areas stay.
     pub(crate) fn drop_pages(&mut self, pages: Range<u64>) -> Result<()> {
+        self.withdraw_rewrites(&pages);
+        self.drop_known_pages(pages)
+    }
+
+    /// As [`Self::drop_pages`], for pages without rewritten sites.
+    pub(crate) fn drop_known_pages(&mut self, pages: Range<u64>) -> Result<()> {
         let binder = &mut self.binder;
         self.pages.update(pages, |page, entry| {
             if entry.has(PageFlags::MAPPED) {

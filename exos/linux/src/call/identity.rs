@@ -69,6 +69,7 @@ pub fn setresuid(context: &mut Context<'_>, [real, effective, saved, ..]: Argume
     let mut identities = context.process.identities.lock();
     let is_privileged = identities.uid[1] == 0;
     set_three(&mut identities.uid, [real as u32, effective as u32, saved as u32], is_privileged)?;
+    context.process.facts.publish(&identities);
     Ok(0)
 }
 
@@ -77,6 +78,7 @@ pub fn setresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Argume
     let mut identities = context.process.identities.lock();
     let is_privileged = identities.uid[1] == 0;
     set_three(&mut identities.gid, [real as u32, effective as u32, saved as u32], is_privileged)?;
+    context.process.facts.publish(&identities);
     Ok(0)
 }
 

@@ -12,13 +12,17 @@ use exos::error::{Errno, Result};
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::context::{Context, Restart};
 use exos_linux::deliver::{EndedCall, Target, finish, raise_fault, result_word};
-use exos_linux::exception::{PAGE_FAULT_FETCH, VECTOR_PAGE_FAULT, signal_for, signal_for_fault};
+use exos_linux::exception::{
+    PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
+    signal_for_fault,
+};
 use exos_linux::memory::FaultResult;
+use exos_linux::traps::Heat;
 use exos_linux::user::UserMemory;
 use exos_linux::{table, trace};
 
 use super::run::{RUN, Run, end};
-use super::{HEAP_BASE, user};
+use super::{HEAP_BASE, fast, user};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -46,9 +50,64 @@ fn target(run: &Run) -> Target<'_> {
 /// A program's `syscall`.
 pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
     let run = run();
+    run.pod.system.counters.syscalls_trapped.fetch_add(1, Ordering::Relaxed);
+    if run.pod.system.options.rewrite {
+        consider_rewriting(run, frame.rip);
+    }
+    serve(run, frame);
+}
+
+/// A program's system call through a rewritten site.
+pub(crate) extern "C" fn rewritten(frame: &mut UpcallFrame) {
+    let run = run();
+    run.pod.system.counters.syscalls_rewritten.fetch_add(1, Ordering::Relaxed);
+    let (return_address, continuation) = begin_rewritten(frame);
+    if !serve(run, frame) && frame.rip == return_address {
+        frame.rip = continuation;
+    }
+}
+
+/// The end of a short call during which an upcall came.
+pub(crate) extern "C" fn fast_end(frame: &mut UpcallFrame) {
+    let run = run();
+    let (return_address, continuation) = begin_rewritten(frame);
+    leave(run, frame, None);
+    if frame.rip == return_address {
+        frame.rip = continuation;
+    }
+}
+
+/// Where a rewritten call returns to by the program's text, and where it really goes on.
+fn begin_rewritten(frame: &mut UpcallFrame) -> (u64, u64) {
+    fast::clear_attention();
+    (frame.rip, core::mem::take(&mut frame.fault_address))
+}
+
+/// Counts a trap, and rewrites its site when it has trapped often.
+fn consider_rewriting(run: &Run, return_address: u64) {
+    let counters = &run.pod.system.counters;
+    match run.pod.process.traps.count(return_address) {
+        Heat::Cold => {}
+        Heat::New => {
+            let is_new = run.pod.process.space.lock().note_site(return_address);
+            counters.sites_found.fetch_add(u64::from(is_new), Ordering::Relaxed);
+        }
+        Heat::Hot => match run.pod.process.space.lock().rewrite_site(return_address, fast::ENTRY_OFFSET) {
+            Some(Ok(())) => {
+                counters.sites_patched.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Err(refusal)) => {
+                counters.sites_refused[refusal as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            None => {}
+        },
+    }
+}
+
+/// Does the system call in `frame` and what follows it; whether the call has replaced the registers.
+fn serve(run: &Run, frame: &mut UpcallFrame) -> bool {
     let number = frame.rax;
     let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    run.pod.system.counters.syscalls_trapped.fetch_add(1, Ordering::Relaxed);
     let mut context = Context {
         system: &run.pod.system,
         process: &run.pod.process,
@@ -70,6 +129,7 @@ pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
     }
     let interrupted = (result == Err(Errno::EINTR)).then_some(restart);
     leave(run, frame, Some(EndedCall { number, interrupted }));
+    replaces_registers
 }
 
 /// Acts on signals, and ends the run if the process has ended.
@@ -95,7 +155,11 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
         control::take_pending();
     }
     run.platform.absorb();
+    if fast::contains(frame.rip) {
+        fast::complete(frame);
+    }
     if frame.rip < LIBOS_BASE {
+        show_own_text(run, frame);
         leave(run, frame, None);
     }
 }
@@ -105,6 +169,13 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     let is_wild_jump = frame.error_code & PAGE_FAULT_FETCH != 0 && frame.vector == VECTOR_PAGE_FAULT;
     if (LIBOS_IMAGE_BASE..HEAP_BASE).contains(&frame.rip) && !is_wild_jump {
         return own_exception(run, frame);
+    }
+    if matches!(frame.vector, VECTOR_INVALID_OPCODE | VECTOR_PROTECTION)
+        && let Some(copy) = run.pod.process.space.lock().sites().forward(frame.rip)
+    {
+        // In the middle of a rewritten site: the instruction that stood there is in its trampoline.
+        frame.rip = copy;
+        return;
     }
     let (signal, info) = if frame.vector == VECTOR_PAGE_FAULT {
         match run.pod.process.space.resolve(frame) {
@@ -116,11 +187,25 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
         signal_for(frame)
     };
     raise_fault(&target(run), signal, info);
+    show_own_text(run, frame);
     leave(run, frame, None);
+}
+
+/// Makes a frame that stands in a trampoline stand at the same place of the program's own text, which is what handlers
+/// of signals know.
+fn show_own_text(run: &Run, frame: &mut UpcallFrame) {
+    if let Some(original) = run.pod.process.space.lock().sites().original(frame.rip) {
+        frame.rip = original;
+    }
 }
 
 /// A fault of exos itself: a copy from or to the program, or a bug.
 fn own_exception(run: &Run, frame: &mut UpcallFrame) {
+    if frame.vector == VECTOR_DEBUG && fast::contains(frame.rip) {
+        // A program that single-steps itself into a rewritten call: the steps in exos are not its business.
+        frame.rflags &= !TRAP_FLAG;
+        return;
+    }
     let stop = user::fixup(frame.rip);
     let is_copy = frame.vector == VECTOR_PAGE_FAULT && frame.fault_address < PROGRAM_END;
     match stop {

@@ -16,6 +16,7 @@
 pub(crate) mod devices;
 pub(crate) mod direct;
 pub(crate) mod entry;
+pub(crate) mod fast;
 pub(crate) mod heap;
 pub(crate) mod kernel;
 pub(crate) mod machine;

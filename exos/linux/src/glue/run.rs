@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering;
 use exos::fs::stream::Stream;
 use exos::mem::FramePool;
 use exos::platform::FrameGrant;
+use exos::rewrite::REFUSALS;
 use exos::sync::{Mutex, Once};
 use exos_linux::boot::{Ground, Pod};
 use exos_linux::host::{HostPorts, Port};
@@ -29,7 +30,7 @@ use rand_chacha::rand_core::SeedableRng;
 use super::devices::HostConsole;
 use super::heap::GlobalHeap;
 use super::machine::{Host, MachineKernel, MachinePlatform};
-use super::{direct, entry, kernel};
+use super::{direct, entry, fast, kernel};
 
 /// Version of the control protocol.
 const PROTOCOL_VERSION: u32 = 1;
@@ -68,10 +69,11 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     let host = Arc::new(HostPorts::new(console));
     host.send_line(&alloc::format!("hello {PROTOCOL_VERSION}"));
     let mut frame = AlignedFrame(UpcallFrame::default());
-    match begin(&info, &host, bell, &mut frame.0) {
+    let run = match begin(&info, &host, bell, &mut frame.0) {
         Ok(run) => RUN.call_once(|| run),
         Err(failure) => fail(&host, failure.status, &failure.text),
     };
+    fast::register(&run.pod.process.facts, run.pod.thread.tid, run.pod.system.options.trace);
     aegis_rt::upcall::register(UpcallHandlers { syscall: entry::syscall, other: entry::other }, &[UpcallKind::Bell]);
     // SAFETY: the frame is the program's first context; it lies in the save area, and nothing below it is used again.
     unsafe { aegis_rt::upcall::resume(&raw const frame.0) }
@@ -232,7 +234,10 @@ fn send_stats(run: &Run) {
         ("pages_bound", kernel(Counter::PagesBound)),
         ("pages_unbound", kernel(Counter::PagesUnbound)),
         ("syscalls_trapped", counters.syscalls_trapped.load(Ordering::Relaxed)),
-        ("syscalls_rewritten", counters.syscalls_rewritten.load(Ordering::Relaxed)),
+        ("syscalls_rewritten", counters.syscalls_rewritten.load(Ordering::Relaxed) + fast::short_call_count()),
+        ("syscalls_short", fast::short_call_count()),
+        ("sites_found", counters.sites_found.load(Ordering::Relaxed)),
+        ("sites_patched", counters.sites_patched.load(Ordering::Relaxed)),
         ("signals", counters.signals.load(Ordering::Relaxed)),
         ("page_faults", faults.resolved),
         ("pages_mapped", faults.pages),
@@ -242,6 +247,12 @@ fn send_stats(run: &Run) {
     ];
     for (key, value) in values {
         run.host.send_line(&alloc::format!("stats {key}={value}"));
+    }
+    for (refusal, name) in REFUSALS {
+        let count = counters.sites_refused[refusal as usize].load(Ordering::Relaxed);
+        if count > 0 {
+            run.host.send_line(&alloc::format!("stats sites_refused_{name}={count}"));
+        }
     }
 }
 

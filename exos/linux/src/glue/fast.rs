@@ -1,0 +1,228 @@
+//! Where rewritten system calls arrive: from a trampoline (`exos::rewrite`), without the kernel.
+//!
+//! On entry RCX is the return address in the program's text, R11 the address to go on at (the same, or the
+//! trampoline's second part), every other register the program's. On return RCX is as it was and R11 holds the flags,
+//! as `syscall` leaves them; all other registers and the flags are the program's.
+//!
+//! Calls that are one word of [`Facts`] are answered here. All others get an [`UpcallFrame`] as a trapped call would,
+//! with asynchronous upcalls masked, and leave by `aegis_rt`'s resume; the address to go on at is in the frame's fault
+//! address meanwhile.
+//!
+//! Until the frame is complete, or for the short calls until their last jump, upcalls are not masked. One that comes
+//! then finds an address of this module in its frame: before [`exos_fast_tail`] it leaves a word that makes the call
+//! end in [`super::entry::fast_end`], where signals are looked at; in the tail [`complete`] ends the call in its
+//! stead. Invariant: nobody else runs on this processor in between, because handlers switch only when a program was
+//! interrupted.
+
+use aegis_abi::upcall::{ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
+use aegis_rt::control;
+use core::mem::offset_of;
+use exos_linux::facts::Facts;
+
+use super::entry;
+
+/// Library words of this module.
+const WORD_ENTRY: usize = 40;
+const WORD_STACK_POINTER: usize = 41;
+const WORD_CONTINUATION: usize = 42;
+const WORD_FACTS: usize = 43;
+const WORD_THREAD: usize = 44;
+const WORD_ATTENTION: usize = 45;
+const WORD_COUNT: usize = 46;
+/// Numbers that the table of short calls covers.
+const NUMBER_COUNT: usize = 512;
+
+const fn word(index: usize) -> usize {
+    offset_of!(ControlPage, library) + 8 * index
+}
+
+/// Where trampolines find the entry, from GS.
+pub(crate) const ENTRY_OFFSET: u32 = word(WORD_ENTRY) as u32;
+
+unsafe extern "C" {
+    static exos_fast_entry: u8;
+    static exos_fast_entry_long: u8;
+    static exos_fast_tail: u8;
+    static exos_fast_tail_stack: u8;
+    static exos_fast_tail_jump: u8;
+}
+
+/// Makes rewritten calls of this processor's thread answerable. `facts` has to outlive the thread.
+///
+/// With `shows_all` every call takes the long way, so that all can be traced.
+pub(crate) fn register(facts: &'static Facts, tid: u32, shows_all: bool) {
+    control::set_library_word(WORD_FACTS, core::ptr::from_ref(facts) as u64);
+    control::set_library_word(WORD_THREAD, u64::from(tid));
+    control::set_library_word(WORD_ATTENTION, 0);
+    control::set_library_word(WORD_COUNT, 0);
+    let entry = if shows_all { &raw const exos_fast_entry_long } else { &raw const exos_fast_entry };
+    control::set_library_word(WORD_ENTRY, entry as u64);
+}
+
+/// Short calls that this processor has answered.
+pub(crate) fn short_call_count() -> u64 {
+    control::library_word(WORD_COUNT)
+}
+
+/// Whether RIP lies in this module's assembly.
+pub(crate) fn contains(rip: u64) -> bool {
+    (&raw const exos_fast_entry as u64..=&raw const exos_fast_tail_jump as u64).contains(&rip)
+}
+
+/// An upcall has interrupted a rewritten call: makes `frame` the program's if the call is as good as over, else sees to
+/// it that the call looks for signals at its end.
+pub(crate) fn complete(frame: &mut UpcallFrame) {
+    let tail = &raw const exos_fast_tail as u64;
+    if frame.rip < tail {
+        control::set_library_word(WORD_ATTENTION, 1);
+        return;
+    }
+    if frame.rip == tail {
+        // SAFETY: at this address the stack pointer is where the entry put the program's flags.
+        frame.rflags = unsafe { (frame.rsp as *const u64).read() };
+    }
+    if frame.rip <= &raw const exos_fast_tail_stack as u64 {
+        frame.rsp = control::library_word(WORD_STACK_POINTER);
+    }
+    frame.rip = control::library_word(WORD_CONTINUATION);
+}
+
+/// Nothing is to be looked at any more.
+pub(crate) fn clear_attention() {
+    control::set_library_word(WORD_ATTENTION, 0);
+}
+
+// The frame is the one that `aegis_rt`'s `syscall_entry` builds.
+core::arch::global_asm!(
+    ".macro EXOS_FRAME handler",
+    "mov dword ptr gs:[{masked}], 1",
+    "mov rsp, gs:[{stack_top}]",
+    "push {user_stack}",
+    "push qword ptr gs:[{stack_pointer}]",
+    "push r11",
+    "push {user_code}",
+    "push rcx",
+    "push qword ptr gs:[{continuation}]", // fault address
+    "push 0",                             // error code
+    "push 0",                             // vector
+    "push 0",                             // kind Syscall, mask before 0
+    "push rax",
+    "push rcx",
+    "push rdx",
+    "push rbx",
+    "push rbp",
+    "push rsi",
+    "push rdi",
+    "push r8",
+    "push r9",
+    "push r10",
+    "push r11",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "push 2",
+    "popfq",
+    "mov rdi, rsp",
+    "xor ebp, ebp",
+    "call \\handler",
+    "mov rdi, rsp",
+    "jmp upcall_resume",
+    ".endm",
+    ".macro EXOS_FACT offset",
+    "mov rcx, gs:[{facts}]",
+    "mov eax, [rcx + \\offset]",
+    "jmp 5f",
+    ".endm",
+    ".balign 64",
+    ".global exos_fast_entry",
+    "exos_fast_entry:",
+    "mov gs:[{stack_pointer}], rsp",
+    "mov gs:[{continuation}], r11",
+    "mov rsp, gs:[{stack_top}]",
+    "pushfq",
+    "mov r11, [rsp]",
+    "cmp rax, {number_count}",
+    "jae 2f",
+    "push rcx",
+    "lea rcx, [rip + exos_fast_table]",
+    "jmp [rcx + rax*8]",
+    "exos_fast_long:",
+    "pop rcx",
+    "2: EXOS_FRAME {rewritten}",
+    ".global exos_fast_entry_long",
+    "exos_fast_entry_long:",
+    "mov gs:[{stack_pointer}], rsp",
+    "mov gs:[{continuation}], r11",
+    "mov rsp, gs:[{stack_top}]",
+    "pushfq",
+    "mov r11, [rsp]",
+    "jmp 2b",
+    "exos_fast_pid: EXOS_FACT {pid}",
+    "exos_fast_parent: EXOS_FACT {parent}",
+    "exos_fast_uid: EXOS_FACT {uid}",
+    "exos_fast_effective_uid: EXOS_FACT {effective_uid}",
+    "exos_fast_gid: EXOS_FACT {gid}",
+    "exos_fast_effective_gid: EXOS_FACT {effective_gid}",
+    "3: EXOS_FRAME {fast_end}",
+    "exos_fast_thread:",
+    "mov eax, gs:[{thread}]",
+    "5:",
+    "inc qword ptr gs:[{count}]",
+    "pop rcx",
+    "cmp dword ptr gs:[{attention}], 0",
+    "jne 3b",
+    ".global exos_fast_tail",
+    "exos_fast_tail:",
+    "popfq",
+    ".global exos_fast_tail_stack",
+    "exos_fast_tail_stack:",
+    "mov rsp, gs:[{stack_pointer}]",
+    ".global exos_fast_tail_jump",
+    "exos_fast_tail_jump:",
+    "jmp gs:[{continuation}]",
+    ".pushsection .data.rel.ro.exos_fast_table, \"aw\"",
+    ".balign 8",
+    "exos_fast_table:",
+    ".set number, 0",
+    ".rept {number_count}",
+    ".if number == 39",
+    ".quad exos_fast_pid",
+    ".elseif number == 102",
+    ".quad exos_fast_uid",
+    ".elseif number == 104",
+    ".quad exos_fast_gid",
+    ".elseif number == 107",
+    ".quad exos_fast_effective_uid",
+    ".elseif number == 108",
+    ".quad exos_fast_effective_gid",
+    ".elseif number == 110",
+    ".quad exos_fast_parent",
+    ".elseif number == 186",
+    ".quad exos_fast_thread",
+    ".else",
+    ".quad exos_fast_long",
+    ".endif",
+    ".set number, number + 1",
+    ".endr",
+    ".popsection",
+    masked = const offset_of!(ControlPage, masked),
+    stack_top = const offset_of!(ControlPage, save_area_top),
+    stack_pointer = const word(WORD_STACK_POINTER),
+    continuation = const word(WORD_CONTINUATION),
+    facts = const word(WORD_FACTS),
+    thread = const word(WORD_THREAD),
+    attention = const word(WORD_ATTENTION),
+    count = const word(WORD_COUNT),
+    number_count = const NUMBER_COUNT,
+    user_stack = const USER_STACK_SELECTOR,
+    user_code = const USER_CODE_SELECTOR,
+    pid = const offset_of!(Facts, pid),
+    parent = const offset_of!(Facts, parent),
+    uid = const offset_of!(Facts, uid),
+    effective_uid = const offset_of!(Facts, effective_uid),
+    gid = const offset_of!(Facts, gid),
+    effective_gid = const offset_of!(Facts, effective_gid),
+    rewritten = sym entry::rewritten,
+    fast_end = sym entry::fast_end,
+);

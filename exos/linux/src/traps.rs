@@ -1,0 +1,78 @@
+//! Which `syscall` sites trap often enough to be worth rewriting.
+//!
+//! Rewriting costs some tens of thousands of instructions (finding the function, decoding it, copying its page), a
+//! trap a few hundred; most sites of a short program trap once or twice. So sites are counted in a small
+//! direct-mapped table, and one that has trapped [`HOT_TRAP_COUNT`] times is tried. A collision only delays.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Traps after which a site is tried.
+pub const HOT_TRAP_COUNT: u64 = 8;
+const LINE_COUNT: usize = 256;
+const COUNT_BITS: u32 = 8;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+
+/// What is to be done about a trap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heat {
+    /// The site is new here: note it.
+    New,
+    /// Nothing.
+    Cold,
+    /// Try to rewrite it; it will not be asked for again while it stays in the table.
+    Hot,
+}
+
+/// Counts by return address, tag above count.
+#[derive(Debug)]
+pub struct TrapCounts {
+    lines: [AtomicU64; LINE_COUNT],
+}
+
+impl Default for TrapCounts {
+    fn default() -> Self {
+        Self { lines: [const { AtomicU64::new(0) }; LINE_COUNT] }
+    }
+}
+
+impl TrapCounts {
+    /// Counts a trap whose `syscall` ends at `return_address`. Counts that two processors make at once may be lost.
+    pub fn count(&self, return_address: u64) -> Heat {
+        let line = &self.lines[(return_address ^ return_address >> 8) as usize % LINE_COUNT];
+        let word = line.load(Ordering::Relaxed);
+        if word >> COUNT_BITS != return_address & (u64::MAX >> COUNT_BITS) {
+            line.store(return_address << COUNT_BITS | 1, Ordering::Relaxed);
+            return Heat::New;
+        }
+        let count = word & COUNT_MASK;
+        if count >= HOT_TRAP_COUNT {
+            return Heat::Cold;
+        }
+        line.store(word + 1, Ordering::Relaxed);
+        if count + 1 == HOT_TRAP_COUNT { Heat::Hot } else { Heat::Cold }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HOT_TRAP_COUNT, Heat, TrapCounts};
+
+    #[test]
+    fn a_site_is_new_once_and_hot_once() {
+        let counts = TrapCounts::default();
+        let heats: Vec<Heat> = (0..20).map(|_| counts.count(0x40_1234)).collect();
+        assert_eq!(heats[0], Heat::New);
+        assert_eq!(heats.iter().filter(|heat| **heat == Heat::Hot).count(), 1);
+        assert_eq!(heats[HOT_TRAP_COUNT as usize - 1], Heat::Hot);
+    }
+
+    #[test]
+    fn a_collision_begins_again() {
+        let counts = TrapCounts::default();
+        let other = (0x40_1235..).find(|address: &u64| (address ^ address >> 8) % 256 == (0x40_1234 ^ 0x4012) % 256);
+        let other = other.expect("one of 256 addresses");
+        counts.count(0x40_1234);
+        assert_eq!(counts.count(other), Heat::New);
+        assert_eq!(counts.count(0x40_1234), Heat::New);
+    }
+}

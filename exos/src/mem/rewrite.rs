@@ -1,0 +1,238 @@
+//! Rewritten system-call sites of an address space: trampoline pages, patched copies of text pages, and their end.
+//!
+//! A patched text page is a private copy of the file's page, swapped in whole: it is unmapped first, which makes every
+//! processor let go of the old one, then the copy is mapped, so that no processor ever executes a mixture. A
+//! trampoline page is an area of its own, near the text.
+//!
+//! Invariant: while a patch stands, its trampoline does. Whatever takes pages away or makes them writable first takes
+//! back what depends on them ([`AddressSpace::withdraw_rewrites`]); pages that lose their patch are forgotten and come
+//! anew from their file. The decisions are `crate::rewrite`'s.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::ops::Range;
+
+use aegis_abi::FrameNumber;
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
+
+use crate::load::read_file;
+use crate::mem::area::{Area, AreaLabel, FileBacking, Protection};
+use crate::mem::fault::Access;
+use crate::mem::frames::FramePool;
+use crate::mem::page_map::{PageEntry, PageFlags};
+use crate::mem::source::{PageIntent, PageSource};
+use crate::mem::space::{AddressSpace, MapRequest, Placement};
+use crate::rewrite::functions::{FileBytes, function_at};
+use crate::rewrite::plan::{FUNCTION_BYTES_MAX, JUMP_BYTES, Plan, SYSCALL_BYTES, plan};
+use crate::rewrite::sites::{SiteState, SiteTable};
+use crate::rewrite::trampoline::Site;
+use crate::rewrite::Refusal;
+
+/// Free pages that are looked at for a trampoline.
+const HOLE_COUNT_MAX: u32 = 256;
+/// Distance between two such pages: what the third byte of a jump's distance counts.
+const HOLE_STEP_BYTES: u64 = 0x1_0000;
+
+/// A mapped file through a one-page buffer.
+struct MappedBytes<'a> {
+    pool: &'a FramePool,
+    source: &'a Arc<dyn PageSource>,
+    index: u64,
+    valid_bytes: usize,
+    page: Box<[u8; PAGE_SIZE as usize]>,
+}
+
+impl<'a> MappedBytes<'a> {
+    fn new(pool: &'a FramePool, source: &'a Arc<dyn PageSource>) -> Self {
+        Self { pool, source, index: u64::MAX, valid_bytes: 0, page: Box::new([0; PAGE_SIZE as usize]) }
+    }
+}
+
+impl FileBytes for MappedBytes<'_> {
+    fn read(&mut self, offset: u64, into: &mut [u8]) -> Option<()> {
+        let mut done = 0;
+        while done < into.len() {
+            let next = offset.checked_add(done as u64)?;
+            if next / PAGE_SIZE != self.index {
+                let page = self.source.page(next / PAGE_SIZE, PageIntent::Read).ok()?;
+                self.pool.bytes().read(page.frame.frame(), 0, &mut self.page[..]);
+                (self.index, self.valid_bytes) = (next / PAGE_SIZE, page.valid_bytes);
+            }
+            let start = (next % PAGE_SIZE) as usize;
+            let count = self.valid_bytes.checked_sub(start)?.min(into.len() - done);
+            if count == 0 {
+                return None;
+            }
+            into[done..done + count].copy_from_slice(&self.page[start..start + count]);
+            done += count;
+        }
+        Some(())
+    }
+}
+
+impl AddressSpace {
+    /// The rewritten sites.
+    #[must_use]
+    pub fn sites(&self) -> &SiteTable {
+        &self.sites
+    }
+
+    /// Notes that the `syscall` before `return_address` trapped; whether it is a site that was not known.
+    pub fn note_site(&mut self, return_address: u64) -> bool {
+        self.sites.note(return_address.wrapping_sub(SYSCALL_BYTES))
+    }
+
+    /// Rewrites the `syscall` before `return_address` if that is safe: what became of it, or `None` if that was decided
+    /// before. `entry_offset` is where trampolines find exos's entry, from GS.
+    pub fn rewrite_site(&mut self, return_address: u64, entry_offset: u32) -> Option<Result<(), Refusal>> {
+        let syscall = return_address.wrapping_sub(SYSCALL_BYTES);
+        self.sites.note(syscall);
+        match self.sites.state(syscall) {
+            Some(SiteState::Found) => {}
+            Some(_) => return None,
+            None => return Some(Err(Refusal::TableFull)),
+        }
+        let outcome = self.try_rewrite(syscall, entry_offset);
+        if let Err(refusal) = outcome {
+            self.sites.refuse(syscall, refusal);
+        }
+        Some(outcome)
+    }
+
+    fn try_rewrite(&mut self, syscall: u64, entry_offset: u32) -> Result<(), Refusal> {
+        let area = self.areas.find(syscall).ok_or(Refusal::NotFileText)?.clone();
+        let file = area.file().filter(|file| !file.is_shared).ok_or(Refusal::NotFileText)?;
+        if area.protection.contains(Protection::WRITE) {
+            return Err(Refusal::Writable);
+        }
+        let (plan, original) = self.plan_site(&area, file, syscall)?;
+        if plan.jump >> PAGE_SHIFT != (plan.jump + JUMP_BYTES - 1) >> PAGE_SHIFT {
+            return Err(Refusal::TwoPages);
+        }
+        if !self.sites.is_free(&plan) {
+            return Err(Refusal::Overlap);
+        }
+        let page = plan.jump >> PAGE_SHIFT;
+        let entry = self.present(plan.jump)?;
+        if !entry.has(PageFlags::FILE) && !self.sites.is_patched_page(plan.jump) {
+            return Err(Refusal::PageModified);
+        }
+        let site = match self.sites.place(&plan) {
+            Some(site) => site,
+            None => self.add_trampoline_page(&area, &plan)?,
+        };
+        self.write_trampoline(&site, &site.encode(&original, entry_offset))?;
+        let frame = self.pool.allocate_copy(entry.frame()).map_err(|_| Refusal::NoMemory)?;
+        self.pool.bytes().write(frame, (plan.jump % PAGE_SIZE) as usize, &site.jump());
+        self.swap_page(page, frame, area.protection)?;
+        self.sites.add(site);
+        Ok(())
+    }
+
+    /// What to replace, and the file's bytes there.
+    fn plan_site(
+        &self,
+        area: &Area,
+        file: &FileBacking,
+        syscall: u64,
+    ) -> Result<(Plan, alloc::vec::Vec<u8>), Refusal> {
+        let base = area.start.wrapping_sub(file.first_index << PAGE_SHIFT);
+        let mut bytes = MappedBytes::new(&self.pool, &file.source);
+        let function = function_at(&mut bytes, syscall.wrapping_sub(base)).ok_or(Refusal::NoFunction)?;
+        let length = usize::try_from(function.end - function.start).unwrap_or(usize::MAX);
+        if length > FUNCTION_BYTES_MAX {
+            return Err(Refusal::FunctionTooLong);
+        }
+        let start = base.wrapping_add(function.start);
+        if start < area.start || start.checked_add(length as u64).is_none_or(|end| end > area.end) {
+            return Err(Refusal::NoFunction);
+        }
+        let mut code = alloc::vec![0; length];
+        read_file(&self.pool, &file.source, function.start, &mut code).map_err(|_| Refusal::NoFunction)?;
+        let plan = plan(start, &code, syscall)?;
+        let original = code[(plan.jump - start) as usize..(plan.end - start) as usize].to_vec();
+        Ok((plan, original))
+    }
+
+    /// The entry of the page of `address`, made present for fetching.
+    fn present(&mut self, address: u64) -> Result<PageEntry, Refusal> {
+        self.frame_for(address, Access::Execute).map_err(|_| Refusal::NoMemory)?;
+        self.pages.get(address >> PAGE_SHIFT).ok_or(Refusal::NoMemory)
+    }
+
+    /// Makes a trampoline page below the text of `area`, where `plan` finds a place in it.
+    fn add_trampoline_page(&mut self, area: &Area, plan: &Plan) -> Result<Site, Refusal> {
+        let mut top = area.start;
+        for _ in 0..HOLE_COUNT_MAX {
+            let Some(address) = self.areas.find_hole(PAGE_SIZE, top) else { break };
+            if let Some(site) = SiteTable::place_in_new(address, plan) {
+                let mut request = MapRequest::anonymous(
+                    Placement::FixedNoReplace(address),
+                    PAGE_SIZE,
+                    Protection::READ | Protection::EXECUTE,
+                );
+                request.label = AreaLabel::Trampolines;
+                self.map(request).map_err(|_| Refusal::NoMemory)?;
+                self.sites.add_page(address);
+                return Ok(site);
+            }
+            top = address.saturating_sub(HOLE_STEP_BYTES - PAGE_SIZE);
+        }
+        Err(Refusal::NoReach)
+    }
+
+    /// Writes a trampoline that nobody executes yet. A page that a forked process has too is copied first.
+    fn write_trampoline(&mut self, site: &Site, bytes: &[u8]) -> Result<(), Refusal> {
+        let page = site.trampoline >> PAGE_SHIFT;
+        let entry = self.pages.get(page).filter(|entry| self.is_exclusive(*entry));
+        let frame = match entry {
+            Some(entry) => entry.frame(),
+            None => {
+                let present = self.present(site.trampoline)?.frame();
+                let frame = self.pool.allocate_copy(present).map_err(|_| Refusal::NoMemory)?;
+                self.swap_page(page, frame, Protection::READ | Protection::EXECUTE)?;
+                frame
+            }
+        };
+        self.pool.bytes().write(frame, (site.trampoline % PAGE_SIZE) as usize, bytes);
+        Ok(())
+    }
+
+    /// Puts `frame` in the place of a page for good, so that no processor sees a mixture of both.
+    fn swap_page(&mut self, page: u64, frame: FrameNumber, protection: Protection) -> Result<(), Refusal> {
+        self.binder.unmap(page);
+        let is_gone = self.flush().is_ok();
+        self.set_page(page, PageEntry::new(frame, PageFlags::OWNED), protection);
+        if self.flush().is_ok() && is_gone { Ok(()) } else { Err(Refusal::NoMemory) }
+    }
+
+    /// Takes back every patch in `pages`, and every one that needs a trampoline there. The pages themselves come anew
+    /// from their files, if they stay.
+    pub(crate) fn withdraw_rewrites(&mut self, pages: &Range<u64>) {
+        for page in self.sites.forget(pages) {
+            self.forget_page(page);
+        }
+    }
+
+    /// As [`Self::withdraw_rewrites`], for pages that stay and move or change their rights: their patched copies go.
+    pub(crate) fn unpatch(&mut self, pages: &Range<u64>) {
+        let patched = self.sites.patched_pages(pages);
+        self.withdraw_rewrites(pages);
+        for page in patched {
+            self.forget_page(page);
+        }
+    }
+
+    /// Before the pages of `part` get the rights `protection`: what may be written is the program's own, and what may
+    /// not be executed calls nothing.
+    pub(crate) fn unpatch_unless(&mut self, protection: Protection, part: &Range<u64>) {
+        if protection.contains(Protection::WRITE) || !protection.contains(Protection::EXECUTE) {
+            self.unpatch(&(part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT));
+        }
+    }
+
+    fn forget_page(&mut self, page: u64) {
+        // A refused unmap keeps the frame and the patch with it; there is nobody to tell.
+        let _ = self.drop_known_pages(page..page + 1);
+    }
+}

@@ -1,0 +1,193 @@
+//! The rewritten sites of one address space: what was found, what became of it, and where trampolines are.
+//!
+//! A trampoline page is cut into slots of [`TRAMPOLINE_BYTES_MAX`] bytes. The table is arithmetic; `crate::mem::rewrite`
+//! makes pages and page tables agree with it. It is copied with its address space, as the pages are.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
+
+use super::plan::{JUMP_BYTES, Plan};
+use super::trampoline::{Site, TRAMPOLINE_BYTES_MAX};
+use super::Refusal;
+
+/// Most sites that an address space remembers.
+pub const SITE_COUNT_MAX: usize = 16 * 1024;
+/// Page numbers beyond belong to no program.
+const PAGE_NUMBER_MAX: u64 = 1 << 40;
+const SLOT_COUNT: u64 = PAGE_SIZE / TRAMPOLINE_BYTES_MAX;
+
+/// What is known of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteState {
+    /// It has trapped.
+    Found,
+    /// It is a jump now.
+    Patched,
+    /// It keeps its trap.
+    Refused(Refusal),
+}
+
+/// The sites of an address space.
+#[derive(Clone, Debug, Default)]
+pub struct SiteTable {
+    /// By the address of the `syscall`.
+    states: BTreeMap<u64, SiteState>,
+    /// By the address of the jump.
+    sites: BTreeMap<u64, Site>,
+    /// Trampoline pages by page number: bit n says that slot n is taken.
+    pages: BTreeMap<u64, u64>,
+}
+
+impl SiteTable {
+    /// Whether nothing is patched and no trampoline exists.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sites.is_empty() && self.pages.is_empty()
+    }
+
+    /// What is known of `syscall`.
+    #[must_use]
+    pub fn state(&self, syscall: u64) -> Option<SiteState> {
+        self.states.get(&syscall).copied()
+    }
+
+    /// Notes that `syscall` trapped; whether that is news.
+    pub fn note(&mut self, syscall: u64) -> bool {
+        let is_new = self.states.len() < SITE_COUNT_MAX && !self.states.contains_key(&syscall);
+        if is_new {
+            self.states.insert(syscall, SiteState::Found);
+        }
+        is_new
+    }
+
+    /// Notes a refusal.
+    pub fn refuse(&mut self, syscall: u64, refusal: Refusal) {
+        if let Some(state) = self.states.get_mut(&syscall) {
+            *state = SiteState::Refused(refusal);
+        }
+    }
+
+    /// Whether `plan` leaves the patched sites alone.
+    #[must_use]
+    pub fn is_free(&self, plan: &Plan) -> bool {
+        let before = self.sites.range(..plan.end).next_back();
+        before.is_none_or(|(_, site)| site.plan.end.max(site.plan.jump + JUMP_BYTES) <= plan.jump)
+    }
+
+    /// A place for the trampoline of `plan` in the pages there are.
+    #[must_use]
+    pub fn place(&self, plan: &Plan) -> Option<Site> {
+        self.pages.iter().find_map(|(page, taken)| place_in(*page, *taken, plan))
+    }
+
+    /// A place in a page that would be at `address`.
+    #[must_use]
+    pub fn place_in_new(address: u64, plan: &Plan) -> Option<Site> {
+        place_in(address >> PAGE_SHIFT, 0, plan)
+    }
+
+    /// Takes a trampoline page on.
+    pub fn add_page(&mut self, address: u64) {
+        self.pages.insert(address >> PAGE_SHIFT, 0);
+    }
+
+    /// Takes a site on whose bytes are in place.
+    pub fn add(&mut self, site: Site) {
+        if let Some(taken) = self.pages.get_mut(&(site.trampoline >> PAGE_SHIFT)) {
+            *taken |= 1 << slot(site.trampoline);
+        }
+        self.states.insert(site.plan.syscall, SiteState::Patched);
+        self.sites.insert(site.plan.jump, site);
+    }
+
+    /// Whether a patched site begins in the page of `address`.
+    #[must_use]
+    pub fn is_patched_page(&self, address: u64) -> bool {
+        let start = address & !(PAGE_SIZE - 1);
+        self.sites.range(start..start + PAGE_SIZE).next().is_some()
+    }
+
+    /// The pages of `pages` that hold patches.
+    #[must_use]
+    pub fn patched_pages(&self, pages: &Range<u64>) -> Vec<u64> {
+        let addresses = pages.start << PAGE_SHIFT..pages.end.min(PAGE_NUMBER_MAX) << PAGE_SHIFT;
+        let mut found: Vec<u64> = self.sites.range(addresses).map(|(jump, _)| jump >> PAGE_SHIFT).collect();
+        found.dedup();
+        found
+    }
+
+    /// Where the replaced instruction that began at `address` is now.
+    #[must_use]
+    pub fn forward(&self, address: u64) -> Option<u64> {
+        let (_, site) = self.sites.range(..=address).next_back()?;
+        if address == site.plan.jump { None } else { site.forward(address) }
+    }
+
+    /// What `address` in a trampoline stands for in the program's own text; `None` outside of trampolines.
+    #[must_use]
+    pub fn original(&self, address: u64) -> Option<u64> {
+        self.pages.get(&(address >> PAGE_SHIFT))?;
+        self.sites.values().find_map(|site| site.original(address))
+    }
+
+    /// Whether `address` lies in a trampoline page.
+    #[must_use]
+    pub fn is_trampoline(&self, address: u64) -> bool {
+        self.pages.contains_key(&(address >> PAGE_SHIFT))
+    }
+
+    /// Forgets what lies in `pages` (page numbers): sites there, and sites whose trampolines lie there. Gives the text
+    /// pages outside of `pages` whose patches are void and must be taken back.
+    pub fn forget(&mut self, pages: &Range<u64>) -> Vec<u64> {
+        if self.states.is_empty() {
+            return Vec::new();
+        }
+        let addresses = pages.start << PAGE_SHIFT..pages.end.min(PAGE_NUMBER_MAX) << PAGE_SHIFT;
+        let known: Vec<u64> = self.states.range(addresses).map(|(syscall, _)| *syscall).collect();
+        for syscall in known {
+            self.states.remove(&syscall);
+        }
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut orphaned = Vec::new();
+        let mut gone = Vec::new();
+        for site in self.sites.values() {
+            let text = site.plan.jump >> PAGE_SHIFT;
+            let is_orphaned = pages.contains(&(site.trampoline >> PAGE_SHIFT));
+            if is_orphaned && !pages.contains(&text) && !orphaned.contains(&text) {
+                orphaned.push(text);
+            }
+            if is_orphaned || pages.contains(&text) {
+                gone.push(*site);
+            }
+        }
+        // Whoever shares a page with an orphan loses its patch with it.
+        gone.extend(self.sites.values().filter(|site| orphaned.contains(&(site.plan.jump >> PAGE_SHIFT))));
+        for site in gone {
+            // The slot stays taken: a processor may still be in it.
+            self.sites.remove(&site.plan.jump);
+            self.states.remove(&site.plan.syscall);
+        }
+        self.pages.retain(|page, _| !pages.contains(page));
+        orphaned
+    }
+}
+
+fn slot(address: u64) -> u64 {
+    address % PAGE_SIZE / TRAMPOLINE_BYTES_MAX
+}
+
+/// The first free slot of a page, and the place in it, from which the jump's bytes trap where they must.
+fn place_in(page: u64, taken: u64, plan: &Plan) -> Option<Site> {
+    let room = TRAMPOLINE_BYTES_MAX.checked_sub(Site::length_bytes(plan))?;
+    // Only the lowest byte of the distance asks for another place in the slot.
+    let room = if plan.starts & 0b10 == 0 { 0 } else { room };
+    (0..SLOT_COUNT).filter(|slot| taken & 1 << slot == 0).find_map(|slot| {
+        let base = (page << PAGE_SHIFT) + slot * TRAMPOLINE_BYTES_MAX;
+        (0..=room).map(|shift| Site { plan: *plan, trampoline: base + shift }).find(Site::is_safe)
+    })
+}
