@@ -116,10 +116,11 @@ impl System {
         (statistics.limit * 4096, (statistics.limit - used.min(statistics.limit)) * 4096)
     }
 
-    /// Whether the missing call `number` is named for the first time.
+    /// Whether the missing call `number` is named for the first time; numbers beyond the table count as one.
     pub fn is_first_missing(&self, number: u64) -> bool {
         let mut named = self.named_missing.lock();
-        let Some(word) = named.get_mut(number as usize / 64) else { return true };
+        let number = number.min(named.len() as u64 * 64 - 1);
+        let word = &mut named[number as usize / 64];
         let bit = 1 << (number % 64);
         let is_first = *word & bit == 0;
         *word |= bit;

@@ -142,16 +142,15 @@ impl SiteTable {
     /// Forgets what lies in `pages` (page numbers): sites there, and sites whose trampolines lie there. Gives the text
     /// pages outside of `pages` whose patches are void and must be taken back.
     pub fn forget(&mut self, pages: &Range<u64>) -> Vec<u64> {
-        if self.states.is_empty() {
+        let addresses = pages.start << PAGE_SHIFT..pages.end.min(PAGE_NUMBER_MAX) << PAGE_SHIFT;
+        let has_sites = self.states.range(addresses.clone()).next().is_some();
+        let has_trampolines = self.pages.range(pages.clone()).next().is_some();
+        if !has_sites && !has_trampolines {
             return Vec::new();
         }
-        let addresses = pages.start << PAGE_SHIFT..pages.end.min(PAGE_NUMBER_MAX) << PAGE_SHIFT;
         let known: Vec<u64> = self.states.range(addresses).map(|(syscall, _)| *syscall).collect();
         for syscall in known {
             self.states.remove(&syscall);
-        }
-        if self.is_empty() {
-            return Vec::new();
         }
         let mut orphaned = Vec::new();
         let mut gone = Vec::new();
