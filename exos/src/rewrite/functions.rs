@@ -165,7 +165,7 @@ impl<'a> Elf<'a> {
             return None;
         }
         let back = u64::from(self.u32(entry + 4)?);
-        let form = self.pointer_form((entry + 4).checked_sub(back)?)?;
+        let (form, is_signal_return) = self.pointer_form((entry + 4).checked_sub(back)?)?;
         let (start, count) = match form & 0xf {
             FORM_ABSOLUTE => (self.u64(entry + 8)?, self.u64(entry + 16)?),
             FORM_U32 => (u64::from(self.u32(entry + 8)?), u64::from(self.u32(entry + 12)?)),
@@ -177,16 +177,18 @@ impl<'a> Elf<'a> {
             RELATIVE_TO_ITSELF => start.wrapping_add(self.address_of(entry + 8)?),
             _ => return None,
         };
-        Some(start..start.checked_add(count)?)
+        // The description of a signal return begins a byte early, so that unwinders that step back find it.
+        Some(start.wrapping_add(u64::from(is_signal_return))..start.checked_add(count)?)
     }
 
-    /// How the descriptions that share the information entry at `entry` write addresses.
-    fn pointer_form(&mut self, entry: u64) -> Option<u8> {
+    /// How the descriptions that share the information entry at `entry` write addresses, and whether they are about the
+    /// code that returns from signal handlers.
+    fn pointer_form(&mut self, entry: u64) -> Option<(u8, bool)> {
         let head: [u8; 24] = self.array(entry + 8)?;
         let augmentation_end = head.iter().skip(1).position(|byte| *byte == 0)? + 1;
         let augmentation = &head[1..augmentation_end];
         if augmentation.is_empty() {
-            return Some(FORM_ABSOLUTE);
+            return Some((FORM_ABSOLUTE, false));
         }
         let Some(letters) = augmentation.strip_prefix(b"z") else { return None };
         let mut position = augmentation_end + 1;
@@ -199,14 +201,14 @@ impl<'a> Elf<'a> {
         }
         for letter in letters {
             match letter {
-                b'R' => return head.get(position).copied(),
+                b'R' => return Some((*head.get(position)?, letters.contains(&b'S'))),
                 b'L' => position += 1,
                 b'P' => position += if *head.get(position)? & 0x7 == 0 { 9 } else { 5 },
                 b'S' | b'B' => {}
                 _ => return None,
             }
         }
-        Some(FORM_ABSOLUTE)
+        Some((FORM_ABSOLUTE, letters.contains(&b'S')))
     }
 
     /// File offset and length of the section of this name.
