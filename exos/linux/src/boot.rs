@@ -122,12 +122,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         pool: ground.pool,
         files: Files { namespace: namespace.clone(), temporary, unix: Arc::default() },
         vdso: vdso.ok(),
-        options: Options {
-            trace: config.flags.contains(Flags::TRACE),
-            stats: config.flags.contains(Flags::STATS),
-            profile: config.flags.contains(Flags::PROFILE),
-            rewrite: !config.flags.contains(Flags::NO_REWRITE),
-        },
+        options: options(config),
         counters: Counters::default(),
         realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
         hostname: Mutex::new(config.hostname.clone()),
@@ -167,6 +162,15 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     facts.add_process(process.clone(), thread.clone());
     connect_streams(&namespace, &process, ground.streams, config, terminal.as_ref(), now).map_err(BootError::Root)?;
     Ok(Pod { system, process, thread })
+}
+
+fn options(config: &Config) -> Options {
+    Options {
+        trace: config.flags.contains(Flags::TRACE),
+        stats: config.flags.contains(Flags::STATS),
+        profile: config.flags.contains(Flags::PROFILE),
+        rewrite: !config.flags.contains(Flags::NO_REWRITE),
+    }
 }
 
 /// The root with everything that is mounted in it.

@@ -22,11 +22,11 @@ use crate::mem::frames::FramePool;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::source::{PageIntent, PageSource};
 use crate::mem::space::{AddressSpace, MapRequest, Placement};
+use crate::rewrite::Refusal;
 use crate::rewrite::functions::{FileBytes, function_at};
 use crate::rewrite::plan::{FUNCTION_BYTES_MAX, JUMP_BYTES, Plan, SYSCALL_BYTES, plan};
 use crate::rewrite::sites::{SiteState, SiteTable};
 use crate::rewrite::trampoline::Site;
-use crate::rewrite::Refusal;
 
 /// Free pages that are looked at for a trampoline.
 const HOLE_COUNT_MAX: u32 = 256;
@@ -130,12 +130,7 @@ impl AddressSpace {
     }
 
     /// What to replace, and the file's bytes there.
-    fn plan_site(
-        &self,
-        area: &Area,
-        file: &FileBacking,
-        syscall: u64,
-    ) -> Result<(Plan, alloc::vec::Vec<u8>), Refusal> {
+    fn plan_site(&self, area: &Area, file: &FileBacking, syscall: u64) -> Result<(Plan, alloc::vec::Vec<u8>), Refusal> {
         let base = area.start.wrapping_sub(file.first_index << PAGE_SHIFT);
         let mut bytes = MappedBytes::new(&self.pool, &file.source);
         let function = function_at(&mut bytes, syscall.wrapping_sub(base)).ok_or(Refusal::NoFunction)?;

@@ -1,8 +1,8 @@
 //! Where a function of an ELF file begins and ends: from its unwind information, else from its symbols.
 //!
 //! `.eh_frame_hdr` is a sorted table (Linux Standard Base 5.0, core, 10.6.2), so a look-up reads a few words of it and
-//! one entry of `.eh_frame`; files that are linked statically have only `.eh_frame`, which is walked. Everything read is
-//! an allegation of the file: offsets are checked by the reader, loops are bounded, and a file that lies gets its
+//! one entry of `.eh_frame`; files that are linked statically have only `.eh_frame`, which is walked. All that is read
+//! is an allegation of the file: offsets are checked by the reader, loops are bounded, and a file that lies gets its
 //! sites refused or its own code wrong, nobody else's.
 
 use core::ops::Range;
@@ -190,7 +190,7 @@ impl<'a> Elf<'a> {
         if augmentation.is_empty() {
             return Some((FORM_ABSOLUTE, false));
         }
-        let Some(letters) = augmentation.strip_prefix(b"z") else { return None };
+        let letters = augmentation.strip_prefix(b"z")?;
         let mut position = augmentation_end + 1;
         // Alignments of code and data, the return address's register, the length of what follows.
         for _ in 0..4 {

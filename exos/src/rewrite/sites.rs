@@ -1,7 +1,8 @@
 //! The rewritten sites of one address space: what was found, what became of it, and where trampolines are.
 //!
-//! A trampoline page is cut into slots of [`TRAMPOLINE_BYTES_MAX`] bytes. The table is arithmetic; `crate::mem::rewrite`
-//! makes pages and page tables agree with it. It is copied with its address space, as the pages are.
+//! A trampoline page is cut into slots of [`TRAMPOLINE_BYTES_MAX`] bytes. The table is arithmetic;
+//! `crate::mem::rewrite` makes pages and page tables agree with it. It is copied with its address space, as the pages
+//! are.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,9 +10,9 @@ use core::ops::Range;
 
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 
+use super::Refusal;
 use super::plan::{JUMP_BYTES, Plan};
 use super::trampoline::{Site, TRAMPOLINE_BYTES_MAX};
-use super::Refusal;
 
 /// Most sites that an address space remembers.
 pub const SITE_COUNT_MAX: usize = 16 * 1024;
