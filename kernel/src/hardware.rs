@@ -198,6 +198,14 @@ impl Machine for Hardware {
         machine::physical_store(frame, word_index, value);
     }
 
+    fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]) {
+        machine::physical_load_words(frame, word_index, words);
+    }
+
+    fn store_words(&mut self, frame: FrameNumber, word_index: usize, words: &[u64]) {
+        machine::physical_store_words(frame, word_index, words);
+    }
+
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {
         machine::physical_compare_exchange(frame, word_index, old, new)
     }
@@ -214,8 +222,8 @@ impl Machine for Hardware {
         machine::now_ns()
     }
 
-    fn flush_page(&mut self, holders: Holders, virtual_address: u64) {
-        self.flush(holders, Flush::Pages { address: virtual_address, page_count: 1 });
+    fn flush_pages(&mut self, holders: Holders, virtual_address: u64, page_count: u64) {
+        self.flush(holders, Flush::Pages { address: virtual_address, page_count });
     }
 
     fn flush_all(&mut self, holders: Holders) {

@@ -62,6 +62,19 @@ impl CapRef {
     }
 }
 
+/// Frames that a capability authorises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameRange {
+    first: u64,
+    count: u64,
+}
+
+impl FrameRange {
+    pub(crate) fn contains(&self, first: u64, count: u64) -> bool {
+        first >= self.first && first.checked_add(count).is_some_and(|end| end <= self.first + self.count)
+    }
+}
+
 /// A capability, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
@@ -111,8 +124,7 @@ impl Capability {
         self.kind == CapType::Frames
             && self.flags & (DYING | FILLING) == 0
             && self.rights.contains(rights)
-            && first >= self.object
-            && first.checked_add(count).is_some_and(|end| end <= self.object + self.count)
+            && FrameRange { first: self.object, count: self.count }.contains(first, count)
     }
 
     pub(crate) fn overlaps(&self, first: u64, count: u64) -> bool {
@@ -162,25 +174,25 @@ impl<M: Machine> State<'_, M> {
     /// The capability in a slot; `None` if the slot is empty or beyond the table.
     pub(crate) fn capability(&self, at: CapRef) -> Option<Capability> {
         let (frame, word) = self.entry_place(at)?;
-        let first = self.machine.load(frame, word);
+        let mut words = [0; 6];
+        self.machine.load_words(frame, word, &mut words);
+        let [first, object, count, up, across, cursor] = words;
         let kind = kind_from_word(first);
         if kind == CapType::Null {
             return None;
         }
-        let load = |index| self.machine.load(frame, word + index);
-        let (up, across) = (load(3), load(4));
         Some(Capability {
             kind,
             flags: (first >> 8) as u8,
             depth: (first >> 16) as u8,
             rights: Rights::from_bits_truncate((first >> 32) as u32),
-            object: load(1),
-            count: load(2),
+            object,
+            count,
             parent: CapRef::unpack(up as u32),
             child: CapRef::unpack((up >> 32) as u32),
             next: CapRef::unpack(across as u32),
             previous: CapRef::unpack((across >> 32) as u32),
-            cursor: load(5),
+            cursor,
         })
     }
 
@@ -200,9 +212,7 @@ impl<M: Machine> State<'_, M> {
             CapRef::pack(capability.next) | CapRef::pack(capability.previous) << 32,
             capability.cursor,
         ];
-        for (index, value) in words.into_iter().enumerate() {
-            self.machine.store(frame, word + index, value);
-        }
+        self.machine.store_words(frame, word, &words);
     }
 
     fn update(&mut self, at: Option<CapRef>, change: impl FnOnce(&mut Capability)) {
@@ -254,17 +264,36 @@ impl<M: Machine> State<'_, M> {
         self.lookup_any(environment, slot)
     }
 
-    /// The object word of a capability with a type and rights: two words are read of its entry.
+    /// Object and count of a capability with a type and rights: only three words are read of its entry.
     fn lookup_object(
         &self,
         environment: EnvironmentId,
         slot: CapSlot,
         kind: CapType,
         rights: Rights,
-    ) -> Result<u64, Status> {
+    ) -> Result<(u64, u64), Status> {
         let (frame, word) = self.entry_place(CapRef { environment, slot: slot.0 }).ok_or(Status::BadSlot)?;
-        check_first_word(self.machine.load(frame, word), kind, rights)?;
-        Ok(self.machine.load(frame, word + 1))
+        let mut words = [0; 3];
+        self.machine.load_words(frame, word, &mut words);
+        check_first_word(words[0], kind, rights)?;
+        Ok((words[1], words[2]))
+    }
+
+    /// The frames that a capability authorises.
+    pub(crate) fn lookup_frames(
+        &self,
+        environment: EnvironmentId,
+        slot: CapSlot,
+        rights: Rights,
+    ) -> Result<FrameRange, Status> {
+        let (first, count) = self.lookup_object(environment, slot, CapType::Frames, rights)?;
+        Ok(FrameRange { first, count })
+    }
+
+    /// The type of what is in a slot.
+    pub(crate) fn kind_in(&self, environment: EnvironmentId, slot: CapSlot) -> CapType {
+        let place = self.entry_place(CapRef { environment, slot: slot.0 });
+        place.map_or(CapType::Null, |(frame, word)| kind_from_word(self.machine.load(frame, word)))
     }
 
     pub(crate) fn lookup_named<I: Id>(
@@ -274,7 +303,7 @@ impl<M: Machine> State<'_, M> {
         kind: CapType,
         rights: Rights,
     ) -> Result<Named<I>, Status> {
-        named(self.lookup_object(environment, slot, kind, rights)?).ok_or(Status::WrongState)
+        named(self.lookup_object(environment, slot, kind, rights)?.0).ok_or(Status::WrongState)
     }
 
     /// An environment that is not being ended.
@@ -417,9 +446,7 @@ impl<M: Machine> State<'_, M> {
         }
         self.update(capability.next, |c| c.previous = capability.previous);
         if let Some((frame, word)) = self.entry_place(at) {
-            for index in 0..WORDS_PER_ENTRY {
-                self.machine.store(frame, word + index, 0);
-            }
+            self.machine.store_words(frame, word, &[0; WORDS_PER_ENTRY]);
         }
     }
 

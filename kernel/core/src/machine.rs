@@ -67,6 +67,10 @@ pub trait Machine {
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64;
     /// Writes such a word, in one access.
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
+    /// Reads consecutive words of a frame, each in one access.
+    fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]);
+    /// Writes consecutive words of a frame, each in one access.
+    fn store_words(&mut self, frame: FrameNumber, word_index: usize, words: &[u64]);
     /// Replaces `old` by `new` atomically; if the word holds something else (the processor set
     /// accessed or dirty bits), returns it.
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64>;
@@ -78,8 +82,8 @@ pub trait Machine {
     /// Nanoseconds since the kernel's start; never decreases.
     fn now_ns(&self) -> u64;
 
-    /// Removes the translation of one page from the caches of all its holders.
-    fn flush_page(&mut self, holders: Holders, virtual_address: u64);
+    /// Removes the translations of consecutive pages from the caches of all their holders.
+    fn flush_pages(&mut self, holders: Holders, virtual_address: u64, page_count: u64);
     /// Removes all user translations from the caches of the holders.
     fn flush_all(&mut self, holders: Holders);
     /// This processor goes on with another root table of the environment that it runs for.

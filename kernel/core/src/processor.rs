@@ -236,10 +236,12 @@ impl<M: Machine> State<'_, M> {
     fn store_frame(&mut self, pages: &Pages, address: u64, frame: &UpcallFrame) {
         let words = frame.to_words();
         let offset_bytes = address - pages.save_area_base;
-        for (index, word) in words.into_iter().enumerate() {
-            let word_number = offset_bytes / 8 + index as u64;
-            let page = FrameNumber(pages.first_frame + 1 + word_number / 512);
-            self.machine.store(page, (word_number % 512) as usize, word);
+        let page = pages.first_frame + 1 + offset_bytes / PAGE_SIZE;
+        let index = (offset_bytes % PAGE_SIZE / 8) as usize;
+        let (head, tail) = words.split_at(words.len().min(512 - index));
+        self.machine.store_words(FrameNumber(page), index, head);
+        if !tail.is_empty() {
+            self.machine.store_words(FrameNumber(page + 1), 0, tail);
         }
     }
 

@@ -84,25 +84,38 @@ pub(crate) struct Tables {
     pub(crate) root: FrameNumber,
 }
 
+/// Runs of pages that are flushed one by one, and pages in them; beyond that everything is flushed.
+const FLUSH_RUN_COUNT_MAX: usize = 8;
+const FLUSH_PAGE_COUNT_MAX: u64 = 32;
+
 /// Translations to remove before a call ends.
 pub(crate) struct Flush {
     tables: Tables,
-    addresses: [u64; 32],
-    count: usize,
+    /// First address and pages of each run.
+    runs: [(u64, u64); FLUSH_RUN_COUNT_MAX],
+    run_count: usize,
+    page_count: u64,
     has_window: bool,
 }
 
 impl Flush {
     pub(crate) fn new(tables: Tables) -> Self {
-        Self { tables, addresses: [0; 32], count: 0, has_window: false }
+        Self { tables, runs: [(0, 0); FLUSH_RUN_COUNT_MAX], run_count: 0, page_count: 0, has_window: false }
     }
 
     fn add(&mut self, address: u64) {
-        if let Some(place) = self.addresses.get_mut(self.count) {
-            *place = address;
-        }
-        self.count += 1;
+        self.page_count += 1;
         self.has_window |= address >= LIBOS_BASE;
+        if let Some(last) = self.run_count.checked_sub(1).and_then(|last| self.runs.get_mut(last))
+            && address == last.0 + (last.1 << PAGE_SHIFT)
+        {
+            last.1 += 1;
+            return;
+        }
+        if let Some(place) = self.runs.get_mut(self.run_count) {
+            *place = (address, 1);
+        }
+        self.run_count += 1;
     }
 
     /// Who may hold a translation: the library OS window is in every space of the environment.
@@ -116,10 +129,10 @@ impl Flush {
     }
 
     pub(crate) fn finish<M: Machine>(self, machine: &mut M) {
-        match self.addresses.get(..self.count) {
-            Some(addresses) => {
-                for address in addresses {
-                    machine.flush_page(self.holders(*address >= LIBOS_BASE), *address);
+        match self.runs.get(..self.run_count).filter(|_| self.page_count <= FLUSH_PAGE_COUNT_MAX) {
+            Some(runs) => {
+                for (address, page_count) in runs {
+                    machine.flush_pages(self.holders(*address >= LIBOS_BASE), *address, *page_count);
                 }
             }
             None => machine.flush_all(self.holders(self.has_window)),
@@ -218,7 +231,7 @@ pub(crate) enum Broken {
     Device { device: DeviceId, except: CapRef },
 }
 
-/// Reads the caller's memory word by word through its page tables: no fault can happen.
+/// Reads the caller's memory through its page tables: no fault can happen.
 pub(crate) struct UserReader {
     root: FrameNumber,
     slice: UserSlice,
@@ -243,8 +256,21 @@ impl<M: Machine> State<'_, M> {
         UserReader { root: self.processors[processor].root, slice, last: None }
     }
 
-    /// The word `index` words after the slice's first, which is 8-byte aligned.
-    pub(crate) fn read_user(&self, reader: &mut UserReader, index: u64) -> Result<u64, Status> {
+    /// Record number `index` of the slice, which is an array of records of `N` words and 8-byte aligned.
+    pub(crate) fn read_user<const N: usize>(&self, reader: &mut UserReader, index: u64) -> Result<[u64; N], Status> {
+        let mut words = [0; N];
+        let mut done = 0;
+        while done < N {
+            let (frame, at) = self.user_word(reader, index * N as u64 + done as u64)?;
+            let count = (ENTRIES - at).min(N - done);
+            self.machine.load_words(frame, at, &mut words[done..done + count]);
+            done += count;
+        }
+        Ok(words)
+    }
+
+    /// Where a word of the slice is.
+    fn user_word(&self, reader: &mut UserReader, index: u64) -> Result<(FrameNumber, usize), Status> {
         let offset = index.checked_mul(8).ok_or(Status::BadAddress)?;
         if offset >= reader.slice.length_bytes {
             return Err(Status::BadAddress);
@@ -262,7 +288,7 @@ impl<M: Machine> State<'_, M> {
                 frame
             }
         };
-        Ok(self.machine.load(frame, (address % PAGE_SIZE / 8) as usize))
+        Ok((frame, (address % PAGE_SIZE / 8) as usize))
     }
 
     /// Copies bytes from the caller's memory; `bytes` is as long as the slice.
@@ -277,7 +303,7 @@ impl<M: Machine> State<'_, M> {
         let mut reader = self.user_reader(processor, aligned);
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = index as u64 + skip;
-            let word = self.read_user(&mut reader, at / 8)?;
+            let [word] = self.read_user(&mut reader, at / 8)?;
             *byte = (word >> (at % 8 * 8)) as u8;
         }
         Ok(())
@@ -358,6 +384,27 @@ impl<M: Machine> State<'_, M> {
         flush: &mut Flush,
     ) -> Result<(), Status> {
         let place = self.make_place(tables, page_number(address), 0)?;
+        self.map_at(tables, place, address, frame, bits, flush)
+    }
+
+    /// The place for a small page at `address`, where that of the page before it may be known.
+    pub(crate) fn place_after(&mut self, tables: Tables, address: u64, last: Option<Place>) -> Result<Place, Status> {
+        match last.filter(|last| last.index + 1 < ENTRIES) {
+            Some(last) => Ok(Place { index: last.index + 1, ..last }),
+            None => self.make_place(tables, page_number(address), 0),
+        }
+    }
+
+    /// Maps one small page at its place.
+    pub(crate) fn map_at(
+        &mut self,
+        tables: Tables,
+        place: Place,
+        address: u64,
+        frame: FrameNumber,
+        bits: u64,
+        flush: &mut Flush,
+    ) -> Result<(), Status> {
         let is_counted = self.frames.kind(frame) == FrameKind::Owned;
         if is_counted && !self.frames.count_mapping(frame) {
             return Err(Status::TableFull);

@@ -9,16 +9,16 @@ use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZ
 use aegis_abi::memory::{
     BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags, BindOperation, entry,
 };
-use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
+use aegis_abi::types::{CapSlot, FrameNumber, Status};
 
 use super::{Answer, Caller, Refusal, bad_argument};
-use crate::capability::Capability;
+use crate::capability::FrameRange;
 use crate::machine::Machine;
 use crate::space::{Directory, Flush, Tables, UserReader, UserSlice, flag_rights, in_windows, leaf_bits};
 use crate::state::State;
 
-const ENTRY_WORDS: u64 = 4;
-const ENTRY_BYTES: u64 = ENTRY_WORDS * 8;
+const ENTRY_WORDS: usize = 4;
+const ENTRY_BYTES: u64 = ENTRY_WORDS as u64 * 8;
 
 /// A checked entry.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Batch {
         pages as u32
     }
 
-    fn check(words: [u64; 4]) -> Result<Self, Status> {
+    fn check(words: [u64; ENTRY_WORDS]) -> Result<Self, Status> {
         let operation = match words[0] as u32 {
             0 => BindOperation::Map,
             1 => BindOperation::Unmap,
@@ -108,11 +108,7 @@ fn bind_entry<M: Machine>(
     budget: &mut u32,
     flush: &mut Flush,
 ) -> Result<(), Status> {
-    let mut words = [0; ENTRY_WORDS as usize];
-    for (offset, word) in words.iter_mut().enumerate() {
-        *word = state.read_user(reader, index * ENTRY_WORDS + offset as u64)?;
-    }
-    let batch = Batch::check(words)?;
+    let batch = Batch::check(state.read_user(reader, index)?)?;
     let is_first = *budget == BIND_PAGE_COUNT_MAX;
     let is_foreign = caller.environment != target.environment;
     // Authority of another environment is looked for in its whole table.
@@ -124,18 +120,16 @@ fn bind_entry<M: Machine>(
     match batch.operation {
         BindOperation::Map => map(state, caller, target, &batch, flush),
         BindOperation::Protect => {
-            let capability = authority(state, caller, &batch)?;
-            change(state, target, &batch, Some(&capability), is_foreign, flush)
+            let range = authority(state, caller, &batch)?;
+            change(state, target, &batch, Some(range), is_foreign, flush)
         }
         BindOperation::Unmap | BindOperation::Clean => change(state, target, &batch, None, is_foreign, flush),
     }
 }
 
-/// The caller's capability for an entry, with the rights that the flags need.
-fn authority<M: Machine>(state: &State<M>, caller: Caller, batch: &Batch) -> Result<Capability, Status> {
-    let rights = flag_rights(batch.flags);
-    let (_, capability) = state.lookup(caller.environment, batch.slot, CapType::Frames, rights)?;
-    Ok(capability)
+/// The frames of the caller's capability for an entry, which has the rights that the flags need.
+fn authority<M: Machine>(state: &State<M>, caller: Caller, batch: &Batch) -> Result<FrameRange, Status> {
+    state.lookup_frames(caller.environment, batch.slot, flag_rights(batch.flags))
 }
 
 fn map<M: Machine>(
@@ -145,9 +139,9 @@ fn map<M: Machine>(
     batch: &Batch,
     flush: &mut Flush,
 ) -> Result<(), Status> {
-    let capability = authority(state, caller, batch)?;
+    let range = authority(state, caller, batch)?;
     let rights = flag_rights(batch.flags);
-    let is_covered = capability.covers(batch.frame, batch.page_count, rights)
+    let is_covered = range.contains(batch.frame, batch.page_count)
         && (caller.environment == target.environment
             || state.is_covered(target.environment, batch.frame, batch.page_count, rights, None));
     if !is_covered {
@@ -155,13 +149,16 @@ fn map<M: Machine>(
     }
     let bits = leaf_bits(batch.flags);
     let unit = if batch.is_large() { LARGE_PAGE_FRAMES } else { 1 };
+    let mut last = None;
     for page in (0..batch.page_count).step_by(unit as usize) {
         let address = batch.address + (page << PAGE_SHIFT);
         let frame = FrameNumber(batch.frame + page);
         if batch.is_large() {
             state.map_large(target, address, frame, bits, flush)?;
         } else {
-            state.map_small(target, address, frame, bits, flush)?;
+            let place = state.place_after(target, address, last)?;
+            state.map_at(target, place, address, frame, bits, flush)?;
+            last = Some(place);
         }
     }
     Ok(())
@@ -172,7 +169,7 @@ fn change<M: Machine>(
     state: &mut State<M>,
     target: Tables,
     batch: &Batch,
-    capability: Option<&Capability>,
+    range: Option<FrameRange>,
     is_foreign: bool,
     flush: &mut Flush,
 ) -> Result<(), Status> {
@@ -191,8 +188,7 @@ fn change<M: Machine>(
                 if batch.operation == BindOperation::Unmap {
                     state.unmap_large(target.environment, place, page, flush);
                 } else if let Some(frame) = state.leaf_frame(place) {
-                    let range = (frame.0, LARGE_PAGE_FRAMES);
-                    check_cover(state, target, batch, capability, is_foreign, range)?;
+                    check_cover(state, target, batch, range, is_foreign, (frame.0, LARGE_PAGE_FRAMES))?;
                     let (clear, set) = leaf_change(batch);
                     state.change_leaf(place, clear, set, address, flush);
                 }
@@ -206,7 +202,7 @@ fn change<M: Machine>(
                     }
                     let place = State::<M>::small_place(table, page);
                     if let Some(frame) = state.leaf_frame(place) {
-                        check_cover(state, target, batch, capability, is_foreign, (frame.0, 1))?;
+                        check_cover(state, target, batch, range, is_foreign, (frame.0, 1))?;
                         let address = batch.address + ((page - first) << PAGE_SHIFT);
                         let (clear, set) = leaf_change(batch);
                         state.change_leaf(place, clear, set, address, flush);
@@ -234,15 +230,15 @@ fn check_cover<M: Machine>(
     state: &State<M>,
     target: Tables,
     batch: &Batch,
-    capability: Option<&Capability>,
+    range: Option<FrameRange>,
     is_foreign: bool,
     (first, count): (u64, u64),
 ) -> Result<(), Status> {
-    let Some(capability) = capability else {
+    let Some(range) = range else {
         return Ok(());
     };
     let rights = flag_rights(batch.flags);
-    let is_covered = capability.covers(first, count, rights)
+    let is_covered = range.contains(first, count)
         && (!is_foreign || state.is_covered(target.environment, first, count, rights, None));
     if is_covered { Ok(()) } else { Err(Status::MissingRight) }
 }

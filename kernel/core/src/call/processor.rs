@@ -21,7 +21,7 @@ use crate::state::State;
 
 /// Rights of the capability for a new processor.
 pub(crate) const PROCESSOR_RIGHTS: Rights = Rights::READ.union(Rights::CONTROL).union(Rights::GRANT);
-const TERM_WORDS: u64 = 4;
+const TERM_WORDS: usize = 4;
 
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorCreate) -> Answer {
     let target = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
@@ -213,7 +213,7 @@ fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> R
     }
     let mut predicate = Predicate::EMPTY;
     if call.term_count != 0 {
-        let length_bytes = u64::from(call.term_count) * TERM_WORDS * 8;
+        let length_bytes = u64::from(call.term_count) * TERM_WORDS as u64 * 8;
         let slice = UserSlice::new(call.terms, length_bytes, 8)?;
         let mut reader = state.user_reader(caller.processor, slice);
         for index in 0..u64::from(call.term_count) {
@@ -241,10 +241,7 @@ fn read_term<M: Machine>(
     reader: &mut UserReader,
     index: u64,
 ) -> Result<CheckedTerm, Status> {
-    let mut words = [0; TERM_WORDS as usize];
-    for (offset, word) in words.iter_mut().enumerate() {
-        *word = state.read_user(reader, index * TERM_WORDS + offset as u64)?;
-    }
+    let words: [u64; TERM_WORDS] = state.read_user(reader, index)?;
     let slot = CapSlot((words[1] >> 32) as u32);
     let operator = match words[1] as u32 {
         0 => TermOperator::Equal,

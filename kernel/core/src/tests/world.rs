@@ -62,6 +62,12 @@ impl Machine for Fake {
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
         self.memory[frame.0 as usize][word_index] = value;
     }
+    fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]) {
+        words.copy_from_slice(&self.memory[frame.0 as usize][word_index..word_index + words.len()]);
+    }
+    fn store_words(&mut self, frame: FrameNumber, word_index: usize, words: &[u64]) {
+        self.memory[frame.0 as usize][word_index..word_index + words.len()].copy_from_slice(words);
+    }
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {
         let word = &mut self.memory[frame.0 as usize][word_index];
         if *word == old {
@@ -81,8 +87,9 @@ impl Machine for Fake {
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
-    fn flush_page(&mut self, holders: Holders, virtual_address: u64) {
-        self.flushed.push(virtual_address);
+    fn flush_pages(&mut self, holders: Holders, virtual_address: u64, page_count: u64) {
+        assert!((1..=32).contains(&page_count));
+        self.flushed.extend((0..page_count).map(|page| virtual_address + (page << PAGE_SHIFT)));
         self.holders.push(holders);
     }
     fn flush_all(&mut self, holders: Holders) {

@@ -202,6 +202,20 @@ pub fn physical_store(frame: FrameNumber, index: usize, value: u64) {
     words(frame)[index].store(value, Ordering::Release);
 }
 
+/// Loads consecutive words of a frame; panics beyond its end.
+pub fn physical_load_words(frame: FrameNumber, index: usize, into: &mut [u64]) {
+    for (word, value) in words(frame)[index..index + into.len()].iter().zip(into) {
+        *value = word.load(Ordering::Acquire);
+    }
+}
+
+/// Stores consecutive words of a frame; panics beyond its end.
+pub fn physical_store_words(frame: FrameNumber, index: usize, from: &[u64]) {
+    for (word, value) in words(frame)[index..index + from.len()].iter().zip(from) {
+        word.store(*value, Ordering::Release);
+    }
+}
+
 /// Replaces `old` by `new` in a word of a frame, or returns what else it holds.
 pub fn physical_compare_exchange(frame: FrameNumber, index: usize, old: u64, new: u64) -> Result<(), u64> {
     let word = &words(frame)[index];
