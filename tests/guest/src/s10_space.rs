@@ -377,6 +377,13 @@ fn capability_goes(_: &Machine) -> CaseResult {
 
 const CHILD_SPACE: CapSlot = CapSlot(20);
 
+/// Makes a child whose shared words are 0: the frame may be one that we had before.
+fn make_child(machine: &Machine, number: u32, frame_quota: u64) -> Result<child::Child, call::Refusal> {
+    let child = child::make(machine, number, frame_quota)?;
+    (0..8).for_each(|word| child.shared.set(word, 0));
+    Ok(child)
+}
+
 /// In a child: makes a space, maps the frame that it was given there, and reads it until it faults.
 extern "C" fn child_in_space(frame: u64) -> ! {
     probe::install();
@@ -393,7 +400,7 @@ extern "C" fn child_in_space(frame: u64) -> ! {
 }
 
 fn revocation_reaches(machine: &Machine) -> CaseResult {
-    let child = expect_ok!(child::make(machine, 0, 0));
+    let child = expect_ok!(make_child(machine, 0, 0));
     let frame = expect_ok!(take(FRAMES, 1)).0;
     expect_ok!(call::cap_grant(FRAMES, child.environment, CHILD_SLOT_FREE, Rights::READ | Rights::WRITE));
     expect_ok!(child::start(&child, child_in_space, frame));
@@ -410,7 +417,7 @@ fn revocation_reaches(machine: &Machine) -> CaseResult {
 
 fn environment_ends(machine: &Machine) -> CaseResult {
     for number in 0..4 {
-        let child = expect_ok!(child::make(machine, number, 0));
+        let child = expect_ok!(make_child(machine, number, 0));
         let frame = expect_ok!(take(free_slot(8 + number), 1)).0;
         let rights = Rights::READ | Rights::WRITE;
         expect_ok!(call::cap_grant(free_slot(8 + number), child.environment, CHILD_SLOT_FREE, rights));
@@ -446,14 +453,14 @@ extern "C" fn child_makes_spaces(_: u64) -> ! {
 }
 
 fn limit(machine: &Machine) -> CaseResult {
-    let child = expect_ok!(child::make(machine, 0, 0));
+    let child = expect_ok!(make_child(machine, 0, 0));
     // What is donated to a child is its own, and counts against its share.
     expect_ok!(child::start(&child, child_makes_spaces, 0));
     expect!(child::await_word(&child, 0, 1));
     expect!(child.shared.get(0) < 32);
     expect_equal!(child.shared.get(1), Status::NoTables as u64);
     expect_equal!(child.shared.get(4), 1);
-    let rich = expect_ok!(child::make(machine, 1, 600));
+    let rich = expect_ok!(make_child(machine, 1, 600));
     expect_ok!(take(FRAMES, 560));
     expect_ok!(call::frame_donate(FRAMES, rich.environment));
     expect_ok!(child::start(&rich, child_makes_spaces, 0));
@@ -468,7 +475,7 @@ fn limit(machine: &Machine) -> CaseResult {
 
 fn stay_home(machine: &Machine) -> CaseResult {
     set_up(1)?;
-    let child = expect_ok!(child::make(machine, 0, 0));
+    let child = expect_ok!(make_child(machine, 0, 0));
     for rights in [Rights::all(), Rights::CONTROL, Rights::empty()] {
         let outcome = call::cap_grant(A, child.environment, CHILD_SLOT_FREE, rights);
         expect_refused!(outcome, Status::MissingRight);
