@@ -158,7 +158,7 @@ fn index_at(page: u64, level: u32) -> usize {
     (page >> (9 * level)) as usize % ENTRIES
 }
 
-fn frame_of(word: u64) -> FrameNumber {
+pub(crate) fn frame_of(word: u64) -> FrameNumber {
     FrameNumber((word & entry::FRAME_MASK) >> PAGE_SHIFT)
 }
 
@@ -480,21 +480,29 @@ impl<M: Machine> State<'_, M> {
         self.forget_large(environment, old, page_address(page), flush);
     }
 
-    /// The frame and the length in pages of what a leaf maps.
+    /// The place of a small page in its table.
     pub(crate) fn small_place(table: FrameNumber, page: u64) -> Place {
         Place { table, index: index_at(page, 0) }
     }
 
-    /// The first frame that a leaf maps, if it maps one.
-    pub(crate) fn leaf_frame(&self, place: Place) -> Option<FrameNumber> {
-        let word = self.load(place);
-        is_present(word).then(|| frame_of(word))
+    /// A leaf that maps something.
+    pub(crate) fn leaf(&self, place: Place) -> Option<u64> {
+        Some(self.load(place)).filter(|word| is_present(*word))
     }
 
-    /// Changes bits of a leaf without losing accessed and dirty bits that the processor sets
-    /// meanwhile.
-    pub(crate) fn change_leaf(&mut self, place: Place, clear: u64, set: u64, address: u64, flush: &mut Flush) {
-        let mut old = self.load(place);
+    /// Clears and sets bits of a leaf that was `old`, without losing accessed and dirty bits that the
+    /// processor sets meanwhile.
+    pub(crate) fn change_leaf(
+        &mut self,
+        place: Place,
+        mut old: u64,
+        (clear, set): (u64, u64),
+        address: u64,
+        flush: &mut Flush,
+    ) {
+        if old & !clear | set == old {
+            return;
+        }
         // The processor sets at most two more bits.
         for _ in 0..4 {
             let new = old & !clear | set;

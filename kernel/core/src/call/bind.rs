@@ -14,7 +14,7 @@ use aegis_abi::types::{CapSlot, FrameNumber, Status};
 use super::{Answer, Caller, Refusal, bad_argument};
 use crate::capability::FrameRange;
 use crate::machine::Machine;
-use crate::space::{Directory, Flush, Tables, UserReader, UserSlice, flag_rights, in_windows, leaf_bits};
+use crate::space::{Directory, Flush, Tables, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits};
 use crate::state::State;
 
 const ENTRY_WORDS: usize = 4;
@@ -173,6 +173,7 @@ fn change<M: Machine>(
     is_foreign: bool,
     flush: &mut Flush,
 ) -> Result<(), Status> {
+    let bits = leaf_change(batch);
     let first = (batch.address & 0x0000_ffff_ffff_ffff) >> PAGE_SHIFT;
     let end = first + batch.page_count;
     let mut page = first;
@@ -187,10 +188,9 @@ fn change<M: Machine>(
                 let address = batch.address + ((page - first) << PAGE_SHIFT);
                 if batch.operation == BindOperation::Unmap {
                     state.unmap_large(target.environment, place, page, flush);
-                } else if let Some(frame) = state.leaf_frame(place) {
-                    check_cover(state, target, batch, range, is_foreign, (frame.0, LARGE_PAGE_FRAMES))?;
-                    let (clear, set) = leaf_change(batch);
-                    state.change_leaf(place, clear, set, address, flush);
+                } else if let Some(leaf) = state.leaf(place) {
+                    check_cover(state, target, batch, range, is_foreign, (frame_of(leaf).0, LARGE_PAGE_FRAMES))?;
+                    state.change_leaf(place, leaf, bits, address, flush);
                 }
             }
             Directory::Table(_) if batch.is_large() => return Err(Status::WrongState),
@@ -201,11 +201,10 @@ fn change<M: Machine>(
                         continue;
                     }
                     let place = State::<M>::small_place(table, page);
-                    if let Some(frame) = state.leaf_frame(place) {
-                        check_cover(state, target, batch, range, is_foreign, (frame.0, 1))?;
+                    if let Some(leaf) = state.leaf(place) {
+                        check_cover(state, target, batch, range, is_foreign, (frame_of(leaf).0, 1))?;
                         let address = batch.address + ((page - first) << PAGE_SHIFT);
-                        let (clear, set) = leaf_change(batch);
-                        state.change_leaf(place, clear, set, address, flush);
+                        state.change_leaf(place, leaf, bits, address, flush);
                     }
                 }
             }
