@@ -91,6 +91,9 @@ pub(crate) struct BenchOptions {
         conflicts_with_all = ["suites", "json", "html", "baseline", "from", "rows", "pairs"]
     )]
     pub(crate) trace_row: Option<String>,
+    /// With --trace-row, also what was inlined in the kernel and exos
+    #[arg(long, requires = "trace_row")]
+    pub(crate) trace_inlined: bool,
     /// With --trace-row, also one operation in the order of its execution
     #[arg(long, requires = "trace_row")]
     pub(crate) trace_path: bool,

@@ -14,6 +14,7 @@
 //! a path.
 
 mod attribution;
+mod inlined;
 mod kernel_symbols;
 mod path;
 mod plugin;
@@ -52,7 +53,7 @@ pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure>
     let mut text = String::new();
     // Linux as it comes has no part: its functions are those of the tuned one, and more of them.
     for system in machines.systems().into_iter().filter(|it| *it != System::LinuxDefault) {
-        text += &trace.system(system, options.trace_path)?;
+        text += &trace.system(system, options)?;
     }
     Ok(text)
 }
@@ -71,7 +72,7 @@ struct Measured {
 }
 
 impl Trace<'_> {
-    fn system(&self, system: System, with_path: bool) -> Result<String, Failure> {
+    fn system(&self, system: System, options: &BenchOptions) -> Result<String, Failure> {
         let functions = self.functions(system)?;
         let output = self.plugin.output_file(system);
         // One that is there is of a tool that was killed.
@@ -86,7 +87,10 @@ impl Trace<'_> {
         let attribution = Attribution::new(&functions, &counts);
         let mut text = format!("{} on {}\n", self.name, system.title());
         text += &attribution.render(measured.operations, measured.instructions * measured.operations);
-        if with_path {
+        if options.trace_inlined && system == System::Aegis {
+            text += &inlined::render(&counts, measured.operations)?;
+        }
+        if options.trace_path {
             text += &path::render(&functions, &counts, measured.operations);
         }
         Ok(text + "\n")

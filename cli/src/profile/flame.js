@@ -1,6 +1,6 @@
 /*
  * The script of a profile's picture (flame.rs): a click makes a box as wide as the picture, "search" marks boxes by name.
- * Positions are in samples; 10 is the margin, 1180 the width of all, 7 that of a letter, as flame.rs draws them.
+ * Positions are in samples; 10 is the margin, 1180 the width of all, 7.25 that of a letter, as flame.rs draws them.
  */
 const boxes = [...document.querySelectorAll("#boxes > g")].map(g => ({
   g, s: +g.dataset.s, c: +g.dataset.c, d: +g.dataset.d, name: g.firstChild.textContent.replace(/( \([^()]*\))?: \d+ samples.*$/, "") }));
@@ -14,7 +14,7 @@ function zoom(to) {
     const x = outer ? 10 : 10 + (b.s - to.s) / to.c * 1180, w = outer ? 1180 : b.c / to.c * 1180;
     const [rect, text] = [b.g.children[1], b.g.children[2]];
     rect.setAttribute("x", x); rect.setAttribute("width", w); text.setAttribute("x", x + 3);
-    const room = Math.max(0, Math.floor((w - 6) / 7));
+    const room = Math.max(0, Math.floor((w - 6) / 7.25));
     text.textContent = b.name.length <= room ? b.name : room < 3 ? "" : b.name.slice(0, room - 2) + "..";
   }
 }

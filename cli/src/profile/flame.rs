@@ -15,7 +15,7 @@ const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
 const BOX_HEIGHT: f64 = 18.0;
 const HEAD_HEIGHT: f64 = 64.0;
-const LETTER_WIDTH: f64 = 7.0;
+const LETTER_WIDTH: f64 = 7.25;
 /// Narrower boxes are left out; their samples are in their callers' boxes.
 const BOX_WIDTH_MIN: f64 = 0.2;
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn names_fit_their_boxes() {
         assert_eq!(fitting("main", 1000.0), "main");
-        assert_eq!(fitting("a_long_name", 6.0 + 7.0 * 5.0), "a_l..");
+        assert_eq!(fitting("a_long_name", 6.0 + 7.25 * 5.0), "a_l..");
         assert_eq!(fitting("a_long_name", 10.0), "");
         assert_eq!(escaped("a\u{1b}<"), "a\u{fffd}&lt;");
     }

@@ -237,12 +237,13 @@ fn entering(registers: &Registers, memory: &mut dyn Memory) -> Option<Registers>
     let stack = registers.general[RSP];
     let mut context = *registers;
     if stack < PROGRAM_END {
-        // The program's registers but for RIP: `syscall` left it in RCX, the kernel then in the control page.
-        context.rip = match registers.ring {
-            0 => registers.general[RCX],
-            _ => memory.word(registers.gs_base.checked_add(SYSCALL_RIP_AT)?)?,
-        };
-        return (PROGRAM_BASE..PROGRAM_END).contains(&context.rip).then_some(context);
+        // The program's registers but for RIP: `syscall` and a trampoline leave it in RCX, the kernel then in the
+        // control page.
+        let is_programs = |address: &u64| (PROGRAM_BASE..PROGRAM_END).contains(address);
+        let in_register = Some(registers.general[RCX]).filter(is_programs);
+        let in_page = || memory.word(registers.gs_base.checked_add(SYSCALL_RIP_AT)?).filter(is_programs);
+        context.rip = in_register.or_else(|| (registers.ring != 0).then(in_page).flatten())?;
+        return Some(context);
     }
     // The words are pushed from the last one down: those below RSP are still in their registers.
     for pushed in 1..=SAVED_WORDS as u64 {

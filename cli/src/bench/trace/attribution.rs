@@ -39,8 +39,8 @@ impl Functions {
     /// What is printed for an address.
     pub(super) fn name(&self, address: u64) -> (Domain, &str) {
         let (domain, symbol) = self.place(address);
-        // The program is static: what is outside of it is the vDSO.
-        let unknown = if domain == Domain::Program { "[vdso]" } else { "[not known]" };
+        // The program is static: what is outside of it is the vDSO, or a trampoline of exos's to a rewritten call.
+        let unknown = if domain == Domain::Program { "[vdso or trampoline]" } else { "[not known]" };
         (domain, symbol.map_or(unknown, |symbol| &symbol.name))
     }
 }
