@@ -202,8 +202,8 @@ impl Machine for Hardware {
         machine::physical_load_words(frame, word_index, words);
     }
 
-    fn store_words(&mut self, frame: FrameNumber, word_index: usize, words: &[u64]) {
-        machine::physical_store_words(frame, word_index, words);
+    fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]) {
+        machine::physical_store_words(frame, word_index, values);
     }
 
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {

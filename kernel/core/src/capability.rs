@@ -212,7 +212,7 @@ impl<M: Machine> State<'_, M> {
             CapRef::pack(capability.next) | CapRef::pack(capability.previous) << 32,
             capability.cursor,
         ];
-        self.machine.store_words(frame, word, &words);
+        self.machine.store_words(frame, word, words);
     }
 
     fn update(&mut self, at: Option<CapRef>, change: impl FnOnce(&mut Capability)) {
@@ -446,7 +446,7 @@ impl<M: Machine> State<'_, M> {
         }
         self.update(capability.next, |c| c.previous = capability.previous);
         if let Some((frame, word)) = self.entry_place(at) {
-            self.machine.store_words(frame, word, &[0; WORDS_PER_ENTRY]);
+            self.machine.store_words(frame, word, [0; WORDS_PER_ENTRY]);
         }
     }
 

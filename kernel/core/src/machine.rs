@@ -69,8 +69,9 @@ pub trait Machine {
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
     /// Reads consecutive words of a frame, each in one access.
     fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]);
-    /// Writes consecutive words of a frame, each in one access.
-    fn store_words(&mut self, frame: FrameNumber, word_index: usize, words: &[u64]);
+    /// Writes consecutive words of a frame, each in one access. How many is known when the kernel is compiled, so
+    /// that they go to the frame without an array between.
+    fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]);
     /// Replaces `old` by `new` atomically; if the word holds something else (the processor set
     /// accessed or dirty bits), returns it.
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64>;

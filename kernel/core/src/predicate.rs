@@ -39,7 +39,8 @@ pub(crate) struct CheckedTerm {
     pub(crate) value: u64,
 }
 
-/// The predicate of a sleeping processor; empty while it does not sleep.
+/// The predicate of a sleeping processor; empty while it does not sleep. It is large, so it is built where it stays,
+/// and emptied without writing the terms.
 pub(crate) struct Predicate {
     terms: [CheckedTerm; PREDICATE_TERM_COUNT_MAX],
     count: u8,
@@ -63,6 +64,15 @@ impl Predicate {
         self.count += 1;
         self.has_words |= matches!(term.source, Source::Word { .. });
         true
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+        self.has_words = false;
+    }
+
+    fn term(&self, index: usize) -> Option<CheckedTerm> {
+        self.terms.get(..usize::from(self.count))?.get(index).copied()
     }
 
     pub(crate) fn terms(&self) -> impl Iterator<Item = CheckedTerm> + '_ {
@@ -103,10 +113,11 @@ impl<M: Machine> State<'_, M> {
         })
     }
 
-    /// Puts a processor to sleep; its registers are saved already. False if a word's frame cannot
-    /// be pinned.
-    pub(crate) fn begin_sleep(&mut self, processor: ProcessorId, predicate: Predicate) -> bool {
-        for (done, term) in predicate.terms().enumerate() {
+    /// Puts a processor to sleep; its registers are saved and its predicate is built already. False
+    /// if a word's frame cannot be pinned.
+    pub(crate) fn begin_sleep(&mut self, processor: ProcessorId) -> bool {
+        let mut done = 0;
+        while let Some(term) = self.processors[processor].predicate.term(done) {
             let pinned = match term.source {
                 Source::Word { frame, .. } => self.frames.pin(frame),
                 Source::Bell(named) => {
@@ -118,47 +129,50 @@ impl<M: Machine> State<'_, M> {
                 Source::Clock | Source::Never => true,
             };
             if !pinned {
-                for term in predicate.terms().take(done) {
-                    self.let_go(&term);
-                }
+                self.let_go_of(processor, done);
                 return false;
             }
+            done += 1;
         }
+        let predicate = &self.processors[processor].predicate;
         self.word_sleeper_count += u32::from(predicate.has_words);
         let clock_ns = predicate.clock_min_ns();
         if self.clock_min_ns != 0 && clock_ns < self.clock_min_ns {
             self.clock_min_ns = clock_ns;
         }
-        self.processors[processor].predicate = predicate;
         self.processors[processor].state = ProcessorState::Asleep;
+        self.sleepers.push(&mut self.links, processor);
         if let Some(cpu) = self.this_cpu {
             self.cpus[cpu].is_deadline_stale = true;
         }
         true
     }
 
-    fn let_go(&mut self, term: &CheckedTerm) {
-        match term.source {
-            Source::Word { frame, .. } => self.frames.unpin(frame),
-            Source::Bell(named) => {
-                if let Some(bell) = self.live_bell(named) {
-                    self.bells[bell].waiter_count = self.bells[bell].waiter_count.saturating_sub(1);
+    /// Releases what the first `count` terms of a predicate hold.
+    fn let_go_of(&mut self, processor: ProcessorId, count: usize) {
+        for index in 0..count {
+            match self.processors[processor].predicate.term(index).map(|term| term.source) {
+                Some(Source::Word { frame, .. }) => self.frames.unpin(frame),
+                Some(Source::Bell(named)) => {
+                    if let Some(bell) = self.live_bell(named) {
+                        self.bells[bell].waiter_count = self.bells[bell].waiter_count.saturating_sub(1);
+                    }
                 }
+                _ => {}
             }
-            Source::Clock | Source::Never => {}
         }
     }
 
     /// Releases what a sleeper held. The caller sets its next state.
     pub(crate) fn end_sleep(&mut self, processor: ProcessorId) {
-        let predicate = core::mem::replace(&mut self.processors[processor].predicate, Predicate::EMPTY);
-        for term in predicate.terms() {
-            self.let_go(&term);
-        }
+        self.sleepers.remove(&mut self.links, processor);
+        self.let_go_of(processor, self.processors[processor].predicate.count.into());
+        let predicate = &mut self.processors[processor].predicate;
         self.word_sleeper_count = self.word_sleeper_count.saturating_sub(u32::from(predicate.has_words));
         if predicate.clock_min_ns() != u64::MAX {
             self.clock_min_ns = 0;
         }
+        predicate.clear();
     }
 
     /// Ends a sleep with the call's outcome.
@@ -171,12 +185,13 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn wake_where(&mut self, now_ns: u64, concerns: impl Fn(&CheckedTerm) -> bool) {
-        for processor in self.processors.ids() {
-            let object = &self.processors[processor];
-            if object.state != ProcessorState::Asleep || !object.predicate.terms().any(|t| concerns(&t)) {
-                continue;
-            }
-            if let Some(product) = self.evaluate(&object.predicate, now_ns) {
+        let mut next = self.sleepers.first();
+        while let Some(processor) = next {
+            next = self.links.after(processor);
+            let predicate = &self.processors[processor].predicate;
+            if predicate.terms().any(|t| concerns(&t))
+                && let Some(product) = self.evaluate(predicate, now_ns)
+            {
                 self.wake(processor, Status::Ok, u64::from(product));
             }
         }
@@ -213,10 +228,9 @@ impl<M: Machine> State<'_, M> {
         if self.clock_min_ns == 0 {
             let checked_ns = self.clock_checked_ns;
             self.clock_min_ns = self
-                .processors
-                .iter()
-                .filter(|(_, object)| object.state == ProcessorState::Asleep)
-                .flat_map(|(_, object)| object.predicate.terms())
+                .sleepers
+                .members(&self.links)
+                .flat_map(|processor| self.processors[processor].predicate.terms())
                 .filter(|term| term.source == Source::Clock && term.value > checked_ns)
                 .map(|term| term.value)
                 .min()

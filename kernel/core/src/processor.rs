@@ -165,19 +165,15 @@ impl<M: Machine> State<'_, M> {
 
     /// A program's `syscall`: nothing is pushed, RIP and flags go to the control page, RSP stays
     /// the program's.
-    pub(crate) fn deliver_syscall(&mut self, processor: ProcessorId) {
+    pub(crate) fn deliver_syscall(&mut self, processor: ProcessorId, frame: &mut UpcallFrame) {
         let Some(entry) = self.entry_point(processor, UpcallKind::Syscall) else {
-            self.stop_for(processor, StopReason::NoHandler);
+            self.stop_for(processor, StopReason::NoHandler, frame);
             return;
         };
         let control = self.processors[processor].pages.control();
-        let registers = &mut self.processors[processor].registers;
-        let saved = [registers.rip, registers.rflags, registers.rsp];
-        registers.rip = entry;
-        registers.rflags = USER_FLAGS;
-        for (index, value) in saved.into_iter().enumerate() {
-            self.machine.store(control, control_word!(syscall_rip) + index, value);
-        }
+        self.machine.store_words(control, control_word!(syscall_rip), [frame.rip, frame.rflags, frame.rsp]);
+        frame.rip = entry;
+        frame.rflags = USER_FLAGS;
         let (_, pending) = self.mask_word(processor);
         self.store_mask_word(processor, 1, pending);
         let environment = self.processors[processor].environment_id();
@@ -186,30 +182,23 @@ impl<M: Machine> State<'_, M> {
 
     /// Delivers a synchronous upcall for the registers as they are; if that cannot be, stops the
     /// environment.
-    pub(crate) fn deliver_or_stop(&mut self, processor: ProcessorId, kind: UpcallKind) {
-        if let Err(reason) = self.deliver(processor, kind) {
-            self.stop_for(processor, reason);
+    pub(crate) fn deliver_or_stop(&mut self, processor: ProcessorId, kind: UpcallKind, frame: &mut UpcallFrame) {
+        if let Err(reason) = self.deliver(processor, kind, frame) {
+            self.stop_for(processor, reason, frame);
         }
     }
 
-    fn stop_for(&mut self, processor: ProcessorId, reason: StopReason) {
-        let object = &self.processors[processor];
-        let report = StopReport {
-            reason,
-            vector: object.registers.vector,
-            address: object.registers.fault_address,
-            rip: object.registers.rip,
-        };
-        self.stop_environment(object.environment_id(), report);
+    fn stop_for(&mut self, processor: ProcessorId, reason: StopReason, frame: &UpcallFrame) {
+        let report = StopReport { reason, vector: frame.vector, address: frame.fault_address, rip: frame.rip };
+        self.stop_environment(self.processors[processor].environment_id(), report);
     }
 
-    /// Pushes the registers on the save area and enters the library OS.
-    fn deliver(&mut self, processor: ProcessorId, kind: UpcallKind) -> Result<(), StopReason> {
+    /// Pushes the registers in the frame on the save area and enters the library OS.
+    fn deliver(&mut self, processor: ProcessorId, kind: UpcallKind, frame: &mut UpcallFrame) -> Result<(), StopReason> {
         let entry = self.entry_point(processor, kind).ok_or(StopReason::NoHandler)?;
         let pages = self.processors[processor].pages;
-        let address = push_address(&pages, self.processors[processor].registers.rsp).ok_or(StopReason::SaveAreaFull)?;
+        let address = push_address(&pages, frame.rsp).ok_or(StopReason::SaveAreaFull)?;
         let (masked, pending) = self.mask_word(processor);
-        let mut frame = self.processors[processor].registers;
         frame.kind = kind as u32;
         frame.masked_before = masked;
         if kind != UpcallKind::Exception {
@@ -217,9 +206,9 @@ impl<M: Machine> State<'_, M> {
             frame.error_code = 0;
             frame.fault_address = 0;
         }
-        self.store_frame(&pages, address, &frame);
+        self.store_frame(&pages, address, frame);
         self.store_mask_word(processor, 1, pending);
-        self.processors[processor].registers = start_registers(entry, address, address);
+        *frame = start_registers(entry, address, address);
         let environment = self.processors[processor].environment_id();
         let counter = match kind {
             UpcallKind::Exception => Some(Counter::UpcallsException),
@@ -236,18 +225,20 @@ impl<M: Machine> State<'_, M> {
     fn store_frame(&mut self, pages: &Pages, address: u64, frame: &UpcallFrame) {
         let words = frame.to_words();
         let offset_bytes = address - pages.save_area_base;
-        let page = pages.first_frame + 1 + offset_bytes / PAGE_SIZE;
-        let index = (offset_bytes % PAGE_SIZE / 8) as usize;
-        let (head, tail) = words.split_at(words.len().min(512 - index));
-        self.machine.store_words(FrameNumber(page), index, head);
-        if !tail.is_empty() {
-            self.machine.store_words(FrameNumber(page + 1), 0, tail);
+        let page = FrameNumber(pages.first_frame + 1 + offset_bytes / PAGE_SIZE);
+        let word_index = (offset_bytes % PAGE_SIZE / 8) as usize;
+        if word_index + words.len() <= 512 {
+            self.machine.store_words(page, word_index, words);
+            return;
+        }
+        for (at, word) in (word_index..).zip(words) {
+            self.machine.store(FrameNumber(page.0 + at as u64 / 512), at % 512, word);
         }
     }
 
     /// Delivers one of the due asynchronous upcalls if the control page allows it; the others
     /// become pending bits.
-    pub(crate) fn deliver_due(&mut self, processor: ProcessorId) {
+    pub(crate) fn deliver_due(&mut self, processor: ProcessorId, frame: &mut UpcallFrame) {
         let due = core::mem::take(&mut self.processors[processor].due);
         let (masked, pending) = self.mask_word(processor);
         let is_due = |kind: &UpcallKind| due & (1 << *kind as u32) != 0;
@@ -260,7 +251,7 @@ impl<M: Machine> State<'_, M> {
             self.store_mask_word(processor, masked, pending | held);
         }
         if let Some(kind) = chosen {
-            self.deliver_or_stop(processor, kind);
+            self.deliver_or_stop(processor, kind, frame);
         }
     }
 

@@ -65,6 +65,10 @@ pub(crate) struct Links([Option<ProcessorId>; PROCESSOR_COUNT_MAX]);
 
 impl Links {
     pub(crate) const EMPTY: Self = Self([None; PROCESSOR_COUNT_MAX]);
+
+    pub(crate) fn after(&self, processor: ProcessorId) -> Option<ProcessorId> {
+        self.0[processor.index()]
+    }
 }
 
 /// A first-in first-out queue of processors.
@@ -122,9 +126,12 @@ impl Queue {
         false
     }
 
-    #[cfg(test)]
+    pub(crate) fn first(&self) -> Option<ProcessorId> {
+        self.head
+    }
+
     pub(crate) fn members<'q>(&self, links: &'q Links) -> impl Iterator<Item = ProcessorId> + 'q {
-        core::iter::successors(self.head, |p| links.0[p.index()])
+        core::iter::successors(self.head, |p| links.after(*p))
     }
 }
 

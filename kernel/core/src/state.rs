@@ -86,6 +86,8 @@ pub struct State<'a, M> {
     pub(crate) this_cpu: Option<CpuId>,
     pub(crate) links: Links,
     pub(crate) run_queue: Queue,
+    /// Who is asleep, in the order in which they fell asleep.
+    pub(crate) sleepers: Queue,
     /// Serial of the object made last.
     pub(crate) last_serial: u64,
     /// Serial of the environment made last; also names frame owners.
@@ -128,6 +130,7 @@ impl<M> State<'_, M> {
             this_cpu: None,
             links: Links::EMPTY,
             run_queue: Queue::EMPTY,
+            sleepers: Queue::EMPTY,
             last_serial: 0,
             last_environment_serial: 0,
             slice_ns: 0,
@@ -165,8 +168,7 @@ impl<M: Machine> State<'_, M> {
         };
         let environment = self.processors[processor].environment_id();
         if frame.rip < LIBOS_BASE {
-            self.save(cpu, frame);
-            self.deliver_syscall(processor);
+            self.deliver_syscall(processor, frame);
             return self.leave(cpu, frame);
         }
         self.count(environment, Counter::KernelCalls, 1);
@@ -193,8 +195,12 @@ impl<M: Machine> State<'_, M> {
     /// An exception in user mode: `vector`, `error_code` and `fault_address` of the frame are set.
     pub fn on_exception(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         if let Some(processor) = self.enter(cpu) {
-            self.save(cpu, frame);
-            self.deliver_or_stop(processor, UpcallKind::Exception);
+            self.deliver_or_stop(processor, UpcallKind::Exception, frame);
+            let object = &self.processors[processor];
+            if object.state == ProcessorState::Running && object.due == 0 {
+                // What `leave` would come to: nothing that it looks at has changed.
+                return Decision { previous: Some(processor), next: Some(processor), deadline_ns: None };
+            }
         }
         self.leave(cpu, frame)
     }
@@ -285,6 +291,14 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
+    /// Puts the registers of who runs next into the frame, unless they are there.
+    fn resume(&mut self, cpu: CpuId, processor: ProcessorId, frame: &mut UpcallFrame) {
+        if !self.cpus[cpu].is_live {
+            *frame = self.processors[processor].registers;
+            self.cpus[cpu].is_live = true;
+        }
+    }
+
     /// Decides who runs next, delivers what is due to it and puts its registers into the frame.
     fn leave(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         let previous = self.cpus[cpu].entered;
@@ -297,8 +311,8 @@ impl<M: Machine> State<'_, M> {
                     if self.processors[processor].due == 0 {
                         break;
                     }
-                    self.save(cpu, frame);
-                    self.deliver_due(processor);
+                    self.resume(cpu, processor, frame);
+                    self.deliver_due(processor, frame);
                 }
                 Some(_) => {
                     // Whoever goes on later was saved before its state changed; a stopped one's
@@ -316,8 +330,7 @@ impl<M: Machine> State<'_, M> {
         }
         let next = self.cpus[cpu].current;
         match next {
-            Some(processor) if !self.cpus[cpu].is_live => *frame = self.processors[processor].registers,
-            Some(_) => {}
+            Some(processor) => self.resume(cpu, processor, frame),
             None => self.cpus[cpu].is_idle = true,
         }
         let deadline_ns = (dispatched || self.cpus[cpu].is_deadline_stale).then(|| self.deadline(cpu));

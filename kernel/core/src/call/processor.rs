@@ -14,7 +14,7 @@ use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument};
 use crate::capability::Capability;
 use crate::id::{EnvironmentId, Named, PROCESSOR_SHARE_MAX, ProcessorId};
 use crate::machine::Machine;
-use crate::predicate::{CheckedTerm, Predicate, Source};
+use crate::predicate::{CheckedTerm, Source};
 use crate::processor::{Pages, Processor, SAVE_AREA_FRAME_COUNT_MAX, SLEEP_ENDING_KINDS, start_registers};
 use crate::space::{UserReader, UserSlice, is_user_code_address};
 use crate::state::State;
@@ -201,17 +201,17 @@ pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Y
 }
 
 pub(super) fn sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Outcome {
-    match try_sleep(state, caller, call) {
-        Ok(outcome) => outcome,
-        Err(refusal) => Outcome::Done(refusal.status, refusal.value),
+    let outcome = try_sleep(state, caller, call).unwrap_or_else(|refusal| Outcome::Done(refusal.status, refusal.value));
+    if outcome != Outcome::Left {
+        state.processors[caller.processor].predicate.clear();
     }
+    outcome
 }
 
 fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Result<Outcome, Refusal> {
     if call.term_count as usize > PREDICATE_TERM_COUNT_MAX {
         return Err(bad_argument(1));
     }
-    let mut predicate = Predicate::EMPTY;
     if call.term_count != 0 {
         let length_bytes = u64::from(call.term_count) * TERM_WORDS as u64 * 8;
         let slice = UserSlice::new(call.terms, length_bytes, 8)?;
@@ -219,20 +219,20 @@ fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> R
         for index in 0..u64::from(call.term_count) {
             let term =
                 read_term(state, caller, &mut reader, index).map_err(|status| Refusal { status, value: index })?;
-            if !predicate.push(term) {
+            if !state.processors[caller.processor].predicate.push(term) {
                 return Err(bad_argument(1));
             }
         }
     }
     let now_ns = state.machine.now_ns();
-    if let Some(product) = state.evaluate(&predicate, now_ns) {
+    if let Some(product) = state.evaluate(&state.processors[caller.processor].predicate, now_ns) {
         return Ok(Outcome::Done(Status::Ok, u64::from(product)));
     }
     let (_, pending) = state.mask_word(caller.processor);
     if (pending | state.processors[caller.processor].due) & SLEEP_ENDING_KINDS != 0 {
         return Ok(Outcome::Done(Status::Interrupted, 0));
     }
-    if state.begin_sleep(caller.processor, predicate) { Ok(Outcome::Left) } else { Err(Status::TableFull.into()) }
+    if state.begin_sleep(caller.processor) { Ok(Outcome::Left) } else { Err(Status::TableFull.into()) }
 }
 
 fn read_term<M: Machine>(

@@ -282,6 +282,7 @@ fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, al
 
 fn check_processors(state: &State<Fake>) {
     let queued: Vec<_> = state.run_queue.members(&state.links).collect();
+    let asleep: Vec<_> = state.sleepers.members(&state.links).collect();
     let mut waiters: BTreeMap<usize, u32> = BTreeMap::new();
     let mut word_sleepers = 0;
     for id in state.processors.ids() {
@@ -290,6 +291,8 @@ fn check_processors(state: &State<Fake>) {
         let is_handed = state.cpus.iter().any(|(_, c)| c.hand_off == Some(id));
         assert!(!is_handed, "nothing is left half handed over");
         assert_eq!(in_queue, usize::from(object.state == ProcessorState::Ready), "{id:?}");
+        let in_sleepers = asleep.iter().filter(|p| **p == id).count();
+        assert_eq!(in_sleepers, usize::from(object.state == ProcessorState::Asleep), "{id:?}");
         if object.serial == 0 {
             assert_eq!(object.state, ProcessorState::Stopped);
             continue;

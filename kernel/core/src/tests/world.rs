@@ -65,8 +65,8 @@ impl Machine for Fake {
     fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]) {
         words.copy_from_slice(&self.memory[frame.0 as usize][word_index..word_index + words.len()]);
     }
-    fn store_words(&mut self, frame: FrameNumber, word_index: usize, words: &[u64]) {
-        self.memory[frame.0 as usize][word_index..word_index + words.len()].copy_from_slice(words);
+    fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]) {
+        self.memory[frame.0 as usize][word_index..][..COUNT].copy_from_slice(&values);
     }
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {
         let word = &mut self.memory[frame.0 as usize][word_index];

@@ -210,9 +210,9 @@ pub fn physical_load_words(frame: FrameNumber, index: usize, into: &mut [u64]) {
 }
 
 /// Stores consecutive words of a frame; panics beyond its end.
-pub fn physical_store_words(frame: FrameNumber, index: usize, from: &[u64]) {
-    for (word, value) in words(frame)[index..index + from.len()].iter().zip(from) {
-        word.store(*value, Ordering::Release);
+pub fn physical_store_words<const COUNT: usize>(frame: FrameNumber, index: usize, values: [u64; COUNT]) {
+    for (word, value) in words(frame)[index..][..COUNT].iter().zip(values) {
+        word.store(value, Ordering::Release);
     }
 }
 

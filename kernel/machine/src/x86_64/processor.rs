@@ -173,6 +173,7 @@ pub(crate) fn descriptor_pointer(limit: u16, address: u64) -> [u8; 10] {
 }
 
 /// This processor's state.
+#[inline]
 pub(crate) fn current() -> &'static Processor {
     let address: u64;
     // SAFETY: in ring 0 GS points at a `Processor`, whose first word is its address.
@@ -184,6 +185,7 @@ pub(crate) fn current() -> &'static Processor {
 
 /// The index of the processor that runs this: 0 is the boot processor.
 #[must_use]
+#[inline]
 pub fn processor_index() -> usize {
     current().index.load(Ordering::Relaxed) as usize
 }
@@ -207,6 +209,7 @@ pub fn set_upcall_control(frame: Option<FrameNumber>) {
 
 /// System-call upcalls that this processor delivered since the last call.
 #[must_use]
+#[inline]
 pub fn take_syscall_upcall_count() -> u64 {
     // Only this processor writes the word, in `trap.s` with interrupts off, as here: no exchange is needed.
     let count = &current().syscall_upcall_count;
