@@ -61,7 +61,7 @@ fn the_null_call_adds_up_to_its_figure() {
     assert!((figure - sum).abs() < 0.1, "{text}");
     assert!((5.0..1000.0).contains(&figure), "{text}");
     // Each line once; the second table has the part of the kernel and exos again.
-    let (text, inlined) = text.split_once("  kernel and exos by inlined function\n").unwrap();
+    let (text, inlined) = text.split_once(" by inlined function\n").unwrap();
     assert!(number(inlined, " in all") < figure && number(inlined, " in all") > 1.0, "{inlined}");
     let functions = text.lines().filter(|line| line.contains('%'));
     let parts = functions.filter_map(|line| line.split_whitespace().next()?.parse::<f64>().ok());
@@ -87,13 +87,26 @@ fn what_faults_is_begun_and_not_counted() {
 }
 
 #[test]
+fn a_native_row_adds_up_too() {
+    if !can_run() {
+        return;
+    }
+    let output = trace("native", &["native_null_call"]);
+    let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{errors}");
+    let (figure, sum) = (number(&text, " instructions an operation"), number(&text, " sum"));
+    assert!((figure - sum).abs() < 0.2 && text.contains("kernel   syscall_entry"), "{text}");
+    assert!(!text.contains("exos"), "a native row has no exos: {text}");
+}
+
+#[test]
 fn what_is_no_row() {
     if !can_run() {
         return;
     }
-    for name in ["nosuchrow", "a|b"] {
+    for name in ["nosuchrow", "a|b", "native_nosuchrow", "native_bell_rt@diff"] {
         let output = trace("none", &[name]);
         assert_eq!(output.status.code(), Some(125));
-        assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("aegis: bench: --rows: "));
+        assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("aegis: bench: --"));
     }
 }

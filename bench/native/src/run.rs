@@ -30,11 +30,30 @@ const TABLES: [&[Row]; 4] = [rows_call::ROWS, rows_memory::ROWS, rows_transfer::
 /// Exceptions that a row's handler answered.
 pub(crate) static HANDLED: AtomicU64 = AtomicU64::new(0);
 
+/// A mark for `aegis bench --trace-row`, as `MARK` of `bench/micro/micro.h`: it records the address of the next
+/// instruction, and is none itself.
+macro_rules! mark {
+    ($kind:literal) => {
+        // SAFETY: nothing is executed.
+        unsafe {
+            core::arch::asm!(
+                ".pushsection aegis_marks, \"\", @progbits",
+                concat!(".quad 77f, ", $kind),
+                ".popsection",
+                "77:",
+                options(nostack, preserves_flags)
+            );
+        }
+    };
+}
+
 /// Nanoseconds since the kernel's start.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     // SAFETY: the kernel maps the system page in every environment.
-    clock::nanoseconds_at(unsafe { clock::system_page() }, clock::time_stamp())
+    let now_ns = clock::nanoseconds_at(unsafe { clock::system_page() }, clock::time_stamp());
+    mark!(0);
+    now_ns
 }
 
 /// The nanoseconds that something takes.
@@ -148,7 +167,10 @@ fn measure(row: fn(u64) -> Measured, target_ns: u64, batches: usize) -> End {
     let mut batch_ns = [0.0; BATCH_COUNT_MAX];
     let batch_ns = &mut batch_ns[..batches];
     for place in batch_ns.iter_mut() {
-        *place = run_once(row, operations)? as f64 / operations as f64;
+        mark!(1);
+        let elapsed_ns = run_once(row, operations)?;
+        mark!(2);
+        *place = elapsed_ns as f64 / operations as f64;
     }
     batch_ns.sort_unstable_by(f64::total_cmp);
     Ok((batch_ns[batches / 2], operations))

@@ -32,7 +32,7 @@ const ALOUD: &str = "aloud";
 /// Most rows of a system that may end their machine; more, and the system is broken.
 const LOST_ROW_COUNT_MAX: usize = 6;
 /// In the names of rows that need two processors.
-const TWO_PROCESSORS: char = '@';
+pub(super) const TWO_PROCESSORS: char = '@';
 /// The row that is always measured, because it has to be equal.
 const CONTROL: &str = "ctl_loop_1000iter";
 /// Rows that have to be equal begin with this.

@@ -26,12 +26,14 @@ use aegis_abi::layout::LIBOS_IMAGE_BASE;
 
 use super::failure::{Failure, last_line};
 use super::guest::{Event, Guest, Limits, Line};
-use super::micro::check_row_name;
+use super::micro::{TWO_PROCESSORS, check_row_name};
+use super::native;
 use super::options::BenchOptions;
 use super::output::Output;
 use super::result::Cell;
 use super::system::{Machines, Shape, System};
 use crate::artifacts::Artifacts;
+use crate::domain::Domain;
 use crate::errors::Error;
 use crate::symbols::Symbols;
 use attribution::{Attribution, Functions};
@@ -46,23 +48,56 @@ const TARGET_US: &str = "1000";
 
 /// Traces a row on each system that takes part; the answer is the text to print.
 pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure> {
+    if name.contains(TWO_PROCESSORS) {
+        return Err(Failure::Trace("instructions are counted on one processor, and that row has two".into()));
+    }
     let machines = Machines::prepare(options)?;
-    check_row_name(&machines.micro, name)?;
-    let plugin = Plugin::prepare(&machines)?;
-    let trace = Trace { machines: &machines, plugin, name, initramfs: machines.micro_initramfs()? };
+    let native = native::find(name).map(|_| native::Program::find(&machines.qemu, &machines.cache)).transpose()?;
+    if native.is_none() {
+        check_row_name(&machines.micro, name)?;
+    }
+    let (program, base) = match &native {
+        Some(_) => (Artifacts::find().native_bench(), LIBOS_IMAGE_BASE),
+        None => (machines.micro.clone(), 0),
+    };
+    let plugin = Plugin::prepare(&machines, &read_file(&program)?, base)?;
+    let initramfs = machines.micro_initramfs()?;
+    let trace = Trace { machines: &machines, plugin, name, program, initramfs, native };
     let mut text = String::new();
-    // Linux as it comes has no part: its functions are those of the tuned one, and more of them.
-    for system in machines.systems().into_iter().filter(|it| *it != System::LinuxDefault) {
+    // Linux as it comes has no part: its functions are those of the tuned one, and more of them. Native rows have no
+    // other system at all.
+    let takes_part = |system: &System| match trace.native {
+        Some(_) => *system == System::Aegis,
+        None => *system != System::LinuxDefault,
+    };
+    for system in machines.systems().into_iter().filter(takes_part) {
         text += &trace.system(system, options)?;
     }
     Ok(text)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::file("reading", path.into(), error))
 }
 
 struct Trace<'a> {
     machines: &'a Machines,
     plugin: Plugin,
     name: &'a str,
+    /// The file that the row is in.
+    program: PathBuf,
     initramfs: PathBuf,
+    /// If it is a native row.
+    native: Option<native::Program<'a>>,
+}
+
+/// What a line starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Starter {
+    /// This tool, which starts QEMU.
+    Tool,
+    /// QEMU.
+    Qemu,
 }
 
 /// What the row said of itself.
@@ -88,7 +123,8 @@ impl Trace<'_> {
         let mut text = format!("{} on {}\n", self.name, system.title());
         text += &attribution.render(measured.operations, measured.instructions * measured.operations);
         if options.trace_inlined && system == System::Aegis {
-            text += &inlined::render(&counts, measured.operations)?;
+            let window = if self.native.is_some() { &self.program } else { &Artifacts::find().library_os() };
+            text += &inlined::render(&counts, measured.operations, window)?;
         }
         if options.trace_path {
             text += &path::render(&functions, &counts, measured.operations);
@@ -99,8 +135,14 @@ impl Trace<'_> {
     /// Runs one batch.
     fn measure(&self, system: System, output: &Path) -> Result<Measured, Failure> {
         let words = [self.name, TARGET_US, "1", "quietly"].map(Into::into);
-        let mut line = self.machines.micro_line(system, &words, &self.initramfs, SHAPE);
-        self.plugin.add_to(&mut line, system, output);
+        // The file has to stay as long as the machine.
+        let bundle = self.native.as_ref().map(|native| native.bundle(&words)).transpose()?;
+        let mut line = match &self.native {
+            Some(native) => native.line(SHAPE),
+            None => self.machines.micro_line(system, &words, &self.initramfs, SHAPE),
+        };
+        let starter = if system == System::Aegis && bundle.is_none() { Starter::Tool } else { Starter::Qemu };
+        self.plugin.add_to(&mut line, starter, output);
         let mut guest = Guest::start(&line, LIMITS)?;
         let (read, count, end) = read(&mut guest);
         let errors = if read.is_whole { guest.finish_by_itself().errors } else { guest.finish() };
@@ -120,22 +162,20 @@ impl Trace<'_> {
     }
 
     fn functions(&self, system: System) -> Result<Functions, Failure> {
-        let read = |path: &Path| std::fs::read(path).map_err(|error| Failure::file("reading", path.into(), error));
-        let program = Symbols::of_elf(&read(&self.machines.micro)?, 0);
-        match (system, &self.machines.linux) {
-            (System::Aegis, _) | (_, None) => {
-                let artifacts = Artifacts::find();
-                Ok(Functions {
-                    kernel: Symbols::of_elf(&read(&artifacts.kernel())?, 0),
-                    library_os: Some(Symbols::of_elf(&read(&artifacts.library_os())?, LIBOS_IMAGE_BASE)),
-                    program,
-                })
-            }
-            (_, Some(kernel)) => {
-                let kernel = kernel_symbols::get(self.machines, kernel)?;
-                Ok(Functions { kernel, library_os: None, program })
-            }
+        let program = read_file(&self.program)?;
+        if let (System::LinuxTuned | System::LinuxDefault, Some(kernel)) = (system, &self.machines.linux) {
+            let kernel = kernel_symbols::get(self.machines, kernel)?;
+            return Ok(Functions { kernel, window: None, program: Symbols::of_elf(&program, 0) });
         }
+        let artifacts = Artifacts::find();
+        let kernel = Symbols::of_elf(&read_file(&artifacts.kernel())?, 0);
+        // A native program is a library OS by itself.
+        let (window, program) = match &self.native {
+            Some(_) => ((Domain::Program, program), Symbols::default()),
+            None => ((Domain::LibraryOs, read_file(&artifacts.library_os())?), Symbols::of_elf(&program, 0)),
+        };
+        let window = Some((window.0, Symbols::of_elf(&window.1, LIBOS_IMAGE_BASE)));
+        Ok(Functions { kernel, window, program })
     }
 }
 
@@ -161,14 +201,14 @@ fn read(guest: &mut Guest) -> (Output, Option<f64>, &'static str) {
 }
 
 /// The words that make `aegis run` pass words on to QEMU, or QEMU's own.
-fn add_qemu_words(line: &mut Line, system: System, words: [String; 2]) {
-    match system {
-        System::Aegis => {
+fn add_qemu_words(line: &mut Line, starter: Starter, words: [String; 2]) {
+    match starter {
+        Starter::Tool => {
             // Behind the verb.
             let words = words.map(|word| format!("--qemu-word={word}").into());
             line.arguments.splice(1..1, words);
         }
-        System::LinuxTuned | System::LinuxDefault => line.arguments.extend(words.map(Into::into)),
+        Starter::Qemu => line.arguments.extend(words.map(Into::into)),
     }
 }
 

@@ -16,8 +16,8 @@ const SHARE_MIN: f64 = 0.001;
 pub(super) struct Functions {
     /// Its kernel's.
     pub(super) kernel: Symbols,
-    /// Aegis's exos, with the drivers in it.
-    pub(super) library_os: Option<Symbols>,
+    /// What is in Aegis's window, and whose it is: exos with its drivers, or a program that does without.
+    pub(super) window: Option<(Domain, Symbols)>,
     /// The program's.
     pub(super) program: Symbols,
 }
@@ -25,10 +25,10 @@ pub(super) struct Functions {
 impl Functions {
     /// Where an address lies: its domain, and its function if it is one's.
     pub(super) fn place(&self, address: u64) -> (Domain, Option<&Symbol>) {
-        if let (Some(library_os), LIBOS_BASE..KERNEL_BASE) = (&self.library_os, address) {
-            let symbol = library_os.find(address);
+        if let (Some((domain, functions)), LIBOS_BASE..KERNEL_BASE) = (&self.window, address) {
+            let symbol = functions.find(address);
             let is_driver = symbol.is_some_and(|symbol| is_of_driver(&symbol.name) == Some(true));
-            return (if is_driver { Domain::Driver } else { Domain::LibraryOs }, symbol);
+            return (if is_driver { Domain::Driver } else { *domain }, symbol);
         }
         if address >= LIBOS_BASE {
             return (Domain::Kernel, self.kernel.find(address));
@@ -121,8 +121,8 @@ impl<'a> Attribution<'a> {
             text += &format!("; {:.1} without a place in the table", each(self.lost));
         }
         let more = each(self.total) - clock / operations;
-        // The row is printed with three digits.
-        if more.abs() >= 0.002 {
+        // Less are the ends of the window: the clock is read a few instructions before each mark.
+        if more.abs() >= 0.05 {
             let why = "it does not count an instruction that faults, which is begun here";
             text += &format!("; {more:+.2} to what the clock counted: {why}");
         }
@@ -137,7 +137,7 @@ mod tests {
     fn functions() -> Functions {
         Functions {
             kernel: Symbols::of_kallsyms("ffffffff80000000 T entry\nffffffff80000010 T handle\n"),
-            library_os: Some(Symbols::of_kallsyms("ffff800001000000 T call\n")),
+            window: Some((Domain::LibraryOs, Symbols::of_kallsyms("ffff800001000000 T call\n"))),
             program: Symbols::of_kallsyms("400000 T main\n"),
         }
     }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn linux_has_no_library_os() {
-        let functions = Functions { library_os: None, ..functions() };
+        let functions = Functions { window: None, ..functions() };
         assert_eq!(functions.place(0xffff_8880_0000_0000).0, Domain::Kernel);
         assert_eq!(functions.name(0x7fff_0000_0000), (Domain::Program, "main"));
     }

@@ -5,6 +5,7 @@
 //! symbol that holds it.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use addr2line::Context;
 use aegis_abi::layout::{KERNEL_BASE, LIBOS_BASE, LIBOS_IMAGE_BASE};
@@ -13,6 +14,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection};
 
 use super::plugin::Counts;
+use super::read_file;
 use crate::artifacts::Artifacts;
 use crate::bench::failure::Failure;
 use crate::symbols::{Symbols, readable};
@@ -61,22 +63,20 @@ fn tail(path: &str) -> &str {
     slashes.take(4).last().map_or(path, |start| &path[start..])
 }
 
-/// The table, for each of so many operations.
-pub(super) fn render(counts: &Counts, operations: f64) -> Result<String, Failure> {
-    let artifacts = Artifacts::find();
-    let read = |path: std::path::PathBuf| std::fs::read(&path).map_err(|error| Failure::file("reading", path, error));
-    let (kernel, library_os) = (read(artifacts.kernel())?, read(artifacts.library_os())?);
+/// The table, for each of so many operations. `window` is the file that is in Aegis's window.
+pub(super) fn render(counts: &Counts, operations: f64, window: &Path) -> Result<String, Failure> {
+    let (kernel, library_os) = (read_file(&Artifacts::find().kernel())?, read_file(window)?);
     let (kernel, library_os) = (Image::new(&kernel, 0), Image::new(&library_os, LIBOS_IMAGE_BASE));
     let mut tallies: HashMap<(&str, String, String), u64> = HashMap::new();
     for (address, executions) in counts.executions.iter().filter(|(address, _)| *address >= LIBOS_BASE) {
-        let (place, image) = if *address >= KERNEL_BASE { ("kernel", &kernel) } else { ("exos", &library_os) };
+        let (place, image) = if *address >= KERNEL_BASE { ("kernel", &kernel) } else { ("window", &library_os) };
         let (name, file) = image.function(*address);
         *tallies.entry((place, name, file)).or_default() += executions;
     }
     let mut rows: Vec<_> = tallies.into_iter().collect();
     rows.sort_by(|(left_key, left), (right_key, right)| right.cmp(left).then_with(|| left_key.cmp(right_key)));
     let total: u64 = rows.iter().map(|(_, executions)| executions).sum();
-    let mut text = String::from("  kernel and exos by inlined function\n");
+    let mut text = String::from("  kernel and window (exos, or a native row) by inlined function\n");
     let (mut rest, mut rest_count) = (0, 0);
     for ((place, name, file), executions) in &rows {
         if (*executions as f64) < SHARE_MIN * total as f64 {

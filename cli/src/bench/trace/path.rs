@@ -55,7 +55,7 @@ mod tests {
     fn what_lies_between_two_turns_of_the_loop() {
         let functions = Functions {
             kernel: Symbols::of_kallsyms("ffffffff80000000 T entry\n"),
-            library_os: None,
+            window: None,
             program: Symbols::of_kallsyms("400000 T row\n"),
         };
         let one = [0x40_0008, 0x40_000c, 0xffff_ffff_8000_0000, 0xffff_ffff_8000_0004, 0x40_0010];

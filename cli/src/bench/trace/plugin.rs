@@ -7,7 +7,7 @@ use std::process::Command;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
 
-use super::add_qemu_words;
+use super::{Starter, add_qemu_words};
 use crate::bench::compile::gcc_version;
 use crate::bench::failure::{Failure, last_line};
 use crate::bench::guest::Line;
@@ -30,10 +30,10 @@ pub(super) struct Plugin {
 }
 
 impl Plugin {
-    pub(super) fn prepare(machines: &Machines) -> Result<Self, Failure> {
-        let program = &machines.micro;
-        let bytes = std::fs::read(program).map_err(|error| Failure::file("reading", program.clone(), error))?;
-        let marks = marks(&bytes).ok_or(Failure::Trace("the program has no marks".into()))?;
+    /// For a program whose file is `program`, loaded at `base`.
+    pub(super) fn prepare(machines: &Machines, program: &[u8], base: u64) -> Result<Self, Failure> {
+        let marks = marks(program).ok_or(Failure::Trace("the program has no marks".into()))?;
+        let marks = marks.into_iter().map(|(address, kind)| (base.wrapping_add(address), kind)).collect();
         let path = compile(&machines.qemu, &machines.cache)?;
         Ok(Self { path, marks, cache: machines.cache.clone() })
     }
@@ -44,14 +44,14 @@ impl Plugin {
     }
 
     /// Puts the plugin into a machine's line.
-    pub(super) fn add_to(&self, line: &mut Line, system: System, output: &Path) {
+    pub(super) fn add_to(&self, line: &mut Line, starter: Starter, output: &Path) {
         // A comma in a path is written twice in QEMU's options.
         let path = |path: &Path| path.display().to_string().replace(',', ",,");
         let mut option = format!("{},out={}", path(&self.path), path(output));
         for (address, kind) in &self.marks {
             option += &format!(",mark={kind}:{address:x}");
         }
-        add_qemu_words(line, system, ["-plugin".into(), option]);
+        add_qemu_words(line, starter, ["-plugin".into(), option]);
     }
 }
 
