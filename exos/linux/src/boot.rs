@@ -32,6 +32,7 @@ use crate::process::{Identities, Image, IntervalTimer, Process, ProcessSignals, 
 use crate::signal_frame::AlternateStack;
 use crate::system::{Counters, Options, Platform, System};
 use crate::traps::TrapCounts;
+use crate::vector_buffer::VectorCache;
 
 /// The vDSO, which `build.rs` built.
 const VDSO_IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.bin"));
@@ -154,6 +155,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         tid: FIRST_PID,
         signals: Mutex::new(ThreadSignals::default()),
         stack: Mutex::new(AlternateStack::default()),
+        vector: VectorCache::default(),
         name: Mutex::new(Vec::new()),
         clear_tid_address: Mutex::new(0),
         robust_list: Mutex::new((0, 0)),

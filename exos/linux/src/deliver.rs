@@ -42,8 +42,18 @@ pub struct Target<'a> {
     pub memory: &'a dyn UserMemory,
 }
 
+/// Whether nothing is to be done before the program goes on: the usual case, worth a look of its own.
+fn is_quiet(target: &Target<'_>) -> bool {
+    let thread = target.thread.signals.lock();
+    let shared = target.process.signals.lock();
+    thread.saved_mask.is_none() && !thread.has_deliverable(&shared.pending) && !target.process.has_ended()
+}
+
 /// Acts on pending signals. Afterwards the process has ended, or `frame` is to be resumed.
 pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
+    if ended.is_none_or(|call| call.interrupted.is_none()) && is_quiet(target) {
+        return;
+    }
     let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
     while !target.process.has_ended() {
         let delivery = {
@@ -98,12 +108,14 @@ fn enter_handler(
     disposition: signal::Disposition,
     mask_before: signal::SignalSet,
 ) {
-    let (vector_mask, vector_length) = target.system.platform.vector_format();
-    let mut vector_state = alloc::vec![0; vector_length];
-    target.system.platform.save_vector(&mut vector_state);
+    let platform = &target.system.platform;
     let stack = *target.thread.stack.lock();
-    let entry = Entry { signal, info, disposition, mask_before, stack, vector_state: &vector_state, vector_mask };
-    if signal_frame::build(target.memory, frame, &entry).is_ok() {
+    let entry = Entry { signal, info, disposition, mask_before, stack, vector_format: platform.vector_format() };
+    let outcome = target.thread.vector.lend(|vector| {
+        platform.save_vector(vector.bytes());
+        signal_frame::build(target.memory, frame, &entry, vector)
+    });
+    if outcome.is_ok() {
         if stack.flags & signal_frame::STACK_AUTO_DISARM != 0 {
             *target.thread.stack.lock() = signal_frame::AlternateStack::default();
         }

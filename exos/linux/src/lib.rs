@@ -34,6 +34,7 @@ pub mod timer_file;
 pub mod trace;
 pub mod traps;
 pub mod user;
+pub mod vector_buffer;
 
 #[cfg(test)]
 mod test_support;

@@ -117,6 +117,8 @@ pub struct Thread {
     pub signals: Mutex<ThreadSignals>,
     /// Its alternate stack.
     pub stack: Mutex<AlternateStack>,
+    /// Where its vector state passes through on the way to and from signal frames.
+    pub vector: crate::vector_buffer::VectorCache,
     /// Its name, at most 15 bytes.
     pub name: Mutex<Vec<u8>>,
     /// `set_tid_address`.

@@ -6,15 +6,14 @@
 //! takes back what they may change and forces the rest. Neighbours: `exos::task::signal` decides which; the glue
 //! saves and loads vector state.
 
-use alloc::vec::Vec;
-
 use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use exos::error::{Errno, Result};
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
-use crate::abi::bytes::{Encoder, get};
-use crate::user::{UserMemory, read_array, read_exact, write_all};
+use crate::abi::bytes::get;
+use crate::user::{UserMemory, read_array, write_all};
+use crate::vector_buffer::{VECTOR_BYTES_MAX, VectorBuffer};
 
 /// `SA_ONSTACK`.
 pub const FLAG_ON_STACK: u64 = 0x0800_0000;
@@ -52,8 +51,11 @@ const FLAGS_CHANGEABLE: u64 = 0x1_0000 | 0x4_0000 | 0xdd5;
 const SOFTWARE_BYTES_OFFSET: usize = 464;
 const VECTOR_MAGIC_1: u32 = 0x4650_5853;
 const VECTOR_MAGIC_2: u32 = 0x4650_5845;
-/// Most bytes of vector state; exos saves at most a page.
-pub const VECTOR_BYTES_MAX: usize = 4096;
+/// The part of an XSAVE area that FXSAVE has, and its header (Intel SDM vol. 1, 13.4).
+const LEGACY_BYTES: usize = 512;
+const HEADER_BYTES: usize = 64;
+/// Bytes of `stack_t`.
+const STACK_BYTES: usize = 24;
 
 /// The alternate signal stack of a thread (`stack_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +83,19 @@ impl AlternateStack {
 
     /// Its `stack_t`, with the flags as `sigaltstack` reports them.
     #[must_use]
-    pub fn encode(&self, rsp: u64) -> Vec<u8> {
+    pub fn encode(&self, rsp: u64) -> [u8; STACK_BYTES] {
         let on = if self.contains(rsp) { STACK_ON } else { 0 };
-        Encoder::new().u64(self.base).u32(self.flags | on).zero_to(16).u64(self.length).finish()
+        let mut bytes = [0; STACK_BYTES];
+        put(&mut bytes, 0, self.base.to_le_bytes());
+        put(&mut bytes, 8, (self.flags | on).to_le_bytes());
+        put(&mut bytes, 16, self.length.to_le_bytes());
+        bytes
     }
 }
 
 /// What a handler is entered with, besides the program's registers.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct Entry {
     /// Which signal.
     pub signal: Signal,
     /// With what.
@@ -100,31 +106,60 @@ pub struct Entry<'a> {
     pub mask_before: SignalSet,
     /// The thread's alternate stack.
     pub stack: AlternateStack,
-    /// Vector state in XSAVE's standard format, with the feature mask that it was saved with.
-    pub vector_state: &'a [u8],
-    /// XCR0.
-    pub vector_mask: u64,
+    /// XCR0, which the vector state was saved with, and the bytes that go with it.
+    pub vector_format: (u64, usize),
+}
+
+/// Stores a field at an offset that is a constant of a layout.
+#[inline(always)]
+fn put<const N: usize>(bytes: &mut [u8], offset: usize, value: [u8; N]) {
+    bytes[offset..offset + N].copy_from_slice(&value);
 }
 
 /// Encodes a `siginfo_t`.
 #[must_use]
-pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
-    let head = Encoder::new().i32(i32::from(signal.number())).i32(info.errno).i32(info.code).zero_to(16);
-    match info.payload {
-        SignalPayload::None => head,
-        SignalPayload::Sender { pid, uid, value } => head.u32(pid).u32(uid).u64(value),
-        SignalPayload::Fault { address } => head.u64(address),
-        SignalPayload::Child { pid, uid, status } => head.u32(pid).u32(uid).i32(status),
-        SignalPayload::Timer { id, overrun, value } => head.i32(id).i32(overrun).u64(value),
-    }
-    .zero_to(INFO_BYTES)
-    .finish()
+pub fn encode_info(signal: Signal, info: &SignalInfo) -> [u8; INFO_BYTES] {
+    let mut bytes = [0; INFO_BYTES];
+    put_info(&mut bytes, signal, info);
+    bytes
 }
 
-/// Builds the frame on the program's stack and changes `frame` so that the program enters its handler.
+/// The same into `bytes`, which are zero.
+fn put_info(bytes: &mut [u8; INFO_BYTES], signal: Signal, info: &SignalInfo) {
+    put(bytes, 0, i32::from(signal.number()).to_le_bytes());
+    put(bytes, 4, info.errno.to_le_bytes());
+    put(bytes, 8, info.code.to_le_bytes());
+    match info.payload {
+        SignalPayload::None => {}
+        SignalPayload::Sender { pid, uid, value } => {
+            put(bytes, 16, pid.to_le_bytes());
+            put(bytes, 20, uid.to_le_bytes());
+            put(bytes, 24, value.to_le_bytes());
+        }
+        SignalPayload::Fault { address } => put(bytes, 16, address.to_le_bytes()),
+        SignalPayload::Child { pid, uid, status } => {
+            put(bytes, 16, pid.to_le_bytes());
+            put(bytes, 20, uid.to_le_bytes());
+            put(bytes, 24, status.to_le_bytes());
+        }
+        SignalPayload::Timer { id, overrun, value } => {
+            put(bytes, 16, id.to_le_bytes());
+            put(bytes, 20, overrun.to_le_bytes());
+            put(bytes, 24, value.to_le_bytes());
+        }
+    }
+}
+
+/// Builds the frame on the program's stack and changes `frame` so that the program enters its handler. `vector` holds
+/// the program's vector state in XSAVE's standard format.
 ///
 /// `EFAULT`: the stack cannot hold it; the caller then ends the process by SIGSEGV, as Linux does.
-pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>) -> Result<()> {
+pub fn build(
+    memory: &dyn UserMemory,
+    frame: &mut UpcallFrame,
+    entry: &Entry,
+    vector: &mut VectorBuffer,
+) -> Result<()> {
     if entry.disposition.flags & FLAG_RESTORER == 0 {
         return Err(Errno::EFAULT);
     }
@@ -136,18 +171,20 @@ pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>
     } else {
         frame.rsp.wrapping_sub(RED_ZONE_BYTES)
     };
-    let vector_bytes = vector_with_trailer(entry.vector_state, entry.vector_mask);
+    let vector_bytes = with_trailer(vector, entry.vector_format);
     let vector_address = top.wrapping_sub(vector_bytes.len() as u64) & !63;
     let frame_address = (vector_address.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
     if uses_alternate && frame_address < entry.stack.base {
         return Err(Errno::EFAULT);
     }
-    write_all(memory, vector_address, &vector_bytes)?;
-    let bytes = Encoder::new()
-        .u64(entry.disposition.restorer)
-        .raw(&encode_context(frame, entry, vector_address))
-        .raw(&encode_info(entry.signal, &entry.info))
-        .finish();
+    write_all(memory, vector_address, vector_bytes)?;
+    let mut bytes = [0; FRAME_BYTES];
+    put(&mut bytes, 0, entry.disposition.restorer.to_le_bytes());
+    let (head, info) = bytes.split_at_mut(8 + CONTEXT_BYTES);
+    put_context(&mut head[8..], frame, entry, vector_address);
+    if let Some(info) = info.first_chunk_mut() {
+        put_info(info, entry.signal, &entry.info);
+    }
     write_all(memory, frame_address, &bytes)?;
 
     frame.rdi = u64::from(entry.signal.number());
@@ -162,56 +199,54 @@ pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>
 }
 
 /// The vector state with the software-reserved bytes filled in and the second magic word behind it.
-fn vector_with_trailer(state: &[u8], mask: u64) -> Vec<u8> {
-    let mut bytes = state.to_vec();
-    let software = Encoder::new()
-        .u32(VECTOR_MAGIC_1)
-        .u32(state.len() as u32 + 4)
-        .u64(mask)
-        .u32(state.len() as u32)
-        .zero_to(48)
-        .finish();
-    if let Some(area) = bytes.get_mut(SOFTWARE_BYTES_OFFSET..SOFTWARE_BYTES_OFFSET + 48) {
-        area.copy_from_slice(&software);
-    }
-    bytes.extend_from_slice(&VECTOR_MAGIC_2.to_le_bytes());
-    bytes
+fn with_trailer(vector: &mut VectorBuffer, (mask, length): (u64, usize)) -> &[u8] {
+    let length = length.clamp(LEGACY_BYTES + HEADER_BYTES, VECTOR_BYTES_MAX);
+    let bytes = vector.bytes();
+    bytes[SOFTWARE_BYTES_OFFSET..LEGACY_BYTES].fill(0);
+    put(bytes, SOFTWARE_BYTES_OFFSET, VECTOR_MAGIC_1.to_le_bytes());
+    put(bytes, SOFTWARE_BYTES_OFFSET + 4, (length as u32 + 4).to_le_bytes());
+    put(bytes, SOFTWARE_BYTES_OFFSET + 8, mask.to_le_bytes());
+    put(bytes, SOFTWARE_BYTES_OFFSET + 16, (length as u32).to_le_bytes());
+    put(bytes, length, VECTOR_MAGIC_2.to_le_bytes());
+    &bytes[..length + 4]
 }
 
-/// Encodes `ucontext_t`.
-fn encode_context(frame: &UpcallFrame, entry: &Entry<'_>, vector_address: u64) -> Vec<u8> {
+/// Encodes `ucontext_t` into bytes that are zero.
+fn put_context(bytes: &mut [u8], frame: &UpcallFrame, entry: &Entry, vector_address: u64) {
+    let Some(bytes) = bytes.first_chunk_mut::<CONTEXT_BYTES>() else { return };
     let segments = frame.cs & 0xffff | (frame.ss & 0xffff) << 48;
-    Encoder::new()
-        .u64(CONTEXT_FLAGS)
-        .u64(0)
-        .raw(&entry.stack.encode(frame.rsp))
-        .u64(frame.r8)
-        .u64(frame.r9)
-        .u64(frame.r10)
-        .u64(frame.r11)
-        .u64(frame.r12)
-        .u64(frame.r13)
-        .u64(frame.r14)
-        .u64(frame.r15)
-        .u64(frame.rdi)
-        .u64(frame.rsi)
-        .u64(frame.rbp)
-        .u64(frame.rbx)
-        .u64(frame.rdx)
-        .u64(frame.rax)
-        .u64(frame.rcx)
-        .u64(frame.rsp)
-        .u64(frame.rip)
-        .u64(frame.rflags)
-        .u64(segments)
-        .u64(frame.error_code)
-        .u64(frame.vector)
-        .u64(entry.mask_before.0)
-        .u64(frame.fault_address)
-        .u64(vector_address)
-        .zero_to(MASK_OFFSET)
-        .u64(entry.mask_before.0)
-        .finish()
+    put(bytes, 0, CONTEXT_FLAGS.to_le_bytes());
+    put(bytes, 16, entry.stack.encode(frame.rsp));
+    let words = [
+        frame.r8,
+        frame.r9,
+        frame.r10,
+        frame.r11,
+        frame.r12,
+        frame.r13,
+        frame.r14,
+        frame.r15,
+        frame.rdi,
+        frame.rsi,
+        frame.rbp,
+        frame.rbx,
+        frame.rdx,
+        frame.rax,
+        frame.rcx,
+        frame.rsp,
+        frame.rip,
+        frame.rflags,
+        segments,
+        frame.error_code,
+        frame.vector,
+        entry.mask_before.0,
+        frame.fault_address,
+        vector_address,
+    ];
+    for (index, word) in words.into_iter().enumerate() {
+        put(bytes, MACHINE_CONTEXT_OFFSET + index * 8, word.to_le_bytes());
+    }
+    put(bytes, MASK_OFFSET, entry.mask_before.0.to_le_bytes());
 }
 
 /// What `rt_sigreturn` puts back.
@@ -221,20 +256,20 @@ pub struct Restored {
     pub mask: SignalSet,
     /// The alternate stack as the handler left it in the context.
     pub stack: AlternateStack,
-    /// Vector state to load, checked in size but not in content; `None`: initial state.
-    pub vector_state: Option<Vec<u8>>,
+    /// Whether the buffer holds vector state to load, with a header that XRSTOR takes; else the initial state is meant.
+    pub has_vector: bool,
 }
 
 /// Takes the frame back that the program's RSP points behind (the restorer popped its address) and puts its registers
 /// into `frame`.
 ///
 /// Registers are forced to be ones that a program may have; a context that cannot be continued is `EFAULT`, and the
-/// caller ends the process by SIGSEGV. `vector_mask` and `vector_length` are those of this machine.
+/// caller ends the process by SIGSEGV. `vector_format` is this machine's; the vector state goes to `vector`.
 pub fn restore(
     memory: &dyn UserMemory,
     frame: &mut UpcallFrame,
-    vector_mask: u64,
-    vector_length: usize,
+    vector_format: (u64, usize),
+    vector: &mut VectorBuffer,
 ) -> Result<Restored> {
     let context: [u8; CONTEXT_BYTES] = read_array(memory, frame.rsp)?;
     let register = |index: usize| get::u64(&context, MACHINE_CONTEXT_OFFSET + index * 8);
@@ -264,10 +299,9 @@ pub fn restore(
     frame.ss = USER_STACK_SELECTOR;
 
     let vector_address = get::u64(&context, VECTOR_POINTER_OFFSET);
-    let vector_state = match vector_address {
-        0 => None,
-        address => Some(read_vector(memory, address, vector_mask, vector_length)?),
-    };
+    if vector_address != 0 {
+        read_vector(memory, vector_address, vector_format, vector)?;
+    }
     Ok(Restored {
         mask: SignalSet(get::u64(&context, MASK_OFFSET)),
         stack: AlternateStack {
@@ -275,29 +309,37 @@ pub fn restore(
             flags: get::u32(&context, 24) & !STACK_ON,
             length: get::u64(&context, 32),
         },
-        vector_state,
+        has_vector: vector_address != 0,
     })
 }
 
 /// Copies the vector state back and makes its header one that XRSTOR takes: no unknown features, no compaction,
 /// reserved bytes zero.
-fn read_vector(memory: &dyn UserMemory, address: u64, mask: u64, length: usize) -> Result<Vec<u8>> {
-    const LEGACY_BYTES: usize = 512;
-    const HEADER_BYTES: usize = 64;
-    let mut bytes = alloc::vec![0; length.clamp(LEGACY_BYTES + HEADER_BYTES, VECTOR_BYTES_MAX)];
-    read_exact(memory, address, &mut bytes[..LEGACY_BYTES])?;
-    let is_extended = get::u32(&bytes, SOFTWARE_BYTES_OFFSET) == VECTOR_MAGIC_1
-        && get::u32(&bytes, SOFTWARE_BYTES_OFFSET + 16) as usize == length;
-    if is_extended {
-        read_exact(memory, address, &mut bytes)?;
+fn read_vector(
+    memory: &dyn UserMemory,
+    address: u64,
+    (mask, length): (u64, usize),
+    vector: &mut VectorBuffer,
+) -> Result<()> {
+    let bytes = vector.bytes();
+    let length = length.clamp(LEGACY_BYTES + HEADER_BYTES, VECTOR_BYTES_MAX);
+    // All at once, as it nearly always is there; what follows says how much of it counts.
+    let count = memory.copy_in(address, &mut bytes[..length])?;
+    if count < LEGACY_BYTES {
+        return Err(Errno::EFAULT);
     }
-    let features = if is_extended { get::u64(&bytes, LEGACY_BYTES) & mask } else { 0b11 };
+    let is_extended = get::u32(bytes, SOFTWARE_BYTES_OFFSET) == VECTOR_MAGIC_1
+        && get::u32(bytes, SOFTWARE_BYTES_OFFSET + 16) as usize == length;
+    if is_extended && count < length {
+        return Err(Errno::EFAULT);
+    }
+    let features = if is_extended { get::u64(bytes, LEGACY_BYTES) & mask } else { 0b11 };
     bytes[LEGACY_BYTES..LEGACY_BYTES + HEADER_BYTES].fill(0);
-    bytes[LEGACY_BYTES..LEGACY_BYTES + 8].copy_from_slice(&features.to_le_bytes());
+    put(bytes, LEGACY_BYTES, features.to_le_bytes());
     // MXCSR bits above 15 are reserved and would fault (Intel SDM vol. 1, 10.2.3).
-    let control = get::u32(&bytes, 24) & 0xffff;
-    bytes[24..28].copy_from_slice(&control.to_le_bytes());
-    Ok(bytes)
+    let control = get::u32(bytes, 24) & 0xffff;
+    put(bytes, 24, control.to_le_bytes());
+    Ok(())
 }
 
 #[cfg(test)]

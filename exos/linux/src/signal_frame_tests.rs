@@ -3,6 +3,7 @@
 use super::{AlternateStack, CONTEXT_BYTES, Entry, FLAG_ON_STACK, FLAG_RESTORER, FRAME_BYTES, build, restore};
 use crate::abi::bytes::get;
 use crate::user::UserMemory;
+use crate::vector_buffer::VectorBuffer;
 use aegis_abi::upcall::UpcallFrame;
 use core::cell::RefCell;
 use exos::error::{Errno, Result};
@@ -70,7 +71,9 @@ fn program() -> UpcallFrame {
     }
 }
 
-fn entry(vector_state: &[u8]) -> Entry<'_> {
+const FORMAT: (u64, usize) = (7, VECTOR_LENGTH);
+
+fn entry() -> Entry {
     Entry {
         signal: Signal::SEGV,
         info: SignalInfo { code: 1, errno: 0, payload: SignalPayload::Fault { address: 0xdead } },
@@ -82,8 +85,7 @@ fn entry(vector_state: &[u8]) -> Entry<'_> {
         },
         mask_before: SignalSet(0x55),
         stack: AlternateStack::default(),
-        vector_state,
-        vector_mask: 7,
+        vector_format: FORMAT,
     }
 }
 
@@ -92,7 +94,7 @@ fn the_layout_is_linuxs() {
     let memory = Memory::new();
     let mut frame = program();
     let before = frame;
-    build(&memory, &mut frame, &entry(&[0; VECTOR_LENGTH])).expect("room");
+    build(&memory, &mut frame, &entry(), &mut VectorBuffer::new()).expect("room");
     assert_eq!(frame.rsp % 16, 8, "as after a call");
     assert!(frame.rsp < before.rsp - 128, "the red zone is spared");
     assert_eq!((frame.rdi, frame.rip), (11, 0x40_2000));
@@ -117,18 +119,21 @@ fn the_layout_is_linuxs() {
 #[test]
 fn a_return_gives_everything_back() {
     let memory = Memory::new();
-    let mut state = vec![0; VECTOR_LENGTH];
-    state[512] = 3;
-    state[160..176].fill(0x77);
+    let mut state = VectorBuffer::new();
+    state.bytes()[512] = 3;
+    state.bytes()[160..176].fill(0x77);
     let mut frame = program();
     let before = frame;
-    build(&memory, &mut frame, &entry(&state)).expect("room");
+    build(&memory, &mut frame, &entry(), &mut state).expect("room");
     frame.rsp += 8;
-    let restored = restore(&memory, &mut frame, 7, VECTOR_LENGTH).expect("intact");
+    let mut vector = VectorBuffer::new();
+    vector.bytes()[520..600].fill(0xff);
+    let restored = restore(&memory, &mut frame, FORMAT, &mut vector).expect("intact");
     assert_eq!(restored.mask, SignalSet(0x55));
-    let vector = restored.vector_state.expect("saved");
-    assert_eq!(vector[160..176], [0x77; 16]);
-    assert_eq!(get::u64(&vector, 512), 3);
+    assert!(restored.has_vector);
+    assert_eq!(vector.bytes()[160..176], [0x77; 16]);
+    assert_eq!(get::u64(vector.bytes(), 512), 3);
+    assert_eq!(vector.bytes()[520..576], [0; 56], "XRSTOR refuses a header with more");
     frame.rflags = before.rflags;
     assert_eq!(UpcallFrame { error_code: 6, vector: 14, fault_address: 0xdead, ..frame }, before);
 }
@@ -137,33 +142,33 @@ fn a_return_gives_everything_back() {
 fn a_forged_context_gets_no_privilege() {
     let memory = Memory::new();
     let mut frame = program();
-    build(&memory, &mut frame, &entry(&[0; VECTOR_LENGTH])).expect("room");
+    build(&memory, &mut frame, &entry(), &mut VectorBuffer::new()).expect("room");
     frame.rsp += 8;
     let context = frame.rsp;
     memory.copy_out(context + 40 + 17 * 8, &u64::MAX.to_le_bytes()).expect("mapped");
     memory.copy_out(context + 40 + 18 * 8, &0u64.to_le_bytes()).expect("mapped");
     let mut attempt = frame;
-    restore(&memory, &mut attempt, 7, VECTOR_LENGTH).expect("continues");
+    restore(&memory, &mut attempt, FORMAT, &mut VectorBuffer::new()).expect("continues");
     assert_eq!(attempt.rflags & 0x3000, 0, "no I/O privilege");
     assert_eq!(attempt.rflags & 0x2_0000, 0, "no virtual-8086 mode");
     assert_eq!((attempt.cs, attempt.ss), (0x33, 0x2b));
     memory.copy_out(context + 40 + 16 * 8, &0xffff_8000_0000_0000u64.to_le_bytes()).expect("mapped");
-    assert_eq!(restore(&memory, &mut frame, 7, VECTOR_LENGTH), Err(Errno::EFAULT));
+    assert_eq!(restore(&memory, &mut frame, FORMAT, &mut VectorBuffer::new()), Err(Errno::EFAULT));
 }
 
 #[test]
 fn the_alternate_stack_is_used_once_and_refused_when_too_small() {
     let memory = Memory::new();
     let mut frame = program();
-    let mut wanted = entry(&[0; VECTOR_LENGTH]);
+    let mut wanted = entry();
     wanted.disposition.flags |= FLAG_ON_STACK;
     wanted.stack = AlternateStack { base: BASE + 0xa000, flags: 0, length: 0x2000 };
-    build(&memory, &mut frame, &wanted).expect("room");
+    build(&memory, &mut frame, &wanted, &mut VectorBuffer::new()).expect("room");
     assert!(wanted.stack.contains(frame.rsp));
     let first = frame.rsp;
-    build(&memory, &mut frame, &wanted).expect("room");
+    build(&memory, &mut frame, &wanted, &mut VectorBuffer::new()).expect("room");
     assert!(frame.rsp < first, "nested below, not at the top again");
     let mut frame = program();
     wanted.stack.length = 1024;
-    assert_eq!(build(&memory, &mut frame, &wanted), Err(Errno::EFAULT));
+    assert_eq!(build(&memory, &mut frame, &wanted, &mut VectorBuffer::new()), Err(Errno::EFAULT));
 }

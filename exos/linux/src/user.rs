@@ -118,6 +118,8 @@ pub struct UserWriter<'a> {
     extents: &'a [Extent],
     index: usize,
     offset: u64,
+    /// Bytes left in all extents.
+    left: usize,
 }
 
 /// Program buffers as a place to write from.
@@ -126,12 +128,13 @@ pub struct UserReader<'a> {
     extents: &'a [Extent],
     index: usize,
     offset: u64,
+    /// Bytes left in all extents.
+    left: usize,
 }
 
-/// What is left in `extents` from `offset` of number `index` on.
-fn remaining(extents: &[Extent], index: usize, offset: u64) -> usize {
-    let total: u64 = extents.iter().skip(index).map(|extent| extent.length).sum();
-    (total - offset.min(total)) as usize
+/// Bytes in `extents`.
+fn total(extents: &[Extent]) -> usize {
+    extents.iter().map(|extent| extent.length).sum::<u64>() as usize
 }
 
 /// The next piece of at most `limit` bytes: address and length; moves over empty buffers.
@@ -151,13 +154,13 @@ impl<'a> UserWriter<'a> {
     /// Starts at the first byte.
     #[must_use]
     pub fn new(memory: &'a dyn UserMemory, extents: &'a [Extent]) -> Self {
-        Self { memory, extents, index: 0, offset: 0 }
+        Self { memory, extents, index: 0, offset: 0, left: total(extents) }
     }
 }
 
 impl exos::fs::transfer::Destination for UserWriter<'_> {
     fn remaining(&self) -> usize {
-        remaining(self.extents, self.index, self.offset)
+        self.left
     }
 
     fn put(&mut self, bytes: &[u8]) -> usize {
@@ -169,6 +172,7 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
             };
             let count = self.memory.copy_out(address, &bytes[done..done + length]).unwrap_or(0);
             self.offset += count as u64;
+            self.left -= count;
             done += count;
             if count < length {
                 break;
@@ -182,13 +186,13 @@ impl<'a> UserReader<'a> {
     /// Starts at the first byte.
     #[must_use]
     pub fn new(memory: &'a dyn UserMemory, extents: &'a [Extent]) -> Self {
-        Self { memory, extents, index: 0, offset: 0 }
+        Self { memory, extents, index: 0, offset: 0, left: total(extents) }
     }
 }
 
 impl exos::fs::transfer::Source for UserReader<'_> {
     fn remaining(&self) -> usize {
-        remaining(self.extents, self.index, self.offset)
+        self.left
     }
 
     fn take(&mut self, into: &mut [u8]) -> usize {
@@ -200,6 +204,7 @@ impl exos::fs::transfer::Source for UserReader<'_> {
             };
             let count = self.memory.copy_in(address, &mut into[done..done + length]).unwrap_or(0);
             self.offset += count as u64;
+            self.left -= count;
             done += count;
             if count < length {
                 break;

@@ -269,9 +269,15 @@ fn check_stack(stack: AlternateStack, is_in_use: bool) -> Result<AlternateStack>
 
 /// `rt_sigreturn(2)`.
 pub fn rt_sigreturn(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    let (mask, length) = context.system.platform.vector_format();
     context.replaces_registers = true;
-    match restore(context.memory, context.frame, mask, length) {
+    let platform = context.system.platform.clone();
+    let format = platform.vector_format();
+    let outcome = context.thread.vector.lend(|vector| {
+        let restored = restore(context.memory, context.frame, format, vector)?;
+        platform.load_vector(restored.has_vector.then_some(&vector.bytes()[..]));
+        Ok::<_, Errno>(restored)
+    });
+    match outcome {
         Ok(restored) => {
             context.thread.signals.lock().set_mask(restored.mask);
             // What a handler leaves in uc_stack is taken if it could have been set by sigaltstack.
@@ -279,7 +285,6 @@ pub fn rt_sigreturn(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
             if let Ok(stack) = check_stack(restored.stack, is_in_use) {
                 *context.thread.stack.lock() = stack;
             }
-            context.system.platform.load_vector(restored.vector_state.as_deref());
         }
         Err(_) => {
             let info = SignalInfo { code: 0x80, ..SignalInfo::default() };

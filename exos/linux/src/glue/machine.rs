@@ -16,6 +16,7 @@ use exos::sync::{Mutex, Once};
 use exos_linux::host::HostPorts;
 use exos_linux::process::Process;
 use exos_linux::system::Platform;
+use exos_linux::vector_buffer::VECTOR_BYTES_MAX;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
@@ -158,30 +159,22 @@ impl Platform for MachinePlatform {
     }
 
     fn save_vector(&self, into: &mut [u8]) {
-        let mut area = VectorArea([0; 4096]);
+        assert!(is_area(into), "vector state goes to a VectorBuffer");
         // SAFETY: the area is 64-byte aligned and a page long, which the kernel keeps XCR0's state below; its header
-        // is zero.
+        // is zero or XSAVE's own.
         unsafe {
-            core::arch::asm!("xsave64 [{}]", in(reg) &raw mut area, in("eax") u32::MAX, in("edx") u32::MAX,
+            core::arch::asm!("xsave64 [{}]", in(reg) into.as_mut_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
                 options(nostack, preserves_flags));
         }
-        let length = into.len().min(area.0.len());
-        into[..length].copy_from_slice(&area.0[..length]);
     }
 
     fn load_vector(&self, state: Option<&[u8]>) {
-        let mut area = VectorArea([0; 4096]);
-        // x87 control word and MXCSR as at reset, for state that the header says is initial.
-        area.0[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
-        area.0[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
-        if let Some(state) = state {
-            let length = state.len().min(area.0.len());
-            area.0[..length].copy_from_slice(&state[..length]);
-        }
-        // SAFETY: aligned; the header holds only features of XCR0 in the standard format (`signal_frame::restore` saw
-        // to it), so XRSTOR does not fault. exos is soft-float code and loses nothing.
+        let area = state.unwrap_or(&INITIAL_STATE.0);
+        assert!(is_area(area), "vector state comes from a VectorBuffer");
+        // SAFETY: aligned and long enough; the header holds only features of XCR0 in the standard format
+        // (`signal_frame::restore` saw to it), so XRSTOR does not fault. exos is soft-float code and loses nothing.
         unsafe {
-            core::arch::asm!("xrstor64 [{}]", in(reg) &raw const area, in("eax") u32::MAX, in("edx") u32::MAX,
+            core::arch::asm!("xrstor64 [{}]", in(reg) area.as_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
                 options(nostack, readonly, preserves_flags));
         }
     }
@@ -203,9 +196,22 @@ impl Platform for MachinePlatform {
     }
 }
 
-/// A page that XSAVE takes.
+/// Whether XSAVE and XRSTOR can work on these bytes.
+fn is_area(bytes: &[u8]) -> bool {
+    bytes.len() >= VECTOR_BYTES_MAX && bytes.as_ptr().addr().is_multiple_of(64)
+}
+
+/// An XSAVE area.
 #[repr(C, align(64))]
-struct VectorArea([u8; 4096]);
+struct Area([u8; VECTOR_BYTES_MAX]);
+
+/// The initial state: an empty header, the x87 control word and MXCSR as at reset.
+static INITIAL_STATE: Area = {
+    let mut bytes = [0; VECTOR_BYTES_MAX];
+    [bytes[0], bytes[1]] = 0x37f_u16.to_le_bytes();
+    [bytes[24], bytes[25]] = 0x1f80_u16.to_le_bytes();
+    Area(bytes)
+};
 
 fn cpuid(leaf: u32, subleaf: u32) -> CpuidResult {
     __cpuid_count(leaf, subleaf)
