@@ -1,7 +1,7 @@
 //! `aegis bench`: the same static program on Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro` and `boot` are the suites; `native` has the rows of `micro` that only Aegis can run. They start machines
-//! through `system`, which knows the command lines;
+//! `micro`, `boot` and `apps` are the suites; `native` has the rows of `micro` that only Aegis can run. They start
+//! machines through `system`, which knows the command lines;
 //! `linux` gets Debian's kernel, `compile` makes the programs, `cpio` packs them, `guest` runs a process within
 //! limits and `output` reads what the program says. What was measured is a `result::Report`, which `report`
 //! prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`;
@@ -11,6 +11,7 @@
 //! is printed or written before every machine has said everything, so a table is never partial.
 
 mod about;
+mod apps;
 mod boot;
 mod compile;
 mod cpio;
@@ -92,6 +93,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
         let measured = match suite {
             Suite::Micro => micro::run(options, &machines, &filter)?,
             Suite::Boot => boot::run(options, &machines, &filter)?,
+            Suite::Apps => apps::run(options, &machines, &filter)?,
         };
         let Some(measured) = measured else { continue };
         doubts.extend(measured.doubts);

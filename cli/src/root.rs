@@ -143,7 +143,8 @@ fn write_to_memory(packed: &Packed) -> Result<File, Error> {
     Ok(file)
 }
 
-fn write_image(packed: &Packed, file: &mut File) -> Result<(), Error> {
+/// Writes a root as an EROFS image.
+pub(crate) fn write_image(packed: &Packed, file: &mut File) -> Result<(), Error> {
     use aegis_image::erofs::write::WriteError;
     let what = "writing the root image";
     let layout = Layout::new(&packed.tree).ok_or_else(|| Error::RootWrite("more than an image can hold".into()))?;
@@ -179,7 +180,7 @@ fn add_metadata(hasher: &mut KeyHasher, metadata: &Metadata) {
 }
 
 /// Names a tree. Walks it in the order of names with a stack of its own; a node met again is a hard link.
-fn fingerprint(tree: &Root) -> u128 {
+pub(crate) fn fingerprint(tree: &Root) -> u128 {
     let mut hasher = KeyHasher::new();
     hasher.add(FORMAT);
     let mut stack: Vec<NodeId> = vec![tree.root()];

@@ -274,3 +274,69 @@ fn files_of_figures_are_whole_or_as_they_were() {
     let names: Vec<_> = std::fs::read_dir(&world.0).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
 }
+
+/// Perl on Linux alone, with a script in QEMU's place.
+fn perl_on_linux(world: &World, qemu: &str) -> Command {
+    world.fake_kernel();
+    let qemu: PathBuf = world.script("qemu", qemu);
+    let mut command = world.command(&["apps", "--rows", "^perl_start$", "--only", "linux", "--pairs", "3"]);
+    command.env("AEGIS_QEMU", qemu);
+    command
+}
+
+#[test]
+fn a_program_is_measured_between_its_marks() {
+    if !has("gcc") || !has("/usr/bin/perl") {
+        return;
+    }
+    let world = World::new("apps");
+    let script = "echo '[ 1.0] noise'; echo begin perl_start 1000000; echo hello; echo end perl_start 4250000 0";
+    let output = perl_on_linux(&world, script).output().unwrap();
+    let (table, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{errors}");
+    assert!(table.starts_with("apps, ms:") && table.contains("3.2 [3.2..3.2]"), "{table}");
+}
+
+#[test]
+fn a_program_that_fails_is_a_row_with_a_reason() {
+    if !has("gcc") || !has("/usr/bin/perl") {
+        return;
+    }
+    let world = World::new("reason");
+    let script = "echo begin perl_start 1000000; echo 'perl: no memory'; echo end perl_start 4250000 256";
+    let output = perl_on_linux(&world, script).output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && table.contains("n/a") && table.contains("Linux: perl: no memory"), "{table}");
+}
+
+#[test]
+fn a_linux_that_does_not_come_up_ends_every_suite() {
+    if !has("gcc") || !has("/usr/bin/perl") || !has("busybox") {
+        return;
+    }
+    let world = World::new("panic");
+    let script = "echo 'Kernel panic - not syncing: no init'; echo 'qemu: terminating' >&2";
+    let output = perl_on_linux(&world, script).output().unwrap();
+    assert_fails(&output, "Linux did not come up: it ended; qemu: terminating");
+    for rows in ["^command_to", "^kernel_entry", "^memory"] {
+        let mut command = world.command(&["boot", "--rows", rows, "--only", "linux"]);
+        let output = command.env("AEGIS_QEMU", world.0.join("qemu")).output().unwrap();
+        assert_fails(&output, "qemu: terminating");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("Linux pc did not come up: "));
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_under_the_programs_files() {
+    if !has("gcc") {
+        return;
+    }
+    let world = World::new("fills");
+    world.fake_kernel();
+    let tool = env!("CARGO_BIN_EXE_aegis");
+    // Enough for the compiler, not for 64 MiB.
+    let script = format!("trap '' XFSZ; ulimit -f 20000; exec {tool} bench apps --rows '^sha256sum' --only linux");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &script]).env("XDG_CACHE_HOME", &world.0).env("AEGIS_QEMU", "/bin/true");
+    assert_fails(&command.output().unwrap(), "could not be written: generate: File too large");
+}

@@ -205,43 +205,40 @@ impl Subject {
     /// From the command to the word.
     fn to_output(&self) -> Result<Duration, Failure> {
         let mut guest = Guest::start(&self.line, LIMITS)?;
-        self.wait_for(&mut guest, WORD)
+        match wait_for_word(&mut guest) {
+            Ok((_, at)) => Ok(at),
+            Err(why) => Err(self.not_up(why, guest)),
+        }
     }
 
     /// From the kernel's first instruction to the word; `None` if that cannot be seen.
     fn entry_to_output(&self) -> Result<Option<Duration>, Failure> {
-        let Some(line) = &self.entry_line else {
-            let mut guest = Guest::start(&self.line, LIMITS)?;
-            self.wait_for(&mut guest, WORD)?;
-            return Ok(guest_time(&guest.finish_by_itself().errors));
+        let mut guest = Guest::start(self.entry_line.as_ref().unwrap_or(&self.line), LIMITS)?;
+        let (entry, at) = match wait_for_word(&mut guest) {
+            Ok(times) => times,
+            Err(why) => return Err(self.not_up(why, guest)),
         };
-        let mut guest = Guest::start(line, LIMITS)?;
-        let mut entry = None;
-        loop {
-            match guest.next() {
-                Event::Line(line, at) if line == WORD => {
-                    return Ok(entry.map(|entry| at.saturating_sub(entry)));
-                }
-                Event::Line(_, at) => entry = entry.or(Some(at)),
-                Event::End => return Err(self.not_up("it ended", guest)),
-                Event::Limit(why) => return Err(self.not_up(why, guest)),
-            }
+        if self.entry_line.is_none() {
+            return Ok(guest_time(&guest.finish_by_itself().errors));
         }
-    }
-
-    fn wait_for(&self, guest: &mut Guest, word: &str) -> Result<Duration, Failure> {
-        loop {
-            match guest.next() {
-                Event::Line(line, at) if line == word => return Ok(at),
-                Event::Line(..) => {}
-                Event::End => return Err(Failure::NotUp(self.title, "it ended".into())),
-                Event::Limit(why) => return Err(Failure::NotUp(self.title, why.into())),
-            }
-        }
+        Ok(entry.map(|entry| at.saturating_sub(entry)))
     }
 
     fn not_up(&self, why: &str, guest: Guest) -> Failure {
         Failure::NotUp(self.title, format!("{why}; {}", last_line(&guest.finish())))
+    }
+}
+
+/// When the first line came, if it was not the word, and when the word did.
+fn wait_for_word(guest: &mut Guest) -> Result<(Option<Duration>, Duration), &'static str> {
+    let mut first = None;
+    loop {
+        match guest.next() {
+            Event::Line(line, at) if line == WORD => return Ok((first, at)),
+            Event::Line(_, at) => first = first.or(Some(at)),
+            Event::End => return Err("it ended"),
+            Event::Limit(why) => return Err(why),
+        }
     }
 }
 

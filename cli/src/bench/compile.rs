@@ -1,7 +1,7 @@
-//! Compiles `bench/micro` with the host's gcc, once for each version of its sources.
+//! Compiles the programs of `bench/` with the host's gcc, once for each version of their sources.
 //!
-//! The sources are part of this tool, so it measures the same program wherever it is started. The program is
-//! static: the same file is the first process of the Linux machine and the argument of `aegis run`.
+//! The sources are part of this tool, so it measures the same programs wherever it is started. Programs for machines
+//! are static: the same file is the first process of the Linux machine and what `aegis run` starts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,48 +9,85 @@ use std::process::Command;
 use super::failure::{Failure, last_line};
 use crate::cache::KeyHasher;
 
-const SOURCES: [(&str, &str); 6] = [
-    ("micro.h", include_str!("../../../bench/micro/micro.h")),
-    ("main.c", include_str!("../../../bench/micro/main.c")),
-    ("rows_cpu.c", include_str!("../../../bench/micro/rows_cpu.c")),
-    ("rows_memory.c", include_str!("../../../bench/micro/rows_memory.c")),
-    ("rows_file.c", include_str!("../../../bench/micro/rows_file.c")),
-    ("rows_process.c", include_str!("../../../bench/micro/rows_process.c")),
-];
-/// What the anchor's program was compiled with.
-const FLAGS: [&str; 4] = ["-O2", "-static", "-pthread", "-w"];
+/// A program: its name, its files, and gcc's options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    name: &'static str,
+    files: &'static [(&'static str, &'static str)],
+    flags: &'static [&'static str],
+}
+
+/// The program of suite micro, with the options of the anchor's.
+const MICRO: Source = Source {
+    name: "micro",
+    files: &[
+        ("micro.h", include_str!("../../../bench/micro/micro.h")),
+        ("main.c", include_str!("../../../bench/micro/main.c")),
+        ("rows_cpu.c", include_str!("../../../bench/micro/rows_cpu.c")),
+        ("rows_memory.c", include_str!("../../../bench/micro/rows_memory.c")),
+        ("rows_file.c", include_str!("../../../bench/micro/rows_file.c")),
+        ("rows_process.c", include_str!("../../../bench/micro/rows_process.c")),
+    ],
+    flags: &["-O2", "-static", "-pthread", "-w"],
+};
+/// Starts a program of suite apps in a machine.
+const LAUNCH: Source = Source {
+    name: "launch",
+    files: &[("launch.c", include_str!("../../../bench/apps/launch.c"))],
+    flags: &["-O2", "-static", "-w"],
+};
+/// Writes on the host what the programs of suite apps work on.
+const GENERATE: Source = Source {
+    name: "generate",
+    files: &[("generate.c", include_str!("../../../bench/apps/generate.c"))],
+    flags: &["-O2", "-w"],
+};
 /// Makes the null call this many instructions longer: a slowdown for `--baseline` to find.
 const SLOWDOWN_VARIABLE: &str = "AEGIS_BENCH_SLOWDOWN";
 
-/// The compiled program, made if it is not in `cache` yet.
+/// The program of suite micro, compiled if it is not in `cache` yet.
 pub(crate) fn micro(cache: &Path) -> Result<PathBuf, Failure> {
-    let slowdown = slowdown()?;
+    program(cache, &MICRO, &[format!("-DNULL_CALL_EXTRA={}", slowdown()?)])
+}
+
+/// The launcher of suite apps.
+pub(crate) fn launch(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &LAUNCH, &[])
+}
+
+/// The generator of suite apps.
+pub(crate) fn generate(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &GENERATE, &[])
+}
+
+fn program(cache: &Path, source: &Source, more_flags: &[String]) -> Result<PathBuf, Failure> {
     let version = gcc_version()?;
-    let directory = cache.join(format!("bench-{:032x}", key(&version, slowdown)));
-    let program = directory.join("micro");
+    let directory = cache.join(format!("bench-{:032x}", key(&version, source, more_flags)));
+    let program = directory.join(source.name);
     if program.is_file() {
         return Ok(program);
     }
     let failed = |path: &Path, error| Failure::file("writing", path.into(), error);
     std::fs::create_dir_all(&directory).map_err(|error| failed(&directory, error))?;
-    for (name, text) in SOURCES {
+    for (name, text) in source.files {
         let path = directory.join(name);
         std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
     }
     // Another run may be compiling the same: the program appears by renaming.
-    let fresh = directory.join(format!("micro.{}.tmp", std::process::id()));
+    let fresh = directory.join(format!("{}.{}.tmp", source.name, std::process::id()));
+    let files = source.files.iter().filter(|(name, _)| name.ends_with(".c"));
     let output = Command::new("gcc")
-        .args(FLAGS)
-        .arg(format!("-DNULL_CALL_EXTRA={slowdown}"))
+        .args(source.flags)
+        .args(more_flags)
         .arg("-o")
         .arg(&fresh)
-        .args(sources_in(&directory))
+        .args(files.map(|(name, _)| directory.join(name)))
         .output()
         .map_err(|error| Failure::Host("starting gcc", error))?;
     if !output.status.success() {
         let _ = std::fs::remove_file(&fresh);
         let text = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::Compile(last_line(&text)));
+        return Err(Failure::Compile(source.name, last_line(&text)));
     }
     std::fs::rename(&fresh, &program).map_err(|error| failed(&program, error))?;
     Ok(program)
@@ -72,28 +109,28 @@ fn slowdown() -> Result<u32, Failure> {
     }
 }
 
-fn key(version: &str, slowdown: u32) -> u128 {
+fn key(version: &str, source: &Source, more_flags: &[String]) -> u128 {
     let mut hasher = KeyHasher::new();
-    hasher.add(version.as_bytes()).add_u64(slowdown.into());
-    for text in SOURCES.iter().flat_map(|(name, text)| [name, text]).chain(&FLAGS) {
+    hasher.add(version.as_bytes()).add(source.name.as_bytes());
+    for text in source.files.iter().flat_map(|(name, text)| [name, text]).chain(source.flags) {
         hasher.add(text.as_bytes());
+    }
+    for flag in more_flags {
+        hasher.add(flag.as_bytes());
     }
     hasher.key()
 }
 
-fn sources_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    let sources = SOURCES.iter().filter(|(name, _)| name.ends_with(".c"));
-    sources.map(|(name, _)| directory.join(name))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::key;
+    use super::{GENERATE, LAUNCH, MICRO, key};
 
     #[test]
-    fn the_key_names_compiler_and_slowdown() {
-        assert_eq!(key("12.2", 0), key("12.2", 0));
-        assert_ne!(key("12.2", 0), key("12.3", 0));
-        assert_ne!(key("12.2", 0), key("12.2", 100));
+    fn the_key_names_compiler_program_and_options() {
+        let options = ["-DNULL_CALL_EXTRA=0".to_string()];
+        assert_eq!(key("12.2", &MICRO, &options), key("12.2", &MICRO, &options));
+        assert_ne!(key("12.2", &MICRO, &options), key("12.3", &MICRO, &options));
+        assert_ne!(key("12.2", &MICRO, &options), key("12.2", &MICRO, &[]));
+        assert_ne!(key("12.2", &LAUNCH, &[]), key("12.2", &GENERATE, &[]));
     }
 }

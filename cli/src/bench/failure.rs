@@ -29,8 +29,10 @@ pub(crate) enum Failure {
     NoRow(String),
     /// A trace came to nothing.
     Trace(String),
-    /// The benchmark program does not compile.
-    Compile(String),
+    /// This program of `bench/` does not compile.
+    Compile(&'static str, String),
+    /// What the programs work on could not be made.
+    Generate(String),
     /// A machine did not get as far as the program.
     NotUp(&'static str, String),
     /// A machine ended or fell silent, and not only in a row or two.
@@ -69,7 +71,8 @@ impl fmt::Display for Failure {
             ),
             Self::NoRow(why) => write!(out, "--trace-row: {why}"),
             Self::Trace(why) => write!(out, "--trace-row: {why}"),
-            Self::Compile(why) => write!(out, "gcc does not compile bench/micro: {why}"),
+            Self::Compile(name, why) => write!(out, "gcc does not compile {name} of bench/: {why}"),
+            Self::Generate(why) => write!(out, "what the programs work on could not be written: {why}"),
             Self::NotUp(system, why) => write!(out, "{system} did not come up: {why}"),
             Self::Broken(system, why) => write!(out, "{system}: {why}"),
             Self::Report(option, path, why) => write!(out, "{option} {}: {why}", path.display()),
@@ -100,7 +103,8 @@ mod tests {
             Failure::Fetch("no network".into()),
             Failure::NoRow("x".into()),
             Failure::Trace("x".into()),
-            Failure::Compile("x".into()),
+            Failure::Compile("micro", "x".into()),
+            Failure::Generate("x".into()),
             Failure::NotUp("Linux", "x".into()),
             Failure::Broken("Linux", "x".into()),
             Failure::Report("--baseline", "/f".into(), "x".into()),

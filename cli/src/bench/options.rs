@@ -14,11 +14,12 @@ const NOTES: &str = "\
 Suites:
   micro  what single operations cost: calls, faults, signals, files, pipes
   boot   time from the command to the first output, least memory, bytes of kernel and image
+  apps   Debian's python3, sqlite3, gzip, xz, gcc, perl and others from start to end
 
 Examples:
   aegis bench --icount micro --rows '^null'          instructions of some rows
   aegis bench --html now.html --json now.json        everything in time, as a page and as a file
-  aegis bench boot --baseline before.json            what changed since
+  aegis bench apps --baseline before.json            what changed since
   aegis bench --from now.json --html now.html --history old/*.json
 
 Exit status: 0 if there are figures and all of them can be trusted; 125 if there are none (one line says
@@ -32,17 +33,20 @@ pub(crate) enum Suite {
     Micro,
     /// Time to the first output, least memory, bytes
     Boot,
+    /// Real programs
+    Apps,
 }
 
 impl Suite {
     /// In the order in which they are measured.
-    const ALL: [Self; 2] = [Self::Micro, Self::Boot];
+    const ALL: [Self; 3] = [Self::Micro, Self::Boot, Self::Apps];
 
     /// The word for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Micro => "micro",
             Self::Boot => "boot",
+            Self::Apps => "apps",
         }
     }
 }
@@ -60,10 +64,10 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct BenchOptions {
-    /// What to measure: micro, boot (default: all)
+    /// What to measure: micro, boot, apps (default: all)
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
-    /// Count guest instructions instead of time: every run gives the same figures (micro only)
+    /// Count guest instructions instead of time: every run gives the same figures (micro, apps)
     #[arg(long)]
     pub(crate) icount: bool,
     /// Only the rows that this extended regular expression finds
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn nothing_asked_for_is_everything() {
         let options = options("");
-        assert_eq!(options.suites(), [Suite::Micro, Suite::Boot]);
+        assert_eq!(options.suites(), [Suite::Micro, Suite::Boot, Suite::Apps]);
         assert_eq!(options.mode(), Mode::Wall);
         assert_eq!((options.pairs, options.rows.as_str()), (5, "."));
         assert!(options.wants(Side::Aegis) && options.wants(Side::Linux));
@@ -178,7 +182,7 @@ mod tests {
     #[test]
     fn instructions_of_a_boot_are_refused() {
         assert!(options("--icount boot").check().is_err());
-        assert_eq!(options("--icount").suites(), [Suite::Micro]);
+        assert_eq!(options("--icount").suites(), [Suite::Micro, Suite::Apps]);
     }
 
     #[test]

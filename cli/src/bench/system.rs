@@ -53,7 +53,7 @@ impl System {
     }
 
     /// The kernel's words; empty for Aegis.
-    fn kernel_words(self) -> &'static str {
+    pub(crate) fn kernel_words(self) -> &'static str {
         match self {
             Self::Aegis => "",
             Self::LinuxTuned => TUNED,
@@ -132,7 +132,8 @@ impl Machines {
     fn initramfs(path: &Path, guest_name: &str, program: &Path) -> Result<PathBuf, Failure> {
         let contents = std::fs::read(program).map_err(|error| Failure::file("reading", program.into(), error))?;
         let fresh = path.with_extension(format!("{}.tmp", std::process::id()));
-        let written = std::fs::write(&fresh, cpio::with_program(guest_name, &contents))
+        let written = cpio::with_program(guest_name, &contents)
+            .and_then(|archive| std::fs::write(&fresh, archive))
             .and_then(|()| std::fs::rename(&fresh, path));
         written.map_err(|error| {
             let _ = std::fs::remove_file(&fresh);
