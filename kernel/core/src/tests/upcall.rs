@@ -82,6 +82,37 @@ fn an_exception_is_pushed_at_the_top_and_nests_below() {
 }
 
 #[test]
+fn a_pushed_frame_may_lie_in_two_pages() {
+    for in_upper_page in (0..=FRAME_BYTES).step_by(16) {
+        let mut world = World::new();
+        world.set_entry(world.first_processor, EXCEPTION, ENTRY);
+        let mut expected = in_program(&mut world);
+        let address = TOP - 4096 + in_upper_page - FRAME_BYTES;
+        expected.rsp = address + FRAME_BYTES + 128;
+        world.frame[0].rsp = expected.rsp;
+        world.exception(0, 6, 0);
+        assert_eq!(world.frame[0].rsp, address);
+        expected.kind = UpcallKind::Exception as u32;
+        (expected.vector, expected.error_code) = (6, 6);
+        assert_eq!(pushed(&world, address), expected.to_words());
+    }
+}
+
+#[test]
+fn what_is_due_when_an_exception_comes_is_held_back() {
+    let mut world = World::new();
+    world.set_entry(world.first_processor, EXCEPTION, ENTRY);
+    world.set_entry(world.first_processor, BELL, ENTRY + 0x100);
+    in_program(&mut world);
+    // As another physical processor leaves it that was about to interrupt this one.
+    world.state.processors[world.first_processor].due = 1 << BELL;
+    world.exception(0, 14, 0x1234);
+    assert_eq!(world.frame[0].rip, ENTRY);
+    assert_eq!(world.masks(world.first_processor), (1, 1 << BELL));
+    assert_eq!(world.state.processors[world.first_processor].due, 0);
+}
+
+#[test]
 fn a_full_save_area_stops_the_environment() {
     let mut world = World::new();
     world.set_entry(world.first_processor, EXCEPTION, ENTRY);
