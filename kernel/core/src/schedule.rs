@@ -184,6 +184,8 @@ impl<M: Machine> State<'_, M> {
         let now_ns = self.machine.now_ns();
         let handed = self.cpus[cpu].hand_off.take();
         if handed.is_none() {
+            // A slice that is handed on ends when it would have ended.
+            self.cpus[cpu].is_deadline_stale = true;
             // Here too, so that processors which only yield to each other starve no sleeper.
             self.wake_for_words(now_ns);
         }

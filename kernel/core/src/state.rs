@@ -302,7 +302,6 @@ impl<M: Machine> State<'_, M> {
     /// Decides who runs next, delivers what is due to it and puts its registers into the frame.
     fn leave(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         let previous = self.cpus[cpu].entered;
-        let mut dispatched = false;
         // Ends: a turn delivers what is due, or takes a processor away for good, or takes one out
         // of the finite queue.
         loop {
@@ -321,7 +320,6 @@ impl<M: Machine> State<'_, M> {
                     self.vacate(cpu);
                 }
                 None => {
-                    dispatched = true;
                     if !self.dispatch_next(cpu) {
                         break;
                     }
@@ -333,7 +331,7 @@ impl<M: Machine> State<'_, M> {
             Some(processor) => self.resume(cpu, processor, frame),
             None => self.cpus[cpu].is_idle = true,
         }
-        let deadline_ns = (dispatched || self.cpus[cpu].is_deadline_stale).then(|| self.deadline(cpu));
+        let deadline_ns = self.cpus[cpu].is_deadline_stale.then(|| self.deadline(cpu));
         self.cpus[cpu].is_deadline_stale = false;
         Decision { previous, next, deadline_ns }
     }
