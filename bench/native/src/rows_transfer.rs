@@ -31,6 +31,8 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 const PAGE_BYTES: usize = 4096;
+/// Slices are not shorter than that.
+const SHORT_SLICE_NS: u64 = 1_000_000;
 
 unsafe extern "C" {
     fn bare_server();
@@ -202,8 +204,9 @@ fn yields(count: u64, theirs: CapSlot, ours: impl Fn(&Peer) -> CapSlot) -> Measu
     let mut failures = 0;
     let elapsed_ns = timed(|| (0..count / 2).for_each(|_| failures += u64::from(call::yield_to(target).is_err())));
     let turned = turns.load(Ordering::Relaxed) - before;
-    // A slice may end in between, which is a turn more or less.
-    if failures == 0 && turned.abs_diff(count / 2) <= 1 + count / 1000 { Ok(elapsed_ns) } else { Err("Yield") }
+    // A slice that ends in between is a turn more or less.
+    let ended_max = elapsed_ns / SHORT_SLICE_NS;
+    if failures == 0 && turned.abs_diff(count / 2) <= 1 + ended_max { Ok(elapsed_ns) } else { Err("Yield") }
 }
 
 fn yield_directed(count: u64) -> Measured {
