@@ -6,7 +6,9 @@
 
 use alloc::vec::Vec;
 
+use aegis_abi::FrameNumber;
 use exos::error::{Errno, Result};
+use exos::platform::FrameBytes;
 
 /// Bytes moved at a time between a file and the program.
 pub const CHUNK_BYTES: usize = 4096;
@@ -20,6 +22,19 @@ pub trait UserMemory {
     fn copy_in(&self, address: u64, into: &mut [u8]) -> Result<usize>;
     /// Copies to the program; how many bytes went, fewer where memory ended. `EFAULT` as above.
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize>;
+    /// Copies `length` bytes of a frame to the program, as [`Self::copy_out`] does.
+    fn copy_frame_out(
+        &self,
+        address: u64,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> Result<usize> {
+        let mut bytes = alloc::vec![0; length];
+        frames.read(frame, offset, &mut bytes);
+        self.copy_out(address, &bytes)
+    }
 }
 
 /// Reads exactly `N` bytes.
@@ -158,27 +173,46 @@ impl<'a> UserWriter<'a> {
     }
 }
 
+impl UserWriter<'_> {
+    /// Fills the next `count` bytes: `copy` gets the memory, an address in it, how far it is, and a length, and answers
+    /// as [`UserMemory::copy_out`] does.
+    #[inline]
+    fn fill(
+        &mut self,
+        count: usize,
+        copy: impl Fn(&dyn UserMemory, u64, usize, usize) -> Result<usize>,
+    ) -> usize {
+        let mut done = 0;
+        while done < count {
+            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, count - done)
+            else {
+                break;
+            };
+            let copied = copy(self.memory, address, done, length).unwrap_or(0);
+            self.offset += copied as u64;
+            self.left -= copied;
+            done += copied;
+            if copied < length {
+                break;
+            }
+        }
+        done
+    }
+}
+
 impl exos::fs::transfer::Destination for UserWriter<'_> {
     fn remaining(&self) -> usize {
         self.left
     }
 
     fn put(&mut self, bytes: &[u8]) -> usize {
-        let mut done = 0;
-        while done < bytes.len() {
-            let left = bytes.len() - done;
-            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else {
-                break;
-            };
-            let count = self.memory.copy_out(address, &bytes[done..done + length]).unwrap_or(0);
-            self.offset += count as u64;
-            self.left -= count;
-            done += count;
-            if count < length {
-                break;
-            }
-        }
-        done
+        self.fill(bytes.len(), |memory, address, done, length| memory.copy_out(address, &bytes[done..done + length]))
+    }
+
+    fn put_frame(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        self.fill(count, |memory, address, done, length| {
+            memory.copy_frame_out(address, frames, frame, offset + done, length)
+        })
     }
 }
 

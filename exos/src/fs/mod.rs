@@ -38,6 +38,7 @@ pub mod pipe;
 pub mod proc_fs;
 pub mod readiness;
 pub mod ring;
+pub mod spare;
 pub mod stream;
 pub mod text_fs;
 pub mod transfer;

@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 
 use super::readiness::{Readiness, WaitQueue};
 use super::ring::Ring;
+use super::spare::SpareBuffer;
 use super::transfer::{Destination, Source};
 use super::vnode::{OpenFile, OpenRequest, Timestamp};
 use crate::error::{Errno, Result};
@@ -28,6 +29,7 @@ pub struct Pipe {
     number: u64,
     state: Mutex<State>,
     queue: Arc<WaitQueue>,
+    spare: SpareBuffer,
 }
 
 struct State {
@@ -63,6 +65,7 @@ impl Pipe {
                 writer_opens: 0,
             }),
             queue: WaitQueue::new(),
+            spare: SpareBuffer::new(),
         })
     }
 
@@ -99,7 +102,11 @@ impl Pipe {
     }
 
     fn read(&self, destination: &mut dyn Destination) -> Result<usize> {
-        let mut bounce = [0; 1024];
+        let length = destination.remaining().min(PIPE_BUFFER_BYTES);
+        self.spare.lend(length, |bounce| self.read_by(bounce, destination))
+    }
+
+    fn read_by(&self, bounce: &mut [u8], destination: &mut dyn Destination) -> Result<usize> {
         let mut done = 0;
         while destination.remaining() > 0 {
             let count = {
@@ -139,7 +146,11 @@ impl Pipe {
     }
 
     fn write(&self, source: &mut dyn Source) -> Result<usize> {
-        let mut bounce = [0; PIPE_BUFFER_BYTES];
+        let length = source.remaining().min(PIPE_BUFFER_BYTES);
+        self.spare.lend(length, |bounce| self.write_by(bounce, source))
+    }
+
+    fn write_by(&self, bounce: &mut [u8], source: &mut dyn Source) -> Result<usize> {
         let mut done = 0;
         let is_atomic = source.remaining() <= PIPE_BUFFER_BYTES;
         let outcome = loop {

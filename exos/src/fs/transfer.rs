@@ -7,7 +7,10 @@
 
 use alloc::vec::Vec;
 
+use aegis_abi::FrameNumber;
+
 use crate::error::{Errno, Result};
+use crate::platform::FrameBytes;
 
 /// Where a read puts its bytes: one buffer or several in a row.
 pub trait Destination {
@@ -17,6 +20,22 @@ pub trait Destination {
     /// Copies `bytes` (at most [`Self::remaining`]) to the program and moves on behind them. Returns how
     /// many were copied; fewer than given means that the memory behind them cannot be written.
     fn put(&mut self, bytes: &[u8]) -> usize;
+
+    /// Puts `count` bytes of a frame from `offset` on. Returns as [`Self::put`] does.
+    fn put_frame(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        let mut bounce = [0; 512];
+        let mut done = 0;
+        while done < count {
+            let step = (count - done).min(bounce.len());
+            frames.read(frame, offset + done, &mut bounce[..step]);
+            let copied = self.put(&bounce[..step]);
+            done += copied;
+            if copied < step {
+                break;
+            }
+        }
+        done
+    }
 
     /// Puts `count` zero bytes. Returns as [`Self::put`] does.
     fn put_zeros(&mut self, count: usize) -> usize {
@@ -141,6 +160,12 @@ impl Destination for Limited<'_> {
     fn put(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.left);
         let copied = self.inner.put(&bytes[..count]);
+        self.left -= copied;
+        copied
+    }
+
+    fn put_frame(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        let copied = self.inner.put_frame(frames, frame, offset, count.min(self.left));
         self.left -= copied;
         copied
     }

@@ -5,6 +5,9 @@
 
 use alloc::vec::Vec;
 
+/// Longest structure that is built often: `struct stat`.
+const USUAL_BYTES: usize = 144;
+
 /// Builds a structure.
 #[derive(Debug, Default)]
 pub struct Encoder {
@@ -25,10 +28,10 @@ macro_rules! put {
 }
 
 impl Encoder {
-    /// An empty structure.
+    /// An empty structure, with room for most that there are.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { bytes: Vec::new() }
+    pub fn new() -> Self {
+        Self { bytes: Vec::with_capacity(USUAL_BYTES) }
     }
 
     put!(u8: u8, u16: u16, u32: u32, i32: i32, u64: u64, i64: i64);

@@ -71,7 +71,7 @@ pub(crate) unsafe fn bytes(first: FrameNumber, length_bytes: usize) -> &'static 
 }
 
 /// A pointer to `length` bytes of a frame.
-fn at(frame: FrameNumber, offset: usize, length: usize) -> *mut u8 {
+pub(super) fn at(frame: FrameNumber, offset: usize, length: usize) -> *mut u8 {
     assert!(offset.checked_add(length).is_some_and(|end| end <= PAGE_SIZE as usize), "access beyond a frame");
     (address_of(frame) + offset as u64) as *mut u8
 }

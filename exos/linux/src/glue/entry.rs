@@ -3,12 +3,14 @@
 //! Invariant: asynchronous upcalls are masked while these run (the kernel masks on delivery, resume unmasks), so a
 //! handler is interrupted by its own page faults only.
 
+use aegis_abi::FrameNumber;
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_IMAGE_BASE, PROGRAM_END};
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 use aegis_rt::control;
 use aegis_rt::upcall::KIND_HELD_BACK;
 use core::sync::atomic::Ordering;
 use exos::error::{Errno, Result};
+use exos::platform::FrameBytes;
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::context::{Context, Restart};
 use exos_linux::deliver::{EndedCall, Target, finish, raise_fault, result_word};
@@ -36,6 +38,16 @@ impl UserMemory for ProgramMemory {
     }
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
         user::copy_out(address, from)
+    }
+    fn copy_frame_out(
+        &self,
+        address: u64,
+        _: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> Result<usize> {
+        user::copy_frame_out(address, frame, offset, length)
     }
 }
 

@@ -5,8 +5,11 @@
 //! lock that the fault handler takes may be held across a copy. Addresses outside the program's half are refused
 //! without a try, so exos's own memory is out of reach of a program's pointers.
 
+use aegis_abi::FrameNumber;
 use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
 use exos::error::Errno;
+
+use super::direct;
 
 unsafe extern "C" {
     fn exos_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
@@ -77,4 +80,14 @@ pub(crate) fn copy_out(address: u64, from: &[u8]) -> Result<usize, Errno> {
     // is handled by the fixup.
     let left = unsafe { exos_user_copy(address as *mut u8, from.as_ptr(), from.len()) };
     Ok(from.len() - left)
+}
+
+/// Copies from a frame to the program; gives the bytes copied, fewer than asked if memory ended.
+pub(crate) fn copy_frame_out(address: u64, frame: FrameNumber, offset: usize, length: usize) -> Result<usize, Errno> {
+    check(address, length)?;
+    let from = direct::at(frame, offset, length);
+    // SAFETY: the source lies inside one frame of the direct view, where no Rust object is; the destination is in the
+    // program's half, where a fault is handled by the fixup.
+    let left = unsafe { exos_user_copy(address as *mut u8, from, length) };
+    Ok(length - left)
 }

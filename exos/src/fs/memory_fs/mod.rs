@@ -27,6 +27,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub use node::MemoryNode;
 
 use super::page::PAGE_BYTES;
+use super::spare::SpareBuffer;
 use super::vnode::{Creation, DeviceNumber, FileSystemStatistics, InodeRef, NewNode};
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
@@ -67,6 +68,8 @@ pub struct MemoryFs {
     tree: Mutex<()>,
     /// Nodes that began as an inode of the base, by its number there.
     from_base: Mutex<BTreeMap<u64, FromBase>>,
+    /// What writes pass through.
+    spare: SpareBuffer,
 }
 
 /// A node over the base. Unchanged, it can be made again, so it is held weakly; changed, it is the only
@@ -108,6 +111,7 @@ impl MemoryFs {
             next_inode_number: AtomicU64::new(first_inode_number),
             tree: Mutex::new(()),
             from_base: Mutex::new(BTreeMap::new()),
+            spare: SpareBuffer::new(),
         })
     }
 

@@ -245,6 +245,39 @@ impl MemoryNode {
         })
     }
 
+    /// Writes what `source` has by way of `chunk`.
+    fn write_by(
+        &self,
+        chunk: &mut [u8],
+        position: WritePosition,
+        source: &mut dyn Source,
+        now: Timestamp,
+    ) -> Result<(u64, usize)> {
+        let mut start = None;
+        let mut done = 0;
+        while source.remaining() > 0 || start.is_none() {
+            let wanted = source.remaining().min(chunk.len());
+            let taken = source.take(&mut chunk[..wanted]);
+            let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
+            if taken == 0 && wanted > 0 {
+                let begin = start.unwrap_or(0);
+                return partial(done, Errno::EFAULT).map(|count| (begin, count));
+            }
+            let (begin, written, error) = match self.write_chunk(to, &chunk[..taken], now) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    return partial(done, error).map(|count| (start.unwrap_or(0), count));
+                }
+            };
+            start.get_or_insert(begin);
+            done += written;
+            if written < wanted || error.is_some() {
+                break;
+            }
+        }
+        Ok((start.unwrap_or(0), done))
+    }
+
     fn read_page(
         &self,
         offset: u64,
@@ -255,20 +288,7 @@ impl MemoryNode {
         let within = (offset % PAGE_BYTES as u64) as usize;
         match backing {
             Backing::Zeros => Ok(destination.put_zeros(count)),
-            Backing::Own(page) => {
-                let mut bounce = [0; 2048];
-                let mut done = 0;
-                while done < count {
-                    let step = (count - done).min(bounce.len());
-                    self.fs.pool.bytes().read(page.frame(), within + done, &mut bounce[..step]);
-                    let copied = destination.put(&bounce[..step]);
-                    done += copied;
-                    if copied < step {
-                        break;
-                    }
-                }
-                Ok(done)
-            }
+            Backing::Own(page) => Ok(destination.put_frame(&**self.fs.pool.bytes(), page.frame(), within, count)),
             Backing::Base(shown) => {
                 let from_base = count.min(shown.saturating_sub(within));
                 let mut done = 0;
@@ -433,39 +453,8 @@ impl Inode for MemoryNode {
     }
 
     fn write_at(&self, position: WritePosition, source: &mut dyn Source, now: Timestamp) -> Result<(u64, usize)> {
-        let mut small = [0; 512];
-        let mut large = Vec::new();
-        let chunk = if source.remaining() <= small.len() {
-            &mut small[..]
-        } else {
-            let length = source.remaining().min(WRITE_CHUNK_BYTES_MAX);
-            large.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
-            large.resize(length, 0);
-            &mut large[..]
-        };
-        let mut start = None;
-        let mut done = 0;
-        while source.remaining() > 0 || start.is_none() {
-            let wanted = source.remaining().min(chunk.len());
-            let taken = source.take(&mut chunk[..wanted]);
-            let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
-            if taken == 0 && wanted > 0 {
-                let begin = start.unwrap_or(0);
-                return partial(done, Errno::EFAULT).map(|count| (begin, count));
-            }
-            let (begin, written, error) = match self.write_chunk(to, &chunk[..taken], now) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    return partial(done, error).map(|count| (start.unwrap_or(0), count));
-                }
-            };
-            start.get_or_insert(begin);
-            done += written;
-            if written < wanted || error.is_some() {
-                break;
-            }
-        }
-        Ok((start.unwrap_or(0), done))
+        let length = source.remaining().min(WRITE_CHUNK_BYTES_MAX);
+        self.fs.spare.lend(length, |chunk| self.write_by(chunk, position, source, now))
     }
 
     fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
