@@ -43,7 +43,9 @@ pub struct Target<'a> {
 }
 
 /// Whether nothing is to be done before the program goes on: the usual case, worth a look of its own.
-fn is_quiet(target: &Target<'_>) -> bool {
+#[must_use]
+#[inline]
+pub fn is_quiet(target: &Target<'_>) -> bool {
     let thread = target.thread.signals.lock();
     let shared = target.process.signals.lock();
     thread.saved_mask.is_none() && !thread.has_deliverable(&shared.pending) && !target.process.has_ended()
@@ -51,9 +53,6 @@ fn is_quiet(target: &Target<'_>) -> bool {
 
 /// Acts on pending signals. Afterwards the process has ended, or `frame` is to be resumed.
 pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
-    if ended.is_none_or(|call| call.interrupted.is_none()) && is_quiet(target) {
-        return;
-    }
     let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
     while !target.process.has_ended() {
         let delivery = {

@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering;
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
 use exos::task::signal::{Signal, SignalInfo};
-use exos_linux::context::{Context, Restart};
-use exos_linux::deliver::{EndedCall, Target, finish, raise_fault, result_word};
+use exos_linux::context::{Arguments, Context, Restart};
+use exos_linux::deliver::{EndedCall, Target, finish, is_quiet, raise_fault, result_word};
 use exos_linux::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
     signal_for_fault,
@@ -118,23 +118,36 @@ fn consider_rewriting(run: &Run, return_address: u64) {
 
 /// Does the system call in `frame` and what follows it; whether the call has replaced the registers.
 fn serve(run: &Run, frame: &mut UpcallFrame) -> bool {
-    let number = frame.rax;
-    let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    let mut context = Context {
-        system: &run.pod.system,
-        process: &run.pod.process,
-        thread: &run.pod.thread,
-        memory: &ProgramMemory,
-        frame,
-        replaces_registers: false,
-        restart: Restart::Never,
-    };
-    let shown = run.pod.system.options.trace.then(|| trace::enter(&context, number, arguments));
-    let result = table::dispatch(&mut context, number, arguments);
-    if let Some(pending) = shown {
-        let line = pending.finish(&context, result);
-        run.pod.system.platform.trace(&line);
+    if run.pod.system.options.trace {
+        return serve_shown(run, frame);
     }
+    let number = frame.rax;
+    let mut context = context(run, frame);
+    let arguments = arguments(context.frame);
+    let result = table::dispatch(&mut context, number, arguments);
+    let Context { replaces_registers, restart, .. } = context;
+    if !replaces_registers {
+        frame.rax = result_word(result);
+    }
+    // Nearly always there is nothing more to do.
+    if result != Err(Errno::EINTR) && frame.rflags & TRAP_FLAG == 0 && is_quiet(&target(run)) {
+        return replaces_registers;
+    }
+    let interrupted = (result == Err(Errno::EINTR)).then_some(restart);
+    leave(run, frame, Some(EndedCall { number, interrupted }));
+    replaces_registers
+}
+
+/// The same, with a line for the trace.
+#[cold]
+fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> bool {
+    let number = frame.rax;
+    let mut context = context(run, frame);
+    let arguments = arguments(context.frame);
+    let pending = trace::enter(&context, number, arguments);
+    let result = table::dispatch(&mut context, number, arguments);
+    let line = pending.finish(&context, result);
+    run.pod.system.platform.trace(&line);
     let Context { replaces_registers, restart, .. } = context;
     if !replaces_registers {
         frame.rax = result_word(result);
@@ -142,6 +155,22 @@ fn serve(run: &Run, frame: &mut UpcallFrame) -> bool {
     let interrupted = (result == Err(Errno::EINTR)).then_some(restart);
     leave(run, frame, Some(EndedCall { number, interrupted }));
     replaces_registers
+}
+
+fn context<'a>(run: &'a Run, frame: &'a mut UpcallFrame) -> Context<'a> {
+    Context {
+        system: &run.pod.system,
+        process: &run.pod.process,
+        thread: &run.pod.thread,
+        memory: &ProgramMemory,
+        frame,
+        replaces_registers: false,
+        restart: Restart::Never,
+    }
+}
+
+fn arguments(frame: &UpcallFrame) -> Arguments {
+    [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9]
 }
 
 /// Acts on signals, and ends the run if the process has ended.
