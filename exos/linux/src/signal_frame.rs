@@ -154,12 +154,7 @@ fn put_info(bytes: &mut [u8; INFO_BYTES], signal: Signal, info: &SignalInfo) {
 /// the program's vector state in XSAVE's standard format.
 ///
 /// `EFAULT`: the stack cannot hold it; the caller then ends the process by SIGSEGV, as Linux does.
-pub fn build(
-    memory: &dyn UserMemory,
-    frame: &mut UpcallFrame,
-    entry: &Entry,
-    vector: &mut VectorBuffer,
-) -> Result<()> {
+pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry, vector: &mut VectorBuffer) -> Result<()> {
     if entry.disposition.flags & FLAG_RESTORER == 0 {
         return Err(Errno::EFAULT);
     }

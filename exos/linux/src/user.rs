@@ -177,11 +177,7 @@ impl UserWriter<'_> {
     /// Fills the next `count` bytes: `copy` gets the memory, an address in it, how far it is, and a length, and answers
     /// as [`UserMemory::copy_out`] does.
     #[inline]
-    fn fill(
-        &mut self,
-        count: usize,
-        copy: impl Fn(&dyn UserMemory, u64, usize, usize) -> Result<usize>,
-    ) -> usize {
+    fn fill(&mut self, count: usize, copy: impl Fn(&dyn UserMemory, u64, usize, usize) -> Result<usize>) -> usize {
         let mut done = 0;
         while done < count {
             let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, count - done)

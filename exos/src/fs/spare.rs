@@ -47,16 +47,20 @@ mod tests {
     #[test]
     fn a_buffer_is_used_again_and_two_at_once_are_two() {
         let spare = SpareBuffer::new();
-        spare.lend(10, |bytes| Ok(bytes.fill(7))).expect("made");
-        spare
-            .lend(4, |outer| {
-                assert_eq!(outer, [7; 4], "the same memory");
-                spare.lend(4, |inner| Ok(inner.fill(1))).expect("made");
-                assert_eq!(outer, [7; 4]);
-                Ok(())
+        let fill = |bytes: &mut [u8]| {
+            bytes.fill(7);
+            Ok(bytes.len())
+        };
+        assert_eq!(spare.lend(10, fill), Ok(10));
+        let both = spare.lend(4, |outer| {
+            assert_eq!(outer, [7; 4], "the same memory");
+            spare.lend(4, |inner| {
+                inner.fill(1);
+                Ok(outer.to_vec())
             })
-            .expect("kept");
+        });
+        assert_eq!(both, Ok(vec![7; 4]));
         assert_eq!(spare.lend(1, |_| Err::<(), _>(Errno::EFAULT)), Err(Errno::EFAULT));
-        spare.lend(KEPT_BYTES_MAX + 1, |bytes| Ok(assert_eq!(bytes.len(), KEPT_BYTES_MAX + 1))).expect("made");
+        assert_eq!(spare.lend(KEPT_BYTES_MAX + 1, fill), Ok(KEPT_BYTES_MAX + 1));
     }
 }
