@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-use super::{Config, ConfigError, Flags, HEADER_BYTES, STRING_BYTES_MAX};
+use super::{Config, ConfigError, Flags, HEADER_BYTES, SHARE_COUNT_MAX, STRING_BYTES_MAX, Share, ShareFlags};
 
 fn minimal() -> Config {
     Config { program: b"/bin/true".to_vec(), ..Config::default() }
@@ -116,4 +116,21 @@ proptest! {
             prop_assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
         }
     }
+}
+
+#[test]
+fn shares_come_back_in_order_and_are_checked() {
+    let share = |path: &[u8], flags| Share { tag: *b"aegis7", path: path.to_vec(), flags };
+    let shares = vec![share(b"/", ShareFlags::ROOT | ShareFlags::READ_ONLY), share(b"/a/b", ShareFlags::empty())];
+    let config = Config { shares, ..minimal() };
+    assert_eq!(Config::decode(&config.encode().unwrap()), Ok(config));
+    for bad in [vec![share(b"a", ShareFlags::ROOT)], vec![share(b"", ShareFlags::ROOT)]] {
+        assert_eq!(Config { shares: bad, ..minimal() }.encode(), Err(ConfigError::Share));
+    }
+    let many = vec![share(b"/x", ShareFlags::empty()); SHARE_COUNT_MAX + 1];
+    assert_eq!(Config { shares: many, ..minimal() }.encode(), Err(ConfigError::Share));
+    for length in 0..10 {
+        assert_eq!(Config::decode(&with_record(12, &vec![1; length])), Err(ConfigError::Record(12)));
+    }
+    assert_eq!(Config::decode(&with_record(12, &[1; 10])), Err(ConfigError::Share), "no path");
 }

@@ -82,6 +82,8 @@ pub enum ConfigurationFault {
     },
     /// The device has no message-signalled interrupt vector left.
     InterruptVector,
+    /// A 9P device's mount tag is not of the length that the driver can read.
+    MountTag,
     /// The interrupt is not the driver's any more.
     Irq(IrqError),
 }

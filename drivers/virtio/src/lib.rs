@@ -2,7 +2,7 @@
 //!
 //! Layers, bottom up: [`Transport`] (the registers, over memory: [`MmioTransport`], over PCI:
 //! [`PciTransport`]), [`device`] (the order of status bits and features that all devices share),
-//! [`Queue`] (the split virtqueue) and one module per device: [`console`]. Section numbers in
+//! [`Queue`] (the split virtqueue) and one module per device: [`console`], [`ninep`]. Section numbers in
 //! comments are those of "Virtual I/O Device (VIRTIO) Version 1.2".
 //!
 //! # Invariants
@@ -34,6 +34,7 @@ mod error;
 // have.
 #[cfg(not(target_os = "none"))]
 pub mod fake;
+pub mod ninep;
 mod queue;
 mod transport;
 mod transport_mmio;

@@ -31,9 +31,12 @@ use crate::console::{ControlHeader, FEATURE_MULTIPORT, port_queues};
 use crate::device::{FEATURE_ACCESS_PLATFORM, FEATURE_VERSION_1, status};
 
 mod hostile;
+mod ninep;
 mod registers;
 
 pub use hostile::Mischief;
+pub use ninep::Answer;
+use ninep::Responder;
 pub use registers::{MmioModel, PciWindowKind, PciWindowModel, mmio, pci};
 
 /// How the model reacts to notifications.
@@ -160,6 +163,8 @@ pub struct FakeSerial {
     pub ports: Vec<HostPort>,
     /// Content of `max_nr_ports`.
     pub port_count_max: u32,
+    /// What makes it a 9P device instead: its configuration, and who answers messages.
+    responder: Option<Responder>,
     /// The reset register never reads zero again.
     pub refuses_reset: bool,
     /// `FEATURES_OK` does not stick.
@@ -193,6 +198,7 @@ impl FakeSerial {
             offered: FEATURE_VERSION_1 | FEATURE_ACCESS_PLATFORM | FEATURE_MULTIPORT | 1 | 1 << 29,
             ports,
             port_count_max,
+            responder: None,
             refuses_reset: false,
             refuses_features: false,
             notification_count: 0,
@@ -367,6 +373,7 @@ impl FakeSerial {
 
     fn handle(&mut self, queue: u16) {
         match queue {
+            _ if self.responder.is_some() => self.respond(queue),
             // Receive queues have even numbers; new buffers are used when there is data.
             _ if queue.is_multiple_of(2) => {}
             CONTROL_TRANSMIT_QUEUE => self.handle_control(),

@@ -10,7 +10,7 @@ use aegis_hal::fake::{FakeMmio, Registers};
 
 use super::{DriverFault, FakeSerial, SharedSerial};
 use crate::PciWindows;
-use crate::console::{CONFIG_PORT_COUNT_MAX, DEVICE_TYPE_CONSOLE};
+use crate::console::CONFIG_PORT_COUNT_MAX;
 use crate::transport_mmio::{MAGIC, VERSION, register};
 use crate::transport_pci::common;
 
@@ -123,6 +123,9 @@ impl FakeSerial {
     }
 
     fn config(&mut self, offset: usize) -> u64 {
+        if let Some(word) = self.ninep_config(offset) {
+            return word;
+        }
         if offset == CONFIG_PORT_COUNT_MAX {
             return u64::from(self.port_count_max);
         }
@@ -157,7 +160,7 @@ impl Registers for MmioModel {
         match offset {
             register::MAGIC => u64::from(MAGIC),
             register::VERSION => u64::from(VERSION),
-            register::DEVICE_ID => u64::from(DEVICE_TYPE_CONSOLE),
+            register::DEVICE_ID => u64::from(device.device_type()),
             register::DEVICE_FEATURES => device.offered_half(self.selected.device_features),
             // As QEMU: virtio-mmio tells its general limit, not the queue's, unless a test lowered
             // it.
