@@ -88,7 +88,7 @@ prop_compose! {
             working_directory: [b"/".to_vec(), directory].concat(),
             flags: Flags::from_bits_retain(flags),
             memory_limit_bytes, realtime_start_ns, random_seed, uid, gid, hostname,
-            terminal_rows, terminal_columns,
+            terminal_rows, terminal_columns, shares: Vec::new(),
         }
     }
 }
