@@ -126,7 +126,11 @@ impl Entry {
             return Ok(Self::new(inode, Some(self.clone()), name, false));
         }
         match self.known_child(name) {
-            Some(known) => Ok(known),
+            Some(known) if self.inode.confirms(name, &known.inode) => Ok(known),
+            Some(_) => {
+                self.detach(name);
+                Ok(self.attach(name, self.inode.lookup(name)?))
+            }
             None => Ok(self.attach(name, self.inode.lookup(name)?)),
         }
     }

@@ -5,7 +5,7 @@
 //! - [`vnode`]: the [`vnode::Inode`] trait that every file system implements, and the words for metadata;
 //! - [`transfer`], [`readiness`], [`page`]: how bytes, wake-ups and frames cross the border of this module;
 //! - file systems: [`erofs_root`] (read-only root image), [`memory_fs`] (tmpfs), [`overlay`] (the second
-//!   over the first), [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
+//!   over the first), [`ninep`] (directories of the host), [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
 //! - [`location`] and [`walk`]: mounts, directory entries, path walk; [`namespace`]: the operations on paths;
 //! - [`description`]: open file descriptions over inodes and over [`pipe`]s, [`stream`]s and
 //!   [`event_counter`]s;
@@ -31,6 +31,7 @@ pub mod file_lock;
 pub mod location;
 pub mod memory_fs;
 pub mod namespace;
+pub mod ninep;
 pub mod overlay;
 pub mod page;
 pub mod permission;

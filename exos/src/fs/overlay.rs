@@ -14,8 +14,8 @@
 //! - A node that was changed is kept for as long as it has names (`from_base`); one that was not can be
 //!   made again at any time.
 //!
-//! Invariant: the base is immutable and numbers its inodes below 2^32, and its directory cookies below
-//! 2^48. A mapping of a page of the image that was made before the page's first write goes on to show the
+//! Invariant: the base is immutable (or is taken as such, [`super::ninep`]) and numbers its inodes below
+//! what [`over`] or [`over_live`] says, and its directory cookies below 2^48. A mapping of a page of the image that was made before the page's first write goes on to show the
 //! image, as on overlayfs.
 
 use alloc::sync::Arc;
@@ -28,7 +28,10 @@ use crate::mem::frames::FramePool;
 /// What `statfs` calls an overlay (Linux `magic.h`).
 pub const OVERLAY_MAGIC: u64 = 0x794c_7630;
 
-/// The writable root directory over `base`. `limits` count what is changed.
+/// Numbers of inodes over an image that are not in it: above those of any image of up to 128 GiB.
+const FIRST_INODE_NUMBER: u64 = 1 << 32;
+
+/// The writable root directory over `base`, an image. `limits` count what is changed.
 ///
 /// # Errors
 /// `ENOTDIR` if `base` is not a directory.
@@ -36,5 +39,16 @@ pub fn over(pool: Arc<FramePool>, identity: Identity, limits: Limits, base: &Ino
     if base.kind() != FileKind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    Ok(MemoryFs::over(pool, identity, limits, base))
+    Ok(MemoryFs::over(pool, identity, limits, base, FIRST_INODE_NUMBER))
+}
+
+/// As [`over`], for a directory of the host that is taken as unchanging.
+///
+/// # Errors
+/// `ENOTDIR` if `base` is not a directory.
+pub fn over_live(pool: Arc<FramePool>, identity: Identity, limits: Limits, base: &InodeRef) -> Result<Arc<MemoryNode>> {
+    if base.kind() != FileKind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    Ok(MemoryFs::over(pool, identity, limits, base, super::ninep::INODE_NUMBER_END))
 }

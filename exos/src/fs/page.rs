@@ -60,6 +60,10 @@ impl PageSource for MappedFile {
         String::from_utf8_lossy(&self.location.path_from(&self.root)).into_owned()
     }
 
+    fn sync(&self, _first_index: u64, _page_count: u64) -> Result<()> {
+        self.inode.sync()
+    }
+
     fn remove(&self, first_index: u64, page_count: u64) -> Result<()> {
         let page = PAGE_BYTES as u64;
         let offset = first_index.checked_mul(page).ok_or(Errno::EINVAL)?;

@@ -391,6 +391,13 @@ pub trait Inode: Any + Send + Sync {
         false
     }
 
+    /// Whether `name` still leads to `child`, to which it led before. Asked on every walk, also where a file system
+    /// changes by itself and its names are remembered all the same.
+    fn confirms(&self, name: &[u8], child: &InodeRef) -> bool {
+        let _ = (name, child);
+        true
+    }
+
     /// Lists from `cookie` on (0: from the start) without `.` and `..`, and returns the cookie to go on
     /// from. Cookies are stable for the life of an entry, and at least 1.
     ///
@@ -572,6 +579,22 @@ pub trait Inode: Any + Send + Sync {
     fn open(&self, request: OpenRequest, credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         let _ = (request, credentials);
         Ok(None)
+    }
+
+    /// Makes what was written durable where the file system is more than memory (`fsync`, `msync`).
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The same for all files of the file system (`sync`, the end of a run).
+    ///
+    /// # Errors
+    /// The first of those of [`Self::sync`].
+    fn sync_file_system(&self) -> Result<()> {
+        Ok(())
     }
 
     /// The seals of a file that can be sealed (`F_GET_SEALS`), with a way to add some.

@@ -20,7 +20,7 @@
 //! from here: the pool allocates a region's table while it is locked.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SIZE};
@@ -45,12 +45,23 @@ const PINNED: u32 = u32::MAX;
 /// beyond which grants are refused.
 const REGION_NUMBER_MAX: u64 = 1 << 19;
 
+/// Frames that a pool without any asks for at a time.
+const RECLAIM_FRAMES: u64 = 64;
+
+/// Somebody who holds frames that can be had again: a cache.
+pub trait Reclaim: Send + Sync {
+    /// Releases up to `frame_count` frames; answers how many were. Called while the asker holds locks of its own, so a
+    /// lock is only tried.
+    fn reclaim(&self, frame_count: u64) -> u64;
+}
+
 /// The frames of one pod. Shared by everything that holds frames.
 pub struct FramePool {
     kernel: Arc<dyn Kernel>,
     bytes: Arc<dyn FrameBytes>,
     limit_frames: u64,
     state: Mutex<State>,
+    reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
 }
 
 /// How the pool is filled.
@@ -103,7 +114,19 @@ impl FramePool {
                 held: 0,
                 free: 0,
             }),
+            reclaimer: Mutex::new(None),
         })
+    }
+
+    /// Whom to ask before there is `ENOMEM`.
+    pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
+        *self.reclaimer.lock() = Some(reclaimer);
+    }
+
+    /// Asks the cache for frames; answers how many came.
+    pub fn reclaim(&self, frame_count: u64) -> u64 {
+        let reclaimer = self.reclaimer.lock().as_ref().and_then(Weak::upgrade);
+        reclaimer.map_or(0, |reclaimer| reclaimer.reclaim(frame_count))
     }
 
     /// The kernel that the pool takes from.
@@ -126,11 +149,9 @@ impl FramePool {
 
     /// A frame with unknown contents and one reference. `ENOMEM` at the limit or when the kernel has none.
     pub fn allocate(&self) -> Result<FrameNumber> {
-        let mut state = self.state.lock();
-        if state.available.is_empty() {
-            self.grow(&mut state)?;
-        }
-        Ok(state.take())
+        let mut frame = [FrameNumber(0)];
+        self.allocate_many(&mut frame)?;
+        Ok(frame[0])
     }
 
     /// A frame of zeros with one reference.
@@ -154,6 +175,13 @@ impl FramePool {
     /// Up to `into.len()` frames of unknown contents at once, each with one reference: how many
     /// came. At least one, or `ENOMEM`.
     pub fn allocate_many(&self, into: &mut [FrameNumber]) -> Result<usize> {
+        match self.take_many(into) {
+            Err(_) if self.reclaim(RECLAIM_FRAMES.max(into.len() as u64)) > 0 => self.take_many(into),
+            taken => taken,
+        }
+    }
+
+    fn take_many(&self, into: &mut [FrameNumber]) -> Result<usize> {
         let mut state = self.state.lock();
         for (count, place) in into.iter_mut().enumerate() {
             if state.available.is_empty() {

@@ -209,8 +209,17 @@ impl Content {
         intent: PageIntent,
     ) -> core::result::Result<FilePage, PageError> {
         let valid_bytes = valid_bytes(self.size_bytes, index).ok_or(PageError::BeyondEnd)?;
-        if let (PageIntent::Read, Some(page)) = (intent, self.resident_page(base, index)) {
-            return Ok(page);
+        if intent == PageIntent::Read {
+            if let Some(page) = self.resident_page(base, index) {
+                return Ok(page);
+            }
+            // A base that has pages, but none at hand yet. Where it cannot give them, its bytes are copied.
+            if let (Backing::Base(shown), Some(base)) = (self.backing(index), base)
+                && let Ok(page) = base.page(index, intent)
+                && page.valid_bytes == shown
+            {
+                return Ok(FilePage { valid_bytes, ..page });
+            }
         }
         let made = self.own_page(fs, base, index).map_err(|error| match error {
             Errno::ENOMEM => PageError::OutOfMemory,

@@ -54,8 +54,8 @@ pub struct Identity {
 /// tmpfs's magic number (Linux `magic.h`).
 pub const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Numbers of inodes that were made here, not in the base. Above those of any base image of up to 128 GiB.
-const FIRST_OWN_INODE_NUMBER: u64 = 1 << 32;
+/// Frames that a cache is asked for when files are about to take what is reserved for programs.
+const RECLAIM_FRAMES: u64 = 64;
 
 /// A file system in memory; reached through its nodes.
 pub struct MemoryFs {
@@ -90,9 +90,16 @@ impl MemoryFs {
         Ok(node)
     }
 
-    /// A file system that shows `base`, a directory, and keeps the changes; see [`super::overlay`].
-    pub(super) fn over(pool: Arc<FramePool>, identity: Identity, limits: Limits, base: &InodeRef) -> Arc<MemoryNode> {
-        let own = Self::with_numbers_from(pool, identity, limits, FIRST_OWN_INODE_NUMBER);
+    /// A file system that shows `base`, a directory whose inodes have numbers below `first_inode_number`, and keeps the
+    /// changes; see [`super::overlay`].
+    pub(super) fn over(
+        pool: Arc<FramePool>,
+        identity: Identity,
+        limits: Limits,
+        base: &InodeRef,
+        first_inode_number: u64,
+    ) -> Arc<MemoryNode> {
+        let own = Self::with_numbers_from(pool, identity, limits, first_inode_number);
         own.node_over(base)
     }
 
@@ -162,7 +169,9 @@ impl MemoryFs {
     /// `ENOSPC` where another page written would leave programs less memory than what is reserved for them.
     fn check_reserve(&self) -> Result<()> {
         let reserve = self.pool.statistics().limit / 16;
-        if self.pool.frames_available() > reserve { Ok(()) } else { Err(Errno::ENOSPC) }
+        let has_room = || self.pool.frames_available() > reserve;
+        // A cache gives way to files.
+        if has_room() || (self.pool.reclaim(RECLAIM_FRAMES) > 0 && has_room()) { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 
     fn take_page(&self) -> Result<()> {

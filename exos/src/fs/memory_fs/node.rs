@@ -558,8 +558,12 @@ impl Inode for MemoryNode {
         }
     }
 
-    fn open(&self, request: OpenRequest, _credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
+    fn open(&self, request: OpenRequest, credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         if self.kind != FileKind::Fifo {
+            // A base may refuse what permissions here allow.
+            if let (Some(base), true, FileKind::Regular | FileKind::Directory) = (&self.base, request.read, self.kind) {
+                base.open(OpenRequest { write: false, ..request }, credentials)?;
+            }
             return Ok(None);
         }
         let pipe = match &mut self.state.lock().body {

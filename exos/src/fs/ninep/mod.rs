@@ -1,0 +1,194 @@
+//! Directories of the host, live: a client of 9P2000.L as a file system.
+//!
+//! From below to above: `message` (bytes), [`session`] (requests, fids), `inode` with its parts `pages` (contents),
+//! `directory` (listings) and `names` (changes of names), and [`cache`] (the bound on pages of all such file systems).
+//! Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests, against a server in
+//! memory (`fake_server`) that can be told to answer nonsense.
+//!
+//! Consistency is one of two, chosen at the mount ([`Consistency`]):
+//! - *Fixed*: the served tree is taken as unchanging. What was once seen of a file (attributes, a page, a name, also
+//!   that a name is not there) is believed for as long as it is remembered. It is what an overlay needs of its base,
+//!   and what makes `--root /` fast. If the host changes a file meanwhile, the program may see the old one, the new
+//!   one, or pages of both.
+//! - *Checked*: every path walk asks the server for each of its names, so whoever opens or `stat`s a path sees what
+//!   the host shows at that moment. Through an open descriptor attributes are at most [`ATTRIBUTE_AGE_NS_MAX`] old. Cached pages
+//!   count while time of change and size stay what they were; a write goes to the server before the call returns, and
+//!   stores through a shared mapping go there with `msync`, `fsync`, `sync` and the end of the run.
+//!
+//! A page that is mapped keeps its frame when the host changes the file: the new bytes are read into it the next time
+//! the file's pages are asked for. Appending ends at the size that the server tells just before, so two writers on both
+//! sides of the machine's border can overwrite each other, as on NFS.
+//!
+//! Links are never followed by the server: walks go name by name, and a target is walked in the guest, so a link
+//! cannot lead out of what is served. Identities are shown as the server tells them; permission is checked here by
+//! [`super::namespace`] and there by the host, with the rights of the user who runs the tool.
+//!
+//! Limits: [`session::FID_COUNT_MAX`] fids; [`OPEN_FILE_COUNT_MAX`] files that the server is asked to keep open (more are
+//! closed and opened again as needed); `directory` says how large a directory may be; `cache` how many pages are kept.
+
+pub mod cache;
+mod directory;
+mod inode;
+mod message;
+mod names;
+mod pages;
+mod session;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::{Arc, Weak};
+
+pub use message::CLUNK_BYTES;
+pub use session::{COMPANION_COUNT_MAX, FID_COUNT_MAX, Requester, Silence};
+
+use super::vnode::{DeviceNumber, InodeRef};
+use crate::error::{Errno, Result};
+use crate::mem::frames::FramePool;
+use crate::sync::Mutex;
+use cache::PageCache;
+use inode::NinepInode;
+use message::{ATTRIBUTES_BASIC, Attributes, Qid, Request};
+use session::{Fid, Session};
+
+/// What `statfs` calls it (Linux `magic.h`, `V9FS_MAGIC`).
+pub const NINEP_MAGIC: u64 = 0x0102_1997;
+/// Files that are kept open at the server though nobody needs it now.
+pub const OPEN_FILE_COUNT_MAX: usize = 128;
+/// How old the attributes of an open file may be, with [`Consistency::Checked`].
+pub const ATTRIBUTE_AGE_NS_MAX: u64 = 10_000_000;
+/// Inode numbers are below this; a layer over such a file system gives its own inodes numbers from here on.
+pub const INODE_NUMBER_END: u64 = 1 << 62;
+
+/// What is believed of the served tree; see the module's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// It does not change.
+    Fixed,
+    /// It may change at any time.
+    Checked,
+}
+
+/// What is fixed about a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `st_dev`.
+    pub device: DeviceNumber,
+    /// What is believed.
+    pub consistency: Consistency,
+    /// Who the server is told to act for. It acts with its own rights in any case.
+    pub uid: u32,
+}
+
+/// A served directory; reached through its inodes.
+struct NinepFs {
+    session: Arc<Session>,
+    pool: Arc<FramePool>,
+    cache: Arc<PageCache>,
+    options: Options,
+    /// Living inodes by number, so that a file has one set of pages whatever names lead to it.
+    inodes: Mutex<BTreeMap<u64, Weak<NinepInode>>>,
+    /// Files that are open at the server, the one that was opened last at the end.
+    open_files: Mutex<VecDeque<Arc<NinepInode>>>,
+    /// Files with pages that a shared mapping may store to.
+    dirty_files: Mutex<BTreeMap<u64, Arc<NinepInode>>>,
+}
+
+/// Attaches to the server behind `requester`; the answer is the served directory.
+///
+/// # Errors
+/// `EIO`: there is no 9P2000.L server, or it speaks nonsense. `ENOTDIR`: what it serves is no directory. The server's.
+pub fn attach(
+    requester: Arc<dyn Requester>,
+    pool: &Arc<FramePool>,
+    cache: &Arc<PageCache>,
+    options: Options,
+) -> Result<InodeRef> {
+    let (session, fid) = Session::start(requester, options.uid)?;
+    let attributes = attributes_of(&session, &fid)?;
+    if attributes.kind != super::vnode::FileKind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    let fs = Arc::new(NinepFs {
+        session,
+        pool: pool.clone(),
+        cache: cache.clone(),
+        options,
+        inodes: Mutex::default(),
+        open_files: Mutex::default(),
+        dirty_files: Mutex::default(),
+    });
+    Ok(fs.keep(fid, attributes, None))
+}
+
+/// Asks for attributes.
+fn attributes_of(session: &Session, fid: &Fid) -> Result<Attributes> {
+    session.call(
+        Request::GetAttributes,
+        |writer| {
+            writer.u32(fid.number()).u64(ATTRIBUTES_BASIC);
+        },
+        Attributes::read,
+    )
+}
+
+/// The inode number of a file.
+fn number_of(qid: Qid) -> u64 {
+    qid.path & (INODE_NUMBER_END - 1)
+}
+
+impl NinepFs {
+    fn is_fixed(&self) -> bool {
+        self.options.consistency == Consistency::Fixed
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.pool.kernel().now_ns()
+    }
+
+    fn known(&self, number: u64) -> Option<Arc<NinepInode>> {
+        self.inodes.lock().get(&number).and_then(Weak::upgrade)
+    }
+
+    /// The inode of the file that `fid` was walked to, from the directory and by the name in `origin`.
+    fn inode_of(self: &Arc<Self>, fid: Fid, qid: Qid, origin: (u64, &[u8])) -> Result<Arc<NinepInode>> {
+        if self.is_fixed()
+            && let Some(known) = self.known(number_of(qid))
+        {
+            return Ok(known);
+        }
+        let attributes = attributes_of(&self.session, &fid)?;
+        Ok(self.keep(fid, attributes, Some(origin)))
+    }
+
+    /// The living inode of that file, which learns what is new, or a new one.
+    fn keep(self: &Arc<Self>, fid: Fid, attributes: Attributes, origin: Option<(u64, &[u8])>) -> Arc<NinepInode> {
+        let number = number_of(attributes.qid);
+        let known = self.known(number).filter(|known| known.is_still(&attributes));
+        if let Some(known) = known {
+            known.learn(Some((fid, origin)), attributes);
+            return known;
+        }
+        let fresh = Arc::new_cyclic(|own| NinepInode::new(self.clone(), own.clone(), fid, attributes, origin));
+        self.inodes.lock().insert(number, Arc::downgrade(&fresh));
+        fresh
+    }
+
+    /// Notes that a file was opened, and closes the one that was opened longest ago if there are too many.
+    fn note_open(&self, inode: &Arc<NinepInode>) {
+        let surplus = {
+            let mut open_files = self.open_files.lock();
+            open_files.push_back(inode.clone());
+            if open_files.len() > OPEN_FILE_COUNT_MAX { open_files.pop_front() } else { None }
+        };
+        if let Some(surplus) = surplus
+            && !Arc::ptr_eq(&surplus, inode)
+        {
+            surplus.close_files();
+        }
+    }
+
+    /// Writes the pages of all files that shared mappings may have stored to.
+    fn sync_all(&self) -> Result<()> {
+        let dirty: alloc::vec::Vec<_> = self.dirty_files.lock().values().cloned().collect();
+        dirty.iter().map(|inode| inode.write_dirty_pages()).fold(Ok(()), Result::and)
+    }
+}
