@@ -172,6 +172,7 @@ impl Trial<'_> {
             ports: guest.port_fds(),
             debugger: None,
             more: &[],
+            shares: &[],
         };
         // Dropping it at the end of this function ends the trial's machine.
         let mut machine = Machine::start(self.qemu, &line.arguments(), guest)?;

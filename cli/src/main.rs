@@ -3,7 +3,7 @@
 //!
 //! `options` reads the command line, one module per verb does the work (`run`, `bench`, `doctor`), and this
 //! one turns the outcome into an exit status. A run goes through `program` (what the host knows of it),
-//! `root`, `closure` and `pack*` (its files), `boot` (the bundle), `accel` and `qemu` (the command line),
+//! `root`, `closure`, `pack*` and `shares` (its files), `boot` (the bundle), `accel` and `qemu` (the command line),
 //! `machine` (the process), `ports` with `pump`, `control` and `signals` (while it lives), `ending` and
 //! `stats` (what came of it). `profile` looks on from a thread of its own.
 //!
@@ -36,6 +36,7 @@ mod pump;
 mod qemu;
 mod root;
 mod run;
+mod shares;
 mod signals;
 mod stats;
 mod symbols;

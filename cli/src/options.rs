@@ -16,6 +16,7 @@ use crate::bench::BenchOptions;
 use crate::pack_host::split_with;
 use crate::profile;
 use crate::qemu::MachineKind;
+use crate::shares::{Volume, parse_volume};
 
 /// Least memory of a machine in bytes: the kernel, exos and a small program.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 16 << 20;
@@ -29,7 +30,9 @@ Examples:
   aegis run busybox echo hello             a program of this host, with the libraries it needs
   echo abc | aegis run tr a-z A-Z          standard input, output and exit status as usual
   aegis run --with ./in:/in cat /in/notes  more files of this host, read-only
-  aegis run --root rootfs/ /bin/sh         another root: a directory, a tar file or an EROFS image
+  aegis run -v ./data:/data wc /data/in    a directory of this host, live and writable (:ro read-only)
+  aegis run --root / python3 prog.py       this host's own system as the root, nothing packed
+  aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
   aegis doctor                             what is missing on this machine, and how to get it
 
@@ -44,7 +47,10 @@ Ctrl-C and SIGTERM go to the program; a second one ends the machine.
 
 Without --root the machine's files are PROGRAM, the shared objects it needs, what --with adds, and
 a minimal /etc, /dev, /proc and /tmp. They are read-only underneath; what the program writes is in
-memory and gone when it ends.";
+memory and gone when it ends.
+
+A directory given to --root is served live while the program runs: it can read what you can read
+there, and changes nothing. What it writes under a -v directory is written on this host, as you.";
 
 /// Runs unmodified Linux programs, each on its own library OS, in a small virtual machine
 #[derive(Debug, Parser)]
@@ -106,9 +112,20 @@ pub(crate) struct With {
     after_help = RUN_NOTES,
 )]
 pub(crate) struct RunOptions {
-    /// Root file system: a directory, a tar file (also .tar.gz) or an EROFS image
+    /// Root file system: a directory, served live; a tar file (also .tar.gz) or an EROFS image
     #[arg(long, value_name = "DIR|TAR|IMAGE")]
     pub(crate) root: Option<PathBuf>,
+    /// Pack the directory of --root into an image before the start, instead of serving it live; --with does so too
+    #[arg(long, requires = "root")]
+    pub(crate) pack: bool,
+    /// Show this directory of the host in the machine, live; writable unless :ro (repeatable)
+    #[arg(
+        short = 'v',
+        long = "volume",
+        value_name = "HOST:GUEST[:ro]",
+        value_parser = OsStringValueParser::new().try_map(parse_volume)
+    )]
+    pub(crate) volumes: Vec<Volume>,
     /// Put this file or directory of the host into the root, read-only (repeatable)
     #[arg(long, value_name = "HOST[:GUEST]", value_parser = OsStringValueParser::new().try_map(parse_with))]
     pub(crate) with: Vec<With>,
@@ -193,7 +210,7 @@ pub(crate) struct RunOptions {
     #[arg(short = 'q', long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print the kernel's log and what the tool does
-    #[arg(short = 'v', long)]
+    #[arg(long)]
     pub(crate) verbose: bool,
     /// The program and what follows it.
     #[command(subcommand)]

@@ -2,6 +2,7 @@
 
 use super::{AccelChoice, Command, Parsed, RunOptions, StatsFormat, With, parse};
 use crate::qemu::MachineKind;
+use crate::shares::Volume;
 use std::time::Duration;
 
 fn words(line: &str) -> Vec<std::ffi::OsString> {
@@ -35,7 +36,7 @@ fn defaults() {
 
 #[test]
 fn everything_behind_the_program_is_the_programs() {
-    let options = run("run -v ls -la -m 3 --cpus 99 --help -- x");
+    let options = run("run --verbose ls -la -m 3 --cpus 99 --help -- x");
     let expected = ["ls", "-la", "-m", "3", "--cpus", "99", "--help", "--", "x"];
     assert_eq!(options.program_words(), expected);
     assert!(options.verbose);
@@ -44,11 +45,14 @@ fn everything_behind_the_program_is_the_programs() {
 
 #[test]
 fn every_option_of_a_run() {
-    let options = run("run --root /r --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
+    let options = run("run --root /r --pack -v /h:/g:ro --volume .:/x --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
          --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true");
     assert_eq!(options.root.as_deref(), Some(std::path::Path::new("/r")));
     let with = |host: &str, guest: Option<&str>| With { host: host.into(), guest: guest.map(Into::into) };
     assert_eq!(options.with, [with("/a", Some("/b")), with("/c", None)]);
+    let volume = |host: &str, guest: &str, is_read_only| Volume { host: host.into(), guest: guest.into(), is_read_only };
+    assert_eq!(options.volumes, [volume("/h", "/g", true), volume(".", "/x", false)]);
+    assert!(options.pack);
     assert_eq!(options.environment, ["A=1", "B="]);
     assert_eq!((options.memory, options.cpus), (64 << 20, 4));
     assert_eq!((options.accel, options.machine), (AccelChoice::Tcg, MachineKind::Q35));
@@ -68,7 +72,7 @@ fn memory_sizes() {
     for (text, mib) in [("64M", 64), ("64m", 64), ("4G", 4096), ("1GiB", 1024), ("65536K", 64)] {
         assert_eq!(run(&format!("run -m {text} ls")).memory, mib << 20, "{text}");
     }
-    assert_eq!(run("run -vm1G help").program_words(), ["help"]);
+    assert_eq!(run("run -qm1G help").program_words(), ["help"]);
     assert_eq!(run("run -m67108864 ls").memory, 64 << 20);
     for text in ["0", "1M", "64", "x", "64X", "65G", "99999999999T", "-1", "1.5G", ""] {
         let mut line = words("run");
@@ -93,7 +97,10 @@ fn wrong_lines_are_refused_in_one_line() {
         "run --stats=xml ls",
         "run -e =x ls",
         "run -e AEGIS_TEST_SURELY_NOT_SET ls",
-        "run -q -v ls",
+        "run -q --verbose ls",
+        "run -v /a ls",
+        "run -v /a:b ls",
+        "run --pack ls",
         "walk ls",
     ] {
         let text = refusal(line);

@@ -32,6 +32,7 @@ use crate::domain::{DOMAINS, Domain, is_of_driver};
 use crate::errors::{Doing, Error};
 use flame::{Caption, Flames};
 use gdb::{Gdb, READ_BYTES_MAX, Registers};
+pub(crate) use place::RootFiles;
 use place::{Frame, Places};
 use unwind::Memory;
 
@@ -52,8 +53,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) kernel: &'a Path,
     /// exos's.
     pub(crate) library_os: &'a Path,
-    /// The root image and its size.
-    pub(crate) image: (File, u64),
+    /// Where the program's files are.
+    pub(crate) root: RootFiles,
     /// Processors of the machine.
     pub(crate) cpu_count: u8,
     /// Samples in a second.
@@ -84,8 +85,8 @@ impl Profile {
     /// Starts to sample the machine at the other end of `socket`, which does not run before that. The sender
     /// takes what exos tells of mappings.
     pub(crate) fn start(socket: UnixStream, sources: Sources<'_>) -> Result<(Self, Sender<Mapping>), Error> {
-        let Sources { kernel, library_os, image, cpu_count, rate_hz } = sources;
-        let places = Places::new(kernel, library_os, Some(image)).doing("preparing the profile")?;
+        let Sources { kernel, library_os, root, cpu_count, rate_hz } = sources;
+        let places = Places::new(kernel, library_os, root).doing("preparing the profile")?;
         let gdb = Gdb::new(socket).doing("preparing the profile")?;
         let (sender, mappings) = channel();
         let interval = Duration::from_secs(1) / u32::from(rate_hz.max(1));

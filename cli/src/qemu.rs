@@ -16,6 +16,8 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
+use crate::shares::Served;
+
 /// A QEMU machine type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MachineKind {
@@ -90,6 +92,8 @@ pub(crate) struct MachineLine<'a> {
     pub(crate) debugger: Option<RawFd>,
     /// More words, at the end.
     pub(crate) more: &'a [OsString],
+    /// Directories of the host that QEMU serves.
+    pub(crate) shares: &'a [Served],
 }
 
 impl MachineLine<'_> {
@@ -110,6 +114,7 @@ impl MachineLine<'_> {
         if let Some(fd) = self.debugger {
             line.pair("-chardev", &format!("socket,id=gdb,fd={fd}")).pair("-gdb", "chardev:gdb");
         }
+        self.push_shares(&mut line);
         line.0.extend_from_slice(self.more);
         line.0
     }
@@ -175,6 +180,21 @@ impl MachineLine<'_> {
         }
     }
 
+    fn push_shares(&self, line: &mut Arguments) {
+        for served in self.shares {
+            let tag = served.tag();
+            line.0.push("-fsdev".into());
+            line.0.push(served.server());
+            let device = match self.machine {
+                MachineKind::Microvm => format!("virtio-9p-device,fsdev={tag},mount_tag={tag}"),
+                MachineKind::Pc | MachineKind::Q35 => {
+                    format!("virtio-9p-pci,disable-legacy=on,disable-modern=off,fsdev={tag},mount_tag={tag}")
+                }
+            };
+            line.pair("-device", &device);
+        }
+    }
+
     /// The whole line as a POSIX shell would take it.
     pub(crate) fn shell_line(&self) -> String {
         let arguments = self.arguments();
@@ -215,6 +235,7 @@ fn shell_quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Accelerator, MachineKind, MachineLine, PortFds, shell_quoted};
+    use crate::shares::serve;
     use std::path::Path;
 
     fn line() -> MachineLine<'static> {
@@ -231,6 +252,7 @@ mod tests {
             firmware: None,
             debugger: None,
             more: &[],
+            shares: &[],
             ports: PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104, log: 105 },
         }
     }
@@ -273,6 +295,19 @@ mod tests {
         assert!(text.contains(" -device virtio-serial-pci,disable-legacy=on,disable-modern=off,max_ports=5 "));
         assert!(text.contains(" -append log=info "));
         assert!(!text.contains("mmio"));
+    }
+
+    #[test]
+    fn directories_are_served_by_a_device_each() {
+        let root = serve(Some(Path::new("/")), &[]).expect("a directory");
+        let mut it = line();
+        it.shares = &root;
+        let server = "-fsdev local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/";
+        let mmio = format!(" {server} -device virtio-9p-device,fsdev=aegis0,mount_tag=aegis0");
+        assert!(it.shell_line().ends_with(&mmio));
+        it.machine = MachineKind::Q35;
+        let pci = "-device virtio-9p-pci,disable-legacy=on,disable-modern=off,fsdev=aegis0,mount_tag=aegis0";
+        assert!(it.shell_line().ends_with(pci));
     }
 
     #[test]

@@ -40,8 +40,13 @@ const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 pub(crate) enum Source<'a> {
     /// This program of the host, and what it needs.
     Program(&'a Path),
-    /// `--root`.
+    /// `--root`, packed.
     Given(&'a Path),
+}
+
+/// Whether a `--root` that may be served live is one: a directory is.
+pub(crate) fn is_directory(path: &Path) -> Result<bool, Error> {
+    Ok(pack::classify(path)? == RootKind::Directory)
 }
 
 /// A root image, and what the user should know about it.

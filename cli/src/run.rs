@@ -23,10 +23,11 @@ use crate::errors::{Doing, Error};
 use crate::machine::{GuestEnds, HostEnds, Machine, sockets};
 use crate::options::{RunOptions, StatsFormat};
 use crate::ports::{BOOT_LIMIT, Habits, printable_lines, relay};
-use crate::profile::{self, Profile, Sources};
+use crate::profile::{self, Profile, RootFiles, Sources};
 use crate::program::{absolute, locate};
 use crate::qemu::{Accelerator, MachineLine};
-use crate::root::{HOSTNAME, Prepared, Source, prepare, working_directory};
+use crate::root::{HOSTNAME, Prepared, Source, is_directory, prepare, working_directory};
+use crate::shares::{Served, serve};
 use crate::signals::Signals;
 use crate::stats::Stats;
 
@@ -58,10 +59,15 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         (None, Some(path)) => Source::Program(path),
         (None, None) => Source::Program(&program.guest),
     };
-    let root = prepare(source, &options.with, cache.as_ref())?;
-    report_root(options, &root);
+    let live_root = live_root(options)?;
+    let shares = serve(live_root, &options.volumes)?;
+    let root = match live_root {
+        Some(_) => None,
+        None => Some(prepare(source, &options.with, cache.as_ref())?),
+    };
+    report_root(options, root.as_ref(), &shares);
     let library_os = artifacts.flat_library_os()?;
-    let config = config_of(options, &program.guest, &guest_cwd)?;
+    let config = config_of(options, &program.guest, &guest_cwd, &shares)?;
     let trial = Trial {
         qemu: &qemu,
         artifacts: &artifacts,
@@ -71,12 +77,12 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     };
     let choice = choose(options.accel, options.icount, &trial)?;
     report_choice(options, &choice);
-    let bundle = boot::build(&library_os, &config, Some(&root.image))?;
+    let bundle = boot::build(&library_os, &config, root.as_ref().map(|root| &root.image))?;
     let (host, mut guest) = sockets()?;
     let profiled = options.profile.as_deref().map(|path| Profiled::prepare(path, &mut guest)).transpose()?;
     let debugger = profiled.as_ref().map(|profiled| profiled.debugger);
-    let arguments = Line { options, qemu: &qemu, artifacts: &artifacts, bundle: &bundle, debugger };
-    let arguments = arguments.build(choice.accelerator, &mut guest)?;
+    let line = Line { options, qemu: &qemu, artifacts: &artifacts, bundle: &bundle, debugger, shares: &shares };
+    let arguments = line.build(choice.accelerator, &mut guest)?;
     if options.dry_run {
         println!("{}", arguments.shown);
         return Ok(0);
@@ -92,7 +98,13 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let sources = Sources {
         kernel: &artifacts.kernel(),
         library_os: &artifacts.library_os(),
-        image: (root.image.file.try_clone().doing("opening the root image")?, root.image.size_bytes),
+        root: match &root {
+            Some(root) => {
+                let file = root.image.file.try_clone().doing("opening the root image")?;
+                RootFiles::image(file, root.image.size_bytes)
+            }
+            None => RootFiles::Directory(shares.first().map(|served| served.host.clone()).unwrap_or_default()),
+        },
         cpu_count: options.cpus,
         rate_hz: options.profile_rate,
     };
@@ -136,7 +148,7 @@ struct Place {
 }
 
 /// With `--root`, exos looks for PROGRAM in the root. Else it is a program of the host, by the path that it
-/// has there or by the one that a `--with` gives it.
+/// has there or by the one that a `--with` or `-v` gives it.
 fn place_of_program(options: &RunOptions, cwd: &Path) -> Result<Place, Error> {
     let name = options.program_name();
     if name.is_empty() {
@@ -146,11 +158,12 @@ fn place_of_program(options: &RunOptions, cwd: &Path) -> Result<Place, Error> {
         return Ok(Place { host: None, guest: name.into() });
     }
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    for with in &options.with {
-        let Some(guest) = &with.guest else { continue };
+    let with = options.with.iter().filter_map(|with| Some((&with.host, with.guest.as_ref()?)));
+    let volumes = options.volumes.iter().map(|volume| (&volume.host, &volume.guest));
+    for (from, guest) in with.chain(volumes) {
         if let Ok(rest) = Path::new(name).strip_prefix(guest) {
             // Joining an empty path would add a slash.
-            let host = if rest == Path::new("") { with.host.clone() } else { with.host.join(rest) };
+            let host = if rest == Path::new("") { from.clone() } else { from.join(rest) };
             let host = locate(absolute(&host, cwd).as_os_str(), &search, cwd)?;
             return Ok(Place { host: Some(host), guest: name.into() });
         }
@@ -159,7 +172,21 @@ fn place_of_program(options: &RunOptions, cwd: &Path) -> Result<Place, Error> {
     Ok(Place { guest: host.clone(), host: Some(host) })
 }
 
-fn report_root(options: &RunOptions, root: &Prepared) {
+/// The directory that is the root live. With `--pack` or `--with` it is packed into an image like every other root.
+fn live_root(options: &RunOptions) -> Result<Option<&Path>, Error> {
+    match &options.root {
+        Some(path) if !options.pack && options.with.is_empty() && is_directory(path)? => Ok(Some(path)),
+        _ => Ok(None),
+    }
+}
+
+fn report_root(options: &RunOptions, root: Option<&Prepared>, shares: &[Served]) {
+    if options.verbose {
+        for served in shares {
+            eprintln!("aegis: {} is served live", served.host.display());
+        }
+    }
+    let Some(root) = root else { return };
     if !options.quiet {
         for warning in &root.warnings {
             eprintln!("aegis: {warning}");
@@ -177,7 +204,12 @@ fn report_choice(options: &RunOptions, choice: &Choice) {
     }
 }
 
-fn config_of(options: &RunOptions, program: &Path, working_directory: &Path) -> Result<Vec<u8>, Error> {
+fn config_of(
+    options: &RunOptions,
+    program: &Path,
+    working_directory: &Path,
+    shares: &[Served],
+) -> Result<Vec<u8>, Error> {
     let bytes = |text: &OsStr| text.as_bytes().to_vec();
     let mut flags = Flags::empty();
     flags.set(Flags::TRACE, options.trace);
@@ -206,6 +238,7 @@ fn config_of(options: &RunOptions, program: &Path, working_directory: &Path) -> 
         terminal_rows,
         terminal_columns,
         hostname: HOSTNAME.to_vec(),
+        shares: shares.iter().map(|served| served.share.clone()).collect(),
         ..Config::default()
     };
     config.encode().map_err(|why| Error::Usage(why.to_string()))
@@ -248,6 +281,7 @@ struct Line<'a> {
     artifacts: &'a Artifacts,
     bundle: &'a BootBundle,
     debugger: Option<RawFd>,
+    shares: &'a [Served],
 }
 
 struct BuiltLine {
@@ -275,6 +309,7 @@ impl Line<'_> {
             ports: guest.port_fds(),
             debugger: self.debugger,
             more: &self.options.qemu_words,
+            shares: self.shares,
         };
         Ok(BuiltLine { words: line.arguments(), shown: line.shell_line() })
     }

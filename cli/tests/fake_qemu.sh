@@ -26,7 +26,7 @@ exit)
     printf 'err\n' >&"$port_stderr"
     say 'stats boot_ns=1500000 page_faults=3'
     say 'log warn openat2: not there (ENOSYS)'
-    say 'log info only with -v'
+    say 'log info only with --verbose'
     say "exit $FAKE_STATUS"
     exit 33
     ;;

@@ -152,7 +152,7 @@ fn output_error_and_status_come_through_apart() {
     let errors = text(&output.stderr);
     assert!(errors.contains("err\n"), "{errors}");
     assert!(errors.contains("exos: openat2: not there (ENOSYS)\n"), "{errors}");
-    assert!(!errors.contains("only with -v") && !errors.contains("kernel:"), "{errors}");
+    assert!(!errors.contains("only with --verbose") && !errors.contains("kernel:"), "{errors}");
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn quiet_and_verbose() {
     let world = World::new("voices");
     let quiet = world.run("exit", "0", &["-q"]);
     assert_eq!(text(&quiet.stderr), "err\n");
-    let verbose = text(&world.run("exit", "0", &["-v"]).stderr);
-    for expected in ["only with -v", "kernel: fake machine", "-chardev socket,id=control"] {
+    let verbose = text(&world.run("exit", "0", &["--verbose"]).stderr);
+    for expected in ["only with --verbose", "kernel: fake machine", "-chardev socket,id=control"] {
         assert!(verbose.contains(expected), "{expected}: {verbose}");
     }
 }

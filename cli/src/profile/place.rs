@@ -1,14 +1,14 @@
 //! From an address to its file, function and domain.
 //!
 //! The kernel's and exos's files are those that the machine was started from. What a program has mapped, exos
-//! tells (`map` on the control port); the files are then read from the root image, so a library is found whether
-//! it is the host's or a container's. A file that is not in the image (the program wrote it) keeps its name and
+//! tells (`map` on the control port); the files are then read from the root, so a library is found whether
+//! it is the host's or a container's. A file that is not there (the program wrote it) keeps its name and
 //! has no functions.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aegis_abi::layout::{KERNEL_BASE, LIBOS_BASE, LIBOS_IMAGE_BASE};
 use aegis_image::erofs::read::Image;
@@ -48,20 +48,54 @@ impl Module {
 pub(crate) struct Places {
     kernel: Module,
     library_os: Module,
-    image: Option<RootFile>,
+    root: RootFiles,
     mappings: Vec<Mapping>,
     files: HashMap<String, Module>,
 }
 
+/// The root of the machine, for reading files of code.
+#[derive(Debug)]
+pub(crate) enum RootFiles {
+    /// The root image.
+    Image(RootImageFile),
+    /// A directory that is served live.
+    Directory(PathBuf),
+    /// Nothing is known of it.
+    #[cfg(test)]
+    Unknown,
+}
+
+impl RootFiles {
+    /// A root image with its size.
+    pub(crate) fn image(file: File, size_bytes: u64) -> Self {
+        Self::Image(RootImageFile { file, size_bytes, bytes: None })
+    }
+
+    fn contents(&mut self, path: &str) -> Option<Vec<u8>> {
+        match self {
+            Self::Image(image) => image.contents(path),
+            Self::Directory(directory) => {
+                // The path is the machine's word: what leads out of the directory is not read.
+                let whole = directory.join(path.trim_start_matches('/')).canonicalize().ok()?;
+                let metadata = whole.metadata().ok()?;
+                let is_fit = whole.starts_with(&*directory) && metadata.is_file() && metadata.len() <= FILE_BYTES_MAX;
+                if is_fit { std::fs::read(whole).ok() } else { None }
+            }
+            #[cfg(test)]
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// The root image, read when its first file is asked for.
 #[derive(Debug)]
-struct RootFile {
+pub(crate) struct RootImageFile {
     file: File,
     size_bytes: u64,
     bytes: Option<Vec<u8>>,
 }
 
-impl RootFile {
+impl RootImageFile {
     fn contents(&mut self, path: &str) -> Option<Vec<u8>> {
         if self.bytes.is_none() && self.size_bytes <= IMAGE_BYTES_MAX {
             let mut bytes = vec![0; usize::try_from(self.size_bytes).ok()?];
@@ -90,13 +124,13 @@ pub(crate) struct Frame {
 }
 
 impl Places {
-    /// With the kernel's and exos's files and the root image.
-    pub(crate) fn new(kernel: &Path, library_os: &Path, image: Option<(File, u64)>) -> std::io::Result<Self> {
+    /// With the kernel's and exos's files and the root.
+    pub(crate) fn new(kernel: &Path, library_os: &Path, root: RootFiles) -> std::io::Result<Self> {
         let kernel_bytes = std::fs::read(kernel)?;
         Ok(Self {
             kernel: Module { bytes: kernel_bytes.clone(), ..Module::of_elf(&kernel_bytes) },
             library_os: Module::of_elf(&std::fs::read(library_os)?),
-            image: image.map(|(file, size_bytes)| RootFile { file, size_bytes, bytes: None }),
+            root,
             mappings: Vec::new(),
             files: HashMap::new(),
         })
@@ -108,7 +142,7 @@ impl Places {
             return;
         }
         if !self.files.contains_key(&mapping.path) {
-            let contents = self.image.as_mut().and_then(|image| image.contents(&mapping.path));
+            let contents = self.root.contents(&mapping.path);
             let module = contents.map(|bytes| Module::of_elf(&bytes)).unwrap_or_default();
             self.files.insert(mapping.path.clone(), module);
         }
@@ -184,12 +218,12 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use super::{Domain, Places};
+    use super::{Domain, Places, RootFiles};
     use crate::control::Mapping;
 
     fn places() -> Places {
         let own = std::path::Path::new("/proc/self/exe");
-        Places::new(own, own, None).unwrap()
+        Places::new(own, own, RootFiles::Unknown).unwrap()
     }
 
     fn mapping(space: u64, start: u64, path: &str) -> Mapping {

@@ -29,6 +29,7 @@ use crate::files::{Files, ProcessFiles};
 use crate::memory::{Space, space_limits};
 use crate::proc::ProcFacts;
 use crate::process::{Identities, Image, IntervalTimer, Process, ProcessSignals, Thread};
+use crate::shares::{Refused, Served, Shares};
 use crate::signal_frame::AlternateStack;
 use crate::system::{Counters, Options, Platform, System};
 use crate::traps::TrapCounts;
@@ -59,6 +60,8 @@ pub struct Ground {
     pub root: Option<(&'static [u8], FrameNumber)>,
     /// Standard input, output and error.
     pub streams: [Arc<dyn Stream>; 3],
+    /// Host directories that the machine serves.
+    pub served: Vec<Served>,
 }
 
 /// Why the pod cannot be made: the line for the user.
@@ -68,6 +71,8 @@ pub enum BootError {
     RootImage(aegis_image::erofs::read::ReadError),
     /// Something could not be set up in it.
     Root(Errno),
+    /// A host directory.
+    Share(Vec<u8>, Errno),
     /// The working directory of the run.
     WorkingDirectory(Vec<u8>, Errno),
 }
@@ -77,6 +82,9 @@ impl core::fmt::Display for BootError {
         match self {
             Self::RootImage(error) => write!(formatter, "the root image is damaged: {error:?}"),
             Self::Root(error) => write!(formatter, "the root cannot be set up ({error:?})"),
+            Self::Share(path, error) => {
+                write!(formatter, "the host's directory for {} cannot be used ({error:?})", path.escape_ascii())
+            }
             Self::WorkingDirectory(path, error) => {
                 write!(formatter, "the working directory {} cannot be used ({error:?})", path.escape_ascii())
             }
@@ -98,7 +106,10 @@ pub struct Pod {
 pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
     let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
     let facts = ProcFacts::new();
-    let namespace = name_space(&ground, &facts, now)?;
+    let shares = Shares::new(config, &ground.served, &ground.pool);
+    let namespace = name_space(&ground, &shares, &facts, now)?;
+    shares.mount(&namespace, now).map_err(share_error)?;
+    let page_cache = shares.into_cache();
     let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
     let terminal = terminal(config);
     let current = working_directory(&namespace, config, now)?;
@@ -121,7 +132,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         kernel: ground.kernel,
         platform: ground.platform,
         pool: ground.pool,
-        files: Files { namespace: namespace.clone(), temporary, unix: Arc::default() },
+        files: Files { namespace: namespace.clone(), temporary, unix: Arc::default(), page_cache },
         vdso: vdso.ok(),
         options: options(config),
         counters: Counters::default(),
@@ -178,24 +189,33 @@ fn options(config: &Config) -> Options {
 /// The root with everything that is mounted in it.
 fn name_space(
     ground: &Ground,
+    shares: &Shares<'_>,
     facts: &Arc<ProcFacts>,
     now: Timestamp,
 ) -> core::result::Result<Arc<Namespace>, BootError> {
-    let base = match ground.root {
-        Some((bytes, first)) => {
+    let live = shares.root().map_err(share_error)?;
+    let is_live = live.is_some();
+    let base = match (live, ground.root) {
+        (Some(live), _) => live,
+        (None, Some((bytes, first))) => {
             let frames = erofs_root::ImageFrames { first, pool: ground.pool.clone() };
             erofs_root::ErofsRoot::open(bytes, Some(frames), file_system(1)).map_err(BootError::RootImage)?
         }
-        None => memory_store(&ground.pool, 1, 0o755, now).map_err(BootError::Root)?,
+        (None, None) => memory_store(&ground.pool, 1, 0o755, now).map_err(BootError::Root)?,
     };
     let identity = Identity { device: file_system(2), magic: overlay::OVERLAY_MAGIC };
     let limits = store_limits(&ground.pool);
-    let root = overlay::over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
+    let over = if is_live { overlay::over_live } else { overlay::over };
+    let root = over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
     let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
     let namespace = Namespace::new(root, description);
     mount_all(&namespace, ground, facts, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     Ok(namespace)
+}
+
+fn share_error((path, error): Refused) -> BootError {
+    BootError::Share(path, error)
 }
 
 fn mount_all(namespace: &Arc<Namespace>, ground: &Ground, facts: &Arc<ProcFacts>, now: Timestamp) -> Result<()> {

@@ -14,6 +14,7 @@ use exos::fs::descriptor_table::DescriptorTable;
 use exos::fs::file_lock::{LockFamily, LockOwner, LockRange};
 use exos::fs::location::Location;
 use exos::fs::namespace::Namespace;
+use exos::fs::ninep::cache::PageCache;
 use exos::fs::page::MappedFile;
 use exos::fs::permission::Credentials;
 use exos::fs::stream::{Terminal, TerminalState, WindowSize};
@@ -53,6 +54,8 @@ pub struct Files {
     pub temporary: InodeRef,
     /// Local sockets.
     pub unix: Arc<UnixDomain>,
+    /// What bounds the cached pages of host directories.
+    pub page_cache: Arc<PageCache>,
 }
 
 /// The directories that paths are walked from.

@@ -24,6 +24,7 @@ pub mod process;
 pub mod profile;
 pub mod program;
 pub mod report;
+pub mod shares;
 pub mod signal_file;
 pub mod signal_frame;
 pub mod stream;

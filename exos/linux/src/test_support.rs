@@ -128,6 +128,7 @@ impl World {
             clock,
             root: None,
             streams: [Arc::new(Silence), Arc::new(Silence), Arc::new(Silence)],
+            served: Vec::new(),
         };
         let config = Config { realtime_start_ns: START_S * 1_000_000_000, ..Config::default() };
         let pod = boot(ground, &config).unwrap();

@@ -195,6 +195,7 @@ impl World {
             clock: SystemPage { processor_count: 1, ..SystemPage::default() },
             root: None,
             streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
+            served: Vec::new(),
         };
         let pod = boot(ground, &config).unwrap_or_else(|error| panic!("boot: {error}"));
         let bytes = Mutex::new(alloc::vec![0; MEMORY_BYTES]);

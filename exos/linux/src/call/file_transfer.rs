@@ -478,14 +478,14 @@ pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, .
     Ok(0)
 }
 
-/// `fsync(2)` and its kin: nothing is behind memory yet, so everything is as durable as it gets.
+/// `fsync(2)` and its kin: of host directories; elsewhere nothing is behind memory.
 pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }
     match description.inode().kind() {
-        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => Ok(0),
+        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => description.inode().sync().map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -493,11 +493,15 @@ pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u
 /// `syncfs(2)`.
 pub fn syncfs(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
     let description = context.process.files.get(descriptor)?;
-    if description.is_path_only() { Err(Errno::EBADF) } else { Ok(0) }
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    description.inode().sync_file_system().map(|()| 0)
 }
 
-/// `sync(2)`.
-pub fn sync(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
+/// `sync(2)`, which has no way to tell that it failed.
+pub fn sync(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    let _ = context.system.files.namespace.sync();
     Ok(0)
 }
 

@@ -1,4 +1,5 @@
-//! Finds the host's console among the device functions, maps it, gives it memory and an interrupt.
+//! Finds virtio devices among the device functions, maps them and gives them memory; and the host's console, with its
+//! interrupt.
 //!
 //! The driver itself is `aegis-virtio`, safe code that would run the same in a domain of its own; here it is placed
 //! in the program's library OS.
@@ -122,8 +123,18 @@ pub(crate) struct BellIrq {
 }
 
 impl BellIrq {
+    /// The interrupt of `device` that was bound to `bell`.
+    pub(crate) fn new(device: CapSlot, bell: CapSlot) -> Self {
+        Self { device, bell, count: 0 }
+    }
+
+    /// The bell.
+    pub(crate) fn bell(&self) -> CapSlot {
+        self.bell
+    }
+
     /// Takes what was rung since the last look.
-    fn take(&mut self) -> u64 {
+    pub(crate) fn take(&mut self) -> u64 {
         let rung = call::bell_take(self.bell).unwrap_or(0);
         self.count = self.count.wrapping_add(rung);
         rung
@@ -152,7 +163,7 @@ impl HostConsole {
     pub(crate) fn find(info: &BootInfo) -> Result<Self, DeviceError> {
         for index in 0..info.device_count {
             let device = CapSlot(SLOT_DEVICE_FIRST.0 + index);
-            if let Some(transport) = open(device)? {
+            if let Some(transport) = open(device, DEVICE_TYPE_CONSOLE)? {
                 return Self::start(device, transport);
             }
         }
@@ -163,7 +174,7 @@ impl HostConsole {
         // SAFETY: the function reaches only the frames that are bound for it below.
         unsafe { call::device_control(device, DeviceOperation::Enable) }?;
         let limits = Limits { port_count_max: 5, receive_buffer_count: 4, ..Limits::default() };
-        let dma = dma_pool(device)?;
+        let dma = dma_pool::<DMA_PAGE_COUNT>(device)?;
         let bell = kernel::next_slot();
         call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
         call::device_interrupt_bind(device, 0, bell)?;
@@ -175,7 +186,7 @@ impl HostConsole {
             *port = console.port_by_name(name).ok_or(DeviceError::NotFound)?;
         }
         console.start_receiving(ports[3]).map_err(DeviceError::Driver)?;
-        let mut irq = BellIrq { device, bell, count: 0 };
+        let mut irq = BellIrq::new(device, bell);
         irq.unmask().map_err(|_| DeviceError::NotFound)?;
         Ok(Self { console, irq, ports, has_failed: false })
     }
@@ -238,11 +249,11 @@ impl exos_linux::host::Console for HostConsole {
     }
 }
 
-/// The transport of `device`, if it is a virtio console.
-fn open(device: CapSlot) -> Result<Option<AnyTransport>, DeviceError> {
+/// The transport of `device`, if it is a virtio device of this type.
+pub(crate) fn open(device: CapSlot, wanted_type: u32) -> Result<Option<AnyTransport>, DeviceError> {
     let kind = call::device_read(device, DeviceField::Kind, 0)?;
     let identity = call::device_read(device, DeviceField::Identity, 0)?;
-    if kind == DeviceKind::VirtioMmio as u64 && identity == u64::from(DEVICE_TYPE_CONSOLE) {
+    if kind == DeviceKind::VirtioMmio as u64 && identity == u64::from(wanted_type) {
         let region = map_region(device, 0)?;
         return MmioTransport::new(region).map(|t| Some(AnyTransport::Mmio(t))).map_err(DeviceError::Driver);
     }
@@ -252,7 +263,7 @@ fn open(device: CapSlot) -> Result<Option<AnyTransport>, DeviceError> {
     let config = Config(device);
     let subsystem = config.read_u32(0x2c) >> 16;
     let device_type = modern_or_transitional_type(identity as u16, (identity >> 16) as u16, subsystem as u16);
-    if device_type != Some(DEVICE_TYPE_CONSOLE) {
+    if device_type != Some(wanted_type) {
         return Ok(None);
     }
     // SAFETY: nothing is bound for the function yet; it can reach no memory.
@@ -265,7 +276,7 @@ fn open(device: CapSlot) -> Result<Option<AnyTransport>, DeviceError> {
         device: map_window(device, layout.device)?,
     };
     let transport =
-        PciTransport::new(windows, layout.notify_off_multiplier, DEVICE_TYPE_CONSOLE, interrupt_of(device, &config));
+        PciTransport::new(windows, layout.notify_off_multiplier, wanted_type, interrupt_of(device, &config));
     Ok(Some(AnyTransport::Pci(transport)))
 }
 
@@ -307,14 +318,14 @@ fn map_window(device: CapSlot, window: PciWindow) -> Result<MmioRegion, DeviceEr
 }
 
 /// Frames that the function may reach, as a pool.
-fn dma_pool(device: CapSlot) -> Result<DmaPool<DMA_PAGE_COUNT>, DeviceError> {
-    let grant = kernel::take_frames(DMA_PAGE_COUNT as u64, 0).map_err(|_| DeviceError::Memory)?;
+pub(crate) fn dma_pool<const PAGE_COUNT: usize>(device: CapSlot) -> Result<DmaPool<PAGE_COUNT>, DeviceError> {
+    let grant = kernel::take_frames(PAGE_COUNT as u64, 0).map_err(|_| DeviceError::Memory)?;
     direct::show(grant, true).map_err(|_| DeviceError::Memory)?;
     // SAFETY: the frames are new, shown in the direct view, and used for nothing but this pool.
     let address = unsafe { call::device_dma_bind(device, grant.slot, 0, grant.count) }?;
     let base = NonNull::new(direct::address_of(grant.first) as *mut u8).ok_or(DeviceError::Memory)?;
     // SAFETY: as above; bound for the device at `address`, contiguous, for good.
-    let region = unsafe { DmaRegion::new(base, DMA_PAGE_COUNT * 4096, DeviceAddress(address)) };
+    let region = unsafe { DmaRegion::new(base, PAGE_COUNT * 4096, DeviceAddress(address)) };
     let mut pool = DmaPool::new();
     pool.donate(region.ok_or(DeviceError::Memory)?).map_err(|_| DeviceError::Memory)?;
     Ok(pool)

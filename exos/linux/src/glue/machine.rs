@@ -99,7 +99,7 @@ impl MachinePlatform {
 }
 
 /// A term that waits for a bell.
-fn bell_term(product: u32, bell: CapSlot) -> Term {
+pub(crate) fn bell_term(product: u32, bell: CapSlot) -> Term {
     Term {
         product,
         source: TermSource::Bell as u32,

@@ -21,6 +21,7 @@ pub(crate) mod heap;
 pub(crate) mod kernel;
 pub(crate) mod machine;
 pub(crate) mod run;
+pub(crate) mod shares;
 pub(crate) mod user;
 
 use aegis_abi::layout::LIBOS_BASE;

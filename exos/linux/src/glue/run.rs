@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::{BootInfo, PART_CONFIG, PART_ROOT};
@@ -13,6 +14,7 @@ use aegis_image::config::Config;
 use aegis_rt::upcall::UpcallHandlers;
 use aegis_rt::{call, clock};
 use core::sync::atomic::Ordering;
+use exos::fs::ninep::Requester;
 use exos::fs::stream::Stream;
 use exos::mem::FramePool;
 use exos::platform::FrameGrant;
@@ -22,6 +24,7 @@ use exos_linux::boot::{Ground, Pod};
 use exos_linux::host::{HostPorts, Port};
 use exos_linux::process::Ending;
 use exos_linux::program::{Wish, prepare, search_path, start as start_program};
+use exos_linux::shares::Served;
 use exos_linux::stream::PortStream;
 use exos_linux::system::Platform;
 use rand_chacha::ChaCha20Rng;
@@ -30,6 +33,7 @@ use rand_chacha::rand_core::SeedableRng;
 use super::devices::HostConsole;
 use super::heap::GlobalHeap;
 use super::machine::{Host, MachineKernel, MachinePlatform};
+use super::shares::Share;
 use super::{direct, entry, fast, kernel};
 
 /// Version of the control protocol.
@@ -128,11 +132,22 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
         clock,
         root,
         streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
+        served: served(info, &config)?,
     };
     let pod = exos_linux::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
     load(&pod, &config, frame)?;
     platform.process.call_once(|| pod.process.clone());
     Ok(Run { pod, platform, host: host.clone(), streams, boot_ns: info.boot_ns })
+}
+
+/// The host directories that the run asks for. A machine without any has no such device, and none is looked for.
+fn served(info: &BootInfo, config: &Config) -> Result<Vec<Served>, Failure> {
+    if config.shares.is_empty() {
+        return Ok(Vec::new());
+    }
+    let shares = Share::find_all(info)
+        .map_err(|error| Failure::new(125, alloc::format!("the host's directories cannot be reached: {error}")))?;
+    Ok(shares.into_iter().map(|share| (share.tag(), share as Arc<dyn Requester>)).collect())
 }
 
 /// Finds the program and makes `frame` its first state.
@@ -176,6 +191,9 @@ fn memory_limit(config: &Config) -> u64 {
 /// Ends the run because the process has ended.
 pub(crate) fn end(run: &Run) -> ! {
     let ending = run.pod.process.ending.lock().take();
+    if let Err(error) = run.pod.system.files.namespace.sync() {
+        run.host.log("warn", &alloc::format!("not everything that was mapped could be written to the host ({error:?})"));
+    }
     while run.streams[1].pending_bytes() + run.streams[2].pending_bytes() > 0 {
         run.platform.wait(None);
     }

@@ -120,6 +120,14 @@ impl Namespace {
         self.mounts.lock().clone()
     }
 
+    /// Makes what was written durable, on every mount (`sync`).
+    ///
+    /// # Errors
+    /// The first of those of [`super::vnode::Inode::sync`]; the other mounts are still done.
+    pub fn sync(&self) -> Result<()> {
+        self.mounts().iter().map(|mount| mount.root().inode().sync_file_system()).fold(Ok(()), Result::and)
+    }
+
     /// Says what stands behind a device number.
     pub fn register_device(&self, number: DeviceNumber, device: Arc<dyn Device>) {
         self.devices.lock().insert(number, device);
