@@ -45,12 +45,15 @@ fn everything_behind_the_program_is_the_programs() {
 
 #[test]
 fn every_option_of_a_run() {
-    let options = run("run --root /r --pack -v /h:/g:ro --volume .:/x --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
-         --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true");
+    let options = run(
+        "run --root /r --pack -v /h:/g:ro --volume .:/x --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
+         --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true",
+    );
     assert_eq!(options.root.as_deref(), Some(std::path::Path::new("/r")));
     let with = |host: &str, guest: Option<&str>| With { host: host.into(), guest: guest.map(Into::into) };
     assert_eq!(options.with, [with("/a", Some("/b")), with("/c", None)]);
-    let volume = |host: &str, guest: &str, is_read_only| Volume { host: host.into(), guest: guest.into(), is_read_only };
+    let volume =
+        |host: &str, guest: &str, is_read_only| Volume { host: host.into(), guest: guest.into(), is_read_only };
     assert_eq!(options.volumes, [volume("/h", "/g", true), volume(".", "/x", false)]);
     assert!(options.pack);
     assert_eq!(options.environment, ["A=1", "B="]);

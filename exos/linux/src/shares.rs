@@ -57,23 +57,15 @@ impl<'a> Shares<'a> {
         for (minor, share) in (MINOR_FIRST..).zip(others) {
             let directory = self.attach(share, minor, Consistency::Checked)?;
             let place = ensure_path(namespace, &share.path, now).map_err(|error| (share.path.clone(), error))?;
-            let read_only = if share.flags.contains(ShareFlags::READ_ONLY) {
-                MountFlags::READ_ONLY
-            } else {
-                MountFlags::empty()
-            };
+            let read_only =
+                if share.flags.contains(ShareFlags::READ_ONLY) { MountFlags::READ_ONLY } else { MountFlags::empty() };
             let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | read_only;
             namespace.mount(&place, directory, MountDescription { kind: "9p", source: "host", flags });
         }
         Ok(())
     }
 
-    fn attach(
-        &self,
-        share: &Share,
-        minor: u32,
-        consistency: Consistency,
-    ) -> core::result::Result<InodeRef, Refused> {
+    fn attach(&self, share: &Share, minor: u32, consistency: Consistency) -> core::result::Result<InodeRef, Refused> {
         let options = Options { device: DeviceNumber { major: 0, minor }, consistency, uid: self.config.uid };
         let served = self.served.iter().find(|(tag, _)| *tag == share.tag).ok_or(Errno::ENODEV);
         let attached = served.and_then(|(_, way)| ninep::attach(way.clone(), self.pool, &self.cache, options));

@@ -14,9 +14,9 @@
 //! - A node that was changed is kept for as long as it has names (`from_base`); one that was not can be
 //!   made again at any time.
 //!
-//! Invariant: the base is immutable (or is taken as such, [`super::ninep`]) and numbers its inodes below
-//! what [`over`] or [`over_live`] says, and its directory cookies below 2^48. A mapping of a page of the image that was made before the page's first write goes on to show the
-//! image, as on overlayfs.
+//! Invariant: the base is immutable (or is taken as such, [`super::ninep`]), numbers its inodes below what
+//! [`over`] or [`over_live`] says, and its directory cookies below 2^48. A mapping of a page of the base that
+//! was made before the page's first write goes on to show the base, as on overlayfs.
 
 use alloc::sync::Arc;
 

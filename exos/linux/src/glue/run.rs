@@ -192,7 +192,8 @@ fn memory_limit(config: &Config) -> u64 {
 pub(crate) fn end(run: &Run) -> ! {
     let ending = run.pod.process.ending.lock().take();
     if let Err(error) = run.pod.system.files.namespace.sync() {
-        run.host.log("warn", &alloc::format!("not everything that was mapped could be written to the host ({error:?})"));
+        run.host
+            .log("warn", &alloc::format!("not everything that was mapped could be written to the host ({error:?})"));
     }
     while run.streams[1].pending_bytes() + run.streams[2].pending_bytes() > 0 {
         run.platform.wait(None);

@@ -154,12 +154,7 @@ impl Requester for Share {
         MESSAGE_PAGE_COUNT * aegis_hal::PAGE_BYTES
     }
 
-    fn request(
-        &self,
-        message: &[u8],
-        companions: &[[u8; CLUNK_BYTES]],
-        reply: &mut Vec<u8>,
-    ) -> Result<(), Silence> {
+    fn request(&self, message: &[u8], companions: &[[u8; CLUNK_BYTES]], reply: &mut Vec<u8>) -> Result<(), Silence> {
         let mut inner = self.inner.lock();
         if inner.has_failed {
             return Err(Silence::Device);

@@ -79,8 +79,9 @@ impl Listing {
 
     /// Gives cookies: names that `before` had keep theirs.
     fn number(&mut self, before: Option<&Self>) {
-        let known: BTreeMap<&[u8], u64> =
-            before.map(|it| it.entries.iter().map(|entry| (it.name(entry), entry.cookie)).collect()).unwrap_or_default();
+        let known: BTreeMap<&[u8], u64> = before
+            .map(|it| it.entries.iter().map(|entry| (it.name(entry), entry.cookie)).collect())
+            .unwrap_or_default();
         let mut next_cookie = before.map_or(1, |it| it.next_cookie);
         let mut entries = core::mem::take(&mut self.entries);
         for entry in &mut entries {

@@ -6,8 +6,8 @@
 //!
 //! Servers name files by path, so a fid goes stale when the host renames or removes what it leads to. With
 //! [`super::Consistency::Checked`] each walk meets the file by its name again and takes the new fid over
-//! ([`NinepInode::learn`]). A file that the guest removes while it is open stays usable through the fids that were opened for
-//! it, which are kept from then on.
+//! ([`NinepInode::learn`]). A file that the guest removes while it is open stays usable through the fids that were
+//! opened for it, which are kept from then on.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -33,6 +33,9 @@ use crate::sync::Mutex;
 
 /// Names of a directory that are known not to be there ([`super::Consistency::Fixed`] only).
 const ABSENT_NAME_COUNT_MAX: usize = 128;
+
+/// The directory and the name that a fid was walked by; `None` for what is served.
+pub(super) type Origin<'a> = Option<(u64, &'a [u8])>;
 
 /// A file at the server.
 pub(super) struct NinepInode {
@@ -72,7 +75,7 @@ impl NinepInode {
         own: Weak<Self>,
         path: Fid,
         attributes: Attributes,
-        origin: Option<(u64, &[u8])>,
+        origin: Origin<'_>,
     ) -> Self {
         let state = State {
             path: Arc::new(path),
@@ -99,7 +102,7 @@ impl NinepInode {
     }
 
     /// Takes over what the server told, and the fid that was walked for it.
-    pub(super) fn learn(&self, walked: Option<(Fid, Option<(u64, &[u8])>)>, attributes: Attributes) {
+    pub(super) fn learn(&self, walked: Option<(Fid, Origin<'_>)>, attributes: Attributes) {
         let now_ns = self.fs.now_ns();
         let mut state = self.state.lock();
         if let Some((fid, origin)) = walked {
@@ -137,7 +140,7 @@ impl NinepInode {
     pub(super) fn refresh(&self, age_ns_max: u64) {
         let path = {
             let state = self.state.lock();
-            let is_young = self.fs.now_ns().saturating_sub(state.checked_ns) <= age_ns_max;
+            let is_young = self.fs.now_ns().saturating_sub(state.checked_ns) < age_ns_max;
             if self.fs.is_fixed() || state.is_unlinked || is_young {
                 return;
             }

@@ -11,9 +11,9 @@
 //!   and what makes `--root /` fast. If the host changes a file meanwhile, the program may see the old one, the new
 //!   one, or pages of both.
 //! - *Checked*: every path walk asks the server for each of its names, so whoever opens or `stat`s a path sees what
-//!   the host shows at that moment. Through an open descriptor attributes are at most [`ATTRIBUTE_AGE_NS_MAX`] old. Cached pages
-//!   count while time of change and size stay what they were; a write goes to the server before the call returns, and
-//!   stores through a shared mapping go there with `msync`, `fsync`, `sync` and the end of the run.
+//!   the host shows at that moment. Through an open descriptor attributes are at most [`ATTRIBUTE_AGE_NS_MAX`] old.
+//!   Cached pages count while time of change and size stay what they were; a write goes to the server before the call
+//!   returns, and stores through a shared mapping go there with `msync`, `fsync`, `sync` and the end of the run.
 //!
 //! A page that is mapped keeps its frame when the host changes the file: the new bytes are read into it the next time
 //! the file's pages are asked for. Appending ends at the size that the server tells just before, so two writers on both
@@ -23,11 +23,14 @@
 //! cannot lead out of what is served. Identities are shown as the server tells them; permission is checked here by
 //! [`super::namespace`] and there by the host, with the rights of the user who runs the tool.
 //!
-//! Limits: [`session::FID_COUNT_MAX`] fids; [`OPEN_FILE_COUNT_MAX`] files that the server is asked to keep open (more are
-//! closed and opened again as needed); `directory` says how large a directory may be; `cache` how many pages are kept.
+//! Limits: [`session::FID_COUNT_MAX`] fids; [`OPEN_FILE_COUNT_MAX`] files that the server is asked to keep open (more
+//! are closed and opened again as needed); `directory` says how large a directory may be; `cache` how many pages are
+//! kept.
 
 pub mod cache;
 mod directory;
+#[cfg(test)]
+mod fake_server;
 mod inode;
 mod message;
 mod names;
@@ -45,7 +48,7 @@ use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 use crate::sync::Mutex;
 use cache::PageCache;
-use inode::NinepInode;
+use inode::{NinepInode, Origin};
 use message::{ATTRIBUTES_BASIC, Attributes, Qid, Request};
 use session::{Fid, Session};
 
@@ -160,7 +163,7 @@ impl NinepFs {
     }
 
     /// The living inode of that file, which learns what is new, or a new one.
-    fn keep(self: &Arc<Self>, fid: Fid, attributes: Attributes, origin: Option<(u64, &[u8])>) -> Arc<NinepInode> {
+    fn keep(self: &Arc<Self>, fid: Fid, attributes: Attributes, origin: Origin<'_>) -> Arc<NinepInode> {
         let number = number_of(attributes.qid);
         let known = self.known(number).filter(|known| known.is_still(&attributes));
         if let Some(known) = known {
@@ -192,3 +195,8 @@ impl NinepFs {
         dirty.iter().map(|inode| inode.write_dirty_pages()).fold(Ok(()), Result::and)
     }
 }
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod tests;

@@ -125,11 +125,7 @@ impl NinepInode {
     }
 
     /// A page for a mapping, by the rules of [`crate::mem::source::PageSource`].
-    pub(super) fn page_for_mapping(
-        &self,
-        index: u64,
-        intent: PageIntent,
-    ) -> core::result::Result<FilePage, PageError> {
+    pub(super) fn page_for_mapping(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
         let is_write = intent == PageIntent::WriteShared;
         if is_write && self.fs.is_fixed() {
             return Err(PageError::Failed);
@@ -191,7 +187,8 @@ impl NinepInode {
     fn targets(&self, run: Range<u64>, wanted: u64) -> Result<Vec<Target>> {
         let known: Vec<_> = {
             let state = self.state.lock();
-            run.map(|index| (index, state.pages.get(&index).map(|page| (page.frame.clone(), page.is_doubted)))).collect()
+            run.map(|index| (index, state.pages.get(&index).map(|page| (page.frame.clone(), page.is_doubted))))
+                .collect()
         };
         let mut targets = Vec::new();
         for (index, known) in known {

@@ -208,11 +208,7 @@ impl Session {
     ///
     /// # Errors
     /// `ENOENT` and the server's others, `ENFILE`, `EIO`.
-    pub(super) fn walk(
-        self: &Arc<Self>,
-        fid: &Fid,
-        name: Option<&[u8]>,
-    ) -> Result<(Fid, Option<super::message::Qid>)> {
+    pub(super) fn walk(self: &Arc<Self>, fid: &Fid, name: Option<&[u8]>) -> Result<(Fid, Option<super::message::Qid>)> {
         let number = self.new_number()?;
         let walked = self.call(
             Request::Walk,

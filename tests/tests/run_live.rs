@@ -1,0 +1,284 @@
+//! Host directories served live: `--root DIR`, `-v`. Linux is the oracle where the command changes nothing.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use aegis_tests::programs::{Ended, aegis, is_there, same, tool};
+
+/// A folder of this test, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("aegis-live-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        Self(folder)
+    }
+
+    fn put(&self, name: &str, contents: impl AsRef<[u8]>) {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().expect("below the folder")).expect("the folder is ours");
+        std::fs::write(path, contents).expect("the folder is ours");
+    }
+
+    fn get(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.0.join(name)).ok()
+    }
+
+    /// The value of `-v` that shows it at `/v`.
+    fn volume(&self, flags: &str) -> String {
+        format!("{}:/v{flags}", self.0.display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn succeeds(ended: Ended) -> String {
+    assert_eq!((ended.status, ended.errors.as_str()), (0, ""), "{ended:?}");
+    String::from_utf8(ended.output).expect("text")
+}
+
+const LIVE_ROOT: [&str; 2] = ["--root", "/"];
+
+#[test]
+fn the_hosts_own_system_is_the_root() {
+    for command in [
+        &["true"][..],
+        &["sh", "-c", "cd /; echo *; cd usr; echo b*; exit 3"],
+        &["ls", "/etc"],
+        &["ls", "-lnL", "/usr/bin/env", "/etc/passwd"],
+        &["cat", "/etc/passwd", "/etc/group"],
+        &["cat", "/etc/no-such-file"],
+        &["readlink", "/bin", "/usr/bin/awk"],
+        &["readlink", "-f", "/bin/sh"],
+        &["stat", "-c", "%n %F %a %u %g %s %Y %h", "/etc/passwd", "/usr", "/bin", "/etc/alternatives"],
+        &["find", "/etc", "-newer", "/no/such"],
+        &["wc", "-c", "/bin/busybox"],
+        &["md5sum", "/usr/bin/perl", "/etc/services"],
+        &["busybox", "find", "/etc", "-name", "*.conf", "-type", "f"],
+        &["python3", "-c", "import json, hashlib, decimal; print(json.dumps({'x': hashlib.md5(b'a').hexdigest()}))"],
+        &["perl", "-MList::Util=sum", "-e", "print sum(1..100), qq(\\n)"],
+    ] {
+        if is_there(command[0]) {
+            same(&LIVE_ROOT, command, b"");
+        }
+    }
+}
+
+#[test]
+fn a_walk_over_etc_finds_what_the_host_has() {
+    let sorted = |ended: Ended| {
+        let mut lines: Vec<String> = succeeds(ended).lines().map(str::to_string).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let command = ["find", "/etc", "/usr/share/perl", "-printf", "%p %y %s %m\\n"];
+    let listed = |line: &String| !line.contains(" d ");
+    let mut found = sorted(aegis(&LIVE_ROOT, &command, b""));
+    let mut expected = sorted(aegis_tests::programs::host(&command, b""));
+    // A directory's size is told by the layer in memory.
+    found.retain(listed);
+    expected.retain(listed);
+    assert!(expected.len() > 100 && found == expected);
+}
+
+#[test]
+fn the_same_on_the_machines_with_pci() {
+    let folder = Folder::new("pci");
+    folder.put("f", "over pci\n");
+    for machine in ["pc", "q35"] {
+        let options = ["-M", machine, "--root", "/", "-v", &folder.volume("")];
+        let script = "read x < /v/f; echo $x > /v/g; exec cat /v/f";
+        let text = succeeds(aegis(&options, &["busybox", "sh", "-c", script], b""));
+        assert_eq!(text, "over pci\n");
+        assert_eq!(folder.get("g").as_deref(), Some("over pci\n"));
+    }
+}
+
+#[test]
+fn writes_over_a_live_root_stay_in_memory() {
+    let folder = Folder::new("over");
+    folder.put("etc/kept", "host\n");
+    folder.put("etc/gone", "host\n");
+    std::fs::create_dir_all(folder.0.join("bin")).expect("the folder is ours");
+    std::fs::copy("/bin/busybox", folder.0.join("bin/busybox")).expect("busybox is static");
+    let root = folder.0.display().to_string();
+    let script = "cd /etc; echo guest >> kept; echo new > made; \
+                  while read line; do echo $line; done < kept; : > gone; echo *; exec busybox rm -r /etc";
+    let text = succeeds(aegis(&["--root", &root], &["/bin/busybox", "sh", "-c", script], b""));
+    assert_eq!(text, "host\nguest\ngone kept made\n");
+    assert_eq!(folder.get("etc/kept").as_deref(), Some("host\n"));
+    assert_eq!(folder.get("etc/gone").as_deref(), Some("host\n"));
+    assert_eq!(folder.get("etc/made"), None);
+    let names = |folder: &Path| std::fs::read_dir(folder).expect("the folder is ours").count();
+    assert_eq!((names(&folder.0), names(&folder.0.join("etc"))), (2, 2), "no trace of /dev, /proc, /tmp");
+}
+
+#[test]
+fn a_packed_root_needs_nothing_live() {
+    let folder = Folder::new("packed");
+    folder.put("file", "packed\n");
+    std::fs::copy("/bin/busybox", folder.0.join("busybox")).expect("busybox is static");
+    let root = folder.0.display().to_string();
+    for options in [&["--root", &root, "--pack"][..], &["--root", &root, "--with", "/etc/services"]] {
+        let line = aegis(&[options, &["--dry-run"]].concat(), &["/busybox", "cat", "/file"], b"");
+        assert!(!succeeds(line).contains("fsdev"));
+        assert_eq!(succeeds(aegis(options, &["/busybox", "cat", "/file"], b"")), "packed\n");
+    }
+}
+
+#[test]
+fn a_directory_changes_in_both_directions() {
+    let folder = Folder::new("both");
+    folder.put("from-host", "first\n");
+    // Each line of input is a turn: the host has changed something, the guest looks and answers.
+    let script = "while read turn; do \
+                  if [ -e /v/from-host ]; then read x < /v/from-host; else x=gone; fi; \
+                  echo \"$turn $x\" > /v/from-guest; echo \"$x\"; done";
+    let options = ["-v", &folder.volume("")];
+    let mut run = tool(&options, &["busybox", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool starts");
+    let mut input = run.stdin.take().expect("a pipe");
+    let mut output = BufReader::new(run.stdout.take().expect("a pipe"));
+    let mut turn = |name: &str, expected: &str| {
+        writeln!(input, "{name}").expect("the program reads");
+        let mut line = String::new();
+        output.read_line(&mut line).expect("the program answers");
+        assert_eq!(line.trim_end(), expected, "{name}");
+        assert_eq!(folder.get("from-guest"), Some(format!("{name} {expected}\n")));
+    };
+    turn("a", "first");
+    folder.put("from-host", "second, longer\n");
+    turn("b", "second, longer");
+    std::fs::remove_file(folder.0.join("from-host")).expect("it is there");
+    turn("c", "gone");
+    folder.put("new", "by another name\n");
+    std::fs::rename(folder.0.join("new"), folder.0.join("from-host")).expect("the folder is ours");
+    turn("d", "by another name");
+    drop(input);
+    assert!(run.wait().expect("the tool ends").success());
+}
+
+#[test]
+fn what_programs_do_to_a_directory_is_done_on_the_host() {
+    let folder = Folder::new("changes");
+    folder.put("old", "contents\n");
+    let options = ["-v", &folder.volume("")];
+    let run = |command: &[&str]| succeeds(aegis(&options, command, b"input\n"));
+    run(&["busybox", "mkdir", "-p", "/v/a/b"]);
+    run(&["busybox", "mv", "/v/old", "/v/a/b/new"]);
+    run(&["busybox", "ln", "-s", "b/new", "/v/a/link"]);
+    run(&["busybox", "ln", "/v/a/b/new", "/v/hard"]);
+    run(&["busybox", "chmod", "640", "/v/hard"]);
+    run(&["busybox", "touch", "-d", "2001-02-03 04:05:06", "/v/a"]);
+    run(&["busybox", "dd", "of=/v/big", "if=/dev/zero", "bs=100000", "count=3", "status=none"]);
+    run(&["busybox", "truncate", "-s", "5", "/v/big"]);
+    run(&["busybox", "tee", "-a", "/v/hard"]);
+    assert_eq!(run(&["busybox", "cat", "/v/a/link"]), "contents\ninput\n");
+    assert_eq!(folder.get("a/b/new").as_deref(), Some("contents\ninput\n"));
+    let metadata = std::fs::metadata(folder.0.join("hard")).expect("it is there");
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_link(folder.0.join("a/link")).expect("a link"), Path::new("b/new"));
+    assert_eq!(folder.get("big").as_deref(), Some("\0\0\0\0\0"));
+    let seconds = |path| std::os::unix::fs::MetadataExt::mtime(&std::fs::metadata(folder.0.join(path)).expect("there"));
+    assert_eq!(seconds("a"), 981_173_106);
+    run(&["busybox", "rm", "-r", "/v/a", "/v/big", "/v/hard"]);
+    assert_eq!(std::fs::read_dir(&folder.0).expect("the folder is ours").count(), 0);
+}
+
+#[test]
+fn shared_mappings_reach_the_host() {
+    if !is_there("/usr/bin/python3") {
+        return;
+    }
+    let folder = Folder::new("mapped");
+    folder.put("m", vec![b'.'; 10_000]);
+    let program = "import mmap, os\n\
+                   f = open('/v/m', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[5000:5005] = b'guest'\n\
+                   m.flush(); assert os.pread(f.fileno(), 5, 5000) == b'guest'; m[0:3] = b'end'\n\
+                   import tempfile; t = tempfile.TemporaryFile(dir='/v'); t.write(b'x' * 9000); t.seek(0)\n\
+                   print(len(t.read()), os.listdir('/v'))";
+    let options = ["--root", "/", "-v", &folder.volume("")];
+    assert_eq!(succeeds(aegis(&options, &["python3", "-c", program], b"")), "9000 ['m']\n");
+    let text = folder.get("m").expect("it is there");
+    assert_eq!((&text[..4], &text[4999..5006], text.len()), ("end.", ".guest.", 10_000));
+}
+
+#[test]
+fn a_read_only_directory_refuses_changes() {
+    let folder = Folder::new("ro");
+    folder.put("f", "fixed\n");
+    let options = ["-v", &folder.volume(":ro")];
+    for words in [
+        &["touch", "/v/new"][..],
+        &["mkdir", "/v/new"],
+        &["rm", "/v/f"],
+        &["mv", "/v/f", "/v/g"],
+        &["chmod", "600", "/v/f"],
+        &["tee", "/v/f"],
+        &["truncate", "-s", "0", "/v/f"],
+    ] {
+        let ended = aegis(&options, &[&["busybox"], words].concat(), b"x\n");
+        assert!(ended.status != 0 && ended.errors.contains("Read-only file system"), "{words:?} {ended:?}");
+    }
+    assert_eq!(succeeds(aegis(&options, &["busybox", "cat", "/v/f"], b"")), "fixed\n");
+    assert_eq!(folder.get("f").as_deref(), Some("fixed\n"));
+    assert_eq!(std::fs::read_dir(&folder.0).expect("the folder is ours").count(), 1);
+    // The server refuses by itself too, whatever the machine asks.
+    let line = succeeds(aegis(&[&options[..], &["--dry-run"]].concat(), &["busybox", "true"], b""));
+    assert!(line.contains("readonly=on"), "{line}");
+}
+
+#[test]
+fn links_lead_nowhere_else_on_the_host() {
+    let folder = Folder::new("links");
+    folder.put("served/inside", "inside\n");
+    folder.put("secret", "secret\n");
+    let served = folder.0.join("served");
+    symlink("../secret", served.join("relative")).expect("the folder is ours");
+    symlink(folder.0.join("secret"), served.join("absolute")).expect("the folder is ours");
+    symlink("..", served.join("up")).expect("the folder is ours");
+    symlink("inside", served.join("good")).expect("the folder is ours");
+    let volume = format!("{}:/v", served.display());
+    let cat = |path: &str| aegis(&["-v", &volume], &["busybox", "cat", path], b"");
+    assert_eq!(succeeds(cat("/v/good")), "inside\n");
+    for path in ["/v/relative", "/v/absolute", "/v/up/secret", "/v/../secret", "/v/up/links/secret"] {
+        let ended = cat(path);
+        assert!(ended.status == 1 && ended.errors.contains("No such file"), "{path} {ended:?}");
+    }
+    let listed = succeeds(aegis(&["-v", &volume], &["busybox", "ls", "/v/up/"], b""));
+    assert!(!listed.contains("secret") && listed.contains("proc"), "the machine's own root: {listed}");
+}
+
+#[test]
+fn several_directories_and_their_places() {
+    let (first, second) = (Folder::new("first"), Folder::new("second"));
+    first.put("who", "first\n");
+    second.put("who", "second\n");
+    let at = |folder: &Folder, place: &str| format!("{}:{place}", folder.0.display());
+    let volumes = [at(&first, "/srv/deep/er"), at(&second, "/srv/deep/er/inner:ro"), at(&first, "/again:ro")];
+    std::fs::create_dir(first.0.join("inner")).expect("the folder is ours");
+    let options = ["-v", &volumes[0], "-v", &volumes[1], "-v", &volumes[2], "-w", "/srv/deep"];
+    let command = ["busybox", "cat", "er/who", "er/inner/who", "/again/who", "er/inner/../who"];
+    assert_eq!(succeeds(aegis(&options, &command, b"")), "first\nsecond\nfirst\nfirst\n");
+    let many: Vec<String> = (0..16).map(|number| at(&first, &format!("/many/{number}"))).collect();
+    let options: Vec<&str> = many.iter().flat_map(|volume| ["-v", volume]).collect();
+    assert_eq!(succeeds(aegis(&options, &["busybox", "cat", "/many/15/who"], b"")), "first\n");
+}
+
+#[test]
+fn wrong_directories_are_named_before_the_start() {
+    for (volume, expected) in [("/etc/passwd:/p", "/etc/passwd: not a directory"), ("/no/such:/p", "/no/such: ")] {
+        let ended = aegis(&["-v", volume], &["busybox", "true"], b"");
+        assert!(ended.status == 125 && ended.errors.contains(expected), "{ended:?}");
+    }
+}
