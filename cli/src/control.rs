@@ -18,9 +18,9 @@ pub(crate) enum Level {
     Error,
     /// Something is missing or odd; shown unless `-q`.
     Warn,
-    /// Shown with `-v`.
+    /// Shown with `--verbose`.
     Info,
-    /// Shown with `-v`.
+    /// Shown with `--verbose`.
     Debug,
     /// Asked for by `--trace`; shown always.
     Trace,

@@ -50,7 +50,7 @@ pub(crate) struct Habits {
     pub(crate) boot_limit: Duration,
     /// `-q`.
     pub(crate) quiet: bool,
-    /// `-v`.
+    /// `--verbose`.
     pub(crate) verbose: bool,
     /// When the tool started; all times count from here.
     pub(crate) start: Instant,

@@ -53,7 +53,7 @@ pub struct BindFault {
 pub enum LogLevel {
     /// Shown unless `-q`.
     Warning,
-    /// Shown with `-v`.
+    /// Shown with `--verbose`.
     Info,
 }
 

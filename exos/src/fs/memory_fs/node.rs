@@ -346,8 +346,8 @@ impl Inode for MemoryNode {
         let (size_bytes, block_count) = match &state.body {
             Body::File(content) => (content.size_bytes, content.block_page_count() * page_blocks),
             Body::Directory(names) => {
-                let of_base = self.base.as_ref().map_or(0, |base| base.metadata().size_bytes);
-                (of_base + DIRECTORY_ENTRY_BYTES * (2 + names.own_count() as u64), 0)
+                let at_first = self.base.as_ref().map_or(2 * DIRECTORY_ENTRY_BYTES, |base| base.metadata().size_bytes);
+                (at_first + DIRECTORY_ENTRY_BYTES * names.own_count() as u64, 0)
             }
             Body::Symlink(target) => (target.len() as u64, 0),
             Body::Fifo(_) | Body::Other => (0, 0),
