@@ -54,16 +54,11 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         (found, _) => found?,
     };
     let cache = Cache::open();
-    let source = match (&options.root, &program.host) {
-        (Some(path), _) => Source::Given(path),
-        (None, Some(path)) => Source::Program(path),
-        (None, None) => Source::Program(&program.guest),
-    };
     let live_root = live_root(options)?;
     let shares = serve(live_root, &options.volumes)?;
     let root = match live_root {
         Some(_) => None,
-        None => Some(prepare(source, &options.with, cache.as_ref())?),
+        None => Some(prepare(source_of(options, &program), &options.with, cache.as_ref())?),
     };
     report_root(options, root.as_ref(), &shares);
     let library_os = artifacts.flat_library_os()?;
@@ -170,6 +165,15 @@ fn place_of_program(options: &RunOptions, cwd: &Path) -> Result<Place, Error> {
     }
     let host = locate(name, &search, cwd)?;
     Ok(Place { guest: host.clone(), host: Some(host) })
+}
+
+/// What a root image is made of.
+fn source_of<'a>(options: &'a RunOptions, program: &'a Place) -> Source<'a> {
+    match (&options.root, &program.host) {
+        (Some(path), _) => Source::Given(path),
+        (None, Some(path)) => Source::Program(path),
+        (None, None) => Source::Program(&program.guest),
+    }
 }
 
 /// The directory that is the root live. With `--pack` or `--with` it is packed into an image like every other root.

@@ -11,6 +11,7 @@ use exos::error::{Errno, Result};
 use exos::fs::location::{Location, MountDescription, MountFlags};
 use exos::fs::memory_fs::{Identity, Limits as StoreLimits, MemoryFs, TMPFS_MAGIC};
 use exos::fs::namespace::{Access as OpenAccess, Namespace};
+use exos::fs::ninep::cache::PageCache;
 use exos::fs::permission::Credentials;
 use exos::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
 use exos::fs::vnode::{Creation, DeviceNumber, InodeRef, NewNode, Timestamp};
@@ -106,10 +107,7 @@ pub struct Pod {
 pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
     let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
     let facts = ProcFacts::new();
-    let shares = Shares::new(config, &ground.served, &ground.pool);
-    let namespace = name_space(&ground, &shares, &facts, now)?;
-    shares.mount(&namespace, now).map_err(share_error)?;
-    let page_cache = shares.into_cache();
+    let (namespace, page_cache) = name_space(&ground, config, &facts, now)?;
     let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
     let terminal = terminal(config);
     let current = working_directory(&namespace, config, now)?;
@@ -186,13 +184,14 @@ fn options(config: &Config) -> Options {
     }
 }
 
-/// The root with everything that is mounted in it.
+/// The root with everything that is mounted in it, and what bounds the pages of host directories there.
 fn name_space(
     ground: &Ground,
-    shares: &Shares<'_>,
+    config: &Config,
     facts: &Arc<ProcFacts>,
     now: Timestamp,
-) -> core::result::Result<Arc<Namespace>, BootError> {
+) -> core::result::Result<(Arc<Namespace>, Arc<PageCache>), BootError> {
+    let shares = Shares::new(config, &ground.served, &ground.pool);
     let live = shares.root().map_err(share_error)?;
     let is_live = live.is_some();
     let base = match (live, ground.root) {
@@ -211,7 +210,8 @@ fn name_space(
     let namespace = Namespace::new(root, description);
     mount_all(&namespace, ground, facts, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
-    Ok(namespace)
+    shares.mount(&namespace, now).map_err(share_error)?;
+    Ok((namespace, shares.into_cache()))
 }
 
 fn share_error((path, error): Refused) -> BootError {
