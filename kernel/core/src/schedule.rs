@@ -25,8 +25,10 @@ pub(crate) struct Cpu {
     pub(crate) is_idle: bool,
     /// The registers of `current` are in the trap frame.
     pub(crate) is_live: bool,
-    /// The timer must be set anew.
+    /// The timer may have to be set anew.
     pub(crate) is_deadline_stale: bool,
+    /// When the timer fires. Sooner than needed is harmless, and setting it is dear in a virtual machine.
+    pub(crate) armed_ns: u64,
     pub(crate) current: Option<ProcessorId>,
     /// `current` when the kernel was entered.
     pub(crate) entered: Option<ProcessorId>,
@@ -49,6 +51,7 @@ impl Cpu {
         is_idle: false,
         is_live: false,
         is_deadline_stale: false,
+        armed_ns: 0,
         current: None,
         entered: None,
         last: None,

@@ -225,13 +225,17 @@ impl<M: Machine> State<'_, M> {
     pub fn on_timer(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         self.enter(cpu);
         self.scheduling_pass(cpu, frame);
-        self.leave(cpu, frame).with_deadline(self.deadline(cpu))
+        let decision = self.leave(cpu, frame);
+        let deadline_ns = self.deadline(cpu);
+        self.arm(cpu, decision, deadline_ns)
     }
 
     /// Another processor asked this one to look again, or it starts to take part in scheduling.
     pub fn on_kick(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         self.enter(cpu);
-        self.leave(cpu, frame).with_deadline(self.deadline(cpu))
+        let decision = self.leave(cpu, frame);
+        let deadline_ns = self.deadline(cpu);
+        self.arm(cpu, decision, deadline_ns)
     }
 
     /// What to load for a virtual processor that `Decision::next` names.
@@ -331,15 +335,17 @@ impl<M: Machine> State<'_, M> {
             Some(processor) => self.resume(cpu, processor, frame),
             None => self.cpus[cpu].is_idle = true,
         }
-        let deadline_ns = self.cpus[cpu].is_deadline_stale.then(|| self.deadline(cpu));
-        self.cpus[cpu].is_deadline_stale = false;
-        Decision { previous, next, deadline_ns }
+        let decision = Decision { previous, next, deadline_ns: None };
+        if !core::mem::take(&mut self.cpus[cpu].is_deadline_stale) {
+            return decision;
+        }
+        let deadline_ns = self.deadline(cpu);
+        if deadline_ns < self.cpus[cpu].armed_ns { self.arm(cpu, decision, deadline_ns) } else { decision }
     }
-}
 
-impl Decision {
-    fn with_deadline(self, deadline_ns: u64) -> Self {
-        Self { deadline_ns: Some(deadline_ns), ..self }
+    fn arm(&mut self, cpu: CpuId, decision: Decision, deadline_ns: u64) -> Decision {
+        self.cpus[cpu].armed_ns = deadline_ns;
+        Decision { deadline_ns: Some(deadline_ns), ..decision }
     }
 }
 

@@ -4,7 +4,7 @@ use aegis_abi::call::{Call, ProcessorField, ProcessorRead, ProcessorState, Proce
 use aegis_abi::types::{CapSlot, SLOT_NONE, Status};
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallKind};
 
-use super::world::{CODE, S, SLICE_NS, World};
+use super::world::{CODE, S, SLICE_NS, World, cpu};
 use crate::id::ProcessorId;
 
 const ENTRY: u64 = CODE + 0x300;
@@ -161,8 +161,22 @@ fn the_last_one_to_stop_leaves_the_machine_idle() {
     let mut world = World::new();
     let slot = CapSlot(2);
     let decision = world.enter(0, Call::ProcessorStop(ProcessorStop { slot }));
+    // The timer fires once more, then never.
+    assert_eq!((decision.next, decision.deadline_ns), (None, None));
+    let decision = world.timer(0);
     assert_eq!((decision.next, decision.deadline_ns), (None, Some(u64::MAX)));
-    assert_eq!(world.timer(0).next, None);
+}
+
+#[test]
+fn the_timer_is_set_only_to_fire_sooner() {
+    let (mut world, child) = two();
+    let armed_ns = world.state.cpus[cpu(0)].armed_ns;
+    world.state.machine.now_ns += 1000;
+    let decision = world.enter(0, Call::Yield(Yield { processor: SLOT_NONE }));
+    // The next slice ends later than the timer fires; then it is set anew.
+    assert_eq!((decision.next, decision.deadline_ns), (Some(child), None));
+    assert!(world.state.cpus[cpu(0)].slice_end_ns > armed_ns);
+    assert_eq!(world.timer(0).deadline_ns, Some(world.state.cpus[cpu(0)].slice_end_ns));
 }
 
 #[test]
