@@ -77,28 +77,13 @@ impl NinepInode {
                 Ok(frame) => frame,
                 Err(error) => return partial(done, error),
             };
-            let copied = self.copy_out(&frame, within as usize, count, destination);
+            let copied = destination.put_frame(&**self.fs.pool.bytes(), frame.frame(), within as usize, count);
             done += copied;
             if copied < count {
                 return partial(done, Errno::EFAULT);
             }
         }
         Ok(done)
-    }
-
-    fn copy_out(&self, frame: &FrameRef, start: usize, count: usize, destination: &mut dyn Destination) -> usize {
-        let mut bounce = [0; 2048];
-        let mut done = 0;
-        while done < count {
-            let step = (count - done).min(bounce.len());
-            self.fs.pool.bytes().read(frame.frame(), start + done, &mut bounce[..step]);
-            let copied = destination.put(&bounce[..step]);
-            done += copied;
-            if copied < step {
-                break;
-            }
-        }
-        done
     }
 
     /// The frame of a page that is there and not doubted.
