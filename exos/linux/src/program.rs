@@ -198,6 +198,7 @@ pub fn start(
 
 /// What `execve` takes from a process besides its memory.
 fn forget_old_program(process: &Process, thread: &Thread) {
+    process.traps.clear();
     process.signals.lock().dispositions.reset_for_exec();
     *thread.stack.lock() = AlternateStack::default();
     *thread.clear_tid_address.lock() = 0;

@@ -36,6 +36,13 @@ impl Default for TrapCounts {
 }
 
 impl TrapCounts {
+    /// Forgets all sites: another program is at their addresses.
+    pub fn clear(&self) {
+        for line in &self.lines {
+            line.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Counts a trap whose `syscall` ends at `return_address`. Counts that two processors make at once may be lost.
     pub fn count(&self, return_address: u64) -> Heat {
         let line = &self.lines[(return_address ^ return_address >> 8) as usize % LINE_COUNT];

@@ -80,6 +80,10 @@ struct Survey {
 pub fn plan(start: u64, code: &[u8], syscall: u64) -> Result<Plan, Refusal> {
     let survey = survey(start, code, syscall)?;
     let site = survey.near.iter().position(|step| step.kind == Kind::Site).ok_or(Refusal::NotAnInstruction)?;
+    // A jump to where nothing begins: the bytes were read in another rhythm than they are executed in.
+    if survey.targets.iter().any(|target| survey.near.iter().all(|step| step.address != *target)) {
+        return Err(Refusal::Undecodable);
+    }
     let mut best: Option<(u64, Plan)> = None;
     for first in (0..=site).rev() {
         if survey.near[first].kind == Kind::Fixed {
@@ -142,6 +146,7 @@ fn survey(start: u64, code: &[u8], syscall: u64) -> Result<Survey, Refusal> {
         let end = start + offset as u64;
         if let Some(target) = jump_target(&instruction, end)
             && window.contains(&target)
+            && target - start < code.len() as u64
         {
             survey.targets.push(target);
         }

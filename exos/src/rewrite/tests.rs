@@ -52,7 +52,7 @@ fn a_jump_into_the_five_bytes_forbids_them() {
     assert_eq!(plan.jump, START + 3);
     // The same with a jump past a prefix: into no instruction that there is.
     let odd = [0x48, 0x89, 0xd7, 0x48, 0x89, 0xd6, 0x0f, 0x05, 0xeb, 0xfa];
-    assert_eq!(plan_of(&odd), Err(Refusal::NoRoom));
+    assert_eq!(plan_of(&odd), Err(Refusal::Undecodable));
 }
 
 #[test]

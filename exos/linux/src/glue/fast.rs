@@ -9,9 +9,9 @@
 //! address meanwhile.
 //!
 //! Until the frame is complete, or for the short calls until their last jump, upcalls are not masked. One that comes
-//! then finds an address of this module in its frame: before [`exos_fast_tail`] it leaves a word that makes the call
-//! end in [`super::entry::fast_end`], where signals are looked at; in the tail [`complete`] ends the call in its
-//! stead. Invariant: nobody else runs on this processor in between, because handlers switch only when a program was
+//! then finds an address of this module in its frame: before the call looks at the word for that ([`WORD_ATTENTION`])
+//! it sets it, and the call ends in [`super::entry::fast_end`], where signals are looked at; afterwards [`complete`]
+//! ends the call in its stead. Invariant: nobody else runs on this processor in between, because handlers switch only when a program was
 //! interrupted.
 
 use aegis_abi::upcall::{ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
@@ -42,6 +42,7 @@ pub(crate) const ENTRY_OFFSET: u32 = word(WORD_ENTRY) as u32;
 unsafe extern "C" {
     static exos_fast_entry: u8;
     static exos_fast_entry_long: u8;
+    static exos_fast_decided: u8;
     static exos_fast_tail: u8;
     static exos_fast_tail_stack: u8;
     static exos_fast_tail_jump: u8;
@@ -72,13 +73,12 @@ pub(crate) fn contains(rip: u64) -> bool {
 /// An upcall has interrupted a rewritten call: makes `frame` the program's if the call is as good as over, else sees to
 /// it that the call looks for signals at its end.
 pub(crate) fn complete(frame: &mut UpcallFrame) {
-    let tail = &raw const exos_fast_tail as u64;
-    if frame.rip < tail {
+    if frame.rip < &raw const exos_fast_decided as u64 {
         control::set_library_word(WORD_ATTENTION, 1);
         return;
     }
-    if frame.rip == tail {
-        // SAFETY: at this address the stack pointer is where the entry put the program's flags.
+    if frame.rip <= &raw const exos_fast_tail as u64 {
+        // SAFETY: from the look at the word on, the stack pointer is where the entry put the program's flags.
         frame.rflags = unsafe { (frame.rsp as *const u64).read() };
     }
     if frame.rip <= &raw const exos_fast_tail_stack as u64 {
@@ -171,6 +171,8 @@ core::arch::global_asm!(
     "inc qword ptr gs:[{count}]",
     "pop rcx",
     "cmp dword ptr gs:[{attention}], 0",
+    ".global exos_fast_decided",
+    "exos_fast_decided:",
     "jne 3b",
     ".global exos_fast_tail",
     "exos_fast_tail:",

@@ -1,7 +1,7 @@
 //! `maps`, `smaps_rollup`, `statm`: a process's areas (`fs/proc/task_mmu.c`).
 
 use exos::fs::vnode::DeviceNumber;
-use exos::mem::{Area, AreaFlags, AreaLabel, FileIdentity, Protection, SpaceTotals};
+use exos::mem::{AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, Protection, SpaceTotals};
 
 use super::{Text, put};
 use crate::process::Process;
@@ -52,10 +52,16 @@ pub(super) fn resident(totals: &SpaceTotals) -> u64 {
     totals.resident_anonymous + totals.resident_file
 }
 
+/// The areas as Linux would have them: without those that rewritten calls jump to. Programs look for the first line of
+/// `maps`, and for their own.
+fn shown(space: &AddressSpace) -> impl Iterator<Item = &Area> {
+    space.areas().filter(|area| area.label() != AreaLabel::Trampolines)
+}
+
 /// `maps`.
 pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
     let space = process.space.lock();
-    for area in space.areas() {
+    for area in shown(&space) {
         let line_start = out.len();
         let (major, minor, inode) = match area.label() {
             AreaLabel::Vdso | AreaLabel::Vvar => (0, 0, 0),
@@ -93,8 +99,8 @@ fn rights(area: &Area) -> &'static str {
 pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
     let space = process.space.lock();
     let totals = space.totals();
-    let start = space.areas().next().map_or(0, Area::start);
-    let end = space.areas().last().map_or(0, Area::end);
+    let start = shown(&space).next().map_or(0, Area::start);
+    let end = shown(&space).last().map_or(0, Area::end);
     let line_start = out.len();
     put!(out, "{start:08x}-{end:08x} ---p 00000000 00:00 0 ");
     out.pad_to(line_start, NAME_COLUMN);
