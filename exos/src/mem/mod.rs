@@ -37,6 +37,8 @@ mod fault_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod rewrite_tests;
+#[cfg(test)]
 mod test_support;
 
 pub use advise::{Advice, SyncMode};
