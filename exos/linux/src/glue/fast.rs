@@ -11,8 +11,8 @@
 //! Until the frame is complete, or for the short calls until their last jump, upcalls are not masked. One that comes
 //! then finds an address of this module in its frame: before the call looks at the word for that ([`WORD_ATTENTION`])
 //! it sets it, and the call ends in [`super::entry::fast_end`], where signals are looked at; afterwards [`complete`]
-//! ends the call in its stead. Invariant: nobody else runs on this processor in between, because handlers switch only when a program was
-//! interrupted.
+//! ends the call in its stead. Invariant: nobody else runs on this processor in between, because handlers switch only
+//! when a program was interrupted.
 
 use aegis_abi::upcall::{ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use aegis_rt::control;
