@@ -9,7 +9,7 @@ use super::{escaped, grouped};
 const BAR: f64 = 7.0;
 const PITCH: f64 = 9.0;
 /// Most decades that get a label; more, and only every second one does.
-const LABEL_COUNT_MAX: i32 = 9;
+const LABEL_COUNT_MAX: i32 = 6;
 
 /// From the least to the greatest power of ten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
