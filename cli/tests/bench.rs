@@ -340,3 +340,22 @@ fn a_disk_that_fills_up_under_the_programs_files() {
     command.args(["-c", &script]).env("XDG_CACHE_HOME", &world.0).env("AEGIS_QEMU", "/bin/true");
     assert_fails(&command.output().unwrap(), "could not be written: generate: File too large");
 }
+
+#[test]
+fn a_program_of_this_host_on_aegis() {
+    if !has("gcc") || !has("/usr/bin/perl") || !has("qemu-system-x86_64") {
+        return;
+    }
+    if !artifacts().join("kernel.elf").is_file() {
+        println!("skipped: there is no kernel in {}", artifacts().display());
+        return;
+    }
+    let world = World::new("perl");
+    let output =
+        world.command(&["apps", "--rows", "^perl_start$", "--only", "aegis", "--pairs", "1"]).output().unwrap();
+    // How long it took, and so whether the clocks agree, is the host's affair.
+    let table = String::from_utf8(output.stdout).unwrap();
+    let row = table.lines().find(|line| line.starts_with("perl_start")).expect("its row");
+    let figure: f64 = row.split_whitespace().nth(1).unwrap().parse().expect(row);
+    assert!(figure > 0.0, "{}", String::from_utf8_lossy(&output.stderr));
+}

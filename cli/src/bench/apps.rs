@@ -32,9 +32,9 @@ const LIMITS_WALL: Limits = Limits { silence: Duration::from_secs(300), total: D
 const LIMITS_ICOUNT: Limits = Limits { silence: Duration::from_secs(900), total: Duration::from_secs(900) };
 /// How far two counts of the same row may be apart: the machine's devices have times of their own.
 const REPEATS_WITHIN: f64 = 0.01;
-/// By how much the guest's time may be below the host's: a share, and what starting and ending take.
+/// By how much the guest's time may be below the host's: a share, and what ending a machine takes on a busy host.
 const CLOCK_SHARE: f64 = 0.2;
-const CLOCK_SLACK: Duration = Duration::from_millis(700);
+const CLOCK_SLACK: Duration = Duration::from_secs(2);
 /// A name in capitals for the command lines of reports.
 const ANY_ROW: &str = "ROW";
 

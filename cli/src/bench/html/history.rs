@@ -67,9 +67,10 @@ fn put_table(out: &mut String, now: &Table, points: &[Point<'_>]) {
         let medians: Vec<Option<f64>> = cells.iter().map(|cell| cell.and_then(Cell::median)).collect();
         put_course(out, &medians);
         out.push_str("</td>");
-        for ((_, table), median) in tables.iter().zip(&medians) {
+        for (((_, table), median), cell) in tables.iter().zip(&medians).zip(&cells) {
             let Some(median) = median else {
-                out.push_str("<td class=\"figure na\">n/a</td>");
+                // A row that was not measured then is another thing than one that could not run.
+                put!(out, "<td class=\"figure na\">{}</td>", if cell.is_some() { "n/a" } else { "-" });
                 continue;
             };
             put!(out, "<td class=\"figure\" data-median=\"{median}\">{}", grouped(*median));
