@@ -17,6 +17,7 @@ use super::location::{Location, MountFlags};
 use super::pipe::Pipe;
 use super::readiness::{Readiness, WaitQueue};
 use super::stream::Terminal;
+use super::terminal::tty::Side;
 use super::transfer::{Destination, Source};
 use super::vnode::{
     Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, OFFSET_MAX, OpenFile, OpenRequest,
@@ -169,6 +170,11 @@ impl Description {
     pub fn terminal(&self) -> Result<&dyn Terminal> {
         self.check_not_path()?;
         self.file.as_ref().and_then(|file| file.terminal()).ok_or(Errno::ENOTTY)
+    }
+
+    /// The side of one of exos's own terminals that this is.
+    pub fn terminal_side(&self) -> Option<Side<'_>> {
+        self.file.as_ref().and_then(|file| file.terminal_side())
     }
 
     /// The pipe that this is an end of.

@@ -8,7 +8,7 @@
 //!   over the first), [`ninep`] (directories of the host), [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
 //! - [`location`] and [`walk`]: mounts, directory entries, path walk; [`namespace`]: the operations on paths;
 //! - [`description`]: open file descriptions over inodes and over [`pipe`]s, [`stream`]s and
-//!   [`event_counter`]s;
+//!   [`event_counter`]s; [`terminal`]: pseudo-terminals and their line discipline;
 //! - [`file_lock`] and [`descriptor_table`].
 //!
 //! Invariants:
@@ -41,6 +41,7 @@ pub mod readiness;
 pub mod ring;
 pub mod spare;
 pub mod stream;
+pub mod terminal;
 pub mod text_fs;
 pub mod transfer;
 pub mod vnode;

@@ -88,12 +88,18 @@ pub trait Terminal: Send + Sync {
     fn set_window_size(&self, size: WindowSize);
     /// Its modes.
     fn modes(&self) -> TerminalModes;
-    /// Sets its modes (`TCSETS`). The host's terminal does the line discipline, so they are only remembered.
+    /// Sets its modes (`TCSETS`). Where the host's terminal does the line discipline they are only remembered.
     fn set_modes(&self, modes: TerminalModes);
     /// The foreground process group, 0 if none was set.
     fn foreground_group(&self) -> u32;
     /// Sets it (`TIOCSPGRP`).
     fn set_foreground_group(&self, group: u32);
+    /// Whether it signals its foreground group by itself when its size changes.
+    fn signals_itself(&self) -> bool {
+        false
+    }
+    /// Moves bytes between the host and the program, where exos does the line discipline.
+    fn pump(&self) {}
 }
 
 /// A terminal's state, for all the streams that belong to it.

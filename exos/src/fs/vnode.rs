@@ -338,6 +338,11 @@ pub trait OpenFile: Send + Sync {
         None
     }
 
+    /// The side of one of exos's own terminals that this is.
+    fn terminal_side(&self) -> Option<super::terminal::tty::Side<'_>> {
+        None
+    }
+
     /// Bytes that can be read without blocking (`FIONREAD`), where that is known.
     fn readable_byte_count(&self) -> Option<usize> {
         None

@@ -1,0 +1,652 @@
+//! A terminal: a line discipline between a master side (a terminal emulator, the host) and slave sides (programs).
+//!
+//! Every step takes the discipline's lock for itself alone; signals and wake-ups go out without it (INV-F1). A slave
+//! side that was open when the terminal hung up stays so: it belongs to an older *generation*.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::super::readiness::{Readiness, WaitQueue};
+use super::super::stream::{Terminal, TerminalModes, WindowSize};
+use super::super::transfer::{Destination, Source, partial};
+use super::super::vnode::{OpenFile, Timestamp};
+use super::console::Screen;
+use super::discipline::LineDiscipline;
+use super::job_control::{JobControl, TerminalCaller, Verdict};
+use super::modes::local;
+use super::table::Terminals;
+use crate::error::{Errno, Result};
+use crate::sync::Mutex;
+use crate::task::signal::Signal;
+
+/// Bytes moved at a time.
+const CHUNK_BYTES: usize = 512;
+/// Everything that waiters may wait for.
+const ALL: Readiness = Readiness::ALWAYS.union(Readiness::HANG_UP).union(Readiness::ERROR).union(Readiness::PRIORITY);
+
+/// Packet mode's status bits (`TIOCPKT_*`).
+mod packet {
+    pub(super) const FLUSH_READ: u8 = 1;
+    pub(super) const FLUSH_WRITE: u8 = 2;
+    pub(super) const STOP: u8 = 4;
+    pub(super) const START: u8 = 8;
+}
+
+/// Who controls and who is in front.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Control {
+    session: Option<u32>,
+    /// 0 if there is none.
+    foreground: u32,
+}
+
+#[derive(Default)]
+struct Slaves {
+    count: u32,
+    was_open: bool,
+}
+
+/// A queue of a terminal (`TCFLSH`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// What was typed and not read.
+    Input,
+    /// What was written and not shown.
+    Output,
+    /// Both.
+    Both,
+}
+
+/// A terminal.
+pub struct Tty {
+    index: u32,
+    discipline: Mutex<LineDiscipline>,
+    window: Mutex<WindowSize>,
+    control: Mutex<Control>,
+    slaves: Mutex<Slaves>,
+    /// Raised by every hang-up.
+    generation: AtomicU32,
+    is_master_gone: AtomicBool,
+    is_locked: AtomicBool,
+    /// Packet mode and the status to tell next.
+    packet: Mutex<Option<u8>>,
+    slave_queue: Arc<WaitQueue>,
+    master_queue: Arc<WaitQueue>,
+    jobs: Arc<dyn JobControl>,
+    screen: Option<Screen>,
+}
+
+impl Tty {
+    pub(super) fn new(index: u32, jobs: Arc<dyn JobControl>, window: WindowSize, screen: Option<Screen>) -> Arc<Self> {
+        Arc::new(Self {
+            index,
+            discipline: Mutex::new(LineDiscipline::new(TerminalModes::DEFAULT)),
+            window: Mutex::new(window),
+            control: Mutex::default(),
+            slaves: Mutex::default(),
+            generation: AtomicU32::new(0),
+            is_master_gone: AtomicBool::new(false),
+            is_locked: AtomicBool::new(screen.is_none()),
+            packet: Mutex::new(None),
+            slave_queue: WaitQueue::new(),
+            master_queue: WaitQueue::new(),
+            jobs,
+            screen,
+        })
+    }
+
+    /// Its number in `/dev/pts`.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The session that it controls.
+    pub fn session(&self) -> Option<u32> {
+        self.control.lock().session
+    }
+
+    /// Whether its slave side cannot be opened yet (`TIOCSPTLCK`).
+    pub fn is_locked(&self) -> bool {
+        self.is_locked.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub fn set_locked(&self, value: bool) {
+        self.is_locked.store(value, Ordering::Relaxed);
+    }
+
+    /// Whether the master side reads packets (`TIOCPKT`).
+    pub fn has_packets(&self) -> bool {
+        self.packet.lock().is_some()
+    }
+
+    /// Sets that.
+    pub fn set_packets(&self, value: bool) {
+        let mut packet = self.packet.lock();
+        if value != packet.is_some() {
+            *packet = value.then_some(0);
+        }
+    }
+
+    fn tell_packet(&self, status: u8) {
+        let is_told = self.packet.lock().as_mut().map(|told| *told |= status).is_some();
+        if is_told {
+            self.master_queue.notify(Readiness::PRIORITY | Readiness::READ);
+        }
+    }
+
+    /// Bytes that were written and not shown (`TIOCOUTQ`).
+    pub fn pending_output(&self) -> usize {
+        self.discipline.lock().pending_output()
+    }
+
+    /// Moves what the host typed and what programs wrote, if this is the host's terminal.
+    pub fn pump(&self) {
+        if let Some(screen) = &self.screen {
+            screen.pump(self);
+        }
+    }
+
+    /// Whether the keyboard has ended.
+    fn has_ended(&self) -> bool {
+        self.screen.as_ref().is_some_and(Screen::has_ended)
+    }
+
+    /// Bytes from the keyboard; how many there was room for.
+    pub(super) fn type_in(&self, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        for byte in bytes {
+            let signal = {
+                let mut discipline = self.discipline.lock();
+                if discipline.input_room() == 0 {
+                    break;
+                }
+                discipline.receive(*byte)
+            };
+            done += 1;
+            if let Some(signal) = signal {
+                self.signal_foreground(signal);
+            }
+        }
+        self.slave_queue.notify(Readiness::ALWAYS);
+        self.master_queue.notify(Readiness::READ);
+        done
+    }
+
+    pub(super) fn input_room(&self) -> usize {
+        self.discipline.lock().input_room()
+    }
+
+    pub(super) fn take_output(&self, into: &mut [u8]) -> usize {
+        self.discipline.lock().take_output(into)
+    }
+
+    pub(super) fn untake_output(&self, bytes: &[u8]) {
+        self.discipline.lock().untake_output(bytes);
+    }
+
+    pub(super) fn tell_room(&self) {
+        self.slave_queue.notify(Readiness::WRITE);
+    }
+
+    fn signal_foreground(&self, signal: Signal) {
+        let group = self.control.lock().foreground;
+        if group != 0 {
+            self.jobs.signal_group(group, signal);
+        }
+    }
+
+    /// Whether `caller` may read. Who is in the background is stopped.
+    pub fn judge_reader(&self, caller: &TerminalCaller) -> Verdict {
+        self.judge(caller, Signal::TTIN)
+    }
+
+    /// Whether `caller` may write: from the background unless the modes forbid it.
+    pub fn judge_writer(&self, caller: &TerminalCaller) -> Verdict {
+        let stops = self.discipline.lock().modes().has_local(local::STOP_BACKGROUND);
+        if stops { self.judge(caller, Signal::TTOU) } else { Verdict::Proceed }
+    }
+
+    /// Whether `caller` may change the terminal.
+    pub fn judge_changer(&self, caller: &TerminalCaller) -> Verdict {
+        self.judge(caller, Signal::TTOU)
+    }
+
+    fn judge(&self, caller: &TerminalCaller, signal: Signal) -> Verdict {
+        let control = *self.control.lock();
+        let is_in_front = control.foreground == 0 || control.foreground == caller.group;
+        if control.session != Some(caller.session) || is_in_front {
+            return Verdict::Proceed;
+        }
+        if caller.deaf_to.contains(signal) {
+            return if signal == Signal::TTIN { Verdict::Refused } else { Verdict::Proceed };
+        }
+        if self.jobs.is_orphaned(caller.group) {
+            return Verdict::Refused;
+        }
+        self.jobs.signal_group(caller.group, signal);
+        Verdict::Stopped
+    }
+
+    /// Becomes the controlling terminal of the caller's session (`TIOCSCTTY`). `other` is the one that the session
+    /// has already.
+    ///
+    /// # Errors
+    /// `EPERM`: the caller leads no session, has another terminal, or this one is another session's.
+    pub fn take_control(&self, caller: &TerminalCaller, other: Option<&Arc<Self>>, steals: bool) -> Result<()> {
+        let mut control = self.control.lock();
+        if caller.is_leader && control.session == Some(caller.session) {
+            return Ok(());
+        }
+        let is_taken = control.session.is_some() && !(steals && caller.is_root);
+        if !caller.is_leader || other.is_some() || is_taken {
+            return Err(Errno::EPERM);
+        }
+        *control = Control { session: Some(caller.session), foreground: caller.group };
+        Ok(())
+    }
+
+    /// Controls nobody any more; who was in front hears of it (`TIOCNOTTY` by a leader).
+    pub fn leave_control(&self) {
+        let before = core::mem::take(&mut *self.control.lock());
+        if before.foreground != 0 {
+            self.jobs.signal_group(before.foreground, Signal::HUP);
+            self.jobs.signal_group(before.foreground, Signal::CONT);
+        }
+    }
+
+    /// Puts a group in front (`TIOCSPGRP`).
+    ///
+    /// # Errors
+    /// `ENOTTY`: it is not the caller's terminal. `ESRCH`: there is no such group. `EPERM`: it is in another session.
+    pub fn put_in_front(&self, caller: &TerminalCaller, group: u32) -> Result<()> {
+        if self.session() != Some(caller.session) {
+            return Err(Errno::ENOTTY);
+        }
+        match self.jobs.session_of_group(group) {
+            None => Err(Errno::ESRCH),
+            Some(session) if session != caller.session => Err(Errno::EPERM),
+            Some(_) => {
+                self.control.lock().foreground = group;
+                Ok(())
+            }
+        }
+    }
+
+    /// Throws away what waits (`TCFLSH`).
+    pub fn flush(&self, what: Flush) {
+        {
+            let mut discipline = self.discipline.lock();
+            if what != Flush::Output {
+                discipline.flush_input();
+            }
+            if what != Flush::Input {
+                discipline.flush_output();
+            }
+        }
+        self.tell_packet(match what {
+            Flush::Input => packet::FLUSH_READ,
+            Flush::Output => packet::FLUSH_WRITE,
+            Flush::Both => packet::FLUSH_READ | packet::FLUSH_WRITE,
+        });
+        self.slave_queue.notify(Readiness::WRITE);
+        self.master_queue.notify(Readiness::WRITE);
+    }
+
+    /// Stops output, or lets it go on (`TCXONC`).
+    pub fn set_stopped(&self, is_stopped: bool) {
+        {
+            let mut discipline = self.discipline.lock();
+            if is_stopped {
+                discipline.stop();
+            } else {
+                discipline.restart();
+            }
+        }
+        self.tell_packet(if is_stopped { packet::STOP } else { packet::START });
+        self.slave_queue.notify(Readiness::WRITE);
+        self.master_queue.notify(Readiness::READ);
+    }
+
+    /// The other end is gone: all slave sides that are open now read the end and write nothing, and the session is
+    /// told.
+    pub(super) fn hang_up(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        let before = core::mem::take(&mut *self.control.lock());
+        if let Some(session) = before.session {
+            self.jobs.signal_leader(session, Signal::HUP);
+            self.jobs.signal_leader(session, Signal::CONT);
+        }
+        if before.foreground != 0 {
+            self.jobs.signal_group(before.foreground, Signal::HUP);
+        }
+        self.slave_queue.notify(ALL);
+        self.master_queue.notify(ALL);
+    }
+
+    /// A slave side.
+    ///
+    /// # Errors
+    /// `EIO`: it is locked, or its master is gone.
+    pub fn open_slave(self: &Arc<Self>) -> Result<Arc<SlaveFile>> {
+        if self.is_locked() || self.is_master_gone.load(Ordering::Relaxed) {
+            return Err(Errno::EIO);
+        }
+        let mut slaves = self.slaves.lock();
+        slaves.count += 1;
+        slaves.was_open = true;
+        drop(slaves);
+        Ok(Arc::new(SlaveFile { tty: self.clone(), generation: self.generation.load(Ordering::Relaxed) }))
+    }
+
+    /// Whether every slave side that there was is closed.
+    fn has_lost_slaves(&self) -> bool {
+        let slaves = self.slaves.lock();
+        slaves.was_open && slaves.count == 0
+    }
+}
+
+impl Terminal for Tty {
+    fn window_size(&self) -> WindowSize {
+        *self.window.lock()
+    }
+
+    fn set_window_size(&self, size: WindowSize) {
+        let before = core::mem::replace(&mut *self.window.lock(), size);
+        if before != size {
+            self.signal_foreground(Signal::WINCH);
+        }
+    }
+
+    fn modes(&self) -> TerminalModes {
+        *self.discipline.lock().modes()
+    }
+
+    fn set_modes(&self, modes: TerminalModes) {
+        self.discipline.lock().set_modes(modes);
+        self.slave_queue.notify(Readiness::ALWAYS);
+        self.master_queue.notify(Readiness::READ);
+    }
+
+    fn foreground_group(&self) -> u32 {
+        self.control.lock().foreground
+    }
+
+    fn set_foreground_group(&self, group: u32) {
+        self.control.lock().foreground = group;
+    }
+
+    fn signals_itself(&self) -> bool {
+        true
+    }
+
+    fn pump(&self) {
+        Self::pump(self);
+    }
+}
+
+/// A side of a terminal, as calls about terminals see it.
+#[derive(Clone, Copy)]
+pub enum Side<'a> {
+    /// The program's.
+    Slave(&'a SlaveFile),
+    /// The emulator's.
+    Master(&'a MasterFile),
+}
+
+impl<'a> Side<'a> {
+    /// The terminal.
+    pub fn tty(self) -> &'a Arc<Tty> {
+        match self {
+            Self::Slave(file) => &file.tty,
+            Self::Master(file) => &file.tty,
+        }
+    }
+
+    /// Whether it hung up while this side was open.
+    pub fn is_hung_up(self) -> bool {
+        matches!(self, Self::Slave(file) if file.is_hung_up())
+    }
+}
+
+/// An open slave side.
+pub struct SlaveFile {
+    tty: Arc<Tty>,
+    generation: u32,
+}
+
+impl SlaveFile {
+    fn is_hung_up(&self) -> bool {
+        self.tty.generation.load(Ordering::Relaxed) != self.generation
+    }
+}
+
+impl Drop for SlaveFile {
+    fn drop(&mut self) {
+        let is_last = {
+            let mut slaves = self.tty.slaves.lock();
+            slaves.count -= 1;
+            slaves.count == 0
+        };
+        if is_last {
+            self.tty.master_queue.notify(ALL);
+        }
+    }
+}
+
+impl OpenFile for SlaveFile {
+    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        if destination.remaining() == 0 || self.is_hung_up() {
+            return Ok(0);
+        }
+        self.tty.pump();
+        let mut bounce = [0; CHUNK_BYTES];
+        let mut done = 0;
+        loop {
+            let room = destination.remaining().min(CHUNK_BYTES);
+            let (count, is_end) = {
+                let mut discipline = self.tty.discipline.lock();
+                if room == 0 || !discipline.is_readable(1) {
+                    break;
+                }
+                discipline.read(&mut bounce[..room])
+            };
+            // As on Linux, what could not be delivered is lost.
+            let copied = destination.put(&bounce[..count]);
+            done += copied;
+            if copied < count {
+                return partial(done, Errno::EFAULT);
+            }
+            if is_end {
+                self.tty.master_queue.notify(Readiness::WRITE);
+                return Ok(done);
+            }
+        }
+        if done == 0 && !self.tty.has_ended() {
+            return Err(Errno::EAGAIN);
+        }
+        self.tty.master_queue.notify(Readiness::WRITE);
+        Ok(done)
+    }
+
+    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        if self.is_hung_up() {
+            return Err(Errno::EIO);
+        }
+        let mut done = 0;
+        let mut bounce = [0; CHUNK_BYTES];
+        while source.remaining() > 0 {
+            // Bytes that were taken from the program must find room, so few are taken at a time.
+            let wanted = {
+                let discipline = self.tty.discipline.lock();
+                if discipline.has_output_room() { discipline.output_room().min(source.remaining()) } else { 0 }
+            };
+            let wanted = wanted.min(CHUNK_BYTES);
+            if wanted == 0 {
+                break;
+            }
+            let taken = source.take(&mut bounce[..wanted]);
+            {
+                let mut discipline = self.tty.discipline.lock();
+                bounce[..taken].iter().for_each(|byte| discipline.write(*byte));
+            }
+            done += taken;
+            self.tty.pump();
+            if taken < wanted {
+                self.tty.master_queue.notify(Readiness::READ);
+                return partial(done, Errno::EFAULT);
+            }
+        }
+        if done == 0 && source.remaining() > 0 {
+            return Err(Errno::EAGAIN);
+        }
+        self.tty.master_queue.notify(Readiness::READ);
+        Ok(done)
+    }
+
+    fn readiness(&self) -> Readiness {
+        if self.is_hung_up() {
+            return Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR;
+        }
+        self.tty.pump();
+        let discipline = self.tty.discipline.lock();
+        let modes = discipline.modes();
+        let minimum = if modes.time_ds() == 0 { usize::from(modes.minimum()) } else { 1 };
+        let mut ready = Readiness::empty();
+        ready.set(Readiness::READ, discipline.is_readable(minimum) || self.tty.has_ended());
+        ready.set(Readiness::WRITE, discipline.has_output_room());
+        ready
+    }
+
+    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+        Some(self.tty.slave_queue.clone())
+    }
+
+    fn writes_all(&self) -> bool {
+        true
+    }
+
+    fn terminal(&self) -> Option<&dyn Terminal> {
+        Some(&*self.tty)
+    }
+
+    fn terminal_side(&self) -> Option<Side<'_>> {
+        Some(Side::Slave(self))
+    }
+
+    fn readable_byte_count(&self) -> Option<usize> {
+        self.tty.pump();
+        Some(self.tty.discipline.lock().readable_bytes())
+    }
+}
+
+/// The open master side. The terminal goes with it.
+pub struct MasterFile {
+    tty: Arc<Tty>,
+    table: Arc<Terminals>,
+}
+
+impl MasterFile {
+    pub(super) fn new(tty: Arc<Tty>, table: Arc<Terminals>) -> Arc<Self> {
+        Arc::new(Self { tty, table })
+    }
+
+    /// Puts the status that packet mode tells first; `None`: there is none, or no packets.
+    fn take_status(&self) -> Option<u8> {
+        let mut packet = self.tty.packet.lock();
+        packet.as_mut().map(core::mem::take).filter(|status| *status != 0)
+    }
+}
+
+impl Drop for MasterFile {
+    fn drop(&mut self) {
+        self.tty.is_master_gone.store(true, Ordering::Relaxed);
+        self.table.remove(self.tty.index);
+        self.tty.hang_up();
+    }
+}
+
+impl OpenFile for MasterFile {
+    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+        if destination.remaining() == 0 {
+            return Ok(0);
+        }
+        if let Some(status) = self.take_status() {
+            return if destination.put(&[status]) == 1 { Ok(1) } else { Err(Errno::EFAULT) };
+        }
+        if self.tty.pending_output() == 0 {
+            return Err(if self.tty.has_lost_slaves() { Errno::EIO } else { Errno::EAGAIN });
+        }
+        let mut done = 0;
+        if self.tty.has_packets() {
+            // A packet of data begins with a zero.
+            done += destination.put(&[0]);
+        }
+        let mut bounce = [0; CHUNK_BYTES];
+        loop {
+            let room = destination.remaining().min(CHUNK_BYTES);
+            let count = self.tty.take_output(&mut bounce[..room]);
+            if count == 0 {
+                break;
+            }
+            let copied = destination.put(&bounce[..count]);
+            done += copied;
+            if copied < count {
+                self.tty.untake_output(&bounce[copied..count]);
+                return partial(done, Errno::EFAULT);
+            }
+        }
+        self.tty.tell_room();
+        Ok(done)
+    }
+
+    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+        let mut done = 0;
+        let mut bounce = [0; CHUNK_BYTES];
+        while source.remaining() > 0 {
+            let wanted = source.remaining().min(CHUNK_BYTES).min(self.tty.input_room());
+            if wanted == 0 {
+                break;
+            }
+            let taken = source.take(&mut bounce[..wanted]);
+            // Input that a line's end makes room for is still there: room only grows while nobody else types.
+            done += self.tty.type_in(&bounce[..taken]);
+            if taken < wanted {
+                return partial(done, Errno::EFAULT);
+            }
+        }
+        if done == 0 && source.remaining() > 0 { Err(Errno::EAGAIN) } else { Ok(done) }
+    }
+
+    fn readiness(&self) -> Readiness {
+        let has_status = self.tty.packet.lock().is_some_and(|status| status != 0);
+        let is_lost = self.tty.has_lost_slaves();
+        let discipline = self.tty.discipline.lock();
+        let mut ready = Readiness::empty();
+        ready.set(Readiness::READ, discipline.pending_output() > 0 || has_status);
+        ready.set(Readiness::PRIORITY, has_status);
+        ready.set(Readiness::WRITE, discipline.input_room() > 0);
+        ready.set(Readiness::HANG_UP, is_lost);
+        ready
+    }
+
+    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+        Some(self.tty.master_queue.clone())
+    }
+
+    fn writes_all(&self) -> bool {
+        true
+    }
+
+    fn terminal(&self) -> Option<&dyn Terminal> {
+        Some(&*self.tty)
+    }
+
+    fn terminal_side(&self) -> Option<Side<'_>> {
+        Some(Side::Master(self))
+    }
+
+    fn readable_byte_count(&self) -> Option<usize> {
+        Some(self.tty.pending_output())
+    }
+}
