@@ -40,6 +40,7 @@ mod shares;
 mod signals;
 mod stats;
 mod symbols;
+mod terminal;
 
 use std::process::ExitCode;
 use std::time::Instant;

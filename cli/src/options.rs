@@ -32,6 +32,7 @@ Examples:
   aegis run --with ./in:/in cat /in/notes  more files of this host, read-only
   aegis run -v ./data:/data wc /data/in    a directory of this host, live and writable (:ro read-only)
   aegis run --root / python3 prog.py       this host's own system as the root, nothing packed
+  aegis run -t --root / bash               a shell on a terminal of its own
   aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
   aegis doctor                             what is missing on this machine, and how to get it
@@ -43,7 +44,9 @@ Exit status: the program's own; 128+n if signal n ended it; 124 if --timeout did
 or the machine failed (wrong option, root image or memory size included); 126 if PROGRAM cannot be
 executed; 127 if there is no such program.
 
-Ctrl-C and SIGTERM go to the program; a second one ends the machine.
+Ctrl-C and SIGTERM go to the program; a second one ends the machine. With -t every key goes to the
+program's terminal, which acts on Ctrl-C and Ctrl-Z as it was told to; what is left then is a signal
+from elsewhere.
 
 Without --root the machine's files are PROGRAM, the shared objects it needs, what --with adds, and
 a minimal /etc, /dev, /proc and /tmp. They are read-only underneath; what the program writes is in
@@ -163,6 +166,9 @@ pub(crate) struct RunOptions {
     /// Let guest time count guest instructions, so that runs can be compared (TCG only)
     #[arg(long)]
     pub(crate) icount: bool,
+    /// Give the program a terminal of its own, for shells and whatever draws on the screen
+    #[arg(short = 't', long = "tty")]
+    pub(crate) terminal: bool,
     /// End the program after this time, with status 124
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,

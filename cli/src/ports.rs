@@ -27,6 +27,7 @@ use crate::machine::{HostEnds, Machine};
 use crate::pump::{InputPump, Outcome, OutputPump, Sink, read_some};
 use crate::signals::{Event, Signals};
 use crate::stats::Stats;
+use crate::terminal;
 
 /// The longest time from the machine's start to `hello`.
 pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(60);
@@ -390,8 +391,10 @@ impl<'a> Relay<'a> {
                 self.machine.suspend();
                 // Continues here when the user says so; a failure to stop oneself leaves nothing to do but go
                 // on.
+                terminal::pause();
                 let own = rustix::process::getpid();
                 let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
+                terminal::resume();
                 self.machine.resume();
             }
             // `step` asks for QEMU's end after every wait.

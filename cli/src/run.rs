@@ -30,6 +30,7 @@ use crate::root::{HOSTNAME, Prepared, Source, is_directory, prepare, working_dir
 use crate::shares::{Served, serve};
 use crate::signals::Signals;
 use crate::stats::Stats;
+use crate::terminal::RawTerminal;
 
 /// The program's PATH, and where a host program is looked for when this process has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -222,6 +223,7 @@ fn config_of(
     flags.set(Flags::VERBOSE, options.verbose);
     flags.set(Flags::QUIET, options.quiet);
     flags.set(Flags::PROFILE, options.profile.is_some());
+    flags.set(Flags::TERMINAL, options.terminal);
     flags.set(Flags::STDIN_IS_TERMINAL, std::io::stdin().is_terminal());
     flags.set(Flags::STDOUT_IS_TERMINAL, std::io::stdout().is_terminal());
     flags.set(Flags::STDERR_IS_TERMINAL, std::io::stderr().is_terminal());
@@ -350,7 +352,11 @@ fn run_machine(
         verbose: options.verbose,
         start,
     };
-    let finished = relay(machine, parts.host, &mut signals, &mut stats, habits, mappings)?;
+    let raw = if options.terminal { Some(RawTerminal::enter().doing("preparing the terminal")?) } else { None };
+    let finished = relay(machine, parts.host, &mut signals, &mut stats, habits, mappings);
+    // Before anything is said.
+    drop(raw);
+    let finished = finished?;
     let verdict = finished.ending.verdict();
     if verdict.shows_log && !options.verbose && !finished.log.is_empty() {
         eprintln!("{}", printable_lines(&finished.log).trim_end());

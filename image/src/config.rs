@@ -77,6 +77,8 @@ bitflags! {
         const PROFILE = 1 << 7;
         /// Leave the program's system calls as they are.
         const NO_REWRITE = 1 << 8;
+        /// All three are one terminal whose line discipline is the library OS's.
+        const TERMINAL = 1 << 9;
         // Flags of a later version are kept.
         const _ = !0;
     }

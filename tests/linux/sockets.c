@@ -518,6 +518,41 @@ static void fifos(void) {
     unlink(path);
 }
 
+static void splices(void) {
+    int in[2], out[2], fd[2];
+    char buffer[64];
+    loff_t place = 2;
+    CHECK(pipe(in) == 0 && pipe(out) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0);
+    int file = open("spliced", O_CREAT | O_RDWR | O_TRUNC, 0600);
+    CHECK(write(file, "0123456789", 10) == 10);
+    CHECK(splice(file, &place, in[1], NULL, 5, 0) == 5 && place == 7);
+    CHECK(tee(in[0], out[1], 3, 0) == 3 && read(out[0], buffer, 9) == 3 && memcmp(buffer, "234", 3) == 0);
+    CHECK(splice(in[0], NULL, out[1], NULL, 2, 0) == 2 && splice(in[0], NULL, fd[0], NULL, 99, 0) == 3);
+    CHECK(read(fd[1], buffer, 9) == 3 && memcmp(buffer, "456", 3) == 0);
+    CHECK(write(fd[1], "from socket", 11) == 11 && splice(fd[0], NULL, in[1], NULL, 64, 0) == 11);
+    place = 12;
+    CHECK(splice(in[0], NULL, file, &place, 64, 0) == 11 && place == 23 && lseek(file, 0, SEEK_END) == 23);
+    CHECK(read(out[0], buffer, 9) == 2 && memcmp(buffer, "23", 2) == 0);
+    CHECK(splice(file, NULL, in[1], NULL, 5, 0) == 0);
+    FAILS(splice(in[0], NULL, out[1], NULL, 5, SPLICE_F_NONBLOCK), EAGAIN);
+    FAILS(splice(file, NULL, fd[0], NULL, 5, 0), EINVAL);
+    FAILS(splice(in[0], &place, file, NULL, 5, 0), ESPIPE);
+    FAILS(splice(in[0], NULL, in[1], NULL, 5, 0), EINVAL);
+    FAILS(tee(file, in[1], 5, 0), EINVAL);
+    FAILS(splice(in[0], NULL, out[1], NULL, 5, 99), EINVAL);
+    struct iovec part = {"pages", 5};
+    CHECK(vmsplice(in[1], &part, 1, 0) == 5 && read(in[0], buffer, 9) == 5);
+    CHECK(lseek(file, 0, SEEK_SET) == 0 && sendfile(fd[0], file, NULL, 10) == 10 && read(fd[1], buffer, 64) == 10);
+    close(in[1]);
+    CHECK(splice(in[0], NULL, out[1], NULL, 5, 0) == 0);
+    close(out[0]);
+    signal(SIGPIPE, SIG_IGN);
+    FAILS(splice(file, &(loff_t){0}, out[1], NULL, 5, 0), EPIPE);
+    signal(SIGPIPE, SIG_DFL);
+    for (int i = 0; i < 5; i++) close((int[]){in[0], out[1], fd[0], fd[1], file}[i]);
+    unlink("spliced");
+}
+
 int main(void) {
     CHECK(mkdtemp(directory) != NULL);
     making();
@@ -533,6 +568,7 @@ int main(void) {
     many_messages();
     waiting();
     fifos();
+    splices();
     chdir("/");
     CHECK(rmdir(directory) == 0);
     puts("done");

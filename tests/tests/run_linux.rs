@@ -59,6 +59,11 @@ fn local_sockets_and_named_pipes() {
 }
 
 #[test]
+fn pseudo_terminals() {
+    same_in_all_builds("terminal");
+}
+
+#[test]
 fn clocks_limits_and_the_program_itself() {
     same_in_all_builds("misc");
 }

@@ -10,10 +10,11 @@ use aegis_image::config::{Config, Flags};
 use exos::error::{Errno, Result};
 use exos::fs::location::{Location, MountDescription, MountFlags};
 use exos::fs::memory_fs::{Identity, Limits as StoreLimits, MemoryFs, TMPFS_MAGIC};
-use exos::fs::namespace::{Access as OpenAccess, Namespace};
+use exos::fs::namespace::Namespace;
 use exos::fs::ninep::cache::PageCache;
 use exos::fs::permission::Credentials;
-use exos::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
+use exos::fs::stream::Stream;
+use exos::fs::terminal::table::Terminals;
 use exos::fs::vnode::{Creation, DeviceNumber, InodeRef, NewNode, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::fs::{device_fs, erofs_root, overlay, proc_fs, text_fs};
@@ -27,11 +28,13 @@ use exos::task::signal::ThreadSignals;
 
 use crate::facts::Facts;
 use crate::files::{Files, ProcessFiles};
+use crate::jobs::SingleProcess;
 use crate::memory::{Space, space_limits};
 use crate::proc::ProcFacts;
 use crate::process::{Identities, Image, IntervalTimer, Process, ProcessSignals, Thread};
 use crate::shares::{Refused, Served, Shares};
 use crate::signal_frame::AlternateStack;
+use crate::standard_streams::{connect_streams, has_host_terminal};
 use crate::system::{Counters, Options, Platform, System};
 use crate::traps::TrapCounts;
 use crate::vector_buffer::VectorCache;
@@ -39,7 +42,7 @@ use crate::vector_buffer::VectorCache;
 /// The vDSO, which `build.rs` built.
 const VDSO_IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.bin"));
 /// Number of the first process; 1 is what a container's first process is.
-const FIRST_PID: u32 = 1;
+pub(crate) const FIRST_PID: u32 = 1;
 /// Inodes that the writable layer may hold.
 const INODE_COUNT_MAX: u64 = 1 << 20;
 /// Device numbers of the file systems, as `st_dev` shows them.
@@ -107,9 +110,10 @@ pub struct Pod {
 pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
     let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
     let facts = ProcFacts::new();
-    let (namespace, page_cache) = name_space(&ground, config, &facts, now)?;
+    // Number 0 is the host's terminal, also where that does its own line discipline.
+    let terminals = Terminals::new(file_system(7), u32::from(has_host_terminal(config)), now);
+    let (namespace, page_cache) = name_space(&ground, config, &facts, &terminals, now)?;
     let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
-    let terminal = terminal(config);
     let current = working_directory(&namespace, config, now)?;
     let vdso = VdsoPages::new(
         &ground.pool,
@@ -124,13 +128,13 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let limits = Limits::default();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
     let space = AddressSpace::new(ground.pool.clone(), aegis_abi::types::SLOT_SELF, base, space_limits(&limits));
-    let files = ProcessFiles::new(&namespace, current, terminal.clone());
+    let files = ProcessFiles::new(&namespace, current);
     let start_ns = ground.kernel.now_ns();
     let system = Arc::new(System {
         kernel: ground.kernel,
         platform: ground.platform,
         pool: ground.pool,
-        files: Files { namespace: namespace.clone(), temporary, unix: Arc::default(), page_cache },
+        files: Files { namespace, temporary, terminals, unix: Arc::default(), page_cache },
         vdso: vdso.ok(),
         options: options(config),
         counters: Counters::default(),
@@ -171,8 +175,10 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     });
     facts.set_system(&system);
     facts.add_process(process.clone(), thread.clone());
-    connect_streams(&namespace, &process, ground.streams, config, terminal.as_ref(), now).map_err(BootError::Root)?;
-    Ok(Pod { system, process, thread })
+    system.files.terminals.set_job_control(SingleProcess::new(&process));
+    let pod = Pod { system, process, thread };
+    connect_streams(&pod, ground.streams, config, now).map_err(BootError::Root)?;
+    Ok(pod)
 }
 
 fn options(config: &Config) -> Options {
@@ -189,6 +195,7 @@ fn name_space(
     ground: &Ground,
     config: &Config,
     facts: &Arc<ProcFacts>,
+    terminals: &Arc<Terminals>,
     now: Timestamp,
 ) -> core::result::Result<(Arc<Namespace>, Arc<PageCache>), BootError> {
     let shares = Shares::new(config, &ground.served, &ground.pool);
@@ -208,7 +215,7 @@ fn name_space(
     let root = over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
     let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
     let namespace = Namespace::new(root, description);
-    mount_all(&namespace, ground, facts, now).map_err(BootError::Root)?;
+    mount_all(&namespace, ground, facts, terminals, now).map_err(BootError::Root)?;
     device_fs::register(&namespace, &ground.kernel);
     shares.mount(&namespace, now).map_err(share_error)?;
     Ok((namespace, shares.into_cache()))
@@ -218,14 +225,21 @@ fn share_error((path, error): Refused) -> BootError {
     BootError::Share(path, error)
 }
 
-fn mount_all(namespace: &Arc<Namespace>, ground: &Ground, facts: &Arc<ProcFacts>, now: Timestamp) -> Result<()> {
+fn mount_all(
+    namespace: &Arc<Namespace>,
+    ground: &Ground,
+    facts: &Arc<ProcFacts>,
+    terminals: &Terminals,
+    now: Timestamp,
+) -> Result<()> {
     let devices = memory_store(&ground.pool, 5, 0o755, now)?;
     device_fs::populate(&devices, now)?;
     let restricted = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE;
     let proc = proc_fs::root(facts.clone(), file_system(3), now);
     let sys = text_fs::system_tree(ground.clock.processor_count, file_system(4), now);
-    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 3] = [
+    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 4] = [
         (b"/dev", devices, "tmpfs", MountFlags::NO_SET_ID),
+        (b"/dev/pts", terminals.root(), "devpts", MountFlags::NO_SET_ID | MountFlags::NO_EXECUTE),
         (b"/proc", proc, "proc", restricted),
         (b"/sys", sys, "sysfs", restricted | MountFlags::READ_ONLY),
     ];
@@ -269,44 +283,4 @@ fn working_directory(
     namespace
         .lookup(&caller, namespace.root(), &config.working_directory, LookupFlags::DIRECTORY)
         .map_err(|error| BootError::WorkingDirectory(config.working_directory.clone(), error))
-}
-
-const TERMINALS: [Flags; 3] = [Flags::STDIN_IS_TERMINAL, Flags::STDOUT_IS_TERMINAL, Flags::STDERR_IS_TERMINAL];
-
-fn terminal(config: &Config) -> Option<Arc<TerminalState>> {
-    let is_any = TERMINALS.iter().any(|flag| config.flags.contains(*flag));
-    is_any.then(|| {
-        TerminalState::new(WindowSize {
-            row_count: config.terminal_rows,
-            column_count: config.terminal_columns,
-            ..WindowSize::default()
-        })
-    })
-}
-
-/// Descriptors 0, 1 and 2.
-fn connect_streams(
-    namespace: &Arc<Namespace>,
-    process: &Process,
-    streams: [Arc<dyn Stream>; 3],
-    config: &Config,
-    terminal: Option<&Arc<TerminalState>>,
-    now: Timestamp,
-) -> Result<()> {
-    let device = exos::fs::namespace::PSEUDO_DEVICE;
-    for (stream, flag) in streams.into_iter().zip(TERMINALS) {
-        let (inode, access) = match terminal {
-            Some(state) if config.flags.contains(flag) => {
-                let inode = StreamInode::terminal(stream, device, 0, state.clone(), now);
-                device_fs::register_terminal(namespace, &inode);
-                (inode, OpenAccess::ReadWrite)
-            }
-            _ => {
-                let access = if flag == Flags::STDIN_IS_TERMINAL { OpenAccess::Read } else { OpenAccess::Write };
-                (StreamInode::pipe(stream, device, namespace.number(), now), access)
-            }
-        };
-        process.files.add(namespace.stream(inode, access)?, false)?;
-    }
-    Ok(())
 }

@@ -14,6 +14,21 @@ pub fn raise_from_host(process: &Process, number: u8) {
 
 /// The host's terminal has a new size.
 pub fn resize(process: &Process, rows: u16, columns: u16) {
-    process.files.set_window(rows, columns);
-    process.raise(Signal::WINCH, SignalInfo::default());
+    if !process.files.set_window(rows, columns) {
+        process.raise(Signal::WINCH, SignalInfo::default());
+    }
+}
+
+/// Moves what was typed on the host's terminal, if exos does its line discipline: what asks for a signal gets it also
+/// while nobody reads.
+pub fn move_terminal_bytes(process: &Process) {
+    if let Some(terminal) = process.files.terminal() {
+        terminal.pump();
+    }
+}
+
+/// Bytes that programs wrote to such a terminal and that have not been passed on.
+#[must_use]
+pub fn pending_terminal_bytes(process: &Process) -> usize {
+    process.files.terminal().map_or(0, |terminal| terminal.pending_bytes())
 }

@@ -17,7 +17,8 @@ use exos::fs::namespace::Namespace;
 use exos::fs::ninep::cache::PageCache;
 use exos::fs::page::MappedFile;
 use exos::fs::permission::Credentials;
-use exos::fs::stream::{Terminal, TerminalState, WindowSize};
+use exos::fs::stream::{Terminal, WindowSize};
+use exos::fs::terminal::table::Terminals;
 use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::mem::MapBacking;
@@ -52,6 +53,8 @@ pub struct Files {
     pub namespace: Arc<Namespace>,
     /// The directory of a memory file system that files without a name belong to.
     pub temporary: InodeRef,
+    /// Terminals.
+    pub terminals: Arc<Terminals>,
     /// Local sockets.
     pub unix: Arc<UnixDomain>,
     /// What bounds the cached pages of host directories.
@@ -73,14 +76,14 @@ pub struct ProcessFiles {
     umask: AtomicU32,
     descriptor_limit: AtomicU32,
     size_limit_bytes: AtomicU64,
-    terminal: Option<Arc<TerminalState>>,
+    terminal: Mutex<Option<Arc<dyn Terminal>>>,
     timers: Arc<TimerSet>,
 }
 
 impl ProcessFiles {
     /// No descriptors, the root of the name space, `current` to start in.
     #[must_use]
-    pub fn new(namespace: &Arc<Namespace>, current: Location, terminal: Option<Arc<TerminalState>>) -> Self {
+    pub fn new(namespace: &Arc<Namespace>, current: Location) -> Self {
         let limits = Limits::default();
         let files = Self {
             table: Mutex::new(DescriptorTable::new()),
@@ -89,7 +92,7 @@ impl ProcessFiles {
             umask: AtomicU32::new(0o022),
             descriptor_limit: AtomicU32::new(0),
             size_limit_bytes: AtomicU64::new(u64::MAX),
-            terminal,
+            terminal: Mutex::new(None),
             timers: Arc::default(),
         };
         files.apply_limits(&limits);
@@ -203,12 +206,24 @@ impl ProcessFiles {
         }
     }
 
-    /// Tells the terminal its size, if there is one.
-    pub fn set_window(&self, rows: u16, columns: u16) {
-        if let Some(terminal) = &self.terminal {
+    /// Says which terminal the host's is.
+    pub fn set_terminal(&self, terminal: Arc<dyn Terminal>) {
+        *self.terminal.lock() = Some(terminal);
+    }
+
+    /// The host's terminal.
+    #[must_use]
+    pub fn terminal(&self) -> Option<Arc<dyn Terminal>> {
+        self.terminal.lock().clone()
+    }
+
+    /// Tells the terminal its size, if there is one. True if it has told whom it concerns.
+    pub fn set_window(&self, rows: u16, columns: u16) -> bool {
+        self.terminal().is_some_and(|terminal| {
             let size = WindowSize { row_count: rows, column_count: columns, ..terminal.window_size() };
             terminal.set_window_size(size);
-        }
+            terminal.signals_itself()
+        })
     }
 
     /// What `mmap` maps for a descriptor. `EBADF`; `EACCES`: not open for reading, or a shared mapping of what is not

@@ -8,7 +8,7 @@ use syscalls::Sysno;
 
 use crate::call::{
     epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, identity, memory,
-    message, miscellany, poll, program, schedule, signal, socket, socket_option, time,
+    message, miscellany, poll, program, schedule, signal, socket, socket_option, splice, time,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -59,6 +59,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     program::ENTRIES,
     socket::ENTRIES,
     socket_option::ENTRIES,
+    splice::ENTRIES,
     TIME,
     SIGNAL,
     IDENTITY,

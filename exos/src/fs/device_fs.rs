@@ -1,8 +1,8 @@
 //! `/dev`: a memory file system with the usual nodes, and what stands behind their device numbers.
 //!
 //! The nodes are ordinary device nodes, so a program may make more of them, and nodes in a root image work
-//! too. Numbers are those of Linux (`Documentation/admin-guide/devices.txt`). `/dev/ptmx` is there and
-//! answers `ENXIO`: there are no pseudo terminals yet.
+//! too. Numbers are those of Linux (`Documentation/admin-guide/devices.txt`). `/dev/ptmx` is a link to where
+//! [`super::terminal`] shows its terminals; `/dev/tty` depends on who asks, so the personality opens it.
 
 use alloc::sync::Arc;
 
@@ -10,6 +10,8 @@ use super::memory_fs::ensure_node;
 use super::namespace::{Device, Namespace};
 use super::permission::Credentials;
 use super::stream::StreamInode;
+use super::terminal::table::{MASTER_DEVICE, Terminals};
+use super::terminal::tty::Tty;
 use super::transfer::{Destination, Source, partial};
 use super::vnode::{Creation, DeviceNumber, Inode, InodeRef, NewNode, OpenFile, OpenRequest, SeekSupport, Timestamp};
 use crate::error::{Errno, Result};
@@ -30,14 +32,13 @@ const RANDOM: DeviceNumber = memory_device(8);
 const URANDOM: DeviceNumber = memory_device(9);
 const TERMINAL: DeviceNumber = terminal_device(0);
 const CONSOLE: DeviceNumber = terminal_device(1);
-const TERMINAL_MASTER: DeviceNumber = terminal_device(2);
 
 /// Makes the nodes below `root`, the root of a memory file system.
 ///
 /// # Errors
 /// `ENOSPC`: its limits are too small.
 pub fn populate(root: &InodeRef, now: Timestamp) -> Result<()> {
-    let devices: [(&[u8], DeviceNumber, u32); 8] = [
+    let devices: [(&[u8], DeviceNumber, u32); 7] = [
         (b"null", NULL, 0o666),
         (b"zero", ZERO, 0o666),
         (b"full", FULL, 0o666),
@@ -45,17 +46,17 @@ pub fn populate(root: &InodeRef, now: Timestamp) -> Result<()> {
         (b"urandom", URANDOM, 0o666),
         (b"tty", TERMINAL, 0o666),
         (b"console", CONSOLE, 0o600),
-        (b"ptmx", TERMINAL_MASTER, 0o666),
     ];
     let creation = |permissions| Creation { permissions, uid: 0, gid: 0, now };
     for (name, number, permissions) in devices {
         ensure_node(root, name, NewNode::CharacterDevice(number), creation(permissions))?;
     }
-    let links: [(&[u8], &[u8]); 4] = [
+    let links: [(&[u8], &[u8]); 5] = [
         (b"fd", b"/proc/self/fd"),
         (b"stdin", b"/proc/self/fd/0"),
         (b"stdout", b"/proc/self/fd/1"),
         (b"stderr", b"/proc/self/fd/2"),
+        (b"ptmx", b"pts/ptmx"),
     ];
     for (name, target) in links {
         ensure_node(root, name, NewNode::Symlink(target), creation(0o777))?;
@@ -156,6 +157,33 @@ fn swallow(source: &mut dyn Source) -> Result<usize> {
         }
     }
     Ok(done)
+}
+
+/// Puts new terminals behind nodes with the number of `/dev/ptmx` that are in a root image, and `/dev/console` before
+/// `console`, if there is one.
+pub fn register_terminals(namespace: &Namespace, terminals: &Arc<Terminals>, console: Option<&Arc<Tty>>) {
+    namespace.register_device(MASTER_DEVICE, Arc::new(MasterDevice(terminals.clone())));
+    if let Some(tty) = console {
+        namespace.register_device(CONSOLE, Arc::new(ConsoleDevice(tty.clone())));
+    }
+}
+
+struct MasterDevice(Arc<Terminals>);
+
+impl Device for MasterDevice {
+    fn open(&self, _: OpenRequest) -> Result<Arc<dyn OpenFile>> {
+        let file = self.0.open_master(0, Timestamp::default())?;
+        Ok(file)
+    }
+}
+
+struct ConsoleDevice(Arc<Tty>);
+
+impl Device for ConsoleDevice {
+    fn open(&self, _: OpenRequest) -> Result<Arc<dyn OpenFile>> {
+        let file = self.0.open_slave()?;
+        Ok(file)
+    }
 }
 
 struct TerminalDevice(Arc<StreamInode>);

@@ -101,6 +101,24 @@ impl Pipe {
         Ok(capacity)
     }
 
+    /// Bytes inside.
+    pub fn readable_bytes(&self) -> usize {
+        self.state.lock().ring.length()
+    }
+
+    /// Bytes that there is room for.
+    pub fn room(&self) -> usize {
+        self.state.lock().room()
+    }
+
+    /// Copies the first bytes without taking them; how many there were.
+    pub fn peek(&self, into: &mut [u8]) -> usize {
+        let state = self.state.lock();
+        let count = into.len().min(state.ring.length());
+        state.ring.peek(0, &mut into[..count]);
+        count
+    }
+
     fn read(&self, destination: &mut dyn Destination) -> Result<usize> {
         let length = destination.remaining().min(PIPE_BUFFER_BYTES);
         self.spare.lend(length, |bounce| self.read_by(bounce, destination))

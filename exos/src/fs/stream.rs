@@ -100,6 +100,10 @@ pub trait Terminal: Send + Sync {
     }
     /// Moves bytes between the host and the program, where exos does the line discipline.
     fn pump(&self) {}
+    /// Bytes that programs wrote and that have not been passed on to the host.
+    fn pending_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A terminal's state, for all the streams that belong to it.

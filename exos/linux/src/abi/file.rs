@@ -179,6 +179,32 @@ pub mod request {
     pub const SET_NON_BLOCKING: u32 = 0x5421;
     /// `TIOCGSID`.
     pub const GET_SESSION: u32 = 0x5429;
+    /// `TCSETSF`.
+    pub const SET_MODES_FLUSHING: u32 = 0x5404;
+    /// `TCSETSF2`.
+    pub const SET_MODES_2_FLUSHING: u32 = 0x402c_542d;
+    /// `TCXONC`.
+    pub const FLOW: u32 = 0x540a;
+    /// `TCFLSH`.
+    pub const FLUSH: u32 = 0x540b;
+    /// `TIOCOUTQ`, `SIOCOUTQ`.
+    pub const GET_UNSENT_COUNT: u32 = 0x5411;
+    /// `TIOCSTI`.
+    pub const TYPE_IN: u32 = 0x5412;
+    /// `TIOCPKT`.
+    pub const SET_PACKETS: u32 = 0x5420;
+    /// `TIOCNOTTY`.
+    pub const GIVE_UP_CONTROL: u32 = 0x5422;
+    /// `TIOCGPTN`.
+    pub const GET_NUMBER: u32 = 0x8004_5430;
+    /// `TIOCSPTLCK`.
+    pub const SET_LOCK: u32 = 0x4004_5431;
+    /// `TIOCGPKT`.
+    pub const GET_PACKETS: u32 = 0x8004_5438;
+    /// `TIOCGPTLCK`.
+    pub const GET_LOCK: u32 = 0x8004_5439;
+    /// `TIOCGPTPEER`.
+    pub const OPEN_PEER: u32 = 0x5441;
     /// `FIONCLEX`.
     pub const KEEP_ON_EXEC: u32 = 0x5450;
     /// `FIOCLEX`.

@@ -21,7 +21,7 @@ use crate::user::{read_array, write_all};
 pub const ENTRIES: &[Entry] = &[
     partial(Sysno::fcntl, "no leases, no directory notices, no SIGIO", fcntl),
     full(Sysno::flock, flock),
-    partial(Sysno::ioctl, "terminals, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX", ioctl),
+    partial(Sysno::ioctl, "terminals, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX", ioctl),
 ];
 
 /// `FD_CLOEXEC`.
@@ -310,7 +310,16 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
         request::GET_BLOCK_SIZE if has_blocks(&description) => {
             write_all(context.memory, argument, &4096u32.to_le_bytes())?;
         }
-        other => terminal_request(context, description.terminal()?, other, argument)?,
+        request::GET_UNSENT_COUNT if description.extension::<SocketFile>().is_some() => {
+            let count = description.extension::<SocketFile>().map_or(0, |file| file.socket().unreceived_bytes());
+            write_all(context.memory, argument, &(count as u32).to_le_bytes())?;
+        }
+        other => {
+            return match description.terminal_side() {
+                Some(side) => super::terminal::request(context, &description, side, other, argument),
+                None => terminal_request(context, description.terminal()?, other, argument).map(|()| 0),
+            };
+        }
     }
     Ok(0)
 }
@@ -330,7 +339,12 @@ fn set_flag(context: &Context<'_>, description: &Description, flag: StatusFlags,
 }
 
 /// What only terminals answer.
-fn terminal_request(context: &Context<'_>, terminal: &dyn Terminal, number: u32, address: u64) -> Result<()> {
+pub(super) fn terminal_request(
+    context: &Context<'_>,
+    terminal: &dyn Terminal,
+    number: u32,
+    address: u64,
+) -> Result<()> {
     let memory = context.memory;
     match number {
         request::GET_MODES => write_all(memory, address, &abi::terminal_modes(&terminal.modes())),

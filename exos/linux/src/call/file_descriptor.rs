@@ -12,6 +12,7 @@ use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
 use exos::fs::vnode::{Creation, Seals};
 use syscalls::Sysno;
 
+use super::terminal;
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context, Restart};
@@ -93,7 +94,11 @@ fn open_with(
         }
         caller.root = &start;
     }
-    let description = access.namespace().open(&caller, &start, &path, &how)?;
+    let description = match access.namespace().open(&caller, &start, &path, &how) {
+        Err(Errno::ENXIO) => terminal::open_controlling(context, &access, &start, &path, &how)?,
+        outcome => outcome?,
+    };
+    terminal::adopt(context, &description, flags);
     wait_for_other_end(context, &description)?;
     context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
 }

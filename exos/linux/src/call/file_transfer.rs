@@ -8,14 +8,15 @@ use alloc::sync::Arc;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
+use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Buffer, Source};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
 use exos::net::unix::{Sending, Socket, SocketFile};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
-use super::message;
 use super::waiting::until_ready_by;
+use super::{message, terminal};
 use crate::context::{Arguments, Context};
 use crate::files::{Access, now, read_path};
 use crate::table::{Entry, full, partial};
@@ -75,6 +76,9 @@ fn read_into(
     if let Some(socket) = socket_of(description, offset) {
         return message::read_socket(context, description, socket, extents);
     }
+    if let (Some(side @ Side::Slave(_)), None) = (description.terminal_side(), offset) {
+        return terminal::read(context, description, side.tty(), extents);
+    }
     until_ready(context, description, |context| {
         let mut writer = UserWriter::new(context.memory, extents);
         let count = match offset {
@@ -98,9 +102,16 @@ fn write_from(
 }
 
 /// A source of which no more than so many bytes are used.
-struct Capped<'a> {
+pub(super) struct Capped<'a> {
     inner: &'a mut dyn Source,
     left: usize,
+}
+
+impl<'a> Capped<'a> {
+    /// At most `left` bytes of `inner`.
+    pub(super) fn new(inner: &'a mut dyn Source, left: usize) -> Self {
+        Self { inner, left }
+    }
 }
 
 impl Source for Capped<'_> {
@@ -116,7 +127,7 @@ impl Source for Capped<'_> {
 }
 
 /// Writes what `source` has, all of it where the description is a pipe or stream.
-fn write_from_source(
+pub(super) fn write_from_source(
     context: &mut Context<'_>,
     description: &Arc<Description>,
     source: &mut dyn Source,
@@ -135,7 +146,10 @@ fn write_from_source(
     let mut done = 0;
     loop {
         let attempt = until_ready(context, description, |context| match offset {
-            None => description.write(&mut source, now(context)),
+            None => {
+                terminal::check_writer(context, description)?;
+                description.write(&mut source, now(context))
+            }
             Some(offset) => description.write_at(offset, &mut source, now(context)),
         });
         if attempt == Err(Errno::EPIPE) {
@@ -195,13 +209,13 @@ fn check_new_size(context: &Context<'_>, metadata: &Metadata, size_bytes: u64) -
 }
 
 /// The description of a descriptor that is open for reading.
-fn readable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
+pub(super) fn readable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
     let description = context.process.files.get(descriptor)?;
     if description.is_readable() { Ok(description) } else { Err(Errno::EBADF) }
 }
 
 /// The description of a descriptor that is open for writing.
-fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
+pub(super) fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
     let description = context.process.files.get(descriptor)?;
     if description.is_writable() { Ok(description) } else { Err(Errno::EBADF) }
 }
@@ -369,7 +383,7 @@ fn rewind(input: &Description, explicit: Option<u64>, start: u64, used: u64) {
 }
 
 /// Reads an optional `loff_t`.
-fn read_offset(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
+pub(super) fn read_offset(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
     match address {
         0 => Ok(None),
         address => offset_of(u64::from_le_bytes(read_array(context.memory, address)?)),
@@ -377,7 +391,7 @@ fn read_offset(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
 }
 
 /// Writes an optional `loff_t` back.
-fn write_offset(context: &Context<'_>, address: u64, offset: Option<u64>) -> Result<()> {
+pub(super) fn write_offset(context: &Context<'_>, address: u64, offset: Option<u64>) -> Result<()> {
     match offset {
         Some(offset) if address != 0 => write_all(context.memory, address, &offset.to_le_bytes()),
         _ => Ok(()),

@@ -22,5 +22,7 @@ pub mod schedule;
 pub mod signal;
 pub mod socket;
 pub mod socket_option;
+pub mod splice;
+mod terminal;
 pub mod time;
 mod waiting;

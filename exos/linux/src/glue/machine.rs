@@ -93,6 +93,7 @@ impl MachinePlatform {
         if let Some((rows, columns)) = self.host.take_window() {
             exos_linux::events::resize(process, rows, columns);
         }
+        exos_linux::events::move_terminal_bytes(process);
         exos_linux::call::time::check_timer(process, self, kernel::now_ns());
         happened
     }

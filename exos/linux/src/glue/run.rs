@@ -195,7 +195,11 @@ pub(crate) fn end(run: &Run) -> ! {
         run.host
             .log("warn", &alloc::format!("not everything that was mapped could be written to the host ({error:?})"));
     }
-    while run.streams[1].pending_bytes() + run.streams[2].pending_bytes() > 0 {
+    let pending = || {
+        let terminal = exos_linux::events::pending_terminal_bytes(&run.pod.process);
+        terminal + run.streams[1].pending_bytes() + run.streams[2].pending_bytes()
+    };
+    while pending() > 0 {
         run.platform.wait(None);
     }
     if run.pod.system.options.stats {

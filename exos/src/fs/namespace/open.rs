@@ -9,7 +9,7 @@ use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::permission::Wish;
-use crate::fs::vnode::{Creation, FileKind, NewNode, OpenRequest};
+use crate::fs::vnode::{Creation, FileKind, NewNode, OpenFile, OpenRequest};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
 
 /// What a description is for.
@@ -154,6 +154,12 @@ impl Namespace {
             location.inode().truncate(0, caller.now)?;
         }
         Ok(self.describe(location, request, how.status, file))
+    }
+
+    /// A description over `file`, which the caller found to be what is at `location` for it.
+    pub fn open_as(&self, location: Location, how: &OpenHow, file: Arc<dyn OpenFile>) -> Arc<Description> {
+        let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
+        self.describe(location, request, how.status, Some(file))
     }
 
     fn open_created(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {

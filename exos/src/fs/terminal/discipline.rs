@@ -59,6 +59,8 @@ pub struct LineDiscipline {
     output: VecDeque<u8>,
     /// Echo that waits while output is stopped.
     held_echo: VecDeque<u8>,
+    /// Bytes at the output's end that echo what was typed in one go: a signal character takes them away again.
+    fresh_echo: usize,
     column: usize,
     /// The column where the line in progress began on the screen.
     line_column: usize,
@@ -82,6 +84,7 @@ impl LineDiscipline {
             line_start: 0,
             output: VecDeque::new(),
             held_echo: VecDeque::new(),
+            fresh_echo: 0,
             column: 0,
             line_column: 0,
             is_literal_next: false,
@@ -141,6 +144,11 @@ impl LineDiscipline {
     pub fn input_room(&self) -> usize {
         let room = (INPUT_BYTES_MAX - 1).saturating_sub(self.input.len());
         if room == 0 && self.modes.is_canonical() && self.line_start == 0 { 1 } else { room }
+    }
+
+    /// What is received from now on was typed after what was received before.
+    pub fn begin_input(&mut self) {
+        self.fresh_echo = 0;
     }
 
     /// Takes a byte from the keyboard. The answer is the signal that it stands for.
@@ -207,7 +215,11 @@ impl LineDiscipline {
     fn interrupt(&mut self, byte: u8) {
         if !self.modes.has_local(local::NO_FLUSH) {
             self.flush_input();
-            self.flush_output();
+            // What has been on its way to the screen for longer stays, as it does on Linux.
+            let kept = self.output.len() - self.fresh_echo.min(self.output.len());
+            self.output.truncate(kept);
+            self.fresh_echo = 0;
+            self.held_echo.clear();
         }
         if self.modes.has_input(input::FLOW) {
             self.restart();
@@ -392,10 +404,12 @@ impl LineDiscipline {
         if !is_after_tab {
             columns += self.line_column;
         }
-        for _ in 0..TAB_COLUMNS - columns % TAB_COLUMNS {
-            self.put(8);
-            self.column = self.column.saturating_sub(1);
-        }
+        self.echoed(|this| {
+            for _ in 0..TAB_COLUMNS - columns % TAB_COLUMNS {
+                this.put(8);
+                this.column = this.column.saturating_sub(1);
+            }
+        });
     }
 
     fn finish_erasing(&mut self) {
@@ -470,6 +484,7 @@ impl LineDiscipline {
 
     /// Takes a byte from the program; there is room.
     pub fn write(&mut self, byte: u8) {
+        self.fresh_echo = 0;
         self.process(byte);
     }
 
@@ -573,7 +588,9 @@ impl LineDiscipline {
     /// Echo waits while output is stopped, and is lost when the screen takes nothing for too long.
     fn echoed(&mut self, put: impl FnOnce(&mut Self)) {
         if self.output.len() + self.held_echo.len() + EXPANSION_BYTES_MAX <= OUTPUT_BYTES_MAX + ECHO_BYTES_MAX {
+            let before = self.output.len();
             put(self);
+            self.fresh_echo += self.output.len() - before;
         }
     }
 

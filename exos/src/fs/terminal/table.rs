@@ -38,17 +38,19 @@ pub struct Terminals {
     jobs: Mutex<Arc<dyn JobControl>>,
     device: DeviceNumber,
     created: Timestamp,
+    first_index: u32,
     this: Weak<Self>,
 }
 
 impl Terminals {
-    /// None yet; `device` is what `stat` says about `/dev/pts`.
-    pub fn new(device: DeviceNumber, now: Timestamp) -> Arc<Self> {
+    /// None yet; `device` is what `stat` says about `/dev/pts`, and numbers begin with `first_index`.
+    pub fn new(device: DeviceNumber, first_index: u32, now: Timestamp) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             table: Mutex::default(),
             jobs: Mutex::new(Arc::new(NoJobs)),
             device,
             created: now,
+            first_index,
             this: this.clone(),
         })
     }
@@ -92,8 +94,9 @@ impl Terminals {
         if table.len() >= TERMINAL_COUNT_MAX {
             return Err(Errno::ENOSPC);
         }
-        let free = table.keys().zip(0..).find(|(index, expected)| **index != *expected).map(|(_, expected)| expected);
-        let index = free.unwrap_or(table.len() as u32);
+        let mut expected = self.first_index..;
+        let free = table.keys().zip(&mut expected).find(|(taken, expected)| **taken != *expected);
+        let index = free.map_or(self.first_index + table.len() as u32, |(_, expected)| expected);
         let tty = Tty::new(index, jobs, window, screen);
         let attributes = Attributes { permissions: 0o620, uid: owner, gid: TERMINAL_GROUP, changed: now };
         let node =

@@ -155,6 +155,7 @@ impl Tty {
     /// Bytes from the keyboard; how many there was room for.
     pub(super) fn type_in(&self, bytes: &[u8]) -> usize {
         let mut done = 0;
+        self.discipline.lock().begin_input();
         for byte in bytes {
             let signal = {
                 let mut discipline = self.discipline.lock();
@@ -273,14 +274,15 @@ impl Tty {
         }
     }
 
-    /// Throws away what waits (`TCFLSH`).
+    /// Throws away what waits (`TCFLSH` on the slave side). As on Linux, what was written to a pseudo-terminal has
+    /// arrived at its master already and stays; the host's terminal has taken only what was passed on.
     pub fn flush(&self, what: Flush) {
         {
             let mut discipline = self.discipline.lock();
             if what != Flush::Output {
                 discipline.flush_input();
             }
-            if what != Flush::Input {
+            if what != Flush::Input && self.screen.is_some() {
                 discipline.flush_output();
             }
         }
@@ -291,6 +293,14 @@ impl Tty {
         });
         self.slave_queue.notify(Readiness::WRITE);
         self.master_queue.notify(Readiness::WRITE);
+    }
+
+    /// The same on the master side, whose input is what was written to the other.
+    pub fn flush_master(&self, what: Flush) {
+        if what != Flush::Output {
+            self.discipline.lock().flush_output();
+            self.slave_queue.notify(Readiness::WRITE);
+        }
     }
 
     /// Stops output, or lets it go on (`TCXONC`).
@@ -382,6 +392,11 @@ impl Terminal for Tty {
 
     fn pump(&self) {
         Self::pump(self);
+    }
+
+    fn pending_bytes(&self) -> usize {
+        Self::pump(self);
+        self.pending_output()
     }
 }
 

@@ -1,0 +1,226 @@
+//! `splice`, `tee`, `vmsplice`: bytes between pipes and other descriptors. They are copied; nothing here is faster than
+//! `read` and `write`, but programs that use them run.
+//!
+//! Bytes leave their pipe only when the other side has taken them, so none are lost when that waits or fails.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::Description;
+use exos::fs::pipe::{PIPE_BUFFER_BYTES, Pipe};
+use exos::fs::readiness::Readiness;
+use exos::fs::transfer::{Buffer, SliceDestination, Source};
+use exos::fs::vnode::{FileKind, Timestamp};
+use syscalls::Sysno;
+
+use super::file_transfer::{
+    Capped, read_offset, readable, readv, until_ready, writable, write_from_source, write_offset, writev,
+};
+use crate::context::{Arguments, Context};
+use crate::files::now;
+use crate::table::{Entry, full, partial};
+use crate::user::TRANSFER_BYTES_MAX;
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::splice, splice),
+    full(Sysno::tee, tee),
+    partial(Sysno::vmsplice, "copies: pages given are not kept", vmsplice),
+];
+
+/// `SPLICE_F_NONBLOCK`.
+const NON_BLOCKING: u64 = 2;
+/// `SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT`.
+const FLAGS: u64 = 0xf;
+
+/// Bytes that are in a pipe now, taken as they are needed.
+struct PipeSource<'a> {
+    description: &'a Description,
+    pipe: &'a Pipe,
+    left: usize,
+    now: Timestamp,
+}
+
+impl Source for PipeSource<'_> {
+    fn remaining(&self) -> usize {
+        self.left.min(self.pipe.readable_bytes())
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = self.description.read(&mut SliceDestination::new(into), self.now).unwrap_or(0);
+        self.left -= count;
+        count
+    }
+}
+
+/// Waits until the pipe that `input` reads has bytes; false at its end.
+fn wait_for_bytes(context: &mut Context<'_>, input: &Arc<Description>, waits: bool) -> Result<bool> {
+    wait_until(context, input, waits, |ready| match ready {
+        ready if ready.contains(Readiness::READ) => Some(Ok(true)),
+        ready if ready.contains(Readiness::HANG_UP) => Some(Ok(false)),
+        _ => None,
+    })
+}
+
+/// Waits until the pipe that `output` writes has room. `EPIPE`: nobody reads it.
+fn wait_for_room(context: &mut Context<'_>, output: &Arc<Description>, waits: bool) -> Result<()> {
+    wait_until(context, output, waits, |ready| match ready {
+        ready if ready.contains(Readiness::ERROR) => Some(Err(Errno::EPIPE)),
+        ready if ready.contains(Readiness::WRITE) => Some(Ok(())),
+        _ => None,
+    })
+}
+
+fn wait_until<T>(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    waits: bool,
+    look: impl Fn(Readiness) -> Option<Result<T>>,
+) -> Result<T> {
+    if !waits {
+        return look(description.readiness()).unwrap_or(Err(Errno::EAGAIN));
+    }
+    until_ready(context, description, |_| look(description.readiness()).unwrap_or(Err(Errno::EAGAIN)))
+}
+
+/// `splice(2)`.
+pub fn splice(context: &mut Context<'_>, [input, from, output, to, length, flags]: Arguments) -> Result<u64> {
+    if flags & !FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let (input, output) = (readable(context, input)?, writable(context, output)?);
+    let length = length.min(TRANSFER_BYTES_MAX);
+    let waits = flags & NON_BLOCKING == 0;
+    if (input.pipe().is_some() && from != 0) || (output.pipe().is_some() && to != 0) {
+        return Err(Errno::ESPIPE);
+    }
+    let is_same = match (input.pipe(), output.pipe()) {
+        (Some(first), Some(second)) => Arc::ptr_eq(first, second),
+        (None, None) => true,
+        _ => false,
+    };
+    if is_same || input.inode().kind() == FileKind::Directory {
+        return Err(Errno::EINVAL);
+    }
+    if output.pipe().is_some() && input.pipe().is_none() {
+        let offset = read_offset(context, from)?;
+        let count = fill(context, (&input, offset), &output, length as usize, waits)?;
+        write_offset(context, from, offset.map(|offset| offset + count))?;
+        return Ok(count);
+    }
+    let offset = read_offset(context, to)?;
+    let count = drain(context, &input, (&output, offset), length as usize, waits)?;
+    write_offset(context, to, offset.map(|offset| offset + count))?;
+    Ok(count)
+}
+
+/// From a pipe to whatever takes bytes.
+fn drain(
+    context: &mut Context<'_>,
+    input: &Arc<Description>,
+    (output, offset): (&Arc<Description>, Option<u64>),
+    length: usize,
+    waits: bool,
+) -> Result<u64> {
+    if !wait_for_bytes(context, input, waits)? {
+        return Ok(0);
+    }
+    if output.pipe().is_some() {
+        wait_for_room(context, output, waits)?;
+    }
+    let pipe = input.pipe().ok_or(Errno::EINVAL)?;
+    // What comes in while it goes out is for the next call; a pipe takes what it has room for without waiting.
+    let room = output.pipe().map_or(usize::MAX, |pipe| pipe.room());
+    let left = length.min(pipe.readable_bytes()).min(room);
+    let source = &mut PipeSource { description: input, pipe, left, now: now(context) };
+    write_from_source(context, output, source, offset)
+}
+
+/// From a file, a socket or a device to a pipe.
+fn fill(
+    context: &mut Context<'_>,
+    (input, mut offset): (&Arc<Description>, Option<u64>),
+    output: &Arc<Description>,
+    length: usize,
+    waits: bool,
+) -> Result<u64> {
+    wait_for_room(context, output, waits)?;
+    let room = output.pipe().map_or(0, |pipe| pipe.room());
+    let mut left = length.min(room);
+    let mut done = 0;
+    while left > 0 {
+        let mut buffer = Buffer::with_limit(left.min(PIPE_BUFFER_BYTES));
+        let attempt = |context: &mut Context<'_>| match offset {
+            None => input.read(&mut buffer, now(context)),
+            Some(offset) => input.read_at(offset, &mut buffer, now(context)),
+        };
+        // Only the first bytes are worth waiting for.
+        let mut attempt = attempt;
+        let outcome = if done == 0 { until_ready(context, input, &mut attempt) } else { attempt(context) };
+        let count = match outcome {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        };
+        let mut source = &buffer.bytes[..];
+        write_from_source(context, output, &mut source, None)?;
+        offset = offset.map(|offset| offset + count as u64);
+        done += count as u64;
+        left -= count;
+    }
+    Ok(done)
+}
+
+/// `tee(2)`.
+pub fn tee(context: &mut Context<'_>, [input, output, length, flags, ..]: Arguments) -> Result<u64> {
+    if flags & !FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let (input, output) = (readable(context, input)?, writable(context, output)?);
+    let (Some(from), Some(to)) = (input.pipe().cloned(), output.pipe().cloned()) else { return Err(Errno::EINVAL) };
+    if Arc::ptr_eq(&from, &to) {
+        return Err(Errno::EINVAL);
+    }
+    let waits = flags & NON_BLOCKING == 0;
+    if !wait_for_bytes(context, &input, waits)? {
+        return Ok(0);
+    }
+    wait_for_room(context, &output, waits)?;
+    let length = length.min(TRANSFER_BYTES_MAX) as usize;
+    let mut bytes: Vec<u8> = Vec::new();
+    let count = length.min(from.readable_bytes()).min(to.room());
+    bytes.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(count, 0);
+    let count = from.peek(&mut bytes);
+    let mut source = &bytes[..count];
+    write_from_source(context, &output, &mut Capped::new(&mut source, count), None)
+}
+
+/// `vmsplice(2)`: `writev` or `readv`, as the pipe's end is one or the other.
+pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, ..]: Arguments) -> Result<u64> {
+    if flags & !FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let description = context.process.files.get(descriptor)?;
+    if description.pipe().is_none() {
+        return Err(Errno::EBADF);
+    }
+    if description.is_writable() {
+        if flags & NON_BLOCKING != 0 {
+            wait_for_room(context, &description, false)?;
+        }
+        return writev(context, [descriptor, extents, count, 0, 0, 0]);
+    }
+    if flags & NON_BLOCKING != 0 {
+        wait_for_bytes(context, &description, false)?;
+    }
+    readv(context, [descriptor, extents, count, 0, 0, 0])
+}

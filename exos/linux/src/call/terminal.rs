@@ -1,0 +1,305 @@
+//! What is special about terminals: `ioctl` on both sides of one, reads with `VMIN` and `VTIME`, who may read and
+//! write, and opening.
+
+use alloc::sync::Arc;
+
+use exos::error::{Errno, Result};
+use exos::fs::description::Description;
+use exos::fs::location::Location;
+use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
+use exos::fs::stream::Terminal;
+use exos::fs::terminal::job_control::{TerminalCaller, Verdict};
+use exos::fs::terminal::tty::{Flush, Side, Tty};
+use exos::fs::transfer::Destination;
+use exos::fs::vnode::DeviceNumber;
+use exos::fs::walk::LookupFlags;
+use exos::task::signal::{Signal, SignalSet};
+
+use crate::abi::file::{self as abi, request};
+use crate::context::{Context, Restart};
+use crate::files::{Access, now};
+use crate::user::{Extent, UserWriter, read_array, write_all};
+
+/// `/dev/tty`.
+const CONTROLLING_TERMINAL: DeviceNumber = DeviceNumber { major: 5, minor: 0 };
+/// `VTIME`'s unit.
+const DECISECOND_NS: u64 = 100_000_000;
+
+/// The caller as terminals see it.
+fn caller_of(context: &Context<'_>) -> TerminalCaller {
+    let (group, session) = (*context.process.group.lock(), *context.process.session.lock());
+    let mask = context.thread.signals.lock().mask;
+    let shared = context.process.signals.lock();
+    let ignored = [Signal::TTIN, Signal::TTOU].into_iter().filter(|signal| shared.dispositions.is_ignored(*signal));
+    let deaf_to = ignored.fold(mask, |set: SignalSet, signal| set.union(signal.bit()));
+    drop(shared);
+    let is_root = context.process.identities.lock().uid[1] == 0;
+    TerminalCaller { group, session, is_leader: context.process.pid == session, is_root, deaf_to }
+}
+
+/// Turns a verdict into what the call answers. Who was stopped tries again when it goes on.
+fn obey(context: &mut Context<'_>, verdict: Verdict) -> Result<()> {
+    match verdict {
+        Verdict::Proceed => Ok(()),
+        Verdict::Refused => Err(Errno::EIO),
+        Verdict::Stopped => {
+            context.restart = Restart::UnlessHandlerForbids;
+            Err(Errno::EINTR)
+        }
+    }
+}
+
+/// Fails unless the caller may write to `description`, if that is a terminal.
+pub(super) fn check_writer(context: &mut Context<'_>, description: &Description) -> Result<()> {
+    let Some(side @ Side::Slave(_)) = description.terminal_side() else { return Ok(()) };
+    let verdict = side.tty().judge_writer(&caller_of(context));
+    obey(context, verdict)
+}
+
+/// Reads from a terminal as its modes say.
+pub(super) fn read(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    tty: &Tty,
+    extents: &[Extent],
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let modes = tty.modes();
+    let (minimum, time_ns) = match modes.is_canonical() {
+        true => (1, 0),
+        false => (u64::from(modes.minimum()), u64::from(modes.time_ds()) * DECISECOND_NS),
+    };
+    let memory = context.memory;
+    let mut writer = UserWriter::new(memory, extents);
+    let mut deadline_ns = (minimum == 0 && time_ns > 0).then(|| context.now_ns() + time_ns);
+    let mut done = 0;
+    loop {
+        let caller = caller_of(context);
+        let verdict = tty.judge_reader(&caller);
+        let attempt = obey(context, verdict).and_then(|()| description.read(&mut writer, now(context)));
+        let outcome = match attempt {
+            Ok(count) => {
+                done += count as u64;
+                if count == 0 || done >= minimum || modes.is_canonical() || writer.remaining() == 0 {
+                    return Ok(done);
+                }
+                if time_ns > 0 {
+                    deadline_ns = Some(context.now_ns() + time_ns);
+                }
+                continue;
+            }
+            Err(Errno::EAGAIN) if minimum == 0 && time_ns == 0 => return Ok(done),
+            Err(Errno::EAGAIN) if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) => {
+                return Ok(done);
+            }
+            Err(Errno::EAGAIN) if !description.is_non_blocking() => context.wait(deadline_ns),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => {}
+            Err(_) if done > 0 => return Ok(done),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Opens what answered `ENXIO`, if it is `/dev/tty` and the caller's session has a terminal.
+pub(super) fn open_controlling(
+    context: &Context<'_>,
+    access: &Access,
+    start: &Location,
+    path: &[u8],
+    how: &OpenHow,
+) -> Result<Arc<Description>> {
+    let location = access.find(start, path, true, false)?;
+    if location.inode().metadata().device_node != CONTROLLING_TERMINAL {
+        return Err(Errno::ENXIO);
+    }
+    let session = *context.process.session.lock();
+    let files = &context.system.files;
+    let tty = files.terminals.controlling(session).ok_or(Errno::ENXIO)?;
+    Ok(access.namespace().open_as(location, how, tty.open_slave()?))
+}
+
+/// A leader without a terminal that opens one gets it, unless it asked not to.
+pub(super) fn adopt(context: &Context<'_>, description: &Description, flags: u64) {
+    let Some(side @ Side::Slave(_)) = description.terminal_side() else { return };
+    let caller = caller_of(context);
+    if flags & abi::O_NO_CONTROLLING_TERMINAL == 0 && caller.is_leader && side.tty().session().is_none() {
+        let other = context.system.files.terminals.controlling(caller.session);
+        // Failing to is no error of open's.
+        let _ = side.tty().take_control(&caller, other.as_ref(), false);
+    }
+}
+
+/// Fails unless `tty` is the caller's controlling terminal; the master side need not be.
+fn check_own(side: Side<'_>, caller: &TerminalCaller) -> Result<()> {
+    match side {
+        Side::Slave(_) if side.tty().session() != Some(caller.session) => Err(Errno::ENOTTY),
+        _ => Ok(()),
+    }
+}
+
+/// Requests that change a terminal: from the background they stop the caller.
+fn is_change(number: u32) -> bool {
+    request::SET_MODES.contains(&number)
+        || request::SET_MODES_2.contains(&number)
+        || request::LINE_CONTROL.contains(&number)
+        || matches!(number, request::FLUSH | request::SET_FOREGROUND_GROUP)
+}
+
+/// `ioctl` on a side of a terminal.
+pub(super) fn request(
+    context: &mut Context<'_>,
+    description: &Description,
+    side: Side<'_>,
+    number: u32,
+    address: u64,
+) -> Result<u64> {
+    let caller = caller_of(context);
+    if side.is_hung_up() {
+        return Err(if number == request::SET_FOREGROUND_GROUP { Errno::ENOTTY } else { Errno::EIO });
+    }
+    let tty = side.tty();
+    if matches!(side, Side::Slave(_)) && is_change(number) {
+        let verdict = tty.judge_changer(&caller);
+        obey(context, verdict)?;
+    }
+    match side {
+        Side::Master(_) => match master_request(context, tty, number, address) {
+            Err(Errno::ENOTTY) => {}
+            outcome => return outcome,
+        },
+        Side::Slave(_) => {}
+    }
+    match session_request(context, side, &caller, number, address) {
+        Err(Errno::ENOTTY) if !is_about_session(number) => {}
+        outcome => return outcome.map(|()| 0),
+    }
+    let memory = context.memory;
+    match number {
+        // What is typed by programs cannot be told from what is typed by people.
+        request::TYPE_IN => return Err(Errno::EIO),
+        request::GET_UNSENT_COUNT => {
+            let count = if matches!(side, Side::Slave(_)) { tty.pending_output() } else { 0 };
+            write_all(memory, address, &(count as u32).to_le_bytes())?;
+        }
+        request::FLUSH => {
+            let what = match address {
+                0 => Flush::Input,
+                1 => Flush::Output,
+                2 => Flush::Both,
+                _ => return Err(Errno::EINVAL),
+            };
+            match side {
+                Side::Slave(_) => tty.flush(what),
+                Side::Master(_) => tty.flush_master(what),
+            }
+        }
+        request::FLOW => match address {
+            0 => tty.set_stopped(true),
+            1 => tty.set_stopped(false),
+            // Nobody sends us anything that could be told to wait.
+            2 | 3 => {}
+            _ => return Err(Errno::EINVAL),
+        },
+        request::SET_MODES_FLUSHING | request::SET_MODES_2_FLUSHING => {
+            super::file_control::terminal_request(context, description.terminal()?, number, address)?;
+            tty.flush(Flush::Input);
+        }
+        other => super::file_control::terminal_request(context, description.terminal()?, other, address)?,
+    }
+    Ok(0)
+}
+
+/// Requests that [`session_request`] answers.
+fn is_about_session(number: u32) -> bool {
+    matches!(
+        number,
+        request::SET_FOREGROUND_GROUP
+            | request::GET_FOREGROUND_GROUP
+            | request::GET_SESSION
+            | request::SET_CONTROLLING_TERMINAL
+            | request::GIVE_UP_CONTROL
+    )
+}
+
+/// What is about the session that a terminal controls. `ENOTTY`: another request, or not the caller's terminal.
+fn session_request(
+    context: &Context<'_>,
+    side: Side<'_>,
+    caller: &TerminalCaller,
+    number: u32,
+    address: u64,
+) -> Result<()> {
+    let (tty, memory) = (side.tty(), context.memory);
+    match number {
+        request::SET_FOREGROUND_GROUP => {
+            let group = i32::from_le_bytes(read_array(memory, address)?);
+            check_own(side, caller)?;
+            let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
+            tty.put_in_front(caller, group)
+        }
+        request::GET_FOREGROUND_GROUP => {
+            check_own(side, caller)?;
+            write_all(memory, address, &tty.foreground_group().to_le_bytes())
+        }
+        request::GET_SESSION => {
+            check_own(side, caller)?;
+            let session = tty.session().ok_or(Errno::ENOTTY)?;
+            write_all(memory, address, &session.to_le_bytes())
+        }
+        request::SET_CONTROLLING_TERMINAL => {
+            let other = context.system.files.terminals.controlling(caller.session);
+            let other = other.filter(|other| !Arc::ptr_eq(other, tty));
+            tty.take_control(caller, other.as_ref(), address == 1)
+        }
+        request::GIVE_UP_CONTROL => {
+            check_own(side, caller)?;
+            if !caller.is_leader {
+                return Err(Errno::EPERM);
+            }
+            tty.leave_control();
+            Ok(())
+        }
+        _ => Err(Errno::ENOTTY),
+    }
+}
+
+/// What only the master side answers.
+fn master_request(context: &mut Context<'_>, tty: &Tty, number: u32, address: u64) -> Result<u64> {
+    let memory = context.memory;
+    let put = |value: u32| write_all(memory, address, &value.to_le_bytes());
+    match number {
+        request::GET_NUMBER => put(tty.index())?,
+        request::SET_LOCK => tty.set_locked(i32::from_le_bytes(read_array(memory, address)?) != 0),
+        request::GET_LOCK => put(u32::from(tty.is_locked()))?,
+        request::SET_PACKETS => tty.set_packets(i32::from_le_bytes(read_array(memory, address)?) != 0),
+        request::GET_PACKETS => put(u32::from(tty.has_packets()))?,
+        request::OPEN_PEER => return open_peer(context, tty, address),
+        _ => return Err(Errno::ENOTTY),
+    }
+    Ok(0)
+}
+
+/// `TIOCGPTPEER`: the slave side, whatever is mounted where.
+fn open_peer(context: &mut Context<'_>, tty: &Tty, flags: u64) -> Result<u64> {
+    let access = Access::new(context);
+    let path = alloc::format!("/dev/pts/{}", tty.index());
+    let root = access.namespace().root().clone();
+    let follow = LookupFlags { follow: true, directory: false };
+    let location = access.namespace().lookup(&access.caller(), &root, path.as_bytes(), follow)?;
+    let how = OpenHow {
+        access: match flags & abi::O_ACCESS_MODE {
+            0 => OpenAccess::Read,
+            1 => OpenAccess::Write,
+            _ => OpenAccess::ReadWrite,
+        },
+        flags: OpenFlags::empty(),
+        status: abi::status_flags(flags),
+        permissions: 0,
+    };
+    let description = access.namespace().open_at(&access.caller(), location, &how)?;
+    adopt(context, &description, flags);
+    context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+}
