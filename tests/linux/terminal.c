@@ -30,29 +30,35 @@ static int events(int fd) {
     return entry.revents;
 }
 
-/* Prints bytes so that one sees them. */
+/* Prints what one read of the slave gets, or all that the master has, so that one sees it. Linux moves bytes between the two
+   in a thread of its own; a read or a poll that finds nothing waits for that thread, so both sides are asked until they say
+   that there is nothing. */
 static void show(const char *what, int fd) {
-    char bytes[300];
-    int flags = fcntl(fd, F_GETFL);
+    char bytes[600];
+    int flags = fcntl(fd, F_GETFL), error = 0;
+    ssize_t count = 0, part;
     fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    /* On Linux what is typed is handled by another thread. */
-    poll(&(struct pollfd){fd, POLLIN, 0}, 1, 50);
-    ssize_t count = read(fd, bytes, sizeof bytes);
+    while ((part = read(fd, bytes + count, sizeof bytes - count)) > 0) {
+        count += part;
+        if (fd == slave) break;
+    }
+    if (part < 0 && count == 0) error = errno;
     fcntl(fd, F_SETFL, flags);
-    printf("%s", what);
-    if (count < 0) printf(" error %d", errno);
-    else printf(" \"");
+    if (error) {
+        printf("%s error %d\n", what, error);
+        return;
+    }
+    printf("%s \"", what);
     for (ssize_t i = 0; i < count; i++) {
         if (bytes[i] >= ' ' && bytes[i] < 127 && bytes[i] != '\\') putchar(bytes[i]);
         else printf("\\%02x", (unsigned char)bytes[i]);
     }
-    puts(count < 0 ? "" : "\"");
+    puts("\"");
 }
 
 static void type(const char *text) {
     CHECK(write(master, text, strlen(text)) == (ssize_t)strlen(text));
-    struct timespec moment = {0, 2000000};
-    nanosleep(&moment, 0);
+    events(slave);
 }
 
 static void make(void) {
