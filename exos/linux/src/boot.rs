@@ -115,16 +115,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let (namespace, page_cache) = name_space(&ground, config, &facts, &terminals, now)?;
     let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
     let current = working_directory(&namespace, config, now)?;
-    let vdso = VdsoPages::new(
-        &ground.pool,
-        VDSO_IMAGE,
-        &VdsoData {
-            clock: ground.clock,
-            realtime_offset_ns: config.realtime_start_ns,
-            has_clock: true,
-            has_processor_number: false,
-        },
-    );
+    let vdso = vdso_of(&ground, config);
     let limits = Limits::default();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
     let space = AddressSpace::new(ground.pool.clone(), aegis_abi::types::SLOT_SELF, base, space_limits(&limits));
@@ -135,7 +126,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         platform: ground.platform,
         pool: ground.pool,
         files: Files { namespace, temporary, terminals, unix: Arc::default(), page_cache },
-        vdso: vdso.ok(),
+        vdso,
         options: options(config),
         counters: Counters::default(),
         realtime_offset_ns: AtomicI64::new(config.realtime_start_ns.cast_signed()),
@@ -188,6 +179,21 @@ fn options(config: &Config) -> Options {
         profile: config.flags.contains(Flags::PROFILE),
         rewrite: !config.flags.contains(Flags::NO_REWRITE),
     }
+}
+
+/// The vDSO, if there is memory for it.
+fn vdso_of(ground: &Ground, config: &Config) -> Option<VdsoPages> {
+    let pages = VdsoPages::new(
+        &ground.pool,
+        VDSO_IMAGE,
+        &VdsoData {
+            clock: ground.clock,
+            realtime_offset_ns: config.realtime_start_ns,
+            has_clock: true,
+            has_processor_number: false,
+        },
+    );
+    pages.ok()
 }
 
 /// The root with everything that is mounted in it, and what bounds the pages of host directories there.
