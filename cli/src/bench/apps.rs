@@ -26,6 +26,8 @@ use super::system::{LinuxLine, MEMORY_MIB, Machines, Shape, System, aegis_line, 
 use root::{LAUNCHER, RootFiles, Workshop};
 use rows::{AppRow, ROOTS, ROWS};
 
+/// Until the launcher speaks.
+const LIMITS_START: Limits = Limits { silence: Duration::from_secs(120), total: Duration::from_secs(120) };
 /// Of one run. A program says nothing until its end, so silence is no sign.
 const LIMITS_WALL: Limits = Limits { silence: Duration::from_secs(300), total: Duration::from_secs(300) };
 /// Counting instructions takes about twice as long.
@@ -162,12 +164,17 @@ impl Apps<'_> {
 
     fn run_once(&mut self, row: &AppRow, files: &RootFiles, system: System) -> Result<Outcome, Failure> {
         let limits = if self.mode == Mode::Icount { LIMITS_ICOUNT } else { LIMITS_WALL };
-        let mut guest = Guest::start(&self.line(row.name, files, system), limits)?;
+        let mut guest = Guest::start(&self.line(row.name, files, system), LIMITS_START)?;
         let mut heard = Heard::default();
         let mut limit = None;
         while heard.end.is_none() {
             match guest.next() {
-                Event::Line(line, _) => heard.push(&line),
+                Event::Line(line, _) => {
+                    heard.push(&line);
+                    if heard.begin.is_some() {
+                        guest.set_limits(limits);
+                    }
+                }
                 Event::End => break,
                 Event::Limit(why) => {
                     limit = Some(why);
@@ -178,6 +185,7 @@ impl Apps<'_> {
         let outcome = match (system, limit) {
             (_, Some(why)) => {
                 let errors = guest.finish();
+                let limits = if heard.begin.is_some() { limits } else { LIMITS_START };
                 heard.lost(&format!("{why} after {} s", limits.total.as_secs()), &errors)
             }
             (System::Aegis, None) => {

@@ -107,6 +107,11 @@ impl Guest {
         Ok(Self { child, lines, errors: Some(errors), start, limits })
     }
 
+    /// Other limits from now on; the whole time still counts from the start.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// The next line, the end, or a limit.
     pub(crate) fn next(&mut self) -> Event {
         let left = self.limits.total.checked_sub(self.start.elapsed());
