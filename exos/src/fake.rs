@@ -193,6 +193,16 @@ impl FakeMachine {
 }
 
 impl Kernel for FakeMachine {
+    fn create_space(&self) -> Result<CapSlot, Status> {
+        let mut state = self.state.lock();
+        state.next_slot += 1;
+        Ok(CapSlot(state.next_slot - 1))
+    }
+
+    fn destroy_space(&self, _: CapSlot) -> Result<(), Status> {
+        Ok(())
+    }
+
     fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
         let mut state = self.state.lock();
         if count == 0 || alignment_log2 > 18 {

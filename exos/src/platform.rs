@@ -18,6 +18,13 @@ pub trait Kernel: Send + Sync {
     /// the failing one are done.
     fn bind(&self, space: CapSlot, entries: &[BindEntry]) -> Result<(), BindFault>;
 
+    /// Makes an empty address space of this environment: a slot for [`Kernel::bind`].
+    fn create_space(&self) -> Result<CapSlot, Status>;
+
+    /// Ends an address space that [`Kernel::create_space`] made, and all mappings in it. `Busy`: a processor is still
+    /// in it; it is ended later, and until then its mappings stay.
+    fn destroy_space(&self, space: CapSlot) -> Result<(), Status>;
+
     /// Nanoseconds since the kernel's start.
     fn now_ns(&self) -> u64;
 

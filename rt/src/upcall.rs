@@ -1,8 +1,13 @@
 //! Upcall entries and resume.
 //!
-//! Two entries serve all kinds. [`syscall_entry`] builds an [`UpcallFrame`] at the top of the save area from what the
-//! kernel left in the control page, then calls the registered handler; [`upcall_entry`] finds the frame that the
+//! Two entries serve all kinds. [`syscall_entry`] builds an [`UpcallFrame`] at the top of the current stack from what
+//! the kernel left in the control page, then calls the registered handler; [`upcall_entry`] finds the frame that the
 //! kernel pushed. Both resume without the kernel.
+//!
+//! The stack is the save area, unless the library OS has named another one ([`set_stack_top`]): one that has threads
+//! gives each its own, so that a thread can block in the middle of a handler. Then [`upcall_entry`] moves the frame
+//! there: to the stack's top if a program was interrupted, else below the stack pointer of what was. So the save area
+//! is empty again whenever a handler runs.
 //!
 //! Resume is a restartable sequence instead of `iretq`: QEMU before 9.1 makes the stack accesses of a user-mode
 //! `iretq` as a supervisor, which SMAP refuses (`docs/adr/0003-resume-without-iretq.md`); the sequence is cheaper
@@ -23,10 +28,12 @@ use crate::control;
 pub const WORD_SYSCALL_HANDLER: usize = 0;
 /// Library word that holds the handler of all other upcalls.
 pub const WORD_UPCALL_HANDLER: usize = 1;
+/// Library word with the top of the stack that handlers run on.
+pub const WORD_STACK_TOP: usize = 4;
 /// Library word through which a resume jumps.
 const WORD_RESUME_RIP: usize = 3;
 /// First library word that a library OS may use for itself.
-pub const WORD_FREE_FIRST: usize = 4;
+pub const WORD_FREE_FIRST: usize = 5;
 
 /// `frame.kind` of a call to the second handler that no upcall made: something was held back while a handler ran. Not
 /// a kind of the kernel's.
@@ -49,7 +56,10 @@ pub struct UpcallHandlers {
 }
 
 /// Registers handlers for this virtual processor and enters every kind in `kinds`, plus system calls and exceptions.
+///
+/// Handlers run on the save area until [`set_stack_top`] says otherwise.
 pub fn register(handlers: UpcallHandlers, kinds: &[UpcallKind]) {
+    set_stack_top(control::save_area_top());
     control::set_library_word(WORD_SYSCALL_HANDLER, handlers.syscall as usize as u64);
     control::set_library_word(WORD_UPCALL_HANDLER, handlers.other as usize as u64);
     control::set_entry(UpcallKind::Syscall, syscall_entry as *const () as u64);
@@ -59,12 +69,19 @@ pub fn register(handlers: UpcallHandlers, kinds: &[UpcallKind]) {
     }
 }
 
+/// Names the stack that handlers of this virtual processor run on from the next upcall on: one past its last byte, a
+/// multiple of 16. It has to be mapped for as long as it is the current one, and holds nothing while a program runs.
+pub fn set_stack_top(top: u64) {
+    control::set_library_word(WORD_STACK_TOP, top);
+}
+
 unsafe extern "C" {
     /// Entry for [`UpcallKind::Syscall`].
     pub fn syscall_entry();
     /// Entry for every other kind.
     pub fn upcall_entry();
-    /// Leaves for the context in `frame`, which lies in the save area with nothing of value below it.
+    /// Leaves for the context in `frame`, which lies on the current stack or in the save area, with nothing of value
+    /// below it.
     ///
     /// # Safety
     /// The frame must be a complete context of this processor.
@@ -76,7 +93,7 @@ core::arch::global_asm!(
     ".balign 16",
     ".global syscall_entry",
     "syscall_entry:",
-    "mov rsp, gs:[{save_area_top}]",
+    "mov rsp, gs:[{stack_top}]",
     "push {user_stack}",
     "push qword ptr gs:[{syscall_rsp}]",
     "push qword ptr gs:[{syscall_rflags}]",
@@ -124,6 +141,32 @@ core::arch::global_asm!(
     "mov [rdi + {rip}], rax",
     "9:",
     "xor ebp, ebp",
+    // Does the frame belong on another stack than the save area?
+    "mov rax, gs:[{stack_top}]",
+    "mov rcx, gs:[{save_area_top}]",
+    "cmp rax, rcx",
+    "je 11f",
+    "mov rdx, [rdi + {rsp}]",
+    "cmp rdx, rcx",
+    "ja 10f",
+    "cmp rdx, gs:[{save_area_base}]",
+    "jae 11f",
+    "10:",
+    // A program, or code of ours that had the program's stack pointer: the top. Else below the stack pointer.
+    "cmp qword ptr [rdi + {rip}], 0",
+    "jge 12f",
+    "test rdx, rdx",
+    "cmovs rax, rdx",
+    "12:",
+    "and rax, -16",
+    "sub rax, {frame_bytes}",
+    "mov rsi, rdi",
+    "mov rdi, rax",
+    "mov ecx, {frame_bytes} / 8",
+    "rep movsq",
+    "mov rdi, rax",
+    "mov rsp, rax",
+    "11:",
     "call qword ptr gs:[{upcall_handler}]",
     "jmp 2f",
     ".global upcall_resume",
@@ -196,6 +239,9 @@ core::arch::global_asm!(
     "lea rsp, [rsp + 32]",
     "iretq",
     save_area_top = const offset_of!(ControlPage, save_area_top),
+    save_area_base = const offset_of!(ControlPage, save_area_base),
+    stack_top = const offset_of!(ControlPage, library) + 8 * WORD_STACK_TOP,
+    frame_bytes = const size_of::<UpcallFrame>(),
     syscall_rip = const offset_of!(ControlPage, syscall_rip),
     syscall_rflags = const offset_of!(ControlPage, syscall_rflags),
     syscall_rsp = const offset_of!(ControlPage, syscall_rsp),

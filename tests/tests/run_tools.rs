@@ -1,8 +1,8 @@
-//! Debian's everyday tools: output and status as on the host, and no fork, thread or socket where there is none yet.
+//! Debian's everyday tools: output and status as on the host.
 
 use std::path::PathBuf;
 
-use aegis_tests::programs::{aegis, is_there, same};
+use aegis_tests::programs::{is_there, same};
 
 /// A small tree of files for tools to work on, the same path on the host and in the machine.
 fn tree(test: &str) -> PathBuf {
@@ -216,26 +216,5 @@ fn python_with_its_library() {
         "a = [0] * 10 ** 11",
     ] {
         same(&with, &["/usr/bin/python3.11", "-c", program], b"");
-    }
-}
-
-/// What needs a process or a thread more fails with the program's own message, names the call once, and ends.
-#[test]
-fn what_is_missing_fails_cleanly() {
-    for command in [
-        &["busybox", "sh", "-c", "echo a | cat"][..],
-        &["busybox", "sh", "-c", "x=$(echo hi); echo [$x]"],
-        &["dash", "-c", "sleep 1 & wait"],
-        &["bash", "--norc", "-c", "echo a | cat"],
-        &["perl", "-e", "defined(fork) or die \"no fork: $!\\n\""],
-        &["timeout", "5", "echo", "text"],
-        &["xargs", "echo"],
-    ] {
-        if is_there(command[0]) {
-            let found = aegis(&[], command, b"x\n");
-            assert!((1..=255).contains(&found.status) && found.status != 124, "{command:?}: {found:?}");
-            assert_eq!(found.errors.matches("(ENOSYS)").count(), 1, "{command:?}: {found:?}");
-            assert!(found.output.is_empty(), "{command:?}: {found:?}");
-        }
     }
 }

@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicI64;
 
 use aegis_abi::FrameNumber;
 use aegis_abi::boot::SystemPage;
+use aegis_abi::types::SLOT_SELF;
 use aegis_image::config::{Config, Flags};
 use exos::error::{Errno, Result};
 use exos::fs::location::{Location, MountDescription, MountFlags};
@@ -23,26 +24,22 @@ use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::mem::{AddressSpace, FramePool};
 use exos::platform::Kernel;
 use exos::sync::Mutex;
+use exos::task::futex::FutexTable;
 use exos::task::limits::{Limits, Resource};
-use exos::task::signal::ThreadSignals;
+use exos::task::schedule::Scheduler;
 
-use crate::facts::Facts;
 use crate::files::{Files, ProcessFiles};
-use crate::jobs::SingleProcess;
+use crate::jobs::PodJobs;
 use crate::memory::{Space, space_limits};
 use crate::proc::ProcFacts;
-use crate::process::{Identities, Image, IntervalTimer, Process, ProcessSignals, Thread};
+use crate::process::{Birth, Identities, Process, Thread};
+use crate::processes::Processes;
 use crate::shares::{Refused, Served, Shares};
-use crate::signal_frame::AlternateStack;
 use crate::standard_streams::{connect_streams, has_host_terminal};
 use crate::system::{Counters, Options, Platform, System};
-use crate::traps::TrapCounts;
-use crate::vector_buffer::VectorCache;
 
 /// The vDSO, which `build.rs` built.
 const VDSO_IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.bin"));
-/// Number of the first process; 1 is what a container's first process is.
-pub(crate) const FIRST_PID: u32 = 1;
 /// Inodes that the writable layer may hold.
 const INODE_COUNT_MAX: u64 = 1 << 20;
 /// Device numbers of the file systems, as `st_dev` shows them.
@@ -58,6 +55,8 @@ pub struct Ground {
     pub platform: Arc<dyn Platform>,
     /// The pod's frames; knows the bundle's as borrowed.
     pub pool: Arc<FramePool>,
+    /// Who runs when.
+    pub scheduler: Arc<Scheduler>,
     /// The clock as the kernel shows it.
     pub clock: SystemPage,
     /// The root image and its first frame; `None` for an empty root.
@@ -118,13 +117,22 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let vdso = vdso_of(&ground, config);
     let limits = Limits::default();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
-    let space = AddressSpace::new(ground.pool.clone(), aegis_abi::types::SLOT_SELF, base, space_limits(&limits));
+    let home = || {
+        let space = AddressSpace::new(ground.pool.clone(), SLOT_SELF, base, space_limits(&limits));
+        Arc::new(Space::new(&ground.kernel, space))
+    };
+    let (memory, empty_space) = (home(), home());
     let files = ProcessFiles::new(&namespace, current);
     let start_ns = ground.kernel.now_ns();
     let system = Arc::new(System {
         kernel: ground.kernel,
         platform: ground.platform,
         pool: ground.pool,
+        scheduler: ground.scheduler,
+        processes: Processes::default(),
+        futexes: FutexTable::default(),
+        empty_space,
+        facts: facts.clone(),
         files: Files { namespace, temporary, terminals, unix: Arc::default(), page_cache },
         vdso,
         options: options(config),
@@ -135,38 +143,23 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         processor_count: ground.clock.processor_count,
         named_missing: Mutex::new([0; 8]),
     });
-    let identities = Identities { uid: [config.uid; 4], gid: [config.gid; 4], groups: Vec::new() };
-    let process = Arc::new(Process {
-        facts: Facts::new(FIRST_PID, 0, &identities),
-        traps: TrapCounts::default(),
-        pid: FIRST_PID,
+    let pid = system.processes.take_number().map_err(BootError::Root)?;
+    let process = Arc::new(Process::new(Birth {
+        pid,
         parent: 0,
-        group: Mutex::new(FIRST_PID),
-        session: Mutex::new(FIRST_PID),
-        space: Arc::new(Space::new(space)),
+        group: pid,
+        session: pid,
+        memory,
         files,
-        signals: Mutex::new(ProcessSignals::default()),
-        limits: Mutex::new(limits),
-        identities: Mutex::new(identities),
-        image: Mutex::new(Image::default()),
-        timer: Mutex::new(IntervalTimer::default()),
-        ending: Mutex::new(None),
+        identities: Identities { uid: [config.uid; 4], gid: [config.gid; 4], groups: Vec::new() },
         start_ns,
-        is_dumpable: Mutex::new(true),
-        nice: Mutex::new(0),
-    });
-    let thread = Arc::new(Thread {
-        tid: FIRST_PID,
-        signals: Mutex::new(ThreadSignals::default()),
-        stack: Mutex::new(AlternateStack::default()),
-        vector: VectorCache::default(),
-        name: Mutex::new(Vec::new()),
-        clear_tid_address: Mutex::new(0),
-        robust_list: Mutex::new((0, 0)),
-    });
+    }));
+    let thread = Arc::new(Thread::new(pid, system.scheduler.new_task()));
+    process.threads.lock().push(thread.clone());
+    system.processes.add(process.clone());
     facts.set_system(&system);
     facts.add_process(process.clone(), thread.clone());
-    system.files.terminals.set_job_control(SingleProcess::new(&process));
+    system.files.terminals.set_job_control(PodJobs::new(&system));
     let pod = Pod { system, process, thread };
     connect_streams(&pod, ground.streams, config, now).map_err(BootError::Root)?;
     Ok(pod)

@@ -1,13 +1,16 @@
 //! What a system call works on: the system, the process, the thread, and the program's registers and memory.
 //!
 //! Handlers in [`crate::call`] have one signature, [`Handler`], and get everything through [`Context`]; nothing is
-//! global. Blocking is a loop: look, and if there is nothing, [`Context::wait`], which comes back when something may
-//! have changed and fails with `EINTR` when a signal wants to be delivered.
+//! global. Blocking is a loop: register with whoever tells of changes ([`Context::watch`]), look, and if there is
+//! nothing, [`Context::wait`], which comes back when something may have changed and fails with `EINTR` when a signal
+//! wants to be delivered. A change between the look and the wait makes the wait return at once.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
+use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
 use exos::task::signal::SignalSet;
 
 use crate::process::{Process, Thread};
@@ -51,7 +54,14 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Gives the processor up until something may have changed, or until `deadline_ns` (monotonic).
+    /// Has changes of `queue` wake this thread, for as long as the answer lives.
+    #[must_use]
+    pub fn watch(&self, queue: &Arc<WaitQueue>, interest: Readiness) -> Registration {
+        let waiter: Arc<dyn Waiter> = self.thread.task.clone();
+        queue.register(&waiter, interest)
+    }
+
+    /// Blocks the thread until something may have changed, or until `deadline_ns` (monotonic).
     ///
     /// `EINTR`: a signal is waiting to be delivered; nothing was given up.
     pub fn wait(&mut self, deadline_ns: Option<u64>) -> Result<()> {
@@ -67,6 +77,10 @@ impl Context<'_> {
     /// Whether a signal could be delivered to this thread now, or the process is to end.
     #[must_use]
     pub fn has_signal(&self) -> bool {
+        let is_leaving = self.thread.is_ending.load(Ordering::Acquire) || self.process.has_ended();
+        if is_leaving || self.process.pause.lock().stopped_by.is_some() {
+            return true;
+        }
         let thread = self.thread.signals.lock();
         let shared = self.process.signals.lock();
         let interesting = SignalSet(!thread.mask.0);

@@ -4,6 +4,7 @@
 //! decides whether an interrupted call starts again, and leaves the frame as the program is to see it.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
@@ -11,6 +12,7 @@ use exos::task::signal::{self, Delivery, Signal, SignalInfo};
 
 use crate::abi::errno;
 use crate::context::Restart;
+use crate::leaving::{ChildChange, tell_parent};
 use crate::process::{Ending, Process, Thread};
 use crate::signal_frame::{self, Entry};
 use crate::system::System;
@@ -48,13 +50,21 @@ pub struct Target<'a> {
 pub fn is_quiet(target: &Target<'_>) -> bool {
     let thread = target.thread.signals.lock();
     let shared = target.process.signals.lock();
-    thread.saved_mask.is_none() && !thread.has_deliverable(&shared.pending) && !target.process.has_ended()
+    thread.saved_mask.is_none()
+        && !thread.has_deliverable(&shared.pending)
+        && !target.process.has_ended()
+        && !target.thread.is_ending.load(Ordering::Acquire)
+        && target.process.pause.lock().stopped_by.is_none()
 }
 
 /// Acts on pending signals. Afterwards the process has ended, or `frame` is to be resumed.
 pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
-    while !target.process.has_ended() {
+    loop {
+        wait_while_stopped(target);
+        if target.process.has_ended() || target.thread.is_ending.load(Ordering::Acquire) {
+            return;
+        }
         let delivery = {
             let mut thread = target.thread.signals.lock();
             let mut shared = target.process.signals.lock();
@@ -67,7 +77,7 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
                 let text = crate::report::describe(target, signal, &info, frame);
                 target.process.end(Ending::Killed { signal, has_core, text });
             }
-            Some(Delivery::Stop(_)) => stop(target),
+            Some(Delivery::Stop(signal)) => stop_process(target, signal),
             Some(Delivery::Handler { signal, info, disposition, mask_before }) => {
                 if let Some((number, restart)) = interrupted.take() {
                     let starts_again =
@@ -132,18 +142,31 @@ fn enter_handler(
     signal::force(&mut thread, &mut shared.dispositions, Signal::SEGV, info);
 }
 
-/// Waits until the process is continued or killed.
-fn stop(target: &Target<'_>) {
-    loop {
-        {
-            let mut shared = target.process.signals.lock();
-            let waiting = shared.pending.set().union(target.thread.signals.lock().pending.set());
-            if waiting.contains(Signal::CONT) || waiting.contains(Signal::KILL) {
-                shared.pending.discard(Signal::STOP.bit().union(Signal::TSTP.bit()));
-                return;
-            }
-        }
+/// Stops the process: all its threads wait from their next look on. A group that nobody could continue is not stopped
+/// by the terminal's signals.
+fn stop_process(target: &Target<'_>, signal: Signal) {
+    {
+        let mut pause = target.process.pause.lock();
+        pause.stopped_by = Some(signal);
+        pause.is_stop_unreported = true;
+        pause.is_continue_unreported = false;
+    }
+    tell_parent(target.system, target.process, ChildChange::Stopped(signal));
+    target.process.interrupt_threads();
+}
+
+/// Waits until the process is continued or killed. Whoever continues it wakes its threads.
+fn wait_while_stopped(target: &Target<'_>) {
+    let is_stopped = || target.process.pause.lock().stopped_by.is_some() && !target.process.has_ended();
+    if !is_stopped() {
+        return;
+    }
+    while is_stopped() {
         target.system.platform.wait(None);
+    }
+    // One thread tells the parent for all.
+    if core::mem::take(&mut target.process.pause.lock().is_continue_untold) {
+        tell_parent(target.system, target.process, ChildChange::Continued);
     }
 }
 

@@ -99,6 +99,29 @@ impl ProcessFiles {
         files
     }
 
+    /// What a child made by `fork` has: the same descriptions, directories and limits.
+    #[must_use]
+    pub fn fork(&self, namespace: &Arc<Namespace>) -> Self {
+        Self {
+            table: Mutex::new(self.table.lock().clone()),
+            owner: namespace.number(),
+            directories: Mutex::new(self.directories.lock().clone()),
+            umask: AtomicU32::new(self.umask()),
+            descriptor_limit: AtomicU32::new(self.descriptor_limit()),
+            size_limit_bytes: AtomicU64::new(self.size_limit_bytes()),
+            terminal: Mutex::new(self.terminal()),
+            timers: self.timers.clone(),
+        }
+    }
+
+    /// Closes everything: the process has ended.
+    pub fn close_all(&self) {
+        let closed = core::mem::take(&mut *self.table.lock()).into_all();
+        for description in closed {
+            self.release(description);
+        }
+    }
+
     /// The descriptors, for one operation.
     pub fn table(&self) -> MutexGuard<'_, DescriptorTable> {
         self.table.lock()

@@ -1,4 +1,4 @@
-//! Job control as terminals ask for it, for the one process that there is.
+//! Job control as terminals ask for it, for the processes of a pod.
 
 use alloc::sync::{Arc, Weak};
 
@@ -6,47 +6,46 @@ use exos::fs::terminal::job_control::JobControl;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
 use crate::process::Process;
+use crate::system::System;
 
 /// `SI_KERNEL`.
 const CODE_KERNEL: i32 = 0x80;
 
-/// The process table of a pod with one process.
-pub struct SingleProcess(Weak<Process>);
+/// The process table of a pod.
+pub struct PodJobs(Weak<System>);
 
-impl SingleProcess {
-    /// Over that process.
+impl PodJobs {
+    /// Over that pod.
     #[must_use]
-    pub fn new(process: &Arc<Process>) -> Arc<Self> {
-        Arc::new(Self(Arc::downgrade(process)))
-    }
-
-    fn raise_if(&self, signal: Signal, is_meant: impl FnOnce(&Process) -> bool) {
-        if let Some(process) = self.0.upgrade()
-            && is_meant(&process)
-        {
-            let payload = SignalPayload::Sender { pid: 0, uid: 0, value: 0 };
-            process.raise(signal, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
-        }
+    pub fn new(system: &Arc<System>) -> Arc<Self> {
+        Arc::new(Self(Arc::downgrade(system)))
     }
 }
 
-impl JobControl for SingleProcess {
+fn raise(process: &Process, signal: Signal) {
+    let payload = SignalPayload::Sender { pid: 0, uid: 0, value: 0 };
+    process.raise(signal, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
+}
+
+impl JobControl for PodJobs {
     fn signal_group(&self, group: u32, signal: Signal) {
-        self.raise_if(signal, |process| *process.group.lock() == group);
+        if let Some(system) = self.0.upgrade() {
+            system.processes.in_group(group).iter().for_each(|process| raise(process, signal));
+        }
     }
 
     fn signal_leader(&self, session: u32, signal: Signal) {
-        self.raise_if(signal, |process| process.pid == session);
+        if let Some(leader) = self.0.upgrade().and_then(|system| system.processes.get(session)) {
+            raise(&leader, signal);
+        }
     }
 
     fn session_of_group(&self, group: u32) -> Option<u32> {
-        let process = self.0.upgrade()?;
-        let own = *process.group.lock();
-        (own == group).then(|| *process.session.lock())
+        let members = self.0.upgrade()?.processes.in_group(group);
+        members.first().map(|process| *process.session.lock())
     }
 
-    fn is_orphaned(&self, _: u32) -> bool {
-        // Its parent is outside of the pod.
-        true
+    fn is_orphaned(&self, group: u32) -> bool {
+        self.0.upgrade().is_none_or(|system| crate::leaving::is_orphaned(&system, group))
     }
 }

@@ -2,16 +2,27 @@
 //!
 //! The lock is taken by the page-fault upcall, so it is never held while program memory is copied (which may fault).
 
+use alloc::sync::Arc;
+
+use aegis_abi::CapSlot;
+use aegis_abi::types::SLOT_SELF;
 use aegis_abi::upcall::UpcallFrame;
-use exos::mem::{Access, AddressSpace, FaultOutcome, SegvReason, SpaceLimits};
+use exos::error::Errno;
+use exos::mem::{Access, AddressSpace, FaultOutcome, FramePool, SegvReason, SpaceLimits};
+use exos::platform::Kernel;
 use exos::sync::{Mutex, MutexGuard};
 use exos::task::limits::{Limits, Resource};
 
 use crate::exception::{FaultCause, PAGE_FAULT_FETCH, PAGE_FAULT_WRITE};
 
-/// A process's memory.
+/// Times that a word is tried again while others change it.
+const EXCHANGE_COUNT_MAX: usize = 1 << 16;
+
+/// A process's memory. Whoever drops the last reference ends the address space; no processor may be in it then.
 pub struct Space {
     inner: Mutex<AddressSpace>,
+    slot: CapSlot,
+    kernel: Arc<dyn Kernel>,
 }
 
 /// What became of a page fault, as the upcall handler needs to know it.
@@ -28,8 +39,39 @@ pub enum FaultResult {
 impl Space {
     /// Memory that nobody else uses yet.
     #[must_use]
-    pub fn new(space: AddressSpace) -> Self {
-        Self { inner: Mutex::new(space) }
+    pub fn new(kernel: &Arc<dyn Kernel>, space: AddressSpace) -> Self {
+        let slot = space.environment();
+        Self { inner: Mutex::new(space), slot, kernel: kernel.clone() }
+    }
+
+    /// The kernel's name of the address space.
+    #[must_use]
+    pub fn slot(&self) -> CapSlot {
+        self.slot
+    }
+
+    /// An empty address space with its own page table. `ENOMEM`.
+    pub fn create(
+        kernel: &Arc<dyn Kernel>,
+        pool: &Arc<FramePool>,
+        base: u64,
+        limits: SpaceLimits,
+    ) -> exos::error::Result<Self> {
+        let slot = kernel.create_space().map_err(|_| Errno::ENOMEM)?;
+        Ok(Self::new(kernel, AddressSpace::new(pool.clone(), slot, base, limits)))
+    }
+
+    /// A copy by copy on write, for `fork`. `ENOMEM`.
+    pub fn fork(&self) -> exos::error::Result<Self> {
+        let slot = self.kernel.create_space().map_err(|_| Errno::ENOMEM)?;
+        let copy = self.lock().clone_cow(slot);
+        match copy {
+            Ok(space) => Ok(Self::new(&self.kernel, space)),
+            Err(error) => {
+                let _ = self.kernel.destroy_space(slot);
+                Err(error)
+            }
+        }
     }
 
     /// The address space, for one call.
@@ -55,6 +97,31 @@ impl Space {
         }
     }
 
+    /// Replaces the aligned word at `address` by what `change` makes of it, atomically; the word before. `EFAULT`, and
+    /// what `change` refuses with.
+    pub fn update_u32(
+        &self,
+        address: u64,
+        mut change: impl FnMut(u32) -> exos::error::Result<u32>,
+    ) -> exos::error::Result<u32> {
+        if !address.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
+        }
+        let mut space = self.lock();
+        let frame = space.frame_for(address, Access::Write).map_err(|_| Errno::EFAULT)?;
+        let (bytes, offset) = (space.pool().bytes().clone(), (address % 4096) as usize);
+        let mut word = [0; 4];
+        bytes.read(frame, offset, &mut word);
+        let mut before = u32::from_le_bytes(word);
+        for _ in 0..EXCHANGE_COUNT_MAX {
+            match bytes.compare_exchange_u32(frame, offset, before, change(before)?) {
+                Ok(word) => return Ok(word),
+                Err(seen) => before = seen,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
     /// Takes over the limits that concern memory.
     pub fn apply_limits(&self, limits: &Limits) {
         self.lock().set_limits(space_limits(limits));
@@ -64,6 +131,17 @@ impl Space {
     #[must_use]
     pub fn resident_peak_bytes(&self) -> u64 {
         self.lock().totals().resident_peak * 4096
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let space = self.inner.get_mut();
+        if self.slot != SLOT_SELF && self.kernel.destroy_space(self.slot).is_ok() {
+            space.abandon();
+        } else {
+            space.clear();
+        }
     }
 }
 

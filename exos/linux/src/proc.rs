@@ -47,15 +47,19 @@ struct Member {
     process: Arc<Process>,
     /// Ascending by number, the first thread first; not empty.
     threads: Vec<Arc<Thread>>,
-    out_of_memory_adjust: i32,
 }
+
+/// Answers process and thread of the one who asks.
+pub type CurrentSource = fn() -> Option<(u32, u32)>;
 
 /// What `/proc` is made from.
 pub struct ProcFacts {
     system: Once<Weak<System>>,
     /// Ascending by number.
     members: Mutex<Vec<Member>>,
+    /// The first process and thread, for as long as there is no source.
     current: Mutex<(u32, u32)>,
+    current_source: Once<CurrentSource>,
     boot_id: Once<[u8; 16]>,
 }
 
@@ -67,6 +71,7 @@ impl ProcFacts {
             system: Once::new(),
             members: Mutex::new(Vec::new()),
             current: Mutex::new((0, 0)),
+            current_source: Once::new(),
             boot_id: Once::new(),
         })
     }
@@ -92,8 +97,18 @@ impl ProcFacts {
             }
             Err(index) => {
                 let threads = alloc::vec![thread];
-                members.insert(index, Member { process, threads, out_of_memory_adjust: 0 });
+                members.insert(index, Member { process, threads });
             }
+        }
+    }
+
+    /// Takes a thread away that has ended, unless it is the last one: `/proc` shows a zombie with its first.
+    pub fn remove_thread(&self, pid: u32, tid: u32) {
+        let mut members = self.members.lock();
+        if let Ok(index) = members.binary_search_by_key(&pid, |member| member.process.pid)
+            && members[index].threads.len() > 1
+        {
+            members[index].threads.retain(|thread| thread.tid != tid);
         }
     }
 
@@ -109,9 +124,9 @@ impl ProcFacts {
         drop(removed);
     }
 
-    /// Says which process and thread run now: `self` and `thread-self`.
-    pub fn set_current(&self, pid: u32, tid: u32) {
-        *self.current.lock() = (pid, tid);
+    /// Says who knows which process and thread run now on the processor that asks: `self` and `thread-self`.
+    pub fn set_current_source(&self, source: CurrentSource) {
+        self.current_source.call_once(|| source);
     }
 
     fn system(&self) -> Result<Arc<System>> {
@@ -151,7 +166,7 @@ fn random_uuid(system: &System) -> [u8; 16] {
 
 impl ProcessProvider for ProcFacts {
     fn current(&self) -> (u32, u32) {
-        *self.current.lock()
+        self.current_source.get().and_then(|source| source()).unwrap_or_else(|| *self.current.lock())
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -194,7 +209,7 @@ impl ProcessProvider for ProcFacts {
             ProcessText::MountInfo => mount_text::mount_info(&system, process, &mut out),
             ProcessText::Mounts => mount_text::mounts(&system, process, &mut out),
             ProcessText::OutOfMemoryScore => out.raw(b"0\n"),
-            ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", member.out_of_memory_adjust),
+            ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", *process.out_of_memory_adjust.lock()),
             ProcessText::SmapsRollup => memory_text::rollup(process, &mut out),
             ProcessText::Stat => process_text::stat(&subject, &mut out),
             ProcessText::StatM => memory_text::statm(process, &mut out),
@@ -215,9 +230,7 @@ impl ProcessProvider for ProcFacts {
             ProcessText::OutOfMemoryAdjust => {
                 let adjust = parse_number(value).filter(|adjust| adjust.abs() <= ADJUST_MAX);
                 let adjust = adjust.ok_or(Errno::EINVAL)?;
-                let mut members = self.members.lock();
-                let member = members.iter_mut().find(|member| member.process.pid == name.process);
-                member.ok_or(Errno::ESRCH)?.out_of_memory_adjust = adjust;
+                *self.member(name.process)?.process.out_of_memory_adjust.lock() = adjust;
                 Ok(())
             }
             _ => Err(Errno::EPERM),

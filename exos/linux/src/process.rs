@@ -1,12 +1,20 @@
 //! A process and a thread as Linux programs know them. Locks are taken in the order of the fields.
+//!
+//! Life: `crate::processes` holds every process until it is waited for. A process ends when [`Process::end`] was
+//! called; its threads then leave one by one (`crate::leaving`), and the last gives files and memory back. Whatever
+//! wakes a thread goes through its task, so no wake is lost.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::sync::Mutex;
 use exos::task::limits::Limits;
+use exos::task::schedule::Task;
 use exos::task::signal::{Dispositions, Pending, Signal, SignalInfo, ThreadSignals};
 
+use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::signal_frame::AlternateStack;
 
 /// How a process ended.
@@ -71,6 +79,28 @@ pub struct IntervalTimer {
     pub period_ns: u64,
 }
 
+/// What a parent can be told of a child that goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    /// By which signal it is stopped.
+    pub stopped_by: Option<Signal>,
+    /// It stopped and nobody has waited for that.
+    pub is_stop_unreported: bool,
+    /// It was continued and its parent has not been told.
+    pub is_continue_untold: bool,
+    /// It was continued and nobody has waited for that.
+    pub is_continue_unreported: bool,
+}
+
+/// Processor time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimesNs {
+    /// Of threads that have ended.
+    pub ended_threads: u64,
+    /// Of children that were waited for, and theirs.
+    pub children: u64,
+}
+
 /// A process.
 pub struct Process {
     /// What it may ask about itself without a lock; published whenever the fields that it repeats change.
@@ -79,14 +109,18 @@ pub struct Process {
     pub traps: crate::traps::TrapCounts,
     /// Its number.
     pub pid: u32,
-    /// Its parent's number.
-    pub parent: u32,
+    /// Its parent's number; 0 for the first.
+    pub parent: AtomicU32,
+    /// The signal that its parent gets when it ends, 0 for none.
+    pub exit_signal: AtomicU8,
+    /// Its threads that have not ended.
+    pub threads: Mutex<Vec<Arc<Thread>>>,
     /// Its group.
     pub group: Mutex<u32>,
     /// Its session.
     pub session: Mutex<u32>,
-    /// Its memory.
-    pub space: Arc<crate::memory::Space>,
+    /// Its memory: shared with its parent from `vfork` to `execve`, replaced by `execve`, empty when it has ended.
+    memory: Mutex<Arc<crate::memory::Space>>,
     /// Its descriptors, current and root directory.
     pub files: crate::files::ProcessFiles,
     /// Its signals. Taken after a thread's.
@@ -107,12 +141,38 @@ pub struct Process {
     pub is_dumpable: Mutex<bool>,
     /// The nice value.
     pub nice: Mutex<i32>,
+    /// Whether it is stopped, and what its parent was told of it.
+    pub pause: Mutex<Pause>,
+    /// Processor time.
+    pub times: Mutex<TimesNs>,
+    /// Told when a child ends, stops or continues, and when it is continued itself.
+    pub changes: Arc<WaitQueue>,
+    /// Its memory is its parent's, which waits for it to let go.
+    pub borrows_memory: AtomicBool,
+    /// All threads have ended and files and memory are given back: only the number and the ending are left.
+    pub is_zombie: AtomicBool,
+    /// It has called `execve`: a parent may not change its group any more.
+    pub has_executed: AtomicBool,
+    /// `PR_SET_CHILD_SUBREAPER`.
+    pub is_subreaper: AtomicBool,
+    /// The signal that it gets when its parent ends, 0 for none.
+    pub parent_death_signal: AtomicU8,
+    /// `/proc/PID/oom_score_adj`.
+    pub out_of_memory_adjust: Mutex<i32>,
 }
 
 /// A thread.
 pub struct Thread {
     /// Its number.
     pub tid: u32,
+    /// What the scheduler knows of it.
+    pub task: Arc<Task>,
+    /// It has called `exit`, or its process replaces it.
+    pub is_ending: AtomicBool,
+    /// Processor time that it has used up to its last dispatch, and when that was (0: it is not running).
+    pub used_ns: AtomicU64,
+    /// See `used_ns`.
+    pub dispatched_ns: AtomicU64,
     /// Its signals. Taken before the process's.
     pub signals: Mutex<ThreadSignals>,
     /// Its alternate stack.
@@ -127,25 +187,251 @@ pub struct Thread {
     pub robust_list: Mutex<(u64, u64)>,
 }
 
+/// How a process comes about: what differs from one to the next.
+pub struct Birth {
+    /// Its number.
+    pub pid: u32,
+    /// Its parent's number.
+    pub parent: u32,
+    /// Group and session.
+    pub group: u32,
+    /// Session.
+    pub session: u32,
+    /// Its memory.
+    pub memory: Arc<crate::memory::Space>,
+    /// Its files.
+    pub files: crate::files::ProcessFiles,
+    /// Who it is.
+    pub identities: Identities,
+    /// When it starts (monotonic).
+    pub start_ns: u64,
+}
+
 impl Process {
-    /// Sends a signal to the process as a whole. Ignored signals are dropped as Linux drops them; a full queue drops
-    /// it too.
-    pub fn raise(&self, signal: Signal, info: SignalInfo) {
-        let mut signals = self.signals.lock();
-        if signals.dispositions.is_ignored(signal) {
-            return;
+    /// A process without threads, with default limits and signal handling.
+    #[must_use]
+    pub fn new(birth: Birth) -> Self {
+        Self {
+            facts: crate::facts::Facts::new(birth.pid, birth.parent, &birth.identities),
+            traps: crate::traps::TrapCounts::default(),
+            pid: birth.pid,
+            parent: AtomicU32::new(birth.parent),
+            exit_signal: AtomicU8::new(Signal::CHLD.number()),
+            threads: Mutex::default(),
+            group: Mutex::new(birth.group),
+            session: Mutex::new(birth.session),
+            memory: Mutex::new(birth.memory),
+            files: birth.files,
+            signals: Mutex::default(),
+            limits: Mutex::new(Limits::default()),
+            identities: Mutex::new(birth.identities),
+            image: Mutex::default(),
+            timer: Mutex::default(),
+            ending: Mutex::new(None),
+            start_ns: birth.start_ns,
+            is_dumpable: Mutex::new(true),
+            nice: Mutex::new(0),
+            pause: Mutex::default(),
+            times: Mutex::default(),
+            changes: WaitQueue::new(),
+            borrows_memory: AtomicBool::new(false),
+            is_zombie: AtomicBool::new(false),
+            has_executed: AtomicBool::new(false),
+            is_subreaper: AtomicBool::new(false),
+            parent_death_signal: AtomicU8::new(0),
+            out_of_memory_adjust: Mutex::new(0),
         }
-        let _ = signals.pending.raise(signal, info);
     }
 
-    /// Ends the process unless it has ended already.
+    /// Its memory.
+    #[must_use]
+    pub fn space(&self) -> Arc<crate::memory::Space> {
+        self.memory.lock().clone()
+    }
+
+    /// Gives it other memory; what it had is returned, to be dropped without a lock and by nobody who runs in it.
+    pub fn replace_space(&self, space: Arc<crate::memory::Space>) -> Arc<crate::memory::Space> {
+        core::mem::replace(&mut *self.memory.lock(), space)
+    }
+
+    /// Its parent's number.
+    #[must_use]
+    pub fn parent(&self) -> u32 {
+        self.parent.load(Ordering::Acquire)
+    }
+
+    /// Gives it another parent.
+    pub fn set_parent(&self, parent: u32) {
+        self.parent.store(parent, Ordering::Release);
+        self.facts.parent.store(self.visible_parent(), Ordering::Relaxed);
+    }
+
+    /// Its parent as programs see it: an orphan's is 1, as if an `init` had taken it.
+    #[must_use]
+    pub fn visible_parent(&self) -> u32 {
+        match self.parent() {
+            NO_PARENT if self.pid != FIRST_PID => 1,
+            parent => parent,
+        }
+    }
+
+    /// Sends a signal to the process as a whole. Ignored signals are dropped as Linux drops them; a full queue is told
+    /// (`EAGAIN`). Stop signals and `SIGCONT` cancel each other, and `SIGCONT` continues also where it is blocked.
+    pub fn queue(&self, signal: Signal, info: SignalInfo) -> exos::error::Result<()> {
+        self.before_raise(signal);
+        let is_blocked = self.is_blocked_everywhere(signal);
+        {
+            let mut signals = self.signals.lock();
+            if signals.dispositions.is_ignored(signal) && !is_blocked {
+                return Ok(());
+            }
+            signals.pending.raise(signal, info)?;
+        }
+        self.notify_signal(signal);
+        Ok(())
+    }
+
+    /// As [`Process::queue`], where a full queue drops the signal.
+    pub fn raise(&self, signal: Signal, info: SignalInfo) {
+        let _ = self.queue(signal, info);
+    }
+
+    /// Sends a signal to one thread.
+    pub fn raise_in_thread(&self, thread: &Thread, signal: Signal, info: SignalInfo) -> exos::error::Result<()> {
+        self.before_raise(signal);
+        let is_ignored = self.signals.lock().dispositions.is_ignored(signal);
+        {
+            let mut signals = thread.signals.lock();
+            if is_ignored && !signals.mask.contains(signal) {
+                return Ok(());
+            }
+            signals.pending.raise(signal, info)?;
+        }
+        thread.task.interrupt();
+        Ok(())
+    }
+
+    /// What the raising of stop and continue signals does at once.
+    fn before_raise(&self, signal: Signal) {
+        let stops = [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU];
+        if signal == Signal::CONT || signal == Signal::KILL {
+            let all = stops.iter().fold(exos::task::signal::SignalSet::default(), |set, stop| set.union(stop.bit()));
+            self.discard_pending(all);
+            let mut pause = self.pause.lock();
+            if pause.stopped_by.take().is_some() && signal == Signal::CONT {
+                pause.is_stop_unreported = false;
+                pause.is_continue_unreported = true;
+                pause.is_continue_untold = true;
+            }
+            drop(pause);
+            self.changes.notify(Readiness::READ);
+            self.interrupt_threads();
+        } else if stops.contains(&signal) {
+            self.discard_pending(Signal::CONT.bit());
+        }
+    }
+
+    fn discard_pending(&self, set: exos::task::signal::SignalSet) {
+        for thread in self.thread_list() {
+            thread.signals.lock().pending.discard(set);
+        }
+        self.signals.lock().pending.discard(set);
+    }
+
+    fn thread_list(&self) -> Vec<Arc<Thread>> {
+        self.threads.lock().clone()
+    }
+
+    /// Whether no thread would take `signal` now, or would once a suspended call has put its mask back.
+    fn is_blocked_everywhere(&self, signal: Signal) -> bool {
+        let threads = self.thread_list();
+        let blocks = |thread: &Arc<Thread>| {
+            let signals = thread.signals.lock();
+            signals.mask.contains(signal) || signals.saved_mask.is_some_and(|mask| mask.contains(signal))
+        };
+        !threads.is_empty() && threads.iter().all(blocks)
+    }
+
+    /// Lets a thread that takes `signal` look at it.
+    fn notify_signal(&self, signal: Signal) {
+        let threads = self.thread_list();
+        let takes = |thread: &&Arc<Thread>| !thread.signals.lock().mask.contains(signal);
+        if let Some(thread) = threads.iter().find(takes) {
+            thread.task.interrupt();
+        }
+        // A thread in `sigwait` blocks what it waits for.
+        for thread in threads.iter().filter(|thread| thread.task.is_blocked()) {
+            thread.task.wake_up();
+        }
+    }
+
+    /// Makes all threads look at the process again.
+    pub fn interrupt_threads(&self) {
+        for thread in self.thread_list() {
+            thread.task.interrupt();
+        }
+    }
+
+    /// Ends the process unless it has ended already; its threads leave as soon as they look.
     pub fn end(&self, ending: Ending) {
         self.ending.lock().get_or_insert(ending);
+        self.interrupt_threads();
     }
 
     /// Whether it has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ending.lock().is_some()
+    }
+
+    /// The thread with that number.
+    #[must_use]
+    pub fn thread(&self, tid: u32) -> Option<Arc<Thread>> {
+        self.threads.lock().iter().find(|thread| thread.tid == tid).cloned()
+    }
+
+    /// Processor time that its threads have used.
+    #[must_use]
+    pub fn used_ns(&self, now_ns: u64) -> u64 {
+        let running: u64 = self.thread_list().iter().map(|thread| thread.used_ns(now_ns)).sum();
+        self.times.lock().ended_threads + running
+    }
+}
+
+impl Thread {
+    /// A thread that has not started.
+    #[must_use]
+    pub fn new(tid: u32, task: Arc<Task>) -> Self {
+        Self {
+            tid,
+            task,
+            is_ending: AtomicBool::new(false),
+            used_ns: AtomicU64::new(0),
+            dispatched_ns: AtomicU64::new(0),
+            signals: Mutex::default(),
+            stack: Mutex::new(AlternateStack::default()),
+            vector: crate::vector_buffer::VectorCache::default(),
+            name: Mutex::default(),
+            clear_tid_address: Mutex::new(0),
+            robust_list: Mutex::new((0, 0)),
+        }
+    }
+
+    /// Processor time that it has used.
+    #[must_use]
+    pub fn used_ns(&self, now_ns: u64) -> u64 {
+        let since_ns = match self.dispatched_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            dispatched_ns => now_ns.saturating_sub(dispatched_ns),
+        };
+        self.used_ns.load(Ordering::Relaxed) + since_ns
+    }
+
+    /// Notes that a processor begins to run it (`true`) or has stopped.
+    pub fn note_dispatch(&self, is_running: bool, now_ns: u64) {
+        let before_ns = self.dispatched_ns.swap(if is_running { now_ns } else { 0 }, Ordering::Relaxed);
+        if before_ns != 0 {
+            self.used_ns.fetch_add(now_ns.saturating_sub(before_ns), Ordering::Relaxed);
+        }
     }
 }

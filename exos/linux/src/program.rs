@@ -164,12 +164,12 @@ pub fn start(
         shifts: shifts(system),
     };
     let loaded = {
-        let mut space = process.space.lock();
+        let memory = process.space();
+        let mut space = memory.lock();
         program.check(&space, &request)?;
-        space.clear();
         program.load(&mut space, &request)?
     };
-    profile::tell(system, &process.space, 0, u64::MAX);
+    profile::tell(system, &process.space(), 0, u64::MAX);
     process.files.close_for_exec();
     forget_old_program(process, thread);
     let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);

@@ -106,7 +106,8 @@ fn is_page_fault(frame: &UpcallFrame) -> bool {
 /// Says so if `address` lies just below a stack that has grown as far as it may.
 fn stack_overflow(target: &Target<'_>, address: u64) -> String {
     let is_below_stack = {
-        let space = target.process.space.lock();
+        let memory = target.process.space();
+        let space = memory.lock();
         space.areas().any(|area| {
             let distance = area.start().checked_sub(address);
             area.flags().contains(AreaFlags::GROWS_DOWN) && distance.is_some_and(|bytes| bytes <= STACK_GUARD_BYTES)
@@ -122,7 +123,7 @@ fn stack_overflow(target: &Target<'_>, address: u64) -> String {
 /// ` in FUNCTION+OFFSET (FILE+ADDRESS)`; after a jump to nowhere, where it came from if the stack
 /// tells.
 fn place(target: &Target<'_>, frame: &UpcallFrame) -> String {
-    let find = |address| locate(&target.system.pool, &target.process.space, address);
+    let find = |address| locate(&target.system.pool, &target.process.space(), address);
     if let Some(place) = find(frame.rip) {
         return format!(" in {place}");
     }

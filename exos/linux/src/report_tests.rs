@@ -50,7 +50,7 @@ fn a_page_fault_tells_access_address_and_place() {
 fn a_jump_to_nowhere_tells_who_called() {
     let world = world();
     world.map_zeros(0x10_0000, 0x1000);
-    world.pod.process.space.lock().write_all(0x10_0800, &(CODE + 0x120).to_le_bytes()).unwrap();
+    world.pod.process.space().lock().write_all(0x10_0800, &(CODE + 0x120).to_le_bytes()).unwrap();
     let mut frame = exception(14, 0x14, 0, 0);
     frame.rsp = 0x10_0800;
     let (signal, info) = signal_for_fault(0, FaultCause::NotMapped);

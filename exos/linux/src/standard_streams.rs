@@ -14,7 +14,8 @@ use exos::fs::vnode::Timestamp;
 use exos::fs::walk::Caller;
 use exos::task::signal::SignalSet;
 
-use crate::boot::{FIRST_PID, Pod};
+use crate::boot::Pod;
+use crate::leaving::FIRST_PID;
 
 /// Which of the three the host said to be its terminal.
 const TERMINALS: [Flags; 3] = [Flags::STDIN_IS_TERMINAL, Flags::STDOUT_IS_TERMINAL, Flags::STDERR_IS_TERMINAL];

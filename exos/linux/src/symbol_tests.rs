@@ -118,7 +118,7 @@ fn a_mapped_file_tells_its_path_and_its_own_address() {
     let file = world.create("/tool", &elf(2, &[("main", 2, 0x40_1100, 0x40)]));
     world.map_code(0x5555_0000_0000, 0x1000, &file, CODE_OFFSET);
     world.map_zeros(0x7000_0000, 0x1000);
-    let find = |address| locate(&world.pod.system.pool, &world.pod.process.space, address);
+    let find = |address| locate(&world.pod.system.pool, &world.pod.process.space(), address);
     let place = find(0x5555_0000_0123).unwrap();
     let function = named("main", 0x23);
     assert_eq!(place, Place { path: String::from("/tool"), address: 0x40_1123, function });
@@ -133,7 +133,7 @@ fn a_file_that_is_no_program_tells_its_offset() {
     let world = World::new();
     let file = world.create("/notes", &[b'x'; 0x3000]);
     world.map_code(0x5555_0000_0000, 0x1000, &file, 0x1000);
-    let place = locate(&world.pod.system.pool, &world.pod.process.space, 0x5555_0000_0010);
+    let place = locate(&world.pod.system.pool, &world.pod.process.space(), 0x5555_0000_0010);
     assert_eq!(place.unwrap().to_string(), "/notes+0x1010");
 }
 

@@ -4,22 +4,42 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use aegis_abi::upcall::UpcallFrame;
+use exos::error::Result;
 use exos::mem::frames::FramePool;
 use exos::platform::Kernel;
 use exos::rewrite::REFUSAL_COUNT;
 use exos::sync::Mutex;
+use exos::task::futex::FutexTable;
+use exos::task::schedule::Scheduler;
+
+use crate::memory::Space;
+use crate::proc::ProcFacts;
+use crate::process::{Process, Thread};
+use crate::processes::Processes;
 
 /// What the personality needs of the place it runs in, beyond `exos::platform`.
 pub trait Platform: Send + Sync {
-    /// Gives the processor up until an event may have happened (input, a timer, a signal from the host) or until
-    /// `deadline_ns`.
+    /// Blocks the running thread until its task is woken or until `deadline_ns`; other threads run meanwhile.
     fn wait(&self, deadline_ns: Option<u64>);
+    /// Gives a thread what it needs to run: it starts in `frame`, as soon as the scheduler picks it. `ENOMEM`.
+    fn start_thread(
+        &self,
+        process: &Arc<Process>,
+        thread: &Arc<Thread>,
+        frame: &UpcallFrame,
+        start: ThreadStart,
+    ) -> Result<()>;
+    /// Makes the running thread's memory `space` from now on.
+    fn enter_space(&self, space: &Arc<Space>);
     /// Arms the one timer that interrupts a running program; `None` disarms it.
     fn arm_timer(&self, deadline_ns: Option<u64>);
-    /// Gives the slice to whoever else wants it.
+    /// Lets other threads of the pod go first, and other pods if there are none.
     fn yield_now(&self);
     /// Processor time that this virtual processor has used.
     fn processor_time_ns(&self) -> u64;
+    /// The number of the virtual processor that runs this.
+    fn processor_number(&self) -> u32;
     /// The FS base of the running program.
     fn fs_base(&self) -> u64;
     /// Sets it.
@@ -37,6 +57,13 @@ pub trait Platform: Send + Sync {
     fn trace(&self, line: &str);
     /// Code of a file in the running address space, for the host's profile: start, end, offset and path.
     fn tell_code(&self, _mapping: &str) {}
+}
+
+/// What a new thread takes over from the running one besides its registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadStart {
+    /// The FS base; `None` for that of the running thread.
+    pub fs_base: Option<u64>,
 }
 
 /// Switches of this run.
@@ -81,6 +108,16 @@ pub struct System {
     pub platform: Arc<dyn Platform>,
     /// The pod's frames.
     pub pool: Arc<FramePool>,
+    /// Who runs when.
+    pub scheduler: Arc<Scheduler>,
+    /// The processes.
+    pub processes: Processes,
+    /// Threads that wait for words of memory.
+    pub futexes: FutexTable,
+    /// Memory without anything in it: what ended processes have.
+    pub empty_space: Arc<Space>,
+    /// What `/proc` is made from.
+    pub facts: Arc<ProcFacts>,
     /// The name space, its devices and what generates `/proc`.
     pub files: crate::files::Files,
     /// The vDSO, if the clock can be read by programs.

@@ -7,8 +7,8 @@ use exos::error::{Errno, Result};
 use syscalls::Sysno;
 
 use crate::call::{
-    epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, identity, memory,
-    message, miscellany, poll, program, schedule, signal, socket, socket_option, splice, time,
+    epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex, identity, memory,
+    message, miscellany, poll, process, program, schedule, signal, socket, socket_option, splice, time,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -42,7 +42,7 @@ pub(crate) const fn partial(number: Sysno, missing: &'static str, handler: Handl
 
 /// Calls whose absence is expected: C libraries try them first and go on without a word, so they are not named on the
 /// log.
-const SILENT: &[Sysno] = &[Sysno::rseq, Sysno::clone3];
+const SILENT: &[Sysno] = &[Sysno::rseq];
 
 /// The calls, by family.
 pub const ENTRIES: &[&[Entry]] = &[
@@ -53,9 +53,11 @@ pub const ENTRIES: &[&[Entry]] = &[
     file_metadata::ENTRIES,
     file_path::ENTRIES,
     file_transfer::ENTRIES,
+    futex::ENTRIES,
     memory::ENTRIES,
     message::ENTRIES,
     poll::ENTRIES,
+    process::ENTRIES,
     program::ENTRIES,
     socket::ENTRIES,
     socket_option::ENTRIES,
@@ -89,10 +91,11 @@ const SIGNAL: &[Entry] = &[
     full(Sysno::rt_sigsuspend, signal::rt_sigsuspend),
     full(Sysno::rt_sigtimedwait, signal::rt_sigtimedwait),
     full(Sysno::rt_sigreturn, signal::rt_sigreturn),
-    partial(Sysno::rt_sigqueueinfo, "only to oneself", signal::rt_sigqueueinfo),
-    partial(Sysno::kill, "only to oneself", signal::kill),
-    partial(Sysno::tkill, "only to oneself", signal::tkill),
-    partial(Sysno::tgkill, "only to oneself", signal::tgkill),
+    full(Sysno::rt_sigqueueinfo, signal::rt_sigqueueinfo),
+    full(Sysno::rt_tgsigqueueinfo, signal::rt_tgsigqueueinfo),
+    full(Sysno::kill, signal::kill),
+    full(Sysno::tkill, signal::tkill),
+    full(Sysno::tgkill, signal::tgkill),
     full(Sysno::sigaltstack, signal::sigaltstack),
 ];
 
@@ -150,10 +153,6 @@ const MISCELLANY: &[Entry] = &[
     full(Sysno::getrandom, miscellany::getrandom),
     partial(Sysno::arch_prctl, "GS belongs to exos", miscellany::arch_prctl),
     partial(Sysno::prctl, "the options that programs set on themselves", miscellany::prctl),
-    full(Sysno::set_tid_address, miscellany::set_tid_address),
-    full(Sysno::set_robust_list, miscellany::set_robust_list),
-    full(Sysno::get_robust_list, miscellany::get_robust_list),
-    partial(Sysno::futex, "one thread: wait and wake", miscellany::futex),
     full(Sysno::membarrier, miscellany::membarrier),
     partial(Sysno::personality, "only PER_LINUX", miscellany::personality),
     partial(Sysno::syslog, "an empty log", miscellany::syslog),

@@ -19,12 +19,14 @@ use exos::fs::vnode::Timestamp;
 use exos::fs::walk::Caller;
 use exos::mem::{FramePool, MapRequest, Placement, Protection};
 use exos::sync::Mutex;
+use exos::task::schedule::{NoProcessors, Scheduler};
 
 use crate::boot::{Ground, Pod, boot};
 use crate::context::{Context, Restart};
 use crate::deliver::Target;
 use crate::memory::Space;
-use crate::system::Platform;
+use crate::process::{Process, Thread};
+use crate::system::{Platform, ThreadStart};
 use crate::user::UserMemory;
 
 /// Memory of the pod.
@@ -44,6 +46,13 @@ pub(crate) struct FakePlatform {
 impl Platform for FakePlatform {
     fn wait(&self, _: Option<u64>) {}
     fn arm_timer(&self, _: Option<u64>) {}
+    fn start_thread(&self, _: &Arc<Process>, _: &Arc<Thread>, _: &UpcallFrame, _: ThreadStart) -> Result<()> {
+        Ok(())
+    }
+    fn enter_space(&self, _: &Arc<Space>) {}
+    fn processor_number(&self) -> u32 {
+        0
+    }
     fn yield_now(&self) {}
     fn processor_time_ns(&self) -> u64 {
         self.processor_time_ns
@@ -125,6 +134,7 @@ impl World {
             kernel: machine,
             platform: platform.clone(),
             pool,
+            scheduler: Scheduler::new(1, Arc::new(NoProcessors)),
             clock,
             root: None,
             streams: [Arc::new(Silence), Arc::new(Silence), Arc::new(Silence)],
@@ -134,7 +144,7 @@ impl World {
         let pod = boot(ground, &config).unwrap();
         *pod.thread.name.lock() = b"program".to_vec();
         pod.process.image.lock().executable = b"/bin/program".to_vec();
-        let memory = SpaceMemory(pod.process.space.clone());
+        let memory = SpaceMemory(pod.process.space().clone());
         Self { platform, pod, memory, frame: UpcallFrame::default() }
     }
 
@@ -203,7 +213,7 @@ impl World {
     pub(crate) fn map_zeros(&self, start: u64, length: u64) {
         let rights = Protection::READ | Protection::WRITE;
         let request = MapRequest::anonymous(Placement::Fixed(start), length, rights);
-        self.pod.process.space.lock().map(request).unwrap();
+        self.pod.process.space().lock().map(request).unwrap();
     }
 
     /// Maps a file from `offset` on, executable.
@@ -211,6 +221,6 @@ impl World {
         let source = MappedFile::new(file.location().clone(), self.pod.process.files.root()).unwrap();
         let rights = Protection::READ | Protection::EXECUTE;
         let request = MapRequest::file(Placement::Fixed(start), length, rights, source, offset);
-        self.pod.process.space.lock().map(request).unwrap();
+        self.pod.process.space().lock().map(request).unwrap();
     }
 }

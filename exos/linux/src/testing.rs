@@ -20,11 +20,14 @@ use exos::fs::stream::Stream;
 use exos::fs::transfer::{Destination, Source};
 use exos::mem::FramePool;
 use exos::sync::Mutex;
+use exos::task::schedule::{NoProcessors, Scheduler};
 use syscalls::Sysno;
 
 use crate::boot::{Ground, Pod, boot};
 use crate::context::{Context, Restart};
-use crate::system::Platform;
+use crate::memory::Space;
+use crate::process::{Process, Thread};
+use crate::system::{Platform, ThreadStart};
 use crate::user::UserMemory;
 
 /// Where the program's memory begins.
@@ -99,6 +102,13 @@ impl Platform for FakePlatform {
     }
 
     fn arm_timer(&self, _: Option<u64>) {}
+    fn start_thread(&self, _: &Arc<Process>, _: &Arc<Thread>, _: &UpcallFrame, _: ThreadStart) -> Result<()> {
+        Ok(())
+    }
+    fn enter_space(&self, _: &Arc<Space>) {}
+    fn processor_number(&self) -> u32 {
+        0
+    }
 
     fn yield_now(&self) {}
 
@@ -192,6 +202,7 @@ impl World {
             kernel: machine.clone(),
             platform: platform.clone(),
             pool: FramePool::new(machine.clone(), machine.clone(), 32 << 20),
+            scheduler: Scheduler::new(1, Arc::new(NoProcessors)),
             clock: SystemPage { processor_count: 1, ..SystemPage::default() },
             root: None,
             streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),

@@ -21,17 +21,12 @@ struct Gap {
 
 const GAPS: &[Gap] = &[
     Gap {
-        what: "More than one process",
-        text: "A pod runs one process. `fork`, `vfork` and `clone` answer `ENOSYS`, so shells run \
-               built-in commands and `exec`, but no pipelines or commands of their own; there are \
-               no children to wait for, and `kill` reaches the caller only.",
-        calls: &[Sysno::fork, Sysno::vfork, Sysno::clone, Sysno::clone3, Sysno::wait4, Sysno::waitid, Sysno::kill],
-    },
-    Gap {
-        what: "Threads",
-        text: "`pthread_create` fails. `futex` knows waiting and waking of a single thread; \
-               restartable sequences are not registered, which C libraries accept.",
-        calls: &[Sysno::clone, Sysno::clone3, Sysno::futex, Sysno::rseq],
+        what: "What processes may share",
+        text: "A new process has a copy of everything or borrows its parent's memory until it calls \
+               `execve` (`vfork`); memory or a descriptor table that two running processes share by \
+               `clone` is refused. There are no namespaces and no pidfds. Restartable sequences are \
+               not registered, which C libraries accept.",
+        calls: &[Sysno::clone, Sysno::clone3, Sysno::waitid, Sysno::futex, Sysno::rseq],
     },
     Gap {
         what: "Networking",

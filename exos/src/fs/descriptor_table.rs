@@ -144,6 +144,12 @@ impl DescriptorTable {
         closed
     }
 
+    /// Everything that is open, once for each descriptor.
+    #[must_use]
+    pub fn into_all(self) -> Vec<Arc<Description>> {
+        self.slots.into_iter().flatten().map(|slot| slot.description).collect()
+    }
+
     /// Whether a descriptor is closed on `execve` (`F_GETFD`).
     ///
     /// # Errors

@@ -342,8 +342,9 @@ impl AddressSpace {
         self.total_peak = 0;
     }
 
-    /// Releases everything without touching page tables: the environment is gone, and its mappings with it.
-    pub fn abandon(mut self) {
+    /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
+    pub fn abandon(&mut self) {
+        self.areas = AreaTree::new();
         let mut frames = alloc::vec::Vec::new();
         self.pages.update(0..u64::MAX, |_, entry| {
             frames.push(entry.frame());

@@ -2,5 +2,7 @@
 //!
 //! Pure bookkeeping. How a signal looks on a stack and which number an error has is the personality's (`exos/linux`).
 
+pub mod futex;
 pub mod limits;
+pub mod schedule;
 pub mod signal;

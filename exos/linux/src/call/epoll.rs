@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
+use exos::fs::readiness::Readiness;
 use syscalls::Sysno;
 
 use super::poll::{ERROR, HANG_UP, IN, OUT, read_deadline, restore_mask};
@@ -123,13 +124,17 @@ fn wait_until(context: &mut Context<'_>, [epoll, address, count]: [u64; 3], dead
     let description = check_wait(context, epoll, address, count)?;
     let instance = instance(&description)?;
     let limit = (count as usize).min(GIVEN_COUNT_MAX);
+    let mut watching = None;
     let reports = loop {
         let reports = instance.take(limit);
         let is_late = deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns);
         if !reports.is_empty() || is_late {
             break reports;
         }
-        context.wait(deadline_ns)?;
+        match (&watching, description.wait_queue()) {
+            (None, Some(queue)) => watching = Some(context.watch(&queue, Readiness::all())),
+            _ => context.wait(deadline_ns)?,
+        }
     };
     let mut bytes = Encoder::new();
     for (events, data) in &reports {

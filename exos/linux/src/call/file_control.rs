@@ -6,6 +6,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::file_lock::{HeldLock, LockFamily, LockKind, LockOwner, LockRange};
 use exos::fs::namespace::PSEUDO_DEVICE;
+use exos::fs::readiness::Readiness;
 use exos::fs::stream::Terminal;
 use exos::fs::vnode::{FileKind, Seals};
 use exos::net::unix::SocketFile;
@@ -250,6 +251,7 @@ fn take_lock(
 ) -> Result<u64> {
     context.restart = Restart::UnlessHandlerForbids;
     let (table, file) = description.locks();
+    let _watching = waits.then(|| context.watch(&table.wait_queue(), Readiness::all()));
     loop {
         match table.lock(file, family, lock) {
             Err(Errno::EAGAIN) if waits => context.wait(None)?,

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
+use exos::fs::readiness::Readiness;
 use exos::fs::vnode::{Creation, Seals};
 use syscalls::Sysno;
 
@@ -106,6 +107,7 @@ fn open_with(
 /// A named pipe is open when both ends are there.
 fn wait_for_other_end(context: &mut Context<'_>, description: &Arc<Description>) -> Result<()> {
     context.restart = Restart::UnlessHandlerForbids;
+    let _watching = description.wait_queue().map(|queue| context.watch(&queue, Readiness::all()));
     while !description.is_connected() {
         context.wait(None)?;
     }

@@ -1,11 +1,16 @@
 //! Who a process is: numbers, users, groups, sessions, limits.
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
 use exos::error::{Errno, Result};
 use exos::task::limits::Limit;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context};
+use crate::process::Process;
 use crate::user::{read_array, read_vec, write_all};
 
 /// "Leave as it is" in `setresuid` and its like.
@@ -25,7 +30,7 @@ pub fn gettid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 
 /// `getppid(2)`.
 pub fn getppid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    Ok(u64::from(context.process.parent))
+    Ok(u64::from(context.process.visible_parent()))
 }
 
 /// `getuid(2)`.
@@ -180,15 +185,18 @@ pub fn setgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> 
     Ok(0)
 }
 
-/// The process that `pid` names, as far as one may name it: 0 and one's own number.
-fn check_own(context: &Context<'_>, pid: u64) -> Result<()> {
-    if pid as u32 == 0 || pid as u32 == context.process.pid { Ok(()) } else { Err(Errno::ESRCH) }
+/// The process that `pid` names; 0 is the caller.
+fn find(context: &Context<'_>, pid: u64) -> Result<Arc<Process>> {
+    match pid as u32 {
+        0 => Ok(context.process.clone()),
+        pid if pid == context.process.pid => Ok(context.process.clone()),
+        pid => context.system.processes.get(pid).ok_or(Errno::ESRCH),
+    }
 }
 
 /// `getpgid(2)`.
 pub fn getpgid(context: &mut Context<'_>, [pid, ..]: Arguments) -> Result<u64> {
-    check_own(context, pid)?;
-    Ok(u64::from(*context.process.group.lock()))
+    Ok(u64::from(*find(context, pid)?.group.lock()))
 }
 
 /// `getpgrp(2)`.
@@ -196,31 +204,43 @@ pub fn getpgrp(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     Ok(u64::from(*context.process.group.lock()))
 }
 
-/// `setpgid(2)`.
+/// `setpgid(2)`: of the caller, or of a child that has not called `execve`.
 pub fn setpgid(context: &mut Context<'_>, [pid, group, ..]: Arguments) -> Result<u64> {
     if (group as u32 as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    check_own(context, pid)?;
-    let is_leader = *context.process.session.lock() == context.process.pid;
-    let wanted = if group as u32 == 0 { context.process.pid } else { group as u32 };
-    if is_leader || wanted != context.process.pid && wanted != *context.process.group.lock() {
+    let target = find(context, pid)?;
+    let own_session = *context.process.session.lock();
+    let target_session = *target.session.lock();
+    if target.pid != context.process.pid {
+        if target.parent() != context.process.pid {
+            return Err(Errno::ESRCH);
+        }
+        if target_session != own_session {
+            return Err(Errno::EPERM);
+        }
+        if target.has_executed.load(Ordering::Relaxed) {
+            return Err(Errno::EACCES);
+        }
+    }
+    let wanted = if group as u32 == 0 { target.pid } else { group as u32 };
+    let is_there = || context.system.processes.in_group(wanted).iter().any(|one| *one.session.lock() == own_session);
+    if target_session == target.pid || wanted != target.pid && !is_there() {
         return Err(Errno::EPERM);
     }
-    *context.process.group.lock() = wanted;
+    *target.group.lock() = wanted;
     Ok(0)
 }
 
 /// `getsid(2)`.
 pub fn getsid(context: &mut Context<'_>, [pid, ..]: Arguments) -> Result<u64> {
-    check_own(context, pid)?;
-    Ok(u64::from(*context.process.session.lock()))
+    Ok(u64::from(*find(context, pid)?.session.lock()))
 }
 
 /// `setsid(2)`.
 pub fn setsid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     let pid = context.process.pid;
-    if *context.process.group.lock() == pid {
+    if *context.process.group.lock() == pid || !context.system.processes.in_group(pid).is_empty() {
         return Err(Errno::EPERM);
     }
     *context.process.session.lock() = pid;
@@ -237,16 +257,20 @@ fn encode_limit(limit: Limit) -> [u8; 16] {
 
 /// `prlimit64(2)`.
 pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Arguments) -> Result<u64> {
-    check_own(context, pid)?;
+    let target = find(context, pid)?;
+    let own = context.process.identities.lock().uid;
+    if own[1] != 0 && target.identities.lock().uid[..3] != own[..3] {
+        return Err(Errno::EPERM);
+    }
     let resource = resource as u32 as usize;
-    let before = context.process.limits.lock().get(resource)?;
+    let before = target.limits.lock().get(resource)?;
     if new != 0 {
         let bytes: [u8; 16] = read_array(context.memory, new)?;
         let limit = Limit { soft: get::u64(&bytes, 0), hard: get::u64(&bytes, 8) };
         let is_privileged = context.process.identities.lock().uid[1] == 0;
-        context.process.limits.lock().set(resource, limit, is_privileged)?;
-        context.process.files.apply_limits(&context.process.limits.lock());
-        context.process.space.apply_limits(&context.process.limits.lock());
+        target.limits.lock().set(resource, limit, is_privileged)?;
+        target.files.apply_limits(&target.limits.lock());
+        target.space().apply_limits(&target.limits.lock());
     }
     if old != 0 {
         write_all(context.memory, old, &encode_limit(before))?;
@@ -268,44 +292,57 @@ pub fn setrlimit(context: &mut Context<'_>, [resource, address, ..]: Arguments) 
 
 /// `getrusage(2)`.
 pub fn getrusage(context: &mut Context<'_>, [who, address, ..]: Arguments) -> Result<u64> {
-    // RUSAGE_SELF 0, RUSAGE_THREAD 1, RUSAGE_CHILDREN -1: no children have ended.
+    // RUSAGE_SELF 0, RUSAGE_THREAD 1, RUSAGE_CHILDREN -1.
     let used_ns = match who as u32 as i32 {
-        0 | 1 => context.system.platform.processor_time_ns(),
-        -1 => 0,
+        0 => context.process.used_ns(context.now_ns()),
+        1 => context.thread.used_ns(context.now_ns()),
+        -1 => context.process.times.lock().children,
         _ => return Err(Errno::EINVAL),
     };
-    let resident_kib = if used_ns == 0 { 0 } else { context.process.space.resident_peak_bytes() / 1024 };
+    let resident_kib = if used_ns == 0 { 0 } else { context.process.space().resident_peak_bytes() / 1024 };
     let bytes = Encoder::new().raw(&timeval(used_ns)).raw(&timeval(0)).u64(resident_kib).zero_to(144).finish();
     write_all(context.memory, address, &bytes)?;
     Ok(0)
 }
 
-/// `getpriority(2)`: the answer is 20 minus the nice value.
+/// `getpriority(2)`: the answer is 20 minus the nice value, of the most favoured if several are meant.
 pub fn getpriority(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Result<u64> {
-    check_priority_target(context, which, who)?;
-    Ok((20 - *context.process.nice.lock()) as u64)
+    let targets = priority_targets(context, which, who)?;
+    let nice = targets.iter().map(|process| *process.nice.lock()).min().ok_or(Errno::ESRCH)?;
+    Ok((20 - nice) as u64)
 }
 
 /// `setpriority(2)`.
 pub fn setpriority(context: &mut Context<'_>, [which, who, value, ..]: Arguments) -> Result<u64> {
-    check_priority_target(context, which, who)?;
     let wanted = (value as u32 as i32).clamp(-20, 19);
-    let mut nice = context.process.nice.lock();
-    if wanted < *nice && context.process.identities.lock().uid[1] != 0 {
-        return Err(Errno::EACCES);
+    let is_privileged = context.process.identities.lock().uid[1] == 0;
+    for process in priority_targets(context, which, who)? {
+        let mut nice = process.nice.lock();
+        if wanted < *nice && !is_privileged {
+            return Err(Errno::EACCES);
+        }
+        *nice = wanted;
     }
-    *nice = wanted;
     Ok(0)
 }
 
-fn check_priority_target(context: &Context<'_>, which: u64, who: u64) -> Result<()> {
-    let own = match which {
-        0 => context.process.pid,
-        1 => *context.process.group.lock(),
-        2 => context.process.identities.lock().uid[0],
+/// The processes that `which` and `who` mean.
+fn priority_targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<Arc<Process>>> {
+    let who = who as u32;
+    let targets = match which {
+        0 => return Ok(alloc::vec![find(context, u64::from(who))?]),
+        1 => {
+            let group = if who == 0 { *context.process.group.lock() } else { who };
+            context.system.processes.in_group(group)
+        }
+        2 => {
+            let uid = if who == 0 { context.process.identities.lock().uid[0] } else { who };
+            let all = context.system.processes.all();
+            all.into_iter().filter(|process| process.identities.lock().uid[0] == uid).collect()
+        }
         _ => return Err(Errno::EINVAL),
     };
-    if who as u32 == 0 || who as u32 == own { Ok(()) } else { Err(Errno::ESRCH) }
+    if targets.is_empty() { Err(Errno::ESRCH) } else { Ok(targets) }
 }
 
 /// `capget(2)`: all of version 3 for uid 0, none otherwise.
@@ -318,7 +355,7 @@ pub fn capget(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Resul
         write_all(context.memory, header, &VERSION_3.to_le_bytes())?;
         return if data == 0 { Ok(0) } else { Err(Errno::EINVAL) };
     }
-    check_own(context, u64::from(get::u32(&bytes, 4)))?;
+    find(context, u64::from(get::u32(&bytes, 4)))?;
     if data != 0 {
         let held = if context.process.identities.lock().uid[1] == 0 { ALL } else { [0; 2] };
         let encoder = held.iter().fold(Encoder::new(), |encoder, word| encoder.u32(*word).u32(*word).u32(0));

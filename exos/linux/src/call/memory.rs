@@ -101,7 +101,7 @@ pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor
     area_flags.set(AreaFlags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0);
     area_flags.set(AreaFlags::NO_RESERVE, flags & MAP_NORESERVE != 0);
     area_flags.set(AreaFlags::LOCKED, flags & MAP_LOCKED != 0);
-    let mapped = context.process.space.lock().map(MapRequest {
+    let mapped = context.process.space().lock().map(MapRequest {
         placement,
         length,
         protection: protection(prot),
@@ -112,14 +112,14 @@ pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor
         label: AreaLabel::None,
     })?;
     if protection(prot).contains(Protection::EXECUTE) {
-        profile::tell(context.system, &context.process.space, mapped, mapped.saturating_add(length));
+        profile::tell(context.system, &context.process.space(), mapped, mapped.saturating_add(length));
     }
     Ok(mapped)
 }
 
 /// `munmap(2)`.
 pub fn munmap(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
-    context.process.space.lock().unmap(address, length)?;
+    context.process.space().lock().unmap(address, length)?;
     Ok(0)
 }
 
@@ -129,7 +129,7 @@ pub fn mprotect(context: &mut Context<'_>, [address, length, prot, ..]: Argument
         return Err(Errno::EINVAL);
     }
     let reach = if prot & PROT_GROWSDOWN != 0 { ProtectReach::GrowsDown } else { ProtectReach::Range };
-    context.process.space.lock().protect(address, length, protection(prot), reach)?;
+    context.process.space().lock().protect(address, length, protection(prot), reach)?;
     Ok(0)
 }
 
@@ -150,7 +150,7 @@ pub fn mremap(
         FIXED => return Err(Errno::EINVAL),
         _ => Movement::To(new_address),
     };
-    context.process.space.lock().remap(RemapRequest {
+    context.process.space().lock().remap(RemapRequest {
         address,
         old_length,
         new_length,
@@ -161,7 +161,7 @@ pub fn mremap(
 
 /// `brk(2)`.
 pub fn brk(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
-    Ok(context.process.space.lock().set_break(address))
+    Ok(context.process.space().lock().set_break(address))
 }
 
 /// `madvise(2)`.
@@ -179,7 +179,7 @@ pub fn madvise(context: &mut Context<'_>, [address, length, advice, ..]: Argumen
         23 => Advice::PopulateWrite,
         _ => return Err(Errno::EINVAL),
     };
-    context.process.space.lock().advise(address, length, advice)?;
+    context.process.space().lock().advise(address, length, advice)?;
     Ok(0)
 }
 
@@ -192,20 +192,20 @@ pub fn msync(context: &mut Context<'_>, [address, length, flags, ..]: Arguments)
         return Err(Errno::EINVAL);
     }
     let mode = if flags & SYNC != 0 { SyncMode::Now } else { SyncMode::Later };
-    context.process.space.lock().sync(address, length, mode)?;
+    context.process.space().lock().sync(address, length, mode)?;
     Ok(0)
 }
 
 /// `mincore(2)`.
 pub fn mincore(context: &mut Context<'_>, [address, length, vector, ..]: Arguments) -> Result<u64> {
-    let resident = context.process.space.lock().resident(address, length)?;
+    let resident = context.process.space().lock().resident(address, length)?;
     write_all(context.memory, vector, &resident)?;
     Ok(0)
 }
 
 /// `mlock(2)`.
 pub fn mlock(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
-    context.process.space.lock().lock(address, length, false)?;
+    context.process.space().lock().lock(address, length, false)?;
     Ok(0)
 }
 
@@ -215,13 +215,13 @@ pub fn mlock2(context: &mut Context<'_>, [address, length, flags, ..]: Arguments
     if flags & !ON_FAULT != 0 {
         return Err(Errno::EINVAL);
     }
-    context.process.space.lock().lock(address, length, flags & ON_FAULT != 0)?;
+    context.process.space().lock().lock(address, length, flags & ON_FAULT != 0)?;
     Ok(0)
 }
 
 /// `munlock(2)`.
 pub fn munlock(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
-    context.process.space.lock().unlock(address, length)?;
+    context.process.space().lock().unlock(address, length)?;
     Ok(0)
 }
 
@@ -233,13 +233,14 @@ pub fn mlockall(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64
     if flags == 0 || flags == ON_FAULT || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
         return Err(Errno::EINVAL);
     }
-    let mut space = context.process.space.lock();
+    let memory = context.process.space();
+    let mut space = memory.lock();
     space.lock_all(flags & CURRENT != 0, flags & FUTURE != 0, flags & ON_FAULT != 0)?;
     Ok(0)
 }
 
 /// `munlockall(2)`.
 pub fn munlockall(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    context.process.space.lock().unlock_all()?;
+    context.process.space().lock().unlock_all()?;
     Ok(0)
 }

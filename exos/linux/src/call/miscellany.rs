@@ -1,11 +1,12 @@
 //! What fits no other family: the system's name and totals, randomness, process options, futexes of a single thread.
 
+use core::sync::atomic::Ordering;
+
 use exos::error::{Errno, Result};
 
 use crate::abi::bytes::Encoder;
-use crate::abi::time::read_timespec;
 use crate::context::{Arguments, Context};
-use crate::user::{CHUNK_BYTES, read_array, read_vec, write_all};
+use crate::user::{CHUNK_BYTES, read_vec, write_all};
 
 /// What `uname -r` says: a version that current C libraries accept, with our mark.
 pub const RELEASE: &[u8] = b"6.1.0-aegis";
@@ -132,6 +133,8 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
     const GET_SECURE_COMPUTING: u64 = 21;
     const CAPABILITY_BOUND_READ: u64 = 23;
     const GET_TIMER_SLACK: u64 = 30;
+    const SET_SUBREAPER: u64 = 36;
+    const GET_SUBREAPER: u64 = 37;
     const SET_NO_NEW_PRIVILEGES: u64 = 38;
     const GET_NO_NEW_PRIVILEGES: u64 = 39;
     match option {
@@ -150,9 +153,22 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
             *context.process.is_dumpable.lock() = argument == 1;
             Ok(0)
         }
-        SET_PARENT_DEATH_SIGNAL if argument <= 64 => Ok(0),
+        SET_PARENT_DEATH_SIGNAL if argument <= 64 => {
+            context.process.parent_death_signal.store(argument as u8, Ordering::Relaxed);
+            Ok(0)
+        }
         GET_PARENT_DEATH_SIGNAL => {
-            write_all(context.memory, argument, &0u32.to_le_bytes())?;
+            let number = u32::from(context.process.parent_death_signal.load(Ordering::Relaxed));
+            write_all(context.memory, argument, &number.to_le_bytes())?;
+            Ok(0)
+        }
+        SET_SUBREAPER => {
+            context.process.is_subreaper.store(argument != 0, Ordering::Relaxed);
+            Ok(0)
+        }
+        GET_SUBREAPER => {
+            let is_subreaper = u32::from(context.process.is_subreaper.load(Ordering::Relaxed));
+            write_all(context.memory, argument, &is_subreaper.to_le_bytes())?;
             Ok(0)
         }
         GET_KEEP_CAPABILITIES | GET_SECURE_COMPUTING => Ok(0),
@@ -172,75 +188,6 @@ fn read_string_prefix(context: &Context<'_>, address: u64) -> Result<alloc::vec:
     match end {
         None if count < 16 => Err(Errno::EFAULT),
         end => Ok(bytes[..end.unwrap_or(15).min(15)].to_vec()),
-    }
-}
-
-/// `set_tid_address(2)`.
-pub fn set_tid_address(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
-    *context.thread.clear_tid_address.lock() = address;
-    Ok(u64::from(context.thread.tid))
-}
-
-/// `set_robust_list(2)`.
-pub fn set_robust_list(context: &mut Context<'_>, [head, length, ..]: Arguments) -> Result<u64> {
-    if length != 24 {
-        return Err(Errno::EINVAL);
-    }
-    *context.thread.robust_list.lock() = (head, length);
-    Ok(0)
-}
-
-/// `get_robust_list(2)`.
-pub fn get_robust_list(context: &mut Context<'_>, [tid, head, length, ..]: Arguments) -> Result<u64> {
-    if tid as u32 != 0 && tid as u32 != context.thread.tid {
-        return Err(Errno::ESRCH);
-    }
-    let (list, list_length) = *context.thread.robust_list.lock();
-    write_all(context.memory, length, &list_length.to_le_bytes())?;
-    write_all(context.memory, head, &list.to_le_bytes())?;
-    Ok(0)
-}
-
-/// `futex(2)` for a process of one thread: a wait whose word matches sleeps until its time is up or a signal comes; a
-/// wake finds nobody.
-pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, ..]: Arguments) -> Result<u64> {
-    const WAIT: u64 = 0;
-    const WAKE: u64 = 1;
-    const WAIT_BITSET: u64 = 9;
-    const WAKE_BITSET: u64 = 10;
-    const PRIVATE: u64 = 128;
-    const CLOCK_REALTIME: u64 = 256;
-    if address % 4 != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let command = operation & !(PRIVATE | CLOCK_REALTIME);
-    match command {
-        WAKE | WAKE_BITSET => {
-            read_array::<4>(context.memory, address)?;
-            Ok(0)
-        }
-        WAIT | WAIT_BITSET => {
-            let deadline_ns = match timeout {
-                0 => None,
-                at => {
-                    let wanted_ns = read_timespec(context.memory, at)?;
-                    let clock_ns =
-                        if operation & CLOCK_REALTIME != 0 { context.system.realtime_ns() } else { context.now_ns() };
-                    let left_ns = if command == WAIT { wanted_ns } else { wanted_ns.saturating_sub(clock_ns) };
-                    Some(context.now_ns().saturating_add(left_ns))
-                }
-            };
-            if u32::from_le_bytes(read_array(context.memory, address)?) != value as u32 {
-                return Err(Errno::EAGAIN);
-            }
-            loop {
-                if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
-                    return Err(Errno::ETIMEDOUT);
-                }
-                context.wait(deadline_ns)?;
-            }
-        }
-        _ => Err(Errno::ENOSYS),
     }
 }
 

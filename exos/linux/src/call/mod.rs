@@ -10,6 +10,7 @@ pub mod file_path;
 #[cfg(test)]
 mod file_tests;
 pub mod file_transfer;
+pub mod futex;
 pub mod identity;
 pub mod memory;
 pub mod message;
@@ -17,6 +18,7 @@ pub mod miscellany;
 pub mod poll;
 #[cfg(test)]
 mod poll_tests;
+pub mod process;
 pub mod program;
 pub mod schedule;
 pub mod signal;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
-use exos::fs::readiness::Readiness;
+use exos::fs::readiness::{Readiness, Registration, WaitQueue};
 use syscalls::Sysno;
 
 use super::signal::install_optional_mask;
@@ -67,11 +67,19 @@ pub fn interest_of(events: u32) -> Readiness {
     asked.fold(Readiness::empty(), |interest, (kind, _)| interest | *kind)
 }
 
-/// Repeats `look` until it answers something other than 0, or until `deadline_ns`. As on Linux, a signal counts
-/// before the time does.
-fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, mut look: impl FnMut() -> u64) -> Result<u64> {
+/// What is waited for: descriptions that are looked at together.
+trait Watched {
+    /// How many are ready.
+    fn look(&mut self) -> u64;
+    /// Who tells when that may have changed.
+    fn queues(&self) -> Vec<Arc<WaitQueue>>;
+}
+
+/// Looks at `watched` until any is ready, or until `deadline_ns`. As on Linux, a signal counts before the time does.
+fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut dyn Watched) -> Result<u64> {
+    let mut watching: Option<Vec<Registration>> = None;
     loop {
-        let count = look();
+        let count = watched.look();
         if count > 0 {
             return Ok(count);
         }
@@ -81,7 +89,13 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, mut look: impl
         if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
             return Ok(0);
         }
-        context.wait(deadline_ns)?;
+        if watching.is_some() {
+            context.wait(deadline_ns)?;
+        } else {
+            // What changes before this is found by the next look.
+            let queues = watched.queues();
+            watching = Some(queues.iter().map(|queue| context.watch(queue, Readiness::all())).collect());
+        }
     }
 }
 
@@ -120,6 +134,17 @@ impl Polled {
     }
 }
 
+impl Watched for Vec<Polled> {
+    fn look(&mut self) -> u64 {
+        self.iter_mut().map(|entry| u64::from(entry.look())).sum()
+    }
+
+    fn queues(&self) -> Vec<Arc<WaitQueue>> {
+        let descriptions = self.iter().filter_map(|entry| entry.target.as_ref()?.as_ref().ok());
+        descriptions.filter_map(|description| description.wait_queue()).collect()
+    }
+}
+
 /// The description that is polled; `O_PATH` descriptors cannot be.
 fn polled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
     let description = context.process.files.get(descriptor)?;
@@ -144,7 +169,7 @@ fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: 
         }
     };
     let mut entries: Vec<Polled> = bytes.chunks_exact(ENTRY_BYTES).map(read).collect();
-    let outcome = until_any(context, deadline_ns, || entries.iter_mut().map(|entry| u64::from(entry.look())).sum());
+    let outcome = until_any(context, deadline_ns, &mut entries);
     if outcome.is_ok() {
         for (bytes, entry) in bytes.chunks_exact_mut(ENTRY_BYTES).zip(&entries) {
             bytes[6..].copy_from_slice(&(entry.found as u16).to_le_bytes());
@@ -198,6 +223,19 @@ struct Selected {
     is_ready: bool,
 }
 
+impl Watched for Vec<Selected> {
+    fn look(&mut self) -> u64 {
+        for entry in self.iter_mut() {
+            entry.is_ready = events_of(entry.description.readiness()) & SETS[entry.set].1 != 0;
+        }
+        self.iter().filter(|entry| entry.is_ready).count() as u64
+    }
+
+    fn queues(&self) -> Vec<Arc<WaitQueue>> {
+        self.iter().filter_map(|entry| entry.description.wait_queue()).collect()
+    }
+}
+
 fn select_until(context: &mut Context<'_>, count: u64, addresses: [u64; 3], deadline_ns: Option<u64>) -> Result<u64> {
     let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
     // As on Linux, what is beyond the table is not looked at.
@@ -214,14 +252,7 @@ fn select_until(context: &mut Context<'_>, count: u64, addresses: [u64; 3], dead
             selected.push(Selected { set, number, description, is_ready: false });
         }
     }
-    let outcome = until_any(context, deadline_ns, || {
-        let mut found = 0;
-        for entry in &mut selected {
-            entry.is_ready = events_of(entry.description.readiness()) & SETS[entry.set].1 != 0;
-            found += u64::from(entry.is_ready);
-        }
-        found
-    });
+    let outcome = until_any(context, deadline_ns, &mut selected);
     if outcome.is_ok() {
         for (set, address) in addresses.into_iter().enumerate().filter(|(_, address)| *address != 0) {
             let mut bits = alloc::vec![0; byte_count];

@@ -1,28 +1,30 @@
-//! `execve`, `exit` and what belongs to ending. Making processes comes with pods.
+//! `execve`. The other threads of the process end first; what is shared or borrowed is left behind, and the new program
+//! starts in memory of its own.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
+use exos::fs::readiness::{Readiness, Waiter};
+use exos::load::mapping_base;
+use exos::task::limits::Resource;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::context::{Arguments, Context};
 use crate::files::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::leaving::give_memory_back;
+use crate::memory::{Space, space_limits};
 use crate::process::Ending;
 use crate::program::{Wish, prepare, start};
 use crate::table::{Entry, full, partial};
 use crate::user::{STRING_BYTES_MAX, UserMemory, read_array, read_string};
 
 /// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    full(Sysno::execve, execve),
-    partial(Sysno::execveat, "not of a descriptor without a path", execveat),
-    full(Sysno::exit, exit),
-    full(Sysno::exit_group, exit),
-    partial(Sysno::wait4, "there are no children", wait4),
-    partial(Sysno::waitid, "there are no children", wait4),
-];
+pub const ENTRIES: &[Entry] =
+    &[full(Sysno::execve, execve), partial(Sysno::execveat, "not of a descriptor without a path", execveat)];
 
 /// Most bytes of arguments and environment that are read.
 const STRINGS_BYTES_MAX: usize = 6 << 20;
@@ -74,7 +76,16 @@ fn execute(context: &mut Context<'_>, directory: u64, path: u64, [arguments, env
     let wish = Wish { path, arguments, environment };
     let prepared = prepare(context.system, &access, &from, wish).map_err(|error| error.errno())?;
     context.replaces_registers = true;
-    if let Err(error) = start(context.system, context.process, context.thread, prepared, context.frame) {
+    if !end_other_threads(context) {
+        return Ok(0);
+    }
+    let space = fresh_space(context)?;
+    let before = context.process.replace_space(space.clone());
+    context.system.platform.enter_space(&space);
+    let started = start(context.system, context.process, context.thread, prepared, context.frame);
+    give_memory_back(context.system, context.process, before);
+    context.process.has_executed.store(true, Ordering::Relaxed);
+    if let Err(error) = started {
         // The old program is gone and the new one does not fit: nothing is left to return to.
         let text = alloc::format!("execve: {error}");
         context.process.end(Ending::Killed { signal: Signal::KILL, has_core: false, text });
@@ -82,13 +93,30 @@ fn execute(context: &mut Context<'_>, directory: u64, path: u64, [arguments, env
     Ok(0)
 }
 
-/// `exit(2)` and `exit_group(2)`: with one thread they are the same.
-pub fn exit(context: &mut Context<'_>, [status, ..]: Arguments) -> Result<u64> {
-    context.process.end(Ending::Exited(status as u8));
-    Ok(0)
+/// Memory for the new program, with the limits of the process.
+fn fresh_space(context: &mut Context<'_>) -> Result<Arc<Space>> {
+    let limits = context.process.limits.lock().clone();
+    let base = mapping_base(limits.soft(Resource::Stack), 0);
+    let space = Space::create(&context.system.kernel, &context.system.pool, base, space_limits(&limits));
+    space.map(Arc::new).inspect_err(|_| context.replaces_registers = false)
 }
 
-/// `wait4(2)` and `waitid(2)` of a process without children.
-pub fn wait4(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    Err(Errno::ECHILD)
+/// Ends the other threads and waits until they have left. False: the process itself has to end.
+fn end_other_threads(context: &mut Context<'_>) -> bool {
+    let waiter: Arc<dyn Waiter> = context.thread.task.clone();
+    let _registration = context.process.changes.register(&waiter, Readiness::READ);
+    loop {
+        let others: Vec<_> = context.process.threads.lock().clone();
+        if others.len() <= 1 {
+            return !context.process.has_ended();
+        }
+        if context.process.has_ended() || context.thread.is_ending.load(Ordering::Acquire) {
+            return false;
+        }
+        for other in others.iter().filter(|other| other.tid != context.thread.tid) {
+            other.is_ending.store(true, Ordering::Release);
+            other.task.interrupt();
+        }
+        context.system.platform.wait(None);
+    }
 }

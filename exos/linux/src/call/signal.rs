@@ -1,11 +1,15 @@
 //! Signals: dispositions, masks, sending, waiting, the alternate stack, return from a handler.
 
+use alloc::sync::Arc;
+
 use exos::error::{Errno, Result};
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
 use crate::context::{Arguments, Context, Restart};
+use crate::leaving::FIRST_PID;
+use crate::process::{Process, Thread};
 use crate::signal_frame::{AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore};
 use crate::user::{read_array, write_all};
 
@@ -162,76 +166,126 @@ fn signal_or_probe(number: u64) -> Result<Option<Signal>> {
     if number == 0 { Ok(None) } else { Signal::new(number).map(Some) }
 }
 
+/// Whether the caller may send `signal` to `target` (`kill(2)`).
+fn may_signal(context: &Context<'_>, target: &Process, signal: Option<Signal>) -> bool {
+    if target.pid == context.process.pid {
+        return true;
+    }
+    let own = context.process.identities.lock().uid;
+    let theirs = target.identities.lock().uid;
+    let is_same_user = [own[0], own[1]].iter().any(|uid| *uid == theirs[0] || *uid == theirs[2]);
+    let is_same_session = *context.process.session.lock() == *target.session.lock();
+    own[1] == 0 || is_same_user || signal == Some(Signal::CONT) && is_same_session
+}
+
+/// Sends to one process; a zombie takes everything and does nothing.
+fn send(context: &Context<'_>, target: &Process, signal: Option<Signal>, info: SignalInfo) -> Result<()> {
+    if !may_signal(context, target, signal) {
+        return Err(Errno::EPERM);
+    }
+    signal.map_or(Ok(()), |signal| target.queue(signal, info))
+}
+
 /// `kill(2)`.
 pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u64> {
     let signal = signal_or_probe(number)?;
     let pid = pid as u32 as i32;
-    let group = *context.process.group.lock() as i32;
-    let is_own = pid == context.process.pid as i32 || pid == 0 || pid == -group;
-    // -1 means all others that one may signal; there are none besides the first process, which is spared.
-    if !is_own {
-        return Err(Errno::ESRCH);
+    let processes = &context.system.processes;
+    let targets = match pid {
+        i32::MIN => return Err(Errno::ESRCH),
+        0 => processes.in_group(*context.process.group.lock()),
+        -1 => {
+            let spared = |process: &Arc<Process>| process.pid != FIRST_PID && process.pid != context.process.pid;
+            processes.all().into_iter().filter(spared).collect()
+        }
+        pid if pid < 0 => processes.in_group(pid.unsigned_abs()),
+        pid => processes.get(pid.unsigned_abs()).into_iter().collect(),
+    };
+    let info = sender(context, CODE_USER);
+    let mut outcome = Err(Errno::ESRCH);
+    for target in targets {
+        match send(context, &target, signal, info) {
+            Ok(()) => outcome = Ok(0),
+            Err(error) if outcome.is_err() => outcome = Err(error),
+            Err(_) => {}
+        }
     }
-    if let Some(signal) = signal {
-        context.process.raise(signal, sender(context, CODE_USER));
-    }
-    Ok(0)
+    outcome
 }
 
-/// Raises in the calling thread alone.
-fn raise_in_thread(context: &Context<'_>, signal: Signal, info: SignalInfo) -> Result<()> {
-    let is_ignored = context.process.signals.lock().dispositions.is_ignored(signal);
-    let mut thread = context.thread.signals.lock();
-    if is_ignored && !thread.mask.contains(signal) {
-        return Ok(());
+/// A thread by its number, and its process.
+fn find_thread(context: &Context<'_>, pid: Option<u32>, tid: u32) -> Result<(Arc<Process>, Arc<Thread>)> {
+    if tid == context.thread.tid && pid.is_none_or(|pid| pid == context.process.pid) {
+        return Ok((context.process.clone(), context.thread.clone()));
     }
-    thread.pending.raise(signal, info)
+    let candidates = match pid {
+        Some(pid) => context.system.processes.get(pid).into_iter().collect(),
+        None => context.system.processes.all(),
+    };
+    let found = candidates.into_iter().find_map(|process| process.thread(tid).map(|thread| (process, thread)));
+    found.ok_or(Errno::ESRCH)
+}
+
+fn send_to_thread(
+    context: &Context<'_>,
+    pid: Option<u32>,
+    tid: u64,
+    signal: Option<Signal>,
+    info: SignalInfo,
+) -> Result<u64> {
+    if tid as u32 as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (process, thread) = find_thread(context, pid, tid as u32)?;
+    if !may_signal(context, &process, signal) {
+        return Err(Errno::EPERM);
+    }
+    if let Some(signal) = signal {
+        process.raise_in_thread(&thread, signal, info)?;
+    }
+    Ok(0)
 }
 
 /// `tkill(2)`.
 pub fn tkill(context: &mut Context<'_>, [tid, number, ..]: Arguments) -> Result<u64> {
     let signal = signal_or_probe(number)?;
-    if tid as u32 as i32 <= 0 {
-        return Err(Errno::EINVAL);
-    }
-    if tid as u32 != context.thread.tid {
-        return Err(Errno::ESRCH);
-    }
-    if let Some(signal) = signal {
-        raise_in_thread(context, signal, sender(context, CODE_THREAD))?;
-    }
-    Ok(0)
+    send_to_thread(context, None, tid, signal, sender(context, CODE_THREAD))
 }
 
 /// `tgkill(2)`.
 pub fn tgkill(context: &mut Context<'_>, [pid, tid, number, ..]: Arguments) -> Result<u64> {
+    let signal = signal_or_probe(number)?;
     if pid as u32 as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    if pid as u32 != context.process.pid {
-        signal_or_probe(number)?;
-        return Err(Errno::ESRCH);
-    }
-    tkill(context, [tid, number, 0, 0, 0, 0])
+    send_to_thread(context, Some(pid as u32), tid, signal, sender(context, CODE_THREAD))
 }
 
-/// `rt_sigqueueinfo(2)`: only to oneself, or with a code that the kernel never uses.
-pub fn rt_sigqueueinfo(context: &mut Context<'_>, [pid, number, info, ..]: Arguments) -> Result<u64> {
-    let signal = signal_or_probe(number)?;
-    let bytes: [u8; 32] = read_array(context.memory, info)?;
-    if pid as u32 != context.process.pid {
-        return Err(Errno::ESRCH);
-    }
+/// What a program passes as `siginfo_t`. `EPERM`: codes that only the kernel may use, sent to others.
+fn read_info(context: &Context<'_>, address: u64, to_others: bool) -> Result<SignalInfo> {
+    let bytes: [u8; 32] = read_array(context.memory, address)?;
     let code = get::i32(&bytes, 8);
-    let Some(signal) = signal else { return Ok(0) };
+    if to_others && (code >= 0 || code == CODE_THREAD) {
+        return Err(Errno::EPERM);
+    }
     let payload =
         SignalPayload::Sender { pid: get::u32(&bytes, 16), uid: get::u32(&bytes, 20), value: get::u64(&bytes, 24) };
-    let info = SignalInfo { code: if code == 0 { CODE_QUEUE } else { code }, errno: get::i32(&bytes, 4), payload };
-    let mut signals = context.process.signals.lock();
-    if !signals.dispositions.is_ignored(signal) {
-        signals.pending.raise(signal, info)?;
-    }
-    Ok(0)
+    Ok(SignalInfo { code: if code == 0 { CODE_QUEUE } else { code }, errno: get::i32(&bytes, 4), payload })
+}
+
+/// `rt_sigqueueinfo(2)`.
+pub fn rt_sigqueueinfo(context: &mut Context<'_>, [pid, number, info, ..]: Arguments) -> Result<u64> {
+    let signal = signal_or_probe(number)?;
+    let info = read_info(context, info, pid as u32 != context.process.pid)?;
+    let target = context.system.processes.get(pid as u32).ok_or(Errno::ESRCH)?;
+    send(context, &target, signal, info).map(|()| 0)
+}
+
+/// `rt_tgsigqueueinfo(2)`.
+pub fn rt_tgsigqueueinfo(context: &mut Context<'_>, [pid, tid, number, info, ..]: Arguments) -> Result<u64> {
+    let signal = signal_or_probe(number)?;
+    let info = read_info(context, info, pid as u32 != context.process.pid)?;
+    send_to_thread(context, Some(pid as u32), tid, signal, info)
 }
 
 /// `sigaltstack(2)`.

@@ -7,6 +7,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::location::Location;
 use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
+use exos::fs::readiness::Readiness;
 use exos::fs::stream::Terminal;
 use exos::fs::terminal::job_control::{TerminalCaller, Verdict};
 use exos::fs::terminal::tty::{Flush, Side, Tty};
@@ -70,6 +71,7 @@ pub(super) fn read(
         false => (u64::from(modes.minimum()), u64::from(modes.time_ds()) * DECISECOND_NS),
     };
     let memory = context.memory;
+    let _watching = description.wait_queue().map(|queue| context.watch(&queue, Readiness::all()));
     let mut writer = UserWriter::new(memory, extents);
     let mut deadline_ns = (minimum == 0 && time_ns > 0).then(|| context.now_ns() + time_ns);
     let mut done = 0;

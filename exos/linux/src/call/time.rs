@@ -24,17 +24,27 @@ fn clock_ns(context: &Context<'_>, id: u64) -> Result<u64> {
     match id {
         0 | 5 | 8 | abi::CLOCK_TAI => Ok(context.system.realtime_ns()),
         1 | 4 | 6 | 7 | 9 => Ok(context.now_ns()),
-        abi::CLOCK_PROCESS_CPU | abi::CLOCK_THREAD_CPU => Ok(context.system.platform.processor_time_ns()),
+        abi::CLOCK_PROCESS_CPU => Ok(context.process.used_ns(context.now_ns())),
+        abi::CLOCK_THREAD_CPU => Ok(context.thread.used_ns(context.now_ns())),
         // Process and thread clocks made from a number: negative, low bits 2 (all time) or 6 (a thread's); only one's
         // own here.
-        _ if is_own_cpu_clock(context, id as u32 as i32) => Ok(context.system.platform.processor_time_ns()),
-        _ => Err(Errno::EINVAL),
+        _ => processor_clock_ns(context, id as u32 as i32),
     }
 }
 
-fn is_own_cpu_clock(context: &Context<'_>, id: i32) -> bool {
-    let number = !(id >> 3) as u32;
-    id < 0 && matches!(id & 3, 0..=2) && (number == 0 || number == context.process.pid || number == context.thread.tid)
+/// The clock of a process, or of a thread of the caller's process.
+fn processor_clock_ns(context: &Context<'_>, id: i32) -> Result<u64> {
+    const IS_THREAD: i32 = 4;
+    if id >= 0 || !matches!(id & 3, 0..=2) {
+        return Err(Errno::EINVAL);
+    }
+    let (number, now_ns) = (!(id >> 3) as u32, context.now_ns());
+    if id & IS_THREAD != 0 {
+        let thread = if number == 0 { Some(context.thread.clone()) } else { context.process.thread(number) };
+        return thread.map(|thread| thread.used_ns(now_ns)).ok_or(Errno::EINVAL);
+    }
+    let process = if number == 0 { Some(context.process.clone()) } else { context.system.processes.get(number) };
+    process.map(|process| process.used_ns(now_ns)).ok_or(Errno::EINVAL)
 }
 
 /// `clock_gettime(2)`.
@@ -89,10 +99,12 @@ pub fn time(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> 
 
 /// `times(2)`.
 pub fn times(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
-    let ticks = context.system.platform.processor_time_ns() / TICK_NS;
+    let ticks = context.process.used_ns(context.now_ns()) / TICK_NS;
+    let child_ticks = context.process.times.lock().children / TICK_NS;
     if address != 0 {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&ticks.to_le_bytes());
+        bytes[16..24].copy_from_slice(&child_ticks.to_le_bytes());
         write_all(context.memory, address, &bytes)?;
     }
     Ok(context.now_ns() / TICK_NS)
@@ -222,11 +234,11 @@ pub fn alarm(context: &mut Context<'_>, [seconds, ..]: Arguments) -> Result<u64>
 }
 
 /// Looks whether the process's timer has fired, and if so raises `SIGALRM` and arms the next. Called on every wake
-/// and bell.
-pub fn check_timer(process: &crate::process::Process, platform: &dyn crate::system::Platform, now_ns: u64) {
+/// and bell. When the next is due, if there is one.
+pub fn check_timer(process: &crate::process::Process, now_ns: u64) -> Option<u64> {
     let mut timer = process.timer.lock();
     if timer.deadline_ns == 0 || timer.deadline_ns > now_ns {
-        return;
+        return (timer.deadline_ns != 0).then_some(timer.deadline_ns);
     }
     timer.deadline_ns = match timer.period_ns {
         0 => 0,
@@ -235,7 +247,8 @@ pub fn check_timer(process: &crate::process::Process, platform: &dyn crate::syst
             timer.deadline_ns.saturating_add((missed + 1).saturating_mul(period_ns))
         }
     };
-    platform.arm_timer((timer.deadline_ns != 0).then_some(timer.deadline_ns));
+    let next_ns = timer.deadline_ns;
     drop(timer);
     process.raise(Signal::ALRM, SignalInfo { code: 0x80, ..SignalInfo::default() });
+    (next_ns != 0).then_some(next_ns)
 }

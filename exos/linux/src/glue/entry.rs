@@ -1,7 +1,8 @@
 //! Upcalls: a program's system calls and faults, faults of exos's own copies, bells.
 //!
-//! Invariant: asynchronous upcalls are masked while these run (the kernel masks on delivery, resume unmasks), so a
-//! handler is interrupted by its own page faults only.
+//! They run on the stack of the thread that was interrupted. Invariant: asynchronous upcalls are masked while these run
+//! (the kernel masks on delivery, resume unmasks), so a handler is interrupted by its own page faults only, and gives
+//! its processor to another thread only where it blocks.
 
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_IMAGE_BASE, PROGRAM_END};
@@ -18,13 +19,15 @@ use exos_linux::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
     signal_for_fault,
 };
+use exos_linux::leaving::{FIRST_PID, thread_leaves};
 use exos_linux::memory::FaultResult;
 use exos_linux::traps::Heat;
 use exos_linux::user::UserMemory;
 use exos_linux::{table, trace};
 
+use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
-use super::{HEAP_BASE, fast, user};
+use super::{HEAP_BASE, fast, fiber, user};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -55,8 +58,11 @@ fn run() -> &'static Run {
     RUN.get().expect("upcalls are registered after the run has begun")
 }
 
+/// The running thread.
 fn target(run: &Run) -> Target<'_> {
-    Target { system: &run.pod.system, process: &run.pod.process, thread: &run.pod.thread, memory: &ProgramMemory }
+    let fiber = fiber::current().expect("upcalls come from fibers: idle processors mask them and do not fault");
+    let (process, thread) = fiber.owner();
+    Target { system: &run.pod.system, process, thread, memory: &ProgramMemory }
 }
 
 /// A program's `syscall`.
@@ -98,13 +104,13 @@ fn begin_rewritten(frame: &mut UpcallFrame) -> (u64, u64) {
 /// Counts a trap, and rewrites its site when it has trapped often.
 fn consider_rewriting(run: &Run, return_address: u64) {
     let counters = &run.pod.system.counters;
-    match run.pod.process.traps.count(return_address) {
+    match target(run).process.traps.count(return_address) {
         Heat::Cold => {}
         Heat::New => {
-            let is_new = run.pod.process.space.lock().note_site(return_address);
+            let is_new = target(run).process.space().lock().note_site(return_address);
             counters.sites_found.fetch_add(u64::from(is_new), Ordering::Relaxed);
         }
-        Heat::Hot => match run.pod.process.space.lock().rewrite_site(return_address, fast::ENTRY_OFFSET) {
+        Heat::Hot => match target(run).process.space().lock().rewrite_site(return_address, fast::ENTRY_OFFSET) {
             Some(Ok(())) => {
                 counters.sites_patched.fetch_add(1, Ordering::Relaxed);
             }
@@ -158,10 +164,11 @@ fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> bool {
 }
 
 fn context<'a>(run: &'a Run, frame: &'a mut UpcallFrame) -> Context<'a> {
+    let target = target(run);
     Context {
-        system: &run.pod.system,
-        process: &run.pod.process,
-        thread: &run.pod.thread,
+        system: target.system,
+        process: target.process,
+        thread: target.thread,
         memory: &ProgramMemory,
         frame,
         replaces_registers: false,
@@ -173,16 +180,21 @@ fn arguments(frame: &UpcallFrame) -> Arguments {
     [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9]
 }
 
-/// Acts on signals, and ends the run if the process has ended.
+/// Acts on signals, and ends the thread if it or its process has ended.
 fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
-    finish(&target(run), frame, ended);
+    let target = target(run);
+    finish(&target, frame, ended);
     if frame.rflags & TRAP_FLAG != 0 {
         // Resuming into a single step needs an `iretq` that QEMU before 9.1 cannot do (docs/adr/0003): the program
         // gets the trap that it has had and runs on without more.
         frame.rflags &= !TRAP_FLAG;
     }
-    if run.pod.process.has_ended() {
-        end(run);
+    if target.process.has_ended() || target.thread.is_ending.load(Ordering::Acquire) {
+        thread_leaves(&target);
+        if target.process.pid == FIRST_PID && target.process.is_zombie.load(Ordering::Acquire) {
+            end(run);
+        }
+        fiber::end(run.pod.system.scheduler.end(this_number()));
     }
 }
 
@@ -195,11 +207,18 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     if frame.kind == KIND_HELD_BACK {
         control::take_pending();
     }
-    run.platform.absorb();
+    let has_rung = this_processor().take_bell();
+    if this_number() == 0 {
+        run.platform.absorb();
+    }
     if fast::contains(frame.rip) {
         fast::complete(frame);
     }
     if frame.rip < LIBOS_BASE {
+        if has_rung && run.pod.system.scheduler.has_ready(this_number()) {
+            this_processor().arm_slice();
+            fiber::carry_out(run.pod.system.scheduler.preempt(this_number()));
+        }
         show_own_text(run, frame);
         leave(run, frame, None);
     }
@@ -212,14 +231,14 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
         return own_exception(run, frame);
     }
     if matches!(frame.vector, VECTOR_INVALID_OPCODE | VECTOR_PROTECTION)
-        && let Some(copy) = run.pod.process.space.lock().sites().forward(frame.rip)
+        && let Some(copy) = target(run).process.space().lock().sites().forward(frame.rip)
     {
         // In the middle of a rewritten site: the instruction that stood there is in its trampoline.
         frame.rip = copy;
         return;
     }
     let (signal, info) = if frame.vector == VECTOR_PAGE_FAULT {
-        match run.pod.process.space.resolve(frame) {
+        match target(run).process.space().resolve(frame) {
             FaultResult::Resolved(_) => return,
             FaultResult::Failed(cause) => signal_for_fault(frame.fault_address, cause),
             FaultResult::OutOfMemory => (Signal::KILL, SignalInfo { code: 0x80, ..SignalInfo::default() }),
@@ -235,7 +254,7 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
 /// Makes a frame that stands in a trampoline stand at the same place of the program's own text, which is what handlers
 /// of signals know.
 fn show_own_text(run: &Run, frame: &mut UpcallFrame) {
-    if let Some(original) = run.pod.process.space.lock().sites().original(frame.rip) {
+    if let Some(original) = target(run).process.space().lock().sites().original(frame.rip) {
         frame.rip = original;
     }
 }
@@ -251,7 +270,7 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
     let is_copy = frame.vector == VECTOR_PAGE_FAULT && frame.fault_address < PROGRAM_END;
     match stop {
         Some(stop) if is_copy => {
-            if !matches!(run.pod.process.space.resolve(frame), FaultResult::Resolved(_)) {
+            if !matches!(target(run).process.space().resolve(frame), FaultResult::Resolved(_)) {
                 frame.rip = stop;
             }
         }

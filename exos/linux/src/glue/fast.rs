@@ -16,6 +16,7 @@
 
 use aegis_abi::upcall::{ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use aegis_rt::control;
+use aegis_rt::upcall::WORD_STACK_TOP;
 use core::mem::offset_of;
 use exos_linux::facts::Facts;
 
@@ -48,22 +49,24 @@ unsafe extern "C" {
     static exos_fast_tail_jump: u8;
 }
 
-/// Makes rewritten calls of this processor's thread answerable. `facts` has to outlive the thread.
-///
-/// With `shows_all` every call takes the long way, so that all can be traced.
-pub(crate) fn register(facts: &'static Facts, tid: u32, shows_all: bool) {
+/// Says whose calls this processor answers from now on: while the thread runs on it, so `facts` is there for as long.
+pub(crate) fn set_thread(facts: &Facts, tid: u32) {
     control::set_library_word(WORD_FACTS, core::ptr::from_ref(facts) as u64);
     control::set_library_word(WORD_THREAD, u64::from(tid));
+}
+
+/// Makes rewritten calls answerable on this processor.
+///
+/// With `shows_all` every call takes the long way, so that all can be traced.
+pub(crate) fn register(shows_all: bool) {
     control::set_library_word(WORD_ATTENTION, 0);
     control::set_library_word(WORD_COUNT, 0);
     let entry = if shows_all { &raw const exos_fast_entry_long } else { &raw const exos_fast_entry };
     control::set_library_word(WORD_ENTRY, entry as u64);
 }
 
-/// Short calls that this processor has answered.
-pub(crate) fn short_call_count() -> u64 {
-    control::library_word(WORD_COUNT)
-}
+/// Where the control page counts the short calls that its processor has answered.
+pub(crate) const COUNT_OFFSET: u64 = word(WORD_COUNT) as u64;
 
 /// Whether RIP lies in this module's assembly.
 pub(crate) fn contains(rip: u64) -> bool {
@@ -209,7 +212,7 @@ core::arch::global_asm!(
     ".endr",
     ".popsection",
     masked = const offset_of!(ControlPage, masked),
-    stack_top = const offset_of!(ControlPage, save_area_top),
+    stack_top = const word(WORD_STACK_TOP),
     stack_pointer = const word(WORD_STACK_POINTER),
     continuation = const word(WORD_CONTINUATION),
     facts = const word(WORD_FACTS),

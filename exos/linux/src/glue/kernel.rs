@@ -9,8 +9,10 @@ use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_rt::call;
 use aegis_rt::clock;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use exos::platform::{BindFault, FrameGrant};
+use exos::sync::Mutex;
 
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
 const SLOT_FREE_FIRST: u32 = 128;
@@ -23,6 +25,56 @@ static SLOT_NEXT: AtomicU32 = AtomicU32::new(SLOT_FREE_FIRST);
 /// A capability slot that is free.
 pub(crate) fn next_slot() -> CapSlot {
     CapSlot(SLOT_NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Repeats a call with donations for as long as it asks for table frames.
+pub(crate) fn with_tables(mut make: impl FnMut() -> call::Outcome) -> Result<u64, Status> {
+    loop {
+        match make() {
+            Ok(value) => return Ok(value),
+            Err(refusal) if refusal.status == Status::NoTables => donate()?,
+            Err(refusal) if refusal.status == Status::Again => {}
+            Err(refusal) => return Err(refusal.status),
+        }
+    }
+}
+
+/// Slots of address spaces: free ones, and ones whose end a processor still held up.
+struct SpaceSlots {
+    free: Vec<CapSlot>,
+    ending: Vec<CapSlot>,
+}
+
+static SPACE_SLOTS: Mutex<SpaceSlots> = Mutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new() });
+
+/// Makes an address space.
+pub(crate) fn create_space() -> Result<CapSlot, Status> {
+    let mut slots = SPACE_SLOTS.lock();
+    let ending = core::mem::take(&mut slots.ending);
+    for slot in ending {
+        let _ = end_space(&mut slots, slot);
+    }
+    let slot = slots.free.pop().unwrap_or_else(next_slot);
+    let made = with_tables(|| call::space_create(slot));
+    if made.is_err() {
+        slots.free.push(slot);
+    }
+    made.map(|_| slot)
+}
+
+/// Ends an address space. `Busy`: a processor is in it; it is ended later.
+pub(crate) fn destroy_space(slot: CapSlot) -> Result<(), Status> {
+    end_space(&mut SPACE_SLOTS.lock(), slot)
+}
+
+fn end_space(slots: &mut SpaceSlots, slot: CapSlot) -> Result<(), Status> {
+    // SAFETY: no program's thread is in the space any more, and exos's own memory is in the window.
+    let ended = with_tables(|| unsafe { call::cap_drop(slot) });
+    match ended {
+        Ok(_) => slots.free.push(slot),
+        Err(_) => slots.ending.push(slot),
+    }
+    ended.map(|_| ())
 }
 
 /// Takes contiguous frames; donates table frames when the table of capabilities has to grow.

@@ -1,27 +1,38 @@
-//! `Platform` and `Kernel` for the machine: sleeping on the console's bell, the timer, processor registers that Rust
-//! cannot name.
+//! `Platform` and `Kernel` for the machine: threads, the console and the timer, processor registers that Rust cannot
+//! name.
 
 use alloc::sync::Arc;
 
 use aegis_abi::call::ProcessorField;
 use aegis_abi::memory::BindEntry;
-use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_NONE};
+use aegis_abi::upcall::UpcallFrame;
 use aegis_abi::{CapSlot, Status};
 use aegis_rt::call;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 use core::fmt::Arguments;
+use core::sync::atomic::Ordering;
+use exos::error::Errno;
+use exos::fs::readiness::{Readiness, WaitQueue, Waiter};
+use exos::fs::stream::Stream;
 use exos::platform::{BindFault, FrameGrant, Kernel, LogLevel};
 use exos::sync::{Mutex, Once};
+use exos::task::schedule::Choice;
 use exos_linux::host::HostPorts;
-use exos_linux::process::Process;
-use exos_linux::system::Platform;
+use exos_linux::memory::Space;
+use exos_linux::process::{Process, Thread};
+use exos_linux::stream::PortStream;
+use exos_linux::system::{Platform, System, ThreadStart};
 use exos_linux::vector_buffer::VECTOR_BYTES_MAX;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
 use super::devices::HostConsole;
-use super::kernel;
+use super::processor::{Bells, this_number};
+use super::{fiber, kernel};
+
+/// Bytes of trace lines that may wait for the host before the program waits for it.
+const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
 
 /// The host's ports over the real console.
 pub(crate) type Host = HostPorts<HostConsole>;
@@ -50,6 +61,14 @@ impl Kernel for MachineKernel {
         unsafe { kernel::bind_all(space, entries) }
     }
 
+    fn create_space(&self) -> Result<CapSlot, Status> {
+        kernel::create_space()
+    }
+
+    fn destroy_space(&self, space: CapSlot) -> Result<(), Status> {
+        kernel::destroy_space(space)
+    }
+
     fn now_ns(&self) -> u64 {
         kernel::now_ns()
     }
@@ -72,86 +91,121 @@ pub(crate) struct MachinePlatform {
     pub(crate) host: Arc<Host>,
     /// The console's bell.
     pub(crate) bell: CapSlot,
-    /// The timer's bell.
-    pub(crate) timer_bell: CapSlot,
-    /// The process that the host's signals are for, once there is one.
-    pub(crate) process: Once<Arc<Process>>,
+    /// How processors are told.
+    pub(crate) bells: Arc<Bells>,
+    /// The pod, once there is one; its first process is who the host's signals are for.
+    pub(crate) system: Once<(Arc<System>, Arc<Process>)>,
+    /// Standard input, output and error: looked at when the console says something, so that they tell who waits.
+    pub(crate) streams: [Arc<PortStream<HostConsole>>; 3],
+    /// Told whenever the console said something.
+    pub(crate) console_changes: Arc<WaitQueue>,
     /// XCR0.
     pub(crate) vector_mask: u64,
 }
 
 impl MachinePlatform {
-    /// Takes in what the host sent and what time has brought; true if anything happened.
-    pub(crate) fn absorb(&self) -> bool {
-        let mut happened = self.host.pump();
-        happened |= call::bell_take(self.timer_bell).unwrap_or(0) > 0;
-        let Some(process) = self.process.get() else { return happened };
+    /// Bells that processor 0 sleeps on besides its own: the console's and the timer's.
+    pub(crate) fn console_bells(&self) -> [CapSlot; 2] {
+        [self.bell, self.bells.timer_bell]
+    }
+
+    /// Takes in what the host sent and what time has brought. Called on processor 0.
+    pub(crate) fn absorb(&self) {
+        let has_news = self.host.pump();
+        for stream in &self.streams {
+            stream.readiness();
+        }
+        if has_news {
+            self.console_changes.notify(Readiness::all());
+        }
+        let Some((system, first)) = self.system.get() else { return };
         while let Some(number) = self.host.take_signal() {
-            exos_linux::events::raise_from_host(process, number);
-            happened = true;
+            exos_linux::events::raise_from_host(first, number);
         }
         if let Some((rows, columns)) = self.host.take_window() {
-            exos_linux::events::resize(process, rows, columns);
+            exos_linux::events::resize(first, rows, columns);
         }
-        exos_linux::events::move_terminal_bytes(process);
-        exos_linux::call::time::check_timer(process, self, kernel::now_ns());
-        happened
+        if call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
+            self.check_timers(system);
+        }
+        exos_linux::events::move_terminal_bytes(first);
     }
-}
 
-/// A term that waits for a bell.
-pub(crate) fn bell_term(product: u32, bell: CapSlot) -> Term {
-    Term {
-        product,
-        source: TermSource::Bell as u32,
-        operator: TermOperator::AtLeast as u32,
-        slot: bell.0,
-        address: 0,
-        value: 1,
+    /// The timer's bell rang: wakes sleepers, fires interval timers, arms the next.
+    fn check_timers(&self, system: &System) {
+        self.bells.armed_ns.store(u64::MAX, Ordering::Release);
+        let now_ns = kernel::now_ns();
+        system.scheduler.expire(now_ns);
+        let timers = system.processes.all().into_iter();
+        let next_ns = timers.filter_map(|process| exos_linux::call::time::check_timer(&process, now_ns)).min();
+        if let Some(deadline_ns) = next_ns.into_iter().chain(system.scheduler.next_deadline_ns()).min() {
+            self.bells.arm_timer(deadline_ns);
+        }
+    }
+
+    /// Waits until the console says something.
+    pub(crate) fn wait_for_console(&self, is_done: impl Fn() -> bool) {
+        let Some(fiber) = fiber::current() else { return };
+        let waiter: Arc<dyn Waiter> = fiber.owner().1.task.clone();
+        let _watching = self.console_changes.register(&waiter, Readiness::all());
+        if !is_done() {
+            self.wait(None);
+        }
     }
 }
 
 impl Platform for MachinePlatform {
     fn wait(&self, deadline_ns: Option<u64>) {
-        if self.absorb() {
-            return;
-        }
-        let clock = Term {
-            product: 2,
-            source: TermSource::Clock as u32,
-            operator: TermOperator::AtLeast as u32,
-            slot: 0,
-            address: 0,
-            value: deadline_ns.unwrap_or(u64::MAX),
-        };
-        let terms = [bell_term(0, self.bell), bell_term(1, self.timer_bell), clock];
-        // Whatever ended the sleep, the caller looks again; an early end only costs a look.
-        let _ = call::sleep(&terms);
-        self.absorb();
+        let Some((system, _)) = self.system.get() else { return };
+        fiber::carry_out(system.scheduler.block(this_number(), deadline_ns));
+    }
+
+    fn start_thread(
+        &self,
+        process: &Arc<Process>,
+        thread: &Arc<Thread>,
+        frame: &UpcallFrame,
+        start: ThreadStart,
+    ) -> exos::error::Result<()> {
+        let (system, _) = self.system.get().ok_or(Errno::EAGAIN)?;
+        fiber::start(process, thread, frame, start, system)
+    }
+
+    fn enter_space(&self, space: &Arc<Space>) {
+        fiber::enter_space(space);
     }
 
     fn arm_timer(&self, deadline_ns: Option<u64>) {
-        let _ = call::bell_ring_at(self.timer_bell, deadline_ns.unwrap_or(u64::MAX));
+        if let Some(deadline_ns) = deadline_ns {
+            self.bells.arm_timer(deadline_ns);
+        }
     }
 
     fn yield_now(&self) {
-        let _ = call::yield_to(SLOT_NONE);
+        let Some((system, _)) = self.system.get() else { return };
+        match system.scheduler.preempt(this_number()) {
+            Choice::Stay => {
+                let _ = call::yield_to(SLOT_NONE);
+            }
+            choice => fiber::carry_out(choice),
+        }
     }
 
     fn processor_time_ns(&self) -> u64 {
         call::processor_read(SLOT_FIRST_PROCESSOR, ProcessorField::TimeUsedNs).unwrap_or(0)
     }
 
+    fn processor_number(&self) -> u32 {
+        this_number() as u32
+    }
+
     fn fs_base(&self) -> u64 {
-        let base: u64;
-        // SAFETY: the kernel enables FSGSBASE; reading changes nothing.
-        unsafe { core::arch::asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
-        base
+        fiber::read_fs_base()
     }
 
     fn set_fs_base(&self, base: u64) {
-        // SAFETY: exos itself does not use FS; the address was checked to be canonical.
-        unsafe { core::arch::asm!("wrfsbase {}", in(reg) base, options(nomem, nostack, preserves_flags)) };
+        // SAFETY: the address was checked to be canonical.
+        unsafe { fiber::write_fs_base(base) };
     }
 
     fn vector_format(&self) -> (u64, usize) {
@@ -160,24 +214,11 @@ impl Platform for MachinePlatform {
     }
 
     fn save_vector(&self, into: &mut [u8]) {
-        assert!(is_area(into), "vector state goes to a VectorBuffer");
-        // SAFETY: the area is 64-byte aligned and a page long, which the kernel keeps XCR0's state below; its header
-        // is zero or XSAVE's own.
-        unsafe {
-            core::arch::asm!("xsave64 [{}]", in(reg) into.as_mut_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
-                options(nostack, preserves_flags));
-        }
+        save_vector(into);
     }
 
     fn load_vector(&self, state: Option<&[u8]>) {
-        let area = state.unwrap_or(&INITIAL_STATE.0);
-        assert!(is_area(area), "vector state comes from a VectorBuffer");
-        // SAFETY: aligned and long enough; the header holds only features of XCR0 in the standard format
-        // (`signal_frame::restore` saw to it), so XRSTOR does not fault. exos is soft-float code and loses nothing.
-        unsafe {
-            core::arch::asm!("xrstor64 [{}]", in(reg) area.as_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
-                options(nostack, readonly, preserves_flags));
-        }
+        load_vector(state.unwrap_or(&INITIAL_STATE.0));
     }
 
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
@@ -187,13 +228,35 @@ impl Platform for MachinePlatform {
 
     fn trace(&self, line: &str) {
         self.host.log("trace", line);
-        while self.host.control_backlog_bytes() > 64 * 1024 {
-            self.wait(None);
+        while self.host.control_backlog_bytes() > TRACE_BACKLOG_BYTES_MAX {
+            self.wait_for_console(|| self.host.control_backlog_bytes() <= TRACE_BACKLOG_BYTES_MAX);
         }
     }
 
     fn tell_code(&self, mapping: &str) {
         self.host.send_line(&alloc::format!("map {:x} {mapping}", kernel::own_space()));
+    }
+}
+
+/// Saves the processor's vector state in an area that [`is_area`].
+pub(crate) fn save_vector(into: &mut [u8]) {
+    assert!(is_area(into), "vector state goes to a VectorBuffer");
+    // SAFETY: the area is 64-byte aligned and a page long, which the kernel keeps XCR0's state below; its header is
+    // zero or XSAVE's own.
+    unsafe {
+        core::arch::asm!("xsave64 [{}]", in(reg) into.as_mut_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Loads what [`save_vector`] saved, or what a program left in a signal frame once its header was made harmless.
+pub(crate) fn load_vector(area: &[u8]) {
+    assert!(is_area(area), "vector state comes from a VectorBuffer");
+    // SAFETY: aligned and long enough; the header holds only features of XCR0 in the standard format
+    // (`signal_frame::restore` saw to it), so XRSTOR does not fault. exos is soft-float code and loses nothing.
+    unsafe {
+        core::arch::asm!("xrstor64 [{}]", in(reg) area.as_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
+            options(nostack, readonly, preserves_flags));
     }
 }
 

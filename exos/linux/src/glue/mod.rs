@@ -8,8 +8,10 @@
 //! |---|---|
 //! | 0 .. 2 MiB | boot pages, control page and save area of processor 0 (`aegis_abi::layout`) |
 //! | 16 MiB .. | the image |
+//! | 4 MiB .. | [`PROCESSOR_BASE`]: control pages and save areas of further processors |
 //! | 64 GiB .. | [`HEAP_BASE`]: exos's heap, 2 MiB pages |
 //! | 128 GiB .. | [`DEVICE_BASE`]: device registers |
+//! | 192 GiB .. | [`STACK_BASE`]: stacks of threads and idle processors, with guards |
 //! | 1 TiB .. | [`DIRECT_BASE`]: the direct view, frame n at n * 4096 |
 #![allow(unsafe_code, reason = "this is the one place of exos where the machine is touched; see each module")]
 
@@ -17,11 +19,14 @@ pub(crate) mod devices;
 pub(crate) mod direct;
 pub(crate) mod entry;
 pub(crate) mod fast;
+pub(crate) mod fiber;
 pub(crate) mod heap;
 pub(crate) mod kernel;
 pub(crate) mod machine;
+pub(crate) mod processor;
 pub(crate) mod run;
 pub(crate) mod shares;
+pub(crate) mod stack;
 pub(crate) mod user;
 
 use aegis_abi::layout::LIBOS_BASE;
@@ -30,6 +35,14 @@ use aegis_abi::layout::LIBOS_BASE;
 pub(crate) const HEAP_BASE: u64 = LIBOS_BASE + (64 << 30);
 /// Most bytes of heap.
 pub(crate) const HEAP_BYTES_MAX: u64 = 32 << 30;
+/// Where the pages of processors 1 and up are.
+pub(crate) const PROCESSOR_BASE: u64 = LIBOS_BASE + (4 << 20);
+/// Where stacks are.
+pub(crate) const STACK_BASE: u64 = LIBOS_BASE + (192 << 30);
+/// Library word with the number of the processor.
+pub(crate) const WORD_PROCESSOR: usize = aegis_rt::upcall::WORD_FREE_FIRST;
+/// Library word with the address of the fiber that runs, 0 for none.
+pub(crate) const WORD_FIBER: usize = aegis_rt::upcall::WORD_FREE_FIRST + 1;
 /// Where device registers are mapped.
 pub(crate) const DEVICE_BASE: u64 = LIBOS_BASE + (128 << 30);
 /// Where the direct view begins: the frame with number n is at `DIRECT_BASE + n * 4096`.

@@ -8,33 +8,36 @@ use aegis_abi::FrameNumber;
 use aegis_abi::boot::{BootInfo, PART_CONFIG, PART_ROOT};
 use aegis_abi::counter::Counter;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
-use aegis_abi::upcall::{UpcallFrame, UpcallKind};
+use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
 use aegis_image::config::Config;
-use aegis_rt::upcall::UpcallHandlers;
 use aegis_rt::{call, clock};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use exos::fs::ninep::Requester;
+use exos::fs::readiness::WaitQueue;
 use exos::fs::stream::Stream;
 use exos::mem::FramePool;
 use exos::platform::FrameGrant;
 use exos::rewrite::REFUSALS;
 use exos::sync::{Mutex, Once};
+use exos::task::schedule::Scheduler;
+use exos::task::signal::Signal;
 use exos_linux::boot::{Ground, Pod};
 use exos_linux::host::{HostPorts, Port};
 use exos_linux::process::Ending;
 use exos_linux::program::{Wish, prepare, search_path, start as start_program};
 use exos_linux::shares::Served;
 use exos_linux::stream::PortStream;
-use exos_linux::system::Platform;
+use exos_linux::system::{Platform, ThreadStart};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use super::devices::HostConsole;
 use super::heap::GlobalHeap;
 use super::machine::{Host, MachineKernel, MachinePlatform};
+use super::processor::Bells;
 use super::shares::Share;
-use super::{direct, entry, fast, kernel};
+use super::{direct, fiber, kernel, processor};
 
 /// Version of the control protocol.
 const PROTOCOL_VERSION: u32 = 1;
@@ -45,7 +48,7 @@ const RESERVE_BYTES: u64 = 4 << 20;
 #[global_allocator]
 static HEAP: GlobalHeap = GlobalHeap::new();
 
-/// What the upcall handlers need. One process so far, so one of it.
+/// What the upcall handlers need.
 pub(crate) struct Run {
     pub(crate) pod: Pod,
     pub(crate) platform: Arc<MachinePlatform>,
@@ -56,10 +59,6 @@ pub(crate) struct Run {
 
 /// The run, once it has begun.
 pub(crate) static RUN: Once<Run> = Once::new();
-
-/// A frame where it may be resumed from.
-#[repr(C, align(16))]
-struct AlignedFrame(UpcallFrame);
 
 /// Where the kernel enters, on the save area's stack.
 pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
@@ -72,15 +71,27 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     let bell = console.bell();
     let host = Arc::new(HostPorts::new(console));
     host.send_line(&alloc::format!("hello {PROTOCOL_VERSION}"));
-    let mut frame = AlignedFrame(UpcallFrame::default());
-    let run = match begin(&info, &host, bell, &mut frame.0) {
+    let mut frame = UpcallFrame::default();
+    match begin(&info, &host, bell, &mut frame) {
         Ok(run) => RUN.call_once(|| run),
         Err(failure) => fail(&host, failure.status, &failure.text),
     };
-    fast::register(&run.pod.process.facts, run.pod.thread.tid, run.pod.system.options.trace);
-    aegis_rt::upcall::register(UpcallHandlers { syscall: entry::syscall, other: entry::other }, &[UpcallKind::Bell]);
-    // SAFETY: the frame is the program's first context; it lies in the save area, and nothing below it is used again.
-    unsafe { aegis_rt::upcall::resume(&raw const frame.0) }
+    let run = RUN.get().expect("set just now");
+    let pod = &run.pod;
+    let start = ThreadStart { fs_base: Some(0) };
+    if fiber::start(&pod.process, &pod.thread, &frame, start, &pod.system).is_err() {
+        fail(&host, 125, "no memory for the first thread");
+    }
+    let made_count = processor::make_others(pod.system.processor_count as usize);
+    if made_count < pod.system.processor_count as usize {
+        host.log("warn", &alloc::format!("only {made_count} virtual processors could be made"));
+    }
+    processor::idle_first()
+}
+
+/// The process and thread that run on the processor that asks.
+fn current_numbers() -> Option<(u32, u32)> {
+    fiber::current().map(|fiber| (fiber.owner().0.pid, fiber.owner().1.tid))
 }
 
 /// Why there is no run: status and line for the user.
@@ -111,24 +122,30 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     let timer_bell = kernel::next_slot();
     call::bell_create(timer_bell, SLOT_FIRST_PROCESSOR)
         .map_err(|refusal| Failure::new(125, alloc::format!("no timer: {refusal:?}")))?;
+    processor::join_first().map_err(|()| Failure::new(125, String::from("no bell for the first processor")))?;
     let machine_kernel =
         Arc::new(MachineKernel { host: host.clone(), random: Mutex::new(ChaCha20Rng::from_seed(config.random_seed)) });
     // SAFETY: the kernel maps the system page for the first environment.
     let clock = unsafe { *clock::system_page() };
+    let streams = [Port::Input, Port::Output, Port::Error].map(|port| PortStream::new(host.clone(), port));
+    let processor_count = (clock.processor_count as usize).min(processor::COUNT_MAX);
+    let bells = Arc::new(Bells { count: processor_count, timer_bell, armed_ns: AtomicU64::new(u64::MAX) });
     let platform = Arc::new(MachinePlatform {
         host: host.clone(),
         bell,
-        timer_bell,
-        process: Once::new(),
+        bells: bells.clone(),
+        system: Once::new(),
+        streams: streams.clone(),
+        console_changes: WaitQueue::new(),
         vector_mask: clock.vector_state_mask,
     });
     let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
     pool.add_borrowed(bundle_grant(info));
-    let streams = [Port::Input, Port::Output, Port::Error].map(|port| PortStream::new(host.clone(), port));
     let ground = Ground {
         kernel: machine_kernel,
         platform: platform.clone(),
         pool,
+        scheduler: Scheduler::new(processor_count, bells),
         clock,
         root,
         streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
@@ -136,7 +153,8 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     };
     let pod = exos_linux::boot::boot(ground, &config).map_err(|error| Failure::new(125, alloc::format!("{error}")))?;
     load(&pod, &config, frame)?;
-    platform.process.call_once(|| pod.process.clone());
+    platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));
+    pod.system.facts.set_current_source(current_numbers);
     Ok(Run { pod, platform, host: host.clone(), streams, boot_ns: info.boot_ns })
 }
 
@@ -191,16 +209,19 @@ fn memory_limit(config: &Config) -> u64 {
 /// Ends the run because the process has ended.
 pub(crate) fn end(run: &Run) -> ! {
     let ending = run.pod.process.ending.lock().take();
+    for process in run.pod.system.processes.all() {
+        process.end(Ending::Killed { signal: Signal::KILL, has_core: false, text: String::new() });
+    }
     if let Err(error) = run.pod.system.files.namespace.sync() {
         run.host
             .log("warn", &alloc::format!("not everything that was mapped could be written to the host ({error:?})"));
     }
-    let pending = || {
+    let pending_bytes = || {
         let terminal = exos_linux::events::pending_terminal_bytes(&run.pod.process);
         terminal + run.streams[1].pending_bytes() + run.streams[2].pending_bytes()
     };
-    while pending() > 0 {
-        run.platform.wait(None);
+    while pending_bytes() > 0 {
+        run.platform.wait_for_console(|| pending_bytes() == 0);
     }
     if run.pod.system.options.stats {
         send_stats(run);
@@ -242,7 +263,7 @@ fn send_stats(run: &Run) {
     let counters = &run.pod.system.counters;
     let kernel = |counter| call::counter_read(counter).unwrap_or(0);
     let memory = run.pod.system.pool.statistics();
-    let faults = run.pod.process.space.lock().fault_counts();
+    let faults = run.pod.process.space().lock().fault_counts();
     let values = [
         ("boot_ns", run.boot_ns),
         ("run_ns", kernel::now_ns()),
@@ -257,8 +278,8 @@ fn send_stats(run: &Run) {
         ("pages_bound", kernel(Counter::PagesBound)),
         ("pages_unbound", kernel(Counter::PagesUnbound)),
         ("syscalls_trapped", counters.syscalls_trapped.load(Ordering::Relaxed)),
-        ("syscalls_rewritten", counters.syscalls_rewritten.load(Ordering::Relaxed) + fast::short_call_count()),
-        ("syscalls_short", fast::short_call_count()),
+        ("syscalls_rewritten", counters.syscalls_rewritten.load(Ordering::Relaxed) + processor::short_call_count()),
+        ("syscalls_short", processor::short_call_count()),
         ("sites_found", counters.sites_found.load(Ordering::Relaxed)),
         ("sites_patched", counters.sites_patched.load(Ordering::Relaxed)),
         ("signals", counters.signals.load(Ordering::Relaxed)),
@@ -266,7 +287,7 @@ fn send_stats(run: &Run) {
         ("pages_mapped", faults.pages),
         ("pages_copied", faults.copied),
         ("memory_held_bytes", memory.held * 4096),
-        ("memory_peak_bytes", run.pod.process.space.resident_peak_bytes()),
+        ("memory_peak_bytes", run.pod.process.space().resident_peak_bytes()),
     ];
     for (key, value) in values {
         run.host.send_line(&alloc::format!("stats {key}={value}"));

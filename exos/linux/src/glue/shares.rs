@@ -23,7 +23,7 @@ use exos::fs::ninep::{CLUNK_BYTES, COMPANION_COUNT_MAX, Requester, Silence};
 use exos::sync::Mutex;
 
 use super::devices::{AnyTransport, BellIrq, DeviceError, dma_pool, open};
-use super::{kernel, machine};
+use super::{kernel, processor};
 
 /// Pages of the longest message: 128 KiB of a file with what stands before it.
 const MESSAGE_PAGE_COUNT: usize = 33;
@@ -144,7 +144,7 @@ impl Inner {
             value: until_ns,
         };
         // Whatever ended the sleep, the caller looks again.
-        let _ = call::sleep(&[machine::bell_term(0, self.irq.bell()), clock]);
+        let _ = call::sleep(&[processor::bell_term(0, self.irq.bell()), clock]);
         if self.irq.take() > 0 { self.channel.on_interrupt(&mut self.irq) } else { Ok(()) }
     }
 }

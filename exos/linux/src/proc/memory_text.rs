@@ -34,7 +34,7 @@ pub(super) fn program_ranges(process: &Process) -> ProgramRanges {
         }
         *end = area.end();
     };
-    for area in process.space.lock().areas() {
+    for area in process.space().lock().areas() {
         if area.file().is_none() || area.identity() != identity {
             continue;
         }
@@ -60,7 +60,8 @@ fn shown(space: &AddressSpace) -> impl Iterator<Item = &Area> {
 
 /// `maps`.
 pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
-    let space = process.space.lock();
+    let memory = process.space();
+    let space = memory.lock();
     for area in shown(&space) {
         let line_start = out.len();
         let (major, minor, inode) = match area.label() {
@@ -97,7 +98,8 @@ fn rights(area: &Area) -> &'static str {
 /// `smaps_rollup`. Which file pages others share is not counted: all are shown as private and
 /// clean.
 pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
-    let space = process.space.lock();
+    let memory = process.space();
+    let space = memory.lock();
     let totals = space.totals();
     let start = shown(&space).next().map_or(0, Area::start);
     let end = shown(&space).last().map_or(0, Area::end);
@@ -138,7 +140,7 @@ pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
 pub(super) fn statm(process: &Process, out: &mut Text<'_>) {
     let ranges = program_ranges(process);
     let code = (ranges.code_end - ranges.code_start) >> 12;
-    let totals = process.space.lock().totals();
+    let totals = process.space().lock().totals();
     let data = totals.areas.data + totals.areas.stack;
     put!(out, "{} {} {} {code} 0 {data} 0\n", totals.areas.total, resident(&totals), totals.resident_file);
 }
@@ -146,7 +148,8 @@ pub(super) fn statm(process: &Process, out: &mut Text<'_>) {
 /// The memory lines of `status`.
 pub(super) fn status_lines(process: &Process, out: &mut Text<'_>) {
     let ranges = program_ranges(process);
-    let space = process.space.lock();
+    let memory = process.space();
+    let space = memory.lock();
     let totals = space.totals();
     let code = (ranges.code_end - ranges.code_start) >> 12;
     // The tables that cover what is present: an estimate, as the kernel keeps them.

@@ -65,7 +65,7 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
     out.escaped(&subject.thread.name.lock(), b"\n\\");
     let (letter, word) = state(subject);
     put!(out, "\nUmask:\t{:04o}\nState:\t{letter} ({word})\n", process.files.umask());
-    put!(out, "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n", process.pid, subject.thread.tid, process.parent);
+    put!(out, "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n", process.pid, subject.thread.tid, process.visible_parent());
     out.raw(b"TracerPid:\t0\n");
     identity_lines(subject, out);
     let (group, session) = (*process.group.lock(), *process.session.lock());
@@ -148,17 +148,18 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
     let sets = SignalSets::of(subject);
     let ranges = program_ranges(process);
     let (totals, faults, heap) = {
-        let space = process.space.lock();
+        let memory = process.space();
+        let space = memory.lock();
         (space.totals(), space.fault_counts(), space.heap())
     };
     let start_stack = process.image.lock().start_stack;
     let nice = *process.nice.lock();
     put!(out, "{} (", subject.thread.tid);
     out.escaped(&subject.thread.name.lock(), b"\n\\");
-    put!(out, ") {} {} ", state(subject).0, process.parent);
+    put!(out, ") {} {} ", state(subject).0, process.visible_parent());
     put!(out, "{} {} 0 -1 {FLAGS} ", *process.group.lock(), *process.session.lock());
     put!(out, "{} 0 0 0 ", faults.resolved);
-    let used_ticks = subject.system.platform.processor_time_ns() / TICK_NS;
+    let used_ticks = process.used_ns(subject.system.kernel.now_ns()) / TICK_NS;
     put!(out, "{used_ticks} 0 0 0 {} {nice} ", 20 + nice);
     put!(out, "{} 0 {} ", subject.member.threads.len(), process.start_ns / TICK_NS);
     let resident_limit = process.limits.lock().soft(Resource::ResidentSet);

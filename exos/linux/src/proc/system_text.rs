@@ -158,7 +158,7 @@ impl MemoryFigures {
         let (total, free) = (total_bytes / 1024, free_bytes / 1024);
         let mut figures = Self { total, free, anonymous: 0, mapped: 0, cached: 0, promised: 0, locked: 0 };
         for member in subject.members {
-            let totals = member.process.space.lock().totals();
+            let totals = member.process.space().lock().totals();
             figures.anonymous += totals.resident_anonymous * 4;
             figures.mapped += totals.resident_file * 4;
             figures.promised += (totals.areas.data + totals.areas.stack) * 4;

@@ -29,9 +29,9 @@ fn maps_lines_have_linuxs_columns() {
 fn statm_and_status_count_what_is_present() {
     let world = World::new();
     world.map_zeros(0x10_0000, 0x4000);
-    world.pod.process.space.lock().write_all(0x10_0000, &[1]).unwrap();
+    world.pod.process.space().lock().write_all(0x10_0000, &[1]).unwrap();
     let (resident, peak) = {
-        let totals = world.pod.process.space.lock().totals();
+        let totals = world.pod.process.space().lock().totals();
         (totals.resident_anonymous + totals.resident_file, totals.resident_peak)
     };
     assert!(resident >= 1);
@@ -75,6 +75,7 @@ fn status_tells_identity_and_signals() {
 #[test]
 fn stat_has_52_fields_behind_a_name_with_brackets() {
     let world = World::new();
+    world.pod.process.times.lock().ended_threads = 6_170_000_000;
     *world.pod.thread.name.lock() = b"a) (b".to_vec();
     let text = world.read("/proc/self/stat").unwrap();
     let rest = text.strip_prefix("1 (a) (b) ").unwrap().strip_suffix('\n').unwrap();

@@ -20,7 +20,7 @@ impl Traced {
 
     /// Puts bytes at an offset of the page; their address.
     fn put(&self, offset: u64, bytes: &[u8]) -> u64 {
-        self.0.pod.process.space.lock().write_all(PAGE + offset, bytes).unwrap();
+        self.0.pod.process.space().lock().write_all(PAGE + offset, bytes).unwrap();
         PAGE + offset
     }
 

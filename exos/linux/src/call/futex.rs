@@ -1,0 +1,301 @@
+//! `futex(2)`, and the words of memory that a thread leaves behind when it ends.
+//!
+//! The queues are `exos::task::futex`; here are the program's words. A word that Linux changes atomically is changed
+//! atomically in its frame, because other processors may run the same program.
+
+use alloc::sync::Arc;
+
+use exos::error::{Errno, Result};
+use exos::mem::Access;
+use exos::task::futex::{FutexKey, MATCH_ANY};
+use syscalls::Sysno;
+
+use crate::abi::time as abi;
+use crate::context::{Arguments, Context, Restart};
+use crate::deliver::Target;
+use crate::process::Process;
+use crate::system::System;
+use crate::table::{Entry, full, partial};
+use crate::user::{UserMemory, read_array, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    partial(Sysno::futex, "no FUTEX_FD, no requeue to PI words; a PI owner's priority does not change", futex),
+    full(Sysno::set_robust_list, set_robust_list),
+    full(Sysno::get_robust_list, get_robust_list),
+];
+
+const CLOCK_REALTIME_FLAG: u64 = 256;
+const PRIVATE_FLAG: u64 = 128;
+/// `FUTEX_WAITERS`.
+const WAITERS: u32 = 1 << 31;
+/// `FUTEX_OWNER_DIED`.
+const OWNER_DIED: u32 = 1 << 30;
+/// `FUTEX_TID_MASK`.
+const OWNER: u32 = OWNER_DIED - 1;
+/// Bytes of `struct robust_list_head`.
+const ROBUST_HEAD_BYTES: u64 = 24;
+/// Robust mutexes that one thread's end looks at (`ROBUST_LIST_LIMIT`).
+const ROBUST_COUNT_MAX: usize = 2048;
+
+/// The word at `address`; shared if its memory is, whatever the program says of it.
+fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey> {
+    if !address.is_multiple_of(4) {
+        return Err(Errno::EINVAL);
+    }
+    let space = process.space();
+    let private = FutexKey::Private { space: u64::from(space.slot().0), address };
+    if is_private {
+        return Ok(private);
+    }
+    let mut inner = space.lock();
+    if !inner.area_at(address).is_some_and(|area| area.is_shared()) {
+        return Ok(private);
+    }
+    let frame = inner.frame_for(address, Access::Read).map_err(|_| Errno::EFAULT)?;
+    Ok(FutexKey::Shared { physical_address: frame.address() + address % 4096 })
+}
+
+fn read_word(memory: &dyn UserMemory, address: u64) -> Result<u32> {
+    Ok(u32::from_le_bytes(read_array(memory, address)?))
+}
+
+/// When a wait ends: relative on the monotonic clock for `FUTEX_WAIT`, else absolute.
+fn deadline(context: &Context<'_>, operation: u64, flags: u64, timeout: u64) -> Result<Option<u64>> {
+    if timeout == 0 {
+        return Ok(None);
+    }
+    let ns = abi::read_timespec(context.memory, timeout)?;
+    Ok(Some(match operation {
+        0 => context.now_ns().saturating_add(ns),
+        // LOCK_PI is always on the realtime clock.
+        6 => context.now_ns().saturating_add(ns.saturating_sub(context.system.realtime_ns())),
+        _ if flags & CLOCK_REALTIME_FLAG != 0 => {
+            context.now_ns().saturating_add(ns.saturating_sub(context.system.realtime_ns()))
+        }
+        _ => ns,
+    }))
+}
+
+/// `futex(2)`.
+pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, second, third]: Arguments) -> Result<u64> {
+    let flags = operation & (PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
+    let operation = u64::from(operation as u32) & !(PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
+    let is_private = flags & PRIVATE_FLAG != 0;
+    let count = |word: u64| (word as u32 as i32).max(0) as usize;
+    let mask = if operation >= 9 { third as u32 } else { MATCH_ANY };
+    if mask == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let key = |context: &Context<'_>, address| key_of(context.process, address, is_private);
+    match operation {
+        0 | 9 => {
+            let deadline_ns = deadline(context, operation, flags, timeout)?;
+            let key = key(context, address)?;
+            wait(context, key, address, value as u32, mask, deadline_ns)
+        }
+        1 | 10 => {
+            let key = key(context, address)?;
+            Ok(context.system.futexes.wake(key, count(value), mask) as u64)
+        }
+        3 | 4 => {
+            let (from, to) = (key(context, address)?, key(context, second)?);
+            let memory = context.memory;
+            let look = || Ok(operation == 3 || read_word(memory, address)? == third as u32);
+            let (woken, moved) = context.system.futexes.requeue(from, to, count(value), count(timeout), look)?;
+            Ok((if operation == 3 { woken } else { woken + moved }) as u64)
+        }
+        5 => wake_operation(context, [address, second], [value, timeout], third as u32, is_private),
+        6 | 8 => {
+            let deadline_ns = if operation == 6 { deadline(context, operation, flags, timeout)? } else { None };
+            let key = key(context, address)?;
+            lock_owned(context, key, address, operation == 8, deadline_ns)
+        }
+        7 => {
+            let key = key(context, address)?;
+            unlock_owned(context, key, address)
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+fn wait(
+    context: &mut Context<'_>,
+    key: FutexKey,
+    address: u64,
+    expected: u32,
+    mask: u32,
+    deadline_ns: Option<u64>,
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let (system, memory) = (context.system, context.memory);
+    // The page is made present before the queues are locked.
+    read_word(memory, address)?;
+    let look = || Ok(read_word(memory, address)? == expected);
+    let waiting = system.futexes.wait_if(key, mask, context.thread.task.clone(), look)?;
+    loop {
+        if waiting.is_woken() {
+            return Ok(0);
+        }
+        if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+            return Err(Errno::ETIMEDOUT);
+        }
+        if let Err(error) = context.wait(deadline_ns) {
+            return if waiting.is_woken() { Ok(0) } else { Err(error) };
+        }
+    }
+}
+
+/// `FUTEX_WAKE_OP`: changes the second word, wakes waiters of the first, and those of the second if it was so.
+fn wake_operation(
+    context: &Context<'_>,
+    [first, second]: [u64; 2],
+    [count, second_count]: [u64; 2],
+    encoded: u32,
+    is_private: bool,
+) -> Result<u64> {
+    let signed = |bits: u32| (bits as i32) << 20 >> 20;
+    let (operand, compared) = (signed(encoded >> 12 & 0xfff), signed(encoded & 0xfff));
+    let operand = if encoded & 1 << 31 == 0 { operand as u32 } else { 1_u32.wrapping_shl(operand as u32 & 31) };
+    let keys = [first, second].map(|address| key_of(context.process, address, is_private));
+    let [first_key, second_key] = keys;
+    let (first_key, second_key) = (first_key?, second_key?);
+    let before = context.process.space().update_u32(second, |word| {
+        Ok(match encoded >> 28 & 7 {
+            0 => operand,
+            1 => word.wrapping_add(operand),
+            2 => word | operand,
+            3 => word & !operand,
+            4 => word ^ operand,
+            _ => return Err(Errno::ENOSYS),
+        })
+    })?;
+    let before = before as i32;
+    let holds = match encoded >> 24 & 15 {
+        0 => before == compared,
+        1 => before != compared,
+        2 => before < compared,
+        3 => before <= compared,
+        4 => before > compared,
+        5 => before >= compared,
+        _ => return Err(Errno::ENOSYS),
+    };
+    let limit = |word: u64| (word as u32 as i32).max(0) as usize;
+    let mut woken = context.system.futexes.wake(first_key, limit(count), MATCH_ANY);
+    if holds {
+        woken += context.system.futexes.wake(second_key, limit(second_count), MATCH_ANY);
+    }
+    Ok(woken as u64)
+}
+
+/// `FUTEX_LOCK_PI` and `FUTEX_TRYLOCK_PI`: the word holds its owner's number.
+fn lock_owned(
+    context: &mut Context<'_>,
+    key: FutexKey,
+    address: u64,
+    only_try: bool,
+    deadline_ns: Option<u64>,
+) -> Result<u64> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let tid = context.thread.tid;
+    let mut has_waited = false;
+    loop {
+        let before = context.process.space().update_u32(address, |word| {
+            Ok(match word & OWNER {
+                // Others may be queued behind one that has waited.
+                0 => tid | word & (WAITERS | OWNER_DIED) | if has_waited { WAITERS } else { 0 },
+                owner if owner == tid => return Err(Errno::EDEADLK),
+                _ if only_try => word,
+                _ => word | WAITERS,
+            })
+        })?;
+        if before & OWNER == 0 {
+            return Ok(0);
+        }
+        if only_try {
+            return Err(Errno::EAGAIN);
+        }
+        match wait(context, key, address, before | WAITERS, MATCH_ANY, deadline_ns) {
+            Ok(_) | Err(Errno::EAGAIN) => has_waited = true,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// `FUTEX_UNLOCK_PI`.
+fn unlock_owned(context: &Context<'_>, key: FutexKey, address: u64) -> Result<u64> {
+    let tid = context.thread.tid;
+    context.process.space().update_u32(address, |word| if word & OWNER == tid { Ok(0) } else { Err(Errno::EPERM) })?;
+    context.system.futexes.wake(key, 1, MATCH_ANY);
+    Ok(0)
+}
+
+/// Wakes waiters of the word at `address`, private or shared.
+pub fn wake_address(system: &Arc<System>, process: &Process, address: u64, count: usize) {
+    for is_private in [true, false] {
+        if let Ok(key) = key_of(process, address, is_private) {
+            system.futexes.wake(key, count, MATCH_ANY);
+        }
+    }
+}
+
+/// `set_robust_list(2)`.
+pub fn set_robust_list(context: &mut Context<'_>, [head, length, ..]: Arguments) -> Result<u64> {
+    if length != ROBUST_HEAD_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    *context.thread.robust_list.lock() = (head, length);
+    Ok(0)
+}
+
+/// `get_robust_list(2)`: of the caller or a thread of its process.
+pub fn get_robust_list(context: &mut Context<'_>, [tid, head, length, ..]: Arguments) -> Result<u64> {
+    let thread = match tid as u32 {
+        0 => context.thread.clone(),
+        tid => context.process.thread(tid).ok_or(Errno::ESRCH)?,
+    };
+    let (address, bytes) = *thread.robust_list.lock();
+    write_all(context.memory, length, &bytes.to_le_bytes())?;
+    write_all(context.memory, head, &address.to_le_bytes())?;
+    Ok(0)
+}
+
+/// Marks the robust mutexes of a thread that ends, and wakes a waiter of each. Whatever the program left there is
+/// believed only as far as it can be read.
+pub fn release_robust(target: &Target<'_>) {
+    let (head, _) = core::mem::take(&mut *target.thread.robust_list.lock());
+    if head != 0 {
+        let _ = walk_robust(target, head);
+    }
+}
+
+fn walk_robust(target: &Target<'_>, head: u64) -> Result<()> {
+    let word = |address: u64| Ok::<u64, Errno>(u64::from_le_bytes(read_array(target.memory, address)?));
+    let offset = word(head.wrapping_add(8))?;
+    let pending = word(head.wrapping_add(16))?;
+    let mut entry = word(head)?;
+    for _ in 0..ROBUST_COUNT_MAX {
+        if entry & !1 == head {
+            break;
+        }
+        // Read before the mutex is given away: its memory is somebody else's then.
+        let next = word(entry & !1)?;
+        if entry != pending {
+            release_one(target, (entry & !1).wrapping_add(offset))?;
+        }
+        entry = next;
+    }
+    if pending != 0 { release_one(target, (pending & !1).wrapping_add(offset)) } else { Ok(()) }
+}
+
+fn release_one(target: &Target<'_>, address: u64) -> Result<()> {
+    let tid = target.thread.tid;
+    let before = target
+        .process
+        .space()
+        .update_u32(address, |word| Ok(if word & OWNER == tid { word & WAITERS | OWNER_DIED } else { word }))?;
+    if before & OWNER == tid && before & WAITERS != 0 {
+        wake_address(target.system, target.process, address, 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,514 @@
+//! Making processes and threads, and waiting for them: `fork`, `vfork`, `clone`, `clone3`, `exit`, `wait4`, `waitid`.
+//!
+//! A new thread shares everything; a new process has a copy of memory by copy on write, or borrows its parent's until
+//! it calls `execve` or ends (`vfork`), and a copy of the descriptor table. What lies between the two (a table shared
+//! by processes, say) is refused by name rather than half done.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use aegis_abi::upcall::UpcallFrame;
+use exos::error::{Errno, Result};
+use exos::fs::readiness::{Readiness, Waiter};
+use exos::task::limits::Resource;
+use exos::task::signal::Signal;
+use syscalls::Sysno;
+
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::time::timeval;
+use crate::context::{Arguments, Context, Restart};
+use crate::leaving::{ChildChange, child_code, forget};
+use crate::process::{Birth, Ending, Process, Thread};
+use crate::system::ThreadStart;
+use crate::table::{Entry, full, partial};
+use crate::user::{read_exact, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::fork, fork),
+    full(Sysno::vfork, vfork),
+    partial(Sysno::clone, "no namespaces; processes do not share a descriptor table", clone),
+    partial(Sysno::clone3, "no namespaces, pidfds or chosen numbers", clone3),
+    full(Sysno::exit, exit),
+    full(Sysno::exit_group, exit_group),
+    full(Sysno::wait4, wait4),
+    partial(Sysno::waitid, "not for pidfds", waitid),
+    full(Sysno::set_tid_address, set_tid_address),
+];
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_FS: u64 = 0x200;
+const CLONE_FILES: u64 = 0x400;
+const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PARENT: u64 = 0x8000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SYSVSEM: u64 = 0x4_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_DETACHED: u64 = 0x40_0000;
+const CLONE_UNTRACED: u64 = 0x80_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const CLONE_IO: u64 = 0x8000_0000;
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const CLONE_KNOWN: u64 = CLONE_VM
+    | CLONE_FS
+    | CLONE_FILES
+    | CLONE_SIGHAND
+    | CLONE_VFORK
+    | CLONE_PARENT
+    | CLONE_THREAD
+    | CLONE_SYSVSEM
+    | CLONE_SETTLS
+    | CLONE_PARENT_SETTID
+    | CLONE_CHILD_CLEARTID
+    | CLONE_DETACHED
+    | CLONE_UNTRACED
+    | CLONE_CHILD_SETTID
+    | CLONE_IO
+    | CLONE_CLEAR_SIGHAND;
+/// Bytes of the first version of `struct clone_args`.
+const CLONE_ARGUMENTS_BYTES_MIN: u64 = 64;
+/// Bytes of it that are looked at.
+const CLONE_ARGUMENTS_BYTES: usize = 88;
+
+/// What `clone` is to make.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wish {
+    flags: u64,
+    exit_signal: u8,
+    /// The new stack pointer, 0 for the caller's.
+    stack: u64,
+    thread_storage: u64,
+    parent_tid: u64,
+    child_tid: u64,
+}
+
+/// `fork(2)`.
+pub fn fork(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    make(context, Wish { exit_signal: Signal::CHLD.number(), ..Wish::default() })
+}
+
+/// `vfork(2)`.
+pub fn vfork(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    let flags = CLONE_VM | CLONE_VFORK;
+    make(context, Wish { flags, exit_signal: Signal::CHLD.number(), ..Wish::default() })
+}
+
+/// `clone(2)` with x86-64's order of arguments.
+pub fn clone(
+    context: &mut Context<'_>,
+    [flags, stack, parent_tid, child_tid, thread_storage, _]: Arguments,
+) -> Result<u64> {
+    let exit_signal = flags as u8;
+    make(context, Wish { flags: flags & !0xff, exit_signal, stack, thread_storage, parent_tid, child_tid })
+}
+
+/// `clone3(2)`.
+pub fn clone3(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
+    if length < CLONE_ARGUMENTS_BYTES_MIN {
+        return Err(Errno::EINVAL);
+    }
+    if length > CLONE_ARGUMENTS_BYTES as u64 {
+        return Err(Errno::E2BIG);
+    }
+    let mut bytes = [0; CLONE_ARGUMENTS_BYTES];
+    read_exact(context.memory, address, &mut bytes[..length as usize])?;
+    let field = |index: usize| get::u64(&bytes, index * 8);
+    let [flags, exit_signal, stack, stack_bytes] = [field(0), field(4), field(5), field(6)];
+    // set_tid, set_tid_size, cgroup.
+    if field(8) != 0 || field(9) != 0 || field(10) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let exit_signal = u8::try_from(exit_signal).ok().filter(|number| *number <= 64).ok_or(Errno::EINVAL)?;
+    if (stack == 0) != (stack_bytes == 0) {
+        return Err(Errno::EINVAL);
+    }
+    let stack = stack.checked_add(stack_bytes).ok_or(Errno::EINVAL)?;
+    let (child_tid, parent_tid, thread_storage) = (field(2), field(3), field(7));
+    make(context, Wish { flags, exit_signal, stack, thread_storage, parent_tid, child_tid })
+}
+
+/// Checks a combination as Linux does (`copy_process`), and for what is not there.
+fn check(wish: &Wish) -> Result<()> {
+    let has = |flag| wish.flags & flag != 0;
+    let is_bad = wish.flags & !CLONE_KNOWN != 0
+        || has(CLONE_THREAD) && !has(CLONE_SIGHAND)
+        || has(CLONE_SIGHAND) && !has(CLONE_VM)
+        || has(CLONE_CLEAR_SIGHAND) && has(CLONE_SIGHAND)
+        || wish.exit_signal > 64;
+    if is_bad {
+        return Err(Errno::EINVAL);
+    }
+    // Memory shared by processes that both run, or signal handlers without threads: nobody's C library asks for it.
+    let is_half = has(CLONE_VM) && !has(CLONE_THREAD) && !has(CLONE_VFORK);
+    if is_half { Err(Errno::ENOSYS) } else { Ok(()) }
+}
+
+fn make(context: &mut Context<'_>, wish: Wish) -> Result<u64> {
+    check(&wish)?;
+    if wish.flags & CLONE_THREAD != 0 { make_thread(context, &wish) } else { make_process(context, &wish) }
+}
+
+/// The first registers of what is made: the caller's, with 0 as the call's result.
+fn first_frame(context: &Context<'_>, wish: &Wish) -> UpcallFrame {
+    let mut frame = *context.frame;
+    frame.rax = 0;
+    if wish.stack != 0 {
+        frame.rsp = wish.stack;
+    }
+    frame
+}
+
+/// A thread with the caller's mask and name.
+fn new_thread(context: &Context<'_>, tid: u32, wish: &Wish) -> Arc<Thread> {
+    let thread = Thread::new(tid, context.system.scheduler.new_task());
+    thread.task.set_affinity(context.thread.task.affinity());
+    thread.signals.lock().mask = context.thread.signals.lock().mask;
+    thread.name.lock().clone_from(&context.thread.name.lock());
+    if wish.flags & CLONE_CHILD_CLEARTID != 0 {
+        *thread.clear_tid_address.lock() = wish.child_tid;
+    }
+    Arc::new(thread)
+}
+
+fn thread_start(wish: &Wish) -> ThreadStart {
+    ThreadStart { fs_base: (wish.flags & CLONE_SETTLS != 0).then_some(wish.thread_storage) }
+}
+
+fn check_thread_storage(wish: &Wish) -> Result<()> {
+    let is_bad = wish.flags & CLONE_SETTLS != 0 && wish.thread_storage >= aegis_abi::layout::PROGRAM_END;
+    if is_bad { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// `EAGAIN` if the user has as many processes and threads as allowed.
+fn check_count(context: &Context<'_>) -> Result<()> {
+    let limit = context.process.limits.lock().soft(Resource::Processes);
+    let uid = context.process.identities.lock().uid[0];
+    let own = context.system.processes.all();
+    let count: usize = own
+        .iter()
+        .filter(|process| process.identities.lock().uid[0] == uid)
+        .map(|process| process.threads.lock().len().max(1))
+        .sum();
+    if uid != 0 && count as u64 >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
+}
+
+fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
+    check_thread_storage(wish)?;
+    check_count(context)?;
+    let tid = context.system.processes.take_number()?;
+    let thread = new_thread(context, tid, wish);
+    let frame = first_frame(context, wish);
+    let started = write_tids(context, wish, tid).and_then(|()| {
+        // In the list before it runs, so that whoever ends the process reaches it.
+        context.process.threads.lock().push(thread.clone());
+        context.system.facts.add_process(context.process.clone(), thread.clone());
+        context.system.platform.start_thread(context.process, &thread, &frame, thread_start(wish))
+    });
+    if let Err(error) = started {
+        context.process.threads.lock().retain(|other| other.tid != tid);
+        context.system.facts.remove_thread(context.process.pid, tid);
+        context.system.processes.give_number(tid);
+        return Err(error);
+    }
+    if context.process.has_ended() {
+        thread.task.interrupt();
+    }
+    Ok(u64::from(tid))
+}
+
+/// Both words are in memory that the caller sees: a thread's. A failed write is passed over, as on Linux.
+fn write_tids(context: &Context<'_>, wish: &Wish, tid: u32) -> Result<()> {
+    let words = [(CLONE_PARENT_SETTID, wish.parent_tid), (CLONE_CHILD_SETTID, wish.child_tid)];
+    for (flag, address) in words {
+        if wish.flags & flag != 0 {
+            let _ = write_all(context.memory, address, &tid.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn make_process(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
+    check_thread_storage(wish)?;
+    check_count(context)?;
+    let pid = context.system.processes.take_number()?;
+    let made = new_process(context, pid, wish).and_then(|process| start_process(context, &process, wish));
+    match made {
+        Ok(process) => {
+            if wish.flags & CLONE_VFORK != 0 {
+                wait_for_memory(context, &process);
+            }
+            Ok(u64::from(pid))
+        }
+        Err(error) => {
+            context.system.facts.remove_process(pid);
+            context.system.processes.remove(pid);
+            Err(error)
+        }
+    }
+}
+
+/// A copy of the calling process without threads.
+fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Process>> {
+    let caller = context.process;
+    let borrows = wish.flags & CLONE_VM != 0;
+    if wish.flags & CLONE_PARENT_SETTID != 0 {
+        let _ = write_all(context.memory, wish.parent_tid, &pid.to_le_bytes());
+    }
+    let memory = if borrows { caller.space() } else { Arc::new(caller.space().fork()?) };
+    if wish.flags & CLONE_CHILD_SETTID != 0 {
+        let _ = memory.lock().write_all(wish.child_tid, &pid.to_le_bytes());
+    }
+    let parent = if wish.flags & CLONE_PARENT != 0 { caller.parent() } else { caller.pid };
+    let identities = caller.identities.lock().clone();
+    let process = Process::new(Birth {
+        pid,
+        parent,
+        group: *caller.group.lock(),
+        session: *caller.session.lock(),
+        memory,
+        files: caller.files.fork(&context.system.files.namespace),
+        identities,
+        start_ns: context.now_ns(),
+    });
+    process.exit_signal.store(wish.exit_signal, Ordering::Relaxed);
+    process.borrows_memory.store(borrows, Ordering::Release);
+    process.limits.lock().clone_from(&caller.limits.lock());
+    process.image.lock().clone_from(&caller.image.lock());
+    {
+        let mut signals = process.signals.lock();
+        signals.dispositions.clone_from(&caller.signals.lock().dispositions);
+        if wish.flags & CLONE_CLEAR_SIGHAND != 0 {
+            signals.dispositions.reset_for_exec();
+        }
+    }
+    *process.nice.lock() = *caller.nice.lock();
+    *process.is_dumpable.lock() = *caller.is_dumpable.lock();
+    *process.out_of_memory_adjust.lock() = *caller.out_of_memory_adjust.lock();
+    Ok(Arc::new(process))
+}
+
+fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> Result<Arc<Process>> {
+    let thread = new_thread(context, process.pid, wish);
+    if wish.flags & CLONE_VM == 0 {
+        // A copy has the caller's alternate stack too; one that borrows memory must not use it.
+        *thread.stack.lock() = *context.thread.stack.lock();
+    }
+    process.threads.lock().push(thread.clone());
+    context.system.processes.add(process.clone());
+    context.system.facts.add_process(process.clone(), thread.clone());
+    let frame = first_frame(context, wish);
+    context.system.platform.start_thread(process, &thread, &frame, thread_start(wish))?;
+    Ok(process.clone())
+}
+
+/// Waits until `child` has let go of the memory that it borrowed. Only the caller's own end cuts this short; then the
+/// child keeps the memory alive.
+fn wait_for_memory(context: &mut Context<'_>, child: &Arc<Process>) {
+    let waiter: Arc<dyn Waiter> = context.thread.task.clone();
+    let _registration = child.changes.register(&waiter, Readiness::READ);
+    while child.borrows_memory.load(Ordering::Acquire) && !context.process.has_ended() {
+        context.system.platform.wait(None);
+    }
+}
+
+/// `exit(2)`: of one thread. The last one's status is the process's.
+pub fn exit(context: &mut Context<'_>, [status, ..]: Arguments) -> Result<u64> {
+    if context.process.threads.lock().len() == 1 {
+        context.process.end(Ending::Exited(status as u8));
+    }
+    context.thread.is_ending.store(true, Ordering::Release);
+    context.replaces_registers = true;
+    Ok(0)
+}
+
+/// `exit_group(2)`.
+pub fn exit_group(context: &mut Context<'_>, [status, ..]: Arguments) -> Result<u64> {
+    context.process.end(Ending::Exited(status as u8));
+    context.replaces_registers = true;
+    Ok(0)
+}
+
+/// `set_tid_address(2)`.
+pub fn set_tid_address(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
+    *context.thread.clear_tid_address.lock() = address;
+    Ok(u64::from(context.thread.tid))
+}
+
+/// `WNOHANG`.
+const NO_HANG: u64 = 1;
+/// `WUNTRACED` and `WSTOPPED`.
+const STOPPED: u64 = 2;
+/// `WEXITED`.
+const EXITED: u64 = 4;
+/// `WCONTINUED`.
+const CONTINUED: u64 = 8;
+/// `WNOWAIT`.
+const NO_REAP: u64 = 0x0100_0000;
+/// `__WNOTHREAD`, `__WALL`, `__WCLONE`.
+const KINDS: u64 = 0xe000_0000;
+/// `__WALL`.
+const ALL_KINDS: u64 = 0x4000_0000;
+/// `__WCLONE`.
+const CLONE_KIND: u64 = 0x8000_0000;
+
+/// Which children are waited for.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Any,
+    Process(u32),
+    Group(u32),
+}
+
+/// What was found of a child.
+struct Found {
+    pid: u32,
+    uid: u32,
+    change: ChildChange,
+    code: i32,
+    status: i32,
+    used_ns: u64,
+}
+
+fn is_chosen(child: &Process, choice: Choice, options: u64) -> bool {
+    let is_named = match choice {
+        Choice::Any => true,
+        Choice::Process(pid) => child.pid == pid,
+        Choice::Group(group) => *child.group.lock() == group,
+    };
+    let is_clone = child.exit_signal.load(Ordering::Relaxed) != Signal::CHLD.number();
+    is_named && (options & ALL_KINDS != 0 || is_clone == (options & CLONE_KIND != 0))
+}
+
+/// The first change among the children that are chosen; `ECHILD` if there are no such children.
+fn look(context: &Context<'_>, choice: Choice, options: u64) -> Result<Option<Found>> {
+    let children = context.system.processes.children_of(context.process.pid);
+    let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(child, choice, options)).collect();
+    if chosen.is_empty() {
+        return Err(Errno::ECHILD);
+    }
+    Ok(chosen.iter().find_map(|child| look_at(context, child, options)))
+}
+
+fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<Found> {
+    let reaps = options & NO_REAP == 0;
+    let change = {
+        let mut pause = child.pause.lock();
+        if child.is_zombie.load(Ordering::Acquire) {
+            (options & EXITED != 0).then_some(ChildChange::Ended)?
+        } else if options & STOPPED != 0 && pause.is_stop_unreported {
+            pause.is_stop_unreported = !reaps;
+            ChildChange::Stopped(pause.stopped_by?)
+        } else if options & CONTINUED != 0 && pause.is_continue_unreported {
+            pause.is_continue_unreported = !reaps;
+            ChildChange::Continued
+        } else {
+            return None;
+        }
+    };
+    let (code, status) = child_code(child, change);
+    let uid = child.identities.lock().uid[0];
+    let used_ns = child.used_ns(context.now_ns()) + child.times.lock().children;
+    if change == ChildChange::Ended && reaps {
+        forget(context.system, child);
+    }
+    Some(Found { pid: child.pid, uid, change, code, status, used_ns })
+}
+
+/// Waits for a change; `None` with `WNOHANG` if there is none.
+fn wait_for(context: &mut Context<'_>, choice: Choice, options: u64) -> Result<Option<Found>> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let waiter: Arc<dyn Waiter> = context.thread.task.clone();
+    let _registration = context.process.changes.register(&waiter, Readiness::READ);
+    loop {
+        match look(context, choice, options)? {
+            None if options & NO_HANG == 0 => {
+                if let Err(error) = context.wait(None) {
+                    // The signal may be the child's own news, which comes first.
+                    return look(context, choice, options)?.map(Some).ok_or(error);
+                }
+            }
+            found => return Ok(found),
+        }
+    }
+}
+
+/// The status word of `wait4`.
+fn status_word(found: &Found) -> u32 {
+    let status = found.status as u32;
+    match found.change {
+        ChildChange::Stopped(_) => status << 8 | 0x7f,
+        ChildChange::Continued => 0xffff,
+        ChildChange::Ended if found.code == 1 => (status & 0xff) << 8,
+        ChildChange::Ended => status & 0x7f | if found.code == 3 { 0x80 } else { 0 },
+    }
+}
+
+fn usage(used_ns: u64) -> Vec<u8> {
+    Encoder::new().raw(&timeval(used_ns)).raw(&timeval(0)).zero_to(144).finish()
+}
+
+/// `wait4(2)`.
+pub fn wait4(context: &mut Context<'_>, [pid, status, options, resources, ..]: Arguments) -> Result<u64> {
+    let options = u64::from(options as u32);
+    if options & !(NO_HANG | STOPPED | CONTINUED | KINDS) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let choice = match pid as u32 as i32 {
+        -1 => Choice::Any,
+        0 => Choice::Group(*context.process.group.lock()),
+        i32::MIN => return Err(Errno::ESRCH),
+        pid if pid < 0 => Choice::Group(pid.unsigned_abs()),
+        pid => Choice::Process(pid.unsigned_abs()),
+    };
+    let Some(found) = wait_for(context, choice, options | EXITED)? else { return Ok(0) };
+    if status != 0 {
+        write_all(context.memory, status, &status_word(&found).to_le_bytes())?;
+    }
+    if resources != 0 {
+        write_all(context.memory, resources, &usage(found.used_ns))?;
+    }
+    Ok(u64::from(found.pid))
+}
+
+/// `waitid(2)`.
+pub fn waitid(context: &mut Context<'_>, [kind, number, info, options, resources, _]: Arguments) -> Result<u64> {
+    let options = u64::from(options as u32);
+    let wanted = options & (EXITED | STOPPED | CONTINUED);
+    if options & !(NO_HANG | STOPPED | EXITED | CONTINUED | NO_REAP | KINDS) != 0 || wanted == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let choice = match kind as u32 {
+        0 => Choice::Any,
+        1 if number as u32 as i32 > 0 => Choice::Process(number as u32),
+        2 if number as u32 == 0 => Choice::Group(*context.process.group.lock()),
+        2 if number as u32 as i32 > 0 => Choice::Group(number as u32),
+        _ => return Err(Errno::EINVAL),
+    };
+    let found = wait_for(context, choice, options)?;
+    if info != 0 {
+        let bytes = match &found {
+            None => Encoder::new().zero_to(128).finish(),
+            Some(found) => Encoder::new()
+                .u32(u32::from(Signal::CHLD.number()))
+                .u32(0)
+                .u32(found.code as u32)
+                .u32(0)
+                .u32(found.pid)
+                .u32(found.uid)
+                .u32(found.status as u32)
+                .zero_to(128)
+                .finish(),
+        };
+        write_all(context.memory, info, &bytes)?;
+    }
+    if resources != 0
+        && let Some(found) = &found
+    {
+        write_all(context.memory, resources, &usage(found.used_ns))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,273 @@
+//! Threads as the processor knows them: a stack of exos, saved registers, vector state; and the switch between them.
+//!
+//! A fiber runs on its own stack whenever it is in exos: upcalls are moved there by `aegis_rt::upcall`. The program's
+//! registers lie at the top of that stack, so a switch in exos only changes stacks. Its program's vector state and FS
+//! base stay in the processor while exos runs (exos is soft-float code), and are exchanged by the switch.
+//!
+//! Invariants: upcalls are masked while exos runs, so a switch is never interrupted on its processor. A fiber's stack
+//! and registers belong to one processor at a time: `Task::is_on_processor` is cleared by whoever runs after the
+//! switch, on another stack, and whoever picks a fiber waits for that.
+
+use aegis_abi::upcall::UpcallFrame;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use aegis_rt::{call, control};
+use exos::error::Result;
+use exos::task::schedule::{Choice, Task};
+use exos_linux::memory::Space;
+use exos_linux::process::{Process, Thread};
+use exos_linux::system::ThreadStart;
+use exos_linux::vector_buffer::VectorBuffer;
+
+use super::machine::{load_vector, save_vector};
+use super::processor::{Processor, this_processor};
+use super::stack::Stack;
+use super::{WORD_FIBER, fast, kernel};
+
+/// Words that the first switch to a fiber takes from its stack: six registers, the return address.
+const SWITCH_WORD_COUNT: u64 = 7;
+
+/// A thread's machine part, kept in its task.
+pub(crate) struct Fiber {
+    stack: Stack,
+    /// The stack pointer while it is switched out.
+    saved_rsp: UnsafeCell<u64>,
+    vector: UnsafeCell<Box<VectorBuffer>>,
+    fs_base: AtomicU64,
+    /// The space that its program is in.
+    space_slot: AtomicU32,
+    /// `None` once it has ended.
+    owner: UnsafeCell<Option<(Arc<Process>, Arc<Thread>)>>,
+}
+
+// SAFETY: the cells are touched only by the processor that the fiber is on (`Task::is_on_processor`), and before it
+// starts by its maker.
+unsafe impl Send for Fiber {}
+// SAFETY: as above.
+unsafe impl Sync for Fiber {}
+
+impl Fiber {
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> &(Arc<Process>, Arc<Thread>) {
+        // SAFETY: only read while it runs; cleared after its end by the processor that it was on.
+        let owner = unsafe { &*self.owner.get() };
+        owner.as_ref().expect("a fiber that runs has an owner")
+    }
+}
+
+unsafe extern "C" {
+    /// Pushes what a call must preserve, stores RSP at `save`, loads it from `load` and pops.
+    fn exos_switch(save: *mut u64, load: u64);
+    /// Where a fiber begins: with RSP at the top of its stack less the program's frame.
+    fn exos_fiber_entry();
+}
+
+core::arch::global_asm!(
+    ".balign 16",
+    ".global exos_switch",
+    "exos_switch:",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "mov [rdi], rsp",
+    "mov rsp, rsi",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbx",
+    "pop rbp",
+    "ret",
+    ".balign 16",
+    ".global exos_fiber_entry",
+    "exos_fiber_entry:",
+    "mov rbx, rsp",
+    "call {begin}",
+    "mov rdi, rbx",
+    "jmp upcall_resume",
+    begin = sym fiber_begins,
+);
+
+/// The first thing that a fiber does, on its own stack.
+extern "C" fn fiber_begins() {
+    finish_switch();
+}
+
+/// The fiber that runs on this processor; `None` while it is idle.
+pub(crate) fn current() -> Option<&'static Fiber> {
+    let address = control::library_word(WORD_FIBER) as *const Fiber;
+    // SAFETY: the word is null or points into the current task, which the scheduler and the fiber's own thread keep
+    // alive until after it has been switched out for good.
+    unsafe { address.as_ref() }
+}
+
+/// Gives `thread` a stack that resumes `frame`, and makes it ready.
+pub(crate) fn start(
+    process: &Arc<Process>,
+    thread: &Arc<Thread>,
+    frame: &UpcallFrame,
+    start: ThreadStart,
+    system: &exos_linux::system::System,
+) -> Result<()> {
+    let stack = Stack::new()?;
+    let frame_address = (stack.top() - size_of::<UpcallFrame>() as u64) & !15;
+    let first_rsp = frame_address - 8 * SWITCH_WORD_COUNT;
+    // SAFETY: the stack is bound and nobody else's.
+    unsafe {
+        (frame_address as *mut UpcallFrame).write(*frame);
+        let words = first_rsp as *mut u64;
+        for index in 0..SWITCH_WORD_COUNT - 1 {
+            words.add(index as usize).write(0);
+        }
+        words.add(SWITCH_WORD_COUNT as usize - 1).write(exos_fiber_entry as *const () as u64);
+    }
+    let mut vector: Box<VectorBuffer> = Box::default();
+    save_vector(vector.bytes());
+    let fs_base = start.fs_base.unwrap_or_else(read_fs_base);
+    let fiber = Fiber {
+        stack,
+        saved_rsp: UnsafeCell::new(first_rsp),
+        vector: UnsafeCell::new(vector),
+        fs_base: AtomicU64::new(fs_base),
+        space_slot: AtomicU32::new(process.space().slot().0),
+        owner: UnsafeCell::new(Some((process.clone(), thread.clone()))),
+    };
+    thread.task.machine.call_once(|| Box::new(fiber));
+    system.scheduler.start(&thread.task);
+    Ok(())
+}
+
+fn fiber_of(task: &Task) -> &Fiber {
+    let machine = task.machine.get().and_then(|machine| machine.downcast_ref::<Fiber>());
+    machine.expect("a task that was started has a fiber")
+}
+
+/// Does what the scheduler chose for this processor. Comes back when this fiber is chosen again (at once for `Stay`).
+pub(crate) fn carry_out(choice: Choice) {
+    match choice {
+        Choice::Stay => {}
+        Choice::Switch(task) => switch_to(Some(task)),
+        Choice::Idle => switch_to(None),
+    }
+}
+
+/// From idle to a task; comes back when the processor is idle again.
+pub(crate) fn run(task: Arc<Task>) {
+    switch_to(Some(task));
+}
+
+/// Ends the running fiber: its process and thread are let go of once its stack is not in use any more.
+pub(crate) fn end(choice: Choice) -> ! {
+    this_processor().note_end();
+    carry_out(choice);
+    unreachable!("a task that has ended is never chosen")
+}
+
+fn switch_to(next: Option<Arc<Task>>) {
+    let processor = this_processor();
+    let now_ns = kernel::now_ns();
+    let before = current();
+    if let Some(fiber) = before {
+        // SAFETY: the fiber is on this processor.
+        unsafe { save_vector((*fiber.vector.get()).bytes()) };
+        fiber.fs_base.store(read_fs_base(), Ordering::Relaxed);
+        fiber.owner().1.note_dispatch(false, now_ns);
+    }
+    let load = match &next {
+        Some(task) => take(task, now_ns),
+        None => {
+            control::set_library_word(WORD_FIBER, 0);
+            processor.idle_rsp()
+        }
+    };
+    let save = before.map_or_else(|| processor.idle_rsp_place(), |fiber| fiber.saved_rsp.get());
+    processor.set_running(next);
+    // SAFETY: `load` is a stack pointer that an earlier switch saved, or that `start` prepared, of a context that is
+    // on no other processor; `save` is this context's own place.
+    unsafe { exos_switch(save, load) };
+    finish_switch();
+}
+
+/// Makes a task's state that of this processor; its stack pointer.
+fn take(task: &Arc<Task>, now_ns: u64) -> u64 {
+    // Its last processor may be just about to leave it.
+    while task.is_on_processor.swap(true, Ordering::Acquire) {
+        core::hint::spin_loop();
+    }
+    let fiber = fiber_of(task);
+    enter_slot(fiber.space_slot.load(Ordering::Relaxed));
+    // SAFETY: exos does not use FS; the address was checked when it was set.
+    unsafe { write_fs_base(fiber.fs_base.load(Ordering::Relaxed)) };
+    // SAFETY: the fiber is on this processor now.
+    unsafe { load_vector((*fiber.vector.get()).bytes()) };
+    aegis_rt::upcall::set_stack_top(fiber.stack.top());
+    control::set_library_word(WORD_FIBER, core::ptr::from_ref(fiber) as u64);
+    let (process, thread) = fiber.owner();
+    fast::set_thread(&process.facts, thread.tid);
+    thread.note_dispatch(true, now_ns);
+    // SAFETY: as above.
+    unsafe { *fiber.saved_rsp.get() }
+}
+
+/// On the new stack: lets go of what ran before.
+fn finish_switch() {
+    let processor: &Processor = this_processor();
+    let Some(task) = processor.take_left() else { return };
+    let has_ended = processor.take_end();
+    let owner = if has_ended {
+        // SAFETY: the fiber has ended and is on this processor until the store below.
+        unsafe { (*fiber_of(&task).owner.get()).take() }
+    } else {
+        None
+    };
+    task.is_on_processor.store(false, Ordering::Release);
+    // The thread holds the task; so the order matters only in that nothing is dropped on a stack in use.
+    drop(owner);
+    drop(task);
+}
+
+/// The running program's memory is `space` from now on.
+pub(crate) fn enter_space(space: &Space) {
+    if let Some(fiber) = current() {
+        fiber.space_slot.store(space.slot().0, Ordering::Relaxed);
+    }
+    enter_slot(space.slot().0);
+}
+
+fn enter_slot(slot: u32) {
+    let processor = this_processor();
+    if processor.space_slot() != slot {
+        // A space outlives the fibers in it, so this does not fail; if it did, the program would fault at once.
+        // SAFETY: exos's code, stacks and data are all in the window, which every space has.
+        let _ = unsafe { call::space_enter(aegis_abi::CapSlot(slot)) };
+        processor.set_space_slot(slot);
+    }
+}
+
+/// An idle processor is in nobody's memory, so that it can end.
+pub(crate) fn enter_home() {
+    enter_slot(aegis_abi::types::SLOT_SELF.0);
+}
+
+/// The FS base.
+pub(crate) fn read_fs_base() -> u64 {
+    let base: u64;
+    // SAFETY: the kernel enables FSGSBASE; reading changes nothing.
+    unsafe { core::arch::asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    base
+}
+
+/// Sets the FS base.
+///
+/// # Safety
+/// `base` is canonical.
+pub(crate) unsafe fn write_fs_base(base: u64) {
+    // SAFETY: exos itself does not use FS.
+    unsafe { core::arch::asm!("wrfsbase {}", in(reg) base, options(nomem, nostack, preserves_flags)) };
+}

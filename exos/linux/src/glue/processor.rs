@@ -1,0 +1,321 @@
+//! The pod's virtual processors: what each runs, how it idles, how it is told.
+//!
+//! Processor 0 is the one that the kernel started; it looks after the console and the clock. Each has a bell of its
+//! own, for being told that there is work and for the end of a slice. An idle processor sleeps in the kernel on its
+//! bells; a ring between its look and its sleep ends the sleep at once.
+
+use aegis_abi::CapSlot;
+use aegis_abi::layout::LIBOS_BASE;
+use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::sleep::{Term, TermOperator, TermSource};
+use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_SELF};
+use aegis_abi::upcall::UpcallKind;
+use aegis_rt::upcall::UpcallHandlers;
+use aegis_rt::{call, control};
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use exos::sync::Once;
+use exos::task::schedule::{Processors, Task};
+
+use super::run::RUN;
+use super::stack::Stack;
+use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel};
+
+/// Most virtual processors that exos makes.
+pub(crate) const COUNT_MAX: usize = 16;
+/// How long a thread runs before it lets others go first.
+const SLICE_NS: u64 = 4_000_000;
+/// Frames of a save area: it holds one frame at a time, before it is moved to a thread's stack.
+const SAVE_AREA_FRAME_COUNT: u64 = 2;
+/// From one processor's pages to the next: control page, guard, save area.
+const STRIDE_BYTES: u64 = 64 << 10;
+
+/// One virtual processor.
+pub(crate) struct Processor {
+    /// The stack pointer of its idle loop while a fiber runs.
+    idle_rsp: UnsafeCell<u64>,
+    /// The task that it runs, and the one that it is just leaving.
+    running: UnsafeCell<Option<Arc<Task>>>,
+    left: UnsafeCell<Option<Arc<Task>>>,
+    has_ended: AtomicBool,
+    space_slot: AtomicU32,
+    bell: AtomicU32,
+    is_slice_armed: AtomicBool,
+    /// Its control page, 0 until it has joined.
+    control_address: AtomicU64,
+    idle_stack: Once<Stack>,
+}
+
+// SAFETY: the cells are touched by their own processor only.
+unsafe impl Sync for Processor {}
+
+impl Processor {
+    const fn new() -> Self {
+        Self {
+            idle_rsp: UnsafeCell::new(0),
+            running: UnsafeCell::new(None),
+            left: UnsafeCell::new(None),
+            has_ended: AtomicBool::new(false),
+            space_slot: AtomicU32::new(SLOT_SELF.0),
+            bell: AtomicU32::new(0),
+            is_slice_armed: AtomicBool::new(false),
+            control_address: AtomicU64::new(0),
+            idle_stack: Once::new(),
+        }
+    }
+
+    pub(crate) fn idle_rsp(&self) -> u64 {
+        // SAFETY: its own processor's.
+        unsafe { *self.idle_rsp.get() }
+    }
+
+    pub(crate) fn idle_rsp_place(&self) -> *mut u64 {
+        self.idle_rsp.get()
+    }
+
+    /// Notes what runs from now on; what ran is left when the switch is over.
+    pub(crate) fn set_running(&self, task: Option<Arc<Task>>) {
+        // SAFETY: its own processor's; nobody borrows the cells across calls.
+        unsafe {
+            let before = core::mem::replace(&mut *self.running.get(), task);
+            *self.left.get() = before;
+        }
+    }
+
+    pub(crate) fn take_left(&self) -> Option<Arc<Task>> {
+        // SAFETY: as above.
+        unsafe { (*self.left.get()).take() }
+    }
+
+    pub(crate) fn note_end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_end(&self) -> bool {
+        self.has_ended.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn space_slot(&self) -> u32 {
+        self.space_slot.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_space_slot(&self, slot: u32) {
+        self.space_slot.store(slot, Ordering::Relaxed);
+    }
+
+    fn bell(&self) -> CapSlot {
+        CapSlot(self.bell.load(Ordering::Acquire))
+    }
+
+    /// Takes its bell: true if it rang.
+    pub(crate) fn take_bell(&self) -> bool {
+        let has_rung = call::bell_take(self.bell()).unwrap_or(0) > 0;
+        if has_rung {
+            self.is_slice_armed.store(false, Ordering::Release);
+        }
+        has_rung
+    }
+
+    /// Has the bell ring after a slice, unless it will already.
+    pub(crate) fn arm_slice(&self) {
+        if !self.is_slice_armed.swap(true, Ordering::AcqRel) {
+            let _ = call::bell_ring_at(self.bell(), kernel::now_ns() + SLICE_NS);
+        }
+    }
+}
+
+static PROCESSORS: [Processor; COUNT_MAX] = [const { Processor::new() }; COUNT_MAX];
+
+/// The number of the processor that runs this.
+pub(crate) fn this_number() -> usize {
+    control::library_word(WORD_PROCESSOR) as usize
+}
+
+/// The processor that runs this.
+pub(crate) fn this_processor() -> &'static Processor {
+    &PROCESSORS[this_number()]
+}
+
+/// The scheduler's way to the processors.
+pub(crate) struct Bells {
+    pub(crate) count: usize,
+    /// Rung at the earliest end of a wait; bound to processor 0.
+    pub(crate) timer_bell: CapSlot,
+    /// When it will ring.
+    pub(crate) armed_ns: AtomicU64,
+}
+
+impl Bells {
+    /// Rings the timer's bell at `deadline_ns` unless it rings before.
+    pub(crate) fn arm_timer(&self, deadline_ns: u64) {
+        if self.armed_ns.fetch_min(deadline_ns, Ordering::AcqRel) > deadline_ns {
+            let _ = call::bell_ring_at(self.timer_bell, deadline_ns);
+        }
+    }
+}
+
+impl Processors for Bells {
+    fn kick(&self, index: usize) {
+        if index != this_number() {
+            let _ = call::bell_ring(PROCESSORS[index].bell());
+        }
+    }
+
+    fn arm(&self, deadline_ns: u64) {
+        self.arm_timer(deadline_ns);
+    }
+
+    fn arm_slice(&self) {
+        for processor in &PROCESSORS[..self.count] {
+            processor.arm_slice();
+        }
+    }
+}
+
+fn handlers() -> UpcallHandlers {
+    UpcallHandlers { syscall: entry::syscall, other: entry::other }
+}
+
+/// Makes the calling processor number `index`, with a bell, ready to take upcalls.
+fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
+    control::set_masked(true);
+    control::set_library_word(WORD_PROCESSOR, index as u64);
+    let bell = kernel::next_slot();
+    call::bell_create(bell, slot).map_err(|_| ())?;
+    PROCESSORS[index].bell.store(bell.0, Ordering::Release);
+    PROCESSORS[index].control_address.store(control::control_address(), Ordering::Release);
+    Ok(())
+}
+
+/// Short calls that all processors have answered.
+pub(crate) fn short_call_count() -> u64 {
+    let pages = PROCESSORS.iter().map(|processor| processor.control_address.load(Ordering::Acquire));
+    let counts = pages.filter(|address| *address != 0).map(|address| {
+        // SAFETY: control pages stay mapped; the word is another processor's to write and read here whole.
+        unsafe { ((address + fast::COUNT_OFFSET) as *const u64).read_volatile() }
+    });
+    counts.sum()
+}
+
+/// Prepares processor 0, which is the caller.
+pub(crate) fn join_first() -> Result<(), ()> {
+    join(0, SLOT_FIRST_PROCESSOR)
+}
+
+/// Makes processors 1 to `count - 1`. They find work when there is some. How many there are in all.
+pub(crate) fn make_others(count: usize) -> usize {
+    (1..count).take_while(|index| make(*index).is_ok()).count() + 1
+}
+
+fn make(index: usize) -> Result<(), ()> {
+    let stack = Stack::new().map_err(|_| ())?;
+    let stack_top = stack.top();
+    PROCESSORS[index].idle_stack.call_once(|| stack);
+    let control_address = PROCESSOR_BASE + index as u64 * STRIDE_BYTES;
+    let save_area_base = control_address + 2 * 4096;
+    let frame_count = 1 + SAVE_AREA_FRAME_COUNT;
+    let grant = kernel::take_frames(frame_count, 0).map_err(|_| ())?;
+    let entries =
+        [(control_address, 0, 1), (save_area_base, 1, SAVE_AREA_FRAME_COUNT)].map(|(address, skip, count)| BindEntry {
+            operation: BindOperation::Map as u32,
+            flags: BindFlags::WRITE.bits(),
+            virtual_address: address,
+            frame: grant.first.0 + skip,
+            page_count: count as u32,
+            slot: grant.slot.0,
+        });
+    // SAFETY: this part of the window is used only here, and each processor's pages once.
+    unsafe { kernel::bind_all(SLOT_SELF, &entries) }.map_err(|_| ())?;
+    let slot = kernel::next_slot();
+    kernel::with_tables(|| {
+        call::processor_create(
+            slot,
+            SLOT_SELF,
+            grant.slot,
+            SAVE_AREA_FRAME_COUNT as u32,
+            control_address,
+            save_area_base,
+        )
+    })
+    .map_err(|_| ())?;
+    let argument = (index as u64) << 32 | u64::from(slot.0);
+    let start = processor_entry as *const () as u64;
+    // SAFETY: the entry is written for this; the stack is the new processor's own.
+    unsafe { call::processor_start(slot, start, stack_top, argument) }.map(|_| ()).map_err(|_| ())
+}
+
+unsafe extern "C" {
+    fn processor_entry();
+}
+
+core::arch::global_asm!(
+    ".balign 16",
+    ".global processor_entry",
+    "processor_entry:",
+    "xor ebp, ebp",
+    "and rsp, -16",
+    "call {main}",
+    "ud2",
+    main = sym processor_main,
+);
+
+extern "C" fn processor_main(argument: u64) -> ! {
+    let (index, slot) = ((argument >> 32) as usize, CapSlot(argument as u32));
+    if join(index, slot).is_err() {
+        panic!("processor {index} has no bell");
+    }
+    idle()
+}
+
+/// Leaves the boot stack for the idle loop of processor 0.
+pub(crate) fn idle_first() -> ! {
+    let Ok(stack) = Stack::new() else { panic!("no stack for the first processor") };
+    let top = stack.top();
+    PROCESSORS[0].idle_stack.call_once(|| stack);
+    // SAFETY: nothing on the old stack is used again; the new one is this processor's own.
+    unsafe {
+        core::arch::asm!("mov rsp, {top}", "xor ebp, ebp", "call {idle}", "ud2", top = in(reg) top,
+            idle = sym idle_entry, options(noreturn));
+    }
+}
+
+extern "C" fn idle_entry() -> ! {
+    idle()
+}
+
+/// Runs what is ready, and sleeps when nothing is.
+fn idle() -> ! {
+    aegis_rt::upcall::register(handlers(), &[UpcallKind::Bell]);
+    let run = RUN.get().expect("processors start after the run has begun");
+    fast::register(run.pod.system.options.trace);
+    let number = this_number();
+    loop {
+        control::take_pending();
+        this_processor().take_bell();
+        if number == 0 {
+            run.platform.absorb();
+        }
+        match run.pod.system.scheduler.pick(number) {
+            Some(task) => fiber::run(task),
+            None => sleep(number, run.platform.console_bells()),
+        }
+    }
+}
+
+/// A term that waits for a bell.
+pub(crate) fn bell_term(product: u32, bell: CapSlot) -> Term {
+    let (source, operator) = (TermSource::Bell as u32, TermOperator::AtLeast as u32);
+    Term { product, source, operator, slot: bell.0, address: 0, value: 1 }
+}
+
+/// Sleeps until a bell of this processor rings.
+fn sleep(number: usize, console_bells: [CapSlot; 2]) {
+    fiber::enter_home();
+    let [console, timer] = console_bells;
+    let terms = [bell_term(0, this_processor().bell()), bell_term(1, console), bell_term(2, timer)];
+    // Whatever ended the sleep, the caller looks again; an early end only costs a look.
+    let _ = call::sleep(if number == 0 { &terms } else { &terms[..1] });
+}
+
+const _: () = assert!(PROCESSOR_BASE + COUNT_MAX as u64 * STRIDE_BYTES <= LIBOS_BASE + (16 << 20));

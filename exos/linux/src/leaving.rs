@@ -1,0 +1,223 @@
+//! How threads and processes end.
+//!
+//! [`thread_leaves`] is the last thing that a thread does in the personality: it tells who waits for the thread, and
+//! the last thread of a process gives back its files and memory and tells the parent. What is left is a zombie until
+//! the parent waits. The caller then ends the task, and with it the thread's stack.
+//!
+//! A process ends by itself only here, at the end of a call or of an upcall, when its threads hold no lock: so none of
+//! the pod's shared state is ever left half changed by a process that is killed.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use exos::fs::readiness::Readiness;
+use exos::task::signal::{Disposition, HANDLER_IGNORE, Signal, SignalInfo, SignalPayload};
+
+use crate::deliver::Target;
+use crate::memory::Space;
+use crate::process::{Ending, Process};
+use crate::system::System;
+
+/// `SA_NOCLDWAIT`.
+const FLAG_NO_CHILD_WAIT: u64 = 2;
+/// `SA_NOCLDSTOP`.
+const FLAG_NO_CHILD_STOP: u64 = 1;
+/// The first process; its end is the run's.
+pub const FIRST_PID: u32 = 1;
+/// The parent of orphans, as that of the first process: exos itself, which forgets them when they end.
+pub const NO_PARENT: u32 = 0;
+
+/// What `wait` and `SIGCHLD` say of a change in a child (`CLD_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildChange {
+    /// It ended.
+    Ended,
+    /// It stopped.
+    Stopped(Signal),
+    /// It goes on.
+    Continued,
+}
+
+/// `si_code` and `si_status` of a change.
+#[must_use]
+pub fn child_code(child: &Process, change: ChildChange) -> (i32, i32) {
+    match change {
+        ChildChange::Stopped(signal) => (5, i32::from(signal.number())),
+        ChildChange::Continued => (6, i32::from(Signal::CONT.number())),
+        ChildChange::Ended => match &*child.ending.lock() {
+            Some(Ending::Killed { signal, has_core, .. }) => {
+                (if *has_core { 3 } else { 2 }, i32::from(signal.number()))
+            }
+            Some(Ending::Exited(status)) => (1, i32::from(*status)),
+            None => (1, 0),
+        },
+    }
+}
+
+/// Ends the calling thread: afterwards its task must be ended, and nothing of the program touched.
+pub fn thread_leaves(target: &Target<'_>) {
+    let (system, process, thread) = (target.system, target.process, target.thread);
+    release_thread_words(target);
+    thread.note_dispatch(false, system.kernel.now_ns());
+    process.times.lock().ended_threads += thread.used_ns(0);
+    let is_last = {
+        let mut threads = process.threads.lock();
+        threads.retain(|other| other.tid != thread.tid);
+        threads.is_empty()
+    };
+    if thread.tid != process.pid {
+        system.processes.give_number(thread.tid);
+        system.facts.remove_thread(process.pid, thread.tid);
+    }
+    // One that waits in `execve` or for a thread of the same process looks again.
+    process.changes.notify(Readiness::READ);
+    process.interrupt_threads();
+    if is_last {
+        process_leaves(system, process);
+    }
+}
+
+/// The words of program memory that others wait on: robust mutexes that the thread holds, and the one that
+/// `pthread_join` waits for.
+fn release_thread_words(target: &Target<'_>) {
+    crate::call::futex::release_robust(target);
+    let address = core::mem::take(&mut *target.thread.clear_tid_address.lock());
+    let is_seen = target.process.threads.lock().len() > 1 || target.process.borrows_memory.load(Ordering::Acquire);
+    if address != 0 && is_seen && crate::user::write_all(target.memory, address, &0_u32.to_le_bytes()).is_ok() {
+        crate::call::futex::wake_address(target.system, target.process, address, usize::MAX);
+    }
+}
+
+/// Gives back what the process held, and tells its parent.
+fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
+    process.ending.lock().get_or_insert(Ending::Exited(0));
+    process.files.close_all();
+    release_memory(system, process);
+    adopt_children(system, process);
+    if *process.session.lock() == process.pid {
+        system.files.terminals.end_session(process.pid);
+    }
+    process.is_zombie.store(true, Ordering::Release);
+    tell_parent(system, process, ChildChange::Ended);
+    process.changes.notify(Readiness::READ);
+}
+
+/// Leaves the process's memory and drops it, or gives it back to the parent that lent it.
+pub fn release_memory(system: &Arc<System>, process: &Arc<Process>) {
+    let before = process.replace_space(system.empty_space.clone());
+    give_memory_back(system, process, before);
+}
+
+/// Lets go of memory that the process ran in until now: the processor leaves it first.
+pub fn give_memory_back(system: &Arc<System>, process: &Arc<Process>, before: Arc<Space>) {
+    system.platform.enter_space(&process.space());
+    drop(before);
+    if process.borrows_memory.swap(false, Ordering::AcqRel) {
+        process.changes.notify(Readiness::READ);
+    }
+}
+
+/// Children without a parent go to the nearest ancestor that asked for them, or to exos.
+fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
+    let children = system.processes.children_of(process.pid);
+    if children.is_empty() {
+        return;
+    }
+    let heir = heir_of(system, process);
+    for child in children {
+        child.set_parent(heir);
+        if let Ok(signal) = Signal::new(u64::from(child.parent_death_signal.load(Ordering::Relaxed))) {
+            child.raise(signal, SignalInfo::default());
+        }
+        if child.is_zombie.load(Ordering::Acquire) {
+            tell_parent(system, &child, ChildChange::Ended);
+        }
+    }
+    orphaned_groups(system, process);
+}
+
+fn heir_of(system: &Arc<System>, process: &Process) -> u32 {
+    let mut at = process.parent();
+    // Ends: each step goes to a parent, and chains are no longer than the table.
+    for _ in 0..crate::processes::COUNT_MAX {
+        match system.processes.get(at) {
+            Some(ancestor) if ancestor.is_subreaper.load(Ordering::Relaxed) && !ancestor.has_ended() => return at,
+            Some(ancestor) => at = ancestor.parent(),
+            None => break,
+        }
+    }
+    NO_PARENT
+}
+
+/// Whether nobody outside of a group, but in its session, is the parent of a member.
+#[must_use]
+pub fn is_orphaned(system: &System, group: u32) -> bool {
+    let has_guardian = |member: &Arc<Process>| {
+        system.processes.get(member.parent()).is_some_and(|parent| {
+            *parent.group.lock() != group && *parent.session.lock() == *member.session.lock() && !parent.has_ended()
+        })
+    };
+    !system.processes.in_group(group).iter().filter(|member| !member.has_ended()).any(has_guardian)
+}
+
+/// A stopped group that nobody is left to continue gets `SIGHUP` and `SIGCONT`.
+fn orphaned_groups(system: &Arc<System>, process: &Process) {
+    let group = *process.group.lock();
+    let members: Vec<_> =
+        system.processes.in_group(group).into_iter().filter(|member| member.pid != process.pid).collect();
+    let is_stopped = members.iter().any(|member| member.pause.lock().stopped_by.is_some());
+    if is_stopped && is_orphaned(system, group) {
+        for member in members {
+            member.raise(Signal::HUP, SignalInfo::default());
+            member.raise(Signal::CONT, SignalInfo::default());
+        }
+    }
+}
+
+/// Tells the parent about a change: its signal and whoever waits there. A parent that does not want to know of ends
+/// has the child forgotten.
+pub fn tell_parent(system: &Arc<System>, child: &Arc<Process>, change: ChildChange) {
+    let Some(parent) = system.processes.get(child.parent()) else {
+        if change == ChildChange::Ended && child.pid != FIRST_PID {
+            forget(system, child);
+        }
+        return;
+    };
+    let wanted = child_disposition(&parent);
+    let exit_signal = child.exit_signal.load(Ordering::Relaxed);
+    let is_silent = match change {
+        ChildChange::Ended => exit_signal == 0,
+        ChildChange::Stopped(_) | ChildChange::Continued => wanted.flags & FLAG_NO_CHILD_STOP != 0,
+    };
+    let number = if change == ChildChange::Ended { exit_signal } else { Signal::CHLD.number() };
+    let forgets = change == ChildChange::Ended
+        && number == Signal::CHLD.number()
+        && (wanted.handler == HANDLER_IGNORE || wanted.flags & FLAG_NO_CHILD_WAIT != 0);
+    if forgets {
+        forget(system, child);
+    }
+    if let Ok(signal) = Signal::new(u64::from(number))
+        && !is_silent
+    {
+        let (code, status) = child_code(child, change);
+        let uid = child.identities.lock().uid[0];
+        let payload = SignalPayload::Child { pid: child.pid, uid, status };
+        parent.raise(signal, SignalInfo { code, errno: 0, payload });
+    }
+    parent.changes.notify(Readiness::READ);
+}
+
+fn child_disposition(parent: &Process) -> Disposition {
+    parent.signals.lock().dispositions.get(Signal::CHLD)
+}
+
+/// Takes a zombie out of all tables.
+pub fn forget(system: &Arc<System>, child: &Arc<Process>) {
+    if let Some(parent) = system.processes.get(child.parent()) {
+        let times = *child.times.lock();
+        parent.times.lock().children += times.ended_threads + times.children;
+    }
+    system.facts.remove_process(child.pid);
+    system.processes.remove(child.pid);
+}

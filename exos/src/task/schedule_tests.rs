@@ -1,0 +1,172 @@
+//! The scheduler against a model of what may be lost: wakes, tasks, kicks.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{Choice, Processors, Scheduler, Status, Task};
+use crate::sync::Mutex;
+
+#[derive(Default)]
+struct Told {
+    kicked: Mutex<Vec<usize>>,
+    armed: Mutex<Vec<u64>>,
+    slices: Mutex<u32>,
+}
+
+impl Processors for Told {
+    fn kick(&self, index: usize) {
+        self.kicked.lock().push(index);
+    }
+    fn arm(&self, deadline_ns: u64) {
+        self.armed.lock().push(deadline_ns);
+    }
+    fn arm_slice(&self) {
+        *self.slices.lock() += 1;
+    }
+}
+
+fn world(processor_count: usize) -> (Arc<Scheduler>, Arc<Told>) {
+    let told = Arc::new(Told::default());
+    (Scheduler::new(processor_count, told.clone()), told)
+}
+
+fn switched(choice: Choice) -> Arc<Task> {
+    match choice {
+        Choice::Switch(task) => task,
+        Choice::Stay => panic!("stays"),
+        Choice::Idle => panic!("idles"),
+    }
+}
+
+#[test]
+fn a_wake_before_the_block_is_not_lost() {
+    let (scheduler, _) = world(1);
+    let task = scheduler.new_task();
+    scheduler.adopt(0, &task);
+    task.wake_up();
+    assert!(matches!(scheduler.block(0, None), Choice::Stay));
+    assert!(matches!(scheduler.block(0, None), Choice::Idle));
+    task.wake_up();
+    assert!(Arc::ptr_eq(&scheduler.pick(0).unwrap(), &task));
+}
+
+#[test]
+fn two_take_turns_and_a_sleeper_comes_back_in_time() {
+    let (scheduler, told) = world(1);
+    let (first, second) = (scheduler.new_task(), scheduler.new_task());
+    scheduler.adopt(0, &first);
+    assert!(matches!(scheduler.preempt(0), Choice::Stay));
+    scheduler.start(&second);
+    assert_eq!(*told.slices.lock(), 1);
+    assert!(Arc::ptr_eq(&switched(scheduler.preempt(0)), &second));
+    assert!(Arc::ptr_eq(&switched(scheduler.block(0, Some(100))), &first));
+    assert_eq!((told.armed.lock().clone(), scheduler.next_deadline_ns()), (alloc::vec![100], Some(100)));
+    scheduler.expire(99);
+    assert!(second.is_blocked());
+    scheduler.expire(100);
+    assert!(Arc::ptr_eq(&switched(scheduler.end(0)), &second));
+    assert_eq!(scheduler.next_deadline_ns(), None);
+}
+
+#[test]
+fn affinity_decides_who_is_told_and_who_runs() {
+    let (scheduler, told) = world(2);
+    assert!(scheduler.pick(0).is_none() && scheduler.pick(1).is_none());
+    let task = scheduler.new_task();
+    task.set_affinity(2);
+    scheduler.start(&task);
+    assert_eq!(told.kicked.lock().clone(), [1]);
+    assert!(scheduler.pick(0).is_none());
+    assert!(scheduler.pick(1).is_some());
+    task.set_affinity(1);
+    assert!(matches!(scheduler.preempt(1), Choice::Idle));
+    assert!(scheduler.pick(0).is_some());
+}
+
+#[test]
+fn an_interrupt_reaches_a_running_task_where_it_runs() {
+    let (scheduler, told) = world(2);
+    let task = scheduler.new_task();
+    scheduler.adopt(1, &task);
+    task.interrupt();
+    assert_eq!(told.kicked.lock().clone(), [1]);
+    assert!(matches!(scheduler.block(1, None), Choice::Stay));
+}
+
+fn idles(choice: Choice) -> bool {
+    matches!(choice, Choice::Idle)
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Start,
+    Wake(usize),
+    Block(usize, Option<u64>),
+    Preempt(usize),
+    End(usize),
+    Pick(usize),
+    Expire(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let processor = 0..3_usize;
+    prop_oneof![
+        Just(Act::Start),
+        (0..20_usize).prop_map(Act::Wake),
+        (processor.clone(), proptest::option::of(0..50_u64)).prop_map(|(p, at)| Act::Block(p, at)),
+        processor.clone().prop_map(Act::Preempt),
+        processor.clone().prop_map(Act::End),
+        processor.prop_map(Act::Pick),
+        (0..60_u64).prop_map(Act::Expire),
+    ]
+}
+
+proptest! {
+    /// Each task is in one place, and a ready task that an idle processor may run has had that processor told.
+    #[test]
+    fn nobody_is_lost_or_twice(acts in proptest::collection::vec(act(), 0..200)) {
+        let (scheduler, told) = world(3);
+        let mut tasks: Vec<Arc<Task>> = Vec::new();
+        // Processors that sleep in the kernel: told since they found nothing, or not.
+        let mut asleep = [false; 3];
+        for act in acts {
+            match act {
+                Act::Start if tasks.len() < 20 => {
+                    let task = scheduler.new_task();
+                    scheduler.start(&task);
+                    tasks.push(task);
+                }
+                Act::Start => {}
+                Act::Wake(index) => tasks.get(index).into_iter().for_each(|task| task.wake_up()),
+                Act::Block(p, at) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.block(p, at)),
+                Act::Preempt(p) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.preempt(p)),
+                Act::End(p) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.end(p)),
+                Act::Pick(p) if scheduler.current(p).is_none() => asleep[p] = scheduler.pick(p).is_none(),
+                Act::Expire(now_ns) => scheduler.expire(now_ns),
+                _ => {}
+            }
+            for processor in told.kicked.lock().drain(..) {
+                asleep[processor] = false;
+            }
+            let inner = scheduler.inner.lock();
+            for task in &tasks {
+                let ready = inner.ready.iter().filter(|other| Arc::ptr_eq(other, task)).count();
+                let current = inner.current.iter().flatten().filter(|other| Arc::ptr_eq(other, task)).count();
+                let sleeping = inner.sleepers.values().filter(|other| Arc::ptr_eq(other, task)).count();
+                let expected = match task.state.lock().status {
+                    Status::Ready => (1, 0, 0),
+                    Status::Running(_) => (0, 1, 0),
+                    Status::Blocked { deadline_ns } => (0, 0, usize::from(deadline_ns.is_some())),
+                    Status::New | Status::Ended => (0, 0, 0),
+                };
+                prop_assert_eq!((ready, current, sleeping), expected);
+            }
+            // Work is left waiting only if every processor is busy or has been told.
+            if !inner.ready.is_empty() {
+                prop_assert!(!asleep.iter().all(|asleep| *asleep));
+            }
+        }
+    }
+}

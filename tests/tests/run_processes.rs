@@ -1,0 +1,115 @@
+//! Processes and threads, on one and on several processors: C programs that look closely, and shells that run scripts.
+//! The host is the oracle, as everywhere.
+
+use std::path::{Path, PathBuf};
+
+use aegis_tests::programs::{aegis, compile_with, is_there, same};
+
+fn build(program: &str, name: &str, compiler: &str, options: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("linux").join(program).with_extension("c");
+    let text = std::fs::read_to_string(&source).expect("the program's source is in the tree");
+    let options = [&["-O1", "-w", "-pthread"], options].concat();
+    compile_with(compiler, &format!("{program}-{name}"), &text, &options)
+}
+
+/// In three builds, on one, two and four processors.
+fn same_on_processors(program: &str) {
+    let builds: [(&str, &str, &[&str], &[&str]); 3] = [
+        ("pie", "gcc", &["-pie", "-fPIE"], &["1", "2", "4"]),
+        ("static", "gcc", &["-static"], &["1"]),
+        ("musl", "musl-gcc", &[], &["2"]),
+    ];
+    for (name, compiler, options, processor_counts) in builds {
+        let Some(path) = build(program, name, compiler, options) else { continue };
+        for processors in processor_counts {
+            same(&["--with", "/bin/sh", "--cpus", processors], &[&path.display().to_string()], b"");
+        }
+    }
+}
+
+#[test]
+fn processes() {
+    same_on_processors("processes");
+}
+
+#[test]
+fn threads() {
+    same_on_processors("threads");
+}
+
+const SCRIPTS: &[&str] = &[
+    "echo a | cat",
+    "for i in $(seq 1 200); do echo $i; done | grep 7 | sort -r | head -3; (exit 3); echo $?",
+    "x=$(echo hi); echo [$x]; y=`echo deep $(echo deeper)`; echo $y",
+    "cat <<EOF\nhere $(echo document)\nEOF",
+    "sleep 0.05 & wait $!; echo $?; (sleep 0.01; exit 4) & wait $!; echo $?",
+    "trap 'echo bye' EXIT; trap 'echo usr1' USR1; kill -USR1 $$; sh -c 'kill -TERM $$'; echo $?",
+    "for i in 1 2 3 4 5 6 7 8; do (echo $i; exit $i) | cat & done | sort; wait; echo done",
+    "yes | head -n 1000 | wc -l; echo ${PIPESTATUS:-none} | wc -c",
+    "f() { echo in $1; return 5; }; f x | cat; f y; echo $?",
+    "seq 1 50 | xargs -n 1 -P 4 echo | sort -n | tail -1",
+    "mkdir /tmp/t$$ && cd /tmp/t$$ && seq 1 2000 > a && gzip < a | gunzip | cmp - a && echo same; rm -r /tmp/t$$",
+    "mkdir /tmp/u$$ && cd /tmp/u$$ && mkdir d && echo one > d/x && echo two > d/y && tar cf - d | (mkdir e; cd e; \
+     tar xf -) && cat e/d/x e/d/y; rm -r /tmp/u$$",
+    "exec 3>&1; (echo to three >&3) | cat; echo out; echo err >&2",
+    "i=0; while [ $i -lt 30 ]; do i=$((i+1)); true; /bin/true; done; echo $i",
+    "set -e; (false) || echo caught; false; echo never",
+    "env -i A=b /bin/sh -c 'echo $A'; env A=c sh -c 'echo $A'",
+    "timeout 5 echo text; timeout 0.05 sleep 5; echo $?",
+];
+
+const TOOLS: &[&str] = &[
+    "sh", "cat", "seq", "grep", "sort", "head", "sleep", "yes", "wc", "tail", "xargs", "gzip", "gunzip", "cmp", "rm",
+    "mkdir", "tar", "true", "false", "echo", "env", "timeout",
+];
+
+/// Options that put Debian's tools into the machine.
+fn with_tools() -> Vec<String> {
+    let find = |name: &&str| {
+        ["/usr/bin", "/bin"].iter().map(|folder| format!("{folder}/{name}")).find(|path| Path::new(path).exists())
+    };
+    TOOLS.iter().filter_map(find).flat_map(|path| ["--with".to_owned(), path]).collect()
+}
+
+#[test]
+fn shells_run_scripts() {
+    let tools = with_tools();
+    let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+    for shell in ["dash", "bash"] {
+        if !is_there(shell) {
+            continue;
+        }
+        let path = format!("/bin/{shell}");
+        for (index, script) in SCRIPTS.iter().enumerate() {
+            let processors = ["1", "2", "4"][index % 3];
+            let options = [&["--cpus", processors][..], &tools].concat();
+            same(&options, &[&path, "-c", script], b"");
+        }
+    }
+}
+
+#[test]
+fn busybox_runs_scripts() {
+    if !is_there("busybox") {
+        return;
+    }
+    let is_short = |script: &str| !["gunzip", "xargs", "env"].iter().any(|tool| script.contains(tool));
+    for script in SCRIPTS.iter().filter(|script| is_short(script)) {
+        same(&["--cpus", "2"], &["busybox", "sh", "-c", script], b"");
+    }
+}
+
+/// What is made goes away: after many of everything the same again fits, in memory that would not hold it twice.
+#[test]
+fn nothing_is_left_behind() {
+    let program = "i=0; while [ $i -lt 500 ]; do (echo $i | cat > /dev/null); i=$((i+1)); done; echo $i";
+    let found = aegis(&["-m", "64M"], &["busybox", "sh", "-c", program], b"");
+    assert_eq!((found.output.as_slice(), found.status), (&b"500\n"[..], 0), "{found:?}");
+}
+
+/// The first process's end is the run's, whatever else still runs.
+#[test]
+fn the_first_process_ends_the_run() {
+    let found = aegis(&[], &["busybox", "sh", "-c", "sleep 1000 & while :; do :; done & echo started; exit 6"], b"");
+    assert_eq!((found.output.as_slice(), found.status), (&b"started\n"[..], 6), "{found:?}");
+}
