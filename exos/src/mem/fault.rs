@@ -237,7 +237,9 @@ impl AddressSpace {
             if neighbour == page {
                 continue;
             }
+            // A page of a file that can change shows the changes until it is stored to.
             let resident = file.source.resident_page(area.file_index(neighbour));
+            let resident = resident.filter(|found| self.pool.is_immutable(found.frame.frame()));
             let Some(copy) = resident.and_then(|page| self.copy_of(&page).ok()) else {
                 continue;
             };

@@ -116,6 +116,27 @@ fn a_store_to_a_private_file_page_copies_it() {
 }
 
 #[test]
+fn a_walk_of_stores_copies_no_page_of_a_file_that_can_change_before_its_turn() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let file = CachedFile::new(&setup.pool, 16);
+    let shared = space.map(shared_file(file.clone(), 16)).unwrap();
+    for page in 0..16 {
+        store(&setup, &mut space, shared + page * PAGE, 1);
+    }
+    let request = MapRequest::file(Placement::Hint(0), 16 * PAGE, read_write(), file, 0);
+    let private = space.map(request).unwrap();
+    // A streak: the window of the next faults grows.
+    for page in 0..4 {
+        store(&setup, &mut space, private + page * PAGE, 9);
+    }
+    for page in 4..16 {
+        store(&setup, &mut space, shared + page * PAGE, 2);
+        assert_eq!(load(&setup, &mut space, private + page * PAGE), 2, "page {page}");
+    }
+}
+
+#[test]
 fn truncating_a_mapped_file_takes_its_pages() {
     let setup = Setup::new();
     let mut space = setup.space();
