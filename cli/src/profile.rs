@@ -3,7 +3,7 @@
 //! A thread stops the machine at a steady rate through QEMU's debugger port (`gdb`), reads the registers of each
 //! processor and as much of its stack as `unwind` asks for, and lets it go on; `place` knows whose an address
 //! is, `flame` draws. Nothing in the guest takes part but for `map` lines, in which exos tells what programs
-//! map. See docs/adr/0013.
+//! map. See docs/adr/0014.
 //!
 //! Invariants: every sample is in exactly one of the domains, so their sums are the number of samples. The
 //! guest's clock stands while it is stopped, so a program does not see that it is sampled. A profile that cannot
