@@ -189,6 +189,11 @@ static void groups(void) {
     CHECK(read(ends[0], &c, 1) == 0);
     close(ends[0]);
     FAILS(setpgid(getpid(), 999999), EPERM);
+    if (!(pid = fork())) {
+        setpgid(0, 0), signal(SIGTERM, SIG_IGN);
+        _exit(kill(0, SIGTERM) == 0 && kill(0, 0) == 0 && kill(-getpid(), SIGTERM) == 0 ? 0 : 1);
+    }
+    CHECK(wait_status(pid) == 0);
     if (!(pid = fork())) { pid_t id = setsid(); _exit(id == getpid() && getsid(0) == id && getpgrp() == id && setsid() == -1 ? 0 : 1); }
     CHECK(wait_status(pid) == 0);
     // An orphan goes to whoever asked for orphans.

@@ -154,8 +154,9 @@ fn heir_of(system: &Arc<System>, process: &Process) -> u32 {
 #[must_use]
 pub fn is_orphaned(system: &System, group: u32) -> bool {
     let has_guardian = |member: &Arc<Process>| {
+        let session = *member.session.lock();
         system.processes.get(member.parent()).is_some_and(|parent| {
-            *parent.group.lock() != group && *parent.session.lock() == *member.session.lock() && !parent.has_ended()
+            *parent.group.lock() != group && *parent.session.lock() == session && !parent.has_ended()
         })
     };
     !system.processes.in_group(group).iter().filter(|member| !member.has_ended()).any(has_guardian)

@@ -240,7 +240,8 @@ pub fn getsid(context: &mut Context<'_>, [pid, ..]: Arguments) -> Result<u64> {
 /// `setsid(2)`.
 pub fn setsid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     let pid = context.process.pid;
-    if *context.process.group.lock() == pid || !context.system.processes.in_group(pid).is_empty() {
+    let own_group = *context.process.group.lock();
+    if own_group == pid || !context.system.processes.in_group(pid).is_empty() {
         return Err(Errno::EPERM);
     }
     *context.process.session.lock() = pid;

@@ -191,9 +191,11 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
     let signal = signal_or_probe(number)?;
     let pid = pid as u32 as i32;
     let processes = &context.system.processes;
+    // Copied out: looking for members takes this lock too.
+    let own_group = *context.process.group.lock();
     let targets = match pid {
         i32::MIN => return Err(Errno::ESRCH),
-        0 => processes.in_group(*context.process.group.lock()),
+        0 => processes.in_group(own_group),
         -1 => {
             let spared = |process: &Arc<Process>| process.pid != FIRST_PID && process.pid != context.process.pid;
             processes.all().into_iter().filter(spared).collect()
