@@ -19,14 +19,17 @@ struct World {
 }
 
 impl World {
-    /// A device that answers each message with its bytes in reverse, but not one that begins with 0.
+    /// A device that answers each message with its bytes in reverse, but not one that begins with 0 or is empty (what a
+    /// device that spoils its own queue may find there).
     fn new() -> Self {
         Self::with_tag(b"aegis0")
     }
 
     fn with_tag(tag: &[u8]) -> Self {
         let bus = FakeBus::new(64);
-        let answer = |message: &[u8]| (message[0] != 0).then(|| message.iter().rev().copied().collect());
+        let answer = |message: &[u8]| {
+            message.first().is_some_and(|first| *first != 0).then(|| message.iter().rev().copied().collect())
+        };
         let device = FakeSerial::ninep(&bus, tag, Box::new(answer));
         Self { bus, device }
     }
