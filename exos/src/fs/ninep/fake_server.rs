@@ -161,6 +161,11 @@ fn parts(path: &str) -> Vec<Vec<u8>> {
     path.split('/').filter(|part| !part.is_empty()).map(|part| part.as_bytes().to_vec()).collect()
 }
 
+/// Longest file that the server keeps.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// `EFBIG`.
+const EFBIG: u32 = 27;
+
 type Answer = Result<Vec<u8>, u32>;
 
 impl Tree {
@@ -333,6 +338,9 @@ impl Tree {
         if valid & 1 != 0 {
             node.permissions = permissions;
         }
+        if valid & 8 != 0 && size > FILE_BYTES_MAX {
+            return Err(EFBIG);
+        }
         if valid & 8 != 0 {
             node.data.resize(size as usize, 0);
             node.version += 1;
@@ -396,6 +404,10 @@ impl Tree {
     fn write(&mut self, fid: u32, offset: u64, bytes: &[u8]) -> Answer {
         let number = self.opened(fid);
         let node = self.nodes.get_mut(&number).unwrap();
+        // A client that was told nonsense of a file's size may append anywhere.
+        if offset > FILE_BYTES_MAX {
+            return Err(EFBIG);
+        }
         let end = offset as usize + bytes.len();
         if node.data.len() < end {
             node.data.resize(end, 0);
