@@ -8,21 +8,25 @@ use crate::{Error, process, tidy};
 /// The package whose tests boot QEMU; they need the artefacts and take the longest.
 const MACHINE_TESTS: &str = "aegis-tests";
 
-/// Unit tests on the host, tidy, the build, then the suites in the machine. All are run even if one fails, so that
-/// one look shows everything; the first failure is the outcome.
+/// The build, unit tests on the host, tidy, then the suites in the machine. The build is first because some tests of
+/// the host tool start a machine, and pass over that where there is none. All are run even if one fails, so that one
+/// look shows everything; the first failure is the outcome.
 pub(crate) fn test(root: &Path) -> Result<(), Error> {
-    let mut unit = build::host_cargo(root);
-    unit.args(["test", "--workspace", "--exclude", MACHINE_TESTS]);
-    let unit = step("unit tests", || process::run_loudly("unit tests", &mut unit));
-    let tidy = step("tidy", || tidy::run(root, tidy::Depth::Full));
     let built = step("build", || build::build(root, Profile::Release));
-    let machine = built.and_then(|()| {
-        let mut machine = build::host_cargo(root);
-        machine.args(["test", "--package", MACHINE_TESTS]);
-        machine.env("AEGIS_ARTIFACTS", build::artefact_dir(root));
-        step("suites in the machine", || process::run_loudly("suites in the machine", &mut machine))
-    });
-    unit.and(tidy).and(machine)
+    let unit = cargo_test(root, "unit tests", &["--workspace", "--exclude", MACHINE_TESTS]);
+    let tidy = step("tidy", || tidy::run(root, tidy::Depth::Full));
+    let machine = match &built {
+        Ok(()) => cargo_test(root, "suites in the machine", &["--package", MACHINE_TESTS]),
+        Err(_) => Ok(()),
+    };
+    built.and(unit).and(tidy).and(machine)
+}
+
+/// Runs tests that find the artefacts.
+fn cargo_test(root: &Path, name: &'static str, packages: &[&str]) -> Result<(), Error> {
+    let mut cargo = build::host_cargo(root);
+    cargo.arg("test").args(packages).env("AEGIS_ARTIFACTS", build::artefact_dir(root));
+    step(name, || process::run_loudly(name, &mut cargo))
 }
 
 /// Says on standard error where a step begins and, at once, that it failed.
