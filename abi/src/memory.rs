@@ -2,6 +2,8 @@
 
 use bitflags::bitflags;
 
+use crate::types::CapSlot;
+
 /// What a [`BindEntry`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -48,6 +50,35 @@ pub struct BindEntry {
     pub page_count: u32,
     /// `Map` and `Protect`: the frames capability, in the caller's table, that covers the frames.
     pub slot: u32,
+}
+
+impl BindEntry {
+    /// Maps the frames from `frame` on, which `slot` covers.
+    #[must_use]
+    pub const fn map(virtual_address: u64, frame: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> Self {
+        let operation = BindOperation::Map as u32;
+        Self { operation, flags: flags.bits(), virtual_address, frame, page_count, slot: slot.0 }
+    }
+
+    /// Gives the pages of a range other rights; `slot` covers their frames.
+    #[must_use]
+    pub const fn protect(virtual_address: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> Self {
+        let operation = BindOperation::Protect as u32;
+        Self { operation, ..Self::map(virtual_address, 0, page_count, slot, flags) }
+    }
+
+    /// Unmaps a range.
+    #[must_use]
+    pub const fn unmap(virtual_address: u64, page_count: u32) -> Self {
+        let operation = BindOperation::Unmap as u32;
+        Self { operation, flags: 0, virtual_address, frame: 0, page_count, slot: 0 }
+    }
+
+    /// Clears a range's accessed and dirty bits.
+    #[must_use]
+    pub const fn clean(virtual_address: u64, page_count: u32) -> Self {
+        Self { operation: BindOperation::Clean as u32, ..Self::unmap(virtual_address, page_count) }
+    }
 }
 
 /// Most small pages in one entry, and most that one call handles before it answers `Again`.

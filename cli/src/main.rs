@@ -22,6 +22,7 @@ mod doctor;
 mod domain;
 mod ending;
 mod errors;
+mod json_text;
 mod machine;
 mod options;
 mod pack;

@@ -7,6 +7,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::json_text::quoted;
+
 /// Most counters that are kept; a guest that sends more is cut off here.
 const COUNTER_COUNT_MAX: usize = 256;
 
@@ -108,22 +110,6 @@ impl Stats {
 
 fn spaced(key: &str) -> String {
     key.replace('_', " ")
-}
-
-/// A JSON string; the keys come from the guest.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]

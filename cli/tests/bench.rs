@@ -4,9 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod host;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use host::{artifacts, can_run, has};
 
 /// A scratch directory, with a cache of its own in it.
 struct World(PathBuf);
@@ -48,21 +52,6 @@ impl Drop for World {
     }
 }
 
-/// `AEGIS_ARTIFACTS`, or where `cargo xtask build` puts them.
-fn artifacts() -> PathBuf {
-    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/aegis");
-    std::env::var_os("AEGIS_ARTIFACTS").map_or(built.into(), Into::into)
-}
-
-/// Whether the host has a program; if not, the test says that it does not run.
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !found {
-        println!("skipped: this host has no {program}");
-    }
-    found
-}
-
 /// Status 125, nothing on standard output, and one line that holds `words`.
 fn assert_fails(output: &Output, words: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -74,11 +63,7 @@ fn assert_fails(output: &Output, words: &str) {
 
 #[test]
 fn instructions_of_the_null_call_on_aegis() {
-    if !has("gcc") || !has("qemu-system-x86_64") {
-        return;
-    }
-    if !artifacts().join("kernel.elf").is_file() {
-        println!("skipped: there is no kernel in {}", artifacts().display());
+    if !can_run() {
         return;
     }
     let world = World::new("null");
@@ -343,11 +328,7 @@ fn a_disk_that_fills_up_under_the_programs_files() {
 
 #[test]
 fn a_program_of_this_host_on_aegis() {
-    if !has("gcc") || !has("/usr/bin/perl") || !has("qemu-system-x86_64") {
-        return;
-    }
-    if !artifacts().join("kernel.elf").is_file() {
-        println!("skipped: there is no kernel in {}", artifacts().display());
+    if !can_run() || !has("/usr/bin/perl") {
         return;
     }
     let world = World::new("perl");

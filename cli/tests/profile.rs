@@ -4,8 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod host;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use host::{artifacts, can_run};
 
 /// Two functions that do the same, one of them three times as often.
 const PROGRAM: &str = "
@@ -23,24 +27,6 @@ int main(void) { for (int i = 0; i < 4000; i++) turn(); return write(1, \"done\\
 ";
 /// Samples from which on the order of three to one is no luck: less than one chance in 10^7 of being wrong.
 const SAMPLE_COUNT_MIN: u64 = 100;
-
-/// `AEGIS_ARTIFACTS`, or where `cargo xtask build` puts them.
-fn artifacts() -> PathBuf {
-    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/aegis");
-    std::env::var_os("AEGIS_ARTIFACTS").map_or(built.into(), Into::into)
-}
-
-fn can_run() -> bool {
-    let starts = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    let missing = ["gcc", "qemu-system-x86_64"].into_iter().find(|program| !starts(program));
-    let kernel = artifacts().join("kernel.elf");
-    match missing {
-        Some(program) => println!("skipped: this host has no {program}"),
-        None if !kernel.is_file() => println!("skipped: there is no {}", kernel.display()),
-        None => return true,
-    }
-    false
-}
 
 /// A folder with the program in it.
 fn world(test: &str) -> PathBuf {

@@ -4,27 +4,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
-use std::path::PathBuf;
+mod host;
+
 use std::process::{Command, Output, Stdio};
 
-/// `AEGIS_ARTIFACTS`, or where `cargo xtask build` puts them.
-fn artifacts() -> PathBuf {
-    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/aegis");
-    std::env::var_os("AEGIS_ARTIFACTS").map_or(built.into(), Into::into)
-}
-
-/// Whether the host can run a traced machine; if not, the test says what is missing.
-fn can_run() -> bool {
-    let starts = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    let missing = ["gcc", "qemu-system-x86_64"].into_iter().find(|program| !starts(program));
-    let kernel = artifacts().join("kernel.elf");
-    match missing {
-        Some(program) => println!("skipped: this host has no {program}"),
-        None if !kernel.is_file() => println!("skipped: there is no {}", kernel.display()),
-        None => return true,
-    }
-    false
-}
+use host::{artifacts, can_run};
 
 /// A trace on Aegis, in a cache of its own.
 fn trace(test: &str, words: &[&str]) -> Output {

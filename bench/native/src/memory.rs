@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::boot::{BUNDLE_MAGIC, BundleHeader, FlatHeader, PART_CONFIG, PART_INIT};
 use aegis_abi::layout::{LIBOS_BASE, PAGE_SHIFT, PAGE_SIZE, PAGE_TABLE_WINDOW};
-use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags};
 use aegis_abi::types::{CapType, SLOT_BUNDLE, SLOT_SELF};
 use aegis_abi::{CapSlot, Status};
 use aegis_rt::call::{self, Outcome, Refusal};
@@ -74,30 +74,8 @@ pub(crate) fn take_frames(count: u64) -> Result<Frames, &'static str> {
 pub(crate) fn take_pages(count: u32) -> Result<(u64, Frames), &'static str> {
     let frames = take_frames(u64::from(count))?;
     let address = take_addresses(u64::from(count));
-    bind(map_entry(address, frames.first, count, frames.slot, BindFlags::WRITE))?;
+    bind(BindEntry::map(address, frames.first, count, frames.slot, BindFlags::WRITE))?;
     Ok((address, frames))
-}
-
-/// An entry that maps.
-pub(crate) fn map_entry(address: u64, frame: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> BindEntry {
-    BindEntry {
-        operation: BindOperation::Map as u32,
-        flags: flags.bits(),
-        virtual_address: address,
-        frame,
-        page_count,
-        slot: slot.0,
-    }
-}
-
-/// An entry that unmaps.
-pub(crate) fn unmap_entry(address: u64, page_count: u32) -> BindEntry {
-    BindEntry { operation: BindOperation::Unmap as u32, virtual_address: address, page_count, ..BindEntry::default() }
-}
-
-/// An entry that changes the rights of mapped pages.
-pub(crate) fn protect_entry(address: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> BindEntry {
-    BindEntry { operation: BindOperation::Protect as u32, ..map_entry(address, 0, page_count, slot, flags) }
 }
 
 /// Applies entries to our own space, in one call.
@@ -157,9 +135,9 @@ pub(crate) fn release() {
     let pages = PAGES_TAKEN.swap(kept_pages, Ordering::Relaxed);
     for first in (kept_pages..pages).step_by(BIND_PAGE_COUNT_MAX as usize) {
         let count = (pages - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
-        let _ = bind(unmap_entry(SCRATCH_BASE + (first << PAGE_SHIFT), count));
+        let _ = bind(BindEntry::unmap(SCRATCH_BASE + (first << PAGE_SHIFT), count));
     }
-    let _ = bind(unmap_entry(PROGRAM_ADDRESS, 1));
+    let _ = bind(BindEntry::unmap(PROGRAM_ADDRESS, 1));
     for slot in slots() {
         release_slot(slot);
     }
@@ -191,10 +169,10 @@ fn repeat(mut call: impl FnMut() -> Outcome) {
 /// The first frame of the bundle's part of this kind, and its length in bytes.
 fn part(kind: u32) -> Option<(u64, u64)> {
     let bundle_frame = BUNDLE_FRAME.load(Ordering::Relaxed);
-    bind(map_entry(BUNDLE_BASE, bundle_frame, 1, SLOT_BUNDLE, BindFlags::empty())).ok()?;
+    bind(BindEntry::map(BUNDLE_BASE, bundle_frame, 1, SLOT_BUNDLE, BindFlags::empty())).ok()?;
     // SAFETY: just mapped; the bundle is never written.
     let header = unsafe { (BUNDLE_BASE as *const BundleHeader).read() };
-    let _ = bind(unmap_entry(BUNDLE_BASE, 1));
+    let _ = bind(BindEntry::unmap(BUNDLE_BASE, 1));
     let part = header.parts.iter().take(header.part_count as usize).find(|part| part.kind == kind)?;
     (header.magic == BUNDLE_MAGIC).then_some((bundle_frame + part.offset_bytes / PAGE_SIZE, part.length_bytes))
 }
@@ -202,7 +180,7 @@ fn part(kind: u32) -> Option<(u64, u64)> {
 /// The configuration part, mapped for good; only its first page.
 pub(crate) fn configuration() -> Option<&'static str> {
     let (frame, length) = part(PART_CONFIG)?;
-    bind(map_entry(CONFIGURATION_BASE, frame, 1, SLOT_BUNDLE, BindFlags::empty())).ok()?;
+    bind(BindEntry::map(CONFIGURATION_BASE, frame, 1, SLOT_BUNDLE, BindFlags::empty())).ok()?;
     // SAFETY: mapped above and never unmapped; the bundle is never written.
     let text = unsafe { core::slice::from_raw_parts(CONFIGURATION_BASE as *const u8, length.min(PAGE_SIZE) as usize) };
     core::str::from_utf8(text.trim_ascii()).ok()
@@ -211,9 +189,9 @@ pub(crate) fn configuration() -> Option<&'static str> {
 /// The header of this program's own flat image, and its first frame.
 pub(crate) fn own_image() -> Option<(FlatHeader, u64)> {
     let (frame, _) = part(PART_INIT)?;
-    bind(map_entry(BUNDLE_BASE, frame, 1, SLOT_BUNDLE, BindFlags::empty())).ok()?;
+    bind(BindEntry::map(BUNDLE_BASE, frame, 1, SLOT_BUNDLE, BindFlags::empty())).ok()?;
     // SAFETY: just mapped; the bundle is never written.
     let header = unsafe { (BUNDLE_BASE as *const FlatHeader).read() };
-    let _ = bind(unmap_entry(BUNDLE_BASE, 1));
+    let _ = bind(BindEntry::unmap(BUNDLE_BASE, 1));
     Some((header, frame))
 }

@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::boot::FLAT_EXECUTE;
 use aegis_abi::layout::{FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, LIBOS_BASE, PAGE_SIZE};
-use aegis_abi::memory::BindFlags;
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights};
 use aegis_rt::{call, control, gate};
 
-use crate::memory::{bind_in, map_entry, named, own_image, take_frames, take_pages, take_slot};
+use crate::memory::{bind_in, named, own_image, take_frames, take_pages, take_slot};
 use crate::run::now_ns;
 
 /// Slots in the peer.
@@ -85,8 +85,9 @@ pub(crate) fn start(main: PeerMain, argument: u64) -> Result<Peer, &'static str>
     grant(frames.slot, PEER_FRAMES, writable)?;
     grant(shared.slot, PEER_SHARED, writable)?;
     grant(SLOT_BUNDLE, PEER_BUNDLE, Rights::READ | Rights::EXECUTE)?;
-    let map =
-        |address, frame, count, slot| bind_in(environment, map_entry(address, frame, count, slot, BindFlags::WRITE));
+    let map = |address, frame, count, slot| {
+        bind_in(environment, BindEntry::map(address, frame, count, slot, BindFlags::WRITE))
+    };
     map(FIRST_CONTROL_BASE, frames.first, 1, frames.slot)?;
     map(FIRST_SAVE_AREA_BASE, frames.first + 1, SAVE_AREA_FRAME_COUNT, frames.slot)?;
     map(PEER_SHARED_BASE, shared.first, SHARED_PAGE_COUNT, shared.slot)?;
@@ -132,7 +133,7 @@ fn map_image(environment: CapSlot) -> Result<(), &'static str> {
         let executable = segment.flags & FLAT_EXECUTE != 0;
         let flags = if executable { BindFlags::EXECUTE } else { BindFlags::empty() };
         let frame = image_frame + u64::from(segment.page_offset);
-        bind_in(environment, map_entry(segment.virtual_address, frame, segment.page_count, SLOT_BUNDLE, flags))?;
+        bind_in(environment, BindEntry::map(segment.virtual_address, frame, segment.page_count, SLOT_BUNDLE, flags))?;
     }
     Ok(())
 }

@@ -6,14 +6,12 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::layout::PAGE_SIZE;
-use aegis_abi::memory::{BindFlags, entry};
+use aegis_abi::memory::{BindEntry, BindFlags, entry};
 use aegis_abi::upcall::{ControlPage, UpcallFrame, UpcallKind};
 use aegis_rt::control;
 use aegis_rt::upcall::{self, UpcallHandlers};
 
-use crate::memory::{
-    Measured, PROGRAM_ADDRESS, bind, map_entry, protect_entry, table_entry, take_addresses, take_frames, take_pages,
-};
+use crate::memory::{Measured, PROGRAM_ADDRESS, bind, table_entry, take_addresses, take_frames, take_pages};
 use crate::run::{HANDLED, Row, check_handled, count_handled, handle, timed};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -123,7 +121,7 @@ fn program(count: u64) -> Measured {
     let (address, frames) = take_pages(1)?;
     // SAFETY: just mapped, writable, and nobody else's.
     unsafe { core::ptr::copy_nonoverlapping(PROGRAM.as_ptr(), address as *mut u8, PROGRAM.len()) };
-    bind(map_entry(PROGRAM_ADDRESS, frames.first, 1, frames.slot, BindFlags::EXECUTE))?;
+    bind(BindEntry::map(PROGRAM_ADDRESS, frames.first, 1, frames.slot, BindFlags::EXECUTE))?;
     // SAFETY: the program uses RBX, which the routine keeps, and what a system call may change.
     Ok(timed(|| unsafe { run_program(count, PROGRAM_ADDRESS) }))
 }
@@ -173,7 +171,7 @@ fn exception_overflow(count: u64) -> Measured {
 fn exception_protection(count: u64) -> Measured {
     let frames = take_frames(1)?;
     let address = take_addresses(1);
-    bind(map_entry(address, frames.first, 1, frames.slot, BindFlags::empty()))?;
+    bind(BindEntry::map(address, frames.first, 1, frames.slot, BindFlags::empty()))?;
     // SAFETY: as above; no store succeeds.
     skipped(count, || unsafe { refused_stores(count, address) })
 }
@@ -205,7 +203,7 @@ extern "C" fn look_and_skip(frame: &mut UpcallFrame) {
 
 fn trap(count: u64) -> Measured {
     let (address, frames) = take_pages(TRAP_PAGE_COUNT as u32)?;
-    bind(protect_entry(address, TRAP_PAGE_COUNT as u32, frames.slot, BindFlags::empty()))?;
+    bind(BindEntry::protect(address, TRAP_PAGE_COUNT as u32, frames.slot, BindFlags::empty()))?;
     REGION[0].store(address, Ordering::Relaxed);
     REGION[1].store(address + TRAP_PAGE_COUNT * PAGE_SIZE, Ordering::Relaxed);
     handle(look_and_skip);

@@ -6,13 +6,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::CapSlot;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
-use aegis_abi::memory::{BindFlags, entry};
+use aegis_abi::memory::{BindEntry, BindFlags, entry};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_rt::call;
 
 use crate::memory::{
-    Frames, Measured, bind, bind_all, map_entry, named, protect_entry, table_entry, take_addresses, take_frames,
-    take_pages, take_slot, unmap_entry,
+    Frames, Measured, bind, bind_all, named, table_entry, take_addresses, take_frames, take_pages, take_slot,
 };
 use crate::run::{Row, check_handled, count_handled, handle, now_ns, timed};
 
@@ -67,7 +66,7 @@ fn map_from(address: u64, count: u64) {
     let page = page - page % count;
     let address = BASE.load(Ordering::Relaxed) + (page << PAGE_SHIFT);
     let frame = FRAME.load(Ordering::Relaxed) + page;
-    if bind(map_entry(address, frame, count as u32, slot(), BindFlags::WRITE)).is_ok() {
+    if bind(BindEntry::map(address, frame, count as u32, slot(), BindFlags::WRITE)).is_ok() {
         count_handled();
     }
 }
@@ -87,13 +86,13 @@ fn faults(count: u64, pages_per_fault: u64) -> Measured {
     set_region(base, frames);
     handle(if pages_per_fault == 1 { map_one } else { map_batch });
     // The page table is there before, as it would be in a program's heap.
-    bind(map_entry(base, frames.first, FAULT_PAGE_COUNT as u32, frames.slot, BindFlags::WRITE))?;
+    bind(BindEntry::map(base, frames.first, FAULT_PAGE_COUNT as u32, frames.slot, BindFlags::WRITE))?;
     let mut elapsed_ns = 0;
     let mut done = 0;
     let mut expected = 0;
     while done < count {
         let pages = FAULT_PAGE_COUNT.min(count - done);
-        bind(unmap_entry(base, FAULT_PAGE_COUNT as u32))?;
+        bind(BindEntry::unmap(base, FAULT_PAGE_COUNT as u32))?;
         elapsed_ns += timed(|| (0..pages).for_each(|page| touch(base + (page << PAGE_SHIFT))));
         done += pages;
         expected += pages.div_ceil(pages_per_fault);
@@ -115,8 +114,8 @@ fn map_unmap(count: u64) -> Measured {
     let address = take_addresses(1);
     let start_ns = now_ns();
     for _ in 0..count {
-        bind(map_entry(address, frames.first, 1, frames.slot, BindFlags::WRITE))?;
-        bind(unmap_entry(address, 1))?;
+        bind(BindEntry::map(address, frames.first, 1, frames.slot, BindFlags::WRITE))?;
+        bind(BindEntry::unmap(address, 1))?;
     }
     Ok(now_ns() - start_ns)
 }
@@ -128,9 +127,9 @@ fn take_map_free(count: u64) -> Measured {
     let start_ns = now_ns();
     for _ in 0..count {
         let frame = named(call::frame_allocate(slot, 1, None, 0), "FrameAllocate")?;
-        bind(map_entry(address, frame, 1, slot, BindFlags::WRITE))?;
+        bind(BindEntry::map(address, frame, 1, slot, BindFlags::WRITE))?;
         touch(address);
-        bind(unmap_entry(address, 1))?;
+        bind(BindEntry::unmap(address, 1))?;
         named(call::frame_free(slot), "FrameFree")?;
     }
     Ok(now_ns() - start_ns)
@@ -170,8 +169,8 @@ fn prot1(count: u64) -> Measured {
     let (base, frames) = region()?;
     let start_ns = now_ns();
     for _ in 0..count / 2 {
-        bind(protect_entry(base, 1, frames.slot, BindFlags::empty()))?;
-        bind(protect_entry(base, 1, frames.slot, BindFlags::WRITE))?;
+        bind(BindEntry::protect(base, 1, frames.slot, BindFlags::empty()))?;
+        bind(BindEntry::protect(base, 1, frames.slot, BindFlags::WRITE))?;
     }
     Ok(now_ns() - start_ns)
 }
@@ -182,9 +181,9 @@ fn protect_hundred(count: u64) -> Result<[u64; 2], &'static str> {
     let mut total_ns = [0; 2];
     for _ in 0..count {
         let first_ns = now_ns();
-        bind(protect_entry(base, HUNDRED, frames.slot, BindFlags::empty()))?;
+        bind(BindEntry::protect(base, HUNDRED, frames.slot, BindFlags::empty()))?;
         let second_ns = now_ns();
-        bind(protect_entry(base, HUNDRED, frames.slot, BindFlags::WRITE))?;
+        bind(BindEntry::protect(base, HUNDRED, frames.slot, BindFlags::WRITE))?;
         total_ns[0] += second_ns - first_ns;
         total_ns[1] += now_ns() - second_ns;
     }
@@ -204,7 +203,7 @@ fn page_of(address: u64) -> u64 {
 }
 
 extern "C" fn unprotect(frame: &mut UpcallFrame) {
-    if bind(protect_entry(page_of(frame.fault_address), 1, slot(), BindFlags::WRITE)).is_ok() {
+    if bind(BindEntry::protect(page_of(frame.fault_address), 1, slot(), BindFlags::WRITE)).is_ok() {
         count_handled();
     }
 }
@@ -212,8 +211,8 @@ extern "C" fn unprotect(frame: &mut UpcallFrame) {
 /// Both changes in one call.
 extern "C" fn exchange(frame: &mut UpcallFrame) {
     let entries = [
-        protect_entry(page_of(frame.fault_address), 1, slot(), BindFlags::WRITE),
-        protect_entry(OTHER.load(Ordering::Relaxed), 1, slot(), BindFlags::empty()),
+        BindEntry::protect(page_of(frame.fault_address), 1, slot(), BindFlags::WRITE),
+        BindEntry::protect(OTHER.load(Ordering::Relaxed), 1, slot(), BindFlags::empty()),
     ];
     if bind_all(&entries).is_ok() {
         count_handled();
@@ -222,7 +221,7 @@ extern "C" fn exchange(frame: &mut UpcallFrame) {
 
 fn trap_reprotect(count: u64) -> Measured {
     let (base, frames) = region()?;
-    let protect = || bind(protect_entry(base, 1, frames.slot, BindFlags::empty()));
+    let protect = || bind(BindEntry::protect(base, 1, frames.slot, BindFlags::empty()));
     protect()?;
     handle(unprotect);
     let start_ns = now_ns();
@@ -238,8 +237,8 @@ fn trap_reprotect(count: u64) -> Measured {
 /// A store to a protected page, whose handler makes it writable and protects another.
 fn appel1(count: u64) -> Measured {
     let (base, frames) = region()?;
-    bind(protect_entry(base, HUNDRED, frames.slot, BindFlags::empty()))?;
-    bind(protect_entry(base, 1, frames.slot, BindFlags::WRITE))?;
+    bind(BindEntry::protect(base, HUNDRED, frames.slot, BindFlags::empty()))?;
+    bind(BindEntry::protect(base, 1, frames.slot, BindFlags::WRITE))?;
     handle(exchange);
     let mut writable = 0;
     let elapsed_ns = timed(|| {
@@ -262,7 +261,7 @@ fn appel2(count: u64) -> Measured {
     let mut pages = 0;
     while pages < count {
         let start_ns = now_ns();
-        bind(protect_entry(base, HUNDRED, frames.slot, BindFlags::empty()))?;
+        bind(BindEntry::protect(base, HUNDRED, frames.slot, BindFlags::empty()))?;
         for page in 0..u64::from(HUNDRED) {
             touch(base + ((page * 37 % u64::from(HUNDRED)) << PAGE_SHIFT));
         }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use super::json_parse::{Value, parse};
 use super::result::{Cell, Column, Mode, Report, Row, Table};
+use crate::json_text::quoted;
 
 /// The format that is written and read.
 const FORMAT: f64 = 1.0;
@@ -66,22 +67,6 @@ fn row(row: &Row) -> String {
     let cells = row.cells.iter().map(cell).collect::<Vec<_>>();
     let beside = row.beside.as_ref().map(|beside| format!(", \"beside\": {}", quoted(beside))).unwrap_or_default();
     format!("{{\"name\": {}, \"cells\": [{}]{beside}}}", quoted(&row.name), cells.join(", "))
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// Reads what [`write`] wrote; the error says what is wrong with it.

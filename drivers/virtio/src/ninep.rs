@@ -142,14 +142,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
         if usize::from(size_max) < QUEUE_SIZE {
             return Err(DeviceFault::QueueMissing { queue: REQUEST_QUEUE }.into());
         }
-        let ring = self.dma.allocate(ring_page_count(QUEUE_SIZE))?;
-        let queue = match Queue::new(REQUEST_QUEUE, QUEUE_SIZE as u16, ring) {
-            Ok(queue) => queue,
-            Err((error, ring)) => {
-                self.dma.release(ring);
-                return Err(error);
-            }
-        };
+        let queue = Queue::allocate(&mut self.dma, REQUEST_QUEUE, QUEUE_SIZE as u16)?;
         let addresses = queue.addresses();
         let queue = self.queue.insert(queue);
         queue.set_interrupts(Interrupts::Suppressed)?;

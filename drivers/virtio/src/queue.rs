@@ -14,7 +14,7 @@
 //! `VIRTIO_F_EVENT_IDX` and indirect descriptors are not negotiated: the two flags `NO_NOTIFY` and
 //! `NO_INTERRUPT` do what this crate needs, with less to check.
 
-use aegis_hal::{DeviceAddress, DmaBuffer, PAGE_BYTES, barrier};
+use aegis_hal::{DeviceAddress, Dma, DmaBuffer, PAGE_BYTES, barrier};
 
 use crate::{CallerFault, DeviceFault, QueueAddresses, VirtioError};
 
@@ -131,6 +131,18 @@ pub struct Queue<B, const N: usize> {
 
 impl<B: DmaBuffer, const N: usize> Queue<B, N> {
     const SIZE_IS_ALLOWED: () = assert!(N.is_power_of_two() && N <= QUEUE_SIZE_MAX);
+
+    /// As [`Queue::new`], in memory from `dma`, which gets it back if the queue cannot be made.
+    ///
+    /// # Errors
+    /// [`CallerFault::QueueSize`], or that there is no such memory.
+    pub fn allocate(dma: &mut impl Dma<Buffer = B>, index: u16, size: u16) -> Result<Self, VirtioError> {
+        let ring = dma.allocate(ring_page_count(usize::from(size)))?;
+        Self::new(index, size, ring).map_err(|(error, ring)| {
+            dma.release(ring);
+            error
+        })
+    }
 
     /// A queue of `size` descriptors, a power of two of at most `N`, in `ring`, which has
     /// [`ring_page_count`] pages. The device does not know it yet.

@@ -10,7 +10,7 @@ use aegis_abi::CapSlot;
 use aegis_abi::boot::{BOOT_INFO_MAGIC, BootInfo};
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::{LIBOS_BASE, PAGE_SIZE};
-use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_rt::upcall::UpcallHandlers;
@@ -74,14 +74,8 @@ extern "C" fn fault(frame: &mut UpcallFrame) {
         fail("");
     }
     let taken = PAGE_COUNT.fetch_add(1, Ordering::Relaxed);
-    let entry = BindEntry {
-        operation: BindOperation::Map as u32,
-        flags: BindFlags::WRITE.bits(),
-        virtual_address: HEAP + page * PAGE_SIZE,
-        frame: FRAME_FIRST.load(Ordering::Relaxed) + taken,
-        page_count: 1,
-        slot: HEAP_SLOT.0,
-    };
+    let frame = FRAME_FIRST.load(Ordering::Relaxed) + taken;
+    let entry = BindEntry::map(HEAP + page * PAGE_SIZE, frame, 1, HEAP_SLOT, BindFlags::WRITE);
     // SAFETY: the page was not mapped, so nothing that Rust relies on changes.
     if unsafe { call::bind(SLOT_SELF, &[entry]) }.is_err() {
         fail("mini: bind was refused\n");

@@ -50,4 +50,4 @@ pub mod walk;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
-pub(crate) use test_support::{NOW as TEST_NOW, World as TestWorld};
+pub(crate) use test_support::{Faulty, NOW as TEST_NOW, World as TestWorld};

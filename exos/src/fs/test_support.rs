@@ -8,7 +8,7 @@ use super::location::{Location, MountDescription, MountFlags};
 use super::memory_fs::{Identity, Limits, MemoryFs, TMPFS_MAGIC};
 use super::namespace::{Access, Namespace, OpenFlags, OpenHow};
 use super::permission::Credentials;
-use super::transfer::Buffer;
+use super::transfer::{Buffer, Destination};
 use super::vnode::{Creation, DeviceNumber, InodeRef, Timestamp};
 use super::walk::Caller;
 use crate::error::Result;
@@ -101,4 +101,23 @@ pub(crate) fn contents(file: &Description) -> Result<Vec<u8>> {
     let mut buffer = Buffer::with_limit(1 << 20);
     file.read_at(0, &mut buffer, NOW)?;
     Ok(buffer.bytes)
+}
+
+/// Memory that takes some bytes and then faults.
+pub(crate) struct Faulty {
+    pub(crate) wanted: usize,
+    pub(crate) taken: Vec<u8>,
+    pub(crate) good: usize,
+}
+
+impl Destination for Faulty {
+    fn remaining(&self) -> usize {
+        self.wanted - self.taken.len()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.good - self.taken.len());
+        self.taken.extend_from_slice(&bytes[..count]);
+        count
+    }
 }

@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use aegis_abi::boot::FLAT_EXECUTE;
 use aegis_abi::call::EnvironmentField;
 use aegis_abi::layout::{FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, LIBOS_BASE, PAGE_SIZE};
-use aegis_abi::memory::BindFlags;
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE};
 use aegis_abi::{CapSlot, Rights};
 use aegis_rt::call::{self, Outcome, Refusal};
 
-use crate::memory::{bind_in, map, map_entry, own_image, slot, take};
+use crate::memory::{bind_in, map, own_image, slot, take};
 use crate::suite::Machine;
 use crate::wait;
 
@@ -99,9 +99,12 @@ pub(crate) fn make_silent(machine: &Machine, number: u32, frame_quota: u64) -> R
     call::cap_grant(shared_slot, environment, CHILD_SHARED, writable)?;
     call::cap_grant(SLOT_BUNDLE, environment, CHILD_BUNDLE, Rights::READ | Rights::EXECUTE)?;
     let write = BindFlags::WRITE;
-    bind_in(environment, map_entry(FIRST_CONTROL_BASE, control_frame, 1, frames, write))?;
-    bind_in(environment, map_entry(FIRST_SAVE_AREA_BASE, control_frame + 1, SAVE_AREA_FRAME_COUNT, frames, write))?;
-    bind_in(environment, map_entry(CHILD_SHARED_BASE, shared_frame, 1, shared_slot, write))?;
+    bind_in(environment, BindEntry::map(FIRST_CONTROL_BASE, control_frame, 1, frames, write))?;
+    bind_in(
+        environment,
+        BindEntry::map(FIRST_SAVE_AREA_BASE, control_frame + 1, SAVE_AREA_FRAME_COUNT, frames, write),
+    )?;
+    bind_in(environment, BindEntry::map(CHILD_SHARED_BASE, shared_frame, 1, shared_slot, write))?;
     map_image(machine, environment)?;
     call::processor_create(
         processor,
@@ -125,7 +128,7 @@ fn map_image(machine: &Machine, environment: CapSlot) -> Result<(), Refusal> {
         let flags = if executable { BindFlags::EXECUTE } else { BindFlags::empty() };
         let frame = image_frame + u64::from(segment.page_offset);
         let address = segment.virtual_address;
-        bind_in(environment, map_entry(address, frame, segment.page_count, SLOT_BUNDLE, flags))?;
+        bind_in(environment, BindEntry::map(address, frame, segment.page_count, SLOT_BUNDLE, flags))?;
     }
     Ok(())
 }

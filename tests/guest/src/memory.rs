@@ -2,7 +2,7 @@
 
 use aegis_abi::boot::{BUNDLE_MAGIC, BundleHeader, FlatHeader, PART_CONFIG, PART_INIT};
 use aegis_abi::layout::{LIBOS_BASE, PAGE_SHIFT, PAGE_SIZE, PAGE_TABLE_WINDOW};
-use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags};
 use aegis_abi::types::{CapType, SLOT_BUNDLE, SLOT_SELF};
 use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_rt::call::{self, Outcome};
@@ -48,37 +48,19 @@ pub(crate) fn bind_in(environment: CapSlot, entry: BindEntry) -> Outcome {
     }
 }
 
-/// A map entry.
-pub(crate) fn map_entry(address: u64, frame: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> BindEntry {
-    BindEntry {
-        operation: BindOperation::Map as u32,
-        flags: flags.bits(),
-        virtual_address: address,
-        frame,
-        page_count,
-        slot: slot.0,
-    }
-}
-
 /// Maps into our own space.
 pub(crate) fn map(address: u64, frame: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> Outcome {
-    bind_in(SLOT_SELF, map_entry(address, frame, page_count, slot, flags))
-}
-
-/// An entry that needs no capability: `Unmap` or `Clean`.
-pub(crate) fn range_entry(operation: BindOperation, address: u64, page_count: u32) -> BindEntry {
-    BindEntry { operation: operation as u32, virtual_address: address, page_count, ..BindEntry::default() }
+    bind_in(SLOT_SELF, BindEntry::map(address, frame, page_count, slot, flags))
 }
 
 /// Unmaps from our own space.
 pub(crate) fn unmap(address: u64, page_count: u32) -> Outcome {
-    bind_in(SLOT_SELF, range_entry(BindOperation::Unmap, address, page_count))
+    bind_in(SLOT_SELF, BindEntry::unmap(address, page_count))
 }
 
 /// Changes the rights of mapped pages in our own space.
 pub(crate) fn protect(address: u64, page_count: u32, slot: CapSlot, flags: BindFlags) -> Outcome {
-    let map = map_entry(address, 0, page_count, slot, flags);
-    bind_in(SLOT_SELF, BindEntry { operation: BindOperation::Protect as u32, ..map })
+    bind_in(SLOT_SELF, BindEntry::protect(address, page_count, slot, flags))
 }
 
 /// The page-table entry of an address in our own space, as the page-table window shows it.

@@ -6,15 +6,12 @@ use aegis_abi::layout::{
     FIRST_CONTROL_BASE, KERNEL_BASE, LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, LIBOS_BASE, LIBOS_END, PAGE_SIZE,
     PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END, SYSTEM_PAGE_BASE,
 };
-use aegis_abi::memory::{BIND_ENTRY_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation, entry};
+use aegis_abi::memory::{BIND_ENTRY_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, entry};
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::{CapSlot, FrameNumber, Rights, Status};
 use aegis_rt::call::{self, Outcome, Refusal};
 
-use crate::memory::{
-    SCRATCH_BASE, bind_in, directory_address, map, map_entry, protect, range_entry, repeat, slot, table_entry, take,
-    unmap,
-};
+use crate::memory::{SCRATCH_BASE, bind_in, directory_address, map, protect, repeat, slot, table_entry, take, unmap};
 use crate::probe::{self, FETCH, PRESENT, USER, WRITE};
 use crate::suite::{CaseResult, Machine, Suite};
 use crate::{expect, expect_equal, expect_ok, expect_refused};
@@ -261,7 +258,7 @@ fn map_refuses_addresses(_: &Machine) -> CaseResult {
 
 fn bind_refuses_malformed(_: &Machine) -> CaseResult {
     let frame = expect_ok!(take(slot(0), 2)).0;
-    let good = map_entry(SCRATCH_BASE, frame, 1, slot(0), BindFlags::WRITE);
+    let good = BindEntry::map(SCRATCH_BASE, frame, 1, slot(0), BindFlags::WRITE);
     let refuse = |entry: BindEntry| bind_in(SLOT_SELF, entry);
     let bad = bad_argument(0);
     expect_equal!(refuse(BindEntry { operation: 4, ..good }), bad);
@@ -406,7 +403,7 @@ fn accessed_and_dirty(_: &Machine) -> CaseResult {
     // Protecting keeps them, cleaning clears them, and afterwards they are set anew.
     expect_ok!(protect(SCRATCH_BASE, 1, slot(0), BindFlags::WRITE));
     expect_equal!(table_entry(SCRATCH_BASE) & used, used);
-    expect_ok!(bind_in(SLOT_SELF, range_entry(BindOperation::Clean, SCRATCH_BASE, 1)));
+    expect_ok!(bind_in(SLOT_SELF, BindEntry::clean(SCRATCH_BASE, 1)));
     expect_equal!(table_entry(SCRATCH_BASE) & used, 0);
     expect!(probe::write(SCRATCH_BASE, 2).is_ok());
     expect_equal!(table_entry(SCRATCH_BASE) & used, used);
@@ -502,7 +499,7 @@ fn batch_of_512(_: &Machine) -> CaseResult {
     // In reverse, so that every entry is one of its own.
     let entries = batch(|index| {
         let address = SCRATCH_BASE + index * PAGE_SIZE;
-        map_entry(address, first + 511 - index, 1, slot(0), BindFlags::WRITE)
+        BindEntry::map(address, first + 511 - index, 1, slot(0), BindFlags::WRITE)
     });
     // SAFETY: the scratch area is nobody's.
     expect_equal!(unsafe { call::bind(SLOT_SELF, entries) }, Ok(512));
@@ -510,7 +507,7 @@ fn batch_of_512(_: &Machine) -> CaseResult {
         let word = table_entry(SCRATCH_BASE + index * PAGE_SIZE);
         expect_equal!(word & entry::FRAME_MASK, (first + 511 - index) * PAGE_SIZE);
     }
-    let entries = batch(|index| range_entry(BindOperation::Unmap, SCRATCH_BASE + index * PAGE_SIZE, 1));
+    let entries = batch(|index| BindEntry::unmap(SCRATCH_BASE + index * PAGE_SIZE, 1));
     // SAFETY: as above.
     expect_equal!(unsafe { call::bind(SLOT_SELF, entries) }, Ok(512));
     expect!(probe::is_unmapped(SCRATCH_BASE + 511 * PAGE_SIZE));
@@ -521,7 +518,7 @@ fn batch_stops(_: &Machine) -> CaseResult {
     let first = expect_ok!(take(slot(0), 8)).0;
     let entries = batch(|index| {
         let address = SCRATCH_BASE + index * PAGE_SIZE;
-        map_entry(address, first + index, 1, slot(0), BindFlags::WRITE)
+        BindEntry::map(address, first + index, 1, slot(0), BindFlags::WRITE)
     });
     // The ninth frame is not covered.
     // SAFETY: the scratch area is nobody's.
@@ -533,7 +530,7 @@ fn batch_stops(_: &Machine) -> CaseResult {
 }
 
 fn long_batches(_: &Machine) -> CaseResult {
-    let mut entries = [range_entry(BindOperation::Unmap, SCRATCH_BASE, BIND_PAGE_COUNT_MAX); 4];
+    let mut entries = [BindEntry::unmap(SCRATCH_BASE, BIND_PAGE_COUNT_MAX); 4];
     entries[0].page_count = 1000;
     // 1000 and 4096 pages are more than one call does: the second entry waits for the next.
     // SAFETY: the scratch area is nobody's.

@@ -8,7 +8,7 @@ use aegis_abi::counter::Counter;
 use aegis_abi::layout::{
     FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_END, PAGE_SIZE, PAGE_TABLE_WINDOW, PROGRAM_BASE,
 };
-use aegis_abi::memory::BindFlags;
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_NONE};
 use aegis_abi::upcall::{ControlPage, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, UpcallKind};
 use aegis_rt::upcall::{KIND_HELD_BACK, UpcallHandlers, register};
@@ -639,7 +639,7 @@ fn syscall_without_handler(machine: &Machine) -> CaseResult {
     let target = child::CHILD_SLOT_FREE;
     expect_ok!(call::cap_grant(child.shared_slot, child.environment, target, rights));
     let program = PROGRAM_AT & !(PAGE_SIZE - 1);
-    let entry = crate::memory::map_entry(program, frame, 1, child.shared_slot, BindFlags::EXECUTE);
+    let entry = BindEntry::map(program, frame, 1, child.shared_slot, BindFlags::EXECUTE);
     expect_ok!(crate::memory::bind_in(child.environment, entry));
     expect_ok!(child::start_at(&child, program + 64, child::stack_top() - 8, 0));
     expect_equal!(child::await_stop(&child), StopReason::NoHandler as u64);
@@ -654,10 +654,7 @@ fn syscall_without_handler(machine: &Machine) -> CaseResult {
 /// again.
 extern "C" fn unmapping_child(_: u64) -> ! {
     probe::install();
-    let entries = [
-        crate::memory::range_entry(aegis_abi::memory::BindOperation::Unmap, FIRST_SAVE_AREA_BASE, 8),
-        crate::memory::range_entry(aegis_abi::memory::BindOperation::Unmap, FIRST_CONTROL_BASE, 1),
-    ];
+    let entries = [BindEntry::unmap(FIRST_SAVE_AREA_BASE, 8), BindEntry::unmap(FIRST_CONTROL_BASE, 1)];
     // SAFETY: nothing is; the case is about what the kernel makes of it.
     let _ = unsafe { call::bind(aegis_abi::types::SLOT_SELF, &entries) };
     wait::forever()

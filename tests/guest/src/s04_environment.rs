@@ -3,7 +3,7 @@
 
 use aegis_abi::call::{EnvironmentField, ProcessorField, ProcessorState, StopReason};
 use aegis_abi::layout::{FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, PAGE_SIZE};
-use aegis_abi::memory::BindFlags;
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF};
 use aegis_abi::upcall::{ControlPage, UpcallFrame, UpcallKind};
 use aegis_abi::{CapSlot, Rights, Status};
@@ -11,7 +11,7 @@ use aegis_rt::call::{self, Outcome, Refusal};
 use aegis_rt::{control, upcall};
 
 use crate::child::{self, CHILD_SCRATCH_BASE, Child, shared};
-use crate::memory::{SCRATCH_BASE, bind_in, free_slot, map, map_entry, repeat, slot, take, unmap};
+use crate::memory::{SCRATCH_BASE, bind_in, free_slot, map, repeat, slot, take, unmap};
 use crate::suite::{CaseResult, Machine, Suite};
 use crate::{expect, expect_equal, expect_ok, expect_refused, probe, thread, wait};
 
@@ -571,7 +571,7 @@ fn frames_of_the_dead_are_zero(machine: &Machine) -> CaseResult {
     for offset in (0..PAGE_SIZE).step_by(8) {
         expect_equal!(probe::read(SCRATCH_BASE + offset).unwrap_or(1), 0);
     }
-    let entry = map_entry(SCRATCH_BASE, frame.0, 1, free_slot(0), BindFlags::WRITE);
+    let entry = BindEntry::map(SCRATCH_BASE, frame.0, 1, free_slot(0), BindFlags::WRITE);
     expect_ok!(bind_in(SLOT_SELF, entry));
     Ok(())
 }

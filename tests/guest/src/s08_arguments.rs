@@ -10,7 +10,7 @@ use aegis_abi::{CapSlot, Rights, Status};
 use aegis_rt::call;
 use aegis_rt::gate::gate_entry;
 
-use crate::memory::{SCRATCH_BASE, free_slot, map_entry, slot, take};
+use crate::memory::{SCRATCH_BASE, free_slot, slot, take};
 use crate::s08_hostile::issue;
 use crate::suite::{CaseResult, Failure, Machine};
 use crate::{child, expect, expect_ok, thread};
@@ -173,7 +173,7 @@ pub(crate) fn one_bad_slot(machine: &Machine) -> CaseResult {
         let count = call::cap_read(source, 2).unwrap_or(0);
         expect_ok!(call::cap_derive(source, target, Rights::empty(), 0, count));
     }
-    let entry = map_entry(SCRATCH_BASE, 0, 1, FRAMES, BindFlags::empty());
+    let entry = BindEntry::map(SCRATCH_BASE, 0, 1, FRAMES, BindFlags::empty());
     let rows = rows(&entry);
     for (number, _) in Call::ALL {
         let is_there = rows.iter().any(|row| row.number == *number);

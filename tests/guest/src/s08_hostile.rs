@@ -10,7 +10,7 @@ use aegis_abi::layout::{
     FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, KERNEL_BASE, LIBOS_BASE, LIBOS_END, PAGE_SIZE, PAGE_TABLE_WINDOW,
     PROGRAM_BASE, PROGRAM_END,
 };
-use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{SLOT_MACHINE, SLOT_NONE, SLOT_SELF};
 use aegis_abi::upcall::UpcallKind;
@@ -19,9 +19,7 @@ use aegis_rt::call::{self, Outcome};
 use aegis_rt::control;
 
 use crate::child::{self, CHILD_SCRATCH_BASE, CHILD_SHARED, CHILD_SLOT_FREE, shared};
-use crate::memory::{
-    SCRATCH_BASE, bind_in, free_slot, map, map_entry, range_entry, repeat, slot, take, window_address,
-};
+use crate::memory::{SCRATCH_BASE, bind_in, free_slot, map, repeat, slot, take, window_address};
 use crate::s08_random::Random;
 use crate::suite::{CaseResult, Failure, Machine, Suite};
 use crate::{expect, expect_equal, expect_ok, expect_refused, probe, thread, wait};
@@ -106,7 +104,7 @@ fn pointers_outside(_: &Machine) -> CaseResult {
     unsafe { ((end - 32) as *mut Term).write(wait::clock_term(0, 0)) };
     expect!(issue(22, &[end - 32, 2, 0, 0, 0, 0]) == (Some(Status::BadAddress), 1));
     // Of a batch the entries before the hole are done: an unmap of nothing.
-    let nothing = range_entry(BindOperation::Unmap, SCRATCH_BASE + PAGE_SIZE, 1);
+    let nothing = BindEntry::unmap(SCRATCH_BASE + PAGE_SIZE, 1);
     // SAFETY: just mapped.
     unsafe { ((end - 32) as *mut BindEntry).write(nothing) };
     expect!(issue(10, &[u64::from(SLOT_SELF.0), end - 32, 2, 0, 0, 0]) == (Some(Status::BadAddress), 1));
@@ -364,7 +362,7 @@ extern "C" fn spying_child(frame: u64) -> ! {
     for slot in 0..64 {
         // Its environment is named by no capability of ours.
         if CapSlot(slot) != SLOT_SELF {
-            let entry = map_entry(CHILD_SCRATCH_BASE, own, 1, CapSlot(16), BindFlags::WRITE);
+            let entry = BindEntry::map(CHILD_SCRATCH_BASE, own, 1, CapSlot(16), BindFlags::WRITE);
             attempt(bind_in(CapSlot(slot), entry));
             attempt(call::cap_grant(CapSlot(16), CapSlot(slot), CapSlot(40), Rights::all()));
         }

@@ -4,14 +4,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use aegis_abi::call::{EnvironmentField, ProcessorState, StopReason};
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, LIBOS_BASE, PAGE_SIZE};
-use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_rt::call::{self, Outcome};
 use aegis_rt::gate::{self, Message, gate_call, gate_entry};
 
 use crate::child::{self, CHILD_SLOT_FREE, shared};
-use crate::memory::{SCRATCH_BASE, bind_in, free_slot, map_entry, range_entry, repeat, slot, table_entry, take};
+use crate::memory::{SCRATCH_BASE, bind_in, free_slot, repeat, slot, table_entry, take};
 use crate::suite::{CaseResult, Machine, Suite};
 use crate::{expect, expect_equal, expect_ok, expect_refused, probe, thread, wait};
 
@@ -52,7 +52,7 @@ fn enter(space: CapSlot) -> Outcome {
 }
 
 fn unmap_in(space: CapSlot, address: u64) -> Outcome {
-    bind_in(space, range_entry(BindOperation::Unmap, address, 1))
+    bind_in(space, BindEntry::unmap(address, 1))
 }
 
 /// Makes `A` and `B`, and `count` frames whose first words are 1, 2, …; gives the first.
@@ -60,7 +60,7 @@ fn set_up(count: u64) -> Result<u64, crate::suite::Failure> {
     expect_ok!(call::space_create(A));
     expect_ok!(call::space_create(B));
     let first = expect_ok!(take(FRAMES, count)).0;
-    expect_ok!(bind_in(SLOT_SELF, map_entry(SCRATCH_BASE, first, count as u32, FRAMES, WRITE)));
+    expect_ok!(bind_in(SLOT_SELF, BindEntry::map(SCRATCH_BASE, first, count as u32, FRAMES, WRITE)));
     for number in 0..count {
         expect!(probe::write(SCRATCH_BASE + number * PAGE_SIZE, number + 1).is_ok());
     }
@@ -70,7 +70,7 @@ fn set_up(count: u64) -> Result<u64, crate::suite::Failure> {
 fn own_program_half(_: &Machine) -> CaseResult {
     let first = set_up(3)?;
     for (number, space) in [A, B, SLOT_SELF].into_iter().enumerate() {
-        expect_ok!(bind_in(space, map_entry(AT, first + number as u64, 1, FRAMES, WRITE)));
+        expect_ok!(bind_in(space, BindEntry::map(AT, first + number as u64, 1, FRAMES, WRITE)));
     }
     for _ in 0..3 {
         for (space, value) in [(A, 1), (B, 2), (SLOT_SELF, 3), (B, 2), (A, 1), (A, 1)] {
@@ -80,7 +80,7 @@ fn own_program_half(_: &Machine) -> CaseResult {
         }
     }
     // From one space into another, and at home from anywhere.
-    expect_ok!(bind_in(B, map_entry(AT + PAGE_SIZE, first, 1, FRAMES, WRITE)));
+    expect_ok!(bind_in(B, BindEntry::map(AT + PAGE_SIZE, first, 1, FRAMES, WRITE)));
     expect_ok!(unmap_in(SLOT_SELF, AT));
     expect_equal!(probe::read(AT).unwrap_or(0), 1);
     expect!(probe::is_unmapped(AT + PAGE_SIZE));
@@ -99,12 +99,12 @@ fn shared_window(_: &Machine) -> CaseResult {
     for address in [WINDOW_AT, LIBOS_BASE + (7 << 39)] {
         for (at, from) in [(A, SLOT_SELF), (SLOT_SELF, B), (B, A)] {
             expect_ok!(enter(at));
-            expect_ok!(bind_in(from, map_entry(address, first + 1, 1, FRAMES, WRITE)));
+            expect_ok!(bind_in(from, BindEntry::map(address, first + 1, 1, FRAMES, WRITE)));
             for space in [SLOT_SELF, B, A] {
                 expect_ok!(enter(space));
                 expect_equal!(probe::read(address).unwrap_or(0), 2);
             }
-            expect_ok!(bind_in(from, map_entry(address, first, 1, FRAMES, WRITE)));
+            expect_ok!(bind_in(from, BindEntry::map(address, first, 1, FRAMES, WRITE)));
             expect_equal!(probe::read(address).unwrap_or(0), 1);
             expect_ok!(unmap_in(at, address));
             for space in [SLOT_SELF, B, A] {
@@ -118,8 +118,8 @@ fn shared_window(_: &Machine) -> CaseResult {
 
 fn own_tables(_: &Machine) -> CaseResult {
     let first = set_up(2)?;
-    expect_ok!(bind_in(A, map_entry(AT, first, 1, FRAMES, WRITE)));
-    expect_ok!(bind_in(B, map_entry(AT, first + 1, 1, FRAMES, BindFlags::empty())));
+    expect_ok!(bind_in(A, BindEntry::map(AT, first, 1, FRAMES, WRITE)));
+    expect_ok!(bind_in(B, BindEntry::map(AT, first + 1, 1, FRAMES, BindFlags::empty())));
     for (space, number, is_writable) in [(A, 0, true), (B, 1, false), (A, 0, true)] {
         expect_ok!(enter(space));
         let entry = table_entry(AT);
@@ -143,7 +143,7 @@ fn large_pages(_: &Machine) -> CaseResult {
     let at = AT + LARGE_PAGE_SIZE;
     let large = BindFlags::LARGE | WRITE;
     for (space, address) in [(A, at), (B, at), (A, SCRATCH_BASE)] {
-        expect_ok!(bind_in(space, map_entry(address, first, pages, FRAMES, large)));
+        expect_ok!(bind_in(space, BindEntry::map(address, first, pages, FRAMES, large)));
     }
     expect_ok!(enter(A));
     expect!(probe::write(at + LARGE_PAGE_SIZE - 8, 77).is_ok());
@@ -152,22 +152,22 @@ fn large_pages(_: &Machine) -> CaseResult {
     expect_ok!(enter(SLOT_SELF));
     expect_equal!(probe::read(SCRATCH_BASE + LARGE_PAGE_SIZE - 8).unwrap_or(0), 77);
     // Both ends of a space: mapped, and unmapped before.
-    expect_ok!(bind_in(A, BindEntry { flags: large.bits(), ..range_entry(BindOperation::Unmap, at, pages) }));
+    expect_ok!(bind_in(A, BindEntry { flags: large.bits(), ..BindEntry::unmap(at, pages) }));
     for space in [A, B] {
         // SAFETY: no processor is in it.
         repeat(|| unsafe { call::cap_drop(space) });
         expect!(call::cap_read(space, 0).is_err());
     }
-    expect_ok!(bind_in(SLOT_SELF, range_entry(BindOperation::Unmap, SCRATCH_BASE, pages)));
+    expect_ok!(bind_in(SLOT_SELF, BindEntry::unmap(SCRATCH_BASE, pages)));
     expect_ok!(call::frame_free(FRAMES));
     Ok(())
 }
 
 fn kernel_reads(_: &Machine) -> CaseResult {
     let first = set_up(1)?;
-    expect_ok!(bind_in(A, map_entry(AT, first, 1, FRAMES, WRITE)));
+    expect_ok!(bind_in(A, BindEntry::map(AT, first, 1, FRAMES, WRITE)));
     expect_ok!(enter(A));
-    let nothing = range_entry(BindOperation::Unmap, AT + PAGE_SIZE, 1);
+    let nothing = BindEntry::unmap(AT + PAGE_SIZE, 1);
     // SAFETY: mapped above, in the space that we are in.
     unsafe { (AT as *mut BindEntry).write(nothing) };
     let batch = [u64::from(SLOT_SELF.0), AT, 1, 0, 0, 0];
@@ -217,16 +217,16 @@ fn watch(address: u64, space: CapSlot) -> CaseResult {
     for word in &SEEN {
         word.store(0, Ordering::SeqCst);
     }
-    expect_ok!(bind_in(space, map_entry(address, first, 1, FRAMES, WRITE)));
+    expect_ok!(bind_in(space, BindEntry::map(address, first, 1, FRAMES, WRITE)));
     expect_ok!(thread::spawn(0, reading_thread, address));
     expect!(wait::until(|| seen(1) > 8));
     expect_equal!(seen(2), 1);
     for _ in 0..50 {
-        expect_ok!(bind_in(space, map_entry(address, first + 1, 1, FRAMES, WRITE)));
+        expect_ok!(bind_in(space, BindEntry::map(address, first + 1, 1, FRAMES, WRITE)));
         expect!(reads_at_once(2));
         expect_ok!(unmap_in(space, address));
         expect!(reads_at_once(FAULT));
-        expect_ok!(bind_in(space, map_entry(address, first, 1, FRAMES, WRITE)));
+        expect_ok!(bind_in(space, BindEntry::map(address, first, 1, FRAMES, WRITE)));
         expect!(reads_at_once(1));
     }
     Ok(())
@@ -252,7 +252,7 @@ extern "C" fn visiting_thread(space: u64) -> ! {
 fn processors_in_spaces(_: &Machine) -> CaseResult {
     let first = set_up(3)?;
     for (number, space) in [A, B, SLOT_SELF].into_iter().enumerate() {
-        expect_ok!(bind_in(space, map_entry(AT, first + number as u64, 1, FRAMES, WRITE)));
+        expect_ok!(bind_in(space, BindEntry::map(AT, first + number as u64, 1, FRAMES, WRITE)));
     }
     expect_ok!(enter(A));
     let visitor = expect_ok!(thread::make(0));
@@ -286,8 +286,8 @@ extern "C" fn serving_thread(space: u64) -> ! {
 
 fn gates_between_spaces(_: &Machine) -> CaseResult {
     let first = set_up(2)?;
-    expect_ok!(bind_in(A, map_entry(AT, first, 1, FRAMES, WRITE)));
-    expect_ok!(bind_in(B, map_entry(AT, first + 1, 1, FRAMES, WRITE)));
+    expect_ok!(bind_in(A, BindEntry::map(AT, first, 1, FRAMES, WRITE)));
+    expect_ok!(bind_in(B, BindEntry::map(AT, first + 1, 1, FRAMES, WRITE)));
     let server = expect_ok!(thread::spawn(0, serving_thread, u64::from(B.0)));
     expect_ok!(call::gate_create(free_slot(3), server.processor, gate_entry as *const () as u64, 0));
     expect!(server.await_state(ProcessorState::Accepting));
@@ -313,7 +313,7 @@ fn space_gives_back(_: &Machine) -> CaseResult {
         expect_ok!(call::space_create(extra));
         expect_equal!(donated(), before - 1);
         for address in [AT, AT + (1 << 30), 0x7000_0000_0000] {
-            expect_ok!(bind_in(extra, map_entry(address, first, 1, FRAMES, WRITE)));
+            expect_ok!(bind_in(extra, BindEntry::map(address, first, 1, FRAMES, WRITE)));
         }
         expect!(donated() < before - 4);
         expect_refused!(call::frame_free(FRAMES), Status::Busy);
@@ -356,7 +356,7 @@ fn busy_in_use(_: &Machine) -> CaseResult {
 fn capability_goes(_: &Machine) -> CaseResult {
     let first = set_up(2)?;
     for (space, address) in [(A, AT), (B, AT), (SLOT_SELF, AT), (B, AT + (4 << 30)), (A, WINDOW_AT)] {
-        expect_ok!(bind_in(space, map_entry(address, first + 1, 1, FRAMES, WRITE)));
+        expect_ok!(bind_in(space, BindEntry::map(address, first + 1, 1, FRAMES, WRITE)));
     }
     // SAFETY: these frames hold numbers only.
     repeat(|| unsafe { call::cap_drop(FRAMES) });
@@ -369,7 +369,7 @@ fn capability_goes(_: &Machine) -> CaseResult {
     }
     // The frames are nobody's: they can be had again, empty.
     expect_ok!(call::frame_allocate(FRAMES, 2, Some(aegis_abi::FrameNumber(first)), 0));
-    expect_ok!(bind_in(A, map_entry(AT, first, 2, FRAMES, WRITE)));
+    expect_ok!(bind_in(A, BindEntry::map(AT, first, 2, FRAMES, WRITE)));
     expect_ok!(enter(A));
     expect!(probe::read(AT).is_ok());
     Ok(())
@@ -388,7 +388,7 @@ fn make_child(machine: &Machine, number: u32, frame_quota: u64) -> Result<child:
 extern "C" fn child_in_space(frame: u64) -> ! {
     probe::install();
     let made = call::space_create(CHILD_SPACE).is_ok()
-        && bind_in(CHILD_SPACE, map_entry(AT, frame, 1, CHILD_SLOT_FREE, WRITE)).is_ok()
+        && bind_in(CHILD_SPACE, BindEntry::map(AT, frame, 1, CHILD_SLOT_FREE, WRITE)).is_ok()
         && enter(CHILD_SPACE).is_ok();
     shared().set(0, 1 + u64::from(made));
     while probe::read(AT).is_ok() {

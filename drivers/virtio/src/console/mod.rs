@@ -283,14 +283,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
             return Err(DeviceFault::QueueMissing { queue: index }.into());
         };
         let size = 1 << log2;
-        let ring = self.dma.allocate(ring_page_count(usize::from(size)))?;
-        let queue = match Queue::new(index, size, ring) {
-            Ok(queue) => queue,
-            Err((error, ring)) => {
-                self.dma.release(ring);
-                return Err(error);
-            }
-        };
+        let queue = Queue::allocate(&mut self.dma, index, size)?;
         match self.transport.enable_queue(index, size, queue.addresses()) {
             Ok(()) => Ok(queue),
             Err(error) => {

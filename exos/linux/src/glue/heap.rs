@@ -5,7 +5,7 @@
 //! program by name.
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
-use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BindEntry, BindFlags};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 use exos::sync::Mutex;
@@ -70,14 +70,8 @@ impl Heap {
 /// Takes a large page from the kernel and binds it at `address`.
 fn bind_heap_page(address: u64) -> bool {
     let Ok(grant) = kernel::take_frames(LARGE_PAGE_FRAMES, LARGE_PAGE_FRAMES.trailing_zeros()) else { return false };
-    let entry = BindEntry {
-        operation: BindOperation::Map as u32,
-        flags: (BindFlags::WRITE | BindFlags::LARGE).bits(),
-        virtual_address: address,
-        frame: grant.first.0,
-        page_count: LARGE_PAGE_FRAMES as u32,
-        slot: grant.slot.0,
-    };
+    let flags = BindFlags::WRITE | BindFlags::LARGE;
+    let entry = BindEntry::map(address, grant.first.0, LARGE_PAGE_FRAMES as u32, grant.slot, flags);
     // SAFETY: the address lies in the heap's part of the window, above everything bound so far.
     unsafe { kernel::bind_all(aegis_abi::types::SLOT_SELF, &[entry]) }.is_ok()
 }

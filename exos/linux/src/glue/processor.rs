@@ -6,7 +6,7 @@
 
 use aegis_abi::CapSlot;
 use aegis_abi::layout::LIBOS_BASE;
-use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_SELF};
 use aegis_abi::upcall::UpcallKind;
@@ -216,15 +216,10 @@ fn make(index: usize) -> Result<(), ()> {
     let save_area_base = control_address + 2 * 4096;
     let frame_count = 1 + SAVE_AREA_FRAME_COUNT;
     let grant = kernel::take_frames(frame_count, 0).map_err(|_| ())?;
-    let entries =
-        [(control_address, 0, 1), (save_area_base, 1, SAVE_AREA_FRAME_COUNT)].map(|(address, skip, count)| BindEntry {
-            operation: BindOperation::Map as u32,
-            flags: BindFlags::WRITE.bits(),
-            virtual_address: address,
-            frame: grant.first.0 + skip,
-            page_count: count as u32,
-            slot: grant.slot.0,
-        });
+    let entries = [
+        BindEntry::map(control_address, grant.first.0, 1, grant.slot, BindFlags::WRITE),
+        BindEntry::map(save_area_base, grant.first.0 + 1, SAVE_AREA_FRAME_COUNT as u32, grant.slot, BindFlags::WRITE),
+    ];
     // SAFETY: this part of the window is used only here, and each processor's pages once.
     unsafe { kernel::bind_all(SLOT_SELF, &entries) }.map_err(|_| ())?;
     let slot = kernel::next_slot();

@@ -4,7 +4,7 @@
 //! A stack lies in the window in a slot of its own, with an unmapped guard below it, so that one that runs over faults
 //! instead of writing into another. Stacks are bound in groups, never unbound, and used again.
 
-use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
 use alloc::vec::Vec;
 use exos::error::{Errno, Result};
@@ -64,14 +64,8 @@ fn make_group(stacks: &mut Stacks) -> Result<()> {
     let grant = kernel::take_frames(GROUP_COUNT * frame_count, 0).map_err(|_| Errno::ENOMEM)?;
     for index in 0..GROUP_COUNT {
         let top = STACK_BASE + (stacks.made_count + 1) * STRIDE_BYTES;
-        let entry = BindEntry {
-            operation: BindOperation::Map as u32,
-            flags: BindFlags::WRITE.bits(),
-            virtual_address: top - STACK_BYTES,
-            frame: grant.first.0 + index * frame_count,
-            page_count: frame_count as u32,
-            slot: grant.slot.0,
-        };
+        let frame = grant.first.0 + index * frame_count;
+        let entry = BindEntry::map(top - STACK_BYTES, frame, frame_count as u32, grant.slot, BindFlags::WRITE);
         // SAFETY: this part of the window is used only here, and each slot once.
         unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.map_err(|_| Errno::ENOMEM)?;
         stacks.made_count += 1;

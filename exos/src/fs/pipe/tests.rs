@@ -7,8 +7,9 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd};
 use crate::error::Errno;
+use crate::fs::Faulty;
 use crate::fs::readiness::Readiness;
-use crate::fs::transfer::{Buffer, Destination};
+use crate::fs::transfer::Buffer;
 use crate::fs::vnode::{OpenFile, OpenRequest, Timestamp};
 
 const NOW: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
@@ -82,25 +83,6 @@ fn capacity_changes_keep_the_bytes() {
     assert_eq!(pipe.set_capacity_bytes(65_536), Err(Errno::EBUSY));
     let all = read(&reader, 200_000).unwrap();
     assert_eq!((all.len(), all[1999], all[2000]), (131_072, 1, 2));
-}
-
-/// Memory that takes some bytes and then faults.
-struct Faulty {
-    wanted: usize,
-    taken: Vec<u8>,
-    good: usize,
-}
-
-impl Destination for Faulty {
-    fn remaining(&self) -> usize {
-        self.wanted - self.taken.len()
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> usize {
-        let count = bytes.len().min(self.good - self.taken.len());
-        self.taken.extend_from_slice(&bytes[..count]);
-        count
-    }
 }
 
 proptest! {

@@ -10,27 +10,9 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use super::tests::{ME, receive, send};
 use super::{MESSAGE_OVERHEAD_BYTES, Socket, SocketKind, Wants};
 use crate::error::Errno;
+use crate::fs::Faulty;
 use crate::fs::readiness::Readiness;
-use crate::fs::transfer::{Buffer, Destination};
-
-/// Memory that takes some bytes and then faults.
-struct Faulty {
-    wanted: usize,
-    taken: Vec<u8>,
-    good: usize,
-}
-
-impl Destination for Faulty {
-    fn remaining(&self) -> usize {
-        self.wanted - self.taken.len()
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> usize {
-        let count = bytes.len().min(self.good - self.taken.len());
-        self.taken.extend_from_slice(&bytes[..count]);
-        count
-    }
-}
+use crate::fs::transfer::Buffer;
 
 fn outcome(result: Result<usize, Errno>) -> usize {
     match result {
