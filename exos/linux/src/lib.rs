@@ -42,7 +42,4 @@ pub mod user;
 pub mod vector_buffer;
 
 #[cfg(test)]
-mod test_support;
-
-#[cfg(test)]
 mod testing;

@@ -3,7 +3,7 @@
 use super::{describe, signal_name};
 use crate::exception::{FaultCause, signal_for, signal_for_fault};
 use crate::symbol::tests::elf;
-use crate::test_support::World;
+use crate::testing::pod::World;
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 

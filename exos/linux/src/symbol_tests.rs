@@ -2,7 +2,7 @@
 //! way.
 
 use super::{ElfFile, Place, locate};
-use crate::test_support::World;
+use crate::testing::pod::World;
 
 const CODE_OFFSET: u64 = 0x1000;
 const CODE_ADDRESS: u64 = 0x40_1000;

@@ -9,7 +9,7 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::context::Restart;
-use crate::testing::{HERE, NOWHERE, REALTIME_S, START_NS, World};
+use crate::testing::calls::{HERE, NOWHERE, REALTIME_S, START_NS, World};
 
 const WRITE_ONLY: u64 = 1;
 const READ_WRITE: u64 = 2;

@@ -11,7 +11,7 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::context::Restart;
-use crate::testing::{NOWHERE, REALTIME_S, START_NS, World};
+use crate::testing::calls::{NOWHERE, REALTIME_S, START_NS, World};
 
 const IN: u32 = 1;
 const OUT: u32 = 4;

@@ -5,7 +5,7 @@ use exos::task::limits::{Limit, Resource};
 use exos::task::signal::{Disposition, Signal};
 
 use crate::process::Ending;
-use crate::test_support::{LIMIT_BYTES, START_S, World};
+use crate::testing::pod::{LIMIT_BYTES, START_S, World};
 
 /// The value behind `label` in a text of `label:\tvalue` lines.
 fn field<'a>(text: &'a str, label: &str) -> &'a str {

@@ -3,7 +3,7 @@
 use super::{enter, errno_text};
 use crate::abi::bytes::Encoder;
 use crate::abi::errno;
-use crate::test_support::World;
+use crate::testing::pod::World;
 use exos::error::{Errno, Result};
 use syscalls::Sysno;
 
