@@ -30,6 +30,7 @@ pub mod report;
 pub mod shares;
 pub mod signal_file;
 pub mod signal_frame;
+pub mod spare_blocks;
 mod standard_streams;
 pub mod stream;
 pub mod symbol;

@@ -1,4 +1,5 @@
-//! exos's heap: a TLSF allocator over 2 MiB pages that are bound one at a time as it grows.
+//! exos's heap: a TLSF allocator over 2 MiB pages that are bound one at a time as it grows, and before it the blocks of
+//! usual sizes that were freed last (`exos_linux::spare_blocks`).
 //!
 //! Growth calls the kernel directly and allocates nothing itself. A failed growth is a failed allocation; exos's own
 //! structures are bounded, so that means the machine has no memory left, and the allocation error handler ends the
@@ -9,15 +10,25 @@ use aegis_abi::memory::{BindEntry, BindFlags};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 use exos::sync::Mutex;
+use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
 use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel};
 
 /// First-level classes: blocks up to 2^(5 + 28) bytes.
 type Tlsf = rlsf::Tlsf<'static, u32, u32, 28, 32>;
 
-/// The allocator's state: bound bytes from [`HEAP_BASE`] on belong to `tlsf`.
+/// A block of the heap that nobody uses.
+#[derive(Clone, Copy)]
+struct Block(NonNull<u8>);
+
+// SAFETY: the memory behind it belongs to whoever has the block, on any processor.
+unsafe impl Send for Block {}
+
+/// The allocator's state: bound bytes from [`HEAP_BASE`] on belong to `tlsf`. A block in `spare` came from there with
+/// its class's layout.
 struct Heap {
     tlsf: Tlsf,
+    spare: SpareBlocks<Block>,
     bound_bytes: u64,
 }
 
@@ -29,11 +40,42 @@ pub(crate) struct GlobalHeap {
 impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
-        Self { heap: Mutex::new(Heap { tlsf: Tlsf::new(), bound_bytes: 0 }) }
+        Self { heap: Mutex::new(Heap { tlsf: Tlsf::new(), spare: SpareBlocks::new(), bound_bytes: 0 }) }
     }
 }
 
 impl Heap {
+    /// A block for `layout`; `None` if there is no memory.
+    fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        let Some(class) = SizeClass::of(layout) else { return self.carve(layout) };
+        match self.spare.take(class) {
+            Some(Block(block)) => Some(block),
+            None => self.carve(class.layout()),
+        }
+    }
+
+    /// A new block from the allocator.
+    fn carve(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        if let Some(block) = self.tlsf.allocate(layout) {
+            return Some(block);
+        }
+        if self.grow(layout) { self.tlsf.allocate(layout) } else { None }
+    }
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    /// It came from [`Self::allocate`] with this layout, and nobody uses it.
+    unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
+        let class = SizeClass::of(layout);
+        if class.is_some_and(|class| self.spare.keep(class, Block(block))) {
+            return;
+        }
+        let layout = class.map_or(layout, SizeClass::layout);
+        // SAFETY: it was carved with this layout.
+        unsafe { self.tlsf.deallocate(block, layout.align()) };
+    }
+
     /// Binds enough large pages for `layout` and gives them to the allocator. False if there is no memory.
     fn grow(&mut self, layout: Layout) -> bool {
         let wanted = (layout.size() as u64).saturating_add(layout.align() as u64).saturating_add(4096);
@@ -79,20 +121,31 @@ fn bind_heap_page(address: u64) -> bool {
 // SAFETY: the TLSF allocator hands out disjoint blocks of memory that stays bound; the mutex makes it exclusive.
 unsafe impl GlobalAlloc for GlobalHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let mut heap = self.heap.lock();
-        if let Some(block) = heap.tlsf.allocate(layout) {
-            return block.as_ptr();
-        }
-        if !heap.grow(layout) {
-            return core::ptr::null_mut();
-        }
-        heap.tlsf.allocate(layout).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        self.heap.lock().allocate(layout).map_or(core::ptr::null_mut(), NonNull::as_ptr)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if let Some(block) = NonNull::new(block) {
             // SAFETY: by `GlobalAlloc`'s contract the block came from `alloc` with this layout.
-            unsafe { self.heap.lock().tlsf.deallocate(block, layout.align()) };
+            unsafe { self.heap.lock().free(block, layout) };
         }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
+        let Ok(new_layout) = Layout::from_size_align(new_bytes, layout.align()) else { return core::ptr::null_mut() };
+        let (class, new_class) = (SizeClass::of(layout), SizeClass::of(new_layout));
+        if class.is_some() && class == new_class {
+            return block;
+        }
+        // SAFETY: the new layout is a layout.
+        let new = unsafe { self.alloc(new_layout) };
+        if !new.is_null() {
+            // SAFETY: both blocks are the caller's and as long; the old one is not used any more afterwards.
+            unsafe {
+                core::ptr::copy_nonoverlapping(block, new, layout.size().min(new_bytes));
+                self.dealloc(block, layout);
+            }
+        }
+        new
     }
 }
