@@ -5,12 +5,13 @@
 //! nothing, [`Context::wait`], which comes back when something may have changed and fails with `EINTR` when a signal
 //! wants to be delivered. A change between the look and the wait makes the wait return at once.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
+use exos::task::schedule::Task;
 use exos::task::signal::SignalSet;
 
 use crate::process::{Process, Thread};
@@ -57,8 +58,22 @@ impl Context<'_> {
     /// Has changes of `queue` wake this thread, for as long as the answer lives.
     #[must_use]
     pub fn watch(&self, queue: &Arc<WaitQueue>, interest: Readiness) -> Registration {
-        let waiter: Arc<dyn Waiter> = self.thread.task.clone();
-        queue.register(&waiter, interest)
+        queue.register(self.waiter(), interest)
+    }
+
+    /// As [`Context::watch`], unless `queue` has told anything since it had told `told_count` changes.
+    #[must_use]
+    pub fn watch_unless_told(
+        &self,
+        queue: &Arc<WaitQueue>,
+        interest: Readiness,
+        told_count: u64,
+    ) -> Option<Registration> {
+        queue.register_unless_told(self.waiter(), interest, told_count)
+    }
+
+    fn waiter(&self) -> Weak<dyn Waiter> {
+        Arc::<Task>::downgrade(&self.thread.task)
     }
 
     /// Blocks the thread until something may have changed, or until `deadline_ns` (monotonic).

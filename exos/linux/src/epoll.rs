@@ -103,8 +103,7 @@ impl Watched {
         self.data.store(data, Ordering::Release);
         self.events.store(events | ERROR | HANG_UP, Ordering::Release);
         self.has_changed.store(true, Ordering::Release);
-        let waiter: Arc<dyn Waiter> = self.clone();
-        let registration = queue.register(&waiter, interest_of(events));
+        let registration = queue.register(Arc::<Self>::downgrade(self), interest_of(events));
         let before = self.registration.lock().replace(registration);
         drop(before);
         Ok(())
@@ -325,8 +324,8 @@ impl OpenFile for Epoll {
         if self.in_turn().into_iter().any(is_ready) { Readiness::READ } else { Readiness::empty() }
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.queue)
     }
 
     fn extension(&self) -> Option<&dyn Any> {

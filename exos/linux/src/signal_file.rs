@@ -137,8 +137,8 @@ impl OpenFile for SignalFile {
         if pending.is_empty() { Readiness::empty() } else { Readiness::READ }
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.queue)
     }
 
     fn extension(&self) -> Option<&dyn Any> {

@@ -143,15 +143,15 @@ impl<C: Console> Stream for PortStream<C> {
         ready
     }
 
-    fn wait_queue(&self) -> Arc<WaitQueue> {
-        self.queue.clone()
+    fn wait_queue(&self) -> &Arc<WaitQueue> {
+        &self.queue
     }
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::collections::VecDeque;
-    use alloc::sync::Arc;
+    use alloc::sync::{Arc, Weak};
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     use exos::error::Errno;
@@ -219,8 +219,11 @@ mod tests {
         let host = Arc::new(HostPorts::new(FakeConsole(wire.clone())));
         let input = PortStream::new(host.clone(), Port::Input);
         let count = Arc::new(Count::default());
-        let waiter: Arc<dyn Waiter> = count.clone();
-        let _registration = input.wait_queue().register(&waiter, Readiness::READ);
+        let waiter = || {
+            let waiter: Weak<dyn Waiter> = Arc::<Count>::downgrade(&count);
+            waiter
+        };
+        let _registration = input.wait_queue().register(waiter(), Readiness::READ);
         assert_eq!(input.readiness(), Readiness::empty());
         wire.lock().bytes.extend(b"abc");
         assert_eq!((input.readiness(), input.readiness()), (Readiness::READ, Readiness::READ));
@@ -232,7 +235,7 @@ mod tests {
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
 
         let output = PortStream::new(host, Port::Output);
-        let _registration = output.wait_queue().register(&waiter, Readiness::WRITE);
+        let _registration = output.wait_queue().register(waiter(), Readiness::WRITE);
         assert_eq!(output.write(&mut &b"xy"[..]), Ok(2));
         assert_eq!(output.write(&mut &b"z"[..]), Err(Errno::EAGAIN));
         assert_eq!(output.readiness(), Readiness::empty());

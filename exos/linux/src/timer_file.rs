@@ -129,8 +129,8 @@ impl OpenFile for TimerFile {
         }
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.queue)
     }
 
     fn extension(&self) -> Option<&dyn Any> {

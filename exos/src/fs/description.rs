@@ -209,7 +209,7 @@ impl Description {
     }
 
     /// Who to ask for changes of readiness; `None`: always ready, `epoll` refuses it with `EPERM`.
-    pub fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+    pub fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
         self.file.as_ref().and_then(|file| file.wait_queue())
     }
 

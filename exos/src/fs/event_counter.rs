@@ -90,8 +90,8 @@ impl OpenFile for EventCounter {
         ready
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.queue)
     }
 }
 

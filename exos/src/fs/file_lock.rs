@@ -164,8 +164,8 @@ impl LockTable {
     }
 
     /// Who is told when locks are given up.
-    pub fn wait_queue(&self) -> Arc<WaitQueue> {
-        self.queue.clone()
+    pub fn wait_queue(&self) -> &Arc<WaitQueue> {
+        &self.queue
     }
 }
 

@@ -305,8 +305,8 @@ impl OpenFile for PipeEnd {
         ready
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.pipe.queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.pipe.queue)
     }
 
     fn writes_all(&self) -> bool {

@@ -4,9 +4,15 @@
 //! A waiter is told "something changed", never "you may read now": it looks again at the description's
 //! readiness. That makes wake-ups idempotent, and a spurious one harmless. Waiters run without any lock
 //! held (INV-F1).
+//!
+//! A queue counts what it tells. Whoever has read the count before he looked can join only if it is still the
+//! same ([`WaitQueue::register_unless_told`]), so one look is enough: a change that came after it, and was told
+//! before he joined, keeps him out.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
@@ -43,15 +49,35 @@ pub trait Waiter: Send + Sync {
     fn wake(&self, events: Readiness);
 }
 
+struct Entry {
+    id: u64,
+    interest: Readiness,
+    waiter: Weak<dyn Waiter>,
+}
+
 #[derive(Default)]
 struct Waiters {
     next_id: u64,
-    list: Vec<(u64, Readiness, Weak<dyn Waiter>)>,
+    /// In the order in which they came, so by `id`.
+    list: Vec<Entry>,
+}
+
+impl Waiters {
+    /// The first of those with numbers in `ids` whom `events` concern, and the number to go on with.
+    fn next_concerned(&self, events: Readiness, ids: &Range<u64>) -> Option<(u64, Arc<dyn Waiter>)> {
+        let always = Readiness::ERROR | Readiness::HANG_UP;
+        let first = self.list.partition_point(|entry| entry.id < ids.start);
+        let rest = self.list[first..].iter().take_while(|entry| entry.id < ids.end);
+        let mut concerned = rest.filter(|entry| events.intersects(entry.interest | always));
+        concerned.find_map(|entry| Some((entry.id + 1, entry.waiter.upgrade()?)))
+    }
 }
 
 /// Those who wait for one object.
 #[derive(Default)]
 pub struct WaitQueue {
+    /// How often something was told. Changes under the lock of `waiters`.
+    told_count: AtomicU64,
     waiters: Mutex<Waiters>,
 }
 
@@ -63,30 +89,45 @@ impl WaitQueue {
 
     /// Adds a waiter for the events of `interest`. It stays until the registration is dropped; the queue
     /// does not keep it alive.
-    pub fn register(self: &Arc<Self>, waiter: &Arc<dyn Waiter>, interest: Readiness) -> Registration {
+    pub fn register(self: &Arc<Self>, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
+        self.join(&mut self.waiters.lock(), waiter, interest)
+    }
+
+    /// As [`Self::register`], unless anything was told since [`Self::told_count`] answered `told_count`.
+    pub fn register_unless_told(
+        self: &Arc<Self>,
+        waiter: Weak<dyn Waiter>,
+        interest: Readiness,
+        told_count: u64,
+    ) -> Option<Registration> {
         let mut waiters = self.waiters.lock();
+        (self.told_count() == told_count).then(|| self.join(&mut waiters, waiter, interest))
+    }
+
+    fn join(self: &Arc<Self>, waiters: &mut Waiters, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
         let id = waiters.next_id;
         waiters.next_id += 1;
-        waiters.list.push((id, interest, Arc::downgrade(waiter)));
+        waiters.list.push(Entry { id, interest, waiter });
         Registration { queue: self.clone(), id }
     }
 
-    /// Wakes all whose interest meets `events`; errors and hang-ups meet every interest.
+    /// How often something was told. Read before a look, it says later whether the look is out of date.
+    pub fn told_count(&self) -> u64 {
+        self.told_count.load(Ordering::Acquire)
+    }
+
+    /// Wakes all who are there and whose interest meets `events`, in the order in which they came; errors and hang-ups
+    /// meet every interest.
     pub fn notify(&self, events: Readiness) {
-        let always = Readiness::ERROR | Readiness::HANG_UP;
-        let waiters = self.waiters.lock();
-        if waiters.list.is_empty() {
-            return;
-        }
-        let concerned: Vec<Arc<dyn Waiter>> = waiters
-            .list
-            .iter()
-            .filter(|(_, interest, _)| events.intersects(*interest | always))
-            .filter_map(|(_, _, waiter)| waiter.upgrade())
-            .collect();
-        drop(waiters);
-        for waiter in concerned {
+        let mut waiters = self.waiters.lock();
+        self.told_count.store(self.told_count() + 1, Ordering::Release);
+        let mut ids = 0..waiters.next_id;
+        while let Some((next, waiter)) = waiters.next_concerned(events, &ids) {
+            drop(waiters);
             waiter.wake(events);
+            drop(waiter);
+            ids.start = next;
+            waiters = self.waiters.lock();
         }
     }
 
@@ -104,14 +145,18 @@ pub struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.queue.waiters.lock().list.retain(|(id, _, _)| *id != self.id);
+        let mut waiters = self.queue.waiters.lock();
+        if let Ok(place) = waiters.list.binary_search_by_key(&self.id, |entry| entry.id) {
+            waiters.list.remove(place);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Readiness, WaitQueue, Waiter};
-    use alloc::sync::Arc;
+    use super::{Readiness, Registration, WaitQueue, Waiter};
+    use crate::sync::Mutex;
+    use alloc::sync::{Arc, Weak};
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Default)]
@@ -123,12 +168,15 @@ mod tests {
         }
     }
 
+    fn register<W: Waiter + 'static>(queue: &Arc<WaitQueue>, waiter: &Arc<W>, interest: Readiness) -> Registration {
+        queue.register(Arc::<W>::downgrade(waiter), interest)
+    }
+
     #[test]
     fn wakes_only_the_concerned_and_only_while_registered() {
         let queue = WaitQueue::new();
         let count = Arc::new(Count::default());
-        let waiter: Arc<dyn Waiter> = count.clone();
-        let registration = queue.register(&waiter, Readiness::READ);
+        let registration = register(&queue, &count, Readiness::READ);
         queue.notify(Readiness::WRITE);
         assert_eq!(count.0.load(Ordering::Relaxed), 0);
         queue.notify(Readiness::READ);
@@ -137,5 +185,61 @@ mod tests {
         drop(registration);
         queue.notify(Readiness::READ);
         assert_eq!((count.0.load(Ordering::Relaxed), queue.waiter_count()), (2, 0));
+    }
+
+    #[test]
+    fn whoever_missed_a_change_between_look_and_registration_is_kept_out() {
+        let queue = WaitQueue::new();
+        let count = Arc::new(Count::default());
+        let waiter = || -> Weak<dyn Waiter> { Arc::<Count>::downgrade(&count) };
+        let before = queue.told_count();
+        queue.notify(Readiness::READ);
+        assert!(queue.register_unless_told(waiter(), Readiness::READ, before).is_none());
+        assert_eq!(queue.waiter_count(), 0);
+        let now = queue.told_count();
+        let _registration = queue.register_unless_told(waiter(), Readiness::READ, now).expect("nothing came since");
+        queue.notify(Readiness::READ);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+
+    /// Notes its number; joins the queue again with a number of its own, or lets another leave.
+    struct Meddler {
+        number: usize,
+        order: Arc<Mutex<Vec<usize>>>,
+        leaves: Mutex<Option<Registration>>,
+        queue: Arc<WaitQueue>,
+        joined: Mutex<Vec<Registration>>,
+        me: Weak<Meddler>,
+    }
+
+    impl Waiter for Meddler {
+        fn wake(&self, _: Readiness) {
+            self.order.lock().push(self.number);
+            drop(self.leaves.lock().take());
+            let me: Weak<dyn Waiter> = self.me.clone();
+            self.joined.lock().push(self.queue.register(me, Readiness::READ));
+        }
+    }
+
+    #[test]
+    fn waiters_are_woken_in_order_while_others_join_and_leave() {
+        let (queue, order) = (WaitQueue::new(), Arc::new(Mutex::new(Vec::new())));
+        let meddlers: [Arc<Meddler>; 4] = core::array::from_fn(|number| {
+            Arc::new_cyclic(|me| Meddler {
+                number,
+                order: order.clone(),
+                leaves: Mutex::new(None),
+                queue: queue.clone(),
+                joined: Mutex::default(),
+                me: me.clone(),
+            })
+        });
+        let mut registrations: Vec<_> =
+            meddlers.iter().map(|meddler| register(&queue, meddler, Readiness::READ)).collect();
+        // The second one to be woken makes the third leave; those who join are for the next time.
+        *meddlers[1].leaves.lock() = Some(registrations.remove(2));
+        queue.notify(Readiness::READ);
+        assert_eq!(*order.lock(), [0, 1, 3]);
+        assert_eq!(queue.waiter_count(), 6);
     }
 }

@@ -35,7 +35,7 @@ pub trait Stream: Send + Sync {
     fn readiness(&self) -> Readiness;
 
     /// Who is told about changes of readiness.
-    fn wait_queue(&self) -> Arc<WaitQueue>;
+    fn wait_queue(&self) -> &Arc<WaitQueue>;
 }
 
 /// Size of a terminal in characters and pixels (`TIOCGWINSZ`).
@@ -261,7 +261,7 @@ impl OpenFile for StreamFile {
         self.stream.readiness()
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
         Some(self.stream.wait_queue())
     }
 

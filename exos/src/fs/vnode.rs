@@ -314,7 +314,7 @@ pub trait OpenFile: Send + Sync {
     }
 
     /// Who to ask for changes of readiness; `None` if it never changes.
-    fn wait_queue(&self) -> Option<Arc<super::readiness::WaitQueue>> {
+    fn wait_queue(&self) -> Option<&Arc<super::readiness::WaitQueue>> {
         None
     }
 

@@ -132,7 +132,7 @@ fn wait_until(context: &mut Context<'_>, [epoll, address, count]: [u64; 3], dead
             break reports;
         }
         match (&watching, description.wait_queue()) {
-            (None, Some(queue)) => watching = Some(context.watch(&queue, Readiness::all())),
+            (None, Some(queue)) => watching = Some(context.watch(queue, Readiness::all())),
             _ => context.wait(deadline_ns)?,
         }
     };

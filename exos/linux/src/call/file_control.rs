@@ -251,7 +251,7 @@ fn take_lock(
 ) -> Result<u64> {
     context.restart = Restart::UnlessHandlerForbids;
     let (table, file) = description.locks();
-    let _watching = waits.then(|| context.watch(&table.wait_queue(), Readiness::all()));
+    let _watching = waits.then(|| context.watch(table.wait_queue(), Readiness::all()));
     loop {
         match table.lock(file, family, lock) {
             Err(Errno::EAGAIN) if waits => context.wait(None)?,

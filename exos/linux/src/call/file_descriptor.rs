@@ -107,7 +107,7 @@ fn open_with(
 /// A named pipe is open when both ends are there.
 fn wait_for_other_end(context: &mut Context<'_>, description: &Arc<Description>) -> Result<()> {
     context.restart = Restart::UnlessHandlerForbids;
-    let _watching = description.wait_queue().map(|queue| context.watch(&queue, Readiness::all()));
+    let _watching = description.wait_queue().map(|queue| context.watch(queue, Readiness::all()));
     while !description.is_connected() {
         context.wait(None)?;
     }

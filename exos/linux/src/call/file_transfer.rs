@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
+use exos::fs::readiness::Readiness;
 use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Buffer, Source};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
@@ -15,7 +16,7 @@ use exos::net::unix::{Sending, Socket, SocketFile};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
-use super::waiting::until_ready_by;
+use super::waiting::until_ready;
 use super::{message, terminal};
 use crate::context::{Arguments, Context};
 use crate::files::{Access, now, read_path};
@@ -51,15 +52,6 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::readahead, readahead),
 ];
 
-/// Repeats `attempt` until it does not answer `EAGAIN`, waiting in between, unless the description does not wait.
-pub(crate) fn until_ready<T>(
-    context: &mut Context<'_>,
-    description: &Arc<Description>,
-    attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
-) -> Result<T> {
-    until_ready_by(context, description, 0, attempt)
-}
-
 /// The socket that a description is for, for a transfer without an offset.
 fn socket_of(description: &Description, offset: Option<u64>) -> Option<&Arc<Socket>> {
     let file = description.extension::<SocketFile>().filter(|_| offset.is_none())?;
@@ -79,7 +71,7 @@ fn read_into(
     if let (Some(side @ Side::Slave(_)), None) = (description.terminal_side(), offset) {
         return terminal::read(context, description, side.tty(), extents);
     }
-    until_ready(context, description, |context| {
+    until_ready(context, description, Readiness::READ, |context| {
         let mut writer = UserWriter::new(context.memory, extents);
         let count = match offset {
             None => description.read(&mut writer, now(context))?,
@@ -145,7 +137,7 @@ pub(super) fn write_from_source(
     let mut source = Capped { inner: source, left: room };
     let mut done = 0;
     loop {
-        let attempt = until_ready(context, description, |context| match offset {
+        let attempt = until_ready(context, description, Readiness::WRITE, |context| match offset {
             None => {
                 terminal::check_writer(context, description)?;
                 description.write(&mut source, now(context))
@@ -342,7 +334,7 @@ fn copy(
         let step = (length - done).min(16 * CHUNK_BYTES as u64) as usize;
         let mut buffer = Buffer::with_limit(step);
         let start = input.offset();
-        let read = until_ready(context, input, |context| match from {
+        let read = until_ready(context, input, Readiness::READ, |context| match from {
             None => input.read(&mut buffer, now(context)),
             Some(offset) => input.read_at(offset, &mut buffer, now(context)),
         });

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
+use exos::fs::readiness::Readiness;
 use exos::fs::transfer::Source;
 use exos::net::unix::address::Address;
 use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
@@ -53,7 +54,7 @@ pub(super) fn send_source(
     }
     sending.identity.get_or_insert_with(|| identity_of(context));
     let waits = flags & flag::DO_NOT_WAIT == 0 && !description.is_non_blocking();
-    let waiting = Waiting::begin(context, socket.send_timeout_ns());
+    let mut waiting = Waiting::begin(context, description, Readiness::WRITE, socket.send_timeout_ns());
     let mut done = 0;
     let error = loop {
         match socket.send(source, sending) {
@@ -64,7 +65,7 @@ pub(super) fn send_source(
                 }
             }
             Err(Errno::EAGAIN) if waits => {
-                if let Err(error) = waiting.wait(context, description) {
+                if let Err(error) = waiting.wait(context) {
                     break error;
                 }
             }
@@ -108,7 +109,7 @@ fn receive(
         _ => room,
     };
     let waits = flags & flag::DO_NOT_WAIT == 0 && !description.is_non_blocking();
-    let waiting = Waiting::begin(context, socket.receive_timeout_ns());
+    let mut waiting = Waiting::begin(context, description, Readiness::READ, socket.receive_timeout_ns());
     let mut wants = Wants::new(flags & flag::PEEK != 0);
     let mut arrival = Arrival { byte_count: 0, flags: 0, identity: None, rights: None, from: None };
     loop {
@@ -130,7 +131,7 @@ fn receive(
                     break;
                 }
             }
-            Err(Errno::EAGAIN) if waits => match waiting.wait(context, description) {
+            Err(Errno::EAGAIN) if waits => match waiting.wait(context) {
                 Ok(()) => {}
                 Err(_) if arrival.byte_count > 0 => break,
                 Err(error) => return Err(error),

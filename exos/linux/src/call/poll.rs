@@ -141,7 +141,7 @@ impl Watched for Vec<Polled> {
 
     fn queues(&self) -> Vec<Arc<WaitQueue>> {
         let descriptions = self.iter().filter_map(|entry| entry.target.as_ref()?.as_ref().ok());
-        descriptions.filter_map(|description| description.wait_queue()).collect()
+        descriptions.filter_map(|description| description.wait_queue()).cloned().collect()
     }
 }
 
@@ -232,7 +232,7 @@ impl Watched for Vec<Selected> {
     }
 
     fn queues(&self) -> Vec<Arc<WaitQueue>> {
-        self.iter().filter_map(|entry| entry.description.wait_queue()).collect()
+        self.iter().filter_map(|entry| entry.description.wait_queue()).cloned().collect()
     }
 }
 

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
-use exos::fs::readiness::{Readiness, Waiter};
+use exos::fs::readiness::Readiness;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
@@ -308,8 +308,7 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> 
 /// Waits until `child` has let go of the memory that it borrowed. Only the caller's own end cuts this short; then the
 /// child keeps the memory alive.
 fn wait_for_memory(context: &mut Context<'_>, child: &Arc<Process>) {
-    let waiter: Arc<dyn Waiter> = context.thread.task.clone();
-    let _registration = child.changes.register(&waiter, Readiness::READ);
+    let _registration = context.watch(&child.changes, Readiness::READ);
     while child.borrows_memory.load(Ordering::Acquire) && !context.process.has_ended() {
         context.system.platform.wait(None);
     }
@@ -421,8 +420,7 @@ fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<
 /// Waits for a change; `None` with `WNOHANG` if there is none.
 fn wait_for(context: &mut Context<'_>, choice: Choice, options: u64) -> Result<Option<Found>> {
     context.restart = Restart::UnlessHandlerForbids;
-    let waiter: Arc<dyn Waiter> = context.thread.task.clone();
-    let _registration = context.process.changes.register(&waiter, Readiness::READ);
+    let _registration = context.watch(&context.process.changes, Readiness::READ);
     loop {
         match look(context, choice, options)? {
             None if options & NO_HANG == 0 => {

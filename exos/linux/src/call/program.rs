@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
-use exos::fs::readiness::{Readiness, Waiter};
+use exos::fs::readiness::Readiness;
 use exos::load::mapping_base;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
@@ -103,8 +103,7 @@ fn fresh_space(context: &mut Context<'_>) -> Result<Arc<Space>> {
 
 /// Ends the other threads and waits until they have left. False: the process itself has to end.
 fn end_other_threads(context: &mut Context<'_>) -> bool {
-    let waiter: Arc<dyn Waiter> = context.thread.task.clone();
-    let _registration = context.process.changes.register(&waiter, Readiness::READ);
+    let _registration = context.watch(&context.process.changes, Readiness::READ);
     loop {
         let others: Vec<_> = context.process.threads.lock().clone();
         if others.len() <= 1 {

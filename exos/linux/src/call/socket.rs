@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::permission::Wish;
+use exos::fs::readiness::Readiness;
 use exos::fs::vnode::{FileKind, NewNode};
 use exos::net::unix::address::Address;
 use exos::net::unix::socket::Halves;
@@ -200,7 +201,7 @@ pub fn accept4(context: &mut Context<'_>, [descriptor, address, length, flags, .
     let (description, socket) = socket_at(context, descriptor)?;
     context.process.files.check_room()?;
     let timeout_ns = socket.receive_timeout_ns();
-    let accepted = until_ready_by(context, &description, timeout_ns, |_| socket.accept())?;
+    let accepted = until_ready_by(context, &description, Readiness::READ, timeout_ns, |_| socket.accept())?;
     let name = name_bytes(accepted.peer_address()?.as_deref());
     let descriptor = add(context, accepted, flags)?;
     if address != 0
@@ -226,7 +227,7 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
     }
     let identity = identity_of(context);
     let timeout_ns = socket.send_timeout_ns();
-    until_ready_by(context, &description, timeout_ns, |context| {
+    until_ready_by(context, &description, Readiness::all(), timeout_ns, |context| {
         let target = find(context, &address)?;
         socket.connect(&target, context.system.files.namespace.number(), identity)
     })?;

@@ -14,9 +14,8 @@ use exos::fs::transfer::{Buffer, SliceDestination, Source};
 use exos::fs::vnode::{FileKind, Timestamp};
 use syscalls::Sysno;
 
-use super::file_transfer::{
-    Capped, read_offset, readable, readv, until_ready, writable, write_from_source, write_offset, writev,
-};
+use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset, writev};
+use super::waiting::until_ready;
 use crate::context::{Arguments, Context};
 use crate::files::now;
 use crate::table::{Entry, full, partial};
@@ -56,7 +55,7 @@ impl Source for PipeSource<'_> {
 
 /// Waits until the pipe that `input` reads has bytes; false at its end.
 fn wait_for_bytes(context: &mut Context<'_>, input: &Arc<Description>, waits: bool) -> Result<bool> {
-    wait_until(context, input, waits, |ready| match ready {
+    wait_until(context, input, Readiness::READ, waits, |ready| match ready {
         ready if ready.contains(Readiness::READ) => Some(Ok(true)),
         ready if ready.contains(Readiness::HANG_UP) => Some(Ok(false)),
         _ => None,
@@ -65,7 +64,7 @@ fn wait_for_bytes(context: &mut Context<'_>, input: &Arc<Description>, waits: bo
 
 /// Waits until the pipe that `output` writes has room. `EPIPE`: nobody reads it.
 fn wait_for_room(context: &mut Context<'_>, output: &Arc<Description>, waits: bool) -> Result<()> {
-    wait_until(context, output, waits, |ready| match ready {
+    wait_until(context, output, Readiness::WRITE, waits, |ready| match ready {
         ready if ready.contains(Readiness::ERROR) => Some(Err(Errno::EPIPE)),
         ready if ready.contains(Readiness::WRITE) => Some(Ok(())),
         _ => None,
@@ -75,13 +74,14 @@ fn wait_for_room(context: &mut Context<'_>, output: &Arc<Description>, waits: bo
 fn wait_until<T>(
     context: &mut Context<'_>,
     description: &Arc<Description>,
+    interest: Readiness,
     waits: bool,
     look: impl Fn(Readiness) -> Option<Result<T>>,
 ) -> Result<T> {
     if !waits {
         return look(description.readiness()).unwrap_or(Err(Errno::EAGAIN));
     }
-    until_ready(context, description, |_| look(description.readiness()).unwrap_or(Err(Errno::EAGAIN)))
+    until_ready(context, description, interest, |_| look(description.readiness()).unwrap_or(Err(Errno::EAGAIN)))
 }
 
 /// `splice(2)`.
@@ -160,7 +160,10 @@ fn fill(
         };
         // Only the first bytes are worth waiting for.
         let mut attempt = attempt;
-        let outcome = if done == 0 { until_ready(context, input, &mut attempt) } else { attempt(context) };
+        let outcome = match done {
+            0 => until_ready(context, input, Readiness::READ, &mut attempt),
+            _ => attempt(context),
+        };
         let count = match outcome {
             Ok(0) => break,
             Ok(count) => count,

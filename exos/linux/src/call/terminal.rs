@@ -71,7 +71,7 @@ pub(super) fn read(
         false => (u64::from(modes.minimum()), u64::from(modes.time_ds()) * DECISECOND_NS),
     };
     let memory = context.memory;
-    let _watching = description.wait_queue().map(|queue| context.watch(&queue, Readiness::all()));
+    let _watching = description.wait_queue().map(|queue| context.watch(queue, Readiness::all()));
     let mut writer = UserWriter::new(memory, extents);
     let mut deadline_ns = (minimum == 0 && time_ns > 0).then(|| context.now_ns() + time_ns);
     let mut done = 0;

@@ -5,54 +5,77 @@ use alloc::sync::Arc;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration};
-use exos::sync::Mutex;
 
 use crate::context::{Context, Restart};
 
-/// The waits of one call.
-pub(crate) struct Waiting {
+/// The waits of one call for one description. Made before the first attempt, so that no change between an attempt and
+/// the wait after it is missed.
+pub(crate) struct Waiting<'a> {
+    description: &'a Arc<Description>,
+    interest: Readiness,
     deadline_ns: Option<u64>,
-    /// From the first wait on: what changes afterwards ends the next.
-    watching: Mutex<Option<Registration>>,
+    /// What the description's queue had told when it was last looked at without being registered there.
+    told_count: u64,
+    /// From the first wait on.
+    watching: Option<Registration>,
 }
 
-impl Waiting {
+impl<'a> Waiting<'a> {
     /// Begins now; `timeout_ns` of 0 is for ever. As on Linux, a call that a signal interrupts starts again only if
     /// it has no timeout.
-    pub(crate) fn begin(context: &mut Context<'_>, timeout_ns: u64) -> Self {
+    pub(crate) fn begin(
+        context: &mut Context<'_>,
+        description: &'a Arc<Description>,
+        interest: Readiness,
+        timeout_ns: u64,
+    ) -> Self {
         context.restart = if timeout_ns == 0 { Restart::UnlessHandlerForbids } else { Restart::Never };
         let deadline_ns = (timeout_ns > 0).then(|| context.now_ns().saturating_add(timeout_ns));
-        Self { deadline_ns, watching: Mutex::new(None) }
+        let told_count = description.wait_queue().map_or(0, |queue| queue.told_count());
+        Self { description, interest, deadline_ns, told_count, watching: None }
     }
 
-    /// Waits until the description may be ready; the first time only sees to it that changes are told, so that none
-    /// between the caller's attempt and the wait is missed. `EAGAIN`: the time is over. `EINTR`.
-    pub(crate) fn wait(&self, context: &mut Context<'_>, description: &Arc<Description>) -> Result<()> {
+    /// Waits until the description may be ready; not at all if something was told since the attempt that found it was
+    /// not. `EAGAIN`: the time is over. `EINTR`.
+    pub(crate) fn wait(&mut self, context: &mut Context<'_>) -> Result<()> {
         if self.deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
             return Err(Errno::EAGAIN);
         }
-        let mut watching = self.watching.lock();
-        if let (None, Some(queue)) = (&*watching, description.wait_queue()) {
-            *watching = Some(context.watch(&queue, Readiness::all()));
-            return Ok(());
+        if let (None, Some(queue)) = (&self.watching, self.description.wait_queue()) {
+            self.watching = context.watch_unless_told(queue, self.interest, self.told_count);
+            if self.watching.is_none() {
+                self.told_count = queue.told_count();
+                return Ok(());
+            }
         }
-        drop(watching);
         context.wait(self.deadline_ns)
     }
 }
 
-/// Repeats `attempt` until it does not answer `EAGAIN`, waiting in between, unless the description does not wait.
+/// Repeats `attempt` until it does not answer `EAGAIN`, waiting for `interest` in between, unless the description does
+/// not wait.
 pub(crate) fn until_ready_by<T>(
     context: &mut Context<'_>,
     description: &Arc<Description>,
+    interest: Readiness,
     timeout_ns: u64,
     mut attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
 ) -> Result<T> {
-    let waiting = Waiting::begin(context, timeout_ns);
+    let mut waiting = Waiting::begin(context, description, interest, timeout_ns);
     loop {
         match attempt(context) {
-            Err(Errno::EAGAIN) if !description.is_non_blocking() => waiting.wait(context, description)?,
+            Err(Errno::EAGAIN) if !description.is_non_blocking() => waiting.wait(context)?,
             outcome => return outcome,
         }
     }
+}
+
+/// As [`until_ready_by`], however long it takes.
+pub(crate) fn until_ready<T>(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    interest: Readiness,
+    attempt: impl FnMut(&mut Context<'_>) -> Result<T>,
+) -> Result<T> {
+    until_ready_by(context, description, interest, 0, attempt)
 }

@@ -13,11 +13,11 @@ use core::arch::x86_64::{__cpuid_count, CpuidResult};
 use core::fmt::Arguments;
 use core::sync::atomic::Ordering;
 use exos::error::Errno;
-use exos::fs::readiness::{Readiness, WaitQueue, Waiter};
+use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::stream::Stream;
 use exos::platform::{BindFault, FrameGrant, Kernel, LogLevel};
 use exos::sync::{Mutex, Once};
-use exos::task::schedule::Choice;
+use exos::task::schedule::{Choice, Task};
 use exos_linux::host::HostPorts;
 use exos_linux::memory::Space;
 use exos_linux::process::{Process, Thread};
@@ -146,8 +146,8 @@ impl MachinePlatform {
     /// Waits until the console says something.
     pub(crate) fn wait_for_console(&self, is_done: impl Fn() -> bool) {
         let Some(fiber) = fiber::current() else { return };
-        let waiter: Arc<dyn Waiter> = fiber.owner().1.task.clone();
-        let _watching = self.console_changes.register(&waiter, Readiness::all());
+        let waiter = Arc::<Task>::downgrade(&fiber.owner().1.task);
+        let _watching = self.console_changes.register(waiter, Readiness::all());
         if !is_done() {
             self.wait(None);
         }

@@ -102,8 +102,8 @@ impl Stream for FakeStream {
         if is_empty { Readiness::WRITE } else { Readiness::ALWAYS }
     }
 
-    fn wait_queue(&self) -> Arc<WaitQueue> {
-        self.queue.clone()
+    fn wait_queue(&self) -> &Arc<WaitQueue> {
+        &self.queue
     }
 }
 

@@ -127,7 +127,7 @@ impl Platform for FakePlatform {
 }
 
 /// A stream that is empty and takes nothing.
-struct Silence;
+struct Silence(Arc<WaitQueue>);
 
 impl Stream for Silence {
     fn read(&self, _: &mut dyn Destination) -> Result<usize> {
@@ -142,8 +142,8 @@ impl Stream for Silence {
         Readiness::ALWAYS
     }
 
-    fn wait_queue(&self) -> Arc<WaitQueue> {
-        WaitQueue::new()
+    fn wait_queue(&self) -> &Arc<WaitQueue> {
+        &self.0
     }
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn ground(machine: Arc<FakeMachine>, platform: Arc<FakePlatform>, mem
         scheduler: Scheduler::new(1, Arc::new(NoProcessors)),
         clock: CLOCK,
         root: None,
-        streams: [Arc::new(Silence), Arc::new(Silence), Arc::new(Silence)],
+        streams: core::array::from_fn(|_| Arc::new(Silence(WaitQueue::new())) as Arc<dyn Stream>),
         served: Vec::new(),
     }
 }

@@ -279,8 +279,8 @@ impl Stream for Console {
         Readiness::ALWAYS
     }
 
-    fn wait_queue(&self) -> Arc<WaitQueue> {
-        self.queue.clone()
+    fn wait_queue(&self) -> &Arc<WaitQueue> {
+        &self.queue
     }
 }
 

@@ -533,8 +533,8 @@ impl OpenFile for SlaveFile {
         ready
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.tty.slave_queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.tty.slave_queue)
     }
 
     fn writes_all(&self) -> bool {
@@ -645,8 +645,8 @@ impl OpenFile for MasterFile {
         ready
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.tty.master_queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.tty.master_queue)
     }
 
     fn writes_all(&self) -> bool {

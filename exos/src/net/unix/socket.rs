@@ -327,8 +327,8 @@ impl OpenFile for SocketFile {
         self.0.readiness()
     }
 
-    fn wait_queue(&self) -> Option<Arc<WaitQueue>> {
-        Some(self.0.endpoint.queue.clone())
+    fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
+        Some(&self.0.endpoint.queue)
     }
 
     fn writes_all(&self) -> bool {
