@@ -69,6 +69,16 @@ fn clocks_limits_and_the_program_itself() {
 }
 
 #[test]
+fn timers_keys_and_capabilities() {
+    same_in_all_builds("timers");
+}
+
+#[test]
+fn processes_as_descriptors_and_several_words() {
+    same_in_all_builds("pidfds");
+}
+
+#[test]
 fn every_fault_ends_with_its_signal_and_one_line_that_says_where() {
     let Some(path) = build("faults", &BUILDS[0]) else { return };
     let path = path.display().to_string();

@@ -24,6 +24,7 @@ use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::mem::{AddressSpace, FramePool};
 use exos::platform::Kernel;
 use exos::sync::Mutex;
+use exos::task::capability::Capabilities;
 use exos::task::futex::FutexTable;
 use exos::task::limits::{Limits, Resource};
 use exos::task::schedule::Scheduler;
@@ -151,7 +152,13 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         session: pid,
         memory,
         files,
-        identities: Identities { uid: [config.uid; 4], gid: [config.gid; 4], groups: Vec::new() },
+        identities: Identities {
+            uid: [config.uid; 4],
+            gid: [config.gid; 4],
+            groups: Vec::new(),
+            capabilities: Capabilities::of_user(config.uid),
+            has_no_new_privileges: false,
+        },
         start_ns,
     }));
     let thread = Arc::new(Thread::new(pid, system.scheduler.new_task()));

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
+use exos::task::capability::Capability;
 use exos::task::schedule::Task;
 use exos::task::signal::SignalSet;
 
@@ -108,6 +109,12 @@ impl Context<'_> {
             candidates = candidates.without(signal.bit());
         }
         false
+    }
+
+    /// Whether the process has a capability now.
+    #[must_use]
+    pub fn can(&self, capability: Capability) -> bool {
+        self.process.identities.lock().can(capability)
     }
 
     /// Nanoseconds since the machine's start.

@@ -11,6 +11,7 @@ use exos::error::Errno;
 use exos::task::signal::{self, Delivery, Signal, SignalInfo};
 
 use crate::abi::errno;
+use crate::call::timer::complete_notice;
 use crate::context::Restart;
 use crate::leaving::{ChildChange, tell_parent};
 use crate::process::{Ending, Process, Thread};
@@ -78,7 +79,9 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
                 target.process.end(Ending::Killed { signal, has_core, text });
             }
             Some(Delivery::Stop(signal)) => stop_process(target, signal),
-            Some(Delivery::Handler { signal, info, disposition, mask_before }) => {
+            Some(Delivery::PassedOver { mut info }) => complete_notice(target.system, target.process, &mut info),
+            Some(Delivery::Handler { signal, mut info, disposition, mask_before }) => {
+                complete_notice(target.system, target.process, &mut info);
                 if let Some((number, restart)) = interrupted.take() {
                     let starts_again =
                         restart == Restart::UnlessHandlerForbids && disposition.flags & FLAG_RESTART != 0;

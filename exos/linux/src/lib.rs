@@ -23,6 +23,7 @@ pub mod leaving;
 pub mod memory;
 pub mod proc;
 pub mod process;
+pub mod process_file;
 pub mod processes;
 pub mod profile;
 pub mod program;

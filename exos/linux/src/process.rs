@@ -10,9 +10,11 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::sync::Mutex;
+use exos::task::capability::{Capabilities, Capability};
 use exos::task::limits::Limits;
 use exos::task::schedule::Task;
 use exos::task::signal::{Dispositions, Pending, Signal, SignalInfo, ThreadSignals};
+use exos::task::timer::TimerTable;
 
 use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::signal_frame::AlternateStack;
@@ -42,7 +44,7 @@ pub struct ProcessSignals {
     pub pending: Pending,
 }
 
-/// User and group identities; one user namespace, in which uid 0 may do all.
+/// User and group identities and what they may do; one user namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identities {
     /// Real, effective and saved user, and the user for files.
@@ -51,6 +53,18 @@ pub struct Identities {
     pub gid: [u32; 4],
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// What it may do besides.
+    pub capabilities: Capabilities,
+    /// `PR_SET_NO_NEW_PRIVS`: only kept, as executing a program gives nothing that user 0 does not have.
+    pub has_no_new_privileges: bool,
+}
+
+impl Identities {
+    /// Whether it has a capability now.
+    #[must_use]
+    pub fn can(&self, capability: Capability) -> bool {
+        self.capabilities.effective.contains(capability)
+    }
 }
 
 /// What `/proc/PID` tells of the program.
@@ -70,10 +84,10 @@ pub struct Image {
     pub start_stack: u64,
 }
 
-/// A real-time interval timer.
+/// An interval timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IntervalTimer {
-    /// When it fires next (monotonic), 0 if it does not.
+    /// When it fires next, 0 if it does not.
     pub deadline_ns: u64,
     /// The period, 0 for once.
     pub period_ns: u64,
@@ -131,8 +145,10 @@ pub struct Process {
     pub identities: Mutex<Identities>,
     /// What it runs.
     pub image: Mutex<Image>,
-    /// `ITIMER_REAL`.
-    pub timer: Mutex<IntervalTimer>,
+    /// `ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`; the last two in processor time.
+    pub interval_timers: Mutex<[IntervalTimer; 3]>,
+    /// The timers of `timer_create`. Taken without a lock of the signals.
+    pub timers: Mutex<TimerTable>,
     /// How it ended, once it has.
     pub ending: Mutex<Option<Ending>>,
     /// When it started (monotonic).
@@ -151,6 +167,8 @@ pub struct Process {
     pub borrows_memory: AtomicBool,
     /// All threads have ended and files and memory are given back: only the number and the ending are left.
     pub is_zombie: AtomicBool,
+    /// It has called `pkey_alloc`, which changes what the next one says.
+    pub was_key_asked: AtomicBool,
     /// It has called `execve`: a parent may not change its group any more.
     pub has_executed: AtomicBool,
     /// `PR_SET_CHILD_SUBREAPER`.
@@ -226,7 +244,8 @@ impl Process {
             limits: Mutex::new(Limits::default()),
             identities: Mutex::new(birth.identities),
             image: Mutex::default(),
-            timer: Mutex::default(),
+            interval_timers: Mutex::default(),
+            timers: Mutex::default(),
             ending: Mutex::new(None),
             start_ns: birth.start_ns,
             is_dumpable: Mutex::new(true),
@@ -236,6 +255,7 @@ impl Process {
             changes: WaitQueue::new(),
             borrows_memory: AtomicBool::new(false),
             is_zombie: AtomicBool::new(false),
+            was_key_asked: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             is_subreaper: AtomicBool::new(false),
             parent_death_signal: AtomicU8::new(0),
@@ -294,6 +314,30 @@ impl Process {
     /// As [`Process::queue`], where a full queue drops the signal.
     pub fn raise(&self, signal: Signal, info: SignalInfo) {
         let _ = self.queue(signal, info);
+    }
+
+    /// Sends a timer's signal to the process or to one thread. It is queued even where another instance waits; false:
+    /// it is ignored.
+    pub fn raise_timer(&self, thread: Option<&Thread>, signal: Signal, info: SignalInfo) -> bool {
+        self.before_raise(signal);
+        let is_blocked = match thread {
+            Some(thread) => thread.signals.lock().mask.contains(signal),
+            None => self.is_blocked_everywhere(signal),
+        };
+        if !is_blocked && self.signals.lock().dispositions.is_ignored(signal) {
+            return false;
+        }
+        match thread {
+            Some(thread) => {
+                thread.signals.lock().pending.raise_timer(signal, info);
+                thread.task.interrupt();
+            }
+            None => {
+                self.signals.lock().pending.raise_timer(signal, info);
+                self.notify_signal(signal);
+            }
+        }
+        true
     }
 
     /// Sends a signal to one thread.

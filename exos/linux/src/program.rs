@@ -6,6 +6,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use exos::error::{Errno, Result};
@@ -200,6 +201,13 @@ pub fn start(
 fn forget_old_program(process: &Process, thread: &Thread) {
     process.traps.clear();
     process.signals.lock().dispositions.reset_for_exec();
+    process.timers.lock().clear();
+    process.was_key_asked.store(false, Ordering::Relaxed);
+    {
+        let mut identities = process.identities.lock();
+        let [real, effective, ..] = identities.uid;
+        identities.capabilities.follow_execution(real, effective);
+    }
     *thread.stack.lock() = AlternateStack::default();
     *thread.clear_tid_address.lock() = 0;
     *thread.robust_list.lock() = (0, 0);

@@ -15,13 +15,16 @@ use exos::sync::Mutex;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload, SignalSet};
 
 use crate::abi::bytes::Encoder;
+use crate::call::timer::complete_notice;
 use crate::process::{Process, Thread};
+use crate::system::System;
 
 /// Bytes of `struct signalfd_siginfo`.
 pub const INFO_BYTES: usize = 128;
 
 /// Signals as a file.
 pub struct SignalFile {
+    system: Weak<System>,
     process: Weak<Process>,
     thread: Weak<Thread>,
     mask: Mutex<SignalSet>,
@@ -33,8 +36,9 @@ pub struct SignalFile {
 impl SignalFile {
     /// The signals of `mask`, as they come to a thread.
     #[must_use]
-    pub fn new(process: &Arc<Process>, thread: &Arc<Thread>, mask: SignalSet) -> Arc<Self> {
+    pub fn new(system: &Arc<System>, process: &Arc<Process>, thread: &Arc<Thread>, mask: SignalSet) -> Arc<Self> {
         Arc::new(Self {
+            system: Arc::downgrade(system),
             process: Arc::downgrade(process),
             thread: Arc::downgrade(thread),
             mask: Mutex::new(mask),
@@ -51,9 +55,14 @@ impl SignalFile {
     fn take(&self) -> Option<(Signal, SignalInfo)> {
         let (process, thread) = (self.process.upgrade()?, self.thread.upgrade()?);
         let mask = *self.mask.lock();
-        let mut own = thread.signals.lock();
-        let mut shared = process.signals.lock();
-        own.pending.take(mask).or_else(|| shared.pending.take(mask))
+        let taken = {
+            let mut own = thread.signals.lock();
+            let mut shared = process.signals.lock();
+            own.pending.take(mask).or_else(|| shared.pending.take(mask))
+        };
+        let (signal, mut info) = taken?;
+        complete_notice(&*self.system.upgrade()?, &process, &mut info);
+        Some((signal, info))
     }
 
     fn pending(&self) -> SignalSet {

@@ -7,8 +7,9 @@ use exos::error::{Errno, Result};
 use syscalls::Sysno;
 
 use crate::call::{
-    epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex, identity, memory,
-    message, miscellany, poll, process, program, schedule, signal, socket, socket_option, splice, time,
+    capability, epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex,
+    identity, memory, message, miscellany, poll, process, process_file, program, schedule, signal, socket,
+    socket_option, splice, time, timer,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -46,6 +47,7 @@ const SILENT: &[Sysno] = &[Sysno::rseq];
 
 /// The calls, by family.
 pub const ENTRIES: &[&[Entry]] = &[
+    capability::ENTRIES,
     epoll::ENTRIES,
     event_file::ENTRIES,
     file_control::ENTRIES,
@@ -58,10 +60,12 @@ pub const ENTRIES: &[&[Entry]] = &[
     message::ENTRIES,
     poll::ENTRIES,
     process::ENTRIES,
+    process_file::ENTRIES,
     program::ENTRIES,
     socket::ENTRIES,
     socket_option::ENTRIES,
     splice::ENTRIES,
+    timer::ENTRIES,
     TIME,
     SIGNAL,
     IDENTITY,
@@ -79,9 +83,6 @@ const TIME: &[Entry] = &[
     full(Sysno::nanosleep, time::nanosleep),
     full(Sysno::clock_nanosleep, time::clock_nanosleep),
     full(Sysno::pause, time::pause),
-    full(Sysno::getitimer, time::getitimer),
-    partial(Sysno::setitimer, "only ITIMER_REAL", time::setitimer),
-    full(Sysno::alarm, time::alarm),
 ];
 
 const SIGNAL: &[Entry] = &[
@@ -130,7 +131,6 @@ const IDENTITY: &[Entry] = &[
     partial(Sysno::getrusage, "processor time and peak memory only", identity::getrusage),
     partial(Sysno::getpriority, "only one's own", identity::getpriority),
     partial(Sysno::setpriority, "kept, not yet acted on", identity::setpriority),
-    partial(Sysno::capget, "all or none", identity::capget),
 ];
 
 const SCHEDULE: &[Entry] = &[
@@ -159,6 +159,7 @@ const MISCELLANY: &[Entry] = &[
     partial(Sysno::reboot, "never permitted", miscellany::not_permitted),
     partial(Sysno::mount, "never permitted", miscellany::not_permitted),
     partial(Sysno::umount2, "never permitted", miscellany::not_permitted),
+    full(Sysno::vhangup, miscellany::vhangup),
 ];
 
 /// One more than the highest number in the table.

@@ -24,9 +24,9 @@ const GAPS: &[Gap] = &[
         what: "What processes may share",
         text: "A new process has a copy of everything or borrows its parent's memory until it calls \
                `execve` (`vfork`); memory or a descriptor table that two running processes share by \
-               `clone` is refused. There are no namespaces and no pidfds. Restartable sequences are \
-               not registered, which C libraries accept.",
-        calls: &[Sysno::clone, Sysno::clone3, Sysno::waitid, Sysno::futex, Sysno::rseq],
+               `clone` is refused. There are no namespaces. Restartable sequences are not registered, \
+               which C libraries accept.",
+        calls: &[Sysno::clone, Sysno::clone3, Sysno::futex, Sysno::rseq],
     },
     Gap {
         what: "Networking",
@@ -46,16 +46,15 @@ const GAPS: &[Gap] = &[
         calls: &[Sysno::io_uring_setup, Sysno::io_setup],
     },
     Gap {
-        what: "POSIX timers, message queues, System V objects",
-        text: "Of the timers there is `ITIMER_REAL` only. Shared memory is `mmap` and \
-               `memfd_create`.",
-        calls: &[Sysno::timer_create, Sysno::setitimer, Sysno::mq_open, Sysno::shmget, Sysno::semget, Sysno::msgget],
+        what: "Message queues, System V objects",
+        text: "Shared memory is `mmap` and `memfd_create`.",
+        calls: &[Sysno::mq_open, Sysno::shmget, Sysno::semget, Sysno::msgget],
     },
     Gap {
         what: "Debugging and inspection of others",
         text: "No `ptrace`, no performance counters, no reading of another process's memory. \
                `aegis run --trace` shows system calls.",
-        calls: &[Sysno::ptrace, Sysno::perf_event_open, Sysno::process_vm_readv, Sysno::pidfd_open],
+        calls: &[Sysno::ptrace, Sysno::perf_event_open, Sysno::process_vm_readv],
     },
     Gap {
         what: "Isolation inside a pod",
@@ -80,6 +79,8 @@ const GAPS: &[Gap] = &[
 
 /// What the table cannot say.
 const OTHER_LIMITS: &[&str] = &[
+    "Capabilities are a process's, not a single thread's. What files allow goes by the user: user 0 \
+           may read and write all of them also without `CAP_DAC_OVERRIDE`. No file has capabilities.",
     "Files that a program writes are in memory and gone when the machine goes down; the root image \
            is read-only below them.",
     "The GS register belongs to exos: programs cannot set its base (`arch_prctl`). FS is theirs.",

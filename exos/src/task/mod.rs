@@ -2,7 +2,9 @@
 //!
 //! Pure bookkeeping. How a signal looks on a stack and which number an error has is the personality's (`exos/linux`).
 
+pub mod capability;
 pub mod futex;
 pub mod limits;
 pub mod schedule;
 pub mod signal;
+pub mod timer;

@@ -242,8 +242,10 @@ pub const FLAG_NO_DEFER: u64 = 0x4000_0000;
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     set: SignalSet,
-    /// First information of each standard signal.
+    /// Standard signals that wait apart from the queue, and the first information of each.
+    standard_set: SignalSet,
     standard: [SignalInfo; REAL_TIME_FIRST as usize],
+    /// Real-time signals, and signals of timers.
     queue: VecDeque<(Signal, SignalInfo)>,
 }
 
@@ -257,9 +259,10 @@ impl Pending {
     /// Adds a signal. `EAGAIN`: the real-time queue is full.
     pub fn raise(&mut self, signal: Signal, info: SignalInfo) -> Result<()> {
         if signal.0 < REAL_TIME_FIRST {
-            if !self.set.contains(signal) {
+            if !self.standard_set.contains(signal) {
                 self.standard[usize::from(signal.0)] = info;
             }
+            self.standard_set = self.standard_set.union(signal.bit());
         } else {
             if self.queue.len() >= QUEUE_COUNT_MAX {
                 return Err(Errno::EAGAIN);
@@ -270,15 +273,28 @@ impl Pending {
         Ok(())
     }
 
+    /// Adds a timer's signal: one instance for each timer, whatever else waits. A process's timers bound their number.
+    pub fn raise_timer(&mut self, signal: Signal, info: SignalInfo) {
+        let number = |info: &SignalInfo| match info.payload {
+            SignalPayload::Timer { id, .. } => Some(id),
+            _ => None,
+        };
+        if !self.queue.iter().any(|(_, queued)| number(queued).is_some() && number(queued) == number(&info)) {
+            self.queue.push_back((signal, info));
+            self.set = self.set.union(signal.bit());
+        }
+    }
+
     /// Takes the first signal that is in `allowed`.
     pub fn take(&mut self, allowed: SignalSet) -> Option<(Signal, SignalInfo)> {
         let signal = SignalSet(self.set.0 & allowed.0).first()?;
-        if signal.0 < REAL_TIME_FIRST {
-            self.set = self.set.without(signal.bit());
-            return Some((signal, self.standard[usize::from(signal.0)]));
-        }
-        let index = self.queue.iter().position(|(queued, _)| *queued == signal)?;
-        let taken = self.queue.remove(index)?;
+        let taken = if self.standard_set.contains(signal) {
+            self.standard_set = self.standard_set.without(signal.bit());
+            (signal, self.standard[usize::from(signal.0)])
+        } else {
+            let index = self.queue.iter().position(|(queued, _)| *queued == signal)?;
+            self.queue.remove(index)?
+        };
         if !self.queue.iter().any(|(queued, _)| *queued == signal) {
             self.set = self.set.without(signal.bit());
         }
@@ -288,6 +304,7 @@ impl Pending {
     /// Forgets every instance of the signals in `set`.
     pub fn discard(&mut self, set: SignalSet) {
         self.set = self.set.without(set);
+        self.standard_set = self.standard_set.without(set);
         self.queue.retain(|(signal, _)| !set.contains(*signal));
     }
 }
@@ -356,6 +373,11 @@ pub enum Delivery {
         /// The mask to restore.
         mask_before: SignalSet,
     },
+    /// Nothing, but whoever keeps the timers must be told that this signal was taken.
+    PassedOver {
+        /// A timer's.
+        info: SignalInfo,
+    },
     /// End the process.
     Terminate {
         /// By which.
@@ -400,9 +422,14 @@ pub fn next(thread: &mut ThreadSignals, shared: &mut Pending, dispositions: &mut
         let allowed = SignalSet(!thread.mask.0);
         let (signal, info) = thread.pending.take(allowed).or_else(|| shared.take(allowed))?;
         let disposition = dispositions.get(signal);
+        let is_timer = matches!(info.payload, SignalPayload::Timer { .. });
         match disposition.handler {
+            HANDLER_IGNORE if !signal.is_unstoppable() && is_timer => return Some(Delivery::PassedOver { info }),
             HANDLER_IGNORE if !signal.is_unstoppable() => {}
             HANDLER_DEFAULT => match signal.default_action() {
+                DefaultAction::Ignore | DefaultAction::Continue if is_timer => {
+                    return Some(Delivery::PassedOver { info });
+                }
                 DefaultAction::Ignore | DefaultAction::Continue => {}
                 DefaultAction::Stop => return Some(Delivery::Stop(signal)),
                 DefaultAction::Terminate => return Some(Delivery::Terminate { signal, info, has_core: false }),
@@ -441,9 +468,27 @@ pub fn force(thread: &mut ThreadSignals, dispositions: &mut Dispositions, signal
 mod tests {
     use super::{
         Delivery, Disposition, Dispositions, FLAG_NO_DEFER, FLAG_RESET_HANDLER, HANDLER_IGNORE, Pending,
-        QUEUE_COUNT_MAX, Signal, SignalInfo, SignalSet, ThreadSignals, force, next,
+        QUEUE_COUNT_MAX, Signal, SignalInfo, SignalPayload, SignalSet, ThreadSignals, force, next,
     };
     use crate::error::Errno;
+
+    #[test]
+    fn timers_queue_once_each_also_beside_a_signal_that_waits() {
+        let timer =
+            |id| SignalInfo { payload: SignalPayload::Timer { id, overrun: 0, value: 7 }, ..Default::default() };
+        let mut pending = Pending::default();
+        pending.raise(Signal::ALRM, SignalInfo::default()).unwrap();
+        for id in [1, 2, 1] {
+            pending.raise_timer(Signal::ALRM, timer(id));
+        }
+        let any = SignalSet(u64::MAX);
+        let taken = [(); 4].map(|()| pending.take(any).map(|(_, info)| info));
+        assert_eq!(taken, [Some(SignalInfo::default()), Some(timer(1)), Some(timer(2)), None]);
+        assert!(pending.set().is_empty());
+        let (mut thread, mut pending, mut dispositions) = state();
+        pending.raise_timer(Signal::CHLD, timer(3));
+        assert_eq!(next(&mut thread, &mut pending, &mut dispositions), Some(Delivery::PassedOver { info: timer(3) }));
+    }
 
     fn state() -> (ThreadSignals, Pending, Dispositions) {
         (ThreadSignals::default(), Pending::default(), Dispositions::default())

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
+use exos::task::capability::Capability;
 use exos::task::signal::SignalSet;
 use syscalls::Sysno;
 
@@ -35,7 +36,7 @@ pub fn timerfd_create(context: &mut Context<'_>, [clock, flags, ..]: Arguments) 
     if flags & !FLAGS != 0 || !matches!(clock as u32, 0 | 1 | 7 | 8 | 9) {
         return Err(Errno::EINVAL);
     }
-    if matches!(clock as u32, 8 | 9) && context.process.identities.lock().uid[1] != 0 {
+    if matches!(clock as u32, 8 | 9) && !context.can(Capability::WAKE_ALARM) {
         return Err(Errno::EPERM);
     }
     let is_realtime = matches!(clock as u32, 0 | 8);
@@ -118,7 +119,7 @@ pub fn signalfd4(context: &mut Context<'_>, [descriptor, mask, size, flags, ..]:
         description.extension::<SignalFile>().ok_or(Errno::EINVAL)?.set_mask(mask);
         return Ok(u64::from(descriptor as u32));
     }
-    let file = SignalFile::new(context.process, context.thread, mask);
+    let file = SignalFile::new(context.system, context.process, context.thread, mask);
     let namespace = &context.system.files.namespace;
     let now = crate::files::now(context);
     let description = namespace.anonymous("anon_inode:[signalfd]", file, status_flags(flags), now);

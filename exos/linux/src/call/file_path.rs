@@ -7,6 +7,7 @@ use exos::fs::location::Location;
 use exos::fs::permission::Wish;
 use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
+use exos::task::capability::Capability;
 use syscalls::Sysno;
 
 use crate::abi::file as abi;
@@ -142,7 +143,7 @@ pub fn fchdir(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<
 /// `chroot(2)`.
 pub fn chroot(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
     let location = directory_at(context, path)?;
-    if context.process.identities.lock().uid[1] != 0 {
+    if !context.can(Capability::SYS_CHROOT) {
         return Err(Errno::EPERM);
     }
     drop(context.process.files.set_root(location));
@@ -301,8 +302,7 @@ pub fn linkat(context: &mut Context<'_>, [old_directory, old, new_directory, new
         return Err(Errno::EINVAL);
     }
     let allows_empty = flags & AT_EMPTY_PATH != 0;
-    if allows_empty && context.process.identities.lock().uid[1] != 0 {
-        // Without CAP_DAC_READ_SEARCH.
+    if allows_empty && !context.can(Capability::DAC_READ_SEARCH) {
         return Err(Errno::ENOENT);
     }
     let old = read_path(context, old)?;

@@ -4,23 +4,26 @@
 //! atomically in its frame, because other processors may run the same program.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::mem::Access;
-use exos::task::futex::{FutexKey, MATCH_ANY};
+use exos::task::futex::{FutexKey, FutexWait, MATCH_ANY};
 use syscalls::Sysno;
 
+use crate::abi::bytes::get;
 use crate::abi::time as abi;
 use crate::context::{Arguments, Context, Restart};
 use crate::deliver::Target;
 use crate::process::Process;
 use crate::system::System;
 use crate::table::{Entry, full, partial};
-use crate::user::{UserMemory, read_array, write_all};
+use crate::user::{UserMemory, read_array, read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
     partial(Sysno::futex, "no FUTEX_FD, no requeue to PI words; a PI owner's priority does not change", futex),
+    full(Sysno::futex_waitv, futex_waitv),
     full(Sysno::set_robust_list, set_robust_list),
     full(Sysno::get_robust_list, get_robust_list),
 ];
@@ -142,6 +145,70 @@ fn wait(
         }
         if let Err(error) = context.wait(deadline_ns) {
             return if waiting.is_woken() { Ok(0) } else { Err(error) };
+        }
+    }
+}
+
+/// Most words that one `futex_waitv` waits for.
+const VECTOR_COUNT_MAX: u64 = 128;
+/// Bytes of `struct futex_waitv`.
+const VECTOR_ENTRY_BYTES: usize = 24;
+
+/// `futex_waitv(2)`: until any of several words is woken; which one it was.
+pub fn futex_waitv(context: &mut Context<'_>, [entries, count, flags, timeout, clock, _]: Arguments) -> Result<u64> {
+    const IS_32_BITS: u32 = 2;
+    let count = u64::from(count as u32);
+    if flags as u32 != 0 || count == 0 || count > VECTOR_COUNT_MAX || entries == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let deadline_ns = match (timeout, clock as u32) {
+        (0, _) => None,
+        (_, 0 | 1) => {
+            let clock_ns = if clock as u32 == 0 { context.system.realtime_ns() } else { context.now_ns() };
+            let ns = abi::read_timespec(context.memory, timeout)?;
+            Some(context.now_ns().saturating_add(ns.saturating_sub(clock_ns)))
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let limit = VECTOR_COUNT_MAX as usize * VECTOR_ENTRY_BYTES;
+    let bytes = read_vec(context.memory, entries, count * VECTOR_ENTRY_BYTES as u64, limit)?;
+    let entries = bytes.chunks_exact(VECTOR_ENTRY_BYTES);
+    let is_good = |entry: &[u8]| get::u32(entry, 16) & !(PRIVATE_FLAG as u32) == IS_32_BITS && get::u32(entry, 20) == 0;
+    if !entries.clone().all(is_good) {
+        return Err(Errno::EINVAL);
+    }
+    let words = entries.map(|entry| {
+        let (value, address) = (get::u64(entry, 0) as u32, get::u64(entry, 8));
+        let is_private = get::u32(entry, 16) & PRIVATE_FLAG as u32 != 0;
+        Ok((key_of(context.process, address, is_private)?, address, value))
+    });
+    let words = words.collect::<Result<Vec<_>>>()?;
+    wait_for_any(context, &words, deadline_ns)
+}
+
+fn wait_for_any(context: &mut Context<'_>, words: &[(FutexKey, u64, u32)], deadline_ns: Option<u64>) -> Result<u64> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let (system, memory) = (context.system, context.memory);
+    let mut waits = Vec::with_capacity(words.len());
+    // As on Linux, the last of those that were woken is told.
+    let woken = |waits: &[FutexWait<'_>]| waits.iter().rposition(FutexWait::is_woken).map(|index| index as u64);
+    for (key, address, expected) in words {
+        read_word(memory, *address)?;
+        let look = || Ok(read_word(memory, *address)? == *expected);
+        match system.futexes.wait_if(*key, MATCH_ANY, context.thread.task.clone(), look) {
+            Ok(wait) => waits.push(wait),
+            Err(error) => return woken(&waits).ok_or(error),
+        }
+    }
+    loop {
+        if let Some(index) = woken(&waits) {
+            return Ok(index);
+        }
+        if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+            return Err(Errno::ETIMEDOUT);
+        }
+        if let Err(error) = context.wait(deadline_ns) {
+            return woken(&waits).ok_or(error);
         }
     }
 }

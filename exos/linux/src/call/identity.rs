@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
+use exos::task::capability::Capability;
 use exos::task::limits::Limit;
 
 use crate::abi::bytes::{Encoder, get};
@@ -69,11 +70,13 @@ fn set_three(identity: &mut [u32; 4], wanted: [u32; 3], is_privileged: bool) -> 
     Ok(())
 }
 
-/// `setresuid(2)`.
+/// `setresuid(2)`: the capabilities follow.
 pub fn setresuid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
     let mut identities = context.process.identities.lock();
-    let is_privileged = identities.uid[1] == 0;
+    let (is_privileged, before) = (identities.can(Capability::SETUID), identities.uid);
     set_three(&mut identities.uid, [real as u32, effective as u32, saved as u32], is_privileged)?;
+    let after = identities.uid;
+    identities.capabilities.follow_user(before, after);
     context.process.facts.publish(&identities);
     Ok(0)
 }
@@ -81,7 +84,7 @@ pub fn setresuid(context: &mut Context<'_>, [real, effective, saved, ..]: Argume
 /// `setresgid(2)`.
 pub fn setresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
     let mut identities = context.process.identities.lock();
-    let is_privileged = identities.uid[1] == 0;
+    let is_privileged = identities.can(Capability::SETGID);
     set_three(&mut identities.gid, [real as u32, effective as u32, saved as u32], is_privileged)?;
     context.process.facts.publish(&identities);
     Ok(0)
@@ -89,16 +92,14 @@ pub fn setresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Argume
 
 /// `setuid(2)`: all three with privilege, else the effective one.
 pub fn setuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> {
-    let is_privileged = context.process.identities.lock().uid[1] == 0;
-    let other = if is_privileged { uid } else { u64::from(KEEP) };
+    let other = if context.can(Capability::SETUID) { uid } else { u64::from(KEEP) };
     check_identity(uid)?;
     setresuid(context, [other, uid, other, 0, 0, 0])
 }
 
 /// `setgid(2)`.
 pub fn setgid(context: &mut Context<'_>, [gid, ..]: Arguments) -> Result<u64> {
-    let is_privileged = context.process.identities.lock().uid[1] == 0;
-    let other = if is_privileged { gid } else { u64::from(KEEP) };
+    let other = if context.can(Capability::SETGID) { gid } else { u64::from(KEEP) };
     check_identity(gid)?;
     setresgid(context, [other, gid, other, 0, 0, 0])
 }
@@ -140,8 +141,9 @@ pub fn getresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Argume
 pub fn setfsuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> {
     let mut identities = context.process.identities.lock();
     let before = identities.uid[3];
-    if identities.uid[1] == 0 || identities.uid.contains(&(uid as u32)) {
+    if identities.can(Capability::SETUID) || identities.uid.contains(&(uid as u32)) {
         identities.uid[3] = uid as u32;
+        identities.capabilities.follow_file_user(before, uid as u32);
     }
     Ok(u64::from(before))
 }
@@ -150,7 +152,7 @@ pub fn setfsuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> 
 pub fn setfsgid(context: &mut Context<'_>, [gid, ..]: Arguments) -> Result<u64> {
     let mut identities = context.process.identities.lock();
     let before = identities.gid[3];
-    if identities.uid[1] == 0 || identities.gid.contains(&(gid as u32)) {
+    if identities.can(Capability::SETGID) || identities.gid.contains(&(gid as u32)) {
         identities.gid[3] = gid as u32;
     }
     Ok(u64::from(before))
@@ -174,7 +176,7 @@ pub fn getgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> 
 
 /// `setgroups(2)`.
 pub fn setgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> Result<u64> {
-    if context.process.identities.lock().uid[1] != 0 {
+    if !context.can(Capability::SETGID) {
         return Err(Errno::EPERM);
     }
     if count > GROUP_COUNT_MAX {
@@ -260,7 +262,7 @@ fn encode_limit(limit: Limit) -> [u8; 16] {
 pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Arguments) -> Result<u64> {
     let target = find(context, pid)?;
     let own = context.process.identities.lock().uid;
-    if own[1] != 0 && target.identities.lock().uid[..3] != own[..3] {
+    if !context.can(Capability::SYS_RESOURCE) && target.identities.lock().uid[..3] != own[..3] {
         return Err(Errno::EPERM);
     }
     let resource = resource as u32 as usize;
@@ -268,7 +270,7 @@ pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Argum
     if new != 0 {
         let bytes: [u8; 16] = read_array(context.memory, new)?;
         let limit = Limit { soft: get::u64(&bytes, 0), hard: get::u64(&bytes, 8) };
-        let is_privileged = context.process.identities.lock().uid[1] == 0;
+        let is_privileged = context.can(Capability::SYS_RESOURCE);
         target.limits.lock().set(resource, limit, is_privileged)?;
         target.files.apply_limits(&target.limits.lock());
         target.space().apply_limits(&target.limits.lock());
@@ -316,7 +318,7 @@ pub fn getpriority(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Re
 /// `setpriority(2)`.
 pub fn setpriority(context: &mut Context<'_>, [which, who, value, ..]: Arguments) -> Result<u64> {
     let wanted = (value as u32 as i32).clamp(-20, 19);
-    let is_privileged = context.process.identities.lock().uid[1] == 0;
+    let is_privileged = context.can(Capability::SYS_NICE);
     for process in priority_targets(context, which, who)? {
         let mut nice = process.nice.lock();
         if wanted < *nice && !is_privileged {
@@ -344,23 +346,4 @@ fn priority_targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<A
         _ => return Err(Errno::EINVAL),
     };
     if targets.is_empty() { Err(Errno::ESRCH) } else { Ok(targets) }
-}
-
-/// `capget(2)`: all of version 3 for uid 0, none otherwise.
-pub fn capget(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Result<u64> {
-    const VERSION_3: u32 = 0x2008_0522;
-    /// `CAP_LAST_CAP` is 40: the first word whole, nine bits of the second.
-    const ALL: [u32; 2] = [u32::MAX, 0x1ff];
-    let bytes: [u8; 8] = read_array(context.memory, header)?;
-    if get::u32(&bytes, 0) != VERSION_3 {
-        write_all(context.memory, header, &VERSION_3.to_le_bytes())?;
-        return if data == 0 { Ok(0) } else { Err(Errno::EINVAL) };
-    }
-    find(context, u64::from(get::u32(&bytes, 4)))?;
-    if data != 0 {
-        let held = if context.process.identities.lock().uid[1] == 0 { ALL } else { [0; 2] };
-        let encoder = held.iter().fold(Encoder::new(), |encoder, word| encoder.u32(*word).u32(*word).u32(0));
-        write_all(context.memory, data, &encoder.finish())?;
-    }
-    Ok(0)
 }

@@ -1,5 +1,7 @@
 //! Memory calls: numbers and flags of Linux, as calls of `exos::mem`.
 
+use core::sync::atomic::Ordering;
+
 use exos::error::{Errno, Result};
 use exos::mem::{
     Advice, AreaFlags, AreaLabel, MapBacking, MapRequest, Movement, Placement, ProtectReach, Protection, RemapRequest,
@@ -17,6 +19,9 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::mmap, mmap),
     full(Sysno::munmap, munmap),
     full(Sysno::mprotect, mprotect),
+    full(Sysno::pkey_alloc, pkey_alloc),
+    full(Sysno::pkey_free, pkey_free),
+    full(Sysno::pkey_mprotect, pkey_mprotect),
     full(Sysno::mremap, mremap),
     full(Sysno::brk, brk),
     partial(Sysno::madvise, "hints have no effect", madvise),
@@ -131,6 +136,31 @@ pub fn mprotect(context: &mut Context<'_>, [address, length, prot, ..]: Argument
     let reach = if prot & PROT_GROWSDOWN != 0 { ProtectReach::GrowsDown } else { ProtectReach::Range };
     context.process.space().lock().protect(address, length, protection(prot), reach)?;
     Ok(0)
+}
+
+/// `pkey_alloc(2)`: there are no protection keys, and this is what Linux says on processors without them: the first
+/// time `EINVAL`, afterwards `ENOSPC`.
+pub fn pkey_alloc(context: &mut Context<'_>, [flags, rights, ..]: Arguments) -> Result<u64> {
+    const RIGHTS: u64 = 3;
+    if flags != 0 || rights & !RIGHTS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let was_asked = context.process.was_key_asked.swap(true, Ordering::Relaxed);
+    Err(if was_asked { Errno::ENOSPC } else { Errno::EINVAL })
+}
+
+/// `pkey_free(2)`.
+pub fn pkey_free(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Err(Errno::EINVAL)
+}
+
+/// `pkey_mprotect(2)`: without a key as `mprotect`.
+pub fn pkey_mprotect(context: &mut Context<'_>, [address, length, prot, key, ..]: Arguments) -> Result<u64> {
+    let is_empty = address.is_multiple_of(4096) && length == 0;
+    if key as u32 as i32 != -1 && !is_empty {
+        return Err(Errno::EINVAL);
+    }
+    mprotect(context, [address, length, prot, 0, 0, 0])
 }
 
 /// `mremap(2)`.

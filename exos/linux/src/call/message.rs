@@ -11,6 +11,7 @@ use exos::fs::transfer::Source;
 use exos::net::unix::address::Address;
 use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
 use exos::net::unix::{Identity, Sending, Socket, SocketKind, Wants};
+use exos::task::capability::Capability;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
 
@@ -264,11 +265,10 @@ fn claimed_identity(context: &Context<'_>, data: &[u8]) -> Result<Identity> {
     }
     let claimed = Identity { pid: get::u32(data, 0), uid: get::u32(data, 4), gid: get::u32(data, 8) };
     let identities = context.process.identities.lock();
-    let is_root = identities.uid[1] == 0;
-    let is_own = claimed.pid == context.process.pid
-        && identities.uid[..3].contains(&claimed.uid)
-        && identities.gid[..3].contains(&claimed.gid);
-    if is_own || is_root { Ok(claimed) } else { Err(Errno::EPERM) }
+    let is_allowed = (claimed.pid == context.process.pid || identities.can(Capability::SYS_ADMIN))
+        && (identities.uid[..3].contains(&claimed.uid) || identities.can(Capability::SETUID))
+        && (identities.gid[..3].contains(&claimed.gid) || identities.can(Capability::SETGID));
+    if is_allowed { Ok(claimed) } else { Err(Errno::EPERM) }
 }
 
 fn send_message(

@@ -3,7 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
+use exos::task::capability::Capability;
 
+use super::capability;
 use crate::abi::bytes::Encoder;
 use crate::context::{Arguments, Context};
 use crate::user::{CHUNK_BYTES, read_vec, write_all};
@@ -44,7 +46,7 @@ pub fn setdomainname(context: &mut Context<'_>, [address, length, ..]: Arguments
 }
 
 fn read_name(context: &Context<'_>, address: u64, length: u64) -> Result<alloc::vec::Vec<u8>> {
-    if context.process.identities.lock().uid[1] != 0 {
+    if !context.can(Capability::SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
     read_vec(context.memory, address, length, HOST_NAME_BYTES_MAX)
@@ -127,11 +129,9 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
     const GET_PARENT_DEATH_SIGNAL: u64 = 2;
     const GET_DUMPABLE: u64 = 3;
     const SET_DUMPABLE: u64 = 4;
-    const GET_KEEP_CAPABILITIES: u64 = 7;
     const SET_NAME: u64 = 15;
     const GET_NAME: u64 = 16;
     const GET_SECURE_COMPUTING: u64 = 21;
-    const CAPABILITY_BOUND_READ: u64 = 23;
     const GET_TIMER_SLACK: u64 = 30;
     const SET_SUBREAPER: u64 = 36;
     const GET_SUBREAPER: u64 = 37;
@@ -171,12 +171,16 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
             write_all(context.memory, argument, &is_subreaper.to_le_bytes())?;
             Ok(0)
         }
-        GET_KEEP_CAPABILITIES | GET_SECURE_COMPUTING => Ok(0),
-        GET_NO_NEW_PRIVILEGES if [argument, third, fourth, fifth] == [0; 4] => Ok(0),
-        SET_NO_NEW_PRIVILEGES if argument == 1 && [third, fourth, fifth] == [0; 3] => Ok(0),
-        CAPABILITY_BOUND_READ if argument <= 40 => Ok(1),
+        GET_SECURE_COMPUTING => Ok(0),
+        GET_NO_NEW_PRIVILEGES if [argument, third, fourth, fifth] == [0; 4] => {
+            Ok(u64::from(context.process.identities.lock().has_no_new_privileges))
+        }
+        SET_NO_NEW_PRIVILEGES if argument == 1 && [third, fourth, fifth] == [0; 3] => {
+            context.process.identities.lock().has_no_new_privileges = true;
+            Ok(0)
+        }
         GET_TIMER_SLACK => Ok(50_000),
-        _ => Err(Errno::EINVAL),
+        _ => capability::option(context, option, [argument, third, fourth, fifth]),
     }
 }
 
@@ -214,6 +218,16 @@ pub fn syslog(_: &mut Context<'_>, [kind, ..]: Arguments) -> Result<u64> {
         0..=10 => Ok(0),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// `vhangup(2)`: the session's terminal.
+pub fn vhangup(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    if !context.can(Capability::SYS_TTY_CONFIG) {
+        return Err(Errno::EPERM);
+    }
+    let session = *context.process.session.lock();
+    context.system.files.terminals.end_session(session);
+    Ok(0)
 }
 
 /// `swapon(2)` and its like: a pod does not manage the machine.

@@ -1,6 +1,7 @@
 //! The system calls, one file a family. Each handler decodes its arguments, asks a policy of exos, and encodes the
 //! answer.
 
+pub mod capability;
 pub mod epoll;
 pub mod event_file;
 pub mod file_control;
@@ -19,6 +20,7 @@ pub mod poll;
 #[cfg(test)]
 mod poll_tests;
 pub mod process;
+pub mod process_file;
 pub mod program;
 pub mod schedule;
 pub mod signal;
@@ -27,4 +29,5 @@ pub mod socket_option;
 pub mod splice;
 mod terminal;
 pub mod time;
+pub mod timer;
 mod waiting;

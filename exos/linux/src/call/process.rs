@@ -10,11 +10,13 @@ use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
+use exos::fs::description::StatusFlags;
 use exos::fs::readiness::Readiness;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
 
+use super::process_file;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context, Restart};
@@ -29,11 +31,11 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::fork, fork),
     full(Sysno::vfork, vfork),
     partial(Sysno::clone, "no namespaces; processes do not share a descriptor table", clone),
-    partial(Sysno::clone3, "no namespaces, pidfds or chosen numbers", clone3),
+    partial(Sysno::clone3, "no namespaces or chosen numbers", clone3),
     full(Sysno::exit, exit),
     full(Sysno::exit_group, exit_group),
     full(Sysno::wait4, wait4),
-    partial(Sysno::waitid, "not for pidfds", waitid),
+    full(Sysno::waitid, waitid),
     full(Sysno::set_tid_address, set_tid_address),
 ];
 
@@ -41,6 +43,7 @@ const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
 const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_PARENT: u64 = 0x8000;
 const CLONE_THREAD: u64 = 0x1_0000;
@@ -57,6 +60,7 @@ const CLONE_KNOWN: u64 = CLONE_VM
     | CLONE_FS
     | CLONE_FILES
     | CLONE_SIGHAND
+    | CLONE_PIDFD
     | CLONE_VFORK
     | CLONE_PARENT
     | CLONE_THREAD
@@ -84,6 +88,8 @@ struct Wish {
     thread_storage: u64,
     parent_tid: u64,
     child_tid: u64,
+    /// Where the descriptor of `CLONE_PIDFD` goes.
+    descriptor: u64,
 }
 
 /// `fork(2)`.
@@ -102,8 +108,8 @@ pub fn clone(
     context: &mut Context<'_>,
     [flags, stack, parent_tid, child_tid, thread_storage, _]: Arguments,
 ) -> Result<u64> {
-    let exit_signal = flags as u8;
-    make(context, Wish { flags: flags & !0xff, exit_signal, stack, thread_storage, parent_tid, child_tid })
+    let (flags, exit_signal, descriptor) = (flags & 0xffff_ff00, flags as u8, parent_tid);
+    make(context, Wish { flags, exit_signal, stack, thread_storage, parent_tid, child_tid, descriptor })
 }
 
 /// `clone3(2)`.
@@ -128,7 +134,8 @@ pub fn clone3(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Re
     }
     let stack = stack.checked_add(stack_bytes).ok_or(Errno::EINVAL)?;
     let (child_tid, parent_tid, thread_storage) = (field(2), field(3), field(7));
-    make(context, Wish { flags, exit_signal, stack, thread_storage, parent_tid, child_tid })
+    let descriptor = field(1);
+    make(context, Wish { flags, exit_signal, stack, thread_storage, parent_tid, child_tid, descriptor })
 }
 
 /// Checks a combination as Linux does (`copy_process`), and for what is not there.
@@ -138,6 +145,8 @@ fn check(wish: &Wish) -> Result<()> {
         || has(CLONE_THREAD) && !has(CLONE_SIGHAND)
         || has(CLONE_SIGHAND) && !has(CLONE_VM)
         || has(CLONE_CLEAR_SIGHAND) && has(CLONE_SIGHAND)
+        || has(CLONE_PIDFD) && (has(CLONE_THREAD) || has(CLONE_DETACHED))
+        || has(CLONE_PIDFD) && has(CLONE_PARENT_SETTID) && wish.descriptor == wish.parent_tid
         || wish.exit_signal > 64;
     if is_bad {
         return Err(Errno::EINVAL);
@@ -235,7 +244,10 @@ fn make_process(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
     check_thread_storage(wish)?;
     check_count(context)?;
     let pid = context.system.processes.take_number()?;
-    let made = new_process(context, pid, wish).and_then(|process| start_process(context, &process, wish));
+    let made = new_process(context, pid, wish).and_then(|process| {
+        let descriptor = open_descriptor(context, &process, wish)?;
+        start_process(context, &process, wish).inspect_err(|_| close_descriptor(context, descriptor))
+    });
     match made {
         Ok(process) => {
             if wish.flags & CLONE_VFORK != 0 {
@@ -248,6 +260,23 @@ fn make_process(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
             context.system.processes.remove(pid);
             Err(error)
         }
+    }
+}
+
+/// The descriptor of `CLONE_PIDFD`, which the new process does not have.
+fn open_descriptor(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> Result<Option<u64>> {
+    if wish.flags & CLONE_PIDFD == 0 {
+        return Ok(None);
+    }
+    let descriptor = process_file::open(context, process, StatusFlags::empty())?;
+    let written = write_all(context.memory, wish.descriptor, &(descriptor as u32).to_le_bytes());
+    written.map(|()| Some(descriptor)).inspect_err(|_| close_descriptor(context, Some(descriptor)))
+}
+
+fn close_descriptor(context: &Context<'_>, descriptor: Option<u64>) {
+    if let Some(descriptor) = descriptor {
+        let removed = context.process.files.table().remove(descriptor as u32);
+        drop(removed);
     }
 }
 
@@ -276,6 +305,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     });
     process.exit_signal.store(wish.exit_signal, Ordering::Relaxed);
     process.borrows_memory.store(borrows, Ordering::Release);
+    process.was_key_asked.store(caller.was_key_asked.load(Ordering::Relaxed), Ordering::Relaxed);
     process.limits.lock().clone_from(&caller.limits.lock());
     process.image.lock().clone_from(&caller.image.lock());
     {
@@ -355,9 +385,9 @@ const ALL_KINDS: u64 = 0x4000_0000;
 const CLONE_KIND: u64 = 0x8000_0000;
 
 /// Which children are waited for.
-#[derive(Clone, Copy, Debug)]
 enum Choice {
     Any,
+    Same(Arc<Process>),
     Process(u32),
     Group(u32),
 }
@@ -372,18 +402,19 @@ struct Found {
     used_ns: u64,
 }
 
-fn is_chosen(child: &Process, choice: Choice, options: u64) -> bool {
+fn is_chosen(child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
     let is_named = match choice {
         Choice::Any => true,
-        Choice::Process(pid) => child.pid == pid,
-        Choice::Group(group) => *child.group.lock() == group,
+        Choice::Same(target) => Arc::ptr_eq(child, target),
+        Choice::Process(pid) => child.pid == *pid,
+        Choice::Group(group) => *child.group.lock() == *group,
     };
     let is_clone = child.exit_signal.load(Ordering::Relaxed) != Signal::CHLD.number();
     is_named && (options & ALL_KINDS != 0 || is_clone == (options & CLONE_KIND != 0))
 }
 
 /// The first change among the children that are chosen; `ECHILD` if there are no such children.
-fn look(context: &Context<'_>, choice: Choice, options: u64) -> Result<Option<Found>> {
+fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<Found>> {
     let children = context.system.processes.children_of(context.process.pid);
     let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(child, choice, options)).collect();
     if chosen.is_empty() {
@@ -422,11 +453,11 @@ fn wait_for(context: &mut Context<'_>, choice: Choice, options: u64) -> Result<O
     context.restart = Restart::UnlessHandlerForbids;
     let _registration = context.watch(&context.process.changes, Readiness::READ);
     loop {
-        match look(context, choice, options)? {
+        match look(context, &choice, options)? {
             None if options & NO_HANG == 0 => {
                 if let Err(error) = context.wait(None) {
                     // The signal may be the child's own news, which comes first.
-                    return look(context, choice, options)?.map(Some).ok_or(error);
+                    return look(context, &choice, options)?.map(Some).ok_or(error);
                 }
             }
             found => return Ok(found),
@@ -479,14 +510,25 @@ pub fn waitid(context: &mut Context<'_>, [kind, number, info, options, resources
     if options & !(NO_HANG | STOPPED | EXITED | CONTINUED | NO_REAP | KINDS) != 0 || wanted == 0 {
         return Err(Errno::EINVAL);
     }
+    let mut is_non_blocking = false;
     let choice = match kind as u32 {
+        3 if (number as u32 as i32) < 0 => return Err(Errno::EINVAL),
+        3 => {
+            let (description, target) = process_file::named(context, number)?;
+            is_non_blocking = description.is_non_blocking();
+            Choice::Same(target)
+        }
         0 => Choice::Any,
         1 if number as u32 as i32 > 0 => Choice::Process(number as u32),
         2 if number as u32 == 0 => Choice::Group(*context.process.group.lock()),
         2 if number as u32 as i32 > 0 => Choice::Group(number as u32),
         _ => return Err(Errno::EINVAL),
     };
-    let found = wait_for(context, choice, options)?;
+    let waits = if is_non_blocking { options | NO_HANG } else { options };
+    let found = wait_for(context, choice, waits)?;
+    if found.is_none() && options & NO_HANG == 0 {
+        return Err(Errno::EAGAIN);
+    }
     if info != 0 {
         let bytes = match &found {
             None => Encoder::new().zero_to(128).finish(),

@@ -3,8 +3,10 @@
 use alloc::sync::Arc;
 
 use exos::error::{Errno, Result};
+use exos::task::capability::Capability;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
+use super::timer::{complete_notice, forget_signal};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
 use crate::context::{Arguments, Context, Restart};
@@ -44,17 +46,22 @@ pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arg
             mask: SignalSet(get::u64(&bytes, 24)),
         })
     };
-    let before = {
+    let (before, is_discarded) = {
         let mut signals = context.process.signals.lock();
         let before = signals.dispositions.get(signal);
+        let mut is_discarded = false;
         if let Some(disposition) = wanted {
             signals.dispositions.set(signal, disposition)?;
-            if signals.dispositions.is_ignored(signal) {
+            is_discarded = signals.dispositions.is_ignored(signal) && signals.pending.set().contains(signal);
+            if is_discarded {
                 signals.pending.discard(signal.bit());
             }
         }
-        before
+        (before, is_discarded)
     };
+    if is_discarded {
+        forget_signal(context.system, context.process, signal);
+    }
     if old != 0 {
         let bytes =
             Encoder::new().u64(before.handler).u64(before.flags).u64(before.restorer).u64(before.mask.0).finish();
@@ -142,7 +149,8 @@ pub fn rt_sigtimedwait(context: &mut Context<'_>, [set, info, timeout, size, ..]
             let mut shared = context.process.signals.lock();
             thread.pending.take(wanted).or_else(|| shared.pending.take(wanted))
         };
-        if let Some((signal, information)) = taken {
+        if let Some((signal, mut information)) = taken {
+            complete_notice(context.system, context.process, &mut information);
             if info != 0 {
                 write_all(context.memory, info, &encode_info(signal, &information))?;
             }
@@ -162,7 +170,7 @@ fn sender(context: &Context<'_>, code: i32) -> SignalInfo {
 }
 
 /// Signal 0 only asks whether the target exists.
-fn signal_or_probe(number: u64) -> Result<Option<Signal>> {
+pub(super) fn signal_or_probe(number: u64) -> Result<Option<Signal>> {
     if number == 0 { Ok(None) } else { Signal::new(number).map(Some) }
 }
 
@@ -175,11 +183,11 @@ fn may_signal(context: &Context<'_>, target: &Process, signal: Option<Signal>) -
     let theirs = target.identities.lock().uid;
     let is_same_user = [own[0], own[1]].iter().any(|uid| *uid == theirs[0] || *uid == theirs[2]);
     let is_same_session = *context.process.session.lock() == *target.session.lock();
-    own[1] == 0 || is_same_user || signal == Some(Signal::CONT) && is_same_session
+    context.can(Capability::KILL) || is_same_user || signal == Some(Signal::CONT) && is_same_session
 }
 
 /// Sends to one process; a zombie takes everything and does nothing.
-fn send(context: &Context<'_>, target: &Process, signal: Option<Signal>, info: SignalInfo) -> Result<()> {
+pub(super) fn send(context: &Context<'_>, target: &Process, signal: Option<Signal>, info: SignalInfo) -> Result<()> {
     if !may_signal(context, target, signal) {
         return Err(Errno::EPERM);
     }
@@ -273,6 +281,18 @@ fn read_info(context: &Context<'_>, address: u64, to_others: bool) -> Result<Sig
     let payload =
         SignalPayload::Sender { pid: get::u32(&bytes, 16), uid: get::u32(&bytes, 20), value: get::u64(&bytes, 24) };
     Ok(SignalInfo { code: if code == 0 { CODE_QUEUE } else { code }, errno: get::i32(&bytes, 4), payload })
+}
+
+/// What `pidfd_send_signal` sends: what the program passes for this very signal, or as `kill` does.
+pub(super) fn user_info(context: &Context<'_>, address: u64, number: u64, pid: u32) -> Result<SignalInfo> {
+    if address == 0 {
+        return Ok(sender(context, CODE_USER));
+    }
+    let bytes: [u8; 128] = read_array(context.memory, address)?;
+    if get::u32(&bytes, 0) != number as u32 {
+        return Err(Errno::EINVAL);
+    }
+    read_info(context, address, pid != context.process.pid)
 }
 
 /// `rt_sigqueueinfo(2)`.

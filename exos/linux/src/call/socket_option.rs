@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::net::unix::{Identity, Socket, SocketKind};
+use exos::task::capability::Capability;
 use syscalls::Sysno;
 
 use super::socket::socket_at;
@@ -114,7 +115,7 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
     match name {
         option::SEND_BUFFER => socket.set_send_buffer_bytes(value as u32 as usize),
         option::RECEIVE_BUFFER => socket.set_receive_buffer_bytes(value as u32 as usize),
-        option::SEND_BUFFER_FORCE | option::RECEIVE_BUFFER_FORCE if context.process.identities.lock().uid[1] != 0 => {
+        option::SEND_BUFFER_FORCE | option::RECEIVE_BUFFER_FORCE if !context.can(Capability::NET_ADMIN) => {
             return Err(Errno::EPERM);
         }
         option::SEND_BUFFER_FORCE => socket.set_send_buffer_bytes(bytes),

@@ -14,6 +14,7 @@ use exos::fs::terminal::tty::{Flush, Side, Tty};
 use exos::fs::transfer::Destination;
 use exos::fs::vnode::DeviceNumber;
 use exos::fs::walk::LookupFlags;
+use exos::task::capability::Capability;
 use exos::task::signal::{Signal, SignalSet};
 
 use crate::abi::file::{self as abi, request};
@@ -34,7 +35,7 @@ fn caller_of(context: &Context<'_>) -> TerminalCaller {
     let ignored = [Signal::TTIN, Signal::TTOU].into_iter().filter(|signal| shared.dispositions.is_ignored(*signal));
     let deaf_to = ignored.fold(mask, |set: SignalSet, signal| set.union(signal.bit()));
     drop(shared);
-    let is_root = context.process.identities.lock().uid[1] == 0;
+    let is_root = context.can(Capability::SYS_ADMIN);
     TerminalCaller { group, session, is_leader: context.process.pid == session, is_root, deaf_to }
 }
 

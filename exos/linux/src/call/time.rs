@@ -1,15 +1,13 @@
-//! Clocks, sleeping, interval timers.
+//! Clocks and sleeping. Timers are [`super::timer`]'s.
 
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
-use exos::task::signal::{Signal, SignalInfo};
+use exos::task::capability::Capability;
 
-use crate::abi::bytes::get;
 use crate::abi::time as abi;
 use crate::context::{Arguments, Context, Restart};
-use crate::process::IntervalTimer;
-use crate::user::{read_array, write_all};
+use crate::user::write_all;
 
 /// The resolution that clocks report.
 const RESOLUTION_NS: u64 = 1;
@@ -69,7 +67,7 @@ pub fn clock_settime(context: &mut Context<'_>, [id, address, ..]: Arguments) ->
     if id != abi::CLOCK_REALTIME {
         return Err(Errno::EINVAL);
     }
-    if context.process.identities.lock().uid[1] != 0 {
+    if !context.can(Capability::SYS_TIME) {
         return Err(Errno::EPERM);
     }
     let offset = (ns as i64).wrapping_sub(context.now_ns() as i64);
@@ -153,102 +151,4 @@ pub fn pause(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     loop {
         context.wait(None)?;
     }
-}
-
-/// Which interval timer; only the real-time one runs.
-fn check_interval_timer(which: u64) -> Result<()> {
-    match which {
-        0 => Ok(()),
-        1 | 2 => Err(Errno::EOPNOTSUPP),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-fn encode_interval_timer(timer: IntervalTimer, now_ns: u64) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes[..16].copy_from_slice(&abi::timeval(timer.period_ns));
-    // A timer that is about to fire shows at least a microsecond, as one that is off shows zero.
-    let left_ns = match timer.deadline_ns {
-        0 => 0,
-        deadline_ns => deadline_ns.saturating_sub(now_ns).max(1000),
-    };
-    bytes[16..].copy_from_slice(&abi::timeval(left_ns));
-    bytes
-}
-
-/// `getitimer(2)`.
-pub fn getitimer(context: &mut Context<'_>, [which, address, ..]: Arguments) -> Result<u64> {
-    if matches!(which, 1 | 2) {
-        write_all(context.memory, address, &[0; 32])?;
-        return Ok(0);
-    }
-    check_interval_timer(which)?;
-    let bytes = encode_interval_timer(*context.process.timer.lock(), context.now_ns());
-    write_all(context.memory, address, &bytes)?;
-    Ok(0)
-}
-
-/// `setitimer(2)`. The timers of processor time are `EOPNOTSUPP` unless they are being switched off.
-pub fn setitimer(context: &mut Context<'_>, [which, new, old, ..]: Arguments) -> Result<u64> {
-    let (period_ns, value_ns) = if new == 0 {
-        (0, 0)
-    } else {
-        let bytes: [u8; 32] = read_array(context.memory, new)?;
-        let part = |offset: usize| {
-            let (seconds, microseconds) = (get::i64(&bytes, offset), get::i64(&bytes, offset + 8));
-            if seconds < 0 || !(0..1_000_000).contains(&microseconds) {
-                return Err(Errno::EINVAL);
-            }
-            Ok((seconds as u64).saturating_mul(1_000_000_000).saturating_add(microseconds as u64 * 1000))
-        };
-        (part(0)?, part(16)?)
-    };
-    if matches!(which, 1 | 2) && value_ns == 0 {
-        return Ok(0);
-    }
-    check_interval_timer(which)?;
-    let now_ns = context.now_ns();
-    let before = set_timer(context, now_ns, value_ns, period_ns);
-    if old != 0 {
-        write_all(context.memory, old, &encode_interval_timer(before, now_ns))?;
-    }
-    Ok(0)
-}
-
-fn set_timer(context: &Context<'_>, now_ns: u64, value_ns: u64, period_ns: u64) -> IntervalTimer {
-    let deadline_ns = if value_ns == 0 { 0 } else { now_ns.saturating_add(value_ns).max(1) };
-    let mut timer = context.process.timer.lock();
-    let before = core::mem::replace(&mut *timer, IntervalTimer { deadline_ns, period_ns });
-    context.system.platform.arm_timer((deadline_ns != 0).then_some(deadline_ns));
-    before
-}
-
-/// `alarm(2)`.
-pub fn alarm(context: &mut Context<'_>, [seconds, ..]: Arguments) -> Result<u64> {
-    let now_ns = context.now_ns();
-    let value_ns = u64::from(seconds as u32) * 1_000_000_000;
-    let before = set_timer(context, now_ns, value_ns, 0);
-    let left_ns = before.deadline_ns.saturating_sub(now_ns);
-    // Rounded to the nearest second, but never to zero while it is pending.
-    Ok(if before.deadline_ns == 0 { 0 } else { ((left_ns + 500_000_000) / 1_000_000_000).max(1) })
-}
-
-/// Looks whether the process's timer has fired, and if so raises `SIGALRM` and arms the next. Called on every wake
-/// and bell. When the next is due, if there is one.
-pub fn check_timer(process: &crate::process::Process, now_ns: u64) -> Option<u64> {
-    let mut timer = process.timer.lock();
-    if timer.deadline_ns == 0 || timer.deadline_ns > now_ns {
-        return (timer.deadline_ns != 0).then_some(timer.deadline_ns);
-    }
-    timer.deadline_ns = match timer.period_ns {
-        0 => 0,
-        period_ns => {
-            let missed = (now_ns - timer.deadline_ns) / period_ns;
-            timer.deadline_ns.saturating_add((missed + 1).saturating_mul(period_ns))
-        }
-    };
-    let next_ns = timer.deadline_ns;
-    drop(timer);
-    process.raise(Signal::ALRM, SignalInfo { code: 0x80, ..SignalInfo::default() });
-    (next_ns != 0).then_some(next_ns)
 }

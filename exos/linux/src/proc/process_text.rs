@@ -12,8 +12,6 @@ use crate::system::System;
 
 /// Nanoseconds of a clock tick as `/proc` counts (`USER_HZ` is 100).
 pub(super) const TICK_NS: u64 = 10_000_000;
-/// All capabilities up to `CAP_LAST_CAP`, which uid 0 has.
-const CAPABILITIES_ALL: u64 = 0x1ff_ffff_ffff;
 
 /// What a text is about.
 pub(super) struct Subject<'a> {
@@ -75,7 +73,9 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
     out.raw(b"CoreDumping:\t0\nTHP_enabled:\t0\n");
     put!(out, "Threads:\t{}\n", subject.member.threads.len());
     signal_lines(subject, out);
-    out.raw(b"NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n");
+    let has_no_new_privileges = u8::from(process.identities.lock().has_no_new_privileges);
+    put!(out, "NoNewPrivs:\t{has_no_new_privileges}\n");
+    out.raw(b"Seccomp:\t0\nSeccomp_filters:\t0\n");
     out.raw(b"Speculation_Store_Bypass:\tunknown\nSpeculationIndirectBranch:\tunknown\n");
     let count = subject.system.processor_count.clamp(1, 64);
     put!(out, "Cpus_allowed:\t{}\n", processor_mask(count));
@@ -119,10 +119,16 @@ fn signal_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
     for (label, set) in rows {
         put!(out, "{label}:\t{:016x}\n", set.0);
     }
-    let held = if process.identities.lock().uid[1] == 0 { CAPABILITIES_ALL } else { 0 };
-    let rows = [("Inh", 0), ("Prm", held), ("Eff", held), ("Bnd", CAPABILITIES_ALL), ("Amb", 0)];
+    let held = process.identities.lock().capabilities;
+    let rows = [
+        ("Inh", held.inheritable),
+        ("Prm", held.permitted),
+        ("Eff", held.effective),
+        ("Bnd", held.bounding),
+        ("Amb", held.ambient),
+    ];
     for (label, set) in rows {
-        put!(out, "Cap{label}:\t{set:016x}\n");
+        put!(out, "Cap{label}:\t{:016x}\n", set.0);
     }
 }
 

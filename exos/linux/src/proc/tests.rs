@@ -1,6 +1,7 @@
 //! The texts as programs read them through `/proc`, against the formats of Linux 6.1.
 
 use exos::error::Errno;
+use exos::task::capability::Capabilities;
 use exos::task::limits::{Limit, Resource};
 use exos::task::signal::{Disposition, Signal};
 
@@ -68,7 +69,7 @@ fn status_tells_identity_and_signals() {
     assert_eq!(field(&status, "Threads"), "1");
     assert_eq!((field(&status, "Cpus_allowed"), field(&status, "Cpus_allowed_list")), ("3", "0-1"));
     assert!(status.lines().all(|line| line.split_once(":\t").is_some()), "{status}");
-    world.pod.process.identities.lock().uid = [5; 4];
+    world.pod.process.identities.lock().capabilities = Capabilities::of_user(5);
     assert_eq!(field(&world.read("/proc/self/status").unwrap(), "CapEff"), "0000000000000000");
 }
 
