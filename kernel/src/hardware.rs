@@ -198,6 +198,10 @@ impl Machine for Hardware {
         machine::physical_store(frame, word_index, value);
     }
 
+    fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
+        machine::physical_find_word(frame, word_index)
+    }
+
     fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]) {
         machine::physical_load_words(frame, word_index, words);
     }

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::mem::area::{Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::source::{FilePage, PageError, PageIntent};
-use crate::mem::space::AddressSpace;
+use crate::mem::space::{AddressSpace, is_exclusive};
 use crate::mem::window::WINDOW_PAGES_MAX;
 
 /// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
@@ -160,17 +160,10 @@ impl AddressSpace {
 
     /// Makes the private pages around `page` writable that nobody else references any more.
     fn reclaim_around(&mut self, area: &Area, page: u64) -> u32 {
-        let mut count = 0;
-        for neighbour in block_around(area, page, FAULT_AROUND_PAGES) {
-            if let Some(entry) = self.pages.get(neighbour)
-                && !entry.has(PageFlags::WRITE)
-                && self.is_exclusive(entry)
-            {
-                self.set_page(neighbour, entry.with(PageFlags::WRITE), area.protection);
-                count += 1;
-            }
-        }
-        count
+        self.set_pages(block_around(area, page, FAULT_AROUND_PAGES), area.protection, |frames, _, entry| {
+            let entry = entry.filter(|entry| !entry.has(PageFlags::WRITE) && is_exclusive(frames, *entry))?;
+            Some(entry.with(PageFlags::WRITE))
+        })
     }
 
     /// Maps the known pages around `page` that are not mapped; `page` itself in any case.
@@ -180,30 +173,19 @@ impl AddressSpace {
             self.set_page(page, entry, area.protection);
             return 1;
         }
-        let mut count = 0;
-        for neighbour in block_around(area, page, REMAP_PAGES) {
-            if let Some(mut entry) = self.pages.get(neighbour)
-                && !entry.has(PageFlags::MAPPED)
-            {
-                if area.protection.contains(Protection::WRITE) && self.is_exclusive(entry) {
-                    entry = entry.with(PageFlags::WRITE);
-                }
-                self.set_page(neighbour, entry, area.protection);
-                count += 1;
-            }
-        }
-        count
+        self.set_pages(block_around(area, page, REMAP_PAGES), area.protection, |frames, _, entry| {
+            let entry = entry.filter(|entry| !entry.has(PageFlags::MAPPED))?;
+            let is_writable = area.protection.contains(Protection::WRITE) && is_exclusive(frames, entry);
+            Some(if is_writable { entry.with(PageFlags::WRITE) } else { entry })
+        })
     }
 
     /// Loads from untouched anonymous memory see the zero frame.
     fn map_zeros(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let zero = self.pool.zero_frame().map_err(|_| FaultOutcome::OutOfMemory)?;
         let range = self.plan(area, page, |entry| entry.is_none());
-        for untouched in range.clone() {
-            let entry = PageEntry::new(zero, PageFlags::empty());
-            self.set_page(untouched, entry, area.protection);
-        }
-        Ok((range.end - range.start) as u32)
+        let entry = PageEntry::new(zero, PageFlags::empty());
+        Ok(self.set_pages(range, area.protection, |_, _, _| Some(entry)))
     }
 
     /// Stores to untouched anonymous memory get frames of zeros.
@@ -217,13 +199,11 @@ impl AddressSpace {
         // With fewer frames than planned, the pages from the one that faulted on come first.
         let start = if count < wanted.len() { page } else { range.start };
         let range = start..range.end.min(start + count as u64);
-        for (&frame, untouched) in frames[..count].iter().zip(range.clone()) {
-            self.pool.bytes().zero(frame);
-            self.set_page(untouched, owned(frame), area.protection);
-        }
-        let used = (range.end - range.start) as usize;
-        self.pool.release_all(&frames[used..count]);
-        Ok(used as u32)
+        let (used, spare) = frames[..count].split_at((range.end - range.start) as usize);
+        used.iter().for_each(|&frame| self.pool.bytes().zero(frame));
+        self.set_pages(range, area.protection, |_, page, _| used.get((page - start) as usize).map(|&it| owned(it)));
+        self.pool.release_all(spare);
+        Ok(used.len() as u32)
     }
 
     /// Stores to untouched pages of a private file mapping get copies.
@@ -276,41 +256,34 @@ impl AddressSpace {
         file: &FileBacking,
         page: u64,
     ) -> core::result::Result<u32, FaultOutcome> {
-        let target = file.source.page(area.file_index(page), PageIntent::Read);
-        let mut target = Some(target.map_err(outcome_of)?);
-        let mut count = 0;
-        // In ascending order, so that neighbouring frames join.
-        for neighbour in block_around(area, page, FAULT_AROUND_PAGES) {
-            if neighbour == page {
-                let is_mapped = target.take().is_some_and(|it| self.map_clean(area, page, it));
-                if !is_mapped {
-                    return Err(FaultOutcome::OutOfMemory);
-                }
-                count += 1;
-            } else if self.pages.get(neighbour).is_none()
-                && let Some(found) = file.source.resident_page(area.file_index(neighbour))
-                && self.map_clean(area, neighbour, found)
-            {
-                count += 1;
-            }
+        let target = file.source.page(area.file_index(page), PageIntent::Read).map_err(outcome_of)?;
+        let target = self.clean_entry(area, target).ok_or(FaultOutcome::OutOfMemory)?;
+        let block = block_around(area, page, FAULT_AROUND_PAGES);
+        let mut entries = [None; FAULT_AROUND_PAGES as usize];
+        for (place, neighbour) in entries.iter_mut().zip(block.clone()) {
+            *place = if neighbour == page {
+                Some(target)
+            } else if self.pages.get(neighbour).is_none() {
+                let found = file.source.resident_page(area.file_index(neighbour));
+                found.and_then(|found| self.clean_entry(area, found))
+            } else {
+                None
+            };
         }
-        Ok(count)
+        let first = block.start;
+        Ok(self.set_pages(block, area.protection, |_, page, _| entries[(page - first) as usize]))
     }
 
-    /// Maps a file's page read-only; the last page of an immutable file is copied if foreign bytes
-    /// follow the file's end in it.
-    fn map_clean(&mut self, area: &Area, page: u64, found: FilePage) -> bool {
+    /// The entry for a file's page that is only read, with the page's reference; the last page of an immutable file is
+    /// copied if foreign bytes follow the file's end in it. `None`: no frame for that.
+    fn clean_entry(&mut self, area: &Area, found: FilePage) -> Option<PageEntry> {
         if self.has_clean_tail(&found) {
-            self.set_file_page(page, found, PageFlags::FILE, area.protection);
-            return true;
+            return Some(PageEntry::new(found.frame.into_frame(), PageFlags::FILE));
         }
-        let Ok(frame) = self.copy_of(&found) else {
-            return false;
-        };
+        let frame = self.copy_of(&found).ok()?;
         // In a shared area it stands for the file's page: a later store asks the source, and never keeps this copy.
         let flags = if area.is_shared() { PageFlags::FILE } else { PageFlags::OWNED };
-        self.set_page(page, PageEntry::new(frame, flags), area.protection);
-        true
+        Some(PageEntry::new(frame, flags))
     }
 
     fn set_file_page(&mut self, page: u64, found: FilePage, flags: PageFlags, protection: Protection) {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::test_support::{BASE, CachedFile, ENVIRONMENT, PAGE, Setup, load, store};
 use super::{
-    Access, Advice, FaultOutcome, FilePage, MapBacking, MapRequest, PageSource, Placement, ProtectReach, Protection,
+    Access, AddressSpace, Advice, FaultOutcome, FilePage, MapBacking, MapRequest, PageSource, Placement, ProtectReach,
+    Protection,
 };
 use crate::error::Errno;
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeAccess};
@@ -179,6 +180,34 @@ fn a_forked_child_shares_until_someone_stores() {
         store(&setup, &mut parent, A + page * PAGE, 4);
     }
     assert_eq!(parent.fault_counts().copied, copied, "a last user writes in place");
+}
+
+#[test]
+fn a_forked_child_gets_pages_of_files_from_the_files() {
+    let setup = Setup::new();
+    let file = CachedFile::new(&setup.pool, 40);
+    let mut parent = setup.space();
+    let shared = parent.map(shared_file(file.clone(), 40)).expect("mapped");
+    let request = MapRequest::file(Placement::Hint(0), 40 * PAGE, read_write(), file.clone(), 0);
+    let private = parent.map(request).expect("mapped");
+    store(&setup, &mut parent, shared, 50);
+    store(&setup, &mut parent, private + PAGE, 51);
+    assert_eq!(load(&setup, &mut parent, private + 2 * PAGE), 3);
+    let mut child = parent.clone_cow(CHILD).expect("memory");
+    let known = |space: &AddressSpace, address| space.frame_at(address).is_some();
+    assert!(!known(&child, shared) && !known(&child, private + 2 * PAGE));
+    assert!(known(&child, private + PAGE));
+    assert_eq!(parent.frame_at(shared).map(|(_, is_writable)| is_writable), Some(true));
+    assert_eq!(load(&setup, &mut child, private + PAGE), 51);
+    assert_eq!(load(&setup, &mut child, private + 2 * PAGE), 3);
+    store(&setup, &mut child, shared, 60);
+    store(&setup, &mut child, private + PAGE, 61);
+    assert_eq!([load(&setup, &mut parent, shared), load(&setup, &mut parent, private + PAGE)], [60, 51]);
+    child.abandon();
+    assert_eq!(load(&setup, &mut parent, private + PAGE), 51);
+    store(&setup, &mut parent, private + PAGE, 52);
+    drop((parent, child));
+    assert_eq!(setup.used(), file.cached() as u64);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Cloning an address space by copy on write, for `fork`.
 //!
-//! Nothing is copied and the child's page table is not touched: the child knows its pages
+//! Nothing is copied and the child's page table is not touched: the child knows its private pages
 //! ([`super::page_map`]) and maps them by blocks when it faults, so that a child that calls
-//! `execve` at once pays for few of them. The parent's private pages become read-only in one batch;
-//! the first store of either side copies, the last user of a frame gets it back without a copy.
+//! `execve` at once pays for few of them. Pages of files and of shared memory it does not even know:
+//! they come from their source again, as on Linux. The parent's private pages become read-only in one
+//! batch; the first store of either side copies, the last user of a frame gets it back without a copy.
 
 use core::ops::Range;
 
@@ -29,42 +30,41 @@ impl AddressSpace {
         child.break_start = self.break_start;
         child.break_end = self.break_end;
         child.sites = self.sites.clone();
-        let mut inherited: Vec<(Range<u64>, bool, Protection)> = Vec::new();
+        let mut inherited: Vec<(Range<u64>, Protection)> = Vec::new();
         for area in self.areas.iter() {
             if area.flags.contains(AreaFlags::DONT_FORK) {
                 continue;
             }
             let mut copy = area.clone();
             copy.flags.remove(AreaFlags::LOCKED);
-            if !area.flags.contains(AreaFlags::WIPE_ON_FORK) {
-                inherited.push((area.pages(), area.is_shared(), area.protection));
+            if !area.flags.contains(AreaFlags::WIPE_ON_FORK) && !area.is_shared() {
+                inherited.push((area.pages(), area.protection));
             }
             child.areas.insert(copy);
         }
         child.note_peak();
-        for (pages, is_shared, protection) in inherited {
-            self.share_with(&mut child, pages, is_shared, protection);
+        for (pages, protection) in inherited {
+            self.share_with(&mut child, pages, protection);
         }
         self.flush()?;
         Ok(child)
     }
 
-    fn share_with(&mut self, child: &mut AddressSpace, pages: Range<u64>, is_shared: bool, protection: Protection) {
-        let (binder, pool) = (&mut self.binder, &self.pool);
-        let mut frames = Vec::new();
-        self.pages.update(pages, |page, entry| {
-            frames.push(entry.frame());
-            let unmapped = entry.without(PageFlags::MAPPED | PageFlags::WRITE);
-            child.pages.insert(page, unmapped);
-            Some(if is_shared || !entry.has(PageFlags::WRITE) {
-                entry
-            } else {
-                let entry = entry.without(PageFlags::WRITE);
-                binder.protect(page, pool.slot_of(entry.frame()), bind_flags(entry, protection));
-                entry
-            })
+    /// Gives `child` the private pages of a private area.
+    fn share_with(&mut self, child: &mut AddressSpace, pages: Range<u64>, protection: Protection) {
+        let binder = &mut self.binder;
+        let mut frames = self.pool.lock();
+        self.pages.share(pages, &mut child.pages, |page, entry| {
+            if entry.has(PageFlags::FILE) {
+                return (entry, None);
+            }
+            let (frame, read_only) = (entry.frame(), entry.without(PageFlags::WRITE));
+            frames.retain(frame);
+            if entry.has(PageFlags::WRITE) {
+                binder.protect(page, frames.slot_of(frame), bind_flags(read_only, protection));
+            }
+            (read_only, Some(read_only.without(PageFlags::MAPPED)))
         });
-        self.pool.retain_all(frames.into_iter());
     }
 
     /// The entry of a page, for tests and diagnosis: its frame and whether it is writable now.

@@ -29,7 +29,7 @@ use aegis_abi::{CapSlot, FrameNumber};
 
 use crate::error::{Errno, Result};
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Frames in a region, the unit of bookkeeping: 2 MiB.
 const REGION_FRAMES: usize = LARGE_PAGE_FRAMES as usize;
@@ -39,6 +39,8 @@ const GROUPS: usize = REGION_FRAMES / GROUP_FRAMES;
 const WORDS: usize = REGION_FRAMES / 64;
 /// "No region" in the table from frame to region.
 const NO_REGION: u32 = u32::MAX;
+/// The frame of a handle that holds no reference any more.
+const GIVEN_UP: FrameNumber = FrameNumber(u64::MAX);
 /// The count of a frame that is never freed.
 const PINNED: u32 = u32::MAX;
 /// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB,
@@ -236,12 +238,6 @@ impl FramePool {
         self.state.lock().retain(frame);
     }
 
-    /// One more reference to each.
-    pub fn retain_all(&self, frames: impl Iterator<Item = FrameNumber>) {
-        let mut state = self.state.lock();
-        frames.for_each(|frame| state.retain(frame));
-    }
-
     /// One reference less; the last one frees. Nothing may map the frame in the name of the reference that ends.
     pub fn release(&self, frame: FrameNumber) {
         self.state.lock().release(frame);
@@ -269,6 +265,12 @@ impl FramePool {
     #[must_use]
     pub fn slot_of(&self, frame: FrameNumber) -> CapSlot {
         self.state.lock().slot_of(frame)
+    }
+
+    /// The counts, for a caller who goes through many frames. Nothing else may be asked of the pool meanwhile, and no
+    /// [`FrameRef`] dropped.
+    pub(crate) fn lock(&self) -> FrameCounts<'_> {
+        FrameCounts { state: self.state.lock() }
     }
 
     /// How the pool is filled.
@@ -473,6 +475,33 @@ impl State {
     }
 }
 
+/// The references to the pool's frames, behind its lock.
+pub(crate) struct FrameCounts<'a> {
+    state: MutexGuard<'a, State>,
+}
+
+impl FrameCounts<'_> {
+    /// See [`FramePool::retain`].
+    pub(crate) fn retain(&mut self, frame: FrameNumber) {
+        self.state.retain(frame);
+    }
+
+    /// See [`FramePool::release`].
+    pub(crate) fn release(&mut self, frame: FrameNumber) {
+        self.state.release(frame);
+    }
+
+    /// See [`FramePool::reference_count`].
+    pub(crate) fn reference_count(&self, frame: FrameNumber) -> u32 {
+        self.state.count(frame).unwrap_or(PINNED)
+    }
+
+    /// See [`FramePool::slot_of`].
+    pub(crate) fn slot_of(&self, frame: FrameNumber) -> CapSlot {
+        self.state.slot_of(frame)
+    }
+}
+
 /// One reference to a frame, released when dropped; `clone` makes another.
 pub struct FrameRef {
     pool: Arc<FramePool>,
@@ -494,11 +523,8 @@ impl FrameRef {
 
     /// Gives up the handle and keeps the reference: the caller releases it.
     #[must_use]
-    pub fn into_frame(self) -> FrameNumber {
-        let frame = self.frame;
-        // The reference moves to the caller: taken once more here, it survives the drop.
-        self.pool.retain(frame);
-        frame
+    pub fn into_frame(mut self) -> FrameNumber {
+        core::mem::replace(&mut self.frame, GIVEN_UP)
     }
 }
 
@@ -511,7 +537,9 @@ impl Clone for FrameRef {
 
 impl Drop for FrameRef {
     fn drop(&mut self) {
-        self.pool.release(self.frame);
+        if self.frame != GIVEN_UP {
+            self.pool.release(self.frame);
+        }
     }
 }
 

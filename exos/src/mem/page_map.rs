@@ -70,12 +70,39 @@ struct Leaf {
     entries: [u64; LEAF_PAGES],
 }
 
+impl Default for Leaf {
+    fn default() -> Self {
+        Self { count: 0, entries: [0; LEAF_PAGES] }
+    }
+}
+
+impl Leaf {
+    fn get(&self, index: usize) -> Option<PageEntry> {
+        let word = self.entries[index];
+        (word != 0).then_some(PageEntry(word))
+    }
+
+    /// Sets or forgets an entry; the one before.
+    fn set(&mut self, index: usize, entry: Option<PageEntry>) -> Option<PageEntry> {
+        let previous = self.get(index);
+        self.entries[index] = entry.map_or(0, |entry| entry.0);
+        self.count = self.count + u32::from(entry.is_some()) - u32::from(previous.is_some());
+        previous
+    }
+}
+
+/// Known pages by what they are.
+#[derive(Clone, Copy, Default)]
+struct PageCounts {
+    owned: u64,
+    file: u64,
+}
+
 /// Known pages by page number (address / 4096).
 #[derive(Default)]
 pub(crate) struct PageMap {
     leaves: BTreeMap<u64, Box<Leaf>>,
-    owned_count: u64,
-    file_count: u64,
+    counts: PageCounts,
     resident_peak: u64,
 }
 
@@ -87,18 +114,10 @@ impl PageMap {
 
     /// Sets or replaces an entry; the caller takes over the reference of the one returned.
     pub(crate) fn insert(&mut self, page: u64, entry: PageEntry) -> Option<PageEntry> {
-        let leaf = self
-            .leaves
-            .entry(page >> LEAF_SHIFT)
-            .or_insert_with(|| Box::new(Leaf { count: 0, entries: [0; LEAF_PAGES] }));
-        let word = &mut leaf.entries[slot(page)];
-        let previous = (*word != 0).then_some(PageEntry(*word));
-        *word = entry.0;
-        if previous.is_none() {
-            leaf.count += 1;
-        }
-        self.uncount(previous);
-        self.count(entry);
+        let leaf = self.leaves.entry(page >> LEAF_SHIFT).or_default();
+        let previous = leaf.set(slot(page), Some(entry));
+        adjust(&mut self.counts, previous, Some(entry));
+        self.note_peak();
         previous
     }
 
@@ -109,43 +128,102 @@ impl PageMap {
             return;
         }
         let mut emptied = Vec::new();
-        let mut counts = (self.owned_count, self.file_count);
-        let leaves = range.start >> LEAF_SHIFT..=(range.end - 1) >> LEAF_SHIFT;
-        for (&number, leaf) in self.leaves.range_mut(leaves) {
-            let first = number << LEAF_SHIFT;
-            let start = range.start.max(first) - first;
-            let end = range.end.min(first + LEAF_PAGES as u64) - first;
-            for index in start..end {
-                let word = leaf.entries[index as usize];
-                if word == 0 {
+        for (&number, leaf) in self.leaves.range_mut(leaf_numbers(&range)) {
+            let (first, slots) = slots_in(number, &range);
+            for index in slots {
+                let Some(entry) = leaf.get(index) else {
                     continue;
-                }
-                let entry = PageEntry(word);
-                let changed = change(first + index, entry);
-                leaf.entries[index as usize] = changed.map_or(0, |entry| entry.0);
-                if changed.is_none() {
-                    leaf.count -= 1;
-                }
-                adjust(&mut counts, Some(entry), changed);
+                };
+                let changed = change(first + index as u64, entry);
+                leaf.set(index, changed);
+                adjust(&mut self.counts, Some(entry), changed);
             }
             if leaf.count == 0 {
                 emptied.push(number);
             }
         }
-        (self.owned_count, self.file_count) = counts;
         for number in emptied {
             self.leaves.remove(&number);
         }
     }
 
+    /// Visits every page of `range`, known or not, ascending; what `change` gives becomes its entry, `None` leaves the
+    /// page as it is. The caller takes over the reference of an entry that it replaces. For short ranges: each page
+    /// takes time, and so does each leaf.
+    pub(crate) fn fill(
+        &mut self,
+        range: Range<u64>,
+        mut change: impl FnMut(u64, Option<PageEntry>) -> Option<PageEntry>,
+    ) {
+        if range.is_empty() {
+            return;
+        }
+        for number in leaf_numbers(&range) {
+            let leaf = self.leaves.entry(number).or_default();
+            let (first, slots) = slots_in(number, &range);
+            for index in slots {
+                let entry = leaf.get(index);
+                if let Some(changed) = change(first + index as u64, entry) {
+                    leaf.set(index, Some(changed));
+                    adjust(&mut self.counts, entry, Some(changed));
+                }
+            }
+            if leaf.count == 0 {
+                self.leaves.remove(&number);
+            }
+        }
+        self.note_peak();
+    }
+
+    /// As [`Self::update`], where `change` gives what becomes of the page here and what `other` gets, which knew none
+    /// of these pages. The caller makes a reference for each that `other` gets.
+    pub(crate) fn share(
+        &mut self,
+        range: Range<u64>,
+        other: &mut Self,
+        mut change: impl FnMut(u64, PageEntry) -> (PageEntry, Option<PageEntry>),
+    ) {
+        if range.is_empty() {
+            return;
+        }
+        for (&number, leaf) in self.leaves.range_mut(leaf_numbers(&range)) {
+            let other_leaf = other.leaves.entry(number).or_default();
+            let (first, slots) = slots_in(number, &range);
+            for index in slots {
+                let Some(entry) = leaf.get(index) else {
+                    continue;
+                };
+                let (changed, given) = change(first + index as u64, entry);
+                leaf.entries[index] = changed.0;
+                if given.is_some() {
+                    other_leaf.set(index, given);
+                    adjust(&mut other.counts, None, given);
+                }
+            }
+            if other_leaf.count == 0 {
+                other.leaves.remove(&number);
+            }
+        }
+        other.note_peak();
+    }
+
+    /// Forgets all pages; `release` gets each one's frame, and its reference.
+    pub(crate) fn clear(&mut self, mut release: impl FnMut(FrameNumber)) {
+        for leaf in core::mem::take(&mut self.leaves).into_values() {
+            let known = leaf.entries.iter().filter(|word| **word != 0);
+            known.for_each(|word| release(PageEntry(*word).frame()));
+        }
+        self.counts = PageCounts::default();
+    }
+
     /// Private pages of the program that take a frame.
     pub(crate) fn owned_count(&self) -> u64 {
-        self.owned_count
+        self.counts.owned
     }
 
     /// Pages of files and shared memory.
     pub(crate) fn file_count(&self) -> u64 {
-        self.file_count
+        self.counts.file
     }
 
     /// The most pages of both kinds that there have been.
@@ -153,25 +231,28 @@ impl PageMap {
         self.resident_peak
     }
 
-    fn count(&mut self, entry: PageEntry) {
-        let mut counts = (self.owned_count, self.file_count);
-        adjust(&mut counts, None, Some(entry));
-        (self.owned_count, self.file_count) = counts;
-        self.resident_peak = self.resident_peak.max(self.owned_count + self.file_count);
-    }
-
-    fn uncount(&mut self, entry: Option<PageEntry>) {
-        let mut counts = (self.owned_count, self.file_count);
-        adjust(&mut counts, entry, None);
-        (self.owned_count, self.file_count) = counts;
+    fn note_peak(&mut self) {
+        self.resident_peak = self.resident_peak.max(self.counts.owned + self.counts.file);
     }
 }
 
-/// Corrects (owned, file) counts for an entry that became another.
-fn adjust(counts: &mut (u64, u64), before: Option<PageEntry>, after: Option<PageEntry>) {
+/// Corrects the counts for an entry that became another.
+fn adjust(counts: &mut PageCounts, before: Option<PageEntry>, after: Option<PageEntry>) {
     let is = |entry: Option<PageEntry>, flag| u64::from(entry.is_some_and(|e| e.has(flag)));
-    counts.0 = counts.0 + is(after, PageFlags::OWNED) - is(before, PageFlags::OWNED);
-    counts.1 = counts.1 + is(after, PageFlags::FILE) - is(before, PageFlags::FILE);
+    counts.owned = counts.owned + is(after, PageFlags::OWNED) - is(before, PageFlags::OWNED);
+    counts.file = counts.file + is(after, PageFlags::FILE) - is(before, PageFlags::FILE);
+}
+
+/// The leaves that a range which is not empty reaches.
+fn leaf_numbers(range: &Range<u64>) -> core::ops::RangeInclusive<u64> {
+    range.start >> LEAF_SHIFT..=(range.end - 1) >> LEAF_SHIFT
+}
+
+/// The first page of a leaf, and the part of the leaf that lies in `range`.
+fn slots_in(number: u64, range: &Range<u64>) -> (u64, Range<usize>) {
+    let first = number << LEAF_SHIFT;
+    let end = range.end.min(first + LEAF_PAGES as u64) - first;
+    (first, (range.start.max(first) - first) as usize..end as usize)
 }
 
 fn slot(page: u64) -> usize {

@@ -84,7 +84,7 @@ impl AddressSpace {
         }
         self.unpatch_unless(protection, &part);
         self.areas.change(part.clone(), |area| area.protection = protection);
-        let (binder, pool) = (&mut self.binder, &self.pool);
+        let (binder, frames) = (&mut self.binder, self.pool.lock());
         let is_writable = protection.contains(Protection::WRITE);
         self.pages.update(part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT, |page, entry| {
             if !entry.has(PageFlags::MAPPED) {
@@ -95,16 +95,17 @@ impl AddressSpace {
                 return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
             }
             let is_owned = entry.has(PageFlags::OWNED);
-            let entry = if is_writable && is_owned && pool.reference_count(entry.frame()) == 1 {
+            let entry = if is_writable && is_owned && frames.reference_count(entry.frame()) == 1 {
                 entry.with(PageFlags::WRITE)
             } else if is_writable && entry.has(PageFlags::WRITE) {
                 entry
             } else {
                 entry.without(PageFlags::WRITE)
             };
-            binder.protect(page, pool.slot_of(entry.frame()), bind_flags(entry, protection));
+            binder.protect(page, frames.slot_of(entry.frame()), bind_flags(entry, protection));
             Some(entry)
         });
+        drop(frames);
         self.flush()
     }
 }

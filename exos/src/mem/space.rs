@@ -20,7 +20,7 @@ use crate::mem::area::{
     AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, AreaTree, Backing, FileBacking, Protection, is_data,
 };
 use crate::mem::binder::Binder;
-use crate::mem::frames::FramePool;
+use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::source::{PageSource, SharedMemory};
 use crate::mem::window::FaultWindow;
@@ -345,12 +345,8 @@ impl AddressSpace {
     /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
     pub fn abandon(&mut self) {
         self.areas = AreaTree::new();
-        let mut frames = alloc::vec::Vec::new();
-        self.pages.update(0..u64::MAX, |_, entry| {
-            frames.push(entry.frame());
-            None
-        });
-        self.pool.release_all(&frames);
+        let mut frames = self.pool.lock();
+        self.pages.clear(|frame| frames.release(frame));
     }
 
     /// Forgets the pages of a file from page `first_index` on, in every mapping, after it was
@@ -407,27 +403,39 @@ impl AddressSpace {
     /// Records `entry` for `page` and queues its mapping; an entry that was there loses its
     /// reference after the flush.
     pub(crate) fn set_page(&mut self, page: u64, entry: PageEntry, protection: Protection) {
-        if protection.is_empty() {
-            let entry = entry.without(PageFlags::MAPPED | PageFlags::WRITE);
-            self.replace_entry(page, entry);
-            return;
-        }
-        let slot = self.pool.slot_of(entry.frame());
-        self.binder.map(page, entry.frame(), slot, bind_flags(entry, protection));
-        self.replace_entry(page, entry.with(PageFlags::MAPPED));
+        self.set_pages(page..page + 1, protection, |_, _, _| Some(entry));
     }
 
-    fn replace_entry(&mut self, page: u64, entry: PageEntry) {
-        if let Some(previous) = self.pages.insert(page, entry)
-            && previous.frame() != entry.frame()
-        {
-            self.binder.release(previous.frame());
-        }
+    /// As [`Self::set_page`] for the pages of a short range to which `entry_of` gives an entry: how many. It gets the
+    /// page's entry so far, and must not come to the pool in another way than by the counts that it gets.
+    pub(crate) fn set_pages(
+        &mut self,
+        range: Range<u64>,
+        protection: Protection,
+        mut entry_of: impl FnMut(&FrameCounts<'_>, u64, Option<PageEntry>) -> Option<PageEntry>,
+    ) -> u32 {
+        let (binder, frames) = (&mut self.binder, self.pool.lock());
+        let mut count = 0;
+        self.pages.fill(range, |page, before| {
+            let entry = entry_of(&frames, page, before)?;
+            count += 1;
+            if let Some(before) = before
+                && before.frame() != entry.frame()
+            {
+                binder.release(before.frame());
+            }
+            if protection.is_empty() {
+                return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
+            }
+            binder.map(page, entry.frame(), frames.slot_of(entry.frame()), bind_flags(entry, protection));
+            Some(entry.with(PageFlags::MAPPED))
+        });
+        count
     }
 
-    /// Whether `frame` is the program's alone, so that it may be written in place.
+    /// Whether the frame is the program's alone, so that it may be written in place.
     pub(crate) fn is_exclusive(&self, entry: PageEntry) -> bool {
-        entry.has(PageFlags::OWNED) && self.pool.reference_count(entry.frame()) == 1
+        is_exclusive(&self.pool.lock(), entry)
     }
 
     pub(crate) fn note_peak(&mut self) {
@@ -609,6 +617,11 @@ fn check_fixed(start: u64, length: u64) -> Result<()> {
         return Err(Errno::EPERM);
     }
     Ok(())
+}
+
+/// See [`AddressSpace::is_exclusive`].
+pub(crate) fn is_exclusive(frames: &FrameCounts<'_>, entry: PageEntry) -> bool {
+    entry.has(PageFlags::OWNED) && frames.reference_count(entry.frame()) == 1
 }
 
 /// How `entry` is mapped in an area with these rights.

@@ -44,6 +44,8 @@ struct Elf<'a> {
     segments: [Segment; 16],
     segment_count: usize,
     unwind: Option<u64>,
+    /// The information entry read last and what it says: most descriptions of a file share one.
+    form: Option<(u64, (u8, bool))>,
 }
 
 /// The file range of the function that holds the byte at `offset`.
@@ -62,7 +64,7 @@ pub fn function_at(file: &mut dyn FileBytes, offset: u64) -> Option<Range<u64>> 
 impl<'a> Elf<'a> {
     fn open(file: &'a mut dyn FileBytes) -> Option<Self> {
         let none = Segment { offset: 0, address: 0, length: 0 };
-        let mut elf = Self { file, segments: [none; 16], segment_count: 0, unwind: None };
+        let mut elf = Self { file, segments: [none; 16], segment_count: 0, unwind: None, form: None };
         // 64-bit, little-endian.
         if elf.u32(0)? != 0x464c_457f || elf.u16(4)? != 0x0102 {
             return None;
@@ -165,7 +167,13 @@ impl<'a> Elf<'a> {
             return None;
         }
         let back = u64::from(self.u32(entry + 4)?);
-        let (form, is_signal_return) = self.pointer_form((entry + 4).checked_sub(back)?)?;
+        let information = (entry + 4).checked_sub(back)?;
+        let known = self.form.filter(|known| known.0 == information).map(|known| known.1);
+        let (form, is_signal_return) = match known {
+            Some(form) => form,
+            None => self.pointer_form(information)?,
+        };
+        self.form = Some((information, (form, is_signal_return)));
         let (start, count) = match form & 0xf {
             FORM_ABSOLUTE => (self.u64(entry + 8)?, self.u64(entry + 16)?),
             FORM_U32 => (u64::from(self.u32(entry + 8)?), u64::from(self.u32(entry + 12)?)),

@@ -166,10 +166,10 @@ impl<'a> FrameTable<'a> {
         }
     }
 
-    /// Counts a small mapping; false if the counter is full.
+    /// Counts a small mapping of an owned frame, others not; false if the counter is full.
     pub(crate) fn count_mapping(&mut self, frame: FrameNumber) -> bool {
-        let Some(entry) = self.entry_mut(frame.0) else {
-            return false;
+        let Some(entry) = self.entry_mut(frame.0).filter(|e| e.kind == FrameKind::Owned) else {
+            return true;
         };
         let Some(count) = entry.map_count.checked_add(1) else {
             return false;
@@ -184,12 +184,10 @@ impl<'a> FrameTable<'a> {
     }
 
     pub(crate) fn uncount_mapping(&mut self, frame: FrameNumber) {
-        let Some(entry) = self.entry_mut(frame.0) else {
+        let is_counted = |e: &&mut FrameEntry| e.kind == FrameKind::Owned && e.map_count != 0;
+        let Some(entry) = self.entry_mut(frame.0).filter(is_counted) else {
             return;
         };
-        if entry.map_count == 0 {
-            return;
-        }
         entry.map_count -= 1;
         if entry.map_count == 0
             && let Some(block) = self.block_mut(frame.0)

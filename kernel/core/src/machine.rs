@@ -67,6 +67,9 @@ pub trait Machine {
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64;
     /// Writes such a word, in one access.
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
+    /// The first word from `word_index` (0..=512) on that is not 0, and where it is. Made for tables that are nearly
+    /// empty: passes over zeros several at a time.
+    fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)>;
     /// Reads consecutive words of a frame, each in one access.
     fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]);
     /// Writes consecutive words of a frame, each in one access. How many is known when the kernel is compiled, so

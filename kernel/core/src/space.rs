@@ -405,8 +405,7 @@ impl<M: Machine> State<'_, M> {
         bits: u64,
         flush: &mut Flush,
     ) -> Result<(), Status> {
-        let is_counted = self.frames.kind(frame) == FrameKind::Owned;
-        if is_counted && !self.frames.count_mapping(frame) {
+        if !self.frames.count_mapping(frame) {
             return Err(Status::TableFull);
         }
         let old = self.load(place);
@@ -428,7 +427,7 @@ impl<M: Machine> State<'_, M> {
         let place = self.make_place(tables, page_number(address), 1)?;
         let old = self.load(place);
         let is_table = is_present(old) && old & entry::LARGE == 0;
-        if is_table && (0..ENTRIES).any(|i| is_present(self.machine.load(frame_of(old), i))) {
+        if is_table && self.machine.find_word(frame_of(old), 0).is_some() {
             return Err(Status::WrongState);
         }
         if !self.frames.count_large_mapping(frame) {
@@ -445,23 +444,30 @@ impl<M: Machine> State<'_, M> {
         Ok(())
     }
 
-    /// Uncounts a small mapping that is no longer in the tables.
-    fn forget_small(&mut self, environment: EnvironmentId, old: u64, address: u64, flush: &mut Flush) {
-        if !is_present(old) {
-            return;
-        }
-        if self.frames.kind(frame_of(old)) == FrameKind::Owned {
+    /// Uncounts a mapping that is no longer in the tables.
+    fn uncount(&mut self, environment: EnvironmentId, old: u64, is_large: bool) {
+        let page_count = if is_large {
+            self.frames.uncount_large_mapping(frame_of(old));
+            LARGE_PAGE_FRAMES
+        } else {
             self.frames.uncount_mapping(frame_of(old));
+            1
+        };
+        self.count(environment, Counter::PagesUnbound, page_count);
+    }
+
+    /// Uncounts and flushes a small mapping, if there was one.
+    fn forget_small(&mut self, environment: EnvironmentId, old: u64, address: u64, flush: &mut Flush) {
+        if is_present(old) {
+            self.uncount(environment, old, false);
+            flush.add(address);
         }
-        flush.add(address);
-        self.count(environment, Counter::PagesUnbound, 1);
     }
 
     fn forget_large(&mut self, environment: EnvironmentId, old: u64, address: u64, flush: &mut Flush) {
         if is_present(old) {
-            self.frames.uncount_large_mapping(frame_of(old));
+            self.uncount(environment, old, true);
             flush.add_large(address);
-            self.count(environment, Counter::PagesUnbound, LARGE_PAGE_FRAMES);
         }
     }
 
@@ -659,66 +665,46 @@ impl<M: Machine> State<'_, M> {
     /// Takes the user page tables below the first `slot_end` slots of a root apart, a bounded piece
     /// at a time. No processor is in that space any more.
     pub(crate) fn tear_down(&mut self, tables: Tables, slot_end: usize, budget: &mut usize) -> Progress {
-        let Tables { environment, root } = tables;
-        let mut flush = Flush::new(tables);
-        for top in 0..slot_end {
-            let word = self.machine.load(root, top);
-            if !is_present(word) {
-                continue;
-            }
-            if self.tear_down_pointers(environment, frame_of(word), budget, &mut flush) == Progress::More {
-                return Progress::More;
-            }
-            self.machine.store(root, top, 0);
-            self.donate_frame(environment, frame_of(word));
+        let progress = self.tear_down_below(tables.environment, tables.root, 3, slot_end, budget);
+        if progress == Progress::Done {
+            self.machine.flush_all(Holders::Root(tables.root));
         }
-        self.machine.flush_all(Holders::Root(root));
-        Progress::Done
+        progress
     }
 
-    fn tear_down_pointers(
+    /// Takes apart what the first words of a table at `level` (3 the root, 0 a page table) lead to. A page table is
+    /// done as a whole, so that no mapping is uncounted twice.
+    fn tear_down_below(
         &mut self,
         environment: EnvironmentId,
-        pointers: FrameNumber,
+        table: FrameNumber,
+        level: u32,
+        index_end: usize,
         budget: &mut usize,
-        flush: &mut Flush,
     ) -> Progress {
-        for index in 0..ENTRIES {
-            *budget = budget.saturating_sub(1);
-            let word = self.machine.load(pointers, index);
-            if !is_present(word) {
+        *budget = budget.saturating_sub(ENTRIES);
+        let mut from = 0;
+        while let Some((index, word)) = self.machine.find_word(table, from).filter(|found| found.0 < index_end) {
+            from = index + 1;
+            if level == 0 {
+                self.uncount(environment, word, false);
                 continue;
             }
-            let directory = frame_of(word);
-            for index in 0..ENTRIES {
-                *budget = budget.saturating_sub(1);
-                let word = self.machine.load(directory, index);
-                if is_present(word) {
-                    self.tear_down_directory_entry(environment, word, flush);
-                    self.machine.store(directory, index, 0);
-                    *budget = budget.saturating_sub(ENTRIES);
-                    if *budget == 0 {
-                        return Progress::More;
-                    }
+            if level == 1 && word & entry::LARGE != 0 {
+                self.uncount(environment, word, true);
+            } else {
+                let below = frame_of(word);
+                if self.tear_down_below(environment, below, level - 1, ENTRIES, budget) == Progress::More {
+                    return Progress::More;
                 }
+                self.donate_frame(environment, below);
             }
-            self.machine.store(pointers, index, 0);
-            self.donate_frame(environment, directory);
+            self.machine.store(table, index, 0);
+            if *budget == 0 {
+                return Progress::More;
+            }
         }
         Progress::Done
-    }
-
-    fn tear_down_directory_entry(&mut self, environment: EnvironmentId, word: u64, flush: &mut Flush) {
-        if word & entry::LARGE != 0 {
-            self.forget_large(environment, word, 0, flush);
-            return;
-        }
-        let table = frame_of(word);
-        for index in 0..ENTRIES {
-            let old = self.machine.load(table, index);
-            self.forget_small(environment, old, 0, flush);
-        }
-        self.donate_frame(environment, table);
     }
 
     /// Fills a new root table: the kernel's shared entries, and the environment's read-only view of

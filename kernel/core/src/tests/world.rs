@@ -62,6 +62,10 @@ impl Machine for Fake {
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
         self.memory[frame.0 as usize][word_index] = value;
     }
+    fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
+        let words = self.memory[frame.0 as usize].iter().copied().enumerate();
+        words.skip(word_index).find(|(_, word)| *word != 0)
+    }
     fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]) {
         words.copy_from_slice(&self.memory[frame.0 as usize][word_index..word_index + words.len()]);
     }

@@ -202,6 +202,27 @@ pub fn physical_store(frame: FrameNumber, index: usize, value: u64) {
     words(frame)[index].store(value, Ordering::Release);
 }
 
+/// The first word of a frame from `index` on that is not 0, and where it is.
+#[must_use]
+pub fn physical_find_word(frame: FrameNumber, mut index: usize) -> Option<(usize, u64)> {
+    const TURN: usize = 8;
+    let words = words(frame);
+    while index < WORD_COUNT {
+        let word = words[index].load(Ordering::Acquire);
+        if word != 0 {
+            return Some((index, word));
+        }
+        index += 1;
+        while index.is_multiple_of(TURN)
+            && let Some(turn) = words.get(index..index + TURN)
+            && turn.iter().fold(0, |bits, word| bits | word.load(Ordering::Relaxed)) == 0
+        {
+            index += TURN;
+        }
+    }
+    None
+}
+
 /// Loads consecutive words of a frame; panics beyond its end.
 pub fn physical_load_words(frame: FrameNumber, index: usize, into: &mut [u64]) {
     for (word, value) in words(frame)[index..index + into.len()].iter().zip(into) {
