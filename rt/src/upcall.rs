@@ -11,9 +11,10 @@
 //!
 //! Resume is a restartable sequence instead of `iretq`: QEMU before 9.1 makes the stack accesses of a user-mode
 //! `iretq` as a supervisor, which SMAP refuses (`docs/adr/0003-resume-without-iretq.md`); the sequence is cheaper
-//! too. After unmasking, another upcall may interrupt it. Until RSP is replaced the frame lies untouched at RSP and
-//! the sequence can begin again; afterwards only one jump through the control page is left, which [`upcall_entry`]
-//! completes on its behalf. So nothing is lost at any instruction.
+//! too. After unmasking, another upcall may interrupt it. Until RSP is replaced the frame lies untouched at RSP, so
+//! [`upcall_entry`] forgets the interrupted resume and hands the frame to the handler again, as if the upcall had been
+//! held back: the handler sees the program's registers, not those of the resume. Afterwards only one jump through the
+//! control page is left, which [`upcall_entry`] completes on its behalf. So nothing is lost at any instruction.
 //!
 //! Handlers are called through two words of the control page's library part, so that library OSes need no link-time
 //! symbols.
@@ -125,7 +126,8 @@ core::arch::global_asm!(
     ".balign 16",
     ".global upcall_entry",
     "upcall_entry:",
-    // Was a resume interrupted? Then complete its jump, or let it begin again.
+    // Was a resume interrupted? Then complete its jump, or do as if the upcall had come just before it: it becomes
+    // one that was held back, of the context that was about to be resumed.
     "mov rax, [rdi + {rip}]",
     "lea rcx, [rip + 7f]",
     "cmp rax, rcx",
@@ -134,8 +136,12 @@ core::arch::global_asm!(
     "lea rdx, [rip + 2f]",
     "cmp rax, rdx",
     "jb 9f",
-    "mov [rdi + {rip}], rdx",
-    "jmp 9f",
+    "mov ecx, [rdi + {kind}]",
+    "mov eax, 1",
+    "shl eax, cl",
+    "lock or gs:[{pending}], eax",
+    "mov rsp, [rdi + {rsp}]",
+    "jmp 4f",
     "8:",
     "mov rax, gs:[{resume_rip}]",
     "mov [rdi + {rip}], rax",
