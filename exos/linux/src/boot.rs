@@ -161,7 +161,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         },
         start_ns,
     }));
-    let thread = Arc::new(Thread::new(pid, system.scheduler.new_task()));
+    let thread = Arc::new(Thread::new(pid, system.scheduler.new_task(None)));
     process.threads.lock().push(thread.clone());
     system.processes.add(process.clone());
     facts.set_system(&system);

@@ -2,16 +2,23 @@
 //!
 //! A [`Task`] is a thread as the scheduler sees it: something that is running, ready, or blocked until it is woken or
 //! until a time. The scheduler decides; whoever owns registers and stacks (the personality's glue) does what it
-//! decides and keeps its own part in [`Task::machine`]. Ready tasks take turns; the lottery will decide here.
+//! decides and keeps its own part in [`Task::machine`]. The lottery will decide here.
 //!
-//! Invariants: a task is in at most one of: current on one processor, in the ready queue, blocked. A wake is never
+//! Who runs next ([`queue`]): in each round every task has a turn of [`SLICE_NS`]. Tasks that were woken go before
+//! tasks that wait for their turn, as long as they have some of their own left; a task without waits for the next
+//! round, which begins when nobody has any left. A new task gets half of what its maker has, and what it has left at
+//! its end goes back. So a task that mostly waits runs soon after it is woken, whoever computes beside it, and whoever
+//! is ready on one processor runs within two rounds, each of at most [`SLICE_NS`] and a [`TICK_NS`] for each task.
+//!
+//! Invariants: a task is in at most one of: current on one processor, in a ready queue, blocked. A wake is never
 //! lost: one that comes while its task has not blocked yet makes the next [`Scheduler::block`] return at once. A
-//! processor that goes idle is told of every task that becomes ready afterwards, until it picks one.
+//! processor that goes idle is told of every task that becomes ready afterwards, until it picks one. While somebody
+//! is ready that a busy processor could run, that processor has been asked for a tick.
 //!
 //! Neighbours: [`crate::fs::readiness`], whose waiters tasks are, and `exos/linux/src/glue/fiber.rs`.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -19,6 +26,14 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::sync::{Mutex, Once};
+
+use queue::{Queues, Turn};
+
+pub use queue::SLICE_NS;
+
+/// How long a woken task waits at most for a processor whose task has some of its turn left; and how much longer than
+/// its turn a task may run.
+pub const TICK_NS: u64 = 1_000_000;
 
 /// Most virtual processors of a pod.
 pub const PROCESSOR_COUNT_MAX: usize = 64;
@@ -29,8 +44,8 @@ pub trait Processors: Send + Sync {
     fn kick(&self, index: usize);
     /// The earliest end of a blocked task's wait changed to `deadline_ns`: [`Scheduler::expire`] is wanted then.
     fn arm(&self, deadline_ns: u64);
-    /// Somebody is ready while all processors are busy: [`Scheduler::preempt`] is wanted after a slice.
-    fn arm_slice(&self);
+    /// Somebody is ready whom the busy processor `index` could run: [`Scheduler::tick`] is wanted there within a time.
+    fn arm_slice(&self, index: usize, within_ns: u64);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +65,7 @@ struct State {
     status: Status,
     /// A wake came while it was not blocked.
     is_woken: bool,
+    turn: Turn,
 }
 
 /// A thread as the scheduler sees it.
@@ -61,6 +77,8 @@ pub struct Task {
     state: Mutex<State>,
     /// Processors that it may run on, a bit each.
     affinity: AtomicU64,
+    /// Who made it, and gets back what it has left of its turn.
+    maker: Weak<Task>,
     /// Its registers and stack are in use by a processor. Set by whoever dispatches it, cleared by whoever has left it.
     pub is_on_processor: AtomicBool,
     /// What the owner of registers and stacks keeps with it.
@@ -138,51 +156,92 @@ pub enum Choice {
 }
 
 struct Inner {
-    ready: VecDeque<Arc<Task>>,
+    queues: Queues,
     sleepers: BTreeMap<(u64, u64), Arc<Task>>,
     current: Vec<Option<Arc<Task>>>,
+    /// When each processor's task was last charged for its time.
+    charged_ns: Vec<u64>,
     /// Processors that are idle, a bit each.
     idle: u64,
     next_id: u64,
 }
 
+/// Processors to tell that somebody is ready, once the lock is free.
+enum Told {
+    /// One that is idle.
+    Idle(usize),
+    /// All of these are busy: they are asked for a tick.
+    Busy { mask: u64, within_ns: u64 },
+}
+
+/// What was decided, and the tick that is wanted for it.
+struct Decision {
+    choice: Choice,
+    tick_within_ns: Option<u64>,
+}
+
+impl From<Choice> for Decision {
+    fn from(choice: Choice) -> Self {
+        Self { choice, tick_within_ns: None }
+    }
+}
+
 impl Inner {
-    fn take_ready(&mut self, processor: usize) -> Option<Arc<Task>> {
-        let index = self.ready.iter().position(|task| task.may_run_on(processor))?;
-        let task = self.ready.remove(index)?;
+    /// Takes from the current task's turn what it has used.
+    fn charge(&mut self, processor: usize, now_ns: u64) {
+        let since_ns = now_ns.saturating_sub(self.charged_ns[processor]);
+        self.charged_ns[processor] = now_ns;
+        if let Some(task) = &self.current[processor] {
+            task.state.lock().turn.charge(since_ns);
+        }
+    }
+
+    fn take_ready(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+        let task = self.queues.take(processor)?;
         task.state.lock().status = Status::Running(processor);
         self.current[processor] = Some(task.clone());
+        self.charged_ns[processor] = now_ns;
         Some(task)
     }
 
-    fn choose(&mut self, processor: usize, before: Option<&Arc<Task>>) -> Choice {
-        match self.take_ready(processor) {
-            Some(task) if before.is_some_and(|before| Arc::ptr_eq(before, &task)) => Choice::Stay,
-            Some(task) => Choice::Switch(task),
-            None => {
-                self.current[processor] = None;
-                self.idle |= 1 << processor;
-                Choice::Idle
-            }
-        }
+    fn choose(&mut self, processor: usize, before: Option<&Arc<Task>>, now_ns: u64) -> Decision {
+        let Some(task) = self.take_ready(processor, now_ns) else {
+            self.current[processor] = None;
+            self.idle |= 1 << processor;
+            return Choice::Idle.into();
+        };
+        let tick_within_ns = self.wanted_tick(processor);
+        let is_same = before.is_some_and(|before| Arc::ptr_eq(before, &task));
+        let choice = if is_same { Choice::Stay } else { Choice::Switch(task) };
+        Decision { choice, tick_within_ns }
     }
 
-    /// Makes a blocked task ready; gives the idle processor to tell, or `Err` if all are busy.
-    fn make_ready(&mut self, task: &Arc<Task>) -> Result<usize, ()> {
-        self.ready.push_back(task.clone());
+    /// When a busy processor has to look whether its task has to make room; `None` if nobody waits for that.
+    fn wanted_tick(&self, processor: usize) -> Option<u64> {
+        if self.queues.has_woken(processor) {
+            return Some(TICK_NS);
+        }
+        let left_ns = self.current[processor].as_ref().map_or(0, |task| task.state.lock().turn.left_ns());
+        self.queues.has_any(processor).then(|| left_ns.max(TICK_NS))
+    }
+
+    /// Makes a task ready that was not running.
+    fn make_ready(&mut self, task: &Arc<Task>) -> Told {
+        let is_ahead = self.queues.push_woken(task);
         let able = self.idle & task.affinity();
         if able == 0 {
-            return Err(());
+            return Told::Busy { mask: task.affinity(), within_ns: if is_ahead { TICK_NS } else { SLICE_NS } };
         }
         let processor = able.trailing_zeros() as usize;
         self.idle &= !(1 << processor);
-        Ok(processor)
+        Told::Idle(processor)
     }
 }
 
 /// The scheduler of a pod.
 pub struct Scheduler {
     inner: Mutex<Inner>,
+    processor_count: usize,
     processors: Arc<dyn Processors>,
 }
 
@@ -191,20 +250,21 @@ impl Scheduler {
     /// anything runs.
     #[must_use]
     pub fn new(processor_count: usize, processors: Arc<dyn Processors>) -> Arc<Self> {
-        let count = processor_count.min(PROCESSOR_COUNT_MAX);
+        let processor_count = processor_count.min(PROCESSOR_COUNT_MAX);
         let inner = Inner {
-            ready: VecDeque::new(),
+            queues: Queues::default(),
             sleepers: BTreeMap::new(),
-            current: alloc::vec![None; count],
+            current: alloc::vec![None; processor_count],
+            charged_ns: alloc::vec![0; processor_count],
             idle: 0,
             next_id: 1,
         };
-        Arc::new(Self { inner: Mutex::new(inner), processors })
+        Arc::new(Self { inner: Mutex::new(inner), processor_count, processors })
     }
 
-    /// A task that has not started.
+    /// A task that has not started, made by `maker` if that is a task.
     #[must_use]
-    pub fn new_task(self: &Arc<Self>) -> Arc<Task> {
+    pub fn new_task(self: &Arc<Self>, maker: Option<&Arc<Task>>) -> Arc<Task> {
         let id = {
             let mut inner = self.inner.lock();
             inner.next_id += 1;
@@ -214,21 +274,30 @@ impl Scheduler {
             id,
             scheduler: Arc::downgrade(self),
             me: me.clone(),
-            state: Mutex::new(State { status: Status::New, is_woken: false }),
+            state: Mutex::new(State { status: Status::New, is_woken: false, turn: Turn::default() }),
             affinity: AtomicU64::new(u64::MAX),
+            maker: maker.map_or_else(Weak::new, Arc::downgrade),
             is_on_processor: AtomicBool::new(false),
             machine: Once::new(),
         })
     }
 
-    /// Makes a new task ready.
+    /// Makes a new task ready. It gets its part of its maker's turn.
     pub fn start(&self, task: &Arc<Task>) {
         let told = {
             let mut inner = self.inner.lock();
-            task.state.lock().status = Status::Ready;
+            let turn = match task.maker.upgrade() {
+                Some(maker) => inner.queues.split(&maker),
+                None => Turn::default(),
+            };
+            {
+                let mut state = task.state.lock();
+                state.status = Status::Ready;
+                state.turn = turn;
+            }
             inner.make_ready(task)
         };
-        self.tell(told);
+        self.tell(&told);
     }
 
     /// Makes a new task the current one of a processor on which nothing runs: the first of a run.
@@ -239,11 +308,22 @@ impl Scheduler {
         inner.idle &= !(1 << processor);
     }
 
-    fn tell(&self, told: Result<usize, ()>) {
-        match told {
-            Ok(processor) => self.processors.kick(processor),
-            Err(()) => self.processors.arm_slice(),
+    fn tell(&self, told: &Told) {
+        match *told {
+            Told::Idle(processor) => self.processors.kick(processor),
+            Told::Busy { mask, within_ns } => {
+                for processor in (0..self.processor_count).filter(|processor| mask & 1 << processor != 0) {
+                    self.processors.arm_slice(processor, within_ns);
+                }
+            }
         }
+    }
+
+    fn announce(&self, processor: usize, decision: Decision) -> Choice {
+        if let Some(within_ns) = decision.tick_within_ns {
+            self.processors.arm_slice(processor, within_ns);
+        }
+        decision.choice
     }
 
     /// Wakes a task. What it waits for is its own business: it looks again.
@@ -262,13 +342,13 @@ impl Scheduler {
             }
             inner.make_ready(task)
         };
-        self.tell(told);
+        self.tell(&told);
     }
 
     /// Blocks the current task of `processor` until it is woken or until `deadline_ns`.
-    pub fn block(&self, processor: usize, deadline_ns: Option<u64>) -> Choice {
+    pub fn block(&self, processor: usize, deadline_ns: Option<u64>, now_ns: u64) -> Choice {
         let mut earliest_ns = None;
-        let choice = {
+        let decision = {
             let mut inner = self.inner.lock();
             let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
             {
@@ -278,56 +358,96 @@ impl Scheduler {
                 }
                 state.status = Status::Blocked { deadline_ns };
             }
+            inner.charge(processor, now_ns);
             if let Some(deadline_ns) = deadline_ns {
                 let is_first = inner.sleepers.first_key_value().is_none_or(|((first, _), _)| deadline_ns < *first);
                 earliest_ns = is_first.then_some(deadline_ns);
                 inner.sleepers.insert((deadline_ns, task.id), task.clone());
             }
-            inner.choose(processor, Some(&task))
+            inner.choose(processor, Some(&task), now_ns)
         };
         if let Some(earliest_ns) = earliest_ns {
             self.processors.arm(earliest_ns);
         }
-        choice
+        self.announce(processor, decision)
     }
 
-    /// The current task of `processor` lets others go first.
-    pub fn preempt(&self, processor: usize) -> Choice {
-        let mut inner = self.inner.lock();
-        let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
-        if !inner.ready.iter().any(|other| other.may_run_on(processor)) && task.may_run_on(processor) {
-            return Choice::Stay;
-        }
-        task.state.lock().status = Status::Ready;
-        inner.ready.push_back(task.clone());
-        inner.choose(processor, Some(&task))
+    /// A program was interrupted on `processor`: makes room for somebody who goes before it, if there is one.
+    pub fn tick(&self, processor: usize, now_ns: u64) -> Choice {
+        let decision = {
+            let mut inner = self.inner.lock();
+            let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
+            inner.charge(processor, now_ns);
+            let has_turn = !task.state.lock().turn.is_over();
+            let makes_room = inner.queues.has_woken(processor) || !has_turn && inner.queues.has_any(processor);
+            if makes_room || !task.may_run_on(processor) {
+                task.state.lock().status = Status::Ready;
+                inner.queues.push_interrupted(&task);
+                inner.choose(processor, Some(&task), now_ns)
+            } else {
+                Decision { choice: Choice::Stay, tick_within_ns: inner.wanted_tick(processor) }
+            }
+        };
+        self.announce(processor, decision)
     }
 
-    /// Whether anybody waits for a turn that `processor` could give.
-    #[must_use]
-    pub fn has_ready(&self, processor: usize) -> bool {
-        self.inner.lock().ready.iter().any(|task| task.may_run_on(processor))
+    /// In place of a tick that came when the current task could not make room: another is asked for.
+    pub fn ask_tick(&self, processor: usize) {
+        let tick_within_ns = self.inner.lock().wanted_tick(processor);
+        self.announce(processor, Decision { choice: Choice::Stay, tick_within_ns });
+    }
+
+    /// The current task of `processor` gives up the rest of its turn.
+    pub fn yield_turn(&self, processor: usize, now_ns: u64) -> Choice {
+        let decision = {
+            let mut inner = self.inner.lock();
+            let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
+            if !inner.queues.has_any(processor) && task.may_run_on(processor) {
+                return Choice::Stay;
+            }
+            inner.charge(processor, now_ns);
+            {
+                let mut state = task.state.lock();
+                state.status = Status::Ready;
+                state.turn.give_up();
+            }
+            inner.queues.push_interrupted(&task);
+            inner.choose(processor, Some(&task), now_ns)
+        };
+        self.announce(processor, decision)
     }
 
     /// The current task of `processor` ends: never `Stay`.
-    pub fn end(&self, processor: usize) -> Choice {
-        let mut inner = self.inner.lock();
-        if let Some(task) = inner.current[processor].take() {
-            task.state.lock().status = Status::Ended;
-        }
-        inner.choose(processor, None)
+    pub fn end(&self, processor: usize, now_ns: u64) -> Choice {
+        let decision = {
+            let mut inner = self.inner.lock();
+            inner.charge(processor, now_ns);
+            if let Some(task) = inner.current[processor].take() {
+                let turn = {
+                    let mut state = task.state.lock();
+                    state.status = Status::Ended;
+                    core::mem::take(&mut state.turn)
+                };
+                if let Some(maker) = task.maker.upgrade() {
+                    maker.state.lock().turn.take_back(&turn);
+                }
+            }
+            inner.choose(processor, None, now_ns)
+        };
+        self.announce(processor, decision)
     }
 
     /// An idle processor looks for work: the task is current then. `None`: it stays idle.
-    pub fn pick(&self, processor: usize) -> Option<Arc<Task>> {
-        let mut inner = self.inner.lock();
-        let task = inner.take_ready(processor);
-        if task.is_some() {
+    pub fn pick(&self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+        let decision = {
+            let mut inner = self.inner.lock();
             inner.idle &= !(1 << processor);
-        } else {
-            inner.idle |= 1 << processor;
+            inner.choose(processor, None, now_ns)
+        };
+        match self.announce(processor, decision) {
+            Choice::Switch(task) => Some(task),
+            Choice::Stay | Choice::Idle => None,
         }
-        task
     }
 
     /// Wakes everybody whose time has come.
@@ -343,7 +463,7 @@ impl Scheduler {
                 task.state.lock().status = Status::Ready;
                 inner.make_ready(&task)
             };
-            self.tell(told);
+            self.tell(&told);
         }
     }
 
@@ -363,7 +483,7 @@ impl Scheduler {
     #[must_use]
     pub fn runnable_count(&self) -> usize {
         let inner = self.inner.lock();
-        inner.ready.len() + inner.current.iter().flatten().count()
+        inner.queues.len() + inner.current.iter().flatten().count()
     }
 }
 
@@ -373,9 +493,15 @@ pub struct NoProcessors;
 impl Processors for NoProcessors {
     fn kick(&self, _: usize) {}
     fn arm(&self, _: u64) {}
-    fn arm_slice(&self) {}
+    fn arm_slice(&self, _: usize, _: u64) {}
 }
+
+mod queue;
 
 #[cfg(test)]
 #[path = "schedule_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "fairness_tests.rs"]
+mod fairness_tests;

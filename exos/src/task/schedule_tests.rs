@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{Choice, Processors, Scheduler, Status, Task};
+use super::{Choice, Processors, SLICE_NS, Scheduler, Status, TICK_NS, Task};
 use crate::sync::Mutex;
 
 #[derive(Default)]
 struct Told {
     kicked: Mutex<Vec<usize>>,
     armed: Mutex<Vec<u64>>,
-    slices: Mutex<u32>,
+    slices: Mutex<Vec<(usize, u64)>>,
 }
 
 impl Processors for Told {
@@ -22,8 +22,8 @@ impl Processors for Told {
     fn arm(&self, deadline_ns: u64) {
         self.armed.lock().push(deadline_ns);
     }
-    fn arm_slice(&self) {
-        *self.slices.lock() += 1;
+    fn arm_slice(&self, index: usize, within_ns: u64) {
+        self.slices.lock().push((index, within_ns));
     }
 }
 
@@ -43,56 +43,56 @@ fn switched(choice: Choice) -> Arc<Task> {
 #[test]
 fn a_wake_before_the_block_is_not_lost() {
     let (scheduler, _) = world(1);
-    let task = scheduler.new_task();
+    let task = scheduler.new_task(None);
     scheduler.adopt(0, &task);
     task.wake_up();
-    assert!(matches!(scheduler.block(0, None), Choice::Stay));
-    assert!(matches!(scheduler.block(0, None), Choice::Idle));
+    assert!(matches!(scheduler.block(0, None, 0), Choice::Stay));
+    assert!(matches!(scheduler.block(0, None, 0), Choice::Idle));
     task.wake_up();
-    assert!(Arc::ptr_eq(&scheduler.pick(0).unwrap(), &task));
+    assert!(Arc::ptr_eq(&scheduler.pick(0, 0).unwrap(), &task));
 }
 
 #[test]
 fn two_take_turns_and_a_sleeper_comes_back_in_time() {
     let (scheduler, told) = world(1);
-    let (first, second) = (scheduler.new_task(), scheduler.new_task());
+    let (first, second) = (scheduler.new_task(None), scheduler.new_task(None));
     scheduler.adopt(0, &first);
-    assert!(matches!(scheduler.preempt(0), Choice::Stay));
+    assert!(matches!(scheduler.tick(0, 0), Choice::Stay));
     scheduler.start(&second);
-    assert_eq!(*told.slices.lock(), 1);
-    assert!(Arc::ptr_eq(&switched(scheduler.preempt(0)), &second));
-    assert!(Arc::ptr_eq(&switched(scheduler.block(0, Some(100))), &first));
+    assert_eq!(*told.slices.lock(), [(0, TICK_NS)]);
+    assert!(Arc::ptr_eq(&switched(scheduler.tick(0, 0)), &second));
+    assert!(Arc::ptr_eq(&switched(scheduler.block(0, Some(100), 0)), &first));
     assert_eq!((told.armed.lock().clone(), scheduler.next_deadline_ns()), (alloc::vec![100], Some(100)));
     scheduler.expire(99);
     assert!(second.is_blocked());
     scheduler.expire(100);
-    assert!(Arc::ptr_eq(&switched(scheduler.end(0)), &second));
+    assert!(Arc::ptr_eq(&switched(scheduler.end(0, 0)), &second));
     assert_eq!(scheduler.next_deadline_ns(), None);
 }
 
 #[test]
 fn affinity_decides_who_is_told_and_who_runs() {
     let (scheduler, told) = world(2);
-    assert!(scheduler.pick(0).is_none() && scheduler.pick(1).is_none());
-    let task = scheduler.new_task();
+    assert!(scheduler.pick(0, 0).is_none() && scheduler.pick(1, 0).is_none());
+    let task = scheduler.new_task(None);
     task.set_affinity(2);
     scheduler.start(&task);
     assert_eq!(told.kicked.lock().clone(), [1]);
-    assert!(scheduler.pick(0).is_none());
-    assert!(scheduler.pick(1).is_some());
+    assert!(scheduler.pick(0, 0).is_none());
+    assert!(scheduler.pick(1, 0).is_some());
     task.set_affinity(1);
-    assert!(matches!(scheduler.preempt(1), Choice::Idle));
-    assert!(scheduler.pick(0).is_some());
+    assert!(matches!(scheduler.tick(1, 0), Choice::Idle));
+    assert!(scheduler.pick(0, 0).is_some());
 }
 
 #[test]
 fn an_interrupt_reaches_a_running_task_where_it_runs() {
     let (scheduler, told) = world(2);
-    let task = scheduler.new_task();
+    let task = scheduler.new_task(None);
     scheduler.adopt(1, &task);
     task.interrupt();
     assert_eq!(told.kicked.lock().clone(), [1]);
-    assert!(matches!(scheduler.block(1, None), Choice::Stay));
+    assert!(matches!(scheduler.block(1, None, 0), Choice::Stay));
 }
 
 fn idles(choice: Choice) -> bool {
@@ -104,7 +104,8 @@ enum Act {
     Start,
     Wake(usize),
     Block(usize, Option<u64>),
-    Preempt(usize),
+    Tick(usize, u64),
+    Yield(usize),
     End(usize),
     Pick(usize),
     Expire(u64),
@@ -116,7 +117,8 @@ fn act() -> impl Strategy<Value = Act> {
         Just(Act::Start),
         (0..20_usize).prop_map(Act::Wake),
         (processor.clone(), proptest::option::of(0..50_u64)).prop_map(|(p, at)| Act::Block(p, at)),
-        processor.clone().prop_map(Act::Preempt),
+        (processor.clone(), 0..3 * SLICE_NS).prop_map(|(p, now_ns)| Act::Tick(p, now_ns)),
+        processor.clone().prop_map(Act::Yield),
         processor.clone().prop_map(Act::End),
         processor.prop_map(Act::Pick),
         (0..60_u64).prop_map(Act::Expire),
@@ -134,16 +136,17 @@ proptest! {
         for act in acts {
             match act {
                 Act::Start if tasks.len() < 20 => {
-                    let task = scheduler.new_task();
+                    let task = scheduler.new_task(None);
                     scheduler.start(&task);
                     tasks.push(task);
                 }
                 Act::Start => {}
                 Act::Wake(index) => tasks.get(index).into_iter().for_each(|task| task.wake_up()),
-                Act::Block(p, at) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.block(p, at)),
-                Act::Preempt(p) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.preempt(p)),
-                Act::End(p) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.end(p)),
-                Act::Pick(p) if scheduler.current(p).is_none() => asleep[p] = scheduler.pick(p).is_none(),
+                Act::Block(p, at) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.block(p, at, 0)),
+                Act::Tick(p, now_ns) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.tick(p, now_ns)),
+                Act::Yield(p) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.yield_turn(p, 0)),
+                Act::End(p) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.end(p, 0)),
+                Act::Pick(p) if scheduler.current(p).is_none() => asleep[p] = scheduler.pick(p, 0).is_none(),
                 Act::Expire(now_ns) => scheduler.expire(now_ns),
                 _ => {}
             }
@@ -152,7 +155,7 @@ proptest! {
             }
             let inner = scheduler.inner.lock();
             for task in &tasks {
-                let ready = inner.ready.iter().filter(|other| Arc::ptr_eq(other, task)).count();
+                let ready = inner.queues.all().filter(|other| Arc::ptr_eq(other, task)).count();
                 let current = inner.current.iter().flatten().filter(|other| Arc::ptr_eq(other, task)).count();
                 let sleeping = inner.sleepers.values().filter(|other| Arc::ptr_eq(other, task)).count();
                 let expected = match task.state.lock().status {
@@ -164,7 +167,7 @@ proptest! {
                 prop_assert_eq!((ready, current, sleeping), expected);
             }
             // Work is left waiting only if every processor is busy or has been told.
-            if !inner.ready.is_empty() {
+            if !inner.queues.all().next().is_none() {
                 prop_assert!(!asleep.iter().all(|asleep| *asleep));
             }
         }

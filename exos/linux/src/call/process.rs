@@ -173,7 +173,7 @@ fn first_frame(context: &Context<'_>, wish: &Wish) -> UpcallFrame {
 
 /// A thread with the caller's mask and name.
 fn new_thread(context: &Context<'_>, tid: u32, wish: &Wish) -> Arc<Thread> {
-    let thread = Thread::new(tid, context.system.scheduler.new_task());
+    let thread = Thread::new(tid, context.system.scheduler.new_task(Some(&context.thread.task)));
     thread.task.set_affinity(context.thread.task.affinity());
     thread.signals.lock().mask = context.thread.signals.lock().mask;
     thread.name.lock().clone_from(&context.thread.name.lock());

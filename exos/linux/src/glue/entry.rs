@@ -27,7 +27,7 @@ use exos_linux::{table, trace};
 
 use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
-use super::{HEAP_BASE, fast, fiber, user};
+use super::{HEAP_BASE, fast, fiber, kernel, user};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -92,6 +92,15 @@ pub(crate) extern "C" fn fast_end(frame: &mut UpcallFrame) {
     leave(run, frame, None);
     if frame.rip == return_address {
         frame.rip = continuation;
+    }
+}
+
+/// A thread is about to run its program for the first time. It may have been killed, or sent a signal, before: whoever
+/// did that found no processor to tell.
+pub(crate) fn begin(frame: &mut UpcallFrame) {
+    let run = run();
+    if !is_quiet(&target(run)) {
+        leave(run, frame, None);
     }
 }
 
@@ -194,7 +203,7 @@ fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
         if target.process.pid == FIRST_PID && target.process.is_zombie.load(Ordering::Acquire) {
             end(run);
         }
-        fiber::end(run.pod.system.scheduler.end(this_number()));
+        fiber::end(run.pod.system.scheduler.end(this_number(), kernel::now_ns()));
     }
 }
 
@@ -207,7 +216,7 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     if frame.kind == KIND_HELD_BACK {
         control::take_pending();
     }
-    let has_rung = this_processor().take_bell();
+    this_processor().take_bell();
     if this_number() == 0 {
         run.platform.absorb();
     }
@@ -215,12 +224,12 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
         fast::complete(frame);
     }
     if frame.rip < LIBOS_BASE {
-        if has_rung && run.pod.system.scheduler.has_ready(this_number()) {
-            this_processor().arm_slice();
-            fiber::carry_out(run.pod.system.scheduler.preempt(this_number()));
-        }
+        fiber::carry_out(run.pod.system.scheduler.tick(this_number(), kernel::now_ns()));
         show_own_text(run, frame);
         leave(run, frame, None);
+    } else {
+        // A rewritten call has just begun. Signals are looked at when it ends; the turns of others soon.
+        run.pod.system.scheduler.ask_tick(this_number());
     }
 }
 

@@ -88,15 +88,17 @@ core::arch::global_asm!(
     ".global exos_fiber_entry",
     "exos_fiber_entry:",
     "mov rbx, rsp",
+    "mov rdi, rsp",
     "call {begin}",
     "mov rdi, rbx",
     "jmp upcall_resume",
     begin = sym fiber_begins,
 );
 
-/// The first thing that a fiber does, on its own stack.
-extern "C" fn fiber_begins() {
+/// The first thing that a fiber does, on its own stack, with its program's first registers.
+extern "C" fn fiber_begins(frame: &mut UpcallFrame) {
     finish_switch();
+    super::entry::begin(frame);
 }
 
 /// The fiber that runs on this processor; `None` while it is idle.

@@ -157,7 +157,7 @@ impl MachinePlatform {
 impl Platform for MachinePlatform {
     fn wait(&self, deadline_ns: Option<u64>) {
         let Some((system, _)) = self.system.get() else { return };
-        fiber::carry_out(system.scheduler.block(this_number(), deadline_ns));
+        fiber::carry_out(system.scheduler.block(this_number(), deadline_ns, kernel::now_ns()));
     }
 
     fn start_thread(
@@ -183,7 +183,7 @@ impl Platform for MachinePlatform {
 
     fn yield_now(&self) {
         let Some((system, _)) = self.system.get() else { return };
-        match system.scheduler.preempt(this_number()) {
+        match system.scheduler.yield_turn(this_number(), kernel::now_ns()) {
             Choice::Stay => {
                 let _ = call::yield_to(SLOT_NONE);
             }

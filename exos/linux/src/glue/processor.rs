@@ -24,8 +24,6 @@ use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel};
 
 /// Most virtual processors that exos makes.
 pub(crate) const COUNT_MAX: usize = 16;
-/// How long a thread runs before it lets others go first.
-const SLICE_NS: u64 = 4_000_000;
 /// Frames of a save area: it holds one frame at a time, before it is moved to a thread's stack.
 const SAVE_AREA_FRAME_COUNT: u64 = 2;
 /// From one processor's pages to the next: control page, guard, save area.
@@ -41,7 +39,8 @@ pub(crate) struct Processor {
     has_ended: AtomicBool,
     space_slot: AtomicU32,
     bell: AtomicU32,
-    is_slice_armed: AtomicBool,
+    /// The time within which its bell was asked to ring; all ones if it was not, or has rung since.
+    armed_within_ns: AtomicU64,
     /// Its control page, 0 until it has joined.
     control_address: AtomicU64,
     idle_stack: Once<Stack>,
@@ -59,7 +58,7 @@ impl Processor {
             has_ended: AtomicBool::new(false),
             space_slot: AtomicU32::new(SLOT_SELF.0),
             bell: AtomicU32::new(0),
-            is_slice_armed: AtomicBool::new(false),
+            armed_within_ns: AtomicU64::new(u64::MAX),
             control_address: AtomicU64::new(0),
             idle_stack: Once::new(),
         }
@@ -112,15 +111,15 @@ impl Processor {
     pub(crate) fn take_bell(&self) -> bool {
         let has_rung = call::bell_take(self.bell()).unwrap_or(0) > 0;
         if has_rung {
-            self.is_slice_armed.store(false, Ordering::Release);
+            self.armed_within_ns.store(u64::MAX, Ordering::Release);
         }
         has_rung
     }
 
-    /// Has the bell ring after a slice, unless it will already.
-    pub(crate) fn arm_slice(&self) {
-        if !self.is_slice_armed.swap(true, Ordering::AcqRel) {
-            let _ = call::bell_ring_at(self.bell(), kernel::now_ns() + SLICE_NS);
+    /// Has the bell ring within a time, unless it will already.
+    fn arm_slice(&self, within_ns: u64) {
+        if self.armed_within_ns.fetch_min(within_ns, Ordering::AcqRel) > within_ns {
+            let _ = call::bell_ring_at(self.bell(), kernel::now_ns() + within_ns);
         }
     }
 }
@@ -139,7 +138,6 @@ pub(crate) fn this_processor() -> &'static Processor {
 
 /// The scheduler's way to the processors.
 pub(crate) struct Bells {
-    pub(crate) count: usize,
     /// Rung at the earliest end of a wait; bound to processor 0.
     pub(crate) timer_bell: CapSlot,
     /// When it will ring.
@@ -166,10 +164,8 @@ impl Processors for Bells {
         self.arm_timer(deadline_ns);
     }
 
-    fn arm_slice(&self) {
-        for processor in &PROCESSORS[..self.count] {
-            processor.arm_slice();
-        }
+    fn arm_slice(&self, index: usize, within_ns: u64) {
+        PROCESSORS[index].arm_slice(within_ns);
     }
 }
 
@@ -291,7 +287,7 @@ fn idle() -> ! {
         if number == 0 {
             run.platform.absorb();
         }
-        match run.pod.system.scheduler.pick(number) {
+        match run.pod.system.scheduler.pick(number, kernel::now_ns()) {
             Some(task) => fiber::run(task),
             None => sleep(number, run.platform.console_bells()),
         }

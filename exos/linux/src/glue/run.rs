@@ -129,7 +129,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     let clock = unsafe { *clock::system_page() };
     let streams = [Port::Input, Port::Output, Port::Error].map(|port| PortStream::new(host.clone(), port));
     let processor_count = (clock.processor_count as usize).min(processor::COUNT_MAX);
-    let bells = Arc::new(Bells { count: processor_count, timer_bell, armed_ns: AtomicU64::new(u64::MAX) });
+    let bells = Arc::new(Bells { timer_bell, armed_ns: AtomicU64::new(u64::MAX) });
     let platform = Arc::new(MachinePlatform {
         host: host.clone(),
         bell,

@@ -1,0 +1,171 @@
+//! Who of the ready tasks is next: rounds, turns, and the three queues behind them.
+//!
+//! A [`Turn`] says in which round a task last had time and how much of it is left. [`Queues`] holds ready tasks:
+//! those that were woken, those that wait for their turn in this round, and those that have had it.
+//!
+//! Invariants: a round ends only when nobody is left who has not had his turn in it, so nobody who waits is passed over
+//! in favour of a later round. Time is moved between turns (to a new task, back from an ended one), never made. A task
+//! out of turn runs only on a processor that nobody else can use, and gains nothing by it in this round.
+//!
+//! Neighbours: the scheduler, under whose lock all of this is.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use super::Task;
+
+/// How long a task runs in a round while others wait.
+pub const SLICE_NS: u64 = 4_000_000;
+
+/// What a task may still use of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    round: u64,
+    left_ns: u64,
+    /// What it may run beyond its turn where nobody else can.
+    extra_ns: u64,
+}
+
+impl Default for Turn {
+    /// A turn of the first round.
+    fn default() -> Self {
+        Self { round: 0, left_ns: SLICE_NS, extra_ns: 0 }
+    }
+}
+
+impl Turn {
+    pub(super) fn left_ns(&self) -> u64 {
+        self.left_ns + self.extra_ns
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left_ns() == 0
+    }
+
+    pub(super) fn charge(&mut self, used_ns: u64) {
+        let beyond_ns = used_ns.saturating_sub(self.left_ns);
+        self.left_ns = self.left_ns.saturating_sub(used_ns);
+        self.extra_ns = self.extra_ns.saturating_sub(beyond_ns);
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.left_ns = 0;
+        self.extra_ns = 0;
+    }
+
+    /// Half of it, for a new task.
+    fn split(&mut self) -> Self {
+        let half_ns = self.left_ns / 2;
+        self.left_ns -= half_ns;
+        Self { round: self.round, left_ns: half_ns, extra_ns: 0 }
+    }
+
+    /// Takes over what an ended task has left of the same round.
+    pub(super) fn take_back(&mut self, ended: &Self) {
+        if ended.round == self.round {
+            self.left_ns = (self.left_ns + ended.left_ns).min(SLICE_NS);
+        }
+    }
+
+    /// Brings it into `round`.
+    fn enter(&mut self, round: u64) {
+        if self.round < round {
+            *self = Self { round, left_ns: SLICE_NS, extra_ns: 0 };
+        }
+    }
+}
+
+/// The ready tasks.
+#[derive(Default)]
+pub(super) struct Queues {
+    round: u64,
+    /// Woken with some of their turn left.
+    woken: VecDeque<Arc<Task>>,
+    /// Not woken, with some of their turn left.
+    waiting: VecDeque<Arc<Task>>,
+    /// Without: they wait for the next round.
+    spent: VecDeque<Arc<Task>>,
+}
+
+fn take_able(queue: &mut VecDeque<Arc<Task>>, processor: usize) -> Option<Arc<Task>> {
+    let index = queue.iter().position(|task| task.may_run_on(processor))?;
+    queue.remove(index)
+}
+
+impl Queues {
+    /// The next for `processor`, with a turn.
+    pub(super) fn take(&mut self, processor: usize) -> Option<Arc<Task>> {
+        if self.woken.is_empty() && self.waiting.is_empty() && !self.spent.is_empty() {
+            self.round += 1;
+            core::mem::swap(&mut self.waiting, &mut self.spent);
+        }
+        let in_turn = take_able(&mut self.woken, processor).or_else(|| take_able(&mut self.waiting, processor));
+        let task = match in_turn {
+            Some(task) => {
+                task.state.lock().turn.enter(self.round);
+                task
+            }
+            None => {
+                let task = take_able(&mut self.spent, processor)?;
+                task.state.lock().turn.extra_ns = SLICE_NS;
+                task
+            }
+        };
+        Some(task)
+    }
+
+    /// A task that was blocked, or is new; whether it goes before tasks that wait for their turn.
+    pub(super) fn push_woken(&mut self, task: &Arc<Task>) -> bool {
+        let is_ahead = {
+            let turn = &mut task.state.lock().turn;
+            turn.enter(self.round);
+            turn.extra_ns = 0;
+            turn.left_ns > 0
+        };
+        if is_ahead { &mut self.woken } else { &mut self.spent }.push_back(task.clone());
+        is_ahead
+    }
+
+    /// A task that was running and could go on.
+    pub(super) fn push_interrupted(&mut self, task: &Arc<Task>) {
+        let mut state = task.state.lock();
+        let turn = &mut state.turn;
+        turn.extra_ns = 0;
+        if turn.left_ns > 0 && turn.round == self.round {
+            self.waiting.push_front(task.clone());
+        } else if turn.round < self.round {
+            // It ran while others began the round: now it is its turn in it.
+            turn.enter(self.round);
+            self.waiting.push_back(task.clone());
+        } else {
+            self.spent.push_back(task.clone());
+        }
+    }
+
+    /// The part of its turn that `maker` gives to a new task.
+    pub(super) fn split(&self, maker: &Task) -> Turn {
+        let turn = &mut maker.state.lock().turn;
+        turn.enter(self.round);
+        turn.split()
+    }
+
+    pub(super) fn has_woken(&self, processor: usize) -> bool {
+        self.woken.iter().any(|task| task.may_run_on(processor))
+    }
+
+    pub(super) fn has_any(&self, processor: usize) -> bool {
+        [&self.woken, &self.waiting, &self.spent]
+            .into_iter()
+            .any(|queue| queue.iter().any(|task| task.may_run_on(processor)))
+    }
+
+    /// All of them, in no order.
+    #[cfg(test)]
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.woken.iter().chain(&self.waiting).chain(&self.spent)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.woken.len() + self.waiting.len() + self.spent.len()
+    }
+}
