@@ -167,7 +167,7 @@ proptest! {
                 prop_assert_eq!((ready, current, sleeping), expected);
             }
             // Work is left waiting only if every processor is busy or has been told.
-            if !inner.queues.all().next().is_none() {
+            if inner.queues.all().next().is_some() {
                 prop_assert!(!asleep.iter().all(|asleep| *asleep));
             }
         }
