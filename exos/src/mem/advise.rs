@@ -10,7 +10,7 @@ use core::ops::Range;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 
 use crate::error::{Errno, Result};
-use crate::mem::area::{AREA_COUNT_MAX, AreaFlags, Protection};
+use crate::mem::area::{AreaFlags, Protection};
 use crate::mem::fault::{Access, FaultOutcome};
 use crate::mem::page_map::PageFlags;
 use crate::mem::space::{AddressSpace, page_align};
@@ -262,7 +262,7 @@ impl AddressSpace {
         if flags == area.flags {
             return Ok(());
         }
-        if self.areas.splits_at_ends(&part) + self.areas.len() > AREA_COUNT_MAX {
+        if !self.areas.can_be_cut(&part) {
             return Err(Errno::ENOMEM);
         }
         self.areas.change(part, |area| area.flags = flags);

@@ -4,7 +4,7 @@
 //! decided here:
 //!
 //! - [`frames`] takes frames from the kernel in chunks and counts who uses each;
-//! - [`space`] is an address space: areas ([`area`]) and known pages (`page_map`), with `mmap`,
+//! - [`space`] is an address space: areas ([`area`], `area_list`) and known pages (`page_map`), with `mmap`,
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;
 //! - [`fault`] resolves faults, many pages at a time where that pays (`window`);
@@ -17,6 +17,8 @@
 
 pub mod advise;
 pub mod area;
+mod area_list;
+mod area_runs;
 mod binder;
 pub mod fault;
 pub mod fork;

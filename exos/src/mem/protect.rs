@@ -9,7 +9,7 @@ use core::ops::Range;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 
 use crate::error::{Errno, Result};
-use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, Protection};
+use crate::mem::area::{Area, AreaFlags, Protection, is_data};
 use crate::mem::page_map::PageFlags;
 use crate::mem::space::{AddressSpace, bind_flags, page_align};
 
@@ -49,7 +49,9 @@ impl AddressSpace {
             let part = next..area.end.min(end);
             self.check_protect(area, &part, protection)?;
             next = part.end;
-            self.protect_part(part, protection)?;
+            if area.protection != protection {
+                self.protect_part(part, protection)?;
+            }
         }
         Ok(())
     }
@@ -58,9 +60,7 @@ impl AddressSpace {
         if !area.maximum.contains(protection) {
             return Err(Errno::EACCES);
         }
-        let mut changed = area.clone();
-        changed.protection = protection;
-        if changed.is_data() && !area.is_data() {
+        if is_data(protection, area.flags, area.is_shared()) && !area.is_data() {
             let bytes = part.end - part.start;
             let data = self.areas.totals().data << PAGE_SHIFT;
             if data.saturating_add(bytes) > self.limits.data_bytes {
@@ -70,7 +70,7 @@ impl AddressSpace {
                 self.check_promise(bytes)?;
             }
         }
-        if area.protection != protection && self.areas.splits_at_ends(part) + self.areas.len() > AREA_COUNT_MAX {
+        if area.protection != protection && !self.areas.can_be_cut(part) {
             return Err(Errno::ENOMEM);
         }
         Ok(())
@@ -78,10 +78,6 @@ impl AddressSpace {
 
     /// Changes a range that lies in one area.
     fn protect_part(&mut self, part: Range<u64>, protection: Protection) -> Result<()> {
-        let area = self.areas.find(part.start).ok_or(Errno::ENOMEM)?;
-        if area.protection == protection {
-            return Ok(());
-        }
         self.unpatch_unless(protection, &part);
         self.areas.change(part.clone(), |area| area.protection = protection);
         let (binder, frames) = (&mut self.binder, self.pool.lock());

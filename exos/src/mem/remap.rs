@@ -167,7 +167,7 @@ impl AddressSpace {
         keeps_old: bool,
     ) -> Result<u64> {
         let old = address..address + old_length;
-        if self.areas.splits_at_ends(&old) + self.areas.len() > AREA_COUNT_MAX {
+        if !self.areas.can_be_cut(&old) {
             return Err(Errno::ENOMEM);
         }
         let area = self.areas.find(address).ok_or(Errno::EFAULT)?;

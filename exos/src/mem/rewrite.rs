@@ -204,6 +204,9 @@ impl AddressSpace {
     /// Takes back every patch in `pages`, and every one that needs a trampoline there. The pages themselves come anew
     /// from their files, if they stay.
     pub(crate) fn withdraw_rewrites(&mut self, pages: &Range<u64>) {
+        if !self.sites.may_reach(pages) {
+            return;
+        }
         for page in self.sites.forget(pages) {
             self.forget_page(page);
         }
@@ -211,6 +214,9 @@ impl AddressSpace {
 
     /// As [`Self::withdraw_rewrites`], for pages that stay and move or change their rights: their patched copies go.
     pub(crate) fn unpatch(&mut self, pages: &Range<u64>) {
+        if !self.sites.may_reach(pages) {
+            return;
+        }
         let patched = self.sites.patched_pages(pages);
         self.withdraw_rewrites(pages);
         for page in patched {

@@ -17,8 +17,9 @@ use aegis_abi::memory::BindFlags;
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{
-    AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, AreaTree, Backing, FileBacking, Protection, is_data,
+    AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, Backing, FileBacking, Protection, is_data,
 };
+use crate::mem::area_list::AreaList;
 use crate::mem::binder::Binder;
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
@@ -157,7 +158,7 @@ pub struct AddressSpace {
     pub(crate) pool: Arc<FramePool>,
     /// The environment whose page table this is.
     pub(crate) environment: CapSlot,
-    pub(crate) areas: AreaTree,
+    pub(crate) areas: AreaList,
     pub(crate) pages: PageMap,
     pub(crate) binder: Binder,
     pub(crate) limits: SpaceLimits,
@@ -179,7 +180,7 @@ impl AddressSpace {
         Self {
             pool,
             environment,
-            areas: AreaTree::new(),
+            areas: AreaList::new(),
             pages: PageMap::default(),
             binder: Binder::default(),
             limits,
@@ -222,7 +223,7 @@ impl AddressSpace {
         self.check_lock(flags, length)?;
         let (backing, maximum) = self.backing_of(&request)?;
         self.check_growth(request.protection, flags, request.is_shared, &range)?;
-        if self.areas.splits_at_ends(&range) + self.areas.len() > AREA_COUNT_MAX {
+        if !self.areas.can_be_cut(&range) {
             return Err(Errno::ENOMEM);
         }
         self.remove_range(range.clone())?;
@@ -249,7 +250,7 @@ impl AddressSpace {
     /// `munmap`. `EINVAL` misaligned, empty or beyond the address space; `ENOMEM` a cut would make too many areas.
     pub fn unmap(&mut self, start: u64, length: u64) -> Result<()> {
         let range = checked_range(start, length)?;
-        if self.areas.splits_at_ends(&range) == 2 && self.areas.len() >= AREA_COUNT_MAX {
+        if self.areas.len() >= AREA_COUNT_MAX && self.areas.splits_at_ends(&range) == 2 {
             return Err(Errno::ENOMEM);
         }
         self.remove_range(range)
@@ -344,7 +345,7 @@ impl AddressSpace {
 
     /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
     pub fn abandon(&mut self) {
-        self.areas = AreaTree::new();
+        self.areas = AreaList::new();
         let mut frames = self.pool.lock();
         self.pages.clear(|frame| frames.release(frame));
     }
@@ -371,7 +372,7 @@ impl AddressSpace {
 
     /// Takes the areas and pages of `range` away.
     pub(crate) fn remove_range(&mut self, range: Range<u64>) -> Result<()> {
-        if self.areas.remove(range.clone()).is_empty() {
+        if !self.areas.remove(range.clone()) {
             return Ok(());
         }
         self.drop_pages(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT)

@@ -40,6 +40,8 @@ pub struct SiteTable {
     sites: BTreeMap<u64, Site>,
     /// Trampoline pages by page number: bit n says that slot n is taken.
     pages: BTreeMap<u64, u64>,
+    /// No other pages hold anything of the above. Never shrinks.
+    reach: Range<u64>,
 }
 
 impl SiteTable {
@@ -59,6 +61,7 @@ impl SiteTable {
     pub fn note(&mut self, syscall: u64) -> bool {
         let is_new = self.states.len() < SITE_COUNT_MAX && !self.states.contains_key(&syscall);
         if is_new {
+            self.extend_reach(syscall >> PAGE_SHIFT);
             self.states.insert(syscall, SiteState::Found);
         }
         is_new
@@ -92,7 +95,21 @@ impl SiteTable {
 
     /// Takes a trampoline page on.
     pub fn add_page(&mut self, address: u64) {
+        self.extend_reach(address >> PAGE_SHIFT);
         self.pages.insert(address >> PAGE_SHIFT, 0);
+    }
+
+    /// Whether there may be sites or trampolines in `pages`: answered fast, for calls that go by data.
+    #[must_use]
+    pub fn may_reach(&self, pages: &Range<u64>) -> bool {
+        self.reach.start < pages.end && pages.start < self.reach.end
+    }
+
+    fn extend_reach(&mut self, page: u64) {
+        if self.reach.is_empty() {
+            self.reach = page..page + 1;
+        }
+        self.reach = self.reach.start.min(page)..self.reach.end.max(page + 1);
     }
 
     /// Takes a site on whose bytes are in place.
@@ -100,6 +117,8 @@ impl SiteTable {
         if let Some(taken) = self.pages.get_mut(&(site.trampoline >> PAGE_SHIFT)) {
             *taken |= 1 << slot(site.trampoline);
         }
+        // A jump may stand in the page before its `syscall`'s.
+        self.extend_reach(site.plan.jump >> PAGE_SHIFT);
         self.states.insert(site.plan.syscall, SiteState::Patched);
         self.sites.insert(site.plan.jump, site);
     }

@@ -1,0 +1,138 @@
+//! Areas in ascending order, kept in runs: short arrays, in an array.
+//!
+//! An address space has twenty areas or, rarely, tens of thousands. One look-up is two binary searches over close
+//! words and gives a [`Position`], from which the neighbours are a step away, so that a call looks up once and then
+//! cuts, joins and changes in place; a B-tree's entries offer neither without looking up again.
+//!
+//! Invariants: no run is empty or longer than [`RUN_LENGTH_MAX`]; areas ascend within runs and from run to run. A
+//! position is good until the next [`AreaRuns::insert`], [`AreaRuns::remove`] or [`AreaRuns::settle`].
+
+use alloc::vec::Vec;
+
+use super::area::Area;
+
+/// Most areas in a run: what an insertion moves at most.
+const RUN_LENGTH_MAX: usize = 32;
+/// Neighbouring runs that have no more than this together become one.
+const RUN_LENGTH_JOINED: usize = RUN_LENGTH_MAX / 2;
+
+/// Where an area is, or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    run: usize,
+    index: usize,
+}
+
+/// The runs.
+#[derive(Default)]
+pub(super) struct AreaRuns {
+    runs: Vec<Vec<Area>>,
+    length: usize,
+}
+
+impl AreaRuns {
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The first area that ends above `address`, or the end.
+    pub(super) fn first_ending_above(&self, address: u64) -> Position {
+        let run = self.runs.partition_point(|run| run.last().is_some_and(|area| area.end <= address));
+        let index = self.runs.get(run).map_or(0, |run| run.partition_point(|area| area.end <= address));
+        Position { run, index }
+    }
+
+    pub(super) fn get(&self, at: Position) -> Option<&Area> {
+        self.runs.get(at.run)?.get(at.index)
+    }
+
+    pub(super) fn get_mut(&mut self, at: Position) -> Option<&mut Area> {
+        self.runs.get_mut(at.run)?.get_mut(at.index)
+    }
+
+    pub(super) fn next(&self, at: Position) -> Position {
+        match self.runs.get(at.run) {
+            Some(run) if at.index + 1 < run.len() => Position { index: at.index + 1, ..at },
+            Some(_) => Position { run: at.run + 1, index: 0 },
+            None => at,
+        }
+    }
+
+    pub(super) fn previous(&self, at: Position) -> Option<Position> {
+        if at.index > 0 {
+            return Some(Position { index: at.index - 1, ..at });
+        }
+        let run = at.run.checked_sub(1)?;
+        Some(Position { run, index: self.runs[run].len() - 1 })
+    }
+
+    /// The areas from a position on, ascending.
+    pub(super) fn iter_from(&self, at: Position) -> impl Iterator<Item = &Area> {
+        self.runs.iter().skip(at.run).flatten().skip(at.index)
+    }
+
+    /// The areas before a position, descending.
+    pub(super) fn iter_before(&self, at: Position) -> impl Iterator<Item = &Area> {
+        let (whole, rest) = self.runs.split_at(at.run);
+        let part = rest.first().map_or(&[][..], |run| &run[..at.index]);
+        part.iter().rev().chain(whole.iter().rev().flat_map(|run| run.iter().rev()))
+    }
+
+    /// Adds an area before the one at a position; where it is.
+    pub(super) fn insert(&mut self, at: Position, area: Area) -> Position {
+        self.length += 1;
+        // Behind the end of the last run is a place in it.
+        let mut at = if at.index == 0 {
+            self.previous(at).map_or(at, |last| Position { index: last.index + 1, ..last })
+        } else {
+            at
+        };
+        if self.runs.is_empty() {
+            self.runs.push(Vec::with_capacity(RUN_LENGTH_MAX));
+        }
+        if self.runs[at.run].len() == RUN_LENGTH_MAX {
+            let mut upper = Vec::with_capacity(RUN_LENGTH_MAX);
+            upper.extend(self.runs[at.run].drain(RUN_LENGTH_MAX / 2..));
+            self.runs.insert(at.run + 1, upper);
+            if at.index > RUN_LENGTH_MAX / 2 {
+                at = Position { run: at.run + 1, index: at.index - RUN_LENGTH_MAX / 2 };
+            }
+        }
+        self.runs[at.run].insert(at.index, area);
+        at
+    }
+
+    /// Takes an area out; the position is that of its successor then. [`Self::settle`] is due at the end.
+    pub(super) fn remove(&mut self, at: Position) -> (Area, Position) {
+        self.length -= 1;
+        let run = &mut self.runs[at.run];
+        let area = run.remove(at.index);
+        let (is_empty, is_at_end) = (run.is_empty(), at.index == run.len());
+        if is_empty {
+            self.runs.remove(at.run);
+        }
+        let next = if is_at_end { Position { run: at.run + usize::from(!is_empty), index: 0 } } else { at };
+        (area, next)
+    }
+
+    /// Joins the run of a position with its neighbours if they have become short.
+    pub(super) fn settle(&mut self, at: Position) {
+        for lower in [Some(at.run), at.run.checked_sub(1)].into_iter().flatten() {
+            if let Some([first, second]) = self.runs.get(lower..lower + 2)
+                && first.len() + second.len() <= RUN_LENGTH_JOINED
+            {
+                let upper = self.runs.remove(lower + 1);
+                self.runs[lower].extend(upper);
+            }
+        }
+    }
+
+    /// Whether the invariants hold.
+    #[cfg(test)]
+    pub(super) fn is_sound(&self) -> bool {
+        let areas: Vec<&Area> = self.runs.iter().flatten().collect();
+        self.runs.iter().all(|run| (1..=RUN_LENGTH_MAX).contains(&run.len()))
+            && areas.len() == self.length
+            && areas.windows(2).all(|pair| pair[0].end <= pair[1].start)
+    }
+}
