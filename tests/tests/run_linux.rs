@@ -79,6 +79,11 @@ fn processes_as_descriptors_and_several_words() {
 }
 
 #[test]
+fn watched_files_and_directories() {
+    same_in_all_builds("inotify");
+}
+
+#[test]
 fn every_fault_ends_with_its_signal_and_one_line_that_says_where() {
     let Some(path) = build("faults", &BUILDS[0]) else { return };
     let path = path.display().to_string();

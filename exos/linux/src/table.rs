@@ -9,7 +9,7 @@ use syscalls::Sysno;
 use crate::call::{
     capability, epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex,
     identity, memory, message, miscellany, poll, process, process_file, program, schedule, signal, socket,
-    socket_option, splice, time, timer,
+    socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -66,6 +66,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     socket_option::ENTRIES,
     splice::ENTRIES,
     timer::ENTRIES,
+    watch::ENTRIES,
     TIME,
     SIGNAL,
     IDENTITY,

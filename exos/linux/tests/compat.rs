@@ -36,8 +36,9 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Watching files and directories",
-        text: "Changes of files are told to nobody; programs that look at times now and then work.",
-        calls: &[Sysno::inotify_init1, Sysno::fanotify_init],
+        text: "There is inotify, which tells of what programs of the pod do, not of what the host does to a \
+               directory that it shares; and there is no fanotify.",
+        calls: &[Sysno::fanotify_init],
     },
     Gap {
         what: "Asynchronous input and output",

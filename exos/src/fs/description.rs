@@ -23,6 +23,7 @@ use super::vnode::{
     Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, OFFSET_MAX, OpenFile, OpenRequest,
     SeekSupport, SeekTarget, Timestamp, WritePosition,
 };
+use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -86,6 +87,7 @@ pub struct Description {
     offset: Mutex<u64>,
     file: Option<Arc<dyn OpenFile>>,
     locks: Arc<LockTable>,
+    watches: Arc<WatchTable>,
 }
 
 impl Description {
@@ -96,10 +98,10 @@ impl Description {
         request: OpenRequest,
         status: StatusFlags,
         file: Option<Arc<dyn OpenFile>>,
-        locks: Arc<LockTable>,
+        (locks, watches): (Arc<LockTable>, Arc<WatchTable>),
     ) -> Arc<Self> {
         let (status, offset) = (Mutex::new(status), Mutex::new(0));
-        Arc::new(Self { number, location, request, status, offset, file, locks })
+        Arc::new(Self { number, location, request, status, offset, file, locks, watches })
     }
 
     /// A number that no other description of the pod has or had.
@@ -219,6 +221,10 @@ impl Description {
     /// `EBADF`: not open for reading. `EISDIR`, `EINVAL`, `EAGAIN`, `EFAULT`, `EIO`.
     pub fn read(&self, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
         self.check_readable()?;
+        self.told(event::ACCESS, self.read_on(destination, now))
+    }
+
+    fn read_on(&self, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
         if let Some(file) = &self.file
             && file.seek_support() != SeekSupport::Offsets
         {
@@ -245,7 +251,7 @@ impl Description {
     pub fn read_at(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
         self.check_seekable()?;
         self.check_readable()?;
-        self.read_at_offset(offset, destination, now)
+        self.told(event::ACCESS, self.read_at_offset(offset, destination, now))
     }
 
     /// Writes at the offset, or at the end, and moves it.
@@ -254,6 +260,10 @@ impl Description {
     /// `EBADF`: not open for writing. `EAGAIN`, `EFAULT`, `EPIPE`, `EFBIG`, `ENOSPC`, `ENOMEM`.
     pub fn write(&self, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
         self.check_writable()?;
+        self.told(event::MODIFY, self.write_on(source, now))
+    }
+
+    fn write_on(&self, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
         if let Some(file) = &self.file
             && file.seek_support() != SeekSupport::Offsets
         {
@@ -291,9 +301,10 @@ impl Description {
             return Ok(0);
         }
         if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
-            return self.inode().write_at(WritePosition::End, source, now).map(|(_, done)| done);
+            let done = self.inode().write_at(WritePosition::End, source, now).map(|(_, done)| done);
+            return self.told(event::MODIFY, done);
         }
-        self.write_at_offset(offset, source, now)
+        self.told(event::MODIFY, self.write_at_offset(offset, source, now))
     }
 
     /// Moves the offset; returns where it is now.
@@ -368,6 +379,7 @@ impl Description {
         })?;
         *self.offset.lock() = reached + DOT_COUNT;
         self.note_access(now);
+        self.watches.tell(&self.location, event::ACCESS, true);
         Ok(())
     }
 
@@ -380,7 +392,9 @@ impl Description {
         if !self.request.write || self.inode().kind() != FileKind::Regular {
             return Err(Errno::EINVAL);
         }
-        self.inode().truncate(size_bytes, now)
+        self.inode().truncate(size_bytes, now)?;
+        self.watches.tell(&self.location, event::MODIFY, false);
+        Ok(())
     }
 
     /// Changes the file's allocation (`fallocate`).
@@ -405,7 +419,18 @@ impl Description {
         if offset + length > OFFSET_MAX {
             return Err(Errno::EFBIG);
         }
-        self.inode().allocate(mode, offset, length, now)
+        self.inode().allocate(mode, offset, length, now)?;
+        self.watches.tell(&self.location, event::MODIFY, true);
+        Ok(())
+    }
+
+    /// Tells those who watch of a transfer that moved something.
+    #[inline]
+    fn told(&self, mask: u32, outcome: Result<usize>) -> Result<usize> {
+        if !self.watches.is_idle() && outcome.is_ok_and(|done| done > 0) {
+            self.watches.tell(&self.location, mask, true);
+        }
+        outcome
     }
 
     /// The locks of the pod, and how this file is called there.
@@ -486,6 +511,10 @@ impl Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
+        if !self.is_path_only() {
+            let mask = if self.request.write { event::CLOSE_WRITE } else { event::CLOSE_NOWRITE };
+            self.watches.tell(&self.location, mask, true);
+        }
         let owner = LockOwner::Description(self.number);
         for family in [LockFamily::Whole, LockFamily::Record] {
             let file = LockedFile::from(&self.location.inode().metadata());

@@ -16,8 +16,9 @@ use alloc::vec::Vec;
 use bitflags::bitflags;
 
 use super::vnode::{FileKind, InodeRef, is_same};
+use super::watch::WatchTable;
 use crate::error::{Errno, Result};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Once};
 
 bitflags! {
     /// How a mount restricts its files (mount(2)).
@@ -71,6 +72,8 @@ pub struct Entry {
     place: Mutex<Place>,
     children: Mutex<Children>,
     mounted_here: Mutex<Option<Arc<Mount>>>,
+    /// Who is to be told when nobody holds this entry any more.
+    mourner: Once<Weak<WatchTable>>,
 }
 
 struct Place {
@@ -96,12 +99,24 @@ impl Entry {
             place: Mutex::new(Place { parent, name: name.into(), is_deleted }),
             children: Mutex::new(Children::default()),
             mounted_here: Mutex::new(None),
+            mourner: Once::new(),
         })
     }
 
     /// The inode.
     pub fn inode(&self) -> &InodeRef {
         &self.inode
+    }
+
+    /// Has `watches` told when nobody holds this entry any more, if its inode has no other name then.
+    pub(super) fn mourn(&self, watches: &Arc<WatchTable>) {
+        self.mourner.call_once(|| Arc::downgrade(watches));
+    }
+
+    /// The directory that it is or was in, and its name there.
+    pub(super) fn place_in_directory(&self) -> Option<(Arc<Self>, Box<[u8]>)> {
+        let place = self.place.lock();
+        place.parent.clone().map(|parent| (parent, place.name.clone()))
     }
 
     fn parent(&self) -> Option<Arc<Self>> {
@@ -204,6 +219,11 @@ impl Children {
 impl Drop for Entry {
     /// Lets go of the ancestors one by one, so that a deep path needs no deep stack.
     fn drop(&mut self) {
+        if let Some(watches) = self.mourner.get().and_then(Weak::upgrade)
+            && (self.inode.kind() == FileKind::Directory || self.inode.metadata().link_count == 0)
+        {
+            watches.tell_gone(&self.inode);
+        }
         let mut parent = self.place.get_mut().parent.take();
         while let Some(mut entry) = parent.and_then(Arc::into_inner) {
             parent = entry.place.get_mut().parent.take();

@@ -46,6 +46,7 @@ pub mod text_fs;
 pub mod transfer;
 pub mod vnode;
 pub mod walk;
+pub mod watch;
 
 #[cfg(test)]
 mod test_support;

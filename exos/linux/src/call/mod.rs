@@ -31,3 +31,4 @@ mod terminal;
 pub mod time;
 pub mod timer;
 mod waiting;
+pub mod watch;

@@ -6,6 +6,7 @@ use crate::fs::location::{Location, MountFlags};
 use crate::fs::permission::{MODE_SET_GID, MODE_SET_UID, Wish};
 use crate::fs::vnode::{FileKind, FileSystemStatistics, SetAttributes, Timestamp};
 use crate::fs::walk::{Caller, LookupFlags};
+use crate::fs::watch::event;
 
 /// A new owner (`chown`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +57,9 @@ impl Namespace {
             permissions &= !MODE_SET_GID;
         }
         let attributes = SetAttributes { permissions: Some(permissions), ..Default::default() };
-        inode.set_attributes(attributes, caller.now)
+        inode.set_attributes(attributes, caller.now)?;
+        self.watches.tell(location, event::ATTRIB, false);
+        Ok(())
     }
 
     /// Sets owner and group (`chown`); what runs with the owner's rights loses them.
@@ -84,7 +87,9 @@ impl Namespace {
         }
         let attributes =
             SetAttributes { permissions: Some(permissions), uid: change.uid, gid: change.gid, ..Default::default() };
-        inode.set_attributes(attributes, caller.now)
+        inode.set_attributes(attributes, caller.now)?;
+        self.watches.tell(location, event::ATTRIB, false);
+        Ok(())
     }
 
     /// Sets times (`utimensat`).
@@ -111,7 +116,15 @@ impl Namespace {
         };
         let attributes =
             SetAttributes { accessed: time(change.accessed), modified: time(change.modified), ..Default::default() };
-        inode.set_attributes(attributes, caller.now)
+        inode.set_attributes(attributes, caller.now)?;
+        // Both times are what `utime` sets; one alone is as if the file was read or written.
+        let mask = match (attributes.accessed, attributes.modified) {
+            (Some(_), None) => event::ACCESS,
+            (None, Some(_)) => event::MODIFY,
+            _ => event::ATTRIB,
+        };
+        self.watches.tell(location, mask, false);
+        Ok(())
     }
 
     /// Sets the size of the file at a path (`truncate`).
@@ -127,7 +140,9 @@ impl Namespace {
         }
         location.mount().check_writable()?;
         caller.check(&location, Wish::WRITE)?;
-        location.inode().truncate(size_bytes, caller.now)
+        location.inode().truncate(size_bytes, caller.now)?;
+        self.watches.tell(&location, event::MODIFY, false);
+        Ok(())
     }
 
     /// Checks what a caller may do with a file (`access`; the caller passes real or effective identity).

@@ -33,6 +33,7 @@ use super::vnode::{
     Timestamp, downcast,
 };
 use super::walk::{Caller, LookupFlags, Walk};
+use super::watch::WatchTable;
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -56,6 +57,7 @@ pub struct Namespace {
     pseudo_mount: Arc<Mount>,
     devices: Mutex<BTreeMap<DeviceNumber, Arc<dyn Device>>>,
     locks: Arc<LockTable>,
+    watches: Arc<WatchTable>,
     change: Mutex<()>,
     root: Location,
 }
@@ -74,6 +76,7 @@ impl Namespace {
             pseudo_mount,
             devices: Mutex::default(),
             locks: Arc::default(),
+            watches: Arc::default(),
             change: Mutex::new(()),
             root,
         })
@@ -131,6 +134,11 @@ impl Namespace {
     /// Says what stands behind a device number.
     pub fn register_device(&self, number: DeviceNumber, device: Arc<dyn Device>) {
         self.devices.lock().insert(number, device);
+    }
+
+    /// Who watches which files.
+    pub fn watches(&self) -> &Arc<WatchTable> {
+        &self.watches
     }
 
     /// The locks on files.
@@ -266,7 +274,7 @@ impl Namespace {
         file: Option<Arc<dyn OpenFile>>,
     ) -> Arc<Description> {
         let number = self.number();
-        Description::new(number, location, request, status, file, self.locks.clone())
+        Description::new(number, location, request, status, file, (self.locks.clone(), self.watches.clone()))
     }
 
     /// What works behind an inode that is opened.

@@ -8,6 +8,7 @@ use crate::fs::location::Location;
 use crate::fs::permission::Wish;
 use crate::fs::vnode::{FileKind, NewNode, PATH_BYTES_MAX, RenameMode, is_same};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
+use crate::fs::watch::event;
 
 /// A directory and a last component.
 struct Target {
@@ -71,13 +72,17 @@ impl Namespace {
             }
         }
         let target = Target::find(caller, start, path)?;
-        let _change = self.change.lock();
-        let name = self.check_new_name(&target, node.kind() == FileKind::Directory)?;
-        let is_device = matches!(node, NewNode::CharacterDevice(_) | NewNode::BlockDevice(_));
-        if is_device && !caller.credentials.is_root() {
-            return Err(Errno::EPERM);
-        }
-        self.create_in(caller, &target.parent, &name, node, permissions)
+        let made = {
+            let _change = self.change.lock();
+            let name = self.check_new_name(&target, node.kind() == FileKind::Directory)?;
+            let is_device = matches!(node, NewNode::CharacterDevice(_) | NewNode::BlockDevice(_));
+            if is_device && !caller.credentials.is_root() {
+                return Err(Errno::EPERM);
+            }
+            self.create_in(caller, &target.parent, &name, node, permissions)?
+        };
+        self.watches.tell_created(&made);
+        Ok(made)
     }
 
     /// Gives the file at `existing` another name. `follow` says whether a link at `existing` is followed.
@@ -102,8 +107,15 @@ impl Namespace {
     /// Those of link(2).
     pub fn link_location(&self, caller: &Caller<'_>, existing: &Location, new: (&Location, &[u8])) -> Result<()> {
         let target = Target::find(caller, new.0, new.1)?;
+        let name = self.link_locked(caller, existing, &target)?;
+        self.watches.tell_self(existing.inode(), event::ATTRIB);
+        self.watches.tell_name(target.parent.inode(), &name, event::CREATE, 0, existing.inode().kind());
+        Ok(())
+    }
+
+    fn link_locked(&self, caller: &Caller<'_>, existing: &Location, target: &Target) -> Result<Vec<u8>> {
         let _change = self.change.lock();
-        let name = self.check_new_name(&target, false)?;
+        let name = self.check_new_name(target, false)?;
         let parent = &target.parent;
         if existing.mount().id != parent.mount().id {
             return Err(Errno::EXDEV);
@@ -116,7 +128,8 @@ impl Namespace {
         if existing.is_directory() {
             return Err(Errno::EPERM);
         }
-        parent.inode().link(&name, existing.inode(), caller.now)
+        parent.inode().link(&name, existing.inode(), caller.now)?;
+        Ok(name)
     }
 
     /// Removes the name of something that is not a directory.
@@ -128,6 +141,12 @@ impl Namespace {
         let Last::Name(name) = &target.last else {
             return Err(Errno::EISDIR);
         };
+        let victim = self.unlink_locked(caller, &target, name)?;
+        self.tell_removed(&target.parent, name, victim, true);
+        Ok(())
+    }
+
+    fn unlink_locked(&self, caller: &Caller<'_>, target: &Target, name: &[u8]) -> Result<Location> {
         let _change = self.change.lock();
         let victim = target.lookup(name)?.ok_or(Errno::ENOENT)?;
         if target.has_slash {
@@ -141,7 +160,29 @@ impl Namespace {
         target.parent.inode().unlink(name, caller.now)?;
         target.parent.entry().detach(name);
         victim.mount().forget(victim.entry());
-        Ok(())
+        Ok(victim)
+    }
+
+    /// Tells those who watch of a name that is gone. Whoever watches the file is told of its end when nobody holds it
+    /// any more, which may be now.
+    fn tell_removed(&self, directory: &Location, name: &[u8], victim: Location, has_links: bool) {
+        if self.watches.is_idle() {
+            return;
+        }
+        let kind = victim.inode().kind();
+        self.tell_lost(victim, has_links);
+        self.watches.tell_name(directory.inode(), name, event::DELETE, 0, kind);
+    }
+
+    /// Tells those who watch a file that it has a name less.
+    fn tell_lost(&self, victim: Location, has_links: bool) {
+        if has_links {
+            self.watches.tell_self(victim.inode(), event::ATTRIB);
+        }
+        if self.watches.is_watched(victim.inode()) {
+            victim.entry().mourn(&self.watches);
+        }
+        drop(victim);
     }
 
     /// Removes an empty directory.
@@ -156,6 +197,12 @@ impl Namespace {
             Last::DotDot => return Err(Errno::ENOTEMPTY),
             Last::Root => return Err(Errno::EBUSY),
         };
+        let victim = self.remove_directory_locked(caller, &target, name)?;
+        self.tell_removed(&target.parent, name, victim, false);
+        Ok(())
+    }
+
+    fn remove_directory_locked(&self, caller: &Caller<'_>, target: &Target, name: &[u8]) -> Result<Location> {
         let _change = self.change.lock();
         let victim = target.lookup(name)?.ok_or(Errno::ENOENT)?;
         target.parent.mount().check_writable()?;
@@ -166,7 +213,7 @@ impl Namespace {
         target.parent.inode().remove_directory(name, caller.now)?;
         target.parent.entry().detach(name);
         victim.mount().forget(victim.entry());
-        Ok(())
+        Ok(victim)
     }
 
     /// Renames.
@@ -193,14 +240,60 @@ impl Namespace {
             return Err(if no_replace { Errno::EEXIST } else { Errno::EBUSY });
         };
         old.parent.mount().check_writable()?;
+        let Some((source, target)) = self.rename_locked(caller, (&old, old_name), (&new, new_name), mode)? else {
+            return Ok(());
+        };
+        if self.watches.is_idle() {
+            return Ok(());
+        }
+        let (from, to) = ((&old.parent, &old_name[..]), (&new.parent, &new_name[..]));
+        match target {
+            Some(target) if mode == RenameMode::Exchange => {
+                self.tell_moved(&source, from, to, None);
+                self.tell_moved(&target, to, from, None);
+            }
+            target => self.tell_moved(&source, from, to, target),
+        }
+        Ok(())
+    }
+
+    /// Tells those who watch of a move, and of what it replaced.
+    fn tell_moved(
+        &self,
+        moved: &Location,
+        (old, old_name): (&Location, &[u8]),
+        (new, new_name): (&Location, &[u8]),
+        replaced: Option<Location>,
+    ) {
+        let (cookie, kind) = (self.watches.cookie(), moved.inode().kind());
+        self.watches.tell_name(old.inode(), old_name, event::MOVED_FROM, cookie, kind);
+        self.watches.tell_name(new.inode(), new_name, event::MOVED_TO, cookie, kind);
+        let is_file = replaced.as_ref().is_some_and(|replaced| !replaced.is_directory());
+        if let (Some(replaced), true) = (&replaced, is_file) {
+            self.watches.tell_self(replaced.inode(), event::ATTRIB);
+        }
+        self.watches.tell_self(moved.inode(), event::MOVE_SELF);
+        if let Some(replaced) = replaced {
+            self.tell_lost(replaced, false);
+        }
+    }
+
+    /// What was moved and what was in its place; `None`: both names are the same file's, and nothing is done.
+    fn rename_locked(
+        &self,
+        caller: &Caller<'_>,
+        (old, old_name): (&Target, &[u8]),
+        (new, new_name): (&Target, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Option<(Location, Option<Location>)>> {
         let _change = self.change.lock();
         let source = old.lookup(old_name)?.ok_or(Errno::ENOENT)?;
         let target = new.lookup(new_name)?;
-        check_shape(&old, &source, &new, target.as_ref(), mode)?;
+        check_shape(old, &source, new, target.as_ref(), mode)?;
         if target.as_ref().is_some_and(|target| is_same(target.inode(), source.inode())) {
-            return Ok(());
+            return Ok(None);
         }
-        check_rename_allowed(caller, &old, &source, &new, target.as_ref(), mode)?;
+        check_rename_allowed(caller, old, &source, new, target.as_ref(), mode)?;
         if is_busy(&source) || target.as_ref().is_some_and(is_busy) {
             return Err(Errno::EBUSY);
         }
@@ -211,11 +304,11 @@ impl Namespace {
             old_entry.swap_children(old_name, new_entry, new_name);
         } else {
             old_entry.move_child(old_name, new_entry, new_name);
-            if let Some(target) = target {
+            if let Some(target) = &target {
                 target.mount().forget(target.entry());
             }
         }
-        Ok(())
+        Ok(Some((source, target)))
     }
 
     /// The name that is to be created, if it can be.

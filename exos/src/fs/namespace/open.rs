@@ -11,6 +11,7 @@ use crate::fs::location::{Location, MountFlags};
 use crate::fs::permission::Wish;
 use crate::fs::vnode::{Creation, FileKind, NewNode, OpenFile, OpenRequest};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
+use crate::fs::watch::event;
 
 /// What a description is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,14 @@ impl Namespace {
     /// # Errors
     /// Those of open(2).
     pub fn open(&self, caller: &Caller<'_>, start: &Location, path: &[u8], how: &OpenHow) -> Result<Arc<Description>> {
+        let description = self.open_path(caller, start, path, how)?;
+        if !description.is_path_only() {
+            self.watches.tell(description.location(), event::OPEN, true);
+        }
+        Ok(description)
+    }
+
+    fn open_path(&self, caller: &Caller<'_>, start: &Location, path: &[u8], how: &OpenHow) -> Result<Arc<Description>> {
         let wants_directory = how.status.contains(StatusFlags::DIRECTORY);
         let is_path_only = how.status.contains(StatusFlags::PATH_ONLY);
         let is_create = how.flags.contains(OpenFlags::CREATE) && !is_path_only;
@@ -103,7 +112,10 @@ impl Namespace {
             return self.open_at(caller, location, how);
         }
         match self.find_or_create(caller, start, path, how, follow)? {
-            (location, true) => self.open_created(caller, location, how),
+            (location, true) => {
+                self.watches.tell_created(&location);
+                self.open_created(caller, location, how)
+            }
             (_, false) if is_exclusive => Err(Errno::EEXIST),
             (location, false) if location.is_directory() => Err(Errno::EISDIR),
             (location, false) => self.open_at(caller, location, how),
@@ -152,6 +164,7 @@ impl Namespace {
         let file = self.open_inode(caller, &location, request)?;
         if truncates && kind == FileKind::Regular && file.is_none() {
             location.inode().truncate(0, caller.now)?;
+            self.watches.tell(&location, event::MODIFY, false);
         }
         Ok(self.describe(location, request, how.status, file))
     }
