@@ -42,7 +42,8 @@
 char own_path[512];
 
 static const struct row *const tables[] = {control_rows, call_rows,    memory_rows,  fault_rows,
-                                           file_rows,    process_rows, channel_rows, NULL};
+                                           file_rows,    process_rows, channel_rows, exos_rows,
+                                           NULL};
 static const char *failed_what = "";
 static int failed_errno;
 static sigjmp_buf row_guard;

@@ -33,7 +33,7 @@ struct row {
 
 /* Each file's rows; a row without a name ends a table. */
 extern const struct row control_rows[], call_rows[], memory_rows[], fault_rows[], file_rows[], process_rows[],
-    channel_rows[];
+    channel_rows[], exos_rows[];
 
 /* Remembers what did not work and errno; a row returns its value. */
 int64_t failed(const char *what);

@@ -27,6 +27,8 @@ const MICRO: Source = Source {
         ("rows_memory.c", include_str!("../../../bench/micro/rows_memory.c")),
         ("rows_file.c", include_str!("../../../bench/micro/rows_file.c")),
         ("rows_process.c", include_str!("../../../bench/micro/rows_process.c")),
+        ("rows_exos.c", include_str!("../../../bench/micro/rows_exos.c")),
+        ("exos.h", include_str!("../../../exos/native/include/exos.h")),
     ],
     flags: &["-O2", "-static", "-pthread", "-w"],
 };

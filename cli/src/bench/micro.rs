@@ -49,7 +49,7 @@ pub(super) fn run(
 ) -> Result<Option<Measured>, Failure> {
     let mut names = row_names(&machines.micro)?;
     if machines.has_aegis() {
-        names.extend(native::ROWS.iter().map(|row| row.name.to_string()));
+        names.extend(native::ROWS.iter().filter(|row| row.is_bare).map(|row| row.name.to_string()));
     }
     let mode = options.mode();
     let Some(groups) = groups(names, filter, mode) else { return Ok(None) };
@@ -99,7 +99,8 @@ fn groups(mut names: Vec<String>, filter: &RowFilter, mode: Mode) -> Option<Vec<
     }
     let group = |is_native, cpu_count| {
         let is_in = |name: &&String| {
-            native::find(name).is_some() == is_native && name.contains(TWO_PROCESSORS) == (cpu_count == 2)
+            native::find(name).is_some_and(|row| row.is_bare) == is_native
+                && name.contains(TWO_PROCESSORS) == (cpu_count == 2)
         };
         Group { is_native, cpu_count, first: 0, names: names.iter().filter(is_in).cloned().collect() }
     };

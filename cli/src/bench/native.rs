@@ -1,5 +1,5 @@
-//! The native rows of suite micro: what exists only through the kernel contract (`bench/native`), and what stands
-//! beside it.
+//! The native rows of suite micro: what exists only through the kernel contract (`bench/native`) or exos's native
+//! interface (`bench/micro/rows_exos.c`), and what stands beside it.
 //!
 //! A native row has a figure on Aegis only. In the columns of the other systems stand the figures of the row that is
 //! the best that Linux can do for the same purpose, and the report says which: a table without that would compare
@@ -28,6 +28,8 @@ pub(super) struct NativeRow {
     pub(super) beside: &'static str,
     /// How many of the native operation are in one of that row's.
     pub(super) parts: u32,
+    /// What it runs on: the kernel contract alone (`bench/native`), or exos (`bench/micro/rows_exos.c`).
+    pub(super) is_bare: bool,
 }
 
 impl NativeRow {
@@ -38,15 +40,19 @@ impl NativeRow {
 }
 
 const fn row(name: &'static str, beside: &'static str) -> NativeRow {
-    NativeRow { name, beside, parts: 1 }
+    NativeRow { name, beside, parts: 1, is_bare: true }
 }
 
 const fn half(name: &'static str, beside: &'static str) -> NativeRow {
-    NativeRow { name, beside, parts: 2 }
+    NativeRow { name, beside, parts: 2, is_bare: true }
+}
+
+const fn exos(name: &'static str, beside: &'static str) -> NativeRow {
+    NativeRow { name, beside, parts: 1, is_bare: false }
 }
 
 /// All native rows, in the order of a report.
-pub(super) const ROWS: [NativeRow; 38] = [
+pub(super) const ROWS: [NativeRow; 43] = [
     row("native_null_call", "null_getppid_raw"),
     row("native_syscall_no_stack", "null_getppid_raw"),
     row("native_syscall_with_stack", "null_getppid_raw"),
@@ -85,6 +91,11 @@ pub(super) const ROWS: [NativeRow; 38] = [
     row("native_pipe_4k_stream@diff", "pipe_4k_stream@diff"),
     row("native_shm_spin_rt@diff", "shm_pp_spin_rt@diff"),
     row("native_bell_rt@diff", "futex_pp_rt@diff"),
+    exos("exos_fault_skip", "trap_segv_skip"),
+    exos("exos_fault_reprotect", "segv_mprot_ret_reprot"),
+    exos("exos_appel1", "appel1"),
+    exos("exos_appel2_perpage", "appel2_perpage"),
+    exos("exos_dirty", "dirty_pagemap"),
 ];
 
 /// The row of that name.
@@ -166,7 +177,7 @@ mod tests {
         ];
         let names = sources.iter().flat_map(|text| text.split("    (\"").skip(1));
         let mut names: Vec<&str> = names.filter_map(|it| it.split('"').next()).collect();
-        let mut rows: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        let mut rows: Vec<&str> = ROWS.iter().filter(|row| row.is_bare).map(|row| row.name).collect();
         names.sort_unstable();
         rows.sort_unstable();
         assert_eq!(names, rows);
@@ -180,7 +191,9 @@ mod tests {
             include_str!("../../../bench/micro/rows_memory.c"),
             include_str!("../../../bench/micro/rows_process.c"),
         ];
+        let exos = include_str!("../../../bench/micro/rows_exos.c");
         for row in ROWS {
+            assert!(row.is_bare || exos.contains(&format!("{{\"{}\", ", row.name)), "{}", row.name);
             let base = row.beside.split('@').next().unwrap_or_default();
             let entry = format!("{{\"{base}\", ");
             assert!(sources.iter().any(|text| text.contains(&entry)), "{} beside {}", row.name, row.beside);

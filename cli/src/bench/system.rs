@@ -315,6 +315,7 @@ mod tests {
             include_str!("../../../bench/micro/rows_memory.c"),
             include_str!("../../../bench/micro/rows_file.c"),
             include_str!("../../../bench/micro/rows_process.c"),
+            include_str!("../../../bench/micro/rows_exos.c"),
         ];
         let names = sources.iter().flat_map(|text| text.split("{\"").skip(1));
         let names: Vec<&str> = names.filter_map(|it| it.split('"').next()).collect();

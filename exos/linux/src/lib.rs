@@ -21,6 +21,7 @@ pub mod host;
 pub mod jobs;
 pub mod leaving;
 pub mod memory;
+pub mod native;
 pub mod proc;
 pub mod process;
 pub mod process_file;

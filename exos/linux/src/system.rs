@@ -53,6 +53,9 @@ pub trait Platform: Send + Sync {
     fn load_vector(&self, state: Option<&[u8]>);
     /// CPUID of the processor: EAX EBX ECX EDX.
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
+    /// The page-table entry of an address of the running program, 0 if there is none. Nobody changes the tables
+    /// meanwhile: the caller holds the lock of the address space.
+    fn page_entry(&self, address: u64) -> u64;
     /// One trace line for the host (`--trace`).
     fn trace(&self, line: &str);
     /// Code of a file in the running address space, for the host's profile: start, end, offset and path.

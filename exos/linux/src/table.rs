@@ -8,7 +8,7 @@ use syscalls::Sysno;
 
 use crate::call::{
     capability, epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex,
-    identity, memory, message, miscellany, poll, process, process_file, program, schedule, signal, socket,
+    identity, memory, message, miscellany, native, poll, process, process_file, program, schedule, signal, socket,
     socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
@@ -195,18 +195,20 @@ pub fn entry(number: u64) -> Option<&'static Entry> {
 /// The name of a number, also of calls that exos does not have.
 #[must_use]
 pub fn name(number: u64) -> Option<&'static str> {
-    Sysno::new(usize::try_from(number).ok()?).map(|number| number.name())
+    let native = native::entry(number).map(|(_, name, _)| *name);
+    native.or_else(|| Sysno::new(usize::try_from(number).ok()?).map(|number| number.name()))
 }
 
 /// Does system call `number`. What is missing is named once.
 pub fn dispatch(context: &mut Context<'_>, number: u64, arguments: Arguments) -> Result<u64> {
-    match entry(number) {
-        Some(entry) => (entry.handler)(context, arguments),
-        None => {
-            report_missing(context, number);
-            Err(Errno::ENOSYS)
-        }
+    if let Some(entry) = entry(number) {
+        return (entry.handler)(context, arguments);
     }
+    if let Some((_, _, handler)) = native::entry(number) {
+        return handler(context, arguments);
+    }
+    report_missing(context, number);
+    Err(Errno::ENOSYS)
 }
 
 fn report_missing(context: &Context<'_>, number: u64) {

@@ -13,6 +13,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use aegis_abi::layout::PAGE_SHIFT;
 use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
@@ -31,12 +32,32 @@ const BRIDGE_PAGES: u64 = 512;
 pub(crate) struct Binder {
     entries: Vec<BindEntry>,
     release: Vec<FrameNumber>,
+    /// Entries before this one join no more.
+    sealed_count: usize,
 }
 
 impl Binder {
+    /// What follows joins nothing that came before: a span ends here.
+    pub(crate) fn seal(&mut self) {
+        self.sealed_count = self.entries.len();
+    }
+
+    /// Whether frames are to be released with this batch.
+    pub(crate) fn releases(&self) -> bool {
+        !self.release.is_empty()
+    }
+
+    /// Clears the accessed and dirty bits of `pages`.
+    pub(crate) fn clean(&mut self, pages: Range<u64>) {
+        for first in pages.clone().step_by(BIND_PAGE_COUNT_MAX as usize) {
+            let count = (pages.end - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
+            self.entries.push(BindEntry::clean(first << PAGE_SHIFT, count));
+        }
+    }
+
     /// Maps `page` to `frame`, whose capability is `slot`.
     pub(crate) fn map(&mut self, page: u64, frame: FrameNumber, slot: CapSlot, flags: BindFlags) {
-        if let Some(last) = self.entries.last_mut()
+        if let Some(last) = self.entries[self.sealed_count..].last_mut()
             && last.operation == BindOperation::Map as u32
             && last.flags == flags.bits()
             && last.slot == slot.0
@@ -93,6 +114,7 @@ impl Binder {
             start = failed + 1;
         }
         self.entries.clear();
+        self.sealed_count = 0;
         pool.release_all(&self.release);
         self.release.clear();
         outcome
@@ -108,7 +130,7 @@ impl Binder {
     }
 
     fn extend_or_push(&mut self, operation: BindOperation, page: u64, bridge: u64, slot: CapSlot, flags: BindFlags) {
-        if let Some(last) = self.entries.last_mut()
+        if let Some(last) = self.entries[self.sealed_count..].last_mut()
             && last.operation == operation as u32
             && last.flags == flags.bits()
             && last.slot == slot.0

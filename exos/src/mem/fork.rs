@@ -30,6 +30,7 @@ impl AddressSpace {
         child.break_start = self.break_start;
         child.break_end = self.break_end;
         child.sites = self.sites.clone();
+        child.handlers = self.handlers.clone();
         let mut inherited: Vec<(Range<u64>, Protection)> = Vec::new();
         for area in self.areas.iter() {
             if area.flags.contains(AreaFlags::DONT_FORK) {

@@ -8,6 +8,7 @@
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;
 //! - [`fault`] resolves faults, many pages at a time where that pays (`window`);
+//! - [`native`] is what a program may decide by itself, through the native interface;
 //! - [`rewrite`] patches system-call sites (`crate::rewrite` decides);
 //! - [`source`] is the seam to files.
 //!
@@ -23,6 +24,7 @@ mod binder;
 pub mod fault;
 pub mod fork;
 pub mod frames;
+pub mod native;
 mod page_map;
 pub mod protect;
 pub mod remap;
@@ -39,6 +41,8 @@ mod fault_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod native_tests;
+#[cfg(test)]
 mod rewrite_tests;
 #[cfg(test)]
 mod test_support;
@@ -47,6 +51,7 @@ pub use advise::{Advice, SyncMode};
 pub use area::{Area, AreaFlags, AreaLabel, Protection};
 pub use fault::{Access, FaultOutcome, SegvReason};
 pub use frames::{FramePool, FrameRef, FrameStatistics};
+pub use native::{Change, Handler};
 pub use protect::ProtectReach;
 pub use remap::{Movement, RemapRequest};
 pub use source::{FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory};

@@ -22,6 +22,7 @@ use crate::mem::area::{
 use crate::mem::area_list::AreaList;
 use crate::mem::binder::Binder;
 use crate::mem::frames::{FrameCounts, FramePool};
+use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::source::{PageSource, SharedMemory};
 use crate::mem::window::FaultWindow;
@@ -171,6 +172,10 @@ pub struct AddressSpace {
     pub(crate) fault_counts: FaultCounts,
     /// Rewritten system-call sites.
     pub(crate) sites: SiteTable,
+    /// What the program is asked itself ([`super::native`]).
+    pub(crate) handlers: Handlers,
+    /// Page tables are changed at the end of the batch.
+    pub(crate) is_batching: bool,
 }
 
 impl AddressSpace {
@@ -191,6 +196,8 @@ impl AddressSpace {
             total_peak: 0,
             fault_counts: FaultCounts::default(),
             sites: SiteTable::default(),
+            handlers: Handlers::default(),
+            is_batching: false,
         }
     }
 
@@ -341,6 +348,7 @@ impl AddressSpace {
         self.break_end = 0;
         self.lock_future = false;
         self.total_peak = 0;
+        self.handlers = Handlers::default();
     }
 
     /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
@@ -397,7 +405,15 @@ impl AddressSpace {
         self.flush()
     }
 
+    /// Does what was queued, unless a batch goes on.
     pub(crate) fn flush(&mut self) -> Result<()> {
+        if self.is_batching {
+            self.binder.seal();
+            return Ok(());
+        }
+        if self.binder.releases() {
+            self.handlers.note_release();
+        }
         self.binder.flush(&self.pool, self.environment, &mut self.pages)
     }
 
@@ -597,7 +613,7 @@ pub(crate) fn page_align(address: u64) -> Option<u64> {
 }
 
 /// The pages of a range as `munmap` checks it: `EINVAL` otherwise.
-pub(crate) fn checked_range(start: u64, length: u64) -> Result<Range<u64>> {
+pub fn checked_range(start: u64, length: u64) -> Result<Range<u64>> {
     if !start.is_multiple_of(PAGE_SIZE) || start > PROGRAM_END || length > PROGRAM_END - start {
         return Err(Errno::EINVAL);
     }

@@ -16,6 +16,7 @@ pub mod identity;
 pub mod memory;
 pub mod message;
 pub mod miscellany;
+pub mod native;
 pub mod poll;
 #[cfg(test)]
 mod poll_tests;

@@ -23,7 +23,7 @@ use exos_linux::leaving::{FIRST_PID, thread_leaves};
 use exos_linux::memory::FaultResult;
 use exos_linux::traps::Heat;
 use exos_linux::user::UserMemory;
-use exos_linux::{table, trace};
+use exos_linux::{native, table, trace};
 
 use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
@@ -247,8 +247,11 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
         return;
     }
     let (signal, info) = if frame.vector == VECTOR_PAGE_FAULT {
-        match target(run).process.space().resolve(frame) {
+        let space = target(run).process.space();
+        let result = space.resolve(frame);
+        match result {
             FaultResult::Resolved(_) => return,
+            _ if native::ask(&space, frame, &ProgramMemory, result) => return,
             FaultResult::Failed(cause) => signal_for_fault(frame.fault_address, cause),
             FaultResult::OutOfMemory => (Signal::KILL, SignalInfo { code: 0x80, ..SignalInfo::default() }),
         }

@@ -136,6 +136,30 @@ pub(crate) fn free_frame_count() -> u64 {
     call::environment_read(SLOT_SELF, EnvironmentField::FramesFree).unwrap_or(0)
 }
 
+/// The entry that maps an address of the running program, of whatever level; 0 if there is none. The tables that lead
+/// to it stay while whoever calls holds the lock of the address space.
+pub(crate) fn page_entry(address: u64) -> u64 {
+    const SLOT: u64 = PAGE_TABLE_SLOT as u64;
+    // An entry of each level, from the top: the slot stands once in its address for each level that is left out.
+    let entries = [
+        PAGE_TABLE_WINDOW | SLOT << 30 | SLOT << 21 | SLOT << 12 | address >> 39 << 3,
+        PAGE_TABLE_WINDOW | SLOT << 30 | SLOT << 21 | address >> 30 << 3,
+        PAGE_TABLE_WINDOW | SLOT << 30 | address >> 21 << 3,
+        PAGE_TABLE_WINDOW | address >> 12 << 3,
+    ];
+    let mut entry = 0;
+    for (level, place) in entries.into_iter().enumerate() {
+        // SAFETY: the tables of the running space are mapped there, readable; the entry above says that this one is
+        // there.
+        entry = unsafe { core::ptr::read_volatile(place as *const u64) };
+        let is_last = level > 0 && entry & aegis_abi::memory::entry::LARGE != 0;
+        if entry & aegis_abi::memory::entry::PRESENT == 0 || is_last {
+            break;
+        }
+    }
+    if entry & aegis_abi::memory::entry::PRESENT == 0 { 0 } else { entry }
+}
+
 /// The running address space by its name outside of the machine: the physical address of its top page table.
 pub(crate) fn own_space() -> u64 {
     const SLOT: u64 = PAGE_TABLE_SLOT as u64;

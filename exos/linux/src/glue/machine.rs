@@ -226,6 +226,10 @@ impl Platform for MachinePlatform {
         [eax, ebx, ecx, edx]
     }
 
+    fn page_entry(&self, address: u64) -> u64 {
+        super::kernel::page_entry(address)
+    }
+
     fn trace(&self, line: &str) {
         self.host.log("trace", line);
         while self.host.control_backlog_bytes() > TRACE_BACKLOG_BYTES_MAX {

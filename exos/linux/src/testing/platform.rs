@@ -123,6 +123,10 @@ impl Platform for FakePlatform {
         self.cpuid.lock().get(&(leaf, subleaf)).copied().unwrap_or_default()
     }
 
+    fn page_entry(&self, _: u64) -> u64 {
+        0
+    }
+
     fn trace(&self, _: &str) {}
 }
 

@@ -1,0 +1,112 @@
+//! The native interface: calls that no Linux has, under numbers that Linux does not use (`exos/native` is the program's
+//! side and says what they are for).
+
+use exos::error::{Errno, Result};
+use exos::mem::space::checked_range;
+use exos::mem::{Change, Handler, Protection};
+use exos_native::abi;
+
+use crate::context::{self, Arguments, Context};
+use crate::user::{read_vec, write_all};
+
+/// A call: its number, its name in traces, what does it.
+type Entry = (u64, &'static str, context::Handler);
+
+const ENTRIES: [Entry; 5] = [
+    (abi::CALL_VERSION, "exos_version", version),
+    (abi::CALL_HANDLE_FAULTS, "exos_handle_faults", handle_faults),
+    (abi::CALL_HANDLE_SHORTAGE, "exos_handle_shortage", handle_shortage),
+    (abi::CALL_APPLY, "exos_apply", apply),
+    (abi::CALL_PAGES, "exos_pages", pages),
+];
+
+/// The call with this number.
+#[must_use]
+pub fn entry(number: u64) -> Option<&'static Entry> {
+    ENTRIES.get(usize::try_from(number.checked_sub(abi::CALL_VERSION)?).ok()?)
+}
+
+fn version(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
+    Ok(abi::VERSION)
+}
+
+fn handler([entry, function, argument]: [u64; 3]) -> Option<Handler> {
+    (entry != 0).then_some(Handler { entry, function, argument })
+}
+
+fn handle_faults(context: &mut Context<'_>, [start, length, entry, function, argument, _]: Arguments) -> Result<u64> {
+    let handler = handler([entry, function, argument]);
+    context.process.space().lock().set_fault_handler(start, length, handler)?;
+    Ok(0)
+}
+
+fn handle_shortage(context: &mut Context<'_>, [entry, function, argument, ..]: Arguments) -> Result<u64> {
+    context.process.space().lock().set_shortage_handler(handler([entry, function, argument]));
+    Ok(0)
+}
+
+/// A change as it lies in memory.
+fn change(bytes: &[u8]) -> Result<(u64, u64, Change)> {
+    let word = |index: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
+        u64::from_le_bytes(word)
+    };
+    let (kind, rights) = (word(2) as u32, (word(2) >> 32) as u8);
+    let protection = Protection::from_bits_truncate(rights & 7);
+    let change = match kind {
+        abi::CHANGE_MAP => Change::Map(protection),
+        abi::CHANGE_PROTECT => Change::Protect(protection),
+        abi::CHANGE_UNMAP => Change::Unmap,
+        abi::CHANGE_DISCARD => Change::Discard,
+        _ => return Err(Errno::EINVAL),
+    };
+    if word(2) >> 32 > 7 { Err(Errno::EINVAL) } else { Ok((word(0), word(1), change)) }
+}
+
+fn apply(context: &mut Context<'_>, [address, count, ..]: Arguments) -> Result<u64> {
+    if count > abi::CHANGE_COUNT_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let length = count * abi::CHANGE_BYTES as u64;
+    let bytes = read_vec(context.memory, address, length, length as usize)?;
+    let changes = bytes.chunks_exact(abi::CHANGE_BYTES).map(change).collect::<Result<alloc::vec::Vec<_>>>()?;
+    match context.process.space().lock().apply(changes.into_iter()) {
+        (0, Err(error)) => Err(error),
+        (count, _) => Ok(count),
+    }
+}
+
+fn pages(context: &mut Context<'_>, [start, length, address, flags, ..]: Arguments) -> Result<u64> {
+    let range = checked_range(start, length)?;
+    let count = (range.end - range.start) / 4096;
+    if count > abi::PAGE_COUNT_MAX || flags & !abi::PAGES_CLEAR != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let space = context.process.space();
+    let mut bits = alloc::vec![0; count as usize];
+    {
+        // Whoever holds the lock changes no page table meanwhile, so that it can be read.
+        let mut space = space.lock();
+        for (byte, page) in bits.iter_mut().zip(0..) {
+            *byte = page_bits(context.system.platform.page_entry(start + page * 4096));
+        }
+        if flags & abi::PAGES_CLEAR != 0 {
+            space.clean(start, length)?;
+        }
+    }
+    write_all(context.memory, address, &bits)?;
+    Ok(0)
+}
+
+fn page_bits(entry: u64) -> u8 {
+    use aegis_abi::memory::entry;
+    if entry & entry::PRESENT == 0 {
+        return 0;
+    }
+    let bit = |mask, bit| if entry & mask == 0 { 0 } else { bit };
+    abi::PAGE_PRESENT
+        | bit(entry::WRITE, abi::PAGE_WRITABLE)
+        | bit(entry::ACCESSED, abi::PAGE_ACCESSED)
+        | bit(entry::DIRTY, abi::PAGE_DIRTY)
+}

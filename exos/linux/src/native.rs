@@ -1,0 +1,111 @@
+//! Entering a handler that the program installed through the native interface (`exos/native`).
+//!
+//! A fault that would be a signal is first offered to the program's own handler: a record of six words on its stack
+//! instead of a signal frame of some thousand bytes, and a return that exos does not see. Faults of exos's own copies
+//! are not offered: such a system call fails with `EFAULT`, as on Linux for protected memory.
+
+use aegis_abi::upcall::UpcallFrame;
+use exos::error::Result;
+use exos::mem::Handler;
+use exos_native::abi;
+
+use crate::exception::{FaultCause, PAGE_FAULT_FETCH, PAGE_FAULT_WRITE};
+use crate::memory::{FaultResult, Space};
+use crate::user::{UserMemory, write_all};
+
+/// RFLAGS that a function does not expect: trap, direction.
+const FLAGS_CLEARED: u64 = 1 << 8 | 1 << 10;
+
+/// Makes the thread go on in the program's handler of a fault that exos has no answer to; whether there is one, and
+/// room on the stack for it.
+pub fn ask(space: &Space, frame: &mut UpcallFrame, memory: &dyn UserMemory, result: FaultResult) -> bool {
+    let handler = match result {
+        FaultResult::Resolved(_) => None,
+        FaultResult::Failed(_) => space.lock().fault_handler(frame.fault_address),
+        FaultResult::OutOfMemory => space.lock().take_shortage_handler(),
+    };
+    handler.is_some_and(|handler| enter(frame, memory, &handler, cause(frame.error_code, result)).is_ok())
+}
+
+fn cause(error_code: u64, result: FaultResult) -> u64 {
+    let access = if error_code & PAGE_FAULT_FETCH != 0 {
+        abi::CAUSE_FETCH
+    } else if error_code & PAGE_FAULT_WRITE != 0 {
+        abi::CAUSE_STORE
+    } else {
+        0
+    };
+    access
+        | match result {
+            FaultResult::Resolved(_) => 0,
+            FaultResult::Failed(FaultCause::NotMapped) => abi::CAUSE_NOT_MAPPED,
+            FaultResult::Failed(FaultCause::NotAllowed) => abi::CAUSE_NOT_ALLOWED,
+            FaultResult::Failed(FaultCause::BeyondFile) => abi::CAUSE_BEYOND_FILE,
+            FaultResult::OutOfMemory => abi::CAUSE_SHORTAGE,
+        }
+}
+
+/// `EFAULT`: the record does not fit on the stack; nothing is changed.
+fn enter(frame: &mut UpcallFrame, memory: &dyn UserMemory, handler: &Handler, cause: u64) -> Result<()> {
+    let record = [handler.function, handler.argument, frame.fault_address, cause, frame.rflags, frame.rip];
+    let mut bytes = [0; 8 * abi::RECORD_WORD_COUNT];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(record) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let place = frame.rsp.wrapping_sub(abi::RED_ZONE_BYTES + bytes.len() as u64);
+    write_all(memory, place, &bytes)?;
+    frame.rsp = place;
+    frame.rip = handler.entry;
+    frame.rflags &= !FLAGS_CLEARED;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FaultResult, Handler, abi, ask};
+    use crate::exception::{FaultCause, PAGE_FAULT_WRITE};
+    use crate::testing::calls::{MEMORY_BASE, NOWHERE, World};
+    use aegis_abi::upcall::UpcallFrame;
+
+    const PAGE: u64 = 0x70_0000;
+    const NOT_ALLOWED: FaultResult = FaultResult::Failed(FaultCause::NotAllowed);
+
+    fn fault(rsp: u64) -> UpcallFrame {
+        UpcallFrame {
+            rip: 0x40_1234,
+            rsp,
+            rflags: 0x602,
+            fault_address: PAGE + 8,
+            error_code: PAGE_FAULT_WRITE,
+            ..UpcallFrame::default()
+        }
+    }
+
+    #[test]
+    fn the_record_lies_below_the_red_zone() {
+        let world = World::new();
+        let space = world.pod.process.space();
+        let handler = Handler { entry: 0x40_5000, function: 0x40_6000, argument: 7 };
+        space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
+        let top = MEMORY_BASE + 4096;
+        let mut frame = fault(top);
+        assert!(ask(&space, &mut frame, &*world.memory, NOT_ALLOWED));
+        assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_5000, top - 128 - 48, 0x202));
+        let words = [0x40_6000, 7, PAGE + 8, abi::CAUSE_STORE | abi::CAUSE_NOT_ALLOWED, 0x602, 0x40_1234_u64];
+        assert_eq!(world.get(frame.rsp, 48), words.map(u64::to_le_bytes).concat());
+    }
+
+    #[test]
+    fn without_a_handler_or_a_stack_nothing_is_changed() {
+        let world = World::new();
+        let space = world.pod.process.space();
+        let mut frame = fault(MEMORY_BASE + 4096);
+        assert!(!ask(&space, &mut frame, &*world.memory, NOT_ALLOWED));
+        assert!(!ask(&space, &mut frame, &*world.memory, FaultResult::OutOfMemory));
+        let handler = Handler { entry: 1, function: 2, argument: 3 };
+        space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
+        let mut frame = fault(NOWHERE);
+        assert!(!ask(&space, &mut frame, &*world.memory, NOT_ALLOWED));
+        assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_1234, NOWHERE, 0x602));
+    }
+}

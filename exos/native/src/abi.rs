@@ -1,0 +1,63 @@
+//! Numbers and layouts of the native interface, for both of its sides. Little-endian, as the machine is.
+
+/// The version that [`CALL_VERSION`] answers.
+pub const VERSION: u64 = 1;
+
+/// System call: the version of the interface.
+pub const CALL_VERSION: u64 = 0x4558_0000;
+/// System call (start, length, entry, function, argument): who handles faults in a range; entry 0 is nobody.
+pub const CALL_HANDLE_FAULTS: u64 = 0x4558_0001;
+/// System call (entry, function, argument): who gives memory back in a shortage; entry 0 is nobody.
+pub const CALL_HANDLE_SHORTAGE: u64 = 0x4558_0002;
+/// System call (changes, count): makes changes in their order; answers how many were made.
+pub const CALL_APPLY: u64 = 0x4558_0003;
+/// System call (start, length, bits, flags): a byte for each page; flag 1 clears accessed and dirty bits.
+pub const CALL_PAGES: u64 = 0x4558_0004;
+
+/// Most changes in one call.
+pub const CHANGE_COUNT_MAX: u64 = 512;
+/// Most pages that one call tells of.
+pub const PAGE_COUNT_MAX: u64 = 1 << 16;
+
+/// Change: zeros, in place of what is there.
+pub const CHANGE_MAP: u32 = 0;
+/// Change: other rights.
+pub const CHANGE_PROTECT: u32 = 1;
+/// Change: nothing there any more.
+pub const CHANGE_UNMAP: u32 = 2;
+/// Change: the contents are given back.
+pub const CHANGE_DISCARD: u32 = 3;
+
+/// Bytes of a change in memory: address, length, and in one word the kind (low half) and the rights (`PROT_READ` 1,
+/// `PROT_WRITE` 2, `PROT_EXEC` 4).
+pub const CHANGE_BYTES: usize = 24;
+
+/// A page: it is in the page table.
+pub const PAGE_PRESENT: u8 = 1;
+/// A page: stores do not fault.
+pub const PAGE_WRITABLE: u8 = 2;
+/// A page: it was touched since it was mapped or last cleared.
+pub const PAGE_ACCESSED: u8 = 4;
+/// A page: it was stored to.
+pub const PAGE_DIRTY: u8 = 8;
+
+/// Flag of [`CALL_PAGES`]: clear the accessed and dirty bits.
+pub const PAGES_CLEAR: u64 = 1;
+
+/// Cause of a fault: a store.
+pub const CAUSE_STORE: u64 = 1;
+/// Cause of a fault: an instruction fetch.
+pub const CAUSE_FETCH: u64 = 2;
+/// Cause of a fault: nothing is mapped there.
+pub const CAUSE_NOT_MAPPED: u64 = 1 << 8;
+/// Cause of a fault: the rights forbid it.
+pub const CAUSE_NOT_ALLOWED: u64 = 2 << 8;
+/// Cause of a fault: it lies behind the end of the mapped file.
+pub const CAUSE_BEYOND_FILE: u64 = 3 << 8;
+/// Not a fault: there is no memory left for the page at the address.
+pub const CAUSE_SHORTAGE: u64 = 4 << 8;
+
+/// Bytes below the stack pointer that functions use without moving it (System V ABI for x86-64, 3.2.2).
+pub const RED_ZONE_BYTES: u64 = 128;
+/// Words of the record that an entry finds at its stack pointer: function, argument, address, cause, RFLAGS, RIP.
+pub const RECORD_WORD_COUNT: usize = 6;

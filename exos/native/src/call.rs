@@ -1,0 +1,75 @@
+//! The calls, but for handlers: version, changes by batch, and the bits of pages.
+#![allow(unsafe_code, reason = "system calls are made by hand, and change memory")]
+
+use core::arch::asm;
+
+use crate::abi;
+
+/// An error number of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+/// One change of memory. The kinds are [`abi`]'s `CHANGE_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Change {
+    /// First byte, page-aligned.
+    pub address: usize,
+    /// Bytes.
+    pub length: usize,
+    /// What to do.
+    pub kind: u32,
+    /// `PROT_*` bits, for `CHANGE_MAP` and `CHANGE_PROTECT`.
+    pub protection: u32,
+}
+
+const _: () = assert!(size_of::<Change>() == abi::CHANGE_BYTES);
+
+/// Makes a system call.
+///
+/// # Safety
+/// What the call does to memory must be right.
+pub(crate) unsafe fn system_call(number: u64, arguments: [usize; 5]) -> Result<usize, Errno> {
+    let [first, second, third, fourth, fifth] = arguments;
+    let result: isize;
+    // SAFETY: by contract; RCX and R11 are what `syscall` clobbers.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as usize => result, in("rdi") first, in("rsi") second,
+            in("rdx") third, in("r10") fourth, in("r8") fifth, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// The version of the interface; `ENOSYS` where there is none, as on Linux.
+///
+/// # Errors
+/// `ENOSYS`.
+pub fn version() -> Result<usize, Errno> {
+    // SAFETY: reads and changes no memory.
+    unsafe { system_call(abi::CALL_VERSION, [0; 5]) }
+}
+
+/// Makes changes in their order, at most [`abi::CHANGE_COUNT_MAX`]; answers how many were made. Page tables change in
+/// one kernel call.
+///
+/// # Errors
+/// The first change's: as `mmap` at a fixed address, `mprotect`, `munmap` or `madvise(MADV_DONTNEED)`. `EINVAL` an
+/// unknown kind, too many.
+///
+/// # Safety
+/// Nothing that Rust relies on lies in the ranges.
+pub unsafe fn apply(changes: &[Change]) -> Result<usize, Errno> {
+    // SAFETY: by contract; exos only reads the changes.
+    unsafe { system_call(abi::CALL_APPLY, [changes.as_ptr() as usize, changes.len(), 0, 0, 0]) }
+}
+
+/// Writes a byte of `PAGE_*` bits for each page from `address` on, and clears accessed and dirty bits if asked to.
+///
+/// # Errors
+/// `EINVAL` a misaligned address, more than [`abi::PAGE_COUNT_MAX`] pages.
+pub fn pages(address: usize, bits: &mut [u8], clears: bool) -> Result<(), Errno> {
+    let flags = if clears { abi::PAGES_CLEAR as usize } else { 0 };
+    let length = bits.len() << 12;
+    // SAFETY: exos writes as many bytes as there are pages, to `bits` alone.
+    unsafe { system_call(abi::CALL_PAGES, [address, length, bits.as_mut_ptr() as usize, flags, 0]) }.map(|_| ())
+}
