@@ -79,6 +79,11 @@ fn processes_as_descriptors_and_several_words() {
 }
 
 #[test]
+fn the_memory_of_other_processes() {
+    same_in_all_builds("process_memory");
+}
+
+#[test]
 fn watched_files_and_directories() {
     same_in_all_builds("inotify");
 }

@@ -8,8 +8,8 @@ use syscalls::Sysno;
 
 use crate::call::{
     capability, epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex,
-    identity, memory, message, miscellany, native, poll, process, process_file, program, schedule, signal, socket,
-    socket_option, splice, time, timer, watch,
+    identity, memory, message, miscellany, native, poll, process, process_file, process_memory, program, schedule,
+    signal, socket, socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -61,6 +61,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     poll::ENTRIES,
     process::ENTRIES,
     process_file::ENTRIES,
+    process_memory::ENTRIES,
     program::ENTRIES,
     socket::ENTRIES,
     socket_option::ENTRIES,

@@ -53,9 +53,8 @@ const GAPS: &[Gap] = &[
     },
     Gap {
         what: "Debugging and inspection of others",
-        text: "No `ptrace`, no performance counters, no reading of another process's memory. \
-               `aegis run --trace` shows system calls.",
-        calls: &[Sysno::ptrace, Sysno::perf_event_open, Sysno::process_vm_readv],
+        text: "No `ptrace`, no performance counters. `aegis run --trace` shows system calls.",
+        calls: &[Sysno::ptrace, Sysno::perf_event_open],
     },
     Gap {
         what: "Isolation inside a pod",

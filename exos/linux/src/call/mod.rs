@@ -22,6 +22,7 @@ pub mod poll;
 mod poll_tests;
 pub mod process;
 pub mod process_file;
+pub mod process_memory;
 pub mod program;
 pub mod schedule;
 pub mod signal;

@@ -86,7 +86,7 @@ pub fn pidfd_getfd(context: &mut Context<'_>, [descriptor, wanted, flags, ..]: A
 }
 
 /// Whether the caller may look into `target` (`ptrace(2)`, access mode ATTACH_REALCREDS).
-fn may_trace(context: &Context<'_>, target: &Arc<Process>) -> bool {
+pub(super) fn may_trace(context: &Context<'_>, target: &Arc<Process>) -> bool {
     if Arc::ptr_eq(target, context.process) || context.can(Capability::SYS_PTRACE) {
         return true;
     }

@@ -1,0 +1,114 @@
+//! The memory of another process: `process_vm_readv`, `process_vm_writev`.
+//!
+//! Bytes pass through a buffer a page at a time, so that at most one of the two address spaces is locked: the other
+//! process's by [`Remote`], the caller's own by its page faults.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::fs::transfer::{Destination, Source};
+use syscalls::Sysno;
+
+use super::process_file::may_trace;
+use crate::context::{Arguments, Context};
+use crate::memory::Space;
+use crate::process::Process;
+use crate::table::{Entry, full};
+use crate::user::{Extent, UserMemory, UserReader, UserWriter, read_extents};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] =
+    &[full(Sysno::process_vm_readv, process_vm_readv), full(Sysno::process_vm_writev, process_vm_writev)];
+
+/// Bytes that are moved at a time.
+const PIECE_BYTES: usize = 4096;
+
+/// A process's memory by its address space, whoever runs.
+struct Remote(Arc<Space>);
+
+impl UserMemory for Remote {
+    fn copy_in(&self, address: u64, into: &mut [u8]) -> Result<usize> {
+        self.0.lock().read(address, into)
+    }
+
+    fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
+        self.0.lock().write(address, from)
+    }
+}
+
+/// The process that a process or thread number names.
+fn find(context: &Context<'_>, pid: u64) -> Result<Arc<Process>> {
+    let pid = pid as u32;
+    let found = context.system.processes.get(pid);
+    let found = found.or_else(|| {
+        let all = context.system.processes.all();
+        all.iter().find(|process| process.thread(pid).is_some()).cloned()
+    });
+    found.ok_or(Errno::ESRCH)
+}
+
+/// The two sides of a transfer.
+struct Sides {
+    remote: Remote,
+    /// Extents of the caller's memory.
+    here: Vec<Extent>,
+    /// Extents of the other's.
+    there: Vec<Extent>,
+}
+
+/// Looks both sides up; `None`: nothing is to be moved.
+fn open(
+    context: &Context<'_>,
+    [pid, local, local_count, remote, remote_count, flags]: Arguments,
+) -> Result<Option<Sides>> {
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_empty = |extents: &[Extent]| extents.iter().all(|extent| extent.length == 0);
+    let here = read_extents(context.memory, local, local_count)?;
+    if is_empty(&here) {
+        return Ok(None);
+    }
+    let there = read_extents(context.memory, remote, remote_count)?;
+    if is_empty(&there) {
+        return Ok(None);
+    }
+    let process = find(context, pid)?;
+    if process.has_ended() {
+        return Err(Errno::ESRCH);
+    }
+    if !may_trace(context, &process) {
+        return Err(Errno::EPERM);
+    }
+    Ok(Some(Sides { remote: Remote(process.space()), here, there }))
+}
+
+/// Moves what both sides have room for. `EFAULT`: not one byte could be moved.
+fn transfer(source: &mut dyn Source, destination: &mut dyn Destination) -> Result<u64> {
+    let wanted = source.remaining().min(destination.remaining());
+    let mut buffer = alloc::vec![0; PIECE_BYTES.min(wanted)];
+    let mut moved = 0;
+    while moved < wanted {
+        let length = buffer.len().min(wanted - moved);
+        let there = source.take(&mut buffer[..length]);
+        let put = destination.put(&buffer[..there]);
+        moved += put;
+        if put < length {
+            break;
+        }
+    }
+    if moved == 0 && wanted > 0 { Err(Errno::EFAULT) } else { Ok(moved as u64) }
+}
+
+/// `process_vm_readv(2)`.
+pub fn process_vm_readv(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
+    let Some(Sides { remote, here, there }) = open(context, arguments)? else { return Ok(0) };
+    transfer(&mut UserReader::new(&remote, &there), &mut UserWriter::new(context.memory, &here))
+}
+
+/// `process_vm_writev(2)`.
+pub fn process_vm_writev(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
+    let Some(Sides { remote, here, there }) = open(context, arguments)? else { return Ok(0) };
+    transfer(&mut UserReader::new(context.memory, &here), &mut UserWriter::new(&remote, &there))
+}
