@@ -130,8 +130,7 @@ impl AreaList {
             let changed = self.join_below(at);
             at = self.areas.next(changed);
         }
-        let at = self.join_below(at);
-        self.areas.settle(at);
+        self.join_below(at);
     }
 
     /// Moves the end of the area that starts at `start`.
@@ -213,8 +212,7 @@ impl AreaList {
     fn join_around(&mut self, at: Position) {
         let at = self.join_below(at);
         let above = self.areas.next(at);
-        let at = self.join_below(above);
-        self.areas.settle(at);
+        self.join_below(above);
     }
 
     /// Joins the area at a position to the one below if that continues in it; where it is then.
@@ -228,7 +226,7 @@ impl AreaList {
         if let Some(lower) = self.areas.get_mut(below) {
             lower.end = upper.end;
         }
-        below
+        self.areas.settle(below)
     }
 }
 

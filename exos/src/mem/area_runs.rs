@@ -102,7 +102,7 @@ impl AreaRuns {
         at
     }
 
-    /// Takes an area out; the position is that of its successor then. [`Self::settle`] is due at the end.
+    /// Takes an area out; the position is that of its successor then. [`Self::settle`] is due afterwards.
     pub(super) fn remove(&mut self, at: Position) -> (Area, Position) {
         self.length -= 1;
         let run = &mut self.runs[at.run];
@@ -115,16 +115,22 @@ impl AreaRuns {
         (area, next)
     }
 
-    /// Joins the run of a position with its neighbours if they have become short.
-    pub(super) fn settle(&mut self, at: Position) {
-        for lower in [Some(at.run), at.run.checked_sub(1)].into_iter().flatten() {
-            if let Some([first, second]) = self.runs.get(lower..lower + 2)
-                && first.len() + second.len() <= RUN_LENGTH_JOINED
-            {
-                let upper = self.runs.remove(lower + 1);
-                self.runs[lower].extend(upper);
-            }
+    /// Joins the run of a position with its neighbours if they have become short; where the position is then.
+    pub(super) fn settle(&mut self, at: Position) -> Position {
+        self.join_runs(at.run);
+        let lower = at.run.checked_sub(1).and_then(|below| Some((below, self.join_runs(below)?)));
+        lower.map_or(at, |(run, length)| Position { run, index: length + at.index })
+    }
+
+    /// Joins a run with the next if both are short: how long it was.
+    fn join_runs(&mut self, run: usize) -> Option<usize> {
+        let (first, second) = (self.runs.get(run)?.len(), self.runs.get(run + 1)?.len());
+        if first + second > RUN_LENGTH_JOINED {
+            return None;
         }
+        let upper = self.runs.remove(run + 1);
+        self.runs[run].extend(upper);
+        Some(first)
     }
 
     /// Whether the invariants hold.

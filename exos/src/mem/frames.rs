@@ -500,6 +500,17 @@ impl FrameCounts<'_> {
     pub(crate) fn slot_of(&self, frame: FrameNumber) -> CapSlot {
         self.state.slot_of(frame)
     }
+
+    /// Both in one look-up.
+    pub(crate) fn count_and_slot(&self, frame: FrameNumber) -> (u32, CapSlot) {
+        match self.state.locate(frame) {
+            Some((region, place)) => {
+                let region = &self.state.regions[region as usize];
+                (region.counts[place], region.slots[place / GROUP_FRAMES])
+            }
+            None => (PINNED, self.state.slot_of(frame)),
+        }
+    }
 }
 
 /// One reference to a frame, released when dropped; `clone` makes another.

@@ -128,19 +128,27 @@ impl PageMap {
             return;
         }
         let mut emptied = Vec::new();
-        for (&number, leaf) in self.leaves.range_mut(leaf_numbers(&range)) {
+        let numbers = leaf_numbers(&range);
+        let (mut one, mut several);
+        // Finding one is half the work of finding a range's ends.
+        let leaves: &mut dyn Iterator<Item = (u64, &mut Leaf)> = if numbers.start() == numbers.end() {
+            let number = *numbers.start();
+            one = self.leaves.get_mut(&number).into_iter().map(move |leaf| (number, &mut **leaf));
+            &mut one
+        } else {
+            several = self.leaves.range_mut(numbers).map(|(number, leaf)| (*number, &mut **leaf));
+            &mut several
+        };
+        for (number, leaf) in leaves {
             let (first, slots) = slots_in(number, &range);
             for index in slots {
-                let Some(entry) = leaf.get(index) else {
-                    continue;
-                };
-                let changed = change(first + index as u64, entry);
-                leaf.set(index, changed);
-                adjust(&mut self.counts, Some(entry), changed);
+                if let Some(entry) = leaf.get(index) {
+                    let changed = change(first + index as u64, entry);
+                    leaf.set(index, changed);
+                    adjust(&mut self.counts, Some(entry), changed);
+                }
             }
-            if leaf.count == 0 {
-                emptied.push(number);
-            }
+            emptied.extend((leaf.count == 0).then_some(number));
         }
         for number in emptied {
             self.leaves.remove(&number);

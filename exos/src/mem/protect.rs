@@ -90,15 +90,15 @@ impl AddressSpace {
                 binder.unmap(page);
                 return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
             }
-            let is_owned = entry.has(PageFlags::OWNED);
-            let entry = if is_writable && is_owned && frames.reference_count(entry.frame()) == 1 {
+            let (count, slot) = frames.count_and_slot(entry.frame());
+            let entry = if is_writable && entry.has(PageFlags::OWNED) && count == 1 {
                 entry.with(PageFlags::WRITE)
             } else if is_writable && entry.has(PageFlags::WRITE) {
                 entry
             } else {
                 entry.without(PageFlags::WRITE)
             };
-            binder.protect(page, frames.slot_of(entry.frame()), bind_flags(entry, protection));
+            binder.protect(page, slot, bind_flags(entry, protection));
             Some(entry)
         });
         drop(frames);
