@@ -166,21 +166,28 @@ impl<'a> FrameTable<'a> {
         }
     }
 
+    /// Raises one of a frame's counts, as `raise` does it: whether it was 0, or `None` if it is full. `frames` is the
+    /// block's number of frames that have any. False if the count is full.
+    fn raise(
+        &mut self,
+        frame: FrameNumber,
+        raise: impl FnOnce(&mut FrameEntry) -> Option<bool>,
+        frames: impl FnOnce(&mut BlockEntry) -> &mut u16,
+    ) -> bool {
+        let was_zero = self.entry_mut(frame.0).and_then(raise);
+        if let (Some(true), Some(block)) = (was_zero, self.block_mut(frame.0)) {
+            *frames(block) += 1;
+        }
+        was_zero.is_some()
+    }
+
     /// Counts a small mapping of an owned frame, others not; false if the counter is full.
     pub(crate) fn count_mapping(&mut self, frame: FrameNumber) -> bool {
-        let Some(entry) = self.entry_mut(frame.0).filter(|e| e.kind == FrameKind::Owned) else {
-            return true;
+        let raise = |entry: &mut FrameEntry| {
+            entry.map_count = entry.map_count.checked_add(1)?;
+            Some(entry.map_count == 1)
         };
-        let Some(count) = entry.map_count.checked_add(1) else {
-            return false;
-        };
-        entry.map_count = count;
-        if count == 1
-            && let Some(block) = self.block_mut(frame.0)
-        {
-            block.mapped_frame_count += 1;
-        }
-        true
+        self.kind(frame) != FrameKind::Owned || self.raise(frame, raise, |block| &mut block.mapped_frame_count)
     }
 
     pub(crate) fn uncount_mapping(&mut self, frame: FrameNumber) {
@@ -215,19 +222,11 @@ impl<'a> FrameTable<'a> {
 
     /// Pins a frame: it cannot be freed, donated or taken. False if the counter is full.
     pub(crate) fn pin(&mut self, frame: FrameNumber) -> bool {
-        let Some(entry) = self.entry_mut(frame.0) else {
-            return false;
+        let raise = |entry: &mut FrameEntry| {
+            entry.pin_count = entry.pin_count.checked_add(1)?;
+            Some(entry.pin_count == 1)
         };
-        let Some(count) = entry.pin_count.checked_add(1) else {
-            return false;
-        };
-        entry.pin_count = count;
-        if count == 1
-            && let Some(block) = self.block_mut(frame.0)
-        {
-            block.pinned_frame_count += 1;
-        }
-        true
+        self.raise(frame, raise, |block| &mut block.pinned_frame_count)
     }
 
     /// Pins a range; if a counter is full, pins nothing and returns false.

@@ -34,7 +34,7 @@ mod gate;
 pub mod id;
 pub mod machine;
 mod predicate;
-mod processor;
+pub mod processor;
 mod reclaim;
 mod schedule;
 mod space;

@@ -18,7 +18,7 @@ use aegis_abi::upcall::{
 use crate::frame::FrameKind;
 use crate::gate::Transfer;
 use crate::id::{CpuId, EnvironmentId, Id, Named, ProcessorId};
-use crate::machine::{Machine, StopReport};
+use crate::machine::{Machine, Memory, StopReport};
 use crate::predicate::Predicate;
 use crate::schedule::Queue;
 use crate::state::State;
@@ -31,18 +31,31 @@ pub(crate) const USER_FLAGS: u64 = 0x202;
 const RED_ZONE_BYTES: u64 = 128;
 const FRAME_BYTES: u64 = size_of::<UpcallFrame>() as u64;
 
+/// Word index of a control page field.
+macro_rules! control_word {
+    ($field:ident) => {
+        core::mem::offset_of!(ControlPage, $field) / 8
+    };
+}
+pub(crate) use control_word;
+
 /// Where control page and save area are: frames and user addresses.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pages {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
     /// The control page's frame; the save area's frames follow it.
-    pub(crate) first_frame: u64,
-    pub(crate) save_area_frame_count: u64,
-    pub(crate) control_address: u64,
-    pub(crate) save_area_base: u64,
+    pub first_frame: u64,
+    /// How many they are.
+    pub save_area_frame_count: u64,
+    /// Where the environment sees the control page.
+    pub control_address: u64,
+    /// Where it sees the save area.
+    pub save_area_base: u64,
 }
 
 impl Pages {
-    pub(crate) fn control(&self) -> FrameNumber {
+    /// The control page.
+    #[must_use]
+    pub fn control(&self) -> FrameNumber {
         FrameNumber(self.first_frame)
     }
 
@@ -52,6 +65,47 @@ impl Pages {
 
     pub(crate) fn save_area_top(&self) -> u64 {
         self.save_area_base + (self.save_area_frame_count << PAGE_SHIFT)
+    }
+
+    /// The entry point for a kind, if there is one in the window.
+    fn entry_point(&self, memory: &impl Memory, kind: UpcallKind) -> Option<u64> {
+        let entry = memory.load(self.control(), control_word!(entries) + kind as usize);
+        (LIBOS_BASE..LIBOS_END).contains(&entry).then_some(entry)
+    }
+
+    /// Pushes the registers in the frame on the save area and enters the library OS. Reaches nothing but these pages; a
+    /// refusal leaves them and the frame as they are.
+    ///
+    /// # Errors
+    /// `NoHandler`, `SaveAreaFull`.
+    pub fn push(&self, memory: &mut impl Memory, kind: UpcallKind, frame: &mut UpcallFrame) -> Result<(), StopReason> {
+        let entry = self.entry_point(memory, kind).ok_or(StopReason::NoHandler)?;
+        let address = push_address(self, frame.rsp).ok_or(StopReason::SaveAreaFull)?;
+        let mask = memory.load(self.control(), control_word!(masked));
+        frame.kind = kind as u32;
+        frame.masked_before = mask as u32;
+        if kind != UpcallKind::Exception {
+            frame.vector = 0;
+            frame.error_code = 0;
+            frame.fault_address = 0;
+        }
+        self.store_frame(memory, address, frame);
+        memory.store(self.control(), control_word!(masked), mask >> 32 << 32 | 1);
+        *frame = start_registers(entry, address, address);
+        Ok(())
+    }
+
+    fn store_frame(&self, memory: &mut impl Memory, address: u64, frame: &UpcallFrame) {
+        let offset_bytes = address - self.save_area_base;
+        let page = FrameNumber(self.first_frame + 1 + offset_bytes / PAGE_SIZE);
+        let word_index = (offset_bytes % PAGE_SIZE / 8) as usize;
+        if word_index + FRAME_BYTES as usize / 8 <= 512 {
+            memory.store_registers(page, word_index, frame);
+            return;
+        }
+        for (at, word) in (word_index..).zip(frame.to_words()) {
+            memory.store(FrameNumber(page.0 + at as u64 / 512), at % 512, word);
+        }
     }
 }
 
@@ -123,14 +177,6 @@ pub(crate) fn start_registers(rip: u64, rsp: u64, rdi: u64) -> UpcallFrame {
     }
 }
 
-/// Word index of a control page field.
-macro_rules! control_word {
-    ($field:ident) => {
-        core::mem::offset_of!(ControlPage, $field) / 8
-    };
-}
-pub(crate) use control_word;
-
 const KIND_BELL: u32 = 1 << UpcallKind::Bell as u32;
 const KIND_REVOCATION: u32 = 1 << UpcallKind::Revocation as u32;
 const KIND_REPOSSESSION: u32 = 1 << UpcallKind::Repossession as u32;
@@ -145,9 +191,7 @@ const DELIVERY_ORDER: [UpcallKind; 5] =
 impl<M: Machine> State<'_, M> {
     /// The entry point for a kind, if there is one in the window.
     pub(crate) fn entry_point(&self, processor: ProcessorId, kind: UpcallKind) -> Option<u64> {
-        let control = self.processors[processor].pages.control();
-        let entry = self.machine.load(control, control_word!(entries) + kind as usize);
-        (LIBOS_BASE..LIBOS_END).contains(&entry).then_some(entry)
+        self.processors[processor].pages.entry_point(&self.machine, kind)
     }
 
     /// `masked` and `pending` of the control page.
@@ -195,20 +239,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Pushes the registers in the frame on the save area and enters the library OS.
     fn deliver(&mut self, processor: ProcessorId, kind: UpcallKind, frame: &mut UpcallFrame) -> Result<(), StopReason> {
-        let entry = self.entry_point(processor, kind).ok_or(StopReason::NoHandler)?;
-        let pages = self.processors[processor].pages;
-        let address = push_address(&pages, frame.rsp).ok_or(StopReason::SaveAreaFull)?;
-        let (masked, pending) = self.mask_word(processor);
-        frame.kind = kind as u32;
-        frame.masked_before = masked;
-        if kind != UpcallKind::Exception {
-            frame.vector = 0;
-            frame.error_code = 0;
-            frame.fault_address = 0;
-        }
-        self.store_frame(&pages, address, frame);
-        self.store_mask_word(processor, 1, pending);
-        *frame = start_registers(entry, address, address);
+        self.processors[processor].pages.push(&mut self.machine, kind, frame)?;
         let environment = self.processors[processor].environment_id();
         let counter = match kind {
             UpcallKind::Exception => Some(Counter::UpcallsException),
@@ -220,20 +251,6 @@ impl<M: Machine> State<'_, M> {
             self.count(environment, counter, 1);
         }
         Ok(())
-    }
-
-    fn store_frame(&mut self, pages: &Pages, address: u64, frame: &UpcallFrame) {
-        let words = frame.to_words();
-        let offset_bytes = address - pages.save_area_base;
-        let page = FrameNumber(pages.first_frame + 1 + offset_bytes / PAGE_SIZE);
-        let word_index = (offset_bytes % PAGE_SIZE / 8) as usize;
-        if word_index + words.len() <= 512 {
-            self.machine.store_words(page, word_index, words);
-            return;
-        }
-        for (at, word) in (word_index..).zip(words) {
-            self.machine.store(FrameNumber(page.0 + at as u64 / 512), at % 512, word);
-        }
     }
 
     /// Delivers one of the due asynchronous upcalls if the control page allows it; the others

@@ -26,7 +26,7 @@ use crate::id::{
     SpaceId,
 };
 use crate::machine::Machine;
-use crate::processor::Processor;
+use crate::processor::{Pages, Processor};
 use crate::schedule::{Cpu, Links, Queue};
 use crate::spaces::Space;
 
@@ -61,8 +61,8 @@ pub struct Context {
     pub environment: EnvironmentId,
     /// Holds the vector state, at the frame's start, as `xsave` laid it out.
     pub vector_state: FrameNumber,
-    /// The control page, for the assembly that turns a program's `syscall` into an upcall.
-    pub control: FrameNumber,
+    /// Where upcalls go that need no decision: a program's `syscall`, by assembly, and exceptions.
+    pub pages: Pages,
     /// FS base.
     pub fs_base: u64,
     /// User GS base.
@@ -192,15 +192,11 @@ impl<M: Machine> State<'_, M> {
         self.leave(cpu, frame)
     }
 
-    /// An exception in user mode: `vector`, `error_code` and `fault_address` of the frame are set.
+    /// An exception in user mode, which the glue could not deliver by [`Pages::push`](crate::processor::Pages::push)
+    /// alone: `vector`, `error_code` and `fault_address` of the frame are set.
     pub fn on_exception(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         if let Some(processor) = self.enter(cpu) {
             self.deliver_or_stop(processor, UpcallKind::Exception, frame);
-            let object = &self.processors[processor];
-            if object.state == ProcessorState::Running && object.due == 0 {
-                // What `leave` would come to: nothing that it looks at has changed.
-                return Decision { previous: Some(processor), next: Some(processor), deadline_ns: None };
-            }
         }
         self.leave(cpu, frame)
     }
@@ -246,7 +242,7 @@ impl<M: Machine> State<'_, M> {
             root: object.root,
             environment: object.environment_id(),
             vector_state: object.vector_state,
-            control: object.pages.control(),
+            pages: object.pages,
             fs_base: object.fs_base,
             gs_base: object.gs_base,
         }
@@ -261,10 +257,11 @@ impl<M: Machine> State<'_, M> {
         object.vector_state
     }
 
-    /// Counts a program's `syscall` that the glue's assembly turned into an upcall by itself.
-    pub fn count_syscall_upcalls(&mut self, processor: ProcessorId, amount: u64) {
+    /// Counts the system calls and exceptions of a program that the glue turned into upcalls by itself.
+    pub fn count_upcalls(&mut self, processor: ProcessorId, syscalls: u64, exceptions: u64) {
         if let Some(environment) = self.processors[processor].environment {
-            self.count(environment, Counter::UpcallsSyscall, amount);
+            self.count(environment, Counter::UpcallsSyscall, syscalls);
+            self.count(environment, Counter::UpcallsException, exceptions);
         }
     }
 

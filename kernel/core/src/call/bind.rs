@@ -11,7 +11,7 @@ use aegis_abi::memory::{
 };
 use aegis_abi::types::{CapSlot, FrameNumber, Status};
 
-use super::{Answer, Caller, Refusal, bad_argument};
+use super::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::capability::FrameRange;
 use crate::machine::Machine;
 use crate::space::{Directory, Flush, Tables, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits};
@@ -79,9 +79,7 @@ impl Batch {
 
 pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind) -> Answer {
     let target = state.lookup_tables(caller.environment, call.space)?;
-    if call.entry_count > BIND_ENTRY_COUNT_MAX {
-        return Err(bad_argument(2));
-    }
+    refuse_if(call.entry_count > BIND_ENTRY_COUNT_MAX, bad_argument(2))?;
     let length_bytes = u64::from(call.entry_count) * ENTRY_BYTES;
     let slice = UserSlice::new(call.entries, length_bytes, 8)?;
     let mut reader = state.user_reader(caller.processor, slice);

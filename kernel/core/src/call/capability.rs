@@ -3,7 +3,7 @@
 use aegis_abi::call::{CapDerive, CapDrop, CapGrant, CapRead, CapRevoke};
 use aegis_abi::types::{CapType, Rights, Status};
 
-use super::{Answer, Caller, answer, bad_argument};
+use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{Capability, DYING, FILLING};
 use crate::machine::Machine;
 use crate::space::WALK_BUDGET;
@@ -27,12 +27,8 @@ pub(super) fn derive<M: Machine>(state: &mut State<M>, caller: Caller, call: Cap
     let rights = Rights::from_bits(call.rights).ok_or(bad_argument(2))?;
     let (mut object, mut count) = (capability.object, capability.count);
     if capability.kind == CapType::Frames {
-        if call.offset >= capability.count {
-            return Err(bad_argument(3));
-        }
-        if call.count == 0 || call.count > capability.count - call.offset {
-            return Err(bad_argument(4));
-        }
+        refuse_if(call.offset >= capability.count, bad_argument(3))?;
+        refuse_if(call.count == 0 || call.count > capability.count - call.offset, bad_argument(4))?;
         object += call.offset;
         count = call.count;
     }
@@ -43,9 +39,7 @@ pub(super) fn derive<M: Machine>(state: &mut State<M>, caller: Caller, call: Cap
 
 pub(super) fn grant<M: Machine>(state: &mut State<M>, caller: Caller, call: CapGrant) -> Answer {
     let (at, capability) = source(state, caller, call.source)?;
-    if !capability.rights.contains(Rights::GRANT) {
-        return Err(Status::MissingRight.into());
-    }
+    refuse_if(!capability.rights.contains(Rights::GRANT), Status::MissingRight)?;
     let receiver = state.lookup_environment(caller.environment, call.environment, Rights::RECEIVE)?;
     let rights = Rights::from_bits(call.rights).ok_or(bad_argument(3))?;
     let target = state.empty_slot(receiver, call.target)?;

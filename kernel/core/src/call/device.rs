@@ -9,7 +9,7 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
 use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
-use super::{Answer, Caller, bad_argument};
+use super::{Answer, Caller, bad_argument, refuse_if};
 use crate::device::{DeviceDescription, DmaBinding, Region, Route};
 use crate::frame::FrameKind;
 use crate::id::{DMA_BINDING_SHARE_MAX, DeviceId};
@@ -58,12 +58,8 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
     } else if field(DeviceField::RegionIsPorts) {
         Ok(u64::from(region()?.is_ports))
     } else if field(DeviceField::Config) {
-        if device.kind != DeviceKind::Pci {
-            return Err(Status::WrongState.into());
-        }
-        if call.index >= CONFIG_BYTES || !call.index.is_multiple_of(4) {
-            return Err(bad_argument(2));
-        }
+        refuse_if(device.kind != DeviceKind::Pci, Status::WrongState)?;
+        refuse_if(call.index >= CONFIG_BYTES || !call.index.is_multiple_of(4), bad_argument(2))?;
         Ok(u64::from(state.machine.config_read(device.location, call.index)))
     } else if field(DeviceField::DmaConfined) {
         Ok(u64::from(device.is_dma_confined))
@@ -95,9 +91,7 @@ pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: Device
     let (device, description) = description(state, caller, call.slot, Rights::READ)?;
     let (_, capability) = state.lookup(caller.environment, call.slot, CapType::Device, Rights::READ)?;
     let region = region_at(&description, call.region)?;
-    if region.is_ports {
-        return Err(bad_argument(1));
-    }
+    refuse_if(region.is_ports, bad_argument(1))?;
     let (first, count) = region.pages();
     let count = count.min(MAP_PAGE_COUNT_MAX);
     if !call.virtual_address.is_multiple_of(PAGE_SIZE) || !in_windows(call.virtual_address, count << PAGE_SHIFT) {
@@ -135,14 +129,10 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
     };
     let (_, description) = description(state, caller, call.slot, rights)?;
     let region = region_at(&description, call.region)?;
-    if !region.is_ports {
-        return Err(bad_argument(1));
-    }
+    refuse_if(!region.is_ports, bad_argument(1))?;
     let width = PortWidth::from_bytes(call.width_bytes).ok_or(bad_argument(3))?;
     let end = u64::from(call.offset) + u64::from(call.width_bytes);
-    if end > region.length_bytes {
-        return Err(bad_argument(2));
-    }
+    refuse_if(end > region.length_bytes, bad_argument(2))?;
     let port = u16::try_from(region.base + u64::from(call.offset)).map_err(|_| bad_argument(2))?;
     if call.is_write == 1 {
         state.machine.port_write(port, width, call.value);
@@ -176,9 +166,7 @@ pub(super) fn interrupt_ask<M: Machine>(state: &mut State<M>, caller: Caller, ca
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let interrupt = interrupt_index(&description, call.interrupt)?;
     let is_bound = state.devices[device].routes.get(interrupt).is_some_and(|route| route.bell.is_some());
-    if !is_bound {
-        return Err(Status::WrongState.into());
-    }
+    refuse_if(!is_bound, Status::WrongState)?;
     state.machine.interrupt_unmask(device, interrupt);
     Ok(0)
 }
@@ -187,9 +175,7 @@ pub(super) fn dma_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: D
     let (device, _) = description(state, caller, call.slot, Rights::CONTROL)?;
     let environment = caller.environment;
     let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::DMA)?;
-    if call.offset >= frames.count {
-        return Err(bad_argument(2));
-    }
+    refuse_if(call.offset >= frames.count, bad_argument(2))?;
     if call.count == 0 || call.count > DMA_FRAME_COUNT_MAX || call.count > frames.count - call.offset {
         return Err(bad_argument(3));
     }
@@ -200,9 +186,7 @@ pub(super) fn dma_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: D
         .position(|binding| binding.environment.is_none())
         .filter(|_| state.environments[environment].dma_binding_count < DMA_BINDING_SHARE_MAX)
         .ok_or(Status::TableFull)?;
-    if !state.frames.pin_range(first, call.count) {
-        return Err(Status::TableFull.into());
-    }
+    refuse_if(!state.frames.pin_range(first, call.count), Status::TableFull)?;
     state.environments[environment].dma_binding_count += 1;
     state.dma_bindings[place] =
         DmaBinding { device: Some(device), environment: Some(environment), first, count: call.count };

@@ -7,7 +7,7 @@ use aegis_abi::call::{
 use aegis_abi::types::{CapType, Rights, SLOT_SELF, Status};
 use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
 
-use super::{Answer, Caller, answer, bad_argument};
+use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{Capability, DYING, FILLING};
 use crate::id::{EnvironmentId, Named};
 use crate::machine::Machine;
@@ -24,12 +24,8 @@ pub(crate) const ENVIRONMENT_RIGHTS: Rights =
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentCreate) -> Answer {
     let parent = caller.environment;
     let (frames_at, frames) = state.lookup(parent, call.frames, CapType::Frames, Rights::empty())?;
-    if frames.parent.is_some() || frames.flags & (DYING | FILLING) != 0 {
-        return Err(Status::WrongState.into());
-    }
-    if frames.count < ENVIRONMENT_FRAME_COUNT_MIN || frames.count > FRAME_COUNT_MAX {
-        return Err(bad_argument(1));
-    }
+    refuse_if(frames.parent.is_some() || frames.flags & (DYING | FILLING) != 0, Status::WrongState)?;
+    refuse_if(frames.count < ENVIRONMENT_FRAME_COUNT_MIN || frames.count > FRAME_COUNT_MAX, bad_argument(1))?;
     if frames.child.is_some()
         || state.frames.any_mapped(frames.object, frames.count)
         || state.frames.any_pinned(frames.object, frames.count)
@@ -37,9 +33,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Env
         return Err(Status::Busy.into());
     }
     let target = state.empty_slot(parent, call.slot)?;
-    if call.frame_quota > state.environments[parent].frames_left() {
-        return Err(Status::NoFrames.into());
-    }
+    refuse_if(call.frame_quota > state.environments[parent].frames_left(), Status::NoFrames)?;
     let environment = state.new_environment(Some(parent))?;
     super::frame::donate_step(state, frames_at, frames, environment)?;
     state.environments[parent].frame_quota -= call.frame_quota;
@@ -67,9 +61,7 @@ fn any_environment<M: Machine>(
 
 pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentDestroy) -> Answer {
     let target = any_environment(state, caller, call.slot, Rights::CONTROL)?;
-    if state.is_within(caller.environment, target) {
-        return Err(Status::WrongState.into());
-    }
+    refuse_if(state.is_within(caller.environment, target), Status::WrongState)?;
     let progress = state.end_environment(target);
     if progress == Progress::Done {
         let (at, capability) = state.lookup_any(caller.environment, call.slot)?;
@@ -129,13 +121,9 @@ pub(super) fn watch<M: Machine>(state: &mut State<M>, caller: Caller, call: Envi
 
 pub(super) fn reclaim<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentReclaim) -> Answer {
     let target = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
-    if call.frame_count == 0 || call.frame_count > REPOSSESSED_COUNT_MAX as u64 {
-        return Err(bad_argument(1));
-    }
+    refuse_if(call.frame_count == 0 || call.frame_count > REPOSSESSED_COUNT_MAX as u64, bad_argument(1))?;
     let object = &state.environments[target];
-    if object.parent.is_none() || object.reclaim.deadline_ns != 0 {
-        return Err(Status::WrongState.into());
-    }
+    refuse_if(object.parent.is_none() || object.reclaim.deadline_ns != 0, Status::WrongState)?;
     state.begin_reclaim(target, call.frame_count, call.deadline_ns);
     Ok(0)
 }

@@ -3,7 +3,7 @@
 use aegis_abi::call::{FrameAllocate, FrameDonate, FrameFree, FrameSplit};
 use aegis_abi::types::{CapType, FrameNumber, Rights, Status};
 
-use super::{Answer, Caller, answer, bad_argument};
+use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{CapRef, Capability, DYING, FILLING};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
@@ -28,18 +28,12 @@ pub(super) fn allocate<M: Machine>(state: &mut State<M>, caller: Caller, call: F
     {
         return fill(state, at, capability);
     }
-    if call.count == 0 || call.count > FRAME_COUNT_MAX {
-        return Err(bad_argument(1));
-    }
-    if call.alignment_log2 > ALIGNMENT_LOG2_MAX {
-        return Err(bad_argument(3));
-    }
+    refuse_if(call.count == 0 || call.count > FRAME_COUNT_MAX, bad_argument(1))?;
+    refuse_if(call.alignment_log2 > ALIGNMENT_LOG2_MAX, bad_argument(3))?;
     let target = state.empty_slot(caller.environment, call.slot)?;
     let environment = &state.environments[caller.environment];
     let serial = environment.serial;
-    if call.count > environment.frames_left() {
-        return Err(Status::NoFrames.into());
-    }
+    refuse_if(call.count > environment.frames_left(), Status::NoFrames)?;
     let alignment = 1 << call.alignment_log2;
     let first = if call.frame == ANYWHERE {
         state.frames.find_free(call.count, alignment)
@@ -117,12 +111,8 @@ pub(super) fn free<M: Machine>(state: &mut State<M>, caller: Caller, call: Frame
 
 pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameSplit) -> Answer {
     let (at, capability) = state.lookup(caller.environment, call.slot, CapType::Frames, Rights::empty())?;
-    if call.count == 0 || call.count >= capability.count {
-        return Err(bad_argument(2));
-    }
-    if capability.child.is_some() {
-        return Err(Status::Busy.into());
-    }
+    refuse_if(call.count == 0 || call.count >= capability.count, bad_argument(2))?;
+    refuse_if(capability.child.is_some(), Status::Busy)?;
     let target = state.empty_slot(caller.environment, call.target)?;
     state.split(at, target, call.count);
     Ok(0)

@@ -4,7 +4,7 @@ use aegis_abi::call::{GateCall, GateCreate, GateReply, GateSend};
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END};
 use aegis_abi::types::{CapType, Rights, Status};
 
-use super::{Answer, Caller, Outcome, bad_argument};
+use super::{Answer, Caller, Outcome, bad_argument, refuse_if};
 use crate::capability::Capability;
 use crate::machine::Machine;
 use crate::state::State;
@@ -13,12 +13,8 @@ const GATE_RIGHTS: Rights = Rights::READ.union(Rights::CALL).union(Rights::CONTR
 
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: GateCreate) -> Answer {
     let processor = state.lookup_processor(caller.environment, call.processor, Rights::CONTROL)?;
-    if state.processors[processor.id].environment != Some(caller.environment) {
-        return Err(bad_argument(1));
-    }
-    if !(LIBOS_BASE..LIBOS_END).contains(&call.rip) {
-        return Err(bad_argument(2));
-    }
+    refuse_if(state.processors[processor.id].environment != Some(caller.environment), bad_argument(1))?;
+    refuse_if(!(LIBOS_BASE..LIBOS_END).contains(&call.rip), bad_argument(2))?;
     let slot = state.empty_slot(caller.environment, call.slot)?;
     let named = state.new_gate(caller.environment, processor, call.rip, call.badge).ok_or(Status::TableFull)?;
     let capability = Capability::object(CapType::Gate, GATE_RIGHTS, named);

@@ -3,16 +3,14 @@
 use aegis_abi::call::{CounterRead, LOG_BYTES_MAX, MachineLog, MachineOff};
 use aegis_abi::types::{CapType, Rights};
 
-use super::{Answer, Caller, bad_argument};
+use super::{Answer, Caller, bad_argument, refuse_if};
 use crate::machine::Machine;
 use crate::space::UserSlice;
 use crate::state::State;
 
 pub(super) fn log<M: Machine>(state: &mut State<M>, caller: Caller, call: MachineLog) -> Answer {
     state.lookup(caller.environment, call.slot, CapType::Machine, Rights::LOG)?;
-    if call.length > LOG_BYTES_MAX {
-        return Err(bad_argument(2));
-    }
+    refuse_if(call.length > LOG_BYTES_MAX, bad_argument(2))?;
     let slice = UserSlice::new(call.pointer, call.length, 1)?;
     let mut buffer = [0; LOG_BYTES_MAX as usize];
     let bytes = buffer.get_mut(..call.length as usize).ok_or(bad_argument(2))?;

@@ -63,6 +63,11 @@ impl From<Answer> for Outcome {
     }
 }
 
+/// For `?`: refuses where something is wrong.
+fn refuse_if(is_wrong: bool, refusal: impl Into<Refusal>) -> Result<(), Refusal> {
+    if is_wrong { Err(refusal.into()) } else { Ok(()) }
+}
+
 /// Argument `index` (0 is RDI) is out of range.
 fn bad_argument(index: u64) -> Refusal {
     Refusal { status: Status::BadArgument, value: index }

@@ -10,7 +10,7 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_NONE, Status}
 
 use aegis_abi::upcall::UpcallKind;
 
-use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument};
+use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument, refuse_if};
 use crate::capability::Capability;
 use crate::id::{EnvironmentId, Named, PROCESSOR_SHARE_MAX, ProcessorId};
 use crate::machine::Machine;
@@ -36,15 +36,9 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Pro
         control_address: call.control_address,
         save_area_base: call.save_area_base,
     };
-    if pages.frame_count() > frames.count {
-        return Err(bad_argument(2));
-    }
-    if !in_window(call.control_address, 1) {
-        return Err(bad_argument(4));
-    }
-    if !in_window(call.save_area_base, pages.save_area_frame_count) {
-        return Err(bad_argument(5));
-    }
+    refuse_if(pages.frame_count() > frames.count, bad_argument(2))?;
+    refuse_if(!in_window(call.control_address, 1), bad_argument(4))?;
+    refuse_if(!in_window(call.save_area_base, pages.save_area_frame_count), bad_argument(5))?;
     let slot = state.empty_slot(caller.environment, call.slot)?;
     let named = state.make_processor(target, caller.environment, pages)?;
     let capability = Capability::object(CapType::Processor, PROCESSOR_RIGHTS, named);
@@ -125,9 +119,7 @@ impl<M: Machine> State<'_, M> {
 
 pub(super) fn start<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorStart) -> Answer {
     let named = state.lookup_processor(caller.environment, call.slot, Rights::CONTROL)?;
-    if !is_user_code_address(call.rip) {
-        return Err(bad_argument(1));
-    }
+    refuse_if(!is_user_code_address(call.rip), bad_argument(1))?;
     state.start_processor(named.id, call.rip, call.rsp, call.argument)?;
     Ok(0)
 }
@@ -165,9 +157,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Proce
 
 pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorDestroy) -> Answer {
     let named = state.lookup_processor(caller.environment, call.slot, Rights::CONTROL)?;
-    if state.processors[named.id].state != ProcessorState::Stopped {
-        return Err(Status::WrongState.into());
-    }
+    refuse_if(state.processors[named.id].state != ProcessorState::Stopped, Status::WrongState)?;
     let progress = state.end_processor(named.id);
     if progress == crate::space::Progress::Done {
         let (at, capability) = state.lookup_any(caller.environment, call.slot)?;
@@ -209,9 +199,7 @@ pub(super) fn sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Slee
 }
 
 fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Result<Outcome, Refusal> {
-    if call.term_count as usize > PREDICATE_TERM_COUNT_MAX {
-        return Err(bad_argument(1));
-    }
+    refuse_if(call.term_count as usize > PREDICATE_TERM_COUNT_MAX, bad_argument(1))?;
     if call.term_count != 0 {
         let length_bytes = u64::from(call.term_count) * TERM_WORDS as u64 * 8;
         let slice = UserSlice::new(call.terms, length_bytes, 8)?;
@@ -219,9 +207,7 @@ fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> R
         for index in 0..u64::from(call.term_count) {
             let term =
                 read_term(state, caller, &mut reader, index).map_err(|status| Refusal { status, value: index })?;
-            if !state.processors[caller.processor].predicate.push(term) {
-                return Err(bad_argument(1));
-            }
+            refuse_if(!state.processors[caller.processor].predicate.push(term), bad_argument(1))?;
         }
     }
     let now_ns = state.machine.now_ns();

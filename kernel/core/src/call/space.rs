@@ -3,7 +3,7 @@
 use aegis_abi::call::{SpaceCreate, SpaceEnter};
 use aegis_abi::types::{CapType, Rights, Status};
 
-use super::{Answer, Caller};
+use super::{Answer, Caller, refuse_if};
 use crate::capability::Capability;
 use crate::machine::Machine;
 use crate::state::State;
@@ -18,9 +18,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Spa
 
 pub(super) fn enter<M: Machine>(state: &mut State<M>, caller: Caller, call: SpaceEnter) -> Answer {
     let tables = state.lookup_tables(caller.environment, call.slot)?;
-    if tables.environment != caller.environment {
-        return Err(Status::WrongState.into());
-    }
+    refuse_if(tables.environment != caller.environment, Status::WrongState)?;
     state.processors[caller.processor].root = tables.root;
     state.machine.enter_root(tables.root);
     Ok(0)

@@ -284,10 +284,10 @@ fn upcalls_are_counted() {
     let mut world = World::new();
     world.set_entry(world.first_processor, EXCEPTION, ENTRY);
     world.exception(0, 14, 0);
-    world.state.count_syscall_upcalls(world.first_processor, 3);
+    world.state.count_upcalls(world.first_processor, 3, 2);
     let mut counter =
         |counter: Counter| world.ok(Call::CounterRead(CounterRead { environment: SLOT_SELF, index: counter as u32 }));
-    assert_eq!(counter(Counter::UpcallsException), 1);
+    assert_eq!(counter(Counter::UpcallsException), 3);
     assert_eq!(counter(Counter::UpcallsSyscall), 3);
     assert_eq!(counter(Counter::KernelCalls), 3);
     let (status, value) = world.call(Call::CounterRead(CounterRead { environment: SLOT_SELF, index: 10 }));

@@ -12,9 +12,9 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::{KERNEL_BASE, PAGE_SHIFT, PAGE_SIZE};
 
 use super::paging;
-use crate::PhysicalReader;
 use crate::frame_range::{FrameRange, FrameRangeList};
 use crate::start_info::{MEMORY_TYPE_RAM, StartInfo};
+use crate::{PhysicalReader, TrapFrame};
 
 /// Words in a frame.
 const WORD_COUNT: usize = PAGE_SIZE as usize / 8;
@@ -181,8 +181,16 @@ pub(crate) fn direct_address(address: u64) -> u64 {
 pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
     let image = paging::image_frames();
     let in_image = frame.0.wrapping_sub(image.start) < image.count;
-    assert!(frame.0 < MEMORY_END.load(Ordering::Relaxed) && !in_image, "INV-4: {frame:?} is no frame of memory");
+    if frame.0 >= MEMORY_END.load(Ordering::Relaxed) || in_image {
+        no_memory(frame);
+    }
     direct_address(frame.address())
+}
+
+/// Out of the way of those that do not come here.
+#[cold]
+fn no_memory(frame: FrameNumber) -> ! {
+    panic!("INV-4: {frame:?} is no frame of memory");
 }
 
 /// The words of a frame of memory; panics on any other.
@@ -234,6 +242,19 @@ pub fn physical_load_words(frame: FrameNumber, index: usize, into: &mut [u64]) {
 pub fn physical_store_words<const COUNT: usize>(frame: FrameNumber, index: usize, values: [u64; COUNT]) {
     for (word, value) in words(frame)[index..][..COUNT].iter().zip(values) {
         word.store(value, Ordering::Release);
+    }
+}
+
+/// Stores registers to consecutive words of a frame; panics beyond its end.
+pub fn physical_store_registers(frame: FrameNumber, index: usize, registers: &TrapFrame) {
+    const REGISTER_COUNT: usize = size_of::<TrapFrame>() / 8;
+    // SAFETY: a trap frame is that many words without a gap (its layout is the contract's).
+    let values = unsafe { &*core::ptr::from_ref(registers).cast::<[u64; REGISTER_COUNT]>() };
+    let places = &words(frame)[index..][..REGISTER_COUNT];
+    for (places, values) in places.as_chunks::<8>().0.iter().zip(values.as_chunks::<8>().0) {
+        for (place, value) in places.iter().zip(values) {
+            place.store(*value, Ordering::Release);
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub use io_apic::{line_mask, line_route, line_unmask};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
     BootMemory, device_register_write, physical_compare_exchange, physical_find_word, physical_load,
-    physical_load_words, physical_store, physical_store_words, physical_zero,
+    physical_load_words, physical_store, physical_store_registers, physical_store_words, physical_zero,
 };
 pub use paging::{
     KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_root, flush_all, flush_page, kernel_root, kernel_slot_entry,
