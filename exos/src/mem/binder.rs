@@ -130,16 +130,17 @@ impl Binder {
     }
 
     fn extend_or_push(&mut self, operation: BindOperation, page: u64, bridge: u64, slot: CapSlot, flags: BindFlags) {
-        if let Some(last) = self.entries[self.sealed_count..].last_mut()
-            && last.operation == operation as u32
-            && last.flags == flags.bits()
-            && last.slot == slot.0
-            && page >= end_page(last)
-            && page - end_page(last) <= bridge
-            && page + 1 - (last.virtual_address >> PAGE_SHIFT) <= u64::from(BIND_PAGE_COUNT_MAX)
-        {
-            last.page_count = (page + 1 - (last.virtual_address >> PAGE_SHIFT)) as u32;
-            return;
+        if let Some(last) = self.entries[self.sealed_count..].last_mut() {
+            // What the entry would have with this page; too much if the page lies before it.
+            let page_count = (page + 1).wrapping_sub(last.virtual_address >> PAGE_SHIFT);
+            let gap = page_count.wrapping_sub(u64::from(last.page_count) + 1);
+            if gap <= bridge
+                && page_count <= u64::from(BIND_PAGE_COUNT_MAX)
+                && (last.operation, last.flags, last.slot) == (operation as u32, flags.bits(), slot.0)
+            {
+                last.page_count = page_count as u32;
+                return;
+            }
         }
         self.entries.push(BindEntry {
             operation: operation as u32,

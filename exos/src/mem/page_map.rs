@@ -63,6 +63,11 @@ impl PageEntry {
     pub(crate) fn without(self, flags: PageFlags) -> Self {
         Self(self.0 & !flags.bits())
     }
+
+    /// Whether both are in the same sums of a map.
+    fn counts_as(self, other: Self) -> bool {
+        (self.0 ^ other.0) & (PageFlags::OWNED | PageFlags::FILE).bits() == 0
+    }
 }
 
 struct Leaf {
@@ -143,9 +148,13 @@ impl PageMap {
             let (first, slots) = slots_in(number, &range);
             for index in slots {
                 if let Some(entry) = leaf.get(index) {
-                    let changed = change(first + index as u64, entry);
-                    leaf.set(index, changed);
-                    adjust(&mut self.counts, Some(entry), changed);
+                    match change(first + index as u64, entry) {
+                        Some(changed) if changed.counts_as(entry) => leaf.entries[index] = changed.0,
+                        changed => {
+                            leaf.set(index, changed);
+                            adjust(&mut self.counts, Some(entry), changed);
+                        }
+                    }
                 }
             }
             emptied.extend((leaf.count == 0).then_some(number));

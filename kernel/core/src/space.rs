@@ -497,7 +497,8 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Clears and sets bits of a leaf that was `old`, without losing accessed and dirty bits that the
-    /// processor sets meanwhile.
+    /// processor sets meanwhile. Inline: a call of it is a fifth of what protecting a page costs.
+    #[inline(always)]
     pub(crate) fn change_leaf(
         &mut self,
         place: Place,
