@@ -2,7 +2,7 @@
 
 CARGO := scripts/cargo
 
-.PHONY: run test setup build check fmt clean
+.PHONY: run test compare setup build check fmt clean
 
 # Installs what is missing, builds, boots, and runs a real Linux program.
 run: setup
@@ -11,6 +11,10 @@ run: setup
 # Unit tests on the host, style and laws, and the suites that boot QEMU.
 test: setup
 	@$(CARGO) xtask test
+
+# The programs of tests/linux on Aegis and on Debian's Linux, side by side. Not part of `test`: apt fetches that kernel, once.
+compare: setup
+	@$(CARGO) xtask compare
 
 # Installs what is missing; nothing else.
 setup:

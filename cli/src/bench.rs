@@ -7,22 +7,24 @@
 //! prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`;
 //! `about` adds what took part, `files` writes. `trace` is `--trace-row`: where one row's instructions go.
 //!
+//! `aegis test` starts the same machines by `system`, `linux` and `guest`.
+//!
 //! Aegis is measured by starting this tool again as `aegis run`, because that is what a user starts. Nothing
 //! is printed or written before every machine has said everything, so a table is never partial.
 
 mod about;
 mod apps;
 mod boot;
-mod compile;
-mod cpio;
-mod failure;
+pub(crate) mod compile;
+pub(crate) mod cpio;
+pub(crate) mod failure;
 mod files;
 mod filter;
-mod guest;
+pub(crate) mod guest;
 mod html;
 mod json;
 mod json_parse;
-mod linux;
+pub(crate) mod linux;
 mod micro;
 mod native;
 mod options;
@@ -30,7 +32,7 @@ mod output;
 mod progress;
 mod report;
 mod result;
-mod system;
+pub(crate) mod system;
 mod trace;
 
 use std::io::Write;

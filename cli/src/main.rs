@@ -1,7 +1,7 @@
 //! The host tool: starts unmodified Linux programs in a machine that runs the Aegis kernel and exos under
 //! QEMU.
 //!
-//! `options` reads the command line, one module per verb does the work (`run`, `bench`, `doctor`), and this
+//! `options` reads the command line, one module per verb does the work (`run`, `bench`, `compare`, `doctor`), and this
 //! one turns the outcome into an exit status. A run goes through `program` (what the host knows of it),
 //! `root`, `closure`, `pack*` and `shares` (its files), `boot` (the bundle), `accel` and `qemu` (the command line),
 //! `machine` (the process), `ports` with `pump`, `control` and `signals` (while it lives), `ending` and
@@ -17,6 +17,7 @@ mod boot;
 mod cache;
 mod closure;
 mod closure_cache;
+mod compare;
 mod control;
 mod doctor;
 mod domain;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
             }
         },
         Command::Bench(options) => ExitCode::from(bench::bench(&options)),
+        Command::Test(options) => ExitCode::from(compare::test(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),
         Command::Version => {
             println!("aegis {}", env!("CARGO_PKG_VERSION"));

@@ -13,6 +13,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::BenchOptions;
+use crate::compare::TestOptions;
 use crate::pack_host::split_with;
 use crate::profile;
 use crate::qemu::MachineKind;
@@ -35,6 +36,7 @@ Examples:
   aegis run -t --root / bash               a shell on a terminal of its own
   aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
+  aegis test --list FILE                   programs on Aegis and on Linux, and where they differ
   aegis doctor                             what is missing on this machine, and how to get it
 
 `aegis run --help` explains every option.";
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     Run(Box<RunOptions>),
     /// Measure this system and Linux side by side
     Bench(Box<BenchOptions>),
+    /// Run programs here and on Linux, and show where they differ
+    Test(TestOptions),
     /// Say what is there, what is missing, and how to get it
     Doctor,
     /// Print the version

@@ -256,6 +256,7 @@ static void control(void) {
     FAILS(open("/dev/tty", O_RDWR), ENXIO);
     FAILS(tcgetpgrp(slave), ENOTTY);
     FAILS(tcsetpgrp(slave, getpgrp()), ENOTTY);
+    FAILS(tcsetpgrp(slave, -1), EINVAL);
     FAILS(tcgetsid(slave), ENOTTY);
     CHECK(getsid(0) == getpid());
     FAILS(ioctl(master, TIOCGSID, &session), ENOTTY);

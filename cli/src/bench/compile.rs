@@ -38,6 +38,12 @@ const LAUNCH: Source = Source {
     files: &[("launch.c", include_str!("../../../bench/apps/launch.c"))],
     flags: &["-O2", "-static", "-w"],
 };
+/// Runs the programs of `aegis test` in a machine.
+const EACH: Source = Source {
+    name: "each",
+    files: &[("each.c", include_str!("../../../bench/compare/each.c"))],
+    flags: &["-O2", "-static", "-w"],
+};
 /// Writes on the host what the programs of suite apps work on.
 const GENERATE: Source = Source {
     name: "generate",
@@ -55,6 +61,11 @@ pub(crate) fn micro(cache: &Path) -> Result<PathBuf, Failure> {
 /// The launcher of suite apps.
 pub(crate) fn launch(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &LAUNCH, &[])
+}
+
+/// The runner of `aegis test`.
+pub(crate) fn each(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &EACH, &[])
 }
 
 /// The generator of suite apps.

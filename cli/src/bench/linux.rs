@@ -41,7 +41,7 @@ impl Kernel {
         if let Some(kernel) = Self::cached(&directory) {
             return Ok(kernel);
         }
-        eprintln!("aegis: bench: fetching Debian's kernel (27 MB, once)");
+        eprintln!("aegis: fetching Debian's kernel (27 MB, once)");
         let scratch = directory.join(format!("fetch.{}.tmp", std::process::id()));
         let fetched = fetch(&scratch, &directory);
         // Left-overs only take room.

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use exos::fs::readiness::Readiness;
+use exos::task::limits::Resource;
 use exos::task::signal::{Disposition, HANDLER_IGNORE, Signal, SignalInfo, SignalPayload};
 
 use crate::deliver::Target;
@@ -47,7 +48,9 @@ pub fn child_code(child: &Process, change: ChildChange) -> (i32, i32) {
         ChildChange::Continued => (6, i32::from(Signal::CONT.number())),
         ChildChange::Ended => match &*child.ending.lock() {
             Some(Ending::Killed { signal, has_core, .. }) => {
-                (if *has_core { 3 } else { 2 }, i32::from(signal.number()))
+                // Of a limit of 0, which is how it starts, Linux writes no core file.
+                let is_written = *has_core && child.limits.lock().soft(Resource::Core) > 0;
+                (if is_written { 3 } else { 2 }, i32::from(signal.number()))
             }
             Some(Ending::Exited(status)) => (1, i32::from(*status)),
             None => (1, 0),

@@ -239,8 +239,8 @@ fn session_request(
     match number {
         request::SET_FOREGROUND_GROUP => {
             let group = i32::from_le_bytes(read_array(memory, address)?);
-            check_own(side, caller)?;
             let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
+            check_own(side, caller)?;
             tty.put_in_front(caller, group)
         }
         request::GET_FOREGROUND_GROUP => {
