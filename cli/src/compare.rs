@@ -1,5 +1,5 @@
-//! `aegis test`: programs of a list, one after the other, on Aegis and on the Linux that `aegis bench` compares with; what
-//! they print and how they end has to be the same.
+//! `aegis test`: programs of a list, one after the other, on Aegis and on the Linux that `aegis bench` compares with;
+//! what they print and how they end has to be the same.
 //!
 //! `list` reads the list, `heard` what the machines say, `report` shows the difference. Both machines have the same
 //! files: the programs with the libraries they need, and `bench/compare/each.c`, which runs them. A program that takes
@@ -65,7 +65,7 @@ pub(crate) struct TestOptions {
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) list: PathBuf,
     /// Longest time of one program
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(1..=9_999))]
     pub(crate) timeout: u32,
     /// Processors of both machines, 1 to 8
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=8))]

@@ -1,7 +1,7 @@
 //! `cargo xtask compare`: the programs of `tests/linux` on Aegis and on a Linux guest, by `aegis test`.
 //!
-//! Each is compiled statically, with gcc and, where it is there, with musl-gcc. It is no part of `cargo xtask test`: the
-//! Linux guest is Debian's kernel, which apt has to fetch once, and CI has no network for that.
+//! Each is compiled statically, with gcc and, where it is there, with musl-gcc. It is no part of `cargo xtask test`:
+//! the Linux guest is Debian's kernel, which apt has to fetch once, and CI has no network for that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

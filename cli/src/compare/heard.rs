@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn programs_in_their_order() {
-        let text = "[ 0.1] noise\nbegin 3\nout 3 a\\20b\\0a\nout 4 x\nerr 3 \\5c!\nout 3 c\nend 3 512\nbegin 4\nend 4 139\n\
-                    begin 5\nlate 5\nbegin 6\nmuch 6\ndone\n";
+        let text = "[ 0.1] noise\nbegin 3\nout 3 a\\20b\\0a\nout 4 x\nerr 3 \\5c!\nout 3 c\nend 3 512\n\
+                    begin 4\nend 4 139\nbegin 5\nlate 5\nbegin 6\nmuch 6\ndone\n";
         let heard = heard(3, text);
         assert!(heard.is_done);
         assert_eq!(heard.outcomes[0], outcome(b"a b\nc", b"\\!", End::Exited(2)));

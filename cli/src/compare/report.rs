@@ -72,8 +72,8 @@ mod tests {
     fn only_what_differs_is_shown() {
         let aegis = outcome("a\nb\nc\nend\n", End::Exited(0));
         let linux = outcome("a\nB\nend\n", End::Killed(11, true));
-        let expected = "  end: status 0 on Aegis, signal 11 with a core file on Linux\n  standard output, from line 2 on:\n  \
-                        - Linux: B\n  + Aegis: b\n  + Aegis: c\n";
+        let expected = "  end: status 0 on Aegis, signal 11 with a core file on Linux\n  \
+                        standard output, from line 2 on:\n  - Linux: B\n  + Aegis: b\n  + Aegis: c\n";
         assert_eq!(difference(&aegis, &linux), expected);
     }
 
