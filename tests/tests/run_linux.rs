@@ -79,6 +79,11 @@ fn processes_as_descriptors_and_several_words() {
 }
 
 #[test]
+fn calls_that_c_libraries_seldom_make() {
+    same_in_all_builds("calls");
+}
+
+#[test]
 fn the_memory_of_other_processes() {
     same_in_all_builds("process_memory");
 }

@@ -193,6 +193,8 @@ pub struct Thread {
     pub dispatched_ns: AtomicU64,
     /// Its signals. Taken before the process's.
     pub signals: Mutex<ThreadSignals>,
+    /// Its scheduling policy as it was set; one of those without a priority, and nobody acts on it yet.
+    pub policy: AtomicU32,
     /// Its alternate stack.
     pub stack: Mutex<AlternateStack>,
     /// Where its vector state passes through on the way to and from signal frames.
@@ -453,6 +455,7 @@ impl Thread {
             used_ns: AtomicU64::new(0),
             dispatched_ns: AtomicU64::new(0),
             signals: Mutex::default(),
+            policy: AtomicU32::new(0),
             stack: Mutex::new(AlternateStack::default()),
             vector: crate::vector_buffer::VectorCache::default(),
             name: Mutex::default(),

@@ -2,13 +2,16 @@
 //!
 //! The text is made in memory and compared; `AEGIS_BLESS=1 cargo test -p exos-linux --test compat`
 //! writes it. What it says does not work is checked against the table, so that a call that arrives
-//! cannot stay on the list.
+//! cannot stay on the list. Which tests make a call is read from their sources ([`shown`]).
+
+mod shown;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use exos_linux::table::{ENTRIES, State, entry};
+use shown::Shown;
 use syscalls::{Sysno, SysnoSet};
 
 /// Things that programs want and do not get: what, why or what happens instead, and the calls that
@@ -103,6 +106,10 @@ const STATES: &str = "*Full* means: does what Linux does, error codes included, 
        not there answers `ENOSYS`; the first time a program makes it, the log names it (except for \
        a few that C libraries try and do without).";
 
+const TESTS: &str = "The tests are the programs of `tests/linux` that name the call or a C function that is made of it (each \
+       does in the machine what it does on Linux), and the tests of `exos/linux/src/call`. Calls without one are \
+       made by the real programs that `tests/tests/run_programs.rs` and its neighbours run, or by nobody yet.";
+
 fn document() -> String {
     let mut calls = BTreeMap::new();
     for entry in ENTRIES.iter().flat_map(|family| family.iter()) {
@@ -127,11 +134,14 @@ fn document() -> String {
     for limit in OTHER_LIMITS {
         text.push_str(&item(limit));
     }
-    text.push_str("\n## Call by call\n\n| call | state | what is missing |\n|---|---|---|\n");
+    let _ = write!(text, "\n## Call by call\n\n{}\n\n", wrapped(TESTS, ""));
+    text.push_str("| call | state | what is missing | tests |\n|---|---|---|---|\n");
+    let shown = Shown::read();
     for (name, state) in &calls {
+        let tests = shown.of(name);
         let _ = match state {
-            State::Full => writeln!(text, "| `{name}` | full | |"),
-            State::Partial(missing) => writeln!(text, "| `{name}` | partial | {missing} |"),
+            State::Full => writeln!(text, "| `{name}` | full | | {tests} |"),
+            State::Partial(missing) => writeln!(text, "| `{name}` | partial | {missing} | {tests} |"),
         };
     }
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();

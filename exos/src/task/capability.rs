@@ -24,6 +24,7 @@ impl Capability {
     pub const SYS_CHROOT: Self = Self(18);
     pub const SYS_PTRACE: Self = Self(19);
     pub const SYS_ADMIN: Self = Self(21);
+    pub const SYS_BOOT: Self = Self(22);
     pub const SYS_NICE: Self = Self(23);
     pub const SYS_RESOURCE: Self = Self(24);
     pub const SYS_TIME: Self = Self(25);

@@ -108,14 +108,41 @@ fn check_identity(value: u64) -> Result<()> {
     if value as u32 == KEEP { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// `setreuid(2)`: the saved identity follows the effective one when either changes.
+/// What `setreuid` makes of an identity: the real one becomes the real or effective one that was, and the saved one
+/// follows the effective one unless only that changed, to what the real one was.
+fn set_two(identity: &mut [u32; 4], [real, effective]: [u32; 2], is_privileged: bool) -> Result<()> {
+    let [old_real, old_effective, ..] = *identity;
+    let is_own = real == KEEP || real == old_real || real == old_effective;
+    if !is_privileged && !is_own {
+        return Err(Errno::EPERM);
+    }
+    let follows = real != KEEP || (effective != KEEP && effective != old_real);
+    let after = if effective == KEEP { old_effective } else { effective };
+    if effective != KEEP && !is_privileged && !identity[..3].contains(&effective) {
+        return Err(Errno::EPERM);
+    }
+    // The real identity was looked at above; the new effective one is allowed as the saved one.
+    set_three(identity, [real, effective, if follows { after } else { KEEP }], true)
+}
+
+/// `setreuid(2)`: the capabilities follow.
 pub fn setreuid(context: &mut Context<'_>, [real, effective, ..]: Arguments) -> Result<u64> {
-    setresuid(context, [real, effective, effective, 0, 0, 0])
+    let mut identities = context.process.identities.lock();
+    let (is_privileged, before) = (identities.can(Capability::SETUID), identities.uid);
+    set_two(&mut identities.uid, [real as u32, effective as u32], is_privileged)?;
+    let after = identities.uid;
+    identities.capabilities.follow_user(before, after);
+    context.process.facts.publish(&identities);
+    Ok(0)
 }
 
 /// `setregid(2)`.
 pub fn setregid(context: &mut Context<'_>, [real, effective, ..]: Arguments) -> Result<u64> {
-    setresgid(context, [real, effective, effective, 0, 0, 0])
+    let mut identities = context.process.identities.lock();
+    let is_privileged = identities.can(Capability::SETGID);
+    set_two(&mut identities.gid, [real as u32, effective as u32], is_privileged)?;
+    context.process.facts.publish(&identities);
+    Ok(0)
 }
 
 fn write_three(context: &Context<'_>, addresses: [u64; 3], identity: [u32; 4]) -> Result<u64> {
@@ -141,7 +168,7 @@ pub fn getresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Argume
 pub fn setfsuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> {
     let mut identities = context.process.identities.lock();
     let before = identities.uid[3];
-    if identities.can(Capability::SETUID) || identities.uid.contains(&(uid as u32)) {
+    if uid as u32 != KEEP && (identities.can(Capability::SETUID) || identities.uid.contains(&(uid as u32))) {
         identities.uid[3] = uid as u32;
         identities.capabilities.follow_file_user(before, uid as u32);
     }
@@ -152,7 +179,7 @@ pub fn setfsuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> 
 pub fn setfsgid(context: &mut Context<'_>, [gid, ..]: Arguments) -> Result<u64> {
     let mut identities = context.process.identities.lock();
     let before = identities.gid[3];
-    if identities.can(Capability::SETGID) || identities.gid.contains(&(gid as u32)) {
+    if gid as u32 != KEEP && (identities.can(Capability::SETGID) || identities.gid.contains(&(gid as u32))) {
         identities.gid[3] = gid as u32;
     }
     Ok(u64::from(before))

@@ -230,6 +230,16 @@ pub fn vhangup(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     Ok(0)
 }
 
+/// `reboot(2)`: a pod does not manage the machine; only who may and says the magic words wrongly is told so.
+pub fn reboot(context: &mut Context<'_>, [first, second, ..]: Arguments) -> Result<u64> {
+    /// `LINUX_REBOOT_MAGIC1`.
+    const FIRST: u32 = 0xfee1_dead;
+    /// `LINUX_REBOOT_MAGIC2` and its successors.
+    const SECOND: [u32; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];
+    let is_right = first as u32 == FIRST && SECOND.contains(&(second as u32));
+    if context.can(Capability::SYS_BOOT) && !is_right { Err(Errno::EINVAL) } else { Err(Errno::EPERM) }
+}
+
 /// `swapon(2)` and its like: a pod does not manage the machine.
 pub fn not_permitted(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
     Err(Errno::EPERM)

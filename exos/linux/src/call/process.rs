@@ -17,6 +17,7 @@ use exos::task::signal::Signal;
 use syscalls::Sysno;
 
 use super::process_file;
+use super::schedule::inherited_policy;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context, Restart};
@@ -175,6 +176,7 @@ fn first_frame(context: &Context<'_>, wish: &Wish) -> UpcallFrame {
 fn new_thread(context: &Context<'_>, tid: u32, wish: &Wish) -> Arc<Thread> {
     let thread = Thread::new(tid, context.system.scheduler.new_task(Some(&context.thread.task)));
     thread.task.set_affinity(context.thread.task.affinity());
+    thread.policy.store(inherited_policy(context.thread), Ordering::Relaxed);
     thread.signals.lock().mask = context.thread.signals.lock().mask;
     thread.name.lock().clone_from(&context.thread.name.lock());
     if wish.flags & CLONE_CHILD_CLEARTID != 0 {

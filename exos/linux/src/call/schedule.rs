@@ -1,6 +1,7 @@
 //! Processors and scheduling as programs ask about them. Threads take turns: answers are those of `SCHED_OTHER`.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
 
@@ -8,6 +9,8 @@ use crate::context::{Arguments, Context};
 use crate::process::Thread;
 use crate::user::{read_array, read_vec, write_all};
 
+/// `SCHED_RESET_ON_FORK`.
+const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Most bytes of a processor mask that is looked at.
 const MASK_BYTES_MAX: usize = 8192;
 
@@ -75,25 +78,55 @@ pub fn getcpu(context: &mut Context<'_>, [processor, node, ..]: Arguments) -> Re
     Ok(0)
 }
 
-/// `sched_getscheduler(2)`: `SCHED_OTHER`.
-pub fn sched_getscheduler(context: &mut Context<'_>, [tid, ..]: Arguments) -> Result<u64> {
-    find(context, tid)?;
-    Ok(0)
+/// The thread that the calls about policies mean: a negative number is not one that could be.
+fn find_scheduled(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
+    if (tid as u32 as i32) < 0 { Err(Errno::EINVAL) } else { find(context, tid) }
 }
 
-/// `sched_getparam(2)`: priority 0.
+/// The policy of a thread that `thread` makes: only policies with priorities are reset.
+#[must_use]
+pub fn inherited_policy(thread: &Thread) -> u32 {
+    thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK
+}
+
+/// `sched_getscheduler(2)`.
+pub fn sched_getscheduler(context: &mut Context<'_>, [tid, ..]: Arguments) -> Result<u64> {
+    Ok(find_scheduled(context, tid)?.policy.load(Ordering::Relaxed).into())
+}
+
+/// `sched_getparam(2)`: priority 0, which is all that these policies have.
 pub fn sched_getparam(context: &mut Context<'_>, [tid, address, ..]: Arguments) -> Result<u64> {
-    find(context, tid)?;
+    if address == 0 {
+        return Err(Errno::EINVAL);
+    }
+    find_scheduled(context, tid)?;
     write_all(context.memory, address, &0u32.to_le_bytes())?;
     Ok(0)
 }
 
-/// `sched_setscheduler(2)` and `sched_setparam(2)`: `SCHED_OTHER`, `SCHED_BATCH` and `SCHED_IDLE` with priority 0.
+/// `sched_setscheduler(2)`: `SCHED_OTHER`, `SCHED_BATCH` and `SCHED_IDLE` with priority 0.
 pub fn sched_setscheduler(context: &mut Context<'_>, [tid, policy, address, ..]: Arguments) -> Result<u64> {
-    find(context, tid)?;
+    set_policy(context, tid, Some(policy as u32), address)
+}
+
+/// `sched_setparam(2)`.
+pub fn sched_setparam(context: &mut Context<'_>, [tid, address, ..]: Arguments) -> Result<u64> {
+    set_policy(context, tid, None, address)
+}
+
+fn set_policy(context: &Context<'_>, tid: u64, policy: Option<u32>, address: u64) -> Result<u64> {
+    if address == 0 || policy.is_some_and(|policy| (policy as i32) < 0) {
+        return Err(Errno::EINVAL);
+    }
+    let thread = find_scheduled(context, tid);
     let priority = i32::from_le_bytes(read_array(context.memory, address)?);
-    match policy as u32 & !0x4000_0000 {
-        0 | 3 | 5 if priority == 0 => Ok(0),
+    let thread = thread?;
+    let policy = policy.unwrap_or_else(|| thread.policy.load(Ordering::Relaxed));
+    match policy & !RESET_ON_FORK {
+        0 | 3 | 5 if priority == 0 => {
+            thread.policy.store(policy, Ordering::Relaxed);
+            Ok(0)
+        }
         1 | 2 if (1..=99).contains(&priority) => Err(Errno::EPERM),
         _ => Err(Errno::EINVAL),
     }

@@ -305,6 +305,9 @@ pub fn rt_sigqueueinfo(context: &mut Context<'_>, [pid, number, info, ..]: Argum
 
 /// `rt_tgsigqueueinfo(2)`.
 pub fn rt_tgsigqueueinfo(context: &mut Context<'_>, [pid, tid, number, info, ..]: Arguments) -> Result<u64> {
+    if pid as u32 as i32 <= 0 || tid as u32 as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
     let signal = signal_or_probe(number)?;
     let info = read_info(context, info, pid as u32 != context.process.pid)?;
     send_to_thread(context, Some(pid as u32), tid, signal, info)
