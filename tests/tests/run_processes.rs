@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aegis_tests::programs::{aegis, compile_with, is_there, same};
+use aegis_tests::programs::{aegis, compile_with, host, is_there, same};
 
 fn build(program: &str, name: &str, compiler: &str, options: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("linux").join(program).with_extension("c");
@@ -105,6 +105,24 @@ fn nothing_is_left_behind() {
     let program = "i=0; while [ $i -lt 500 ]; do (echo $i | cat > /dev/null); i=$((i+1)); done; echo $i";
     let found = aegis(&["-m", "64M"], &["busybox", "sh", "-c", program], b"");
     assert_eq!((found.output.as_slice(), found.status), (&b"500\n"[..], 0), "{found:?}");
+}
+
+/// Forks, pipes, threads, and processes that are killed while they hold locks and descriptors: the program itself demands
+/// that memory and descriptors are back where they were. A capability that stayed for each would show in their number.
+#[test]
+fn many_of_everything_and_kills_leave_nothing() {
+    let Some(path) = build("baseline", "many", "gcc", &["-pie", "-fPIE"]) else { return };
+    let path = path.display().to_string();
+    for (processors, part) in [("1", "100"), ("2", "50")] {
+        let command = [path.as_str(), part, "1"];
+        let expected = host(&command, b"");
+        let found = aegis(&["--cpus", processors, "--stats", "--timeout", "300"], &command, b"");
+        assert_eq!((&found.output, found.status), (&expected.output, expected.status), "{found:?}");
+        let is_count = |line: &&str| line.trim_start().starts_with("capabilities");
+        let line = found.errors.lines().find(is_count).expect("statistics tell of capabilities");
+        let capabilities = line.split_whitespace().last().and_then(|count| count.parse::<u64>().ok());
+        assert!(capabilities.is_some_and(|count| count < 150), "{line}");
+    }
 }
 
 /// The first process's end is the run's, whatever else still runs.

@@ -38,6 +38,10 @@ pub trait Platform: Send + Sync {
     fn yield_now(&self);
     /// Processor time that this virtual processor has used.
     fn processor_time_ns(&self) -> u64;
+    /// Memory that exos uses for itself, beside what the pod may use.
+    fn own_memory(&self) -> OwnMemory {
+        OwnMemory::default()
+    }
     /// The number of the virtual processor that runs this.
     fn processor_number(&self) -> u32;
     /// The FS base of the running program.
@@ -60,6 +64,15 @@ pub trait Platform: Send + Sync {
     fn trace(&self, line: &str);
     /// Code of a file in the running address space, for the host's profile: start, end, offset and path.
     fn tell_code(&self, _mapping: &str) {}
+}
+
+/// Memory in use by exos itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnMemory {
+    /// Its structures.
+    pub heap_bytes: u64,
+    /// Stacks of threads.
+    pub stack_bytes: u64,
 }
 
 /// What a new thread takes over from the running one besides its registers.

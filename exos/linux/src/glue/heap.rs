@@ -30,6 +30,8 @@ struct Heap {
     tlsf: Tlsf,
     spare: SpareBlocks<Block>,
     bound_bytes: u64,
+    /// In blocks that somebody has.
+    used_bytes: u64,
 }
 
 /// The global allocator of exos.
@@ -40,18 +42,27 @@ pub(crate) struct GlobalHeap {
 impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
-        Self { heap: Mutex::new(Heap { tlsf: Tlsf::new(), spare: SpareBlocks::new(), bound_bytes: 0 }) }
+        let heap = Heap { tlsf: Tlsf::new(), spare: SpareBlocks::new(), bound_bytes: 0, used_bytes: 0 };
+        Self { heap: Mutex::new(heap) }
+    }
+
+    /// Bytes in use.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.heap.lock().used_bytes
     }
 }
 
 impl Heap {
     /// A block for `layout`; `None` if there is no memory.
     fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let Some(class) = SizeClass::of(layout) else { return self.carve(layout) };
-        match self.spare.take(class) {
-            Some(Block(block)) => Some(block),
-            None => self.carve(class.layout()),
-        }
+        let class = SizeClass::of(layout);
+        let layout = class.map_or(layout, SizeClass::layout);
+        let block = match class.and_then(|class| self.spare.take(class)) {
+            Some(Block(block)) => block,
+            None => self.carve(layout)?,
+        };
+        self.used_bytes += layout.size() as u64;
+        Some(block)
     }
 
     /// A new block from the allocator.
@@ -68,10 +79,11 @@ impl Heap {
     /// It came from [`Self::allocate`] with this layout, and nobody uses it.
     unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
         let class = SizeClass::of(layout);
+        let layout = class.map_or(layout, SizeClass::layout);
+        self.used_bytes -= layout.size() as u64;
         if class.is_some_and(|class| self.spare.keep(class, Block(block))) {
             return;
         }
-        let layout = class.map_or(layout, SizeClass::layout);
         // SAFETY: it was carved with this layout.
         unsafe { self.tlsf.deallocate(block, layout.align()) };
     }

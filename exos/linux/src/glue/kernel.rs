@@ -27,6 +27,12 @@ pub(crate) fn next_slot() -> CapSlot {
     CapSlot(SLOT_NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Slots that hold a capability that exos took.
+pub(crate) fn capability_count() -> u64 {
+    let free_count = SPACE_SLOTS.lock().free.len() as u32;
+    u64::from(SLOT_NEXT.load(Ordering::Relaxed) - SLOT_FREE_FIRST - free_count)
+}
+
 /// Repeats a call with donations for as long as it asks for table frames.
 pub(crate) fn with_tables(mut make: impl FnMut() -> call::Outcome) -> Result<u64, Status> {
     loop {

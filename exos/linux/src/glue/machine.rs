@@ -22,14 +22,15 @@ use exos_linux::host::HostPorts;
 use exos_linux::memory::Space;
 use exos_linux::process::{Process, Thread};
 use exos_linux::stream::PortStream;
-use exos_linux::system::{Platform, System, ThreadStart};
+use exos_linux::system::{OwnMemory, Platform, System, ThreadStart};
 use exos_linux::vector_buffer::VECTOR_BYTES_MAX;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
 use super::devices::HostConsole;
 use super::processor::{Bells, this_number};
-use super::{fiber, kernel};
+use super::run::HEAP;
+use super::{fiber, kernel, stack};
 
 /// Bytes of trace lines that may wait for the host before the program waits for it.
 const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
@@ -193,6 +194,10 @@ impl Platform for MachinePlatform {
 
     fn processor_time_ns(&self) -> u64 {
         call::processor_read(SLOT_FIRST_PROCESSOR, ProcessorField::TimeUsedNs).unwrap_or(0)
+    }
+
+    fn own_memory(&self) -> OwnMemory {
+        OwnMemory { heap_bytes: HEAP.used_bytes(), stack_bytes: stack::used_bytes() }
     }
 
     fn processor_number(&self) -> u32 {

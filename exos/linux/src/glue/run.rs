@@ -46,7 +46,7 @@ const PROTOCOL_VERSION: u32 = 1;
 const RESERVE_BYTES: u64 = 4 << 20;
 
 #[global_allocator]
-static HEAP: GlobalHeap = GlobalHeap::new();
+pub(crate) static HEAP: GlobalHeap = GlobalHeap::new();
 
 /// What the upcall handlers need.
 pub(crate) struct Run {
@@ -287,6 +287,8 @@ fn send_stats(run: &Run) {
         ("pages_mapped", faults.pages),
         ("pages_copied", faults.copied),
         ("memory_held_bytes", memory.held * 4096),
+        ("heap_bytes", HEAP.used_bytes()),
+        ("capabilities", kernel::capability_count()),
         ("memory_peak_bytes", run.pod.process.space().resident_peak_bytes()),
     ];
     for (key, value) in values {

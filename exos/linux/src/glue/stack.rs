@@ -55,6 +55,12 @@ impl Drop for Stack {
     }
 }
 
+/// Bytes of the stacks that somebody has.
+pub(crate) fn used_bytes() -> u64 {
+    let stacks = STACKS.lock();
+    (stacks.made_count - stacks.free.len() as u64) * STACK_BYTES
+}
+
 fn make_group(stacks: &mut Stacks) -> Result<()> {
     if stacks.made_count + GROUP_COUNT > COUNT_MAX {
         return Err(Errno::ENOMEM);

@@ -150,13 +150,19 @@ struct MemoryFigures {
     cached: u64,
     promised: u64,
     locked: u64,
+    /// Exos's own, which is not part of the total.
+    structures: u64,
+    stacks: u64,
 }
 
 impl MemoryFigures {
     fn of(subject: &Subject<'_>) -> Self {
         let (total_bytes, free_bytes) = subject.system.memory_bytes();
         let (total, free) = (total_bytes / 1024, free_bytes / 1024);
-        let mut figures = Self { total, free, anonymous: 0, mapped: 0, cached: 0, promised: 0, locked: 0 };
+        let own = subject.system.platform.own_memory();
+        let (structures, stacks) = (own.heap_bytes / 1024, own.stack_bytes / 1024);
+        let (anonymous, mapped, cached, promised, locked) = (0, 0, 0, 0, 0);
+        let mut figures = Self { total, free, anonymous, mapped, cached, promised, locked, structures, stacks };
         for member in subject.members {
             let totals = member.process.space().lock().totals();
             figures.anonymous += totals.resident_anonymous * 4;
@@ -194,10 +200,10 @@ fn memory(subject: &Subject<'_>, out: &mut Text<'_>) {
         ("Mapped", figures.mapped),
         ("Shmem", 0),
         ("KReclaimable", 0),
-        ("Slab", 0),
+        ("Slab", figures.structures),
         ("SReclaimable", 0),
-        ("SUnreclaim", 0),
-        ("KernelStack", 0),
+        ("SUnreclaim", figures.structures),
+        ("KernelStack", figures.stacks),
         ("PageTables", 0),
         ("SecPageTables", 0),
         ("NFS_Unstable", 0),
