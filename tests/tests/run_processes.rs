@@ -107,8 +107,9 @@ fn nothing_is_left_behind() {
     assert_eq!((found.output.as_slice(), found.status), (&b"500\n"[..], 0), "{found:?}");
 }
 
-/// Forks, pipes, threads, and processes that are killed while they hold locks and descriptors: the program itself demands
-/// that memory and descriptors are back where they were. A capability that stayed for each would show in their number.
+/// Forks, pipes, threads, and processes that are killed while they hold locks and descriptors: the program itself
+/// demands that memory and descriptors are back where they were. A capability that stayed for each would show in their
+/// number.
 #[test]
 fn many_of_everything_and_kills_leave_nothing() {
     let Some(path) = build("baseline", "many", "gcc", &["-pie", "-fPIE"]) else { return };
@@ -122,6 +123,17 @@ fn many_of_everything_and_kills_leave_nothing() {
         let line = found.errors.lines().find(is_count).expect("statistics tell of capabilities");
         let capabilities = line.split_whitespace().last().and_then(|count| count.parse::<u64>().ok());
         assert!(capabilities.is_some_and(|count| count < 150), "{line}");
+    }
+}
+
+/// Memory comes to its end for whoever asks next, but the one that holds most has to go.
+#[test]
+fn the_largest_goes_when_memory_ends() {
+    let small = "(while :; do (:); done) &";
+    let script = format!("{small} for i in 1 2 3 4 5; do tail /dev/zero; echo $?; done; kill $!; wait $!; echo $?");
+    for processors in ["1", "2"] {
+        let found = aegis(&["-m", "48M", "--cpus", processors], &["busybox", "sh", "-c", &script], b"");
+        assert_eq!((found.output.as_slice(), found.status), (&b"137\n137\n137\n137\n137\n143\n"[..], 0), "{found:?}");
     }
 }
 

@@ -22,6 +22,7 @@ pub mod jobs;
 pub mod leaving;
 pub mod memory;
 pub mod native;
+pub mod out_of_memory;
 pub mod proc;
 pub mod process;
 pub mod process_file;

@@ -108,7 +108,8 @@ impl Space {
             return Err(Errno::EINVAL);
         }
         let mut space = self.lock();
-        let frame = space.frame_for(address, Access::Write).map_err(|_| Errno::EFAULT)?;
+        let pool = space.pool().clone();
+        let frame = pool.with_reserve(|| space.frame_for(address, Access::Write)).map_err(|_| Errno::EFAULT)?;
         let (bytes, offset) = (space.pool().bytes().clone(), (address % 4096) as usize);
         let mut word = [0; 4];
         bytes.read(frame, offset, &mut word);

@@ -208,7 +208,10 @@ impl ProcessProvider for ProcFacts {
             ProcessText::Maps => memory_text::maps(process, &mut out),
             ProcessText::MountInfo => mount_text::mount_info(&system, process, &mut out),
             ProcessText::Mounts => mount_text::mounts(&system, process, &mut out),
-            ProcessText::OutOfMemoryScore => out.raw(b"0\n"),
+            ProcessText::OutOfMemoryScore => {
+                let score = crate::out_of_memory::score_of(&system, process);
+                put!(out, "{}\n", score.unwrap_or(0));
+            }
             ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", *process.out_of_memory_adjust.lock()),
             ProcessText::SmapsRollup => memory_text::rollup(process, &mut out),
             ProcessText::Stat => process_text::stat(&subject, &mut out),

@@ -177,6 +177,8 @@ pub struct Process {
     pub parent_death_signal: AtomicU8,
     /// `/proc/PID/oom_score_adj`.
     pub out_of_memory_adjust: Mutex<i32>,
+    /// It was killed so that others have memory.
+    pub was_chosen_to_end: AtomicBool,
 }
 
 /// A thread.
@@ -262,6 +264,7 @@ impl Process {
             is_subreaper: AtomicBool::new(false),
             parent_death_signal: AtomicU8::new(0),
             out_of_memory_adjust: Mutex::new(0),
+            was_chosen_to_end: AtomicBool::new(false),
         }
     }
 

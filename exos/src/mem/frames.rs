@@ -27,6 +27,8 @@ use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SIZE};
 use aegis_abi::types::SLOT_NONE;
 use aegis_abi::{CapSlot, FrameNumber};
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use crate::error::{Errno, Result};
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
 use crate::sync::{Mutex, MutexGuard};
@@ -49,6 +51,9 @@ const REGION_NUMBER_MAX: u64 = 1 << 19;
 
 /// Frames that a pool without any asks for at a time.
 const RECLAIM_FRAMES: u64 = 64;
+/// Of how many frames of the limit one is set aside, and the most.
+const RESERVE_SHARE: u64 = 64;
+const RESERVE_FRAMES_MAX: u64 = 256;
 
 /// Somebody who holds frames that can be had again: a cache.
 pub trait Reclaim: Send + Sync {
@@ -64,6 +69,8 @@ pub struct FramePool {
     limit_frames: u64,
     state: Mutex<State>,
     reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
+    /// How many take from the reserve just now.
+    urgent_count: AtomicU32,
 }
 
 /// How the pool is filled.
@@ -88,6 +95,8 @@ struct State {
     zero_frame: Option<FrameNumber>,
     held: u64,
     free: u64,
+    /// Set aside, with a reference each.
+    reserve: Vec<FrameNumber>,
 }
 
 struct Region {
@@ -113,10 +122,12 @@ impl FramePool {
                 grants: Vec::new(),
                 borrowed: Vec::new(),
                 zero_frame: None,
+                reserve: Vec::new(),
                 held: 0,
                 free: 0,
             }),
             reclaimer: Mutex::new(None),
+            urgent_count: AtomicU32::new(0),
         })
     }
 
@@ -129,6 +140,28 @@ impl FramePool {
     pub fn reclaim(&self, frame_count: u64) -> u64 {
         let reclaimer = self.reclaimer.lock().as_ref().and_then(Weak::upgrade);
         reclaimer.map_or(0, |reclaimer| reclaimer.reclaim(frame_count))
+    }
+
+    /// Sets frames aside for [`Self::with_reserve`], as many as the limit asks for and as there are.
+    pub fn fill_reserve(&self) {
+        let wanted = (self.limit_frames / RESERVE_SHARE).min(RESERVE_FRAMES_MAX) as usize;
+        let mut state = self.state.lock();
+        while state.reserve.len() < wanted {
+            if state.available.is_empty() && self.grow(&mut state).is_err() {
+                return;
+            }
+            let frame = state.take();
+            state.reserve.push(frame);
+        }
+    }
+
+    /// Does what must not fail for want of a few frames: while it runs, an allocation that finds none takes one that
+    /// was set aside.
+    pub fn with_reserve<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.urgent_count.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        self.urgent_count.fetch_sub(1, Ordering::Relaxed);
+        result
     }
 
     /// The kernel that the pool takes from.
@@ -179,6 +212,11 @@ impl FramePool {
     pub fn allocate_many(&self, into: &mut [FrameNumber]) -> Result<usize> {
         match self.take_many(into) {
             Err(_) if self.reclaim(RECLAIM_FRAMES.max(into.len() as u64)) > 0 => self.take_many(into),
+            Err(error) if self.urgent_count.load(Ordering::Relaxed) > 0 => {
+                let frame = self.state.lock().reserve.pop().ok_or(error)?;
+                *into.first_mut().ok_or(error)? = frame;
+                Ok(1)
+            }
             taken => taken,
         }
     }

@@ -9,10 +9,9 @@ use aegis_abi::layout::{LIBOS_BASE, LIBOS_IMAGE_BASE, PROGRAM_END};
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 use aegis_rt::control;
 use aegis_rt::upcall::KIND_HELD_BACK;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
-use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::context::{Arguments, Context, Restart};
 use exos_linux::deliver::{EndedCall, Target, finish, is_quiet, raise_fault, result_word};
 use exos_linux::exception::{
@@ -21,6 +20,7 @@ use exos_linux::exception::{
 };
 use exos_linux::leaving::{FIRST_PID, thread_leaves};
 use exos_linux::memory::FaultResult;
+use exos_linux::out_of_memory::make_room;
 use exos_linux::traps::Heat;
 use exos_linux::user::UserMemory;
 use exos_linux::{native, table, trace};
@@ -31,6 +31,9 @@ use super::{HEAP_BASE, fast, fiber, kernel, user};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;
+
+/// A call had to use frames that were set aside: at its end somebody has to make room.
+static IS_SHORT_OF_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// The program's memory through faulting copies.
 pub(crate) struct ProgramMemory;
@@ -225,6 +228,9 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     }
     if frame.rip < LIBOS_BASE {
         fiber::carry_out(run.pod.system.scheduler.tick(this_number(), kernel::now_ns()));
+        if IS_SHORT_OF_MEMORY.swap(false, Ordering::Relaxed) {
+            make_room(&target(run));
+        }
         show_own_text(run, frame);
         leave(run, frame, None);
     } else {
@@ -253,7 +259,11 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
             FaultResult::Resolved(_) => return,
             _ if native::ask(&space, frame, &ProgramMemory, result) => return,
             FaultResult::Failed(cause) => signal_for_fault(frame.fault_address, cause),
-            FaultResult::OutOfMemory => (Signal::KILL, SignalInfo { code: 0x80, ..SignalInfo::default() }),
+            FaultResult::OutOfMemory => {
+                make_room(&target(run));
+                show_own_text(run, frame);
+                return leave(run, frame, None);
+            }
         }
     } else {
         signal_for(frame)
@@ -282,7 +292,15 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
     let is_copy = frame.vector == VECTOR_PAGE_FAULT && frame.fault_address < PROGRAM_END;
     match stop {
         Some(stop) if is_copy => {
-            if !matches!(target(run).process.space().resolve(frame), FaultResult::Resolved(_)) {
+            let target = target(run);
+            let mut result = target.process.space().resolve(frame);
+            if matches!(result, FaultResult::OutOfMemory) {
+                // Locks may be held here, so nobody is killed or waited for before the call is over.
+                IS_SHORT_OF_MEMORY.store(true, Ordering::Relaxed);
+                this_processor().ring();
+                result = target.system.pool.with_reserve(|| target.process.space().resolve(frame));
+            }
+            if !matches!(result, FaultResult::Resolved(_)) {
                 frame.rip = stop;
             }
         }

@@ -17,6 +17,9 @@ use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel};
 /// First-level classes: blocks up to 2^(5 + 28) bytes.
 type Tlsf = rlsf::Tlsf<'static, u32, u32, 28, 32>;
 
+/// Frames of a large page's pieces where memory is in pieces.
+const PIECE_FRAMES: u64 = 32;
+
 /// A block of the heap that nobody uses.
 #[derive(Clone, Copy)]
 struct Block(NonNull<u8>);
@@ -121,11 +124,17 @@ impl Heap {
     }
 }
 
-/// Takes a large page from the kernel and binds it at `address`.
+/// Takes a large page from the kernel and binds it at `address`; small ones where no large one is left.
 fn bind_heap_page(address: u64) -> bool {
-    let Ok(grant) = kernel::take_frames(LARGE_PAGE_FRAMES, LARGE_PAGE_FRAMES.trailing_zeros()) else { return false };
-    let flags = BindFlags::WRITE | BindFlags::LARGE;
-    let entry = BindEntry::map(address, grant.first.0, LARGE_PAGE_FRAMES as u32, grant.slot, flags);
+    let large = BindFlags::WRITE | BindFlags::LARGE;
+    bind_heap_frames(address, LARGE_PAGE_FRAMES, LARGE_PAGE_FRAMES.trailing_zeros(), large)
+        || (0..LARGE_PAGE_FRAMES / PIECE_FRAMES)
+            .all(|index| bind_heap_frames(address + index * PIECE_FRAMES * 4096, PIECE_FRAMES, 0, BindFlags::WRITE))
+}
+
+fn bind_heap_frames(address: u64, frame_count: u64, alignment_log2: u32, flags: BindFlags) -> bool {
+    let Ok(grant) = kernel::take_frames(frame_count, alignment_log2) else { return false };
+    let entry = BindEntry::map(address, grant.first.0, frame_count as u32, grant.slot, flags);
     // SAFETY: the address lies in the heap's part of the window, above everything bound so far.
     unsafe { kernel::bind_all(aegis_abi::types::SLOT_SELF, &[entry]) }.is_ok()
 }

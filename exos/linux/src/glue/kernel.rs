@@ -83,6 +83,28 @@ fn end_space(slots: &mut SpaceSlots, slot: CapSlot) -> Result<(), Status> {
     ended.map(|_| ())
 }
 
+/// Frames that the program's memory leaves to exos, so that it meets an end of memory before exos's own structures do.
+const LEFT_BY_PROGRAM_FRAME_COUNT: u64 = (8 << 20) / 4096;
+/// Frames that stacks of new threads leave to the structures that are already there.
+const LEFT_BY_STACKS_FRAME_COUNT: u64 = (5 << 20) / 4096;
+
+/// Takes frames for programs, as long as enough are left for exos.
+pub(crate) fn take_program_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
+    take_frames_beyond(LEFT_BY_PROGRAM_FRAME_COUNT, count, alignment_log2)
+}
+
+/// Takes frames for a thread's stack, as long as enough are left for exos's structures.
+pub(crate) fn take_stack_frames(count: u64) -> Result<FrameGrant, Status> {
+    take_frames_beyond(LEFT_BY_STACKS_FRAME_COUNT, count, 0)
+}
+
+fn take_frames_beyond(left_count: u64, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
+    if free_frame_count() < left_count + count {
+        return Err(Status::NoFrames);
+    }
+    take_frames(count, alignment_log2)
+}
+
 /// Takes contiguous frames; donates table frames when the table of capabilities has to grow.
 pub(crate) fn take_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
     let slot = next_slot();

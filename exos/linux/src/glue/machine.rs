@@ -46,7 +46,7 @@ pub(crate) struct MachineKernel {
 
 impl Kernel for MachineKernel {
     fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-        kernel::take_frames(count, alignment_log2)
+        kernel::take_program_frames(count, alignment_log2)
     }
 
     fn free_frames(&self, grant: FrameGrant) -> Result<(), Status> {

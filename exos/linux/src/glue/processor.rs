@@ -116,6 +116,11 @@ impl Processor {
         has_rung
     }
 
+    /// Has an upcall come as soon as none is masked.
+    pub(crate) fn ring(&self) {
+        let _ = call::bell_ring(self.bell());
+    }
+
     /// Has the bell ring within a time, unless it will already.
     fn arm_slice(&self, within_ns: u64) {
         if self.armed_within_ns.fetch_min(within_ns, Ordering::AcqRel) > within_ns {

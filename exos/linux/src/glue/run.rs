@@ -141,6 +141,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     });
     let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
     pool.add_borrowed(bundle_grant(info));
+    pool.fill_reserve();
     let ground = Ground {
         kernel: machine_kernel,
         platform: platform.clone(),

@@ -67,7 +67,7 @@ fn make_group(stacks: &mut Stacks) -> Result<()> {
     }
     stacks.free.try_reserve(COUNT_MAX as usize).map_err(|_| Errno::ENOMEM)?;
     let frame_count = STACK_BYTES / 4096;
-    let grant = kernel::take_frames(GROUP_COUNT * frame_count, 0).map_err(|_| Errno::ENOMEM)?;
+    let grant = kernel::take_stack_frames(GROUP_COUNT * frame_count).map_err(|_| Errno::ENOMEM)?;
     for index in 0..GROUP_COUNT {
         let top = STACK_BASE + (stacks.made_count + 1) * STRIDE_BYTES;
         let frame = grant.first.0 + index * frame_count;
