@@ -106,8 +106,8 @@ const STATES: &str = "*Full* means: does what Linux does, error codes included, 
        not there answers `ENOSYS`; the first time a program makes it, the log names it (except for \
        a few that C libraries try and do without).";
 
-const TESTS: &str = "The tests are the programs of `tests/linux` that name the call or a C function that is made of it (each \
-       does in the machine what it does on Linux), and the tests of `exos/linux/src/call`. Calls without one are \
+const TESTS: &str = "The tests are the programs of `tests/linux` that name the call or a C function that is made of it \
+       (each does in the machine what it does on Linux), and the tests of `exos/linux/src/call`. Calls without one are \
        made by the real programs that `tests/tests/run_programs.rs` and its neighbours run, or by nobody yet.";
 
 fn document() -> String {

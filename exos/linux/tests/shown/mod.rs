@@ -1,5 +1,5 @@
-//! Which tests call a system call: our programs for Linux (`tests/linux`), which do in the machine what they do on Linux,
-//! and this crate's own tests.
+//! Which tests call a system call: our programs for Linux (`tests/linux`), which do in the machine what they do on
+//! Linux, and this crate's own tests.
 //!
 //! Sources are read, not traced: a program counts for a call if it names it, as `SYS_name`, as `Sysno::name`, or as a
 //! function of the C library that is a thin wrapper of it. So the answer is the same on every host.
