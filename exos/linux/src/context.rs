@@ -93,6 +93,9 @@ impl Context<'_> {
     /// Whether a signal could be delivered to this thread now, or the process is to end.
     #[must_use]
     pub fn has_signal(&self) -> bool {
+        if !self.thread.needs_attention() {
+            return false;
+        }
         let is_leaving = self.thread.is_ending.load(Ordering::Acquire) || self.process.has_ended();
         if is_leaving || self.process.pause.lock().stopped_by.is_some() {
             return true;

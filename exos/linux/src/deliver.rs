@@ -1,6 +1,7 @@
 //! What happens between a system call or a fault and the program's next instruction: signals.
 //!
-//! [`finish`] is called whenever a program is about to be resumed. It acts on what is pending until nothing is,
+//! [`finish`] is called whenever a program is about to be resumed whose thread was called to attention or whose call
+//! was interrupted. It acts on what is pending until nothing is,
 //! decides whether an interrupted call starts again, and leaves the frame as the program is to see it.
 
 use alloc::sync::Arc;
@@ -45,22 +46,10 @@ pub struct Target<'a> {
     pub memory: &'a dyn UserMemory,
 }
 
-/// Whether nothing is to be done before the program goes on: the usual case, worth a look of its own.
-#[must_use]
-#[inline]
-pub fn is_quiet(target: &Target<'_>) -> bool {
-    let thread = target.thread.signals.lock();
-    let shared = target.process.signals.lock();
-    thread.saved_mask.is_none()
-        && !thread.has_deliverable(&shared.pending)
-        && !target.process.has_ended()
-        && !target.thread.is_ending.load(Ordering::Acquire)
-        && target.process.pause.lock().stopped_by.is_none()
-}
-
 /// Acts on pending signals. Afterwards the process has ended, or `frame` is to be resumed.
 pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
+    target.thread.take_attention();
     loop {
         wait_while_stopped(target);
         if target.process.has_ended() || target.thread.is_ending.load(Ordering::Acquire) {
@@ -73,7 +62,12 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
             signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions)
         };
         match delivery {
-            None => break,
+            None => {
+                // No handler took the mask that a suspended call replaced; what that kept back is looked at now.
+                let mut thread = target.thread.signals.lock();
+                let Some(mask) = thread.saved_mask.take() else { break };
+                thread.set_mask(mask);
+            }
             Some(Delivery::Terminate { signal, info, has_core }) => {
                 let text = crate::report::describe(target, signal, &info, frame);
                 target.process.end(Ending::Killed { signal, has_core, text });
@@ -97,11 +91,6 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
         && restart != Restart::Never
     {
         start_again(frame, number);
-    }
-    // No handler took the mask that a suspended call replaced.
-    let mut thread = target.thread.signals.lock();
-    if let Some(mask) = thread.saved_mask.take() {
-        thread.set_mask(mask);
     }
 }
 

@@ -20,7 +20,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, Timestamp};
+use exos::fs::vnode::OpenFile;
 use exos::sync::Mutex;
 
 use crate::call::poll::{ERROR, HANG_UP, events_of, interest_of};
@@ -311,11 +311,11 @@ impl Epoll {
 }
 
 impl OpenFile for Epoll {
-    fn read(&self, _: u64, _: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, _: &mut dyn Destination) -> Result<usize> {
         Err(Errno::EINVAL)
     }
 
-    fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EINVAL)
     }
 

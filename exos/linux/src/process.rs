@@ -11,9 +11,10 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::sync::Mutex;
 use exos::task::capability::{Capabilities, Capability};
+use exos::task::futex::FutexWaiter;
 use exos::task::limits::Limits;
 use exos::task::schedule::Task;
-use exos::task::signal::{Dispositions, Pending, Signal, SignalInfo, ThreadSignals};
+use exos::task::signal::{Dispositions, Pending, Signal, SignalInfo, SignalSet, ThreadSignals};
 use exos::task::timer::TimerTable;
 
 use crate::leaving::{FIRST_PID, NO_PARENT};
@@ -189,6 +190,8 @@ pub struct Thread {
     pub task: Arc<Task>,
     /// It has called `exit`, or its process replaces it.
     pub is_ending: AtomicBool,
+    /// Something may have to be done before its program goes on: see [`Thread::call_attention`].
+    needs_attention: AtomicBool,
     /// Processor time that it has used up to its last dispatch, and when that was (0: it is not running).
     pub used_ns: AtomicU64,
     /// See `used_ns`.
@@ -197,6 +200,8 @@ pub struct Thread {
     pub signals: Mutex<ThreadSignals>,
     /// Its scheduling policy as it was set; one of those without a priority, and nobody acts on it yet.
     pub policy: AtomicU32,
+    /// What it waits for words of memory with.
+    pub futex: Arc<FutexWaiter>,
     /// Its alternate stack.
     pub stack: Mutex<AlternateStack>,
     /// Where its vector state passes through on the way to and from signal frames.
@@ -335,7 +340,7 @@ impl Process {
         match thread {
             Some(thread) => {
                 thread.signals.lock().pending.raise_timer(signal, info);
-                thread.task.interrupt();
+                thread.summon();
             }
             None => {
                 self.signals.lock().pending.raise_timer(signal, info);
@@ -356,7 +361,7 @@ impl Process {
             }
             signals.pending.raise(signal, info)?;
         }
-        thread.task.interrupt();
+        thread.summon();
         Ok(())
     }
 
@@ -364,7 +369,7 @@ impl Process {
     fn before_raise(&self, signal: Signal) {
         let stops = [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU];
         if signal == Signal::CONT || signal == Signal::KILL {
-            let all = stops.iter().fold(exos::task::signal::SignalSet::default(), |set, stop| set.union(stop.bit()));
+            let all = stops.iter().fold(SignalSet::default(), |set, stop| set.union(stop.bit()));
             self.discard_pending(all);
             let mut pause = self.pause.lock();
             if pause.stopped_by.take().is_some() && signal == Signal::CONT {
@@ -380,7 +385,7 @@ impl Process {
         }
     }
 
-    fn discard_pending(&self, set: exos::task::signal::SignalSet) {
+    fn discard_pending(&self, set: SignalSet) {
         for thread in self.thread_list() {
             thread.signals.lock().pending.discard(set);
         }
@@ -404,12 +409,14 @@ impl Process {
     /// Lets a thread that takes `signal` look at it.
     fn notify_signal(&self, signal: Signal) {
         let threads = self.thread_list();
+        // Whoever looks first may take it, also if the mask of the one that is told changes meanwhile.
+        threads.iter().for_each(|thread| thread.call_attention());
         let takes = |thread: &&Arc<Thread>| !thread.signals.lock().mask.contains(signal);
         if let Some(thread) = threads.iter().find(takes) {
             thread.task.interrupt();
         }
-        // A thread in `sigwait` blocks what it waits for.
-        for thread in threads.iter().filter(|thread| thread.task.is_blocked()) {
+        // A thread in `sigwait` blocks what it waits for, and may be just about to sleep.
+        for thread in threads {
             thread.task.wake_up();
         }
     }
@@ -417,7 +424,7 @@ impl Process {
     /// Makes all threads look at the process again.
     pub fn interrupt_threads(&self) {
         for thread in self.thread_list() {
-            thread.task.interrupt();
+            thread.summon();
         }
     }
 
@@ -453,17 +460,53 @@ impl Thread {
     pub fn new(tid: u32, task: Arc<Task>) -> Self {
         Self {
             tid,
-            task,
             is_ending: AtomicBool::new(false),
+            needs_attention: AtomicBool::new(true),
             used_ns: AtomicU64::new(0),
             dispatched_ns: AtomicU64::new(0),
             signals: Mutex::default(),
             policy: AtomicU32::new(0),
+            futex: FutexWaiter::new(Arc::<Task>::downgrade(&task)),
+            task,
             stack: Mutex::new(AlternateStack::default()),
             vector: crate::vector_buffer::VectorCache::default(),
             name: Mutex::default(),
             clear_tid_address: Mutex::new(0),
             robust_list: Mutex::new((0, 0)),
+        }
+    }
+
+    /// Has the thread look at its signals and at its process's end and pause before its program goes on. Called after
+    /// every change that can give it something to do there: a signal raised, a mask changed, an end, a stop. Whoever
+    /// is not the thread itself also interrupts it ([`Thread::summon`]).
+    pub fn call_attention(&self) {
+        self.needs_attention.store(true, Ordering::Release);
+    }
+
+    /// As [`Thread::call_attention`], and makes it look soon: it is woken, or its program interrupted.
+    pub fn summon(&self) {
+        self.call_attention();
+        self.task.interrupt();
+    }
+
+    /// Whether there may be something to look at: false means that there is nothing.
+    #[must_use]
+    #[inline]
+    pub fn needs_attention(&self) -> bool {
+        self.needs_attention.load(Ordering::Acquire)
+    }
+
+    /// The look begins: what changes from now on calls anew.
+    pub fn take_attention(&self) {
+        self.needs_attention.swap(false, Ordering::AcqRel);
+    }
+
+    /// Replaces the mask; what was kept back and is not any more calls for attention.
+    pub fn set_mask(&self, process: &Process, mask: SignalSet) {
+        let mut signals = self.signals.lock();
+        signals.set_mask(mask);
+        if signals.has_deliverable(&process.signals.lock().pending) {
+            self.call_attention();
         }
     }
 

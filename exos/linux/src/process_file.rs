@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, Timestamp};
+use exos::fs::vnode::OpenFile;
 
 use crate::process::Process;
 
@@ -34,11 +34,11 @@ impl ProcessFile {
 }
 
 impl OpenFile for ProcessFile {
-    fn read(&self, _: u64, _: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, _: &mut dyn Destination) -> Result<usize> {
         Err(Errno::EINVAL)
     }
 
-    fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EINVAL)
     }
 

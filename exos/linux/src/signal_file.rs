@@ -10,7 +10,7 @@ use core::any::Any;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, Timestamp};
+use exos::fs::vnode::OpenFile;
 use exos::sync::Mutex;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload, SignalSet};
 
@@ -116,7 +116,7 @@ pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
 }
 
 impl OpenFile for SignalFile {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() < INFO_BYTES {
             return Err(Errno::EINVAL);
         }
@@ -133,7 +133,7 @@ impl OpenFile for SignalFile {
         if done == 0 { Err(Errno::EAGAIN) } else { Ok(done) }
     }
 
-    fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EINVAL)
     }
 

@@ -10,7 +10,7 @@ use core::any::Any;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::{OpenFile, Timestamp};
+use exos::fs::vnode::OpenFile;
 use exos::platform::Kernel;
 use exos::sync::Mutex;
 
@@ -106,7 +106,7 @@ fn left(timer: IntervalTimer, now_ns: u64) -> IntervalTimer {
 }
 
 impl OpenFile for TimerFile {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() < COUNT_BYTES {
             return Err(Errno::EINVAL);
         }
@@ -118,7 +118,7 @@ impl OpenFile for TimerFile {
         }
     }
 
-    fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EINVAL)
     }
 

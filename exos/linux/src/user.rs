@@ -127,119 +127,107 @@ pub fn read_extents(memory: &dyn UserMemory, address: u64, count: u64) -> Result
     Ok(extents)
 }
 
+/// Where one is in program buffers that are gone through in a row.
+struct Cursor<'a> {
+    /// What is left of the current buffer; not empty unless all are.
+    current: Extent,
+    rest: &'a [Extent],
+    /// Bytes left in all.
+    left: usize,
+}
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    fn new(extents: &'a [Extent]) -> Self {
+        let left = extents.iter().map(|extent| extent.length).sum::<u64>() as usize;
+        let mut cursor = Self { current: Extent { address: 0, length: 0 }, rest: extents, left };
+        cursor.skip_empty();
+        cursor
+    }
+
+    #[inline]
+    fn skip_empty(&mut self) {
+        while self.current.length == 0
+            && let Some((next, rest)) = self.rest.split_first()
+        {
+            (self.current, self.rest) = (*next, rest);
+        }
+    }
+
+    /// Moves the next `count` bytes piece by piece: `copy` gets an address, how far that is, and a length, and answers
+    /// how many bytes it could move. Ends where it could not move all.
+    #[inline]
+    fn advance(&mut self, count: usize, mut copy: impl FnMut(u64, usize, usize) -> Result<usize>) -> usize {
+        let mut done = 0;
+        while done < count && self.current.length > 0 {
+            let length = self.current.length.min((count - done) as u64) as usize;
+            let copied = copy(self.current.address, done, length).unwrap_or(0);
+            self.current.address = self.current.address.wrapping_add(copied as u64);
+            self.current.length -= copied as u64;
+            self.left -= copied;
+            done += copied;
+            if copied < length {
+                break;
+            }
+            self.skip_empty();
+        }
+        done
+    }
+}
+
 /// Program buffers as a place to read into.
 pub struct UserWriter<'a> {
     memory: &'a dyn UserMemory,
-    extents: &'a [Extent],
-    index: usize,
-    offset: u64,
-    /// Bytes left in all extents.
-    left: usize,
-}
-
-/// Program buffers as a place to write from.
-pub struct UserReader<'a> {
-    memory: &'a dyn UserMemory,
-    extents: &'a [Extent],
-    index: usize,
-    offset: u64,
-    /// Bytes left in all extents.
-    left: usize,
-}
-
-/// Bytes in `extents`.
-fn total(extents: &[Extent]) -> usize {
-    extents.iter().map(|extent| extent.length).sum::<u64>() as usize
-}
-
-/// The next piece of at most `limit` bytes: address and length; moves over empty buffers.
-fn next_piece(extents: &[Extent], index: &mut usize, offset: &mut u64, limit: usize) -> Option<(u64, usize)> {
-    while let Some(extent) = extents.get(*index) {
-        if *offset < extent.length {
-            let length = (extent.length - *offset).min(limit as u64) as usize;
-            return Some((extent.address.wrapping_add(*offset), length));
-        }
-        *index += 1;
-        *offset = 0;
-    }
-    None
+    cursor: Cursor<'a>,
 }
 
 impl<'a> UserWriter<'a> {
     /// Starts at the first byte.
     #[must_use]
     pub fn new(memory: &'a dyn UserMemory, extents: &'a [Extent]) -> Self {
-        Self { memory, extents, index: 0, offset: 0, left: total(extents) }
-    }
-}
-
-impl UserWriter<'_> {
-    /// Fills the next `count` bytes: `copy` gets the memory, an address in it, how far it is, and a length, and answers
-    /// as [`UserMemory::copy_out`] does.
-    #[inline]
-    fn fill(&mut self, count: usize, copy: impl Fn(&dyn UserMemory, u64, usize, usize) -> Result<usize>) -> usize {
-        let mut done = 0;
-        while done < count {
-            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, count - done)
-            else {
-                break;
-            };
-            let copied = copy(self.memory, address, done, length).unwrap_or(0);
-            self.offset += copied as u64;
-            self.left -= copied;
-            done += copied;
-            if copied < length {
-                break;
-            }
-        }
-        done
+        Self { memory, cursor: Cursor::new(extents) }
     }
 }
 
 impl exos::fs::transfer::Destination for UserWriter<'_> {
     fn remaining(&self) -> usize {
-        self.left
+        self.cursor.left
     }
 
     fn put(&mut self, bytes: &[u8]) -> usize {
-        self.fill(bytes.len(), |memory, address, done, length| memory.copy_out(address, &bytes[done..done + length]))
+        let memory = self.memory;
+        self.cursor.advance(bytes.len(), |address, done, length| memory.copy_out(address, &bytes[done..done + length]))
     }
 
     fn put_frame(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
-        self.fill(count, |memory, address, done, length| {
+        let memory = self.memory;
+        self.cursor.advance(count, |address, done, length| {
             memory.copy_frame_out(address, frames, frame, offset + done, length)
         })
     }
+}
+
+/// Program buffers as a place to write from.
+pub struct UserReader<'a> {
+    memory: &'a dyn UserMemory,
+    cursor: Cursor<'a>,
 }
 
 impl<'a> UserReader<'a> {
     /// Starts at the first byte.
     #[must_use]
     pub fn new(memory: &'a dyn UserMemory, extents: &'a [Extent]) -> Self {
-        Self { memory, extents, index: 0, offset: 0, left: total(extents) }
+        Self { memory, cursor: Cursor::new(extents) }
     }
 }
 
 impl exos::fs::transfer::Source for UserReader<'_> {
     fn remaining(&self) -> usize {
-        self.left
+        self.cursor.left
     }
 
     fn take(&mut self, into: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < into.len() {
-            let left = into.len() - done;
-            let Some((address, length)) = next_piece(self.extents, &mut self.index, &mut self.offset, left) else {
-                break;
-            };
-            let count = self.memory.copy_in(address, &mut into[done..done + length]).unwrap_or(0);
-            self.offset += count as u64;
-            self.left -= count;
-            done += count;
-            if count < length {
-                break;
-            }
-        }
-        done
+        let memory = self.memory;
+        self.cursor.advance(into.len(), |address, done, length| memory.copy_in(address, &mut into[done..done + length]))
     }
 }

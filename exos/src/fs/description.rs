@@ -20,7 +20,7 @@ use super::stream::Terminal;
 use super::terminal::tty::Side;
 use super::transfer::{Destination, Source};
 use super::vnode::{
-    Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, OFFSET_MAX, OpenFile, OpenRequest,
+    Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, Now, OFFSET_MAX, OpenFile, OpenRequest,
     SeekSupport, SeekTarget, Timestamp, WritePosition,
 };
 use super::watch::{WatchTable, event};
@@ -219,16 +219,16 @@ impl Description {
     ///
     /// # Errors
     /// `EBADF`: not open for reading. `EISDIR`, `EINVAL`, `EAGAIN`, `EFAULT`, `EIO`.
-    pub fn read(&self, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
+    pub fn read(&self, destination: &mut dyn Destination, now: impl Now) -> Result<usize> {
         self.check_readable()?;
         self.told(event::ACCESS, self.read_on(destination, now))
     }
 
-    fn read_on(&self, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
+    fn read_on(&self, destination: &mut dyn Destination, now: impl Now) -> Result<usize> {
         if let Some(file) = &self.file
             && file.seek_support() != SeekSupport::Offsets
         {
-            return file.read(0, destination, now);
+            return file.read(0, destination);
         }
         let (start, end) = {
             let mut offset = self.offset.lock();
@@ -248,7 +248,7 @@ impl Description {
     ///
     /// # Errors
     /// `ESPIPE`, and those of [`Self::read`].
-    pub fn read_at(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
+    pub fn read_at(&self, offset: u64, destination: &mut dyn Destination, now: impl Now) -> Result<usize> {
         self.check_seekable()?;
         self.check_readable()?;
         self.told(event::ACCESS, self.read_at_offset(offset, destination, now))
@@ -258,23 +258,23 @@ impl Description {
     ///
     /// # Errors
     /// `EBADF`: not open for writing. `EAGAIN`, `EFAULT`, `EPIPE`, `EFBIG`, `ENOSPC`, `ENOMEM`.
-    pub fn write(&self, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
+    pub fn write(&self, source: &mut dyn Source, now: impl Now) -> Result<usize> {
         self.check_writable()?;
         self.told(event::MODIFY, self.write_on(source, now))
     }
 
-    fn write_on(&self, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
+    fn write_on(&self, source: &mut dyn Source, now: impl Now) -> Result<usize> {
         if let Some(file) = &self.file
             && file.seek_support() != SeekSupport::Offsets
         {
-            return file.write(0, source, now);
+            return file.write(0, source);
         }
         let wanted = source.remaining() as u64;
         if wanted == 0 && self.file.is_none() {
             return Ok(0);
         }
         if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
-            let (start, done) = self.inode().write_at(WritePosition::End, source, now)?;
+            let (start, done) = self.inode().write_at(WritePosition::End, source, now.now())?;
             *self.offset.lock() = start + done as u64;
             return Ok(done);
         }
@@ -294,14 +294,14 @@ impl Description {
     ///
     /// # Errors
     /// `ESPIPE`, and those of [`Self::write`].
-    pub fn write_at(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
+    pub fn write_at(&self, offset: u64, source: &mut dyn Source, now: impl Now) -> Result<usize> {
         self.check_seekable()?;
         self.check_writable()?;
         if source.remaining() == 0 && self.file.is_none() {
             return Ok(0);
         }
         if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
-            let done = self.inode().write_at(WritePosition::End, source, now).map(|(_, done)| done);
+            let done = self.inode().write_at(WritePosition::End, source, now.now()).map(|(_, done)| done);
             return self.told(event::MODIFY, done);
         }
         self.told(event::MODIFY, self.write_at_offset(offset, source, now))
@@ -445,9 +445,9 @@ impl Description {
         }
     }
 
-    fn read_at_offset(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp) -> Result<usize> {
+    fn read_at_offset(&self, offset: u64, destination: &mut dyn Destination, now: impl Now) -> Result<usize> {
         if let Some(file) = &self.file {
-            return file.read(offset, destination, now);
+            return file.read(offset, destination);
         }
         if self.inode().kind() == FileKind::Directory {
             return Err(Errno::EISDIR);
@@ -457,10 +457,10 @@ impl Description {
         Ok(done)
     }
 
-    fn write_at_offset(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> Result<usize> {
+    fn write_at_offset(&self, offset: u64, source: &mut dyn Source, now: impl Now) -> Result<usize> {
         match &self.file {
-            Some(file) => file.write(offset, source, now),
-            None => self.inode().write_at(WritePosition::At(offset), source, now).map(|(_, done)| done),
+            Some(file) => file.write(offset, source),
+            None => self.inode().write_at(WritePosition::At(offset), source, now.now()).map(|(_, done)| done),
         }
     }
 
@@ -473,13 +473,13 @@ impl Description {
         }
     }
 
-    fn note_access(&self, now: Timestamp) {
+    fn note_access(&self, now: impl Now) {
         let is_silent = self.status().contains(StatusFlags::NO_ACCESS_TIME)
             || self.location.mount().flags().intersects(MountFlags::NO_ACCESS_TIME.union(MountFlags::READ_ONLY));
         if is_silent {
             return;
         }
-        let metadata = self.metadata();
+        let (metadata, now) = (self.metadata(), now.now());
         let is_stale = metadata.accessed <= metadata.modified
             || metadata.accessed <= metadata.changed
             || now.seconds - metadata.accessed.seconds >= ACCESS_TIME_AGE_S;

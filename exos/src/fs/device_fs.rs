@@ -105,7 +105,7 @@ impl Device for MemoryDevice {
 }
 
 impl OpenFile for MemoryDevice {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         let wanted = destination.remaining();
         let done = match self.kind {
             Kind::Null => return Ok(0),
@@ -115,7 +115,7 @@ impl OpenFile for MemoryDevice {
         if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) }
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         match self.kind {
             Kind::Full => Err(Errno::ENOSPC),
             // As on Linux, the memory behind what is thrown away is not looked at.

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
-use super::vnode::{OpenFile, Timestamp};
+use super::vnode::OpenFile;
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -38,7 +38,7 @@ impl EventCounter {
 }
 
 impl OpenFile for EventCounter {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() < VALUE_BYTES {
             return Err(Errno::EINVAL);
         }
@@ -59,7 +59,7 @@ impl OpenFile for EventCounter {
         }
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         let mut bytes = [0; VALUE_BYTES];
         if source.remaining() < VALUE_BYTES {
             return Err(Errno::EINVAL);
@@ -101,18 +101,16 @@ mod tests {
     use crate::error::Errno;
     use crate::fs::readiness::Readiness;
     use crate::fs::transfer::Buffer;
-    use crate::fs::vnode::{OpenFile, Timestamp};
-
-    const NOW: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
+    use crate::fs::vnode::OpenFile;
 
     fn read(counter: &EventCounter) -> Result<u64, Errno> {
         let mut buffer = Buffer::with_limit(8);
-        counter.read(0, &mut buffer, NOW)?;
+        counter.read(0, &mut buffer)?;
         Ok(u64::from_ne_bytes(buffer.bytes.try_into().unwrap()))
     }
 
     fn write(counter: &EventCounter, value: u64) -> Result<usize, Errno> {
-        counter.write(0, &mut &value.to_ne_bytes()[..], NOW)
+        counter.write(0, &mut &value.to_ne_bytes()[..])
     }
 
     #[test]
@@ -126,7 +124,7 @@ mod tests {
         assert_eq!(write(&counter, u64::MAX - 1), Ok(8));
         assert_eq!(counter.readiness(), Readiness::READ);
         assert_eq!(write(&counter, 1), Err(Errno::EAGAIN));
-        assert_eq!(counter.read(0, &mut Buffer::with_limit(7), NOW), Err(Errno::EINVAL));
+        assert_eq!(counter.read(0, &mut Buffer::with_limit(7)), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::readiness::{Readiness, WaitQueue};
 use super::ring::Ring;
 use super::spare::SpareBuffer;
 use super::transfer::{Destination, Source};
-use super::vnode::{OpenFile, OpenRequest, Timestamp};
+use super::vnode::{OpenFile, OpenRequest};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -277,11 +277,11 @@ impl Drop for PipeEnd {
 }
 
 impl OpenFile for PipeEnd {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         self.pipe.read(destination)
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         self.pipe.write(source)
     }
 

@@ -544,7 +544,7 @@ struct TextFile {
 }
 
 impl OpenFile for TextFile {
-    fn read(&self, offset: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
         let known = self.text.lock().clone().filter(|_| offset != 0);
         let text = match known {
             Some(text) => text,
@@ -559,7 +559,7 @@ impl OpenFile for TextFile {
         put_from(&text, offset, destination)
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         let length = source.remaining();
         if length > WRITE_BYTES_MAX {
             return Err(Errno::EINVAL);

@@ -243,14 +243,14 @@ struct StreamFile {
 }
 
 impl OpenFile for StreamFile {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() == 0 {
             return Ok(0);
         }
         self.stream.read(destination)
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         if source.remaining() == 0 {
             return Ok(0);
         }

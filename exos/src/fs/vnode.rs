@@ -102,6 +102,24 @@ impl Timestamp {
     }
 }
 
+/// A time, or a way to learn it: for work that may not need it, as clocks are not free.
+pub trait Now {
+    /// The time.
+    fn now(self) -> Timestamp;
+}
+
+impl Now for Timestamp {
+    fn now(self) -> Timestamp {
+        self
+    }
+}
+
+impl<F: FnOnce() -> Timestamp> Now for F {
+    fn now(self) -> Timestamp {
+        self()
+    }
+}
+
 /// What `stat` tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
@@ -300,13 +318,13 @@ pub trait OpenFile: Send + Sync {
     ///
     /// # Errors
     /// `EAGAIN`, `EFAULT`, `EIO`, `EINVAL` if it cannot be read.
-    fn read(&self, offset: u64, destination: &mut dyn Destination, now: Timestamp) -> Result<usize>;
+    fn read(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize>;
 
     /// Writes from `source` at `offset`.
     ///
     /// # Errors
     /// `EAGAIN`, `EFAULT`, `EPIPE`, `ENOSPC`, `EINVAL` if it cannot be written.
-    fn write(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> Result<usize>;
+    fn write(&self, offset: u64, source: &mut dyn Source) -> Result<usize>;
 
     /// What it is ready for now.
     fn readiness(&self) -> Readiness {

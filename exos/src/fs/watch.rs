@@ -18,7 +18,7 @@ use super::file_lock::LockedFile;
 use super::location::Location;
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
-use super::vnode::{FileKind, InodeRef, OpenFile, Timestamp};
+use super::vnode::{FileKind, InodeRef, OpenFile};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -389,7 +389,7 @@ impl Drop for Watcher {
 }
 
 impl OpenFile for Watcher {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         let mut done = 0;
         loop {
             match self.take(destination.remaining()) {
@@ -407,7 +407,7 @@ impl OpenFile for Watcher {
         }
     }
 
-    fn write(&self, _: u64, _: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EBADF)
     }
 

@@ -5,15 +5,22 @@
 //! between the look and the sleep is never lost. A waiter learns from its [`FutexWait`] whether it was woken, and
 //! leaves the queue by dropping it. Waiters can be moved to another word (requeue) without waking them.
 //!
+//! Queues live in a fixed number of buckets that keep their memory, and a thread has one [`FutexWaiter`] for all its
+//! waits, so waiting and waking allocate nothing in the steady state.
+//!
 //! The word is read under the table's lock; reading may fault, and the fault handler does not take that lock.
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::sync::Mutex;
+
+/// Queues of different words share a bucket of so many.
+const BUCKET_COUNT: usize = 256;
 
 /// All bits of a wake mask.
 pub const MATCH_ANY: u32 = u32::MAX;
@@ -36,6 +43,16 @@ pub enum FutexKey {
 }
 
 impl FutexKey {
+    /// Where its queue is.
+    fn bucket(self) -> usize {
+        let number = match self {
+            Self::Private { space, address } => (address / 4) ^ (space << 32),
+            Self::Shared { physical_address } => physical_address / 4,
+        };
+        // Fibonacci hashing: the upper bits of the product depend on all of the number's.
+        (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKET_COUNT.ilog2())) as usize
+    }
+
     /// The address space of a private word.
     fn space(self) -> Option<u64> {
         match self {
@@ -45,117 +62,136 @@ impl FutexKey {
     }
 }
 
-struct Entry {
-    id: u64,
-    mask: u32,
-    is_woken: Arc<AtomicBool>,
-    waiter: Arc<dyn Waiter>,
+/// Somebody who waits for one word at a time: made once, used for all its waits.
+pub struct FutexWaiter {
+    waiter: Weak<dyn Waiter>,
+    /// Somebody took it out of its queue to wake it. Changes under the table's lock.
+    is_woken: AtomicBool,
+    /// The bucket that it is in while it waits: requeues move it. Changes under the table's lock.
+    bucket: AtomicUsize,
 }
 
-#[derive(Default)]
+impl FutexWaiter {
+    /// One whom `waiter` is woken for.
+    pub fn new(waiter: Weak<dyn Waiter>) -> Arc<Self> {
+        Arc::new(Self { waiter, is_woken: AtomicBool::new(false), bucket: AtomicUsize::new(0) })
+    }
+
+    fn wake(&self) {
+        if let Some(waiter) = self.waiter.upgrade() {
+            waiter.wake(Readiness::empty());
+        }
+    }
+}
+
+struct Entry {
+    key: FutexKey,
+    mask: u32,
+    /// Grows from wait to wait.
+    id: u64,
+    waiter: Arc<FutexWaiter>,
+}
+
+/// Queues of words whose keys meet here, in the order in which their waiters came.
+type Bucket = VecDeque<Entry>;
+
 struct Queues {
     next_id: u64,
-    by_key: BTreeMap<FutexKey, VecDeque<Entry>>,
-    /// Where each waiter is now: requeues move it.
-    places: BTreeMap<u64, FutexKey>,
+    buckets: [Bucket; BUCKET_COUNT],
 }
 
 /// The queues of a pod.
-#[derive(Default)]
 pub struct FutexTable {
     queues: Mutex<Queues>,
+}
+
+impl Default for FutexTable {
+    fn default() -> Self {
+        let buckets = core::array::from_fn(|_| Bucket::new());
+        Self { queues: Mutex::new(Queues { next_id: 0, buckets }) }
+    }
 }
 
 /// A place in a queue.
 pub struct FutexWait<'a> {
     table: &'a FutexTable,
-    id: u64,
-    is_woken: Arc<AtomicBool>,
+    waiter: &'a Arc<FutexWaiter>,
 }
 
 impl FutexWait<'_> {
     /// Whether somebody woke this waiter, rather than something else.
     #[must_use]
     pub fn is_woken(&self) -> bool {
-        self.is_woken.load(Ordering::Acquire)
+        self.waiter.is_woken.load(Ordering::Acquire)
     }
 }
 
 impl Drop for FutexWait<'_> {
     fn drop(&mut self) {
+        // Whoever is woken has left the queue.
+        if self.is_woken() {
+            return;
+        }
         let mut queues = self.table.queues.lock();
-        if let Some(key) = queues.places.remove(&self.id) {
-            let is_empty = queues.by_key.get_mut(&key).is_some_and(|queue| {
-                queue.retain(|entry| entry.id != self.id);
-                queue.is_empty()
-            });
-            if is_empty {
-                queues.by_key.remove(&key);
-            }
+        let bucket = &mut queues.buckets[self.waiter.bucket.load(Ordering::Relaxed)];
+        if let Some(place) = bucket.iter().position(|entry| Arc::ptr_eq(&entry.waiter, self.waiter)) {
+            bucket.remove(place);
         }
     }
 }
 
 impl Queues {
-    /// Takes up to `count` waiters of `key` out whose mask meets `mask`.
-    fn take(&mut self, key: FutexKey, count: usize, mask: u32) -> VecDeque<Entry> {
-        let mut taken = VecDeque::new();
-        let Some(queue) = self.by_key.get_mut(&key) else { return taken };
-        let mut index = 0;
-        while index < queue.len() && taken.len() < count {
-            if queue[index].mask & mask != 0 {
-                taken.extend(queue.remove(index));
-            } else {
-                index += 1;
-            }
-        }
-        if queue.is_empty() {
-            self.by_key.remove(&key);
-        }
-        taken
+    /// Takes the first waiter of `key` out whose mask meets `mask` and who came before `id_end`.
+    fn take(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Entry> {
+        let bucket = &mut self.buckets[key.bucket()];
+        let is_meant = |entry: &Entry| entry.key == key && entry.mask & mask != 0 && entry.id < id_end;
+        bucket.remove(bucket.iter().position(is_meant)?)
+    }
+
+    /// As [`Self::take`], to be woken.
+    fn take_to_wake(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter>> {
+        let Entry { waiter, .. } = self.take(key, mask, id_end)?;
+        waiter.is_woken.store(true, Ordering::Release);
+        Some(waiter)
     }
 }
 
 impl FutexTable {
-    /// Joins the queue of `key` if `look` says that the word still has the value that was expected.
+    /// Joins the queue of `key` if `look` says that the word still has the value that was expected. `waiter` waits for
+    /// nothing else meanwhile.
     ///
     /// # Errors
     /// `EAGAIN` if it has not; what `look` fails with.
-    pub fn wait_if(
-        &self,
+    pub fn wait_if<'a>(
+        &'a self,
         key: FutexKey,
         mask: u32,
-        waiter: Arc<dyn Waiter>,
+        waiter: &'a Arc<FutexWaiter>,
         look: impl FnOnce() -> Result<bool>,
-    ) -> Result<FutexWait<'_>> {
+    ) -> Result<FutexWait<'a>> {
         let mut queues = self.queues.lock();
         if !look()? {
             return Err(Errno::EAGAIN);
         }
         queues.next_id += 1;
-        let id = queues.next_id;
-        let is_woken = Arc::new(AtomicBool::new(false));
-        queues.by_key.entry(key).or_default().push_back(Entry { id, mask, is_woken: is_woken.clone(), waiter });
-        queues.places.insert(id, key);
-        Ok(FutexWait { table: self, id, is_woken })
+        let (id, bucket) = (queues.next_id, key.bucket());
+        waiter.is_woken.store(false, Ordering::Relaxed);
+        waiter.bucket.store(bucket, Ordering::Relaxed);
+        queues.buckets[bucket].push_back(Entry { key, mask, id, waiter: waiter.clone() });
+        Ok(FutexWait { table: self, waiter })
     }
 
-    /// Wakes up to `count` waiters whose mask meets `mask`; says how many.
+    /// Wakes up to `count` of those who wait now and whose mask meets `mask`; says how many.
     pub fn wake(&self, key: FutexKey, count: usize, mask: u32) -> usize {
-        let taken = {
-            let mut queues = self.queues.lock();
-            let taken = queues.take(key, count, mask);
-            for entry in &taken {
-                queues.places.remove(&entry.id);
-            }
-            taken
-        };
-        let woken = taken.len();
-        for entry in taken {
-            entry.is_woken.store(true, Ordering::Release);
-            entry.waiter.wake(Readiness::empty());
+        let mut queues = self.queues.lock();
+        let id_end = queues.next_id + 1;
+        for woken in 0..count {
+            let Some(waiter) = queues.take_to_wake(key, mask, id_end) else { return woken };
+            drop(queues);
+            waiter.wake();
+            queues = self.queues.lock();
         }
-        woken
+        count
     }
 
     /// Wakes up to `wake_count` waiters of `from` and moves up to `move_count` more to `to`, if `look` agrees; says
@@ -171,94 +207,139 @@ impl FutexTable {
         move_count: usize,
         look: impl FnOnce() -> Result<bool>,
     ) -> Result<(usize, usize)> {
-        let (woken, moved) = {
-            let mut queues = self.queues.lock();
-            if !look()? {
-                return Err(Errno::EAGAIN);
-            }
-            let woken = queues.take(from, wake_count, MATCH_ANY);
-            for entry in &woken {
-                queues.places.remove(&entry.id);
-            }
-            let moved = queues.take(from, move_count, MATCH_ANY);
-            let count = moved.len();
-            for entry in &moved {
-                queues.places.insert(entry.id, to);
-            }
-            if count > 0 {
-                queues.by_key.entry(to).or_default().extend(moved);
-            }
-            (woken, count)
-        };
-        let count = woken.len();
-        for entry in woken {
-            entry.is_woken.store(true, Ordering::Release);
-            entry.waiter.wake(Readiness::empty());
+        let mut queues = self.queues.lock();
+        if !look()? {
+            return Err(Errno::EAGAIN);
         }
-        Ok((count, moved))
-    }
-
-    /// Does `act` while nobody can join or leave a queue: for words that are changed and looked at in one step.
-    pub fn locked<T>(&self, act: impl FnOnce() -> T) -> T {
-        let _queues = self.queues.lock();
-        act()
+        let id_end = queues.next_id + 1;
+        let take_one = |queues: &mut Queues| queues.take_to_wake(from, MATCH_ANY, id_end);
+        let woken: Vec<_> = core::iter::from_fn(|| take_one(&mut queues)).take(wake_count).collect();
+        let mut moved_count = 0;
+        while moved_count < move_count
+            && let Some(entry) = queues.take(from, MATCH_ANY, id_end)
+        {
+            // Behind those who are there; with a new number, so that a move to the same word ends.
+            queues.next_id += 1;
+            let (id, bucket) = (queues.next_id, to.bucket());
+            entry.waiter.bucket.store(bucket, Ordering::Relaxed);
+            queues.buckets[bucket].push_back(Entry { key: to, id, ..entry });
+            moved_count += 1;
+        }
+        drop(queues);
+        woken.iter().for_each(|waiter| waiter.wake());
+        Ok((woken.len(), moved_count))
     }
 
     /// Waiters on all words of an address space, or on all words.
     #[must_use]
     pub fn waiter_count(&self, space: Option<u64>) -> usize {
         let queues = self.queues.lock();
-        let concerned = |key: &FutexKey| space.is_none() || key.space() == space;
-        queues.by_key.iter().filter(|(key, _)| concerned(key)).map(|(_, queue)| queue.len()).sum()
+        let entries = queues.buckets.iter().flatten();
+        entries.filter(|entry| space.is_none() || entry.key.space() == space).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FutexKey, FutexTable, MATCH_ANY};
-    use crate::error::Errno;
+    use super::{FutexKey, FutexTable, FutexWait, FutexWaiter, MATCH_ANY};
+    use crate::error::{Errno, Result};
     use crate::fs::readiness::{Readiness, Waiter};
     use alloc::sync::Arc;
+    use core::sync::atomic::{AtomicUsize, Ordering};
 
-    struct Nobody;
+    #[derive(Default)]
+    struct Count(AtomicUsize);
 
-    impl Waiter for Nobody {
-        fn wake(&self, _: Readiness) {}
+    impl Waiter for Count {
+        fn wake(&self, _: Readiness) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     const A: FutexKey = FutexKey::Private { space: 1, address: 0x1000 };
     const B: FutexKey = FutexKey::Shared { physical_address: 0x5000 };
 
+    fn waiters<const N: usize>(count: &Arc<Count>) -> [Arc<FutexWaiter>; N] {
+        core::array::from_fn(|_| FutexWaiter::new(Arc::<Count>::downgrade(count)))
+    }
+
+    fn wait<'a>(table: &'a FutexTable, mask: u32, waiter: &'a Arc<FutexWaiter>) -> FutexWait<'a> {
+        table.wait_if(A, mask, waiter, || Ok(true)).unwrap()
+    }
+
     #[test]
     fn the_first_who_came_is_woken_first_and_masks_choose() {
-        let table = FutexTable::default();
-        let first = table.wait_if(A, 1, Arc::new(Nobody), || Ok(true)).unwrap();
-        let second = table.wait_if(A, 2, Arc::new(Nobody), || Ok(true)).unwrap();
-        let third = table.wait_if(A, 3, Arc::new(Nobody), || Ok(true)).unwrap();
+        let (table, count) = (FutexTable::default(), Arc::new(Count::default()));
+        let threads: [_; 3] = waiters(&count);
+        let [first, second, third] = [1, 2, 3].map(|mask| wait(&table, mask, &threads[mask as usize - 1]));
         assert_eq!(table.wake(A, 1, 2), 1);
         assert_eq!((first.is_woken(), second.is_woken(), third.is_woken()), (false, true, false));
         assert_eq!(table.wake(A, 9, MATCH_ANY), 2);
-        assert_eq!(table.waiter_count(None), 0);
+        assert_eq!((table.waiter_count(None), count.0.load(Ordering::Relaxed)), (0, 3));
+        // Used again, it has to be woken again.
+        drop((first, second, third));
+        let again = wait(&table, 1, &threads[0]);
+        assert!(!again.is_woken());
+        drop(again);
+        assert_eq!((table.waiter_count(None), table.wake(A, 1, MATCH_ANY)), (0, 0));
     }
 
     #[test]
     fn a_changed_word_and_a_fault_keep_one_out() {
-        let table = FutexTable::default();
-        assert_eq!(table.wait_if(A, 1, Arc::new(Nobody), || Ok(false)).err(), Some(Errno::EAGAIN));
-        assert_eq!(table.wait_if(A, 1, Arc::new(Nobody), || Err(Errno::EFAULT)).err(), Some(Errno::EFAULT));
+        let (table, [waiter]) = (FutexTable::default(), waiters(&Arc::default()));
+        let outcome = |look: Result<bool>| table.wait_if(A, 1, &waiter, || look).err();
+        assert_eq!(outcome(Ok(false)), Some(Errno::EAGAIN));
+        assert_eq!(outcome(Err(Errno::EFAULT)), Some(Errno::EFAULT));
         assert_eq!(table.waiter_count(None), 0);
     }
 
     #[test]
     fn a_moved_waiter_is_woken_at_its_new_word_and_leaves_it_when_dropped() {
-        let table = FutexTable::default();
-        let waits: alloc::vec::Vec<_> =
-            (0..4).map(|_| table.wait_if(A, MATCH_ANY, Arc::new(Nobody), || Ok(true)).unwrap()).collect();
+        let (table, count) = (FutexTable::default(), Arc::new(Count::default()));
+        let threads: [_; 4] = waiters(&count);
+        let waits = threads.each_ref().map(|waiter| wait(&table, MATCH_ANY, waiter));
         assert_eq!(table.requeue(A, B, 1, 2, || Ok(true)), Ok((1, 2)));
         assert_eq!((table.waiter_count(Some(1)), table.waiter_count(None)), (1, 3));
         assert_eq!(table.wake(B, 1, MATCH_ANY), 1);
         assert!(waits[1].is_woken() && !waits[2].is_woken());
         drop(waits);
         assert_eq!(table.waiter_count(None), 0);
+    }
+
+    #[test]
+    fn a_move_to_the_same_word_ends_and_keeps_the_order() {
+        let (table, count) = (FutexTable::default(), Arc::new(Count::default()));
+        let threads: [_; 3] = waiters(&count);
+        let waits = threads.each_ref().map(|waiter| wait(&table, MATCH_ANY, waiter));
+        assert_eq!(table.requeue(A, A, 0, usize::MAX, || Ok(true)), Ok((0, 3)));
+        assert_eq!(table.wake(A, 1, MATCH_ANY), 1);
+        assert_eq!(waits.each_ref().map(FutexWait::is_woken), [true, false, false]);
+    }
+
+    /// Whoever is woken waits again at once: a thread that finds the word as it was.
+    struct Stubborn {
+        table: FutexTable,
+        other: Arc<FutexWaiter>,
+        round_count: AtomicUsize,
+    }
+
+    impl Waiter for Stubborn {
+        fn wake(&self, _: Readiness) {
+            self.round_count.fetch_add(1, Ordering::Relaxed);
+            core::mem::forget(wait(&self.table, MATCH_ANY, &self.other));
+        }
+    }
+
+    #[test]
+    fn one_wake_wakes_only_those_who_were_there() {
+        let stubborn = Arc::new_cyclic(|me: &alloc::sync::Weak<Stubborn>| Stubborn {
+            table: FutexTable::default(),
+            other: FutexWaiter::new(me.clone()),
+            round_count: AtomicUsize::new(0),
+        });
+        let waiter = FutexWaiter::new(Arc::<Stubborn>::downgrade(&stubborn));
+        let _wait = wait(&stubborn.table, MATCH_ANY, &waiter);
+        assert_eq!(stubborn.table.wake(A, usize::MAX, MATCH_ANY), 1);
+        assert_eq!((stubborn.round_count.load(Ordering::Relaxed), stubborn.table.waiter_count(None)), (1, 1));
     }
 }

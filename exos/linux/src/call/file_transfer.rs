@@ -74,8 +74,8 @@ fn read_into(
     until_ready(context, description, Readiness::READ, |context| {
         let mut writer = UserWriter::new(context.memory, extents);
         let count = match offset {
-            None => description.read(&mut writer, now(context))?,
-            Some(offset) => description.read_at(offset, &mut writer, now(context))?,
+            None => description.read(&mut writer, || now(context))?,
+            Some(offset) => description.read_at(offset, &mut writer, || now(context))?,
         };
         Ok(count as u64)
     })
@@ -140,9 +140,9 @@ pub(super) fn write_from_source(
         let attempt = until_ready(context, description, Readiness::WRITE, |context| match offset {
             None => {
                 terminal::check_writer(context, description)?;
-                description.write(&mut source, now(context))
+                description.write(&mut source, || now(context))
             }
-            Some(offset) => description.write_at(offset, &mut source, now(context)),
+            Some(offset) => description.write_at(offset, &mut source, || now(context)),
         });
         if attempt == Err(Errno::EPIPE) {
             raise_own(context, Signal::PIPE);
@@ -335,8 +335,8 @@ fn copy(
         let mut buffer = Buffer::with_limit(step);
         let start = input.offset();
         let read = until_ready(context, input, Readiness::READ, |context| match from {
-            None => input.read(&mut buffer, now(context)),
-            Some(offset) => input.read_at(offset, &mut buffer, now(context)),
+            None => input.read(&mut buffer, || now(context)),
+            Some(offset) => input.read_at(offset, &mut buffer, || now(context)),
         });
         let count = match read {
             Ok(0) => break,

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::mem::Access;
-use exos::task::futex::{FutexKey, FutexWait, MATCH_ANY};
+use exos::task::futex::{FutexKey, FutexWait, FutexWaiter, MATCH_ANY};
+use exos::task::schedule::Task;
 use syscalls::Sysno;
 
 use crate::abi::bytes::get;
@@ -131,11 +132,11 @@ fn wait(
     deadline_ns: Option<u64>,
 ) -> Result<u64> {
     context.restart = Restart::UnlessHandlerForbids;
-    let (system, memory) = (context.system, context.memory);
+    let (system, thread, memory) = (context.system, context.thread, context.memory);
     // The page is made present before the queues are locked.
     read_word(memory, address)?;
     let look = || Ok(read_word(memory, address)? == expected);
-    let waiting = system.futexes.wait_if(key, mask, context.thread.task.clone(), look)?;
+    let waiting = system.futexes.wait_if(key, mask, &thread.futex, look)?;
     loop {
         if waiting.is_woken() {
             return Ok(0);
@@ -189,13 +190,15 @@ pub fn futex_waitv(context: &mut Context<'_>, [entries, count, flags, timeout, c
 fn wait_for_any(context: &mut Context<'_>, words: &[(FutexKey, u64, u32)], deadline_ns: Option<u64>) -> Result<u64> {
     context.restart = Restart::UnlessHandlerForbids;
     let (system, memory) = (context.system, context.memory);
+    let new_waiter = |_: &_| FutexWaiter::new(Arc::<Task>::downgrade(&context.thread.task));
+    let waiters: Vec<_> = words.iter().map(new_waiter).collect();
     let mut waits = Vec::with_capacity(words.len());
     // As on Linux, the last of those that were woken is told.
     let woken = |waits: &[FutexWait<'_>]| waits.iter().rposition(FutexWait::is_woken).map(|index| index as u64);
-    for (key, address, expected) in words {
+    for ((key, address, expected), waiter) in words.iter().zip(&waiters) {
         read_word(memory, *address)?;
         let look = || Ok(read_word(memory, *address)? == *expected);
-        match system.futexes.wait_if(*key, MATCH_ANY, context.thread.task.clone(), look) {
+        match system.futexes.wait_if(*key, MATCH_ANY, waiter, look) {
             Ok(wait) => waits.push(wait),
             Err(error) => return woken(&waits).ok_or(error),
         }

@@ -105,9 +105,9 @@ pub(crate) fn restore_mask(context: &Context<'_>, outcome: &Result<u64>) {
     if *outcome == Err(Errno::EINTR) {
         return;
     }
-    let mut signals = context.thread.signals.lock();
-    if let Some(mask) = signals.saved_mask.take() {
-        signals.set_mask(mask);
+    let saved = context.thread.signals.lock().saved_mask.take();
+    if let Some(mask) = saved {
+        context.thread.set_mask(context.process, mask);
     }
 }
 

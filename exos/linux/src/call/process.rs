@@ -226,7 +226,7 @@ fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
         return Err(error);
     }
     if context.process.has_ended() {
-        thread.task.interrupt();
+        thread.summon();
     }
     Ok(u64::from(tid))
 }
@@ -352,6 +352,7 @@ pub fn exit(context: &mut Context<'_>, [status, ..]: Arguments) -> Result<u64> {
         context.process.end(Ending::Exited(status as u8));
     }
     context.thread.is_ending.store(true, Ordering::Release);
+    context.thread.call_attention();
     context.replaces_registers = true;
     Ok(0)
 }

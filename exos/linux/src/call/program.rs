@@ -114,7 +114,7 @@ fn end_other_threads(context: &mut Context<'_>) -> bool {
         }
         for other in others.iter().filter(|other| other.tid != context.thread.tid) {
             other.is_ending.store(true, Ordering::Release);
-            other.task.interrupt();
+            other.summon();
         }
         context.system.platform.wait(None);
     }

@@ -82,7 +82,7 @@ pub fn rt_sigprocmask(context: &mut Context<'_>, [how, new, old, size, ..]: Argu
             2 => set,
             _ => return Err(Errno::EINVAL),
         };
-        context.thread.signals.lock().set_mask(mask);
+        context.thread.set_mask(context.process, mask);
     }
     if old != 0 {
         write_all(context.memory, old, &before.0.to_le_bytes())?;
@@ -117,10 +117,11 @@ pub fn rt_sigsuspend(context: &mut Context<'_>, [address, size, ..]: Arguments) 
 /// Replaces the mask until the call is over and a handler, if any, has returned (`sigsuspend`, `ppoll`, `pselect`,
 /// `epoll_pwait`).
 pub(crate) fn install_temporary_mask(context: &mut Context<'_>, mask: SignalSet) {
-    let mut signals = context.thread.signals.lock();
-    let before = signals.mask;
-    signals.saved_mask = Some(before);
-    signals.set_mask(mask);
+    {
+        let mut signals = context.thread.signals.lock();
+        signals.saved_mask = Some(signals.mask);
+    }
+    context.thread.set_mask(context.process, mask);
     context.restart = Restart::UnlessHandler;
 }
 
@@ -358,7 +359,7 @@ pub fn rt_sigreturn(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     });
     match outcome {
         Ok(restored) => {
-            context.thread.signals.lock().set_mask(restored.mask);
+            context.thread.set_mask(context.process, restored.mask);
             // What a handler leaves in uc_stack is taken if it could have been set by sigaltstack.
             let is_in_use = context.thread.stack.lock().contains(context.frame.rsp);
             if let Ok(stack) = check_stack(restored.stack, is_in_use) {
@@ -370,6 +371,7 @@ pub fn rt_sigreturn(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
             let mut thread = context.thread.signals.lock();
             let mut shared = context.process.signals.lock();
             exos::task::signal::force(&mut thread, &mut shared.dispositions, Signal::SEGV, info);
+            context.thread.call_attention();
         }
     }
     Ok(0)

@@ -155,8 +155,8 @@ fn fill(
     while left > 0 {
         let mut buffer = Buffer::with_limit(left.min(PIPE_BUFFER_BYTES));
         let attempt = |context: &mut Context<'_>| match offset {
-            None => input.read(&mut buffer, now(context)),
-            Some(offset) => input.read_at(offset, &mut buffer, now(context)),
+            None => input.read(&mut buffer, || now(context)),
+            Some(offset) => input.read_at(offset, &mut buffer, || now(context)),
         };
         // Only the first bytes are worth waiting for.
         let mut attempt = attempt;

@@ -79,7 +79,7 @@ pub(super) fn read(
     loop {
         let caller = caller_of(context);
         let verdict = tty.judge_reader(&caller);
-        let attempt = obey(context, verdict).and_then(|()| description.read(&mut writer, now(context)));
+        let attempt = obey(context, verdict).and_then(|()| description.read(&mut writer, || now(context)));
         let outcome = match attempt {
             Ok(count) => {
                 done += count as u64;

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
 use exos_linux::context::{Arguments, Context, Restart};
-use exos_linux::deliver::{EndedCall, Target, finish, is_quiet, raise_fault, result_word};
+use exos_linux::deliver::{EndedCall, Target, finish, raise_fault, result_word};
 use exos_linux::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
     signal_for_fault,
@@ -102,7 +102,7 @@ pub(crate) extern "C" fn fast_end(frame: &mut UpcallFrame) {
 /// did that found no processor to tell.
 pub(crate) fn begin(frame: &mut UpcallFrame) {
     let run = run();
-    if !is_quiet(&target(run)) {
+    if target(run).thread.needs_attention() {
         leave(run, frame, None);
     }
 }
@@ -143,12 +143,13 @@ fn serve(run: &Run, frame: &mut UpcallFrame) -> bool {
     let mut context = context(run, frame);
     let arguments = arguments(context.frame);
     let result = table::dispatch(&mut context, number, arguments);
-    let Context { replaces_registers, restart, .. } = context;
+    let Context { replaces_registers, restart, thread, .. } = context;
+    let needs_attention = thread.needs_attention();
     if !replaces_registers {
         frame.rax = result_word(result);
     }
     // Nearly always there is nothing more to do.
-    if result != Err(Errno::EINTR) && frame.rflags & TRAP_FLAG == 0 && is_quiet(&target(run)) {
+    if result != Err(Errno::EINTR) && frame.rflags & TRAP_FLAG == 0 && !needs_attention {
         return replaces_registers;
     }
     let interrupted = (result == Err(Errno::EINTR)).then_some(restart);

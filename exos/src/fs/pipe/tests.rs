@@ -10,17 +10,15 @@ use crate::error::Errno;
 use crate::fs::Faulty;
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::Buffer;
-use crate::fs::vnode::{OpenFile, OpenRequest, Timestamp};
-
-const NOW: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
+use crate::fs::vnode::{OpenFile, OpenRequest};
 
 fn write(end: &PipeEnd, bytes: &[u8]) -> Result<usize, Errno> {
-    end.write(0, &mut &bytes[..], NOW)
+    end.write(0, &mut &bytes[..])
 }
 
 fn read(end: &PipeEnd, length: usize) -> Result<Vec<u8>, Errno> {
     let mut buffer = Buffer::with_limit(length);
-    end.read(0, &mut buffer, NOW)?;
+    end.read(0, &mut buffer)?;
     Ok(buffer.bytes)
 }
 
@@ -120,7 +118,7 @@ proptest! {
                 }
                 _ => {
                     let mut faulty = Faulty { wanted: first.max(second), taken: Vec::new(), good: first.min(second) };
-                    let _ = reader.read(0, &mut faulty, NOW);
+                    let _ = reader.read(0, &mut faulty);
                     let expected: Vec<u8> = model.drain(..faulty.good.min(model.len())).collect();
                     prop_assert_eq!(faulty.taken, expected);
                 }

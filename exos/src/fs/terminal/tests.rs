@@ -77,12 +77,12 @@ impl World {
 }
 
 fn write(file: &dyn OpenFile, bytes: &[u8]) -> Result<usize> {
-    file.write(0, &mut &bytes[..], NOW)
+    file.write(0, &mut &bytes[..])
 }
 
 fn read(file: &dyn OpenFile) -> Result<String> {
     let mut buffer = Buffer::with_limit(4096);
-    file.read(0, &mut buffer, NOW)?;
+    file.read(0, &mut buffer)?;
     Ok(String::from_utf8(buffer.bytes).unwrap())
 }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::super::readiness::{Readiness, WaitQueue};
 use super::super::stream::{Terminal, TerminalModes, WindowSize};
 use super::super::transfer::{Destination, Source, partial};
-use super::super::vnode::{OpenFile, Timestamp};
+use super::super::vnode::OpenFile;
 use super::console::Screen;
 use super::discipline::LineDiscipline;
 use super::job_control::{JobControl, TerminalCaller, Verdict};
@@ -450,7 +450,7 @@ impl Drop for SlaveFile {
 }
 
 impl OpenFile for SlaveFile {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() == 0 || self.is_hung_up() {
             return Ok(0);
         }
@@ -484,7 +484,7 @@ impl OpenFile for SlaveFile {
         Ok(done)
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         if self.is_hung_up() {
             return Err(Errno::EIO);
         }
@@ -582,7 +582,7 @@ impl Drop for MasterFile {
 }
 
 impl OpenFile for MasterFile {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() == 0 {
             return Ok(0);
         }
@@ -615,7 +615,7 @@ impl OpenFile for MasterFile {
         Ok(done)
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         let mut done = 0;
         let mut bounce = [0; CHUNK_BYTES];
         while source.remaining() > 0 {

@@ -16,7 +16,7 @@ use crate::fs::walk::LookupFlags;
 fn events(watcher: &Watcher) -> Vec<(i32, u32, u32, Vec<u8>)> {
     let mut buffer = Buffer::with_limit(1 << 20);
     let mut events = Vec::new();
-    if watcher.read(0, &mut buffer, NOW).is_err() {
+    if watcher.read(0, &mut buffer).is_err() {
         return events;
     }
     let mut bytes = &buffer.bytes[..];

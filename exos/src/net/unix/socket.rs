@@ -16,7 +16,7 @@ use crate::error::{Errno, Result};
 use crate::fs::description::Description;
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::transfer::{Destination, Source};
-use crate::fs::vnode::{InodeRef, OpenFile, Timestamp};
+use crate::fs::vnode::{InodeRef, OpenFile};
 use crate::sync::Mutex;
 
 /// Connections that wait to be accepted.
@@ -312,14 +312,14 @@ impl Drop for SocketFile {
 }
 
 impl OpenFile for SocketFile {
-    fn read(&self, _: u64, destination: &mut dyn Destination, _: Timestamp) -> Result<usize> {
+    fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         if destination.remaining() == 0 {
             return Ok(0);
         }
         self.0.receive(destination, &mut Wants::default()).map(|received| received.byte_count)
     }
 
-    fn write(&self, _: u64, source: &mut dyn Source, _: Timestamp) -> Result<usize> {
+    fn write(&self, _: u64, source: &mut dyn Source) -> Result<usize> {
         self.0.send(source, &mut Sending::default())
     }
 
