@@ -1,16 +1,19 @@
 //! An epoll instance: descriptions that are watched, as one more file.
 //!
-//! Each entry remembers what it is interested in and whether its description said that something changed
-//! ([`Waiter`]). A look asks every entry's description what it is ready for; that is what decides for level-triggered
-//! entries, while an edge-triggered one is reported only if there was a change since it was reported last. Nothing is
-//! missed when a change comes between the report and the next look, because the change is noted before readiness is
-//! asked for.
+//! Each entry remembers what it is interested in. When its description says that something changed ([`Waiter`]), it is
+//! put on the instance's list, and a look asks only the descriptions of listed entries what they are ready for: its
+//! cost grows with what is ready, not with what is watched. A level-triggered entry that is reported stays on the list,
+//! at its end, so that with more ready than asked for all get their turn; one that is found idle leaves it. An
+//! edge-triggered one is reported only if there was a change since it was reported last. Nothing is missed when a
+//! change comes during a look, because an entry leaves the list before its description is asked.
 //!
-//! Entries do not keep descriptions open: one whose last descriptor is closed is forgotten at the next look. No lock
-//! is held while descriptions are asked, as an epoll instance can itself be watched; cycles and nesting beyond
-//! [`NESTING_MAX`] are refused when they are made. A look costs time in proportion to the entries.
+//! Descriptions that do not announce every change ([`Description::announces`]) stay on the list for good.
+//!
+//! Entries do not keep descriptions open: one whose last descriptor is closed is forgotten when that is told, and at
+//! the latest when the instance has grown to twice its size. No lock is held while descriptions are asked, as an epoll
+//! instance can itself be watched; cycles and nesting beyond [`NESTING_MAX`] are refused when they are made.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
@@ -35,6 +38,10 @@ pub const EXCLUSIVE: u32 = 1 << 28;
 pub const ONE_SHOT: u32 = 1 << 30;
 /// `EPOLLET`.
 pub const EDGE_TRIGGERED: u32 = 1 << 31;
+/// What an instance's queue is told when ready entries were put back that another look may have missed meanwhile:
+/// whoever sleeps in `epoll_wait` waits for everything, while whoever watches the instance knows of them already. (No
+/// instance is ever ready for writing.)
+const PUT_BACK: Readiness = Readiness::WRITE;
 /// Events with which an entry is not reported at all.
 const DISARMED: u32 = 0;
 
@@ -45,22 +52,57 @@ struct Key {
     description: u64,
 }
 
+/// The entries that may have something to report, and who waits for that.
+#[derive(Default)]
+struct ReadyList {
+    entries: Mutex<VecDeque<Arc<Watched>>>,
+    queue: Arc<WaitQueue>,
+}
+
 /// One watched description.
 struct Watched {
+    key: Key,
+    me: Weak<Self>,
     description: Weak<Description>,
     events: AtomicU32,
     data: AtomicU64,
     /// Its description said that something changed, and it was not reported since.
     has_changed: AtomicBool,
-    /// The instance's own queue.
-    queue: Arc<WaitQueue>,
+    /// It is on the list, or about to be.
+    is_listed: AtomicBool,
+    ready: Weak<ReadyList>,
     registration: Mutex<Option<Registration>>,
 }
 
 impl Waiter for Watched {
     fn wake(&self, _: Readiness) {
         self.has_changed.store(true, Ordering::Release);
-        self.queue.notify(Readiness::READ);
+        if let Some(ready) = self.ready.upgrade() {
+            ready.list(self);
+            ready.queue.notify(Readiness::READ);
+        }
+    }
+}
+
+impl ReadyList {
+    /// Puts an entry at the end, unless it is there.
+    fn list(&self, watched: &Watched) {
+        if !watched.is_listed.swap(true, Ordering::AcqRel)
+            && let Some(watched) = watched.me.upgrade()
+        {
+            self.entries.lock().push_back(watched);
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// Takes the first entry off; what changes from now on puts it on again.
+    fn take_first(&self) -> Option<Arc<Watched>> {
+        let watched = self.entries.lock().pop_front()?;
+        watched.is_listed.store(false, Ordering::Release);
+        Some(watched)
     }
 }
 
@@ -68,10 +110,16 @@ impl Waiter for Watched {
 enum Look {
     /// The description is closed.
     Gone,
-    /// Nothing to report.
-    Idle,
+    /// Nothing to report; whether a change would be told.
+    Idle { announces: bool },
     /// These events.
     Ready(u32),
+}
+
+/// What becomes of an entry that is ready, and of the look.
+struct Found {
+    stays: bool,
+    goes_on: bool,
 }
 
 impl Watched {
@@ -81,40 +129,66 @@ impl Watched {
         };
         let wanted = self.events.load(Ordering::Acquire);
         if wanted == DISARMED {
-            return Look::Idle;
+            return Look::Idle { announces: true };
         }
         // Asking may itself bring a change to light, which is noted before the note is looked at.
         let events = events_of(description.readiness()) & (wanted | ERROR | HANG_UP);
         let is_due = wanted & EDGE_TRIGGERED == 0 || self.has_changed.load(Ordering::Acquire);
-        if events == 0 || !is_due { Look::Idle } else { Look::Ready(events) }
+        if events == 0 || !is_due {
+            return Look::Idle { announces: description.announces() };
+        }
+        Look::Ready(events)
     }
 
-    /// Notes that it is being reported.
-    fn reported(&self) {
+    /// Notes that it is being reported; whether it may have more to report without another change.
+    fn reported(&self) -> bool {
         let wanted = self.events.load(Ordering::Acquire);
         self.has_changed.store(false, Ordering::Release);
         if wanted & ONE_SHOT != 0 {
             self.events.store(DISARMED, Ordering::Release);
         }
+        wanted & ONE_SHOT == 0
     }
 
     fn arm(self: &Arc<Self>, description: &Description, events: u32, data: u64) -> Result<()> {
         let queue = description.wait_queue().ok_or(Errno::EPERM)?;
         self.data.store(data, Ordering::Release);
         self.events.store(events | ERROR | HANG_UP, Ordering::Release);
-        self.has_changed.store(true, Ordering::Release);
         let registration = queue.register(Arc::<Self>::downgrade(self), interest_of(events));
         let before = self.registration.lock().replace(registration);
         drop(before);
+        // It may be ready now.
+        self.wake(Readiness::READ);
         Ok(())
+    }
+
+    /// It is not watched any more.
+    fn disarm(&self) {
+        self.events.store(DISARMED, Ordering::Release);
+        let before = self.registration.lock().take();
+        drop(before);
     }
 }
 
 #[derive(Default)]
 struct State {
     watched: BTreeMap<Key, Arc<Watched>>,
-    /// Where the next look begins, so that with more ready than asked for all get their turn.
-    next: Option<Key>,
+    /// With so many entries it is worth looking for those whose descriptions are closed.
+    sweep_at: usize,
+}
+
+impl State {
+    /// Takes out the entries whose descriptions are closed, each time that their number has doubled.
+    fn sweep(&mut self) -> Vec<Arc<Watched>> {
+        const SWEEP_AT_MIN: usize = 64;
+        if self.watched.len() < self.sweep_at.max(SWEEP_AT_MIN) {
+            return Vec::new();
+        }
+        let is_closed = |_: &Key, watched: &mut Arc<Watched>| watched.description.strong_count() == 0;
+        let closed = self.watched.extract_if(.., is_closed).map(|(_, watched)| watched).collect();
+        self.sweep_at = self.watched.len() * 2;
+        closed
+    }
 }
 
 /// An epoll instance.
@@ -123,7 +197,7 @@ pub struct Epoll {
     state: Mutex<State>,
     /// The instances that watch this one, once for each entry.
     watchers: Mutex<Vec<Weak<Description>>>,
-    queue: Arc<WaitQueue>,
+    ready: Arc<ReadyList>,
 }
 
 /// One reported entry: events and what the program gave to recognise it by.
@@ -134,6 +208,18 @@ impl Epoll {
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// Told whenever there may be something to report.
+    #[must_use]
+    pub fn queue(&self) -> &Arc<WaitQueue> {
+        &self.ready.queue
+    }
+
+    /// Entries, those of closed descriptions included that nobody has noticed yet.
+    #[must_use]
+    pub fn entry_count(&self) -> usize {
+        self.state.lock().watched.len()
     }
 
     fn key(descriptor: u32, description: &Description) -> Key {
@@ -162,16 +248,19 @@ impl Epoll {
                 return Err(Errno::ELOOP);
             }
         }
-        let watched = Arc::new(Watched {
+        let key = Self::key(descriptor, description);
+        let watched = Arc::new_cyclic(|me| Watched {
+            key,
+            me: me.clone(),
             description: Arc::downgrade(description),
             events: AtomicU32::new(DISARMED),
             data: AtomicU64::new(0),
             has_changed: AtomicBool::new(false),
-            queue: self.queue.clone(),
+            is_listed: AtomicBool::new(false),
+            ready: Arc::downgrade(&self.ready),
             registration: Mutex::new(None),
         });
-        let key = Self::key(descriptor, description);
-        {
+        let closed = {
             let mut state = self.state.lock();
             if state.watched.contains_key(&key) {
                 return Err(Errno::EEXIST);
@@ -180,15 +269,15 @@ impl Epoll {
                 return Err(Errno::ENOMEM);
             }
             state.watched.insert(key, watched.clone());
-        }
+            state.sweep()
+        };
+        drop(closed);
         if let Some(inner) = inner {
             let mut watchers = inner.watchers.lock();
             watchers.retain(|watcher| watcher.strong_count() > 0);
             watchers.push(Arc::downgrade(own));
         }
-        watched.arm(description, events, data)?;
-        self.queue.notify(Readiness::READ);
-        Ok(())
+        watched.arm(description, events, data)
     }
 
     fn find(&self, descriptor: u32, description: &Description) -> Result<Arc<Watched>> {
@@ -205,9 +294,7 @@ impl Epoll {
         if watched.events.load(Ordering::Acquire) & EXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
-        watched.arm(description, events, data)?;
-        self.queue.notify(Readiness::READ);
-        Ok(())
+        watched.arm(description, events, data)
     }
 
     /// Watches one no more.
@@ -217,7 +304,7 @@ impl Epoll {
     pub fn remove(&self, descriptor: u32, description: &Description) -> Result<()> {
         let key = Self::key(descriptor, description);
         let removed = self.state.lock().watched.remove(&key);
-        drop(removed.ok_or(Errno::ENOENT)?);
+        removed.ok_or(Errno::ENOENT)?.disarm();
         if let Some(inner) = description.extension::<Self>() {
             let is_own = |watcher: &Arc<Description>| {
                 watcher.extension::<Self>().is_some_and(|outer| core::ptr::eq(outer, self))
@@ -229,44 +316,48 @@ impl Epoll {
         Ok(())
     }
 
-    /// Up to `limit` entries that have something to report, which is hereby reported.
-    #[must_use]
-    pub fn take(&self, limit: usize) -> Vec<Report> {
-        let mut reports = Vec::new();
-        let mut last = None;
-        for (key, watched) in self.in_turn() {
+    /// Looks at the listed entries until `found` says `false`; it gets those that are ready with their events and says
+    /// whether they stay on the list.
+    fn for_each_ready(&self, mut found: impl FnMut(&Watched, u32) -> Found) {
+        let mut has_put_back = false;
+        // Those that come or come back meanwhile are for the next look.
+        for _ in 0..self.ready.length() {
+            let Some(watched) = self.ready.take_first() else { break };
             match watched.look() {
-                Look::Gone => self.forget(key),
-                Look::Idle => {}
+                Look::Gone => self.forget(watched.key),
+                Look::Idle { announces: true } => {}
+                // Whoever waits asks these again whenever he wakes.
+                Look::Idle { announces: false } => self.ready.list(&watched),
                 Look::Ready(events) => {
-                    watched.reported();
-                    reports.push((events, watched.data.load(Ordering::Acquire)));
-                    last = Some(key);
-                    if reports.len() == limit {
+                    let Found { stays, goes_on } = found(&watched, events);
+                    if stays {
+                        self.ready.list(&watched);
+                        has_put_back = true;
+                    }
+                    if !goes_on {
                         break;
                     }
                 }
             }
         }
-        if let Some(last) = last {
-            let mut state = self.state.lock();
-            let after = (core::ops::Bound::Excluded(last), core::ops::Bound::Unbounded);
-            state.next = state.watched.range(after).next().map(|(key, _)| *key);
+        if has_put_back {
+            self.ready.queue.notify(PUT_BACK);
         }
-        reports
     }
 
-    /// The entries, beginning with the one whose turn it is.
-    fn in_turn(&self) -> Vec<(Key, Arc<Watched>)> {
-        let state = self.state.lock();
-        let copy = |(key, watched): (&Key, &Arc<Watched>)| (*key, watched.clone());
-        match state.next {
-            None => state.watched.iter().map(copy).collect(),
-            Some(next) => {
-                let (behind, before) = (state.watched.range(next..), state.watched.range(..next));
-                behind.chain(before).map(copy).collect()
-            }
-        }
+    /// Reports up to `limit` entries that have something to report; how many they were. A failed `report` ends it.
+    ///
+    /// # Errors
+    /// Those of `report`.
+    pub fn take(&self, limit: usize, mut report: impl FnMut(Report) -> Result<()>) -> Result<usize> {
+        let (mut count, mut outcome) = (0, Ok(()));
+        self.for_each_ready(|watched, events| {
+            let stays = watched.reported();
+            outcome = report((events, watched.data.load(Ordering::Acquire)));
+            count += 1;
+            Found { stays, goes_on: outcome.is_ok() && count < limit }
+        });
+        outcome.map(|()| count)
     }
 
     fn forget(&self, key: Key) {
@@ -276,8 +367,10 @@ impl Epoll {
 
     /// The instances that this one watches.
     fn inner(&self) -> Vec<Arc<Description>> {
-        let upgraded = self.in_turn().into_iter().filter_map(|(_, watched)| watched.description.upgrade());
-        upgraded.filter(|description| description.extension::<Self>().is_some()).collect()
+        let state = self.state.lock();
+        let upgraded: Vec<_> = state.watched.values().filter_map(|watched| watched.description.upgrade()).collect();
+        drop(state);
+        upgraded.into_iter().filter(|description| description.extension::<Self>().is_some()).collect()
     }
 
     /// How many instances stand in a row from this one on; counting stops at `limit`.
@@ -320,12 +413,21 @@ impl OpenFile for Epoll {
     }
 
     fn readiness(&self) -> Readiness {
-        let is_ready = |(_, watched): (Key, Arc<Watched>)| matches!(watched.look(), Look::Ready(_));
-        if self.in_turn().into_iter().any(is_ready) { Readiness::READ } else { Readiness::empty() }
+        let mut ready = Readiness::empty();
+        self.for_each_ready(|_, _| {
+            ready = Readiness::READ;
+            Found { stays: true, goes_on: false }
+        });
+        ready
     }
 
     fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
-        Some(&self.queue)
+        Some(&self.ready.queue)
+    }
+
+    fn announces(&self) -> bool {
+        // What it watches may not.
+        false
     }
 
     fn extension(&self) -> Option<&dyn Any> {

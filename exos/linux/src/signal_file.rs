@@ -150,6 +150,10 @@ impl OpenFile for SignalFile {
         Some(&self.queue)
     }
 
+    fn announces(&self) -> bool {
+        false
+    }
+
     fn extension(&self) -> Option<&dyn Any> {
         Some(self)
     }

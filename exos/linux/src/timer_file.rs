@@ -133,6 +133,10 @@ impl OpenFile for TimerFile {
         Some(&self.queue)
     }
 
+    fn announces(&self) -> bool {
+        false
+    }
+
     fn extension(&self) -> Option<&dyn Any> {
         Some(self)
     }

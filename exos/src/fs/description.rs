@@ -215,6 +215,11 @@ impl Description {
         self.file.as_ref().and_then(|file| file.wait_queue())
     }
 
+    /// Whether [`Self::wait_queue`] is told of every change of [`Self::readiness`].
+    pub fn announces(&self) -> bool {
+        self.file.as_ref().is_none_or(|file| file.announces())
+    }
+
     /// Reads from the offset on and moves it.
     ///
     /// # Errors

@@ -336,6 +336,11 @@ pub trait OpenFile: Send + Sync {
         None
     }
 
+    /// Whether [`Self::wait_queue`] is told of every change, so that nobody has to ask [`Self::readiness`] for it.
+    fn announces(&self) -> bool {
+        true
+    }
+
     /// Whether offsets mean something: `lseek`, `pread`, `pwrite` answer `ESPIPE` otherwise.
     fn seek_support(&self) -> SeekSupport {
         SeekSupport::None

@@ -10,12 +10,12 @@ use syscalls::Sysno;
 
 use super::poll::{ERROR, HANG_UP, IN, OUT, read_deadline, restore_mask};
 use super::signal::install_optional_mask;
-use crate::abi::bytes::{Encoder, get};
+use crate::abi::bytes::get;
 use crate::abi::file::O_CLOSE_ON_EXEC;
 use crate::context::{Arguments, Context, Restart};
-use crate::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll};
+use crate::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
 use crate::table::{Entry, full, partial};
-use crate::user::{read_array, write_all};
+use crate::user::{UserMemory, read_array, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -100,7 +100,7 @@ pub fn epoll_ctl(context: &mut Context<'_>, [epoll, operation, descriptor, event
     Ok(0)
 }
 
-/// The instance to wait for, once the other arguments are found good.
+/// The description to wait for, once the other arguments are found good.
 fn check_wait(context: &Context<'_>, epoll: u64, address: u64, count: u64) -> Result<Arc<Description>> {
     let count = u64::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
     if count == 0 || count > EVENT_COUNT_MAX {
@@ -114,8 +114,42 @@ fn check_wait(context: &Context<'_>, epoll: u64, address: u64, count: u64) -> Re
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }
-    instance(&description)?;
     Ok(description)
+}
+
+/// Events that are encoded before they are written.
+const HELD_BYTES: usize = 8 * EVENT_BYTES;
+
+/// Where found events go.
+struct Events<'a> {
+    memory: &'a dyn UserMemory,
+    address: u64,
+    held: [u8; HELD_BYTES],
+    held_bytes: usize,
+}
+
+impl<'a> Events<'a> {
+    fn new(memory: &'a dyn UserMemory, address: u64) -> Self {
+        Self { memory, address, held: [0; HELD_BYTES], held_bytes: 0 }
+    }
+
+    fn put(&mut self, (events, data): Report) -> Result<()> {
+        if self.held_bytes == self.held.len() {
+            self.flush()?;
+        }
+        let (kinds, rest) = self.held[self.held_bytes..].split_at_mut(size_of::<u32>());
+        kinds.copy_from_slice(&events.to_le_bytes());
+        rest[..size_of::<u64>()].copy_from_slice(&data.to_le_bytes());
+        self.held_bytes += EVENT_BYTES;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        write_all(self.memory, self.address, &self.held[..self.held_bytes])?;
+        self.address += self.held_bytes as u64;
+        self.held_bytes = 0;
+        Ok(())
+    }
 }
 
 fn wait_until(context: &mut Context<'_>, [epoll, address, count]: [u64; 3], deadline_ns: Option<u64>) -> Result<u64> {
@@ -124,24 +158,26 @@ fn wait_until(context: &mut Context<'_>, [epoll, address, count]: [u64; 3], dead
     let description = check_wait(context, epoll, address, count)?;
     let instance = instance(&description)?;
     let limit = (count as usize).min(GIVEN_COUNT_MAX);
+    let mut events = Events::new(context.memory, address);
     let mut watching = None;
-    let reports = loop {
-        let reports = instance.take(limit);
-        let is_late = deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns);
-        if !reports.is_empty() || is_late {
-            break reports;
+    loop {
+        let told_count = instance.queue().told_count();
+        let found = instance.take(limit, |report| events.put(report))?;
+        if found > 0 {
+            events.flush()?;
+            return Ok(found as u64);
         }
-        match (&watching, description.wait_queue()) {
-            (None, Some(queue)) => watching = Some(context.watch(queue, Readiness::all())),
-            _ => context.wait(deadline_ns)?,
+        if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+            return Ok(0);
         }
-    };
-    let mut bytes = Encoder::new();
-    for (events, data) in &reports {
-        bytes = bytes.u32(*events).u64(*data);
+        if watching.is_none() {
+            watching = context.watch_unless_told(instance.queue(), Readiness::all(), told_count);
+            if watching.is_none() {
+                continue;
+            }
+        }
+        context.wait(deadline_ns)?;
     }
-    write_all(context.memory, address, &bytes.finish())?;
-    Ok(reports.len() as u64)
 }
 
 /// The deadline of a timeout in milliseconds; negative is none.

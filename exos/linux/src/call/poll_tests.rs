@@ -11,6 +11,7 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::context::Restart;
+use crate::epoll::Epoll;
 use crate::testing::calls::{NOWHERE, REALTIME_S, START_NS, World};
 
 const IN: u32 = 1;
@@ -251,6 +252,44 @@ fn edge_triggered_entries_are_told_once_for_each_change() {
     assert_eq!(control(&world, 5, MODIFY, 3, IN | ONE_SHOT), Ok(0));
     assert_eq!(wait(&world, 5, 4, 0), Ok([(IN | HANG_UP, 300)].into()));
     assert_eq!(wait(&world, 5, 4, 0), Ok(Vec::new()));
+}
+
+#[test]
+fn entries_whose_descriptions_are_closed_do_not_pile_up() {
+    let world = with_pipe();
+    assert_eq!(world.call(Sysno::epoll_create1, [0u64]), Ok(5));
+    assert_eq!(control(&world, 5, ADD, 3, IN), Ok(0));
+    // Counters tell nobody that they are closed.
+    for _ in 0..500 {
+        assert_eq!(world.call(Sysno::eventfd2, [0u64, 0]), Ok(6));
+        assert_eq!(control(&world, 5, ADD, 6, IN), Ok(0));
+        assert_eq!(wait(&world, 5, 4, 0), Ok(Vec::new()));
+        assert_eq!(world.call(Sysno::close, [6u64]), Ok(0));
+    }
+    let own = description(&world, 5);
+    assert!(own.extension::<Epoll>().is_some_and(|instance| instance.entry_count() <= 64));
+    assert_eq!(world.write(4, b"x"), Ok(1));
+    assert_eq!(wait(&world, 5, 4, 0), Ok([(IN, 300)].into()));
+}
+
+#[test]
+fn an_entry_that_was_reported_is_looked_at_again_by_who_looks_next() {
+    let world = with_pipe();
+    assert_eq!(world.call(Sysno::epoll_create1, [0u64]), Ok(5));
+    assert_eq!(control(&world, 5, ADD, 3, IN), Ok(0));
+    assert_eq!(world.write(4, b"x"), Ok(1));
+    let own = description(&world, 5);
+    let instance = own.extension::<Epoll>().expect("is one");
+    // Somebody else looks between this one's count and its registration: it is told.
+    let before = instance.queue().told_count();
+    assert_eq!(instance.take(1, |_| Ok(())), Ok(1));
+    assert_ne!(instance.queue().told_count(), before);
+    // A look that finds nothing tells nobody, so that whoever finds nothing can sleep.
+    assert_eq!(world.read(3, 9), Ok(b"x".to_vec()));
+    assert_eq!(instance.take(1, |_| Ok(())), Ok(0));
+    let before = instance.queue().told_count();
+    assert_eq!(instance.take(1, |_| Ok(())), Ok(0));
+    assert_eq!(instance.queue().told_count(), before);
 }
 
 #[test]
