@@ -22,6 +22,7 @@
 //! The oracle is Linux: `tests/linux_oracle.rs` of this crate runs the same operations on the host and
 //! compares errors.
 
+pub mod block_queue;
 pub mod description;
 pub mod descriptor_table;
 pub mod device_fs;

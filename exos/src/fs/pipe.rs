@@ -1,17 +1,16 @@
-//! Pipes, named and not: a ring of bytes with counted ends (pipe(7)).
+//! Pipes, named and not: a queue of bytes with counted ends (pipe(7)).
 //!
 //! A write of up to [`PIPE_BUFFER_BYTES`] bytes goes in whole or not at all. Room is reserved before the
-//! bytes are taken from the program and filled afterwards, because a program's memory is never touched
-//! under a lock (INV-F1); what a faulting reader could not take goes back to the front.
+//! bytes are taken from the program into a block of their own and the block put in afterwards, because a program's
+//! memory is never touched under a lock (INV-F1); what a faulting reader could not take goes back to the front.
 //!
 //! Differences from Linux that a program can see: capacity is counted in bytes, not in page slots, so many
-//! small writes fit.
+//! small writes fit; memory is at most twice that.
 
 use alloc::sync::Arc;
 
+use super::block_queue::{BLOCK_BYTES, BlockQueue};
 use super::readiness::{Readiness, WaitQueue};
-use super::ring::Ring;
-use super::spare::SpareBuffer;
 use super::transfer::{Destination, Source};
 use super::vnode::{OpenFile, OpenRequest};
 use crate::error::{Errno, Result};
@@ -28,12 +27,11 @@ pub const PIPE_CAPACITY_BYTES_MAX: usize = 1024 * 1024;
 pub struct Pipe {
     number: u64,
     state: Mutex<State>,
-    queue: Arc<WaitQueue>,
-    spare: SpareBuffer,
+    waiters: Arc<WaitQueue>,
 }
 
 struct State {
-    ring: Ring,
+    queue: BlockQueue,
     capacity: usize,
     /// Room promised to writers who are copying.
     reserved: usize,
@@ -46,7 +44,7 @@ struct State {
 
 impl State {
     fn room(&self) -> usize {
-        self.capacity.saturating_sub(self.ring.length() + self.reserved)
+        self.capacity.saturating_sub(self.queue.length() + self.reserved)
     }
 }
 
@@ -56,7 +54,7 @@ impl Pipe {
         Arc::new(Self {
             number,
             state: Mutex::new(State {
-                ring: Ring::default(),
+                queue: BlockQueue::default(),
                 capacity: PIPE_CAPACITY_BYTES,
                 reserved: 0,
                 reader_count: 0,
@@ -64,8 +62,7 @@ impl Pipe {
                 reader_opens: 0,
                 writer_opens: 0,
             }),
-            queue: WaitQueue::new(),
-            spare: SpareBuffer::new(),
+            waiters: WaitQueue::new(),
         })
     }
 
@@ -89,21 +86,18 @@ impl Pipe {
         }
         let capacity = wanted.max(PIPE_BUFFER_BYTES).next_power_of_two();
         let mut state = self.state.lock();
-        if state.ring.length() + state.reserved > capacity {
+        if state.queue.length() + state.reserved > capacity {
             return Err(Errno::EBUSY);
-        }
-        if state.ring.capacity() > 0 {
-            state.ring.resize(capacity)?;
         }
         state.capacity = capacity;
         drop(state);
-        self.queue.notify(Readiness::WRITE);
+        self.waiters.notify(Readiness::WRITE);
         Ok(capacity)
     }
 
     /// Bytes inside.
     pub fn readable_bytes(&self) -> usize {
-        self.state.lock().ring.length()
+        self.state.lock().queue.length()
     }
 
     /// Bytes that there is room for.
@@ -113,43 +107,40 @@ impl Pipe {
 
     /// Copies the first bytes without taking them; how many there were.
     pub fn peek(&self, into: &mut [u8]) -> usize {
-        let state = self.state.lock();
-        let count = into.len().min(state.ring.length());
-        state.ring.peek(0, &mut into[..count]);
-        count
+        self.state.lock().queue.peek(into)
     }
 
     fn read(&self, destination: &mut dyn Destination) -> Result<usize> {
-        let length = destination.remaining().min(PIPE_BUFFER_BYTES);
-        self.spare.lend(length, |bounce| self.read_by(bounce, destination))
-    }
-
-    fn read_by(&self, bounce: &mut [u8], destination: &mut dyn Destination) -> Result<usize> {
         let mut done = 0;
-        while destination.remaining() > 0 {
-            let count = {
+        let mut left = destination.remaining();
+        while left > 0 {
+            let mut block = {
                 let mut state = self.state.lock();
-                let count = state.ring.length().min(destination.remaining()).min(bounce.len());
-                if count == 0 {
+                if state.queue.length() == 0 {
                     if done == 0 && state.writer_count > 0 {
                         return Err(Errno::EAGAIN);
                     }
                     break;
                 }
-                state.ring.pop(&mut bounce[..count]);
+                let block = match state.queue.take(left) {
+                    Err(error) if done == 0 => return Err(error),
+                    Err(_) => break,
+                    Ok(block) => block,
+                };
                 // The room stays taken until it is known that nothing comes back.
-                state.reserved += count;
-                count
+                state.reserved += block.length();
+                block
             };
-            let copied = destination.put(&bounce[..count]);
+            let count = block.length();
+            let copied = destination.put(block.bytes());
+            block.skip(copied);
             {
                 let mut state = self.state.lock();
                 state.reserved -= count;
-                if copied < count {
-                    state.ring.unpop(&bounce[copied..count]);
-                }
+                state.queue.put_back(block);
             }
             done += copied;
+            left -= copied;
             if copied < count {
                 if done == 0 {
                     return Err(Errno::EFAULT);
@@ -158,22 +149,18 @@ impl Pipe {
             }
         }
         if done > 0 {
-            self.queue.notify(Readiness::WRITE);
+            self.waiters.notify(Readiness::WRITE);
         }
         Ok(done)
     }
 
     fn write(&self, source: &mut dyn Source) -> Result<usize> {
-        let length = source.remaining().min(PIPE_BUFFER_BYTES);
-        self.spare.lend(length, |bounce| self.write_by(bounce, source))
-    }
-
-    fn write_by(&self, bounce: &mut [u8], source: &mut dyn Source) -> Result<usize> {
+        let mut left = source.remaining();
+        let is_atomic = left <= PIPE_BUFFER_BYTES;
         let mut done = 0;
-        let is_atomic = source.remaining() <= PIPE_BUFFER_BYTES;
         let outcome = loop {
-            let wanted = source.remaining().min(bounce.len());
-            let count = {
+            let wanted = left.min(BLOCK_BYTES);
+            let (mut block, count) = {
                 let mut state = self.state.lock();
                 if state.reader_count == 0 {
                     break Err(Errno::EPIPE);
@@ -185,27 +172,28 @@ impl Pipe {
                 if room == 0 || (is_atomic && room < wanted) {
                     break Err(Errno::EAGAIN);
                 }
-                let capacity = state.capacity;
-                if let Err(error) = state.ring.resize(capacity) {
-                    break Err(error);
-                }
+                let block = match state.queue.empty_block() {
+                    Err(error) => break Err(error),
+                    Ok(block) => block,
+                };
                 let count = wanted.min(room);
                 state.reserved += count;
-                count
+                (block, count)
             };
-            let taken = source.take(&mut bounce[..count]);
+            let taken = block.fill(count, |bytes| source.take(bytes));
             {
                 let mut state = self.state.lock();
                 state.reserved -= count;
-                state.ring.push(&bounce[..taken]);
+                state.queue.put(block);
             }
             done += taken;
+            left -= taken;
             if taken < count {
                 break Err(Errno::EFAULT);
             }
         };
         if done > 0 {
-            self.queue.notify(Readiness::READ);
+            self.waiters.notify(Readiness::READ);
             return Ok(done);
         }
         outcome.map(|()| 0)
@@ -257,7 +245,7 @@ impl PipeEnd {
             };
             (other_count == 0 && !request.non_blocking).then_some(other_opens)
         };
-        pipe.queue.notify(Readiness::ALWAYS);
+        pipe.waiters.notify(Readiness::ALWAYS);
         Arc::new(Self { pipe: pipe.clone(), request, awaited_opens })
     }
 }
@@ -269,10 +257,10 @@ impl Drop for PipeEnd {
         state.writer_count -= u32::from(self.request.write);
         if state.reader_count == 0 && state.writer_count == 0 {
             // A named pipe forgets its contents with its last end.
-            state.ring = Ring::default();
+            state.queue.clear();
         }
         drop(state);
-        self.pipe.queue.notify(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR);
+        self.pipe.waiters.notify(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR);
     }
 }
 
@@ -289,7 +277,7 @@ impl OpenFile for PipeEnd {
         let state = self.pipe.state.lock();
         let mut ready = Readiness::empty();
         if self.request.read {
-            ready.set(Readiness::READ, state.ring.length() > 0);
+            ready.set(Readiness::READ, state.queue.length() > 0);
             // A reader that waits for its first writer is not hung up yet.
             let is_awaiting = self.awaited_opens == Some(state.writer_opens)
                 || (self.request.non_blocking && state.writer_opens == 0);
@@ -306,7 +294,7 @@ impl OpenFile for PipeEnd {
     }
 
     fn wait_queue(&self) -> Option<&Arc<WaitQueue>> {
-        Some(&self.pipe.queue)
+        Some(&self.pipe.waiters)
     }
 
     fn writes_all(&self) -> bool {
@@ -320,7 +308,7 @@ impl OpenFile for PipeEnd {
     }
 
     fn readable_byte_count(&self) -> Option<usize> {
-        Some(self.pipe.state.lock().ring.length())
+        Some(self.pipe.state.lock().queue.length())
     }
 
     fn pipe(&self) -> Option<&Arc<Pipe>> {
