@@ -68,17 +68,25 @@ pub fn write_all(memory: &dyn UserMemory, address: u64, from: &[u8]) -> Result<(
     }
 }
 
+/// Bytes of a string that are read at a time: most paths are shorter.
+const STRING_STEP_BYTES: usize = 64;
+
 /// Reads a string up to its zero byte, at most `limit` bytes long without it.
 pub fn read_string(memory: &dyn UserMemory, address: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    let mut chunk = [0; 256];
+    let mut chunk = [0; STRING_STEP_BYTES];
     let mut position = address;
     loop {
         // Up to the end of a page at most, so that a string that ends before an unmapped page is not refused.
         let room = (CHUNK_BYTES - (position as usize % CHUNK_BYTES)).min(chunk.len());
         let count = memory.copy_in(position, &mut chunk[..room])?;
         if let Some(end) = chunk[..count].iter().position(|byte| *byte == 0) {
-            text.extend_from_slice(&chunk[..end]);
+            if text.is_empty() {
+                // Nearly always, and exactly as much memory as it needs.
+                text = chunk[..end].to_vec();
+            } else {
+                text.extend_from_slice(&chunk[..end]);
+            }
             return if text.len() > limit { Err(too_long) } else { Ok(text) };
         }
         if count < room {

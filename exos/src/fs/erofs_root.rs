@@ -17,7 +17,8 @@ use aegis_image::erofs::{self, SUPER_MAGIC};
 use super::page::{PAGE_BYTES, valid_bytes};
 use super::transfer::{Destination, partial, put_from};
 use super::vnode::{
-    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, Timestamp,
+    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, Protection,
+    Timestamp,
 };
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
@@ -102,6 +103,15 @@ impl Inode for ErofsInode {
             modified,
             changed: modified,
             created: None,
+        }
+    }
+
+    fn protection(&self) -> Protection {
+        Protection {
+            kind: self.kind(),
+            permissions: u32::from(self.inode.permissions),
+            uid: self.inode.uid,
+            gid: self.inode.gid,
         }
     }
 

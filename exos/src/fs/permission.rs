@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use bitflags::bitflags;
 
-use super::vnode::{FileKind, Metadata};
+use super::vnode::{FileKind, Metadata, Protection};
 use crate::error::{Errno, Result};
 
 /// Sticky bit.
@@ -64,17 +64,17 @@ impl Credentials {
     ///
     /// # Errors
     /// `EACCES`.
-    pub fn check(&self, metadata: &Metadata, wish: Wish) -> Result<()> {
+    pub fn check(&self, inode: Protection, wish: Wish) -> Result<()> {
         if self.is_root() {
-            let nobody_executes = metadata.kind != FileKind::Directory && metadata.permissions & 0o111 == 0;
+            let nobody_executes = inode.kind != FileKind::Directory && inode.permissions & 0o111 == 0;
             return if wish.contains(Wish::EXECUTE) && nobody_executes { Err(Errno::EACCES) } else { Ok(()) };
         }
-        let triple = if self.uid == metadata.uid {
-            metadata.permissions >> 6
-        } else if self.is_in_group(metadata.gid) {
-            metadata.permissions >> 3
+        let triple = if self.uid == inode.uid {
+            inode.permissions >> 6
+        } else if self.is_in_group(inode.gid) {
+            inode.permissions >> 3
         } else {
-            metadata.permissions
+            inode.permissions
         };
         if Wish::from_bits_truncate(triple).contains(wish) { Ok(()) } else { Err(Errno::EACCES) }
     }

@@ -102,6 +102,26 @@ impl Timestamp {
     }
 }
 
+/// What of an inode decides who may do what with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protection {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits, with set-ID and sticky bits.
+    pub permissions: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+impl Metadata {
+    /// The part that decides who may do what.
+    pub fn protection(&self) -> Protection {
+        Protection { kind: self.kind, permissions: self.permissions, uid: self.uid, gid: self.gid }
+    }
+}
+
 /// A time, or a way to learn it: for work that may not need it, as clocks are not free.
 pub trait Now {
     /// The time.
@@ -399,6 +419,11 @@ pub enum SeekSupport {
 pub trait Inode: Any + Send + Sync {
     /// What `stat` tells.
     fn metadata(&self) -> Metadata;
+
+    /// The part of it that decides who may do what: every directory of every path is asked for it.
+    fn protection(&self) -> Protection {
+        self.metadata().protection()
+    }
 
     /// What it is; never changes.
     fn kind(&self) -> FileKind {

@@ -5,6 +5,7 @@
 //! by it. The last component is not taken by [`Walk::to_last`]; the caller decides whether it is looked up,
 //! created or removed.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use super::location::Location;
@@ -34,7 +35,7 @@ impl Caller<'_> {
     /// # Errors
     /// `EACCES`.
     pub fn check(&self, location: &Location, wish: Wish) -> Result<()> {
-        self.credentials.check(&location.inode().metadata(), wish)
+        self.credentials.check(location.inode().protection(), wish)
     }
 }
 
@@ -73,7 +74,7 @@ impl LookupFlags {
 pub struct Walk<'a> {
     caller: Caller<'a>,
     here: Location,
-    path: Vec<u8>,
+    path: Cow<'a, [u8]>,
     position: usize,
     link_count: usize,
 }
@@ -83,7 +84,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// `ENOENT`: the path is empty. `ENAMETOOLONG`. `ENOTDIR`: `start` is not a directory.
-    pub fn new(caller: &Caller<'a>, start: &Location, path: &[u8]) -> Result<Self> {
+    pub fn new(caller: &Caller<'a>, start: &Location, path: &'a [u8]) -> Result<Self> {
         if path.len() > PATH_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -93,7 +94,7 @@ impl<'a> Walk<'a> {
             Some(_) if start.is_directory() => start.clone(),
             Some(_) => return Err(Errno::ENOTDIR),
         };
-        Ok(Self { caller: *caller, here, path: path.to_vec(), position: 0, link_count: 0 })
+        Ok(Self { caller: *caller, here, path: Cow::Borrowed(path), position: 0, link_count: 0 })
     }
 
     /// Where the walk is: after [`Self::to_last`], the directory of the last component.
@@ -211,9 +212,9 @@ impl<'a> Walk<'a> {
                     Some(b'/') => self.here = self.caller.root.clone(),
                     Some(_) => {}
                 }
-                let rest = self.path.split_off(self.position);
-                self.path = target;
-                self.path.extend_from_slice(&rest);
+                let mut path = target;
+                path.extend_from_slice(&self.path[self.position..]);
+                self.path = Cow::Owned(path);
                 self.position = 0;
             }
         }

@@ -10,8 +10,8 @@ use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Limited, Source, partial};
 use super::super::vnode::{
     Allocate, Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
-    NewNode, OFFSET_MAX, OpenFile, OpenRequest, RenameMode, Sealable, Seals, SeekTarget, SetAttributes, Timestamp,
-    WritePosition,
+    NewNode, OFFSET_MAX, OpenFile, OpenRequest, Protection, RenameMode, Sealable, Seals, SeekTarget, SetAttributes,
+    Timestamp, WritePosition,
 };
 use super::MemoryFs;
 use super::content::{Backing, Content};
@@ -368,6 +368,11 @@ impl Inode for MemoryNode {
             changed: state.changed,
             created: state.created,
         }
+    }
+
+    fn protection(&self) -> Protection {
+        let state = self.state.lock();
+        Protection { kind: self.kind, permissions: state.permissions, uid: state.uid, gid: state.gid }
     }
 
     fn kind(&self) -> FileKind {

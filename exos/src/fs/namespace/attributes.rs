@@ -107,7 +107,7 @@ impl Namespace {
             if change.accessed != TimeChange::Now || change.modified != TimeChange::Now {
                 return Err(Errno::EPERM);
             }
-            caller.credentials.check(&metadata, Wish::WRITE)?;
+            caller.credentials.check(metadata.protection(), Wish::WRITE)?;
         }
         let time = |change| match change {
             TimeChange::Keep => None,

@@ -155,7 +155,7 @@ impl Namespace {
             location.mount().check_writable()?;
         }
         let metadata = location.inode().metadata();
-        caller.credentials.check(&metadata, wish)?;
+        caller.credentials.check(metadata.protection(), wish)?;
         let silent = how.status.contains(StatusFlags::NO_ACCESS_TIME);
         if silent && !caller.credentials.is_owner(&metadata) {
             return Err(Errno::EPERM);
