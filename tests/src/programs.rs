@@ -65,8 +65,12 @@ pub fn host(command: &[&str], input: &[u8]) -> Ended {
 /// # Panics
 /// That is how a test fails.
 pub fn same(options: &[&str], command: &[&str], input: &[u8]) {
-    let expected = host(command, input);
+    let mut expected = host(command, input);
     let found = aegis(options, command, input);
+    if (&found.output, found.status) != (&expected.output, expected.status) {
+        // Linux moves bytes of terminals when it comes to it: about one run in 300 shows another order there.
+        expected = host(command, input);
+    }
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
     assert!(
         found.output == expected.output && found.status == expected.status,
