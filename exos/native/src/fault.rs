@@ -92,53 +92,55 @@ fn words(function: Option<(Function, usize)>, registers: Registers) -> [usize; 3
     function.map_or([0; 3], |(function, argument)| [registers.entry(), function as usize, argument])
 }
 
-/// For handlers that keep vector state.
-#[unsafe(naked)]
-extern "C" fn entry_integer() {
-    naked_asm!(
-        "push rax", "push rcx", "push rdx", "push rsi", "push rdi", "push r8", "push r9", "push r10", "push r11",
-        "push rbx",
-        "mov rbx, rsp",
-        "lea rdi, [rsp + 80]",
-        "and rsp, -16",
-        "cld",
-        "call [rdi]",
-        "mov rsp, rbx",
-        "pop rbx", "pop r11", "pop r10", "pop r9", "pop r8", "pop rdi", "pop rsi", "pop rdx", "pop rcx", "pop rax",
-        "lea rsp, [rsp + 32]",
-        "popfq",
-        "ret {red_zone}",
-        red_zone = const abi::RED_ZONE_BYTES,
-    );
+/// An entry: `$call` calls the function of the record at RBX + 80, with RSP below RBX and as it pleases.
+macro_rules! entry {
+    ($(#[$meta:meta])* $name:ident, $($call:literal),*) => {
+        $(#[$meta])*
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            naked_asm!(
+                "push rax", "push rcx", "push rdx", "push rsi", "push rdi", "push r8", "push r9", "push r10",
+                "push r11",
+                "push rbx",
+                "mov rbx, rsp",
+                "cld",
+                $($call,)*
+                "mov rsp, rbx",
+                "pop rbx", "pop r11", "pop r10", "pop r9", "pop r8", "pop rdi", "pop rsi", "pop rdx", "pop rcx",
+                "pop rax",
+                "lea rsp, [rsp + 32]",
+                "popfq",
+                "ret {red_zone}",
+                red_zone = const abi::RED_ZONE_BYTES,
+            );
+        }
+    };
 }
 
-/// For all others. 0xe7 is x87, SSE, AVX and AVX-512 state, 2688 bytes in the standard format (Intel SDM vol. 1, 13.4).
-#[unsafe(naked)]
-extern "C" fn entry_all() {
-    naked_asm!(
-        "push rax", "push rcx", "push rdx", "push rsi", "push rdi", "push r8", "push r9", "push r10", "push r11",
-        "push rbx",
-        "mov rbx, rsp",
-        "and rsp, -64",
-        "sub rsp, 2688",
-        "cld",
-        "xor eax, eax",
-        "mov ecx, 8",
-        "lea rdi, [rsp + 512]",
-        "rep stosq",
-        "mov eax, 0xe7",
-        "xor edx, edx",
-        "xsave64 [rsp]",
-        "lea rdi, [rbx + 80]",
-        "call [rdi]",
-        "mov eax, 0xe7",
-        "xor edx, edx",
-        "xrstor64 [rsp]",
-        "mov rsp, rbx",
-        "pop rbx", "pop r11", "pop r10", "pop r9", "pop r8", "pop rdi", "pop rsi", "pop rdx", "pop rcx", "pop rax",
-        "lea rsp, [rsp + 32]",
-        "popfq",
-        "ret {red_zone}",
-        red_zone = const abi::RED_ZONE_BYTES,
-    );
-}
+entry!(
+    /// For handlers that keep vector state.
+    entry_integer,
+    "lea rdi, [rbx + 80]",
+    "and rsp, -16",
+    "call [rdi]"
+);
+
+entry!(
+    /// For all others. 0xe7 is x87, SSE, AVX and AVX-512 state, 2688 bytes in the standard format (Intel SDM vol. 1,
+    /// 13.4).
+    entry_all,
+    "and rsp, -64",
+    "sub rsp, 2688",
+    "xor eax, eax",
+    "mov ecx, 8",
+    "lea rdi, [rsp + 512]",
+    "rep stosq",
+    "mov eax, 0xe7",
+    "xor edx, edx",
+    "xsave64 [rsp]",
+    "lea rdi, [rbx + 80]",
+    "call [rdi]",
+    "mov eax, 0xe7",
+    "xor edx, edx",
+    "xrstor64 [rsp]"
+);

@@ -52,4 +52,4 @@ pub mod watch;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
-pub(crate) use test_support::{Faulty, NOW as TEST_NOW, World as TestWorld};
+pub(crate) use test_support::{Count, Faulty, NOW as TEST_NOW, World as TestWorld};

@@ -155,18 +155,10 @@ impl Drop for Registration {
 #[cfg(test)]
 mod tests {
     use super::{Readiness, Registration, WaitQueue, Waiter};
+    use crate::fs::Count;
     use crate::sync::Mutex;
     use alloc::sync::{Arc, Weak};
-    use core::sync::atomic::{AtomicUsize, Ordering};
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Waiter for Count {
-        fn wake(&self, _: Readiness) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use core::sync::atomic::Ordering;
 
     fn register<W: Waiter + 'static>(queue: &Arc<WaitQueue>, waiter: &Arc<W>, interest: Readiness) -> Registration {
         queue.register(Arc::<W>::downgrade(waiter), interest)

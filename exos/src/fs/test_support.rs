@@ -2,12 +2,14 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::description::{Description, StatusFlags};
 use super::location::{Location, MountDescription, MountFlags};
 use super::memory_fs::{Identity, Limits, MemoryFs, TMPFS_MAGIC};
 use super::namespace::{Access, Namespace, OpenFlags, OpenHow};
 use super::permission::Credentials;
+use super::readiness::{Readiness, Waiter};
 use super::transfer::{Buffer, Destination};
 use super::vnode::{Creation, DeviceNumber, InodeRef, Timestamp};
 use super::walk::Caller;
@@ -119,5 +121,15 @@ impl Destination for Faulty {
         let count = bytes.len().min(self.good - self.taken.len());
         self.taken.extend_from_slice(&bytes[..count]);
         count
+    }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+pub(crate) struct Count(pub(crate) AtomicUsize);
+
+impl Waiter for Count {
+    fn wake(&self, _: Readiness) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }

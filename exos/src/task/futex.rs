@@ -243,18 +243,10 @@ impl FutexTable {
 mod tests {
     use super::{FutexKey, FutexTable, FutexWait, FutexWaiter, MATCH_ANY};
     use crate::error::{Errno, Result};
+    use crate::fs::Count;
     use crate::fs::readiness::{Readiness, Waiter};
     use alloc::sync::Arc;
     use core::sync::atomic::{AtomicUsize, Ordering};
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Waiter for Count {
-        fn wake(&self, _: Readiness) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     const A: FutexKey = FutexKey::Private { space: 1, address: 0x1000 };
     const B: FutexKey = FutexKey::Shared { physical_address: 0x5000 };
