@@ -2,7 +2,7 @@
 
 CARGO := scripts/cargo
 
-.PHONY: run test compare setup build check fmt clean
+.PHONY: run test compare repeat setup build check fmt clean
 
 # Installs what is missing, builds, boots, and runs a real Linux program.
 run: setup
@@ -15,6 +15,11 @@ test: setup
 # The programs of tests/linux on Aegis and on Debian's Linux, side by side. Not part of `test`: apt fetches that kernel, once.
 compare: setup
 	@$(CARGO) xtask compare
+
+# The commands of tests/commands, 50 times each on 1, 2 and 4 processors, against the host. Not part of `test`: it takes hours.
+# `make repeat WITH='--times 5 --cpus 2 git.sh'` makes it shorter.
+repeat: setup
+	@$(CARGO) xtask repeat $(WITH)
 
 # Installs what is missing; nothing else.
 setup:

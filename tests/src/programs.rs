@@ -65,22 +65,29 @@ pub fn host(command: &[&str], input: &[u8]) -> Ended {
 /// # Panics
 /// That is how a test fails.
 pub fn same(options: &[&str], command: &[&str], input: &[u8]) {
-    let mut expected = host(command, input);
+    if let Some(difference) = difference(options, command, input, &host(command, input)) {
+        panic!("{difference}");
+    }
+}
+
+/// Runs a command in the machine; what it did there that it did not do on the host, where it ended as `expected`.
+#[must_use]
+pub fn difference(options: &[&str], command: &[&str], input: &[u8], expected: &Ended) -> Option<String> {
+    let is_same = |left: &Ended, right: &Ended| (&left.output, left.status) == (&right.output, right.status);
     let found = aegis(options, command, input);
-    if (&found.output, found.status) != (&expected.output, expected.status) {
-        // Linux moves bytes of terminals when it comes to it: about one run in 300 shows another order there.
-        expected = host(command, input);
+    // Linux moves bytes of terminals when it comes to it: about one run in 300 shows another order there.
+    if is_same(&found, expected) || is_same(&found, &host(command, input)) {
+        return None;
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
-    assert!(
-        found.output == expected.output && found.status == expected.status,
+    Some(format!(
         "{command:?}\n host {} {}\naegis {} {}\n{}",
         expected.status,
         text(&expected.output),
         found.status,
         text(&found.output),
         found.errors,
-    );
+    ))
 }
 
 /// Whether a program is on this host; says so if a test is left out for it.

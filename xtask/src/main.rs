@@ -1,4 +1,4 @@
-//! The chores of a developer: `cargo xtask build | test | compare | tidy | count | toolchain`.
+//! The chores of a developer: `cargo xtask build | test | compare | repeat | tidy | count | toolchain`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -11,6 +11,7 @@ mod compare;
 mod count;
 mod lexer;
 mod process;
+mod repeat;
 mod source;
 mod suite;
 mod symbols;
@@ -26,6 +27,8 @@ usage: cargo xtask <command>
 
   build [--profile release|dev]   guest binaries and the host tool, into target/aegis
   compare                         tests/linux/*.c on Aegis and on a Linux guest (`aegis test`); needs apt's network once
+  repeat [--times N] [--cpus LIST] [NAME…]
+                                  tests/commands on Aegis, many times in a row, against the host; takes hours
   test                            build, unit tests on the host, tidy, then the suites that boot QEMU
   tidy [--fast]                   style as a test: rustfmt, clippy (not with --fast), limits and laws of tidy.toml
   count                           lines per folder
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         ["build", "--profile", name] => build::Profile::parse(name).and_then(|profile| build::build(&root, profile)),
         ["test"] => suite::test(&root),
         ["compare"] => compare::run(&root),
+        ["repeat", words @ ..] => repeat::run(&root, words),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),
         ["tidy", "--fast"] => tidy::run(&root, tidy::Depth::Fast),
         ["count"] => count::print(&root),

@@ -213,9 +213,14 @@ impl PipeEnd {
     pub fn pair(number: u64) -> (Arc<Self>, Arc<Self>) {
         let pipe = Pipe::new(number);
         let ends = [(true, false), (false, true)]
-            .map(|(read, write)| Self::attach(&pipe, OpenRequest { read, write, non_blocking: false }));
+            .map(|(read, write)| Self::open_unnamed(&pipe, OpenRequest { read, write, non_blocking: false }));
         let [reader, writer] = ends;
         (reader, writer)
+    }
+
+    /// One more end of a pipe without a name, as `/dev/fd/N` gives it: nobody is waited for, whoever has gone.
+    pub fn open_unnamed(pipe: &Arc<Pipe>, request: OpenRequest) -> Arc<Self> {
+        Self::attach(pipe, request, false)
     }
 
     /// Opens an end of a named pipe (fifo(7)). The end is there at once, so that two openers find each
@@ -228,10 +233,10 @@ impl PipeEnd {
         if writes_only && request.non_blocking && pipe.state.lock().reader_count == 0 {
             return Err(Errno::ENXIO);
         }
-        Ok(Self::attach(pipe, request))
+        Ok(Self::attach(pipe, request, !request.non_blocking))
     }
 
-    fn attach(pipe: &Arc<Pipe>, request: OpenRequest) -> Arc<Self> {
+    fn attach(pipe: &Arc<Pipe>, request: OpenRequest, waits: bool) -> Arc<Self> {
         let awaited_opens = {
             let mut state = pipe.state.lock();
             state.reader_count += u32::from(request.read);
@@ -243,7 +248,7 @@ impl PipeEnd {
             } else {
                 (state.reader_count, state.reader_opens)
             };
-            (other_count == 0 && !request.non_blocking).then_some(other_opens)
+            (other_count == 0 && waits).then_some(other_opens)
         };
         pipe.waiters.notify(Readiness::ALWAYS);
         Arc::new(Self { pipe: pipe.clone(), request, awaited_opens })

@@ -337,7 +337,7 @@ impl Inode for PseudoInode {
     /// `/proc/self/fd/N` of a pipe opens another end of it; other pseudo files cannot be opened again.
     fn open(&self, request: OpenRequest, _credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         let pipe = self.pipe.as_ref().ok_or(Errno::ENXIO)?;
-        Ok(Some(PipeEnd::open_named(pipe, request)?))
+        Ok(Some(PipeEnd::open_unnamed(pipe, request)))
     }
 
     fn statistics(&self) -> FileSystemStatistics {

@@ -69,6 +69,22 @@ fn named_pipes_wait_for_their_other_end() {
 }
 
 #[test]
+fn unnamed_pipes_wait_for_nobody() {
+    let (reader, writer) = PipeEnd::pair(5);
+    write(&writer, b"left").unwrap();
+    drop(writer);
+    let pipe = reader.pipe().unwrap().clone();
+    let again = PipeEnd::open_unnamed(&pipe, OpenRequest { read: true, write: false, non_blocking: false });
+    assert!(again.is_connected(), "every writer has gone, and none will come");
+    drop(reader);
+    assert_eq!(read(&again, 9), Ok(b"left".to_vec()));
+    assert_eq!(read(&again, 9), Ok(Vec::new()));
+    drop(again);
+    let writer = PipeEnd::open_unnamed(&pipe, OpenRequest { read: false, write: true, non_blocking: true });
+    assert!(writer.is_connected());
+}
+
+#[test]
 fn capacity_changes_keep_the_bytes() {
     let (reader, writer) = PipeEnd::pair(1);
     write(&writer, &[1; 5000]).unwrap();
