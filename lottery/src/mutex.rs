@@ -1,0 +1,168 @@
+//! A lock that is scheduled by lottery.
+//!
+//! The lock has a currency of its own. Whoever waits funds it, by a ticket in the waiter's currency; whoever holds it
+//! has the *inheritance ticket*, the only one that the currency issues. So the holder runs with its own funding and
+//! that of all who wait, and nobody who is poor holds up the rich for long. On release a draw among the waiters, by
+//! what each is worth, says who is next.
+//!
+//! A waiter that would wait for itself, through any number of locks and calls, is refused: its funding would go round
+//! in a cycle. The module keeps nobody from running; who is told to wait is expected to be made not ready.
+
+use crate::currency::CurrencyId;
+use crate::lottery::Lottery;
+use crate::random::Random;
+use crate::ticket::TicketId;
+use crate::{Error, lottery};
+
+/// What the inheritance ticket and a waiter's ticket are issued with. A waiter that is not ready has no other, so all
+/// of its funding goes to the holder.
+const AMOUNT: u64 = 1000;
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquire {
+    /// The client holds the lock.
+    Held,
+    /// The client waits.
+    Waits,
+}
+
+/// A lock; most waiters are `WAITERS`.
+pub struct Mutex<const WAITERS: usize> {
+    currency: CurrencyId,
+    inheritance: TicketId,
+    holder: Option<CurrencyId>,
+    waiters: [Option<(CurrencyId, TicketId)>; WAITERS],
+    count: usize,
+}
+
+impl<const WAITERS: usize> Mutex<WAITERS> {
+    /// Makes a lock that is free.
+    ///
+    /// # Errors
+    /// `TableFull`.
+    pub fn new<const C: usize, const T: usize>(lottery: &mut Lottery<C, T>) -> Result<Self, Error> {
+        let currency = lottery.create_currency(0)?;
+        match lottery.issue(currency, AMOUNT) {
+            Ok(inheritance) => {
+                Ok(Self { currency, inheritance, holder: None, waiters: [const { None }; WAITERS], count: 0 })
+            }
+            Err(error) => {
+                lottery.destroy_currency(currency)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a lock that is free; gives it back if it is not.
+    ///
+    /// # Errors
+    /// The lock.
+    pub fn destroy<const C: usize, const T: usize>(self, lottery: &mut lottery::Lottery<C, T>) -> Result<(), Self> {
+        if self.holder.is_some() || self.count != 0 {
+            return Err(self);
+        }
+        let ends = lottery.destroy_ticket(self.inheritance).and_then(|()| lottery.destroy_currency(self.currency));
+        ends.map_err(|_| self)
+    }
+
+    /// Who holds it.
+    #[must_use]
+    pub fn holder(&self) -> Option<CurrencyId> {
+        self.holder
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiter_count(&self) -> usize {
+        self.count
+    }
+
+    /// The lock's own currency.
+    #[must_use]
+    pub fn currency(&self) -> CurrencyId {
+        self.currency
+    }
+
+    /// Takes the lock, or waits for it.
+    ///
+    /// # Errors
+    /// `WrongState` (it holds the lock or waits for it already), `TableFull`, `Cycle` (the holder waits for this
+    /// client), and those of [`Lottery::transfer`].
+    pub fn acquire<const C: usize, const T: usize>(
+        &mut self,
+        lottery: &mut Lottery<C, T>,
+        client: CurrencyId,
+    ) -> Result<Acquire, Error> {
+        let is_waiting = self.waiters.iter().flatten().any(|(waiter, _)| *waiter == client);
+        if self.holder == Some(client) || is_waiting {
+            return Err(Error::WrongState);
+        }
+        if self.holder.is_none() {
+            lottery.fund(self.inheritance, client)?;
+            self.holder = Some(client);
+            return Ok(Acquire::Held);
+        }
+        let place = self.waiters.get_mut(self.count).ok_or(Error::TableFull)?;
+        *place = Some((client, lottery.transfer(client, self.currency, AMOUNT)?));
+        self.count += 1;
+        Ok(Acquire::Waits)
+    }
+
+    /// Gives the lock up. A draw among the waiters says who holds it now; the caller makes that one ready, and gives
+    /// way.
+    ///
+    /// # Errors
+    /// `WrongState`: `client` does not hold it.
+    pub fn release<const C: usize, const T: usize>(
+        &mut self,
+        lottery: &mut Lottery<C, T>,
+        client: CurrencyId,
+        random: &mut impl Random,
+    ) -> Result<Option<CurrencyId>, Error> {
+        if self.holder != Some(client) {
+            return Err(Error::WrongState);
+        }
+        let waiters = &self.waiters;
+        // Nobody among them is worth anything: whoever came first.
+        let winner = lottery.draw_among(random, || waiters.iter().flatten().map(|(waiter, _)| *waiter)).unwrap_or(0);
+        lottery.unfund(self.inheritance)?;
+        self.holder = None;
+        let Some((next, _)) = self.waiters.get(winner).copied().flatten() else {
+            return Ok(None);
+        };
+        self.forget(lottery, winner)?;
+        self.holder = Some(next);
+        // It may pass its funding on to one who waits here still, which would be a cycle: then it holds the lock with
+        // what it has.
+        let _ = lottery.fund(self.inheritance, next);
+        Ok(Some(next))
+    }
+
+    /// A client that waits gives up, or ends.
+    ///
+    /// # Errors
+    /// `WrongState`: it does not wait.
+    pub fn cancel<const C: usize, const T: usize>(
+        &mut self,
+        lottery: &mut Lottery<C, T>,
+        client: CurrencyId,
+    ) -> Result<(), Error> {
+        let is_it = |entry: &Option<(CurrencyId, TicketId)>| entry.is_some_and(|(waiter, _)| waiter == client);
+        let index = self.waiters.iter().position(is_it).ok_or(Error::WrongState)?;
+        self.forget(lottery, index)
+    }
+
+    fn forget<const C: usize, const T: usize>(
+        &mut self,
+        lottery: &mut Lottery<C, T>,
+        index: usize,
+    ) -> Result<(), Error> {
+        if let Some((_, ticket)) = self.waiters[index].take() {
+            lottery.destroy_ticket(ticket)?;
+            self.count -= 1;
+            self.waiters[index..].rotate_left(1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! What a dispatcher needs of a scheduler, so that several can be put in one place and compared.
+
+use crate::currency::CurrencyId;
+use crate::lottery::Lottery;
+use crate::random::Random;
+use crate::{COMPENSATION_MAX, COMPENSATION_ONE};
+
+/// How much of a slice was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Time used.
+    pub used_ns: u64,
+    /// The slice's length.
+    pub slice_ns: u64,
+}
+
+impl Used {
+    /// 1/f of the part that was used, at most `COMPENSATION_MAX`.
+    #[must_use]
+    pub fn compensation(self) -> u32 {
+        if self.used_ns >= self.slice_ns {
+            return COMPENSATION_ONE;
+        }
+        let inverse = u128::from(self.slice_ns) * u128::from(COMPENSATION_ONE) / u128::from(self.used_ns.max(1));
+        u32::try_from(inverse).map_or(COMPENSATION_MAX, |inverse| inverse.min(COMPENSATION_MAX))
+    }
+
+    /// The part of the slice with 32 fraction bits; more than 1 if it was overrun.
+    #[must_use]
+    pub fn part(self) -> u64 {
+        let part = (u128::from(self.used_ns) << 32) / u128::from(self.slice_ns.max(1));
+        u64::try_from(part).unwrap_or(u64::MAX)
+    }
+}
+
+/// A scheduler of clients. Each client is in one of two states, ready or not.
+pub trait Policy {
+    /// What names a client.
+    type Client: Copy + PartialEq;
+
+    /// A client wants to run, or does not want to any more.
+    fn set_ready(&mut self, client: Self::Client, is_ready: bool);
+
+    /// Who gets the next slice; `None` if nobody is ready. The client stays ready.
+    fn choose(&mut self, random: &mut impl Random) -> Option<Self::Client>;
+
+    /// The slice of the client that was chosen last is over, and this much of it was used.
+    fn charge(&mut self, client: Self::Client, used: Used);
+}
+
+impl<const CURRENCIES: usize, const TICKETS: usize> Policy for Lottery<CURRENCIES, TICKETS> {
+    type Client = CurrencyId;
+
+    fn set_ready(&mut self, client: CurrencyId, is_ready: bool) {
+        let compensation = self.currencies.get(client.index()).map_or(0, |entry| entry.compensation);
+        // A name of no client is nobody who could become ready.
+        let _ = self.set_client(client, is_ready, compensation);
+    }
+
+    fn choose(&mut self, random: &mut impl Random) -> Option<CurrencyId> {
+        let client = self.draw(random)?.client;
+        // Compensation lasts until a slice begins.
+        self.set_client(client, true, COMPENSATION_ONE).ok()?;
+        Some(client)
+    }
+
+    fn charge(&mut self, client: CurrencyId, used: Used) {
+        let is_ready = self.currencies.get(client.index()).is_some_and(|entry| entry.is_ready);
+        let _ = self.set_client(client, is_ready, used.compensation());
+    }
+}
