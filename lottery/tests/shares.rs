@@ -15,9 +15,8 @@ const WHOLE: Used = Used { used_ns: SLICE_NS, slice_ns: SLICE_NS };
 type Small = Lottery<32, 64>;
 
 fn client(lottery: &mut Small, issuer: CurrencyId, amount: u64) -> CurrencyId {
-    let client = lottery.create_client(1000, 0).unwrap();
-    let ticket = lottery.issue(issuer, amount).unwrap();
-    lottery.fund(ticket, client).unwrap();
+    let client = lottery.create_client(1000, 0).expect("room");
+    lottery.transfer(issuer, client, amount).expect("room");
     lottery.set_ready(client, true);
     client
 }
