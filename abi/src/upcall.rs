@@ -25,6 +25,9 @@ pub enum UpcallKind {
     Repossession = 6,
 }
 
+/// What interrupted code may use below its stack pointer (System V ABI): no frame is pushed there.
+pub const RED_ZONE_BYTES: u64 = 128;
+
 /// Entry points in a control page.
 pub const UPCALL_KIND_COUNT: usize = 8;
 

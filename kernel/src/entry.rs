@@ -2,26 +2,25 @@
 //!
 //! Every trap of ring 3 or of the idle loop comes to [`enter`]: lock, let the core decide, load what it decided,
 //! unlock. Two kinds of upcall need no decision and no lock, as they reach only pages that stay pinned while their
-//! virtual processor runs here: a program's system call, which never comes here, and an exception ([`exception`]). What
-//! was delivered so is counted at the next entry. Whoever was stopped from elsewhere meanwhile is on its way in.
+//! virtual processor runs here: a program's system call and an exception. The machine delivers them and they come here
+//! only if they cannot be. What was delivered so is counted at the next entry. Whoever was stopped from elsewhere
+//! meanwhile is on its way in.
 
-use aegis_abi::upcall::UpcallKind;
+use aegis_abi::layout::PAGE_SIZE;
 use aegis_kernel_core::id::{CpuId, Id};
-use aegis_kernel_core::processor::Pages;
 use aegis_kernel_core::state::{Decision, State};
 use aegis_machine as machine;
-use machine::{Handlers, KernelLock, TrapFrame, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER};
+use machine::{Handlers, KernelLock, TrapFrame, UpcallPlaces, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER};
 
-use crate::hardware::{Hardware, Physical};
+use crate::hardware::Hardware;
 
 /// The kernel's state.
 pub(crate) static KERNEL: KernelLock<State<'static, Hardware>> = KernelLock::new(State::new(Hardware::new()));
 
 /// What to do about each kind of trap.
 pub(crate) static HANDLERS: Handlers = Handlers {
-    kernel_call: |frame| enter(frame, State::on_syscall),
-    program_syscall: |frame| enter(frame, State::on_syscall),
-    exception,
+    syscall: |frame| enter(frame, State::on_syscall),
+    exception: |frame| enter(frame, State::on_exception),
     interrupt,
 };
 
@@ -38,8 +37,7 @@ pub(crate) fn enter(
 ) {
     let cpu = this_cpu();
     let mut state = KERNEL.lock();
-    let syscalls = machine::take_syscall_upcall_count();
-    let exceptions = core::mem::take(&mut RUNNING[cpu.index()].lock().1);
+    let (syscalls, exceptions) = machine::take_upcall_counts();
     if syscalls | exceptions != 0
         && let Some(processor) = state.current(cpu)
     {
@@ -59,23 +57,6 @@ pub(crate) fn enter(
     }
 }
 
-/// For each processor where the upcalls of who runs on it go, and the exceptions that were delivered there. Each takes
-/// its own lock only, with interrupts off, so nobody waits for one.
-static RUNNING: [KernelLock<(Option<Pages>, u64)>; machine::PROCESSOR_COUNT_MAX] =
-    [const { KernelLock::new((None, 0)) }; machine::PROCESSOR_COUNT_MAX];
-
-/// An exception of user mode: told to the library OS without the kernel's lock, unless it cannot be.
-fn exception(frame: &mut TrapFrame) {
-    let mut running = RUNNING[machine::processor_index()].lock();
-    let (pages, exceptions) = &mut *running;
-    if pages.is_some_and(|pages| pages.push(&mut Physical, UpcallKind::Exception, frame).is_ok()) {
-        *exceptions += 1;
-        return;
-    }
-    drop(running);
-    enter(frame, State::on_exception);
-}
-
 /// Saves what the one who leaves has in registers that the trap frame does not hold, and loads the next one's.
 fn exchange(state: &mut State<'static, Hardware>, decision: &Decision) {
     if let Some(previous) = decision.previous {
@@ -87,8 +68,7 @@ fn exchange(state: &mut State<'static, Hardware>, decision: &Decision) {
         }
     }
     let Some(next) = decision.next else {
-        RUNNING[machine::processor_index()].lock().0 = None;
-        machine::set_upcall_control(None);
+        machine::set_upcall_places(None);
         state.machine.activate(None);
         return;
     };
@@ -97,8 +77,11 @@ fn exchange(state: &mut State<'static, Hardware>, decision: &Decision) {
     machine::set_user_bases(UserBases { fs: context.fs_base, gs: context.gs_base });
     let is_valid = machine::vector_restore(context.vector_state);
     assert!(is_valid, "INV-4: nobody but the kernel writes vector state");
-    machine::set_upcall_control(Some(context.pages.control()));
-    RUNNING[machine::processor_index()].lock().0 = Some(context.pages);
+    machine::set_upcall_places(Some(UpcallPlaces {
+        control: context.pages.control(),
+        save_area_base: context.pages.save_area_base,
+        save_area_bytes: context.pages.save_area_frame_count * PAGE_SIZE,
+    }));
 }
 
 /// An interrupt, by its vector.

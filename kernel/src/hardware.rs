@@ -4,9 +4,8 @@
 //! processors hold translations of a root, and how an interrupt vector names a device function.
 
 use aegis_abi::FrameNumber;
-use aegis_abi::upcall::UpcallFrame;
 use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id};
-use aegis_kernel_core::machine::{Holders, Machine, Memory, PortWidth, StopReport};
+use aegis_kernel_core::machine::{Holders, Machine, PortWidth, StopReport};
 use aegis_machine as machine;
 use machine::pci::{self, Function, FunctionAddress};
 use machine::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
@@ -190,10 +189,7 @@ impl Hardware {
     }
 }
 
-/// Physical memory alone, which needs no lock.
-pub(crate) struct Physical;
-
-impl Memory for Physical {
+impl Machine for Hardware {
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
         machine::physical_load(frame, word_index)
     }
@@ -202,26 +198,6 @@ impl Memory for Physical {
         machine::physical_store(frame, word_index, value);
     }
 
-    fn store_registers(&mut self, frame: FrameNumber, word_index: usize, registers: &UpcallFrame) {
-        machine::physical_store_registers(frame, word_index, registers);
-    }
-}
-
-impl Memory for Hardware {
-    fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
-        Physical.load(frame, word_index)
-    }
-
-    fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
-        Physical.store(frame, word_index, value);
-    }
-
-    fn store_registers(&mut self, frame: FrameNumber, word_index: usize, registers: &UpcallFrame) {
-        Physical.store_registers(frame, word_index, registers);
-    }
-}
-
-impl Machine for Hardware {
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
         machine::physical_find_word(frame, word_index)
     }

@@ -7,7 +7,6 @@
 
 use aegis_abi::call::StopReason;
 use aegis_abi::types::FrameNumber;
-use aegis_abi::upcall::UpcallFrame;
 
 use crate::id::{CpuId, DeviceId, EnvironmentId};
 
@@ -62,18 +61,12 @@ pub enum Holders {
     Environment(EnvironmentId),
 }
 
-/// Words of frames, as far as upcalls need them.
-pub trait Memory {
+/// The machine under the core.
+pub trait Machine {
     /// Reads the 64-bit word `word_index` (0..512) of a frame, in one access.
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64;
     /// Writes such a word, in one access.
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
-    /// Writes registers to consecutive words of a frame, in the order of `UpcallFrame::to_words`.
-    fn store_registers(&mut self, frame: FrameNumber, word_index: usize, registers: &UpcallFrame);
-}
-
-/// The machine under the core.
-pub trait Machine: Memory {
     /// The first word from `word_index` (0..=512) on that is not 0, and where it is. Made for tables that are nearly
     /// empty: passes over zeros several at a time.
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)>;

@@ -12,13 +12,14 @@ use aegis_abi::counter::Counter;
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::types::FrameNumber;
 use aegis_abi::upcall::{
-    ControlPage, REPOSSESSED_COUNT_MAX, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame, UpcallKind,
+    ControlPage, RED_ZONE_BYTES, REPOSSESSED_COUNT_MAX, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame,
+    UpcallKind,
 };
 
 use crate::frame::FrameKind;
 use crate::gate::Transfer;
 use crate::id::{CpuId, EnvironmentId, Id, Named, ProcessorId};
-use crate::machine::{Machine, Memory, StopReport};
+use crate::machine::{Machine, StopReport};
 use crate::predicate::Predicate;
 use crate::schedule::Queue;
 use crate::state::State;
@@ -27,8 +28,6 @@ use crate::state::State;
 pub const SAVE_AREA_FRAME_COUNT_MAX: u32 = 64;
 /// Flags of user code that the kernel starts: interrupts on.
 pub(crate) const USER_FLAGS: u64 = 0x202;
-/// What the program below the save area's stack pointer may use without moving it (System V ABI).
-const RED_ZONE_BYTES: u64 = 128;
 const FRAME_BYTES: u64 = size_of::<UpcallFrame>() as u64;
 
 /// Word index of a control page field.
@@ -68,17 +67,14 @@ impl Pages {
     }
 
     /// The entry point for a kind, if there is one in the window.
-    fn entry_point(&self, memory: &impl Memory, kind: UpcallKind) -> Option<u64> {
+    fn entry_point(&self, memory: &impl Machine, kind: UpcallKind) -> Option<u64> {
         let entry = memory.load(self.control(), control_word!(entries) + kind as usize);
         (LIBOS_BASE..LIBOS_END).contains(&entry).then_some(entry)
     }
 
     /// Pushes the registers in the frame on the save area and enters the library OS. Reaches nothing but these pages; a
     /// refusal leaves them and the frame as they are.
-    ///
-    /// # Errors
-    /// `NoHandler`, `SaveAreaFull`.
-    pub fn push(&self, memory: &mut impl Memory, kind: UpcallKind, frame: &mut UpcallFrame) -> Result<(), StopReason> {
+    fn push(&self, memory: &mut impl Machine, kind: UpcallKind, frame: &mut UpcallFrame) -> Result<(), StopReason> {
         let entry = self.entry_point(memory, kind).ok_or(StopReason::NoHandler)?;
         let address = push_address(self, frame.rsp).ok_or(StopReason::SaveAreaFull)?;
         let mask = memory.load(self.control(), control_word!(masked));
@@ -95,12 +91,12 @@ impl Pages {
         Ok(())
     }
 
-    fn store_frame(&self, memory: &mut impl Memory, address: u64, frame: &UpcallFrame) {
+    fn store_frame(&self, memory: &mut impl Machine, address: u64, frame: &UpcallFrame) {
         let offset_bytes = address - self.save_area_base;
         let page = FrameNumber(self.first_frame + 1 + offset_bytes / PAGE_SIZE);
         let word_index = (offset_bytes % PAGE_SIZE / 8) as usize;
         if word_index + FRAME_BYTES as usize / 8 <= 512 {
-            memory.store_registers(page, word_index, frame);
+            memory.store_words(page, word_index, frame.to_words());
             return;
         }
         for (at, word) in (word_index..).zip(frame.to_words()) {

@@ -192,8 +192,8 @@ impl<M: Machine> State<'_, M> {
         self.leave(cpu, frame)
     }
 
-    /// An exception in user mode, which the glue could not deliver by [`Pages::push`](crate::processor::Pages::push)
-    /// alone: `vector`, `error_code` and `fault_address` of the frame are set.
+    /// An exception in user mode that the machine could not deliver: `vector`, `error_code` and `fault_address` of the
+    /// frame are set.
     pub fn on_exception(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         if let Some(processor) = self.enter(cpu) {
             self.deliver_or_stop(processor, UpcallKind::Exception, frame);
@@ -257,7 +257,7 @@ impl<M: Machine> State<'_, M> {
         object.vector_state
     }
 
-    /// Counts the system calls and exceptions of a program that the glue turned into upcalls by itself.
+    /// Counts the system calls and exceptions of a program that the machine turned into upcalls by itself.
     pub fn count_upcalls(&mut self, processor: ProcessorId, syscalls: u64, exceptions: u64) {
         if let Some(environment) = self.processors[processor].environment {
             self.count(environment, Counter::UpcallsSyscall, syscalls);
@@ -272,12 +272,13 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn enter(&mut self, cpu: CpuId) -> Option<ProcessorId> {
-        let current = self.cpus[cpu].current;
         self.this_cpu = Some(cpu);
-        self.cpus[cpu].is_live = current.is_some();
-        self.cpus[cpu].is_idle = false;
-        self.cpus[cpu].is_online = true;
-        self.cpus[cpu].entered = current;
+        let here = &mut self.cpus[cpu];
+        let current = here.current;
+        here.is_live = current.is_some();
+        here.is_idle = false;
+        here.is_online = true;
+        here.entered = current;
         // One that was stopped from elsewhere asks for nothing any more.
         current.filter(|p| self.processors[*p].state == ProcessorState::Running)
     }
@@ -301,8 +302,22 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Decides who runs next, delivers what is due to it and puts its registers into the frame.
+    #[inline]
     fn leave(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
-        let previous = self.cpus[cpu].entered;
+        let here = &self.cpus[cpu];
+        let previous = here.entered;
+        // Nearly always: whoever came goes on, and nothing is due.
+        if here.is_live && !here.is_deadline_stale && here.current == previous {
+            let goes_on = |p| self.processors[p].state == ProcessorState::Running && self.processors[p].due == 0;
+            if previous.is_some_and(goes_on) {
+                return Decision { previous, next: previous, deadline_ns: None };
+            }
+        }
+        self.decide(cpu, previous, frame)
+    }
+
+    #[inline(never)]
+    fn decide(&mut self, cpu: CpuId, previous: Option<ProcessorId>, frame: &mut UpcallFrame) -> Decision {
         // Ends: a turn delivers what is due, or takes a processor away for good, or takes one out
         // of the finite queue.
         loop {

@@ -11,7 +11,7 @@ use super::world::{FRAME_COUNT, Fake, TEMPLATE_ROOT, World};
 use crate::capability::{CapRef, Capability, DYING, FILLING};
 use crate::frame::FrameKind;
 use crate::id::{BellId, EnvironmentId, Id};
-use crate::machine::Memory;
+use crate::machine::Machine;
 use crate::predicate::Source;
 use crate::spaces::Space;
 use crate::state::State;

@@ -17,7 +17,7 @@ use crate::boot::{FirstEnvironment, Setup};
 use crate::device::{DeviceDescription, Region};
 use crate::frame::{BlockEntry, FrameEntry};
 use crate::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
-use crate::machine::{Holders, Machine, Memory, PortWidth, StopReport};
+use crate::machine::{Holders, Machine, PortWidth, StopReport};
 use crate::state::{Decision, State};
 
 pub(super) const FRAME_COUNT: u64 = 4096;
@@ -55,19 +55,13 @@ pub(super) struct Fake {
     pub(super) unmasked: Vec<(usize, usize)>,
 }
 
-impl Memory for Fake {
+impl Machine for Fake {
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
         self.memory[frame.0 as usize][word_index]
     }
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
         self.memory[frame.0 as usize][word_index] = value;
     }
-    fn store_registers(&mut self, frame: FrameNumber, word_index: usize, registers: &UpcallFrame) {
-        self.store_words(frame, word_index, registers.to_words());
-    }
-}
-
-impl Machine for Fake {
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
         let words = self.memory[frame.0 as usize].iter().copied().enumerate();
         words.skip(word_index).find(|(_, word)| *word != 0)

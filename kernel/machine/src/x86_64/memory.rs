@@ -245,19 +245,6 @@ pub fn physical_store_words<const COUNT: usize>(frame: FrameNumber, index: usize
     }
 }
 
-/// Stores registers to consecutive words of a frame; panics beyond its end.
-pub fn physical_store_registers(frame: FrameNumber, index: usize, registers: &TrapFrame) {
-    const REGISTER_COUNT: usize = size_of::<TrapFrame>() / 8;
-    // SAFETY: a trap frame is that many words without a gap (its layout is the contract's).
-    let values = unsafe { &*core::ptr::from_ref(registers).cast::<[u64; REGISTER_COUNT]>() };
-    let places = &words(frame)[index..][..REGISTER_COUNT];
-    for (places, values) in places.as_chunks::<8>().0.iter().zip(values.as_chunks::<8>().0) {
-        for (place, value) in places.iter().zip(values) {
-            place.store(*value, Ordering::Release);
-        }
-    }
-}
-
 /// Replaces `old` by `new` in a word of a frame, or returns what else it holds.
 pub fn physical_compare_exchange(frame: FrameNumber, index: usize, old: u64, new: u64) -> Result<(), u64> {
     let word = &words(frame)[index];

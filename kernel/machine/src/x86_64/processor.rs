@@ -11,7 +11,8 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::FrameNumber;
-use aegis_abi::upcall::ControlPage;
+use aegis_abi::layout::PAGE_SIZE;
+use aegis_abi::upcall::{ControlPage, UpcallFrame};
 
 use super::instructions;
 use crate::PROCESSOR_COUNT_MAX;
@@ -23,8 +24,8 @@ pub(crate) const INTERRUPT_STACK_BYTES: usize = 8192;
 pub(crate) const GUARD_BYTES: usize = 4096;
 /// Where the kernel stack ends in [`Stacks`].
 pub(crate) const KERNEL_STACK_END: usize = 32768;
-/// Words of [`ControlPage`] that the fast upcall touches, see [`Processor::no_control`].
-const CONTROL_WORDS: usize = 5;
+/// Words of [`ControlPage`] that the fast upcalls touch, see [`Processor::no_control`].
+const CONTROL_WORDS: usize = 6;
 
 /// Interrupt stack numbers.
 pub(crate) const STACK_NMI: u8 = 1;
@@ -63,6 +64,10 @@ impl AllStacks {
     }
 }
 
+/// The save area of what runs here, as `trap.s` reads it: a page below its user address; how far from there a stack
+/// pointer is in it; the offset of its first frame; the kernel's address of it, and what that has more than the user's.
+type SaveAreaWords = [AtomicU64; 5];
+
 /// The state of a processor.
 #[repr(C, align(64))]
 pub(crate) struct Processor {
@@ -73,6 +78,8 @@ pub(crate) struct Processor {
     /// Kernel address of the control page of what runs here; never 0.
     control: AtomicU64,
     syscall_upcall_count: AtomicU64,
+    exception_upcall_count: AtomicU64,
+    save_area: SaveAreaWords,
     index: AtomicU32,
     /// Stands in for a control page: no entry points.
     no_control: [AtomicU64; CONTROL_WORDS],
@@ -90,6 +97,8 @@ static PROCESSORS: [Processor; PROCESSOR_COUNT_MAX] = [const {
         kernel_stack_top: AtomicU64::new(0),
         control: AtomicU64::new(0),
         syscall_upcall_count: AtomicU64::new(0),
+        exception_upcall_count: AtomicU64::new(0),
+        save_area: [const { AtomicU64::new(0) }; 5],
         index: AtomicU32::new(0),
         no_control: [const { AtomicU64::new(0) }; CONTROL_WORDS],
         descriptor_table: UnsafeCell::new([0; descriptor::GDT_LENGTH]),
@@ -102,10 +111,12 @@ pub(crate) const OFFSET_USER_RSP: usize = offset_of!(Processor, user_rsp);
 pub(crate) const OFFSET_KERNEL_STACK_TOP: usize = offset_of!(Processor, kernel_stack_top);
 pub(crate) const OFFSET_CONTROL: usize = offset_of!(Processor, control);
 pub(crate) const OFFSET_SYSCALL_UPCALL_COUNT: usize = offset_of!(Processor, syscall_upcall_count);
+pub(crate) const OFFSET_EXCEPTION_UPCALL_COUNT: usize = offset_of!(Processor, exception_upcall_count);
+pub(crate) const OFFSET_SAVE_AREA: usize = offset_of!(Processor, save_area);
 
 const _: () = {
     assert!(offset_of!(Processor, self_address) == 0);
-    assert!(offset_of!(ControlPage, entries) + 8 <= CONTROL_WORDS * 8);
+    assert!(offset_of!(ControlPage, entries) + 2 * 8 <= CONTROL_WORDS * 8);
     assert!(size_of::<Stacks>() == KERNEL_STACK_END + 3 * INTERRUPT_STACK_BYTES);
 };
 
@@ -195,25 +206,48 @@ pub(crate) fn kernel_stack_top() -> u64 {
     current().kernel_stack_top.load(Ordering::Relaxed)
 }
 
-/// Says whose system calls the fast upcall delivers on this processor: the control page's frame, or nobody's.
-///
-/// The frame must stay a control page until another call here; the kernel keeps it pinned meanwhile.
-pub fn set_upcall_control(frame: Option<FrameNumber>) {
-    let processor = current();
-    let address = match frame {
-        Some(frame) => super::memory::frame_address(frame),
-        None => processor.no_control.as_ptr() as u64,
-    };
-    processor.control.store(address, Ordering::Relaxed);
+/// Where the upcalls of whoever runs on a processor go that need no decision. All of it is pinned memory while he does.
+#[derive(Clone, Copy, Debug)]
+pub struct UpcallPlaces {
+    /// The control page's frame; those of the save area follow it.
+    pub control: FrameNumber,
+    /// Where the environment sees the save area.
+    pub save_area_base: u64,
+    /// Its length.
+    pub save_area_bytes: u64,
 }
 
-/// System-call upcalls that this processor delivered since the last call.
+/// Says whose system calls and exceptions `trap.s` delivers on this processor, or nobody's, until the next call here.
+pub fn set_upcall_places(places: Option<UpcallPlaces>) {
+    let processor = current();
+    let Some(places) = places else {
+        processor.control.store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
+        return;
+    };
+    let direct = super::memory::frame_address(FrameNumber(places.control.0 + 1));
+    let words = [
+        places.save_area_base - PAGE_SIZE,
+        places.save_area_bytes + PAGE_SIZE,
+        places.save_area_bytes - size_of::<UpcallFrame>() as u64,
+        direct,
+        direct.wrapping_sub(places.save_area_base),
+    ];
+    for (word, value) in processor.save_area.iter().zip(words) {
+        word.store(value, Ordering::Relaxed);
+    }
+    processor.control.store(super::memory::frame_address(places.control), Ordering::Relaxed);
+}
+
+/// Upcalls that `trap.s` delivered on this processor since the last call: system calls and exceptions.
 #[must_use]
 #[inline]
-pub fn take_syscall_upcall_count() -> u64 {
-    // Only this processor writes the word, in `trap.s` with interrupts off, as here: no exchange is needed.
-    let count = &current().syscall_upcall_count;
-    let value = count.load(Ordering::Relaxed);
-    count.store(0, Ordering::Relaxed);
-    value
+pub fn take_upcall_counts() -> (u64, u64) {
+    // Only this processor writes the words, in `trap.s` with interrupts off, as here: no exchange is needed.
+    let take = |count: &AtomicU64| {
+        let value = count.load(Ordering::Relaxed);
+        count.store(0, Ordering::Relaxed);
+        value
+    };
+    let processor = current();
+    (take(&processor.syscall_upcall_count), take(&processor.exception_upcall_count))
 }

@@ -12,7 +12,8 @@ use core::mem::{offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use aegis_abi::upcall::{ControlPage, UpcallKind};
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
+use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, UpcallKind};
 
 use super::processor::{self, STACK_DOUBLE_FAULT, STACK_MACHINE_CHECK, STACK_NMI};
 use super::{instructions, interrupt, panic, start};
@@ -28,6 +29,10 @@ const VECTOR_PAGE_FAULT: u64 = 14;
 const VECTOR_MACHINE_CHECK: u64 = 18;
 /// First vector that is not an exception.
 const VECTOR_INTERRUPT_FIRST: u64 = 32;
+
+/// What addresses of the library OS window have in common: all bits from this one on.
+const LIBOS_SHIFT: u32 = (LIBOS_END - LIBOS_BASE).trailing_zeros();
+const _: () = assert!(LIBOS_END - LIBOS_BASE == 1 << LIBOS_SHIFT && LIBOS_BASE.is_multiple_of(1 << LIBOS_SHIFT));
 
 /// Flags that user mode may have when it is resumed: CF PF AF ZF SF TF DF OF RF AC ID.
 const USER_FLAGS: u32 = 0x0025_0dd5;
@@ -53,6 +58,19 @@ global_asm!(
     syscall_rsp = const offset_of!(ControlPage, syscall_rsp),
     masked = const offset_of!(ControlPage, masked),
     syscall_entry_point = const offset_of!(ControlPage, entries) + 8 * UpcallKind::Syscall as usize,
+    exception_entry_point = const offset_of!(ControlPage, entries) + 8 * UpcallKind::Exception as usize,
+    exception_upcall_count = const processor::OFFSET_EXCEPTION_UPCALL_COUNT,
+    save_area = const processor::OFFSET_SAVE_AREA,
+    libos_shift = const LIBOS_SHIFT,
+    libos_number = const LIBOS_BASE >> LIBOS_SHIFT,
+    page_bytes = const PAGE_SIZE,
+    red_zone_bytes = const RED_ZONE_BYTES,
+    kind_exception = const UpcallKind::Exception as u32,
+    vector_page_fault = const VECTOR_PAGE_FAULT,
+    vector_interrupt_first = const VECTOR_INTERRUPT_FIRST,
+    frame_r15 = const offset_of!(TrapFrame, r15),
+    frame_r11 = const offset_of!(TrapFrame, r11),
+    frame_rcx = const offset_of!(TrapFrame, rcx),
     frame_kind = const offset_of!(TrapFrame, kind),
     frame_vector = const offset_of!(TrapFrame, vector),
     frame_error_code = const offset_of!(TrapFrame, error_code),
@@ -84,11 +102,10 @@ unsafe extern "C" {
 /// resume.
 #[derive(Debug)]
 pub struct Handlers {
-    /// A `syscall` in the upper half.
-    pub kernel_call: fn(&mut TrapFrame),
-    /// A `syscall` in the lower half whose control page has no entry point for it.
-    pub program_syscall: fn(&mut TrapFrame),
-    /// An exception in user mode: `vector`, `error_code` and, for page faults, `fault_address` are set.
+    /// A `syscall` in the upper half, or one in the lower half whose control page has no entry point for it.
+    pub syscall: fn(&mut TrapFrame),
+    /// An exception in user mode that `trap.s` could not deliver: `vector`, `error_code` and, for page faults,
+    /// `fault_address` are set.
     pub exception: fn(&mut TrapFrame),
     /// An interrupt, of user mode or of the idle loop (see [`frame_is_user`]); already acknowledged, level lines
     /// masked.
@@ -167,11 +184,7 @@ pub(crate) fn install_syscall_entry() {
 }
 
 extern "C" fn dispatch_syscall(frame: &mut TrapFrame) {
-    if frame.vector == VECTOR_KERNEL_CALL {
-        (handlers().kernel_call)(frame);
-    } else {
-        (handlers().program_syscall)(frame);
-    }
+    (handlers().syscall)(frame);
 }
 
 /// An exception or interrupt. Returns 1 if ring 0 is to continue where the frame says, 0 for the common way out.

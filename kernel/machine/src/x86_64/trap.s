@@ -1,8 +1,8 @@
 # Every way into the kernel and every way out of it.
 #
-# In: `syscall` (fast upcall, or kernel call), 256 interrupt vectors. All but the fast upcall build a TrapFrame on the
-# processor's kernel stack (NMI, double fault and machine check on their own) and call Rust. Out: `trap_exit` resumes
-# whatever context the frame on the stack then describes; it trusts no field of it.
+# In: `syscall` (fast upcall, or kernel call), 256 interrupt vectors. All but the two fast upcalls build a TrapFrame on
+# the processor's kernel stack (NMI, double fault and machine check on their own) and call Rust. Out: `trap_exit`
+# resumes whatever context the frame on the stack then describes; it trusts no field of it.
 #
 # GS: in ring 3 it is the user's, in ring 0 the processor's. The stacks of NMI, double fault and machine check hold a
 # pointer to the processor's state in their last word, so that those entries need not know which of the two is loaded.
@@ -10,39 +10,15 @@
         .section .text.traps, "ax", @progbits
 
 .macro PUSH_REGISTERS
-        push rax
-        push rcx
-        push rdx
-        push rbx
-        push rbp
-        push rsi
-        push rdi
-        push r8
-        push r9
-        push r10
-        push r11
-        push r12
-        push r13
-        push r14
-        push r15
+        .irp register, rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15
+        push \register
+        .endr
 .endm
 
 .macro POP_REGISTERS
-        pop r15
-        pop r14
-        pop r13
-        pop r12
-        pop r11
-        pop r10
-        pop r9
-        pop r8
-        pop rdi
-        pop rsi
-        pop rbp
-        pop rbx
-        pop rdx
-        pop rcx
-        pop rax
+        .irp register, r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax
+        pop \register
+        .endr
 .endm
 
 # Fields that the entry pushes in the wrong place: the stub's vector and the processor's error code each move one word
@@ -126,21 +102,9 @@ trap_exit:
         or r11d, 0x202
         cmp qword ptr [rsp + {frame_vector}], {vector_kernel_call}
         jne 1f
-        pop r15
-        pop r14
-        pop r13
-        pop r12
-        add rsp, 8
-        pop r10
-        pop r9
-        pop r8
-        pop rdi
-        pop rsi
-        pop rbp
-        pop rbx
-        pop rdx
-        add rsp, 8
-        pop rax
+        mov [rsp + {frame_rcx}], rcx
+        mov [rsp + {frame_r11}], r11
+        POP_REGISTERS
         mov rsp, [rsp + {frame_rsp} - {frame_kind}]
         swapgs
         sysretq
@@ -179,6 +143,69 @@ enter_context:
         jmp trap_exit
 
         .balign 16
+# An exception of user mode, told to the library OS: its frame is written straight to the save area, whose frames stay
+# pinned and lie side by side, so no lock is needed and nothing here can fault. Registers that are not written on the
+# way out are those of the code that was interrupted. `Pages::push` of the core is the same with all its outcomes;
+# what this refuses goes there.
+trap_exception:
+        test byte ptr [rsp + 24], 3     # the stack: vector, error code, RIP, CS, RFLAGS, RSP, SS
+        jz trap_common
+        swapgs
+        CLAC
+        push rax
+        push rcx
+        push rdx
+        mov rdx, gs:[{control}]
+        mov rcx, [rdx + {exception_entry_point}]
+        mov rax, rcx
+        shr rax, {libos_shift}
+        cmp eax, {libos_number}
+        jne 8f                          # not in the window
+        mov rax, [rsp + 64]
+        sub rax, gs:[{save_area}]       # from a page below it
+        cmp rax, gs:[{save_area} + 8]
+        ja 7f                           # elsewhere
+        sub rax, {page_bytes} + {red_zone_bytes} + {frame_bytes}
+        jb 8f                           # full
+        and rax, -16
+1:      add rax, gs:[{save_area} + 24]
+        .set place, {frame_r15}
+        .irp register, r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx
+        mov [rax + place], \register
+        .set place, place + 8
+        .endr
+        .rept 3                         # RDX, RCX, RAX
+        pop qword ptr [rax + place]
+        .set place, place + 8
+        .endr
+        mov esi, [rdx + {masked}]
+        mov dword ptr [rdx + {masked}], 1
+        mov dword ptr [rax + {frame_kind}], {kind_exception}
+        mov [rax + {frame_kind} + 4], esi
+        xor edx, edx
+        cmp dword ptr [rsp], {vector_page_fault}
+        jne 2f
+        mov rdx, cr2
+2:      mov [rax + {frame_fault_address}], rdx
+        .irp place, {frame_vector}, {frame_error_code}, {frame_rip}, {frame_cs}, {frame_rflags}, {frame_rsp}, {frame_ss}
+        pop qword ptr [rax + \place]
+        .endr
+        inc qword ptr gs:[{exception_upcall_count}]
+        mov rdi, rax
+        sub rdi, gs:[{save_area} + 32]
+        xor eax, eax
+        xor edx, edx
+        mov rsp, rdi
+        mov r11d, 0x202
+        swapgs
+        sysretq
+7:      mov rax, gs:[{save_area} + 16]
+        jmp 1b
+8:      pop rdx
+        pop rcx
+        pop rax
+        swapgs
+
 trap_common:
         sub rsp, 16
         PUSH_REGISTERS
@@ -240,6 +267,8 @@ trap_stubs:
         .long vector
         .if (vector == 2) || (vector == 8) || (vector == 18)
         jmp trap_own_stack
+        .elseif vector < {vector_interrupt_first}
+        jmp trap_exception
         .else
         jmp trap_common
         .endif
