@@ -280,6 +280,20 @@ fn random_seed() -> Result<[u8; 32], Error> {
     Ok(seed)
 }
 
+/// The kernel's command line. With `--icount` the draws are those of the kernel's fixed key, so that a run is
+/// repeatable.
+fn kernel_words(options: &RunOptions) -> Result<String, Error> {
+    let mut words = Vec::new();
+    if options.verbose {
+        words.push("log=info".to_owned());
+    }
+    if !options.icount {
+        let digits = random_seed()?[..16].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        words.push(format!("lottery={digits}"));
+    }
+    Ok(words.join(" "))
+}
+
 /// What the command line is made from.
 struct Line<'a> {
     options: &'a RunOptions,
@@ -309,7 +323,7 @@ impl Line<'_> {
                 None => memory_mib(self.options.memory, self.bundle.size_bytes),
             },
             kernel: &self.artifacts.kernel(),
-            kernel_words: if self.options.verbose { "log=info" } else { "" },
+            kernel_words: &kernel_words(self.options)?,
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.options.machine),
             ports: guest.port_fds(),

@@ -83,7 +83,8 @@ mod bare {
         }
         let slice_ns = slice_ms(boot.command_line) * 1_000_000;
         write_system_page(system_page, boot, slice_ns);
-        let setup = Setup { frames, blocks, template_root, system_page, slice_ns };
+        let lottery_key = lottery_key(boot.command_line);
+        let setup = Setup { frames, blocks, template_root, system_page, slice_ns, lottery_key };
         if let Err(error) = state.init(setup) {
             give_up(format_args!("the tables cannot be set up: {error:?}"));
         }
@@ -105,6 +106,14 @@ mod bare {
     fn slice_ms(command_line: &str) -> u64 {
         let asked = machine::command_line::value(command_line, "slice_ms").and_then(|value| value.parse().ok());
         asked.unwrap_or(SLICE_MS).clamp(1, SLICE_MS_MAX)
+    }
+
+    /// The 32 hexadecimal digits of `lottery=`: whoever starts the machine makes the draws unforeseeable, or
+    /// repeatable.
+    fn lottery_key(command_line: &str) -> [u64; 2] {
+        let digits = machine::command_line::value(command_line, "lottery").unwrap_or_default();
+        let key = u128::from_str_radix(digits, 16).unwrap_or(0);
+        [(key >> 64) as u64, key as u64]
     }
 
     /// Fills the page that every environment sees, word by word as `abi::boot::SystemPage` lays it out.

@@ -21,8 +21,10 @@ impl Used {
         if self.used_ns >= self.slice_ns {
             return COMPENSATION_ONE;
         }
-        let inverse = u128::from(self.slice_ns) * u128::from(COMPENSATION_ONE) / u128::from(self.used_ns.max(1));
-        u32::try_from(inverse).map_or(COMPENSATION_MAX, |inverse| inverse.min(COMPENSATION_MAX))
+        // Slices of up to three days are scaled without loss.
+        let scaled = self.slice_ns.saturating_mul(u64::from(COMPENSATION_ONE));
+        let inverse = scaled / self.used_ns.max(1);
+        u32::try_from(inverse).map_or(COMPENSATION_MAX, |inverse| inverse.clamp(COMPENSATION_ONE, COMPENSATION_MAX))
     }
 
     /// The part of the slice with 32 fraction bits; more than 1 if it was overrun.

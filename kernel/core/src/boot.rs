@@ -19,6 +19,8 @@ use aegis_abi::types::{
     SLOT_MACHINE, SLOT_SELF, Status,
 };
 
+use aegis_lottery::random::Keyed;
+
 use crate::capability::Capability;
 use crate::device::{Device, DeviceDescription};
 use crate::frame::{BlockEntry, FrameEntry, FrameKind};
@@ -48,6 +50,8 @@ pub struct Setup<'a> {
     pub system_page: FrameNumber,
     /// Slice length.
     pub slice_ns: u64,
+    /// Key of the draws.
+    pub lottery_key: [u64; 2],
 }
 
 /// Why the machine cannot start. Each is the fault of who made the bundle, except the first two.
@@ -105,6 +109,7 @@ impl<'a, M: Machine> State<'a, M> {
         self.template_root = setup.template_root;
         self.system_page = setup.system_page;
         self.slice_ns = setup.slice_ns.max(1);
+        self.random = Keyed::new(setup.lottery_key);
         self.frames.set(setup.system_page, FrameKind::Shared, 0);
         Ok(())
     }

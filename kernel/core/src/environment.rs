@@ -10,6 +10,7 @@ use core::num::NonZeroU32;
 use aegis_abi::call::StopReason;
 use aegis_abi::counter::COUNTER_COUNT;
 use aegis_abi::types::{FrameNumber, Status};
+use aegis_lottery::{CurrencyId, TicketId};
 
 use crate::capability::{CapRef, TABLE_FRAME_COUNT_MAX};
 use crate::frame::FrameKind;
@@ -47,6 +48,10 @@ pub(crate) struct Environment {
     pub(crate) processor_count: u16,
     pub(crate) dma_binding_count: u16,
     pub(crate) reclaim: Reclaim,
+    /// What its processors and the environments that it makes are funded in; the base stands for none.
+    pub(crate) currency: CurrencyId,
+    /// What funds that, of its creator's currency.
+    pub(crate) ticket: Option<TicketId>,
 }
 
 impl Environment {
@@ -70,6 +75,8 @@ impl Environment {
         processor_count: 0,
         dma_binding_count: 0,
         reclaim: Reclaim::NONE,
+        currency: CurrencyId::BASE,
+        ticket: None,
     };
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -221,6 +228,7 @@ impl<M: Machine> State<'_, M> {
         if let Some(parent) = object.parent {
             self.environments[parent].frame_quota += quota;
         }
+        self.unfund_environment(environment);
         self.environments[environment] = Environment::EMPTY;
         Progress::Done
     }
@@ -328,7 +336,8 @@ impl<M: Machine> State<'_, M> {
         // Owner serials are never used twice; 2^32 environments are a stated limit.
         let serial = self.last_environment_serial.checked_add(1).ok_or(Status::TableFull)?;
         self.last_environment_serial = serial;
-        self.environments[id] = Environment { serial, parent, ..Environment::EMPTY };
+        let (currency, ticket) = self.new_currency(parent);
+        self.environments[id] = Environment { serial, parent, currency, ticket, ..Environment::EMPTY };
         Ok(id)
     }
 }

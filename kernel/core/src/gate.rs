@@ -3,6 +3,7 @@
 //!
 //! A callee takes calls while it is `Accepting`. A caller hands its slice to the callee at once and
 //! is `Calling` until the reply hands it back; callers that find the callee busy queue up.
+//! While it waits, a caller's funding is the callee's (`funding.rs`).
 //! Invariants: `calling` of a caller and `serving` or `callers` of its callee name each other; a
 //! chain of calls has no cycle, because a call that would close one is refused.
 
@@ -40,6 +41,12 @@ pub(crate) struct Transfer {
     pub(crate) serving: Option<ProcessorId>,
     /// Calling or queueing: through which gate, to whom.
     pub(crate) calling: Option<Call>,
+    /// Ready to serve one of `callers`, and not told yet which.
+    pub(crate) picks: bool,
+}
+
+impl Transfer {
+    pub(crate) const EMPTY: Self = Self { callers: Queue::EMPTY, serving: None, calling: None, picks: false };
 }
 
 /// A call that waits for its reply.
@@ -200,26 +207,32 @@ impl<M: Machine> State<'_, M> {
         let (_, pending) = self.mask_word(callee);
         if (pending | self.processors[callee].due) & SLEEP_ENDING_KINDS != 0 {
             self.make_ready(callee);
-        } else {
-            self.serve_next(callee);
+        } else if !self.processors[callee].transfer.callers.is_empty() {
+            // Who is next is decided when it runs: whoever got a reply just now may have called again by then.
+            self.processors[callee].transfer.picks = true;
+            self.make_ready(callee);
         }
         Outcome::Left
     }
 
-    fn serve_next(&mut self, callee: ProcessorId) {
+    /// Gives a callee that runs now, and picks, the call of one of those that wait: the first, or of several one
+    /// that a draw by their funding picks. Is there nobody any more, its wait was interrupted.
+    pub(crate) fn serve_next(&mut self, callee: ProcessorId) {
+        self.processors[callee].transfer.picks = false;
         let mut callers = self.processors[callee].transfer.callers;
-        let next = callers.pop(&mut self.links);
-        self.processors[callee].transfer.callers = callers;
-        if let Some(client) = next
+        let client = self.pick_caller(callers);
+        if let Some(client) = client
             && let Some(call) = self.processors[client].transfer.calling
         {
+            callers.remove(&mut self.links, client);
+            self.processors[callee].transfer.callers = callers;
             self.begin_serving(client, call);
-            self.make_ready(callee);
         }
     }
 
     /// A processor stops: whoever waits for it learns that it is gone; its own call is forgotten.
     pub(crate) fn abandon_transfers(&mut self, processor: ProcessorId) {
+        self.processors[processor].transfer.picks = false;
         if let Some(call) = self.processors[processor].transfer.calling.take() {
             let callee = &mut self.processors[call.callee].transfer;
             if callee.serving == Some(processor) {

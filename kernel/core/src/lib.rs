@@ -14,7 +14,8 @@
 //! | `capability`, `delete` | tables and derivation; revocation and what goes with it |
 //! | [`frame`], `space`, `spaces` | ownership of frames; page tables; address spaces as objects |
 //! | `environment`, `reclaim` | environments; frames asked back |
-//! | `processor`, `schedule`, `predicate` | upcalls; who runs; sleeping |
+//! | `processor`, `schedule`, `predicate` | upcalls; slices; sleeping |
+//! | `funding` | tickets and currencies of environments and processors; who wins the next slice |
 //! | `bell`, `gate`, [`device`] | notification; protected control transfer; device functions |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ mod delete;
 pub mod device;
 mod environment;
 pub mod frame;
+mod funding;
 mod gate;
 pub mod id;
 pub mod machine;

@@ -17,11 +17,11 @@ use aegis_abi::upcall::{
 };
 
 use crate::frame::FrameKind;
+use crate::funding::Funding;
 use crate::gate::Transfer;
 use crate::id::{CpuId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::predicate::Predicate;
-use crate::schedule::Queue;
 use crate::state::State;
 
 /// Most frames of a save area.
@@ -126,6 +126,7 @@ pub(crate) struct Processor {
     pub(crate) gs_base: u64,
     pub(crate) predicate: Predicate,
     pub(crate) transfer: Transfer,
+    pub(crate) funding: Funding,
     pub(crate) time_used_ns: u64,
     pub(crate) slices: u64,
     pub(crate) overrun_ns: u64,
@@ -147,7 +148,8 @@ impl Processor {
         fs_base: 0,
         gs_base: 0,
         predicate: Predicate::EMPTY,
-        transfer: Transfer { callers: Queue::EMPTY, serving: None, calling: None },
+        transfer: Transfer::EMPTY,
+        funding: Funding::EMPTY,
         time_used_ns: 0,
         slices: 0,
         overrun_ns: 0,
@@ -328,7 +330,7 @@ impl<M: Machine> State<'_, M> {
         match self.processors[processor].state {
             ProcessorState::Stopped => return,
             ProcessorState::Ready => {
-                self.run_queue.remove(&mut self.links, processor);
+                self.take_from_ready(processor);
                 for cpu in self.cpus.ids() {
                     if self.cpus[cpu].hand_off == Some(processor) {
                         self.cpus[cpu].hand_off = None;
@@ -344,6 +346,7 @@ impl<M: Machine> State<'_, M> {
         self.processors[processor].state = ProcessorState::Stopped;
         self.processors[processor].due = 0;
         self.abandon_transfers(processor);
+        self.touch(processor);
     }
 
     /// Unmakes a stopped processor that is on no physical processor: unpins its pages, gives its
@@ -354,6 +357,7 @@ impl<M: Machine> State<'_, M> {
         let environment = object.environment_id();
         self.frames.unpin_range(pages.first_frame, pages.frame_count());
         self.donate_frame(environment, vector_state);
+        self.unfund_processor(processor);
         self.processors[processor] = Processor::EMPTY;
         self.environments[environment].processor_count =
             self.environments[environment].processor_count.saturating_sub(1);

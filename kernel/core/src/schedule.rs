@@ -1,14 +1,15 @@
-//! Who runs: one queue for all physical processors, round robin, slices, and the bounds on slice
-//! ends.
+//! Slices: who has a physical processor, until when, and the bounds on slice ends.
 //!
-//! This module is the only one that chooses. Everything else says "wants to run" (`make_ready`),
-//! "gives up" (`vacate`) or "this one next" (`hand_off`). Invariant: a processor is in the run
-//! queue exactly while its state is `Ready` and nobody has been told to hand over to it; whatever
-//! is chosen here, isolation does not depend on it (INV-5).
+//! Everything else says "wants to run" (`make_ready`), "gives up" (`vacate`) or "this one next" (`hand_off`). Who gets
+//! a new slice is decided by the lottery (`funding.rs`), for all physical processors alike. Invariant: a processor is
+//! in the ready set exactly while its state is `Ready` and nobody has been told to hand over to it; whatever is chosen,
+//! isolation does not depend on it (INV-5).
 
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
+
+use aegis_lottery::Used;
 
 use crate::id::{CpuId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::{Machine, StopReport};
@@ -36,6 +37,10 @@ pub(crate) struct Cpu {
     pub(crate) last: Option<ProcessorId>,
     /// Takes the rest of the slice.
     pub(crate) hand_off: Option<ProcessorId>,
+    /// Gave its slice up for whoever wins it, so is not in the next draw.
+    pub(crate) gave_way: Option<ProcessorId>,
+    /// Since when the slice under way goes on; 0: there is none.
+    slice_begin_ns: u64,
     pub(crate) slice_end_ns: u64,
     /// The slice is over and its holder must be gone by then; 0: it is not over.
     pub(crate) limit_ns: u64,
@@ -56,6 +61,8 @@ impl Cpu {
         entered: None,
         last: None,
         hand_off: None,
+        gave_way: None,
+        slice_begin_ns: 0,
         slice_end_ns: 0,
         limit_ns: 0,
         missed_count: 0,
@@ -139,21 +146,15 @@ impl Queue {
 }
 
 impl<M: Machine> State<'_, M> {
-    /// Puts a processor at the end of the queue and wakes an idle physical processor for it.
+    /// Lets a processor compete, and wakes an idle physical processor for it.
     pub(crate) fn make_ready(&mut self, processor: ProcessorId) {
         self.processors[processor].state = ProcessorState::Ready;
-        self.run_queue.push(&mut self.links, processor);
+        self.add_to_ready(processor);
         let idle = self.cpus.find(|cpu| cpu.is_online && cpu.is_idle);
         if let Some(cpu) = idle {
             self.cpus[cpu].is_idle = false;
             self.machine.kick(cpu);
         }
-    }
-
-    /// Takes a ready processor out of the queue; false if it is not there (it is being handed a
-    /// slice already).
-    pub(crate) fn take_from_queue(&mut self, processor: ProcessorId) -> bool {
-        self.run_queue.remove(&mut self.links, processor)
     }
 
     /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the
@@ -165,6 +166,28 @@ impl<M: Machine> State<'_, M> {
             self.cpus[cpu].hand_off = Some(target);
         } else {
             self.make_ready(target);
+        }
+    }
+
+    /// Whoever runs gives the rest of its slice to whom the scheduler picks. One whose slice is over anyhow is in the
+    /// draw like everybody.
+    pub(crate) fn give_up_slice(&mut self, cpu: CpuId) {
+        if self.cpus[cpu].limit_ns == 0 {
+            self.cpus[cpu].gave_way = self.cpus[cpu].current;
+        }
+    }
+
+    /// The slice under way ends without being handed on. If a part of it was not used, whoever had it last is
+    /// compensated for that until it runs again.
+    fn end_slice(&mut self, cpu: CpuId, now_ns: u64) {
+        let begin_ns = core::mem::take(&mut self.cpus[cpu].slice_begin_ns);
+        if begin_ns == 0 || self.cpus[cpu].limit_ns != 0 || now_ns >= self.cpus[cpu].slice_end_ns {
+            return;
+        }
+        if let Some(last) = self.cpus[cpu].last {
+            let used = Used { used_ns: now_ns.saturating_sub(begin_ns), slice_ns: self.slice_ns };
+            self.processors[last].funding.compensation = used.compensation();
+            self.touch(last);
         }
     }
 
@@ -181,7 +204,7 @@ impl<M: Machine> State<'_, M> {
         object.time_used_ns = object.time_used_ns.saturating_add(used_ns);
     }
 
-    /// Gives a free physical processor to whom it was handed off, or to the first in the queue.
+    /// Gives a free physical processor to whom it was handed off, or to the winner of a draw.
     /// False: nobody wants it.
     pub(crate) fn dispatch_next(&mut self, cpu: CpuId) -> bool {
         let now_ns = self.machine.now_ns();
@@ -191,8 +214,10 @@ impl<M: Machine> State<'_, M> {
             self.cpus[cpu].is_deadline_stale = true;
             // Here too, so that processors which only yield to each other starve no sleeper.
             self.wake_for_words(now_ns);
+            self.end_slice(cpu, now_ns);
         }
-        let Some(processor) = handed.or_else(|| self.run_queue.pop(&mut self.links)) else {
+        let gave_way = self.cpus[cpu].gave_way.take();
+        let Some(processor) = handed.or_else(|| self.choose(gave_way)) else {
             self.cpus[cpu].limit_ns = 0;
             return false;
         };
@@ -209,10 +234,16 @@ impl<M: Machine> State<'_, M> {
         object.state = ProcessorState::Running;
         object.cpu = Some(cpu);
         object.has_run = true;
+        object.funding.compensation = 0;
+        self.touch(processor);
+        if self.processors[processor].transfer.picks {
+            self.serve_next(processor);
+        }
         true
     }
 
     fn begin_slice(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
+        self.cpus[cpu].slice_begin_ns = now_ns.max(1);
         self.cpus[cpu].slice_end_ns = now_ns.saturating_add(self.slice_ns);
         self.cpus[cpu].limit_ns = 0;
         self.cpus[cpu].missed_count = 0;
@@ -247,7 +278,7 @@ impl<M: Machine> State<'_, M> {
                 let report = StopReport { reason: StopReason::SliceOverrun, rip: frame.rip, ..StopReport::RUNNING };
                 self.stop_environment(environment, report);
             }
-        } else if self.run_queue.is_empty() {
+        } else if self.ready.is_empty() {
             self.begin_slice(cpu, processor, now_ns);
         } else if self.entry_point(processor, UpcallKind::SliceEnd).is_some() {
             self.processors[processor].due |= 1 << UpcallKind::SliceEnd as u32;

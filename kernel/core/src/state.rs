@@ -13,12 +13,14 @@ use aegis_abi::counter::Counter;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::types::{FrameNumber, Status};
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
+use aegis_lottery::random::Keyed;
 
 use crate::bell::Bell;
 use crate::call::{Caller, Outcome};
 use crate::device::{Device, DmaBinding};
 use crate::environment::Environment;
 use crate::frame::FrameTable;
+use crate::funding::{KernelLottery, ReadySet};
 use crate::gate::Gate;
 use crate::id::{
     Arena, BELL_COUNT_MAX, BellId, CPU_COUNT_MAX, CpuId, DEVICE_COUNT_MAX, DMA_BINDING_COUNT_MAX, DeviceId,
@@ -85,7 +87,14 @@ pub struct State<'a, M> {
     /// The physical processor that is in the kernel now.
     pub(crate) this_cpu: Option<CpuId>,
     pub(crate) links: Links,
-    pub(crate) run_queue: Queue,
+    /// Who funds whom.
+    pub(crate) lottery: KernelLottery,
+    /// What decides the draws.
+    pub(crate) random: Keyed,
+    /// Who wants to run and does not.
+    pub(crate) ready: ReadySet,
+    /// First of those whose funding does not say yet what they do.
+    pub(crate) touched: Option<ProcessorId>,
     /// Who is asleep, in the order in which they fell asleep.
     pub(crate) sleepers: Queue,
     /// Serial of the object made last.
@@ -129,7 +138,10 @@ impl<M> State<'_, M> {
             cpus: Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
             this_cpu: None,
             links: Links::EMPTY,
-            run_queue: Queue::EMPTY,
+            lottery: KernelLottery::new(),
+            random: Keyed::new([0; 2]),
+            ready: ReadySet::EMPTY,
+            touched: None,
             sleepers: Queue::EMPTY,
             last_serial: 0,
             last_environment_serial: 0,
@@ -319,7 +331,7 @@ impl<M: Machine> State<'_, M> {
     #[inline(never)]
     fn decide(&mut self, cpu: CpuId, previous: Option<ProcessorId>, frame: &mut UpcallFrame) -> Decision {
         // Ends: a turn delivers what is due, or takes a processor away for good, or takes one out
-        // of the finite queue.
+        // of the finite set of those that are ready.
         loop {
             match self.cpus[cpu].current {
                 Some(processor) if self.processors[processor].state == ProcessorState::Running => {

@@ -318,7 +318,10 @@ const HOARD_COUNT: u64 = 10;
 
 extern "C" fn on_revocation(frame: &mut UpcallFrame) {
     let shared = shared();
-    if frame.kind == UpcallKind::Revocation as u32 {
+    // A probe may be under way when it is asked: then it is told when that ends.
+    let is_held_back = frame.kind == upcall::KIND_HELD_BACK;
+    let pending = if is_held_back { control::take_pending() } else { 0 };
+    if frame.kind == UpcallKind::Revocation as u32 || pending & (1 << UpcallKind::Revocation as u32) != 0 {
         shared.set(ASKED, control::revocation_frame_count());
         if shared.get(8) == 0 {
             // It chooses: the last ones.
@@ -328,14 +331,12 @@ extern "C" fn on_revocation(frame: &mut UpcallFrame) {
             }
             shared.set(FREED, freed);
         }
-    } else if frame.kind == UpcallKind::Repossession as u32 {
+    } else if frame.kind == UpcallKind::Repossession as u32 || pending & (1 << UpcallKind::Repossession as u32) != 0 {
         shared.set(TAKEN, control::repossessed_count());
         // SAFETY: the control page is mapped; the kernel wrote the entry before it told us.
         let page = unsafe { &*(control::control_address() as *const ControlPage) };
         shared.set(TAKEN_FIRST, page.repossessed[0]);
-    } else if frame.kind == upcall::KIND_HELD_BACK {
-        let _ = control::take_pending();
-    } else {
+    } else if !is_held_back {
         probe::on_upcall(frame);
     }
 }

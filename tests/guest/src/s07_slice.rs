@@ -85,16 +85,18 @@ fn busy_share_evenly(machine: &Machine) -> CaseResult {
         children[number as usize] = Some(child);
     }
     let all = || children.iter().flatten();
-    let enough = || all().all(|child| slices(child.processor) >= 50);
+    let enough = || all().all(|child| slices(child.processor) >= 200);
     expect!(sleep_until(enough));
     let used = || all().map(|child| used_ns(child.processor));
     let (most, least) = (used().max().unwrap_or(0), used().min().unwrap_or(0));
-    // Round robin: nobody is more than a few slices ahead of anybody.
     expect!(least > 0);
     expect!(most - least <= most / 2);
     let taken = || all().map(|child| slices(child.processor));
     let (most, least) = (taken().max().unwrap_or(0), taken().min().unwrap_or(0));
-    expect!(most - least <= 4 + most / 4);
+    // A lottery with equal tickets: between two of them the deviation is the root of twice that many. Six times that
+    // is seen once in a hundred million runs.
+    let apart = most - least;
+    expect!(apart * apart <= 72 * most);
     Ok(())
 }
 
@@ -173,9 +175,9 @@ fn slice_upcalls(machine: &Machine) -> CaseResult {
     expect_ok!(child::start(&child, slice_child, MODE_YIELD));
     expect!(sleep_until(|| child.shared.get(ENDS) >= 5 && child.shared.get(BEGINS) >= 5));
     expect_equal!(child.shared.get(MASKED_BEFORE), 1);
-    // Each end is followed by a begin, give or take the one under way.
+    // An end is followed by a begin if somebody else wins the draw.
     let (begins, ends) = (child.shared.get(BEGINS), child.shared.get(ENDS));
-    expect!(begins.abs_diff(ends) <= 2);
+    expect!(begins <= ends + 2);
     expect_equal!(call::environment_read(child.environment, EnvironmentField::Stopped), Ok(0));
     Ok(())
 }

@@ -72,6 +72,7 @@ impl<M: Machine> State<'_, M> {
             self.frames.unpin_range(pages.first_frame, pages.frame_count());
             return Err(Status::NoTables);
         };
+        let funding = self.new_funding(environment, id);
         let serial = self.new_serial();
         self.prepare_control_page(&pages);
         self.processors[id] = Processor {
@@ -80,6 +81,7 @@ impl<M: Machine> State<'_, M> {
             payer: Some(payer),
             pages,
             vector_state,
+            funding,
             ..Processor::EMPTY
         };
         self.environments[environment].processor_count += 1;
@@ -112,6 +114,7 @@ impl<M: Machine> State<'_, M> {
         object.root = root;
         object.has_run = false;
         object.due = 0;
+        object.funding.compensation = 0;
         self.make_ready(processor);
         Ok(())
     }
@@ -175,13 +178,15 @@ pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Y
             Ok(named) => named.id,
             Err(status) => return Outcome::Done(status, 0),
         };
-        if state.processors[target].state != ProcessorState::Ready || !state.take_from_queue(target) {
+        if !state.take_from_ready(target) {
             return Outcome::Done(Status::WrongState, 0);
         }
         if state.processors[target].has_run {
             state.processors[target].due |= 1 << UpcallKind::SliceBegin as u32;
         }
         state.hand_off(caller.cpu, target);
+    } else {
+        state.give_up_slice(caller.cpu);
     }
     let registers = &mut state.processors[caller.processor].registers;
     registers.rax = Status::Ok as u64;

@@ -281,16 +281,15 @@ fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, al
 }
 
 fn check_processors(state: &State<Fake>) {
-    let queued: Vec<_> = state.run_queue.members(&state.links).collect();
+    assert!(state.funding_holds());
     let asleep: Vec<_> = state.sleepers.members(&state.links).collect();
     let mut waiters: BTreeMap<usize, u32> = BTreeMap::new();
     let mut word_sleepers = 0;
     for id in state.processors.ids() {
         let object = &state.processors[id];
-        let in_queue = queued.iter().filter(|p| **p == id).count();
         let is_handed = state.cpus.iter().any(|(_, c)| c.hand_off == Some(id));
         assert!(!is_handed, "nothing is left half handed over");
-        assert_eq!(in_queue, usize::from(object.state == ProcessorState::Ready), "{id:?}");
+        assert_eq!(state.is_in_ready(id), object.state == ProcessorState::Ready, "{id:?}");
         let in_sleepers = asleep.iter().filter(|p| **p == id).count();
         assert_eq!(in_sleepers, usize::from(object.state == ProcessorState::Asleep), "{id:?}");
         if object.serial == 0 {

@@ -10,6 +10,7 @@ mod check;
 mod device;
 mod environment;
 mod frame;
+mod funding;
 mod gate;
 mod random;
 mod schedule;

@@ -120,9 +120,8 @@ fn a_yield_looks_at_words_too() {
     let give_way = Call::Yield(Yield { processor: SLOT_NONE });
     assert_eq!(world.enter(0, give_way).next, Some(other));
     world.state.machine.memory[frame as usize][0] = 1;
-    world.enter(0, give_way);
-    assert!(!is_asleep(&world));
     assert_eq!(world.enter(0, give_way).next, Some(world.first_processor));
+    assert!(!is_asleep(&world));
     assert_eq!(world.result(0), (Status::Ok, 3));
 }
 
@@ -216,9 +215,11 @@ fn a_time_that_came_while_somebody_else_woke_is_not_missed() {
     world.start(S + 10);
     world.start(S + 20);
     let call = sleep(&mut world, &[clock(1, CLOCK_NS)]);
-    assert_eq!(world.enter(0, call).next, Some(other));
+    // Whichever of them wins the draw.
+    let second = world.enter(0, call).next;
+    assert!(second == Some(other) || second == Some(third));
     let call = sleep(&mut world, &[bell(2, 1), clock(3, 2 * CLOCK_NS)]);
-    assert_eq!(world.enter(0, call).next, Some(third));
+    assert_ne!(world.enter(0, call).next, second);
     // The time comes, but before the timer fires a bell wakes the other one.
     world.state.machine.now_ns = CLOCK_NS + 1;
     world.ok(Call::BellRing(BellRing { slot: CapSlot(BELL) }));

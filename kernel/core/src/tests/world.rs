@@ -204,6 +204,7 @@ pub(super) fn machine() -> Box<State<'static, Fake>> {
         template_root: FrameNumber(TEMPLATE_ROOT),
         system_page: FrameNumber(SYSTEM_PAGE),
         slice_ns: SLICE_NS,
+        lottery_key: [1, 2],
     };
     state.init(setup).expect("tables fit");
     // Memory that somebody had before: what is not zeroed shows.

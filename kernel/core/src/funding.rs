@@ -1,0 +1,263 @@
+//! Who funds whom, and who wins the next slice: the kernel's use of the lottery (`docs/adr/0017`).
+//!
+//! An environment has a currency, which a ticket of its creator's funds; a processor is a client with a currency of its
+//! own, which a ticket of its environment's funds. A processor that waits for a reply funds whom it called, by a ticket
+//! in its own currency; as it does not run, all that it is worth flows there.
+//!
+//! The tables of the lottery are brought in line with what processors do when a draw needs them, not when that changes:
+//! whatever changed is in the `touched` list. So a protected call, a wake, a sleep or a hand-over costs a store, and
+//! one that was undone by the next draw nothing. Invariants: a processor that is not touched is ready in the lottery
+//! exactly if it is in the ready set, and transfers exactly if it calls; one that runs is touched. A draw can only name
+//! a member of the ready set, whatever the lottery answers (INV-5).
+
+use aegis_abi::call::ProcessorState;
+use aegis_lottery::{CurrencyId, Lottery, TicketId};
+
+use crate::id::{ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
+use crate::machine::Machine;
+use crate::schedule::Queue;
+use crate::state::State;
+
+/// What the kernel issues a ticket with, and what a processor keeps of its own currency.
+pub(crate) const AMOUNT: u64 = 1000;
+
+/// The base, a currency for each environment and each processor.
+const CURRENCIES: usize = 1 + ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX;
+/// One that funds each environment and each processor, one that each processor transfers.
+const TICKETS: usize = ENVIRONMENT_COUNT_MAX + 2 * PROCESSOR_COUNT_MAX;
+
+pub(crate) type KernelLottery = Lottery<CURRENCIES, TICKETS>;
+
+/// A processor's part in the lottery.
+pub(crate) struct Funding {
+    /// Its client; the base stands for none.
+    client: CurrencyId,
+    /// What funds it, of its environment's currency.
+    ticket: Option<TicketId>,
+    /// What it passes on to whom it called last.
+    transfer: Option<(ProcessorId, TicketId)>,
+    /// For a slice that it did not use up; 0: none.
+    pub(crate) compensation: u32,
+    is_ready: bool,
+    is_touched: bool,
+    next_touched: Option<ProcessorId>,
+}
+
+impl Funding {
+    pub(crate) const EMPTY: Self = Self {
+        client: CurrencyId::BASE,
+        ticket: None,
+        transfer: None,
+        compensation: 0,
+        is_ready: false,
+        is_touched: false,
+        next_touched: None,
+    };
+}
+
+/// Those that want to run and do not. Members are marked in their objects; the sum names the only one, if there is one.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadySet {
+    count: u32,
+    /// Exclusive or of the members' numbers.
+    sum: usize,
+    /// Whom the unfunded go on from.
+    last_unfunded: usize,
+}
+
+impl ReadySet {
+    pub(crate) const EMPTY: Self = Self { count: 0, sum: 0, last_unfunded: 0 };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl<M: Machine> State<'_, M> {
+    pub(crate) fn is_in_ready(&self, processor: ProcessorId) -> bool {
+        self.processors[processor].funding.is_ready
+    }
+
+    pub(crate) fn add_to_ready(&mut self, processor: ProcessorId) {
+        self.processors[processor].funding.is_ready = true;
+        self.ready.count += 1;
+        self.ready.sum ^= processor.index();
+        self.touch(processor);
+    }
+
+    /// Takes a processor out of the ready set; false if it is not there (it is being handed a slice already).
+    pub(crate) fn take_from_ready(&mut self, processor: ProcessorId) -> bool {
+        let was_ready = core::mem::take(&mut self.processors[processor].funding.is_ready);
+        if was_ready {
+            self.ready.count -= 1;
+            self.ready.sum ^= processor.index();
+            self.touch(processor);
+        }
+        was_ready
+    }
+
+    /// Notes that a processor does something else than the lottery knows.
+    pub(crate) fn touch(&mut self, processor: ProcessorId) {
+        let funding = &mut self.processors[processor].funding;
+        if !funding.is_touched {
+            funding.is_touched = true;
+            funding.next_touched = self.touched.replace(processor);
+        }
+    }
+
+    /// Brings the lottery in line with what processors do. `counts_running`: who runs counts as competing, which for a
+    /// draw it does not.
+    pub(crate) fn settle_funding(&mut self, counts_running: bool) {
+        // Transfers that are over go first: the new ones could close a cycle with them.
+        let mut next = self.touched;
+        while let Some(processor) = next {
+            let object = &mut self.processors[processor];
+            next = object.funding.next_touched;
+            let callee = object.transfer.calling.map(|call| call.callee);
+            if let Some((to, ticket)) = object.funding.transfer
+                && callee != Some(to)
+            {
+                object.funding.transfer = None;
+                // It is there: nobody else knows of it.
+                let _ = self.lottery.destroy_ticket(ticket);
+            }
+        }
+        let mut next = self.touched.take();
+        while let Some(processor) = next {
+            let object = &mut self.processors[processor];
+            next = object.funding.next_touched.take();
+            object.funding.is_touched = false;
+            let is_running = object.state == ProcessorState::Running;
+            let is_ready = object.funding.is_ready || is_running && counts_running;
+            let (client, compensation) = (object.funding.client, object.funding.compensation);
+            let _ = self.lottery.set_client(client, is_ready, compensation);
+            let callee = object.transfer.calling.map(|call| call.callee);
+            if let Some(callee) = callee.filter(|_| object.funding.transfer.is_none()) {
+                let to = self.processors[callee].funding.client;
+                // Refused only where the callee funds its caller already; then it runs with what it has.
+                let ticket = self.lottery.transfer(client, to, AMOUNT);
+                self.processors[processor].funding.transfer = ticket.ok().map(|ticket| (callee, ticket));
+            }
+            if is_running {
+                self.touch(processor);
+            }
+        }
+    }
+
+    /// Takes the winner of the next slice out of the ready set. `gave_way` wins only if there is nobody else.
+    pub(crate) fn choose(&mut self, gave_way: Option<ProcessorId>) -> Option<ProcessorId> {
+        let gave_way = gave_way.filter(|processor| self.is_in_ready(*processor));
+        let winner = match (self.ready.count, gave_way) {
+            (0, _) => return None,
+            (1, _) => ProcessorId::from_index(self.ready.sum),
+            (2, Some(processor)) => ProcessorId::from_index(self.ready.sum ^ processor.index()),
+            _ => self.draw(gave_way),
+        };
+        winner.filter(|processor| self.take_from_ready(*processor))
+    }
+
+    fn draw(&mut self, gave_way: Option<ProcessorId>) -> Option<ProcessorId> {
+        self.settle_funding(false);
+        if let Some(processor) = gave_way {
+            let _ = self.lottery.set_client(self.processors[processor].funding.client, false, 0);
+            self.touch(processor);
+        }
+        let winner = self.lottery.draw(&mut self.random);
+        winner
+            .and_then(|draw| ProcessorId::from_index(self.lottery.tag(draw.client) as usize))
+            .filter(|processor| self.is_in_ready(*processor))
+            .or_else(|| self.next_unfunded(gave_way))
+            .or(gave_way)
+    }
+
+    /// Nobody who is ready has any funding: everybody in turn.
+    fn next_unfunded(&mut self, gave_way: Option<ProcessorId>) -> Option<ProcessorId> {
+        let first = self.ready.last_unfunded;
+        let next = (1..=PROCESSOR_COUNT_MAX)
+            .filter_map(|offset| ProcessorId::from_index((first + offset) % PROCESSOR_COUNT_MAX))
+            .find(|processor| self.is_in_ready(*processor) && Some(*processor) != gave_way)?;
+        self.ready.last_unfunded = next.index();
+        Some(next)
+    }
+
+    /// Whose call a callee that runs now serves next: a draw among those that wait, by what each is worth.
+    pub(crate) fn pick_caller(&mut self, callers: Queue) -> Option<ProcessorId> {
+        let first = callers.first()?;
+        if self.links.after(first).is_none() {
+            return Some(first);
+        }
+        self.settle_funding(true);
+        let (links, processors) = (&self.links, &self.processors);
+        let clients = || callers.members(links).map(|caller| processors[caller].funding.client);
+        let index = self.lottery.draw_among(&mut self.random, clients);
+        callers.members(links).nth(index.unwrap_or(0))
+    }
+
+    /// A currency for a new environment, funded by its creator's, or the base.
+    pub(crate) fn new_currency(&mut self, parent: Option<EnvironmentId>) -> (CurrencyId, Option<TicketId>) {
+        let from = parent.map_or(CurrencyId::BASE, |parent| self.environments[parent].currency);
+        // The tables have room for every environment and processor there can be.
+        let currency = self.lottery.create_currency(0).unwrap_or(CurrencyId::BASE);
+        (currency, self.lottery.transfer(from, currency, AMOUNT).ok())
+    }
+
+    /// Funding for a new processor, by its environment's currency.
+    pub(crate) fn new_funding(&mut self, environment: EnvironmentId, processor: ProcessorId) -> Funding {
+        let from = self.environments[environment].currency;
+        let client = self.lottery.create_client(AMOUNT, processor.index() as u32).unwrap_or(CurrencyId::BASE);
+        Funding { client, ticket: self.lottery.transfer(from, client, AMOUNT).ok(), ..Funding::EMPTY }
+    }
+
+    /// A processor ends, which is stopped and in no call.
+    pub(crate) fn unfund_processor(&mut self, processor: ProcessorId) {
+        // Nobody transfers to it any more either, and it leaves the list of those that are touched.
+        self.settle_funding(false);
+        let funding = core::mem::replace(&mut self.processors[processor].funding, Funding::EMPTY);
+        self.end_currency(funding.client, funding.ticket);
+    }
+
+    /// An environment ends, which has no processors and made no environments.
+    pub(crate) fn unfund_environment(&mut self, environment: EnvironmentId) {
+        let object = &self.environments[environment];
+        self.end_currency(object.currency, object.ticket);
+    }
+
+    /// Recomputes what is kept, for tests.
+    #[cfg(test)]
+    pub(crate) fn funding_holds(&self) -> bool {
+        let ready: std::vec::Vec<_> = self.processors.ids().filter(|id| self.is_in_ready(*id)).collect();
+        let touched = core::iter::successors(self.touched, |id| self.processors[*id].funding.next_touched);
+        let touched_count = touched.filter(|id| self.processors[*id].funding.is_touched).count();
+        let one_holds = |id: ProcessorId| {
+            let (object, funding) = (&self.processors[id], &self.processors[id].funding);
+            let is_free = object.serial == 0;
+            let transfers_to = funding.transfer.and_then(|(_, ticket)| self.lottery.target(ticket));
+            let callee = object.transfer.calling.map(|call| self.processors[call.callee].funding.client);
+            is_free == (funding.client == CurrencyId::BASE)
+                && (is_free || self.lottery.tag(funding.client) as usize == id.index())
+                && is_free != funding.ticket.is_some()
+                && (object.state != ProcessorState::Running || funding.is_touched)
+                && (funding.is_touched
+                    || is_free
+                    || transfers_to == callee
+                        && self.lottery.is_active(funding.client)
+                            == (funding.is_ready || callee.is_some_and(|c| self.lottery.is_active(c))))
+        };
+        self.lottery.check()
+            && ready.len() as u32 == self.ready.count
+            && ready.iter().fold(0, |sum, id| sum ^ id.index()) == self.ready.sum
+            && touched_count == self.processors.ids().filter(|id| self.processors[*id].funding.is_touched).count()
+            && self.processors.ids().all(one_holds)
+            && self.environments.iter().all(|(_, object)| {
+                (object.serial == 0) == (object.currency == CurrencyId::BASE)
+                    && object.ticket.is_some() == (object.serial != 0)
+            })
+    }
+
+    fn end_currency(&mut self, currency: CurrencyId, ticket: Option<TicketId>) {
+        if let Some(ticket) = ticket {
+            let _ = self.lottery.destroy_ticket(ticket);
+        }
+        let _ = self.lottery.destroy_currency(currency);
+    }
+}
