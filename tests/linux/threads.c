@@ -302,6 +302,41 @@ static void blocking(void) {
     CHECK(waitpid(pid, &status, 0) == pid && WTERMSIG(status) == SIGABRT);
 }
 
+/* Onto one processor after the other, by itself and by another thread, computing or asleep. */
+static void *stay_on(void *stop) {
+    for (cpu_set_t now; !atomic_load((atomic_int *)stop);) sched_getaffinity(0, sizeof now, &now);
+    return 0;
+}
+
+static void processors(void) {
+    cpu_set_t all, one;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    for (int round = 0; round < 3; round++)
+        for (int processor = 0; processor < CPU_SETSIZE; processor++) {
+            if (!CPU_ISSET(processor, &all)) continue;
+            CPU_ZERO(&one);
+            CPU_SET(processor, &one);
+            CHECK(sched_setaffinity(0, sizeof one, &one) == 0 && sched_getcpu() == processor);
+            usleep(round * 1000);
+            CHECK(sched_getcpu() == processor);
+            atomic_int stop = 0;
+            pthread_t other;
+            CHECK(pthread_create(&other, 0, stay_on, &stop) == 0);
+            CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
+            CHECK(pthread_setaffinity_np(other, sizeof all, &all) == 0);
+            usleep(round * 1000);
+            CHECK(pthread_setaffinity_np(other, sizeof one, &one) == 0);
+            usleep(round * 1000);
+            atomic_store(&stop, 1);
+            CHECK(pthread_join(other, 0) == 0);
+        }
+    struct timespec interval = {-1, -1};
+    CHECK(sched_rr_get_interval(0, &interval) == 0 && interval.tv_sec == 0 && interval.tv_nsec >= 0);
+    CHECK(syscall(SYS_sched_rr_get_interval, -1, &interval) == -1 && errno == EINVAL);
+    CHECK(syscall(SYS_sched_rr_get_interval, 1 << 22, &interval) == -1 && errno == ESRCH);
+    CHECK(syscall(SYS_sched_rr_get_interval, 0, NULL) == -1 && errno == EFAULT);
+}
+
 int main(int count, char **words) {
     if (count > 1) return 44;
     setvbuf(stdout, 0, _IOLBF, 0);
@@ -311,5 +346,6 @@ int main(int count, char **words) {
     timed(), puts("timed");
     signals(), puts("signals");
     blocking(), puts("blocking");
+    processors(), puts("processors");
     return 0;
 }

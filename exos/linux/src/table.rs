@@ -144,6 +144,7 @@ const SCHEDULE: &[Entry] = &[
     full(Sysno::sched_getparam, schedule::sched_getparam),
     partial(Sysno::sched_setscheduler, "SCHED_OTHER and its kin, kept and not acted on", schedule::sched_setscheduler),
     partial(Sysno::sched_setparam, "as sched_setscheduler", schedule::sched_setparam),
+    full(Sysno::sched_rr_get_interval, schedule::sched_rr_get_interval),
     full(Sysno::sched_get_priority_max, schedule::sched_get_priority_max),
     full(Sysno::sched_get_priority_min, schedule::sched_get_priority_min),
 ];

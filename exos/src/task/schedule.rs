@@ -98,9 +98,13 @@ impl Task {
         self.affinity.load(Ordering::Relaxed)
     }
 
-    /// Sets them; takes effect when it is next picked.
+    /// Sets them. Where it runs on another it leaves that at its next tick, which is asked for now; where it waits for
+    /// a processor, those that may run it now are told.
     pub fn set_affinity(&self, mask: u64) {
         self.affinity.store(mask, Ordering::Relaxed);
+        if let Some(scheduler) = self.scheduler.upgrade() {
+            scheduler.affinity_changed(self);
+        }
     }
 
     fn may_run_on(&self, processor: usize) -> bool {
@@ -168,8 +172,8 @@ struct Inner {
 
 /// Processors to tell that somebody is ready, once the lock is free.
 enum Told {
-    /// One that is idle.
-    Idle(usize),
+    /// One that is idle, or that has to look at once.
+    Kick(usize),
     /// All of these are busy: they are asked for a tick.
     Busy { mask: u64, within_ns: u64 },
 }
@@ -228,13 +232,35 @@ impl Inner {
     /// Makes a task ready that was not running.
     fn make_ready(&mut self, task: &Arc<Task>) -> Told {
         let is_ahead = self.queues.push_woken(task);
+        let within_ns = if is_ahead { TICK_NS } else { SLICE_NS };
+        self.take_idle(task).unwrap_or(Told::Busy { mask: task.affinity(), within_ns })
+    }
+
+    /// An idle processor that can run a task, which is not idle any more: it has to be told.
+    fn take_idle(&mut self, task: &Task) -> Option<Told> {
         let able = self.idle & task.affinity();
-        if able == 0 {
-            return Told::Busy { mask: task.affinity(), within_ns: if is_ahead { TICK_NS } else { SLICE_NS } };
-        }
-        let processor = able.trailing_zeros() as usize;
+        let processor = (able != 0).then(|| able.trailing_zeros() as usize)?;
         self.idle &= !(1 << processor);
-        Told::Idle(processor)
+        Some(Told::Kick(processor))
+    }
+
+    /// Puts the current task of `processor` back and chooses anew. Another processor is told if it is idle, or if only
+    /// others may go on with the task.
+    fn make_room(&mut self, processor: usize, task: &Arc<Task>, now_ns: u64) -> (Decision, Option<Told>) {
+        task.state.lock().status = Status::Ready;
+        self.queues.push_interrupted(task);
+        let decision = self.choose(processor, Some(task), now_ns);
+        let told = match decision.choice {
+            Choice::Stay => None,
+            _ if task.may_run_on(processor) => self.take_idle(task),
+            _ => Some(self.whom_to_tell(task)),
+        };
+        (decision, told)
+    }
+
+    /// Whom to tell of a task that waits for a processor, and did before.
+    fn whom_to_tell(&mut self, task: &Task) -> Told {
+        self.take_idle(task).unwrap_or(Told::Busy { mask: task.affinity(), within_ns: SLICE_NS })
     }
 }
 
@@ -310,7 +336,7 @@ impl Scheduler {
 
     fn tell(&self, told: &Told) {
         match *told {
-            Told::Idle(processor) => self.processors.kick(processor),
+            Told::Kick(processor) => self.processors.kick(processor),
             Told::Busy { mask, within_ns } => {
                 for processor in (0..self.processor_count).filter(|processor| mask & 1 << processor != 0) {
                     self.processors.arm_slice(processor, within_ns);
@@ -345,6 +371,18 @@ impl Scheduler {
         self.tell(&told);
     }
 
+    fn affinity_changed(&self, task: &Task) {
+        let mut inner = self.inner.lock();
+        let status = task.state.lock().status;
+        let told = match status {
+            Status::Ready => Some(inner.whom_to_tell(task)),
+            Status::Running(processor) if !task.may_run_on(processor) => Some(Told::Kick(processor)),
+            _ => None,
+        };
+        drop(inner);
+        told.iter().for_each(|told| self.tell(told));
+    }
+
     /// Blocks the current task of `processor` until it is woken or until `deadline_ns`.
     pub fn block(&self, processor: usize, deadline_ns: Option<u64>, now_ns: u64) -> Choice {
         let mut earliest_ns = None;
@@ -374,20 +412,19 @@ impl Scheduler {
 
     /// A program was interrupted on `processor`: makes room for somebody who goes before it, if there is one.
     pub fn tick(&self, processor: usize, now_ns: u64) -> Choice {
-        let decision = {
+        let (decision, told) = {
             let mut inner = self.inner.lock();
             let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
             inner.charge(processor, now_ns);
             let has_turn = !task.state.lock().turn.is_over();
             let makes_room = inner.queues.has_woken(processor) || !has_turn && inner.queues.has_any(processor);
             if makes_room || !task.may_run_on(processor) {
-                task.state.lock().status = Status::Ready;
-                inner.queues.push_interrupted(&task);
-                inner.choose(processor, Some(&task), now_ns)
+                inner.make_room(processor, &task, now_ns)
             } else {
-                Decision { choice: Choice::Stay, tick_within_ns: inner.wanted_tick(processor) }
+                (Decision { choice: Choice::Stay, tick_within_ns: inner.wanted_tick(processor) }, None)
             }
         };
+        told.iter().for_each(|told| self.tell(told));
         self.announce(processor, decision)
     }
 
@@ -399,21 +436,17 @@ impl Scheduler {
 
     /// The current task of `processor` gives up the rest of its turn.
     pub fn yield_turn(&self, processor: usize, now_ns: u64) -> Choice {
-        let decision = {
+        let (decision, told) = {
             let mut inner = self.inner.lock();
             let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
             if !inner.queues.has_any(processor) && task.may_run_on(processor) {
                 return Choice::Stay;
             }
             inner.charge(processor, now_ns);
-            {
-                let mut state = task.state.lock();
-                state.status = Status::Ready;
-                state.turn.give_up();
-            }
-            inner.queues.push_interrupted(&task);
-            inner.choose(processor, Some(&task), now_ns)
+            task.state.lock().turn.give_up();
+            inner.make_room(processor, &task, now_ns)
         };
+        told.iter().for_each(|told| self.tell(told));
         self.announce(processor, decision)
     }
 

@@ -86,6 +86,24 @@ fn affinity_decides_who_is_told_and_who_runs() {
 }
 
 #[test]
+fn a_task_that_may_only_run_elsewhere_is_passed_on() {
+    let (scheduler, told) = world(3);
+    let (mover, other) = (scheduler.new_task(None), scheduler.new_task(None));
+    scheduler.adopt(0, &mover);
+    scheduler.adopt(1, &other);
+    assert!(scheduler.pick(2, 0).is_none());
+    mover.set_affinity(4);
+    assert_eq!(told.kicked.lock().drain(..).collect::<Vec<_>>(), [0], "it runs where it may not any more");
+    assert!(idles(scheduler.yield_turn(0, 0)));
+    assert_eq!(told.kicked.lock().drain(..).collect::<Vec<_>>(), [2], "nobody else can go on with it");
+    mover.set_affinity(2);
+    assert_eq!(told.slices.lock().drain(..).collect::<Vec<_>>(), [(1, SLICE_NS)], "that one is busy");
+    mover.set_affinity(1);
+    assert_eq!(told.kicked.lock().drain(..).collect::<Vec<_>>(), [0], "it waits, and that one has nothing to do");
+    assert!(Arc::ptr_eq(&scheduler.pick(0, 0).unwrap(), &mover));
+}
+
+#[test]
 fn an_interrupt_reaches_a_running_task_where_it_runs() {
     let (scheduler, told) = world(2);
     let task = scheduler.new_task(None);
@@ -109,6 +127,7 @@ enum Act {
     End(usize),
     Pick(usize),
     Expire(u64),
+    Pin(usize, u64),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -122,6 +141,7 @@ fn act() -> impl Strategy<Value = Act> {
         processor.clone().prop_map(Act::End),
         processor.prop_map(Act::Pick),
         (0..60_u64).prop_map(Act::Expire),
+        (0..20_usize, 1..8_u64).prop_map(|(index, mask)| Act::Pin(index, mask)),
     ]
 }
 
@@ -148,6 +168,7 @@ proptest! {
                 Act::End(p) if scheduler.current(p).is_some() => asleep[p] = idles(scheduler.end(p, 0)),
                 Act::Pick(p) if scheduler.current(p).is_none() => asleep[p] = scheduler.pick(p, 0).is_none(),
                 Act::Expire(now_ns) => scheduler.expire(now_ns),
+                Act::Pin(index, mask) => tasks.get(index).into_iter().for_each(|task| task.set_affinity(mask)),
                 _ => {}
             }
             for processor in told.kicked.lock().drain(..) {
@@ -166,9 +187,9 @@ proptest! {
                 };
                 prop_assert_eq!((ready, current, sleeping), expected);
             }
-            // Work is left waiting only if every processor is busy or has been told.
-            if inner.queues.all().next().is_some() {
-                prop_assert!(!asleep.iter().all(|asleep| *asleep));
+            // Work is left waiting only if a processor that may do it is busy or has been told.
+            for task in inner.queues.all() {
+                prop_assert!((0..3).any(|processor| task.may_run_on(processor) && !asleep[processor]));
             }
         }
     }

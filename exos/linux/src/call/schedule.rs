@@ -4,7 +4,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
+use exos::task::schedule::SLICE_NS;
 
+use crate::abi::time::write_timespec;
 use crate::context::{Arguments, Context};
 use crate::process::Thread;
 use crate::user::{read_array, read_vec, write_all};
@@ -130,6 +132,16 @@ fn set_policy(context: &Context<'_>, tid: u64, policy: Option<u32>, address: u64
         1 | 2 if (1..=99).contains(&priority) => Err(Errno::EPERM),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// `sched_rr_get_interval(2)`: a turn among those that compute.
+pub fn sched_rr_get_interval(context: &mut Context<'_>, [tid, address, ..]: Arguments) -> Result<u64> {
+    find_scheduled(context, tid)?;
+    if address == 0 {
+        return Err(Errno::EFAULT);
+    }
+    write_timespec(context.memory, address, SLICE_NS)?;
+    Ok(0)
 }
 
 /// `sched_get_priority_max(2)`.

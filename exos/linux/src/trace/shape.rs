@@ -184,6 +184,7 @@ pub(super) const SHAPES: &[(Sysno, Shape)] = shapes! {
     rseq(Pointer, Size, Hex, Hex);
     futex(Pointer, Word(FUTEX_OPERATIONS), Int, Pointer);
     sched_yield();
+    sched_rr_get_interval(Int, Pointer);
     sched_getaffinity(Int, Size, Pointer);
     sched_setaffinity(Int, Size, Pointer);
     membarrier(Int, Hex);
