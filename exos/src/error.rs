@@ -1,7 +1,10 @@
 //! The errors of POSIX, by name. Their Linux numbers belong to the personality (`exos/linux/src/abi`).
 
 /// A call's failure as a program is told it. The names are POSIX's; each caller documents which it returns and why.
+///
+/// As large as what most calls answer, so that a [`Result`] of a word or a reference is returned in two registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u64)]
 #[expect(missing_docs, reason = "POSIX names")]
 pub enum Errno {
     EPERM,

@@ -306,6 +306,46 @@ static void devices(void) {
     CHECK(stack && here);
 }
 
+/* Transfers with memory that is not there yet, that ends, or that is the file's own. */
+static void borders(void) {
+    enum { PAGE = 4096 };
+    char *memory = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *hole = memory + 2 * PAGE, pattern[3 * PAGE], found[3 * PAGE];
+    CHECK(munmap(hole, PAGE) == 0);
+    for (int i = 0; i < 3 * PAGE; i++) pattern[i] = i % 251;
+    int file = open("border", O_CREAT | O_RDWR, 0600), zero = open("/dev/zero", O_RDWR);
+    CHECK(write(file, pattern, 3 * PAGE) == 3 * PAGE);
+    CHECK(pread(file, memory, 2 * PAGE, 5) == 2 * PAGE && !memcmp(memory, pattern + 5, 2 * PAGE));
+    CHECK(madvise(memory, 2 * PAGE, MADV_DONTNEED) == 0);
+    CHECK(pread(file, hole - 512, PAGE, 16) == 512 && !memcmp(hole - 512, pattern + 16, 512));
+    FAILS(pread(file, hole, 1, 0), EFAULT);
+    CHECK(read(zero, hole - 512, PAGE) == 512 && hole[-1] == 0 && hole[-512] == 0);
+    FAILS(read(zero, hole, 1), EFAULT);
+    struct iovec parts[3] = {{memory, 3}, {memory, 0}, {hole - 2, 2}};
+    memset(memory, 1, 3);
+    CHECK(readv(zero, parts, 3) == 5 && memory[0] == 0 && memory[2] == 0);
+    /* A page that was never touched is zeros, and a write from nowhere leaves the file as it is. */
+    CHECK(madvise(memory, 2 * PAGE, MADV_DONTNEED) == 0 && pwrite(file, memory, PAGE, PAGE / 2) == PAGE);
+    memset(pattern + PAGE / 2, 0, PAGE);
+    FAILS(pwrite(file, hole, 10, 0), EFAULT);
+    CHECK(pread(file, found, 3 * PAGE, 0) == 3 * PAGE && !memcmp(found, pattern, 3 * PAGE));
+    /* From the file onto itself, by a mapping that nobody has touched. */
+    char *own = mmap(0, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(pwrite(file, own + 2 * PAGE, PAGE, 100) == PAGE);
+    memcpy(found, pattern + 2 * PAGE, PAGE);
+    memcpy(pattern + 100, found, PAGE);
+    CHECK(!memcmp(own, pattern, 3 * PAGE));
+    CHECK(pread(file, own + PAGE, 50, 0) == 50 && !memcmp(own + PAGE, pattern, 50));
+    CHECK(mprotect(memory, PAGE, PROT_READ) == 0);
+    FAILS(pread(file, memory, 8, 0), EFAULT);
+    /* Over the end, and behind it. */
+    CHECK(pwrite(file, "0123456789", 10, 3 * PAGE - 5) == 10 && lseek(file, 0, SEEK_END) == 3 * PAGE + 5);
+    CHECK(pread(file, found, 100, 3 * PAGE - 5) == 10 && !memcmp(found, "0123456789", 10));
+    CHECK(pread(file, found, 100, 3 * PAGE + 5) == 0);
+    munmap(memory, 2 * PAGE), munmap(memory + 3 * PAGE, PAGE), munmap(own, 3 * PAGE);
+    CHECK(close(file) == 0 && close(zero) == 0 && unlink("border") == 0);
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (!mkdtemp(base) || chdir(base)) return 1;
@@ -316,6 +356,9 @@ int main(void) {
     contents(), puts("contents");
     pipes(), puts("pipes");
     devices(), puts("devices");
+    /* Often, so that the calls are made in every way that there is. */
+    for (int i = 0; i < 50; i++) borders();
+    puts("borders");
     CHECK(chdir("/") == 0 && rmdir(base) == 0);
     return 0;
 }

@@ -94,6 +94,13 @@ impl ReadyList {
         }
     }
 
+    /// As [`Self::list`], of an entry that is at hand.
+    fn put_back(&self, watched: Arc<Watched>) {
+        if !watched.is_listed.swap(true, Ordering::AcqRel) {
+            self.entries.lock().push_back(watched);
+        }
+    }
+
     fn length(&self) -> usize {
         self.entries.lock().len()
     }
@@ -327,11 +334,11 @@ impl Epoll {
                 Look::Gone => self.forget(watched.key),
                 Look::Idle { announces: true } => {}
                 // Whoever waits asks these again whenever he wakes.
-                Look::Idle { announces: false } => self.ready.list(&watched),
+                Look::Idle { announces: false } => self.ready.put_back(watched),
                 Look::Ready(events) => {
                     let Found { stays, goes_on } = found(&watched, events);
                     if stays {
-                        self.ready.list(&watched);
+                        self.ready.put_back(watched);
                         has_put_back = true;
                     }
                     if !goes_on {

@@ -5,7 +5,6 @@
 //! only.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use exos::error::{Errno, Result};
@@ -30,7 +29,7 @@ use crate::context::Context;
 use crate::process::Process;
 use crate::system::System;
 use crate::timer_file::TimerSet;
-use crate::user::read_string;
+use crate::user::{Text, read_text};
 
 /// `AT_FDCWD`.
 pub const CURRENT_DIRECTORY: i32 = -100;
@@ -129,8 +128,8 @@ impl ProcessFiles {
 
     /// The description of a descriptor; `EBADF` also for numbers that are none.
     pub fn get(&self, descriptor: u64) -> Result<Arc<Description>> {
-        let number = descriptor as u32;
-        if number as i32 >= 0 { self.table.lock().get(number) } else { Err(Errno::EBADF) }
+        // Negative numbers are beyond any table.
+        self.table.lock().get(descriptor as u32)
     }
 
     /// The lowest free descriptor becomes one for `description`.
@@ -159,6 +158,9 @@ impl ProcessFiles {
     /// Lets go of a description that left the table. The process's record locks on its file go with it, whatever other
     /// descriptors of the file are left.
     pub fn release(&self, description: Arc<Description>) {
+        if !description.may_be_locked() {
+            return;
+        }
         let (locks, file) = description.locks();
         locks.unlock(file, LockFamily::Record, self.lock_owner(), LockRange::ALL);
     }
@@ -287,30 +289,30 @@ impl Access {
     /// With the identity that files are checked with.
     #[must_use]
     pub fn new(context: &Context<'_>) -> Self {
-        let identities = context.process.identities.lock().clone();
-        let credentials = Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups };
-        Self::with(context, credentials)
+        Self::for_process(context.system, context.process)
     }
 
     /// With the real identity, for `access(2)`.
     #[must_use]
     pub fn with_real_identity(context: &Context<'_>) -> Self {
-        let identities = context.process.identities.lock().clone();
-        let credentials = Credentials { uid: identities.uid[0], gid: identities.gid[0], groups: identities.groups };
-        Self::with(context, credentials)
-    }
-
-    fn with(context: &Context<'_>, credentials: Credentials) -> Self {
-        Self { credentials, ..Self::for_process(context.system, context.process) }
+        Self::with_identity(context.system, context.process, 0)
     }
 
     /// For a process outside of any call.
     #[must_use]
     pub fn for_process(system: &System, process: &Process) -> Self {
-        let identities = process.identities.lock().clone();
+        Self::with_identity(system, process, 3)
+    }
+
+    /// With the `which`-th of [`crate::process::Identities::uid`] and `gid`.
+    fn with_identity(system: &System, process: &Process, which: usize) -> Self {
+        let credentials = {
+            let identities = process.identities.lock();
+            Credentials { uid: identities.uid[which], gid: identities.gid[which], groups: identities.groups.clone() }
+        };
         Self {
             namespace: system.files.namespace.clone(),
-            credentials: Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups },
+            credentials,
             root: process.files.root(),
             umask: process.files.umask(),
             now: Timestamp::from_ns(system.realtime_ns()),
@@ -351,8 +353,15 @@ pub fn now(context: &Context<'_>) -> Timestamp {
 }
 
 /// Reads a path.
-pub fn read_path(context: &Context<'_>, address: u64) -> Result<Vec<u8>> {
-    read_string(context.memory, address, PATH_BYTES_MAX, Errno::ENAMETOOLONG)
+pub fn read_path(context: &Context<'_>, address: u64) -> Result<Text> {
+    let mut text = Text::default();
+    read_path_into(context, address, &mut text)?;
+    Ok(text)
+}
+
+/// As [`read_path`], to where it stays.
+pub fn read_path_into(context: &Context<'_>, address: u64, text: &mut Text) -> Result<()> {
+    read_text(context.memory, address, PATH_BYTES_MAX, Errno::ENAMETOOLONG, text)
 }
 
 /// Where a path starts: the working directory, or the location of a descriptor. Absolute paths do not look at the
@@ -377,10 +386,14 @@ pub fn find_at(
         return Err(Errno::EINVAL);
     }
     let allows_empty = flags & AT_EMPTY_PATH != 0;
-    let path = if path == 0 && allows_empty { Vec::new() } else { read_path(context, path)? };
+    let (address, mut path) = (path, Text::default());
+    if address != 0 || !allows_empty {
+        read_path_into(context, address, &mut path)?;
+    }
+    let path = &*path;
     if path.is_empty() && !allows_empty {
         return Err(Errno::ENOENT);
     }
-    let start = start_of(context, directory, &path)?;
-    access.find(&start, &path, flags & AT_NO_FOLLOW == 0, allows_empty)
+    let start = start_of(context, directory, path)?;
+    access.find(&start, path, flags & AT_NO_FOLLOW == 0, allows_empty)
 }

@@ -29,6 +29,7 @@ pub mod process_file;
 pub mod processes;
 pub mod profile;
 pub mod program;
+pub mod quick;
 pub mod report;
 pub mod shares;
 pub mod signal_file;

@@ -100,8 +100,6 @@ pub struct Options {
 pub struct Counters {
     /// System calls that arrived as upcalls.
     pub syscalls_trapped: AtomicU64,
-    /// System calls that arrived through rewritten sites.
-    pub syscalls_rewritten: AtomicU64,
     /// Distinct sites that trapped.
     pub sites_found: AtomicU64,
     /// Sites that became jumps.

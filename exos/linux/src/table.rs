@@ -189,6 +189,22 @@ const fn index() -> [Option<Entry>; NUMBER_COUNT] {
     table
 }
 
+/// Handlers by number: what [`dispatch`] reads, a word for each.
+static HANDLERS: [Option<Handler>; NUMBER_COUNT] = handlers();
+
+const fn handlers() -> [Option<Handler>; NUMBER_COUNT] {
+    let entries = index();
+    let mut table: [Option<Handler>; NUMBER_COUNT] = [None; NUMBER_COUNT];
+    let mut number = 0;
+    while number < NUMBER_COUNT {
+        if let Some(entry) = entries[number] {
+            table[number] = Some(entry.handler);
+        }
+        number += 1;
+    }
+    table
+}
+
 /// The entry of a number.
 #[must_use]
 pub fn entry(number: u64) -> Option<&'static Entry> {
@@ -203,10 +219,16 @@ pub fn name(number: u64) -> Option<&'static str> {
 }
 
 /// Does system call `number`. What is missing is named once.
+#[inline]
 pub fn dispatch(context: &mut Context<'_>, number: u64, arguments: Arguments) -> Result<u64> {
-    if let Some(entry) = entry(number) {
-        return (entry.handler)(context, arguments);
+    match HANDLERS.get(number as usize) {
+        Some(Some(handler)) => handler(context, arguments),
+        _ => dispatch_other(context, number, arguments),
     }
+}
+
+#[cold]
+fn dispatch_other(context: &mut Context<'_>, number: u64, arguments: Arguments) -> Result<u64> {
     if let Some((_, _, handler)) = native::entry(number) {
         return handler(context, arguments);
     }

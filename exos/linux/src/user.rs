@@ -35,6 +35,34 @@ pub trait UserMemory {
         frames.read(frame, offset, &mut bytes);
         self.copy_out(address, &bytes)
     }
+    /// As [`Self::copy_frame_out`], but ends at the first fault, whether it could be resolved or not.
+    fn copy_frame_out_at_once(
+        &self,
+        address: u64,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        let _ = (address, frames, frame, offset, length);
+        0
+    }
+    /// Copies `length` bytes from the program into a frame, up to the first fault.
+    fn copy_frame_in_at_once(
+        &self,
+        address: u64,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        let _ = (address, frames, frame, offset, length);
+        0
+    }
+    /// Writes up to `length` zero bytes to the program; how many, fewer where its memory ended.
+    fn zero_out(&self, address: u64, length: usize) -> usize {
+        self.copy_out(address, &alloc::vec![0; length]).unwrap_or(0)
+    }
 }
 
 /// Reads exactly `N` bytes.
@@ -70,6 +98,44 @@ pub fn write_all(memory: &dyn UserMemory, address: u64, from: &[u8]) -> Result<(
 
 /// Bytes of a string that are read at a time: most paths are shorter.
 const STRING_STEP_BYTES: usize = 64;
+
+/// A string of the program's: nearly always one that needs no memory of its own.
+#[derive(Clone, Debug)]
+pub struct Text {
+    short: [u8; STRING_STEP_BYTES],
+    length: usize,
+    /// All of it, if it is not short.
+    long: Option<Vec<u8>>,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self { short: [0; STRING_STEP_BYTES], length: 0, long: None }
+    }
+}
+
+impl core::ops::Deref for Text {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.long {
+            None => &self.short[..self.length],
+            Some(long) => long,
+        }
+    }
+}
+
+/// As [`read_string`], for strings that are short and used for the length of a call: `text` is an empty one.
+pub fn read_text(memory: &dyn UserMemory, address: u64, limit: usize, too_long: Errno, text: &mut Text) -> Result<()> {
+    let room = (CHUNK_BYTES - (address as usize % CHUNK_BYTES)).min(STRING_STEP_BYTES);
+    let count = memory.copy_in(address, &mut text.short[..room])?;
+    match text.short[..count].iter().position(|byte| *byte == 0) {
+        Some(end) if end <= limit => text.length = end,
+        _ => text.long = Some(read_string(memory, address, limit, too_long)?),
+    }
+    Ok(())
+}
 
 /// Reads a string up to its zero byte, at most `limit` bytes long without it.
 pub fn read_string(memory: &dyn UserMemory, address: u64, limit: usize, too_long: Errno) -> Result<Vec<u8>> {
@@ -147,13 +213,21 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     #[inline]
     fn new(extents: &'a [Extent]) -> Self {
+        match extents {
+            [only] => Self { current: *only, rest: &[], left: only.length as usize },
+            extents => Self::of_many(extents),
+        }
+    }
+
+    #[cold]
+    fn of_many(extents: &'a [Extent]) -> Self {
         let left = extents.iter().map(|extent| extent.length).sum::<u64>() as usize;
         let mut cursor = Self { current: Extent { address: 0, length: 0 }, rest: extents, left };
         cursor.skip_empty();
         cursor
     }
 
-    #[inline]
+    #[cold]
     fn skip_empty(&mut self) {
         while self.current.length == 0
             && let Some((next, rest)) = self.rest.split_first()
@@ -166,18 +240,37 @@ impl<'a> Cursor<'a> {
     /// how many bytes it could move. Ends where it could not move all.
     #[inline]
     fn advance(&mut self, count: usize, mut copy: impl FnMut(u64, usize, usize) -> Result<usize>) -> usize {
+        // One piece, nearly always.
+        if count as u64 <= self.current.length {
+            let copied = copy(self.current.address, 0, count).unwrap_or(0);
+            self.step(copied);
+            return copied;
+        }
+        self.advance_by_pieces(count, &mut copy)
+    }
+
+    /// Moves on in the current buffer.
+    #[inline]
+    fn step(&mut self, copied: usize) {
+        self.current.address = self.current.address.wrapping_add(copied as u64);
+        self.current.length -= copied as u64;
+        self.left -= copied;
+        if self.current.length == 0 && !self.rest.is_empty() {
+            self.skip_empty();
+        }
+    }
+
+    #[cold]
+    fn advance_by_pieces(&mut self, count: usize, copy: &mut dyn FnMut(u64, usize, usize) -> Result<usize>) -> usize {
         let mut done = 0;
         while done < count && self.current.length > 0 {
             let length = self.current.length.min((count - done) as u64) as usize;
             let copied = copy(self.current.address, done, length).unwrap_or(0);
-            self.current.address = self.current.address.wrapping_add(copied as u64);
-            self.current.length -= copied as u64;
-            self.left -= copied;
+            self.step(copied);
             done += copied;
             if copied < length {
                 break;
             }
-            self.skip_empty();
         }
         done
     }
@@ -213,6 +306,18 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
             memory.copy_frame_out(address, frames, frame, offset + done, length)
         })
     }
+
+    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        let memory = self.memory;
+        self.cursor.advance(count, |address, done, length| {
+            Ok(memory.copy_frame_out_at_once(address, frames, frame, offset + done, length))
+        })
+    }
+
+    fn put_zeros(&mut self, count: usize) -> usize {
+        let memory = self.memory;
+        self.cursor.advance(count, |address, _, length| Ok(memory.zero_out(address, length)))
+    }
 }
 
 /// Program buffers as a place to write from.
@@ -237,5 +342,18 @@ impl exos::fs::transfer::Source for UserReader<'_> {
     fn take(&mut self, into: &mut [u8]) -> usize {
         let memory = self.memory;
         self.cursor.advance(into.len(), |address, done, length| memory.copy_in(address, &mut into[done..done + length]))
+    }
+
+    fn take_frame_at_once(
+        &mut self,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        count: usize,
+    ) -> usize {
+        let memory = self.memory;
+        self.cursor.advance(count, |address, done, length| {
+            Ok(memory.copy_frame_in_at_once(address, frames, frame, offset + done, length))
+        })
     }
 }

@@ -9,6 +9,7 @@
 //! (INV-F1): two transfers on one description never cover the same bytes, as Linux promises.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use bitflags::bitflags;
 
@@ -26,9 +27,6 @@ use super::vnode::{
 use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
-
-/// A read leaves its time if the last one noted is older than this many seconds (`relatime`).
-const ACCESS_TIME_AGE_S: i64 = 24 * 60 * 60;
 
 bitflags! {
     /// Flags of a description; those that `F_GETFL` shows besides the access mode.
@@ -78,14 +76,37 @@ pub enum SeekFrom {
     Hole(i64),
 }
 
+/// What of a file never changes, asked once.
+struct Nature {
+    kind: FileKind,
+    /// `Offsets` without an [`OpenFile`].
+    seek_support: SeekSupport,
+    is_plain: bool,
+}
+
+impl Nature {
+    fn of(inode: &InodeRef, file: Option<&Arc<dyn OpenFile>>) -> Self {
+        let is_plain = |file: &Arc<dyn OpenFile>| {
+            !file.writes_all() && file.extension().is_none() && file.terminal_side().is_none() && file.pipe().is_none()
+        };
+        Self {
+            kind: inode.kind(),
+            seek_support: file.map_or(SeekSupport::Offsets, |file| file.seek_support()),
+            is_plain: file.is_none_or(is_plain),
+        }
+    }
+}
+
 /// An open file description.
 pub struct Description {
     number: u64,
     location: Location,
     request: OpenRequest,
-    status: Mutex<StatusFlags>,
+    /// Bits of [`StatusFlags`].
+    status: AtomicU32,
     offset: Mutex<u64>,
     file: Option<Arc<dyn OpenFile>>,
+    nature: Nature,
     locks: Arc<LockTable>,
     watches: Arc<WatchTable>,
 }
@@ -100,8 +121,9 @@ impl Description {
         file: Option<Arc<dyn OpenFile>>,
         (locks, watches): (Arc<LockTable>, Arc<WatchTable>),
     ) -> Arc<Self> {
-        let (status, offset) = (Mutex::new(status), Mutex::new(0));
-        Arc::new(Self { number, location, request, status, offset, file, locks, watches })
+        let (status, offset) = (AtomicU32::new(status.bits()), Mutex::new(0));
+        let nature = Nature::of(location.inode(), file.as_ref());
+        Arc::new(Self { number, location, request, status, offset, file, nature, locks, watches })
     }
 
     /// A number that no other description of the pod has or had.
@@ -141,18 +163,27 @@ impl Description {
 
     /// Its flags.
     pub fn status(&self) -> StatusFlags {
-        *self.status.lock()
+        StatusFlags::from_bits_retain(self.status.load(Ordering::Relaxed))
     }
 
     /// Sets those flags that can change; the others stay (`F_SETFL`).
     pub fn set_status(&self, flags: StatusFlags) {
-        let mut status = self.status.lock();
-        *status = (*status - StatusFlags::CHANGEABLE) | (flags & StatusFlags::CHANGEABLE);
+        let changed = |bits| {
+            let status = StatusFlags::from_bits_retain(bits);
+            Some(((status - StatusFlags::CHANGEABLE) | (flags & StatusFlags::CHANGEABLE)).bits())
+        };
+        let _ = self.status.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 
     /// Whether a caller gets `EAGAIN` instead of sleeping.
     pub fn is_non_blocking(&self) -> bool {
         self.status().contains(StatusFlags::NON_BLOCKING)
+    }
+
+    /// Whether a transfer is one call of [`Self::read`] or [`Self::write`], whoever asks: not so for sockets, pipes,
+    /// streams, terminals and what a personality put behind a file.
+    pub fn is_plain(&self) -> bool {
+        self.nature.is_plain
     }
 
     /// Whether a blocking write goes on until its source is empty (pipes, streams).
@@ -231,7 +262,7 @@ impl Description {
 
     fn read_on(&self, destination: &mut dyn Destination, now: impl Now) -> Result<usize> {
         if let Some(file) = &self.file
-            && file.seek_support() != SeekSupport::Offsets
+            && self.nature.seek_support != SeekSupport::Offsets
         {
             return file.read(0, destination);
         }
@@ -270,7 +301,7 @@ impl Description {
 
     fn write_on(&self, source: &mut dyn Source, now: impl Now) -> Result<usize> {
         if let Some(file) = &self.file
-            && file.seek_support() != SeekSupport::Offsets
+            && self.nature.seek_support != SeekSupport::Offsets
         {
             return file.write(0, source);
         }
@@ -318,14 +349,12 @@ impl Description {
     /// `ESPIPE`, `EINVAL`: the offset would be negative or too large. `ENXIO`: nothing there to find. `EBADF`.
     pub fn seek(&self, from: SeekFrom) -> Result<u64> {
         self.check_not_path()?;
-        if let Some(file) = &self.file {
-            match file.seek_support() {
-                SeekSupport::None => return Err(Errno::ESPIPE),
-                SeekSupport::Ignored => return Ok(0),
-                SeekSupport::Offsets => {}
-            }
+        match self.nature.seek_support {
+            SeekSupport::None => return Err(Errno::ESPIPE),
+            SeekSupport::Ignored => return Ok(0),
+            SeekSupport::Offsets => {}
         }
-        let is_directory = self.inode().kind() == FileKind::Directory;
+        let is_directory = self.nature.kind == FileKind::Directory;
         let mut offset = self.offset.lock();
         let target = match from {
             SeekFrom::Start(distance) => moved(0, distance)?,
@@ -438,6 +467,11 @@ impl Description {
         outcome
     }
 
+    /// Whether there may be locks to give up with this description.
+    pub fn may_be_locked(&self) -> bool {
+        !self.locks.is_idle()
+    }
+
     /// The locks of the pod, and how this file is called there.
     pub fn locks(&self) -> (&Arc<LockTable>, LockedFile) {
         (&self.locks, LockedFile::from(&self.metadata()))
@@ -446,7 +480,7 @@ impl Description {
     fn size_for_reading(&self) -> u64 {
         match &self.file {
             Some(_) => u64::MAX,
-            None => self.metadata().size_bytes,
+            None => self.inode().size_bytes(),
         }
     }
 
@@ -454,7 +488,7 @@ impl Description {
         if let Some(file) = &self.file {
             return file.read(offset, destination);
         }
-        if self.inode().kind() == FileKind::Directory {
+        if self.nature.kind == FileKind::Directory {
             return Err(Errno::EISDIR);
         }
         let done = self.inode().read_at(offset, destination)?;
@@ -481,15 +515,8 @@ impl Description {
     fn note_access(&self, now: impl Now) {
         let is_silent = self.status().contains(StatusFlags::NO_ACCESS_TIME)
             || self.location.mount().flags().intersects(MountFlags::NO_ACCESS_TIME.union(MountFlags::READ_ONLY));
-        if is_silent {
-            return;
-        }
-        let (metadata, now) = (self.metadata(), now.now());
-        let is_stale = metadata.accessed <= metadata.modified
-            || metadata.accessed <= metadata.changed
-            || now.seconds - metadata.accessed.seconds >= ACCESS_TIME_AGE_S;
-        if is_stale {
-            self.inode().touch_accessed(now);
+        if !is_silent {
+            self.inode().note_access(now.now());
         }
     }
 
@@ -507,10 +534,7 @@ impl Description {
 
     fn check_seekable(&self) -> Result<()> {
         self.check_not_path()?;
-        match &self.file {
-            Some(file) if file.seek_support() == SeekSupport::None => Err(Errno::ESPIPE),
-            _ => Ok(()),
-        }
+        if self.nature.seek_support == SeekSupport::None { Err(Errno::ESPIPE) } else { Ok(()) }
     }
 }
 
@@ -520,9 +544,12 @@ impl Drop for Description {
             let mask = if self.request.write { event::CLOSE_WRITE } else { event::CLOSE_NOWRITE };
             self.watches.tell(&self.location, mask, true);
         }
+        if self.locks.is_idle() {
+            return;
+        }
         let owner = LockOwner::Description(self.number);
+        let file = LockedFile::from(&self.location.inode().metadata());
         for family in [LockFamily::Whole, LockFamily::Record] {
-            let file = LockedFile::from(&self.location.inode().metadata());
             self.locks.unlock(file, family, owner, LockRange::ALL);
         }
     }

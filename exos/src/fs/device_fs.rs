@@ -104,13 +104,22 @@ impl Device for MemoryDevice {
     }
 }
 
+impl MemoryDevice {
+    #[cold]
+    fn read_random(&self, destination: &mut dyn Destination) -> Result<usize> {
+        let wanted = destination.remaining();
+        let done = put_random(&*self.kernel, destination);
+        if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) }
+    }
+}
+
 impl OpenFile for MemoryDevice {
     fn read(&self, _: u64, destination: &mut dyn Destination) -> Result<usize> {
         let wanted = destination.remaining();
         let done = match self.kind {
             Kind::Null => return Ok(0),
             Kind::Zero | Kind::Full => destination.put_zeros(wanted),
-            Kind::Random => put_random(&*self.kernel, destination),
+            Kind::Random => return self.read_random(destination),
         };
         if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) }
     }
@@ -145,6 +154,7 @@ fn put_random(kernel: &dyn Kernel, destination: &mut dyn Destination) -> usize {
 }
 
 /// Takes everything and mixes it into nothing: the kernel's generator needs no help.
+#[cold]
 fn swallow(source: &mut dyn Source) -> Result<usize> {
     let mut bytes = [0; 256];
     let mut done = 0;

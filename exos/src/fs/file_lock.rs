@@ -10,6 +10,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::readiness::{Readiness, WaitQueue};
 use super::vnode::{DeviceNumber, Metadata};
@@ -109,12 +110,14 @@ pub enum LockFamily {
 /// All locks of a pod.
 pub struct LockTable {
     held: Mutex<BTreeMap<(LockedFile, LockFamily), Vec<HeldLock>>>,
+    /// Entries of `held`, changed under its lock.
+    entry_count: AtomicUsize,
     queue: Arc<WaitQueue>,
 }
 
 impl Default for LockTable {
     fn default() -> Self {
-        Self { held: Mutex::default(), queue: WaitQueue::new() }
+        Self { held: Mutex::default(), entry_count: AtomicUsize::new(0), queue: WaitQueue::new() }
     }
 }
 
@@ -126,7 +129,10 @@ impl LockTable {
     /// `EAGAIN`: somebody else's lock is in the way. `ENOMEM`: too many locks.
     pub fn lock(&self, file: LockedFile, family: LockFamily, lock: HeldLock) -> Result<()> {
         let mut table = self.held.lock();
-        let held = table.entry((file, family)).or_default();
+        let held = table.entry((file, family)).or_insert_with(|| {
+            self.entry_count.fetch_add(1, Ordering::Relaxed);
+            Vec::new()
+        });
         if held.iter().any(|other| other.conflicts(&lock)) {
             return Err(Errno::EAGAIN);
         }
@@ -151,9 +157,15 @@ impl LockTable {
             cut(held, owner, &range);
             if held.is_empty() {
                 table.remove(&(file, family));
+                self.entry_count.fetch_sub(1, Ordering::Relaxed);
             }
         }
         self.queue.notify(Readiness::ALWAYS);
+    }
+
+    /// Whether nobody holds any lock, so that there is nothing to give up.
+    pub fn is_idle(&self) -> bool {
+        self.entry_count.load(Ordering::Relaxed) == 0
     }
 
     /// The first lock that is in the way of `lock` (`F_GETLK`).
@@ -213,6 +225,12 @@ mod tests {
         assert_eq!(found, Some(LockRange { start: 0, last: 39 }));
         assert_eq!(table.lock(FILE, record, lock(1, LockKind::Shared, 0, u64::MAX)), Ok(()));
         assert_eq!(table.conflict(FILE, record, &probe), None);
+        assert!(!table.is_idle());
+        table.unlock(FILE, record, LockOwner::Process(1), LockRange::ALL);
+        table.unlock(FILE, record, LockOwner::Process(2), LockRange::ALL);
+        assert!(table.is_idle());
+        table.unlock(FILE, record, LockOwner::Process(2), LockRange::ALL);
+        assert!(table.is_idle());
         assert_eq!(table.lock(FILE, LockFamily::Whole, lock(9, LockKind::Exclusive, 0, 9)), Ok(()));
     }
 }

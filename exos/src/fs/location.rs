@@ -9,12 +9,13 @@
 //! location without a parent whose path is a display name.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use bitflags::bitflags;
 
+use super::name_table::NameTable;
 use super::vnode::{FileKind, InodeRef, is_same};
 use super::watch::WatchTable;
 use crate::error::{Errno, Result};
@@ -72,6 +73,10 @@ pub struct Entry {
     place: Mutex<Place>,
     children: Mutex<Children>,
     mounted_here: Mutex<Option<Arc<Mount>>>,
+    /// Whether there is one: most places of a walk are not covered.
+    is_covered: AtomicBool,
+    /// Its mount keeps it: most places of a walk were there lately.
+    is_recent: AtomicBool,
     /// Who is to be told when nobody holds this entry any more.
     mourner: Once<Weak<WatchTable>>,
 }
@@ -84,7 +89,7 @@ struct Place {
 
 #[derive(Default)]
 struct Children {
-    by_name: BTreeMap<Box<[u8]>, Weak<Entry>>,
+    by_name: NameTable<Weak<Entry>>,
     /// Dead children are swept out when there are this many.
     sweep_count: usize,
 }
@@ -99,6 +104,8 @@ impl Entry {
             place: Mutex::new(Place { parent, name: name.into(), is_deleted }),
             children: Mutex::new(Children::default()),
             mounted_here: Mutex::new(None),
+            is_covered: AtomicBool::new(false),
+            is_recent: AtomicBool::new(false),
             mourner: Once::new(),
         })
     }
@@ -209,10 +216,10 @@ impl Entry {
 impl Children {
     fn put(&mut self, name: &[u8], child: &Arc<Entry>) {
         if self.by_name.len() >= self.sweep_count.max(SWEEP_COUNT_MIN) {
-            self.by_name.retain(|_, child| child.strong_count() > 0);
+            self.by_name.retain(|child| child.strong_count() > 0);
             self.sweep_count = self.by_name.len() * 2;
         }
-        self.by_name.insert(name.into(), Arc::downgrade(child));
+        self.by_name.insert(name, Arc::downgrade(child));
     }
 }
 
@@ -258,6 +265,7 @@ impl Location {
         let mount = Arc::new(Mount { id, description, root: entry.clone(), covers, recent: Mutex::default() });
         if let Some(covered) = &mount.covers {
             *covered.entry.mounted_here.lock() = Some(mount.clone());
+            covered.entry.is_covered.store(true, Ordering::Release);
         }
         Self { mount, entry }
     }
@@ -300,8 +308,9 @@ impl Location {
     }
 
     /// Whether something is mounted on it, or it is the root of a mount: neither can be removed or renamed.
+    #[inline]
     pub fn is_mount_point(&self) -> bool {
-        self.entry.mounted_here.lock().is_some()
+        self.entry.is_covered.load(Ordering::Acquire)
     }
 
     /// Whether this is the top of its mount.
@@ -321,19 +330,20 @@ impl Location {
     pub(super) fn child(&self, name: &[u8]) -> Result<Self> {
         let below = Self { mount: self.mount.clone(), entry: self.entry.child(name)? };
         below.mount.remember(&below.entry);
-        Ok(below.top_mounted())
+        if below.is_mount_point() { Ok(below.top_mounted()) } else { Ok(below) }
     }
 
     /// Through the mounts that cover this location.
     pub(super) fn top_mounted(self) -> Self {
         let mut here = self;
-        loop {
+        while here.entry.is_covered.load(Ordering::Acquire) {
             let mounted = here.entry.mounted_here.lock().clone();
             match mounted {
                 Some(mount) => here = Self { entry: mount.root.clone(), mount },
-                None => return here,
+                None => break,
             }
         }
+        here
     }
 
     /// The parent directory, never above `root`.
@@ -456,7 +466,14 @@ impl Mount {
         if self.flags().contains(MountFlags::READ_ONLY) { Err(Errno::EROFS) } else { Ok(()) }
     }
 
+    #[inline]
     fn remember(&self, entry: &Arc<Entry>) {
+        if !entry.is_recent.load(Ordering::Relaxed) {
+            self.keep(entry);
+        }
+    }
+
+    fn keep(&self, entry: &Arc<Entry>) {
         if entry.inode.is_volatile() {
             return;
         }
@@ -466,9 +483,10 @@ impl Mount {
                 recent.resize(RECENT_ENTRY_COUNT, None);
             }
             let place = &mut recent[recent_place(entry)];
-            if place.as_ref().is_some_and(|known| Arc::ptr_eq(known, entry)) {
-                return;
+            if let Some(before) = place {
+                before.is_recent.store(false, Ordering::Relaxed);
             }
+            entry.is_recent.store(true, Ordering::Relaxed);
             place.replace(entry.clone())
         };
         // Maybe the last of its kind: it goes without the lock.
@@ -479,6 +497,7 @@ impl Mount {
     pub(super) fn forget(&self, entry: &Arc<Entry>) {
         let before = {
             let mut recent = self.recent.lock();
+            entry.is_recent.store(false, Ordering::Relaxed);
             recent.get_mut(recent_place(entry)).and_then(|place| place.take_if(|known| Arc::ptr_eq(known, entry)))
         };
         drop(before);
@@ -487,6 +506,7 @@ impl Mount {
     /// Takes it off what it covers.
     pub(super) fn uncover(&self) {
         if let Some(covered) = &self.covers {
+            covered.entry.is_covered.store(false, Ordering::Release);
             let gone = covered.entry.mounted_here.lock().take();
             drop(gone);
         }

@@ -31,6 +31,7 @@ pub mod event_counter;
 pub mod file_lock;
 pub mod location;
 pub mod memory_fs;
+mod name_table;
 pub mod namespace;
 pub mod ninep;
 pub mod overlay;

@@ -2,8 +2,9 @@
 //!
 //! A program's pages can change or vanish at any moment, so the personality copies; file systems only hand
 //! it bytes. Whoever calls [`Destination::put`] or [`Source::take`] holds no lock (INV-F1): copying may
-//! fault, and the fault may need the same file's pages. A short answer is a fault in the program's memory;
-//! what was copied before it counts.
+//! fault, and the fault may need the same file's pages. What is called "at once" ends at a fault instead of having it
+//! handled, so locks may be held; whoever uses it goes on in the other way where it ended early. A short answer is
+//! a fault in the program's memory; what was copied before it counts.
 
 use alloc::vec::Vec;
 
@@ -37,6 +38,13 @@ pub trait Destination {
         done
     }
 
+    /// As [`Self::put_frame`], but ends where a fault would have to be handled, and does nothing where that cannot be
+    /// told: what a caller who holds a lock may use.
+    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        let _ = (frames, frame, offset, count);
+        0
+    }
+
     /// Puts `count` zero bytes. Returns as [`Self::put`] does.
     fn put_zeros(&mut self, count: usize) -> usize {
         const ZEROS: [u8; 512] = [0; 512];
@@ -62,6 +70,19 @@ pub trait Source {
     /// behind them. Returns how many were copied; fewer than asked means that the memory behind them cannot
     /// be read.
     fn take(&mut self, into: &mut [u8]) -> usize;
+
+    /// Copies the next `count` bytes into a frame from `offset` on. Ends where a fault would have to be handled, and
+    /// does nothing where that cannot be told: what a caller who holds a lock may use.
+    fn take_frame_at_once(
+        &mut self,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        count: usize,
+    ) -> usize {
+        let _ = (frames, frame, offset, count);
+        0
+    }
 }
 
 /// What a transfer returns that stopped after `done` bytes: the count if there is one, else the error.
@@ -121,6 +142,13 @@ impl Destination for SliceDestination<'_> {
         self.done += count;
         count
     }
+
+    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        let count = count.min(self.remaining());
+        frames.read(frame, offset, &mut self.slice[self.done..self.done + count]);
+        self.done += count;
+        count
+    }
 }
 
 /// A source in exos's own memory: what is left of the slice.
@@ -135,6 +163,19 @@ impl Source for &[u8] {
         into[..count].copy_from_slice(head);
         *self = tail;
         count
+    }
+
+    fn take_frame_at_once(
+        &mut self,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        count: usize,
+    ) -> usize {
+        let (head, tail) = self.split_at(count.min(self.len()));
+        frames.write(frame, offset, head);
+        *self = tail;
+        head.len()
     }
 }
 
@@ -166,6 +207,18 @@ impl Destination for Limited<'_> {
 
     fn put_frame(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let copied = self.inner.put_frame(frames, frame, offset, count.min(self.left));
+        self.left -= copied;
+        copied
+    }
+
+    fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
+        let copied = self.inner.put_frame_at_once(frames, frame, offset, count.min(self.left));
+        self.left -= copied;
+        copied
+    }
+
+    fn put_zeros(&mut self, count: usize) -> usize {
+        let copied = self.inner.put_zeros(count.min(self.left));
         self.left -= copied;
         copied
     }

@@ -413,6 +413,14 @@ pub enum SeekSupport {
     Offsets,
 }
 
+/// A read leaves its time if the last one noted is older than this many seconds (`relatime`).
+const ACCESS_TIME_AGE_S: i64 = 24 * 60 * 60;
+
+/// Whether a read at `now` leaves its time: the last one noted is not newer than all `changes`, or a day old.
+pub fn is_access_due(accessed: Timestamp, changes: [Timestamp; 2], now: Timestamp) -> bool {
+    changes.iter().any(|change| accessed <= *change) || now.seconds - accessed.seconds >= ACCESS_TIME_AGE_S
+}
+
 /// A file, directory, link or special file.
 ///
 /// The defaults are those of a read-only file that is not a directory.
@@ -598,7 +606,20 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::EROFS)
     }
 
-    /// Notes a read (`relatime` is applied by the caller). Failing to note it is no error.
+    /// Its size.
+    fn size_bytes(&self) -> u64 {
+        self.metadata().size_bytes
+    }
+
+    /// Notes a read as `relatime` does.
+    fn note_access(&self, now: Timestamp) {
+        let metadata = self.metadata();
+        if is_access_due(metadata.accessed, [metadata.modified, metadata.changed], now) {
+            self.touch_accessed(now);
+        }
+    }
+
+    /// Notes a read ([`Self::note_access`] decides whether to). Failing to note it is no error.
     fn touch_accessed(&self, now: Timestamp) {
         let _ = now;
     }

@@ -7,6 +7,7 @@
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::location::Location;
 use super::permission::{Credentials, Wish};
@@ -49,6 +50,14 @@ pub enum Last {
     /// `..`
     DotDot,
     /// None: the path is `/`.
+    Root,
+}
+
+/// The last component, as it stands in the path.
+enum Found {
+    Name(Range<usize>),
+    Dot,
+    DotDot,
     Root,
 }
 
@@ -107,26 +116,38 @@ impl<'a> Walk<'a> {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EIO`.
     pub fn to_last(&mut self) -> Result<(Last, bool)> {
+        let (found, has_slash) = self.find_last()?;
+        let last = match found {
+            Found::Name(name) => Last::Name(self.path[name].to_vec()),
+            Found::Dot => Last::Dot,
+            Found::DotDot => Last::DotDot,
+            Found::Root => Last::Root,
+        };
+        Ok((last, has_slash))
+    }
+
+    fn find_last(&mut self) -> Result<(Found, bool)> {
         loop {
             self.skip_slashes();
-            if self.position == self.path.len() {
-                return Ok((Last::Root, false));
+            let path = &*self.path;
+            if self.position == path.len() {
+                return Ok((Found::Root, false));
             }
             self.caller.check(&self.here, Wish::EXECUTE)?;
             let start = self.position;
-            while self.path.get(self.position).is_some_and(|byte| *byte != b'/') {
-                self.position += 1;
-            }
-            let end = self.position;
+            let length = path[start..].iter().position(|byte| *byte == b'/').unwrap_or(path.len() - start);
+            let end = start + length;
+            self.position = end;
             self.skip_slashes();
-            let name = &self.path[start..end];
-            if self.position == self.path.len() {
+            let path = &*self.path;
+            let name = &path[start..end];
+            if self.position == path.len() {
                 let last = match name {
-                    b"." => Last::Dot,
-                    b".." => Last::DotDot,
-                    name => Last::Name(name.to_vec()),
+                    b"." => Found::Dot,
+                    b".." => Found::DotDot,
+                    _ => Found::Name(start..end),
                 };
-                return Ok((last, end < self.path.len()));
+                return Ok((last, end < path.len()));
             }
             match name {
                 b"." => {}
@@ -149,14 +170,14 @@ impl<'a> Walk<'a> {
     pub fn finish(mut self, flags: LookupFlags) -> Result<Location> {
         let LookupFlags { mut follow, mut directory } = flags;
         loop {
-            let (last, has_slash) = self.to_last()?;
+            let (last, has_slash) = self.find_last()?;
             follow |= has_slash;
             directory |= has_slash;
             match last {
-                Last::Root | Last::Dot => {}
-                Last::DotDot => self.here = self.here.parent(self.caller.root),
-                Last::Name(name) => {
-                    let next = self.here.child(&name)?;
+                Found::Root | Found::Dot => {}
+                Found::DotDot => self.here = self.here.parent(self.caller.root),
+                Found::Name(name) => {
+                    let next = self.here.child(&self.path[name])?;
                     if follow && next.inode().kind() == FileKind::Symlink {
                         self.restore_slash(has_slash);
                         self.follow(&next)?;

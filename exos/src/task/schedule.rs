@@ -438,10 +438,11 @@ impl Scheduler {
     pub fn yield_turn(&self, processor: usize, now_ns: u64) -> Choice {
         let (decision, told) = {
             let mut inner = self.inner.lock();
-            let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
-            if !inner.queues.has_any(processor) && task.may_run_on(processor) {
+            let Some(task) = &inner.current[processor] else { return Choice::Idle };
+            if task.may_run_on(processor) && !inner.queues.has_any(processor) {
                 return Choice::Stay;
             }
+            let task = task.clone();
             inner.charge(processor, now_ns);
             task.state.lock().turn.give_up();
             inner.make_room(processor, &task, now_ns)

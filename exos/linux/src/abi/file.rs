@@ -235,23 +235,43 @@ fn mode(metadata: &Metadata) -> u32 {
 
 /// `struct stat`.
 #[must_use]
-pub fn stat(metadata: &Metadata) -> Vec<u8> {
-    let time = |encoder: Encoder, time: Timestamp| encoder.i64(time.seconds).u64(u64::from(time.nanoseconds));
-    let encoder = Encoder::new()
-        .u64(metadata.device.encoded())
-        .u64(metadata.inode_number)
-        .u64(u64::from(metadata.link_count))
-        .u32(mode(metadata))
-        .u32(metadata.uid)
-        .u32(metadata.gid)
-        .u32(0)
-        .u64(metadata.device_node.encoded())
-        .u64(metadata.size_bytes)
-        .u64(u64::from(BLOCK_BYTES))
-        .u64(metadata.block_count);
-    let encoder = time(encoder, metadata.accessed);
-    let encoder = time(encoder, metadata.modified);
-    time(encoder, metadata.changed).zero_to(STAT_BYTES).finish()
+pub fn stat(metadata: &Metadata) -> [u8; STAT_BYTES] {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let time = |time: Timestamp| [time.seconds as u64, u64::from(time.nanoseconds)];
+    let [accessed_s, accessed_ns] = time(metadata.accessed);
+    let [modified_s, modified_ns] = time(metadata.modified);
+    let [changed_s, changed_ns] = time(metadata.changed);
+    words([
+        metadata.device.encoded(),
+        metadata.inode_number,
+        u64::from(metadata.link_count),
+        pair(mode(metadata), metadata.uid),
+        pair(metadata.gid, 0),
+        metadata.device_node.encoded(),
+        metadata.size_bytes,
+        u64::from(BLOCK_BYTES),
+        metadata.block_count,
+        accessed_s,
+        accessed_ns,
+        modified_s,
+        modified_ns,
+        changed_s,
+        changed_ns,
+        0,
+        0,
+        0,
+    ])
+}
+
+/// A structure that is all words.
+#[inline]
+fn words<const WORD_COUNT: usize, const BYTE_COUNT: usize>(words: [u64; WORD_COUNT]) -> [u8; BYTE_COUNT] {
+    const { assert!(WORD_COUNT * 8 == BYTE_COUNT) };
+    let mut bytes = [0; BYTE_COUNT];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
 }
 
 /// `struct statx` with all that is known, whatever was asked for, as Linux fills it.

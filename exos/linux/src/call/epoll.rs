@@ -118,36 +118,37 @@ fn check_wait(context: &Context<'_>, epoll: u64, address: u64, count: u64) -> Re
 }
 
 /// Events that are encoded before they are written.
-const HELD_BYTES: usize = 8 * EVENT_BYTES;
+const HELD_COUNT: usize = 8;
 
 /// Where found events go.
 struct Events<'a> {
     memory: &'a dyn UserMemory,
     address: u64,
-    held: [u8; HELD_BYTES],
-    held_bytes: usize,
+    held: [[u8; EVENT_BYTES]; HELD_COUNT],
+    held_count: usize,
 }
 
 impl<'a> Events<'a> {
     fn new(memory: &'a dyn UserMemory, address: u64) -> Self {
-        Self { memory, address, held: [0; HELD_BYTES], held_bytes: 0 }
+        Self { memory, address, held: [[0; EVENT_BYTES]; HELD_COUNT], held_count: 0 }
     }
 
     fn put(&mut self, (events, data): Report) -> Result<()> {
-        if self.held_bytes == self.held.len() {
+        if self.held_count == HELD_COUNT {
             self.flush()?;
         }
-        let (kinds, rest) = self.held[self.held_bytes..].split_at_mut(size_of::<u32>());
-        kinds.copy_from_slice(&events.to_le_bytes());
-        rest[..size_of::<u64>()].copy_from_slice(&data.to_le_bytes());
-        self.held_bytes += EVENT_BYTES;
+        let event = &mut self.held[self.held_count];
+        event[..4].copy_from_slice(&events.to_le_bytes());
+        event[4..].copy_from_slice(&data.to_le_bytes());
+        self.held_count += 1;
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
-        write_all(self.memory, self.address, &self.held[..self.held_bytes])?;
-        self.address += self.held_bytes as u64;
-        self.held_bytes = 0;
+        let bytes = self.held[..self.held_count].as_flattened();
+        write_all(self.memory, self.address, bytes)?;
+        self.address += bytes.len() as u64;
+        self.held_count = 0;
         Ok(())
     }
 }

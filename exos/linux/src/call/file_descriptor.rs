@@ -17,9 +17,9 @@ use super::terminal;
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context, Restart};
-use crate::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::files::{Access, CURRENT_DIRECTORY, read_path_into, start_of};
 use crate::table::{Entry, full, partial};
-use crate::user::{read_string, read_vec, write_all};
+use crate::user::{Text, read_string, read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -77,7 +77,9 @@ fn open_with(
     stays_in_directory: bool,
 ) -> Result<u64> {
     let how = how_of(flags, mode)?;
-    let path = read_path(context, path)?;
+    let (address, mut path) = (path, Text::default());
+    read_path_into(context, address, &mut path)?;
+    let path = &*path;
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -86,7 +88,7 @@ fn open_with(
     let start = if stays_in_directory && directory as i32 != CURRENT_DIRECTORY {
         context.process.files.get(directory)?.location().clone()
     } else {
-        start_of(context, directory, &path)?
+        start_of(context, directory, path)?
     };
     let mut caller = access.caller();
     if stays_in_directory {
@@ -95,8 +97,8 @@ fn open_with(
         }
         caller.root = &start;
     }
-    let description = match access.namespace().open(&caller, &start, &path, &how) {
-        Err(Errno::ENXIO) => terminal::open_controlling(context, &access, &start, &path, &how)?,
+    let description = match access.namespace().open(&caller, &start, path, &how) {
+        Err(Errno::ENXIO) => terminal::open_controlling(context, &access, &start, path, &how)?,
         outcome => outcome?,
     };
     terminal::adopt(context, &description, flags);

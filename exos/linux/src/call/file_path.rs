@@ -16,7 +16,7 @@ use crate::files::{
     AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, start_of,
 };
 use crate::table::{Entry, full, partial};
-use crate::user::write_all;
+use crate::user::{Text, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -49,7 +49,7 @@ const HERE: u64 = CURRENT_DIRECTORY as u64;
 const LISTING_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a path and finds where it starts. `ENOENT`: it is empty.
-fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location, Vec<u8>)> {
+fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location, Text)> {
     let path = read_path(context, path)?;
     if path.is_empty() {
         return Err(Errno::ENOENT);

@@ -5,6 +5,7 @@
 
 use alloc::sync::Arc;
 
+use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
@@ -13,12 +14,13 @@ use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Buffer, Source};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
 use exos::net::unix::{Sending, Socket, SocketFile};
+use exos::platform::FrameBytes;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use super::waiting::until_ready;
 use super::{message, terminal};
-use crate::context::{Arguments, Context};
+use crate::context::{Arguments, Context, Restart};
 use crate::files::{Access, now, read_path};
 use crate::table::{Entry, full, partial};
 use crate::user::{
@@ -59,7 +61,36 @@ fn socket_of(description: &Description, offset: Option<u64>) -> Option<&Arc<Sock
 }
 
 /// Reads into program buffers; `offset` as in `pread`.
+#[inline]
 fn read_into(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    extents: &[Extent],
+    offset: Option<u64>,
+) -> Result<u64> {
+    if description.is_plain() {
+        // Nearly always there is no need to wait, and then nothing has to be prepared for it.
+        let outcome = read_once(context, description, extents, offset);
+        if outcome != Err(Errno::EAGAIN) {
+            context.restart = Restart::UnlessHandlerForbids;
+            return outcome;
+        }
+    }
+    read_into_waiting(context, description, extents, offset)
+}
+
+/// One attempt.
+#[inline]
+fn read_once(context: &Context<'_>, description: &Description, extents: &[Extent], offset: Option<u64>) -> Result<u64> {
+    let mut writer = UserWriter::new(context.memory, extents);
+    let count = match offset {
+        None => description.read(&mut writer, || now(context))?,
+        Some(offset) => description.read_at(offset, &mut writer, || now(context))?,
+    };
+    Ok(count as u64)
+}
+
+fn read_into_waiting(
     context: &mut Context<'_>,
     description: &Arc<Description>,
     extents: &[Extent],
@@ -71,14 +102,7 @@ fn read_into(
     if let (Some(side @ Side::Slave(_)), None) = (description.terminal_side(), offset) {
         return terminal::read(context, description, side.tty(), extents);
     }
-    until_ready(context, description, Readiness::READ, |context| {
-        let mut writer = UserWriter::new(context.memory, extents);
-        let count = match offset {
-            None => description.read(&mut writer, || now(context))?,
-            Some(offset) => description.read_at(offset, &mut writer, || now(context))?,
-        };
-        Ok(count as u64)
-    })
+    until_ready(context, description, Readiness::READ, |context| read_once(context, description, extents, offset))
 }
 
 /// Writes from program buffers; `offset` as in `pwrite`.
@@ -90,6 +114,16 @@ fn write_from(
 ) -> Result<u64> {
     let memory = context.memory;
     let mut reader = UserReader::new(memory, extents);
+    if description.is_plain() && context.process.files.size_limit_bytes() == u64::MAX {
+        let outcome = match offset {
+            None => description.write(&mut reader, || now(context)),
+            Some(offset) => description.write_at(offset, &mut reader, || now(context)),
+        };
+        if !matches!(outcome, Err(Errno::EAGAIN | Errno::EPIPE)) {
+            context.restart = Restart::UnlessHandlerForbids;
+            return outcome.map(|count| count as u64);
+        }
+    }
     write_from_source(context, description, &mut reader, offset)
 }
 
@@ -113,6 +147,18 @@ impl Source for Capped<'_> {
 
     fn take(&mut self, into: &mut [u8]) -> usize {
         let count = self.inner.take(into);
+        self.left -= count;
+        count
+    }
+
+    fn take_frame_at_once(
+        &mut self,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        count: usize,
+    ) -> usize {
+        let count = self.inner.take_frame_at_once(frames, frame, offset, count.min(self.left));
         self.left -= count;
         count
     }
@@ -213,7 +259,7 @@ pub(super) fn writable(context: &Context<'_>, descriptor: u64) -> Result<Arc<Des
 }
 
 /// One buffer. `EFAULT`: it cannot be the program's, as it does not end below the end of a program's half.
-pub(super) fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
+pub(crate) fn one(address: u64, length: u64) -> Result<[Extent; 1]> {
     match address.checked_add(length) {
         Some(end) if end <= PROGRAM_END => Ok([Extent { address, length: length.min(TRANSFER_BYTES_MAX) }]),
         _ => Err(Errno::EFAULT),

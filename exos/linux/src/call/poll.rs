@@ -56,9 +56,26 @@ const EVENTS: [(Readiness, u32); 6] = [
 /// Readiness as `poll`'s events.
 #[must_use]
 pub fn events_of(readiness: Readiness) -> u32 {
-    let ready = EVENTS.iter().filter(|(kind, _)| readiness.intersects(*kind));
-    ready.fold(0, |events, (_, bits)| events | bits)
+    EVENTS_BY_BITS[readiness.bits() as usize % EVENTS_BY_BITS.len()]
 }
+
+/// The events of every combination of readiness.
+static EVENTS_BY_BITS: [u32; 1 << EVENTS.len()] = {
+    let mut table = [0; 1 << EVENTS.len()];
+    let mut bits = 0;
+    while bits < table.len() {
+        let mut kind = 0;
+        while kind < EVENTS.len() {
+            let (readiness, events) = EVENTS[kind];
+            if bits & readiness.bits() as usize != 0 {
+                table[bits] |= events;
+            }
+            kind += 1;
+        }
+        bits += 1;
+    }
+    table
+};
 
 /// The readiness that `poll`'s events ask for.
 #[must_use]

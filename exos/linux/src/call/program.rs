@@ -73,7 +73,7 @@ fn execute(context: &mut Context<'_>, directory: u64, path: u64, [arguments, env
     let environment = read_strings(context.memory, environment, &mut room)?;
     let access = Access::new(context);
     let from = start_of(context, directory, &path)?;
-    let wish = Wish { path, arguments, environment };
+    let wish = Wish { path: path.to_vec(), arguments, environment };
     let prepared = prepare(context.system, &access, &from, wish).map_err(|error| error.errno())?;
     context.replaces_registers = true;
     if !end_other_threads(context) {

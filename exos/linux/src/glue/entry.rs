@@ -23,10 +23,11 @@ use exos_linux::memory::FaultResult;
 use exos_linux::out_of_memory::make_room;
 use exos_linux::traps::Heat;
 use exos_linux::user::UserMemory;
-use exos_linux::{native, table, trace};
+use exos_linux::{native, quick, table, trace};
 
 use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
+use super::user::Faulted;
 use super::{HEAP_BASE, fast, fiber, kernel, user};
 
 /// RFLAGS: trap after each instruction.
@@ -55,6 +56,29 @@ impl UserMemory for ProgramMemory {
     ) -> Result<usize> {
         user::copy_frame_out(address, frame, offset, length)
     }
+    fn copy_frame_out_at_once(
+        &self,
+        address: u64,
+        _: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        user::copy_frame_out_at_once(address, frame, offset, length)
+    }
+    fn copy_frame_in_at_once(
+        &self,
+        address: u64,
+        _: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        user::copy_frame_in_at_once(address, frame, offset, length)
+    }
+    fn zero_out(&self, address: u64, length: usize) -> usize {
+        user::zero_out(address, length)
+    }
 }
 
 fn run() -> &'static Run {
@@ -75,23 +99,95 @@ pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
     if run.pod.system.options.rewrite {
         consider_rewriting(run, frame.rip);
     }
-    serve(run, frame);
+    let served = if run.pod.system.options.trace { serve_shown(run, frame) } else { serve(run, frame) };
+    end_served(run, frame, &served);
+}
+
+/// How a rewritten call ends: RAX, and whether the program's other registers are in the frame, not where they were.
+#[repr(C)]
+pub(crate) struct Ended {
+    word: u64,
+    takes_frame: u64,
 }
 
 /// A program's system call through a rewritten site.
-pub(crate) extern "C" fn rewritten(frame: &mut UpcallFrame) {
+pub(crate) extern "C" fn rewritten(frame: &mut UpcallFrame) -> Ended {
+    fast::clear_attention();
     let run = run();
-    run.pod.system.counters.syscalls_rewritten.fetch_add(1, Ordering::Relaxed);
-    let (return_address, continuation) = begin_rewritten(frame);
-    if !serve(run, frame) && frame.rip == return_address {
+    let served = serve(run, frame);
+    if served.is_plain(frame) && !served.replaces_registers {
+        return Ended { word: result_word(served.result), takes_frame: 0 };
+    }
+    end_rewritten(run, frame, served)
+}
+
+/// A rewritten call that has a short way.
+#[inline(always)]
+fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Target<'_>, &UpcallFrame) -> quick::Answer) -> Ended {
+    fast::clear_attention();
+    let run = run();
+    let target = target(run);
+    let Some(result) = way(&target, frame) else {
+        return rewritten(frame);
+    };
+    let needs_attention = target.thread.needs_attention();
+    if !needs_attention && frame.rflags & TRAP_FLAG == 0 {
+        return Ended { word: result_word(result), takes_frame: 0 };
+    }
+    let restart = Restart::Never;
+    let served = Served { number: frame.rax, result, replaces_registers: false, restart, needs_attention };
+    end_rewritten(run, frame, served)
+}
+
+/// `read` through a rewritten site.
+pub(crate) extern "C" fn read(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::read)
+}
+
+/// `write`.
+pub(crate) extern "C" fn write(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::write)
+}
+
+/// `pread64`.
+pub(crate) extern "C" fn pread64(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::pread64)
+}
+
+/// `pwrite64`.
+pub(crate) extern "C" fn pwrite64(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::pwrite64)
+}
+
+/// `clock_gettime`.
+pub(crate) extern "C" fn clock_gettime(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::clock_gettime)
+}
+
+/// The same, with a line for the trace.
+pub(crate) extern "C" fn rewritten_shown(frame: &mut UpcallFrame) -> Ended {
+    fast::clear_attention();
+    let run = run();
+    let served = serve_shown(run, frame);
+    end_rewritten(run, frame, served)
+}
+
+/// The end of a rewritten call by its frame.
+#[cold]
+fn end_rewritten(run: &Run, frame: &mut UpcallFrame, served: Served) -> Ended {
+    let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
+    end_served(run, frame, &served);
+    if !served.replaces_registers && frame.rip == return_address {
         frame.rip = continuation;
     }
+    Ended { word: frame.rax, takes_frame: 1 }
 }
 
 /// The end of a short call during which an upcall came.
 pub(crate) extern "C" fn fast_end(frame: &mut UpcallFrame) {
     let run = run();
-    let (return_address, continuation) = begin_rewritten(frame);
+    fast::clear_attention();
+    let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
     leave(run, frame, None);
     if frame.rip == return_address {
         frame.rip = continuation;
@@ -102,15 +198,11 @@ pub(crate) extern "C" fn fast_end(frame: &mut UpcallFrame) {
 /// did that found no processor to tell.
 pub(crate) fn begin(frame: &mut UpcallFrame) {
     let run = run();
+    // A copy of a rewritten call's frame, or none of a program's at all.
+    frame.fault_address = 0;
     if target(run).thread.needs_attention() {
         leave(run, frame, None);
     }
-}
-
-/// Where a rewritten call returns to by the program's text, and where it really goes on.
-fn begin_rewritten(frame: &mut UpcallFrame) -> (u64, u64) {
-    fast::clear_attention();
-    (frame.rip, core::mem::take(&mut frame.fault_address))
 }
 
 /// Counts a trap, and rewrites its site when it has trapped often.
@@ -134,32 +226,37 @@ fn consider_rewriting(run: &Run, return_address: u64) {
     }
 }
 
-/// Does the system call in `frame` and what follows it; whether the call has replaced the registers.
-fn serve(run: &Run, frame: &mut UpcallFrame) -> bool {
-    if run.pod.system.options.trace {
-        return serve_shown(run, frame);
+/// A system call that has been done.
+struct Served {
+    number: u64,
+    result: Result<u64>,
+    replaces_registers: bool,
+    restart: Restart,
+    needs_attention: bool,
+}
+
+impl Served {
+    /// Whether nothing is left to be done but to tell the result: nearly always.
+    #[inline]
+    fn is_plain(&self, frame: &UpcallFrame) -> bool {
+        self.result != Err(Errno::EINTR) && frame.rflags & TRAP_FLAG == 0 && !self.needs_attention
     }
+}
+
+/// Does the system call in `frame`.
+#[inline(always)]
+fn serve(run: &Run, frame: &mut UpcallFrame) -> Served {
     let number = frame.rax;
     let mut context = context(run, frame);
     let arguments = arguments(context.frame);
     let result = table::dispatch(&mut context, number, arguments);
     let Context { replaces_registers, restart, thread, .. } = context;
-    let needs_attention = thread.needs_attention();
-    if !replaces_registers {
-        frame.rax = result_word(result);
-    }
-    // Nearly always there is nothing more to do.
-    if result != Err(Errno::EINTR) && frame.rflags & TRAP_FLAG == 0 && !needs_attention {
-        return replaces_registers;
-    }
-    let interrupted = (result == Err(Errno::EINTR)).then_some(restart);
-    leave(run, frame, Some(EndedCall { number, interrupted }));
-    replaces_registers
+    Served { number, result, replaces_registers, restart, needs_attention: thread.needs_attention() }
 }
 
 /// The same, with a line for the trace.
 #[cold]
-fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> bool {
+fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> Served {
     let number = frame.rax;
     let mut context = context(run, frame);
     let arguments = arguments(context.frame);
@@ -167,15 +264,22 @@ fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> bool {
     let result = table::dispatch(&mut context, number, arguments);
     let line = pending.finish(&context, result);
     run.pod.system.platform.trace(&line);
-    let Context { replaces_registers, restart, .. } = context;
-    if !replaces_registers {
-        frame.rax = result_word(result);
-    }
-    let interrupted = (result == Err(Errno::EINTR)).then_some(restart);
-    leave(run, frame, Some(EndedCall { number, interrupted }));
-    replaces_registers
+    let Context { replaces_registers, restart, thread, .. } = context;
+    Served { number, result, replaces_registers, restart, needs_attention: thread.needs_attention() }
 }
 
+/// Tells the result by the frame, and does what follows a call.
+fn end_served(run: &Run, frame: &mut UpcallFrame, served: &Served) {
+    if !served.replaces_registers {
+        frame.rax = result_word(served.result);
+    }
+    if !served.is_plain(frame) {
+        let interrupted = (served.result == Err(Errno::EINTR)).then_some(served.restart);
+        leave(run, frame, Some(EndedCall { number: served.number, interrupted }));
+    }
+}
+
+#[inline]
 fn context<'a>(run: &'a Run, frame: &'a mut UpcallFrame) -> Context<'a> {
     let target = target(run);
     Context {
@@ -289,10 +393,11 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
         frame.rflags &= !TRAP_FLAG;
         return;
     }
-    let stop = user::fixup(frame.rip);
-    let is_copy = frame.vector == VECTOR_PAGE_FAULT && frame.fault_address < PROGRAM_END;
-    match stop {
-        Some(stop) if is_copy => {
+    let copy = user::faulted(frame.rip);
+    let is_in_program = frame.vector == VECTOR_PAGE_FAULT && frame.fault_address < PROGRAM_END;
+    match copy {
+        Some(Faulted { stop, is_at_once: true }) if is_in_program => frame.rip = stop,
+        Some(Faulted { stop, .. }) if is_in_program => {
             let target = target(run);
             let mut result = target.process.space().resolve(frame);
             if matches!(result, FaultResult::OutOfMemory) {

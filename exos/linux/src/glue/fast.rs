@@ -4,11 +4,13 @@
 //! trampoline's second part), every other register the program's. On return RCX is as it was and R11 holds the flags,
 //! as `syscall` leaves them; all other registers and the flags are the program's.
 //!
-//! Calls that are one word of [`Facts`] are answered here. All others get an [`UpcallFrame`] as a trapped call would,
-//! with asynchronous upcalls masked, and leave by `aegis_rt`'s resume; the address to go on at is in the frame's fault
-//! address meanwhile.
+//! Calls that are one word of [`Facts`] are answered here. All others, some by their short way
+//! ([`exos_linux::quick`]), get an [`UpcallFrame`] as a trapped call would,
+//! with asynchronous upcalls masked; the address to go on at is in the frame's fault address meanwhile. A call after
+//! which nothing but RAX is new leaves by the end of the short calls, with the few registers that Rust code does not
+//! preserve taken from the frame; others leave by `aegis_rt`'s resume.
 //!
-//! Until the frame is complete, or for the short calls until their last jump, upcalls are not masked. One that comes
+//! Until the frame is complete, and from the end's unmasking to its last jump, upcalls are not masked. One that comes
 //! then finds an address of this module in its frame: before the call looks at the word for that ([`WORD_ATTENTION`])
 //! it sets it, and the call ends in [`super::entry::fast_end`], where signals are looked at; afterwards [`complete`]
 //! ends the call in its stead. Invariant: nobody else runs on this processor in between, because handlers switch only
@@ -30,6 +32,7 @@ const WORD_FACTS: usize = 43;
 const WORD_THREAD: usize = 44;
 const WORD_ATTENTION: usize = 45;
 const WORD_COUNT: usize = 46;
+const WORD_LONG_COUNT: usize = 47;
 /// Numbers that the table of short calls covers.
 const NUMBER_COUNT: usize = 512;
 
@@ -61,12 +64,15 @@ pub(crate) fn set_thread(facts: &Facts, tid: u32) {
 pub(crate) fn register(shows_all: bool) {
     control::set_library_word(WORD_ATTENTION, 0);
     control::set_library_word(WORD_COUNT, 0);
+    control::set_library_word(WORD_LONG_COUNT, 0);
     let entry = if shows_all { &raw const exos_fast_entry_long } else { &raw const exos_fast_entry };
     control::set_library_word(WORD_ENTRY, entry as u64);
 }
 
 /// Where the control page counts the short calls that its processor has answered.
 pub(crate) const COUNT_OFFSET: u64 = word(WORD_COUNT) as u64;
+/// Where it counts the other rewritten calls.
+pub(crate) const LONG_COUNT_OFFSET: u64 = word(WORD_LONG_COUNT) as u64;
 
 /// Whether RIP lies in this module's assembly.
 pub(crate) fn contains(rip: u64) -> bool {
@@ -129,8 +135,12 @@ core::arch::global_asm!(
     "mov rdi, rsp",
     "xor ebp, ebp",
     "call \\handler",
-    "mov rdi, rsp",
-    "jmp upcall_resume",
+    ".endm",
+    ".macro EXOS_QUICK handler",
+    "pop rcx",
+    "inc qword ptr gs:[{long_count}]",
+    "EXOS_FRAME \\handler",
+    "jmp 8b",
     ".endm",
     ".macro EXOS_FACT offset",
     "mov rcx, gs:[{facts}]",
@@ -152,7 +162,32 @@ core::arch::global_asm!(
     "jmp [rcx + rax*8]",
     "exos_fast_long:",
     "pop rcx",
-    "2: EXOS_FRAME {rewritten}",
+    "2: inc qword ptr gs:[{long_count}]",
+    "EXOS_FRAME {rewritten}",
+    // The result is in RAX. Usually the program's registers are as they were: what Rust code preserves is in its place,
+    // the rest is in the frame, and the end is that of short calls.
+    "8: test edx, edx",
+    "jne 7f",
+    "mov r11, [rsp + {frame_continuation}]",
+    "mov gs:[{continuation}], r11",
+    "mov r11, [rsp + {frame_rsp}]",
+    "mov gs:[{stack_pointer}], r11",
+    "mov r11, [rsp + {frame_r11}]",
+    "mov r10, [rsp + {frame_r10}]",
+    "mov r9, [rsp + {frame_r9}]",
+    "mov r8, [rsp + {frame_r8}]",
+    "mov rdi, [rsp + {frame_rdi}]",
+    "mov rsi, [rsp + {frame_rsi}]",
+    "mov rbp, [rsp + {frame_rbp}]",
+    "mov rdx, [rsp + {frame_rdx}]",
+    "mov rcx, [rsp + {frame_rcx}]",
+    "add rsp, {frame_rflags}",
+    "mov dword ptr gs:[{masked}], 0",
+    "cmp dword ptr gs:[{pending}], 0",
+    "je 6f",
+    "jmp 3f",
+    "7: mov rdi, rsp",
+    "jmp upcall_resume",
     ".global exos_fast_entry_long",
     "exos_fast_entry_long:",
     "mov gs:[{stack_pointer}], rsp",
@@ -160,7 +195,14 @@ core::arch::global_asm!(
     "mov rsp, gs:[{stack_top}]",
     "pushfq",
     "mov r11, [rsp]",
-    "jmp 2b",
+    "inc qword ptr gs:[{long_count}]",
+    "EXOS_FRAME {rewritten_shown}",
+    "jmp 8b",
+    "exos_fast_read: EXOS_QUICK {read}",
+    "exos_fast_write: EXOS_QUICK {write}",
+    "exos_fast_pread64: EXOS_QUICK {pread64}",
+    "exos_fast_pwrite64: EXOS_QUICK {pwrite64}",
+    "exos_fast_clock_gettime: EXOS_QUICK {clock_gettime}",
     "exos_fast_pid: EXOS_FACT {pid}",
     "exos_fast_parent: EXOS_FACT {parent}",
     "exos_fast_uid: EXOS_FACT {uid}",
@@ -168,12 +210,13 @@ core::arch::global_asm!(
     "exos_fast_gid: EXOS_FACT {gid}",
     "exos_fast_effective_gid: EXOS_FACT {effective_gid}",
     "3: EXOS_FRAME {fast_end}",
+    "jmp 7b",
     "exos_fast_thread:",
     "mov eax, gs:[{thread}]",
     "5:",
     "inc qword ptr gs:[{count}]",
     "pop rcx",
-    "cmp dword ptr gs:[{attention}], 0",
+    "6: cmp dword ptr gs:[{attention}], 0",
     ".global exos_fast_decided",
     "exos_fast_decided:",
     "jne 3b",
@@ -205,6 +248,16 @@ core::arch::global_asm!(
     ".quad exos_fast_parent",
     ".elseif number == 186",
     ".quad exos_fast_thread",
+    ".elseif number == 0",
+    ".quad exos_fast_read",
+    ".elseif number == 1",
+    ".quad exos_fast_write",
+    ".elseif number == 17",
+    ".quad exos_fast_pread64",
+    ".elseif number == 18",
+    ".quad exos_fast_pwrite64",
+    ".elseif number == 228",
+    ".quad exos_fast_clock_gettime",
     ".else",
     ".quad exos_fast_long",
     ".endif",
@@ -219,6 +272,20 @@ core::arch::global_asm!(
     thread = const word(WORD_THREAD),
     attention = const word(WORD_ATTENTION),
     count = const word(WORD_COUNT),
+    long_count = const word(WORD_LONG_COUNT),
+    pending = const offset_of!(ControlPage, pending),
+    frame_continuation = const offset_of!(UpcallFrame, fault_address),
+    frame_rsp = const offset_of!(UpcallFrame, rsp),
+    frame_rflags = const offset_of!(UpcallFrame, rflags),
+    frame_rcx = const offset_of!(UpcallFrame, rcx),
+    frame_rdx = const offset_of!(UpcallFrame, rdx),
+    frame_rbp = const offset_of!(UpcallFrame, rbp),
+    frame_rsi = const offset_of!(UpcallFrame, rsi),
+    frame_rdi = const offset_of!(UpcallFrame, rdi),
+    frame_r8 = const offset_of!(UpcallFrame, r8),
+    frame_r9 = const offset_of!(UpcallFrame, r9),
+    frame_r10 = const offset_of!(UpcallFrame, r10),
+    frame_r11 = const offset_of!(UpcallFrame, r11),
     number_count = const NUMBER_COUNT,
     user_stack = const USER_STACK_SELECTOR,
     user_code = const USER_CODE_SELECTOR,
@@ -229,5 +296,11 @@ core::arch::global_asm!(
     gid = const offset_of!(Facts, gid),
     effective_gid = const offset_of!(Facts, effective_gid),
     rewritten = sym entry::rewritten,
+    read = sym entry::read,
+    write = sym entry::write,
+    pread64 = sym entry::pread64,
+    pwrite64 = sym entry::pwrite64,
+    clock_gettime = sym entry::clock_gettime,
+    rewritten_shown = sym entry::rewritten_shown,
     fast_end = sym entry::fast_end,
 );

@@ -28,7 +28,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
 use super::devices::HostConsole;
-use super::processor::{Bells, this_number};
+use super::processor::{Bells, this_number, this_processor};
 use super::run::HEAP;
 use super::{fiber, kernel, stack};
 
@@ -184,10 +184,12 @@ impl Platform for MachinePlatform {
 
     fn yield_now(&self) {
         let Some((system, _)) = self.system.get() else { return };
-        match system.scheduler.yield_turn(this_number(), kernel::now_ns()) {
-            Choice::Stay => {
+        let now_ns = kernel::now_ns();
+        match system.scheduler.yield_turn(this_number(), now_ns) {
+            Choice::Stay if this_processor().is_yield_due(now_ns) => {
                 let _ = call::yield_to(SLOT_NONE);
             }
+            Choice::Stay => {}
             choice => fiber::carry_out(choice),
         }
     }

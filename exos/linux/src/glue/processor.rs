@@ -41,6 +41,8 @@ pub(crate) struct Processor {
     bell: AtomicU32,
     /// The time within which its bell was asked to ring; all ones if it was not, or has rung since.
     armed_within_ns: AtomicU64,
+    /// When it last gave the rest of its slice to other environments.
+    yielded_ns: AtomicU64,
     /// Its control page, 0 until it has joined.
     control_address: AtomicU64,
     idle_stack: Once<Stack>,
@@ -50,6 +52,17 @@ pub(crate) struct Processor {
 unsafe impl Sync for Processor {}
 
 impl Processor {
+    /// Whether a program that yields, though nobody here is ready, should be passed on to the kernel now. One that
+    /// yields in a loop lets other environments run as soon as that, and enters the kernel no more often.
+    pub(crate) fn is_yield_due(&self, now_ns: u64) -> bool {
+        const INTERVAL_NS: u64 = 50_000;
+        let is_due = now_ns.wrapping_sub(self.yielded_ns.load(Ordering::Relaxed)) >= INTERVAL_NS;
+        if is_due {
+            self.yielded_ns.store(now_ns, Ordering::Relaxed);
+        }
+        is_due
+    }
+
     const fn new() -> Self {
         Self {
             idle_rsp: UnsafeCell::new(0),
@@ -59,6 +72,7 @@ impl Processor {
             space_slot: AtomicU32::new(SLOT_SELF.0),
             bell: AtomicU32::new(0),
             armed_within_ns: AtomicU64::new(u64::MAX),
+            yielded_ns: AtomicU64::new(0),
             control_address: AtomicU64::new(0),
             idle_stack: Once::new(),
         }
@@ -191,10 +205,20 @@ fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
 
 /// Short calls that all processors have answered.
 pub(crate) fn short_call_count() -> u64 {
+    sum_of_words(fast::COUNT_OFFSET)
+}
+
+/// The other rewritten calls that all processors have taken.
+pub(crate) fn long_call_count() -> u64 {
+    sum_of_words(fast::LONG_COUNT_OFFSET)
+}
+
+/// What a word of the control pages comes to over all processors.
+fn sum_of_words(offset: u64) -> u64 {
     let pages = PROCESSORS.iter().map(|processor| processor.control_address.load(Ordering::Acquire));
     let counts = pages.filter(|address| *address != 0).map(|address| {
         // SAFETY: control pages stay mapped; the word is another processor's to write and read here whole.
-        unsafe { ((address + fast::COUNT_OFFSET) as *const u64).read_volatile() }
+        unsafe { ((address + offset) as *const u64).read_volatile() }
     });
     counts.sum()
 }

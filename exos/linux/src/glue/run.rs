@@ -279,7 +279,7 @@ fn send_stats(run: &Run) {
         ("pages_bound", kernel(Counter::PagesBound)),
         ("pages_unbound", kernel(Counter::PagesUnbound)),
         ("syscalls_trapped", counters.syscalls_trapped.load(Ordering::Relaxed)),
-        ("syscalls_rewritten", counters.syscalls_rewritten.load(Ordering::Relaxed) + processor::short_call_count()),
+        ("syscalls_rewritten", processor::long_call_count() + processor::short_call_count()),
         ("syscalls_short", processor::short_call_count()),
         ("sites_found", counters.sites_found.load(Ordering::Relaxed)),
         ("sites_patched", counters.sites_patched.load(Ordering::Relaxed)),

@@ -7,6 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use aegis_abi::FrameNumber;
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::config::Config;
 use exos::error::{Errno, Result};
@@ -14,6 +15,7 @@ use exos::fake::FakeMachine;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::stream::Stream;
 use exos::fs::transfer::{Destination, Source};
+use exos::platform::FrameBytes;
 use exos::sync::Mutex;
 use syscalls::Sysno;
 
@@ -70,6 +72,31 @@ impl UserMemory for FakeMemory {
         let count = range.len();
         self.bytes.lock()[range].copy_from_slice(&from[..count]);
         Ok(count)
+    }
+
+    fn copy_frame_out_at_once(
+        &self,
+        address: u64,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        self.copy_frame_out(address, frames, frame, offset, length).unwrap_or(0)
+    }
+
+    fn copy_frame_in_at_once(
+        &self,
+        address: u64,
+        frames: &dyn FrameBytes,
+        frame: FrameNumber,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        let mut bytes = alloc::vec![0; length];
+        let count = self.copy_in(address, &mut bytes).unwrap_or(0);
+        frames.write(frame, offset, &bytes[..count]);
+        count
     }
 }
 

@@ -1,5 +1,6 @@
 //! The contents of a regular file: pages by index, over the base's pages where it has a base.
 
+use aegis_abi::FrameNumber;
 use alloc::collections::BTreeMap;
 
 use super::super::page::{PAGE_BYTES, valid_bytes};
@@ -46,6 +47,11 @@ impl Content {
 
     pub(super) fn own_page_count(&self) -> u64 {
         self.own_page_count
+    }
+
+    /// The frame of the file's own page `index`, for as long as the content is locked.
+    pub(super) fn own_frame(&self, index: u64) -> Option<FrameNumber> {
+        self.pages.get(&index)?.as_ref().map(FrameRef::frame)
     }
 
     pub(super) fn backing(&self, index: u64) -> Backing {

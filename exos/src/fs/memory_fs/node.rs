@@ -1,7 +1,7 @@
 //! The inode of the in-memory file system.
 
+use aegis_abi::FrameNumber;
 use alloc::sync::Arc;
-
 use alloc::vec::Vec;
 
 use super::super::page::PAGE_BYTES;
@@ -11,13 +11,14 @@ use super::super::transfer::{Destination, Limited, Source, partial};
 use super::super::vnode::{
     Allocate, Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
     NewNode, OFFSET_MAX, OpenFile, OpenRequest, Protection, RenameMode, Sealable, Seals, SeekTarget, SetAttributes,
-    Timestamp, WritePosition,
+    Timestamp, WritePosition, is_access_due,
 };
 use super::MemoryFs;
 use super::content::{Backing, Content};
 use super::directory::{self, Known, Names};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::platform::FrameBytes;
 use crate::sync::Mutex;
 
 /// Bytes that one lock of a file writes at most: an append up to this size is never torn.
@@ -278,6 +279,71 @@ impl MemoryNode {
         Ok((start.unwrap_or(0), done))
     }
 
+    /// Moves bytes of own pages from `offset` on under the lock, until an end of the file, of the own pages or of
+    /// `wanted`, or a fault; `step` moves so many bytes of one frame from so far in it. How many were moved.
+    fn move_at_once(
+        &self,
+        content: &Content,
+        offset: u64,
+        wanted: usize,
+        mut step: impl FnMut(&dyn FrameBytes, FrameNumber, usize, usize) -> usize,
+    ) -> usize {
+        let left = content.size_bytes.saturating_sub(offset);
+        let wanted = wanted.min(WRITE_CHUNK_BYTES_MAX).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut done = 0;
+        while done < wanted {
+            let position = offset + done as u64;
+            let Some(frame) = content.own_frame(position / PAGE_BYTES as u64) else { break };
+            let within = (position % PAGE_BYTES as u64) as usize;
+            let count = (PAGE_BYTES - within).min(wanted - done);
+            let copied = step(&**self.fs.pool.bytes(), frame, within, count);
+            done += copied;
+            if copied < count {
+                break;
+            }
+        }
+        done
+    }
+
+    /// The beginning of a read, without a reference to a page for each.
+    fn read_at_once(&self, offset: u64, destination: &mut dyn Destination) -> usize {
+        match &self.state.lock().body {
+            Body::File(content) => {
+                let wanted = destination.remaining();
+                self.move_at_once(content, offset, wanted, |frames, frame, within, count| {
+                    destination.put_frame_at_once(frames, frame, within, count)
+                })
+            }
+            _ => 0,
+        }
+    }
+
+    /// The beginning of a write over what is there, without a buffer in between. What it cannot do is left to
+    /// [`Self::write_by`], which says why.
+    fn write_at_once(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> usize {
+        let (done, is_first) = {
+            let mut state = self.state.lock();
+            let Body::File(content) = &state.body else { return 0 };
+            if state.seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE | Seals::GROW) {
+                return 0;
+            }
+            let wanted = source.remaining();
+            let done = self.move_at_once(content, offset, wanted, |frames, frame, within, count| {
+                source.take_frame_at_once(frames, frame, within, count)
+            });
+            if done == 0 {
+                return 0;
+            }
+            state.modified = now;
+            state.changed = now;
+            (done, self.keep(&mut state))
+        };
+        if is_first {
+            self.kept();
+        }
+        done
+    }
+
     fn read_page(
         &self,
         offset: u64,
@@ -431,7 +497,7 @@ impl Inode for MemoryNode {
     }
 
     fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
-        let mut done = 0;
+        let mut done = self.read_at_once(offset, destination);
         while destination.remaining() > 0 {
             let position = offset.saturating_add(done as u64);
             let page_index = position / PAGE_BYTES as u64;
@@ -458,8 +524,20 @@ impl Inode for MemoryNode {
     }
 
     fn write_at(&self, position: WritePosition, source: &mut dyn Source, now: Timestamp) -> Result<(u64, usize)> {
+        let (start, begun) = match position {
+            WritePosition::At(offset) => (offset, self.write_at_once(offset, source, now)),
+            WritePosition::End => (0, 0),
+        };
         let length = source.remaining().min(WRITE_CHUNK_BYTES_MAX);
-        self.fs.spare.lend(length, |chunk| self.write_by(chunk, position, source, now))
+        if begun == 0 {
+            return self.fs.spare.lend(length, |chunk| self.write_by(chunk, position, source, now));
+        }
+        if length == 0 {
+            return Ok((start, begun));
+        }
+        let rest = WritePosition::At(start + begun as u64);
+        let more = self.fs.spare.lend(length, |chunk| self.write_by(chunk, rest, source, now));
+        Ok((start, begun + more.map_or(0, |(_, count)| count)))
     }
 
     fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
@@ -530,6 +608,23 @@ impl Inode for MemoryNode {
             state.changed = now;
             Ok(())
         })
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match &self.state.lock().body {
+            Body::File(content) => return content.size_bytes,
+            Body::Directory(_) => {}
+            Body::Symlink(target) => return target.len() as u64,
+            Body::Fifo(_) | Body::Other => return 0,
+        }
+        self.metadata().size_bytes
+    }
+
+    fn note_access(&self, now: Timestamp) {
+        let mut state = self.state.lock();
+        if is_access_due(state.accessed, [state.modified, state.changed], now) {
+            state.accessed = now;
+        }
     }
 
     fn touch_accessed(&self, now: Timestamp) {

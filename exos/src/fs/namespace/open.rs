@@ -154,10 +154,9 @@ impl Namespace {
         if wish.contains(Wish::WRITE) && kind == FileKind::Regular {
             location.mount().check_writable()?;
         }
-        let metadata = location.inode().metadata();
-        caller.credentials.check(metadata.protection(), wish)?;
+        caller.check(&location, wish)?;
         let silent = how.status.contains(StatusFlags::NO_ACCESS_TIME);
-        if silent && !caller.credentials.is_owner(&metadata) {
+        if silent && !caller.credentials.is_owner(&location.inode().metadata()) {
             return Err(Errno::EPERM);
         }
         let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));

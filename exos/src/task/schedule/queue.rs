@@ -154,9 +154,10 @@ impl Queues {
     }
 
     pub(super) fn has_any(&self, processor: usize) -> bool {
-        [&self.woken, &self.waiting, &self.spent]
-            .into_iter()
-            .any(|queue| queue.iter().any(|task| task.may_run_on(processor)))
+        self.len() > 0
+            && [&self.woken, &self.waiting, &self.spent]
+                .into_iter()
+                .any(|queue| queue.iter().any(|task| task.may_run_on(processor)))
     }
 
     /// All of them, in no order.

@@ -1,0 +1,205 @@
+//! Names and what they lead to, found by a hash of the whole name.
+//!
+//! A walk looks a name up in each directory of its path, so a look-up is a hash, nearly always one place, and one
+//! comparison; an ordered map compares several names. The order of names means nothing here: directories are listed by
+//! their file systems. Places follow one another without gaps from where a name's hash puts it (linear probing), and a
+//! removal moves back those that may move, so nothing has to be marked as removed.
+//!
+//! Neighbour: [`super::location`], whose entries know their children by it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Fewest places of a table that is not empty.
+const PLACE_COUNT_MIN: usize = 4;
+
+struct Named<V> {
+    hash: u64,
+    name: Box<[u8]>,
+    value: V,
+}
+
+/// A table of names.
+pub(super) struct NameTable<V> {
+    /// None, or a power of two, of which a quarter at least is free.
+    places: Vec<Option<Named<V>>>,
+    count: usize,
+}
+
+impl<V> Default for NameTable<V> {
+    fn default() -> Self {
+        Self { places: Vec::new(), count: 0 }
+    }
+}
+
+/// A hash of a name: eight bytes at a time are multiplied into it, and the high half, which depends on all of them, is
+/// mixed into the low.
+#[inline]
+fn hash_of(name: &[u8]) -> u64 {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| {
+        let product = (hash ^ word).wrapping_mul(MULTIPLIER);
+        product ^ product >> 32
+    };
+    let (chunks, _) = name.as_chunks::<8>();
+    let hash = chunks.iter().fold(name.len() as u64, |hash, chunk| mix(hash, u64::from_le_bytes(*chunk)));
+    mix(hash, last_word(name))
+}
+
+/// The last eight bytes, or all where there are fewer, in an order of its own: with the length and the words before,
+/// it says what the name is.
+#[inline]
+fn last_word(name: &[u8]) -> u64 {
+    if let Some(last) = name.last_chunk::<8>() {
+        return u64::from_le_bytes(*last);
+    }
+    if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        return u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
+    }
+    match name {
+        [] => 0,
+        [only] => u64::from(*only),
+        [first, .., last] => u64::from(*first) | u64::from(name[1]) << 8 | u64::from(*last) << 16,
+    }
+}
+
+/// Whether two names are the same, without a call.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0).all(|(a, b)| a == b)
+        && last_word(one) == last_word(other)
+}
+
+impl<V> NameTable<V> {
+    /// Names.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Where a name is, or else the free place where it would be. The table has places.
+    #[inline]
+    fn find(&self, hash: u64, name: &[u8]) -> (usize, bool) {
+        let mask = self.places.len() - 1;
+        let mut index = hash as usize & mask;
+        while let Some(named) = &self.places[index] {
+            if named.hash == hash && is_same(&named.name, name) {
+                return (index, true);
+            }
+            index = (index + 1) & mask;
+        }
+        (index, false)
+    }
+
+    /// What a name leads to.
+    #[inline]
+    pub(super) fn get(&self, name: &[u8]) -> Option<&V> {
+        if self.count == 0 {
+            return None;
+        }
+        let (index, _) = self.find(hash_of(name), name);
+        self.places[index].as_ref().map(|named| &named.value)
+    }
+
+    /// Leads a name to `value`; what it led to before is returned.
+    pub(super) fn insert(&mut self, name: &[u8], value: V) -> Option<V> {
+        if (self.count + 1) * 4 > self.places.len() * 3 {
+            self.resize((self.places.len() * 2).max(PLACE_COUNT_MIN));
+        }
+        let hash = hash_of(name);
+        let (index, is_known) = self.find(hash, name);
+        self.count += usize::from(!is_known);
+        self.places[index].replace(Named { hash, name: name.into(), value }).map(|before| before.value)
+    }
+
+    /// Takes a name out.
+    pub(super) fn remove(&mut self, name: &[u8]) -> Option<V> {
+        if self.count == 0 {
+            return None;
+        }
+        let (free, _) = self.find(hash_of(name), name);
+        let taken = self.places[free].take()?;
+        self.count -= 1;
+        self.close_gap(free);
+        Some(taken.value)
+    }
+
+    /// Moves those behind a place that has become free to where a look-up will find them.
+    fn close_gap(&mut self, mut free: usize) {
+        let mask = self.places.len() - 1;
+        let mut index = (free + 1) & mask;
+        while let Some(named) = &self.places[index] {
+            let distance = index.wrapping_sub(named.hash as usize) & mask;
+            if distance >= index.wrapping_sub(free) & mask {
+                self.places.swap(free, index);
+                free = index;
+            }
+            index = (index + 1) & mask;
+        }
+    }
+
+    /// Keeps the names whose values `keeps` says to keep.
+    pub(super) fn retain(&mut self, mut keeps: impl FnMut(&V) -> bool) {
+        let kept: Vec<_> = self.places.drain(..).flatten().filter(|named| keeps(&named.value)).collect();
+        self.count = kept.len();
+        self.fill((self.count * 2).next_power_of_two().max(PLACE_COUNT_MIN), kept);
+    }
+
+    fn resize(&mut self, place_count: usize) {
+        let all: Vec<_> = self.places.drain(..).flatten().collect();
+        self.fill(place_count, all);
+    }
+
+    fn fill(&mut self, place_count: usize, all: Vec<Named<V>>) {
+        self.places = Vec::with_capacity(place_count);
+        self.places.resize_with(place_count, || None);
+        for named in all {
+            let (index, _) = self.find(named.hash, &named.name);
+            self.places[index] = Some(named);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NameTable;
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+
+    /// Every step of a fixed sequence of changes against an ordered map.
+    #[test]
+    fn a_table_answers_as_a_map_does() {
+        let (mut table, mut map) = (NameTable::default(), BTreeMap::new());
+        let mut state = 1_u64;
+        for step in 0..20_000_u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = state >> 33;
+            let name: Vec<u8> = (0..number % 23).map(|place| (number % 40 + place) as u8).collect();
+            match number / 64 % 8 {
+                0..4 => assert_eq!(table.insert(&name, step), map.insert(name.clone(), step)),
+                4..7 => assert_eq!(table.remove(&name), map.remove(&name)),
+                _ if step % 100 == 0 => {
+                    table.retain(|value| value % 3 != 0);
+                    map.retain(|_, value| *value % 3 != 0);
+                }
+                _ => {}
+            }
+            assert_eq!(table.get(&name), map.get(&name));
+            assert_eq!(table.len(), map.len());
+        }
+        assert!(map.iter().all(|(name, value)| table.get(name) == Some(value)));
+        assert!(!map.is_empty());
+    }
+
+    #[test]
+    fn an_empty_table_has_nothing() {
+        let mut table = NameTable::<u8>::default();
+        assert_eq!(table.get(b""), None);
+        assert_eq!((table.remove(b"a"), table.len()), (None, 0));
+        assert_eq!(table.insert(b"", 1), None);
+        assert_eq!(table.insert(b"", 2), Some(1));
+        assert_eq!((table.get(b"").copied(), table.remove(b""), table.len()), (Some(2), Some(2), 0));
+        table.retain(|_| true);
+        assert_eq!(table.get(b""), None);
+    }
+}
