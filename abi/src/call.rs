@@ -258,6 +258,15 @@ calls! {
     /// The calling processor goes on in another address space of its environment: `slot` names a space, or the
     /// environment, whose home space is meant.
     43 SpaceEnter { slot: CapSlot }
+
+    // Tickets.
+
+    /// Changes the amount of the ticket that funds an environment or a processor.
+    44 TicketAmount { slot: CapSlot, amount: u64 }
+    /// Takes that ticket from it (`target` 0), or lets it fund it again (`target` names the same object).
+    45 TicketFund { slot: CapSlot, target: CapSlot }
+    /// Reads what an environment or a processor is funded with: see `TicketField`.
+    46 TicketRead { slot: CapSlot, field: u32 }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more
@@ -265,6 +274,29 @@ calls! {
 pub const ENVIRONMENT_FRAME_COUNT_MIN: u64 = 8;
 /// Most bytes that one [`MachineLog`] writes.
 pub const LOG_BYTES_MAX: u64 = 256;
+
+/// Amount of a ticket that nobody changed.
+pub const TICKET_AMOUNT_DEFAULT: u64 = 1000;
+/// Largest amount of a ticket.
+pub const TICKET_AMOUNT_MAX: u64 = 1 << 31;
+/// One base unit, in values.
+pub const TICKET_VALUE_ONE: u64 = 1 << 20;
+
+/// Fields of [`TicketRead`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum TicketField {
+    /// The ticket's amount, in its payer's currency.
+    Amount = 0,
+    /// 1 while the ticket funds the object.
+    IsFunding = 1,
+    /// Amounts of all tickets of the object's own currency; of a processor, with what it keeps.
+    IssuedAmount = 2,
+    /// The part of these that competes.
+    ActiveAmount = 3,
+    /// What the object is worth, in base units of `TICKET_VALUE_ONE`; 0 while nothing of it wants to run.
+    Value = 4,
+}
 
 /// Fields of [`EnvironmentRead`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -161,6 +161,12 @@ stubs! {
         => DeviceInterruptBind { slot: slot, interrupt: interrupt, bell: bell };
     /// Asks for the next interrupt.
     device_interrupt_ask(slot: CapSlot, interrupt: u32) => DeviceInterruptAsk { slot: slot, interrupt: interrupt };
+    /// Changes the amount of the ticket that funds an environment or a processor.
+    ticket_amount(slot: CapSlot, amount: u64) => TicketAmount { slot: slot, amount: amount };
+    /// Takes that ticket away (`SLOT_NONE`), or lets it fund the same object again.
+    ticket_fund(slot: CapSlot, target: CapSlot) => TicketFund { slot: slot, target: target };
+    /// Reads what an environment or a processor is funded with.
+    ticket_read(slot: CapSlot, field: aegis_abi::call::TicketField) => TicketRead { slot: slot, field: field as u32 };
     /// Reads one of the caller's counters.
     counter_read(counter: aegis_abi::counter::Counter) => CounterRead { environment: SLOT_SELF, index: counter as u32 };
 }

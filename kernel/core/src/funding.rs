@@ -10,8 +10,8 @@
 //! exactly if it is in the ready set, and transfers exactly if it calls; one that runs is touched. A draw can only name
 //! a member of the ready set, whatever the lottery answers (INV-5).
 
-use aegis_abi::call::ProcessorState;
-use aegis_lottery::{CurrencyId, Lottery, TicketId};
+use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
+use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Lottery, TicketId, VALUE_ONE};
 
 use crate::id::{ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
@@ -19,21 +19,27 @@ use crate::schedule::Queue;
 use crate::state::State;
 
 /// What the kernel issues a ticket with, and what a processor keeps of its own currency.
-pub(crate) const AMOUNT: u64 = 1000;
+const AMOUNT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 
 /// The base, a currency for each environment and each processor.
 const CURRENCIES: usize = 1 + ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX;
 /// One that funds each environment and each processor, one that each processor transfers.
 const TICKETS: usize = ENVIRONMENT_COUNT_MAX + 2 * PROCESSOR_COUNT_MAX;
 
+const _: () = {
+    let tickets_of_one = (ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX) as u64;
+    assert!(tickets_of_one * TICKET_AMOUNT_MAX <= AMOUNT_SUM_MAX, "no currency's sum can be too large");
+    assert!(TICKET_VALUE_ONE == VALUE_ONE);
+};
+
 pub(crate) type KernelLottery = Lottery<CURRENCIES, TICKETS>;
 
 /// A processor's part in the lottery.
 pub(crate) struct Funding {
     /// Its client; the base stands for none.
-    client: CurrencyId,
+    pub(crate) client: CurrencyId,
     /// What funds it, of its environment's currency.
-    ticket: Option<TicketId>,
+    pub(crate) ticket: Option<TicketId>,
     /// What it passes on to whom it called last.
     transfer: Option<(ProcessorId, TicketId)>,
     /// For a slice that it did not use up; 0: none.

@@ -45,6 +45,8 @@ mod s09_device;
 #[cfg(target_os = "none")]
 mod s10_space;
 #[cfg(target_os = "none")]
+mod s11_ticket;
+#[cfg(target_os = "none")]
 mod suite;
 #[cfg(target_os = "none")]
 mod thread;

@@ -195,6 +195,7 @@ const SUITES: &[Suite] = &[
     crate::s08_hostile::SUITE,
     crate::s09_device::SUITE,
     crate::s10_space::SUITE,
+    crate::s11_ticket::SUITE,
 ];
 
 /// Where the kernel enters: RDI is the boot information.

@@ -15,6 +15,7 @@ mod gate;
 mod machine;
 mod processor;
 mod space;
+mod ticket;
 
 pub(crate) use environment::ENVIRONMENT_RIGHTS;
 pub(crate) use processor::PROCESSOR_RIGHTS;
@@ -141,5 +142,8 @@ pub(crate) fn dispatch<M: Machine>(state: &mut State<M>, caller: Caller, call: C
         Call::CounterRead(call) => machine::counter(state, caller, call).into(),
         Call::SpaceCreate(call) => space::create(state, caller, call).into(),
         Call::SpaceEnter(call) => space::enter(state, caller, call).into(),
+        Call::TicketAmount(call) => ticket::amount(state, caller, call).into(),
+        Call::TicketFund(call) => ticket::fund(state, caller, call).into(),
+        Call::TicketRead(call) => ticket::read(state, caller, call).into(),
     }
 }

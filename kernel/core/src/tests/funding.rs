@@ -3,8 +3,11 @@
 use std::vec;
 use std::vec::Vec;
 
-use aegis_abi::call::{Call, CapGrant, GateCall, GateReply, ProcessorState, ProcessorStop, Sleep, Yield};
-use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR};
+use aegis_abi::call::{
+    Call, CapGrant, GateCall, GateReply, ProcessorState, ProcessorStop, Sleep, TICKET_AMOUNT_MAX, TicketAmount,
+    TicketField, TicketFund, TicketRead, Yield,
+};
+use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, Status};
 use aegis_lottery::CurrencyId;
 use aegis_lottery::random::Keyed;
 
@@ -400,4 +403,84 @@ fn on_two_processors_nobody_starves_and_none_idles() {
         assert!((used.iter().sum::<f64>() - 2.0).abs() < 1e-6, "{used:?}");
         assert!(used.iter().zip(least).all(|(used, least)| used >= least), "{amounts:?}: {used:?}");
     }
+}
+
+fn amount(slot: u32, amount: u64) -> Call {
+    Call::TicketAmount(TicketAmount { slot: CapSlot(slot), amount })
+}
+
+fn fund(slot: u32, target: u32) -> Call {
+    Call::TicketFund(TicketFund { slot: CapSlot(slot), target: CapSlot(target) })
+}
+
+fn read(slot: u32, field: TicketField) -> Call {
+    Call::TicketRead(TicketRead { slot: CapSlot(slot), field: field as u32 })
+}
+
+#[test]
+fn tickets_are_read_and_changed_by_calls() {
+    let (mut world, _) = world(12, &[1000, 1000]);
+    let [one, two] = [FIRST, FIRST + 5];
+    let unit = aegis_lottery::VALUE_ONE;
+    assert_eq!(world.ok(read(one, TicketField::Amount)), 1000);
+    // The caller runs and so competes too: a third each.
+    assert_eq!(world.ok(read(one, TicketField::Value)) / unit, 333);
+    world.ok(amount(one, 7000));
+    world.ok(amount(SLOT_FIRST_PROCESSOR.0, 2000));
+    assert_eq!(world.ok(read(one, TicketField::Value)) / unit, 700);
+    assert_eq!(world.ok(read(two, TicketField::Value)) / unit, 100);
+    assert_eq!(world.ok(read(one + 2, TicketField::Value)) / unit, 700, "its only processor");
+    assert_eq!(world.ok(read(1, TicketField::ActiveAmount)), 10_000);
+    world.ok(fund(one, 0));
+    world.ok(fund(one, 0));
+    assert_eq!(world.ok(read(one, TicketField::IsFunding)), 0);
+    assert_eq!(world.ok(read(one, TicketField::Value)), 0);
+    assert_eq!(world.ok(read(1, TicketField::IssuedAmount)), 10_000);
+    world.ok(fund(one, one));
+    world.ok(fund(one, one));
+    assert_eq!(world.ok(read(one, TicketField::Value)) / unit, 700);
+    // Above the payer is good enough.
+    world.ok(amount(one + 2, 5));
+    assert_eq!(world.ok(read(one, TicketField::IssuedAmount)), 5);
+    world.check();
+}
+
+#[test]
+fn bad_changes_of_tickets_are_refused_and_change_nothing() {
+    let (mut world, processors) = world(13, &[1000, 1000]);
+    let one = FIRST;
+    let refused = |world: &mut World, call: Call| {
+        let (status, value) = world.call(call);
+        assert_eq!(world.ok(read(one, TicketField::Amount)), 1000);
+        assert_eq!(world.ok(read(one, TicketField::IsFunding)), 1);
+        (status, value)
+    };
+    for bad in [0, TICKET_AMOUNT_MAX + 1, u64::MAX] {
+        assert_eq!(refused(&mut world, amount(one, bad)), (Status::BadArgument, 1));
+    }
+    assert_eq!(refused(&mut world, fund(one, one + 5)), (Status::BadArgument, 1));
+    assert_eq!(refused(&mut world, fund(one, one + 2)), (Status::BadArgument, 1));
+    assert_eq!(refused(&mut world, fund(one, 99)).0, Status::BadSlot);
+    assert_eq!(refused(&mut world, amount(99, 1)).0, Status::BadSlot);
+    assert_eq!(refused(&mut world, amount(3, 1)).0, Status::WrongType);
+    assert_eq!(refused(&mut world, amount(1, 1)).0, Status::MissingRight, "nobody pays for the first environment");
+    assert_eq!(refused(&mut world, fund(1, 0)).0, Status::MissingRight);
+    let no_field = Call::TicketRead(TicketRead { slot: CapSlot(one), field: 5 });
+    assert_eq!(refused(&mut world, no_field), (Status::BadArgument, 1));
+    // The child holds all rights to itself but does not pay for itself. It pays for its processor.
+    world.ok(Call::CapGrant(CapGrant {
+        source: CapSlot(one + 2),
+        environment: CapSlot(one),
+        target: CapSlot(9),
+        rights: Rights::all().bits(),
+    }));
+    world.enter(0, Call::ProcessorStop(ProcessorStop { slot: SLOT_FIRST_PROCESSOR }));
+    while current(&world, 0) != processors[0] {
+        slice_passes(&mut world);
+    }
+    assert_eq!(world.refused(amount(1, TICKET_AMOUNT_MAX)), Status::MissingRight);
+    assert_eq!(world.refused(fund(1, 0)), Status::MissingRight);
+    world.ok(amount(9, 77));
+    assert_eq!(world.ok(read(9, TicketField::Amount)), 77);
+    world.check();
 }

@@ -21,10 +21,10 @@ use crate::id::{EnvironmentId, Id};
 use crate::space::{Progress, WALK_BUDGET};
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
-const PATTERNS: [&str; 44] = [
+const PATTERNS: [&str; 47] = [
     "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB", "Ent", "TEFnaa",
     "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii", "Db", "Dia", "Diinbw", "DbB", "Db",
-    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S",
+    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi",
 ];
 
 const CPU_COUNT: usize = 3;
@@ -287,7 +287,7 @@ impl Arena {
         let number = match self.random.below(12) {
             0 => Bind::NUMBER,
             1 => SpaceEnter::NUMBER,
-            _ => self.random.below(46),
+            _ => self.random.below(49),
         };
         let pattern = PATTERNS.get(number as usize).copied().unwrap_or("");
         let mut words = [0; 6];

@@ -1,0 +1,87 @@
+//! Calls 44 to 46: the tickets that fund environments and processors.
+//!
+//! An environment's ticket is of its creator's currency, a processor's of its environment's. Who holds CONTROL and is
+//! the payer, or above it, changes it: so an environment divides what it has, and nobody changes what it is given.
+
+use aegis_abi::call::{TICKET_AMOUNT_MAX, TicketAmount, TicketField, TicketFund, TicketRead};
+use aegis_abi::types::{CapSlot, CapType, Rights, SLOT_NONE, Status};
+use aegis_lottery::{CurrencyId, Error, TicketId};
+
+use super::{Answer, Caller, Refusal, bad_argument, refuse_if};
+use crate::id::EnvironmentId;
+use crate::machine::Machine;
+use crate::state::State;
+
+/// What a slot's object is funded by.
+struct Funded {
+    currency: CurrencyId,
+    ticket: TicketId,
+    /// Whose currency the ticket is of; the first environment's is of the base.
+    payer: Option<EnvironmentId>,
+}
+
+fn funded<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, rights: Rights) -> Result<Funded, Refusal> {
+    let (ticket, currency, payer) = match state.kind_in(caller.environment, slot) {
+        CapType::Null => return Err(Status::BadSlot.into()),
+        CapType::Processor => {
+            let named = state.lookup_processor(caller.environment, slot, rights)?;
+            let object = &state.processors[named.id];
+            (object.funding.ticket, object.funding.client, object.environment)
+        }
+        _ => {
+            let environment = state.lookup_environment(caller.environment, slot, rights)?;
+            let object = &state.environments[environment];
+            (object.ticket, object.currency, object.parent)
+        }
+    };
+    Ok(Funded { currency, ticket: ticket.ok_or(Status::WrongState)?, payer })
+}
+
+fn changeable<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot) -> Result<Funded, Refusal> {
+    let funded = funded(state, caller, slot, Rights::CONTROL)?;
+    let is_above = funded.payer.is_some_and(|payer| state.is_within(payer, caller.environment));
+    refuse_if(!is_above, Status::MissingRight)?;
+    Ok(funded)
+}
+
+pub(super) fn amount<M: Machine>(state: &mut State<M>, caller: Caller, call: TicketAmount) -> Answer {
+    let funded = changeable(state, caller, call.slot)?;
+    refuse_if(call.amount == 0 || call.amount > TICKET_AMOUNT_MAX, bad_argument(1))?;
+    state.lottery.set_amount(funded.ticket, call.amount).map_err(|_| bad_argument(1))?;
+    Ok(0)
+}
+
+pub(super) fn fund<M: Machine>(state: &mut State<M>, caller: Caller, call: TicketFund) -> Answer {
+    let ticket_of = changeable(state, caller, call.slot)?;
+    let outcome = if call.target == SLOT_NONE {
+        state.lottery.unfund(ticket_of.ticket)
+    } else {
+        let target = funded(state, caller, call.target, Rights::empty())?;
+        refuse_if(target.currency != ticket_of.currency, bad_argument(1))?;
+        state.lottery.fund(ticket_of.ticket, target.currency)
+    };
+    match outcome {
+        // It funds that already.
+        Ok(()) | Err(Error::InUse) => Ok(0),
+        Err(_) => Err(Status::WrongState.into()),
+    }
+}
+
+pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: TicketRead) -> Answer {
+    let funded = funded(state, caller, call.slot, Rights::READ)?;
+    let field = |field: TicketField| field as u32 == call.field;
+    state.settle_funding(true);
+    if field(TicketField::Amount) {
+        Ok(state.lottery.amount(funded.ticket))
+    } else if field(TicketField::IsFunding) {
+        Ok(u64::from(state.lottery.target(funded.ticket).is_some()))
+    } else if field(TicketField::IssuedAmount) {
+        Ok(state.lottery.issued_amount(funded.currency))
+    } else if field(TicketField::ActiveAmount) {
+        Ok(state.lottery.active_amount(funded.currency))
+    } else if field(TicketField::Value) {
+        state.lottery.value(funded.currency).map_err(|_| Status::WrongState.into())
+    } else {
+        Err(bad_argument(1))
+    }
+}

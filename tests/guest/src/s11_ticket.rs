@@ -1,0 +1,160 @@
+//! Tickets: what environments and processors are funded with, who changes it, and that it decides who runs.
+//!
+//! Shares are compared in slices that the kernel counted, with bounds that chance passes once in many millions of runs.
+
+use aegis_abi::call::{ProcessorField, TICKET_AMOUNT_DEFAULT, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE, TicketField};
+use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE, SLOT_SELF};
+use aegis_abi::{CapSlot, Rights, Status};
+use aegis_rt::call;
+
+use crate::child::{self, CHILD_SLOT_FREE, Child, shared};
+use crate::memory::free_slot;
+use crate::suite::{CaseResult, Failure, Machine, Suite};
+use crate::{expect, expect_equal, expect_ok, expect_refused, wait};
+
+pub(crate) const SUITE: Suite = Suite {
+    name: "s11_ticket",
+    cases: &[
+        ("amounts_are_read_and_changed", amounts),
+        ("bad_changes_are_refused", bad_changes),
+        ("an_environment_changes_its_processors_and_not_itself", own_processors),
+        ("slices_follow_the_amounts", slices_follow),
+        ("without_funding_only_idle_time_is_left", unfunded),
+    ],
+};
+
+extern "C" fn busy_child(_: u64) -> ! {
+    loop {
+        shared().increment(0);
+    }
+}
+
+fn slices(child: &Child) -> u64 {
+    call::processor_read(child.processor, ProcessorField::Slices).unwrap_or(0)
+}
+
+/// Two children; each is started if it is to be.
+fn two(machine: &Machine, starts: bool) -> Result<[Child; 2], Failure> {
+    let children = [expect_ok!(child::make(machine, 0, 0)), expect_ok!(child::make(machine, 1, 0))];
+    for child in children.iter().filter(|_| starts) {
+        expect_ok!(child::start(child, busy_child, 0));
+    }
+    Ok(children)
+}
+
+fn sleep_until(mut condition: impl FnMut() -> bool) -> bool {
+    for _ in 0..20_000 {
+        if condition() {
+            return true;
+        }
+        wait::pause(wait::slice_ns());
+    }
+    false
+}
+
+fn amounts(machine: &Machine) -> CaseResult {
+    let [one, two] = two(machine, true)?;
+    expect_equal!(call::ticket_read(one.environment, TicketField::Amount), Ok(TICKET_AMOUNT_DEFAULT));
+    expect_equal!(call::ticket_read(one.environment, TicketField::IsFunding), Ok(1));
+    expect_ok!(call::ticket_amount(one.environment, 5000));
+    expect_ok!(call::ticket_amount(SLOT_FIRST_PROCESSOR, 4000));
+    expect_equal!(call::ticket_read(SLOT_SELF, TicketField::ActiveAmount), Ok(10_000));
+    expect_equal!(call::ticket_read(one.environment, TicketField::Value), Ok(500 * TICKET_VALUE_ONE));
+    expect_equal!(call::ticket_read(one.processor, TicketField::Value), Ok(500 * TICKET_VALUE_ONE));
+    expect_equal!(call::ticket_read(two.environment, TicketField::Value), Ok(100 * TICKET_VALUE_ONE));
+    expect_ok!(call::ticket_fund(one.environment, SLOT_NONE));
+    expect_equal!(call::ticket_read(one.environment, TicketField::Value), Ok(0));
+    expect_equal!(call::ticket_read(two.environment, TicketField::Value), Ok(200 * TICKET_VALUE_ONE));
+    expect_ok!(call::ticket_fund(one.environment, one.environment));
+    expect_equal!(call::ticket_read(one.environment, TicketField::IsFunding), Ok(1));
+    expect_ok!(call::ticket_amount(SLOT_FIRST_PROCESSOR, TICKET_AMOUNT_DEFAULT));
+    Ok(())
+}
+
+fn bad_changes(machine: &Machine) -> CaseResult {
+    let [one, two] = two(machine, false)?;
+    expect_refused!(call::ticket_amount(one.environment, 0), Status::BadArgument);
+    expect_refused!(call::ticket_amount(one.environment, TICKET_AMOUNT_MAX + 1), Status::BadArgument);
+    expect_refused!(call::ticket_fund(one.environment, two.environment), Status::BadArgument);
+    expect_refused!(call::ticket_amount(SLOT_SELF, 1), Status::MissingRight);
+    expect_refused!(call::ticket_fund(SLOT_SELF, SLOT_NONE), Status::MissingRight);
+    expect_refused!(call::ticket_amount(SLOT_MACHINE, 1), Status::WrongType);
+    expect_refused!(call::ticket_amount(CapSlot(u32::MAX), 1), Status::BadSlot);
+    expect_ok!(call::cap_derive(one.environment, free_slot(0), Rights::READ, 0, 0));
+    expect_refused!(call::ticket_amount(free_slot(0), 1), Status::MissingRight);
+    expect_equal!(call::ticket_read(free_slot(0), TicketField::Amount), Ok(TICKET_AMOUNT_DEFAULT));
+    expect_equal!(call::ticket_read(one.environment, TicketField::IsFunding), Ok(1));
+    Ok(())
+}
+
+/// Words of the shared page: what the child was told.
+const ON_SELF: usize = 1;
+const ON_PROCESSOR: usize = 2;
+const DONE: usize = 3;
+
+fn status_of(outcome: aegis_rt::call::Outcome) -> u64 {
+    outcome.map_or_else(|refusal| refusal.status as u64, |_| Status::Ok as u64)
+}
+
+extern "C" fn greedy_child(_: u64) -> ! {
+    shared().set(ON_SELF, status_of(call::ticket_amount(SLOT_SELF, TICKET_AMOUNT_MAX)));
+    shared().set(ON_PROCESSOR, status_of(call::ticket_amount(CHILD_SLOT_FREE, TICKET_AMOUNT_MAX)));
+    shared().set(DONE, 1);
+    loop {
+        shared().increment(0);
+    }
+}
+
+fn own_processors(machine: &Machine) -> CaseResult {
+    let child = expect_ok!(child::make(machine, 0, 0));
+    let rights = Rights::CONTROL | Rights::READ;
+    expect_ok!(call::cap_grant(child.processor, child.environment, CHILD_SLOT_FREE, rights));
+    expect_ok!(child::start(&child, greedy_child, 0));
+    expect!(child::await_word(&child, DONE, 1));
+    expect_equal!(child.shared.get(ON_SELF), Status::MissingRight as u64);
+    expect_equal!(child.shared.get(ON_PROCESSOR), Status::Ok as u64);
+    // It inflated its own currency, which is worth what it was.
+    expect_equal!(call::ticket_read(child.environment, TicketField::IssuedAmount), Ok(TICKET_AMOUNT_MAX));
+    expect_equal!(call::ticket_read(child.environment, TicketField::Value), Ok(500 * TICKET_VALUE_ONE));
+    Ok(())
+}
+
+fn slices_follow(machine: &Machine) -> CaseResult {
+    let [one, two] = two(machine, false)?;
+    expect_ok!(call::ticket_amount(one.environment, 3 * TICKET_AMOUNT_DEFAULT));
+    for child in [&one, &two] {
+        expect_ok!(child::start(child, busy_child, 0));
+    }
+    if machine.cpu_count > 1 {
+        // Each has a processor to itself.
+        expect!(sleep_until(|| one.shared.get(0) > 0 && two.shared.get(0) > 0));
+        return Ok(());
+    }
+    let before = [slices(&one), slices(&two)];
+    let taken = || [slices(&one) - before[0], slices(&two) - before[1]];
+    expect!(sleep_until(|| taken().iter().sum::<u64>() >= 600));
+    let [rich, poor] = taken();
+    // Of n slices a quarter is the poor one's, with a deviation of the root of 3n / 16: within six of them.
+    let all = rich + poor;
+    let off = (4 * poor).abs_diff(all);
+    expect!(off * off <= 36 * 3 * all);
+    Ok(())
+}
+
+fn unfunded(machine: &Machine) -> CaseResult {
+    let [one, two] = two(machine, true)?;
+    expect!(sleep_until(|| one.shared.get(0) > 0 && two.shared.get(0) > 0));
+    expect_ok!(call::ticket_fund(two.environment, SLOT_NONE));
+    if machine.cpu_count == 1 {
+        // The other computes without end; what is left for this one is the end of its slice.
+        let before = (slices(&one), slices(&two));
+        expect!(sleep_until(|| slices(&one) >= before.0 + 100));
+        expect!(slices(&two) <= before.1 + 2);
+    }
+    // With the other out of the way it runs.
+    let before = two.shared.get(0);
+    // SAFETY: the child is this case's own.
+    expect_ok!(unsafe { call::processor_stop(one.processor) });
+    expect!(sleep_until(|| two.shared.get(0) > before));
+    Ok(())
+}
