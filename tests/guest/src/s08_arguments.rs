@@ -40,6 +40,10 @@ enum Kind {
     Right(usize),
     /// A space, or an environment for its home space; some right is needed.
     Space,
+    /// An environment or a processor; some right is needed.
+    Funded,
+    /// The same without a right.
+    AnyFunded,
     /// An empty slot.
     Target,
 }
@@ -67,8 +71,8 @@ fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
 /// Calls that take no slot.
 const WITHOUT_SLOTS: [u64; 3] = [0, 22, 29];
 
-fn rows(entry: &BindEntry) -> [Row; 41] {
-    use Kind::{Any, Right, Space, Target, Type};
+fn rows(entry: &BindEntry) -> [Row; 44] {
+    use Kind::{Any, AnyFunded, Funded, Right, Space, Target, Type};
     let at = |slot: CapSlot| u64::from(slot.0);
     let (frames, environment, processor) = (at(FRAMES), at(ENVIRONMENT), at(PROCESSOR));
     let (bell, gate, device, machine) = (at(BELL), at(GATE), at(DEVICE), at(SLOT_MACHINE));
@@ -122,6 +126,9 @@ fn rows(entry: &BindEntry) -> [Row; 41] {
         row(41, [bell, u64::MAX, 0, 0, 0, 0], &[(0, Right(B))]),
         row(42, [empty, 0, 0, 0, 0, 0], &[(0, Target)]),
         row(43, [at(SPACE), 0, 0, 0, 0, 0], &[(0, Space)]),
+        row(44, [environment, 1000, 0, 0, 0, 0], &[(0, Funded)]),
+        row(45, [processor, processor, 0, 0, 0, 0], &[(0, Funded), (1, AnyFunded)]),
+        row(46, [processor, 0, 0, 0, 0, 0], &[(0, Funded)]),
     ]
 }
 
@@ -145,6 +152,8 @@ fn corruptions(kind: Kind, each: &mut dyn FnMut(Corruption) -> CaseResult) -> Ca
         Kind::Type(good) => (core::slice::from_ref(good), &[]),
         Kind::Right(good) => (core::slice::from_ref(good), core::slice::from_ref(good)),
         Kind::Space => (&[E, S], &[E, S]),
+        Kind::Funded => (&[E, P], &[E, P]),
+        Kind::AnyFunded => (&[E, P], &[]),
         Kind::Any | Kind::Target => (&[], &[]),
     };
     for (other, slot) in GOOD.into_iter().enumerate() {
