@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
@@ -101,6 +103,34 @@ static void identities(void) {
     });
 }
 
+/* execveat: by a path from a directory, by a descriptor alone, and by a script that is a descriptor. */
+static void executions(int directory) {
+    char *words[] = {"calls", "by a directory", NULL}, *none[] = {NULL};
+    SAY(execute_at(directory, "moved", words, none, 0));
+    SAY(execute_at(directory, "nothing", words, none, 0));
+    SAY(execute_at(directory, "link", words, none, AT_SYMLINK_NOFOLLOW));
+    SAY(execute_at(directory, "", words, none, 0));
+    SAY(execute_at(directory, "", words, none, AT_EMPTY_PATH));
+    SAY(execute_at(-1, "", words, none, AT_EMPTY_PATH));
+    SAY(execute_at(directory, "moved", words, none, AT_REMOVEDIR));
+    APART(execute_at(AT_FDCWD, "/proc/self/exe", words, none, 0));
+    words[1] = "by a descriptor";
+    int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    APART(execute_at(self, "", words, none, AT_EMPTY_PATH));
+    dup2(self, 100), close(self);
+    words[0] = "name", words[1] = NULL;
+    APART(execute_at(100, "", words, none, AT_EMPTY_PATH));
+    int script = openat(directory, "script", O_CREAT | O_WRONLY, 0700);
+    SAY(write(script, "#!/proc/self/exe by\n", 20));
+    close(script), script = openat(directory, "script", O_RDONLY | O_CLOEXEC);
+    dup2(script, 101), dup3(script, 102, O_CLOEXEC);
+    APART(execute_at(101, "", words, none, AT_EMPTY_PATH));
+    APART(execute_at(directory, "script", words, none, 0));
+    APART(SAY(execute_at(102, "", words, none, AT_EMPTY_PATH)));
+    close(script), close(100), close(101), close(102);
+    unlinkat(directory, "script", 0);
+}
+
 static void at_directories(const char *folder) {
     struct stat status;
     int directory = open(folder, O_RDONLY | O_DIRECTORY);
@@ -154,10 +184,8 @@ static void at_directories(const char *folder) {
     SAY(lgetxattr(path, "trusted.nothing", value, 8));
     SAY(fremovexattr(-1, "user.nothing"));
     SAY(flistxattr(-1, value, 8));
-    SAY(execute_at(directory, "moved", (char *[]){"moved", NULL}, (char *[]){NULL}, 0));
-    SAY(execute_at(directory, "nothing", (char *[]){"moved", NULL}, (char *[]){NULL}, 0));
-    APART(execute_at(AT_FDCWD, "/proc/self/exe", (char *[]){"calls", "by execveat", NULL}, (char *[]){NULL}, 0));
     close(file);
+    executions(directory);
     SAY(unlinkat(directory, "moved", 0));
     SAY(unlinkat(directory, "link", 0));
     SAY(unlinkat(directory, "sub", 0));
@@ -262,7 +290,16 @@ static void refused(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1) return puts(argv[1]) < 0;
+    if (argc > 1 || !strcmp(argv[0], "name")) {
+        const char *name = (const char *)getauxval(AT_EXECFN);
+        for (char **word = argv; *word; word++) printf("[%s]", *word);
+        puts(strncmp(name, "/dev/fd/", 8) ? "" : name);
+        char command[16];
+        prctl(PR_GET_NAME, command);
+        /* What a descriptor alone is called there changed with Linux 6.14. */
+        if (strrchr(name, '/')[1] > '9') puts(command);
+        return 0;
+    }
     char folder[] = "/tmp/calls.XXXXXX";
     if (!mkdtemp(folder)) return 1;
     umask(022);

@@ -34,8 +34,10 @@ const NAME_BYTES_MAX: usize = 15;
 /// What is to be run.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// The path, as given.
+    /// The path, as given; `/dev/fd/N` for a file that is a descriptor.
     pub path: Vec<u8>,
+    /// The path is not there any more when the program runs, so that an interpreter could not open it.
+    pub is_path_lost: bool,
     /// Arguments.
     pub arguments: Vec<Vec<u8>>,
     /// Environment.
@@ -96,38 +98,50 @@ pub struct Prepared {
     wish: Wish,
 }
 
-/// Finds and checks a program, following `#!` lines.
+/// Checks a program that was found at `found`, following `#!` lines. Interpreters are looked for from `start`.
 pub fn prepare(
     system: &System,
     access: &Access,
     start: &Location,
+    found: Location,
     wish: Wish,
 ) -> core::result::Result<Prepared, StartError> {
     let mut wish = wish;
-    let mut name = wish.path.clone();
+    let mut found = found;
+    // The program's own name stays that of the script (AT_EXECFN, the thread's name).
+    let name = wish.path.clone();
     for _ in 0..=SCRIPT_DEPTH_MAX {
-        let (file, location) = open_program(access, start, &wish.path).map_err(StartError::Open)?;
+        let (file, location) = open_program(access, &found).map_err(StartError::Open)?;
         let Some(line) = script_line(system, &file).map_err(StartError::Open)? else {
-            let mut open = |path: &[u8]| open_program(access, start, path).map(|(file, _)| file);
+            let mut open = |path: &[u8]| find_program(access, start, path).map(|(file, _)| file);
             let program = Program::open(&system.pool, file, &mut open).map_err(StartError::Load)?;
             return Ok(Prepared { program, location, wish: Wish { path: name, ..wish } });
         };
+        if wish.is_path_lost {
+            return Err(StartError::Open(Errno::ENOENT));
+        }
         let line = parse_script(&line).unwrap_or(Err(Errno::ENOEXEC)).map_err(StartError::Script)?;
+        found = access.find(start, &line.interpreter, true, false).map_err(StartError::Open)?;
         wish.arguments = script_arguments(&line, &wish.path, &wish.arguments);
-        wish.path.clone_from(&line.interpreter);
-        name = line.interpreter;
+        wish.path = line.interpreter;
     }
     Err(StartError::Script(Errno::ELOOP))
 }
 
+/// Finds a file and opens it to run it.
+fn find_program(access: &Access, start: &Location, path: &[u8]) -> Result<(ProgramFile, Location)> {
+    open_program(access, &access.find(start, path, true, false)?)
+}
+
 /// Opens a file to run it.
-fn open_program(access: &Access, start: &Location, path: &[u8]) -> Result<(ProgramFile, Location)> {
+fn open_program(access: &Access, location: &Location) -> Result<(ProgramFile, Location)> {
     let how = OpenHow { flags: OpenFlags::EXECUTE, ..OpenHow::READ };
-    let location = access.find(start, path, true, false)?;
-    if location.inode().kind() != FileKind::Regular {
-        return Err(Errno::EACCES);
+    match location.inode().kind() {
+        FileKind::Regular => {}
+        FileKind::Symlink => return Err(Errno::ELOOP),
+        _ => return Err(Errno::EACCES),
     }
-    let description = access.namespace().open_at(&access.caller(), location, &how)?;
+    let description = access.namespace().open_at(&access.caller(), location.clone(), &how)?;
     let location = description.location().clone();
     let length_bytes = description.metadata().size_bytes;
     let source = MappedFile::new(location.clone(), access.caller().root.clone())?;
@@ -254,7 +268,7 @@ pub fn search_path(access: &Access, start: &Location, name: &[u8], environment: 
     for directory in path.split(|byte| *byte == b':') {
         let directory = if directory.is_empty() { b".".as_slice() } else { directory };
         let candidate = [directory, b"/", name].concat();
-        match open_program(access, start, &candidate) {
+        match find_program(access, start, &candidate) {
             Ok(_) => return candidate,
             Err(Errno::EACCES) => refused = refused.or(Some(candidate)),
             Err(_) => {}

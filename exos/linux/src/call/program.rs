@@ -14,17 +14,16 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::context::{Arguments, Context};
-use crate::files::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, read_path, start_of};
+use crate::files::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at, read_path};
 use crate::leaving::give_memory_back;
 use crate::memory::{Space, space_limits};
 use crate::process::Ending;
 use crate::program::{Wish, prepare, start};
-use crate::table::{Entry, full, partial};
+use crate::table::{Entry, full};
 use crate::user::{STRING_BYTES_MAX, UserMemory, read_array, read_string};
 
 /// This family's part of the table.
-pub const ENTRIES: &[Entry] =
-    &[full(Sysno::execve, execve), partial(Sysno::execveat, "not of a descriptor without a path", execveat)];
+pub const ENTRIES: &[Entry] = &[full(Sysno::execve, execve), full(Sysno::execveat, execveat)];
 
 /// Most bytes of arguments and environment that are read.
 const STRINGS_BYTES_MAX: usize = 6 << 20;
@@ -52,7 +51,7 @@ fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize) -> Result
 
 /// `execve(2)`.
 pub fn execve(context: &mut Context<'_>, [path, arguments, environment, ..]: Arguments) -> Result<u64> {
-    execute(context, CURRENT_DIRECTORY as u64, path, [arguments, environment])
+    execute(context, [CURRENT_DIRECTORY as u64, path, 0], [arguments, environment])
 }
 
 /// `execveat(2)`.
@@ -60,21 +59,20 @@ pub fn execveat(
     context: &mut Context<'_>,
     [directory, path, arguments, environment, flags, _]: Arguments,
 ) -> Result<u64> {
-    if flags & !(AT_EMPTY_PATH | AT_NO_FOLLOW) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    execute(context, directory, path, [arguments, environment])
+    execute(context, [directory, path, flags], [arguments, environment])
 }
 
-fn execute(context: &mut Context<'_>, directory: u64, path: u64, [arguments, environment]: [u64; 2]) -> Result<u64> {
-    let path = read_path(context, path)?;
+fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: [u64; 2]) -> Result<u64> {
     let mut room = STRINGS_BYTES_MAX;
     let arguments = read_strings(context.memory, arguments, &mut room)?;
     let environment = read_strings(context.memory, environment, &mut room)?;
     let access = Access::new(context);
-    let from = start_of(context, directory, &path)?;
-    let wish = Wish { path: path.to_vec(), arguments, environment };
-    let prepared = prepare(context.system, &access, &from, wish).map_err(|error| error.errno())?;
+    let [directory, address, flags] = file;
+    let found = find_at(context, &access, directory, address, flags, AT_EMPTY_PATH | AT_NO_FOLLOW)?;
+    let (path, is_path_lost) = name_of(context, directory, address)?;
+    let wish = Wish { path, is_path_lost, arguments, environment };
+    let current = context.process.files.current();
+    let prepared = prepare(context.system, &access, &current, found, wish).map_err(|error| error.errno())?;
     context.replaces_registers = true;
     if !end_other_threads(context) {
         return Ok(0);
@@ -91,6 +89,21 @@ fn execute(context: &mut Context<'_>, directory: u64, path: u64, [arguments, env
         context.process.end(Ending::Killed { signal: Signal::KILL, has_core: false, text });
     }
     Ok(0)
+}
+
+/// The name under which a program is run, and whether it is gone when that runs: what a path leads to from a descriptor
+/// has the name of the descriptor before it.
+fn name_of(context: &Context<'_>, directory: u64, address: u64) -> Result<(Vec<u8>, bool)> {
+    let path = if address == 0 { Vec::new() } else { read_path(context, address)?.to_vec() };
+    if directory as i32 == CURRENT_DIRECTORY || path.first() == Some(&b'/') {
+        return Ok((path, false));
+    }
+    let mut name = alloc::format!("/dev/fd/{}", directory as i32).into_bytes();
+    if !path.is_empty() {
+        name.push(b'/');
+        name.extend_from_slice(&path);
+    }
+    Ok((name, context.process.files.table().close_on_exec(directory as u32)?))
 }
 
 /// Memory for the new program, with the limits of the process.

@@ -25,7 +25,7 @@ use exos::task::signal::Signal;
 use exos_linux::boot::{Ground, Pod};
 use exos_linux::host::{HostPorts, Port};
 use exos_linux::process::Ending;
-use exos_linux::program::{Wish, prepare, search_path, start as start_program};
+use exos_linux::program::{StartError, Wish, prepare, search_path, start as start_program};
 use exos_linux::shares::Served;
 use exos_linux::stream::PortStream;
 use exos_linux::system::{Platform, ThreadStart};
@@ -175,8 +175,11 @@ fn load(pod: &Pod, config: &Config, frame: &mut UpcallFrame) -> Result<(), Failu
     let access = exos_linux::files::Access::for_process(&pod.system, &pod.process);
     let current = pod.process.files.current();
     let path = search_path(&access, &current, &config.program, &config.environment);
-    let wish = Wish { path, arguments: config.arguments.clone(), environment: config.environment.clone() };
-    let prepared = prepare(&pod.system, &access, &current, wish)
+    let (arguments, environment) = (config.arguments.clone(), config.environment.clone());
+    let found = access.find(&current, &path, true, false).map_err(StartError::Open);
+    let wish = Wish { path, is_path_lost: false, arguments, environment };
+    let prepared = found
+        .and_then(|found| prepare(&pod.system, &access, &current, found, wish))
         .map_err(|error| Failure::new(error.exit_status(), alloc::format!("{name}: {}", error.text())))?;
     start_program(&pod.system, &pod.process, &pod.thread, prepared, frame)
         .map_err(|error| Failure::new(125, alloc::format!("{name}: {error}")))
