@@ -1,5 +1,43 @@
-//! Locks of exos: the single import point, so that what a lock does when its holder dies is decided in one place.
+//! Locks of exos: the single import point, so that what happens where a lock is taken is decided in one place.
 //!
-//! For now a plain spinning mutex: one virtual processor runs exos at a time. Neighbours: everything that a pod shares.
+//! [`Mutex`] and [`RwLock`] may be held by a thread that waits for the world outside (an answer of the host's file
+//! server, while it changes a name or holds an address space). Whoever meets such a lock taken must not keep the
+//! processor from its holder: between looks he does what [`set_patience`] named, which in the machine lets others run.
+//! Nobody waits in the sense of the scheduler for a lock, so no wake is lost by it.
+//!
+//! [`SpinMutex`] is for what that itself is made of: the scheduler, the heap, processors, devices. It is held for
+//! moments, never over a wait, and never while a lock of the other kind is taken.
+//!
+//! Neighbours: everything that a pod shares; `exos/linux/src/glue/patience.rs`.
 
-pub use spin::{Mutex, MutexGuard, Once, RwLock};
+pub use spin::Once;
+use spin::relax::RelaxStrategy;
+
+/// A lock whose holder may wait.
+pub type Mutex<T> = spin::mutex::Mutex<T, Patience>;
+/// A [`Mutex`] that is held.
+pub type MutexGuard<'a, T> = spin::mutex::MutexGuard<'a, T, Patience>;
+/// A lock for many readers, whose holders may wait.
+pub type RwLock<T> = spin::rwlock::RwLock<T, Patience>;
+/// A lock whose holder does not wait.
+pub type SpinMutex<T> = spin::mutex::Mutex<T, spin::relax::Spin>;
+
+/// What is done between two looks at a lock that is taken.
+pub struct Patience;
+
+static PATIENCE: Once<fn()> = Once::new();
+
+/// Names what is done while a lock is taken; the first call counts. Without one the processor spins.
+pub fn set_patience(relax: fn()) {
+    PATIENCE.call_once(|| relax);
+}
+
+impl RelaxStrategy for Patience {
+    #[cold]
+    fn relax() {
+        match PATIENCE.get() {
+            Some(relax) => relax(),
+            None => core::hint::spin_loop(),
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use aegis_tests::programs::{Ended, aegis, host, is_there, same, tool};
+use aegis_tests::programs::{Ended, aegis, compile_with, host, is_there, same, tool};
 
 /// A folder of this test, gone at its end.
 struct Folder(PathBuf);
@@ -279,5 +279,85 @@ fn wrong_directories_are_named_before_the_start() {
     for (volume, expected) in [("/etc/passwd:/p", "/etc/passwd: not a directory"), ("/no/such:/p", "/no/such: ")] {
         let ended = aegis(&["-v", volume], &["busybox", "true"], b"");
         assert!(ended.status == 125 && ended.errors.contains(expected), "{ended:?}");
+    }
+}
+
+/// Three threads on one processor: two hand a word to each other for ever, the third asks the host for one file after
+/// the other and looks before and after each call whether the two came on. A call never loses its processor but where
+/// it waits, so what moves the word during one call is that others ran while the host was asked.
+const MEANWHILE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static volatile int word, is_over;
+
+static void *play(void *side) {
+    int mine = (int)(long)side;
+    while (!is_over) {
+        int now = word;
+        if ((now & 1) != mine) { syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, now, NULL); continue; }
+        __sync_fetch_and_add(&word, 1);
+        syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1);
+    }
+    __sync_fetch_and_add(&word, 1);
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 9);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    pthread_t players[2];
+    char path[300], bytes[10];
+    int count = 0, moved = 0;
+    struct stat status;
+    for (long side = 0; side < 2; side++) pthread_create(&players[side], NULL, play, (void *)side);
+    for (; count < 200; count++) {
+        sprintf(path, "/v/deep/%d", count);
+        int before = word, result = stat(path, &status);
+        moved += word != before;
+        int file = open(path, O_RDONLY);
+        if (result || file < 0 || read(file, bytes, 10) != 3) { puts("a file is wrong"); _exit(1); }
+        close(file);
+    }
+    is_over = 1;
+    for (int side = 0; side < 2; side++) pthread_join(players[side], NULL);
+    printf("%d files, others ran meanwhile: %s\n", count, moved > count / 2 ? "yes" : "no");
+    return 0;
+}
+"#;
+
+#[test]
+fn who_asks_the_host_does_not_stop_the_other_threads() {
+    let folder = Folder::new("meanwhile");
+    for number in 0..200 {
+        folder.put(&format!("deep/{number}"), "abc");
+    }
+    let Some(program) = compile_with("gcc", "meanwhile", MEANWHILE, &["-O1", "-static", "-pthread"]) else { return };
+    for processors in ["1", "2"] {
+        let options = ["--cpus", processors, "-v", &folder.volume("")];
+        let text = succeeds(aegis(&options, &[&program.display().to_string()], b""));
+        assert_eq!(text, "200 files, others ran meanwhile: yes\n");
+    }
+}
+
+#[test]
+fn many_processes_ask_the_host_at_once() {
+    let folder = Folder::new("many");
+    for number in 0..60 {
+        folder.put(&format!("{number}"), format!("{number}\n").repeat(3000));
+    }
+    let script = "for i in 0 1 2 3 4 5; do (for f in /v/*; do busybox md5sum < $f; done | busybox md5sum) & done; wait; \
+                  busybox md5sum /v/* | busybox md5sum";
+    for processors in ["1", "3"] {
+        let options = ["--cpus", processors, "-v", &folder.volume("")];
+        let text = succeeds(aegis(&options, &["busybox", "sh", "-c", script], b""));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 7, "{text}");
+        assert!(lines[..6].iter().all(|line| *line == lines[0]), "{text}");
     }
 }

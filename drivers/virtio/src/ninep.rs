@@ -2,17 +2,17 @@
 //!
 //! The driver knows messages as bytes with a length; what they say is the business of exos's 9P client. A message goes
 //! out of one of a fixed number of *slots*, each with memory for a request and for its reply, so that several can be
-//! under way: slot 0 is large (reads and writes of files), the others are small and share a page (messages that go
-//! along and have short answers). The caller puts messages into slots, [`Channel::submit`]s them with one
-//! notification, and looks with [`Channel::poll`] until their replies are there. How long it looks, and what it does
-//! meanwhile, is its own affair: there is no time here (VIRTIO-5).
+//! under way: they form *lanes*, in each of which the first is large (reads and writes of files) and the others are small
+//! (messages that go along and have short answers). The caller puts messages into slots, [`Channel::submit`]s them with
+//! one notification, and looks with [`Channel::poll`] until their replies are there, in whatever order they come. How
+//! long it looks, and what it does meanwhile, is its own affair: there is no time here (VIRTIO-5).
 //!
 //! Trust: the device decides the bytes of a reply, and how many of them it claims; the count is cut to what the slot
 //! can hold, and which slot a reply belongs to is decided by the queue's own shadow (VIRTIO-1). A reply that never
 //! comes leaves its slot in use for ever, which is the safe answer: the device may still write there.
 //!
-//! Limits: [`SLOT_COUNT`] slots; [`Limits::message_page_count`] pages each way in slot 0; [`SMALL_BYTES`] each way in
-//! the others; tags of [`TAG_BYTES`] bytes exactly (see there).
+//! Limits: [`LANE_COUNT`] lanes of [`LANE_SLOT_COUNT`] slots; [`Limits::message_page_count`] pages each way in the first
+//! slot of a lane; [`SMALL_BYTES`] each way in the others; tags of [`TAG_BYTES`] bytes exactly (see there).
 
 use aegis_hal::{Dma, DmaBuffer, Irq, PAGE_BYTES};
 
@@ -25,8 +25,12 @@ pub const DEVICE_TYPE_NINEP: u32 = 9;
 /// Bytes of a mount tag that this driver can read: with the length in front of it a whole number of words, because
 /// devices answer nothing to a word that reaches beyond their configuration.
 pub const TAG_BYTES: usize = 6;
-/// Slots: one large, the others small.
-pub const SLOT_COUNT: usize = 16;
+/// Lanes: requests that can be under way at the same time.
+pub const LANE_COUNT: usize = 4;
+/// Slots of a lane: its first is large, the others small.
+pub const LANE_SLOT_COUNT: usize = 8;
+/// Slots in all; those of a lane are in a row.
+pub const SLOT_COUNT: usize = LANE_COUNT * LANE_SLOT_COUNT;
 /// Bytes of a message in a small slot, each way.
 pub const SMALL_BYTES: usize = 64;
 
@@ -37,7 +41,12 @@ const REQUEST_QUEUE: u16 = 0;
 /// Descriptors: two for each slot.
 const QUEUE_SIZE: usize = 2 * SLOT_COUNT;
 
-const _: () = assert!(QUEUE_SIZE.is_power_of_two() && 2 * SMALL_BYTES * (SLOT_COUNT - 1) <= PAGE_BYTES);
+/// Pages that all small slots have together.
+const SMALL_PAGE_COUNT: usize = (2 * SMALL_BYTES * SLOT_COUNT).div_ceil(PAGE_BYTES);
+/// Buffers besides the ring: a request and a reply for each lane, one for all small slots.
+const BUFFER_COUNT: usize = 2 * LANE_COUNT + 1;
+
+const _: () = assert!(QUEUE_SIZE.is_power_of_two());
 
 /// What the driver may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +61,7 @@ impl Limits {
     /// Pages that a channel with these limits holds.
     #[must_use]
     pub const fn page_count(&self) -> usize {
-        2 * self.message_page_count + 1 + ring_page_count(QUEUE_SIZE)
+        2 * LANE_COUNT * self.message_page_count + SMALL_PAGE_COUNT + ring_page_count(QUEUE_SIZE)
     }
 }
 
@@ -78,14 +87,6 @@ pub struct Stopped<T, D> {
     pub outcome: Result<(), VirtioError>,
 }
 
-/// The memory that the device reaches besides the ring.
-#[derive(Debug)]
-struct Buffers<B> {
-    request: B,
-    reply: B,
-    small: B,
-}
-
 /// A running 9P transport.
 #[derive(Debug)]
 pub struct Channel<T, D: Dma> {
@@ -93,9 +94,9 @@ pub struct Channel<T, D: Dma> {
     dma: D,
     limits: Limits,
     queue: Option<Queue<D::Buffer, QUEUE_SIZE>>,
-    buffers: Option<Buffers<D::Buffer>>,
-    /// Buffers of a set-up that did not come to its end.
-    orphans: [Option<D::Buffer>; 3],
+    /// The memory that the device reaches besides the ring: that of all small slots, then a request and a reply for
+    /// each lane.
+    buffers: [Option<D::Buffer>; BUFFER_COUNT],
     slots: [Slot; SLOT_COUNT],
     tag: [u8; TAG_BYTES],
     fault: Option<DeviceFault>,
@@ -113,8 +114,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
             dma,
             limits,
             queue: None,
-            buffers: None,
-            orphans: [const { None }; 3],
+            buffers: [const { None }; BUFFER_COUNT],
             slots: [Slot::Free; SLOT_COUNT],
             tag: [0; TAG_BYTES],
             fault: None,
@@ -147,12 +147,9 @@ impl<T: Transport, D: Dma> Channel<T, D> {
         let queue = self.queue.insert(queue);
         queue.set_interrupts(Interrupts::Suppressed)?;
         self.transport.enable_queue(REQUEST_QUEUE, QUEUE_SIZE as u16, addresses)?;
-        let page_counts = [self.limits.message_page_count, self.limits.message_page_count, 1];
-        for (orphan, page_count) in self.orphans.iter_mut().zip(page_counts) {
-            *orphan = Some(self.dma.allocate(page_count)?);
-        }
-        if let [Some(request), Some(reply), Some(small)] = core::mem::take(&mut self.orphans) {
-            self.buffers = Some(Buffers { request, reply, small });
+        for (index, buffer) in self.buffers.iter_mut().enumerate() {
+            let page_count = if index == 0 { SMALL_PAGE_COUNT } else { self.limits.message_page_count };
+            *buffer = Some(self.dma.allocate(page_count)?);
         }
         device::start(&mut self.transport)
     }
@@ -163,7 +160,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
         &self.tag
     }
 
-    /// Bytes of the longest message in slot 0, each way.
+    /// Bytes of the longest message in a large slot, each way.
     #[must_use]
     pub const fn message_bytes_max(&self) -> usize {
         self.limits.message_page_count * PAGE_BYTES
@@ -176,31 +173,26 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     /// in use.
     pub fn put(&mut self, slot: usize, message: &[u8]) -> Result<(), VirtioError> {
         self.check()?;
-        let message_bytes_max = self.message_bytes_max();
-        let (Some(queue), Some(buffers)) = (&mut self.queue, &mut self.buffers) else {
-            return Err(CallerFault::Chain.into());
-        };
-        let bytes_max = if slot == 0 { message_bytes_max } else { SMALL_BYTES };
+        let bytes_max = if is_large(slot) { self.message_bytes_max() } else { SMALL_BYTES };
         if slot >= SLOT_COUNT || message.is_empty() || message.len() > bytes_max {
             return Err(CallerFault::Chain.into());
         }
         if self.slots[slot] != Slot::Free {
             return Err(CallerFault::QueueFull.into());
         }
-        let (request, reply) = match small_offset(slot) {
-            None => {
-                buffers.request.copy_in(0, message)?;
-                (buffers.request.device_address(), buffers.reply.device_address())
-            }
-            Some(offset) => {
-                buffers.small.copy_in(offset, message)?;
-                let base = buffers.small.device_address();
-                (base.offset(offset), base.offset(offset + SMALL_BYTES))
-            }
+        let [request, reply] = places(slot);
+        let address_of =
+            |place: Place| Some(self.buffers[place.buffer].as_ref()?.device_address().offset(place.offset));
+        let (Some(request_address), Some(reply_address)) = (address_of(request), address_of(reply)) else {
+            return Err(CallerFault::Chain.into());
         };
+        let (Some(queue), Some(buffer)) = (&mut self.queue, &mut self.buffers[request.buffer]) else {
+            return Err(CallerFault::Chain.into());
+        };
+        buffer.copy_in(request.offset, message)?;
         let head = queue.push(&[
-            Segment::Readable { address: request, length_bytes: message.len() as u32 },
-            Segment::Writable { address: reply, length_bytes: bytes_max as u32 },
+            Segment::Readable { address: request_address, length_bytes: message.len() as u32 },
+            Segment::Writable { address: reply_address, length_bytes: bytes_max as u32 },
         ])?;
         self.slots[slot] = Slot::Sent(head);
         Ok(())
@@ -236,10 +228,20 @@ impl<T: Transport, D: Dma> Channel<T, D> {
         Ok(())
     }
 
-    /// Whether every slot up to `slot_count` that was sent has its answer.
+    /// Whether everything of a lane that was sent has its answer.
     #[must_use]
-    pub fn is_answered(&self, slot_count: usize) -> bool {
-        !self.slots.iter().take(slot_count).any(|slot| matches!(slot, Slot::Sent(_)))
+    pub fn is_answered(&self, lane: usize) -> bool {
+        !self.lane(lane).iter().any(|slot| matches!(slot, Slot::Sent(_)))
+    }
+
+    /// Whether nothing of a lane is in use.
+    #[must_use]
+    pub fn is_free(&self, lane: usize) -> bool {
+        self.lane(lane).iter().all(|slot| *slot == Slot::Free)
+    }
+
+    fn lane(&self, lane: usize) -> &[Slot] {
+        self.slots.chunks_exact(LANE_SLOT_COUNT).nth(lane).unwrap_or_default()
     }
 
     /// Bytes of a slot's answer, once it is there.
@@ -256,14 +258,10 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     /// # Errors
     /// [`CallerFault::Chain`]: there is no answer.
     pub fn take(&mut self, slot: usize, into: &mut [u8]) -> Result<usize, VirtioError> {
-        let (Some(count), Some(buffers)) = (self.answer_bytes(slot), &self.buffers) else {
-            return Err(CallerFault::Chain.into());
-        };
-        let count = count.min(into.len());
-        match small_offset(slot) {
-            None => buffers.reply.copy_out(0, &mut into[..count])?,
-            Some(offset) => buffers.small.copy_out(offset + SMALL_BYTES, &mut into[..count])?,
-        }
+        let count = self.answer_bytes(slot).ok_or(CallerFault::Chain)?.min(into.len());
+        let [_, reply] = places(slot);
+        let buffer = self.buffers[reply.buffer].as_ref().ok_or(CallerFault::Chain)?;
+        buffer.copy_out(reply.offset, &mut into[..count])?;
         self.slots[slot] = Slot::Free;
         Ok(count)
     }
@@ -303,10 +301,7 @@ impl<T: Transport, D: Dma> Channel<T, D> {
         if let Some(queue) = self.queue {
             give_back(queue.into_ring());
         }
-        if let Some(Buffers { request, reply, small }) = self.buffers {
-            [request, reply, small].into_iter().for_each(&mut give_back);
-        }
-        self.orphans.into_iter().flatten().for_each(&mut give_back);
+        self.buffers.into_iter().flatten().for_each(&mut give_back);
         Stopped { transport: self.transport, dma: self.dma, outcome }
     }
 
@@ -315,10 +310,24 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     }
 }
 
-/// Where a small slot's request is in the shared page; its reply follows. `None` for the large slot.
-const fn small_offset(slot: usize) -> Option<usize> {
-    match slot {
-        0 => None,
-        slot => Some((slot - 1) * 2 * SMALL_BYTES),
+/// Where a message is.
+#[derive(Clone, Copy)]
+struct Place {
+    buffer: usize,
+    offset: usize,
+}
+
+const fn is_large(slot: usize) -> bool {
+    slot.is_multiple_of(LANE_SLOT_COUNT)
+}
+
+/// Where a slot's request and its reply are.
+const fn places(slot: usize) -> [Place; 2] {
+    if is_large(slot) {
+        let request = 1 + 2 * (slot / LANE_SLOT_COUNT);
+        [Place { buffer: request, offset: 0 }, Place { buffer: request + 1, offset: 0 }]
+    } else {
+        let offset = 2 * slot * SMALL_BYTES;
+        [Place { buffer: 0, offset }, Place { buffer: 0, offset: offset + SMALL_BYTES }]
     }
 }

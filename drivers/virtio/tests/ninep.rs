@@ -2,7 +2,7 @@
 
 use aegis_hal::fake::{FakeBus, FakeDma, FakeMmio};
 use aegis_virtio::fake::{FakeSerial, Mischief, MmioModel, Pace, SharedSerial, mmio, pci};
-use aegis_virtio::ninep::{Channel, Limits, SLOT_COUNT, SMALL_BYTES};
+use aegis_virtio::ninep::{Channel, LANE_COUNT, LANE_SLOT_COUNT, Limits, SLOT_COUNT, SMALL_BYTES};
 use aegis_virtio::{
     CallerFault, ConfigurationFault, DeviceFault, Interrupts, MmioTransport, PciInterrupt, PciTransport, Transport,
     VirtioError,
@@ -51,21 +51,22 @@ fn reversed(message: &[u8]) -> Vec<u8> {
 
 fn exchange<T: Transport>(channel: &mut Channel<T, FakeDma>) {
     let large: Vec<u8> = (0..channel.message_bytes_max()).map(|index| (index % 250) as u8 + 1).collect();
-    channel.put(0, &large).expect("free");
-    for slot in 1..SLOT_COUNT {
-        channel.put(slot, &[slot as u8, 2, 3]).expect("free");
+    let is_large = |slot: usize| slot.is_multiple_of(LANE_SLOT_COUNT);
+    for slot in 0..SLOT_COUNT {
+        let message = if is_large(slot) { &large[slot..] } else { &[slot as u8, 2, 3] };
+        channel.put(slot, message).expect("free");
     }
     assert_eq!(channel.put(1, b"x"), Err(CallerFault::QueueFull.into()));
     channel.submit().expect("honest");
     channel.poll().expect("honest");
-    assert!(channel.is_answered(SLOT_COUNT));
     let mut reply = vec![0; large.len()];
-    assert_eq!(channel.take(0, &mut reply), Ok(large.len()));
-    assert_eq!(reply, reversed(&large));
-    for slot in 1..SLOT_COUNT {
-        assert_eq!(channel.take(slot, &mut reply), Ok(3));
-        assert_eq!(reply[..3], [3, 2, slot as u8]);
+    for slot in (0..SLOT_COUNT).rev() {
+        assert!(channel.is_answered(slot / LANE_SLOT_COUNT) && !channel.is_free(slot / LANE_SLOT_COUNT));
+        let count = channel.take(slot, &mut reply).expect("answered");
+        let expected = if is_large(slot) { reversed(&large[slot..]) } else { vec![3, 2, slot as u8] };
+        assert_eq!(reply[..count], expected);
     }
+    assert!((0..LANE_COUNT).all(|lane| channel.is_free(lane)));
     assert_eq!(channel.take(1, &mut reply), Err(CallerFault::Chain.into()));
 }
 
@@ -105,7 +106,7 @@ fn an_answer_that_comes_later_interrupts_if_asked_to() {
     channel.submit().expect("honest");
     channel.set_interrupts(Interrupts::Wanted).expect("a ring");
     channel.poll().expect("honest");
-    assert!(!channel.is_answered(SLOT_COUNT));
+    assert!(!channel.is_answered(0) && channel.is_answered(1));
     world.device.borrow_mut().step();
     assert!(world.device.borrow().is_interrupting());
     let mut irq = world.device.borrow().irq.clone();
@@ -122,7 +123,7 @@ fn a_message_without_an_answer_keeps_its_slot() {
     channel.put(1, b"x").expect("free");
     channel.submit().expect("honest");
     channel.poll().expect("honest");
-    assert!(!channel.is_answered(SLOT_COUNT));
+    assert!(!channel.is_answered(0));
     assert_eq!(channel.answer_bytes(1), Some(1));
     assert_eq!(channel.put(0, b"again"), Err(CallerFault::QueueFull.into()));
     world.device.borrow_mut().need_reset();
@@ -187,7 +188,7 @@ proptest! {
             let mut irq = world.device.borrow().irq.clone();
             let _ = channel.on_interrupt(&mut irq);
             let _ = channel.poll();
-            let bytes_max = if *slot == 0 { channel.message_bytes_max() } else { SMALL_BYTES };
+            let bytes_max = if slot.is_multiple_of(LANE_SLOT_COUNT) { channel.message_bytes_max() } else { SMALL_BYTES };
             let mut reply = vec![0xee; 4096 * 3 + 8];
             if let Ok(count) = channel.take(*slot, &mut reply) {
                 prop_assert!(count <= bytes_max);

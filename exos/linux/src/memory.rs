@@ -1,6 +1,7 @@
 //! A process's memory: an address space behind a lock.
 //!
 //! The lock is taken by the page-fault upcall, so it is never held while program memory is copied (which may fault).
+//! Pages of files that have to be waited for are fetched without it ([`Space::resolve`]).
 
 use alloc::sync::Arc;
 
@@ -10,6 +11,7 @@ use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
 use exos::mem::{Access, AddressSpace, FaultOutcome, FramePool, SegvReason, SpaceLimits};
 use exos::platform::Kernel;
+use exos::rewrite::Refusal;
 use exos::sync::{Mutex, MutexGuard};
 use exos::task::limits::{Limits, Resource};
 
@@ -17,6 +19,8 @@ use crate::exception::{FaultCause, PAGE_FAULT_FETCH, PAGE_FAULT_WRITE};
 
 /// Times that a word is tried again while others change it.
 const EXCHANGE_COUNT_MAX: usize = 1 << 16;
+/// Pages that are fetched without the lock for one thing to do.
+const FETCH_COUNT_MAX: usize = 64;
 
 /// A process's memory. Whoever drops the last reference ends the address space; no processor may be in it then.
 pub struct Space {
@@ -88,13 +92,50 @@ impl Space {
         } else {
             Access::Read
         };
-        match self.lock().handle_fault(frame.fault_address, access) {
+        let address = frame.fault_address;
+        let outcome = self
+            .fetching(|space| space.handle_fault_at_hand(address, access), |space| space.handle_fault(address, access));
+        match outcome {
             FaultOutcome::Resolved { pages } => FaultResult::Resolved(pages),
             FaultOutcome::Segv(SegvReason::NotMapped) => FaultResult::Failed(FaultCause::NotMapped),
             FaultOutcome::Segv(SegvReason::NotAllowed) => FaultResult::Failed(FaultCause::NotAllowed),
-            FaultOutcome::Bus => FaultResult::Failed(FaultCause::BeyondFile),
+            FaultOutcome::Bus | FaultOutcome::Absent => FaultResult::Failed(FaultCause::BeyondFile),
             FaultOutcome::OutOfMemory => FaultResult::OutOfMemory,
         }
+    }
+
+    /// As [`AddressSpace::rewrite_site`].
+    pub fn rewrite_site(&self, return_address: u64, entry_offset: u32) -> Option<core::result::Result<(), Refusal>> {
+        self.fetching(
+            |space| space.rewrite_site_at_hand(return_address, entry_offset),
+            |space| space.rewrite_site(return_address, entry_offset),
+        )
+    }
+
+    /// Does what may want pages of files: `at_hand` under the lock, without a wait. A page that it wants is fetched
+    /// without the lock, so that others can use the space meanwhile, and kept until it was tried again. `surely` is for
+    /// a page that cannot be had, or comes and goes.
+    fn fetching<R>(
+        &self,
+        mut at_hand: impl FnMut(&mut AddressSpace) -> R,
+        surely: impl FnOnce(&mut AddressSpace) -> R,
+    ) -> R {
+        let mut fetched;
+        for _ in 0..FETCH_COUNT_MAX {
+            let wanted = {
+                let mut space = self.lock();
+                let outcome = at_hand(&mut space);
+                match space.take_wanted() {
+                    Some(wanted) => wanted,
+                    None => return outcome,
+                }
+            };
+            fetched = wanted.fetch();
+            if fetched.is_err() {
+                break;
+            }
+        }
+        surely(&mut self.lock())
     }
 
     /// Replaces the aligned word at `address` by what `change` makes of it, atomically; the word before. `EFAULT`, and

@@ -267,9 +267,10 @@ impl Description {
             return file.read(0, destination);
         }
         let (start, end) = {
+            // Asking the file may take a wait, and the lock is not held over one.
+            let size_bytes = self.size_for_reading();
             let mut offset = self.offset.lock();
             let start = *offset;
-            let size_bytes = self.size_for_reading();
             let claimed = (destination.remaining() as u64).min(size_bytes.saturating_sub(start));
             *offset += claimed;
             (start, *offset)
@@ -355,10 +356,14 @@ impl Description {
             SeekSupport::Offsets => {}
         }
         let is_directory = self.nature.kind == FileKind::Directory;
-        let mut offset = self.offset.lock();
+        // The file may have to be asked, so its answer comes before the lock.
         let target = match from {
             SeekFrom::Start(distance) => moved(0, distance)?,
-            SeekFrom::Current(distance) => moved(*offset, distance)?,
+            SeekFrom::Current(distance) => {
+                let mut offset = self.offset.lock();
+                *offset = moved(*offset, distance)?;
+                return Ok(*offset);
+            }
             _ if is_directory || self.file.is_some() => return Err(Errno::EINVAL),
             SeekFrom::End(distance) => moved(self.metadata().size_bytes, distance)?,
             SeekFrom::Data(start) | SeekFrom::Hole(start) => {
@@ -368,7 +373,7 @@ impl Description {
                 self.inode().seek(start, target)?
             }
         };
-        *offset = target;
+        *self.offset.lock() = target;
         Ok(target)
     }
 

@@ -51,6 +51,10 @@ impl PageSource for MappedFile {
         self.inode.resident_page(index)
     }
 
+    fn may_wait(&self) -> bool {
+        self.inode.may_wait()
+    }
+
     fn identity(&self) -> FileIdentity {
         let metadata = self.inode.metadata();
         FileIdentity { device: metadata.device.encoded(), inode: metadata.inode_number }

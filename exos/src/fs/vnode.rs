@@ -639,6 +639,11 @@ pub trait Inode: Any + Send + Sync {
         Err(PageError::Failed)
     }
 
+    /// Whether reading it may wait for somebody outside of the pod.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     /// Page `index` for reading, if it is at hand.
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         let _ = index;

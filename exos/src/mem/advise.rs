@@ -120,7 +120,7 @@ impl AddressSpace {
             match self.handle_fault(page << PAGE_SHIFT, access) {
                 FaultOutcome::Resolved { .. } => {}
                 FaultOutcome::Segv(_) => return Err(Errno::EINVAL),
-                FaultOutcome::Bus => return Err(Errno::EFAULT),
+                FaultOutcome::Bus | FaultOutcome::Absent => return Err(Errno::EFAULT),
                 FaultOutcome::OutOfMemory => return Err(Errno::ENOMEM),
             }
         }

@@ -15,7 +15,7 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
 use crate::error::Result;
 use crate::mem::area::{Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
 use crate::mem::page_map::{PageEntry, PageFlags};
-use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::mem::source::{FilePage, PageError, PageIntent, WantedPage};
 use crate::mem::space::{AddressSpace, is_exclusive};
 use crate::mem::window::WINDOW_PAGES_MAX;
 
@@ -60,9 +60,45 @@ pub enum FaultOutcome {
     Bus,
     /// No frames: the limit of the pod or the machine's end.
     OutOfMemory,
+    /// A page of a file has to be waited for; only with [`AddressSpace::handle_fault_at_hand`].
+    Absent,
 }
 
 impl AddressSpace {
+    /// As [`Self::handle_fault`], without a wait: where a page of a file would have to be waited for, nothing is
+    /// changed, the outcome is [`FaultOutcome::Absent`], and [`Self::take_wanted`] says which page it is.
+    pub fn handle_fault_at_hand(&mut self, address: u64, access: Access) -> FaultOutcome {
+        self.waits_for_no_page = true;
+        let outcome = self.handle_fault(address, access);
+        self.waits_for_no_page = false;
+        outcome
+    }
+
+    /// The page that the last call wanted and that was not at hand.
+    pub fn take_wanted(&mut self) -> Option<WantedPage> {
+        self.wanted.take()
+    }
+
+    /// A page of a mapped file for a fault.
+    fn file_page(
+        &mut self,
+        file: &FileBacking,
+        index: u64,
+        intent: PageIntent,
+    ) -> core::result::Result<FilePage, FaultOutcome> {
+        if self.waits_for_no_page && file.source.may_wait() {
+            match file.source.resident_page(index) {
+                Some(page) if intent == PageIntent::Read => return Ok(page),
+                Some(_) => {}
+                None => {
+                    self.wanted = Some(WantedPage::new(&file.source, index));
+                    return Err(FaultOutcome::Absent);
+                }
+            }
+        }
+        file.source.page(index, intent).map_err(outcome_of)
+    }
+
     /// Resolves a page fault at `address` of the program's half.
     pub fn handle_fault(&mut self, address: u64, access: Access) -> FaultOutcome {
         let outcome = match self.resolve(address, access) {
@@ -208,8 +244,7 @@ impl AddressSpace {
 
     /// Stores to untouched pages of a private file mapping get copies.
     fn copy_pages(&mut self, area: &Area, file: &FileBacking, page: u64) -> core::result::Result<u32, FaultOutcome> {
-        let target = file.source.page(area.file_index(page), PageIntent::Read);
-        let target = target.map_err(outcome_of)?;
+        let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
         let frame = self.copy_of(&target).map_err(|_| FaultOutcome::OutOfMemory)?;
         self.set_page(page, owned(frame), area.protection);
         let mut count = 1;
@@ -234,7 +269,7 @@ impl AddressSpace {
         let mut count = 0;
         let range = self.plan(area, page, |entry| entry.is_none());
         for neighbour in core::iter::once(page).chain(range.filter(|&other| other != page)) {
-            let answer = file.source.page(area.file_index(neighbour), PageIntent::WriteShared);
+            let answer = self.file_page(file, area.file_index(neighbour), PageIntent::WriteShared);
             match answer {
                 Ok(found) if !self.pool.is_immutable(found.frame.frame()) => {
                     let flags = PageFlags::FILE | PageFlags::WRITE;
@@ -242,7 +277,7 @@ impl AddressSpace {
                     count += 1;
                 }
                 Ok(_) if neighbour == page => return Err(FaultOutcome::Bus),
-                Err(error) if neighbour == page => return Err(outcome_of(error)),
+                Err(outcome) if neighbour == page => return Err(outcome),
                 _ => break,
             }
         }
@@ -256,7 +291,7 @@ impl AddressSpace {
         file: &FileBacking,
         page: u64,
     ) -> core::result::Result<u32, FaultOutcome> {
-        let target = file.source.page(area.file_index(page), PageIntent::Read).map_err(outcome_of)?;
+        let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
         let target = self.clean_entry(area, target).ok_or(FaultOutcome::OutOfMemory)?;
         let block = block_around(area, page, FAULT_AROUND_PAGES);
         let mut entries = [None; FAULT_AROUND_PAGES as usize];

@@ -331,3 +331,31 @@ fn a_file_page_outlives_its_file_while_it_is_mapped() {
     space.unmap(A, 2 * PAGE).expect("mapped");
     assert_eq!(setup.used(), 0);
 }
+
+#[test]
+fn a_page_that_has_to_be_waited_for_is_named_and_fetched_without_the_space() {
+    let setup = Setup::new();
+    let private = |source: Arc<dyn PageSource>| MapRequest { is_shared: false, ..shared_file(source, 4) };
+    for (is_shared, access) in
+        [(false, Access::Read), (false, Access::Write), (true, Access::Read), (true, Access::Write)]
+    {
+        let mut space = setup.space();
+        let file = CachedFile::new(&setup.pool, 4);
+        space.map(if is_shared { shared_file(file.clone(), 4) } else { private(file.clone()) }).expect("free");
+        let address = A + 2 * PAGE;
+        assert_eq!(space.handle_fault_at_hand(address, access), FaultOutcome::Absent);
+        assert_eq!((file.cached(), space.totals().resident_peak), (0, 0), "nothing was asked, nothing was mapped");
+        let wanted = space.take_wanted().expect("a page");
+        assert!(space.take_wanted().is_none());
+        let _fetched = wanted.fetch().expect("the file has it");
+        let outcome = space.handle_fault_at_hand(address, access);
+        assert!(matches!(outcome, FaultOutcome::Resolved { .. }), "{outcome:?}");
+        assert_eq!(file.cached(), 1, "neighbours are not waited for");
+        assert_eq!(load(&setup, &mut space, address), 3);
+        // Behind the file's end there is nothing to wait for twice.
+        file.truncate(1);
+        assert_eq!(space.handle_fault_at_hand(A + 3 * PAGE, access), FaultOutcome::Absent);
+        assert!(space.take_wanted().is_some_and(|wanted| wanted.fetch().is_err()));
+        assert_eq!(space.handle_fault(A + 3 * PAGE, access), FaultOutcome::Bus);
+    }
+}

@@ -16,11 +16,11 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 
 use crate::load::read_file;
-use crate::mem::area::{Area, AreaLabel, FileBacking, Protection};
+use crate::mem::area::{Area, AreaLabel, Protection};
 use crate::mem::fault::Access;
 use crate::mem::frames::FramePool;
 use crate::mem::page_map::{PageEntry, PageFlags};
-use crate::mem::source::{PageIntent, PageSource};
+use crate::mem::source::{AtHand, PageIntent, PageSource};
 use crate::mem::space::{AddressSpace, MapRequest, Placement};
 use crate::rewrite::Refusal;
 use crate::rewrite::functions::{FileBytes, function_at};
@@ -93,10 +93,22 @@ impl AddressSpace {
             None => return Some(Err(Refusal::TableFull)),
         }
         let outcome = self.try_rewrite(syscall, entry_offset);
+        if self.wanted.is_some() {
+            return None;
+        }
         if let Err(refusal) = outcome {
             self.sites.refuse(syscall, refusal);
         }
         Some(outcome)
+    }
+
+    /// As [`Self::rewrite_site`], without a wait: `None` and [`AddressSpace::take_wanted`] where a page of the file is
+    /// not at hand; nothing is decided then.
+    pub fn rewrite_site_at_hand(&mut self, return_address: u64, entry_offset: u32) -> Option<Result<(), Refusal>> {
+        self.waits_for_no_page = true;
+        let outcome = self.rewrite_site(return_address, entry_offset);
+        self.waits_for_no_page = false;
+        outcome
     }
 
     fn try_rewrite(&mut self, syscall: u64, entry_offset: u32) -> Result<(), Refusal> {
@@ -105,7 +117,14 @@ impl AddressSpace {
         if area.protection.contains(Protection::WRITE) {
             return Err(Refusal::Writable);
         }
-        let (plan, original) = self.plan_site(&area, file, syscall)?;
+        let (plan, original) = {
+            let at_hand = AtHand::new(&file.source);
+            let waits_for_no_page = self.waits_for_no_page && file.source.may_wait();
+            let source: Arc<dyn PageSource> = if waits_for_no_page { at_hand.clone() } else { file.source.clone() };
+            let planned = self.plan_site(&area, (&source, file.first_index), syscall);
+            self.wanted = at_hand.missing();
+            planned?
+        };
         if plan.jump >> PAGE_SHIFT != (plan.jump + JUMP_BYTES - 1) >> PAGE_SHIFT {
             return Err(Refusal::TwoPages);
         }
@@ -130,9 +149,14 @@ impl AddressSpace {
     }
 
     /// What to replace, and the file's bytes there.
-    fn plan_site(&self, area: &Area, file: &FileBacking, syscall: u64) -> Result<(Plan, alloc::vec::Vec<u8>), Refusal> {
-        let base = area.start.wrapping_sub(file.first_index << PAGE_SHIFT);
-        let mut bytes = MappedBytes::new(&self.pool, &file.source);
+    fn plan_site(
+        &self,
+        area: &Area,
+        (source, first_index): (&Arc<dyn PageSource>, u64),
+        syscall: u64,
+    ) -> Result<(Plan, alloc::vec::Vec<u8>), Refusal> {
+        let base = area.start.wrapping_sub(first_index << PAGE_SHIFT);
+        let mut bytes = MappedBytes::new(&self.pool, source);
         let function = function_at(&mut bytes, syscall.wrapping_sub(base)).ok_or(Refusal::NoFunction)?;
         let length = usize::try_from(function.end - function.start).unwrap_or(usize::MAX);
         if length > FUNCTION_BYTES_MAX {
@@ -143,7 +167,7 @@ impl AddressSpace {
             return Err(Refusal::NoFunction);
         }
         let mut code = alloc::vec![0; length];
-        read_file(&self.pool, &file.source, function.start, &mut code).map_err(|_| Refusal::NoFunction)?;
+        read_file(&self.pool, source, function.start, &mut code).map_err(|_| Refusal::NoFunction)?;
         let plan = plan(start, &code, syscall)?;
         let original = code[(plan.jump - start) as usize..(plan.end - start) as usize].to_vec();
         Ok((plan, original))

@@ -65,6 +65,12 @@ pub trait PageSource: Send + Sync {
     /// Page `index` for reading, if that takes neither input nor a new frame; for mapping neighbours of a fault.
     fn resident_page(&self, index: u64) -> Option<FilePage>;
 
+    /// Whether [`Self::page`] may wait for somebody outside of the pod. Then it is asked without the address space's
+    /// lock, as far as possible.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     /// Who it is.
     fn identity(&self) -> FileIdentity;
 
@@ -80,6 +86,66 @@ pub trait PageSource: Send + Sync {
     /// file cannot have holes.
     fn remove(&self, _first_index: u64, _page_count: u64) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
+    }
+}
+
+/// A page that was not at hand.
+pub struct WantedPage {
+    source: Arc<dyn PageSource>,
+    index: u64,
+}
+
+impl WantedPage {
+    /// Page `index` of `source`.
+    #[must_use]
+    pub fn new(source: &Arc<dyn PageSource>, index: u64) -> Self {
+        Self { source: source.clone(), index }
+    }
+
+    /// Has it at hand for as long as the answer is kept. May wait: called without locks.
+    ///
+    /// # Errors
+    /// [`PageError`].
+    pub fn fetch(&self) -> core::result::Result<FilePage, PageError> {
+        self.source.page(self.index, PageIntent::Read)
+    }
+}
+
+/// A file of which only those pages are shown that are at hand; the first that was not is remembered.
+pub(crate) struct AtHand {
+    source: Arc<dyn PageSource>,
+    missing: Mutex<Option<u64>>,
+}
+
+impl AtHand {
+    pub(crate) fn new(source: &Arc<dyn PageSource>) -> Arc<Self> {
+        Arc::new(Self { source: source.clone(), missing: Mutex::new(None) })
+    }
+
+    /// The first page that was asked for and not at hand.
+    pub(crate) fn missing(&self) -> Option<WantedPage> {
+        self.missing.lock().map(|index| WantedPage::new(&self.source, index))
+    }
+}
+
+impl PageSource for AtHand {
+    fn page(&self, index: u64, _intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        self.source.resident_page(index).ok_or_else(|| {
+            self.missing.lock().get_or_insert(index);
+            PageError::Failed
+        })
+    }
+
+    fn resident_page(&self, index: u64) -> Option<FilePage> {
+        self.source.resident_page(index)
+    }
+
+    fn identity(&self) -> FileIdentity {
+        self.source.identity()
+    }
+
+    fn path(&self) -> String {
+        self.source.path()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::mem::binder::Binder;
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
-use crate::mem::source::{PageSource, SharedMemory};
+use crate::mem::source::{PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
 use crate::rewrite::sites::SiteTable;
 
@@ -176,6 +176,9 @@ pub struct AddressSpace {
     pub(crate) handlers: Handlers,
     /// Page tables are changed at the end of the batch.
     pub(crate) is_batching: bool,
+    /// A page of a file that has to be waited for is only noted in `wanted`.
+    pub(crate) waits_for_no_page: bool,
+    pub(crate) wanted: Option<WantedPage>,
 }
 
 impl AddressSpace {
@@ -198,6 +201,8 @@ impl AddressSpace {
             sites: SiteTable::default(),
             handlers: Handlers::default(),
             is_batching: false,
+            waits_for_no_page: false,
+            wanted: None,
         }
     }
 

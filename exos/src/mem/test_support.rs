@@ -131,6 +131,10 @@ impl PageSource for CachedFile {
         Some(FilePage { frame, valid_bytes: 4096 })
     }
 
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     fn identity(&self) -> FileIdentity {
         FileIdentity { device: 8, inode: 2 }
     }

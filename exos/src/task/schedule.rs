@@ -25,7 +25,7 @@ use core::any::Any;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::fs::readiness::{Readiness, Waiter};
-use crate::sync::{Mutex, Once};
+use crate::sync::{Once, SpinMutex};
 
 use queue::{Queues, Turn};
 
@@ -74,7 +74,7 @@ pub struct Task {
     scheduler: Weak<Scheduler>,
     me: Weak<Task>,
     /// Taken after the scheduler's own lock.
-    state: Mutex<State>,
+    state: SpinMutex<State>,
     /// Processors that it may run on, a bit each.
     affinity: AtomicU64,
     /// Who made it, and gets back what it has left of its turn.
@@ -266,7 +266,7 @@ impl Inner {
 
 /// The scheduler of a pod.
 pub struct Scheduler {
-    inner: Mutex<Inner>,
+    inner: SpinMutex<Inner>,
     processor_count: usize,
     processors: Arc<dyn Processors>,
 }
@@ -285,7 +285,7 @@ impl Scheduler {
             idle: 0,
             next_id: 1,
         };
-        Arc::new(Self { inner: Mutex::new(inner), processor_count, processors })
+        Arc::new(Self { inner: SpinMutex::new(inner), processor_count, processors })
     }
 
     /// A task that has not started, made by `maker` if that is a task.
@@ -300,7 +300,7 @@ impl Scheduler {
             id,
             scheduler: Arc::downgrade(self),
             me: me.clone(),
-            state: Mutex::new(State { status: Status::New, is_woken: false, turn: Turn::default() }),
+            state: SpinMutex::new(State { status: Status::New, is_woken: false, turn: Turn::default() }),
             affinity: AtomicU64::new(u64::MAX),
             maker: maker.map_or_else(Weak::new, Arc::downgrade),
             is_on_processor: AtomicBool::new(false),
@@ -511,6 +511,12 @@ impl Scheduler {
     #[must_use]
     pub fn current(&self, processor: usize) -> Option<Arc<Task>> {
         self.inner.lock().current.get(processor).cloned().flatten()
+    }
+
+    /// Whether somebody is ready that `processor` could run.
+    #[must_use]
+    pub fn has_ready(&self, processor: usize) -> bool {
+        self.inner.lock().queues.has_any(processor)
     }
 
     /// Tasks that are running or ready.

@@ -128,11 +128,6 @@ impl BellIrq {
         Self { device, bell, count: 0 }
     }
 
-    /// The bell.
-    pub(crate) fn bell(&self) -> CapSlot {
-        self.bell
-    }
-
     /// Takes what was rung since the last look.
     pub(crate) fn take(&mut self) -> u64 {
         let rung = call::bell_take(self.bell).unwrap_or(0);

@@ -214,7 +214,7 @@ fn consider_rewriting(run: &Run, return_address: u64) {
             let is_new = target(run).process.space().lock().note_site(return_address);
             counters.sites_found.fetch_add(u64::from(is_new), Ordering::Relaxed);
         }
-        Heat::Hot => match target(run).process.space().lock().rewrite_site(return_address, fast::ENTRY_OFFSET) {
+        Heat::Hot => match target(run).process.space().rewrite_site(return_address, fast::ENTRY_OFFSET) {
             Some(Ok(())) => {
                 counters.sites_patched.fetch_add(1, Ordering::Relaxed);
             }
@@ -326,7 +326,11 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     }
     this_processor().take_bell();
     if this_number() == 0 {
-        run.platform.absorb();
+        if frame.rip < LIBOS_BASE {
+            run.platform.absorb();
+        } else {
+            this_processor().keep_running(|| run.platform.absorb());
+        }
     }
     if fast::contains(frame.rip) {
         fast::complete(frame);

@@ -9,7 +9,7 @@ use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
-use exos::sync::Mutex;
+use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
 use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel};
@@ -39,14 +39,14 @@ struct Heap {
 
 /// The global allocator of exos.
 pub(crate) struct GlobalHeap {
-    heap: Mutex<Heap>,
+    heap: SpinMutex<Heap>,
 }
 
 impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
         let heap = Heap { tlsf: Tlsf::new(), spare: SpareBlocks::new(), bound_bytes: 0, used_bytes: 0 };
-        Self { heap: Mutex::new(heap) }
+        Self { heap: SpinMutex::new(heap) }
     }
 
     /// Bytes in use.

@@ -12,7 +12,7 @@ use aegis_rt::clock;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use exos::platform::{BindFault, FrameGrant};
-use exos::sync::Mutex;
+use exos::sync::SpinMutex;
 
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
 const SLOT_FREE_FIRST: u32 = 128;
@@ -51,7 +51,7 @@ struct SpaceSlots {
     ending: Vec<CapSlot>,
 }
 
-static SPACE_SLOTS: Mutex<SpaceSlots> = Mutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new() });
+static SPACE_SLOTS: SpinMutex<SpaceSlots> = SpinMutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new() });
 
 /// Makes an address space.
 pub(crate) fn create_space() -> Result<CapSlot, Status> {

@@ -112,6 +112,7 @@ impl MachinePlatform {
 
     /// Takes in what the host sent and what time has brought. Called on processor 0.
     pub(crate) fn absorb(&self) {
+        super::shares::absorb();
         let has_news = self.host.pump();
         for stream in &self.streams {
             stream.readiness();

@@ -7,7 +7,7 @@
 use aegis_abi::CapSlot;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags};
-use aegis_abi::sleep::{Term, TermOperator, TermSource};
+use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, Term, TermOperator, TermSource};
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_SELF};
 use aegis_abi::upcall::UpcallKind;
 use aegis_rt::upcall::UpcallHandlers;
@@ -20,7 +20,7 @@ use exos::task::schedule::{Processors, Task};
 
 use super::run::RUN;
 use super::stack::Stack;
-use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel};
+use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel, patience, shares};
 
 /// Most virtual processors that exos makes.
 pub(crate) const COUNT_MAX: usize = 16;
@@ -39,6 +39,10 @@ pub(crate) struct Processor {
     has_ended: AtomicBool,
     space_slot: AtomicU32,
     bell: AtomicU32,
+    /// What runs here now must not be left for another thread.
+    keeps_running: AtomicBool,
+    /// Looks at locks that were taken.
+    lock_look_count: AtomicU32,
     /// The time within which its bell was asked to ring; all ones if it was not, or has rung since.
     armed_within_ns: AtomicU64,
     /// When it last gave the rest of its slice to other environments.
@@ -71,6 +75,8 @@ impl Processor {
             has_ended: AtomicBool::new(false),
             space_slot: AtomicU32::new(SLOT_SELF.0),
             bell: AtomicU32::new(0),
+            keeps_running: AtomicBool::new(false),
+            lock_look_count: AtomicU32::new(0),
             armed_within_ns: AtomicU64::new(u64::MAX),
             yielded_ns: AtomicU64::new(0),
             control_address: AtomicU64::new(0),
@@ -115,6 +121,22 @@ impl Processor {
 
     pub(crate) fn set_space_slot(&self, slot: u32) {
         self.space_slot.store(slot, Ordering::Relaxed);
+    }
+
+    /// While `work` runs, nothing else may run on this processor: it interrupted exos in the middle.
+    pub(crate) fn keep_running(&self, work: impl FnOnce()) {
+        self.keeps_running.store(true, Ordering::Relaxed);
+        work();
+        self.keeps_running.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn keeps_running(&self) -> bool {
+        self.keeps_running.load(Ordering::Relaxed)
+    }
+
+    /// Notes another look at a lock that is taken; how many there were.
+    pub(crate) fn count_lock_look(&self) -> u32 {
+        self.lock_look_count.fetch_add(1, Ordering::Relaxed)
     }
 
     fn bell(&self) -> CapSlot {
@@ -307,6 +329,7 @@ extern "C" fn idle_entry() -> ! {
 /// Runs what is ready, and sleeps when nothing is.
 fn idle() -> ! {
     aegis_rt::upcall::register(handlers(), &[UpcallKind::Bell]);
+    patience::begin();
     let run = RUN.get().expect("processors start after the run has begun");
     fast::register(run.pod.system.options.trace);
     let number = this_number();
@@ -332,10 +355,17 @@ pub(crate) fn bell_term(product: u32, bell: CapSlot) -> Term {
 /// Sleeps until a bell of this processor rings.
 fn sleep(number: usize, console_bells: [CapSlot; 2]) {
     fiber::enter_home();
-    let [console, timer] = console_bells;
-    let terms = [bell_term(0, this_processor().bell()), bell_term(1, console), bell_term(2, timer)];
+    let own = core::iter::once(this_processor().bell());
+    let of_first = console_bells.into_iter().chain(shares::bells());
+    let bells = own.chain(of_first.filter(|_| number == 0));
+    let mut terms = [Term::default(); PREDICATE_TERM_COUNT_MAX];
+    let mut count = 0;
+    for (place, bell) in terms.iter_mut().zip(bells) {
+        *place = bell_term(count as u32, bell);
+        count += 1;
+    }
     // Whatever ended the sleep, the caller looks again; an early end only costs a look.
-    let _ = call::sleep(if number == 0 { &terms } else { &terms[..1] });
+    let _ = call::sleep(&terms[..count]);
 }
 
 const _: () = assert!(PROCESSOR_BASE + COUNT_MAX as u64 * STRIDE_BYTES <= LIBOS_BASE + (16 << 20));

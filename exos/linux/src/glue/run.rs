@@ -166,7 +166,8 @@ fn served(info: &BootInfo, config: &Config) -> Result<Vec<Served>, Failure> {
     }
     let shares = Share::find_all(info)
         .map_err(|error| Failure::new(125, alloc::format!("the host's directories cannot be reached: {error}")))?;
-    Ok(shares.into_iter().map(|share| (share.tag(), share as Arc<dyn Requester>)).collect())
+    let shares = super::shares::keep(shares);
+    Ok(shares.iter().map(|share| (share.tag(), share.clone() as Arc<dyn Requester>)).collect())
 }
 
 /// Finds the program and makes `frame` its first state.

@@ -1,11 +1,14 @@
 //! Host directories: finds the 9P transports among the device functions, and waits for their answers.
 //!
-//! [`Share`] is the one place where anything waits for the host's file server: it looks for a short while, because an
-//! answer often comes at once, then sleeps on the device's bell. A server that does not answer within
-//! [`ANSWER_LIMIT_NS`] is given up for good: whatever it sends later is never looked at.
+//! [`Share`] is the one place where anything waits for the host's file server. A thread that waits looks for a short
+//! while, because an answer often comes at once and if nobody else is ready; then it blocks as in any other call, and
+//! others run. Answers are taken in by whoever looks ([`exos::fs::ninep::flight`]): the waiting thread, processor 0 when
+//! the device's bell rings or it goes idle, a thread that meets a lock taken. Where no thread runs (before the first,
+//! and while one is taken apart) the processor itself sleeps.
 //!
-//! The wait blocks this virtual processor and runs nothing else of exos, since callers hold locks. The bell belongs to
-//! no processor, so it makes no upcalls.
+//! A wait is not ended by a signal or the end of its process, as a disk's is not: what the server was asked may have
+//! happened. It ends with the answer, or when the server has not answered in [`exos::fs::ninep::flight::ANSWER_LIMIT_NS`]
+//! and is given up for good: whatever it sends later is never looked at.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,42 +17,157 @@ use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_abi::device::DeviceOperation;
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_NONE};
+use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR};
 use aegis_hal::{DmaPool, Irq};
 use aegis_rt::call;
-use aegis_virtio::ninep::{Channel, DEVICE_TYPE_NINEP, Limits, SLOT_COUNT, TAG_BYTES};
+use aegis_virtio::ninep::{Channel, DEVICE_TYPE_NINEP, LANE_COUNT, LANE_SLOT_COUNT, Limits, TAG_BYTES};
 use aegis_virtio::{Interrupts, VirtioError};
+use exos::fs::ninep::flight::{Broken, Carrier, Flights, Ticket};
 use exos::fs::ninep::{CLUNK_BYTES, COMPANION_COUNT_MAX, Requester, Silence};
-use exos::sync::Mutex;
+use exos::sync::{Once, SpinMutex};
+use exos::task::schedule::Task;
 
 use super::devices::{AnyTransport, BellIrq, DeviceError, dma_pool, open};
-use super::{kernel, processor};
+use super::run::RUN;
+use super::{fiber, kernel, processor};
 
 /// Pages of the longest message: 128 KiB of a file with what stands before it.
 const MESSAGE_PAGE_COUNT: usize = 33;
 const LIMITS: Limits = Limits { message_page_count: MESSAGE_PAGE_COUNT, reset_poll_count_max: 100_000 };
 /// Pages for rings and messages.
 const DMA_PAGE_COUNT: usize = LIMITS.page_count();
-/// How long an answer is looked for before the processor sleeps.
+/// How long an answer is looked for before the thread blocks.
 const SPIN_NS: u64 = 20_000;
-/// Longest sleep without another look.
+/// Longest wait without another look.
 const SLEEP_NS: u64 = 100_000_000;
-/// Time after which a server counts as dead. Only time that was spent waiting counts: a machine that was stopped
-/// meanwhile (Ctrl-Z) does not use it up.
-const ANSWER_LIMIT_NS: u64 = 30_000_000_000;
 
-const _: () = assert!(COMPANION_COUNT_MAX < SLOT_COUNT);
+const _: () = assert!(COMPANION_COUNT_MAX < LANE_SLOT_COUNT);
 
-struct Inner {
-    channel: Channel<AnyTransport, DmaPool<DMA_PAGE_COUNT>>,
-    irq: BellIrq,
-    has_failed: bool,
+/// The directories of this run.
+static SHARES: Once<Vec<Arc<Share>>> = Once::new();
+
+/// Makes these the shares of the run.
+pub(crate) fn keep(shares: Vec<Arc<Share>>) -> &'static [Arc<Share>] {
+    SHARES.call_once(|| shares)
+}
+
+fn all() -> &'static [Arc<Share>] {
+    SHARES.get().map_or(&[], Vec::as_slice)
+}
+
+/// Bells that ring when a server has answered.
+pub(crate) fn bells() -> impl Iterator<Item = CapSlot> {
+    all().iter().map(|share| share.bell)
+}
+
+/// Takes in what servers have answered, after a bell. Called on processor 0.
+pub(crate) fn absorb() {
+    for share in all() {
+        share.line.lock().hear();
+    }
+}
+
+/// Takes in what servers have answered, for a processor that has nothing better to do.
+pub(crate) fn look() {
+    for share in all() {
+        if let Some(mut line) = share.line.try_lock() {
+            line.flights.look(kernel::now_ns());
+        }
+    }
 }
 
 /// A directory of the host.
 pub(crate) struct Share {
     tag: [u8; TAG_BYTES],
-    inner: Mutex<Inner>,
+    bell: CapSlot,
+    line: SpinMutex<Line>,
+}
+
+/// The way to a server, and what is on it.
+struct Line {
+    flights: Flights<Wire>,
+    irq: BellIrq,
+    wants_interrupts: bool,
+}
+
+/// The device's channel as lanes.
+struct Wire(Channel<AnyTransport, DmaPool<DMA_PAGE_COUNT>>);
+
+impl Wire {
+    fn put(&mut self, lane: usize, message: &[u8], companions: &[[u8; CLUNK_BYTES]]) -> Result<(), VirtioError> {
+        let first = lane * LANE_SLOT_COUNT;
+        self.0.put(first, message)?;
+        for (slot, companion) in (first + 1..).zip(companions) {
+            self.0.put(slot, companion)?;
+        }
+        self.0.submit()
+    }
+
+    fn get(&mut self, lane: usize, reply: &mut Vec<u8>) -> Result<(), VirtioError> {
+        let first = lane * LANE_SLOT_COUNT;
+        reply.resize(self.0.answer_bytes(first).unwrap_or(0), 0);
+        self.0.take(first, reply)?;
+        for slot in first + 1..first + LANE_SLOT_COUNT {
+            if self.0.answer_bytes(slot).is_some() {
+                self.0.take(slot, &mut [0; CLUNK_BYTES])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Carrier for Wire {
+    fn free_lane(&self) -> Option<usize> {
+        (0..LANE_COUNT).find(|lane| self.0.is_free(*lane))
+    }
+
+    fn send(&mut self, lane: usize, message: &[u8], companions: &[[u8; CLUNK_BYTES]]) -> Result<(), Broken> {
+        self.put(lane, message, companions).map_err(|_| Broken)
+    }
+
+    fn poll(&mut self) -> Result<(), Broken> {
+        self.0.poll().map_err(|_| Broken)
+    }
+
+    fn take(&mut self, lane: usize, reply: &mut Vec<u8>) -> Result<bool, Broken> {
+        let is_answered = self.0.is_answered(lane);
+        if is_answered {
+            self.get(lane, reply).map_err(|_| Broken)?;
+        }
+        Ok(is_answered)
+    }
+}
+
+impl Line {
+    /// The device's bell may have rung: lets the next interrupt through, and takes in what has come.
+    fn hear(&mut self) {
+        if self.irq.take() > 0 && self.flights.carrier().0.on_interrupt(&mut self.irq).is_err() {
+            self.flights.fail(Silence::Device);
+        }
+        self.flights.look(kernel::now_ns());
+    }
+
+    /// Has the device interrupt with its next answer, or not. Afterwards another look is needed before a sleep.
+    fn set_interrupts(&mut self, wanted: bool) {
+        self.wants_interrupts = wanted;
+        let interrupts = if wanted { Interrupts::Wanted } else { Interrupts::Suppressed };
+        if self.flights.carrier().0.set_interrupts(interrupts).is_err() {
+            self.flights.fail(Silence::Device);
+        }
+    }
+}
+
+/// A request from its departure to its answer.
+struct Journey {
+    ticket: Option<Ticket>,
+    spin_end_ns: u64,
+}
+
+/// What the one who waits does next.
+enum Next {
+    Landed(Result<(), Silence>),
+    Look,
+    Wait,
 }
 
 impl Share {
@@ -75,66 +193,56 @@ impl Share {
         unsafe { call::device_control(device, DeviceOperation::Enable) }?;
         let dma = dma_pool::<DMA_PAGE_COUNT>(device)?;
         let bell = kernel::next_slot();
-        call::bell_create(bell, SLOT_NONE)?;
+        call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
         call::device_interrupt_bind(device, 0, bell)?;
         let channel = Channel::new(transport, dma, LIMITS).map_err(DeviceError::Driver)?;
         let mut irq = BellIrq::new(device, bell);
         irq.unmask().map_err(|_| DeviceError::NotFound)?;
-        Ok(Self { tag: *channel.tag(), inner: Mutex::new(Inner { channel, irq, has_failed: false }) })
+        let tag = *channel.tag();
+        let line = Line { flights: Flights::new(Wire(channel)), irq, wants_interrupts: false };
+        Ok(Self { tag, bell, line: SpinMutex::new(line) })
     }
-}
 
-impl Inner {
-    fn exchange(
-        &mut self,
-        message: &[u8],
-        companions: &[[u8; CLUNK_BYTES]],
+    /// One look at where a request stands. `task` is told of its answer if there is nothing to do but wait.
+    fn step(
+        &self,
+        journey: &mut Journey,
+        (message, companions): (&[u8], &[[u8; CLUNK_BYTES]]),
         reply: &mut Vec<u8>,
-    ) -> Result<bool, VirtioError> {
-        self.channel.set_interrupts(Interrupts::Suppressed)?;
-        self.channel.put(0, message)?;
-        for (slot, companion) in (1..).zip(companions) {
-            self.channel.put(slot, companion)?;
+        task: Option<&Arc<Task>>,
+    ) -> Next {
+        let now_ns = kernel::now_ns();
+        let is_alone = task.is_none_or(|_| !others_are_ready());
+        let mut line = self.line.lock();
+        line.flights.look(now_ns);
+        if journey.ticket.is_none() {
+            if line.wants_interrupts && !line.flights.is_awaited() {
+                line.set_interrupts(false);
+            }
+            match line.flights.depart(message, companions, reply) {
+                Ok(ticket) => journey.ticket = ticket,
+                Err(silence) => return Next::Landed(Err(silence)),
+            }
         }
-        self.channel.submit()?;
-        if !self.wait()? {
-            return Ok(false);
+        if let Some((outcome, bytes)) = journey.ticket.and_then(|ticket| line.flights.take(ticket)) {
+            *reply = bytes;
+            return Next::Landed(outcome);
         }
-        reply.resize(self.channel.answer_bytes(0).unwrap_or(0), 0);
-        self.channel.take(0, reply)?;
-        for (slot, _) in (1..).zip(companions) {
-            let mut ignored = [0; CLUNK_BYTES];
-            self.channel.take(slot, &mut ignored)?;
+        if now_ns < journey.spin_end_ns && is_alone {
+            return Next::Look;
         }
-        Ok(true)
+        if let Some(task) = task {
+            line.flights.await_news(journey.ticket, task.clone());
+        }
+        if !line.wants_interrupts {
+            line.set_interrupts(true);
+            return Next::Look;
+        }
+        Next::Wait
     }
 
-    /// Waits until everything is answered; false if the time limit came first.
-    fn wait(&mut self) -> Result<bool, VirtioError> {
-        let spin_end_ns = kernel::now_ns() + SPIN_NS;
-        let mut waited_ns = 0;
-        while waited_ns < ANSWER_LIMIT_NS {
-            self.channel.poll()?;
-            if self.channel.is_answered(SLOT_COUNT) {
-                return Ok(true);
-            }
-            let now_ns = kernel::now_ns();
-            if now_ns < spin_end_ns {
-                core::hint::spin_loop();
-                continue;
-            }
-            self.channel.set_interrupts(Interrupts::Wanted)?;
-            self.channel.poll()?;
-            if !self.channel.is_answered(SLOT_COUNT) {
-                self.sleep(now_ns + SLEEP_NS)?;
-                waited_ns += kernel::now_ns().saturating_sub(now_ns).min(2 * SLEEP_NS);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Sleeps until the device's bell rings, at most until `until_ns`.
-    fn sleep(&mut self, until_ns: u64) -> Result<(), VirtioError> {
+    /// The processor itself sleeps until the device's bell rings, at most until `until_ns`.
+    fn sleep(&self, until_ns: u64) {
         let clock = Term {
             product: 1,
             source: TermSource::Clock as u32,
@@ -144,9 +252,27 @@ impl Inner {
             value: until_ns,
         };
         // Whatever ended the sleep, the caller looks again.
-        let _ = call::sleep(&[processor::bell_term(0, self.irq.bell()), clock]);
-        if self.irq.take() > 0 { self.channel.on_interrupt(&mut self.irq) } else { Ok(()) }
+        let _ = call::sleep(&[processor::bell_term(0, self.bell), clock]);
+        self.line.lock().hear();
     }
+}
+
+/// The thread that runs here, if it may give its processor up.
+fn patient_task() -> Option<Arc<Task>> {
+    let is_kept = RUN.get().is_none() || processor::this_processor().keeps_running();
+    let fiber = fiber::current().filter(|_| !is_kept)?;
+    Some(fiber.owner().1.task.clone())
+}
+
+fn others_are_ready() -> bool {
+    RUN.get().is_some_and(|run| run.pod.system.scheduler.has_ready(processor::this_number()))
+}
+
+/// Blocks the running thread until it is woken, at most until `until_ns`.
+fn block(until_ns: u64) {
+    let Some(run) = RUN.get() else { return };
+    let scheduler = &run.pod.system.scheduler;
+    fiber::carry_out(scheduler.block(processor::this_number(), Some(until_ns), kernel::now_ns()));
 }
 
 impl Requester for Share {
@@ -155,16 +281,31 @@ impl Requester for Share {
     }
 
     fn request(&self, message: &[u8], companions: &[[u8; CLUNK_BYTES]], reply: &mut Vec<u8>) -> Result<(), Silence> {
-        let mut inner = self.inner.lock();
-        if inner.has_failed {
-            return Err(Silence::Device);
-        }
-        let outcome = match inner.exchange(message, companions, reply) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Silence::TimeLimit),
-            Err(_) => Err(Silence::Device),
+        let task = patient_task();
+        let mut journey = Journey { ticket: None, spin_end_ns: kernel::now_ns() + SPIN_NS };
+        let mut block_count = 0;
+        let outcome = loop {
+            match self.step(&mut journey, (message, companions), reply, task.as_ref()) {
+                Next::Landed(outcome) => break outcome,
+                Next::Look => core::hint::spin_loop(),
+                Next::Wait => {
+                    let until_ns = kernel::now_ns() + SLEEP_NS;
+                    match &task {
+                        Some(_) => block(until_ns),
+                        None => self.sleep(until_ns),
+                    }
+                    block_count += 1;
+                }
+            }
         };
-        inner.has_failed = outcome.is_err();
+        if let Some(task) = task.filter(|_| block_count > 1) {
+            // One of the wakes may have been for what the caller will wait for: he looks once more then.
+            task.wake_up();
+        }
         outcome
+    }
+
+    fn give_up(&self) {
+        self.line.lock().flights.fail(Silence::Device);
     }
 }

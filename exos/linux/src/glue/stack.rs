@@ -8,7 +8,7 @@ use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
 use alloc::vec::Vec;
 use exos::error::{Errno, Result};
-use exos::sync::Mutex;
+use exos::sync::SpinMutex;
 
 use super::{STACK_BASE, kernel};
 
@@ -26,7 +26,7 @@ struct Stacks {
     made_count: u64,
 }
 
-static STACKS: Mutex<Stacks> = Mutex::new(Stacks { free: Vec::new(), made_count: 0 });
+static STACKS: SpinMutex<Stacks> = SpinMutex::new(Stacks { free: Vec::new(), made_count: 0 });
 
 /// A stack that is its holder's until it is dropped.
 pub(crate) struct Stack {

@@ -45,6 +45,11 @@ impl Content {
         base_pages - hidden + self.own_page_count
     }
 
+    /// Pages of the base that may show.
+    pub(super) fn base_page_count(&self) -> u64 {
+        self.base_bytes.div_ceil(PAGE)
+    }
+
     pub(super) fn own_page_count(&self) -> u64 {
         self.own_page_count
     }

@@ -3,6 +3,7 @@
 use aegis_abi::FrameNumber;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::super::page::PAGE_BYTES;
 use super::super::permission::Credentials;
@@ -63,6 +64,13 @@ pub(super) enum Body {
 }
 
 impl Body {
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::File(content) => content.size_bytes,
+            _ => 0,
+        }
+    }
+
     /// Empties a directory that nobody can reach any more.
     fn take_nodes(&mut self) -> Vec<Arc<MemoryNode>> {
         match self {
@@ -213,6 +221,20 @@ impl MemoryNode {
         }
     }
 
+    /// Has the base's pages of `range` at hand that this file shows, for as long as the answer is kept: so that they
+    /// can be used under the lock without a wait. What cannot be had shows there.
+    fn fetch(&self, range: Range<u64>) -> Vec<FilePage> {
+        let Some(base) = self.base.as_ref().filter(|base| base.may_wait()) else { return Vec::new() };
+        let wanted: Vec<u64> = match &self.state.lock().body {
+            Body::File(content) => {
+                let end = range.end.min(content.base_page_count());
+                (range.start..end).filter(|index| matches!(content.backing(*index), Backing::Base(_))).collect()
+            }
+            _ => Vec::new(),
+        };
+        wanted.into_iter().filter_map(|index| base.page(index, PageIntent::Read).ok()).collect()
+    }
+
     fn write_chunk(
         &self,
         position: WritePosition,
@@ -220,6 +242,11 @@ impl MemoryNode {
         now: Timestamp,
     ) -> Result<(u64, usize, Option<Errno>)> {
         self.with_content(|_| Ok(()))?;
+        let start = match position {
+            WritePosition::At(offset) => offset,
+            WritePosition::End => self.with_content(|state| Ok(state.body.size_bytes()))?,
+        };
+        let _fetched = self.fetch(pages_of(start, bytes.len() as u64));
         self.change(|state| {
             let State { body: Body::File(content), seals, .. } = state else {
                 return Err(Errno::EINVAL);
@@ -368,6 +395,11 @@ impl MemoryNode {
             }
         }
     }
+}
+
+/// Pages that a range of bytes touches.
+fn pages_of(offset: u64, length: u64) -> Range<u64> {
+    offset / PAGE_BYTES as u64..offset.saturating_add(length).div_ceil(PAGE_BYTES as u64)
 }
 
 impl Drop for MemoryNode {
@@ -562,6 +594,8 @@ impl Inode for MemoryNode {
         let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
         let end = end.ok_or(Errno::EFBIG)?;
         self.with_content(|_| Ok(()))?;
+        // What is in between is not read, or only for a file that gets all of its pages.
+        let _fetched = [offset, end.saturating_sub(1)].map(|edge| self.fetch(pages_of(edge, 1)));
         self.change(|state| {
             let State { body: Body::File(content), seals, .. } = state else {
                 return Err(Errno::EINVAL);
@@ -635,7 +669,12 @@ impl Inode for MemoryNode {
         self.kind == FileKind::Regular
     }
 
+    fn may_wait(&self) -> bool {
+        self.base.as_ref().is_some_and(|base| base.may_wait())
+    }
+
     fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        let _fetched = self.fetch(index..index.saturating_add(1));
         let (page, is_first) = {
             let mut state = self.state.lock();
             let Body::File(content) = &mut state.body else {

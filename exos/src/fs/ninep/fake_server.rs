@@ -155,6 +155,8 @@ impl Requester for FakeServer {
         *reply = answer;
         Ok(())
     }
+
+    fn give_up(&self) {}
 }
 
 fn parts(path: &str) -> Vec<Vec<u8>> {

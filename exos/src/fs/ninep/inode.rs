@@ -421,6 +421,10 @@ impl Inode for NinepInode {
         self.page_for_mapping(index, intent)
     }
 
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         self.page_at_hand(index)
     }

@@ -1,6 +1,6 @@
 //! Directories of the host, live: a client of 9P2000.L as a file system.
 //!
-//! From below to above: `message` (bytes), [`session`] (requests, fids), `inode` with its parts `pages` (contents),
+//! From below to above: `message` (bytes), [`flight`] (requests under way), [`session`] (requests, fids), `inode` with its parts `pages` (contents),
 //! `directory` (listings) and `names` (changes of names), and [`cache`] (the bound on pages of all such file systems).
 //! Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests, against a server in
 //! memory (`fake_server`) that can be told to answer nonsense.
@@ -31,6 +31,7 @@ pub mod cache;
 mod directory;
 #[cfg(test)]
 mod fake_server;
+pub mod flight;
 mod inode;
 mod message;
 mod names;
@@ -171,8 +172,16 @@ impl NinepFs {
             return known;
         }
         let fresh = Arc::new_cyclic(|own| NinepInode::new(self.clone(), own.clone(), fid, attributes, origin));
-        self.inodes.lock().insert(number, Arc::downgrade(&fresh));
-        fresh
+        let faster = {
+            let mut inodes = self.inodes.lock();
+            let other = inodes.get(&number).and_then(Weak::upgrade).filter(|other| other.is_still(&attributes));
+            if other.is_none() {
+                inodes.insert(number, Arc::downgrade(&fresh));
+            }
+            other
+        };
+        // Dropped without the lock: the fresh one's end takes it.
+        faster.unwrap_or(fresh)
     }
 
     /// Notes that a file was opened, and closes the one that was opened longest ago if there are too many.
@@ -200,3 +209,5 @@ impl NinepFs {
 mod hostile_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;

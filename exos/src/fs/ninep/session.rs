@@ -1,8 +1,9 @@
 //! A conversation with a 9P server: requests and their replies, fids and their end.
 //!
 //! [`Requester`] is the one place where anything waits for the server; who implements it decides how (a device and the
-//! kernel's sleep in the machine, a function call on the host). It has a limit on the time, so that a server that
-//! hangs is an error.
+//! scheduler's block in the machine, a function call on the host). It has a limit on the time, so that a server that
+//! hangs is an error. Any number of threads may be in [`Session::call`] at once: each has tags and buffers of its own,
+//! and a tag is used again only after its answer.
 //!
 //! A *fid* is the client's number for a file at the server. [`Fid`] owns one; dropping it notes the number, and the
 //! next request takes the clunks of such numbers along, so that letting go costs no wait and may happen under any
@@ -10,12 +11,13 @@
 //!
 //! Trust: the server may answer anything. What does not fit (a wrong tag or type, a wrong size, fields that are cut
 //! off, a count that was not asked for) is `EIO` and ends the session, because nothing that follows could be matched
-//! to its request any more; from then on every call is `EIO` at once. An honest error (`Rlerror`) ends nothing.
+//! to its request any more; from then on every call is `EIO` at once, also those that wait. An honest error (`Rlerror`)
+//! ends nothing.
 //!
-//! Locks: `wire` is held from a request to its reply and is the innermost but for `fids`; no call comes back here
-//! while it is held.
+//! Locks: none is held from a request to its reply; `wires` and `fids` are innermost and held for moments.
 //!
 //! Limits: [`FID_COUNT_MAX`] fids of one session, those on their way out included; beyond them `ENFILE`.
+//! [`CALL_COUNT_MAX`] calls at once; beyond them `ENOMEM`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,11 +35,17 @@ pub const FID_COUNT_MAX: u32 = 8192;
 /// Least size of a message that is worth a session: a page with its header.
 const MESSAGE_BYTES_MIN: usize = 4096 + DATA_HEADER_BYTES;
 /// Most clunks that go along with a request.
-pub const COMPANION_COUNT_MAX: usize = 15;
+pub const COMPANION_COUNT_MAX: usize = 7;
+/// Calls that can wait at the same time.
+const CALL_COUNT_MAX: usize = 4096;
+/// Tags of one call: the request's, and those of its companions, which follow.
+const TAGS_PER_CALL: u16 = COMPANION_COUNT_MAX as u16 + 1;
+/// Sets of message buffers that are kept while nobody uses them.
+const IDLE_WIRE_COUNT_MAX: usize = 2;
 /// The fid of the served directory.
 const ROOT_FID: u32 = 0;
-/// The tag of requests; their companions have those that follow.
-const TAG: u16 = 1;
+
+const _: () = assert!(CALL_COUNT_MAX * (TAGS_PER_CALL as usize) < NO_TAG as usize);
 
 /// Why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +62,8 @@ pub trait Requester: Send + Sync {
     fn message_bytes_max(&self) -> usize;
 
     /// Sends `message` and `companions` (at most [`COMPANION_COUNT_MAX`]; their replies are short), and waits until all
-    /// of them are answered. `reply` becomes the reply to `message`. Nothing else of the library OS may run on this
-    /// processor meanwhile: callers hold locks.
+    /// of them are answered. `reply` becomes the reply to `message`. Others may send theirs meanwhile, and be answered
+    /// before. Callers may hold locks, but none that is needed to run other threads.
     ///
     /// # Errors
     /// [`Silence`], from then on always.
@@ -65,14 +73,51 @@ pub trait Requester: Send + Sync {
         companions: &[[u8; CLUNK_BYTES]],
         reply: &mut Vec<u8>,
     ) -> core::result::Result<(), Silence>;
+
+    /// The session is over: whoever waits is answered by [`Silence`] at once.
+    fn give_up(&self);
 }
 
-/// The message buffers, kept from one request to the next.
+/// The message buffers and tags of a call.
 #[derive(Default)]
 struct Wire {
+    /// The first of its tags.
+    tag: u16,
     message: Vec<u8>,
     reply: Vec<u8>,
     companions: Vec<[u8; CLUNK_BYTES]>,
+}
+
+#[derive(Default)]
+struct Wires {
+    /// Those that nobody uses.
+    idle: Vec<Wire>,
+    /// First tags that nobody uses, besides those of `idle`.
+    free_tags: Vec<u16>,
+    made_count: usize,
+}
+
+impl Wires {
+    fn take(&mut self) -> Option<Wire> {
+        if let Some(wire) = self.idle.pop() {
+            return Some(wire);
+        }
+        if let Some(tag) = self.free_tags.pop() {
+            return Some(Wire { tag, ..Wire::default() });
+        }
+        let tag = (self.made_count < CALL_COUNT_MAX).then_some(1 + self.made_count as u16 * TAGS_PER_CALL)?;
+        self.made_count += 1;
+        Some(Wire { tag, ..Wire::default() })
+    }
+
+    fn give_back(&mut self, wire: Wire) -> Option<Wire> {
+        if self.idle.len() < IDLE_WIRE_COUNT_MAX {
+            self.idle.push(wire);
+            return None;
+        }
+        self.free_tags.push(wire.tag);
+        Some(wire)
+    }
 }
 
 struct Fids {
@@ -88,7 +133,7 @@ struct Fids {
 pub(super) struct Session {
     requester: Arc<dyn Requester>,
     payload_bytes_max: usize,
-    wire: Mutex<Wire>,
+    wires: Mutex<Wires>,
     fids: Mutex<Fids>,
     has_failed: AtomicBool,
 }
@@ -130,7 +175,7 @@ impl Session {
         let mut session = Self {
             requester,
             payload_bytes_max: message_bytes - DATA_HEADER_BYTES,
-            wire: Mutex::default(),
+            wires: Mutex::default(),
             fids: Mutex::new(Fids { next: ROOT_FID + 1, free: Vec::new(), dropped: Vec::new() }),
             has_failed: AtomicBool::new(false),
         };
@@ -149,13 +194,12 @@ impl Session {
     }
 
     fn agree_on_version(&self, message_bytes: usize) -> Result<usize> {
-        let mut wire = self.wire.lock();
-        let Wire { message, reply, .. } = &mut *wire;
-        let mut writer = Writer::new(message, Request::Version, NO_TAG);
+        let (mut message, mut reply) = (Vec::new(), Vec::new());
+        let mut writer = Writer::new(&mut message, Request::Version, NO_TAG);
         writer.u32(message_bytes as u32).string(VERSION);
         writer.finish();
-        self.requester.request(message, &[], reply).map_err(|_| Errno::EIO)?;
-        let (header, mut fields) = Reader::open(reply).ok_or(Errno::EIO)?;
+        self.requester.request(&message, &[], &mut reply).map_err(|_| Errno::EIO)?;
+        let (header, mut fields) = Reader::open(&reply).ok_or(Errno::EIO)?;
         if header != (Header { kind: Request::Version.reply(), tag: NO_TAG }) {
             return Err(Errno::EIO);
         }
@@ -249,18 +293,35 @@ impl Session {
         if self.has_failed.load(Ordering::Acquire) {
             return Err(Errno::EIO);
         }
-        let mut wire = self.wire.lock();
-        let Wire { message, reply, companions } = &mut *wire;
-        let mut writer = Writer::new(message, request, TAG);
+        let mut wire = self.wires.lock().take().ok_or(Errno::ENOMEM)?;
+        let result = self.call_by(&mut wire, request, write, read);
+        if matches!(result, Err(Errno::EIO)) && self.has_failed.load(Ordering::Acquire) {
+            // Its tags may still be the server's.
+            return result;
+        }
+        let surplus = self.wires.lock().give_back(wire);
+        drop(surplus);
+        result
+    }
+
+    fn call_by<R>(
+        &self,
+        Wire { tag, message, reply, companions }: &mut Wire,
+        request: Request,
+        write: impl FnOnce(&mut Writer<'_>),
+        read: impl FnOnce(Reader<'_>) -> Option<R>,
+    ) -> Result<R> {
+        let mut writer = Writer::new(message, request, *tag);
         write(&mut writer);
         writer.finish();
-        let gone = self.take_dropped(companions);
+        let gone = self.take_dropped(companions, *tag + 1);
         let answer = self.requester.request(message, companions, reply);
-        if answer.is_err() {
+        // Another caller may have met nonsense meanwhile.
+        if answer.is_err() || self.has_failed.load(Ordering::Acquire) {
             return Err(self.fail());
         }
         self.free_numbers(&gone);
-        match read_reply(reply, request, read) {
+        match read_reply(reply, *tag, request, read) {
             Some(result) => result,
             None => Err(self.fail()),
         }
@@ -284,13 +345,13 @@ impl Session {
         Ok(())
     }
 
-    /// Takes numbers out of the list of dropped ones, and makes clunks of them.
-    fn take_dropped(&self, companions: &mut Vec<[u8; CLUNK_BYTES]>) -> Vec<u32> {
+    /// Takes numbers out of the list of dropped ones, and makes clunks of them with tags from `first_tag` on.
+    fn take_dropped(&self, companions: &mut Vec<[u8; CLUNK_BYTES]>, first_tag: u16) -> Vec<u32> {
         companions.clear();
         let mut fids = self.fids.lock();
         let kept = fids.dropped.len().saturating_sub(COMPANION_COUNT_MAX);
         let gone = fids.dropped.split_off(kept);
-        companions.extend(gone.iter().zip(TAG + 1..).map(|(number, tag)| clunk(*number, tag)));
+        companions.extend(gone.iter().zip(first_tag..).map(|(number, tag)| clunk(*number, tag)));
         gone
     }
 
@@ -301,15 +362,22 @@ impl Session {
     }
 
     fn fail(&self) -> Errno {
-        self.has_failed.store(true, Ordering::Release);
+        if !self.has_failed.swap(true, Ordering::AcqRel) {
+            self.requester.give_up();
+        }
         Errno::EIO
     }
 }
 
 /// What a reply says; `None` for nonsense.
-fn read_reply<R>(reply: &[u8], request: Request, read: impl FnOnce(Reader<'_>) -> Option<R>) -> Option<Result<R>> {
+fn read_reply<R>(
+    reply: &[u8],
+    tag: u16,
+    request: Request,
+    read: impl FnOnce(Reader<'_>) -> Option<R>,
+) -> Option<Result<R>> {
     let (header, mut fields) = Reader::open(reply)?;
-    if header.tag != TAG {
+    if header.tag != tag {
         return None;
     }
     if header.kind == R_ERROR {

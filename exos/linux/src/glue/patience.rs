@@ -1,0 +1,37 @@
+//! What a processor does between two looks at a lock that is taken (`exos::sync`).
+//!
+//! The holder may wait for the host's file server, or be ready on this very processor: so others get to run here, and
+//! answers of the server are taken in. Where nothing else may run (a processor that is idle, or in the middle of a
+//! call of exos that it interrupted) it only looks; the locks that are taken there are never held over a wait.
+
+use exos::task::schedule::Choice;
+
+use super::processor::{this_number, this_processor};
+use super::run::RUN;
+use super::{fiber, kernel, shares};
+
+/// Looks between which a holder that runs on another processor gets time to end.
+const LOOKS_PER_TURN: u32 = 64;
+
+/// From now on locks that are taken are waited for so.
+pub(super) fn begin() {
+    exos::sync::set_patience(relax);
+}
+
+fn relax() {
+    core::hint::spin_loop();
+    let Some(run) = RUN.get() else { return };
+    let (processor, system) = (this_processor(), &run.pod.system);
+    let has_passed = system.processor_count == 1 || processor.count_lock_look().is_multiple_of(LOOKS_PER_TURN);
+    if !has_passed {
+        return;
+    }
+    shares::look();
+    if fiber::current().is_none() || processor.keeps_running() {
+        return;
+    }
+    match system.scheduler.yield_turn(this_number(), kernel::now_ns()) {
+        Choice::Stay | Choice::Idle => {}
+        choice => fiber::carry_out(choice),
+    }
+}
