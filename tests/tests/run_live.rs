@@ -351,7 +351,8 @@ fn many_processes_ask_the_host_at_once() {
     for number in 0..60 {
         folder.put(&format!("{number}"), format!("{number}\n").repeat(3000));
     }
-    let script = "for i in 0 1 2 3 4 5; do (for f in /v/*; do busybox md5sum < $f; done | busybox md5sum) & done; wait; \
+    let script = "for i in 0 1 2 3 4 5; do \
+                  (for f in /v/*; do busybox md5sum < $f; done | busybox md5sum) & done; wait; \
                   busybox md5sum /v/* | busybox md5sum";
     for processors in ["1", "3"] {
         let options = ["--cpus", processors, "-v", &folder.volume("")];

@@ -2,8 +2,8 @@
 //!
 //! The driver knows messages as bytes with a length; what they say is the business of exos's 9P client. A message goes
 //! out of one of a fixed number of *slots*, each with memory for a request and for its reply, so that several can be
-//! under way: they form *lanes*, in each of which the first is large (reads and writes of files) and the others are small
-//! (messages that go along and have short answers). The caller puts messages into slots, [`Channel::submit`]s them with
+//! under way: they form *lanes*, in each of which the first is large (reads and writes of files) and the others are
+//! small (messages that go along and have short answers). The caller puts messages into slots, [`Channel::submit`]s them with
 //! one notification, and looks with [`Channel::poll`] until their replies are there, in whatever order they come. How
 //! long it looks, and what it does meanwhile, is its own affair: there is no time here (VIRTIO-5).
 //!
@@ -11,8 +11,8 @@
 //! can hold, and which slot a reply belongs to is decided by the queue's own shadow (VIRTIO-1). A reply that never
 //! comes leaves its slot in use for ever, which is the safe answer: the device may still write there.
 //!
-//! Limits: [`LANE_COUNT`] lanes of [`LANE_SLOT_COUNT`] slots; [`Limits::message_page_count`] pages each way in the first
-//! slot of a lane; [`SMALL_BYTES`] each way in the others; tags of [`TAG_BYTES`] bytes exactly (see there).
+//! Limits: [`LANE_COUNT`] lanes of [`LANE_SLOT_COUNT`] slots; [`Limits::message_page_count`] pages each way in the
+//! first slot of a lane; [`SMALL_BYTES`] each way in the others; tags of [`TAG_BYTES`] bytes exactly (see there).
 
 use aegis_hal::{Dma, DmaBuffer, Irq, PAGE_BYTES};
 

@@ -188,7 +188,8 @@ proptest! {
             let mut irq = world.device.borrow().irq.clone();
             let _ = channel.on_interrupt(&mut irq);
             let _ = channel.poll();
-            let bytes_max = if slot.is_multiple_of(LANE_SLOT_COUNT) { channel.message_bytes_max() } else { SMALL_BYTES };
+            let is_large = slot.is_multiple_of(LANE_SLOT_COUNT);
+            let bytes_max = if is_large { channel.message_bytes_max() } else { SMALL_BYTES };
             let mut reply = vec![0xee; 4096 * 3 + 8];
             if let Ok(count) = channel.take(*slot, &mut reply) {
                 prop_assert!(count <= bytes_max);

@@ -183,7 +183,9 @@ proptest! {
         }
         (0..4).for_each(|lane| flights.carrier().answer(lane));
         flights.look(1000);
-        prop_assert!(waiting.iter().all(|(ticket, message, _)| flights.take(*ticket) == Some((Ok(()), message.to_vec()))));
+        for (ticket, message, _) in waiting {
+            prop_assert_eq!(flights.take(ticket), Some((Ok(()), message.to_vec())));
+        }
         prop_assert!(flights.is_idle());
     }
 }

@@ -1,7 +1,7 @@
 //! Directories of the host, live: a client of 9P2000.L as a file system.
 //!
-//! From below to above: `message` (bytes), [`flight`] (requests under way), [`session`] (requests, fids), `inode` with its parts `pages` (contents),
-//! `directory` (listings) and `names` (changes of names), and [`cache`] (the bound on pages of all such file systems).
+//! From below to above: `message` (bytes), [`flight`] (requests under way), [`session`] (calls, fids), `inode`
+//! with its parts `pages` (contents), `directory` (listings) and `names` (changes of names), and [`cache`] (the bound on pages of all such file systems).
 //! Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests, against a server in
 //! memory (`fake_server`) that can be told to answer nonsense.
 //!
