@@ -282,9 +282,9 @@ fn wrong_directories_are_named_before_the_start() {
     }
 }
 
-/// Three threads on one processor: two hand a word to each other for ever, the third asks the host for one file after
-/// the other and looks before and after each call whether the two came on. A call never loses its processor but where
-/// it waits, so what moves the word during one call is that others ran while the host was asked.
+/// Three threads: two hand a word to each other for ever, the third asks the host for one file after the other, until
+/// the two came on during ten of the calls. Whether they do in a certain call depends on how soon the host answers; that
+/// a wait holds up nobody is shown without luck in `exos/src/fs/ninep/waiting_tests.rs`.
 const MEANWHILE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -316,8 +316,8 @@ int main(int argc, char **argv) {
     int count = 0, moved = 0;
     struct stat status;
     for (long side = 0; side < 2; side++) pthread_create(&players[side], NULL, play, (void *)side);
-    for (; count < 200; count++) {
-        sprintf(path, "/v/deep/%d", count);
+    for (; moved < 10; count++) {
+        sprintf(path, "/v/deep/%d", count % 200);
         int before = word, result = stat(path, &status);
         moved += word != before;
         int file = open(path, O_RDONLY);
@@ -326,7 +326,7 @@ int main(int argc, char **argv) {
     }
     is_over = 1;
     for (int side = 0; side < 2; side++) pthread_join(players[side], NULL);
-    printf("%d files, others ran meanwhile: %s\n", count, moved > count / 2 ? "yes" : "no");
+    puts("others ran meanwhile");
     return 0;
 }
 "#;
@@ -341,7 +341,7 @@ fn who_asks_the_host_does_not_stop_the_other_threads() {
     for processors in ["1", "2"] {
         let options = ["--cpus", processors, "-v", &folder.volume("")];
         let text = succeeds(aegis(&options, &[&program.display().to_string()], b""));
-        assert_eq!(text, "200 files, others ran meanwhile: yes\n");
+        assert_eq!(text, "others ran meanwhile\n");
     }
 }
 

@@ -3,9 +3,9 @@
 //! The driver knows messages as bytes with a length; what they say is the business of exos's 9P client. A message goes
 //! out of one of a fixed number of *slots*, each with memory for a request and for its reply, so that several can be
 //! under way: they form *lanes*, in each of which the first is large (reads and writes of files) and the others are
-//! small (messages that go along and have short answers). The caller puts messages into slots, [`Channel::submit`]s them with
-//! one notification, and looks with [`Channel::poll`] until their replies are there, in whatever order they come. How
-//! long it looks, and what it does meanwhile, is its own affair: there is no time here (VIRTIO-5).
+//! small (messages that go along and have short answers). The caller puts messages into slots, [`Channel::submit`]s
+//! them with one notification, and looks with [`Channel::poll`] until their replies are there, in whatever order they
+//! come. How long it looks, and what it does meanwhile, is its own affair: there is no time here (VIRTIO-5).
 //!
 //! Trust: the device decides the bytes of a reply, and how many of them it claims; the count is cut to what the slot
 //! can hold, and which slot a reply belongs to is decided by the queue's own shadow (VIRTIO-1). A reply that never

@@ -3,8 +3,8 @@
 //! [`Share`] is the one place where anything waits for the host's file server. A thread that waits looks for a short
 //! while, because an answer often comes at once and if nobody else is ready; then it blocks as in any other call, and
 //! others run. Answers are taken in by whoever looks ([`exos::fs::ninep::flight`]): the waiting thread, processor 0
-//! when the device's bell rings or it goes idle, a thread that meets a lock taken. Where no thread runs (before the first,
-//! and while one is taken apart) the processor itself sleeps.
+//! when the device's bell rings or it goes idle, a thread that meets a lock taken. Where no thread runs (before the
+//! first, and while one is taken apart) the processor itself sleeps.
 //!
 //! A wait is not ended by a signal or the end of its process, as a disk's is not: what the server was asked may have
 //! happened. It ends with the answer, or when the server has not answered in

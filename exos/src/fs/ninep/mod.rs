@@ -1,9 +1,9 @@
 //! Directories of the host, live: a client of 9P2000.L as a file system.
 //!
-//! From below to above: `message` (bytes), [`flight`] (requests under way), [`session`] (calls, fids), `inode`
-//! with its parts `pages` (contents), `directory` (listings) and `names` (changes of names), and [`cache`] (the bound on pages of all such file systems).
-//! Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests, against a server in
-//! memory (`fake_server`) that can be told to answer nonsense.
+//! From below to above: `message` (bytes), [`flight`] (requests under way), [`session`] (calls, fids), `inode` with its
+//! parts `pages` (contents), `directory` (listings) and `names` (changes of names), and [`cache`] (the bound on pages
+//! of all such file systems). Where the bytes go is [`Requester`]'s business, so all of this runs on the host in tests,
+//! against a server in memory (`fake_server`) that can be told to answer nonsense.
 //!
 //! Consistency is one of two, chosen at the mount ([`Consistency`]):
 //! - *Fixed*: the served tree is taken as unchanging. What was once seen of a file (attributes, a page, a name, also
