@@ -283,8 +283,8 @@ fn wrong_directories_are_named_before_the_start() {
 }
 
 /// Three threads: two hand a word to each other for ever, the third asks the host for one file after the other, until
-/// the two came on during ten of the calls. Whether they do in a certain call depends on how soon the host answers; that
-/// a wait holds up nobody is shown without luck in `exos/src/fs/ninep/waiting_tests.rs`.
+/// the two came on during ten of the calls. Whether they do in a certain call depends on how soon the host answers;
+/// that a wait holds up nobody is shown without luck in `exos/src/fs/ninep/waiting_tests.rs`.
 const MEANWHILE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
