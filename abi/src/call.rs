@@ -72,6 +72,7 @@ macro_rules! calls {
                 /// The argument registers.
                 #[must_use]
                 #[allow(unused_mut, unused_variables, unused_assignments, reason = "calls without arguments")]
+                #[inline(always)]
                 pub fn to_words(self) -> ArgumentWords {
                     let mut words = [0; 6];
                     let mut index = 0;
@@ -113,8 +114,9 @@ macro_rules! calls {
                 }
             }
 
-            /// Number and argument registers.
+            /// Number and argument registers. Who encodes knows which call it is: then nothing is left of this.
             #[must_use]
+            #[inline(always)]
             pub fn encode(self) -> (u64, ArgumentWords) {
                 match self { $( Call::$name(call) => ($number, call.to_words()), )* }
             }

@@ -9,7 +9,7 @@ use aegis_abi::CapSlot;
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
-use exos::mem::{Access, AddressSpace, FaultOutcome, FramePool, SegvReason, SpaceLimits};
+use exos::mem::{Access, AddressSpace, FaultOutcome, FramePool, Handler, SegvReason, SpaceLimits};
 use exos::platform::Kernel;
 use exos::rewrite::Refusal;
 use exos::sync::{Mutex, MutexGuard};
@@ -85,23 +85,36 @@ impl Space {
 
     /// Resolves the page fault in `frame`.
     pub fn resolve(&self, frame: &UpcallFrame) -> FaultResult {
-        let access = if frame.error_code & PAGE_FAULT_FETCH != 0 {
-            Access::Execute
-        } else if frame.error_code & PAGE_FAULT_WRITE != 0 {
-            Access::Write
-        } else {
-            Access::Read
-        };
+        self.fetching_fault(frame, |_, result| result)
+    }
+
+    /// The same for a fault of the program itself; and whom of the program's own it is to be told to, where exos has no
+    /// answer.
+    pub fn resolve_or_tell(&self, frame: &UpcallFrame) -> (FaultResult, Option<Handler>) {
+        self.fetching_fault(frame, |space, result| {
+            let handler = match result {
+                FaultResult::Resolved(_) => None,
+                FaultResult::Failed(_) => space.fault_handler(frame.fault_address),
+                FaultResult::OutOfMemory => space.take_shortage_handler(),
+            };
+            (result, handler)
+        })
+    }
+
+    /// Resolves a fault, and asks the space for more under the same lock.
+    fn fetching_fault<R>(&self, frame: &UpcallFrame, more: impl Fn(&mut AddressSpace, FaultResult) -> R) -> R {
+        let access = access_of(frame);
         let address = frame.fault_address;
-        let outcome = self
-            .fetching(|space| space.handle_fault_at_hand(address, access), |space| space.handle_fault(address, access));
-        match outcome {
-            FaultOutcome::Resolved { pages } => FaultResult::Resolved(pages),
-            FaultOutcome::Segv(SegvReason::NotMapped) => FaultResult::Failed(FaultCause::NotMapped),
-            FaultOutcome::Segv(SegvReason::NotAllowed) => FaultResult::Failed(FaultCause::NotAllowed),
-            FaultOutcome::Bus | FaultOutcome::Absent => FaultResult::Failed(FaultCause::BeyondFile),
-            FaultOutcome::OutOfMemory => FaultResult::OutOfMemory,
-        }
+        self.fetching(
+            |space| {
+                let outcome = space.handle_fault_at_hand(address, access);
+                more(space, outcome.into())
+            },
+            |space| {
+                let outcome = space.handle_fault(address, access);
+                more(space, outcome.into())
+            },
+        )
     }
 
     /// As [`AddressSpace::rewrite_site`].
@@ -183,6 +196,29 @@ impl Drop for Space {
             space.abandon();
         } else {
             space.clear();
+        }
+    }
+}
+
+/// What a page fault was about to do.
+fn access_of(frame: &UpcallFrame) -> Access {
+    if frame.error_code & PAGE_FAULT_FETCH != 0 {
+        Access::Execute
+    } else if frame.error_code & PAGE_FAULT_WRITE != 0 {
+        Access::Write
+    } else {
+        Access::Read
+    }
+}
+
+impl From<FaultOutcome> for FaultResult {
+    fn from(outcome: FaultOutcome) -> Self {
+        match outcome {
+            FaultOutcome::Resolved { pages } => Self::Resolved(pages),
+            FaultOutcome::Segv(SegvReason::NotMapped) => Self::Failed(FaultCause::NotMapped),
+            FaultOutcome::Segv(SegvReason::NotAllowed) => Self::Failed(FaultCause::NotAllowed),
+            FaultOutcome::Bus | FaultOutcome::Absent => Self::Failed(FaultCause::BeyondFile),
+            FaultOutcome::OutOfMemory => Self::OutOfMemory,
         }
     }
 }

@@ -10,21 +10,16 @@ use exos::mem::Handler;
 use exos_native::abi;
 
 use crate::exception::{FaultCause, PAGE_FAULT_FETCH, PAGE_FAULT_WRITE};
-use crate::memory::{FaultResult, Space};
+use crate::memory::FaultResult;
 use crate::user::{UserMemory, write_all};
 
 /// RFLAGS that a function does not expect: trap, direction.
 const FLAGS_CLEARED: u64 = 1 << 8 | 1 << 10;
 
-/// Makes the thread go on in the program's handler of a fault that exos has no answer to; whether there is one, and
-/// room on the stack for it.
-pub fn ask(space: &Space, frame: &mut UpcallFrame, memory: &dyn UserMemory, result: FaultResult) -> bool {
-    let handler = match result {
-        FaultResult::Resolved(_) => None,
-        FaultResult::Failed(_) => space.lock().fault_handler(frame.fault_address),
-        FaultResult::OutOfMemory => space.lock().take_shortage_handler(),
-    };
-    handler.is_some_and(|handler| enter(frame, memory, &handler, cause(frame.error_code, result)).is_ok())
+/// Makes the thread go on in the program's handler of a fault that exos has no answer to
+/// ([`Space::resolve_or_tell`](crate::memory::Space::resolve_or_tell)); whether there is room on the stack for it.
+pub fn ask(handler: &Handler, frame: &mut UpcallFrame, memory: &dyn UserMemory, result: FaultResult) -> bool {
+    enter(frame, memory, handler, cause(frame.error_code, result)).is_ok()
 }
 
 fn cause(error_code: u64, result: FaultResult) -> u64 {
@@ -69,6 +64,7 @@ mod tests {
 
     const PAGE: u64 = 0x70_0000;
     const NOT_ALLOWED: FaultResult = FaultResult::Failed(FaultCause::NotAllowed);
+    const NOT_MAPPED: FaultResult = FaultResult::Failed(FaultCause::NotMapped);
 
     fn fault(rsp: u64) -> UpcallFrame {
         UpcallFrame {
@@ -89,7 +85,9 @@ mod tests {
         space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
         let top = MEMORY_BASE + 4096;
         let mut frame = fault(top);
-        assert!(ask(&space, &mut frame, &*world.memory, NOT_ALLOWED));
+        let (result, asked) = space.resolve_or_tell(&frame);
+        assert_eq!((result, asked), (NOT_MAPPED, Some(handler)));
+        assert!(ask(&handler, &mut frame, &*world.memory, NOT_ALLOWED));
         assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_5000, top - 128 - 48, 0x202));
         let words = [0x40_6000, 7, PAGE + 8, abi::CAUSE_STORE | abi::CAUSE_NOT_ALLOWED, 0x602, 0x40_1234_u64];
         assert_eq!(world.get(frame.rsp, 48), words.map(u64::to_le_bytes).concat());
@@ -100,12 +98,13 @@ mod tests {
         let world = World::new();
         let space = world.pod.process.space();
         let mut frame = fault(MEMORY_BASE + 4096);
-        assert!(!ask(&space, &mut frame, &*world.memory, NOT_ALLOWED));
-        assert!(!ask(&space, &mut frame, &*world.memory, FaultResult::OutOfMemory));
+        assert_eq!(space.resolve_or_tell(&frame), (NOT_MAPPED, None));
+        assert_eq!(space.lock().take_shortage_handler(), None);
         let handler = Handler { entry: 1, function: 2, argument: 3 };
         space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
-        let mut frame = fault(NOWHERE);
-        assert!(!ask(&space, &mut frame, &*world.memory, NOT_ALLOWED));
+        frame = fault(NOWHERE);
+        assert_eq!(space.resolve_or_tell(&frame), (NOT_MAPPED, Some(handler)));
+        assert!(!ask(&handler, &mut frame, &*world.memory, NOT_ALLOWED));
         assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_1234, NOWHERE, 0x602));
     }
 }

@@ -5,9 +5,11 @@
 //! cuts, joins and changes in place; a B-tree's entries offer neither without looking up again.
 //!
 //! Invariants: no run is empty or longer than [`RUN_LENGTH_MAX`]; areas ascend within runs and from run to run. A
-//! position is good until the next [`AreaRuns::insert`], [`AreaRuns::remove`] or [`AreaRuns::settle`].
+//! position is good until the next [`AreaRuns::insert`], [`AreaRuns::remove`] or [`AreaRuns::settle`]. The one that was
+//! found last is tried first, whatever has changed: an area there that holds the address is the one.
 
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use super::area::Area;
 
@@ -17,7 +19,7 @@ const RUN_LENGTH_MAX: usize = 32;
 const RUN_LENGTH_JOINED: usize = RUN_LENGTH_MAX / 2;
 
 /// Where an area is, or the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     run: usize,
     index: usize,
@@ -28,6 +30,8 @@ pub(super) struct Position {
 pub(super) struct AreaRuns {
     runs: Vec<Vec<Area>>,
     length: usize,
+    /// What was found last.
+    recent: Cell<Position>,
 }
 
 impl AreaRuns {
@@ -36,12 +40,25 @@ impl AreaRuns {
     }
 
     /// The first area that ends above `address`, or the end.
+    #[inline]
     pub(super) fn first_ending_above(&self, address: u64) -> Position {
-        let run = self.runs.partition_point(|run| run.last().is_some_and(|area| area.end <= address));
-        let index = self.runs.get(run).map_or(0, |run| run.partition_point(|area| area.end <= address));
-        Position { run, index }
+        let recent = self.recent.get();
+        match self.get(recent) {
+            Some(area) if area.start <= address && address < area.end => recent,
+            _ => self.search(address),
+        }
     }
 
+    #[inline(never)]
+    fn search(&self, address: u64) -> Position {
+        let run = self.runs.partition_point(|run| run.last().is_some_and(|area| area.end <= address));
+        let index = self.runs.get(run).map_or(0, |run| run.partition_point(|area| area.end <= address));
+        let found = Position { run, index };
+        self.recent.set(found);
+        found
+    }
+
+    #[inline]
     pub(super) fn get(&self, at: Position) -> Option<&Area> {
         self.runs.get(at.run)?.get(at.index)
     }

@@ -42,6 +42,12 @@ impl Binder {
         self.sealed_count = self.entries.len();
     }
 
+    /// Whether there is nothing to do.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.release.is_empty()
+    }
+
     /// Whether frames are to be released with this batch.
     pub(crate) fn releases(&self) -> bool {
         !self.release.is_empty()

@@ -124,6 +124,7 @@ impl AddressSpace {
         if !(PROGRAM_BASE..PROGRAM_END).contains(&address) {
             return Err(FaultOutcome::Segv(SegvReason::NotMapped));
         }
+        // The second look finds what the first has found, at the same place.
         if self.areas.find(address).is_none() && !self.grow_stack(address) {
             return Err(FaultOutcome::Segv(SegvReason::NotMapped));
         }

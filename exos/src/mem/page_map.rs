@@ -72,12 +72,14 @@ impl PageEntry {
 
 struct Leaf {
     count: u32,
+    /// Bit n: slot n is in use. So nobody walks over the others, which are most of them.
+    used: [u64; LEAF_PAGES / 64],
     entries: [u64; LEAF_PAGES],
 }
 
 impl Default for Leaf {
     fn default() -> Self {
-        Self { count: 0, entries: [0; LEAF_PAGES] }
+        Self { count: 0, used: [0; LEAF_PAGES / 64], entries: [0; LEAF_PAGES] }
     }
 }
 
@@ -91,9 +93,31 @@ impl Leaf {
     fn set(&mut self, index: usize, entry: Option<PageEntry>) -> Option<PageEntry> {
         let previous = self.get(index);
         self.entries[index] = entry.map_or(0, |entry| entry.0);
+        let (group, bit) = (&mut self.used[index / 64], 1 << (index % 64));
+        *group = if entry.is_some() { *group | bit } else { *group & !bit };
         self.count = self.count + u32::from(entry.is_some()) - u32::from(previous.is_some());
         previous
     }
+
+    /// The slots of a group of 64 that are in use and lie in `slots`, a bit each.
+    fn used_in(&self, group: usize, slots: &Range<usize>) -> u64 {
+        let first = group * 64;
+        let below = slots.start.saturating_sub(first);
+        let above = (first + 64).saturating_sub(slots.end);
+        self.used[group] & u64::MAX << below & u64::MAX >> above
+    }
+}
+
+/// The groups of 64 slots that a part which is not empty reaches.
+fn groups(slots: &Range<usize>) -> Range<usize> {
+    slots.start / 64..slots.end.div_ceil(64)
+}
+
+/// Takes the lowest slot out of those of a group.
+fn take_slot(group: usize, bits: &mut u64) -> usize {
+    let slot = bits.trailing_zeros() as usize;
+    *bits &= *bits - 1;
+    group * 64 + slot
 }
 
 /// Known pages by what they are.
@@ -146,8 +170,11 @@ impl PageMap {
         };
         for (number, leaf) in leaves {
             let (first, slots) = slots_in(number, &range);
-            for index in slots {
-                if let Some(entry) = leaf.get(index) {
+            for group in groups(&slots) {
+                let mut bits = leaf.used_in(group, &slots);
+                while bits != 0 {
+                    let index = take_slot(group, &mut bits);
+                    let entry = PageEntry(leaf.entries[index]);
                     match change(first + index as u64, entry) {
                         Some(changed) if changed.counts_as(entry) => leaf.entries[index] = changed.0,
                         changed => {
@@ -206,15 +233,16 @@ impl PageMap {
         for (&number, leaf) in self.leaves.range_mut(leaf_numbers(&range)) {
             let other_leaf = other.leaves.entry(number).or_default();
             let (first, slots) = slots_in(number, &range);
-            for index in slots {
-                let Some(entry) = leaf.get(index) else {
-                    continue;
-                };
-                let (changed, given) = change(first + index as u64, entry);
-                leaf.entries[index] = changed.0;
-                if given.is_some() {
-                    other_leaf.set(index, given);
-                    adjust(&mut other.counts, None, given);
+            for group in groups(&slots) {
+                let mut bits = leaf.used_in(group, &slots);
+                while bits != 0 {
+                    let index = take_slot(group, &mut bits);
+                    let (changed, given) = change(first + index as u64, PageEntry(leaf.entries[index]));
+                    leaf.entries[index] = changed.0;
+                    if given.is_some() {
+                        other_leaf.set(index, given);
+                        adjust(&mut other.counts, None, given);
+                    }
                 }
             }
             if other_leaf.count == 0 {
@@ -227,8 +255,11 @@ impl PageMap {
     /// Forgets all pages; `release` gets each one's frame, and its reference.
     pub(crate) fn clear(&mut self, mut release: impl FnMut(FrameNumber)) {
         for leaf in core::mem::take(&mut self.leaves).into_values() {
-            let known = leaf.entries.iter().filter(|word| **word != 0);
-            known.for_each(|word| release(PageEntry(*word).frame()));
+            for (group, mut bits) in leaf.used.into_iter().enumerate() {
+                while bits != 0 {
+                    release(PageEntry(leaf.entries[take_slot(group, &mut bits)]).frame());
+                }
+            }
         }
         self.counts = PageCounts::default();
     }

@@ -416,6 +416,9 @@ impl AddressSpace {
             self.binder.seal();
             return Ok(());
         }
+        if self.binder.is_empty() {
+            return Ok(());
+        }
         if self.binder.releases() {
             self.handlers.note_release();
         }

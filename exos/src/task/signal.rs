@@ -295,7 +295,7 @@ impl Pending {
             let index = self.queue.iter().position(|(queued, _)| *queued == signal)?;
             self.queue.remove(index)?
         };
-        if !self.queue.iter().any(|(queued, _)| *queued == signal) {
+        if self.queue.is_empty() || !self.queue.iter().any(|(queued, _)| *queued == signal) {
             self.set = self.set.without(signal.bit());
         }
         Some(taken)
@@ -305,7 +305,9 @@ impl Pending {
     pub fn discard(&mut self, set: SignalSet) {
         self.set = self.set.without(set);
         self.standard_set = self.standard_set.without(set);
-        self.queue.retain(|(signal, _)| !set.contains(*signal));
+        if !self.queue.is_empty() {
+            self.queue.retain(|(signal, _)| !set.contains(*signal));
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use aegis_abi::upcall::UpcallKind;
 
-use crate::id::{BELL_SHARE_MAX, BellId, EnvironmentId, Named, ProcessorId};
+use crate::id::{BELL_SHARE_MAX, BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::state::State;
 
@@ -44,6 +44,7 @@ impl<M: Machine> State<'_, M> {
         }
         let id = self.bells.find(|bell| bell.serial == 0)?;
         let serial = self.new_serial();
+        self.bell_end = self.bell_end.max(id.index() + 1);
         self.bells[id] = Bell { serial, owner: Some(owner), processor, ..Bell::EMPTY };
         self.environments[owner].bell_count += 1;
         Some(Named { id, serial })
@@ -69,9 +70,7 @@ impl<M: Machine> State<'_, M> {
             return;
         }
         self.bells[bell].deadline_ns = deadline_ns;
-        if self.bell_clock_min_ns != 0 {
-            self.bell_clock_min_ns = self.bell_clock_min_ns.min(deadline_ns);
-        }
+        self.bell_clock_min_ns = self.next_bell_ns().min(deadline_ns);
         if let Some(cpu) = self.this_cpu {
             self.cpus[cpu].is_deadline_stale = true;
         }
@@ -82,27 +81,24 @@ impl<M: Machine> State<'_, M> {
         if self.next_bell_ns() > now_ns {
             return;
         }
-        for bell in self.bells.ids() {
-            let deadline_ns = self.bells[bell].deadline_ns;
-            if deadline_ns != 0 && deadline_ns <= now_ns {
-                self.bells[bell].deadline_ns = 0;
-                self.ring(bell);
+        self.bell_clock_min_ns = u64::MAX;
+        for bell in self.bells.ids().take(self.bell_end) {
+            match self.bells[bell].deadline_ns {
+                0 => {}
+                deadline_ns if deadline_ns <= now_ns => {
+                    self.bells[bell].deadline_ns = 0;
+                    self.ring(bell);
+                }
+                deadline_ns => self.bell_clock_min_ns = self.bell_clock_min_ns.min(deadline_ns),
             }
         }
-        self.bell_clock_min_ns = 0;
     }
 
     /// When the clock rings the next bell. May be earlier than that after a deadline was taken
     /// back.
     pub(crate) fn next_bell_ns(&mut self) -> u64 {
         if self.bell_clock_min_ns == 0 {
-            self.bell_clock_min_ns = self
-                .bells
-                .iter()
-                .map(|(_, bell)| bell.deadline_ns)
-                .filter(|deadline_ns| *deadline_ns != 0)
-                .min()
-                .unwrap_or(u64::MAX);
+            self.bell_clock_min_ns = u64::MAX;
         }
         self.bell_clock_min_ns
     }

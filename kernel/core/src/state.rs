@@ -109,6 +109,8 @@ pub struct State<'a, M> {
     pub(crate) clock_checked_ns: u64,
     /// Earliest deadline of any bell; `u64::MAX` means none, 0 that it must be computed.
     pub(crate) bell_clock_min_ns: u64,
+    /// No bell at or above this index was ever made.
+    pub(crate) bell_end: usize,
     /// Sleepers that wait for words.
     pub(crate) word_sleeper_count: u32,
     /// Earliest reclaim deadline; 0 none.
@@ -149,6 +151,7 @@ impl<M> State<'_, M> {
             clock_min_ns: 0,
             clock_checked_ns: 0,
             bell_clock_min_ns: 0,
+            bell_end: 0,
             word_sleeper_count: 0,
             reclaim_min_ns: 0,
             template_root: FrameNumber(0),

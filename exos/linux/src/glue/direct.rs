@@ -108,8 +108,28 @@ impl FrameBytes for DirectView {
 
     fn zero(&self, frame: FrameNumber) {
         let to = at(frame, 0, PAGE_SIZE as usize);
-        // SAFETY: as in `write`.
-        unsafe { core::ptr::write_bytes(to, 0, PAGE_SIZE as usize) };
+        // An island of vector code, which keeps the program's register: half the stores of any other way.
+        // SAFETY: a whole frame of the view, shown writable and page-aligned; no Rust object lives there.
+        unsafe {
+            core::arch::asm!(
+                "sub rsp, 16",
+                "movups [rsp], xmm0",
+                "xorps xmm0, xmm0",
+                "2:",
+                ".set place, 0",
+                ".rept 32",
+                "movaps [{to} + place], xmm0",
+                ".set place, place + 16",
+                ".endr",
+                "add {to}, 512",
+                "dec {turns:e}",
+                "jnz 2b",
+                "movups xmm0, [rsp]",
+                "add rsp, 16",
+                to = inout(reg) to => _,
+                turns = inout(reg) PAGE_SIZE / 512 => _,
+            );
+        }
     }
 
     fn copy(&self, from: FrameNumber, to: FrameNumber) {

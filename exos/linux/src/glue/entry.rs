@@ -348,36 +348,46 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     }
 }
 
+#[inline]
 fn exception(run: &Run, frame: &mut UpcallFrame) {
     // A program that jumps to an upper address where no code is faults there as anywhere else; exos itself never does.
     let is_wild_jump = frame.error_code & PAGE_FAULT_FETCH != 0 && frame.vector == VECTOR_PAGE_FAULT;
     if (LIBOS_IMAGE_BASE..HEAP_BASE).contains(&frame.rip) && !is_wild_jump {
         return own_exception(run, frame);
     }
+    let target = target(run);
+    if frame.vector != VECTOR_PAGE_FAULT {
+        return other_exception(run, &target, frame);
+    }
+    let (result, handler) = target.process.space().resolve_or_tell(frame);
+    if let FaultResult::Resolved(_) = result {
+        return;
+    }
+    if handler.is_some_and(|handler| native::ask(&handler, frame, &ProgramMemory, result)) {
+        return;
+    }
+    match result {
+        FaultResult::Failed(cause) => {
+            let (signal, info) = signal_for_fault(frame.fault_address, cause);
+            raise_fault(&target, signal, info);
+        }
+        _ => make_room(&target),
+    }
+    show_own_text(run, frame);
+    leave(run, frame, None);
+}
+
+/// An exception of a program other than a page fault.
+fn other_exception(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame) {
     if matches!(frame.vector, VECTOR_INVALID_OPCODE | VECTOR_PROTECTION)
-        && let Some(copy) = target(run).process.space().lock().sites().forward(frame.rip)
+        && let Some(copy) = target.process.space().lock().sites().forward(frame.rip)
     {
         // In the middle of a rewritten site: the instruction that stood there is in its trampoline.
         frame.rip = copy;
         return;
     }
-    let (signal, info) = if frame.vector == VECTOR_PAGE_FAULT {
-        let space = target(run).process.space();
-        let result = space.resolve(frame);
-        match result {
-            FaultResult::Resolved(_) => return,
-            _ if native::ask(&space, frame, &ProgramMemory, result) => return,
-            FaultResult::Failed(cause) => signal_for_fault(frame.fault_address, cause),
-            FaultResult::OutOfMemory => {
-                make_room(&target(run));
-                show_own_text(run, frame);
-                return leave(run, frame, None);
-            }
-        }
-    } else {
-        signal_for(frame)
-    };
-    raise_fault(&target(run), signal, info);
+    let (signal, info) = signal_for(frame);
+    raise_fault(target, signal, info);
     show_own_text(run, frame);
     leave(run, frame, None);
 }

@@ -102,6 +102,8 @@ pub(crate) struct MachinePlatform {
     pub(crate) console_changes: Arc<WaitQueue>,
     /// XCR0.
     pub(crate) vector_mask: u64,
+    /// Bytes of an area with all of that state.
+    pub(crate) vector_bytes: usize,
 }
 
 impl MachinePlatform {
@@ -217,8 +219,7 @@ impl Platform for MachinePlatform {
     }
 
     fn vector_format(&self) -> (u64, usize) {
-        // Leaf 13, subleaf 0: EBX is the size for what XCR0 enables (Intel SDM vol. 1, 13.2).
-        (self.vector_mask, cpuid(13, 0).ebx as usize)
+        (self.vector_mask, self.vector_bytes)
     }
 
     fn save_vector(&self, into: &mut [u8]) {
@@ -288,6 +289,12 @@ static INITIAL_STATE: Area = {
     [bytes[24], bytes[25]] = 0x1f80_u16.to_le_bytes();
     Area(bytes)
 };
+
+/// Bytes of vector state for what XCR0 enables: leaf 13, subleaf 0, EBX (Intel SDM vol. 1, 13.2). Asked once, as a
+/// monitor answers.
+pub(crate) fn vector_bytes() -> usize {
+    cpuid(13, 0).ebx as usize
+}
 
 fn cpuid(leaf: u32, subleaf: u32) -> CpuidResult {
     __cpuid_count(leaf, subleaf)

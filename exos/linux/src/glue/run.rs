@@ -138,6 +138,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
         streams: streams.clone(),
         console_changes: WaitQueue::new(),
         vector_mask: clock.vector_state_mask,
+        vector_bytes: super::machine::vector_bytes(),
     });
     let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
     pool.add_borrowed(bundle_grant(info));

@@ -17,6 +17,8 @@ use crate::fs::transfer::{Destination, Source, partial};
 
 /// Bytes moved at a time.
 const CHUNK_BYTES: usize = 4096;
+/// Bytes moved where there are no more: clearing a whole chunk would cost more than all the rest.
+const SMALL_BYTES: usize = 256;
 /// What of the buffer a single message cannot use.
 const MESSAGE_RESERVE_BYTES: usize = 32;
 
@@ -126,11 +128,24 @@ impl Socket {
         if is_shut || peer.is_shut() {
             return Err(Errno::EPIPE);
         }
-        let identity = self.told_identity(&peer, sending);
-        let mut bounce = [0; CHUNK_BYTES];
+        if source.remaining() <= SMALL_BYTES {
+            self.push_stream::<SMALL_BYTES>(&peer, source, sending)
+        } else {
+            self.push_stream::<CHUNK_BYTES>(&peer, source, sending)
+        }
+    }
+
+    fn push_stream<const CHUNK: usize>(
+        &self,
+        peer: &Endpoint,
+        source: &mut dyn Source,
+        sending: &mut Sending<'_>,
+    ) -> Result<usize> {
+        let identity = self.told_identity(peer, sending);
+        let mut bounce = [0; CHUNK];
         let mut done = 0;
         let outcome = loop {
-            let wanted = source.remaining().min(CHUNK_BYTES);
+            let wanted = source.remaining().min(CHUNK);
             if wanted == 0 {
                 break Ok(());
             }
@@ -211,11 +226,27 @@ impl Socket {
 
     fn receive_stream(&self, destination: &mut dyn Destination, wants: &mut Wants) -> Result<Received> {
         let peer = self.peer().ok_or(Errno::EINVAL)?;
+        let most = destination.remaining().min(self.endpoint.readable_bytes(true));
+        let mut received = if most <= SMALL_BYTES {
+            self.take_stream::<SMALL_BYTES>(destination, wants)
+        } else {
+            self.take_stream::<CHUNK_BYTES>(destination, wants)
+        }?;
+        received.from = peer.address();
+        received.message_bytes = received.byte_count;
+        Ok(received)
+    }
+
+    fn take_stream<const CHUNK: usize>(
+        &self,
+        destination: &mut dyn Destination,
+        wants: &mut Wants,
+    ) -> Result<Received> {
         let gather = wants.gather.get_or_insert_with(|| Gather::new(wants.is_peek, self.wants_identity()));
-        let mut bounce = [0; CHUNK_BYTES];
+        let mut bounce = [0; CHUNK];
         let mut received = Received::default();
         let outcome = loop {
-            let room = destination.remaining().min(CHUNK_BYTES);
+            let room = destination.remaining().min(CHUNK);
             if room == 0 && received.byte_count > 0 {
                 break Ok(());
             }
@@ -252,12 +283,9 @@ impl Socket {
             self.endpoint.settle(received.byte_count);
         }
         match outcome {
-            Err(error) if received.byte_count == 0 => return Err(error),
-            _ => {}
+            Err(error) if received.byte_count == 0 => Err(error),
+            _ => Ok(received),
         }
-        received.from = peer.address();
-        received.message_bytes = received.byte_count;
-        Ok(received)
     }
 
     fn receive_message(&self, destination: &mut dyn Destination) -> Result<Received> {

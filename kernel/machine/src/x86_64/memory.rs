@@ -12,9 +12,9 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::{KERNEL_BASE, PAGE_SHIFT, PAGE_SIZE};
 
 use super::paging;
+use crate::PhysicalReader;
 use crate::frame_range::{FrameRange, FrameRangeList};
 use crate::start_info::{MEMORY_TYPE_RAM, StartInfo};
-use crate::{PhysicalReader, TrapFrame};
 
 /// Words in a frame.
 const WORD_COUNT: usize = PAGE_SIZE as usize / 8;
