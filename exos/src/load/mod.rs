@@ -7,7 +7,7 @@
 //!
 //! Where things go (without randomness): a relocatable program at [`PROGRAM_IMAGE_BASE`], its heap
 //! behind it; the stack at the top; the interpreter and the vDSO in the mapping area, which begins
-//! below the stack's limit ([`mapping_base`]).
+//! below the stack's limit and the room for trampolines ([`mapping_base`]).
 
 pub mod elf;
 pub mod script;
@@ -33,6 +33,7 @@ use crate::load::stack::{StackImage, StartFacts};
 use crate::load::vdso::VdsoPages;
 use crate::mem::{
     AddressSpace, AreaFlags, AreaLabel, FramePool, MapRequest, PageIntent, PageSource, Placement, Protection,
+    TRAMPOLINE_ROOM_BYTES,
 };
 
 /// Where relocatable programs go, before randomness (two thirds of the program's half, as on Linux).
@@ -169,11 +170,11 @@ pub struct LoadedProgram {
     pub auxiliary: Vec<u8>,
 }
 
-/// Top of the mapping area for a stack limit, as [`AddressSpace::new`] wants it.
+/// Top of the mapping area for a stack limit, as [`AddressSpace::new`] wants it; the room for trampolines is above it.
 #[must_use]
 pub fn mapping_base(stack_limit_bytes: u64, shift_pages: u64) -> u64 {
     let gap = stack_limit_bytes.saturating_add(STACK_GAP_PAD).clamp(STACK_GAP_MIN, STACK_GAP_MAX);
-    (PROGRAM_END - gap - shift_pages * PAGE_SIZE) & !(PAGE_SIZE - 1)
+    (PROGRAM_END - gap - TRAMPOLINE_ROOM_BYTES - shift_pages * PAGE_SIZE) & !(PAGE_SIZE - 1)
 }
 
 impl Program {

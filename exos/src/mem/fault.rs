@@ -293,7 +293,7 @@ impl AddressSpace {
         page: u64,
     ) -> core::result::Result<u32, FaultOutcome> {
         let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
-        let target = self.clean_entry(area, target).ok_or(FaultOutcome::OutOfMemory)?;
+        let target = self.text_entry(area, page, target).ok_or(FaultOutcome::OutOfMemory)?;
         let block = block_around(area, page, FAULT_AROUND_PAGES);
         let mut entries = [None; FAULT_AROUND_PAGES as usize];
         for (place, neighbour) in entries.iter_mut().zip(block.clone()) {
@@ -301,13 +301,21 @@ impl AddressSpace {
                 Some(target)
             } else if self.pages.get(neighbour).is_none() {
                 let found = file.source.resident_page(area.file_index(neighbour));
-                found.and_then(|found| self.clean_entry(area, found))
+                found.and_then(|found| self.text_entry(area, neighbour, found))
             } else {
                 None
             };
         }
         let first = block.start;
         Ok(self.set_pages(block, area.protection, |_, page, _| entries[(page - first) as usize]))
+    }
+
+    /// The entry for a file's page that is only read or executed: what another process has patched, or the page itself.
+    fn text_entry(&mut self, area: &Area, page: u64, found: FilePage) -> Option<PageEntry> {
+        match self.take_offer(area, page, &found) {
+            Some(patched) => Some(patched),
+            None => self.clean_entry(area, found),
+        }
     }
 
     /// The entry for a file's page that is only read, with the page's reference; the last page of an immutable file is

@@ -30,6 +30,7 @@ use aegis_abi::{CapSlot, FrameNumber};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Errno, Result};
+use crate::mem::patched_text::PatchedText;
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -71,6 +72,7 @@ pub struct FramePool {
     reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
     /// How many take from the reserve just now.
     urgent_count: AtomicU32,
+    patched_text: PatchedText,
 }
 
 /// How the pool is filled.
@@ -128,7 +130,14 @@ impl FramePool {
             }),
             reclaimer: Mutex::new(None),
             urgent_count: AtomicU32::new(0),
+            patched_text: PatchedText::default(),
         })
+    }
+
+    /// Text that was patched once for all processes of the pod.
+    #[must_use]
+    pub fn patched_text(&self) -> &PatchedText {
+        &self.patched_text
     }
 
     /// Whom to ask before there is `ENOMEM`.

@@ -2,7 +2,8 @@
 //!
 //! A patched text page is a private copy of the file's page, swapped in whole: it is unmapped first, which makes every
 //! processor let go of the old one, then the copy is mapped, so that no processor ever executes a mixture. A
-//! trampoline page is an area of its own, near the text.
+//! trampoline page is an area of its own, near the text but where the program does not meet it: in the room of
+//! [`TRAMPOLINE_ROOM_BYTES`] above the mapping base, or below the program's image.
 //!
 //! Invariant: while a patch stands, its trampoline does. Whatever takes pages away or makes them writable first takes
 //! back what depends on them ([`AddressSpace::withdraw_rewrites`]); pages that lose their patch are forgotten and come
@@ -13,7 +14,7 @@ use alloc::sync::Arc;
 use core::ops::Range;
 
 use aegis_abi::FrameNumber;
-use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_END};
 
 use crate::load::read_file;
 use crate::mem::area::{Area, AreaLabel, Protection};
@@ -30,8 +31,14 @@ use crate::rewrite::trampoline::Site;
 
 /// Free pages that are looked at for a trampoline.
 const HOLE_COUNT_MAX: u32 = 256;
-/// Distance between two such pages: what the third byte of a jump's distance counts.
-const HOLE_STEP_BYTES: u64 = 0x1_0000;
+/// Distance between two such pages: changes what a page changes in the second byte of a jump's distance, and the third.
+const HOLE_STEP_BYTES: u64 = 0x1_1000;
+/// Address space above the mapping base that is kept for trampolines of libraries.
+pub const TRAMPOLINE_ROOM_BYTES: u64 = 224 << 20;
+/// Where in that room the search begins, downwards. Libraries lie right below the room, so the highest byte of most
+/// jumps' distances is 6 or 7, which trap; and there is room on both sides for processes that have the same library
+/// further up or down.
+const ROOM_SEARCH_BYTES: u64 = TRAMPOLINE_ROOM_BYTES / 2;
 
 /// A mapped file through a one-page buffer.
 struct MappedBytes<'a> {
@@ -136,7 +143,8 @@ impl AddressSpace {
         if !entry.has(PageFlags::FILE) && !self.sites.is_patched_page(plan.jump) {
             return Err(Refusal::PageModified);
         }
-        let site = match self.sites.place(&plan) {
+        let has_room = self.has_room_in_reach(&area);
+        let site = match self.sites.place(&plan, |address| !has_room || self.is_out_of_the_way(address)) {
             Some(site) => site,
             None => self.add_trampoline_page(&area, &plan)?,
         };
@@ -179,25 +187,46 @@ impl AddressSpace {
         self.pages.get(address >> PAGE_SHIFT).ok_or(Refusal::NoMemory)
     }
 
-    /// Makes a trampoline page below the text of `area`, where `plan` finds a place in it.
+    /// Makes a trampoline page where `plan` finds a place in it: for a library in the room for that, for the program
+    /// itself below its text. Text that the room is too far from has its trampolines in holes below it, which the
+    /// program may meet.
     fn add_trampoline_page(&mut self, area: &Area, plan: &Plan) -> Result<Site, Refusal> {
-        let mut top = area.start;
+        let is_library = area.start >= self.break_start && self.has_room_in_reach(area);
+        let (mut top, bottom) =
+            if is_library { (self.mapping_base + ROOM_SEARCH_BYTES, self.mapping_base) } else { (area.start, 0) };
         for _ in 0..HOLE_COUNT_MAX {
-            let Some(address) = self.areas.find_hole(PAGE_SIZE, top) else { break };
+            let hole = self.areas.find_hole(PAGE_SIZE, top.min(PROGRAM_END));
+            let Some(address) = hole.filter(|address| *address >= bottom) else { break };
             if let Some(site) = SiteTable::place_in_new(address, plan) {
-                let mut request = MapRequest::anonymous(
-                    Placement::FixedNoReplace(address),
-                    PAGE_SIZE,
-                    Protection::READ | Protection::EXECUTE,
-                );
-                request.label = AreaLabel::Trampolines;
-                self.map(request).map_err(|_| Refusal::NoMemory)?;
-                self.sites.add_page(address);
+                self.map_trampoline_page(address).map_err(|_| Refusal::NoMemory)?;
                 return Ok(site);
             }
             top = address.saturating_sub(HOLE_STEP_BYTES - PAGE_SIZE);
         }
         Err(Refusal::NoReach)
+    }
+
+    /// Maps a page for trampolines at `address`, if that is free.
+    pub(crate) fn map_trampoline_page(&mut self, address: u64) -> crate::error::Result<()> {
+        let protection = Protection::READ | Protection::EXECUTE;
+        let mut request = MapRequest::anonymous(Placement::FixedNoReplace(address), PAGE_SIZE, protection);
+        request.label = AreaLabel::Trampolines;
+        self.map(request)?;
+        self.sites.add_page(address);
+        Ok(())
+    }
+
+    /// Whether text of `area` reaches a place that is out of the program's way.
+    fn has_room_in_reach(&self, area: &Area) -> bool {
+        let is_near = (self.mapping_base + ROOM_SEARCH_BYTES).abs_diff(area.start) <= i32::MAX as u64;
+        is_near || area.start < self.break_start
+    }
+
+    /// Whether a program that has its memory placed for it gets nothing at `address` as long as there is other room: it
+    /// lies above the mapping base, or below the heap.
+    pub(crate) fn is_out_of_the_way(&self, address: u64) -> bool {
+        let room = self.mapping_base..self.mapping_base + TRAMPOLINE_ROOM_BYTES;
+        room.contains(&address) || address < self.break_start
     }
 
     /// Writes a trampoline that nobody executes yet. A page that a forked process has too is copied first.
@@ -218,7 +247,7 @@ impl AddressSpace {
     }
 
     /// Puts `frame` in the place of a page for good, so that no processor sees a mixture of both.
-    fn swap_page(&mut self, page: u64, frame: FrameNumber, protection: Protection) -> Result<(), Refusal> {
+    pub(crate) fn swap_page(&mut self, page: u64, frame: FrameNumber, protection: Protection) -> Result<(), Refusal> {
         self.binder.unmap(page);
         let is_gone = self.flush().is_ok();
         self.set_page(page, PageEntry::new(frame, PageFlags::OWNED), protection);

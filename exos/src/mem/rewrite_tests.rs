@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::rewrite::TRAMPOLINE_ROOM_BYTES;
 use super::test_support::{BASE, ENVIRONMENT, PAGE, Setup, load};
 use super::{
     AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, FrameRef, MapBacking, MapRequest, PageError,
@@ -181,4 +182,232 @@ fn what_is_not_a_private_unwritable_file_is_refused() {
     assert_eq!(rewrite(&mut space, SITES[0]), Some(Err(Refusal::NotFileText)));
     map(&mut space, &source, CODE_RIGHTS, false);
     assert_eq!(rewrite(&mut space, 0x1010), Some(Err(Refusal::NoFunction)), "no symbol covers it");
+}
+
+/// As [`map`], at another place.
+fn map_at(space: &mut AddressSpace, source: &Arc<dyn PageSource>, address: u64) {
+    let backing = MapBacking::File { source: source.clone(), offset_bytes: 0, is_readable: true, is_writable: true };
+    let request = MapRequest { backing, ..MapRequest::anonymous(Placement::Fixed(address), 2 * PAGE, CODE_RIGHTS) };
+    space.map(request).expect("free");
+}
+
+/// Patches both sites in a space and offers them to others.
+fn offered(setup: &Setup, source: &Arc<dyn PageSource>) -> AddressSpace {
+    let mut space = setup.space();
+    map(&mut space, source, CODE_RIGHTS, false);
+    for site in SITES {
+        assert_eq!(rewrite(&mut space, site), Some(Ok(())));
+        space.offer_rewrites(TEXT + site + 7);
+    }
+    space
+}
+
+#[test]
+fn what_one_process_patched_is_there_at_the_first_touch_of_another_wherever_it_is() {
+    let setup = Setup::new();
+    let source = program(&setup.pool);
+    let mut first = offered(&setup, &source);
+    let used = setup.used();
+    for (slot, address) in [(CapSlot(60), TEXT), (CapSlot(61), TEXT - 0x234_5000)] {
+        let mut second = setup.space_of(slot);
+        map_at(&mut second, &source, address);
+        assert!(second.handle_fault(address + SITES[0], super::Access::Execute) != super::FaultOutcome::Bus);
+        for site in SITES {
+            let entry = |space: &AddressSpace, address: u64| space.pages.get(address >> 12).map(|entry| entry.frame());
+            assert_eq!(entry(&second, address + site), entry(&first, TEXT + site), "one page for both");
+            assert_eq!(second.rewrite_site(address + site + 7, ENTRY), None, "nothing is left to do");
+            let theirs = first.sites().patched(TEXT + site + 5).expect("patched");
+            let ours = second.sites().patched(address + site + 5).expect("taken");
+            assert_eq!(ours.trampoline.wrapping_sub(address), theirs.trampoline.wrapping_sub(TEXT));
+            assert_eq!(entry(&second, ours.trampoline), entry(&first, theirs.trampoline), "and one of trampolines");
+            assert_eq!(second.sites().original(ours.trampoline), Some(address + site));
+        }
+        assert_eq!(setup.used(), used, "no frame for the second");
+        // Text that becomes writable is the file's again, for this process only.
+        second
+            .protect(address, 2 * PAGE, Protection::READ | Protection::WRITE, ProtectReach::Range)
+            .expect("a private mapping");
+        let bytes: Vec<u8> = (0..8)
+            .map(|offset| {
+                let mut byte = [0];
+                second.read_exact(address + SITES[0] + offset, &mut byte).expect("readable");
+                byte[0]
+            })
+            .collect();
+        assert_eq!(bytes, CODE);
+    }
+    assert_ne!(code(&setup, &mut first, SITES[0]), CODE);
+    assert_eq!(setup.pool.patched_text().taken_count(), 4);
+}
+
+#[test]
+fn an_offer_is_not_taken_where_it_does_not_fit_or_is_not_true() {
+    let setup = Setup::new();
+    let source = program(&setup.pool);
+    let first = offered(&setup, &source);
+    let trampoline = first.sites().patched(TEXT + SITES[0] + 5).expect("patched").trampoline;
+    let code_at = |space: &mut AddressSpace, address: u64| {
+        let mut bytes = [0; 8];
+        space.read_exact(address, &mut bytes).expect("readable");
+        bytes
+    };
+    let bytes_of = |space: &mut AddressSpace| code_at(space, TEXT + SITES[0]);
+    // Something else lies where the trampolines would be.
+    let mut second = setup.space_of(CapSlot(60));
+    let blocking = Placement::Fixed(trampoline & !(PAGE - 1));
+    second.map(MapRequest::anonymous(blocking, PAGE, Protection::READ)).expect("free");
+    map_at(&mut second, &source, TEXT);
+    assert_eq!(bytes_of(&mut second), CODE);
+    assert_eq!(second.rewrite_site(TEXT + SITES[0] + 7, ENTRY), Some(Ok(())), "its own patch");
+    // Their place, counted from the file's first byte, is one where the program may have something of its own.
+    let mut far = setup.space_of(CapSlot(64));
+    map_at(&mut far, &source, TEXT - TRAMPOLINE_ROOM_BYTES);
+    assert_eq!(code_at(&mut far, TEXT - TRAMPOLINE_ROOM_BYTES + SITES[0]), CODE);
+    // The file was changed in place.
+    let page = source.resident_page(1).expect("there");
+    setup.pool.bytes().write(page.frame.frame(), 0x80, &[1]);
+    let mut third = setup.space_of(CapSlot(61));
+    map_at(&mut third, &source, TEXT);
+    assert_eq!(bytes_of(&mut third), CODE);
+    // Text that can be written, and mappings that are shared, stay the file's.
+    setup.pool.bytes().write(page.frame.frame(), 0x80, &[0]);
+    for (slot, rights, is_shared) in [(62, CODE_RIGHTS | Protection::WRITE, false), (63, CODE_RIGHTS, true)] {
+        let mut other = setup.space_of(CapSlot(slot));
+        map(&mut other, &source, rights, is_shared);
+        assert_eq!(bytes_of(&mut other), CODE);
+    }
+    assert_eq!(setup.pool.patched_text().taken_count(), 0);
+}
+
+#[test]
+fn a_process_that_took_an_offer_forks_and_patches_more_like_any_other() {
+    let setup = Setup::new();
+    let source = program(&setup.pool);
+    let mut first = setup.space();
+    map(&mut first, &source, CODE_RIGHTS, false);
+    assert_eq!(rewrite(&mut first, SITES[0]), Some(Ok(())));
+    first.offer_rewrites(TEXT + SITES[0] + 7);
+    let mut second = setup.space_of(CapSlot(60));
+    map_at(&mut second, &source, TEXT);
+    let mut byte = [0];
+    second.read_exact(TEXT + SITES[0], &mut byte).expect("readable");
+    assert_eq!(byte, [0xe9]);
+    assert_eq!(second.rewrite_site(TEXT + SITES[1] + 7, ENTRY), Some(Ok(())));
+    let child = second.clone_cow(CapSlot(61)).expect("memory");
+    for space in [&second, &child] {
+        assert!(SITES.iter().all(|site| space.sites().patched(TEXT + site + 5).is_some()));
+    }
+    // The newer offer has both, and the older trampolines as they were.
+    second.offer_rewrites(TEXT + SITES[1] + 7);
+    let mut third = setup.space_of(CapSlot(62));
+    map_at(&mut third, &source, TEXT);
+    third.read_exact(TEXT + SITES[0], &mut byte).expect("readable");
+    assert!(SITES.iter().all(|site| third.sites().patched(TEXT + site + 5).is_some()));
+    assert_eq!(rewrite(&mut first, SITES[1]), Some(Ok(())), "who was there before patches for himself");
+}
+
+#[test]
+fn newer_trampolines_take_the_place_of_older_ones_that_they_hold() {
+    let setup = Setup::new();
+    let (one, two) = (program(&setup.pool), program(&setup.pool));
+    let other = TEXT + 2 * PAGE;
+    let mut first = setup.space();
+    map(&mut first, &one, CODE_RIGHTS, false);
+    map_at(&mut first, &two, other);
+    // Two files, whose trampolines are in one page: what the first offered lacks what the second needs.
+    assert_eq!(rewrite(&mut first, SITES[0]), Some(Ok(())));
+    first.offer_rewrites(TEXT + SITES[0] + 7);
+    assert_eq!(first.rewrite_site(other + SITES[0] + 7, ENTRY), Some(Ok(())));
+    first.offer_rewrites(other + SITES[0] + 7);
+    let page_of = |address: u64| first.sites().patched(address + SITES[0] + 5).expect("patched").trampoline >> 12;
+    assert_eq!(page_of(TEXT), page_of(other));
+    let mut second = setup.space_of(CapSlot(60));
+    map_at(&mut second, &one, TEXT);
+    map_at(&mut second, &two, other);
+    let mut byte = [0];
+    for address in [TEXT, other] {
+        second.read_exact(address + SITES[0], &mut byte).expect("readable");
+        let site = second.sites().patched(address + SITES[0] + 5).expect("taken");
+        let copy: Vec<u8> = (0..5).map(|offset| load(&setup, &mut second, site.trampoline + offset)).collect();
+        assert_eq!(copy, CODE[..5]);
+    }
+    assert_eq!(setup.pool.patched_text().taken_count(), 2);
+}
+
+#[test]
+fn trampolines_are_where_a_program_that_maps_and_unmaps_does_not_meet_them() {
+    let setup = Setup::new();
+    let source = program(&setup.pool);
+    let mut space = setup.space();
+    // What a program has just unmapped is free, and stays so, whatever is patched, lost and taken back meanwhile.
+    let hole = TEXT - 64 * PAGE..TEXT;
+    map(&mut space, &source, CODE_RIGHTS, false);
+    for _ in 0..2 {
+        let _ = rewrite(&mut space, SITES[0]);
+        space.offer_rewrites(TEXT + SITES[0] + 7);
+        let trampoline = space.sites().patched(TEXT + SITES[0] + 5).expect("patched or taken").trampoline;
+        assert!((BASE..BASE + TRAMPOLINE_ROOM_BYTES).contains(&trampoline), "{trampoline:#x}");
+        assert!(space.areas().all(|area| area.start() >= hole.end));
+        // The program puts something else there, and takes it away.
+        let place = trampoline & !(PAGE - 1);
+        space.map(MapRequest::anonymous(Placement::Fixed(place), PAGE, Protection::READ)).expect("free");
+        assert_eq!(code(&setup, &mut space, SITES[0]), CODE);
+        space.unmap(place, PAGE).expect("aligned");
+        space.unmap(TEXT, 2 * PAGE).expect("aligned");
+        map(&mut space, &source, CODE_RIGHTS, false);
+        assert_ne!(code(&setup, &mut space, SITES[0]), CODE, "taken back at the first touch");
+    }
+    let anywhere = space.map(MapRequest::anonymous(Placement::Hint(0), PAGE, Protection::READ)).expect("room");
+    assert!(anywhere < BASE);
+    // The program itself has its trampolines below it.
+    space.set_break_start(TEXT + 2 * PAGE);
+    space.unmap(TEXT, 2 * PAGE).expect("aligned");
+    map(&mut space, &program(&setup.pool), CODE_RIGHTS, false);
+    assert_eq!(rewrite(&mut space, SITES[0]), Some(Ok(())));
+    assert!(space.sites().patched(TEXT + SITES[0] + 5).expect("patched").trampoline < TEXT);
+}
+
+#[test]
+fn all_that_one_process_patched_in_a_real_library_is_taken_by_another() {
+    const LIBRARY: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+    const SITE_COUNT: usize = 200;
+    let Ok(bytes) = std::fs::read(LIBRARY) else { return };
+    let setup = Setup::new();
+    let frames = bytes.chunks(PAGE as usize).map(|page| {
+        let frame = setup.pool.allocate_ref().expect("room");
+        setup.pool.bytes().write(frame.frame(), 0, page);
+        frame
+    });
+    let source: Arc<dyn PageSource> = Arc::new(Program(frames.collect()));
+    let length = (bytes.len() as u64).next_multiple_of(PAGE);
+    let map_it = |space: &mut AddressSpace, address: u64| {
+        let request = MapRequest::file(Placement::Fixed(address), length, CODE_RIGHTS, source.clone(), 0);
+        space.map(request).expect("free");
+    };
+    let base = BASE - 2 * length;
+    let mut first = setup.space();
+    map_it(&mut first, base);
+    let mut patched = Vec::new();
+    for site in (0..bytes.len() - 1).filter(|at| bytes[*at..*at + 2] == [0x0f, 0x05]).take(SITE_COUNT) {
+        let return_address = base + site as u64 + 2;
+        match first.rewrite_site(return_address, ENTRY) {
+            Some(Ok(())) => {
+                first.offer_rewrites(return_address);
+                patched.push(site as u64);
+            }
+            outcome => assert_ne!(outcome, Some(Err(Refusal::NoReach)), "{site:#x}"),
+        }
+    }
+    let trampolines = first.areas().filter(|area| area.label() == AreaLabel::Trampolines);
+    assert!(trampolines.map(|area| area.start()).all(|address| address >= BASE));
+    for (slot, address) in [(CapSlot(60), base), (CapSlot(61), base - length)] {
+        let mut second = setup.space_of(slot);
+        map_it(&mut second, address);
+        for site in &patched {
+            let mut byte = [0];
+            second.read_exact(address + site, &mut byte).expect("readable");
+            assert!(second.sites().patched(address + site).is_some(), "{site:#x}");
+        }
+    }
+    assert_eq!(setup.pool.patched_text().taken_count(), 2 * patched.len() as u64);
 }

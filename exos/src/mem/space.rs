@@ -182,7 +182,8 @@ pub struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// An empty space over the page table of `environment`; mappings are placed below `mapping_base`.
+    /// An empty space over the page table of `environment`; mappings are placed below `mapping_base`, trampolines in
+    /// the [`super::TRAMPOLINE_ROOM_BYTES`] above it.
     #[must_use]
     pub fn new(pool: Arc<FramePool>, environment: CapSlot, mapping_base: u64, limits: SpaceLimits) -> Self {
         Self {

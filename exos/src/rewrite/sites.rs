@@ -81,10 +81,11 @@ impl SiteTable {
         before.is_none_or(|(_, site)| site.plan.end.max(site.plan.jump + JUMP_BYTES) <= plan.jump)
     }
 
-    /// A place for the trampoline of `plan` in the pages there are.
+    /// A place for the trampoline of `plan` in those of the pages there are whose address is `good`.
     #[must_use]
-    pub fn place(&self, plan: &Plan) -> Option<Site> {
-        self.pages.iter().find_map(|(page, taken)| place_in(*page, *taken, plan))
+    pub fn place(&self, plan: &Plan, good: impl Fn(u64) -> bool) -> Option<Site> {
+        let mut pages = self.pages.iter().filter(|(page, _)| good(**page << PAGE_SHIFT));
+        pages.find_map(|(page, taken)| place_in(*page, *taken, plan))
     }
 
     /// A place in a page that would be at `address`.
@@ -121,6 +122,27 @@ impl SiteTable {
         self.extend_reach(site.plan.jump >> PAGE_SHIFT);
         self.states.insert(site.plan.syscall, SiteState::Patched);
         self.sites.insert(site.plan.jump, site);
+    }
+
+    /// The patched site with its `syscall` there.
+    #[must_use]
+    pub fn patched(&self, syscall: u64) -> Option<Site> {
+        // A jump is near before its `syscall`, or on it.
+        let (_, site) = self.sites.range(..=syscall).next_back()?;
+        (site.plan.syscall == syscall).then_some(*site)
+    }
+
+    /// The patched sites that begin in page number `page`.
+    #[must_use]
+    pub fn patched_in(&self, page: u64) -> Vec<Site> {
+        self.sites.range(page << PAGE_SHIFT..(page + 1) << PAGE_SHIFT).map(|(_, site)| *site).collect()
+    }
+
+    /// No more trampolines go into the page at `address`.
+    pub fn take_all_slots(&mut self, address: u64) {
+        if let Some(taken) = self.pages.get_mut(&(address >> PAGE_SHIFT)) {
+            *taken = u64::MAX;
+        }
     }
 
     /// Whether a patched site begins in the page of `address`.

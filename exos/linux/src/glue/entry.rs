@@ -217,6 +217,7 @@ fn consider_rewriting(run: &Run, return_address: u64) {
         Heat::Hot => match target(run).process.space().rewrite_site(return_address, fast::ENTRY_OFFSET) {
             Some(Ok(())) => {
                 counters.sites_patched.fetch_add(1, Ordering::Relaxed);
+                target(run).process.space().lock().offer_rewrites(return_address);
             }
             Some(Err(refusal)) => {
                 counters.sites_refused[refusal as usize].fetch_add(1, Ordering::Relaxed);

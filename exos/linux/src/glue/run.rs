@@ -288,6 +288,7 @@ fn send_stats(run: &Run) {
         ("syscalls_short", processor::short_call_count()),
         ("sites_found", counters.sites_found.load(Ordering::Relaxed)),
         ("sites_patched", counters.sites_patched.load(Ordering::Relaxed)),
+        ("sites_shared", run.pod.system.pool.patched_text().taken_count()),
         ("signals", counters.signals.load(Ordering::Relaxed)),
         ("page_faults", faults.resolved),
         ("pages_mapped", faults.pages),

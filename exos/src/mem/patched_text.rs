@@ -1,0 +1,280 @@
+//! Patched pages of text that all processes of a pod share.
+//!
+//! Whoever has rewritten a site offers the page with its jumps ([`AddressSpace::offer_rewrites`]); whoever touches the
+//! same page of the same file for the first time gets that instead of the file's, with the trampolines that it needs
+//! ([`AddressSpace::take_offer`]). So a site is decoded, proven and patched once, traps in the first process that runs
+//! it only, and costs one page for all.
+//!
+//! Positions: patched text and trampolines have only distances in them. An offer is kept in addresses from the place of
+//! the file's first byte on, so it fits wherever the file is mapped, as long as the page of the trampolines is free
+//! there or has these very trampolines already. Where something else lies, the process has the file's page, and patches
+//! that for itself when its sites are hot.
+//!
+//! Truth: an offer is found by the frame of the file's page, and taken only if that frame still says what was patched,
+//! but for the jumps. It is taken only for the first touch of a page that nobody can write, so what ADR 0012 promises
+//! of pages that become writable holds as it does for a process's own patches: those are private copies, too.
+//!
+//! Limits: [`OFFER_COUNT_MAX`] pages, and one in [`OFFER_SHARE`] of the pod's frames; further pages are patched by each
+//! process for itself.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use aegis_abi::FrameNumber;
+use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
+
+use crate::mem::area::{Area, Protection};
+use crate::mem::frames::FramePool;
+use crate::mem::page_map::{PageEntry, PageFlags};
+use crate::mem::source::FilePage;
+use crate::mem::space::AddressSpace;
+use crate::rewrite::plan::{JUMP_BYTES, Plan, SYSCALL_BYTES};
+use crate::rewrite::trampoline::{Site, TRAMPOLINE_BYTES_MAX};
+use crate::sync::Mutex;
+
+/// Most pages that are offered.
+const OFFER_COUNT_MAX: usize = 1024;
+/// One in so many frames of the pod may be of offers.
+const OFFER_SHARE: u64 = 256;
+/// Rights of text, and of trampolines.
+const TEXT_RIGHTS: Protection = Protection::READ.union(Protection::EXECUTE);
+
+/// A patched page; addresses count from the place of the file's first byte. It has a reference to each frame.
+#[derive(Clone)]
+struct Offer {
+    patched: FrameNumber,
+    sites: Vec<Site>,
+    /// Pages with trampolines: place, frame.
+    trampolines: Vec<(u64, FrameNumber)>,
+}
+
+/// What is offered in a pod, by the frame of the file's page, to which there is a reference as well.
+#[derive(Default)]
+pub struct PatchedText {
+    offers: Mutex<BTreeMap<u64, Offer>>,
+    /// How many there are.
+    count: AtomicUsize,
+    taken_count: AtomicU64,
+}
+
+impl PatchedText {
+    /// Sites that processes got with a page, without a trap.
+    #[must_use]
+    pub fn taken_count(&self) -> u64 {
+        self.taken_count.load(Ordering::Relaxed)
+    }
+
+    /// The offer for a page of a file. Its frames are retained: the caller releases them.
+    fn find(&self, pool: &FramePool, original: FrameNumber) -> Option<Offer> {
+        let offers = self.offers.lock();
+        let offer = offers.get(&original.0)?;
+        offer.frames().for_each(|frame| pool.retain(frame));
+        Some(offer.clone())
+    }
+
+    /// Takes an offer on, with the references that it has and one to `original`; or gives them back.
+    fn put(&self, pool: &FramePool, original: FrameNumber, offer: Offer) {
+        let count_max = OFFER_COUNT_MAX.min((pool.statistics().limit / OFFER_SHARE) as usize);
+        let gone = {
+            let mut offers = self.offers.lock();
+            if offers.len() >= count_max && !offers.contains_key(&original.0) {
+                Some(offer)
+            } else {
+                offers.values_mut().for_each(|other| other.take_trampolines_of(pool, &offer));
+                let before = offers.insert(original.0, offer);
+                self.count.store(offers.len(), Ordering::Release);
+                before
+            }
+        };
+        if let Some(gone) = gone {
+            gone.frames().for_each(|frame| pool.release(frame));
+            pool.release(original);
+        }
+    }
+}
+
+impl Offer {
+    /// Uses the trampoline pages of `newer` where they are at the same place and hold all that this offer needs: so
+    /// that one page of trampolines fits for all pages of text that a process patched.
+    fn take_trampolines_of(&mut self, pool: &FramePool, newer: &Self) {
+        let Self { trampolines, sites, .. } = self;
+        for (place, frame) in trampolines {
+            let same_place =
+                newer.trampolines.iter().find(|(other, other_frame)| other == place && other_frame != frame);
+            if let Some((_, better)) = same_place.filter(|(_, better)| has_same(pool, (*frame, *better), *place, sites))
+            {
+                pool.retain(*better);
+                pool.release(core::mem::replace(frame, *better));
+            }
+        }
+    }
+
+    fn frames(&self) -> impl Iterator<Item = FrameNumber> {
+        core::iter::once(self.patched).chain(self.trampolines.iter().map(|(_, frame)| *frame))
+    }
+}
+
+/// A site, moved by `distance`.
+fn moved(site: &Site, distance: u64) -> Site {
+    let to = |address: u64| address.wrapping_add(distance);
+    let Plan { jump, syscall, end, starts } = site.plan;
+    let plan = Plan { jump: to(jump), syscall: to(syscall), end: to(end), starts };
+    Site { plan, trampoline: to(site.trampoline) }
+}
+
+/// Where the first byte of an area's file is, or would be.
+fn base_of(area: &Area) -> Option<u64> {
+    let file = area.file().filter(|file| !file.is_shared)?;
+    Some(area.start.wrapping_sub(file.first_index << PAGE_SHIFT))
+}
+
+impl AddressSpace {
+    /// Offers the patched page that holds the jump of the site before `return_address` to other processes. What is not
+    /// as it should be is not offered.
+    pub fn offer_rewrites(&mut self, return_address: u64) {
+        let Some(site) = self.sites.patched(return_address.wrapping_sub(SYSCALL_BYTES)) else { return };
+        let page = site.plan.jump >> PAGE_SHIFT;
+        let Some(area) = self.areas.find(site.plan.jump).cloned() else { return };
+        let (Some(base), Some(file)) = (base_of(&area), area.file()) else { return };
+        if area.protection != TEXT_RIGHTS {
+            return;
+        }
+        let sites: Vec<Site> = self.sites.patched_in(page);
+        let mut places: Vec<u64> = sites.iter().map(|site| site.trampoline >> PAGE_SHIFT).collect();
+        places.sort_unstable();
+        places.dedup();
+        if !places.iter().all(|place| self.is_out_of_the_way(*place << PAGE_SHIFT)) {
+            return;
+        }
+        let frame_of = |place: u64| self.pages.get(place).map(|entry| (place, entry.frame()));
+        let (Some((_, patched)), Some(frames)) = (frame_of(page), places.into_iter().map(frame_of).collect()) else {
+            return;
+        };
+        let frames: Vec<(u64, FrameNumber)> = frames;
+        let Some(original) = file.source.resident_page(area.file_index(page)) else { return };
+        let offer = Offer {
+            patched,
+            sites: sites.iter().map(|site| moved(site, base.wrapping_neg())).collect(),
+            trampolines: frames
+                .into_iter()
+                .map(|(place, frame)| ((place << PAGE_SHIFT).wrapping_sub(base), frame))
+                .collect(),
+        };
+        if !says_the_same(&self.pool, original.frame.frame(), &offer) {
+            return;
+        }
+        offer.frames().for_each(|frame| self.pool.retain(frame));
+        let pool = self.pool.clone();
+        pool.patched_text().put(&pool, original.frame.into_frame(), offer);
+    }
+
+    /// For page `page` of `area` that is touched for the first time and would be `found`: the patched one, with a
+    /// reference, if there is one that fits here.
+    pub(crate) fn take_offer(&mut self, area: &Area, page: u64, found: &FilePage) -> Option<PageEntry> {
+        let is_none = self.pool.patched_text().count.load(Ordering::Acquire) == 0;
+        if is_none || area.protection != TEXT_RIGHTS || found.valid_bytes < PAGE_SIZE as usize {
+            return None;
+        }
+        let pool = self.pool.clone();
+        let base = base_of(area)?;
+        let offer = pool.patched_text().find(&pool, found.frame.frame())?;
+        let sites: Vec<Site> = offer.sites.iter().map(|site| moved(site, base)).collect();
+        let is_here = |site: &Site| site.plan.jump >> PAGE_SHIFT == page && self.sites.is_free(&site.plan);
+        let fits = says_the_same(&pool, found.frame.frame(), &offer)
+            && sites.iter().all(is_here)
+            && offer.trampolines.iter().all(|(place, frame)| {
+                let address = base.wrapping_add(*place);
+                self.has_trampolines(address, *frame, &sites)
+                    || self.extend_trampolines(address, *frame)
+                    || self.map_trampolines(address, *frame)
+            });
+        offer.trampolines.iter().for_each(|(_, frame)| pool.release(*frame));
+        if !fits {
+            pool.release(offer.patched);
+            return None;
+        }
+        pool.patched_text().taken_count.fetch_add(sites.len() as u64, Ordering::Relaxed);
+        sites.into_iter().for_each(|site| self.sites.add(site));
+        Some(PageEntry::new(offer.patched, PageFlags::OWNED))
+    }
+
+    /// Whether the trampolines of `sites` that should be in the page at `address` are there, as they are in `frame`.
+    fn has_trampolines(&self, address: u64, frame: FrameNumber, sites: &[Site]) -> bool {
+        if !self.sites.is_trampoline(address) {
+            return false;
+        }
+        let Some(entry) = self.pages.get(address >> PAGE_SHIFT) else { return false };
+        entry.frame() == frame || has_same(&self.pool, (entry.frame(), frame), address, sites)
+    }
+
+    /// Puts `frame` in the place of the trampolines at `address`, if it has all of them and more. Somebody may be in
+    /// one of those, also in one that was taken back: they are the same before and after.
+    fn extend_trampolines(&mut self, address: u64, frame: FrameNumber) -> bool {
+        let page = address >> PAGE_SHIFT;
+        let Some(entry) = self.pages.get(page).filter(|_| self.sites.is_trampoline(address)) else { return false };
+        if !has_all(&self.pool, entry.frame(), frame) {
+            return false;
+        }
+        self.pool.retain(frame);
+        let is_done = self.swap_page(page, frame, TEXT_RIGHTS).is_ok();
+        self.sites.take_all_slots(address);
+        is_done
+    }
+
+    /// Maps a page of trampolines at `address`, if that is free and the program does not expect it to stay so.
+    fn map_trampolines(&mut self, address: u64, frame: FrameNumber) -> bool {
+        if !self.is_out_of_the_way(address) || self.map_trampoline_page(address).is_err() {
+            return false;
+        }
+        self.pool.retain(frame);
+        self.set_page(address >> PAGE_SHIFT, PageEntry::new(frame, PageFlags::OWNED), TEXT_RIGHTS);
+        // Slots that others use are not free here, lest their trampolines be overwritten.
+        self.sites.take_all_slots(address);
+        true
+    }
+}
+
+/// Whether two frames have the same trampolines for those of `sites` that have theirs in the page at `address`.
+fn has_same(pool: &FramePool, frames: (FrameNumber, FrameNumber), address: u64, sites: &[Site]) -> bool {
+    let is_same = |site: &Site| {
+        let (offset, length) = ((site.trampoline % PAGE_SIZE) as usize, Site::length_bytes(&site.plan) as usize);
+        let mut bytes = [[0; TRAMPOLINE_BYTES_MAX as usize]; 2];
+        let [first, second] = &mut bytes;
+        pool.bytes().read(frames.0, offset, &mut first[..length]);
+        pool.bytes().read(frames.1, offset, &mut second[..length]);
+        first == second
+    };
+    sites.iter().filter(|site| site.trampoline >> PAGE_SHIFT == address >> PAGE_SHIFT).all(is_same)
+}
+
+/// Whether every trampoline of `before` is in `after`, too.
+fn has_all(pool: &FramePool, before: FrameNumber, after: FrameNumber) -> bool {
+    const SLOT_BYTES: usize = TRAMPOLINE_BYTES_MAX as usize;
+    let mut slots = [[0; SLOT_BYTES]; 2];
+    let [old, new] = &mut slots;
+    (0..PAGE_SIZE as usize).step_by(SLOT_BYTES).all(|offset| {
+        pool.bytes().read(before, offset, old);
+        pool.bytes().read(after, offset, new);
+        old == new || old.iter().all(|byte| *byte == 0)
+    })
+}
+
+/// Whether the page of an offer is `original` but for the jumps.
+fn says_the_same(pool: &FramePool, original: FrameNumber, offer: &Offer) -> bool {
+    const PART_BYTES: usize = 512;
+    let mut parts = [[0; PART_BYTES]; 2];
+    let [before, patched] = &mut parts;
+    (0..PAGE_SIZE as usize).step_by(PART_BYTES).all(|start| {
+        pool.bytes().read(original, start, before);
+        pool.bytes().read(offer.patched, start, patched);
+        for site in &offer.sites {
+            let jump = (site.plan.jump % PAGE_SIZE) as usize;
+            for place in (jump..jump + JUMP_BYTES as usize).filter(|place| (start..start + PART_BYTES).contains(place))
+            {
+                before[place - start] = patched[place - start];
+            }
+        }
+        before == patched
+    })
+}
