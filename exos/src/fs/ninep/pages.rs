@@ -60,6 +60,14 @@ struct Target {
     is_new: bool,
 }
 
+/// What a run of reading has to do.
+enum Missing {
+    /// The page that is wanted is there.
+    Nothing(FrameRef),
+    /// It and perhaps others are to be read.
+    Pages(Vec<Target>),
+}
+
 impl NinepInode {
     /// Reads from `offset` to the end of the file or of `destination`.
     pub(super) fn read_pages(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
@@ -151,11 +159,15 @@ impl NinepInode {
         Ok(())
     }
 
-    /// Reads those pages of `run` that are not at hand, `wanted` among them, and returns its frame.
-    fn read_run(&self, run: Range<u64>, wanted: u64) -> Result<FrameRef> {
+    /// Reads those pages of `run` that are not at hand, and returns the frame of `wanted`, which somebody else may have
+    /// read meanwhile.
+    pub(super) fn read_run(&self, run: Range<u64>, wanted: u64) -> Result<FrameRef> {
         let size_bytes = self.size_bytes();
         let end = run.end.min(size_bytes.div_ceil(PAGE));
-        let targets = self.targets(run.start..end, wanted)?;
+        let targets = match self.targets(run.start..end, wanted)? {
+            Missing::Nothing(frame) => return Ok(frame),
+            Missing::Pages(targets) => targets,
+        };
         let (Some(first), Some(last)) = (targets.first(), targets.last()) else { return Err(Errno::EIO) };
         let start = first.index * PAGE;
         let length = (last.index * PAGE + PAGE).min(size_bytes).saturating_sub(start);
@@ -168,10 +180,14 @@ impl NinepInode {
         self.take_over(targets, wanted)
     }
 
-    /// Pages of `run` to be read, with frames: those that are not there get new ones, as far as there is memory.
-    fn targets(&self, run: Range<u64>, wanted: u64) -> Result<Vec<Target>> {
+    /// What of `run` is to be read if `wanted` is not there: pages that are not there get frames, as far as there is
+    /// memory.
+    fn targets(&self, run: Range<u64>, wanted: u64) -> Result<Missing> {
         let known: Vec<_> = {
             let state = self.state.lock();
+            if let Some(page) = state.pages.get(&wanted).filter(|page| !page.is_doubted) {
+                return Ok(Missing::Nothing(page.frame.clone()));
+            }
             run.map(|index| (index, state.pages.get(&index).map(|page| (page.frame.clone(), page.is_doubted))))
                 .collect()
         };
@@ -187,7 +203,7 @@ impl NinepInode {
                 },
             }
         }
-        Ok(targets)
+        Ok(Missing::Pages(targets))
     }
 
     /// Reads `length` bytes from `start` on into the targets; returns how many there were.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::cache::PageCache;
 use super::fake_server::FakeServer;
+use super::inode::NinepInode;
 use super::message::CLUNK_BYTES;
 use super::session::{Requester, Silence};
 use super::{Consistency, Options, attach};
@@ -20,7 +21,7 @@ use crate::fs::memory_fs::{Identity, Limits};
 use crate::fs::overlay::{OVERLAY_MAGIC, over_live};
 use crate::fs::test_support::NOW;
 use crate::fs::transfer::Buffer;
-use crate::fs::vnode::{DeviceNumber, FileKind, InodeRef, WritePosition};
+use crate::fs::vnode::{DeviceNumber, FileKind, InodeRef, WritePosition, downcast};
 use crate::mem::frames::FramePool;
 use crate::mem::source::PageIntent;
 
@@ -182,6 +183,19 @@ fn a_read_that_waits_stops_nobody_else() {
                 assert_eq!(reader.join().unwrap(), Ok([1; 10].to_vec()));
             });
         }
+    }
+}
+
+#[test]
+fn pages_that_somebody_else_has_just_read_are_there() {
+    let world = World::new(Consistency::Fixed);
+    let file = world.root.lookup(b"a").unwrap();
+    let own = downcast::<NinepInode>(&file).unwrap();
+    // All of the run, and one page of it, came between the look for the page and its reading.
+    for (read_before, run, wanted) in [(0, 0..4, 1), (4 * 4096, 3..5, 4)] {
+        read(&file, read_before).unwrap();
+        let frame = own.read_run(run, wanted).expect("the page is there");
+        assert_eq!(file.resident_page(wanted).map(|page| page.frame.frame()), Some(frame.frame()));
     }
 }
 
