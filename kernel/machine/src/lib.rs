@@ -18,6 +18,8 @@ pub mod descriptor;
 pub mod frame_range;
 pub mod pci;
 pub mod start_info;
+#[cfg(test)]
+mod start_tests;
 pub mod symbols;
 
 #[cfg(target_os = "none")]

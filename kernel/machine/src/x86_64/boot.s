@@ -104,7 +104,8 @@ pvh_entry_64:
         ud2
 
 # Copied to processor_start_page (below 1 MiB) and run there in real mode; only position-independent or absolute
-# references.
+# references. All processors may be in here at once, so it has no stack and writes no memory until each has its
+# number: two that shared one once met as one pushed a word where the other's far return looked for its selector.
         .section .rodata.processor_start, "a", @progbits
         .global processor_start_begin
         .global processor_start_end
@@ -117,15 +118,12 @@ processor_start_begin:
         xor ax, ax
         mov ds, ax
         mov ss, ax
-        mov sp, {start_page} + 0xff0
         lgdt [START_GDT]
         mov eax, cr0
         or al, 1
         mov cr0, eax
-        push 0x10
-        .byte 0x68                      # push imm16 (a symbol would be read as a memory operand)
-        .word START + start_32 - processor_start_begin
-        .byte 0xcb                      # retf that pops words (the mnemonic means double words)
+        .byte 0xea                      # jmp 0x10:start_32
+        .word START + start_32 - processor_start_begin, 0x10
         .code32
 start_32:
         mov ax, 0x18
@@ -143,10 +141,9 @@ start_32:
         mov eax, cr0
         or eax, 0x80010001
         mov cr0, eax
-        push 0x08
-        .byte 0x68                      # push imm32
+        .byte 0xea                      # jmp 0x08:start_64
         .long START + start_64 - processor_start_begin
-        retf
+        .word 0x08
         .code64
 start_64:
         xor eax, eax
