@@ -84,6 +84,11 @@ fn calls_that_c_libraries_seldom_make() {
 }
 
 #[test]
+fn policies_nodes_namespaces_and_hung_up_terminals() {
+    same_in_all_builds("policies");
+}
+
+#[test]
 fn the_memory_of_other_processes() {
     same_in_all_builds("process_memory");
 }

@@ -200,6 +200,10 @@ pub struct Thread {
     pub signals: Mutex<ThreadSignals>,
     /// Its scheduling policy as it was set; one of those without a priority, and nobody acts on it yet.
     pub policy: AtomicU32,
+    /// Its priority of input and output as it was set; nobody acts on it.
+    pub io_priority: AtomicU32,
+    /// Where its memory is to come from; there is only one place.
+    pub memory_policy: Mutex<crate::call::memory_policy::MemoryPolicy>,
     /// What it waits for words of memory with.
     pub futex: Arc<FutexWaiter>,
     /// Its alternate stack.
@@ -466,6 +470,8 @@ impl Thread {
             dispatched_ns: AtomicU64::new(0),
             signals: Mutex::default(),
             policy: AtomicU32::new(0),
+            io_priority: AtomicU32::new(0),
+            memory_policy: Mutex::default(),
             futex: FutexWaiter::new(Arc::<Task>::downgrade(&task)),
             task,
             stack: Mutex::new(AlternateStack::default()),

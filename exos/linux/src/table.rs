@@ -8,8 +8,8 @@ use syscalls::Sysno;
 
 use crate::call::{
     capability, epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex,
-    identity, memory, message, miscellany, native, poll, process, process_file, process_memory, program, schedule,
-    signal, socket, socket_option, splice, time, timer, watch,
+    identity, memory, memory_policy, message, miscellany, namespace, native, poll, priority, process, process_file,
+    process_memory, program, schedule, signal, socket, socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -57,8 +57,11 @@ pub const ENTRIES: &[&[Entry]] = &[
     file_transfer::ENTRIES,
     futex::ENTRIES,
     memory::ENTRIES,
+    memory_policy::ENTRIES,
     message::ENTRIES,
+    namespace::ENTRIES,
     poll::ENTRIES,
+    priority::ENTRIES,
     process::ENTRIES,
     process_file::ENTRIES,
     process_memory::ENTRIES,

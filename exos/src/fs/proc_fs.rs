@@ -429,6 +429,13 @@ impl Inode for ProcInode {
         true
     }
 
+    fn process_number(&self) -> Option<u32> {
+        match self.node {
+            Node::Process(ProcessName { process, thread: None }) => Some(process),
+            _ => None,
+        }
+    }
+
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
         let gone = |error| match error {
             Errno::EBADF | Errno::ESRCH => Errno::ENOENT,

@@ -438,6 +438,11 @@ pub trait Inode: Any + Send + Sync {
         self.metadata().kind
     }
 
+    /// The process that it is a directory about (`/proc/PID`), if it is one.
+    fn process_number(&self) -> Option<u32> {
+        None
+    }
+
     /// Finds a name in a directory.
     ///
     /// # Errors

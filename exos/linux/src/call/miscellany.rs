@@ -226,7 +226,7 @@ pub fn vhangup(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
         return Err(Errno::EPERM);
     }
     let session = *context.process.session.lock();
-    context.system.files.terminals.end_session(session);
+    context.system.files.terminals.hang_up(session);
     Ok(0)
 }
 

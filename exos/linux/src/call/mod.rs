@@ -14,12 +14,17 @@ pub mod file_transfer;
 pub mod futex;
 pub mod identity;
 pub mod memory;
+pub mod memory_policy;
 pub mod message;
 pub mod miscellany;
+pub mod namespace;
 pub mod native;
 pub mod poll;
 #[cfg(test)]
 mod poll_tests;
+pub mod priority;
+#[cfg(test)]
+mod priority_tests;
 pub mod process;
 pub mod process_file;
 pub mod process_memory;

@@ -177,6 +177,8 @@ fn new_thread(context: &Context<'_>, tid: u32, wish: &Wish) -> Arc<Thread> {
     let thread = Thread::new(tid, context.system.scheduler.new_task(Some(&context.thread.task)));
     thread.task.set_affinity(context.thread.task.affinity());
     thread.policy.store(inherited_policy(context.thread), Ordering::Relaxed);
+    thread.io_priority.store(context.thread.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
+    *thread.memory_policy.lock() = *context.thread.memory_policy.lock();
     thread.signals.lock().mask = context.thread.signals.lock().mask;
     thread.name.lock().clone_from(&context.thread.name.lock());
     if wish.flags & CLONE_CHILD_CLEARTID != 0 {

@@ -17,7 +17,11 @@ use crate::table::{Entry, full, partial};
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::pidfd_open, pidfd_open),
-    partial(Sysno::pidfd_send_signal, "not by a directory of /proc", pidfd_send_signal),
+    partial(
+        Sysno::pidfd_send_signal,
+        "a directory of /proc means whoever has the number when the signal is sent",
+        pidfd_send_signal,
+    ),
     full(Sysno::pidfd_getfd, pidfd_getfd),
 ];
 
@@ -55,12 +59,22 @@ pub fn pidfd_open(context: &mut Context<'_>, [pid, flags, ..]: Arguments) -> Res
     open(context, &process, crate::abi::file::status_flags(flags))
 }
 
+/// Who gets the signal: the process that a descriptor for one names, or a directory `/proc/PID`.
+fn signalled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Process>> {
+    let description = context.process.files.get(descriptor)?;
+    if let Some(file) = description.extension::<ProcessFile>() {
+        return Ok(file.process().clone());
+    }
+    let number = description.inode().process_number().filter(|_| !description.is_path_only());
+    context.system.processes.get(number.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)
+}
+
 /// `pidfd_send_signal(2)`.
 pub fn pidfd_send_signal(context: &mut Context<'_>, [descriptor, number, info, flags, ..]: Arguments) -> Result<u64> {
     if flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let (_, target) = named(context, descriptor)?;
+    let target = signalled(context, descriptor)?;
     let info = user_info(context, info, number, target.pid)?;
     if !is_there(context, &target) {
         return Err(Errno::ESRCH);

@@ -12,7 +12,7 @@ use crate::process::Thread;
 use crate::user::{read_array, read_vec, write_all};
 
 /// `SCHED_RESET_ON_FORK`.
-const RESET_ON_FORK: u32 = 0x4000_0000;
+pub(super) const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Most bytes of a processor mask that is looked at.
 const MASK_BYTES_MAX: usize = 8192;
 

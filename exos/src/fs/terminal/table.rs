@@ -124,7 +124,14 @@ impl Terminals {
     /// The leader of a session has ended: its terminal hangs up.
     pub fn end_session(&self, session: u32) {
         if let Some(tty) = self.controlling(session) {
-            tty.hang_up();
+            tty.hang_up(true);
+        }
+    }
+
+    /// Hangs the terminal of a session up (`vhangup`); only the leader is told.
+    pub fn hang_up(&self, session: u32) {
+        if let Some(tty) = self.controlling(session) {
+            tty.hang_up(false);
         }
     }
 

@@ -230,6 +230,19 @@ fn a_terminal_controls_one_session() {
 }
 
 #[test]
+fn a_terminal_that_is_hung_up_tells_only_the_leader() {
+    let world = World::new();
+    let (_master, slave, tty) = world.pair();
+    tty.take_control(&caller(10), None, false).unwrap();
+    world.table.hang_up(11);
+    assert_eq!(read(&*slave), Err(Errno::EAGAIN), "another session's is not hung up");
+    world.table.hang_up(10);
+    assert_eq!(world.jobs.take(), [(10, Signal::HUP), (10, Signal::CONT)]);
+    assert_eq!((read(&*slave), write(&*slave, b"x")), (Ok(String::new()), Err(Errno::EIO)));
+    assert!(world.table.controlling(10).is_none());
+}
+
+#[test]
 fn packets_tell_what_happened() {
     let world = World::new();
     let (master, slave, tty) = world.pair();

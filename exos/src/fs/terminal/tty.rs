@@ -319,15 +319,15 @@ impl Tty {
     }
 
     /// The other end is gone: all slave sides that are open now read the end and write nothing, and the session is
-    /// told.
-    pub(super) fn hang_up(&self) {
+    /// told: its leader, and the group in the foreground as well unless the leader is to do that.
+    pub(super) fn hang_up(&self, tells_foreground: bool) {
         self.generation.fetch_add(1, Ordering::Relaxed);
         let before = core::mem::take(&mut *self.control.lock());
         if let Some(session) = before.session {
             self.jobs.signal_leader(session, Signal::HUP);
             self.jobs.signal_leader(session, Signal::CONT);
         }
-        if before.foreground != 0 {
+        if before.foreground != 0 && tells_foreground {
             self.jobs.signal_group(before.foreground, Signal::HUP);
         }
         self.slave_queue.notify(ALL);
@@ -577,7 +577,7 @@ impl Drop for MasterFile {
     fn drop(&mut self) {
         self.tty.is_master_gone.store(true, Ordering::Relaxed);
         self.table.remove(self.tty.index);
-        self.tty.hang_up();
+        self.tty.hang_up(true);
     }
 }
 

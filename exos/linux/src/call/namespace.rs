@@ -1,0 +1,81 @@
+//! `unshare` and `setns`, as of a kernel without namespaces: a pod is what a container would be.
+//!
+//! A process's descriptors and directories are shared by its threads and by nobody else, so for a process with one
+//! thread there is nothing to do. A thread cannot have its own.
+
+use core::sync::atomic::Ordering;
+
+use exos::error::{Errno, Result};
+use exos::task::capability::Capability;
+use syscalls::Sysno;
+
+use crate::context::{Arguments, Context};
+use crate::process_file::ProcessFile;
+use crate::table::{Entry, partial};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    partial(
+        Sysno::unshare,
+        "no namespaces: `EINVAL`, mounts and without `CAP_SYS_ADMIN` `EPERM`; `CLONE_FILES` and `CLONE_FS` are \
+         `EINVAL` while there are other threads",
+        unshare,
+    ),
+    partial(Sysno::setns, "no namespaces: nothing can be joined", setns),
+];
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_FS: u64 = 0x200;
+const CLONE_FILES: u64 = 0x400;
+const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_NEWNS: u64 = 0x2_0000;
+const CLONE_SYSVSEM: u64 = 0x4_0000;
+const CLONE_NEWUSER: u64 = 0x1000_0000;
+/// `CLONE_NEWTIME`, `CLONE_NEWCGROUP`, `CLONE_NEWUTS`, `CLONE_NEWIPC`, `CLONE_NEWPID`, `CLONE_NEWNET`.
+const OTHER_NAMESPACES: u64 = 0x80 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | 0x4000_0000;
+const NAMESPACES: u64 = CLONE_NEWNS | CLONE_NEWUSER | OTHER_NAMESPACES;
+/// What a thread cannot have of its own.
+const OF_PROCESSES: u64 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
+
+/// What a kernel without namespaces says to a wish for some that it has checked.
+fn refuse(context: &Context<'_>, wanted: u64) -> Errno {
+    match wanted {
+        _ if wanted & CLONE_NEWUSER != 0 => Errno::EINVAL,
+        _ if !context.can(Capability::SYS_ADMIN) => Errno::EPERM,
+        // There is no Linux without namespaces of mounts; `mount` is never permitted either.
+        CLONE_NEWNS => Errno::EPERM,
+        _ => Errno::EINVAL,
+    }
+}
+
+/// `unshare(2)`.
+pub fn unshare(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64> {
+    if flags & !(NAMESPACES | OF_PROCESSES | CLONE_SYSVSEM) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & OF_PROCESSES != 0 && context.process.threads.lock().len() > 1 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & CLONE_VM != 0 && context.process.borrows_memory.load(Ordering::Acquire) {
+        return Err(Errno::EINVAL);
+    }
+    match flags & NAMESPACES {
+        0 => Ok(0),
+        wanted => Err(refuse(context, wanted)),
+    }
+}
+
+/// `setns(2)`: only descriptors of processes could name namespaces.
+pub fn setns(context: &mut Context<'_>, [descriptor, kinds, ..]: Arguments) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    let kinds = kinds as u32 as u64;
+    let names_process = description.extension::<ProcessFile>().is_some();
+    if !names_process || kinds == 0 || kinds & !NAMESPACES != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Err(refuse(context, kinds))
+}

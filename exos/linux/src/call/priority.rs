@@ -1,0 +1,251 @@
+//! Priorities that are kept and reported: `sched_setattr`, `sched_getattr`, `ioprio_set`, `ioprio_get`.
+//!
+//! Nobody acts on them: threads take turns (`exos::task::schedule`), and there is no queue before a disk. What Linux
+//! checks is checked, what it would report is reported. A nice value is a process's, as for `setpriority`; a policy and
+//! a priority of input and output are a thread's and come to threads and children that it makes.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use exos::error::{Errno, Result};
+use exos::task::capability::Capability;
+use syscalls::Sysno;
+
+use super::schedule::RESET_ON_FORK;
+use crate::abi::bytes::{Encoder, get};
+use crate::context::{Arguments, Context};
+use crate::process::{Process, Thread};
+use crate::table::{Entry, full, partial};
+use crate::user::{read_array, read_vec, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    partial(Sysno::sched_setattr, "as sched_setscheduler; the nice value is the process's", sched_setattr),
+    full(Sysno::sched_getattr, sched_getattr),
+    partial(Sysno::ioprio_set, "kept and not acted on", ioprio_set),
+    full(Sysno::ioprio_get, ioprio_get),
+];
+
+/// Bytes of the first `struct sched_attr` and of Linux 6.1's.
+const ATTRIBUTES_BYTES_MIN: u64 = 48;
+const ATTRIBUTES_BYTES: usize = 56;
+/// Most bytes of one that a program may pass.
+const ATTRIBUTES_BYTES_MAX: u64 = 4096;
+/// `SCHED_FLAG_*`.
+const FLAG_RESET_ON_FORK: u64 = 1;
+const FLAG_KEEP_POLICY: u64 = 8;
+const FLAG_KEEP_PARAMETERS: u64 = 0x10;
+const FLAG_CLAMP: u64 = 0x60;
+const FLAG_ALL: u64 = 0x7f;
+
+/// `SCHED_IDLE`.
+const POLICY_IDLE: u32 = 5;
+
+/// A thread and its process; 0 is the caller. `EINVAL` for a negative number, `ESRCH`.
+fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> {
+    let tid = tid as u32;
+    if (tid as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if tid == 0 || tid == context.thread.tid {
+        return Ok((context.process.clone(), context.thread.clone()));
+    }
+    let all = context.system.processes.all();
+    let found = all.into_iter().find_map(|process| process.thread(tid).map(|thread| (process, thread)));
+    found.ok_or(Errno::ESRCH)
+}
+
+/// What a program asks `sched_setattr` for.
+struct Wish {
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+}
+
+/// `E2BIG`, with the size that is known in the place of the one passed: too small, too big, or with something set that
+/// is not known.
+fn read_wish(context: &Context<'_>, address: u64) -> Result<Wish> {
+    let size = u32::from_le_bytes(read_array(context.memory, address)?);
+    let size = if size == 0 { ATTRIBUTES_BYTES_MIN } else { u64::from(size) };
+    let refuse = || {
+        write_all(context.memory, address, &(ATTRIBUTES_BYTES as u32).to_le_bytes())?;
+        Err(Errno::E2BIG)
+    };
+    if !(ATTRIBUTES_BYTES_MIN..=ATTRIBUTES_BYTES_MAX).contains(&size) {
+        return refuse();
+    }
+    let mut bytes = read_vec(context.memory, address, size, ATTRIBUTES_BYTES_MAX as usize)?;
+    bytes.resize(bytes.len().max(ATTRIBUTES_BYTES), 0);
+    if bytes[ATTRIBUTES_BYTES..].iter().any(|byte| *byte != 0) {
+        return refuse();
+    }
+    let flags = get::u64(&bytes, 8);
+    if flags & FLAG_CLAMP != 0 && size < ATTRIBUTES_BYTES as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let nice = (get::u32(&bytes, 16) as i32).clamp(-20, 19);
+    Ok(Wish { policy: get::u32(&bytes, 4), flags, nice, priority: get::u32(&bytes, 20) })
+}
+
+/// `sched_setattr(2)`.
+pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Arguments) -> Result<u64> {
+    if address == 0 || (tid as u32 as i32) < 0 || flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let wish = read_wish(context, address)?;
+    if (wish.policy as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (process, thread) = find(context, tid)?;
+    let before = thread.policy.load(Ordering::Relaxed);
+    let (policy, resets) = if wish.flags & FLAG_KEEP_POLICY != 0 {
+        (before & !RESET_ON_FORK, before & RESET_ON_FORK != 0)
+    } else {
+        (wish.policy, wish.flags & FLAG_RESET_ON_FORK != 0)
+    };
+    let keeps = wish.flags & FLAG_KEEP_PARAMETERS != 0;
+    let priority = if keeps { 0 } else { wish.priority };
+    match policy {
+        0 | 3 | 5 | 6 if priority != 0 => return Err(Errno::EINVAL),
+        1 | 2 if !(1..=99).contains(&priority) => return Err(Errno::EINVAL),
+        0..=3 | 5 | 6 if wish.flags & !FLAG_ALL != 0 => return Err(Errno::EINVAL),
+        0 | 3 | 5 => {}
+        // Turns that are promised are nobody's to have here.
+        1 | 2 | 6 => return Err(Errno::EPERM),
+        _ => return Err(Errno::EINVAL),
+    }
+    let sets_nice = !keeps && policy != POLICY_IDLE;
+    let is_less = sets_nice && wish.nice < *process.nice.lock()
+        || before & !RESET_ON_FORK == POLICY_IDLE && policy != POLICY_IDLE
+        || before & RESET_ON_FORK != 0 && !resets
+        || !is_own(context, &process);
+    if is_less && !context.can(Capability::SYS_NICE) {
+        return Err(Errno::EPERM);
+    }
+    if wish.flags & FLAG_CLAMP != 0 {
+        // As of a kernel without clamps of how busy a thread looks.
+        return Err(Errno::EOPNOTSUPP);
+    }
+    thread.policy.store(policy | if resets { RESET_ON_FORK } else { 0 }, Ordering::Relaxed);
+    if sets_nice {
+        *process.nice.lock() = wish.nice;
+    }
+    Ok(0)
+}
+
+/// Whether a process is of the caller's user.
+fn is_own(context: &Context<'_>, process: &Arc<Process>) -> bool {
+    if Arc::ptr_eq(context.process, process) {
+        return true;
+    }
+    let user = context.process.identities.lock().uid[1];
+    let theirs = process.identities.lock().uid;
+    user == theirs[0] || user == theirs[1]
+}
+
+/// `sched_getattr(2)`.
+pub fn sched_getattr(context: &mut Context<'_>, [tid, address, size, flags, ..]: Arguments) -> Result<u64> {
+    let size = u64::from(size as u32);
+    let is_size = (ATTRIBUTES_BYTES_MIN..=ATTRIBUTES_BYTES_MAX).contains(&size);
+    if address == 0 || !is_size || flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (process, thread) = find(context, tid)?;
+    let policy = thread.policy.load(Ordering::Relaxed);
+    let nice = *process.nice.lock();
+    let length = size.min(ATTRIBUTES_BYTES as u64) as u32;
+    let bytes = Encoder::new()
+        .u32(length)
+        .u32(policy & !RESET_ON_FORK)
+        .u64(if policy & RESET_ON_FORK != 0 { FLAG_RESET_ON_FORK } else { 0 })
+        .u32(if policy & !RESET_ON_FORK == POLICY_IDLE { 0 } else { nice as u32 })
+        .zero_to(ATTRIBUTES_BYTES)
+        .finish();
+    write_all(context.memory, address, &bytes[..length as usize])?;
+    Ok(0)
+}
+
+/// The class of a priority of input and output, and what it is within the class.
+fn class_of(priority: u32) -> (u32, u32) {
+    const CLASS_SHIFT: u32 = 13;
+    ((priority >> CLASS_SHIFT) & 7, priority & ((1 << CLASS_SHIFT) - 1))
+}
+
+/// Classes: real time, best effort, idle.
+const CLASS_NONE: u32 = 0;
+const CLASS_REAL_TIME: u32 = 1;
+const CLASS_BEST_EFFORT: u32 = 2;
+const CLASS_IDLE: u32 = 3;
+const LEVEL_COUNT: u32 = 8;
+
+/// `ioprio_set(2)`.
+pub fn ioprio_set(context: &mut Context<'_>, [which, who, priority, ..]: Arguments) -> Result<u64> {
+    let priority = priority as u32;
+    match class_of(priority) {
+        (CLASS_REAL_TIME, _) if !context.can(Capability::SYS_ADMIN) && !context.can(Capability::SYS_NICE) => {
+            return Err(Errno::EPERM);
+        }
+        (CLASS_REAL_TIME | CLASS_BEST_EFFORT, level) if level < LEVEL_COUNT => {}
+        (CLASS_IDLE, _) | (CLASS_NONE, 0) => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    for (process, thread) in targets(context, which, who)? {
+        if !is_own(context, &process) && !context.can(Capability::SYS_NICE) {
+            return Err(Errno::EPERM);
+        }
+        thread.io_priority.store(priority, Ordering::Relaxed);
+    }
+    Ok(0)
+}
+
+/// `ioprio_get(2)`: of one what was set, of several the highest that would count.
+pub fn ioprio_get(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Result<u64> {
+    let targets = targets(context, which, who)?;
+    if which as u32 == WHICH_PROCESS {
+        let thread = targets.first().map(|(_, thread)| thread.io_priority.load(Ordering::Relaxed));
+        return thread.map(u64::from).ok_or(Errno::ESRCH);
+    }
+    let highest = targets.iter().map(|(process, thread)| effective(process, thread)).min();
+    highest.map(u64::from).ok_or(Errno::ESRCH)
+}
+
+/// What counts for a thread: a priority that was not set follows from policy and nice value.
+fn effective(process: &Process, thread: &Thread) -> u32 {
+    let set = thread.io_priority.load(Ordering::Relaxed);
+    if class_of(set).0 != CLASS_NONE {
+        return set;
+    }
+    let is_idle = thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK == POLICY_IDLE;
+    let class = if is_idle { CLASS_IDLE } else { CLASS_BEST_EFFORT };
+    class << 13 | ((*process.nice.lock() + 20) / 5) as u32
+}
+
+/// `IOPRIO_WHO_PROCESS`.
+const WHICH_PROCESS: u32 = 1;
+
+/// The threads that `which` and `who` mean: one, a group's, a user's. `ESRCH`: none.
+fn targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<(Arc<Process>, Arc<Thread>)>> {
+    let who = who as u32;
+    let processes = match which as u32 {
+        WHICH_PROCESS if (who as i32) < 0 => return Err(Errno::ESRCH),
+        WHICH_PROCESS => return Ok(alloc::vec![find(context, u64::from(who))?]),
+        2 => {
+            let group = if who == 0 { *context.process.group.lock() } else { who };
+            context.system.processes.in_group(group)
+        }
+        3 => {
+            let uid = if who == 0 { context.process.identities.lock().uid[0] } else { who };
+            let all = context.system.processes.all();
+            all.into_iter().filter(|process| process.identities.lock().uid[0] == uid).collect()
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let threads = processes.into_iter().flat_map(|process| {
+        let threads = process.threads.lock().clone();
+        threads.into_iter().map(move |thread| (process.clone(), thread))
+    });
+    let threads: Vec<_> = threads.collect();
+    if threads.is_empty() { Err(Errno::ESRCH) } else { Ok(threads) }
+}
