@@ -237,7 +237,7 @@ fn a_terminal_that_is_hung_up_tells_only_the_leader() {
     world.table.hang_up(11);
     assert_eq!(read(&*slave), Err(Errno::EAGAIN), "another session's is not hung up");
     world.table.hang_up(10);
-    assert_eq!(world.jobs.take(), [(10, Signal::HUP), (10, Signal::CONT)]);
+    assert_eq!(world.jobs.take(), [(1010, Signal::HUP), (1010, Signal::CONT)]);
     assert_eq!((read(&*slave), write(&*slave, b"x")), (Ok(String::new()), Err(Errno::EIO)));
     assert!(world.table.controlling(10).is_none());
 }
