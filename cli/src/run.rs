@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -227,6 +227,7 @@ fn config_of(
     flags.set(Flags::STDIN_IS_TERMINAL, std::io::stdin().is_terminal());
     flags.set(Flags::STDOUT_IS_TERMINAL, std::io::stdout().is_terminal());
     flags.set(Flags::STDERR_IS_TERMINAL, std::io::stderr().is_terminal());
+    flags.set(Flags::STDERR_IS_STDOUT, are_one_file(std::io::stdout().as_fd(), std::io::stderr().as_fd()));
     let (realtime_start_ns, random_seed) =
         if options.icount { (ICOUNT_REALTIME_NS, ICOUNT_SEED) } else { (realtime_ns(), random_seed()?) };
     let size =
@@ -235,7 +236,7 @@ fn config_of(
     let config = Config {
         program: bytes(program.as_os_str()),
         arguments: options.program_words().iter().map(|word| bytes(word)).collect(),
-        environment: environment(&options.environment).iter().map(|word| bytes(word)).collect(),
+        environment: environment(&inherited(options), &options.environment).iter().map(|word| bytes(word)).collect(),
         working_directory: bytes(working_directory.as_os_str()),
         flags,
         memory_limit_bytes: options.memory,
@@ -250,16 +251,32 @@ fn config_of(
     config.encode().map_err(|why| Error::Usage(why.to_string()))
 }
 
-/// A small environment of its own, not the host's: PATH, HOME, TERM on a terminal, then `-e`, where the last
-/// one counts.
-fn environment(given: &[OsString]) -> Vec<OsString> {
+/// Whether what is written to both comes out in one order: two names of one file that was opened once, as far as
+/// can be told from outside.
+fn are_one_file(output: BorrowedFd<'_>, errors: BorrowedFd<'_>) -> bool {
+    let identity = |file| rustix::fs::fstat(file).ok().map(|status| (status.st_dev, status.st_ino, status.st_rdev));
+    let flags = |file| rustix::fs::fcntl_getfl(file).ok();
+    identity(output).is_some() && identity(output) == identity(errors) && flags(output) == flags(errors)
+}
+
+/// Variables of the host that the program gets without asking: TERM, and where the root is the host's own also those
+/// that say where its programs and texts are.
+fn inherited(options: &RunOptions) -> Vec<OsString> {
+    let is_own_root = options.root.as_deref().is_some_and(|root| root == Path::new("/"));
+    let is_kept = |name: &OsStr| match name.as_bytes() {
+        b"TERM" => true,
+        b"PATH" | b"LANG" | b"LANGUAGE" | b"TZ" => is_own_root,
+        name => is_own_root && name.starts_with(b"LC_"),
+    };
+    let kept = std::env::vars_os().filter(|(name, _)| is_kept(name));
+    kept.map(|(name, value)| [name, value].join(OsStr::new("="))).collect()
+}
+
+/// A small environment of its own, not the host's: PATH and HOME, then what is inherited, then `-e`. Of several values
+/// of one variable the last counts.
+fn environment(inherited: &[OsString], given: &[OsString]) -> Vec<OsString> {
     let mut list: Vec<OsString> = vec![format!("PATH={DEFAULT_PATH}").into(), "HOME=/root".into()];
-    if let Some(terminal) = std::env::var_os("TERM") {
-        let mut variable = OsString::from("TERM=");
-        variable.push(terminal);
-        list.push(variable);
-    }
-    for variable in given {
+    for variable in inherited.iter().chain(given) {
         let name = |text: &OsString| text.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
         list.retain(|old| name(old) != name(variable));
         list.push(variable.clone());
@@ -390,17 +407,28 @@ fn run_machine(
 
 #[cfg(test)]
 mod tests {
-    use super::{environment, memory_mib};
+    use super::{are_one_file, environment, memory_mib};
     use std::ffi::OsString;
+    use std::os::fd::AsFd;
 
     #[test]
     fn the_last_value_of_a_variable_counts() {
         let given: Vec<OsString> = ["A=1", "PATH=/x", "A=2=3"].map(Into::into).to_vec();
-        let list = environment(&given);
+        let list = environment(&["PATH=/y".into(), "LANG=C".into()], &given);
         let has = |text: &str| list.contains(&OsString::from(text));
-        assert!(has("PATH=/x") && has("A=2=3") && has("HOME=/root") && !has("A=1"));
+        assert!(has("PATH=/x") && has("A=2=3") && has("HOME=/root") && has("LANG=C") && !has("A=1"));
         let paths = list.iter().filter(|it| it.to_string_lossy().starts_with("PATH="));
         assert_eq!(paths.count(), 1);
+    }
+
+    #[test]
+    fn one_file_under_two_names_is_known() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let again = writer.try_clone().expect("a copy");
+        assert!(are_one_file(writer.as_fd(), again.as_fd()));
+        assert!(!are_one_file(writer.as_fd(), reader.as_fd()), "its two ends are not one");
+        let other = std::io::pipe().expect("a pipe");
+        assert!(!are_one_file(writer.as_fd(), other.1.as_fd()));
     }
 
     #[test]

@@ -79,6 +79,8 @@ bitflags! {
         const NO_REWRITE = 1 << 8;
         /// All three are one terminal whose line discipline is the library OS's.
         const TERMINAL = 1 << 9;
+        /// The host's standard error is its standard output (`2>&1`): what goes to both keeps its order.
+        const STDERR_IS_STDOUT = 1 << 10;
         // Flags of a later version are kept.
         const _ = !0;
     }

@@ -95,6 +95,34 @@ fn who_writes_to_nobody_gets_sigpipe_or_the_error() {
 }
 
 #[test]
+fn output_and_errors_of_one_file_keep_their_order() {
+    let script = "for i in $(seq 100); do echo out$i; echo error$i >&2; done";
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let mut run = tool(&[], &["busybox", "sh", "-c", script]);
+    let errors = writer.try_clone().expect("its end twice");
+    let mut child = run.stdin(Stdio::null()).stdout(writer).stderr(errors).spawn().expect("the tool starts");
+    // The command keeps its copies of the pipe's end.
+    drop(run);
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("the pipe can be read");
+    assert!(child.wait().expect("it ends").success());
+    let lines: Vec<&str> = text.lines().collect();
+    let wanted: Vec<String> = (1..=100).flat_map(|i| [format!("out{i}"), format!("error{i}")]).collect();
+    assert_eq!(lines[..200], wanted, "{text}");
+}
+
+#[test]
+fn the_clock_that_is_set_is_the_clock_that_is_read() {
+    // By the call and by the vDSO.
+    let script = "date -s @1000 > /dev/null && now=$(date +%s) && [ $now -ge 1000 ] && [ $now -lt 2000 ] \
+                  && adjtimex | grep -o 'time.tv_sec: *[0-9]*'";
+    let found = aegis(&[], &["busybox", "sh", "-c", script], b"");
+    let text = String::from_utf8_lossy(&found.output);
+    let seconds: u64 = text.split_whitespace().last().and_then(|word| word.parse().ok()).expect("a time");
+    assert!((1000..2000).contains(&seconds), "{text}");
+}
+
+#[test]
 fn a_full_device_is_the_programs_error() {
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("the host has /dev/full");
     let run = |command: &[&str]| tool(&[], command).stdout(full()).output().expect("the tool starts");

@@ -41,7 +41,13 @@ pub(crate) fn connect_streams(pod: &Pod, streams: [Arc<dyn Stream>; 3], config: 
     device_fs::register_terminals(namespace, &system.files.terminals, None);
     let device = exos::fs::namespace::PSEUDO_DEVICE;
     let terminal = has_host_terminal(config).then(|| TerminalState::new(window_of(config)));
+    let mut latest = None;
     for (stream, flag) in streams.into_iter().zip(TERMINALS) {
+        if let Some(output) = latest.take_if(|_| flag == TERMINALS[2] && config.flags.contains(Flags::STDERR_IS_STDOUT))
+        {
+            process.files.add(output, false)?;
+            continue;
+        }
         let (inode, access) = match &terminal {
             Some(state) if config.flags.contains(flag) => {
                 let inode = StreamInode::terminal(stream, device, 0, state.clone(), now);
@@ -53,7 +59,9 @@ pub(crate) fn connect_streams(pod: &Pod, streams: [Arc<dyn Stream>; 3], config: 
                 (StreamInode::pipe(stream, device, namespace.number(), now), access)
             }
         };
-        process.files.add(namespace.stream(inode, access)?, false)?;
+        let description = namespace.stream(inode, access)?;
+        process.files.add(description.clone(), false)?;
+        latest = Some(description);
     }
     if let Some(terminal) = terminal {
         process.files.set_terminal(terminal);

@@ -160,6 +160,14 @@ impl System {
         self.kernel.now_ns().wrapping_add_signed(offset)
     }
 
+    /// Moves realtime, as the calls and as the vDSO tell it.
+    pub fn step_realtime(&self, by_ns: i64) {
+        let before_ns = self.realtime_offset_ns.fetch_add(by_ns, Ordering::Relaxed);
+        if let Some(vdso) = &self.vdso {
+            vdso.set_realtime_offset(before_ns.wrapping_add(by_ns).cast_unsigned());
+        }
+    }
+
     /// Bytes that the pod may use in all, and bytes that are not used.
     #[must_use]
     pub fn memory_bytes(&self) -> (u64, u64) {

@@ -7,9 +7,10 @@ use exos::error::{Errno, Result};
 use syscalls::Sysno;
 
 use crate::call::{
-    capability, epoll, event_file, file_control, file_descriptor, file_metadata, file_path, file_transfer, futex,
-    identity, memory, memory_policy, message, miscellany, namespace, native, poll, priority, process, process_file,
-    process_memory, program, schedule, signal, socket, socket_option, splice, time, timer, watch,
+    capability, clock_adjust, epoll, event_file, file_control, file_descriptor, file_metadata, file_path,
+    file_transfer, futex, identity, memory, memory_policy, message, miscellany, namespace, native, poll, priority,
+    process, process_file, process_memory, program, schedule, signal, socket, socket_option, splice, time, timer,
+    watch,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -41,13 +42,21 @@ pub(crate) const fn partial(number: Sysno, missing: &'static str, handler: Handl
     Entry { number, state: State::Partial(missing), handler }
 }
 
-/// Calls whose absence is expected: C libraries try them first and go on without a word, so they are not named on the
-/// log.
-const SILENT: &[Sysno] = &[Sysno::rseq];
+/// Calls whose absence is expected: libraries try them first and go on without a word (the last three no 64-bit Linux
+/// 6.1 has), so they are not named on the log.
+const SILENT: &[Sysno] = &[
+    Sysno::rseq,
+    Sysno::seccomp,
+    Sysno::io_uring_setup,
+    Sysno::_sysctl,
+    Sysno::get_thread_area,
+    Sysno::set_thread_area,
+];
 
 /// The calls, by family.
 pub const ENTRIES: &[&[Entry]] = &[
     capability::ENTRIES,
+    clock_adjust::ENTRIES,
     epoll::ENTRIES,
     event_file::ENTRIES,
     file_control::ENTRIES,

@@ -182,8 +182,8 @@ fn an_interpreter_and_the_vdso_go_to_the_mapping_area() {
     let label = |address| space.area_at(address).map(|area| area.label());
     assert_eq!(label(vdso_start), Some(AreaLabel::Vdso));
     assert_eq!(label(vdso_start - 4096), Some(AreaLabel::Vvar));
-    let realtime_offset_ns = 0x1122_3344;
-    vdso.update(&VdsoData { realtime_offset_ns, ..VdsoData::default() });
+    let realtime_offset_ns = 0x1122_3344_u64;
+    vdso.set_realtime_offset(realtime_offset_ns);
     let data = bytes_at(&mut space, vdso_start - 4096 + 32, 8);
     assert_eq!(data, realtime_offset_ns.to_le_bytes(), "seen without a fault");
     assert!(interpreter.end <= vdso_start - 4096 && interpreter.start > PROGRAM_IMAGE_BASE);

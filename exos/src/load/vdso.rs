@@ -83,15 +83,16 @@ impl VdsoPages {
             data: FixedPages::new(alloc::vec![pool.allocate_ref()?]),
             code: FixedPages::new(frames),
         };
-        vdso.update(data);
+        for frame in vdso.data.frames() {
+            pool.bytes().write(frame.frame(), 0, &data.encode());
+        }
         Ok(vdso)
     }
 
-    /// Changes the data for all programs, as after the clock was set. Each field is one store;
-    /// programs that read meanwhile see the old or the new one.
-    pub fn update(&self, data: &VdsoData) {
+    /// Changes what is added to the time since the kernel's start, for all programs at once.
+    pub fn set_realtime_offset(&self, offset_ns: u64) {
         for frame in self.data.frames() {
-            self.pool.bytes().write(frame.frame(), 0, &data.encode());
+            self.pool.bytes().write(frame.frame(), field::REALTIME_OFFSET_NS as usize, &offset_ns.to_le_bytes());
         }
     }
 

@@ -2,6 +2,7 @@
 //! answer.
 
 pub mod capability;
+pub mod clock_adjust;
 pub mod epoll;
 pub mod event_file;
 pub mod file_control;

@@ -1,7 +1,5 @@
 //! Clocks and sleeping. Timers are [`super::timer`]'s.
 
-use core::sync::atomic::Ordering;
-
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 
@@ -16,7 +14,7 @@ pub(crate) const TICK_HZ: u64 = 100;
 const TICK_NS: u64 = 1_000_000_000 / TICK_HZ;
 
 /// What clock `id` shows. `EINVAL`: no such clock.
-fn clock_ns(context: &Context<'_>, id: u64) -> Result<u64> {
+pub(super) fn clock_ns(context: &Context<'_>, id: u64) -> Result<u64> {
     // Clocks 0 and 5 are realtime, 1, 4, 6 and 7 monotonic (there is no suspend), 2 and 3 processor time; TAI without
     // a leap table is realtime.
     match id {
@@ -61,7 +59,7 @@ pub fn clock_getres(context: &mut Context<'_>, [id, address, ..]: Arguments) -> 
     Ok(0)
 }
 
-/// `clock_settime(2)`: nobody in a pod sets the machine's clock.
+/// `clock_settime(2)`: the pod's clock, not the machine's.
 pub fn clock_settime(context: &mut Context<'_>, [id, address, ..]: Arguments) -> Result<u64> {
     let ns = abi::read_timespec(context.memory, address)?;
     if id != abi::CLOCK_REALTIME {
@@ -70,8 +68,7 @@ pub fn clock_settime(context: &mut Context<'_>, [id, address, ..]: Arguments) ->
     if !context.can(Capability::SYS_TIME) {
         return Err(Errno::EPERM);
     }
-    let offset = (ns as i64).wrapping_sub(context.now_ns() as i64);
-    context.system.realtime_offset_ns.store(offset, Ordering::Relaxed);
+    context.system.step_realtime((ns as i64).wrapping_sub(context.system.realtime_ns() as i64));
     Ok(0)
 }
 

@@ -1,0 +1,115 @@
+//! Setting and steering the realtime clock: `settimeofday`, `adjtimex`, `clock_adjtime`.
+//!
+//! Realtime is the machine's monotonic clock and an offset that the pod keeps, so a step is a change of that offset.
+//! Its rate is the processor's counter's, which nobody steers: what would steer it is refused, and what is reported is what
+//! Linux reports of a clock that nothing has synchronised.
+
+use alloc::vec::Vec;
+
+use exos::error::{Errno, Result};
+use exos::task::capability::Capability;
+use syscalls::Sysno;
+
+use super::time::clock_ns;
+use crate::abi::bytes::{Encoder, get};
+use crate::abi::time as abi;
+use crate::context::{Arguments, Context};
+use crate::table::{Entry, full, partial};
+use crate::user::{read_array, write_all};
+
+/// This family's part of the table.
+pub const ENTRIES: &[Entry] = &[
+    full(Sysno::settimeofday, settimeofday),
+    partial(Sysno::adjtimex, "the clock is read and stepped, not steered", adjtimex),
+    partial(Sysno::clock_adjtime, "as adjtimex", clock_adjtime),
+];
+
+const NS_PER_SECOND: i64 = 1_000_000_000;
+
+/// `struct timex`.
+const STATE_BYTES: usize = 208;
+/// `ADJ_SETOFFSET`, `ADJ_NANO`, and what `adjtime(3)` asks with: a mode of its own, and that without a change.
+const MODE_STEP: u32 = 0x100;
+const MODE_NANOSECONDS: u32 = 0x2000;
+const MODE_ADJTIME: u32 = 0x8000;
+const MODE_ADJTIME_READ: u32 = 0xa001;
+/// `STA_UNSYNC` and `TIME_ERROR`.
+const STATUS_UNSYNCHRONISED: u32 = 0x40;
+const STATE_ERROR: u64 = 5;
+/// The largest error that is reported, in microseconds.
+const ERROR_US: u64 = 16_000_000;
+/// Largest steering of the rate, in millionths shifted by 16.
+const TOLERANCE: u64 = 500 << 16;
+const TICK_US: u64 = 10_000;
+const TIME_CONSTANT: u64 = 2;
+
+/// Moves the realtime clock. `EPERM`.
+fn step(context: &Context<'_>, by_ns: i64) -> Result<()> {
+    if !context.can(Capability::SYS_TIME) {
+        return Err(Errno::EPERM);
+    }
+    context.system.step_realtime(by_ns);
+    Ok(())
+}
+
+/// `settimeofday(2)`: a time zone is checked and forgotten, as on Linux where no driver keeps one.
+pub fn settimeofday(context: &mut Context<'_>, [time, zone, ..]: Arguments) -> Result<u64> {
+    let wanted_ns = (time != 0).then(|| abi::read_timeval(context.memory, time)).transpose()?;
+    if zone != 0 {
+        let minutes_west = get::u32(&read_array::<8>(context.memory, zone)?, 0) as i32;
+        const MINUTES_MAX: u32 = 15 * 60;
+        if minutes_west.unsigned_abs() > MINUTES_MAX {
+            return Err(Errno::EINVAL);
+        }
+    }
+    let by_ns = wanted_ns.map_or(0, |wanted_ns| (wanted_ns as i64).wrapping_sub(context.system.realtime_ns() as i64));
+    step(context, by_ns)?;
+    Ok(0)
+}
+
+/// `adjtimex(2)`.
+pub fn adjtimex(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
+    let request: [u8; STATE_BYTES] = read_array(context.memory, address)?;
+    let modes = get::u32(&request, 0);
+    let is_nanoseconds = modes & MODE_NANOSECONDS != 0;
+    match modes {
+        0 | MODE_ADJTIME_READ => {}
+        _ if !context.can(Capability::SYS_TIME) => return Err(Errno::EPERM),
+        _ if modes & !(MODE_STEP | MODE_NANOSECONDS) == 0 && modes & MODE_ADJTIME == 0 => {
+            if modes & MODE_STEP != 0 {
+                step(context, offset_ns(&request, is_nanoseconds)?)?;
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    write_all(context.memory, address, &state(context, modes, is_nanoseconds))?;
+    Ok(STATE_ERROR)
+}
+
+/// `clock_adjtime(2)`.
+pub fn clock_adjtime(context: &mut Context<'_>, [id, address, ..]: Arguments) -> Result<u64> {
+    if id == abi::CLOCK_REALTIME {
+        return adjtimex(context, [address, 0, 0, 0, 0, 0]);
+    }
+    read_array::<STATE_BYTES>(context.memory, address)?;
+    clock_ns(context, id)?;
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// The step that is asked for. `EINVAL`: a part of a second that is none.
+fn offset_ns(request: &[u8], is_nanoseconds: bool) -> Result<i64> {
+    let (seconds, part) = (get::u64(request, 72) as i64, get::u64(request, 80) as i64);
+    let part_ns = if is_nanoseconds { Some(part) } else { part.checked_mul(1000) };
+    let part_ns = part_ns.filter(|part_ns| (0..NS_PER_SECOND).contains(part_ns)).ok_or(Errno::EINVAL)?;
+    seconds.checked_mul(NS_PER_SECOND).and_then(|ns| ns.checked_add(part_ns)).ok_or(Errno::EINVAL)
+}
+
+/// `struct timex` of a clock that runs free.
+fn state(context: &Context<'_>, modes: u32, is_nanoseconds: bool) -> Vec<u8> {
+    let now_ns = context.system.realtime_ns();
+    let part_ns = now_ns % NS_PER_SECOND as u64;
+    let encoder = Encoder::new().u32(modes).u32(0).u64(0).u64(0).u64(ERROR_US).u64(ERROR_US);
+    let encoder = encoder.u32(STATUS_UNSYNCHRONISED).u32(0).u64(TIME_CONSTANT).u64(1).u64(TOLERANCE);
+    let encoder = encoder.u64(now_ns / NS_PER_SECOND as u64).u64(if is_nanoseconds { part_ns } else { part_ns / 1000 });
+    encoder.u64(TICK_US).zero_to(STATE_BYTES).finish()
+}
