@@ -1,8 +1,8 @@
 //! Setting and steering the realtime clock: `settimeofday`, `adjtimex`, `clock_adjtime`.
 //!
 //! Realtime is the machine's monotonic clock and an offset that the pod keeps, so a step is a change of that offset.
-//! Its rate is the processor's counter's, which nobody steers: what would steer it is refused, and what is reported is what
-//! Linux reports of a clock that nothing has synchronised.
+//! Its rate is the processor's counter's, which nobody steers: what would steer it is refused, and what is reported is
+//! what Linux reports of a clock that nothing has synchronised.
 
 use alloc::vec::Vec;
 
