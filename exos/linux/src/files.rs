@@ -190,6 +190,20 @@ impl ProcessFiles {
         self.size_limit_bytes.load(Ordering::Relaxed)
     }
 
+    /// What a path leads to, if that is known without a walk ([`Namespace::lookup_known`]).
+    #[inline]
+    pub fn lookup_known(
+        &self,
+        namespace: &Namespace,
+        path: &[u8],
+        flags: LookupFlags,
+        is_root: impl FnOnce() -> bool,
+    ) -> Option<Location> {
+        let directories = self.directories.lock();
+        let start = if path.first() == Some(&b'/') { &directories.root } else { &directories.current };
+        namespace.lookup_known(start, path, flags, is_root)
+    }
+
     /// The working directory.
     #[must_use]
     pub fn current(&self) -> Location {

@@ -9,12 +9,19 @@
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
-use exos::fs::vnode::Timestamp;
+use exos::fs::description::StatusFlags;
+use exos::fs::location::Location;
+use exos::fs::namespace::{Access, OpenFlags, OpenHow};
+use exos::fs::permission::Credentials;
+use exos::fs::vnode::{FileKind, Timestamp};
+use exos::fs::walk::{Caller, LookupFlags};
 
+use crate::abi::file as abi;
 use crate::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec};
 use crate::call::file_transfer::one;
 use crate::deliver::Target;
-use crate::user::{UserReader, UserWriter, write_all};
+use crate::files::{AT_NO_FOLLOW, CURRENT_DIRECTORY};
+use crate::user::{STRING_STEP_BYTES, UserReader, UserWriter, read_short, write_all};
 
 /// What a call answers, if its short way knows.
 pub type Answer = Option<Result<u64>>;
@@ -104,4 +111,101 @@ pub fn clock_gettime(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
         _ => return None,
     };
     Some(write_all(caller.memory, frame.rsi, &timespec(ns)).map(|()| 0))
+}
+
+/// What the path at `address` leads to, if a walk to there is known. `directory` is where a relative one starts.
+#[inline]
+fn known(caller: &Target<'_>, directory: u64, address: u64, flags: LookupFlags) -> Option<Location> {
+    let mut bytes = [0; STRING_STEP_BYTES];
+    let path = read_short(caller.memory, address, &mut bytes)?;
+    if path.is_empty() || (directory as i32 != CURRENT_DIRECTORY && path.first() != Some(&b'/')) {
+        return None;
+    }
+    let is_root = || caller.process.identities.lock().uid[3] == 0;
+    caller.process.files.lookup_known(&caller.system.files.namespace, path, flags, is_root)
+}
+
+#[inline]
+fn tell_status(caller: &Target<'_>, location: &Location, address: u64) -> Answer {
+    Some(write_all(caller.memory, address, &abi::stat(&location.inode().metadata())).map(|()| 0))
+}
+
+/// `stat(2)`.
+pub fn stat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::FOLLOW)
+}
+
+/// `lstat(2)`.
+pub fn lstat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::NO_FOLLOW)
+}
+
+/// `newfstatat(2)`.
+pub fn newfstatat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    let flags = match u64::from(frame.r10 as u32) {
+        0 => LookupFlags::FOLLOW,
+        AT_NO_FOLLOW => LookupFlags::NO_FOLLOW,
+        _ => return None,
+    };
+    status_at(caller, [frame.rdi, frame.rsi, frame.rdx], flags)
+}
+
+#[inline]
+fn status_at(caller: &Target<'_>, [directory, path, address]: [u64; 3], flags: LookupFlags) -> Answer {
+    let location = known(caller, directory, path, flags)?;
+    tell_status(caller, &location, address)
+}
+
+/// `fstat(2)`.
+pub fn fstat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    let description = caller.process.files.get(frame.rdi).ok()?;
+    tell_status(caller, description.location(), frame.rsi)
+}
+
+/// `open(2)`.
+pub fn open(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    open_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi])
+}
+
+/// `openat(2)`.
+pub fn openat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    open_at(caller, [frame.rdi, frame.rsi, frame.rdx])
+}
+
+/// Opens a regular file that is there, with no flag but those that matter to the descriptor.
+#[inline]
+fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
+    let flags = u64::from(flags as u32);
+    let access = match flags & !(abi::O_CLOSE_ON_EXEC | abi::O_LARGE_FILE | abi::O_NO_CONTROLLING_TERMINAL) {
+        0 => Access::Read,
+        1 => Access::Write,
+        2 => Access::ReadWrite,
+        _ => return None,
+    };
+    let files = &caller.process.files;
+    files.check_room().ok()?;
+    let location = known(caller, directory, path, LookupFlags::FOLLOW)?;
+    if location.inode().kind() != FileKind::Regular {
+        return None;
+    }
+    let credentials = {
+        let identities = caller.process.identities.lock();
+        Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups.clone() }
+    };
+    let namespace = &caller.system.files.namespace;
+    // The walk is over, and nothing is created or cut off that would need a time.
+    let opener = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
+    let how = OpenHow { access, flags: OpenFlags::empty(), status: StatusFlags::empty(), permissions: 0 };
+    let description = namespace.open_found(&opener, location, &how).ok()?;
+    Some(files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0))
+}
+
+/// `close(2)`.
+pub fn close(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    let files = &caller.process.files;
+    let closed = files.table().remove(frame.rdi as u32);
+    Some(closed.map(|description| {
+        files.release(description);
+        0
+    }))
 }

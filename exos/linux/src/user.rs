@@ -97,7 +97,7 @@ pub fn write_all(memory: &dyn UserMemory, address: u64, from: &[u8]) -> Result<(
 }
 
 /// Bytes of a string that are read at a time: most paths are shorter.
-const STRING_STEP_BYTES: usize = 64;
+pub const STRING_STEP_BYTES: usize = 64;
 
 /// A string of the program's: nearly always one that needs no memory of its own.
 #[derive(Clone, Debug)]
@@ -135,6 +135,34 @@ pub fn read_text(memory: &dyn UserMemory, address: u64, limit: usize, too_long: 
         _ => text.long = Some(read_string(memory, address, limit, too_long)?),
     }
     Ok(())
+}
+
+/// Reads a string that is short, into `bytes`; `None`: it is not, or its memory ends.
+#[inline]
+pub fn read_short<'a>(
+    memory: &dyn UserMemory,
+    address: u64,
+    bytes: &'a mut [u8; STRING_STEP_BYTES],
+) -> Option<&'a [u8]> {
+    let room = (CHUNK_BYTES - (address as usize % CHUNK_BYTES)).min(STRING_STEP_BYTES);
+    let count = memory.copy_in(address, &mut bytes[..room]).ok()?;
+    let end = zero_byte_of(bytes)?;
+    if end < count { Some(&bytes[..end]) } else { None }
+}
+
+/// Where the first zero byte is.
+#[inline]
+fn zero_byte_of(bytes: &[u8; STRING_STEP_BYTES]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    for (index, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        let word = u64::from_le_bytes(*chunk);
+        // The lowest bit that stays is the top bit of the first byte that is zero.
+        let zeros = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        if zeros != 0 {
+            return Some(index * 8 + zeros.trailing_zeros() as usize / 8);
+        }
+    }
+    None
 }
 
 /// Reads a string up to its zero byte, at most `limit` bytes long without it.

@@ -75,6 +75,8 @@ pub struct Entry {
     mounted_here: Mutex<Option<Arc<Mount>>>,
     /// Whether there is one: most places of a walk are not covered.
     is_covered: AtomicBool,
+    /// Its name is gone, for ever.
+    is_deleted: AtomicBool,
     /// Its mount keeps it: most places of a walk were there lately.
     is_recent: AtomicBool,
     /// Who is to be told when nobody holds this entry any more.
@@ -84,7 +86,6 @@ pub struct Entry {
 struct Place {
     parent: Option<Arc<Entry>>,
     name: Box<[u8]>,
-    is_deleted: bool,
 }
 
 #[derive(Default)]
@@ -101,10 +102,11 @@ impl Entry {
     fn new(inode: InodeRef, parent: Option<Arc<Self>>, name: &[u8], is_deleted: bool) -> Arc<Self> {
         Arc::new(Self {
             inode,
-            place: Mutex::new(Place { parent, name: name.into(), is_deleted }),
+            place: Mutex::new(Place { parent, name: name.into() }),
             children: Mutex::new(Children::default()),
             mounted_here: Mutex::new(None),
             is_covered: AtomicBool::new(false),
+            is_deleted: AtomicBool::new(is_deleted),
             is_recent: AtomicBool::new(false),
             mourner: Once::new(),
         })
@@ -124,6 +126,12 @@ impl Entry {
     pub(super) fn place_in_directory(&self) -> Option<(Arc<Self>, Box<[u8]>)> {
         let place = self.place.lock();
         place.parent.clone().map(|parent| (parent, place.name.clone()))
+    }
+
+    /// Whether its name is gone.
+    #[inline]
+    pub(super) fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Acquire)
     }
 
     fn parent(&self) -> Option<Arc<Self>> {
@@ -177,7 +185,7 @@ impl Entry {
     pub(super) fn detach(&self, name: &[u8]) {
         let gone = self.children.lock().by_name.remove(name).and_then(|child| child.upgrade());
         if let Some(gone) = gone {
-            gone.place.lock().is_deleted = true;
+            gone.is_deleted.store(true, Ordering::Release);
         }
     }
 
@@ -304,7 +312,7 @@ impl Location {
 
     /// Whether the name is gone: `getcwd` says `ENOENT` then.
     pub fn is_deleted(&self) -> bool {
-        self.entry.place.lock().is_deleted
+        self.entry.is_deleted()
     }
 
     /// Whether something is mounted on it, or it is the root of a mount: neither can be removed or renamed.
@@ -316,6 +324,12 @@ impl Location {
     /// Whether this is the top of its mount.
     pub fn is_mount_root(&self) -> bool {
         Arc::ptr_eq(&self.entry, &self.mount.root)
+    }
+
+    /// An entry on its mount.
+    #[inline]
+    pub(super) fn of_parts(mount: Arc<Mount>, entry: Arc<Entry>) -> Self {
+        Self { mount, entry }
     }
 
     /// The same mount, another entry.

@@ -35,7 +35,7 @@ impl<V> Default for NameTable<V> {
 /// A hash of a name: eight bytes at a time are multiplied into it, and the high half, which depends on all of them, is
 /// mixed into the low.
 #[inline]
-fn hash_of(name: &[u8]) -> u64 {
+pub(super) fn hash_of(name: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| {
         let product = (hash ^ word).wrapping_mul(MULTIPLIER);
@@ -65,7 +65,7 @@ fn last_word(name: &[u8]) -> u64 {
 
 /// Whether two names are the same, without a call.
 #[inline]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0).all(|(a, b)| a == b)
         && last_word(one) == last_word(other)

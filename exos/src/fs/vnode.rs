@@ -457,6 +457,12 @@ pub trait Inode: Any + Send + Sync {
         false
     }
 
+    /// Whether names in this directory and its permissions change by the name space alone, so that a walk through it
+    /// can be known beforehand.
+    fn is_steady(&self) -> bool {
+        !self.is_volatile()
+    }
+
     /// Whether `name` still leads to `child`, to which it led before. Asked on every walk, also where a file system
     /// changes by itself and its names are remembered all the same.
     fn confirms(&self, name: &[u8], child: &InodeRef) -> bool {

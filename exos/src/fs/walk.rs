@@ -9,6 +9,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::known_walks::Walkers;
 use super::location::Location;
 use super::permission::{Credentials, Wish};
 use super::vnode::{FileKind, LinkTarget, PATH_BYTES_MAX, Timestamp};
@@ -86,6 +87,12 @@ pub struct Walk<'a> {
     path: Cow<'a, [u8]>,
     position: usize,
     link_count: usize,
+    /// What went before can be known beforehand.
+    is_steady: bool,
+    /// Everybody may search the directories.
+    is_for_all: bool,
+    /// It went up, or along a link.
+    has_turned: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -103,12 +110,26 @@ impl<'a> Walk<'a> {
             Some(_) if start.is_directory() => start.clone(),
             Some(_) => return Err(Errno::ENOTDIR),
         };
-        Ok(Self { caller: *caller, here, path: Cow::Borrowed(path), position: 0, link_count: 0 })
+        Ok(Self {
+            caller: *caller,
+            here,
+            path: Cow::Borrowed(path),
+            position: 0,
+            link_count: 0,
+            is_steady: true,
+            is_for_all: true,
+            has_turned: false,
+        })
     }
 
     /// Where the walk is: after [`Self::to_last`], the directory of the last component.
     pub fn here(&self) -> &Location {
         &self.here
+    }
+
+    /// Where the walk has ended.
+    pub(super) fn into_here(self) -> Location {
+        self.here
     }
 
     /// Walks up to the last component; also says whether a slash follows it.
@@ -129,11 +150,11 @@ impl<'a> Walk<'a> {
     fn find_last(&mut self) -> Result<(Found, bool)> {
         loop {
             self.skip_slashes();
-            let path = &*self.path;
-            if self.position == path.len() {
+            if self.position == self.path.len() {
                 return Ok((Found::Root, false));
             }
-            self.caller.check(&self.here, Wish::EXECUTE)?;
+            self.check_search()?;
+            let path = &*self.path;
             let start = self.position;
             let length = path[start..].iter().position(|byte| *byte == b'/').unwrap_or(path.len() - start);
             let end = start + length;
@@ -151,7 +172,7 @@ impl<'a> Walk<'a> {
             }
             match name {
                 b"." => {}
-                b".." => self.here = self.here.parent(self.caller.root),
+                b".." => self.go_up(),
                 name => {
                     let next = self.here.child(name)?;
                     self.enter(next)?;
@@ -163,11 +184,43 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether one may search the directory where the walk is; notes what that depends on.
+    fn check_search(&mut self) -> Result<()> {
+        const ALL_EXECUTE: u32 = 0o111;
+        let inode = self.here.inode();
+        let protection = inode.protection();
+        self.is_for_all &= protection.permissions & ALL_EXECUTE == ALL_EXECUTE;
+        self.is_steady &= inode.is_steady();
+        self.caller.credentials.check(protection, Wish::EXECUTE)
+    }
+
+    fn go_up(&mut self) {
+        self.has_turned = true;
+        self.here = self.here.parent(self.caller.root);
+    }
+
+    /// For whom the finished walk would lead to the same place again; `None`: that cannot be known.
+    pub(super) fn walkers(&self, is_absolute: bool) -> Option<Walkers> {
+        if !self.is_steady || (self.has_turned && !is_absolute) {
+            return None;
+        }
+        match self.is_for_all {
+            true => Some(Walkers::All),
+            false => self.caller.credentials.is_root().then_some(Walkers::Root),
+        }
+    }
+
     /// Takes the last component for a lookup to its end.
     ///
     /// # Errors
     /// Those of [`Self::to_last`].
     pub fn finish(mut self, flags: LookupFlags) -> Result<Location> {
+        self.run(flags)?;
+        Ok(self.here)
+    }
+
+    /// As [`Self::finish`], to where the walk is then.
+    pub(super) fn run(&mut self, flags: LookupFlags) -> Result<()> {
         let LookupFlags { mut follow, mut directory } = flags;
         loop {
             let (last, has_slash) = self.find_last()?;
@@ -175,7 +228,7 @@ impl<'a> Walk<'a> {
             directory |= has_slash;
             match last {
                 Found::Root | Found::Dot => {}
-                Found::DotDot => self.here = self.here.parent(self.caller.root),
+                Found::DotDot => self.go_up(),
                 Found::Name(name) => {
                     let next = self.here.child(&self.path[name])?;
                     if follow && next.inode().kind() == FileKind::Symlink {
@@ -192,7 +245,7 @@ impl<'a> Walk<'a> {
             if directory && !self.here.is_directory() {
                 return Err(Errno::ENOTDIR);
             }
-            return Ok(self.here);
+            return Ok(());
         }
     }
 
@@ -222,6 +275,7 @@ impl<'a> Walk<'a> {
 
     fn follow(&mut self, link: &Location) -> Result<()> {
         self.link_count += 1;
+        self.has_turned = true;
         if self.link_count > LINK_FOLLOW_MAX {
             return Err(Errno::ELOOP);
         }

@@ -164,6 +164,41 @@ pub(crate) extern "C" fn clock_gettime(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::clock_gettime)
 }
 
+/// `open`.
+pub(crate) extern "C" fn open(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::open)
+}
+
+/// `close`.
+pub(crate) extern "C" fn close(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::close)
+}
+
+/// `stat`.
+pub(crate) extern "C" fn stat(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::stat)
+}
+
+/// `fstat`.
+pub(crate) extern "C" fn fstat(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::fstat)
+}
+
+/// `lstat`.
+pub(crate) extern "C" fn lstat(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::lstat)
+}
+
+/// `openat`.
+pub(crate) extern "C" fn openat(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::openat)
+}
+
+/// `newfstatat`.
+pub(crate) extern "C" fn newfstatat(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::newfstatat)
+}
+
 /// The same, with a line for the trace.
 pub(crate) extern "C" fn rewritten_shown(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();

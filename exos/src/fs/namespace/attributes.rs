@@ -57,9 +57,18 @@ impl Namespace {
             permissions &= !MODE_SET_GID;
         }
         let attributes = SetAttributes { permissions: Some(permissions), ..Default::default() };
-        inode.set_attributes(attributes, caller.now)?;
+        self.set_protection(location, attributes, caller.now)?;
         self.watches.tell(location, event::ATTRIB, false);
         Ok(())
+    }
+
+    /// Sets what decides who may do what; who may search a directory is part of walks that are known.
+    fn set_protection(&self, location: &Location, attributes: SetAttributes, now: Timestamp) -> Result<()> {
+        let outcome = location.inode().set_attributes(attributes, now);
+        if location.is_directory() {
+            self.walks.forget_all();
+        }
+        outcome
     }
 
     /// Sets owner and group (`chown`); what runs with the owner's rights loses them.
@@ -87,7 +96,7 @@ impl Namespace {
         }
         let attributes =
             SetAttributes { permissions: Some(permissions), uid: change.uid, gid: change.gid, ..Default::default() };
-        inode.set_attributes(attributes, caller.now)?;
+        self.set_protection(location, attributes, caller.now)?;
         self.watches.tell(location, event::ATTRIB, false);
         Ok(())
     }

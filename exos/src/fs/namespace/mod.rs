@@ -23,6 +23,7 @@ pub use open::{Access, OpenFlags, OpenHow};
 use super::description::{Description, StatusFlags};
 use super::event_counter::EventCounter;
 use super::file_lock::LockTable;
+use super::known_walks::{KnownWalks, PATH_BYTES_KEPT_MAX, Route};
 use super::location::{Location, Mount, MountDescription, MountFlags};
 use super::memory_fs::MemoryNode;
 use super::permission::Credentials;
@@ -59,6 +60,7 @@ pub struct Namespace {
     locks: Arc<LockTable>,
     watches: Arc<WatchTable>,
     change: Mutex<()>,
+    walks: KnownWalks,
     root: Location,
 }
 
@@ -78,6 +80,7 @@ impl Namespace {
             locks: Arc::default(),
             watches: Arc::default(),
             change: Mutex::new(()),
+            walks: KnownWalks::new(),
             root,
         })
     }
@@ -94,6 +97,7 @@ impl Namespace {
         let covered = over.clone().top_mounted();
         let mounted = Location::of_new_mount(id, description, root, Some(covered));
         self.mounts.lock().push(mounted.mount().clone());
+        self.walks.forget_all();
         mounted
     }
 
@@ -115,6 +119,7 @@ impl Namespace {
         mounts.retain(|other| !Arc::ptr_eq(other, mount));
         drop(mounts);
         mount.uncover();
+        self.walks.release_mounts();
         Ok(())
     }
 
@@ -151,7 +156,36 @@ impl Namespace {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EIO`.
     pub fn lookup(&self, caller: &Caller<'_>, start: &Location, path: &[u8], flags: LookupFlags) -> Result<Location> {
-        Walk::new(caller, start, path)?.finish(flags)
+        let is_absolute = path.first() == Some(&b'/');
+        let route = Route { start: if is_absolute { caller.root } else { start }, path, flags };
+        if let Some(known) = self.known(&route, || caller.credentials.is_root()) {
+            return Ok(known);
+        }
+        let generation = self.walks.generation();
+        let mut walk = Walk::new(caller, start, path)?;
+        walk.run(flags)?;
+        if let Some(walkers) = walk.walkers(is_absolute) {
+            self.walks.keep(&route, walkers, generation, walk.here());
+        }
+        Ok(walk.into_here())
+    }
+
+    /// What is at a path, if a walk to there is known that everybody may do, or user 0 and that is who asks. `start` is
+    /// the root for an absolute path.
+    #[inline]
+    pub fn lookup_known(
+        &self,
+        start: &Location,
+        path: &[u8],
+        flags: LookupFlags,
+        is_root: impl FnOnce() -> bool,
+    ) -> Option<Location> {
+        self.known(&Route { start, path, flags }, is_root)
+    }
+
+    #[inline]
+    fn known(&self, route: &Route<'_>, is_root: impl FnOnce() -> bool) -> Option<Location> {
+        if route.path.len() <= PATH_BYTES_KEPT_MAX { self.walks.find(route, is_root) } else { None }
     }
 
     /// The text of a link (`readlink`); magic links show the path of what they jump to.

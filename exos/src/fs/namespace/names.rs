@@ -160,6 +160,10 @@ impl Namespace {
         target.parent.inode().unlink(name, caller.now)?;
         target.parent.entry().detach(name);
         victim.mount().forget(victim.entry());
+        if victim.inode().kind() == FileKind::Symlink {
+            // Walks may have gone through it.
+            self.walks.forget_all();
+        }
         Ok(victim)
     }
 
@@ -213,6 +217,7 @@ impl Namespace {
         target.parent.inode().remove_directory(name, caller.now)?;
         target.parent.entry().detach(name);
         victim.mount().forget(victim.entry());
+        self.walks.forget_all();
         Ok(victim)
     }
 
@@ -308,6 +313,7 @@ impl Namespace {
                 target.mount().forget(target.entry());
             }
         }
+        self.walks.forget_all();
         Ok(Some((source, target)))
     }
 

@@ -122,6 +122,16 @@ impl Namespace {
         }
     }
 
+    /// Opens what `open` would find at the end of its walk.
+    ///
+    /// # Errors
+    /// Those of [`Self::open_at`].
+    pub fn open_found(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {
+        let description = self.open_at(caller, location, how)?;
+        self.watches.tell(description.location(), event::OPEN, true);
+        Ok(description)
+    }
+
     /// Opens what is at a location, as `open` does with what it found.
     ///
     /// # Errors

@@ -312,6 +312,10 @@ impl Inode for NinepInode {
         Ok(self.find(name)?)
     }
 
+    fn is_steady(&self) -> bool {
+        false
+    }
+
     fn confirms(&self, name: &[u8], child: &InodeRef) -> bool {
         if self.fs.is_fixed() {
             return true;

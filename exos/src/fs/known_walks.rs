@@ -1,0 +1,171 @@
+//! Walks that were done before, and where they led.
+//!
+//! Programs ask for the same paths again and again. A walk looks at every component: whether one may search the
+//! directory, what the name leads to, whether that is a link or something is mounted there. All of it stays as it is
+//! until a name moves, a directory's permissions change or a mount comes or goes. So a successful walk that was done
+//! twice is kept under the path as it was given and the place where it started, and the next one is a hash, a
+//! comparison and one word that says that nothing of that kind has happened since.
+//!
+//! Invariants:
+//! - Whoever changes what walks depend on calls [`KnownWalks::forget_all`] after the change and before he answers his
+//!   caller. Names that come change no walk that led somewhere, and a file whose name is removed is told by its own
+//!   entry ([`Entry::is_deleted`]), so neither forgets anything.
+//! - A walk is kept with the generation that was current before it began.
+//! - Only walks through directories whose names and permissions change by the name space alone are kept
+//!   ([`super::vnode::Inode::is_steady`]), and only for those who may search all of them: everybody, or user 0.
+//! - Nothing is kept alive: places hold entries weakly. A mount is held until the next [`KnownWalks::forget_all`] that
+//!   is told to let go.
+//!
+//! Limits: [`PLACE_COUNT`] walks of paths of at most [`PATH_BYTES_KEPT_MAX`] bytes. A place that is in use by another
+//! processor is passed over, so nobody waits here.
+//! Neighbours: [`super::walk`], which says what a walk depended on, and [`super::namespace`].
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::location::{Entry, Location, Mount};
+use super::name_table::{hash_of, is_same};
+use super::walk::LookupFlags;
+use crate::sync::Mutex;
+
+/// Walks that are kept.
+const PLACE_COUNT: usize = 256;
+/// Longest path of a walk that is kept.
+pub(super) const PATH_BYTES_KEPT_MAX: usize = 56;
+
+/// Who may do a walk again without looking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walkers {
+    /// Everybody may search every directory of it.
+    All,
+    /// User 0, who may search any.
+    Root,
+}
+
+/// A walk: from where, by which path, to what of it.
+#[derive(Clone, Copy)]
+pub(super) struct Route<'a> {
+    /// Where it starts: the root for an absolute path.
+    pub(super) start: &'a Location,
+    /// The path.
+    pub(super) path: &'a [u8],
+    /// What is done at its end.
+    pub(super) flags: LookupFlags,
+}
+
+impl Route<'_> {
+    /// A hash of all of it. Two starts and two kinds of end differ in it nearly always, and are compared besides.
+    #[inline]
+    fn hash(&self) -> u64 {
+        let start = Arc::as_ptr(self.start.entry()).addr() as u64;
+        hash_of(self.path) ^ (start >> 4) ^ u64::from(self.end()) << 32
+    }
+
+    #[inline]
+    fn end(&self) -> u8 {
+        u8::from(self.flags.follow) | u8::from(self.flags.directory) << 1
+    }
+}
+
+struct Known {
+    generation: u64,
+    /// Held weakly, so that its address is not another's.
+    start: Weak<Entry>,
+    path: [u8; PATH_BYTES_KEPT_MAX],
+    path_length: u8,
+    end: u8,
+    walkers: Walkers,
+    entry: Weak<Entry>,
+    mount: Arc<Mount>,
+}
+
+#[derive(Default)]
+struct Place {
+    /// Hash of the walk that is kept or was done last.
+    hash: u64,
+    known: Option<Known>,
+}
+
+/// The walks of a name space.
+pub(super) struct KnownWalks {
+    generation: AtomicU64,
+    places: Box<[Mutex<Place>]>,
+}
+
+impl KnownWalks {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self { generation: AtomicU64::new(0), places: (0..PLACE_COUNT).map(|_| Mutex::default()).collect() }
+    }
+
+    /// The number of what walks find now: taken before a walk that is to be kept.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Says that walks may lead elsewhere from now on, or may not be done any more.
+    pub(super) fn forget_all(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The same, and lets go of mounts.
+    pub(super) fn release_mounts(&self) {
+        self.forget_all();
+        for place in &self.places {
+            let known = place.lock().known.take();
+            drop(known);
+        }
+    }
+
+    /// Where a walk leads, if that is known for this user.
+    #[inline]
+    pub(super) fn find(&self, route: &Route<'_>, is_root: impl FnOnce() -> bool) -> Option<Location> {
+        let hash = route.hash();
+        let place = self.places.get(hash as usize % PLACE_COUNT)?.try_lock()?;
+        if place.hash != hash {
+            return None;
+        }
+        let known = place.known.as_ref()?;
+        let is_it = known.generation == self.generation()
+            && known.start.as_ptr() == Arc::as_ptr(route.start.entry())
+            && known.end == route.end()
+            && (known.walkers == Walkers::All || is_root())
+            && is_same(known.path.get(..usize::from(known.path_length))?, route.path);
+        if !is_it {
+            return None;
+        }
+        let entry = known.entry.upgrade().filter(|entry| !entry.is_deleted())?;
+        Some(Location::of_parts(known.mount.clone(), entry))
+    }
+
+    /// A walk that began in `generation` has led to `found`. It is kept if it was the last of its place before.
+    pub(super) fn keep(&self, route: &Route<'_>, walkers: Walkers, generation: u64, found: &Location) {
+        if route.path.len() > PATH_BYTES_KEPT_MAX {
+            return;
+        }
+        let hash = route.hash();
+        let Some(mut place) = self.places.get(hash as usize % PLACE_COUNT).and_then(Mutex::try_lock) else { return };
+        if place.hash != hash {
+            place.hash = hash;
+            return;
+        }
+        let mut path = [0; PATH_BYTES_KEPT_MAX];
+        path[..route.path.len()].copy_from_slice(route.path);
+        let before = place.known.replace(Known {
+            generation,
+            start: Arc::downgrade(route.start.entry()),
+            path,
+            path_length: route.path.len() as u8,
+            end: route.end(),
+            walkers,
+            entry: Arc::downgrade(found.entry()),
+            mount: found.mount().clone(),
+        });
+        drop(place);
+        drop(before);
+    }
+}
+
+#[cfg(test)]
+mod tests;
