@@ -49,6 +49,11 @@ fn file_calls() {
 }
 
 #[test]
+fn copies() {
+    same_in_all_builds("copies");
+}
+
+#[test]
 fn signals() {
     same_in_all_builds("signals");
 }

@@ -11,7 +11,8 @@ use crate::{Error, process};
 
 /// Programs and the arguments that they run with; what is not named here needs others beside it (`faults` ends by a
 /// signal for each of its arguments) or has its own test.
-const PROGRAMS: [(&str, &[&str]); 14] = [
+const PROGRAMS: [(&str, &[&str]); 15] = [
+    ("copies", &[]),
     ("files", &[]),
     ("inotify", &[]),
     ("memory", &[]),

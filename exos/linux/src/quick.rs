@@ -17,7 +17,6 @@ use exos::fs::vnode::{FileKind, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 
 use crate::abi::file as abi;
-use crate::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec};
 use crate::call::file_transfer::one;
 use crate::deliver::Target;
 use crate::files::{AT_NO_FOLLOW, CURRENT_DIRECTORY};
@@ -100,17 +99,6 @@ pub fn pread64(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
 #[inline(always)]
 pub fn pwrite64(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
     write_to(caller, frame, Some(offset_of(frame)?))
-}
-
-/// `clock_gettime(2)` of the clocks that everybody asks for.
-#[inline(always)]
-pub fn clock_gettime(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
-    let ns = match frame.rdi {
-        CLOCK_REALTIME => caller.system.realtime_ns(),
-        CLOCK_MONOTONIC => caller.system.kernel.now_ns(),
-        _ => return None,
-    };
-    Some(write_all(caller.memory, frame.rsi, &timespec(ns)).map(|()| 0))
 }
 
 /// What the path at `address` leads to, if a walk to there is known. `directory` is where a relative one starts.

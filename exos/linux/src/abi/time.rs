@@ -39,6 +39,13 @@ fn to_ns(seconds: i64, part: i64, parts: i64, part_ns: u64) -> Result<u64> {
     Ok((seconds as u64).saturating_mul(SECOND_NS).saturating_add(part as u64 * part_ns))
 }
 
+/// A `timespec` as its two words.
+#[must_use]
+#[inline]
+pub fn timespec_words(ns: u64) -> [u64; 2] {
+    [ns / SECOND_NS, ns % SECOND_NS]
+}
+
 /// A `timespec`.
 #[must_use]
 pub fn timespec(ns: u64) -> [u8; 16] {

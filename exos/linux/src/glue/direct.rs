@@ -10,7 +10,7 @@ use aegis_abi::{FrameNumber, Status};
 use core::sync::atomic::{AtomicU32, Ordering};
 use exos::platform::{BindFault, FrameBytes, FrameGrant};
 
-use super::{DIRECT_BASE, DIRECT_FRAME_COUNT, kernel};
+use super::{DIRECT_BASE, DIRECT_FRAME_COUNT, kernel, user};
 
 /// The view itself: proof that [`show`] is how frames get into it.
 pub(crate) struct DirectView;
@@ -76,6 +76,45 @@ pub(super) fn at(frame: FrameNumber, offset: usize, length: usize) -> *mut u8 {
     (address_of(frame) + offset as u64) as *mut u8
 }
 
+/// Writes zero bytes to a page, 32 at a time. Afterwards YMM0 is as it was, and so is the state of the upper halves
+/// (see `glue/user.rs`).
+///
+/// # Safety
+/// `to` is a whole page that exos may write, without a Rust object in it, and [`user::is_wide`].
+unsafe fn zero_page_wide(to: *mut u8) {
+    // SAFETY: by contract.
+    unsafe {
+        core::arch::asm!(
+            "xgetbv",
+            "sub rsp, 32",
+            "vmovups [rsp], ymm0",
+            "vxorps xmm0, xmm0, xmm0",
+            "mov ecx, {turns}",
+            "2:",
+            ".set place, 0",
+            ".rept 16",
+            "vmovaps [{to} + place], ymm0",
+            ".set place, place + 32",
+            ".endr",
+            "add {to}, 512",
+            "dec ecx",
+            "jnz 2b",
+            "test al, 4",
+            "jne 3f",
+            "vzeroupper",
+            "movups xmm0, [rsp]",
+            "jmp 4f",
+            "3: vmovups ymm0, [rsp]",
+            "4: add rsp, 32",
+            to = inout(reg) to => _,
+            turns = const PAGE_SIZE / 512,
+            inout("ecx") 1 => _,
+            out("eax") _,
+            out("edx") _,
+        );
+    }
+}
+
 impl FrameBytes for DirectView {
     fn attach(&self, grant: FrameGrant) -> Result<(), Status> {
         show(grant, true).map_err(|fault| fault.status)
@@ -108,6 +147,11 @@ impl FrameBytes for DirectView {
 
     fn zero(&self, frame: FrameNumber) {
         let to = at(frame, 0, PAGE_SIZE as usize);
+        if user::is_wide() {
+            // SAFETY: as below, on a machine that has the instructions.
+            unsafe { zero_page_wide(to) };
+            return;
+        }
         // An island of vector code, which keeps the program's register: half the stores of any other way.
         // SAFETY: a whole frame of the view, shown writable and page-aligned; no Rust object lives there.
         unsafe {
@@ -135,7 +179,7 @@ impl FrameBytes for DirectView {
     fn copy(&self, from: FrameNumber, to: FrameNumber) {
         let from = at(from, 0, PAGE_SIZE as usize);
         let to = at(to, 0, PAGE_SIZE as usize);
-        // SAFETY: two whole frames of the view; a copy onto itself is allowed by `copy`.
-        unsafe { core::ptr::copy(from, to, PAGE_SIZE as usize) };
+        // SAFETY: two whole frames of the view, the second shown writable; no Rust object lives there.
+        unsafe { user::copy_page(from, to) };
     }
 }

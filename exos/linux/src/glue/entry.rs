@@ -12,6 +12,7 @@ use aegis_rt::upcall::KIND_HELD_BACK;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
+use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
 use exos_linux::context::{Arguments, Context, Restart};
 use exos_linux::deliver::{EndedCall, Target, finish, raise_fault, result_word};
 use exos_linux::exception::{
@@ -121,81 +122,101 @@ pub(crate) extern "C" fn rewritten(frame: &mut UpcallFrame) -> Ended {
     end_rewritten(run, frame, served)
 }
 
-/// A rewritten call that has a short way.
+/// What [`Ended::takes_frame`] says of a short way that has nothing more to say: the handler of the table is asked.
+pub(crate) const UNANSWERED: u64 = 2;
+/// The short way has answered, and [`quick_end`] sees to what follows.
+const LOOKS_FOR_SIGNALS: u64 = 3;
+
+/// A rewritten call that has a short way. Of `frame` only what Rust code does not preserve is there
+/// (`EXOS_LIGHT_FRAME`).
 #[inline(always)]
-fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Target<'_>, &UpcallFrame) -> quick::Answer) -> Ended {
+fn quickly(frame: &UpcallFrame, way: impl FnOnce(&Target<'_>, &UpcallFrame) -> quick::Answer) -> Ended {
     fast::clear_attention();
-    let run = run();
-    let target = target(run);
+    let target = target(run());
     let Some(result) = way(&target, frame) else {
-        return rewritten(frame);
+        return Ended { word: 0, takes_frame: UNANSWERED };
     };
-    let needs_attention = target.thread.needs_attention();
-    if !needs_attention && frame.rflags & TRAP_FLAG == 0 {
-        return Ended { word: result_word(result), takes_frame: 0 };
+    let is_plain = !target.thread.needs_attention() && frame.rflags & TRAP_FLAG == 0;
+    Ended { word: result_word(result), takes_frame: if is_plain { 0 } else { LOOKS_FOR_SIGNALS } }
+}
+
+/// The end of a short way after which signals are to be looked at: the frame is whole now, and `word` is the result.
+pub(crate) extern "C" fn quick_end(frame: &mut UpcallFrame, word: u64) -> Ended {
+    let run = run();
+    let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
+    let number = core::mem::replace(&mut frame.rax, word);
+    leave(run, frame, Some(EndedCall { number, interrupted: None }));
+    if frame.rip == return_address {
+        frame.rip = continuation;
     }
-    let restart = Restart::Never;
-    let served = Served { number: frame.rax, result, replaces_registers: false, restart, needs_attention };
-    end_rewritten(run, frame, served)
+    Ended { word: frame.rax, takes_frame: 1 }
+}
+
+/// `clock_gettime` of the clocks that everybody asks for, with the program's own arguments: a clock and an address. It
+/// cannot wait and concerns nobody, so it looks for nothing.
+pub(crate) extern "C" fn clock_gettime(clock: u64, address: u64) -> Ended {
+    let now_ns = kernel::now_ns();
+    let ns = match clock {
+        CLOCK_REALTIME => now_ns.wrapping_add_signed(run().pod.system.realtime_offset_ns.load(Ordering::Relaxed)),
+        CLOCK_MONOTONIC => now_ns,
+        _ => return Ended { word: 0, takes_frame: UNANSWERED },
+    };
+    let time = timespec_words(ns);
+    Ended { word: 0, takes_frame: if user::put_pair(address, time) { 0 } else { UNANSWERED } }
 }
 
 /// `read` through a rewritten site.
-pub(crate) extern "C" fn read(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn read(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::read)
 }
 
 /// `write`.
-pub(crate) extern "C" fn write(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn write(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::write)
 }
 
 /// `pread64`.
-pub(crate) extern "C" fn pread64(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn pread64(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::pread64)
 }
 
 /// `pwrite64`.
-pub(crate) extern "C" fn pwrite64(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn pwrite64(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::pwrite64)
 }
 
-/// `clock_gettime`.
-pub(crate) extern "C" fn clock_gettime(frame: &mut UpcallFrame) -> Ended {
-    quickly(frame, quick::clock_gettime)
-}
-
 /// `open`.
-pub(crate) extern "C" fn open(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn open(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::open)
 }
 
 /// `close`.
-pub(crate) extern "C" fn close(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn close(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::close)
 }
 
 /// `stat`.
-pub(crate) extern "C" fn stat(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn stat(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::stat)
 }
 
 /// `fstat`.
-pub(crate) extern "C" fn fstat(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn fstat(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::fstat)
 }
 
 /// `lstat`.
-pub(crate) extern "C" fn lstat(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn lstat(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::lstat)
 }
 
 /// `openat`.
-pub(crate) extern "C" fn openat(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn openat(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::openat)
 }
 
 /// `newfstatat`.
-pub(crate) extern "C" fn newfstatat(frame: &mut UpcallFrame) -> Ended {
+pub(crate) extern "C" fn newfstatat(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::newfstatat)
 }
 

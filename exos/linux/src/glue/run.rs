@@ -37,7 +37,7 @@ use super::heap::GlobalHeap;
 use super::machine::{Host, MachineKernel, MachinePlatform};
 use super::processor::Bells;
 use super::shares::Share;
-use super::{direct, fiber, kernel, processor};
+use super::{direct, fiber, kernel, processor, user};
 
 /// Version of the control protocol.
 const PROTOCOL_VERSION: u32 = 1;
@@ -127,6 +127,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
         Arc::new(MachineKernel { host: host.clone(), random: Mutex::new(ChaCha20Rng::from_seed(config.random_seed)) });
     // SAFETY: the kernel maps the system page for the first environment.
     let clock = unsafe { *clock::system_page() };
+    user::choose_copies(clock.vector_state_mask);
     let streams = [Port::Input, Port::Output, Port::Error].map(|port| PortStream::new(host.clone(), port));
     let processor_count = (clock.processor_count as usize).min(processor::COUNT_MAX);
     let bells = Arc::new(Bells { timer_bell, armed_ns: AtomicU64::new(u64::MAX) });

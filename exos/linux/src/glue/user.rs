@@ -7,43 +7,141 @@
 //! pointers.
 
 use aegis_abi::FrameNumber;
-use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
+use aegis_abi::layout::{PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
+use core::arch::x86_64::__cpuid_count;
+use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::Errno;
 
 use super::direct;
 
+/// Bytes from which on a copy goes by 32: one turn of its loop, a power of two.
+const WIDE_BYTES_MIN: usize = 256;
+
 unsafe extern "C" {
     fn exos_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
     fn exos_user_zero(to: *mut u8, length: usize) -> usize;
+    fn exos_user_put_pair(to: *mut u64, first: u64, second: u64) -> bool;
     fn exos_user_copy_at_once(to: *mut u8, from: *const u8, length: usize) -> usize;
-    static exos_user_copy_at_once_start: u8;
-    static exos_user_copy_at_once_end: u8;
+    static exos_user_zero_start: u8;
+    static exos_user_zero_end: u8;
     static exos_user_copy_start: u8;
     static exos_user_copy_end: u8;
+    static exos_user_copy_at_once_start: u8;
+    static exos_user_copy_at_once_end: u8;
     static exos_user_copy_stop: u8;
+    static exos_user_copy_at_once_stop: u8;
+    static exos_user_zero_stop: u8;
+    static exos_user_put_pair_stop: u8;
+    static exos_user_copy_wide_start: u8;
+    static exos_user_copy_wide_end: u8;
+    static exos_user_copy_wide_stop: u8;
+    static exos_user_copy_at_once_wide_start: u8;
+    static exos_user_copy_at_once_wide_end: u8;
+    static exos_user_copy_at_once_wide_stop: u8;
 }
 
-// The routine answers how many bytes are left. Whole words first: the tail is shorter than a word. When a copy cannot
-// go on, execution continues at `stop` with RCX words (RDX = 0) or RCX bytes left, and R9 the bytes still to come
-// after the words.
+/// Whether long copies go by 32 bytes, which assembly reads.
+static IS_WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Finds out how this machine copies best, of whose vector state the kernel keeps `vector_mask`; before that, copies go
+/// by words.
+pub(crate) fn choose_copies(vector_mask: u64) {
+    const OSXSAVE_AVX: u32 = 1 << 27 | 1 << 28;
+    const IN_USE_MASK: u32 = 1 << 2;
+    const SSE_AVX: u64 = 0b110;
+    let is_wide = __cpuid_count(1, 0).ecx & OSXSAVE_AVX == OSXSAVE_AVX
+        && __cpuid_count(13, 1).eax & IN_USE_MASK != 0
+        && vector_mask & SSE_AVX == SSE_AVX;
+    IS_WIDE.store(is_wide, Ordering::Relaxed);
+}
+
+// A copy answers how many bytes are left. Whole words first: the tail is shorter than a word. When it cannot go on,
+// execution continues at its stop with RCX words left and R9 bytes to come after them (R8 is not 0), or with RCX bytes.
+//
+// A long copy is an island of vector code, where the machine has it: it goes by 32 bytes through YMM0, which it puts
+// back, and leaves the rest (or, at a fault, what comes from the faulting block on) to the words. Upper halves that were
+// in their initial state (XGETBV of 1, bit 2) are so again afterwards: a program that uses no AVX would pay for others.
 core::arch::global_asm!(
+    ".macro EXOS_COPY name",
     ".balign 16",
-    ".global exos_user_copy",
-    "exos_user_copy:",
-    "mov r9, rdx",
+    ".global \\name",
+    "\\name:",
+    "cmp rdx, {wide_bytes_min}",
+    "jb 2f",
+    "cmp byte ptr [rip + {is_wide}], 0",
+    "jne 3f",
+    "2: mov r9, rdx",
     "and r9, 7",
     "mov rcx, rdx",
     "shr rcx, 3",
     "mov r8d, 3",
-    ".global exos_user_copy_start",
-    "exos_user_copy_start:",
+    ".global \\name\\()_start",
+    "\\name\\()_start:",
     "rep movsq",
     "mov rcx, r9",
     "xor r9d, r9d",
     "xor r8d, r8d",
-    "rep movsb",
+    "7: rep movsb",
     "xor eax, eax",
     "ret",
+    ".global \\name\\()_end",
+    "\\name\\()_end:",
+    // A word that cannot be had whole: its bytes, up to the one that cannot be had.
+    ".global \\name\\()_stop",
+    "\\name\\()_stop:",
+    "mov rax, rcx",
+    "test r8d, r8d",
+    "je 8f",
+    "lea rcx, [r9 + rcx*8]",
+    "xor r8d, r8d",
+    "jmp 7b",
+    "8: ret",
+    // RSI and RDI at the end of the whole blocks, RCX up to there from below zero, R9 what comes behind them.
+    "3: mov ecx, 1",
+    "mov r9, rdx",
+    "xgetbv",
+    "mov rcx, r9",
+    "and r9d, {wide_bytes_min} - 1",
+    "sub rcx, r9",
+    "add rsi, rcx",
+    "add rdi, rcx",
+    "neg rcx",
+    "sub rsp, 32",
+    "vmovups [rsp], ymm0",
+    ".global \\name\\()_wide_start",
+    "\\name\\()_wide_start:",
+    ".set place, 0",
+    ".rept 8",
+    "vmovups ymm0, [rsi + rcx + place]",
+    "vmovups [rdi + rcx + place], ymm0",
+    ".set place, place + 32",
+    ".endr",
+    "add rcx, {wide_bytes_min}",
+    "jne \\name\\()_wide_start",
+    ".global \\name\\()_wide_end",
+    "\\name\\()_wide_end:",
+    ".global \\name\\()_wide_stop",
+    "\\name\\()_wide_stop:",
+    "add rsi, rcx",
+    "add rdi, rcx",
+    "sub r9, rcx",
+    "test al, 4",
+    "jne 5f",
+    "vzeroupper",
+    "movups xmm0, [rsp]",
+    "jmp 6f",
+    "5: vmovups ymm0, [rsp]",
+    "6: add rsp, 32",
+    "mov rdx, r9",
+    "jmp 2b",
+    ".endm",
+    "EXOS_COPY exos_user_copy_at_once",
+    "EXOS_COPY exos_user_copy",
+    is_wide = sym IS_WIDE,
+    wide_bytes_min = const WIDE_BYTES_MIN,
+);
+
+core::arch::global_asm!(
     ".balign 16",
     ".global exos_user_zero",
     "exos_user_zero:",
@@ -53,40 +151,36 @@ core::arch::global_asm!(
     "shr rcx, 3",
     "mov r8d, 3",
     "xor eax, eax",
+    ".global exos_user_zero_start",
+    "exos_user_zero_start:",
     "rep stosq",
     "mov rcx, r9",
     "xor r9d, r9d",
     "xor r8d, r8d",
-    "rep stosb",
+    "2: rep stosb",
     "ret",
-    ".global exos_user_copy_end",
-    "exos_user_copy_end:",
-    ".global exos_user_copy_stop",
-    "exos_user_copy_stop:",
-    "mov rax, rcx",
-    "mov rcx, r8",
-    "shl rax, cl",
-    "add rax, r9",
+    ".global exos_user_zero_end",
+    "exos_user_zero_end:",
+    ".global exos_user_zero_stop",
+    "exos_user_zero_stop:",
+    "test r8d, r8d",
+    "je 3f",
+    "lea rcx, [r9 + rcx*8]",
+    "xor r8d, r8d",
+    "jmp 2b",
+    "3: mov rax, rcx",
     "ret",
     ".balign 16",
-    ".global exos_user_copy_at_once",
-    "exos_user_copy_at_once:",
-    "mov r9, rdx",
-    "and r9, 7",
-    "mov rcx, rdx",
-    "shr rcx, 3",
-    "mov r8d, 3",
-    ".global exos_user_copy_at_once_start",
-    "exos_user_copy_at_once_start:",
-    "rep movsq",
-    "mov rcx, r9",
-    "xor r9d, r9d",
-    "xor r8d, r8d",
-    "rep movsb",
+    ".global exos_user_put_pair",
+    "exos_user_put_pair:",
+    "mov [rdi], rsi",
+    "mov [rdi + 8], rdx",
+    "mov eax, 1",
+    "ret",
+    ".global exos_user_put_pair_stop",
+    "exos_user_put_pair_stop:",
     "xor eax, eax",
     "ret",
-    ".global exos_user_copy_at_once_end",
-    "exos_user_copy_at_once_end:",
 );
 
 /// A copy that has faulted.
@@ -99,10 +193,33 @@ pub(crate) struct Faulted {
 
 /// The copy at `rip`; `None` if that is no copy.
 pub(crate) fn faulted(rip: u64) -> Option<Faulted> {
-    let is_in = |start: *const u8, end: *const u8| (start as u64..end as u64).contains(&rip);
-    let is_at_once = is_in(&raw const exos_user_copy_at_once_start, &raw const exos_user_copy_at_once_end);
-    let is_copy = is_at_once || is_in(&raw const exos_user_copy_start, &raw const exos_user_copy_end);
-    is_copy.then_some(Faulted { stop: &raw const exos_user_copy_stop as u64, is_at_once })
+    let put_pair = exos_user_put_pair as *const u8;
+    [
+        (&raw const exos_user_copy_start, &raw const exos_user_copy_end, &raw const exos_user_copy_stop, false),
+        (&raw const exos_user_zero_start, &raw const exos_user_zero_end, &raw const exos_user_zero_stop, false),
+        (put_pair, &raw const exos_user_put_pair_stop, &raw const exos_user_put_pair_stop, false),
+        (
+            &raw const exos_user_copy_at_once_start,
+            &raw const exos_user_copy_at_once_end,
+            &raw const exos_user_copy_at_once_stop,
+            true,
+        ),
+        (
+            &raw const exos_user_copy_wide_start,
+            &raw const exos_user_copy_wide_end,
+            &raw const exos_user_copy_wide_stop,
+            false,
+        ),
+        (
+            &raw const exos_user_copy_at_once_wide_start,
+            &raw const exos_user_copy_at_once_wide_end,
+            &raw const exos_user_copy_at_once_wide_stop,
+            true,
+        ),
+    ]
+    .into_iter()
+    .find(|(start, end, ..)| (*start as u64..*end as u64).contains(&rip))
+    .map(|(_, _, stop, is_at_once)| Faulted { stop: stop as u64, is_at_once })
 }
 
 /// Whether `length` bytes at `address` lie in the program's half.
@@ -129,6 +246,14 @@ pub(crate) fn copy_out(address: u64, from: &[u8]) -> Result<usize, Errno> {
     // is handled by the fixup.
     let left = unsafe { exos_user_copy(address as *mut u8, from.as_ptr(), from.len()) };
     Ok(from.len() - left)
+}
+
+/// Writes two words to the program; false if its memory cannot be had: then one of them may have been written.
+#[inline]
+pub(crate) fn put_pair(address: u64, [first, second]: [u64; 2]) -> bool {
+    // SAFETY: the destination is in the program's half, which holds no Rust object, and a fault is handled by the
+    // fixup.
+    check(address, 16).is_ok() && unsafe { exos_user_put_pair(address as *mut u64, first, second) }
 }
 
 /// Copies from a frame to the program; gives the bytes copied, fewer than asked if memory ended.
@@ -162,6 +287,21 @@ pub(crate) fn copy_frame_in_at_once(address: u64, frame: FrameNumber, offset: us
     // object is; the source is in the program's half, where a fault is handled by the fixup.
     let left = unsafe { exos_user_copy_at_once(to, address as *const u8, length) };
     length - left
+}
+
+/// Copies a page of the direct view to another.
+///
+/// # Safety
+/// Both are whole pages that exos may use, and no Rust object lives in `to`.
+pub(super) unsafe fn copy_page(from: *const u8, to: *mut u8) {
+    // SAFETY: by contract; neither faults, so nothing is left.
+    unsafe { exos_user_copy(to, from, PAGE_SIZE as usize) };
+}
+
+/// Whether islands of vector code may use YMM registers.
+#[inline]
+pub(super) fn is_wide() -> bool {
+    IS_WIDE.load(Ordering::Relaxed)
 }
 
 /// Writes zero bytes to the program; gives how many, fewer than asked if memory ended.
