@@ -6,7 +6,8 @@
 //! - [`transfer`], [`readiness`], [`page`]: how bytes, wake-ups and frames cross the border of this module;
 //! - file systems: [`erofs_root`] (read-only root image), [`memory_fs`] (tmpfs), [`overlay`] (the second
 //!   over the first), [`ninep`] (directories of the host), [`device_fs`], [`proc_fs`], [`text_fs`] (`/sys`);
-//! - [`location`] and [`walk`]: mounts, directory entries, path walk, with `known_walks` to spare it; [`namespace`]: the operations on paths;
+//! - [`location`] and [`walk`]: mounts, directory entries, path walk, and `known_walks` that spares it;
+//!   [`namespace`]: the operations on paths;
 //! - [`description`]: open file descriptions over inodes and over [`pipe`]s, [`stream`]s and
 //!   [`event_counter`]s; [`terminal`]: pseudo-terminals and their line discipline;
 //! - [`file_lock`] and [`descriptor_table`].

@@ -59,8 +59,9 @@ pub(crate) fn choose_copies(vector_mask: u64) {
 // execution continues at its stop with RCX words left and R9 bytes to come after them (R8 is not 0), or with RCX bytes.
 //
 // A long copy is an island of vector code, where the machine has it: it goes by 32 bytes through YMM0, which it puts
-// back, and leaves the rest (or, at a fault, what comes from the faulting block on) to the words. Upper halves that were
-// in their initial state (XGETBV of 1, bit 2) are so again afterwards: a program that uses no AVX would pay for others.
+// back, and leaves the rest (or, at a fault, what comes from the faulting block on) to the words. Upper halves that
+// were in their initial state (XGETBV of 1, bit 2) are so again afterwards: a program that uses no AVX would pay for
+// others.
 core::arch::global_asm!(
     ".macro EXOS_COPY name",
     ".balign 16",
