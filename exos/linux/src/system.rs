@@ -156,8 +156,14 @@ impl System {
     /// Nanoseconds since the epoch.
     #[must_use]
     pub fn realtime_ns(&self) -> u64 {
-        let offset = self.realtime_offset_ns.load(Ordering::Relaxed);
-        self.kernel.now_ns().wrapping_add_signed(offset)
+        self.realtime_at(self.kernel.now_ns())
+    }
+
+    /// The same at a monotonic time.
+    #[must_use]
+    #[inline]
+    pub fn realtime_at(&self, now_ns: u64) -> u64 {
+        now_ns.wrapping_add_signed(self.realtime_offset_ns.load(Ordering::Relaxed))
     }
 
     /// Moves realtime, as the calls and as the vDSO tell it.

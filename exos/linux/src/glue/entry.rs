@@ -157,7 +157,7 @@ pub(crate) extern "C" fn quick_end(frame: &mut UpcallFrame, word: u64) -> Ended 
 pub(crate) extern "C" fn clock_gettime(clock: u64, address: u64) -> Ended {
     let now_ns = kernel::now_ns();
     let ns = match clock {
-        CLOCK_REALTIME => now_ns.wrapping_add_signed(run().pod.system.realtime_offset_ns.load(Ordering::Relaxed)),
+        CLOCK_REALTIME => run().pod.system.realtime_at(now_ns),
         CLOCK_MONOTONIC => now_ns,
         _ => return Ended { word: 0, takes_frame: UNANSWERED },
     };
