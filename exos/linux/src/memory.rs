@@ -19,6 +19,8 @@ use crate::exception::{FaultCause, PAGE_FAULT_FETCH, PAGE_FAULT_WRITE};
 
 /// Times that a word is tried again while others change it.
 const EXCHANGE_COUNT_MAX: usize = 1 << 16;
+/// A space with more page tables than this is ended with its process; one with fewer is emptied for the next.
+const KEPT_TABLE_COUNT_MAX: u64 = 64;
 /// Pages that are fetched without the lock for one thing to do.
 const FETCH_COUNT_MAX: usize = 64;
 
@@ -192,7 +194,14 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         let space = self.inner.get_mut();
-        if self.slot != SLOT_SELF && self.kernel.destroy_space(self.slot).is_ok() {
+        if self.slot == SLOT_SELF {
+            space.clear();
+            return;
+        }
+        let table_count = space.page_table_bound();
+        let is_empty = table_count <= KEPT_TABLE_COUNT_MAX && space.unmap_all();
+        let is_gone = is_empty && self.kernel.keep_space(self.slot, table_count);
+        if is_gone || self.kernel.destroy_space(self.slot).is_ok() {
             space.abandon();
         } else {
             space.clear();

@@ -9,6 +9,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use aegis_abi::FrameNumber;
 use aegis_image::erofs::read::{Image, Inode as ImageInode, InodeNumber, ReadError};
@@ -211,6 +212,17 @@ impl Inode for ErofsInode {
         let first_page = self.root.image.extent(&self.inode)?.offset_bytes / PAGE_BYTES as u64;
         let frame = FrameNumber(frames.first.0 + first_page + index);
         Some(FilePage { frame: frames.pool.adopt(frame), valid_bytes })
+    }
+
+    fn resident_pages(&self, indices: Range<u64>, take: &mut dyn FnMut(u64, FilePage)) {
+        let (Some(frames), Some(extent)) = (self.root.frames.as_ref(), self.root.image.extent(&self.inode)) else {
+            return;
+        };
+        let first = frames.first.0 + extent.offset_bytes / PAGE_BYTES as u64;
+        for index in indices {
+            let Some(valid_bytes) = valid_bytes(self.inode.size_bytes, index) else { return };
+            take(index, FilePage { frame: frames.pool.adopt(FrameNumber(first + index)), valid_bytes });
+        }
     }
 
     fn statistics(&self) -> FileSystemStatistics {

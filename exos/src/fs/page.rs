@@ -5,6 +5,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::ops::Range;
 
 use super::location::Location;
 use super::vnode::{Allocate, InodeRef, Timestamp};
@@ -49,6 +50,10 @@ impl PageSource for MappedFile {
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         self.inode.resident_page(index)
+    }
+
+    fn resident_pages(&self, indices: Range<u64>, take: &mut dyn FnMut(u64, FilePage)) {
+        self.inode.resident_pages(indices, take);
     }
 
     fn may_wait(&self) -> bool {

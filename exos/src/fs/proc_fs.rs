@@ -228,6 +228,17 @@ fn system_names(prefix: &'static str) -> Vec<(&'static str, Node)> {
     names
 }
 
+/// What `name` directly below a directory of system texts stands for.
+fn system_name(prefix: &'static str, name: &[u8]) -> Option<Node> {
+    SystemText::ALL.iter().find_map(|(path, text, _)| {
+        match path.as_bytes().strip_prefix(prefix.as_bytes())?.strip_prefix(name)? {
+            [] => Some(Node::SystemText(*text)),
+            [b'/', ..] => Some(Node::System(&path[..prefix.len() + name.len() + 1])),
+            _ => None,
+        }
+    })
+}
+
 impl ProcInode {
     fn child(&self, node: Node) -> InodeRef {
         Arc::new(Self { fs: self.fs.clone(), node })
@@ -329,12 +340,8 @@ impl ProcInode {
     fn find(&self, name: &[u8]) -> Result<Option<Node>> {
         Ok(match self.node {
             Node::System(prefix) => {
-                let text = system_names(prefix).into_iter().find(|row| row.0.as_bytes() == name);
-                match text {
-                    Some((_, node)) => Some(node),
-                    None if prefix.is_empty() => self.lookup_in_root(name),
-                    None => None,
-                }
+                let in_root = if prefix.is_empty() { self.lookup_in_root(name) } else { None };
+                in_root.or_else(|| system_name(prefix, name))
             }
             Node::Process(process) => self.lookup_in_process(process, name),
             Node::Descriptors(process) | Node::DescriptorTexts(process) => {

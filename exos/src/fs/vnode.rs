@@ -11,6 +11,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::ops::Range;
 
 use super::location::Location;
 use super::permission::Credentials;
@@ -659,6 +660,16 @@ pub trait Inode: Any + Send + Sync {
     fn resident_page(&self, index: u64) -> Option<FilePage> {
         let _ = index;
         None
+    }
+
+    /// As [`Self::resident_page`] for several pages: `take` gets those that are at hand, in any order. It must not come
+    /// back to the file.
+    fn resident_pages(&self, indices: Range<u64>, take: &mut dyn FnMut(u64, FilePage)) {
+        for index in indices {
+            if let Some(page) = self.resident_page(index) {
+                take(index, page);
+            }
+        }
     }
 
     /// What an open description of this inode works on; `None`: on the inode itself. Devices are opened by

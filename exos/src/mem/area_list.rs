@@ -22,6 +22,7 @@ struct SearchHint {
 }
 
 /// The areas by address.
+#[derive(Clone)]
 pub(crate) struct AreaList {
     areas: AreaRuns,
     totals: AreaTotals,

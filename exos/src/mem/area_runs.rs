@@ -26,7 +26,7 @@ pub(super) struct Position {
 }
 
 /// The runs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct AreaRuns {
     runs: Vec<Vec<Area>>,
     length: usize,

@@ -111,7 +111,8 @@ impl Binder {
             outcome = Err(Errno::ENOMEM);
             let mut entry = self.entries[failed];
             let range = entry.virtual_address >> PAGE_SHIFT..end_page(&entry);
-            pages.update(range, |_, page| Some(page.without(PageFlags::MAPPED | PageFlags::WRITE)));
+            pages
+                .update(range, &mut pool.lock(), |_, _, page| Some(page.without(PageFlags::MAPPED | PageFlags::WRITE)));
             let was_unmap = entry.operation == BindOperation::Unmap as u32;
             entry.operation = BindOperation::Unmap as u32;
             if was_unmap || pool.kernel().bind(space, &[entry]).is_err() {

@@ -21,10 +21,10 @@ use crate::mem::window::WINDOW_PAGES_MAX;
 
 /// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
 pub const FAULT_AROUND_PAGES: u64 = 16;
-/// Known pages mapped around a fault.
+/// Known pages of no file mapped around a fault.
 const REMAP_PAGES: u64 = 64;
 /// Below this many frames left, nothing is resolved ahead.
-const SCARCE_FRAMES: u64 = 512;
+pub(crate) const SCARCE_FRAMES: u64 = 512;
 
 /// How a program touched memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,9 @@ impl AddressSpace {
 
     /// Resolves a page fault at `address` of the program's half.
     pub fn handle_fault(&mut self, address: u64, access: Access) -> FaultOutcome {
+        if self.noted_faults.is_some() {
+            self.note_first_fault(address, access);
+        }
         let outcome = match self.resolve(address, access) {
             Ok(pages) => match self.flush() {
                 Ok(()) => FaultOutcome::Resolved { pages },
@@ -120,7 +123,7 @@ impl AddressSpace {
     }
 
     /// Queues the mappings for a fault; answers how many pages.
-    fn resolve(&mut self, address: u64, access: Access) -> core::result::Result<u32, FaultOutcome> {
+    pub(crate) fn resolve(&mut self, address: u64, access: Access) -> core::result::Result<u32, FaultOutcome> {
         if !(PROGRAM_BASE..PROGRAM_END).contains(&address) {
             return Err(FaultOutcome::Segv(SegvReason::NotMapped));
         }
@@ -210,7 +213,8 @@ impl AddressSpace {
             self.set_page(page, entry, area.protection);
             return 1;
         }
-        self.set_pages(block_around(area, page, REMAP_PAGES), area.protection, |frames, _, entry| {
+        let count = if area.file().is_some() { FAULT_AROUND_PAGES } else { REMAP_PAGES };
+        self.set_pages(block_around(area, page, count), area.protection, |frames, _, entry| {
             let entry = entry.filter(|entry| !entry.has(PageFlags::MAPPED))?;
             let is_writable = area.protection.contains(Protection::WRITE) && is_exclusive(frames, entry);
             Some(if is_writable { entry.with(PageFlags::WRITE) } else { entry })
@@ -296,17 +300,18 @@ impl AddressSpace {
         let target = self.text_entry(area, page, target).ok_or(FaultOutcome::OutOfMemory)?;
         let block = block_around(area, page, FAULT_AROUND_PAGES);
         let mut entries = [None; FAULT_AROUND_PAGES as usize];
-        for (place, neighbour) in entries.iter_mut().zip(block.clone()) {
-            *place = if neighbour == page {
-                Some(target)
-            } else if self.pages.get(neighbour).is_none() {
-                let found = file.source.resident_page(area.file_index(neighbour));
-                found.and_then(|found| self.text_entry(area, neighbour, found))
-            } else {
-                None
+        let (first, first_index) = (block.start, area.file_index(block.start));
+        let mut found = [const { None }; FAULT_AROUND_PAGES as usize];
+        file.source.resident_pages(first_index..first_index + (block.end - first), &mut |index, page| {
+            found[(index - first_index) as usize] = Some(page);
+        });
+        for (place, (neighbour, found)) in entries.iter_mut().zip(block.clone().zip(found)) {
+            *place = match found {
+                _ if neighbour == page => Some(target),
+                Some(found) if self.pages.get(neighbour).is_none() => self.text_entry(area, neighbour, found),
+                _ => None,
             };
         }
-        let first = block.start;
         Ok(self.set_pages(block, area.protection, |_, page, _| entries[(page - first) as usize]))
     }
 

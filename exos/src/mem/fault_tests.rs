@@ -14,6 +14,7 @@ use crate::platform::LogLevel;
 
 const A: u64 = 0x10_0000_0000;
 const CHILD: CapSlot = CapSlot(51);
+const CHILD_OF_CHILD: CapSlot = CapSlot(52);
 
 fn read_write() -> Protection {
     Protection::READ | Protection::WRITE
@@ -183,7 +184,7 @@ fn a_forked_child_shares_until_someone_stores() {
 }
 
 #[test]
-fn a_forked_child_gets_pages_of_files_from_the_files() {
+fn a_forked_child_knows_the_pages_of_files_that_its_parent_knows() {
     let setup = Setup::new();
     let file = CachedFile::new(&setup.pool, 40);
     let mut parent = setup.space();
@@ -195,8 +196,8 @@ fn a_forked_child_gets_pages_of_files_from_the_files() {
     assert_eq!(load(&setup, &mut parent, private + 2 * PAGE), 3);
     let mut child = parent.clone_cow(CHILD).expect("memory");
     let known = |space: &AddressSpace, address| space.frame_at(address).is_some();
-    assert!(!known(&child, shared) && !known(&child, private + 2 * PAGE));
-    assert!(known(&child, private + PAGE));
+    assert!(known(&child, shared) && known(&child, private + 2 * PAGE) && known(&child, private + PAGE));
+    assert_eq!(child.frame_at(shared).map(|(_, is_writable)| is_writable), Some(false));
     assert_eq!(parent.frame_at(shared).map(|(_, is_writable)| is_writable), Some(true));
     assert_eq!(load(&setup, &mut child, private + PAGE), 51);
     assert_eq!(load(&setup, &mut child, private + 2 * PAGE), 3);
@@ -208,6 +209,57 @@ fn a_forked_child_gets_pages_of_files_from_the_files() {
     store(&setup, &mut parent, private + PAGE, 52);
     drop((parent, child));
     assert_eq!(setup.used(), file.cached() as u64);
+}
+
+#[test]
+fn leaves_that_a_fork_shares_are_given_back_by_the_last_in_any_order() {
+    for order in 0..6 {
+        let setup = Setup::new();
+        let mut parent = setup.space();
+        parent.map(anonymous(200)).expect("free");
+        for page in (0..200).step_by(3) {
+            store(&setup, &mut parent, A + page * PAGE, 1);
+        }
+        let before = setup.used();
+        let mut child = parent.clone_cow(CHILD).expect("memory");
+        let mut grandchild = child.clone_cow(CHILD_OF_CHILD).expect("memory");
+        assert_eq!(setup.used(), before, "a fork takes no frame");
+        store(&setup, &mut child, A + 3 * PAGE, 2);
+        store(&setup, &mut grandchild, A + 6 * PAGE, 3);
+        store(&setup, &mut parent, A + 9 * PAGE, 4);
+        let bytes = |space: &mut AddressSpace| [3, 6, 9, 12].map(|page| load(&setup, space, A + page * PAGE));
+        assert_eq!(bytes(&mut parent), [1, 1, 4, 1]);
+        assert_eq!(bytes(&mut child), [2, 1, 1, 1]);
+        assert_eq!(bytes(&mut grandchild), [1, 3, 1, 1]);
+        let mut spaces = vec![parent, child, grandchild];
+        for place in [order % 3, order / 3, 0] {
+            spaces.remove(place).abandon();
+        }
+        assert_eq!(setup.used(), 0, "order {order}");
+    }
+}
+
+#[test]
+fn a_child_has_what_the_child_before_it_touched_first() {
+    let setup = Setup::new();
+    let mut parent = setup.space();
+    parent.map(anonymous(300)).expect("free");
+    for page in 0..300 {
+        store(&setup, &mut parent, A + page * PAGE, 1);
+    }
+    let (written, read) = (A + 10 * PAGE, A + 250 * PAGE);
+    let mut first = parent.clone_cow(CHILD).expect("memory");
+    store(&setup, &mut first, written, 2);
+    assert_eq!(load(&setup, &mut first, read), 1);
+    assert!(first.fault_counts().resolved >= 2);
+    first.abandon();
+    let mut second = parent.clone_cow(CHILD_OF_CHILD).expect("memory");
+    assert_eq!(second.frame_at(written).map(|(_, is_writable)| is_writable), Some(true));
+    assert_ne!(second.frame_at(written).map(|(frame, _)| frame), parent.frame_at(written).map(|(frame, _)| frame));
+    store(&setup, &mut second, written, 3);
+    assert_eq!([load(&setup, &mut second, written), load(&setup, &mut second, read)], [3, 1]);
+    assert_eq!(second.fault_counts().resolved, 0);
+    assert_eq!(load(&setup, &mut parent, written), 1);
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Cloning an address space by copy on write, for `fork`.
 //!
-//! Nothing is copied and the child's page table is not touched: the child knows its private pages
-//! ([`super::page_map`]) and maps them by blocks when it faults, so that a child that calls
-//! `execve` at once pays for few of them. Pages of files and of shared memory it does not even know:
-//! they come from their source again, as on Linux. The parent's private pages become read-only in one
-//! batch; the first store of either side copies, the last user of a frame gets it back without a copy.
-
-use core::ops::Range;
+//! Nothing is copied and the child's page table is not touched: the child shares what the parent knows of its pages
+//! ([`super::page_map`]) and maps them by blocks when it faults, so that a child that calls `execve` at once pays for
+//! few of them, and a parent with much memory for its leaves only. The pages that the parent has written since its last
+//! fork become read-only in one batch; the first store of either side copies, the last user of a frame gets it back
+//! without a copy. Pages of files and of shared memory stay what they are: for a store, their source is asked again.
 
 use aegis_abi::CapSlot;
 use aegis_abi::layout::PAGE_SHIFT;
@@ -14,9 +12,23 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::error::Result;
-use crate::mem::area::{AreaFlags, Protection};
-use crate::mem::page_map::{PageEntry, PageFlags};
+use crate::mem::area::AreaFlags;
+use crate::mem::fault::{Access, SCARCE_FRAMES};
+use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::space::{AddressSpace, bind_flags};
+use crate::sync::Mutex;
+
+/// Faults of children that are remembered for the next.
+const FIRST_FAULT_COUNT: usize = 12;
+
+/// The faults that children of a process had first, in the order in which they were met. A child that is made has them
+/// resolved already, copies too, and adds what else it meets: so those that a program's children have in common come
+/// first, and what one of them did once costs the others a page or two.
+#[derive(Clone, Default)]
+pub(crate) struct FirstFaults {
+    entries: [Option<(u64, Access)>; FIRST_FAULT_COUNT],
+    count: usize,
+}
 
 impl AddressSpace {
     /// A copy of this space over the empty page table of `environment`, sharing all frames. Limits
@@ -31,41 +43,82 @@ impl AddressSpace {
         child.break_end = self.break_end;
         child.sites = self.sites.clone();
         child.handlers = self.handlers.clone();
-        let mut inherited: Vec<(Range<u64>, Protection)> = Vec::new();
-        for area in self.areas.iter() {
-            if area.flags.contains(AreaFlags::DONT_FORK) {
-                continue;
-            }
-            let mut copy = area.clone();
-            copy.flags.remove(AreaFlags::LOCKED);
-            if !area.flags.contains(AreaFlags::WIPE_ON_FORK) && !area.is_shared() {
-                inherited.push((area.pages(), area.protection));
-            }
-            child.areas.insert(copy);
-        }
+        child.areas = self.areas.clone();
+        child.pages = self.share_pages_for_fork();
+        child.leave_out_areas();
         child.note_peak();
-        for (pages, protection) in inherited {
-            self.share_with(&mut child, pages, protection);
-        }
         self.flush()?;
+        child.repeat_first_faults(Arc::clone(&self.child_faults));
         Ok(child)
     }
 
-    /// Gives `child` the private pages of a private area.
-    fn share_with(&mut self, child: &mut AddressSpace, pages: Range<u64>, protection: Protection) {
-        let binder = &mut self.binder;
-        let mut frames = self.pool.lock();
-        self.pages.share(pages, &mut child.pages, |page, entry| {
-            if entry.has(PageFlags::FILE) {
-                return (entry, None);
+    /// In a child: resolves in one batch what the children before it touched first, which is what it will touch, and
+    /// goes on noting. What cannot be had without waiting or at all is left to the fault.
+    fn repeat_first_faults(&mut self, noted: Arc<Mutex<FirstFaults>>) {
+        let faults = noted.lock().clone();
+        let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
+        self.waits_for_no_page = true;
+        for (address, access) in faults.entries.into_iter().flatten().filter(|_| !is_scarce) {
+            let wanted = if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
+            let is_there = self.pages.get(address >> PAGE_SHIFT).is_some_and(|entry| entry.has(wanted));
+            // A store to shared memory tells the file's source, which a store that does not come must not.
+            if !is_there && self.areas.find(address).is_some_and(|area| !area.is_shared()) {
+                let _ = self.resolve(address, access);
             }
-            let (frame, read_only) = (entry.frame(), entry.without(PageFlags::WRITE));
-            frames.retain(frame);
-            if entry.has(PageFlags::WRITE) {
-                binder.protect(page, frames.slot_of(frame), bind_flags(read_only, protection));
+        }
+        self.waits_for_no_page = false;
+        self.wanted = None;
+        // A refused mapping is not in the page map, and faults again.
+        let _ = self.flush();
+        self.noted_faults = Some(noted);
+    }
+
+    /// In a child: notes a fault, as long as it is one of the first.
+    pub(crate) fn note_first_fault(&mut self, address: u64, access: Access) {
+        let is_noting = self.noted_faults.as_ref().is_some_and(|noted| {
+            let mut noted = noted.lock();
+            let place = noted.count;
+            if let Some(entry) = noted.entries.get_mut(place) {
+                *entry = Some((address, access));
+                noted.count += 1;
             }
-            (read_only, Some(read_only.without(PageFlags::MAPPED)))
+            noted.count < FIRST_FAULT_COUNT
         });
+        if !is_noting {
+            self.noted_faults = None;
+        }
+    }
+
+    /// What is known of all pages, for a child; the private ones become read-only here.
+    fn share_pages_for_fork(&mut self) -> PageMap {
+        let (binder, areas, frames) = (&mut self.binder, &self.areas, self.pool.lock());
+        self.pages.fork(|page, entry| {
+            let Some(area) = areas.find(page << PAGE_SHIFT).filter(|area| !area.is_shared()) else { return false };
+            let read_only = entry.without(PageFlags::WRITE);
+            binder.protect(page, frames.slot_of(entry.frame()), bind_flags(read_only, area.protection));
+            true
+        })
+    }
+
+    /// In a child: takes away what it does not inherit. Nothing is mapped here yet.
+    fn leave_out_areas(&mut self) {
+        let special = AreaFlags::DONT_FORK | AreaFlags::WIPE_ON_FORK | AreaFlags::LOCKED;
+        let parts: Vec<_> = self.areas.iter().filter(|area| area.flags.intersects(special)).cloned().collect();
+        for area in parts {
+            if area.flags.contains(AreaFlags::DONT_FORK) {
+                self.areas.remove(area.start..area.end);
+            } else if area.flags.contains(AreaFlags::LOCKED) {
+                self.areas.change(area.start..area.end, |area| area.flags.remove(AreaFlags::LOCKED));
+            }
+            if area.flags.intersects(AreaFlags::DONT_FORK | AreaFlags::WIPE_ON_FORK) {
+                let mut released = Vec::new();
+                self.pages.update(area.pages(), &mut self.pool.lock(), |_, _, entry| {
+                    released.push(entry.frame());
+                    None
+                });
+                self.pool.release_all(&released);
+            }
+        }
     }
 
     /// The entry of a page, for tests and diagnosis: its frame and whether it is writable now.

@@ -3,21 +3,28 @@
 //!
 //! The kernel's page tables cannot say who owns a frame, nor hold a page that is known but not
 //! mapped (after `mprotect(PROT_NONE)`, or in a forked child before its first fault). So an address
-//! space keeps one word per known page, in leaves of 512 as the hardware does; a leaf exists while
-//! it holds an entry.
+//! space keeps one word per known page, in leaves of 64; a leaf exists while it holds an entry.
 //!
-//! Invariant: an entry holds one reference to its frame. [`PageFlags::MAPPED`] is set exactly while
-//! the page table maps the page, and [`PageFlags::WRITE`] while it maps it writable.
+//! A fork shares the leaves: what a page is stays in the leaf, how this space maps it is two words of bits beside it.
+//! So a fork costs a reference for each leaf, whatever the leaf knows, and a space that changes an entry of a shared
+//! leaf gets a copy of the leaf first ([`own`]), in which mapping a page is no change.
+//!
+//! Invariants: a leaf holds one reference to the frame of each of its entries, for all spaces that share it.
+//! [`PageFlags::MAPPED`] is set exactly while the page table maps the page, and [`PageFlags::WRITE`] while it maps it
+//! writable; no page of a leaf is writable from two spaces unless it is one of shared memory.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use aegis_abi::FrameNumber;
 use bitflags::bitflags;
 
-const LEAF_SHIFT: u32 = 9;
+use crate::mem::frames::FrameCounts;
+
+const LEAF_SHIFT: u32 = 6;
+/// A bit each in a word.
 const LEAF_PAGES: usize = 1 << LEAF_SHIFT;
 const FRAME_SHIFT: u32 = 12;
 
@@ -36,6 +43,8 @@ bitflags! {
         const FILE = 1 << 3;
         /// The entry is in use (the frame number may be 0).
         const KNOWN = 1 << 4;
+        /// Another space has the entry, too, by a shared leaf: nobody's alone. Given with an entry, never set.
+        const SHARED = 1 << 5;
     }
 }
 
@@ -70,54 +79,107 @@ impl PageEntry {
     }
 }
 
+/// How a space maps a page, which is not in the leaf.
+const STATE: u64 = PageFlags::MAPPED.union(PageFlags::WRITE).union(PageFlags::SHARED).bits();
+
+/// Known pages, for one space or several.
+#[derive(Clone)]
 struct Leaf {
-    count: u32,
-    /// Bit n: slot n is in use. So nobody walks over the others, which are most of them.
-    used: [u64; LEAF_PAGES / 64],
+    /// Bit n: entry n is in use. So nobody walks over the others, which are most of them.
+    known: u64,
+    /// Without how they are mapped.
     entries: [u64; LEAF_PAGES],
 }
 
-impl Default for Leaf {
-    fn default() -> Self {
-        Self { count: 0, used: [0; LEAF_PAGES / 64], entries: [0; LEAF_PAGES] }
-    }
-}
-
 impl Leaf {
+    #[inline]
+    fn put(&mut self, index: usize, word: u64) {
+        self.entries[index] = word;
+        self.known = self.known & !(1 << index) | u64::from(word != 0) << index;
+    }
+
+    fn frames(&self) -> impl Iterator<Item = FrameNumber> {
+        let mut bits = self.known;
+        core::iter::from_fn(move || (bits != 0).then(|| PageEntry(self.entries[take_slot(&mut bits)]).frame()))
+    }
+}
+
+/// A leaf as one space has it.
+struct View {
+    leaf: Arc<Leaf>,
+    /// Bit n: the page table maps page n.
+    mapped: u64,
+    /// Bit n: it does so writable.
+    writable: u64,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self { leaf: Arc::new(Leaf { known: 0, entries: [0; LEAF_PAGES] }), mapped: 0, writable: 0 }
+    }
+}
+
+impl View {
+    #[inline]
     fn get(&self, index: usize) -> Option<PageEntry> {
-        let word = self.entries[index];
-        (word != 0).then_some(PageEntry(word))
+        let word = self.leaf.entries[index];
+        // Whoever shared the leaf and let go of it did so after all else, under the pool's lock: see `own`.
+        let shared = if Arc::strong_count(&self.leaf) > 1 { PageFlags::SHARED.bits() } else { 0 };
+        (word != 0).then_some(PageEntry(word | state_at((self.mapped, self.writable), index) | shared))
     }
 
-    /// Sets or forgets an entry; the one before.
-    fn set(&mut self, index: usize, entry: Option<PageEntry>) -> Option<PageEntry> {
-        let previous = self.get(index);
-        self.entries[index] = entry.map_or(0, |entry| entry.0);
-        let (group, bit) = (&mut self.used[index / 64], 1 << (index % 64));
-        *group = if entry.is_some() { *group | bit } else { *group & !bit };
-        self.count = self.count + u32::from(entry.is_some()) - u32::from(previous.is_some());
-        previous
-    }
-
-    /// The slots of a group of 64 that are in use and lie in `slots`, a bit each.
-    fn used_in(&self, group: usize, slots: &Range<usize>) -> u64 {
-        let first = group * 64;
-        let below = slots.start.saturating_sub(first);
-        let above = (first + 64).saturating_sub(slots.end);
-        self.used[group] & u64::MAX << below & u64::MAX >> above
+    /// Sets or forgets an entry.
+    #[inline]
+    fn set(&mut self, index: usize, entry: Option<PageEntry>, frames: &mut FrameCounts<'_>) {
+        let all = entry.map_or(0, |entry| entry.0);
+        let word = all & !STATE;
+        if self.leaf.entries[index] != word {
+            let leaf = match Arc::get_mut(&mut self.leaf) {
+                Some(leaf) => leaf,
+                None => own(&mut self.leaf, frames),
+            };
+            leaf.put(index, word);
+        }
+        (self.mapped, self.writable) = with_state((self.mapped, self.writable), index, all);
     }
 }
 
-/// The groups of 64 slots that a part which is not empty reaches.
-fn groups(slots: &Range<usize>) -> Range<usize> {
-    slots.start / 64..slots.end.div_ceil(64)
+/// How page `index` is mapped, of the bits of a view's two words, as flags of an entry.
+#[inline]
+fn state_at((mapped, writable): (u64, u64), index: usize) -> u64 {
+    let [mapped, writable] = [mapped, writable].map(|bits| bits >> index & 1);
+    mapped << PageFlags::MAPPED.bits().trailing_zeros() | writable << PageFlags::WRITE.bits().trailing_zeros()
 }
 
-/// Takes the lowest slot out of those of a group.
-fn take_slot(group: usize, bits: &mut u64) -> usize {
+/// The two words with page `index` mapped as the flags of `entry` say: without a case, as every page comes here.
+#[inline]
+fn with_state((mapped, writable): (u64, u64), index: usize, entry: u64) -> (u64, u64) {
+    let moved =
+        |bits: u64, flag: PageFlags| bits & !(1 << index) | (entry >> flag.bits().trailing_zeros() & 1) << index;
+    (moved(mapped, PageFlags::MAPPED), moved(writable, PageFlags::WRITE))
+}
+
+/// A copy of a leaf that others share, in its place, with a reference to each frame.
+#[cold]
+fn own<'a>(leaf: &'a mut Arc<Leaf>, frames: &mut FrameCounts<'_>) -> &'a mut Leaf {
+    leaf.frames().for_each(|frame| frames.retain(frame));
+    let copy = Arc::new(Leaf::clone(leaf));
+    // The others may have let go of it just now.
+    let last = Arc::into_inner(core::mem::replace(leaf, copy));
+    last.iter().flat_map(Leaf::frames).for_each(|frame| frames.release(frame));
+    Arc::get_mut(leaf).expect("INV: a copy that nobody else has seen")
+}
+
+/// Takes the lowest slot out of some.
+fn take_slot(bits: &mut u64) -> usize {
     let slot = bits.trailing_zeros() as usize;
     *bits &= *bits - 1;
-    group * 64 + slot
+    slot
+}
+
+/// The slots of a part that is not empty, a bit each.
+fn bits_of(slots: &Range<usize>) -> u64 {
+    u64::MAX << slots.start & u64::MAX >> (LEAF_PAGES - slots.end)
 }
 
 /// Known pages by what they are.
@@ -130,29 +192,30 @@ struct PageCounts {
 /// Known pages by page number (address / 4096).
 #[derive(Default)]
 pub(crate) struct PageMap {
-    leaves: BTreeMap<u64, Box<Leaf>>,
+    leaves: BTreeMap<u64, View>,
     counts: PageCounts,
     resident_peak: u64,
+    mapped_leaf_count: u64,
 }
 
 impl PageMap {
     pub(crate) fn get(&self, page: u64) -> Option<PageEntry> {
-        let word = self.leaves.get(&(page >> LEAF_SHIFT))?.entries[slot(page)];
-        (word != 0).then_some(PageEntry(word))
+        self.leaves.get(&(page >> LEAF_SHIFT))?.get(slot(page))
     }
 
-    /// Sets or replaces an entry; the caller takes over the reference of the one returned.
-    pub(crate) fn insert(&mut self, page: u64, entry: PageEntry) -> Option<PageEntry> {
-        let leaf = self.leaves.entry(page >> LEAF_SHIFT).or_default();
-        let previous = leaf.set(slot(page), Some(entry));
-        adjust(&mut self.counts, previous, Some(entry));
-        self.note_peak();
-        previous
+    /// Sets an entry where there is none.
+    pub(crate) fn insert(&mut self, page: u64, entry: PageEntry, frames: &mut FrameCounts<'_>) {
+        self.fill(page..page + 1, frames, |_, _, _| Some(entry));
     }
 
     /// Changes every known page of `range`, ascending: `change` gives the entry that replaces it,
     /// or `None` to forget it (the caller then has its reference).
-    pub(crate) fn update(&mut self, range: Range<u64>, mut change: impl FnMut(u64, PageEntry) -> Option<PageEntry>) {
+    pub(crate) fn update(
+        &mut self,
+        range: Range<u64>,
+        frames: &mut FrameCounts<'_>,
+        mut change: impl FnMut(&FrameCounts<'_>, u64, PageEntry) -> Option<PageEntry>,
+    ) {
         if range.is_empty() {
             return;
         }
@@ -160,31 +223,27 @@ impl PageMap {
         let numbers = leaf_numbers(&range);
         let (mut one, mut several);
         // Finding one is half the work of finding a range's ends.
-        let leaves: &mut dyn Iterator<Item = (u64, &mut Leaf)> = if numbers.start() == numbers.end() {
+        let leaves: &mut dyn Iterator<Item = (u64, &mut View)> = if numbers.start() == numbers.end() {
             let number = *numbers.start();
-            one = self.leaves.get_mut(&number).into_iter().map(move |leaf| (number, &mut **leaf));
+            one = self.leaves.get_mut(&number).into_iter().map(move |view| (number, view));
             &mut one
         } else {
-            several = self.leaves.range_mut(numbers).map(|(number, leaf)| (*number, &mut **leaf));
+            several = self.leaves.range_mut(numbers).map(|(number, view)| (*number, view));
             &mut several
         };
-        for (number, leaf) in leaves {
+        for (number, view) in leaves {
             let (first, slots) = slots_in(number, &range);
-            for group in groups(&slots) {
-                let mut bits = leaf.used_in(group, &slots);
-                while bits != 0 {
-                    let index = take_slot(group, &mut bits);
-                    let entry = PageEntry(leaf.entries[index]);
-                    match change(first + index as u64, entry) {
-                        Some(changed) if changed.counts_as(entry) => leaf.entries[index] = changed.0,
-                        changed => {
-                            leaf.set(index, changed);
-                            adjust(&mut self.counts, Some(entry), changed);
-                        }
-                    }
+            let mut bits = view.leaf.known & bits_of(&slots);
+            while bits != 0 {
+                let index = take_slot(&mut bits);
+                let Some(entry) = view.get(index) else { continue };
+                let changed = change(frames, first + index as u64, entry);
+                view.set(index, changed, frames);
+                if !changed.is_some_and(|changed| changed.counts_as(entry)) {
+                    adjust(&mut self.counts, Some(entry), changed);
                 }
             }
-            emptied.extend((leaf.count == 0).then_some(number));
+            emptied.extend((view.leaf.known == 0).then_some(number));
         }
         for number in emptied {
             self.leaves.remove(&number);
@@ -197,71 +256,74 @@ impl PageMap {
     pub(crate) fn fill(
         &mut self,
         range: Range<u64>,
-        mut change: impl FnMut(u64, Option<PageEntry>) -> Option<PageEntry>,
+        frames: &mut FrameCounts<'_>,
+        mut change: impl FnMut(&FrameCounts<'_>, u64, Option<PageEntry>) -> Option<PageEntry>,
     ) {
         if range.is_empty() {
             return;
         }
         for number in leaf_numbers(&range) {
-            let leaf = self.leaves.entry(number).or_default();
+            let view = self.leaves.entry(number).or_default();
+            let was_unmapped = view.mapped == 0;
             let (first, slots) = slots_in(number, &range);
             for index in slots {
-                let entry = leaf.get(index);
-                if let Some(changed) = change(first + index as u64, entry) {
-                    leaf.set(index, Some(changed));
+                let entry = view.get(index);
+                let Some(changed) = change(frames, first + index as u64, entry) else { continue };
+                view.set(index, Some(changed), frames);
+                if !entry.is_some_and(|entry| changed.counts_as(entry)) {
                     adjust(&mut self.counts, entry, Some(changed));
                 }
             }
-            if leaf.count == 0 {
+            self.mapped_leaf_count += u64::from(was_unmapped && view.mapped != 0);
+            if view.leaf.known == 0 {
                 self.leaves.remove(&number);
             }
         }
         self.note_peak();
     }
 
-    /// As [`Self::update`], where `change` gives what becomes of the page here and what `other` gets, which knew none
-    /// of these pages. The caller makes a reference for each that `other` gets.
-    pub(crate) fn share(
-        &mut self,
-        range: Range<u64>,
-        other: &mut Self,
-        mut change: impl FnMut(u64, PageEntry) -> (PageEntry, Option<PageEntry>),
-    ) {
-        if range.is_empty() {
-            return;
-        }
-        for (&number, leaf) in self.leaves.range_mut(leaf_numbers(&range)) {
-            let other_leaf = other.leaves.entry(number).or_default();
-            let (first, slots) = slots_in(number, &range);
-            for group in groups(&slots) {
-                let mut bits = leaf.used_in(group, &slots);
-                while bits != 0 {
-                    let index = take_slot(group, &mut bits);
-                    let (changed, given) = change(first + index as u64, PageEntry(leaf.entries[index]));
-                    leaf.entries[index] = changed.0;
-                    if given.is_some() {
-                        other_leaf.set(index, given);
-                        adjust(&mut other.counts, None, given);
-                    }
+    /// All that is known, for another space, which maps nothing of it yet. Each page that is writable here becomes read
+    /// only if `protect` says so.
+    pub(crate) fn fork(&mut self, mut protect: impl FnMut(u64, PageEntry) -> bool) -> Self {
+        let mut other = Self { counts: self.counts, ..Self::default() };
+        other.note_peak();
+        for (number, view) in &mut self.leaves {
+            let mut bits = view.writable;
+            while bits != 0 {
+                let index = take_slot(&mut bits);
+                let page = (number << LEAF_SHIFT) + index as u64;
+                if view.get(index).is_some_and(|entry| protect(page, entry)) {
+                    view.writable &= !(1 << index);
                 }
             }
-            if other_leaf.count == 0 {
-                other.leaves.remove(&number);
-            }
         }
-        other.note_peak();
+        let shared = |view: &View| View { leaf: Arc::clone(&view.leaf), mapped: 0, writable: 0 };
+        other.leaves = self.leaves.iter().map(|(number, view)| (*number, shared(view))).collect();
+        other
     }
 
-    /// Forgets all pages; `release` gets each one's frame, and its reference.
+    /// Forgets all pages; `release` gets the frame of each that no other space shares, and its reference.
     pub(crate) fn clear(&mut self, mut release: impl FnMut(FrameNumber)) {
-        for leaf in core::mem::take(&mut self.leaves).into_values() {
-            for (group, mut bits) in leaf.used.into_iter().enumerate() {
-                while bits != 0 {
-                    release(PageEntry(leaf.entries[take_slot(group, &mut bits)]).frame());
-                }
-            }
+        for view in core::mem::take(&mut self.leaves).into_values() {
+            Arc::into_inner(view.leaf).iter().flat_map(Leaf::frames).for_each(&mut release);
         }
         self.counts = PageCounts::default();
+    }
+
+    /// Notes of all pages that the page table does not map them any more; `unmap` gets those that it did.
+    pub(crate) fn unmap_all(&mut self, mut unmap: impl FnMut(u64)) {
+        for (number, view) in &mut self.leaves {
+            let mut bits = core::mem::take(&mut view.mapped);
+            view.writable = 0;
+            while bits != 0 {
+                unmap((number << LEAF_SHIFT) + take_slot(&mut bits) as u64);
+            }
+        }
+    }
+
+    /// How often a leaf got its first mapped page: no fewer than the page tables that were made for them.
+    pub(crate) fn mapped_leaf_count(&self) -> u64 {
+        self.mapped_leaf_count
     }
 
     /// Private pages of the program that take a frame.

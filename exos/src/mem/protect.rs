@@ -80,9 +80,10 @@ impl AddressSpace {
     fn protect_part(&mut self, part: Range<u64>, protection: Protection) -> Result<()> {
         self.unpatch_unless(protection, &part);
         self.areas.change(part.clone(), |area| area.protection = protection);
-        let (binder, frames) = (&mut self.binder, self.pool.lock());
+        let binder = &mut self.binder;
         let is_writable = protection.contains(Protection::WRITE);
-        self.pages.update(part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT, |page, entry| {
+        let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
+        self.pages.update(pages, &mut self.pool.lock(), |frames, page, entry| {
             if !entry.has(PageFlags::MAPPED) {
                 return Some(entry);
             }
@@ -91,7 +92,8 @@ impl AddressSpace {
                 return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
             }
             let (count, slot) = frames.count_and_slot(entry.frame());
-            let entry = if is_writable && entry.has(PageFlags::OWNED) && count == 1 {
+            let is_alone = entry.has(PageFlags::OWNED) && !entry.has(PageFlags::SHARED) && count == 1;
+            let entry = if is_writable && is_alone {
                 entry.with(PageFlags::WRITE)
             } else if is_writable && entry.has(PageFlags::WRITE) {
                 entry
@@ -101,7 +103,6 @@ impl AddressSpace {
             binder.protect(page, slot, bind_flags(entry, protection));
             Some(entry)
         });
-        drop(frames);
         self.flush()
     }
 }

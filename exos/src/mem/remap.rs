@@ -191,7 +191,7 @@ impl AddressSpace {
         let first = old.start >> PAGE_SHIFT;
         self.unpatch(&(first..old.end >> PAGE_SHIFT));
         let binder = &mut self.binder;
-        self.pages.update(first..old.end >> PAGE_SHIFT, |page, entry| {
+        self.pages.update(first..old.end >> PAGE_SHIFT, &mut self.pool.lock(), |_, page, entry| {
             if entry.has(PageFlags::MAPPED) {
                 binder.unmap(page);
             }
@@ -203,7 +203,7 @@ impl AddressSpace {
             if entry.has(PageFlags::MAPPED) {
                 self.set_page(page, entry, protection);
             } else {
-                self.pages.insert(page, entry);
+                self.pages.insert(page, entry, &mut self.pool.lock());
             }
         }
         self.flush()

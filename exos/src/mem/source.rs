@@ -14,6 +14,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::error::{Errno, Result};
 use crate::mem::frames::{FramePool, FrameRef};
@@ -64,6 +65,15 @@ pub trait PageSource: Send + Sync {
 
     /// Page `index` for reading, if that takes neither input nor a new frame; for mapping neighbours of a fault.
     fn resident_page(&self, index: u64) -> Option<FilePage>;
+
+    /// As [`Self::resident_page`] for several pages: `take` gets those that are at hand, in any order.
+    fn resident_pages(&self, indices: Range<u64>, take: &mut dyn FnMut(u64, FilePage)) {
+        for index in indices {
+            if let Some(page) = self.resident_page(index) {
+                take(index, page);
+            }
+        }
+    }
 
     /// Whether [`Self::page`] may wait for somebody outside of the pod. Then it is asked without the address space's
     /// lock, as far as possible.

@@ -21,12 +21,14 @@ use crate::mem::area::{
 };
 use crate::mem::area_list::AreaList;
 use crate::mem::binder::Binder;
+use crate::mem::fork::FirstFaults;
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::source::{PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
 use crate::rewrite::sites::SiteTable;
+use crate::sync::Mutex;
 
 /// Resource limits that address spaces keep, in bytes; `u64::MAX` is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +181,10 @@ pub struct AddressSpace {
     /// A page of a file that has to be waited for is only noted in `wanted`.
     pub(crate) waits_for_no_page: bool,
     pub(crate) wanted: Option<WantedPage>,
+    /// What a child does first, as the last one did it ([`super::fork`]).
+    pub(crate) child_faults: Arc<Mutex<FirstFaults>>,
+    /// Where a child's own faults are noted.
+    pub(crate) noted_faults: Option<Arc<Mutex<FirstFaults>>>,
 }
 
 impl AddressSpace {
@@ -204,6 +210,8 @@ impl AddressSpace {
             is_batching: false,
             waits_for_no_page: false,
             wanted: None,
+            child_faults: Arc::default(),
+            noted_faults: None,
         }
     }
 
@@ -357,6 +365,20 @@ impl AddressSpace {
         self.handlers = Handlers::default();
     }
 
+    /// Unmaps everything, so that the page tables can be another program's; what is known of the pages stays. False:
+    /// the kernel refused.
+    pub fn unmap_all(&mut self) -> bool {
+        let binder = &mut self.binder;
+        self.pages.unmap_all(|page| binder.unmap(page));
+        self.flush().is_ok()
+    }
+
+    /// No fewer than the page tables that were made for this space.
+    #[must_use]
+    pub fn page_table_bound(&self) -> u64 {
+        self.pages.mapped_leaf_count()
+    }
+
     /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
     pub fn abandon(&mut self) {
         self.areas = AreaList::new();
@@ -401,7 +423,7 @@ impl AddressSpace {
     /// As [`Self::drop_pages`], for pages without rewritten sites.
     pub(crate) fn drop_known_pages(&mut self, pages: Range<u64>) -> Result<()> {
         let binder = &mut self.binder;
-        self.pages.update(pages, |page, entry| {
+        self.pages.update(pages, &mut self.pool.lock(), |_, page, entry| {
             if entry.has(PageFlags::MAPPED) {
                 binder.unmap(page);
             }
@@ -440,10 +462,10 @@ impl AddressSpace {
         protection: Protection,
         mut entry_of: impl FnMut(&FrameCounts<'_>, u64, Option<PageEntry>) -> Option<PageEntry>,
     ) -> u32 {
-        let (binder, frames) = (&mut self.binder, self.pool.lock());
+        let binder = &mut self.binder;
         let mut count = 0;
-        self.pages.fill(range, |page, before| {
-            let entry = entry_of(&frames, page, before)?;
+        self.pages.fill(range, &mut self.pool.lock(), |frames, page, before| {
+            let entry = entry_of(frames, page, before)?;
             count += 1;
             if let Some(before) = before
                 && before.frame() != entry.frame()
@@ -647,7 +669,7 @@ fn check_fixed(start: u64, length: u64) -> Result<()> {
 
 /// See [`AddressSpace::is_exclusive`].
 pub(crate) fn is_exclusive(frames: &FrameCounts<'_>, entry: PageEntry) -> bool {
-    entry.has(PageFlags::OWNED) && frames.reference_count(entry.frame()) == 1
+    entry.has(PageFlags::OWNED) && !entry.has(PageFlags::SHARED) && frames.reference_count(entry.frame()) == 1
 }
 
 /// How `entry` is mapped in an area with these rights.

@@ -13,6 +13,8 @@
 //! A large page's directory entry shows up in the page-table window as a small page that maps the
 //! large page's first frame, so breaking a large page flushes that address too.
 
+use core::ops::Range;
+
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::{
     LARGE_PAGE_FRAMES, LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE, PAGE_TABLE_SLOT, PAGE_TABLE_WINDOW, PROGRAM_BASE,
@@ -35,6 +37,9 @@ const ENTRIES: usize = 512;
 pub(crate) const WINDOW_SLOT: usize = PAGE_TABLE_SLOT - 8;
 /// A cursor of `break_mappings` counts pages of a space below this bit and spaces from it on.
 const CURSOR_SPACE_SHIFT: u32 = 36;
+
+/// Pages from which on an unmapping looks for the next page that is mapped rather than at each.
+const UNMAP_SKIP_PAGES: u64 = 16;
 
 /// Words that one call looks at while it breaks mappings before it answers `Again`.
 pub(crate) const WALK_BUDGET: usize = 32 * 1024;
@@ -106,6 +111,9 @@ impl Flush {
     fn add(&mut self, address: u64) {
         self.page_count += 1;
         self.has_window |= address >= LIBOS_BASE;
+        if self.page_count > FLUSH_PAGE_COUNT_MAX {
+            return;
+        }
         if let Some(last) = self.run_count.checked_sub(1).and_then(|last| self.runs.get_mut(last))
             && address == last.0 + (last.1 << PAGE_SHIFT)
         {
@@ -471,13 +479,35 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    pub(crate) fn unmap_small(&mut self, environment: EnvironmentId, table: FrameNumber, page: u64, flush: &mut Flush) {
-        let index = index_at(page, 0);
-        let old = self.machine.load(table, index);
-        if old != 0 {
-            self.machine.store(table, index, 0);
-            self.forget_small(environment, old, page_address(page), flush);
+    /// Unmaps small pages that lie in one page table; passes over the others by many at a time.
+    pub(crate) fn unmap_pages(
+        &mut self,
+        environment: EnvironmentId,
+        table: FrameNumber,
+        pages: Range<u64>,
+        flush: &mut Flush,
+    ) {
+        let mut page = pages.start;
+        let mut unbound_count = 0;
+        while page < pages.end {
+            let index = index_at(page, 0);
+            let old = self.machine.load(table, index);
+            if old == 0 && pages.end - page >= UNMAP_SKIP_PAGES {
+                let found = self.machine.find_word(table, index).map_or(ENTRIES, |found| found.0);
+                page += (found - index) as u64;
+                continue;
+            }
+            if old != 0 {
+                self.machine.store(table, index, 0);
+            }
+            if is_present(old) {
+                self.frames.uncount_mapping(frame_of(old));
+                flush.add(page_address(page));
+                unbound_count += 1;
+            }
+            page += 1;
         }
+        self.count(environment, Counter::PagesUnbound, unbound_count);
     }
 
     pub(crate) fn unmap_large(&mut self, environment: EnvironmentId, place: Place, page: u64, flush: &mut Flush) {
@@ -623,7 +653,7 @@ impl<M: Machine> State<'_, M> {
                     for page in page..page + LARGE_PAGE_FRAMES {
                         let word = self.machine.load(table, index_at(page, 0));
                         if is_present(word) && self.is_broken(environment, broken, word, budget) {
-                            self.unmap_small(environment, table, page, &mut flush);
+                            self.unmap_pages(environment, table, page..page + 1, &mut flush);
                         }
                     }
                 }

@@ -29,7 +29,8 @@ pub(crate) fn next_slot() -> CapSlot {
 
 /// Slots that hold a capability that exos took.
 pub(crate) fn capability_count() -> u64 {
-    let free_count = SPACE_SLOTS.lock().free.len() as u32;
+    let slots = SPACE_SLOTS.lock();
+    let free_count = (slots.free.len() + slots.kept.len()) as u32;
     u64::from(SLOT_NEXT.load(Ordering::Relaxed) - SLOT_FREE_FIRST - free_count)
 }
 
@@ -45,17 +46,30 @@ pub(crate) fn with_tables(mut make: impl FnMut() -> call::Outcome) -> Result<u64
     }
 }
 
-/// Slots of address spaces: free ones, and ones whose end a processor still held up.
+/// Most spaces that are kept for the next process. A process that forks, whose child executes a program, uses two.
+const KEPT_SPACE_COUNT_MAX: usize = 8;
+/// Most page tables that a kept space may have: processes lie at different addresses, so they become more.
+const KEPT_TABLE_COUNT_MAX: u64 = 512;
+
+/// Slots of address spaces: free ones, ones whose end a processor still held up, and spaces without a mapping, whose
+/// tables fit the next process as they fitted the last. Making and unmaking tables is a third of what a process costs.
 struct SpaceSlots {
     free: Vec<CapSlot>,
     ending: Vec<CapSlot>,
+    kept: Vec<CapSlot>,
+    /// Slots that were kept before, and the most page tables that they have: kept ones and those in use.
+    table_counts: Vec<(CapSlot, u64)>,
 }
 
-static SPACE_SLOTS: SpinMutex<SpaceSlots> = SpinMutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new() });
+static SPACE_SLOTS: SpinMutex<SpaceSlots> =
+    SpinMutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new(), kept: Vec::new(), table_counts: Vec::new() });
 
 /// Makes an address space.
 pub(crate) fn create_space() -> Result<CapSlot, Status> {
     let mut slots = SPACE_SLOTS.lock();
+    if let Some(slot) = slots.kept.pop() {
+        return Ok(slot);
+    }
     let ending = core::mem::take(&mut slots.ending);
     for slot in ending {
         let _ = end_space(&mut slots, slot);
@@ -73,7 +87,24 @@ pub(crate) fn destroy_space(slot: CapSlot) -> Result<(), Status> {
     end_space(&mut SPACE_SLOTS.lock(), slot)
 }
 
+/// Takes a space without mappings for the next process, unless there are enough of them or it has many tables.
+pub(crate) fn keep_space(slot: CapSlot, table_count: u64) -> bool {
+    let mut slots = SPACE_SLOTS.lock();
+    let known = slots.table_counts.iter().position(|(other, _)| *other == slot);
+    let all = table_count + known.map_or(0, |index| slots.table_counts[index].1);
+    if slots.kept.len() >= KEPT_SPACE_COUNT_MAX || all > KEPT_TABLE_COUNT_MAX {
+        return false;
+    }
+    match known {
+        Some(index) => slots.table_counts[index].1 = all,
+        None => slots.table_counts.push((slot, all)),
+    }
+    slots.kept.push(slot);
+    true
+}
+
 fn end_space(slots: &mut SpaceSlots, slot: CapSlot) -> Result<(), Status> {
+    slots.table_counts.retain(|(other, _)| *other != slot);
     // SAFETY: no program's thread is in the space any more, and exos's own memory is in the window.
     let ended = with_tables(|| unsafe { call::cap_drop(slot) });
     match ended {

@@ -70,6 +70,10 @@ impl Kernel for MachineKernel {
         kernel::destroy_space(space)
     }
 
+    fn keep_space(&self, space: CapSlot, table_count: u64) -> bool {
+        kernel::keep_space(space, table_count)
+    }
+
     fn now_ns(&self) -> u64 {
         kernel::now_ns()
     }

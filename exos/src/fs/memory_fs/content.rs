@@ -2,6 +2,7 @@
 
 use aegis_abi::FrameNumber;
 use alloc::collections::BTreeMap;
+use core::ops::Range;
 
 use super::super::page::{PAGE_BYTES, valid_bytes};
 use super::super::transfer::SliceDestination;
@@ -250,6 +251,26 @@ impl Content {
                 (page.valid_bytes == shown).then_some(FilePage { valid_bytes, ..page })
             }
             Backing::Zeros => None,
+        }
+    }
+
+    /// As [`Self::resident_page`] for several pages.
+    pub(super) fn resident_pages(
+        &self,
+        base: Option<&InodeRef>,
+        indices: Range<u64>,
+        take: &mut dyn FnMut(u64, FilePage),
+    ) {
+        let is_base_alone = self.pages.is_empty() && self.size_bytes == self.base_bytes;
+        match base.filter(|_| is_base_alone) {
+            Some(base) => base.resident_pages(indices, take),
+            None => {
+                for index in indices {
+                    if let Some(page) = self.resident_page(base, index) {
+                        take(index, page);
+                    }
+                }
+            }
         }
     }
 

@@ -697,6 +697,12 @@ impl Inode for MemoryNode {
         }
     }
 
+    fn resident_pages(&self, indices: Range<u64>, take: &mut dyn FnMut(u64, FilePage)) {
+        if let Body::File(content) = &self.state.lock().body {
+            content.resident_pages(self.base.as_ref(), indices, take);
+        }
+    }
+
     fn open(&self, request: OpenRequest, credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         if self.kind != FileKind::Fifo {
             // A base may refuse what permissions here allow.

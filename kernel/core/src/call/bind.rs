@@ -192,12 +192,11 @@ fn change<M: Machine>(
                 }
             }
             Directory::Table(_) if batch.is_large() => return Err(Status::WrongState),
+            Directory::Table(table) if batch.operation == BindOperation::Unmap => {
+                state.unmap_pages(target.environment, table, page..next.min(end), flush);
+            }
             Directory::Table(table) => {
                 for page in page..next.min(end) {
-                    if batch.operation == BindOperation::Unmap {
-                        state.unmap_small(target.environment, table, page, flush);
-                        continue;
-                    }
                     let place = State::<M>::small_place(table, page);
                     if let Some(leaf) = state.leaf(place) {
                         check_cover(state, target, batch, range, is_foreign, (frame_of(leaf).0, 1))?;
