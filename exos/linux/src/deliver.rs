@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
-use exos::task::signal::{self, Delivery, Signal, SignalInfo};
+use exos::task::signal::{self, Delivery, Disposition, Signal, SignalInfo, SignalSet};
 
 use crate::abi::errno;
 use crate::call::timer::complete_notice;
@@ -55,11 +55,12 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
         if target.process.has_ended() || target.thread.is_ending.load(Ordering::Acquire) {
             return;
         }
-        let delivery = {
+        let (delivery, has_more) = {
             let mut thread = target.thread.signals.lock();
             let mut shared = target.process.signals.lock();
             let shared = &mut *shared;
-            signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions)
+            let delivery = signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions);
+            (delivery, thread.has_deliverable(&shared.pending))
         };
         match delivery {
             None => {
@@ -83,7 +84,10 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
                         start_again(frame, number);
                     }
                 }
-                enter_handler(target, frame, signal, info, disposition, mask_before);
+                // Whatever comes from now on calls for attention anew.
+                if enter_handler(target, frame, signal, &info, &Caught { disposition, mask_before }) && !has_more {
+                    break;
+                }
             }
         }
     }
@@ -100,29 +104,47 @@ fn start_again(frame: &mut UpcallFrame, number: u64) {
     frame.rax = number;
 }
 
-/// Puts the handler's frame on the stack; a stack that cannot hold it is a fault of the program's.
-fn enter_handler(
+/// A signal whose handler is to be entered; the thread's mask is the handler's already.
+#[derive(Clone, Copy, Debug)]
+pub struct Caught {
+    disposition: Disposition,
+    mask_before: SignalSet,
+}
+
+/// Takes a signal that the running thread raises itself straight to its handler, without letting it wait. `None`: it is
+/// to be raised, and [`finish`] to decide, because it is blocked or has no handler or there is more to look at.
+#[inline]
+#[must_use]
+pub fn catch(target: &Target<'_>, signal: Signal) -> Option<Caught> {
+    if target.thread.needs_attention() {
+        return None;
+    }
+    let mut thread = target.thread.signals.lock();
+    let mut shared = target.process.signals.lock();
+    let (disposition, mask_before) = signal::catch(&mut thread, &mut shared.dispositions, signal)?;
+    Some(Caught { disposition, mask_before })
+}
+
+/// Puts the handler's frame on the stack, and answers true. A stack that cannot hold it is a fault of the program's,
+/// which [`finish`] then has to look at.
+pub fn enter_handler(
     target: &Target<'_>,
     frame: &mut UpcallFrame,
     signal: Signal,
-    info: SignalInfo,
-    disposition: signal::Disposition,
-    mask_before: signal::SignalSet,
-) {
+    info: &SignalInfo,
+    caught: &Caught,
+) -> bool {
     let platform = &target.system.platform;
     let stack = *target.thread.stack.lock();
+    let Caught { disposition, mask_before } = *caught;
     let entry = Entry { signal, info, disposition, mask_before, stack, vector_format: platform.vector_format() };
-    let outcome = target.thread.vector.lend(|vector| {
-        platform.save_vector(vector.bytes());
-        signal_frame::build(target.memory, frame, &entry, vector)
-    });
-    if outcome.is_ok() {
+    if signal_frame::build(target.memory, frame, &entry).is_ok() {
         if stack.flags & signal_frame::STACK_AUTO_DISARM != 0 {
             *target.thread.stack.lock() = signal_frame::AlternateStack::default();
         }
-        target.system.platform.load_vector(None);
-        target.system.counters.signals.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-        return;
+        platform.reset_vector();
+        target.system.counters.signals.fetch_add(1, Ordering::Relaxed);
+        return true;
     }
     let mut thread = target.thread.signals.lock();
     let mut shared = target.process.signals.lock();
@@ -132,6 +154,7 @@ fn enter_handler(
     }
     let info = SignalInfo { code: 0x80, ..SignalInfo::default() };
     signal::force(&mut thread, &mut shared.dispositions, Signal::SEGV, info);
+    false
 }
 
 /// Stops the process: all its threads wait from their next look on. A group that nobody could continue is not stopped

@@ -208,8 +208,6 @@ pub struct Thread {
     pub futex: Arc<FutexWaiter>,
     /// Its alternate stack.
     pub stack: Mutex<AlternateStack>,
-    /// Where its vector state passes through on the way to and from signal frames.
-    pub vector: crate::vector_buffer::VectorCache,
     /// Its name, at most 15 bytes.
     pub name: Mutex<Vec<u8>>,
     /// `set_tid_address`.
@@ -475,7 +473,6 @@ impl Thread {
             futex: FutexWaiter::new(Arc::<Task>::downgrade(&task)),
             task,
             stack: Mutex::new(AlternateStack::default()),
-            vector: crate::vector_buffer::VectorCache::default(),
             name: Mutex::default(),
             clear_tid_address: Mutex::new(0),
             robust_list: Mutex::new((0, 0)),

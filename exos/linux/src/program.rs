@@ -207,7 +207,7 @@ pub fn start(
         ..UpcallFrame::default()
     };
     system.platform.set_fs_base(0);
-    system.platform.load_vector(None);
+    system.platform.reset_vector();
     Ok(())
 }
 

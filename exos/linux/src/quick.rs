@@ -7,6 +7,8 @@
 //!
 //! Neighbours: `glue/fast.rs`, which comes here from rewritten sites, and [`crate::call::file_transfer`].
 
+use core::sync::atomic::Ordering;
+
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::fs::description::StatusFlags;
@@ -15,12 +17,18 @@ use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::permission::Credentials;
 use exos::fs::vnode::{FileKind, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
+use exos::task::signal::{Signal, SignalInfo, SignalPayload};
+use syscalls::Sysno;
 
 use crate::abi::file as abi;
 use crate::call::file_transfer::one;
+use crate::call::signal::CODE_THREAD;
 use crate::deliver::Target;
 use crate::files::{AT_NO_FOLLOW, CURRENT_DIRECTORY};
 use crate::user::{STRING_STEP_BYTES, UserReader, UserWriter, read_short, write_all};
+
+/// The number of `tkill(2)`.
+const CALL_TKILL: u64 = Sysno::tkill as u64;
 
 /// What a call answers, if its short way knows.
 pub type Answer = Option<Result<u64>>;
@@ -196,4 +204,21 @@ pub fn close(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
         files.release(description);
         0
     }))
+}
+
+/// `tkill(2)` and `tgkill(2)` to the calling thread: which signal, with what. Not those that do something when they are
+/// raised, besides what is done when they are looked at.
+#[inline(always)]
+pub fn own_signal(caller: &Target<'_>, frame: &UpcallFrame) -> Option<(Signal, SignalInfo)> {
+    let (pid, tid, number) = match frame.rax {
+        CALL_TKILL => (caller.process.pid, frame.rdi, frame.rsi),
+        _ => (frame.rdi as u32, frame.rsi, frame.rdx),
+    };
+    if pid != caller.process.pid || tid as u32 != caller.thread.tid {
+        return None;
+    }
+    let signal = Signal::new(number).ok().filter(|signal| !signal.acts_when_raised())?;
+    let uid = caller.process.facts.uid.load(Ordering::Relaxed);
+    let payload = SignalPayload::Sender { pid, uid, value: 0 };
+    Some((signal, SignalInfo { code: CODE_THREAD, errno: 0, payload }))
 }

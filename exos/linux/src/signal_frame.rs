@@ -3,17 +3,16 @@
 //!
 //! From high to low addresses: vector state (XSAVE format with the software-reserved bytes that tell its size),
 //! `siginfo_t`, `ucontext_t`, the restorer's address. Handlers of glibc, Go and JVMs read and change it; [`restore`]
-//! takes back what they may change and forces the rest. Neighbours: `exos::task::signal` decides which; the glue
-//! saves and loads vector state.
+//! takes back what they may change and forces the rest. Vector state goes from the processor straight to the stack and
+//! back, as on Linux ([`UserMemory::save_vector`]); the rest is built as words and copied once. Neighbours:
+//! `exos::task::signal` decides which; `glue/vector.rs`.
 
 use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use exos::error::{Errno, Result};
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
-use crate::abi::bytes::get;
-use crate::user::{UserMemory, read_array, write_all};
-use crate::vector_buffer::{VECTOR_BYTES_MAX, VectorBuffer};
+use crate::user::{UserMemory, write_words};
 
 /// `SA_ONSTACK`.
 pub const FLAG_ON_STACK: u64 = 0x0800_0000;
@@ -28,18 +27,20 @@ pub const STACK_AUTO_DISARM: u32 = 1 << 31;
 /// `MINSIGSTKSZ`, what `sigaltstack` accepts at least.
 pub const STACK_BYTES_MIN: u64 = 2048;
 
-/// Bytes of `ucontext_t` in the frame.
-const CONTEXT_BYTES: usize = 304;
+/// Words of `ucontext_t` in the frame.
+const CONTEXT_WORD_COUNT: usize = 38;
 /// Bytes of `siginfo_t`.
 const INFO_BYTES: usize = 128;
-/// Restorer, `ucontext_t`, `siginfo_t`.
-const FRAME_BYTES: usize = 8 + CONTEXT_BYTES + INFO_BYTES;
-/// Offset of `uc_mcontext` in `ucontext_t`.
-const MACHINE_CONTEXT_OFFSET: usize = 40;
-/// Offset of `uc_sigmask`.
-const MASK_OFFSET: usize = 296;
-/// Offset of the pointer to the vector state in `ucontext_t`.
-const VECTOR_POINTER_OFFSET: usize = MACHINE_CONTEXT_OFFSET + 23 * 8;
+/// Words of the frame: restorer, `ucontext_t`, `siginfo_t`.
+const FRAME_WORD_COUNT: usize = 1 + CONTEXT_WORD_COUNT + INFO_BYTES / 8;
+/// Word of `ucontext_t` at which `uc_stack` begins.
+const STACK_WORD: usize = 2;
+/// Word at which `uc_mcontext` begins.
+const MACHINE_CONTEXT_WORD: usize = 5;
+/// Word with the pointer to the vector state.
+const VECTOR_POINTER_WORD: usize = MACHINE_CONTEXT_WORD + 23;
+/// Word of `uc_sigmask`.
+const MASK_WORD: usize = 37;
 /// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
 const CONTEXT_FLAGS: u64 = 0b111;
 /// The area below RSP that leaf functions use (x86-64 psABI 3.2.2).
@@ -47,13 +48,19 @@ const RED_ZONE_BYTES: u64 = 128;
 /// Flags that a handler may change: carry, parity, adjust, zero, sign, trap, direction, overflow, resume, alignment
 /// check.
 const FLAGS_CHANGEABLE: u64 = 0x1_0000 | 0x4_0000 | 0xdd5;
-/// First byte of the software-reserved bytes in the legacy area (Intel SDM vol. 1, 10.5.1; Linux `_fpx_sw_bytes`).
-const SOFTWARE_BYTES_OFFSET: usize = 464;
-const VECTOR_MAGIC_1: u32 = 0x4650_5853;
-const VECTOR_MAGIC_2: u32 = 0x4650_5845;
-/// The part of an XSAVE area that FXSAVE has, and its header (Intel SDM vol. 1, 13.4).
-const LEGACY_BYTES: usize = 512;
-const HEADER_BYTES: usize = 64;
+/// First byte of the software-reserved bytes in the legacy area (Intel SDM vol. 1, 10.5.1; Linux `_fpx_sw_bytes`): the
+/// first magic word, the bytes with trailer, the features, the bytes without.
+pub const SOFTWARE_BYTES_OFFSET: usize = 464;
+/// `FP_XSTATE_MAGIC1`.
+pub const VECTOR_MAGIC_1: u32 = 0x4650_5853;
+/// `FP_XSTATE_MAGIC2`, which stands behind the state.
+pub const VECTOR_MAGIC_2: u32 = 0x4650_5845;
+/// Bytes of the second magic word.
+pub const VECTOR_TRAILER_BYTES: usize = 4;
+/// The part of an XSAVE area that FXSAVE has (Intel SDM vol. 1, 13.4).
+pub const LEGACY_BYTES: usize = 512;
+/// The header behind it.
+pub const HEADER_BYTES: usize = 64;
 /// Bytes of `stack_t`.
 const STACK_BYTES: usize = 24;
 
@@ -84,22 +91,27 @@ impl AlternateStack {
     /// Its `stack_t`, with the flags as `sigaltstack` reports them.
     #[must_use]
     pub fn encode(&self, rsp: u64) -> [u8; STACK_BYTES] {
-        let on = if self.contains(rsp) { STACK_ON } else { 0 };
         let mut bytes = [0; STACK_BYTES];
-        put(&mut bytes, 0, self.base.to_le_bytes());
-        put(&mut bytes, 8, (self.flags | on).to_le_bytes());
-        put(&mut bytes, 16, self.length.to_le_bytes());
+        for (place, word) in bytes.chunks_exact_mut(8).zip(self.words(rsp)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         bytes
+    }
+
+    #[inline]
+    fn words(&self, rsp: u64) -> [u64; 3] {
+        let on = if self.contains(rsp) { STACK_ON } else { 0 };
+        [self.base, u64::from(self.flags | on), self.length]
     }
 }
 
 /// What a handler is entered with, besides the program's registers.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct Entry<'a> {
     /// Which signal.
     pub signal: Signal,
     /// With what.
-    pub info: SignalInfo,
+    pub info: &'a SignalInfo,
     /// How.
     pub disposition: Disposition,
     /// The mask to put back on return.
@@ -110,51 +122,40 @@ pub struct Entry {
     pub vector_format: (u64, usize),
 }
 
-/// Stores a field at an offset that is a constant of a layout.
-#[inline(always)]
-fn put<const N: usize>(bytes: &mut [u8], offset: usize, value: [u8; N]) {
-    bytes[offset..offset + N].copy_from_slice(&value);
-}
-
 /// Encodes a `siginfo_t`.
 #[must_use]
 pub fn encode_info(signal: Signal, info: &SignalInfo) -> [u8; INFO_BYTES] {
     let mut bytes = [0; INFO_BYTES];
-    put_info(&mut bytes, signal, info);
+    for (place, word) in bytes.chunks_exact_mut(8).zip(info_words(signal, info)) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
     bytes
 }
 
-/// The same into `bytes`, which are zero.
-fn put_info(bytes: &mut [u8; INFO_BYTES], signal: Signal, info: &SignalInfo) {
-    put(bytes, 0, i32::from(signal.number()).to_le_bytes());
-    put(bytes, 4, info.errno.to_le_bytes());
-    put(bytes, 8, info.code.to_le_bytes());
-    match info.payload {
-        SignalPayload::None => {}
-        SignalPayload::Sender { pid, uid, value } => {
-            put(bytes, 16, pid.to_le_bytes());
-            put(bytes, 20, uid.to_le_bytes());
-            put(bytes, 24, value.to_le_bytes());
-        }
-        SignalPayload::Fault { address } => put(bytes, 16, address.to_le_bytes()),
-        SignalPayload::Child { pid, uid, status } => {
-            put(bytes, 16, pid.to_le_bytes());
-            put(bytes, 20, uid.to_le_bytes());
-            put(bytes, 24, status.to_le_bytes());
-        }
-        SignalPayload::Timer { id, overrun, value } => {
-            put(bytes, 16, id.to_le_bytes());
-            put(bytes, 20, overrun.to_le_bytes());
-            put(bytes, 24, value.to_le_bytes());
-        }
-    }
+/// The words of a `siginfo_t` that are not zero.
+#[inline]
+fn info_words(signal: Signal, info: &SignalInfo) -> [u64; 4] {
+    let (first, second) = match info.payload {
+        SignalPayload::None => (0, 0),
+        SignalPayload::Sender { pid, uid, value } => (pair(pid, uid), value),
+        SignalPayload::Fault { address } => (address, 0),
+        SignalPayload::Child { pid, uid, status } => (pair(pid, uid), u64::from(status as u32)),
+        SignalPayload::Timer { id, overrun, value } => (pair(id as u32, overrun as u32), value),
+    };
+    [pair(u32::from(signal.number()), info.errno as u32), u64::from(info.code as u32), first, second]
 }
 
-/// Builds the frame on the program's stack and changes `frame` so that the program enters its handler. `vector` holds
-/// the program's vector state in XSAVE's standard format.
+/// A word of two fields.
+#[inline]
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// Builds the frame on the program's stack, with the processor's vector state, and changes `frame` so that the program
+/// enters its handler.
 ///
 /// `EFAULT`: the stack cannot hold it; the caller then ends the process by SIGSEGV, as Linux does.
-pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry, vector: &mut VectorBuffer) -> Result<()> {
+pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>) -> Result<()> {
     if entry.disposition.flags & FLAG_RESTORER == 0 {
         return Err(Errno::EFAULT);
     }
@@ -166,24 +167,17 @@ pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry, ve
     } else {
         frame.rsp.wrapping_sub(RED_ZONE_BYTES)
     };
-    let vector_bytes = with_trailer(vector, entry.vector_format);
-    let vector_address = top.wrapping_sub(vector_bytes.len() as u64) & !63;
-    let frame_address = (vector_address.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
+    let (_, vector_bytes) = entry.vector_format;
+    let vector_address = top.wrapping_sub((vector_bytes + VECTOR_TRAILER_BYTES) as u64) & !63;
+    let frame_address = (vector_address.wrapping_sub(8 * FRAME_WORD_COUNT as u64) & !15).wrapping_sub(8);
     if uses_alternate && frame_address < entry.stack.base {
         return Err(Errno::EFAULT);
     }
-    write_all(memory, vector_address, vector_bytes)?;
-    let mut bytes = [0; FRAME_BYTES];
-    put(&mut bytes, 0, entry.disposition.restorer.to_le_bytes());
-    let (head, info) = bytes.split_at_mut(8 + CONTEXT_BYTES);
-    put_context(&mut head[8..], frame, entry, vector_address);
-    if let Some(info) = info.first_chunk_mut() {
-        put_info(info, entry.signal, &entry.info);
-    }
-    write_all(memory, frame_address, &bytes)?;
+    memory.save_vector(vector_address, entry.vector_format)?;
+    write_words(memory, frame_address, &frame_words(frame, entry, vector_address))?;
 
     frame.rdi = u64::from(entry.signal.number());
-    frame.rsi = frame_address + 8 + CONTEXT_BYTES as u64;
+    frame.rsi = frame_address + 8 * (1 + CONTEXT_WORD_COUNT) as u64;
     frame.rdx = frame_address + 8;
     frame.rax = 0;
     frame.rsp = frame_address;
@@ -193,55 +187,24 @@ pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry, ve
     Ok(())
 }
 
-/// The vector state with the software-reserved bytes filled in and the second magic word behind it.
-fn with_trailer(vector: &mut VectorBuffer, (mask, length): (u64, usize)) -> &[u8] {
-    let length = length.clamp(LEGACY_BYTES + HEADER_BYTES, VECTOR_BYTES_MAX);
-    let bytes = vector.bytes();
-    bytes[SOFTWARE_BYTES_OFFSET..LEGACY_BYTES].fill(0);
-    put(bytes, SOFTWARE_BYTES_OFFSET, VECTOR_MAGIC_1.to_le_bytes());
-    put(bytes, SOFTWARE_BYTES_OFFSET + 4, (length as u32 + 4).to_le_bytes());
-    put(bytes, SOFTWARE_BYTES_OFFSET + 8, mask.to_le_bytes());
-    put(bytes, SOFTWARE_BYTES_OFFSET + 16, (length as u32).to_le_bytes());
-    put(bytes, length, VECTOR_MAGIC_2.to_le_bytes());
-    &bytes[..length + 4]
-}
-
-/// Encodes `ucontext_t` into bytes that are zero.
-fn put_context(bytes: &mut [u8], frame: &UpcallFrame, entry: &Entry, vector_address: u64) {
-    let Some(bytes) = bytes.first_chunk_mut::<CONTEXT_BYTES>() else { return };
+/// The frame below the vector state, word by word in its order: each is stored once.
+#[rustfmt::skip]
+#[inline(always)]
+fn frame_words(frame: &UpcallFrame, entry: &Entry<'_>, vector_address: u64) -> [u64; FRAME_WORD_COUNT] {
+    let stack = entry.stack.words(frame.rsp);
     let segments = frame.cs & 0xffff | (frame.ss & 0xffff) << 48;
-    put(bytes, 0, CONTEXT_FLAGS.to_le_bytes());
-    put(bytes, 16, entry.stack.encode(frame.rsp));
-    let words = [
-        frame.r8,
-        frame.r9,
-        frame.r10,
-        frame.r11,
-        frame.r12,
-        frame.r13,
-        frame.r14,
-        frame.r15,
-        frame.rdi,
-        frame.rsi,
-        frame.rbp,
-        frame.rbx,
-        frame.rdx,
-        frame.rax,
-        frame.rcx,
-        frame.rsp,
-        frame.rip,
-        frame.rflags,
-        segments,
-        frame.error_code,
-        frame.vector,
-        entry.mask_before.0,
-        frame.fault_address,
-        vector_address,
-    ];
-    for (index, word) in words.into_iter().enumerate() {
-        put(bytes, MACHINE_CONTEXT_OFFSET + index * 8, word.to_le_bytes());
-    }
-    put(bytes, MASK_OFFSET, entry.mask_before.0.to_le_bytes());
+    let mask = entry.mask_before.0;
+    let info = info_words(entry.signal, entry.info);
+    [
+        entry.disposition.restorer,
+        CONTEXT_FLAGS, 0, stack[0], stack[1], stack[2],
+        frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15,
+        frame.rdi, frame.rsi, frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp,
+        frame.rip, frame.rflags, segments, frame.error_code, frame.vector, mask, frame.fault_address,
+        vector_address, 0, 0, 0, 0, 0, 0, 0, 0,
+        mask,
+        info[0], info[1], info[2], info[3], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ]
 }
 
 /// What `rt_sigreturn` puts back.
@@ -251,23 +214,21 @@ pub struct Restored {
     pub mask: SignalSet,
     /// The alternate stack as the handler left it in the context.
     pub stack: AlternateStack,
-    /// Whether the buffer holds vector state to load, with a header that XRSTOR takes; else the initial state is meant.
+    /// Whether the vector state was loaded; else the initial state is meant.
     pub has_vector: bool,
 }
 
-/// Takes the frame back that the program's RSP points behind (the restorer popped its address) and puts its registers
-/// into `frame`.
+/// Takes the frame back that the program's RSP points behind (the restorer popped its address): its registers go to
+/// `frame`, its vector state to the processor.
 ///
 /// Registers are forced to be ones that a program may have; a context that cannot be continued is `EFAULT`, and the
-/// caller ends the process by SIGSEGV. `vector_format` is this machine's; the vector state goes to `vector`.
-pub fn restore(
-    memory: &dyn UserMemory,
-    frame: &mut UpcallFrame,
-    vector_format: (u64, usize),
-    vector: &mut VectorBuffer,
-) -> Result<Restored> {
-    let context: [u8; CONTEXT_BYTES] = read_array(memory, frame.rsp)?;
-    let register = |index: usize| get::u64(&context, MACHINE_CONTEXT_OFFSET + index * 8);
+/// caller ends the process by SIGSEGV. `vector_format` is this machine's.
+pub fn restore(memory: &dyn UserMemory, frame: &mut UpcallFrame, vector_format: (u64, usize)) -> Result<Restored> {
+    let mut context = [0; CONTEXT_WORD_COUNT];
+    if memory.copy_words_in(frame.rsp, &mut context)? != context.len() {
+        return Err(Errno::EFAULT);
+    }
+    let register = |index: usize| context[MACHINE_CONTEXT_WORD + index];
     let rip = register(16);
     if !(PROGRAM_BASE..PROGRAM_END).contains(&rip) {
         return Err(Errno::EFAULT);
@@ -293,48 +254,19 @@ pub fn restore(
     frame.cs = USER_CODE_SELECTOR;
     frame.ss = USER_STACK_SELECTOR;
 
-    let vector_address = get::u64(&context, VECTOR_POINTER_OFFSET);
+    let vector_address = context[VECTOR_POINTER_WORD];
     if vector_address != 0 {
-        read_vector(memory, vector_address, vector_format, vector)?;
+        memory.load_vector(vector_address, vector_format)?;
     }
     Ok(Restored {
-        mask: SignalSet(get::u64(&context, MASK_OFFSET)),
+        mask: SignalSet(context[MASK_WORD]),
         stack: AlternateStack {
-            base: get::u64(&context, 16),
-            flags: get::u32(&context, 24) & !STACK_ON,
-            length: get::u64(&context, 32),
+            base: context[STACK_WORD],
+            flags: context[STACK_WORD + 1] as u32 & !STACK_ON,
+            length: context[STACK_WORD + 2],
         },
         has_vector: vector_address != 0,
     })
-}
-
-/// Copies the vector state back and makes its header one that XRSTOR takes: no unknown features, no compaction,
-/// reserved bytes zero.
-fn read_vector(
-    memory: &dyn UserMemory,
-    address: u64,
-    (mask, length): (u64, usize),
-    vector: &mut VectorBuffer,
-) -> Result<()> {
-    let bytes = vector.bytes();
-    let length = length.clamp(LEGACY_BYTES + HEADER_BYTES, VECTOR_BYTES_MAX);
-    // All at once, as it nearly always is there; what follows says how much of it counts.
-    let count = memory.copy_in(address, &mut bytes[..length])?;
-    if count < LEGACY_BYTES {
-        return Err(Errno::EFAULT);
-    }
-    let is_extended = get::u32(bytes, SOFTWARE_BYTES_OFFSET) == VECTOR_MAGIC_1
-        && get::u32(bytes, SOFTWARE_BYTES_OFFSET + 16) as usize == length;
-    if is_extended && count < length {
-        return Err(Errno::EFAULT);
-    }
-    let features = if is_extended { get::u64(bytes, LEGACY_BYTES) & mask } else { 0b11 };
-    bytes[LEGACY_BYTES..LEGACY_BYTES + HEADER_BYTES].fill(0);
-    put(bytes, LEGACY_BYTES, features.to_le_bytes());
-    // MXCSR bits above 15 are reserved and would fault (Intel SDM vol. 1, 10.2.3).
-    let control = get::u32(bytes, 24) & 0xffff;
-    put(bytes, 24, control.to_le_bytes());
-    Ok(())
 }
 
 #[cfg(test)]

@@ -50,11 +50,8 @@ pub trait Platform: Send + Sync {
     fn set_fs_base(&self, base: u64);
     /// XCR0 and the bytes of vector state that go with it.
     fn vector_format(&self) -> (u64, usize);
-    /// Saves the program's vector state in XSAVE's standard format. `into` has the length of `vector_format` at least,
-    /// begins at a multiple of 64 and has a header whose reserved bytes are zero: it is a `VectorBuffer`'s.
-    fn save_vector(&self, into: &mut [u8]);
-    /// Loads vector state whose header was made harmless, from a `VectorBuffer`; `None` loads the initial state.
-    fn load_vector(&self, state: Option<&[u8]>);
+    /// Loads the initial vector state.
+    fn reset_vector(&self);
     /// CPUID of the processor: EAX EBX ECX EDX.
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4];
     /// The page-table entry of an address of the running program, 0 if there is none. Nobody changes the tables

@@ -59,6 +59,34 @@ pub trait UserMemory {
         let _ = (address, frames, frame, offset, length);
         0
     }
+    /// Copies whole words to the program; how many went.
+    fn copy_words_out(&self, address: u64, from: &[u64]) -> Result<usize> {
+        let bytes: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Ok(self.copy_out(address, &bytes)? / 8)
+    }
+    /// Copies whole words from the program; how many came.
+    fn copy_words_in(&self, address: u64, into: &mut [u64]) -> Result<usize> {
+        let mut bytes = alloc::vec![0; into.len() * 8];
+        let count = self.copy_in(address, &mut bytes)? / 8;
+        for (word, bytes) in into.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Ok(count)
+    }
+    /// Saves the processor's vector state to `address`, a multiple of 64, as signal frames have it: XSAVE's standard
+    /// format, what it is in the software-reserved bytes, the second magic word behind it. `format` is XCR0 and the
+    /// bytes that go with it. `EFAULT`.
+    fn save_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
+        let _ = (address, format);
+        Ok(())
+    }
+    /// Loads what [`Self::save_vector`] left there, as the handler changed it; state in FXSAVE's format where the
+    /// program says nothing of more. `EFAULT`: it is not there, or the processor refuses it; what is loaded then is
+    /// any state of the program's.
+    fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
+        let _ = (address, format);
+        Ok(())
+    }
     /// Writes up to `length` zero bytes to the program; how many, fewer where its memory ended.
     fn zero_out(&self, address: u64, length: usize) -> usize {
         self.copy_out(address, &alloc::vec![0; length]).unwrap_or(0)
@@ -91,6 +119,15 @@ pub fn read_vec(memory: &dyn UserMemory, address: u64, length: u64, limit: usize
 /// Writes all of `from`; `EFAULT` if not all of it could be written.
 pub fn write_all(memory: &dyn UserMemory, address: u64, from: &[u8]) -> Result<()> {
     match memory.copy_out(address, from)? {
+        count if count == from.len() => Ok(()),
+        _ => Err(Errno::EFAULT),
+    }
+}
+
+/// Writes all of the words.
+#[inline]
+pub fn write_words(memory: &dyn UserMemory, address: u64, from: &[u64]) -> Result<()> {
+    match memory.copy_words_out(address, from)? {
         count if count == from.len() => Ok(()),
         _ => Err(Errno::EFAULT),
     }

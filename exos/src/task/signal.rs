@@ -95,6 +95,12 @@ impl Signal {
         }
     }
 
+    /// Whether raising it does something, apart from what its delivery does: stops and continues cancel each other.
+    #[must_use]
+    pub const fn acts_when_raised(self) -> bool {
+        matches!(self, Signal::KILL | Signal::STOP | Signal::CONT | Signal::TSTP | Signal::TTIN | Signal::TTOU)
+    }
+
     /// Whether it can be neither caught, blocked nor ignored.
     #[must_use]
     pub const fn is_unstoppable(self) -> bool {
@@ -438,19 +444,46 @@ pub fn next(thread: &mut ThreadSignals, shared: &mut Pending, dispositions: &mut
                 DefaultAction::Core => return Some(Delivery::Terminate { signal, info, has_core: true }),
             },
             _ => {
-                let mask_before = thread.saved_mask.take().unwrap_or(thread.mask);
-                let mut mask = thread.mask.union(disposition.mask);
-                if disposition.flags & FLAG_NO_DEFER == 0 {
-                    mask = mask.union(signal.bit());
-                }
-                thread.set_mask(mask);
-                if disposition.flags & FLAG_RESET_HANDLER != 0 {
-                    dispositions.actions[usize::from(signal.0) - 1].handler = HANDLER_DEFAULT;
-                }
+                let mask_before = enter(thread, dispositions, signal, &disposition);
                 return Some(Delivery::Handler { signal, info, disposition, mask_before });
             }
         }
     }
+}
+
+/// The mask and a one-shot disposition as for entering the handler; the mask to restore.
+fn enter(
+    thread: &mut ThreadSignals,
+    dispositions: &mut Dispositions,
+    signal: Signal,
+    disposition: &Disposition,
+) -> SignalSet {
+    let mask_before = thread.saved_mask.take().unwrap_or(thread.mask);
+    let mut mask = thread.mask.union(disposition.mask);
+    if disposition.flags & FLAG_NO_DEFER == 0 {
+        mask = mask.union(signal.bit());
+    }
+    thread.set_mask(mask);
+    if disposition.flags & FLAG_RESET_HANDLER != 0 {
+        dispositions.actions[usize::from(signal.0) - 1].handler = HANDLER_DEFAULT;
+    }
+    mask_before
+}
+
+/// As raising `signal` for the thread and then [`next`], for a thread for which nothing else is deliverable: how it is
+/// handled, and the mask to restore. `None`: no handler would run, and nothing was done.
+#[inline]
+pub fn catch(
+    thread: &mut ThreadSignals,
+    dispositions: &mut Dispositions,
+    signal: Signal,
+) -> Option<(Disposition, SignalSet)> {
+    let disposition = dispositions.get(signal);
+    if thread.mask.contains(signal) || matches!(disposition.handler, HANDLER_DEFAULT | HANDLER_IGNORE) {
+        return None;
+    }
+    let mask_before = enter(thread, dispositions, signal, &disposition);
+    Some((disposition, mask_before))
 }
 
 /// Raises a fault of the thread's own: if the program blocks or ignores it, it cannot go on, so the default action is
@@ -470,7 +503,7 @@ pub fn force(thread: &mut ThreadSignals, dispositions: &mut Dispositions, signal
 mod tests {
     use super::{
         Delivery, Disposition, Dispositions, FLAG_NO_DEFER, FLAG_RESET_HANDLER, HANDLER_IGNORE, Pending,
-        QUEUE_COUNT_MAX, Signal, SignalInfo, SignalPayload, SignalSet, ThreadSignals, force, next,
+        QUEUE_COUNT_MAX, Signal, SignalInfo, SignalPayload, SignalSet, ThreadSignals, catch, force, next,
     };
     use crate::error::Errno;
 
@@ -541,6 +574,34 @@ mod tests {
             let delivery = next(&mut thread, &mut shared, &mut dispositions);
             assert!(matches!(delivery, Some(Delivery::Handler { signal: Signal::INT, .. })), "{delivery:?}");
             assert_eq!(thread.mask.contains(Signal::INT), blocked);
+        }
+    }
+
+    #[test]
+    fn what_is_caught_at_once_is_as_if_it_had_waited() {
+        for flags in [0, FLAG_NO_DEFER, FLAG_RESET_HANDLER] {
+            for (mask, has_handler) in [(0, true), (Signal::HUP.bit().0, true), (Signal::USR1.bit().0, true), (0, false)] {
+                let (mut thread, mut shared, mut dispositions) = state();
+                let disposition = Disposition { mask: Signal::INT.bit(), ..handler(flags) };
+                if has_handler {
+                    dispositions.set(Signal::USR1, disposition).expect("can be caught");
+                }
+                thread.set_mask(SignalSet(mask));
+                let (mut at_once, mut at_once_dispositions) = (thread.clone(), dispositions.clone());
+                let caught = catch(&mut at_once, &mut at_once_dispositions, Signal::USR1);
+                thread.pending.raise(Signal::USR1, SignalInfo::default()).expect("fits");
+                match next(&mut thread, &mut shared, &mut dispositions) {
+                    Some(Delivery::Handler { disposition, mask_before, .. }) => {
+                        assert_eq!(caught, Some((disposition, mask_before)));
+                        assert_eq!(at_once.mask, thread.mask);
+                        assert_eq!(at_once_dispositions.get(Signal::USR1), dispositions.get(Signal::USR1));
+                    }
+                    other => {
+                        assert_eq!(caught, None, "{other:?}");
+                        assert_eq!(at_once.mask, SignalSet(mask), "nothing was done");
+                    }
+                }
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
@@ -10,6 +11,7 @@ use super::timer::{complete_notice, forget_signal};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::read_timespec;
 use crate::context::{Arguments, Context, Restart};
+use crate::deliver::{Target, raise_fault};
 use crate::leaving::FIRST_PID;
 use crate::process::{Process, Thread};
 use crate::signal_frame::{AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore};
@@ -20,7 +22,7 @@ const CODE_USER: i32 = 0;
 /// `SI_QUEUE`.
 const CODE_QUEUE: i32 = -1;
 /// `SI_TKILL`.
-const CODE_THREAD: i32 = -6;
+pub(crate) const CODE_THREAD: i32 = -6;
 
 /// Linux's signal sets are 8 bytes; any other size is a program built for another kernel.
 fn check_set_size(size: u64) -> Result<()> {
@@ -350,29 +352,31 @@ fn check_stack(stack: AlternateStack, is_in_use: bool) -> Result<AlternateStack>
 /// `rt_sigreturn(2)`.
 pub fn rt_sigreturn(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     context.replaces_registers = true;
-    let platform = context.system.platform.clone();
-    let format = platform.vector_format();
-    let outcome = context.thread.vector.lend(|vector| {
-        let restored = restore(context.memory, context.frame, format, vector)?;
-        platform.load_vector(restored.has_vector.then_some(&vector.bytes()[..]));
-        Ok::<_, Errno>(restored)
-    });
-    match outcome {
-        Ok(restored) => {
-            context.thread.set_mask(context.process, restored.mask);
-            // What a handler leaves in uc_stack is taken if it could have been set by sigaltstack.
-            let is_in_use = context.thread.stack.lock().contains(context.frame.rsp);
-            if let Ok(stack) = check_stack(restored.stack, is_in_use) {
-                *context.thread.stack.lock() = stack;
-            }
-        }
-        Err(_) => {
-            let info = SignalInfo { code: 0x80, ..SignalInfo::default() };
-            let mut thread = context.thread.signals.lock();
-            let mut shared = context.process.signals.lock();
-            exos::task::signal::force(&mut thread, &mut shared.dispositions, Signal::SEGV, info);
-            context.thread.call_attention();
-        }
-    }
+    let Context { system, process, thread, memory, frame, .. } = context;
+    return_from_handler(&Target { system, process, thread, memory: *memory }, frame);
     Ok(0)
+}
+
+/// Puts back what the frame of a handler holds, as the handler has changed it. A frame that cannot be taken back is a
+/// fault of the program's.
+pub fn return_from_handler(target: &Target<'_>, frame: &mut UpcallFrame) {
+    let platform = &target.system.platform;
+    let Ok(restored) = restore(target.memory, frame, platform.vector_format()) else {
+        platform.reset_vector();
+        let info = SignalInfo { code: 0x80, ..SignalInfo::default() };
+        raise_fault(target, Signal::SEGV, info);
+        target.thread.call_attention();
+        return;
+    };
+    if !restored.has_vector {
+        platform.reset_vector();
+    }
+    target.thread.set_mask(target.process, restored.mask);
+    // What a handler leaves in uc_stack is taken if it could have been set by sigaltstack.
+    let mut stack = target.thread.stack.lock();
+    if *stack != restored.stack
+        && let Ok(changed) = check_stack(restored.stack, stack.contains(frame.rsp))
+    {
+        *stack = changed;
+    }
 }

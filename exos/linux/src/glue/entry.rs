@@ -5,16 +5,18 @@
 //! its processor to another thread only where it blocks.
 
 use aegis_abi::FrameNumber;
-use aegis_abi::layout::{LIBOS_BASE, LIBOS_IMAGE_BASE, PROGRAM_END};
+use aegis_abi::layout::{LIBOS_BASE, LIBOS_IMAGE_BASE};
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 use aegis_rt::control;
 use aegis_rt::upcall::KIND_HELD_BACK;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
+use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
+use exos_linux::call::signal::return_from_handler;
 use exos_linux::context::{Arguments, Context, Restart};
-use exos_linux::deliver::{EndedCall, Target, finish, raise_fault, result_word};
+use exos_linux::deliver::{EndedCall, Target, catch, enter_handler, finish, raise_fault, result_word};
 use exos_linux::exception::{
     PAGE_FAULT_FETCH, VECTOR_DEBUG, VECTOR_INVALID_OPCODE, VECTOR_PAGE_FAULT, VECTOR_PROTECTION, signal_for,
     signal_for_fault,
@@ -29,7 +31,7 @@ use exos_linux::{native, quick, table, trace};
 use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
 use super::user::Faulted;
-use super::{HEAP_BASE, fast, fiber, kernel, user};
+use super::{HEAP_BASE, fast, fiber, kernel, user, vector};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -76,6 +78,18 @@ impl UserMemory for ProgramMemory {
         length: usize,
     ) -> usize {
         user::copy_frame_in_at_once(address, frame, offset, length)
+    }
+    fn copy_words_out(&self, address: u64, from: &[u64]) -> Result<usize> {
+        user::copy_words_out(address, from)
+    }
+    fn copy_words_in(&self, address: u64, into: &mut [u64]) -> Result<usize> {
+        user::copy_words_in(address, into)
+    }
+    fn save_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
+        vector::save_in_frame(address, format)
+    }
+    fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
+        vector::load_from_frame(address, format)
     }
     fn zero_out(&self, address: u64, length: usize) -> usize {
         user::zero_out(address, length)
@@ -218,6 +232,39 @@ pub(crate) extern "C" fn openat(frame: &UpcallFrame) -> Ended {
 /// `newfstatat`.
 pub(crate) extern "C" fn newfstatat(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::newfstatat)
+}
+
+/// `tkill`, `tgkill`: a thread that raises a signal itself goes straight to its handler.
+pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
+    fast::clear_attention();
+    let run = run();
+    let target = target(run);
+    let Some((signal, info)) = quick::own_signal(&target, frame).filter(|_| frame.rflags & TRAP_FLAG == 0) else {
+        return rewritten(frame);
+    };
+    let Some(caught) = catch(&target, signal) else { return rewritten(frame) };
+    let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
+    frame.rax = 0;
+    if !enter_handler(&target, frame, signal, &info, &caught) {
+        leave(run, frame, None);
+        if frame.rip == return_address {
+            frame.rip = continuation;
+        }
+    }
+    Ended { word: frame.rax, takes_frame: 1 }
+}
+
+/// `rt_sigreturn`.
+pub(crate) extern "C" fn rt_sigreturn(frame: &mut UpcallFrame) -> Ended {
+    fast::clear_attention();
+    let run = run();
+    let target = target(run);
+    frame.fault_address = 0;
+    return_from_handler(&target, frame);
+    if target.thread.needs_attention() || frame.rflags & TRAP_FLAG != 0 {
+        leave(run, frame, None);
+    }
+    Ended { word: frame.rax, takes_frame: 1 }
 }
 
 /// The same, with a line for the trace.
@@ -423,14 +470,23 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     if handler.is_some_and(|handler| native::ask(&handler, frame, &ProgramMemory, result)) {
         return;
     }
-    match result {
-        FaultResult::Failed(cause) => {
-            let (signal, info) = signal_for_fault(frame.fault_address, cause);
-            raise_fault(&target, signal, info);
-        }
-        _ => make_room(&target),
+    if let FaultResult::Failed(cause) = result {
+        let (signal, info) = signal_for_fault(frame.fault_address, cause);
+        return raise_own(run, &target, frame, signal, &info);
     }
+    make_room(&target);
     show_own_text(run, frame);
+    leave(run, frame, None);
+}
+
+/// Raises a fault of the program's own. Nearly always its handler is all that follows.
+fn raise_own(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame, signal: Signal, info: &SignalInfo) {
+    show_own_text(run, frame);
+    match catch(target, signal) {
+        Some(caught) if enter_handler(target, frame, signal, info, &caught) => return,
+        Some(_) => {}
+        None => raise_fault(target, signal, *info),
+    }
     leave(run, frame, None);
 }
 
@@ -444,9 +500,7 @@ fn other_exception(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame) {
         return;
     }
     let (signal, info) = signal_for(frame);
-    raise_fault(target, signal, info);
-    show_own_text(run, frame);
-    leave(run, frame, None);
+    raise_own(run, target, frame, signal, &info);
 }
 
 /// Makes a frame that stands in a trampoline stand at the same place of the program's own text, which is what handlers
@@ -464,11 +518,10 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
         frame.rflags &= !TRAP_FLAG;
         return;
     }
-    let copy = user::faulted(frame.rip);
-    let is_in_program = frame.vector == VECTOR_PAGE_FAULT && frame.fault_address < PROGRAM_END;
-    match copy {
-        Some(Faulted { stop, is_at_once: true }) if is_in_program => frame.rip = stop,
-        Some(Faulted { stop, .. }) if is_in_program => {
+    match user::faulted(frame.rip).filter(|copy| copy.expects(frame)) {
+        Some(Faulted { stop, is_at_once: true, .. }) => frame.rip = stop,
+        Some(Faulted { stop, .. }) if frame.vector != VECTOR_PAGE_FAULT => frame.rip = stop,
+        Some(Faulted { stop, .. }) => {
             let target = target(run);
             let mut result = target.process.space().resolve(frame);
             if matches!(result, FaultResult::OutOfMemory) {
@@ -481,7 +534,7 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
                 frame.rip = stop;
             }
         }
-        _ => panic!(
+        None => panic!(
             "exception {} in exos at {:#x}, address {:#x}, error {:#x}",
             frame.vector, frame.rip, frame.fault_address, frame.error_code
         ),

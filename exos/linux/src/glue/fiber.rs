@@ -22,7 +22,7 @@ use exos_linux::process::{Process, Thread};
 use exos_linux::system::ThreadStart;
 use exos_linux::vector_buffer::VectorBuffer;
 
-use super::machine::{load_vector, save_vector};
+use super::vector;
 use super::processor::{Processor, this_processor};
 use super::stack::Stack;
 use super::{WORD_FIBER, fast, kernel};
@@ -130,7 +130,7 @@ pub(crate) fn start(
         words.add(SWITCH_WORD_COUNT as usize - 1).write(exos_fiber_entry as *const () as u64);
     }
     let mut vector: Box<VectorBuffer> = Box::default();
-    save_vector(vector.bytes());
+    vector::save(vector.bytes());
     let fs_base = start.fs_base.unwrap_or_else(read_fs_base);
     let fiber = Fiber {
         stack,
@@ -177,7 +177,7 @@ fn switch_to(next: Option<Arc<Task>>) {
     let before = current();
     if let Some(fiber) = before {
         // SAFETY: the fiber is on this processor.
-        unsafe { save_vector((*fiber.vector.get()).bytes()) };
+        unsafe { vector::save((*fiber.vector.get()).bytes()) };
         fiber.fs_base.store(read_fs_base(), Ordering::Relaxed);
         fiber.owner().1.note_dispatch(false, now_ns);
     }
@@ -207,7 +207,7 @@ fn take(task: &Arc<Task>, now_ns: u64) -> u64 {
     // SAFETY: exos does not use FS; the address was checked when it was set.
     unsafe { write_fs_base(fiber.fs_base.load(Ordering::Relaxed)) };
     // SAFETY: the fiber is on this processor now.
-    unsafe { load_vector((*fiber.vector.get()).bytes()) };
+    unsafe { vector::load((*fiber.vector.get()).bytes()) };
     aegis_rt::upcall::set_stack_top(fiber.stack.top());
     control::set_library_word(WORD_FIBER, core::ptr::from_ref(fiber) as u64);
     let (process, thread) = fiber.owner();

@@ -23,14 +23,13 @@ use exos_linux::memory::Space;
 use exos_linux::process::{Process, Thread};
 use exos_linux::stream::PortStream;
 use exos_linux::system::{OwnMemory, Platform, System, ThreadStart};
-use exos_linux::vector_buffer::VECTOR_BYTES_MAX;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::RngCore;
 
 use super::devices::HostConsole;
 use super::processor::{Bells, this_number, this_processor};
 use super::run::HEAP;
-use super::{fiber, kernel, stack};
+use super::{fiber, kernel, stack, vector};
 
 /// Bytes of trace lines that may wait for the host before the program waits for it.
 const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
@@ -226,12 +225,8 @@ impl Platform for MachinePlatform {
         (self.vector_mask, self.vector_bytes)
     }
 
-    fn save_vector(&self, into: &mut [u8]) {
-        save_vector(into);
-    }
-
-    fn load_vector(&self, state: Option<&[u8]>) {
-        load_vector(state.unwrap_or(&INITIAL_STATE.0));
+    fn reset_vector(&self) {
+        vector::reset();
     }
 
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
@@ -254,45 +249,6 @@ impl Platform for MachinePlatform {
         self.host.send_line(&alloc::format!("map {:x} {mapping}", kernel::own_space()));
     }
 }
-
-/// Saves the processor's vector state in an area that [`is_area`].
-pub(crate) fn save_vector(into: &mut [u8]) {
-    assert!(is_area(into), "vector state goes to a VectorBuffer");
-    // SAFETY: the area is 64-byte aligned and a page long, which the kernel keeps XCR0's state below; its header is
-    // zero or XSAVE's own.
-    unsafe {
-        core::arch::asm!("xsave64 [{}]", in(reg) into.as_mut_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
-            options(nostack, preserves_flags));
-    }
-}
-
-/// Loads what [`save_vector`] saved, or what a program left in a signal frame once its header was made harmless.
-pub(crate) fn load_vector(area: &[u8]) {
-    assert!(is_area(area), "vector state comes from a VectorBuffer");
-    // SAFETY: aligned and long enough; the header holds only features of XCR0 in the standard format
-    // (`signal_frame::restore` saw to it), so XRSTOR does not fault. exos is soft-float code and loses nothing.
-    unsafe {
-        core::arch::asm!("xrstor64 [{}]", in(reg) area.as_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
-            options(nostack, readonly, preserves_flags));
-    }
-}
-
-/// Whether XSAVE and XRSTOR can work on these bytes.
-fn is_area(bytes: &[u8]) -> bool {
-    bytes.len() >= VECTOR_BYTES_MAX && bytes.as_ptr().addr().is_multiple_of(64)
-}
-
-/// An XSAVE area.
-#[repr(C, align(64))]
-struct Area([u8; VECTOR_BYTES_MAX]);
-
-/// The initial state: an empty header, the x87 control word and MXCSR as at reset.
-static INITIAL_STATE: Area = {
-    let mut bytes = [0; VECTOR_BYTES_MAX];
-    [bytes[0], bytes[1]] = 0x37f_u16.to_le_bytes();
-    [bytes[24], bytes[25]] = 0x1f80_u16.to_le_bytes();
-    Area(bytes)
-};
 
 /// Bytes of vector state for what XCR0 enables: leaf 13, subleaf 0, EBX (Intel SDM vol. 1, 13.2). Asked once, as a
 /// monitor answers.

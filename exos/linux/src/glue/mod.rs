@@ -29,6 +29,7 @@ pub(crate) mod run;
 pub(crate) mod shares;
 pub(crate) mod stack;
 pub(crate) mod user;
+pub(crate) mod vector;
 
 use aegis_abi::layout::LIBOS_BASE;
 

@@ -8,11 +8,13 @@
 
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::{PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
+use aegis_abi::upcall::UpcallFrame;
 use core::arch::x86_64::__cpuid_count;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::Errno;
+use exos_linux::exception::{VECTOR_PAGE_FAULT, VECTOR_PROTECTION};
 
-use super::direct;
+use super::{direct, vector};
 
 /// Bytes from which on a copy goes by 32: one turn of its loop, a power of two.
 const WIDE_BYTES_MIN: usize = 256;
@@ -190,6 +192,19 @@ pub(crate) struct Faulted {
     pub(crate) stop: u64,
     /// Its page is not to be resolved: locks may be held.
     pub(crate) is_at_once: bool,
+    /// It moves vector state, which the processor may refuse.
+    is_vector: bool,
+}
+
+impl Faulted {
+    /// Whether the fault that `frame` tells is one that such a copy may meet.
+    pub(crate) fn expects(&self, frame: &UpcallFrame) -> bool {
+        match frame.vector {
+            VECTOR_PAGE_FAULT => frame.fault_address < PROGRAM_END,
+            VECTOR_PROTECTION => self.is_vector,
+            _ => false,
+        }
+    }
 }
 
 /// The copy at `rip`; `None` if that is no copy.
@@ -220,12 +235,13 @@ pub(crate) fn faulted(rip: u64) -> Option<Faulted> {
     ]
     .into_iter()
     .find(|(start, end, ..)| (*start as u64..*end as u64).contains(&rip))
-    .map(|(_, _, stop, is_at_once)| Faulted { stop: stop as u64, is_at_once })
+    .map(|(_, _, stop, is_at_once)| Faulted { stop: stop as u64, is_at_once, is_vector: false })
+    .or_else(|| vector::stop_of(rip).map(|stop| Faulted { stop, is_at_once: false, is_vector: true }))
 }
 
 /// Whether `length` bytes at `address` lie in the program's half.
 #[inline]
-fn check(address: u64, length: usize) -> Result<(), Errno> {
+pub(super) fn check(address: u64, length: usize) -> Result<(), Errno> {
     const ROOM: u64 = PROGRAM_END - PROGRAM_BASE;
     let offset = address.wrapping_sub(PROGRAM_BASE);
     let is_inside = offset <= ROOM && length as u64 <= ROOM - offset;
@@ -255,6 +271,24 @@ pub(crate) fn put_pair(address: u64, [first, second]: [u64; 2]) -> bool {
     // SAFETY: the destination is in the program's half, which holds no Rust object, and a fault is handled by the
     // fixup.
     check(address, 16).is_ok() && unsafe { exos_user_put_pair(address as *mut u64, first, second) }
+}
+
+/// Copies whole words from the program; gives how many.
+pub(crate) fn copy_words_in(address: u64, into: &mut [u64]) -> Result<usize, Errno> {
+    let length = size_of_val(into);
+    check(address, length)?;
+    // SAFETY: as in `copy_in`; any bytes are words.
+    let left = unsafe { exos_user_copy(into.as_mut_ptr().cast(), address as *const u8, length) };
+    Ok((length - left) / 8)
+}
+
+/// Copies whole words to the program; gives how many.
+pub(crate) fn copy_words_out(address: u64, from: &[u64]) -> Result<usize, Errno> {
+    let length = size_of_val(from);
+    check(address, length)?;
+    // SAFETY: as in `copy_out`.
+    let left = unsafe { exos_user_copy(address as *mut u8, from.as_ptr().cast(), length) };
+    Ok((length - left) / 8)
 }
 
 /// Copies from a frame to the program; gives the bytes copied, fewer than asked if memory ended.

@@ -113,11 +113,7 @@ impl Platform for FakePlatform {
         (mask, if mask & 4 == 0 { 576 } else { 832 })
     }
 
-    fn save_vector(&self, into: &mut [u8]) {
-        into.fill(0);
-    }
-
-    fn load_vector(&self, _: Option<&[u8]>) {}
+    fn reset_vector(&self) {}
 
     fn cpuid(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
         self.cpuid.lock().get(&(leaf, subleaf)).copied().unwrap_or_default()
