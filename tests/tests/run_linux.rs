@@ -59,6 +59,11 @@ fn signals() {
 }
 
 #[test]
+fn vector_state_in_signal_frames() {
+    same_in_all_builds("signal_frame");
+}
+
+#[test]
 fn local_sockets_and_named_pipes() {
     same_in_all_builds("sockets");
 }
