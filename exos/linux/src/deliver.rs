@@ -113,7 +113,7 @@ pub struct Caught {
 
 /// Takes a signal that the running thread raises itself straight to its handler, without letting it wait. `None`: it is
 /// to be raised, and [`finish`] to decide, because it is blocked or has no handler or there is more to look at.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn catch(target: &Target<'_>, signal: Signal) -> Option<Caught> {
     if target.thread.needs_attention() {

@@ -42,6 +42,17 @@ pub enum FaultResult {
     OutOfMemory,
 }
 
+/// What became of a page fault of the program's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What.
+    pub result: FaultResult,
+    /// Whom of the program's own it is to be told to, if it is not resolved.
+    pub handler: Option<Handler>,
+    /// Where the program's own text has the instruction, if it stands in a trampoline.
+    pub own_rip: Option<u64>,
+}
+
 impl Space {
     /// Memory that nobody else uses yet.
     #[must_use]
@@ -90,16 +101,22 @@ impl Space {
         self.fetching_fault(frame, |_, result| result)
     }
 
-    /// The same for a fault of the program itself; and whom of the program's own it is to be told to, where exos has no
-    /// answer.
-    pub fn resolve_or_tell(&self, frame: &UpcallFrame) -> (FaultResult, Option<Handler>) {
+    /// The same for a fault of the program itself; and what is to be known where exos has no answer.
+    pub fn resolve_or_tell(&self, frame: &UpcallFrame) -> Told {
+        {
+            let space = self.lock();
+            if let Some(reason) = space.refuses(frame.fault_address, access_of(frame)) {
+                let handler = space.fault_handler(frame.fault_address);
+                return Told { result: reason.into(), handler, own_rip: space.sites().original(frame.rip) };
+            }
+        }
         self.fetching_fault(frame, |space, result| {
             let handler = match result {
-                FaultResult::Resolved(_) => None,
+                FaultResult::Resolved(_) => return Told { result, handler: None, own_rip: None },
                 FaultResult::Failed(_) => space.fault_handler(frame.fault_address),
                 FaultResult::OutOfMemory => space.take_shortage_handler(),
             };
-            (result, handler)
+            Told { result, handler, own_rip: space.sites().original(frame.rip) }
         })
     }
 
@@ -224,11 +241,19 @@ impl From<FaultOutcome> for FaultResult {
     fn from(outcome: FaultOutcome) -> Self {
         match outcome {
             FaultOutcome::Resolved { pages } => Self::Resolved(pages),
-            FaultOutcome::Segv(SegvReason::NotMapped) => Self::Failed(FaultCause::NotMapped),
-            FaultOutcome::Segv(SegvReason::NotAllowed) => Self::Failed(FaultCause::NotAllowed),
+            FaultOutcome::Segv(reason) => reason.into(),
             FaultOutcome::Bus | FaultOutcome::Absent => Self::Failed(FaultCause::BeyondFile),
             FaultOutcome::OutOfMemory => Self::OutOfMemory,
         }
+    }
+}
+
+impl From<SegvReason> for FaultResult {
+    fn from(reason: SegvReason) -> Self {
+        Self::Failed(match reason {
+            SegvReason::NotMapped => FaultCause::NotMapped,
+            SegvReason::NotAllowed => FaultCause::NotAllowed,
+        })
     }
 }
 

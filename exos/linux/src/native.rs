@@ -11,7 +11,7 @@ use exos_native::abi;
 
 use crate::exception::{FaultCause, PAGE_FAULT_FETCH, PAGE_FAULT_WRITE};
 use crate::memory::FaultResult;
-use crate::user::{UserMemory, write_all};
+use crate::user::{UserMemory, write_words};
 
 /// RFLAGS that a function does not expect: trap, direction.
 const FLAGS_CLEARED: u64 = 1 << 8 | 1 << 10;
@@ -42,13 +42,10 @@ fn cause(error_code: u64, result: FaultResult) -> u64 {
 
 /// `EFAULT`: the record does not fit on the stack; nothing is changed.
 fn enter(frame: &mut UpcallFrame, memory: &dyn UserMemory, handler: &Handler, cause: u64) -> Result<()> {
-    let record = [handler.function, handler.argument, frame.fault_address, cause, frame.rflags, frame.rip];
-    let mut bytes = [0; 8 * abi::RECORD_WORD_COUNT];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(record) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    let place = frame.rsp.wrapping_sub(abi::RED_ZONE_BYTES + bytes.len() as u64);
-    write_all(memory, place, &bytes)?;
+    let record: [u64; abi::RECORD_WORD_COUNT] =
+        [handler.function, handler.argument, frame.fault_address, cause, frame.rflags, frame.rip];
+    let place = frame.rsp.wrapping_sub(abi::RED_ZONE_BYTES + size_of_val(&record) as u64);
+    write_words(memory, place, &record)?;
     frame.rsp = place;
     frame.rip = handler.entry;
     frame.rflags &= !FLAGS_CLEARED;
@@ -59,6 +56,7 @@ fn enter(frame: &mut UpcallFrame, memory: &dyn UserMemory, handler: &Handler, ca
 mod tests {
     use super::{FaultResult, Handler, abi, ask};
     use crate::exception::{FaultCause, PAGE_FAULT_WRITE};
+    use crate::memory::Told;
     use crate::testing::calls::{MEMORY_BASE, NOWHERE, World};
     use aegis_abi::upcall::UpcallFrame;
 
@@ -85,8 +83,8 @@ mod tests {
         space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
         let top = MEMORY_BASE + 4096;
         let mut frame = fault(top);
-        let (result, asked) = space.resolve_or_tell(&frame);
-        assert_eq!((result, asked), (NOT_MAPPED, Some(handler)));
+        let told = Told { result: NOT_MAPPED, handler: Some(handler), own_rip: None };
+        assert_eq!(space.resolve_or_tell(&frame), told);
         assert!(ask(&handler, &mut frame, &*world.memory, NOT_ALLOWED));
         assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_5000, top - 128 - 48, 0x202));
         let words = [0x40_6000, 7, PAGE + 8, abi::CAUSE_STORE | abi::CAUSE_NOT_ALLOWED, 0x602, 0x40_1234_u64];
@@ -98,12 +96,13 @@ mod tests {
         let world = World::new();
         let space = world.pod.process.space();
         let mut frame = fault(MEMORY_BASE + 4096);
-        assert_eq!(space.resolve_or_tell(&frame), (NOT_MAPPED, None));
+        assert_eq!(space.resolve_or_tell(&frame), Told { result: NOT_MAPPED, handler: None, own_rip: None });
         assert_eq!(space.lock().take_shortage_handler(), None);
         let handler = Handler { entry: 1, function: 2, argument: 3 };
         space.lock().set_fault_handler(PAGE, 4096, Some(handler)).expect("whole pages");
         frame = fault(NOWHERE);
-        assert_eq!(space.resolve_or_tell(&frame), (NOT_MAPPED, Some(handler)));
+        let told = Told { result: NOT_MAPPED, handler: Some(handler), own_rip: None };
+        assert_eq!(space.resolve_or_tell(&frame), told);
         assert!(!ask(&handler, &mut frame, &*world.memory, NOT_ALLOWED));
         assert_eq!((frame.rip, frame.rsp, frame.rflags), (0x40_1234, NOWHERE, 0x602));
     }

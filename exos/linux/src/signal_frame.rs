@@ -155,6 +155,7 @@ fn pair(low: u32, high: u32) -> u64 {
 /// enters its handler.
 ///
 /// `EFAULT`: the stack cannot hold it; the caller then ends the process by SIGSEGV, as Linux does.
+#[inline(always)]
 pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>) -> Result<()> {
     if entry.disposition.flags & FLAG_RESTORER == 0 {
         return Err(Errno::EFAULT);
@@ -195,15 +196,18 @@ fn frame_words(frame: &UpcallFrame, entry: &Entry<'_>, vector_address: u64) -> [
     let segments = frame.cs & 0xffff | (frame.ss & 0xffff) << 48;
     let mask = entry.mask_before.0;
     let info = info_words(entry.signal, entry.info);
+    // Not a constant to the compiler, which else clears all words by a call before it stores most of them.
+    let zero = core::hint::black_box(0);
     [
         entry.disposition.restorer,
-        CONTEXT_FLAGS, 0, stack[0], stack[1], stack[2],
+        CONTEXT_FLAGS, zero, stack[0], stack[1], stack[2],
         frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15,
         frame.rdi, frame.rsi, frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp,
         frame.rip, frame.rflags, segments, frame.error_code, frame.vector, mask, frame.fault_address,
-        vector_address, 0, 0, 0, 0, 0, 0, 0, 0,
+        vector_address, zero, zero, zero, zero, zero, zero, zero, zero,
         mask,
-        info[0], info[1], info[2], info[3], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        info[0], info[1], info[2], info[3], zero, zero, zero, zero,
+        zero, zero, zero, zero, zero, zero, zero, zero,
     ]
 }
 
@@ -223,6 +227,7 @@ pub struct Restored {
 ///
 /// Registers are forced to be ones that a program may have; a context that cannot be continued is `EFAULT`, and the
 /// caller ends the process by SIGSEGV. `vector_format` is this machine's.
+#[inline(always)]
 pub fn restore(memory: &dyn UserMemory, frame: &mut UpcallFrame, vector_format: (u64, usize)) -> Result<Restored> {
     let mut context = [0; CONTEXT_WORD_COUNT];
     if memory.copy_words_in(frame.rsp, &mut context)? != context.len() {

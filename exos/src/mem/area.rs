@@ -206,7 +206,14 @@ impl Area {
     }
 
     /// Whether `upper`, which begins where this one ends, continues it in every respect.
+    #[inline]
     pub(super) fn continues_in(&self, upper: &Area) -> bool {
+        // Nearly always one of the two says no.
+        self.end == upper.start && self.protection == upper.protection && self.is_one_with(upper)
+    }
+
+    /// Whether nothing but place and rights could tell them apart.
+    fn is_one_with(&self, upper: &Area) -> bool {
         let same_backing = match (&self.backing, &upper.backing) {
             (Backing::Anonymous, Backing::Anonymous) => true,
             (Backing::File(low), Backing::File(high)) => {
@@ -216,12 +223,7 @@ impl Area {
             }
             _ => false,
         };
-        self.end == upper.start
-            && self.protection == upper.protection
-            && self.maximum == upper.maximum
-            && self.flags == upper.flags
-            && self.label == upper.label
-            && same_backing
+        self.maximum == upper.maximum && self.flags == upper.flags && self.label == upper.label && same_backing
     }
 }
 

@@ -123,7 +123,9 @@ impl AreaList {
 
     /// Changes the parts of all areas inside `range`, then joins what continues. Start and end stay as they are.
     pub(crate) fn change(&mut self, range: Range<u64>, mut change: impl FnMut(&mut Area)) {
-        let mut at = self.isolate(&range);
+        let first = self.areas.first_ending_above(range.start);
+        let is_whole = self.areas.get(first).is_some_and(|area| area.start == range.start && area.end == range.end);
+        let mut at = if is_whole { first } else { self.isolate(&range) };
         while let Some(area) = self.areas.get_mut(at).filter(|area| area.start < range.end) {
             account(&mut self.totals, area, u64::wrapping_sub);
             change(area);
@@ -218,11 +220,11 @@ impl AreaList {
 
     /// Joins the area at a position to the one below if that continues in it; where it is then.
     fn join_below(&mut self, at: Position) -> Position {
-        let below = self.areas.previous(at);
-        let areas = below.and_then(|below| Some((self.areas.get(below)?, self.areas.get(at)?)));
-        let Some(below) = below.filter(|_| areas.is_some_and(|(lower, upper)| lower.continues_in(upper))) else {
+        let Some(upper) = self.areas.get(at) else { return at };
+        let Some(below) = self.areas.previous(at) else { return at };
+        if !self.areas.get(below).is_some_and(|lower| lower.continues_in(upper)) {
             return at;
-        };
+        }
         let (upper, _) = self.areas.remove(at);
         if let Some(lower) = self.areas.get_mut(below) {
             lower.end = upper.end;

@@ -74,6 +74,19 @@ impl AddressSpace {
         outcome
     }
 
+    /// Why [`Self::handle_fault`] would refuse the access, where the areas say so at once: then it is not needed.
+    #[inline]
+    #[must_use]
+    pub fn refuses(&self, address: u64, access: Access) -> Option<SegvReason> {
+        match self.areas.find_at_or_above(address) {
+            Some(area) if area.start <= address => {
+                (!allows(area.protection, access)).then_some(SegvReason::NotAllowed)
+            }
+            Some(area) if area.flags.contains(AreaFlags::GROWS_DOWN) => None,
+            _ => Some(SegvReason::NotMapped),
+        }
+    }
+
     /// The page that the last call wanted and that was not at hand.
     pub fn take_wanted(&mut self) -> Option<WantedPage> {
         self.wanted.take()

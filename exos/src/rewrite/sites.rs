@@ -42,6 +42,8 @@ pub struct SiteTable {
     pages: BTreeMap<u64, u64>,
     /// No other pages hold anything of the above. Never shrinks.
     reach: Range<u64>,
+    /// No other pages hold trampolines. Never shrinks.
+    trampolines: Range<u64>,
 }
 
 impl SiteTable {
@@ -96,8 +98,10 @@ impl SiteTable {
 
     /// Takes a trampoline page on.
     pub fn add_page(&mut self, address: u64) {
-        self.extend_reach(address >> PAGE_SHIFT);
-        self.pages.insert(address >> PAGE_SHIFT, 0);
+        let page = address >> PAGE_SHIFT;
+        self.extend_reach(page);
+        extend(&mut self.trampolines, page);
+        self.pages.insert(page, 0);
     }
 
     /// Whether there may be sites or trampolines in `pages`: answered fast, for calls that go by data.
@@ -107,10 +111,7 @@ impl SiteTable {
     }
 
     fn extend_reach(&mut self, page: u64) {
-        if self.reach.is_empty() {
-            self.reach = page..page + 1;
-        }
-        self.reach = self.reach.start.min(page)..self.reach.end.max(page + 1);
+        extend(&mut self.reach, page);
     }
 
     /// Takes a site on whose bytes are in place.
@@ -170,7 +171,12 @@ impl SiteTable {
 
     /// What `address` in a trampoline stands for in the program's own text; `None` outside of trampolines.
     #[must_use]
+    #[inline]
     pub fn original(&self, address: u64) -> Option<u64> {
+        if self.trampolines.contains(&(address >> PAGE_SHIFT)) { self.find_original(address) } else { None }
+    }
+
+    fn find_original(&self, address: u64) -> Option<u64> {
         self.pages.get(&(address >> PAGE_SHIFT))?;
         self.sites.values().find_map(|site| site.original(address))
     }
@@ -216,6 +222,14 @@ impl SiteTable {
         self.pages.retain(|page, _| !pages.contains(page));
         orphaned
     }
+}
+
+/// Makes a range of pages hold `page`, too.
+fn extend(range: &mut Range<u64>, page: u64) {
+    if range.is_empty() {
+        *range = page..page + 1;
+    }
+    *range = range.start.min(page)..range.end.max(page + 1);
 }
 
 fn slot(address: u64) -> u64 {

@@ -452,6 +452,7 @@ pub fn next(thread: &mut ThreadSignals, shared: &mut Pending, dispositions: &mut
 }
 
 /// The mask and a one-shot disposition as for entering the handler; the mask to restore.
+#[inline]
 fn enter(
     thread: &mut ThreadSignals,
     dispositions: &mut Dispositions,
@@ -472,7 +473,7 @@ fn enter(
 
 /// As raising `signal` for the thread and then [`next`], for a thread for which nothing else is deliverable: how it is
 /// handled, and the mask to restore. `None`: no handler would run, and nothing was done.
-#[inline]
+#[inline(always)]
 pub fn catch(
     thread: &mut ThreadSignals,
     dispositions: &mut Dispositions,

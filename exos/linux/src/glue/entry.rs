@@ -22,7 +22,7 @@ use exos_linux::exception::{
     signal_for_fault,
 };
 use exos_linux::leaving::{FIRST_PID, thread_leaves};
-use exos_linux::memory::FaultResult;
+use exos_linux::memory::{FaultResult, Told};
 use exos_linux::out_of_memory::make_room;
 use exos_linux::traps::Heat;
 use exos_linux::user::UserMemory;
@@ -463,25 +463,25 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     if frame.vector != VECTOR_PAGE_FAULT {
         return other_exception(run, &target, frame);
     }
-    let (result, handler) = target.process.space().resolve_or_tell(frame);
+    let Told { result, handler, own_rip } = target.process.space().resolve_or_tell(frame);
     if let FaultResult::Resolved(_) = result {
         return;
     }
     if handler.is_some_and(|handler| native::ask(&handler, frame, &ProgramMemory, result)) {
         return;
     }
+    // Handlers of signals know the program's own text.
+    frame.rip = own_rip.unwrap_or(frame.rip);
     if let FaultResult::Failed(cause) = result {
         let (signal, info) = signal_for_fault(frame.fault_address, cause);
         return raise_own(run, &target, frame, signal, &info);
     }
     make_room(&target);
-    show_own_text(run, frame);
     leave(run, frame, None);
 }
 
 /// Raises a fault of the program's own. Nearly always its handler is all that follows.
 fn raise_own(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame, signal: Signal, info: &SignalInfo) {
-    show_own_text(run, frame);
     match catch(target, signal) {
         Some(caught) if enter_handler(target, frame, signal, info, &caught) => return,
         Some(_) => {}
@@ -499,6 +499,7 @@ fn other_exception(run: &Run, target: &Target<'_>, frame: &mut UpcallFrame) {
         frame.rip = copy;
         return;
     }
+    show_own_text(run, frame);
     let (signal, info) = signal_for(frame);
     raise_own(run, target, frame, signal, &info);
 }
