@@ -125,7 +125,7 @@ fn the_layout_is_linuxs() {
     let info = memory.at(frame.rsi, 128);
     assert_eq!((get::i32(&info, 0), get::i32(&info, 8), get::u64(&info, 16)), (11, 1, 0xdead));
     let vector = get::u64(context, 224);
-    assert!(vector % 64 == 0 && vector >= frame.rsp + FRAME_BYTES as u64 && vector + 836 <= before.rsp - 128);
+    assert!(vector.is_multiple_of(64) && vector >= frame.rsp + FRAME_BYTES as u64 && vector + 836 <= before.rsp - 128);
     assert_eq!(memory.at(vector, 8), b"the frame"[..8], "the vector state is there");
 }
 

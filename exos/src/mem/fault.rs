@@ -79,9 +79,7 @@ impl AddressSpace {
     #[must_use]
     pub fn refuses(&self, address: u64, access: Access) -> Option<SegvReason> {
         match self.areas.find_at_or_above(address) {
-            Some(area) if area.start <= address => {
-                (!allows(area.protection, access)).then_some(SegvReason::NotAllowed)
-            }
+            Some(area) if area.start <= address => (!allows(area.protection, access)).then_some(SegvReason::NotAllowed),
             Some(area) if area.flags.contains(AreaFlags::GROWS_DOWN) => None,
             _ => Some(SegvReason::NotMapped),
         }

@@ -581,7 +581,9 @@ mod tests {
     #[test]
     fn what_is_caught_at_once_is_as_if_it_had_waited() {
         for flags in [0, FLAG_NO_DEFER, FLAG_RESET_HANDLER] {
-            for (mask, has_handler) in [(0, true), (Signal::HUP.bit().0, true), (Signal::USR1.bit().0, true), (0, false)] {
+            for (mask, has_handler) in
+                [(0, true), (Signal::HUP.bit().0, true), (Signal::USR1.bit().0, true), (0, false)]
+            {
                 let (mut thread, mut shared, mut dispositions) = state();
                 let disposition = Disposition { mask: Signal::INT.bit(), ..handler(flags) };
                 if has_handler {

@@ -22,9 +22,9 @@ use exos_linux::process::{Process, Thread};
 use exos_linux::system::ThreadStart;
 use exos_linux::vector_buffer::VectorBuffer;
 
-use super::vector;
 use super::processor::{Processor, this_processor};
 use super::stack::Stack;
+use super::vector;
 use super::{WORD_FIBER, fast, kernel};
 
 /// Words that the first switch to a fiber takes from its stack: six registers, the return address.
