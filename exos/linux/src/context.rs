@@ -80,22 +80,30 @@ impl Context<'_> {
     /// Blocks the thread until something may have changed, or until `deadline_ns` (monotonic).
     ///
     /// `EINTR`: a signal is waiting to be delivered; nothing was given up.
+    #[inline]
     pub fn wait(&mut self, deadline_ns: Option<u64>) -> Result<()> {
         if self.has_signal() {
             return Err(Errno::EINTR);
         }
-        let timer_ns = self.process.files.timers().earliest_ns(self.now_ns());
-        let earliest_ns = deadline_ns.into_iter().chain(timer_ns).min();
+        let timers = self.process.files.timers();
+        let earliest_ns = if timers.is_unused() {
+            deadline_ns
+        } else {
+            deadline_ns.into_iter().chain(timers.earliest_ns(self.now_ns())).min()
+        };
         self.system.platform.wait(earliest_ns);
         if self.has_signal() { Err(Errno::EINTR) } else { Ok(()) }
     }
 
     /// Whether a signal could be delivered to this thread now, or the process is to end.
     #[must_use]
+    #[inline]
     pub fn has_signal(&self) -> bool {
-        if !self.thread.needs_attention() {
-            return false;
-        }
+        self.thread.needs_attention() && self.looks_for_signal()
+    }
+
+    #[cold]
+    fn looks_for_signal(&self) -> bool {
         let is_leaving = self.thread.is_ending.load(Ordering::Acquire) || self.process.has_ended();
         if is_leaving || self.process.pause.lock().stopped_by.is_some() {
             return true;

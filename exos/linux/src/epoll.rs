@@ -95,21 +95,22 @@ impl ReadyList {
     }
 
     /// As [`Self::list`], of an entry that is at hand.
+    #[inline]
     fn put_back(&self, watched: Arc<Watched>) {
         if !watched.is_listed.swap(true, Ordering::AcqRel) {
             self.entries.lock().push_back(watched);
         }
     }
 
-    fn length(&self) -> usize {
-        self.entries.lock().len()
-    }
-
-    /// Takes the first entry off; what changes from now on puts it on again.
-    fn take_first(&self) -> Option<Arc<Watched>> {
-        let watched = self.entries.lock().pop_front()?;
+    /// Takes the first entry off; what changes from now on puts it on again. And how many there were.
+    #[inline]
+    fn take_first(&self) -> Option<(Arc<Watched>, usize)> {
+        let mut entries = self.entries.lock();
+        let count = entries.len();
+        let watched = entries.pop_front()?;
+        drop(entries);
         watched.is_listed.store(false, Ordering::Release);
-        Some(watched)
+        Some((watched, count))
     }
 }
 
@@ -130,6 +131,7 @@ struct Found {
 }
 
 impl Watched {
+    #[inline]
     fn look(&self) -> Look {
         let Some(description) = self.description.upgrade() else {
             return Look::Gone;
@@ -328,8 +330,12 @@ impl Epoll {
     fn for_each_ready(&self, mut found: impl FnMut(&Watched, u32) -> Found) {
         let mut has_put_back = false;
         // Those that come or come back meanwhile are for the next look.
-        for _ in 0..self.ready.length() {
-            let Some(watched) = self.ready.take_first() else { break };
+        let mut left = 1;
+        let mut is_first = true;
+        while left > 0
+            && let Some((watched, count)) = self.ready.take_first()
+        {
+            left = if core::mem::take(&mut is_first) { count - 1 } else { left - 1 };
             match watched.look() {
                 Look::Gone => self.forget(watched.key),
                 Look::Idle { announces: true } => {}

@@ -281,6 +281,12 @@ impl Process {
         self.memory.lock().clone()
     }
 
+    /// The number of its memory's address space.
+    #[must_use]
+    pub fn space_number(&self) -> u64 {
+        u64::from(self.memory.lock().slot().0)
+    }
+
     /// Gives it other memory; what it had is returned, to be dropped without a lock and by nobody who runs in it.
     pub fn replace_space(&self, space: Arc<crate::memory::Space>) -> Arc<crate::memory::Space> {
         core::mem::replace(&mut *self.memory.lock(), space)

@@ -15,12 +15,14 @@ use exos::fs::description::StatusFlags;
 use exos::fs::location::Location;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::permission::Credentials;
+use exos::fs::pipe::PIPE_BUFFER_BYTES;
 use exos::fs::vnode::{FileKind, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use crate::abi::file as abi;
+use crate::call::epoll;
 use crate::call::file_transfer::one;
 use crate::call::signal::CODE_THREAD;
 use crate::deliver::Target;
@@ -52,7 +54,8 @@ fn now(caller: &Target<'_>) -> Timestamp {
 #[inline(always)]
 fn read_from(caller: &Target<'_>, frame: &UpcallFrame, offset: Option<u64>) -> Answer {
     let description = caller.process.files.get(frame.rdi).ok()?;
-    if !description.is_plain() || !description.is_readable() {
+    let has_short_way = description.is_plain() || description.is_pipe() && offset.is_none();
+    if !has_short_way || !description.is_readable() {
         return None;
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
@@ -68,7 +71,10 @@ fn read_from(caller: &Target<'_>, frame: &UpcallFrame, offset: Option<u64>) -> A
 fn write_to(caller: &Target<'_>, frame: &UpcallFrame, offset: Option<u64>) -> Answer {
     let files = &caller.process.files;
     let description = files.get(frame.rdi).ok()?;
-    if !description.is_plain() || !description.is_writable() || files.size_limit_bytes() != u64::MAX {
+    // Of a pipe only what goes in whole or not at all: if not, the handler begins anew.
+    let is_whole = || description.is_pipe() && offset.is_none() && frame.rdx <= PIPE_BUFFER_BYTES as u64;
+    let has_short_way = description.is_plain() || is_whole();
+    if !has_short_way || !description.is_writable() || files.size_limit_bytes() != u64::MAX {
         return None;
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
@@ -221,4 +227,25 @@ pub fn own_signal(caller: &Target<'_>, frame: &UpcallFrame) -> Option<(Signal, S
     let uid = caller.process.facts.uid.load(Ordering::Relaxed);
     let payload = SignalPayload::Sender { pid, uid, value: 0 };
     Some((signal, SignalInfo { code: CODE_THREAD, errno: 0, payload }))
+}
+
+/// What an epoll instance has to report now. Where it has nothing and the caller would wait, that is the handler's.
+#[inline(always)]
+fn reported_now(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    match epoll::look(caller.process, caller.memory, [frame.rdi, frame.rsi, frame.rdx]) {
+        Ok(0) if frame.r10 as i32 != 0 => None,
+        outcome => Some(outcome),
+    }
+}
+
+/// `epoll_wait(2)`.
+#[inline(always)]
+pub fn epoll_wait(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    reported_now(caller, frame)
+}
+
+/// `epoll_pwait(2)` without a mask.
+#[inline(always)]
+pub fn epoll_pwait(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    if frame.r8 == 0 { reported_now(caller, frame) } else { None }
 }

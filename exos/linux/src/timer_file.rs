@@ -6,6 +6,7 @@
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, WaitQueue};
@@ -146,6 +147,8 @@ impl OpenFile for TimerFile {
 #[derive(Default)]
 pub struct TimerSet {
     timers: Mutex<Vec<Weak<TimerFile>>>,
+    /// One was added at some time: most processes never have any, and their waits need not look.
+    is_used: AtomicBool,
 }
 
 impl TimerSet {
@@ -154,15 +157,20 @@ impl TimerSet {
         let mut timers = self.timers.lock();
         timers.retain(|timer| timer.strong_count() > 0);
         timers.push(Arc::downgrade(timer));
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    /// Whether there was never any.
+    #[must_use]
+    #[inline]
+    pub fn is_unused(&self) -> bool {
+        !self.is_used.load(Ordering::Acquire)
     }
 
     /// When the next one expires (monotonic), if any is armed.
     #[must_use]
     pub fn earliest_ns(&self, now_ns: u64) -> Option<u64> {
         let timers = self.timers.lock();
-        if timers.is_empty() {
-            return None;
-        }
         let alive: Vec<_> = timers.iter().filter_map(Weak::upgrade).collect();
         drop(timers);
         let deadlines = alive.iter().map(|timer| timer.look(|state, _| state.timer.deadline_ns));

@@ -22,6 +22,16 @@ pub trait UserMemory {
     fn copy_in(&self, address: u64, into: &mut [u8]) -> Result<usize>;
     /// Copies to the program; how many bytes went, fewer where memory ended. `EFAULT` as above.
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize>;
+    /// As [`Self::copy_in`], but ends at the first fault, whether it could be resolved or not: locks may be held.
+    fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
+        let _ = (address, into);
+        0
+    }
+    /// As [`Self::copy_out`], but ends at the first fault.
+    fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
+        let _ = (address, from);
+        0
+    }
     /// Copies `length` bytes of a frame to the program, as [`Self::copy_out`] does.
     fn copy_frame_out(
         &self,
@@ -365,6 +375,15 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
         self.cursor.advance(bytes.len(), |address, done, length| memory.copy_out(address, &bytes[done..done + length]))
     }
 
+    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+        let Extent { address, length } = self.cursor.current;
+        let is_done = bytes.len() as u64 <= length && self.memory.copy_out_at_once(address, bytes) == bytes.len();
+        if is_done {
+            self.cursor.step(bytes.len());
+        }
+        is_done
+    }
+
     fn put_frame(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let memory = self.memory;
         self.cursor.advance(count, |address, done, length| {
@@ -407,6 +426,15 @@ impl exos::fs::transfer::Source for UserReader<'_> {
     fn take(&mut self, into: &mut [u8]) -> usize {
         let memory = self.memory;
         self.cursor.advance(into.len(), |address, done, length| memory.copy_in(address, &mut into[done..done + length]))
+    }
+
+    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
+        let Extent { address, length } = self.cursor.current;
+        let is_done = into.len() as u64 <= length && self.memory.copy_in_at_once(address, into) == into.len();
+        if is_done {
+            self.cursor.step(into.len());
+        }
+        is_done
     }
 
     fn take_frame_at_once(

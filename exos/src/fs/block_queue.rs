@@ -4,8 +4,9 @@
 //! empties it. Neither needs the queue meanwhile, so bytes are copied once on each side though a program's memory is
 //! never touched under a lock (INV-F1). What fits behind the last bytes is copied there, so small writes share a block.
 //!
-//! Invariant: two neighbours' bytes never fit into one block when they are put in, so the blocks hold at least half of
-//! what they could, but for the first and the last. Emptied blocks wait for the next writer, at most
+//! Invariants: two neighbours' bytes never fit into one block when they are put in, so the blocks hold at least half of
+//! what they could, but for the first and the last. A block without bytes stays in the row only if it is the only one,
+//! for the next bytes that are appended. Other emptied blocks wait for the next writer, at most
 //! [`SPARE_COUNT_MAX`] of them. A plain structure; whoever shares it locks it and limits it.
 
 use alloc::collections::VecDeque;
@@ -95,6 +96,7 @@ impl BlockQueue {
 
     /// Puts the bytes of a block behind all others.
     pub fn put(&mut self, block: Block) {
+        self.drop_empty();
         self.length += block.length();
         let is_gathered = self.blocks.back_mut().is_some_and(|last| last.append(block.bytes()));
         if is_gathered || block.length() == 0 {
@@ -109,6 +111,7 @@ impl BlockQueue {
     /// # Errors
     /// `ENOMEM`.
     pub fn take(&mut self, limit: usize) -> Result<Block> {
+        self.drop_empty();
         let block = match self.blocks.pop_front() {
             None => self.empty_block()?,
             Some(first) if first.length() <= limit => first,
@@ -129,8 +132,68 @@ impl BlockQueue {
         Ok(block)
     }
 
+    /// Puts `count` bytes (at most [`BLOCK_BYTES`]) behind all others: `fill` gets the room and says whether it filled
+    /// it. If not, nothing has changed.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    #[inline]
+    pub fn append(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Result<bool> {
+        if let Some(last) = self.blocks.back_mut()
+            && let Some(room) = last.memory.get_mut(last.end..last.end + count)
+        {
+            if !fill(room) {
+                return Ok(false);
+            }
+            last.end += count;
+        } else {
+            let mut block = self.empty_block()?;
+            if !fill(&mut block.memory[..count]) {
+                self.give_back(block);
+                return Ok(false);
+            }
+            (block.start, block.end) = (0, count);
+            self.blocks.push_back(block);
+        }
+        self.length += count;
+        Ok(true)
+    }
+
+    /// Takes the block without bytes out of the row, if there is one.
+    fn drop_empty(&mut self) {
+        if self.length == 0
+            && let Some(block) = self.blocks.pop_front()
+        {
+            self.give_back(block);
+        }
+    }
+
+    /// The first bytes, as many as lie in one block.
+    #[inline]
+    pub fn first(&self) -> Option<&[u8]> {
+        self.blocks.front().map(Block::bytes).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// Forgets the first `count` bytes, which are no more than [`Self::first`] has.
+    #[inline]
+    pub fn skip_first(&mut self, count: usize) {
+        let Some(first) = self.blocks.front_mut() else { return };
+        let count = count.min(first.length());
+        first.skip(count);
+        self.length -= count;
+        if first.length() > 0 {
+            return;
+        }
+        if self.length == 0 {
+            (first.start, first.end) = (0, 0);
+        } else if let Some(block) = self.blocks.pop_front() {
+            self.give_back(block);
+        }
+    }
+
     /// Puts what is left of the bytes that were taken last back to the front.
     pub fn put_back(&mut self, block: Block) {
+        self.drop_empty();
         self.length += block.length();
         match block.length() {
             0 => self.give_back(block),
@@ -156,7 +219,7 @@ impl BlockQueue {
 
     /// Blocks that hold bytes.
     pub fn block_count(&self) -> usize {
-        self.blocks.len()
+        if self.length == 0 { 0 } else { self.blocks.len() }
     }
 }
 
@@ -166,6 +229,18 @@ mod tests {
     use alloc::collections::VecDeque;
     use alloc::vec::Vec;
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+
+    /// As whoever copies under a lock puts bytes in.
+    fn append(queue: &mut BlockQueue, bytes: &[u8]) {
+        let length = queue.length();
+        assert_eq!(queue.append(bytes.len(), |_| false), Ok(false));
+        assert_eq!(queue.length(), length);
+        let fill = |room: &mut [u8]| {
+            room.copy_from_slice(bytes);
+            true
+        };
+        assert_eq!(queue.append(bytes.len(), fill), Ok(true));
+    }
 
     fn put(queue: &mut BlockQueue, bytes: &[u8]) {
         let mut block = queue.empty_block().unwrap();
@@ -200,15 +275,26 @@ mod tests {
         /// Against a queue of bytes, with the bound on memory.
         #[test]
         fn bytes_stay_in_order_and_blocks_are_half_full(
-            steps in proptest::collection::vec((0_u8..3, 0_usize..=BLOCK_BYTES), 1..80),
+            steps in proptest::collection::vec((0_u8..5, 0_usize..=BLOCK_BYTES), 1..80),
         ) {
             let (mut queue, mut model, mut next) = (BlockQueue::default(), VecDeque::new(), 0_u8);
             for (kind, count) in steps {
                 match kind {
-                    0 => {
+                    0 | 3 => {
                         let bytes: Vec<u8> = (0..count).map(|_| { next = next.wrapping_add(1); next }).collect();
-                        put(&mut queue, &bytes);
+                        if kind == 0 {
+                            put(&mut queue, &bytes);
+                        } else if count > 0 {
+                            append(&mut queue, &bytes);
+                        }
                         model.extend(&bytes);
+                    }
+                    4 => {
+                        let first = queue.first().map(<[u8]>::to_vec).unwrap_or_default();
+                        prop_assert_eq!(first.is_empty(), model.is_empty());
+                        prop_assert!(first.iter().eq(model.iter().take(first.len())));
+                        queue.skip_first(count);
+                        model.drain(..count.min(first.len()));
                     }
                     1 => {
                         let mut peeked = vec![0; count];

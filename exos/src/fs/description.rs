@@ -82,6 +82,7 @@ struct Nature {
     /// `Offsets` without an [`OpenFile`].
     seek_support: SeekSupport,
     is_plain: bool,
+    is_pipe: bool,
 }
 
 impl Nature {
@@ -93,6 +94,7 @@ impl Nature {
             kind: inode.kind(),
             seek_support: file.map_or(SeekSupport::Offsets, |file| file.seek_support()),
             is_plain: file.is_none_or(is_plain),
+            is_pipe: file.is_some_and(|file| file.pipe().is_some()),
         }
     }
 }
@@ -184,6 +186,11 @@ impl Description {
     /// streams, terminals and what a personality put behind a file.
     pub fn is_plain(&self) -> bool {
         self.nature.is_plain
+    }
+
+    /// Whether it is an end of a pipe.
+    pub fn is_pipe(&self) -> bool {
+        self.nature.is_pipe
     }
 
     /// Whether a blocking write goes on until its source is empty (pipes, streams).

@@ -1,8 +1,10 @@
 //! Pipes, named and not: a queue of bytes with counted ends (pipe(7)).
 //!
-//! A write of up to [`PIPE_BUFFER_BYTES`] bytes goes in whole or not at all. Room is reserved before the
-//! bytes are taken from the program into a block of their own and the block put in afterwards, because a program's
-//! memory is never touched under a lock (INV-F1); what a faulting reader could not take goes back to the front.
+//! A write of up to [`PIPE_BUFFER_BYTES`] bytes goes in whole or not at all. Nearly always bytes are copied under the
+//! lock, by copies that end at a fault and are all or nothing. Where one ends so, and for longer transfers, room is
+//! reserved before the bytes are taken from the program into a block of their own and the block put in afterwards,
+//! because a fault of a program's memory is never handled under a lock (INV-F1); what a faulting reader could not take
+//! goes back to the front.
 //!
 //! Differences from Linux that a program can see: capacity is counted in bytes, not in page slots, so many
 //! small writes fit; memory is at most twice that.
@@ -110,9 +112,73 @@ impl Pipe {
         self.state.lock().queue.peek(into)
     }
 
+    /// Reads what lies in one block, under the lock. `None`: that is not all that is wanted and there, or the copy
+    /// ended early; nothing has been taken then.
+    #[inline]
+    fn read_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
+        let wanted = destination.remaining();
+        let mut state = self.state.lock();
+        let Some(first) = state.queue.first() else {
+            return (wanted > 0 && state.writer_count > 0).then_some(Err(Errno::EAGAIN));
+        };
+        let count = first.len().min(wanted);
+        if count < wanted && state.queue.block_count() > 1 || !destination.put_at_once(&first[..count]) {
+            return None;
+        }
+        let makes_writable = state.room() < PIPE_BUFFER_BYTES;
+        state.queue.skip_first(count);
+        drop(state);
+        // With so much room nobody was refused before, so nobody waits.
+        if makes_writable && count > 0 {
+            self.waiters.notify(Readiness::WRITE);
+        }
+        Some(Ok(count))
+    }
+
+    /// Writes what goes in whole or not at all, under the lock. `None`: there is more, or the copy ended early; nothing
+    /// has been put in then.
+    #[inline]
+    fn write_at_once(&self, source: &mut dyn Source) -> Option<Result<usize>> {
+        let wanted = source.remaining();
+        if wanted == 0 || wanted > PIPE_BUFFER_BYTES {
+            return None;
+        }
+        let mut state = self.state.lock();
+        if state.reader_count == 0 {
+            return Some(Err(Errno::EPIPE));
+        }
+        if state.room() < wanted {
+            return Some(Err(Errno::EAGAIN));
+        }
+        match state.queue.append(wanted, |room| source.take_at_once(room)) {
+            Err(error) => Some(Err(error)),
+            Ok(false) => None,
+            Ok(true) => {
+                drop(state);
+                self.waiters.notify(Readiness::READ);
+                Some(Ok(wanted))
+            }
+        }
+    }
+
     fn read(&self, destination: &mut dyn Destination) -> Result<usize> {
+        match self.read_at_once(destination) {
+            Some(outcome) => outcome,
+            None => self.read_blocks(destination),
+        }
+    }
+
+    fn write(&self, source: &mut dyn Source) -> Result<usize> {
+        match self.write_at_once(source) {
+            Some(outcome) => outcome,
+            None => self.write_blocks(source),
+        }
+    }
+
+    fn read_blocks(&self, destination: &mut dyn Destination) -> Result<usize> {
         let mut done = 0;
         let mut left = destination.remaining();
+        let mut makes_writable = false;
         while left > 0 {
             let mut block = {
                 let mut state = self.state.lock();
@@ -136,25 +202,28 @@ impl Pipe {
             block.skip(copied);
             {
                 let mut state = self.state.lock();
+                makes_writable |= state.room() < PIPE_BUFFER_BYTES;
                 state.reserved -= count;
                 state.queue.put_back(block);
             }
             done += copied;
             left -= copied;
             if copied < count {
+                // Another reader may have found nothing meanwhile.
+                self.waiters.notify(Readiness::READ);
                 if done == 0 {
                     return Err(Errno::EFAULT);
                 }
                 break;
             }
         }
-        if done > 0 {
+        if makes_writable {
             self.waiters.notify(Readiness::WRITE);
         }
         Ok(done)
     }
 
-    fn write(&self, source: &mut dyn Source) -> Result<usize> {
+    fn write_blocks(&self, source: &mut dyn Source) -> Result<usize> {
         let mut left = source.remaining();
         let is_atomic = left <= PIPE_BUFFER_BYTES;
         let mut done = 0;
@@ -189,6 +258,8 @@ impl Pipe {
             done += taken;
             left -= taken;
             if taken < count {
+                // Another writer may have been refused the room that was kept for the rest.
+                self.waiters.notify(Readiness::WRITE);
                 break Err(Errno::EFAULT);
             }
         };

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 bitflags! {
     /// What a description is ready for; the meaning of poll(2)'s events, not their numbers.
@@ -63,13 +63,23 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// The first of those with numbers in `ids` whom `events` concern, and the number to go on with.
-    fn next_concerned(&self, events: Readiness, ids: &Range<u64>) -> Option<(u64, Arc<dyn Waiter>)> {
+    /// The first of those with numbers in `ids` whom `events` concern, and the number to go on with unless nobody came
+    /// after him.
+    #[inline]
+    fn next_concerned(&self, events: Readiness, ids: &Range<u64>) -> Option<(Option<u64>, Arc<dyn Waiter>)> {
         let always = Readiness::ERROR | Readiness::HANG_UP;
         let first = self.list.partition_point(|entry| entry.id < ids.start);
-        let rest = self.list[first..].iter().take_while(|entry| entry.id < ids.end);
-        let mut concerned = rest.filter(|entry| events.intersects(entry.interest | always));
-        concerned.find_map(|entry| Some((entry.id + 1, entry.waiter.upgrade()?)))
+        for (place, entry) in self.list.iter().enumerate().skip(first) {
+            if entry.id >= ids.end {
+                break;
+            }
+            if events.intersects(entry.interest | always)
+                && let Some(waiter) = entry.waiter.upgrade()
+            {
+                return Some(((place + 1 < self.list.len()).then_some(entry.id + 1), waiter));
+            }
+        }
+        None
     }
 }
 
@@ -104,6 +114,7 @@ impl WaitQueue {
         (self.told_count() == told_count).then(|| self.join(&mut waiters, waiter, interest))
     }
 
+    #[inline]
     fn join(self: &Arc<Self>, waiters: &mut Waiters, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
         let id = waiters.next_id;
         waiters.next_id += 1;
@@ -118,14 +129,22 @@ impl WaitQueue {
 
     /// Wakes all who are there and whose interest meets `events`, in the order in which they came; errors and hang-ups
     /// meet every interest.
+    #[inline]
     pub fn notify(&self, events: Readiness) {
-        let mut waiters = self.waiters.lock();
+        let waiters = self.waiters.lock();
         self.told_count.store(self.told_count() + 1, Ordering::Release);
+        if !waiters.list.is_empty() {
+            self.wake_all(waiters, events);
+        }
+    }
+
+    fn wake_all<'a>(&'a self, mut waiters: MutexGuard<'a, Waiters>, events: Readiness) {
         let mut ids = 0..waiters.next_id;
         while let Some((next, waiter)) = waiters.next_concerned(events, &ids) {
             drop(waiters);
             waiter.wake(events);
             drop(waiter);
+            let Some(next) = next else { return };
             ids.start = next;
             waiters = self.waiters.lock();
         }
@@ -146,7 +165,9 @@ pub struct Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut waiters = self.queue.waiters.lock();
-        if let Ok(place) = waiters.list.binary_search_by_key(&self.id, |entry| entry.id) {
+        if waiters.list.last().is_some_and(|entry| entry.id == self.id) {
+            waiters.list.pop();
+        } else if let Ok(place) = waiters.list.binary_search_by_key(&self.id, |entry| entry.id) {
             waiters.list.remove(place);
         }
     }

@@ -45,6 +45,14 @@ pub trait Destination {
         0
     }
 
+    /// Copies all of `bytes` and moves on behind them, or says `false` and does not move: where a fault would have to
+    /// be handled, where there are several buffers, and where that cannot be told. A caller who holds a lock may use
+    /// it.
+    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+        let _ = bytes;
+        false
+    }
+
     /// Puts `count` zero bytes. Returns as [`Self::put`] does.
     fn put_zeros(&mut self, count: usize) -> usize {
         const ZEROS: [u8; 512] = [0; 512];
@@ -70,6 +78,12 @@ pub trait Source {
     /// behind them. Returns how many were copied; fewer than asked means that the memory behind them cannot
     /// be read.
     fn take(&mut self, into: &mut [u8]) -> usize;
+
+    /// Fills all of `into` and moves on, or says `false` and does not move, as [`Destination::put_at_once`] does.
+    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
+        let _ = into;
+        false
+    }
 
     /// Copies the next `count` bytes into a frame from `offset` on. Ends where a fault would have to be handled, and
     /// does nothing where that cannot be told: what a caller who holds a lock may use.
@@ -143,6 +157,10 @@ impl Destination for SliceDestination<'_> {
         count
     }
 
+    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+        bytes.len() <= self.remaining() && self.put(bytes) == bytes.len()
+    }
+
     fn put_frame_at_once(&mut self, frames: &dyn FrameBytes, frame: FrameNumber, offset: usize, count: usize) -> usize {
         let count = count.min(self.remaining());
         frames.read(frame, offset, &mut self.slice[self.done..self.done + count]);
@@ -163,6 +181,10 @@ impl Source for &[u8] {
         into[..count].copy_from_slice(head);
         *self = tail;
         count
+    }
+
+    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
+        into.len() <= self.len() && self.take(into) == into.len()
     }
 
     fn take_frame_at_once(

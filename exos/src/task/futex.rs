@@ -145,6 +145,10 @@ impl Queues {
     fn take(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Entry> {
         let bucket = &mut self.buckets[key.bucket()];
         let is_meant = |entry: &Entry| entry.key == key && entry.mask & mask != 0 && entry.id < id_end;
+        // Nearly always the first one.
+        if is_meant(bucket.front()?) {
+            return bucket.pop_front();
+        }
         bucket.remove(bucket.iter().position(is_meant)?)
     }
 
@@ -185,13 +189,19 @@ impl FutexTable {
     pub fn wake(&self, key: FutexKey, count: usize, mask: u32) -> usize {
         let mut queues = self.queues.lock();
         let id_end = queues.next_id + 1;
-        for woken in 0..count {
-            let Some(waiter) = queues.take_to_wake(key, mask, id_end) else { return woken };
+        let mut woken = 0;
+        while woken < count
+            && let Some(waiter) = queues.take_to_wake(key, mask, id_end)
+        {
             drop(queues);
             waiter.wake();
+            woken += 1;
+            if woken == count {
+                break;
+            }
             queues = self.queues.lock();
         }
-        count
+        woken
     }
 
     /// Wakes up to `wake_count` waiters of `from` and moves up to `move_count` more to `to`, if `look` agrees; says

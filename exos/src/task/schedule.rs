@@ -71,7 +71,8 @@ struct State {
 /// A thread as the scheduler sees it.
 pub struct Task {
     id: u64,
-    scheduler: Weak<Scheduler>,
+    /// Kept by its tasks, of which it keeps only those that run, are ready or wait until a time.
+    scheduler: Arc<Scheduler>,
     me: Weak<Task>,
     /// Taken after the scheduler's own lock.
     state: SpinMutex<State>,
@@ -102,9 +103,7 @@ impl Task {
     /// a processor, those that may run it now are told.
     pub fn set_affinity(&self, mask: u64) {
         self.affinity.store(mask, Ordering::Relaxed);
-        if let Some(scheduler) = self.scheduler.upgrade() {
-            scheduler.affinity_changed(self);
-        }
+        self.scheduler.affinity_changed(self);
     }
 
     fn may_run_on(&self, processor: usize) -> bool {
@@ -113,9 +112,7 @@ impl Task {
 
     /// Makes it look again: ready if it is blocked, and its next block returns at once if it is not.
     pub fn wake_up(&self) {
-        if let (Some(scheduler), Some(me)) = (self.scheduler.upgrade(), self.me.upgrade()) {
-            scheduler.wake(&me);
-        }
+        self.scheduler.wake(self);
     }
 
     /// As [`Task::wake_up`]; if it runs a program on some processor, that is interrupted.
@@ -125,8 +122,8 @@ impl Task {
             _ => None,
         };
         self.wake_up();
-        if let (Some(scheduler), Some(processor)) = (self.scheduler.upgrade(), running_on) {
-            scheduler.processors.kick(processor);
+        if let Some(processor) = running_on {
+            self.scheduler.processors.kick(processor);
         }
     }
 
@@ -200,14 +197,15 @@ impl Inner {
         }
     }
 
+    #[inline]
     fn take_ready(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
         let task = self.queues.take(processor)?;
-        task.state.lock().status = Status::Running(processor);
         self.current[processor] = Some(task.clone());
         self.charged_ns[processor] = now_ns;
         Some(task)
     }
 
+    #[inline]
     fn choose(&mut self, processor: usize, before: Option<&Arc<Task>>, now_ns: u64) -> Decision {
         let Some(task) = self.take_ready(processor, now_ns) else {
             self.current[processor] = None;
@@ -222,6 +220,9 @@ impl Inner {
 
     /// When a busy processor has to look whether its task has to make room; `None` if nobody waits for that.
     fn wanted_tick(&self, processor: usize) -> Option<u64> {
+        if self.queues.len() == 0 {
+            return None;
+        }
         if self.queues.has_woken(processor) {
             return Some(TICK_NS);
         }
@@ -230,13 +231,18 @@ impl Inner {
     }
 
     /// Makes a task ready that was not running.
-    fn make_ready(&mut self, task: &Arc<Task>) -> Told {
-        let is_ahead = self.queues.push_woken(task);
+    #[inline]
+    fn make_ready(&mut self, task: Arc<Task>, state: &mut State) -> Told {
+        state.status = Status::Ready;
+        let told = self.take_idle(&task);
+        let mask = task.affinity();
+        let is_ahead = self.queues.push_woken(task, &mut state.turn);
         let within_ns = if is_ahead { TICK_NS } else { SLICE_NS };
-        self.take_idle(task).unwrap_or(Told::Busy { mask: task.affinity(), within_ns })
+        told.unwrap_or(Told::Busy { mask, within_ns })
     }
 
     /// An idle processor that can run a task, which is not idle any more: it has to be told.
+    #[inline]
     fn take_idle(&mut self, task: &Task) -> Option<Told> {
         let able = self.idle & task.affinity();
         let processor = (able != 0).then(|| able.trailing_zeros() as usize)?;
@@ -298,7 +304,7 @@ impl Scheduler {
         };
         Arc::new_cyclic(|me| Task {
             id,
-            scheduler: Arc::downgrade(self),
+            scheduler: self.clone(),
             me: me.clone(),
             state: SpinMutex::new(State { status: Status::New, is_woken: false, turn: Turn::default() }),
             affinity: AtomicU64::new(u64::MAX),
@@ -316,12 +322,9 @@ impl Scheduler {
                 Some(maker) => inner.queues.split(&maker),
                 None => Turn::default(),
             };
-            {
-                let mut state = task.state.lock();
-                state.status = Status::Ready;
-                state.turn = turn;
-            }
-            inner.make_ready(task)
+            let mut state = task.state.lock();
+            state.turn = turn;
+            inner.make_ready(task.clone(), &mut state)
         };
         self.tell(&told);
     }
@@ -334,6 +337,7 @@ impl Scheduler {
         inner.idle &= !(1 << processor);
     }
 
+    #[inline]
     fn tell(&self, told: &Told) {
         match *told {
             Told::Kick(processor) => self.processors.kick(processor),
@@ -345,6 +349,7 @@ impl Scheduler {
         }
     }
 
+    #[inline]
     fn announce(&self, processor: usize, decision: Decision) -> Choice {
         if let Some(within_ns) = decision.tick_within_ns {
             self.processors.arm_slice(processor, within_ns);
@@ -353,7 +358,7 @@ impl Scheduler {
     }
 
     /// Wakes a task. What it waits for is its own business: it looks again.
-    pub fn wake(&self, task: &Arc<Task>) {
+    pub fn wake(&self, task: &Task) {
         let told = {
             let mut inner = self.inner.lock();
             let mut state = task.state.lock();
@@ -361,12 +366,12 @@ impl Scheduler {
                 state.is_woken = true;
                 return;
             };
-            state.status = Status::Ready;
-            drop(state);
+            // Who is being dropped is waited for by nobody.
+            let Some(me) = task.me.upgrade() else { return };
             if let Some(deadline_ns) = deadline_ns {
                 inner.sleepers.remove(&(deadline_ns, task.id));
             }
-            inner.make_ready(task)
+            inner.make_ready(me, &mut state)
         };
         self.tell(&told);
     }
@@ -388,21 +393,24 @@ impl Scheduler {
         let mut earliest_ns = None;
         let decision = {
             let mut inner = self.inner.lock();
-            let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
+            let since_ns = now_ns.saturating_sub(inner.charged_ns[processor]);
+            let Some(task) = &inner.current[processor] else { return Choice::Idle };
             {
                 let mut state = task.state.lock();
                 if core::mem::take(&mut state.is_woken) {
                     return Choice::Stay;
                 }
                 state.status = Status::Blocked { deadline_ns };
+                state.turn.charge(since_ns);
             }
-            inner.charge(processor, now_ns);
             if let Some(deadline_ns) = deadline_ns {
+                let task = task.clone();
                 let is_first = inner.sleepers.first_key_value().is_none_or(|((first, _), _)| deadline_ns < *first);
                 earliest_ns = is_first.then_some(deadline_ns);
-                inner.sleepers.insert((deadline_ns, task.id), task.clone());
+                inner.sleepers.insert((deadline_ns, task.id), task);
             }
-            inner.choose(processor, Some(&task), now_ns)
+            // Nobody who is blocked is chosen, so it is not the same task again.
+            inner.choose(processor, None, now_ns)
         };
         if let Some(earliest_ns) = earliest_ns {
             self.processors.arm(earliest_ns);
@@ -494,8 +502,8 @@ impl Scheduler {
                     _ => return,
                 }
                 let Some((_, task)) = inner.sleepers.pop_first() else { return };
-                task.state.lock().status = Status::Ready;
-                inner.make_ready(&task)
+                let mut state = task.state.lock();
+                inner.make_ready(task.clone(), &mut state)
             };
             self.tell(&told);
         }

@@ -13,7 +13,7 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use crate::capability::{CapRef, Capability, DYING};
 use crate::frame::FrameKind;
-use crate::id::{EnvironmentId, Named, SPACE_SHARE_MAX, SpaceId};
+use crate::id::{EnvironmentId, Named, ProcessorId, SPACE_SHARE_MAX, SpaceId};
 use crate::machine::Machine;
 use crate::space::{Progress, Tables, WINDOW_SLOT};
 use crate::state::State;
@@ -39,11 +39,28 @@ impl<M: Machine> State<'_, M> {
 
     /// The tables that a slot stands for: those of a space, or of an environment's home space.
     pub(crate) fn lookup_tables(&self, environment: EnvironmentId, slot: CapSlot) -> Result<Tables, Status> {
-        if self.kind_in(environment, slot) == CapType::Space {
-            let named = self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL)?;
-            return self.live_space(named).ok_or(Status::WrongState);
+        match self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL) {
+            Err(Status::WrongType) => {
+                self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
+            }
+            named => self.live_space(named?).ok_or(Status::WrongState),
         }
-        self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
+    }
+
+    /// A processor goes on in another address space of its environment.
+    pub(crate) fn enter_space(
+        &mut self,
+        processor: ProcessorId,
+        environment: EnvironmentId,
+        slot: CapSlot,
+    ) -> Result<(), Status> {
+        let tables = self.lookup_tables(environment, slot)?;
+        if tables.environment != environment {
+            return Err(Status::WrongState);
+        }
+        self.processors[processor].root = tables.root;
+        self.machine.enter_root(tables.root);
+        Ok(())
     }
 
     /// The tables of a space, if the table entry still holds the one that was named.

@@ -14,6 +14,7 @@ use crate::abi::bytes::get;
 use crate::abi::file::O_CLOSE_ON_EXEC;
 use crate::context::{Arguments, Context, Restart};
 use crate::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
+use crate::process::Process;
 use crate::table::{Entry, full, partial};
 use crate::user::{UserMemory, read_array, write_all};
 
@@ -101,7 +102,8 @@ pub fn epoll_ctl(context: &mut Context<'_>, [epoll, operation, descriptor, event
 }
 
 /// The description to wait for, once the other arguments are found good.
-fn check_wait(context: &Context<'_>, epoll: u64, address: u64, count: u64) -> Result<Arc<Description>> {
+#[inline]
+fn check_wait(process: &Process, [epoll, address, count]: [u64; 3]) -> Result<Arc<Description>> {
     let count = u64::try_from(count as i32).map_err(|_| Errno::EINVAL)?;
     if count == 0 || count > EVENT_COUNT_MAX {
         return Err(Errno::EINVAL);
@@ -110,7 +112,7 @@ fn check_wait(context: &Context<'_>, epoll: u64, address: u64, count: u64) -> Re
     if end.is_none_or(|end| end > PROGRAM_END) {
         return Err(Errno::EFAULT);
     }
-    let description = context.process.files.get(epoll)?;
+    let description = process.files.get(epoll)?;
     if description.is_path_only() {
         return Err(Errno::EBADF);
     }
@@ -118,7 +120,7 @@ fn check_wait(context: &Context<'_>, epoll: u64, address: u64, count: u64) -> Re
 }
 
 /// Events that are encoded before they are written.
-const HELD_COUNT: usize = 8;
+const HELD_COUNT: usize = 4;
 
 /// Where found events go.
 struct Events<'a> {
@@ -133,6 +135,7 @@ impl<'a> Events<'a> {
         Self { memory, address, held: [[0; EVENT_BYTES]; HELD_COUNT], held_count: 0 }
     }
 
+    #[inline]
     fn put(&mut self, (events, data): Report) -> Result<()> {
         if self.held_count == HELD_COUNT {
             self.flush()?;
@@ -144,6 +147,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
+    #[inline]
     fn flush(&mut self) -> Result<()> {
         let bytes = self.held[..self.held_count].as_flattened();
         write_all(self.memory, self.address, bytes)?;
@@ -153,20 +157,37 @@ impl<'a> Events<'a> {
     }
 }
 
-fn wait_until(context: &mut Context<'_>, [epoll, address, count]: [u64; 3], deadline_ns: Option<u64>) -> Result<u64> {
+/// Writes what an instance has to report now; how many events.
+#[inline]
+fn report(instance: &Epoll, memory: &dyn UserMemory, address: u64, count: u64) -> Result<u64> {
     /// Most events that one call gives, whatever it asks for; the rest comes with the next.
     const GIVEN_COUNT_MAX: usize = 4096;
-    let description = check_wait(context, epoll, address, count)?;
+    let mut events = Events::new(memory, address);
+    let found = instance.take((count as usize).min(GIVEN_COUNT_MAX), |report| events.put(report))?;
+    if found > 0 {
+        events.flush()?;
+    }
+    Ok(found as u64)
+}
+
+/// `epoll_wait` without waiting.
+#[inline]
+pub(crate) fn look(process: &Process, memory: &dyn UserMemory, arguments: [u64; 3]) -> Result<u64> {
+    let description = check_wait(process, arguments)?;
+    let [_, address, count] = arguments;
+    report(instance(&description)?, memory, address, count)
+}
+
+fn wait_until(context: &mut Context<'_>, arguments: [u64; 3], deadline_ns: Option<u64>) -> Result<u64> {
+    let description = check_wait(context.process, arguments)?;
+    let [_, address, count] = arguments;
     let instance = instance(&description)?;
-    let limit = (count as usize).min(GIVEN_COUNT_MAX);
-    let mut events = Events::new(context.memory, address);
     let mut watching = None;
     loop {
         let told_count = instance.queue().told_count();
-        let found = instance.take(limit, |report| events.put(report))?;
+        let found = report(instance, context.memory, address, count)?;
         if found > 0 {
-            events.flush()?;
-            return Ok(found as u64);
+            return Ok(found);
         }
         if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
             return Ok(0);

@@ -90,12 +90,18 @@ fn read_once(context: &Context<'_>, description: &Description, extents: &[Extent
     Ok(count as u64)
 }
 
-fn read_into_waiting(
+/// Reads from a description that is not plain.
+pub(crate) fn read_into_waiting(
     context: &mut Context<'_>,
     description: &Arc<Description>,
     extents: &[Extent],
     offset: Option<u64>,
 ) -> Result<u64> {
+    if description.is_pipe() {
+        return until_ready(context, description, Readiness::READ, |context| {
+            read_once(context, description, extents, offset)
+        });
+    }
     if let Some(socket) = socket_of(description, offset) {
         return message::read_socket(context, description, socket, extents);
     }
@@ -151,6 +157,14 @@ impl Source for Capped<'_> {
         count
     }
 
+    fn take_at_once(&mut self, into: &mut [u8]) -> bool {
+        let is_done = into.len() <= self.left && self.inner.take_at_once(into);
+        if is_done {
+            self.left -= into.len();
+        }
+        is_done
+    }
+
     fn take_frame_at_once(
         &mut self,
         frames: &dyn FrameBytes,
@@ -165,7 +179,7 @@ impl Source for Capped<'_> {
 }
 
 /// Writes what `source` has, all of it where the description is a pipe or stream.
-pub(super) fn write_from_source(
+pub(crate) fn write_from_source(
     context: &mut Context<'_>,
     description: &Arc<Description>,
     source: &mut dyn Source,

@@ -47,11 +47,11 @@ fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey>
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
-    let space = process.space();
-    let private = FutexKey::Private { space: u64::from(space.slot().0), address };
+    let private = FutexKey::Private { space: process.space_number(), address };
     if is_private {
         return Ok(private);
     }
+    let space = process.space();
     let mut inner = space.lock();
     if !inner.area_at(address).is_some_and(|area| area.is_shared()) {
         return Ok(private);

@@ -49,6 +49,12 @@ impl UserMemory for ProgramMemory {
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
         user::copy_out(address, from)
     }
+    fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
+        user::copy_in_at_once(address, into)
+    }
+    fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
+        user::copy_out_at_once(address, from)
+    }
     fn copy_frame_out(
         &self,
         address: u64,
@@ -197,6 +203,16 @@ pub(crate) extern "C" fn pread64(frame: &UpcallFrame) -> Ended {
 /// `pwrite64`.
 pub(crate) extern "C" fn pwrite64(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::pwrite64)
+}
+
+/// `epoll_wait`.
+pub(crate) extern "C" fn epoll_wait(frame: &UpcallFrame) -> Ended {
+    quickly(frame, quick::epoll_wait)
+}
+
+/// `epoll_pwait`.
+pub(crate) extern "C" fn epoll_pwait(frame: &UpcallFrame) -> Ended {
+    quickly(frame, quick::epoll_pwait)
 }
 
 /// `open`.
@@ -415,7 +431,8 @@ fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
         if target.process.pid == FIRST_PID && target.process.is_zombie.load(Ordering::Acquire) {
             end(run);
         }
-        fiber::end(run.pod.system.scheduler.end(this_number(), kernel::now_ns()));
+        let now_ns = kernel::now_ns();
+        fiber::end(run.pod.system.scheduler.end(this_number(), now_ns), now_ns);
     }
 }
 
@@ -440,7 +457,8 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
         fast::complete(frame);
     }
     if frame.rip < LIBOS_BASE {
-        fiber::carry_out(run.pod.system.scheduler.tick(this_number(), kernel::now_ns()));
+        let now_ns = kernel::now_ns();
+        fiber::carry_out(run.pod.system.scheduler.tick(this_number(), now_ns), now_ns);
         if IS_SHORT_OF_MEMORY.swap(false, Ordering::Relaxed) {
             make_room(&target(run));
         }

@@ -25,7 +25,7 @@ use exos_linux::vector_buffer::VectorBuffer;
 use super::processor::{Processor, this_processor};
 use super::stack::Stack;
 use super::vector;
-use super::{WORD_FIBER, fast, kernel};
+use super::{WORD_FIBER, fast};
 
 /// Words that the first switch to a fiber takes from its stack: six registers, the return address.
 const SWITCH_WORD_COUNT: u64 = 7;
@@ -151,29 +151,29 @@ fn fiber_of(task: &Task) -> &Fiber {
 }
 
 /// Does what the scheduler chose for this processor. Comes back when this fiber is chosen again (at once for `Stay`).
-pub(crate) fn carry_out(choice: Choice) {
+/// It was made at `now_ns`.
+pub(crate) fn carry_out(choice: Choice, now_ns: u64) {
     match choice {
         Choice::Stay => {}
-        Choice::Switch(task) => switch_to(Some(task)),
-        Choice::Idle => switch_to(None),
+        Choice::Switch(task) => switch_to(Some(task), now_ns),
+        Choice::Idle => switch_to(None, now_ns),
     }
 }
 
 /// From idle to a task; comes back when the processor is idle again.
-pub(crate) fn run(task: Arc<Task>) {
-    switch_to(Some(task));
+pub(crate) fn run(task: Arc<Task>, now_ns: u64) {
+    switch_to(Some(task), now_ns);
 }
 
 /// Ends the running fiber: its process and thread are let go of once its stack is not in use any more.
-pub(crate) fn end(choice: Choice) -> ! {
+pub(crate) fn end(choice: Choice, now_ns: u64) -> ! {
     this_processor().note_end();
-    carry_out(choice);
+    carry_out(choice, now_ns);
     unreachable!("a task that has ended is never chosen")
 }
 
-fn switch_to(next: Option<Arc<Task>>) {
+fn switch_to(next: Option<Arc<Task>>, now_ns: u64) {
     let processor = this_processor();
-    let now_ns = kernel::now_ns();
     let before = current();
     if let Some(fiber) = before {
         // SAFETY: the fiber is on this processor.
@@ -197,6 +197,7 @@ fn switch_to(next: Option<Arc<Task>>) {
 }
 
 /// Makes a task's state that of this processor; its stack pointer.
+#[inline(always)]
 fn take(task: &Arc<Task>, now_ns: u64) -> u64 {
     // Its last processor may be just about to leave it.
     while task.is_on_processor.swap(true, Ordering::Acquire) {
@@ -242,6 +243,7 @@ pub(crate) fn enter_space(space: &Space) {
     enter_slot(space.slot().0);
 }
 
+#[inline]
 fn enter_slot(slot: u32) {
     let processor = this_processor();
     if processor.space_slot() != slot {

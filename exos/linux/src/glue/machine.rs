@@ -164,7 +164,8 @@ impl MachinePlatform {
 impl Platform for MachinePlatform {
     fn wait(&self, deadline_ns: Option<u64>) {
         let Some((system, _)) = self.system.get() else { return };
-        fiber::carry_out(system.scheduler.block(this_number(), deadline_ns, kernel::now_ns()));
+        let now_ns = kernel::now_ns();
+        fiber::carry_out(system.scheduler.block(this_number(), deadline_ns, now_ns), now_ns);
     }
 
     fn start_thread(
@@ -196,7 +197,7 @@ impl Platform for MachinePlatform {
                 let _ = call::yield_to(SLOT_NONE);
             }
             Choice::Stay => {}
-            choice => fiber::carry_out(choice),
+            choice => fiber::carry_out(choice, now_ns),
         }
     }
 

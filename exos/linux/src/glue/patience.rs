@@ -30,8 +30,9 @@ fn relax() {
     if fiber::current().is_none() || processor.keeps_running() {
         return;
     }
-    match system.scheduler.yield_turn(this_number(), kernel::now_ns()) {
+    let now_ns = kernel::now_ns();
+    match system.scheduler.yield_turn(this_number(), now_ns) {
         Choice::Stay | Choice::Idle => {}
-        choice => fiber::carry_out(choice),
+        choice => fiber::carry_out(choice, now_ns),
     }
 }

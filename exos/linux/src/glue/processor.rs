@@ -339,8 +339,9 @@ fn idle() -> ! {
         if number == 0 {
             run.platform.absorb();
         }
-        match run.pod.system.scheduler.pick(number, kernel::now_ns()) {
-            Some(task) => fiber::run(task),
+        let now_ns = kernel::now_ns();
+        match run.pod.system.scheduler.pick(number, now_ns) {
+            Some(task) => fiber::run(task, now_ns),
             None => sleep(number, run.platform.console_bells()),
         }
     }

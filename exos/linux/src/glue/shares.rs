@@ -272,7 +272,8 @@ fn others_are_ready() -> bool {
 fn block(until_ns: u64) {
     let Some(run) = RUN.get() else { return };
     let scheduler = &run.pod.system.scheduler;
-    fiber::carry_out(scheduler.block(processor::this_number(), Some(until_ns), kernel::now_ns()));
+    let now_ns = kernel::now_ns();
+    fiber::carry_out(scheduler.block(processor::this_number(), Some(until_ns), now_ns), now_ns);
 }
 
 impl Requester for Share {

@@ -291,6 +291,26 @@ pub(crate) fn copy_words_out(address: u64, from: &[u64]) -> Result<usize, Errno>
     Ok((length - left) / 8)
 }
 
+/// As [`copy_in`], but ends at the first fault.
+pub(crate) fn copy_in_at_once(address: u64, into: &mut [u8]) -> usize {
+    if check(address, into.len()).is_err() {
+        return 0;
+    }
+    // SAFETY: as in `copy_in`.
+    let left = unsafe { exos_user_copy_at_once(into.as_mut_ptr(), address as *const u8, into.len()) };
+    into.len() - left
+}
+
+/// As [`copy_out`], but ends at the first fault.
+pub(crate) fn copy_out_at_once(address: u64, from: &[u8]) -> usize {
+    if check(address, from.len()).is_err() {
+        return 0;
+    }
+    // SAFETY: as in `copy_out`.
+    let left = unsafe { exos_user_copy_at_once(address as *mut u8, from.as_ptr(), from.len()) };
+    from.len() - left
+}
+
 /// Copies from a frame to the program; gives the bytes copied, fewer than asked if memory ended.
 pub(crate) fn copy_frame_out(address: u64, frame: FrameNumber, offset: usize, length: usize) -> Result<usize, Errno> {
     check(address, length)?;

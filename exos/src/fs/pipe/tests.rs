@@ -1,16 +1,18 @@
 //! Pipes: order, atomicity, ends, faults.
 
 use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
 use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd};
 use crate::error::Errno;
-use crate::fs::Faulty;
-use crate::fs::readiness::Readiness;
-use crate::fs::transfer::Buffer;
+use crate::fs::readiness::{Readiness, Waiter};
+use crate::fs::transfer::{Buffer, SliceDestination};
 use crate::fs::vnode::{OpenFile, OpenRequest};
+use crate::fs::{Count, Faulty};
 
 fn write(end: &PipeEnd, bytes: &[u8]) -> Result<usize, Errno> {
     end.write(0, &mut &bytes[..])
@@ -34,6 +36,62 @@ fn small_writes_are_whole_or_nothing() {
     assert_eq!(read(&reader, PIPE_BUFFER_BYTES).map(|bytes| bytes.len()), Ok(PIPE_BUFFER_BYTES));
     assert!(writer.readiness().contains(Readiness::WRITE));
     assert_eq!(reader.readable_byte_count(), Some(PIPE_CAPACITY_BYTES - PIPE_BUFFER_BYTES));
+}
+
+/// Reads straight into memory, as programs do.
+fn read_straight(end: &PipeEnd, length: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; length];
+    let count = end.read(0, &mut SliceDestination::new(&mut bytes))?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+#[test]
+fn a_read_gathers_what_lies_in_several_blocks_and_leaves_the_rest() {
+    let (reader, writer) = PipeEnd::pair(1);
+    for value in [1_u8, 2, 3] {
+        assert_eq!(write(&writer, &[value; PIPE_BUFFER_BYTES - 1]), Ok(PIPE_BUFFER_BYTES - 1));
+    }
+    assert_eq!(read_straight(&reader, 10), Ok(vec![1; 10]));
+    let gathered = read_straight(&reader, PIPE_BUFFER_BYTES).unwrap();
+    assert_eq!((gathered.len(), gathered.first(), gathered.last()), (PIPE_BUFFER_BYTES, Some(&1), Some(&2)));
+    assert_eq!(reader.readable_byte_count(), Some(3 * (PIPE_BUFFER_BYTES - 1) - 10 - PIPE_BUFFER_BYTES));
+    assert_eq!(read_straight(&reader, 0), Ok(Vec::new()));
+}
+
+#[test]
+fn writers_are_told_when_room_comes_back_that_one_could_have_been_refused_for() {
+    let (reader, writer) = PipeEnd::pair(1);
+    let count = Arc::new(Count::default());
+    let waiter: Weak<dyn Waiter> = Arc::<Count>::downgrade(&count);
+    let _registration = writer.wait_queue().unwrap().register(waiter, Readiness::WRITE);
+    let told = || count.0.load(Ordering::Relaxed);
+    for is_straight in [true, false] {
+        assert_eq!(write(&writer, &[1; PIPE_CAPACITY_BYTES]), Ok(PIPE_CAPACITY_BYTES));
+        let before = told();
+        // Up to a whole atomic write of room each read tells; then nobody can be waiting.
+        for _ in 0..PIPE_BUFFER_BYTES / 1024 {
+            if is_straight { read_straight(&reader, 1024) } else { read(&reader, 1024) }.unwrap();
+        }
+        assert_eq!(told() - before, PIPE_BUFFER_BYTES / 1024);
+        assert_eq!(write(&writer, &[2; PIPE_BUFFER_BYTES]), Ok(PIPE_BUFFER_BYTES));
+        read(&reader, PIPE_BUFFER_BYTES).unwrap();
+        let before = told();
+        read(&reader, PIPE_CAPACITY_BYTES).unwrap();
+        assert_eq!((told() - before, reader.readable_byte_count()), (0, Some(0)));
+    }
+}
+
+#[test]
+fn a_reader_that_faults_tells_whoever_found_nothing_meanwhile() {
+    let (reader, writer) = PipeEnd::pair(1);
+    let count = Arc::new(Count::default());
+    let waiter: Weak<dyn Waiter> = Arc::<Count>::downgrade(&count);
+    write(&writer, b"abc").unwrap();
+    let _registration = writer.wait_queue().unwrap().register(waiter, Readiness::READ);
+    let mut nowhere = Faulty { wanted: 9, taken: Vec::new(), good: 0 };
+    assert_eq!(reader.read(0, &mut nowhere), Err(Errno::EFAULT));
+    assert_eq!((count.0.load(Ordering::Relaxed), read(&reader, 9)), (1, Ok(b"abc".to_vec())));
 }
 
 #[test]

@@ -60,10 +60,10 @@ impl Budget {
         taken.ok().map(|_| Charge { budget: self.clone(), count })
     }
 
-    /// Gives bytes back and tells who waits for them.
+    /// Gives bytes back and tells who waits for them. Nobody was refused while the account [`Self::is_writable`], so
+    /// then there is nobody to tell.
     pub(super) fn give(&self, count: usize) {
-        if count > 0 {
-            self.used_bytes.fetch_sub(count, Ordering::Relaxed);
+        if count > 0 && self.used_bytes.fetch_sub(count, Ordering::Relaxed) * 4 > self.limit_bytes() {
             self.queue.notify(Readiness::WRITE);
         }
     }

@@ -310,6 +310,19 @@ impl Endpoint {
         }
     }
 
+    /// Bytes of a stream that can be taken, or 0 if there is something else to tell.
+    ///
+    /// # Errors
+    /// `EAGAIN`: neither.
+    pub(super) fn stream_bytes(&self) -> Result<usize> {
+        let inbox = self.inbox.lock();
+        let Contents::Stream(stream) = &inbox.contents else { return Ok(0) };
+        match stream.ring.length() {
+            0 if inbox.error.is_none() && !inbox.is_shut => Err(Errno::EAGAIN),
+            count => Ok(count),
+        }
+    }
+
     /// Appends bytes that the sender's budget has room for. On an error the rights are given back.
     ///
     /// # Errors

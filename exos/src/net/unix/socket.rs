@@ -243,24 +243,25 @@ impl Socket {
     /// What it is ready for, as unix(7)'s `poll` tells it.
     pub fn readiness(&self) -> Readiness {
         let (has_input, is_receive_shut, has_error) = self.endpoint.look();
-        let (peer, is_send_shut, is_fresh, pending) = {
-            let state = self.state.lock();
-            let (peer, pending) = match &state.phase {
-                Phase::Connected(peer) => (Some(peer.clone()), None),
-                Phase::Listening(listener) => (None, Some(!listener.pending.is_empty())),
-                _ => (None, None),
-            };
-            (peer, state.is_send_shut, !matches!(state.phase, Phase::Connected(_) | Phase::Listening(_)), pending)
-        };
         let is_connection = self.kind != SocketKind::Datagram;
-        let is_send_shut = is_send_shut || (is_connection && peer.as_ref().is_some_and(|peer| peer.is_shut()));
+        let state = self.state.lock();
+        let mut is_send_shut = state.is_send_shut;
+        // Whether it is neither connected nor listening; whether somebody waits to be accepted; whether there is room.
+        let (is_fresh, pending, has_place) = match &state.phase {
+            Phase::Connected(peer) => {
+                is_send_shut |= is_connection && peer.is_shut();
+                (false, false, self.budget.is_writable() && self.has_place_at_peer(peer))
+            }
+            Phase::Listening(listener) => (false, !listener.pending.is_empty(), false),
+            _ => (true, false, self.budget.is_writable()),
+        };
+        drop(state);
         let mut ready = Readiness::empty();
         ready.set(Readiness::ERROR, has_error);
         ready.set(Readiness::HANG_UP, (is_receive_shut && is_send_shut) || (is_connection && is_fresh));
         ready.set(Readiness::READ_HANG_UP, is_receive_shut);
-        ready.set(Readiness::READ, has_input || is_receive_shut || pending == Some(true));
-        let has_place = || peer.as_ref().is_none_or(|peer| self.has_place_at_peer(peer));
-        ready.set(Readiness::WRITE, pending.is_none() && self.budget.is_writable() && has_place());
+        ready.set(Readiness::READ, has_input || is_receive_shut || pending);
+        ready.set(Readiness::WRITE, has_place);
         ready
     }
 

@@ -19,6 +19,8 @@ use crate::fs::transfer::{Destination, Source, partial};
 const CHUNK_BYTES: usize = 4096;
 /// Bytes moved where there are no more: clearing a whole chunk would cost more than all the rest.
 const SMALL_BYTES: usize = 256;
+/// The same for the shortest messages: a byte that wakes somebody, a number.
+const TINY_BYTES: usize = 32;
 /// What of the buffer a single message cannot use.
 const MESSAGE_RESERVE_BYTES: usize = 32;
 
@@ -128,10 +130,10 @@ impl Socket {
         if is_shut || peer.is_shut() {
             return Err(Errno::EPIPE);
         }
-        if source.remaining() <= SMALL_BYTES {
-            self.push_stream::<SMALL_BYTES>(&peer, source, sending)
-        } else {
-            self.push_stream::<CHUNK_BYTES>(&peer, source, sending)
+        match source.remaining() {
+            count if count <= TINY_BYTES => self.push_stream::<TINY_BYTES>(&peer, source, sending),
+            count if count <= SMALL_BYTES => self.push_stream::<SMALL_BYTES>(&peer, source, sending),
+            _ => self.push_stream::<CHUNK_BYTES>(&peer, source, sending),
         }
     }
 
@@ -226,11 +228,11 @@ impl Socket {
 
     fn receive_stream(&self, destination: &mut dyn Destination, wants: &mut Wants) -> Result<Received> {
         let peer = self.peer().ok_or(Errno::EINVAL)?;
-        let most = destination.remaining().min(self.endpoint.readable_bytes(true));
-        let mut received = if most <= SMALL_BYTES {
-            self.take_stream::<SMALL_BYTES>(destination, wants)
-        } else {
-            self.take_stream::<CHUNK_BYTES>(destination, wants)
+        let most = destination.remaining().min(self.endpoint.stream_bytes()?);
+        let mut received = match most {
+            _ if most <= TINY_BYTES => self.take_stream::<TINY_BYTES>(destination, wants),
+            _ if most <= SMALL_BYTES => self.take_stream::<SMALL_BYTES>(destination, wants),
+            _ => self.take_stream::<CHUNK_BYTES>(destination, wants),
         }?;
         received.from = peer.address();
         received.message_bytes = received.byte_count;

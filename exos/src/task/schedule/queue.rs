@@ -12,7 +12,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use super::Task;
+use super::{Status, Task};
 
 /// How long a task runs in a round while others wait.
 pub const SLICE_NS: u64 = 4_000_000;
@@ -87,42 +87,49 @@ pub(super) struct Queues {
     spent: VecDeque<Arc<Task>>,
 }
 
+#[inline(always)]
 fn take_able(queue: &mut VecDeque<Arc<Task>>, processor: usize) -> Option<Arc<Task>> {
+    // Nearly always.
+    if queue.front()?.may_run_on(processor) {
+        return queue.pop_front();
+    }
+    take_behind(queue, processor)
+}
+
+#[cold]
+fn take_behind(queue: &mut VecDeque<Arc<Task>>, processor: usize) -> Option<Arc<Task>> {
     let index = queue.iter().position(|task| task.may_run_on(processor))?;
     queue.remove(index)
 }
 
 impl Queues {
-    /// The next for `processor`, with a turn.
+    /// The next for `processor`, with a turn: running there from now on.
+    #[inline]
     pub(super) fn take(&mut self, processor: usize) -> Option<Arc<Task>> {
         if self.woken.is_empty() && self.waiting.is_empty() && !self.spent.is_empty() {
             self.round += 1;
             core::mem::swap(&mut self.waiting, &mut self.spent);
         }
         let in_turn = take_able(&mut self.woken, processor).or_else(|| take_able(&mut self.waiting, processor));
-        let task = match in_turn {
-            Some(task) => {
-                task.state.lock().turn.enter(self.round);
-                task
-            }
-            None => {
-                let task = take_able(&mut self.spent, processor)?;
-                task.state.lock().turn.extra_ns = SLICE_NS;
-                task
-            }
-        };
+        let is_in_turn = in_turn.is_some();
+        let task = in_turn.or_else(|| take_able(&mut self.spent, processor))?;
+        let mut state = task.state.lock();
+        state.status = Status::Running(processor);
+        if is_in_turn {
+            state.turn.enter(self.round);
+        } else {
+            state.turn.extra_ns = SLICE_NS;
+        }
+        drop(state);
         Some(task)
     }
 
-    /// A task that was blocked, or is new; whether it goes before tasks that wait for their turn.
-    pub(super) fn push_woken(&mut self, task: &Arc<Task>) -> bool {
-        let is_ahead = {
-            let turn = &mut task.state.lock().turn;
-            turn.enter(self.round);
-            turn.extra_ns = 0;
-            turn.left_ns > 0
-        };
-        if is_ahead { &mut self.woken } else { &mut self.spent }.push_back(task.clone());
+    /// A task that was blocked, or is new, and its turn; whether it goes before tasks that wait for their turn.
+    pub(super) fn push_woken(&mut self, task: Arc<Task>, turn: &mut Turn) -> bool {
+        turn.enter(self.round);
+        turn.extra_ns = 0;
+        let is_ahead = turn.left_ns > 0;
+        if is_ahead { &mut self.woken } else { &mut self.spent }.push_back(task);
         is_ahead
     }
 
