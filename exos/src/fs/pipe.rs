@@ -10,6 +10,7 @@
 //! small writes fit; memory is at most twice that.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::block_queue::{BLOCK_BYTES, BlockQueue};
 use super::readiness::{Readiness, WaitQueue};
@@ -226,7 +227,8 @@ impl Pipe {
     fn write_blocks(&self, source: &mut dyn Source) -> Result<usize> {
         let mut left = source.remaining();
         let is_atomic = left <= PIPE_BUFFER_BYTES;
-        let mut done = 0;
+        let (mut done, mut reserved) = (0, 0);
+        let mut filled = Vec::new();
         let outcome = loop {
             let wanted = left.min(BLOCK_BYTES);
             let (mut block, count) = {
@@ -241,6 +243,9 @@ impl Pipe {
                 if room == 0 || (is_atomic && room < wanted) {
                     break Err(Errno::EAGAIN);
                 }
+                if filled.try_reserve(1).is_err() {
+                    break Err(Errno::ENOMEM);
+                }
                 let block = match state.queue.empty_block() {
                     Err(error) => break Err(error),
                     Ok(block) => block,
@@ -249,20 +254,27 @@ impl Pipe {
                 state.reserved += count;
                 (block, count)
             };
+            reserved += count;
             let taken = block.fill(count, |bytes| source.take(bytes));
-            {
-                let mut state = self.state.lock();
-                state.reserved -= count;
-                state.queue.put(block);
-            }
+            filled.push(block);
             done += taken;
             left -= taken;
             if taken < count {
-                // Another writer may have been refused the room that was kept for the rest.
-                self.waiters.notify(Readiness::WRITE);
                 break Err(Errno::EFAULT);
             }
         };
+        // All at once, as on Linux, whose readers never find half of a write that there was room for.
+        {
+            let mut state = self.state.lock();
+            state.reserved -= reserved;
+            for block in filled {
+                state.queue.put(block);
+            }
+        }
+        if done < reserved {
+            // Another writer may have been refused the room that was kept for the rest.
+            self.waiters.notify(Readiness::WRITE);
+        }
         if done > 0 {
             self.waiters.notify(Readiness::READ);
             return Ok(done);

@@ -10,7 +10,7 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd};
 use crate::error::Errno;
 use crate::fs::readiness::{Readiness, Waiter};
-use crate::fs::transfer::{Buffer, SliceDestination};
+use crate::fs::transfer::{Buffer, SliceDestination, Source};
 use crate::fs::vnode::{OpenFile, OpenRequest};
 use crate::fs::{Count, Faulty};
 
@@ -92,6 +92,33 @@ fn a_reader_that_faults_tells_whoever_found_nothing_meanwhile() {
     let mut nowhere = Faulty { wanted: 9, taken: Vec::new(), good: 0 };
     assert_eq!(reader.read(0, &mut nowhere), Err(Errno::EFAULT));
     assert_eq!((count.0.load(Ordering::Relaxed), read(&reader, 9)), (1, Ok(b"abc".to_vec())));
+}
+
+/// Bytes that are only given while nothing can be read.
+struct Watched<'a> {
+    reader: &'a PipeEnd,
+    left: usize,
+}
+
+impl Source for Watched<'_> {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        assert_eq!(self.reader.readable_byte_count(), Some(0), "half a write is seen");
+        self.left -= into.len();
+        into.fill(7);
+        into.len()
+    }
+}
+
+#[test]
+fn no_reader_finds_half_of_a_write_that_there_is_room_for() {
+    let (reader, writer) = PipeEnd::pair(1);
+    let mut source = Watched { reader: &reader, left: PIPE_CAPACITY_BYTES + 1 };
+    assert_eq!(writer.write(0, &mut source), Ok(PIPE_CAPACITY_BYTES));
+    assert_eq!(read(&reader, PIPE_CAPACITY_BYTES + 1), Ok(vec![7; PIPE_CAPACITY_BYTES]));
 }
 
 #[test]
