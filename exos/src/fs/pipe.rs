@@ -12,7 +12,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::block_queue::{BLOCK_BYTES, BlockQueue};
+use super::block_queue::{BLOCK_BYTES, Block, BlockQueue};
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
 use super::vnode::{OpenFile, OpenRequest};
@@ -48,6 +48,26 @@ struct State {
 impl State {
     fn room(&self) -> usize {
         self.capacity.saturating_sub(self.queue.length() + self.reserved)
+    }
+
+    /// Takes the first bytes out, at most `limit` and fewer where memory for a part of a block is short; how many.
+    ///
+    /// # Errors
+    /// `ENOMEM`: none.
+    fn take_blocks(&mut self, limit: usize, into: &mut Vec<Block>) -> Result<usize> {
+        let mut taken = 0;
+        while taken < limit && self.queue.length() > 0 {
+            let block = into.try_reserve(1).map_err(|_| Errno::ENOMEM).and_then(|()| self.queue.take(limit - taken));
+            match block {
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => break,
+                Ok(block) => {
+                    taken += block.length();
+                    into.push(block);
+                }
+            }
+        }
+        Ok(taken)
     }
 }
 
@@ -177,51 +197,49 @@ impl Pipe {
     }
 
     fn read_blocks(&self, destination: &mut dyn Destination) -> Result<usize> {
+        let wanted = destination.remaining();
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let mut blocks = Vec::new();
+        // All at once and back at once, so that nobody finds half of the room of a read either.
+        let reserved = {
+            let mut state = self.state.lock();
+            if state.queue.length() == 0 {
+                return if state.writer_count > 0 { Err(Errno::EAGAIN) } else { Ok(0) };
+            }
+            let reserved = state.take_blocks(wanted, &mut blocks)?;
+            // The room stays taken until it is known that nothing comes back.
+            state.reserved += reserved;
+            reserved
+        };
         let mut done = 0;
-        let mut left = destination.remaining();
-        let mut makes_writable = false;
-        while left > 0 {
-            let mut block = {
-                let mut state = self.state.lock();
-                if state.queue.length() == 0 {
-                    if done == 0 && state.writer_count > 0 {
-                        return Err(Errno::EAGAIN);
-                    }
-                    break;
-                }
-                let block = match state.queue.take(left) {
-                    Err(error) if done == 0 => return Err(error),
-                    Err(_) => break,
-                    Ok(block) => block,
-                };
-                // The room stays taken until it is known that nothing comes back.
-                state.reserved += block.length();
-                block
-            };
+        for block in &mut blocks {
             let count = block.length();
             let copied = destination.put(block.bytes());
             block.skip(copied);
-            {
-                let mut state = self.state.lock();
-                makes_writable |= state.room() < PIPE_BUFFER_BYTES;
-                state.reserved -= count;
-                state.queue.put_back(block);
-            }
             done += copied;
-            left -= copied;
             if copied < count {
-                // Another reader may have found nothing meanwhile.
-                self.waiters.notify(Readiness::READ);
-                if done == 0 {
-                    return Err(Errno::EFAULT);
-                }
                 break;
             }
+        }
+        let makes_writable = {
+            let mut state = self.state.lock();
+            let makes_writable = done > 0 && state.room() < PIPE_BUFFER_BYTES;
+            state.reserved -= reserved;
+            for block in blocks.into_iter().rev() {
+                state.queue.put_back(block);
+            }
+            makes_writable
+        };
+        if done < reserved {
+            // Another reader may have found nothing meanwhile.
+            self.waiters.notify(Readiness::READ);
         }
         if makes_writable {
             self.waiters.notify(Readiness::WRITE);
         }
-        Ok(done)
+        if done == 0 { Err(Errno::EFAULT) } else { Ok(done) }
     }
 
     fn write_blocks(&self, source: &mut dyn Source) -> Result<usize> {

@@ -10,7 +10,7 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd};
 use crate::error::Errno;
 use crate::fs::readiness::{Readiness, Waiter};
-use crate::fs::transfer::{Buffer, SliceDestination, Source};
+use crate::fs::transfer::{Buffer, Destination, SliceDestination, Source};
 use crate::fs::vnode::{OpenFile, OpenRequest};
 use crate::fs::{Count, Faulty};
 
@@ -119,6 +119,33 @@ fn no_reader_finds_half_of_a_write_that_there_is_room_for() {
     let mut source = Watched { reader: &reader, left: PIPE_CAPACITY_BYTES + 1 };
     assert_eq!(writer.write(0, &mut source), Ok(PIPE_CAPACITY_BYTES));
     assert_eq!(read(&reader, PIPE_CAPACITY_BYTES + 1), Ok(vec![7; PIPE_CAPACITY_BYTES]));
+}
+
+/// Takes bytes only while a writer finds no room.
+struct Greedy<'a> {
+    writer: &'a PipeEnd,
+    left: usize,
+}
+
+impl Destination for Greedy<'_> {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn put(&mut self, from: &[u8]) -> usize {
+        assert_eq!(write(self.writer, &[1]), Err(Errno::EAGAIN), "half of the room is seen");
+        self.left -= from.len();
+        from.len()
+    }
+}
+
+#[test]
+fn no_writer_finds_half_of_the_room_of_a_read() {
+    let (reader, writer) = PipeEnd::pair(1);
+    assert_eq!(write(&writer, &[7; PIPE_CAPACITY_BYTES]), Ok(PIPE_CAPACITY_BYTES));
+    let mut destination = Greedy { writer: &writer, left: PIPE_CAPACITY_BYTES };
+    assert_eq!(reader.read(0, &mut destination), Ok(PIPE_CAPACITY_BYTES));
+    assert_eq!(write(&writer, &[7; PIPE_CAPACITY_BYTES]), Ok(PIPE_CAPACITY_BYTES));
 }
 
 #[test]
