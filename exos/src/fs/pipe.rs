@@ -12,12 +12,16 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::block_queue::{BLOCK_BYTES, Block, BlockQueue};
+use super::block_queue::{BLOCK_BYTES, BlockQueue};
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
 use super::vnode::{OpenFile, OpenRequest};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
+
+pub use taken::Taken;
+
+mod taken;
 
 /// A write up to this many bytes is atomic (`PIPE_BUF`).
 pub const PIPE_BUFFER_BYTES: usize = 4096;
@@ -48,26 +52,6 @@ struct State {
 impl State {
     fn room(&self) -> usize {
         self.capacity.saturating_sub(self.queue.length() + self.reserved)
-    }
-
-    /// Takes the first bytes out, at most `limit` and fewer where memory for a part of a block is short; how many.
-    ///
-    /// # Errors
-    /// `ENOMEM`: none.
-    fn take_blocks(&mut self, limit: usize, into: &mut Vec<Block>) -> Result<usize> {
-        let mut taken = 0;
-        while taken < limit && self.queue.length() > 0 {
-            let block = into.try_reserve(1).map_err(|_| Errno::ENOMEM).and_then(|()| self.queue.take(limit - taken));
-            match block {
-                Err(error) if taken == 0 => return Err(error),
-                Err(_) => break,
-                Ok(block) => {
-                    taken += block.length();
-                    into.push(block);
-                }
-            }
-        }
-        Ok(taken)
     }
 }
 
@@ -201,45 +185,11 @@ impl Pipe {
         if wanted == 0 {
             return Ok(0);
         }
-        let mut blocks = Vec::new();
-        // All at once and back at once, so that nobody finds half of the room of a read either.
-        let reserved = {
-            let mut state = self.state.lock();
-            if state.queue.length() == 0 {
-                return if state.writer_count > 0 { Err(Errno::EAGAIN) } else { Ok(0) };
-            }
-            let reserved = state.take_blocks(wanted, &mut blocks)?;
-            // The room stays taken until it is known that nothing comes back.
-            state.reserved += reserved;
-            reserved
-        };
-        let mut done = 0;
-        for block in &mut blocks {
-            let count = block.length();
-            let copied = destination.put(block.bytes());
-            block.skip(copied);
-            done += copied;
-            if copied < count {
-                break;
-            }
+        let mut taken = Taken::new(self, wanted)?;
+        match taken.put_into(destination) {
+            0 if taken.remaining() > 0 => Err(Errno::EFAULT),
+            done => Ok(done),
         }
-        let makes_writable = {
-            let mut state = self.state.lock();
-            let makes_writable = done > 0 && state.room() < PIPE_BUFFER_BYTES;
-            state.reserved -= reserved;
-            for block in blocks.into_iter().rev() {
-                state.queue.put_back(block);
-            }
-            makes_writable
-        };
-        if done < reserved {
-            // Another reader may have found nothing meanwhile.
-            self.waiters.notify(Readiness::READ);
-        }
-        if makes_writable {
-            self.waiters.notify(Readiness::WRITE);
-        }
-        if done == 0 { Err(Errno::EFAULT) } else { Ok(done) }
     }
 
     fn write_blocks(&self, source: &mut dyn Source) -> Result<usize> {

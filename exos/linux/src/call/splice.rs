@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
-use exos::fs::pipe::{PIPE_BUFFER_BYTES, Pipe};
+use exos::fs::pipe::{PIPE_BUFFER_BYTES, Taken};
 use exos::fs::readiness::Readiness;
-use exos::fs::transfer::{Buffer, SliceDestination, Source};
-use exos::fs::vnode::{FileKind, Timestamp};
+use exos::fs::transfer::Buffer;
+use exos::fs::vnode::FileKind;
 use syscalls::Sysno;
 
 use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset, writev};
@@ -32,26 +32,6 @@ pub const ENTRIES: &[Entry] = &[
 const NON_BLOCKING: u64 = 2;
 /// `SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT`.
 const FLAGS: u64 = 0xf;
-
-/// Bytes that are in a pipe now, taken as they are needed.
-struct PipeSource<'a> {
-    description: &'a Description,
-    pipe: &'a Pipe,
-    left: usize,
-    now: Timestamp,
-}
-
-impl Source for PipeSource<'_> {
-    fn remaining(&self) -> usize {
-        self.left.min(self.pipe.readable_bytes())
-    }
-
-    fn take(&mut self, into: &mut [u8]) -> usize {
-        let count = self.description.read(&mut SliceDestination::new(into), self.now).unwrap_or(0);
-        self.left -= count;
-        count
-    }
-}
 
 /// Waits until the pipe that `input` reads has bytes; false at its end.
 fn wait_for_bytes(context: &mut Context<'_>, input: &Arc<Description>, waits: bool) -> Result<bool> {
@@ -133,11 +113,12 @@ fn drain(
         wait_for_room(context, output, waits)?;
     }
     let pipe = input.pipe().ok_or(Errno::EINVAL)?;
-    // What comes in while it goes out is for the next call; a pipe takes what it has room for without waiting.
+    // A pipe takes what it has room for without waiting.
     let room = output.pipe().map_or(usize::MAX, |pipe| pipe.room());
-    let left = length.min(pipe.readable_bytes()).min(room);
-    let source = &mut PipeSource { description: input, pipe, left, now: now(context) };
-    write_from_source(context, output, source, offset)
+    let take = || Taken::new(pipe, length.min(room));
+    // Another reader may have been faster.
+    let mut taken = if waits { until_ready(context, input, Readiness::READ, |_| take()) } else { take() }?;
+    write_from_source(context, output, &mut taken, offset)
 }
 
 /// From a file, a socket or a device to a pipe.

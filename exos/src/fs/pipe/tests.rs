@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd};
+use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd, Taken};
 use crate::error::Errno;
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::fs::transfer::{Buffer, Destination, SliceDestination, Source};
@@ -146,6 +146,25 @@ fn no_writer_finds_half_of_the_room_of_a_read() {
     let mut destination = Greedy { writer: &writer, left: PIPE_CAPACITY_BYTES };
     assert_eq!(reader.read(0, &mut destination), Ok(PIPE_CAPACITY_BYTES));
     assert_eq!(write(&writer, &[7; PIPE_CAPACITY_BYTES]), Ok(PIPE_CAPACITY_BYTES));
+}
+
+#[test]
+fn what_is_not_used_of_bytes_that_were_taken_goes_back() {
+    let (reader, writer) = PipeEnd::pair(1);
+    let bytes: Vec<u8> = (0..PIPE_CAPACITY_BYTES).map(|index| (index % 251) as u8).collect();
+    assert_eq!(write(&writer, &bytes), Ok(bytes.len()));
+    let mut taken = Taken::new(&reader.pipe, 3 * PIPE_BUFFER_BYTES + 1).unwrap();
+    let mut first = vec![0; PIPE_BUFFER_BYTES + 10];
+    assert_eq!((taken.take(&mut first), taken.remaining()), (first.len(), 2 * PIPE_BUFFER_BYTES - 9));
+    assert_eq!((first.as_slice(), write(&writer, &[1])), (&bytes[..first.len()], Err(Errno::EAGAIN)));
+    drop(taken);
+    assert_eq!(write(&writer, &vec![9; first.len() + 1]), Ok(first.len()));
+    let rest = read(&reader, PIPE_CAPACITY_BYTES).unwrap();
+    assert_eq!(rest[..bytes.len() - first.len()], bytes[first.len()..]);
+    assert!(rest[bytes.len() - first.len()..].iter().all(|byte| *byte == 9));
+    assert_eq!(Taken::new(&reader.pipe, 1).err(), Some(Errno::EAGAIN));
+    drop(writer);
+    assert_eq!(Taken::new(&reader.pipe, 1).map(|taken| taken.remaining()), Ok(0));
 }
 
 #[test]
