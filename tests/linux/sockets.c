@@ -536,6 +536,10 @@ static void splices(void) {
     CHECK(read(out[0], buffer, 9) == 2 && memcmp(buffer, "23", 2) == 0);
     CHECK(splice(file, NULL, in[1], NULL, 5, 0) == 0);
     FAILS(splice(in[0], NULL, out[1], NULL, 5, SPLICE_F_NONBLOCK), EAGAIN);
+    int nowhere = open("/dev/null", O_WRONLY);
+    CHECK(write(in[1], "thrown away", 11) == 11 && splice(in[0], NULL, nowhere, NULL, 6, 0) == 6);
+    CHECK(splice(in[0], NULL, nowhere, NULL, 64, 0) == 5 && close(nowhere) == 0);
+    FAILS(splice(in[0], NULL, out[1], NULL, 5, SPLICE_F_NONBLOCK), EAGAIN);
     FAILS(splice(file, NULL, fd[0], NULL, 5, 0), EINVAL);
     FAILS(splice(in[0], &place, file, NULL, 5, 0), ESPIPE);
     FAILS(splice(in[0], NULL, in[1], NULL, 5, 0), EINVAL);

@@ -423,6 +423,10 @@ impl exos::fs::transfer::Source for UserReader<'_> {
         self.cursor.left
     }
 
+    fn pass_over(&mut self) -> usize {
+        core::mem::take(&mut self.cursor.left)
+    }
+
     fn take(&mut self, into: &mut [u8]) -> usize {
         let memory = self.memory;
         self.cursor.advance(into.len(), |address, done, length| memory.copy_in(address, &mut into[done..done + length]))

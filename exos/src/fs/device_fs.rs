@@ -12,7 +12,7 @@ use super::permission::Credentials;
 use super::stream::StreamInode;
 use super::terminal::table::{MASTER_DEVICE, Terminals};
 use super::terminal::tty::Tty;
-use super::transfer::{Destination, Source, partial};
+use super::transfer::{Destination, Source, partial, take_unseen};
 use super::vnode::{Creation, DeviceNumber, Inode, InodeRef, NewNode, OpenFile, OpenRequest, SeekSupport, Timestamp};
 use crate::error::{Errno, Result};
 use crate::platform::Kernel;
@@ -128,7 +128,7 @@ impl OpenFile for MemoryDevice {
         match self.kind {
             Kind::Full => Err(Errno::ENOSPC),
             // As on Linux, the memory behind what is thrown away is not looked at.
-            Kind::Null | Kind::Zero => Ok(source.remaining()),
+            Kind::Null | Kind::Zero => Ok(source.pass_over()),
             Kind::Random => swallow(source),
         }
     }
@@ -156,17 +156,9 @@ fn put_random(kernel: &dyn Kernel, destination: &mut dyn Destination) -> usize {
 /// Takes everything and mixes it into nothing: the kernel's generator needs no help.
 #[cold]
 fn swallow(source: &mut dyn Source) -> Result<usize> {
-    let mut bytes = [0; 256];
-    let mut done = 0;
-    while source.remaining() > 0 {
-        let step = source.remaining().min(bytes.len());
-        let taken = source.take(&mut bytes[..step]);
-        done += taken;
-        if taken < step {
-            return partial(done, Errno::EFAULT);
-        }
-    }
-    Ok(done)
+    let wanted = source.remaining();
+    let done = take_unseen(source);
+    if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) }
 }
 
 /// Puts new terminals behind nodes with the number of `/dev/ptmx` that are in a root image, and `/dev/console` before

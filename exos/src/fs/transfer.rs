@@ -79,6 +79,11 @@ pub trait Source {
     /// be read.
     fn take(&mut self, into: &mut [u8]) -> usize;
 
+    /// Moves on behind all that is left, which nobody wants to see; how much that was.
+    fn pass_over(&mut self) -> usize {
+        take_unseen(self)
+    }
+
     /// Fills all of `into` and moves on, or says `false` and does not move, as [`Destination::put_at_once`] does.
     fn take_at_once(&mut self, into: &mut [u8]) -> bool {
         let _ = into;
@@ -98,6 +103,23 @@ pub trait Source {
         0
     }
 }
+
+/// Takes all that is left and keeps none of it; how many bytes could be read.
+pub fn take_unseen<S: Source + ?Sized>(source: &mut S) -> usize {
+    let (mut unseen, mut done) = ([0; UNSEEN_STEP_BYTES], 0);
+    while source.remaining() > 0 {
+        let step = source.remaining().min(unseen.len());
+        let taken = source.take(&mut unseen[..step]);
+        done += taken;
+        if taken < step {
+            break;
+        }
+    }
+    done
+}
+
+/// Bytes that are taken unseen at a time.
+const UNSEEN_STEP_BYTES: usize = 256;
 
 /// What a transfer returns that stopped after `done` bytes: the count if there is one, else the error.
 pub fn partial(done: usize, error: Errno) -> Result<usize> {

@@ -11,7 +11,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
 use exos::fs::readiness::Readiness;
 use exos::fs::terminal::tty::Side;
-use exos::fs::transfer::{Buffer, Source};
+use exos::fs::transfer::{Buffer, Source, take_unseen};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
 use exos::net::unix::{Sending, Socket, SocketFile};
 use exos::platform::FrameBytes;
@@ -155,6 +155,14 @@ impl Source for Capped<'_> {
         let count = self.inner.take(into);
         self.left -= count;
         count
+    }
+
+    fn pass_over(&mut self) -> usize {
+        if self.inner.remaining() > self.left {
+            return take_unseen(self);
+        }
+        self.left = 0;
+        self.inner.pass_over()
     }
 
     fn take_at_once(&mut self, into: &mut [u8]) -> bool {
