@@ -25,13 +25,14 @@ pub const ENTRIES: &[Entry] = &[
 ];
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
+const NS_PER_MICROSECOND: i64 = 1000;
 
 /// `struct timex`.
 const STATE_BYTES: usize = 208;
-/// `ADJ_SETOFFSET`, `ADJ_NANO`, and what `adjtime(3)` asks with: a mode of its own, and that without a change.
+/// `ADJ_SETOFFSET`, `ADJ_NANO`, and what `adjtime(3)` asks with: `ADJ_OFFSET_SINGLESHOT`, `ADJ_OFFSET_SS_READ`.
 const MODE_STEP: u32 = 0x100;
 const MODE_NANOSECONDS: u32 = 0x2000;
-const MODE_ADJTIME: u32 = 0x8000;
+const MODE_ADJTIME: u32 = 0x8001;
 const MODE_ADJTIME_READ: u32 = 0xa001;
 /// `STA_UNSYNC` and `TIME_ERROR`.
 const STATUS_UNSYNCHRONISED: u32 = 0x40;
@@ -75,7 +76,9 @@ pub fn adjtimex(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u
     match modes {
         0 | MODE_ADJTIME_READ => {}
         _ if !context.can(Capability::SYS_TIME) => return Err(Errno::EPERM),
-        _ if modes & !(MODE_STEP | MODE_NANOSECONDS) == 0 && modes & MODE_ADJTIME == 0 => {
+        // What Linux does little by little is done at once, so that nothing is ever left of it to report.
+        MODE_ADJTIME => step(context, (get::u64(&request, 8) as i64).saturating_mul(NS_PER_MICROSECOND))?,
+        _ if modes & !(MODE_STEP | MODE_NANOSECONDS) == 0 => {
             if modes & MODE_STEP != 0 {
                 step(context, offset_ns(&request, is_nanoseconds)?)?;
             }
@@ -99,7 +102,7 @@ pub fn clock_adjtime(context: &mut Context<'_>, [id, address, ..]: Arguments) ->
 /// The step that is asked for. `EINVAL`: a part of a second that is none.
 fn offset_ns(request: &[u8], is_nanoseconds: bool) -> Result<i64> {
     let (seconds, part) = (get::u64(request, 72) as i64, get::u64(request, 80) as i64);
-    let part_ns = if is_nanoseconds { Some(part) } else { part.checked_mul(1000) };
+    let part_ns = if is_nanoseconds { Some(part) } else { part.checked_mul(NS_PER_MICROSECOND) };
     let part_ns = part_ns.filter(|part_ns| (0..NS_PER_SECOND).contains(part_ns)).ok_or(Errno::EINVAL)?;
     seconds.checked_mul(NS_PER_SECOND).and_then(|ns| ns.checked_add(part_ns)).ok_or(Errno::EINVAL)
 }
