@@ -87,6 +87,18 @@ static void make(void) {
     close(peer);
     CHECK(lseek(slave, 0, SEEK_SET) == -1 && errno == ESPIPE);
     CHECK(tcgetattr(slave, &fresh) == 0);
+    // struct termio, which musl does not have.
+    struct {
+        unsigned short c_iflag, c_oflag, c_cflag, c_lflag;
+        unsigned char c_line, c_cc[8];
+    } old;
+    struct termios after;
+    CHECK(ioctl(slave, TCGETA, &old) == 0 && old.c_lflag == (fresh.c_lflag & 0xffff) && old.c_cc[VINTR] == 3);
+    old.c_lflag &= ~ECHO;
+    CHECK(ioctl(slave, TCSETAF, &old) == 0 && tcgetattr(slave, &after) == 0);
+    CHECK(after.c_lflag == (fresh.c_lflag & ~ECHO) && after.c_cc[VEOL2] == fresh.c_cc[VEOL2]);
+    old.c_lflag |= ECHO;
+    CHECK(ioctl(slave, TCSETA, &old) == 0 && ioctl(slave, TIOCGLCKTRMIOS, &after) == 0 && after.c_lflag == 0);
     printf("modes %x %x %x %x\n", fresh.c_iflag, fresh.c_oflag, fresh.c_cflag, fresh.c_lflag);
     for (int i = 0; i < 17; i++) printf("%d ", fresh.c_cc[i]);
     printf("\npoll %x %x\n", events(master), events(slave));

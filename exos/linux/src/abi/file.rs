@@ -157,6 +157,14 @@ pub mod request {
     pub const GET_MODES: u32 = 0x5401;
     /// `TCSETS`, `TCSETSW`, `TCSETSF`.
     pub const SET_MODES: [u32; 3] = [0x5402, 0x5403, 0x5404];
+    /// `TCGETA`.
+    pub const GET_SHORT_MODES: u32 = 0x5405;
+    /// `TCSETA`, `TCSETAW`, `TCSETAF`.
+    pub const SET_SHORT_MODES: [u32; 3] = [0x5406, 0x5407, 0x5408];
+    /// `TCSETAF`.
+    pub const SET_SHORT_MODES_FLUSHING: u32 = 0x5408;
+    /// `TIOCGLCKTRMIOS`.
+    pub const GET_LOCKED_MODES: u32 = 0x5456;
     /// `TCGETS2`.
     pub const GET_MODES_2: u32 = 0x802c_542a;
     /// `TCSETS2`, `TCSETSW2`, `TCSETSF2`.
@@ -402,6 +410,10 @@ pub fn read_window_size(bytes: &[u8; 8]) -> WindowSize {
     }
 }
 
+/// Bytes of a `struct termio`, and control characters in it.
+pub const SHORT_MODES_BYTES: usize = 18;
+const SHORT_CHARACTER_COUNT: usize = 8;
+
 /// `struct termios` of the kernel, 36 bytes.
 #[must_use]
 pub fn terminal_modes(modes: &TerminalModes) -> Vec<u8> {
@@ -413,6 +425,24 @@ pub fn terminal_modes(modes: &TerminalModes) -> Vec<u8> {
         .u8(modes.line)
         .raw(&modes.characters)
         .finish()
+}
+
+/// `struct termio`, the older form: 18 bytes.
+#[must_use]
+pub fn short_terminal_modes(modes: &TerminalModes) -> Vec<u8> {
+    let flags = [modes.input, modes.output, modes.control, modes.local].map(|flags| flags as u16);
+    let encoder = flags.into_iter().fold(Encoder::new(), Encoder::u16).u8(modes.line);
+    encoder.raw(&modes.characters[..SHORT_CHARACTER_COUNT]).zero_to(SHORT_MODES_BYTES).finish()
+}
+
+/// Puts a `struct termio` over the lower halves of what is there.
+pub fn read_short_terminal_modes(bytes: &[u8; SHORT_MODES_BYTES], modes: &mut TerminalModes) {
+    let TerminalModes { input, output, control, local, line, characters } = modes;
+    for (place, flags) in [input, output, control, local].into_iter().enumerate() {
+        *flags = *flags & !0xffff | u32::from(get::u16(bytes, 2 * place));
+    }
+    *line = bytes[8];
+    characters[..SHORT_CHARACTER_COUNT].copy_from_slice(&bytes[9..9 + SHORT_CHARACTER_COUNT]);
 }
 
 /// The reverse of [`terminal_modes`].
@@ -433,8 +463,8 @@ pub fn read_terminal_modes(bytes: &[u8; 36]) -> TerminalModes {
 #[cfg(test)]
 mod tests {
     use super::{
-        STAT_BYTES, STATFS_BYTES, get, push_entry, push_entry64, read_terminal_modes, stat, statfs, status_flags,
-        status_number, terminal_modes,
+        STAT_BYTES, STATFS_BYTES, get, push_entry, push_entry64, read_short_terminal_modes, read_terminal_modes,
+        short_terminal_modes, stat, statfs, status_flags, status_number, terminal_modes,
     };
     use alloc::vec::Vec;
     use exos::fs::description::StatusFlags;
@@ -512,6 +542,12 @@ mod tests {
         let bytes = terminal_modes(&TerminalModes::DEFAULT);
         let array: [u8; 36] = bytes.try_into().expect("36 bytes");
         assert_eq!(read_terminal_modes(&array), TerminalModes::DEFAULT);
+        let short = short_terminal_modes(&TerminalModes { input: 0x1_2345, line: 7, ..TerminalModes::DEFAULT });
+        let mut modes = TerminalModes { input: 0x6_0000, ..TerminalModes::DEFAULT };
+        modes.characters = [9; 19];
+        read_short_terminal_modes(&short.try_into().expect("18 bytes"), &mut modes);
+        assert_eq!((modes.input, modes.line, modes.local), (0x6_2345, 7, TerminalModes::DEFAULT.local));
+        assert_eq!(modes.characters[..9], [3, 28, 127, 21, 4, 0, 1, 0, 9]);
     }
 
     #[test]

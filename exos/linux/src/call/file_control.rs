@@ -354,6 +354,15 @@ pub(super) fn terminal_request(
             terminal.set_modes(abi::read_terminal_modes(&read_array(memory, address)?));
             Ok(())
         }
+        request::GET_SHORT_MODES => write_all(memory, address, &abi::short_terminal_modes(&terminal.modes())),
+        number if request::SET_SHORT_MODES.contains(&number) => {
+            let mut modes = terminal.modes();
+            abi::read_short_terminal_modes(&read_array(memory, address)?, &mut modes);
+            terminal.set_modes(modes);
+            Ok(())
+        }
+        // Nobody can lock modes, so none are.
+        request::GET_LOCKED_MODES => write_all(memory, address, &[0; 36]),
         request::GET_MODES_2 => {
             // Both speeds are 38400 baud, as B38400 in c_cflag says.
             let mut bytes = abi::terminal_modes(&terminal.modes());

@@ -146,6 +146,7 @@ fn check_own(side: Side<'_>, caller: &TerminalCaller) -> Result<()> {
 /// Requests that change a terminal: from the background they stop the caller.
 fn is_change(number: u32) -> bool {
     request::SET_MODES.contains(&number)
+        || request::SET_SHORT_MODES.contains(&number)
         || request::SET_MODES_2.contains(&number)
         || request::LINE_CONTROL.contains(&number)
         || matches!(number, request::FLUSH | request::SET_FOREGROUND_GROUP)
@@ -206,7 +207,7 @@ pub(super) fn request(
             2 | 3 => {}
             _ => return Err(Errno::EINVAL),
         },
-        request::SET_MODES_FLUSHING | request::SET_MODES_2_FLUSHING => {
+        request::SET_MODES_FLUSHING | request::SET_SHORT_MODES_FLUSHING | request::SET_MODES_2_FLUSHING => {
             super::file_control::terminal_request(context, description.terminal()?, number, address)?;
             tty.flush(Flush::Input);
         }
