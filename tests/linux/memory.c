@@ -253,12 +253,31 @@ static void vectors(void) {
     unlink(path);
 }
 
+static void seals(void) {
+    int file = memfd_create("sealed", MFD_ALLOW_SEALING);
+    CHECK(file >= 0 && ftruncate(file, 2 * PAGE) == 0);
+    char *shared = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char *private = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    FAILS(fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW), EBUSY);
+    CHECK(fcntl(file, F_GET_SEALS) == 0);
+    CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0 && munmap(shared, PAGE) == 0);
+    CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) == 0 && fcntl(file, F_GET_SEALS) == (F_SEAL_SHRINK | F_SEAL_WRITE));
+    private[0] = 1;
+    FAILS(write(file, "x", 1), EPERM);
+    FAILS(ftruncate(file, PAGE), EPERM);
+    FAILS(mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), EPERM);
+    CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_SEAL) == 0);
+    FAILS(fcntl(file, F_ADD_SEALS, F_SEAL_GROW), EPERM);
+    close(file), munmap(private, PAGE);
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IONBF, 0);
     errors(), puts("errors");
     against_table(), puts("table");
     remap(), puts("remap");
     files(), puts("files");
+    seals(), puts("seals");
     breaks(), puts("breaks");
     vectors(), puts("vectors");
     execution();

@@ -18,7 +18,7 @@ use exos::fs::page::MappedFile;
 use exos::fs::permission::Credentials;
 use exos::fs::stream::{Terminal, WindowSize};
 use exos::fs::terminal::table::Terminals;
-use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
+use exos::fs::vnode::{FileKind, InodeRef, Sealable, Seals, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::mem::MapBacking;
 use exos::net::unix::UnixDomain;
@@ -266,8 +266,8 @@ impl ProcessFiles {
     }
 
     /// What `mmap` maps for a descriptor. `EBADF`; `EACCES`: not open for reading, or a shared mapping of what is not
-    /// a file one may have; `ENODEV`: cannot be mapped.
-    pub fn mapping(&self, descriptor: u64, offset_bytes: u64, is_shared: bool) -> Result<MapBacking> {
+    /// a file one may have; `ENODEV`: cannot be mapped; `EPERM`: sealed against the stores that are asked for.
+    pub fn mapping(&self, descriptor: u64, offset_bytes: u64, is_shared: bool, stores: bool) -> Result<MapBacking> {
         let description = self.get(descriptor)?;
         if description.is_path_only() {
             return Err(Errno::EBADF);
@@ -279,8 +279,16 @@ impl ProcessFiles {
         if location.inode().kind() == FileKind::CharacterDevice && !is_shared && is_zero_device(&location) {
             return Ok(MapBacking::Anonymous);
         }
+        let mut is_writable = description.is_writable();
+        let seals = location.inode().seals().map_or(Seals::empty(), Sealable::get);
+        if is_shared && is_writable && seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+            if stores {
+                return Err(Errno::EPERM);
+            }
+            is_writable = false;
+        }
         let source = MappedFile::new(location, self.root())?;
-        Ok(MapBacking::File { source, offset_bytes, is_readable: true, is_writable: description.is_writable() })
+        Ok(MapBacking::File { source, offset_bytes, is_readable: true, is_writable })
     }
 }
 

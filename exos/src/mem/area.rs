@@ -135,6 +135,12 @@ impl Area {
         matches!(&self.backing, Backing::File(file) if file.is_shared)
     }
 
+    /// Whether stores to it go to a file, or could after a change of rights.
+    #[must_use]
+    pub fn takes_stores(&self) -> bool {
+        self.is_shared() && self.maximum.contains(Protection::WRITE)
+    }
+
     /// Whether it is private anonymous memory.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {

@@ -9,6 +9,7 @@ use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::readiness::Readiness;
 use exos::fs::stream::Terminal;
 use exos::fs::vnode::{FileKind, Seals};
+use exos::mem::FileIdentity;
 use exos::net::unix::SocketFile;
 use syscalls::Sysno;
 
@@ -75,7 +76,7 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
             let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
             Ok(u64::from(seals.get().bits()))
         }
-        control::ADD_SEALS => add_seals(&description, argument as u32),
+        control::ADD_SEALS => add_seals(context, &description, argument as u32),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -92,13 +93,30 @@ fn pipe_size(description: &Description, command: u64, wanted: u32) -> Result<u64
 }
 
 /// `F_ADD_SEALS`.
-fn add_seals(description: &Description, wanted: u32) -> Result<u64> {
+fn add_seals(context: &Context<'_>, description: &Description, wanted: u32) -> Result<u64> {
     if !description.is_writable() {
         return Err(Errno::EPERM);
     }
     let wanted = Seals::from_bits(wanted).ok_or(Errno::EINVAL)?;
-    description.inode().seals().ok_or(Errno::EINVAL)?.add(wanted)?;
+    let file = description.inode().seals().ok_or(Errno::EINVAL)?;
+    let before = file.get();
+    let ends_stores = wanted.contains(Seals::WRITE) && !before.contains(Seals::WRITE);
+    if ends_stores && !before.contains(Seals::SEAL) && takes_stores(context, description) {
+        return Err(Errno::EBUSY);
+    }
+    file.add(wanted)?;
     Ok(0)
+}
+
+/// Whether some process maps a file so that it may store into it.
+fn takes_stores(context: &Context<'_>, description: &Description) -> bool {
+    let metadata = description.metadata();
+    let identity = FileIdentity { device: metadata.device.encoded(), inode: metadata.inode_number };
+    context.system.processes.all().iter().any(|process| {
+        let memory = process.space();
+        let space = memory.lock();
+        space.areas().any(|area| area.takes_stores() && area.identity() == identity)
+    })
 }
 
 /// `F_GETFL`'s answer. Everything that was opened by a path shows `O_LARGEFILE`.

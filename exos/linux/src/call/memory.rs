@@ -100,7 +100,7 @@ pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor
     let backing = if flags & MAP_ANONYMOUS != 0 {
         MapBacking::Anonymous
     } else {
-        context.process.files.mapping(descriptor, offset, is_shared)?
+        context.process.files.mapping(descriptor, offset, is_shared, protection(prot).contains(Protection::WRITE))?
     };
     let mut area_flags = AreaFlags::empty();
     area_flags.set(AreaFlags::GROWS_DOWN, flags & MAP_GROWSDOWN != 0);
