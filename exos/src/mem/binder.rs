@@ -94,6 +94,21 @@ impl Binder {
         self.extend_or_push(BindOperation::Protect, page, 0, slot, flags);
     }
 
+    /// Sets the rights of `pages`, mapped to frames of `slot`; joins nothing that came before.
+    pub(crate) fn protect_run(&mut self, pages: Range<u64>, slot: CapSlot, flags: BindFlags) {
+        for first in pages.clone().step_by(BIND_PAGE_COUNT_MAX as usize) {
+            let page_count = (pages.end - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
+            self.entries.push(BindEntry {
+                operation: BindOperation::Protect as u32,
+                flags: flags.bits(),
+                virtual_address: first << PAGE_SHIFT,
+                frame: 0,
+                page_count,
+                slot: slot.0,
+            });
+        }
+    }
+
     /// Releases one reference to `frame` once the batch is done.
     pub(crate) fn release(&mut self, frame: FrameNumber) {
         self.release.push(frame);

@@ -548,14 +548,33 @@ impl FrameCounts<'_> {
         self.state.slot_of(frame)
     }
 
-    /// Both in one look-up.
-    pub(crate) fn count_and_slot(&self, frame: FrameNumber) -> (u32, CapSlot) {
-        match self.state.locate(frame) {
-            Some((region, place)) => {
-                let region = &self.state.regions[region as usize];
-                (region.counts[place], region.slots[place / GROUP_FRAMES])
-            }
-            None => (PINNED, self.state.slot_of(frame)),
+    /// For many look-ups of frames most of which lie together.
+    pub(crate) fn cursor(&self) -> FrameCursor<'_> {
+        FrameCursor { state: &self.state, number: u64::MAX, region: None }
+    }
+}
+
+/// Looks frames up, and remembers the region that the last one was in.
+pub(crate) struct FrameCursor<'a> {
+    state: &'a State,
+    number: u64,
+    region: Option<&'a Region>,
+}
+
+impl FrameCursor<'_> {
+    /// See [`FramePool::reference_count`] and [`FramePool::slot_of`].
+    #[inline]
+    pub(crate) fn count_and_slot(&mut self, frame: FrameNumber) -> (u32, CapSlot) {
+        let number = frame.0 / LARGE_PAGE_FRAMES;
+        if number != self.number {
+            self.number = number;
+            let index = usize::try_from(number).ok().and_then(|number| self.state.index.get(number));
+            self.region = index.and_then(|&index| self.state.regions.get(index as usize));
+        }
+        let place = (frame.0 % LARGE_PAGE_FRAMES) as usize;
+        match self.region.map(|region| (region.counts[place], region.slots[place / GROUP_FRAMES])) {
+            Some((count, slot)) if slot != SLOT_NONE => (count, slot),
+            _ => (PINNED, self.state.slot_of(frame)),
         }
     }
 }

@@ -142,6 +142,21 @@ impl View {
         }
         (self.mapped, self.writable) = with_state((self.mapped, self.writable), index, all);
     }
+
+    /// See [`PageMap::set_writable`].
+    #[inline]
+    fn set_writable(&mut self, number: u64, range: &Range<u64>, is_writable: &mut impl FnMut(u64, PageEntry) -> bool) {
+        let (first, slots) = slots_in(number, range);
+        let shared = if Arc::strong_count(&self.leaf) > 1 { PageFlags::SHARED.bits() } else { 0 };
+        let reached = self.mapped & bits_of(&slots);
+        let (before, mut after, mut bits) = (self.writable, 0, reached);
+        while bits != 0 {
+            let index = take_slot(&mut bits);
+            let entry = PageEntry(self.leaf.entries[index] | shared | state_at((u64::MAX, before), index));
+            after |= u64::from(is_writable(first + index as u64, entry)) << index;
+        }
+        self.writable = before & !reached | after;
+    }
 }
 
 /// How page `index` is mapped, of the bits of a view's two words, as flags of an entry.
@@ -247,6 +262,27 @@ impl PageMap {
         }
         for number in emptied {
             self.leaves.remove(&number);
+        }
+    }
+
+    /// Lets stores through at the mapped pages of `range` for which `is_writable` says so, ascending, and at no other.
+    /// What a page is does not change, so that a shared leaf stays shared.
+    #[inline]
+    pub(crate) fn set_writable(&mut self, range: Range<u64>, mut is_writable: impl FnMut(u64, PageEntry) -> bool) {
+        if range.is_empty() {
+            return;
+        }
+        let numbers = leaf_numbers(&range);
+        // Finding one is half the work of finding a range's ends.
+        if numbers.start() == numbers.end() {
+            let number = *numbers.start();
+            if let Some(view) = self.leaves.get_mut(&number) {
+                view.set_writable(number, &range, &mut is_writable);
+            }
+            return;
+        }
+        for (number, view) in self.leaves.range_mut(numbers) {
+            view.set_writable(*number, &range, &mut is_writable);
         }
     }
 

@@ -7,11 +7,12 @@
 use core::ops::Range;
 
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::types::SLOT_NONE;
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{Area, AreaFlags, Protection, is_data};
 use crate::mem::page_map::PageFlags;
-use crate::mem::space::{AddressSpace, bind_flags, page_align};
+use crate::mem::space::{AddressSpace, page_align, rights};
 
 /// What `mprotect` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,28 +82,36 @@ impl AddressSpace {
         self.unpatch_unless(protection, &part);
         self.areas.change(part.clone(), |area| area.protection = protection);
         let binder = &mut self.binder;
-        let is_writable = protection.contains(Protection::WRITE);
         let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
-        self.pages.update(pages, &mut self.pool.lock(), |frames, page, entry| {
-            if !entry.has(PageFlags::MAPPED) {
-                return Some(entry);
-            }
-            if protection.is_empty() {
-                binder.unmap(page);
-                return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
-            }
-            let (count, slot) = frames.count_and_slot(entry.frame());
-            let is_alone = entry.has(PageFlags::OWNED) && !entry.has(PageFlags::SHARED) && count == 1;
-            let entry = if is_writable && is_alone {
-                entry.with(PageFlags::WRITE)
-            } else if is_writable && entry.has(PageFlags::WRITE) {
-                entry
-            } else {
-                entry.without(PageFlags::WRITE)
-            };
-            binder.protect(page, slot, bind_flags(entry, protection));
-            Some(entry)
-        });
+        let mut frames = self.pool.lock();
+        if protection.is_empty() {
+            self.pages.update(pages, &mut frames, |_, page, entry| {
+                if entry.has(PageFlags::MAPPED) {
+                    binder.unmap(page);
+                }
+                Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE))
+            });
+        } else {
+            let can_write = protection.contains(Protection::WRITE);
+            // Most pages are neighbours of the one before, and like it.
+            let (mut run, mut run_kind) = (pages.start..pages.start, (SLOT_NONE, false));
+            let mut cursor = frames.cursor();
+            self.pages.set_writable(pages, |page, entry| {
+                let (count, slot) = cursor.count_and_slot(entry.frame());
+                let is_alone = entry.has(PageFlags::OWNED) && !entry.has(PageFlags::SHARED) && count == 1;
+                let is_writable = can_write && (is_alone || entry.has(PageFlags::WRITE));
+                let kind = (slot, is_writable);
+                if page != run.end || kind != run_kind {
+                    let run = core::mem::replace(&mut run, page..page);
+                    let (slot, is_writable) = core::mem::replace(&mut run_kind, kind);
+                    binder.protect_run(run, slot, rights(is_writable, protection));
+                }
+                run.end = page + 1;
+                is_writable
+            });
+            binder.protect_run(run, run_kind.0, rights(run_kind.1, protection));
+        }
+        drop(frames);
         self.flush()
     }
 }

@@ -674,8 +674,13 @@ pub(crate) fn is_exclusive(frames: &FrameCounts<'_>, entry: PageEntry) -> bool {
 
 /// How `entry` is mapped in an area with these rights.
 pub(crate) fn bind_flags(entry: PageEntry, protection: Protection) -> BindFlags {
+    rights(entry.has(PageFlags::WRITE), protection)
+}
+
+/// How a page is mapped in an area with these rights, where stores go through or not.
+pub(crate) fn rights(is_writable: bool, protection: Protection) -> BindFlags {
     let mut flags = BindFlags::empty();
-    if entry.has(PageFlags::WRITE) {
+    if is_writable {
         flags |= BindFlags::WRITE;
     }
     if protection.contains(Protection::EXECUTE) {
