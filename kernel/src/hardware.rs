@@ -202,8 +202,8 @@ impl Machine for Hardware {
         machine::physical_find_word(frame, word_index)
     }
 
-    fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]) {
-        machine::physical_load_words(frame, word_index, words);
+    fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT] {
+        machine::physical_load_words(frame, word_index)
     }
 
     fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]) {

@@ -112,6 +112,13 @@ impl ReadyList {
         watched.is_listed.store(false, Ordering::Release);
         Some((watched, count))
     }
+
+    /// The entry that is alone on the list, which stays there.
+    #[inline]
+    fn only(&self) -> Option<Arc<Watched>> {
+        let entries = self.entries.lock();
+        if entries.len() == 1 { entries.front().cloned() } else { None }
+    }
 }
 
 /// What is found by a look at one entry.
@@ -147,6 +154,18 @@ impl Watched {
             return Look::Idle { announces: description.announces() };
         }
         Look::Ready(events)
+    }
+
+    /// What it is ready for, if it is level-triggered and stays so: then it can be reported by several at a time, and
+    /// no change has to be noted or forgotten for it.
+    #[inline]
+    fn level(&self) -> Option<u32> {
+        let wanted = self.events.load(Ordering::Acquire);
+        if wanted == DISARMED || wanted & (EDGE_TRIGGERED | ONE_SHOT) != 0 {
+            return None;
+        }
+        let events = events_of(self.description.upgrade()?.readiness()) & (wanted | ERROR | HANG_UP);
+        if events == 0 { None } else { Some(events) }
     }
 
     /// Notes that it is being reported; whether it may have more to report without another change.
@@ -363,6 +382,13 @@ impl Epoll {
     /// # Errors
     /// Those of `report`.
     pub fn take(&self, limit: usize, mut report: impl FnMut(Report) -> Result<()>) -> Result<usize> {
+        // One that is alone is first and last, so if it stays it need not leave.
+        if limit > 0
+            && let Some(watched) = self.ready.only()
+            && let Some(events) = watched.level()
+        {
+            return report((events, watched.data.load(Ordering::Acquire))).map(|()| 1);
+        }
         let (mut count, mut outcome) = (0, Ok(()));
         self.for_each_ready(|watched, events| {
             let stays = watched.reported();

@@ -174,9 +174,7 @@ impl<M: Machine> State<'_, M> {
     /// The capability in a slot; `None` if the slot is empty or beyond the table.
     pub(crate) fn capability(&self, at: CapRef) -> Option<Capability> {
         let (frame, word) = self.entry_place(at)?;
-        let mut words = [0; 6];
-        self.machine.load_words(frame, word, &mut words);
-        let [first, object, count, up, across, cursor] = words;
+        let [first, object, count, up, across, cursor] = self.machine.load_words(frame, word);
         let kind = kind_from_word(first);
         if kind == CapType::Null {
             return None;
@@ -273,10 +271,9 @@ impl<M: Machine> State<'_, M> {
         rights: Rights,
     ) -> Result<(u64, u64), Status> {
         let (frame, word) = self.entry_place(CapRef { environment, slot: slot.0 }).ok_or(Status::BadSlot)?;
-        let mut words = [0; 3];
-        self.machine.load_words(frame, word, &mut words);
-        check_first_word(words[0], kind, rights)?;
-        Ok((words[1], words[2]))
+        let [first, object, count] = self.machine.load_words(frame, word);
+        check_first_word(first, kind, rights)?;
+        Ok((object, count))
     }
 
     /// The frames that a capability authorises.

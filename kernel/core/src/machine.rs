@@ -70,10 +70,10 @@ pub trait Machine {
     /// The first word from `word_index` (0..=512) on that is not 0, and where it is. Made for tables that are nearly
     /// empty: passes over zeros several at a time.
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)>;
-    /// Reads consecutive words of a frame, each in one access.
-    fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]);
-    /// Writes consecutive words of a frame, each in one access. How many is known when the kernel is compiled, so
-    /// that they go to the frame without an array between.
+    /// Reads consecutive words of a frame, each in one access. How many is known when the kernel is compiled, so that
+    /// they come from the frame, and go there, without an array between.
+    fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT];
+    /// Writes such words.
     fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]);
     /// Replaces `old` by `new` atomically; if the word holds something else (the processor set
     /// accessed or dirty bits), returns it.

@@ -136,7 +136,7 @@ impl Flush {
         self.add(window_address(address));
     }
 
-    pub(crate) fn finish<M: Machine>(self, machine: &mut M) {
+    pub(crate) fn finish<M: Machine>(&self, machine: &mut M) {
         match self.runs.get(..self.run_count).filter(|_| self.page_count <= FLUSH_PAGE_COUNT_MAX) {
             Some(runs) => {
                 for (address, page_count) in runs {
@@ -265,38 +265,39 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Record number `index` of the slice, which is an array of records of `N` words and 8-byte aligned.
+    #[inline(always)]
     pub(crate) fn read_user<const N: usize>(&self, reader: &mut UserReader, index: u64) -> Result<[u64; N], Status> {
+        let first = index.checked_mul(N as u64 * 8).ok_or(Status::BadAddress)?;
+        if first + (N as u64 - 1) * 8 >= reader.slice.length_bytes {
+            return Err(Status::BadAddress);
+        }
+        let mut address = reader.slice.address + first;
+        let at = (address % PAGE_SIZE / 8) as usize;
+        if at + N <= ENTRIES {
+            return Ok(self.machine.load_words(self.user_frame(reader, address)?, at));
+        }
         let mut words = [0; N];
-        let mut done = 0;
-        while done < N {
-            let (frame, at) = self.user_word(reader, index * N as u64 + done as u64)?;
-            let count = (ENTRIES - at).min(N - done);
-            self.machine.load_words(frame, at, &mut words[done..done + count]);
-            done += count;
+        for word in &mut words {
+            *word = self.machine.load(self.user_frame(reader, address)?, (address % PAGE_SIZE / 8) as usize);
+            address += 8;
         }
         Ok(words)
     }
 
-    /// Where a word of the slice is.
-    fn user_word(&self, reader: &mut UserReader, index: u64) -> Result<(FrameNumber, usize), Status> {
-        let offset = index.checked_mul(8).ok_or(Status::BadAddress)?;
-        if offset >= reader.slice.length_bytes {
-            return Err(Status::BadAddress);
-        }
-        let address = reader.slice.address + offset;
+    /// The frame that the slice's byte at `address` is in.
+    fn user_frame(&self, reader: &mut UserReader, address: u64) -> Result<FrameNumber, Status> {
         let page = page_number(address);
-        let frame = match reader.last {
-            Some((last, frame)) if last == page => frame,
-            _ => {
-                let frame = self
-                    .translate(reader.root, page)
-                    .filter(|frame| matches!(self.frames.kind(*frame), FrameKind::Owned | FrameKind::Shared))
-                    .ok_or(Status::BadAddress)?;
-                reader.last = Some((page, frame));
-                frame
-            }
-        };
-        Ok((frame, (address % PAGE_SIZE / 8) as usize))
+        if let Some((last, frame)) = reader.last
+            && last == page
+        {
+            return Ok(frame);
+        }
+        let frame = self
+            .translate(reader.root, page)
+            .filter(|frame| matches!(self.frames.kind(*frame), FrameKind::Owned | FrameKind::Shared))
+            .ok_or(Status::BadAddress)?;
+        reader.last = Some((page, frame));
+        Ok(frame)
     }
 
     /// Copies bytes from the caller's memory; `bytes` is as long as the slice.

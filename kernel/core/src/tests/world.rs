@@ -66,8 +66,8 @@ impl Machine for Fake {
         let words = self.memory[frame.0 as usize].iter().copied().enumerate();
         words.skip(word_index).find(|(_, word)| *word != 0)
     }
-    fn load_words(&self, frame: FrameNumber, word_index: usize, words: &mut [u64]) {
-        words.copy_from_slice(&self.memory[frame.0 as usize][word_index..word_index + words.len()]);
+    fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT] {
+        *self.memory[frame.0 as usize][word_index..].first_chunk().expect("the words are in the frame")
     }
     fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]) {
         self.memory[frame.0 as usize][word_index..][..COUNT].copy_from_slice(&values);

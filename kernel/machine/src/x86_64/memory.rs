@@ -232,10 +232,11 @@ pub fn physical_find_word(frame: FrameNumber, mut index: usize) -> Option<(usize
 }
 
 /// Loads consecutive words of a frame; panics beyond its end.
-pub fn physical_load_words(frame: FrameNumber, index: usize, into: &mut [u64]) {
-    for (word, value) in words(frame)[index..index + into.len()].iter().zip(into) {
-        *value = word.load(Ordering::Acquire);
-    }
+#[must_use]
+#[inline]
+pub fn physical_load_words<const COUNT: usize>(frame: FrameNumber, index: usize) -> [u64; COUNT] {
+    let words = &words(frame)[index..][..COUNT];
+    core::array::from_fn(|at| words[at].load(Ordering::Acquire))
 }
 
 /// Stores consecutive words of a frame; panics beyond its end.
