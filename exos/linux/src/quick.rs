@@ -22,9 +22,9 @@ use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use crate::abi::file as abi;
-use crate::call::epoll;
 use crate::call::file_transfer::one;
 use crate::call::signal::CODE_THREAD;
+use crate::call::{epoll, memory};
 use crate::deliver::Target;
 use crate::files::{AT_NO_FOLLOW, CURRENT_DIRECTORY};
 use crate::user::{STRING_STEP_BYTES, UserReader, UserWriter, read_short, write_all};
@@ -210,6 +210,11 @@ pub fn close(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
         files.release(description);
         0
     }))
+}
+
+/// `mprotect(2)`.
+pub fn mprotect(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+    Some(memory::protect(caller.process, [frame.rdi, frame.rsi, frame.rdx]))
 }
 
 /// `tkill(2)` and `tgkill(2)` to the calling thread: which signal, with what. Not those that do something when they are

@@ -39,11 +39,12 @@ impl<M: Machine> State<'_, M> {
 
     /// The tables that a slot stands for: those of a space, or of an environment's home space.
     pub(crate) fn lookup_tables(&self, environment: EnvironmentId, slot: CapSlot) -> Result<Tables, Status> {
-        if self.kind_in(environment, slot) == CapType::Environment {
-            return self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target));
+        match self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL) {
+            Err(Status::WrongType) => {
+                self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
+            }
+            named => self.live_space(named?).ok_or(Status::WrongState),
         }
-        let named = self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL)?;
-        self.live_space(named).ok_or(Status::WrongState)
     }
 
     /// A processor goes on in another address space of its environment.

@@ -10,6 +10,7 @@ use exos::mem::{
 use syscalls::Sysno;
 
 use crate::context::{Arguments, Context};
+use crate::process::Process;
 use crate::profile;
 use crate::table::{Entry, full, partial};
 use crate::user::write_all;
@@ -130,11 +131,16 @@ pub fn munmap(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Re
 
 /// `mprotect(2)`.
 pub fn mprotect(context: &mut Context<'_>, [address, length, prot, ..]: Arguments) -> Result<u64> {
+    protect(context.process, [address, length, prot])
+}
+
+/// `mprotect`, which never waits.
+pub(crate) fn protect(process: &Process, [address, length, prot]: [u64; 3]) -> Result<u64> {
     if prot & !(7 | PROT_SEM | PROT_GROWSDOWN | PROT_GROWSUP) != 0 || prot & PROT_GROWSUP != 0 {
         return Err(Errno::EINVAL);
     }
     let reach = if prot & PROT_GROWSDOWN != 0 { ProtectReach::GrowsDown } else { ProtectReach::Range };
-    context.process.space().lock().protect(address, length, protection(prot), reach)?;
+    process.space().lock().protect(address, length, protection(prot), reach)?;
     Ok(0)
 }
 

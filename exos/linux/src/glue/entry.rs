@@ -250,6 +250,11 @@ pub(crate) extern "C" fn newfstatat(frame: &UpcallFrame) -> Ended {
     quickly(frame, quick::newfstatat)
 }
 
+/// `mprotect`.
+pub(crate) extern "C" fn mprotect(frame: &UpcallFrame) -> Ended {
+    quickly(frame, quick::mprotect)
+}
+
 /// `tkill`, `tgkill`: a thread that raises a signal itself goes straight to its handler.
 pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
