@@ -277,6 +277,7 @@ fn an_entry_that_was_reported_is_looked_at_again_by_who_looks_next() {
     let world = with_pipe();
     assert_eq!(world.call(Sysno::epoll_create1, [0u64]), Ok(5));
     assert_eq!(control(&world, 5, ADD, 3, IN), Ok(0));
+    assert_eq!(control(&world, 5, ADD, 4, OUT), Ok(0));
     assert_eq!(world.write(4, b"x"), Ok(1));
     let own = description(&world, 5);
     let instance = own.extension::<Epoll>().expect("is one");
@@ -284,6 +285,13 @@ fn an_entry_that_was_reported_is_looked_at_again_by_who_looks_next() {
     let before = instance.queue().told_count();
     assert_eq!(instance.take(1, |_| Ok(())), Ok(1));
     assert_ne!(instance.queue().told_count(), before);
+    // One that is alone stays where every look finds it, so nobody need be told.
+    assert_eq!(control(&world, 5, REMOVE, 4, 0), Ok(0));
+    assert_eq!(instance.take(1, |_| Ok(())), Ok(1));
+    let before = instance.queue().told_count();
+    assert_eq!(instance.take(1, |_| Ok(())), Ok(1));
+    assert_eq!(instance.take(1, |_| Ok(())), Ok(1));
+    assert_eq!(instance.queue().told_count(), before);
     // A look that finds nothing tells nobody, so that whoever finds nothing can sleep.
     assert_eq!(world.read(3, 9), Ok(b"x".to_vec()));
     assert_eq!(instance.take(1, |_| Ok(())), Ok(0));
