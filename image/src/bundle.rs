@@ -196,6 +196,14 @@ pub struct Bundle<'a> {
 /// # Errors
 /// See [`BundleDamage`].
 pub fn parse(bytes: &[u8]) -> Result<Bundle<'_>, BundleDamage> {
+    Ok(Bundle { bytes, header: read_header(bytes, bytes.len() as u64)? })
+}
+
+/// As [`parse`], for a reader that has only the first page of a bundle of this length at hand.
+///
+/// # Errors
+/// See [`BundleDamage`].
+pub fn read_header(bytes: &[u8], length_bytes: u64) -> Result<BundleHeader, BundleDamage> {
     let page = slice(bytes, 0, PAGE_BYTES).ok_or(BundleDamage::NotBundle)?;
     let u32_field = |offset| u32_at(page, offset).unwrap_or_default();
     let u64_field = |offset| u64_at(page, offset).unwrap_or_default();
@@ -219,17 +227,12 @@ pub fn parse(bytes: &[u8]) -> Result<Bundle<'_>, BundleDamage> {
             offset_bytes: u64_field(at + 8),
             length_bytes: u64_field(at + 16),
         };
-        let valid = part.offset_bytes.is_multiple_of(PAGE_BYTES)
-            && part.offset_bytes >= free_from
-            && slice(bytes, part.offset_bytes, part.length_bytes).is_some();
-        if !valid {
-            return Err(BundleDamage::Part(index));
-        }
-        // The slice exists, so neither the sum nor its rounding overflows.
-        free_from = (part.offset_bytes + part.length_bytes).next_multiple_of(PAGE_BYTES);
+        let end = part.offset_bytes.checked_add(part.length_bytes).filter(|end| *end <= length_bytes);
+        let is_placed = part.offset_bytes.is_multiple_of(PAGE_BYTES) && part.offset_bytes >= free_from;
+        let end = end.filter(|_| is_placed).and_then(page_round_up).ok_or(BundleDamage::Part(index))?;
+        free_from = end;
     }
-    let header = BundleHeader { magic: BUNDLE_MAGIC, version, part_count, parts };
-    Ok(Bundle { bytes, header })
+    Ok(BundleHeader { magic: BUNDLE_MAGIC, version, part_count, parts })
 }
 
 impl<'a> Bundle<'a> {

@@ -1,7 +1,7 @@
 //! `cargo xtask build`: the guest binaries and the host tool, put where everything else looks for them.
 //!
 //! Artefacts are in `target/aegis` of the checkout, whatever the build folders are: `kernel.elf`, `exos.elf`,
-//! `exos-mini.elf`, `bench-native.elf`, `tests-guest*.elf` and `aegis`. They are replaced by renaming, and only when
+//! `exos-mini.elf`, `pods.elf`, `bench-native.elf`, `tests-guest*.elf` and `aegis`. They are replaced by renaming, and only when
 //! their bytes changed, so that a run that has just opened one is not disturbed. One build at a time holds the lock;
 //! a second one waits and then finds nothing to do.
 //!
@@ -16,15 +16,16 @@ use crate::toolchain::Toolchain;
 use crate::{Error, process, symbols};
 
 /// Packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
-const GUEST_PACKAGES: [&str; 5] =
-    ["aegis-kernel", "exos-linux", "exos-mini", "aegis-bench-native", "aegis-tests-guest"];
+const GUEST_PACKAGES: [&str; 6] =
+    ["aegis-kernel", "exos-linux", "exos-mini", "aegis-pods", "aegis-bench-native", "aegis-tests-guest"];
 const HOST_PACKAGE: &str = "aegis";
 
 /// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.
-const GUEST_ARTEFACTS: [(&str, &str); 4] = [
+const GUEST_ARTEFACTS: [(&str, &str); 5] = [
     ("aegis-kernel", "kernel.elf"),
     ("exos", "exos.elf"),
     ("exos-mini", "exos-mini.elf"),
+    ("aegis-pods", "pods.elf"),
     ("aegis-bench-native", "bench-native.elf"),
 ];
 

@@ -348,11 +348,15 @@ impl<T: Transport, D: Dma> Console<T, D> {
         Err(DeviceFault::Silent.into())
     }
 
-    /// The port that the host named `name`.
+    /// The port that the host named `name`, or `name` with `@` and anything behind it: a monitor that has several
+    /// consoles wants other names for each (QEMU), and they need not matter to who drives one.
     #[must_use]
     pub fn port_by_name(&self, name: &[u8]) -> Option<PortId> {
-        let number =
-            self.ports[..self.port_count].iter().position(|port| port.is_announced() && port.name() == Some(name))?;
+        let is_named = |port: &Port<D::Buffer>| {
+            let rest = port.name().and_then(|own| own.strip_prefix(name));
+            port.is_announced() && rest.is_some_and(|rest| matches!(rest, [] | [b'@', ..]))
+        };
+        let number = self.ports[..self.port_count].iter().position(is_named)?;
         Some(PortId(number as u8))
     }
 

@@ -190,9 +190,10 @@ pub(crate) fn now_ns() -> u64 {
     clock::nanoseconds_at(page, clock::time_stamp())
 }
 
-/// Frames that nobody owns.
+/// Frames that this environment may still take. What others may take is not free for it, though nobody owns it yet.
 pub(crate) fn free_frame_count() -> u64 {
-    call::environment_read(SLOT_SELF, EnvironmentField::FramesFree).unwrap_or(0)
+    let read = |field| call::environment_read(SLOT_SELF, field).unwrap_or(0);
+    read(EnvironmentField::FrameQuota).saturating_sub(read(EnvironmentField::FramesOwned))
 }
 
 /// The entry that maps an address of the running program, of whatever level; 0 if there is none. The tables that lead

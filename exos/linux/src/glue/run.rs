@@ -11,6 +11,7 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
 use aegis_image::config::Config;
+use aegis_image::pods::SLOT_POD_END;
 use aegis_rt::{call, clock};
 use core::sync::atomic::{AtomicU64, Ordering};
 use exos::fs::ninep::Requester;
@@ -248,7 +249,7 @@ fn fail(host: &Host, status: u8, text: &str) -> ! {
     finish(host, &alloc::format!("fail {status} {text}"))
 }
 
-/// Sends the last line and powers off when it has left.
+/// Sends the last line and ends the machine, or this pod of it, when it has left.
 fn finish(host: &Host, line: &str) -> ! {
     host.send_line(line);
     while host.control_backlog_bytes() > 0 {
@@ -260,8 +261,10 @@ fn finish(host: &Host, line: &str) -> ! {
 
 fn power_off(code: u32) -> ! {
     let _ = call::machine_off(SLOT_MACHINE, code);
+    // Refused: the machine is not ours alone. Whoever made this environment takes it apart when the bell rings.
+    let _ = call::bell_ring(SLOT_POD_END);
     loop {
-        core::hint::spin_loop();
+        let _ = call::sleep(&[]);
     }
 }
 

@@ -1,0 +1,239 @@
+//! What the host tells the manager of a machine with several pods: which there are, and what belongs to each.
+//!
+//! The bundle of such a machine has a part [`PART_PLAN`] (this module's encoding), one [`PART_LIBRARY_OS`] (the flat
+//! image that every pod starts with) and a [`PART_POD`] for each pod, in the plan's order. A pod's part is a whole boot
+//! bundle with the pod's configuration and root, so that its library OS reads it as if there were nobody else. The
+//! kernel knows none of these parts.
+//!
+//! Device functions have no names that both sides know, so the plan counts: the machine's virtio functions, in the
+//! order of their slots, are the first pod's, then the second's, and so on. The manager refuses a machine that has
+//! more or fewer.
+//!
+//! The encoding is a header (magic, version, number of pods) and an entry of fixed size for each pod, little-endian.
+//! Reading takes no memory, since the manager has no heap.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use aegis_abi::CapSlot;
+use aegis_abi::boot::BUNDLE_PART_COUNT_MAX;
+use aegis_abi::call::TICKET_AMOUNT_MAX;
+
+use crate::bytes::{put, slice, u32_at, u64_at};
+
+/// A bundle part: the plan.
+pub const PART_PLAN: u32 = 16;
+/// A bundle part: the library OS of all pods, a flat image.
+pub const PART_LIBRARY_OS: u32 = 17;
+/// A bundle part: a pod's own bundle.
+pub const PART_POD: u32 = 18;
+
+/// First eight bytes of a plan.
+pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"AEGISPOD");
+/// Version of the encoding.
+pub const PLAN_VERSION: u32 = 1;
+/// Most pods of a machine: what the bundle has parts for, besides the manager, the plan and the library OS.
+pub const POD_COUNT_MAX: usize = BUNDLE_PART_COUNT_MAX - 3;
+/// Longest name of a pod in bytes.
+pub const POD_NAME_BYTES_MAX: usize = 32;
+
+/// Slot of a pod's own table: the bell by which it says that it has ended. The first environment has none; it ends
+/// the machine.
+pub const SLOT_POD_END: CapSlot = CapSlot(6);
+/// Slot of a pod's own table: the frames of the library OS that all pods share, not writable.
+pub const SLOT_POD_IMAGE: CapSlot = CapSlot(7);
+/// Slot of a pod's own table: its copy of what the library OS writes.
+pub const SLOT_POD_DATA: CapSlot = CapSlot(8);
+
+const HEADER_BYTES: usize = 16;
+const NAME_OFFSET: usize = 24;
+const ENTRY_BYTES: usize = NAME_OFFSET + POD_NAME_BYTES_MAX;
+
+/// What belongs to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodPlan {
+    /// Frames that it may own.
+    pub frame_quota: u64,
+    /// Amount of the ticket that funds it.
+    pub ticket_amount: u64,
+    /// Device functions.
+    pub device_count: u32,
+    /// Bytes of its name.
+    name_bytes: u32,
+    name: [u8; POD_NAME_BYTES_MAX],
+}
+
+impl PodPlan {
+    /// A plan; `None` if [`is_name`] refuses the name.
+    #[must_use]
+    pub fn new(name: &str, frame_quota: u64, ticket_amount: u64, device_count: u32) -> Option<Self> {
+        if !is_name(name) {
+            return None;
+        }
+        let mut bytes = [0; POD_NAME_BYTES_MAX];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Some(Self { frame_quota, ticket_amount, device_count, name_bytes: name.len() as u32, name: bytes })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let bytes = self.name.get(..self.name_bytes as usize).unwrap_or_default();
+        core::str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+/// Whether a pod can be called so: 1 to [`POD_NAME_BYTES_MAX`] ASCII letters, digits, `-` and `_`, the first of them no
+/// `-`.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=POD_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('-')
+}
+
+/// Writes a plan; `None` for no pods or too many.
+#[must_use]
+pub fn encode(pods: &[PodPlan]) -> Option<Vec<u8>> {
+    if !(1..=POD_COUNT_MAX).contains(&pods.len()) {
+        return None;
+    }
+    let mut bytes = vec![0; HEADER_BYTES + pods.len() * ENTRY_BYTES];
+    put(&mut bytes, 0, PLAN_MAGIC.to_le_bytes());
+    put(&mut bytes, 8, PLAN_VERSION.to_le_bytes());
+    put(&mut bytes, 12, (pods.len() as u32).to_le_bytes());
+    for (index, pod) in pods.iter().enumerate() {
+        let at = HEADER_BYTES + index * ENTRY_BYTES;
+        put(&mut bytes, at, pod.frame_quota.to_le_bytes());
+        put(&mut bytes, at + 8, pod.ticket_amount.to_le_bytes());
+        put(&mut bytes, at + 16, pod.device_count.to_le_bytes());
+        put(&mut bytes, at + 20, pod.name_bytes.to_le_bytes());
+        bytes[at + NAME_OFFSET..at + ENTRY_BYTES].copy_from_slice(&pod.name);
+    }
+    Some(bytes)
+}
+
+/// What is wrong with a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanDamage {
+    /// Too short, or without the magic number.
+    NotPlan,
+    /// Another version of the encoding.
+    Version(u32),
+    /// No pods, or more than there can be.
+    PodCount(u32),
+    /// The entry with this index is cut off, or its name or ticket cannot be.
+    Pod(usize),
+}
+
+/// A validated plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pods: [Option<PodPlan>; POD_COUNT_MAX],
+}
+
+impl Plan {
+    /// The pods, in order.
+    pub fn pods(&self) -> impl Iterator<Item = &PodPlan> {
+        self.pods.iter().flatten()
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// See [`PlanDamage`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, PlanDamage> {
+        let field = |offset| u32_at(bytes, offset);
+        if u64_at(bytes, 0) != Some(PLAN_MAGIC) {
+            return Err(PlanDamage::NotPlan);
+        }
+        let (version, count) = (field(8), field(12));
+        let (Some(version), Some(count)) = (version, count) else { return Err(PlanDamage::NotPlan) };
+        if version != PLAN_VERSION {
+            return Err(PlanDamage::Version(version));
+        }
+        if !(1..=POD_COUNT_MAX).contains(&(count as usize)) {
+            return Err(PlanDamage::PodCount(count));
+        }
+        let mut pods = [None; POD_COUNT_MAX];
+        for (index, place) in pods.iter_mut().enumerate().take(count as usize) {
+            let at = HEADER_BYTES + index * ENTRY_BYTES;
+            let pod = slice(bytes, at as u64, ENTRY_BYTES as u64).and_then(decode_pod);
+            *place = Some(pod.ok_or(PlanDamage::Pod(index))?);
+        }
+        Ok(Self { pods })
+    }
+}
+
+fn decode_pod(entry: &[u8]) -> Option<PodPlan> {
+    let (frame_quota, ticket_amount) = (u64_at(entry, 0)?, u64_at(entry, 8)?);
+    let (device_count, name_bytes) = (u32_at(entry, 16)?, u32_at(entry, 20)?);
+    let name = slice(entry, NAME_OFFSET as u64, u64::from(name_bytes))?;
+    let name = core::str::from_utf8(name).ok()?;
+    if !(1..=TICKET_AMOUNT_MAX).contains(&ticket_amount) {
+        return None;
+    }
+    PodPlan::new(name, frame_quota, ticket_amount, device_count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HEADER_BYTES, POD_COUNT_MAX, Plan, PlanDamage, PodPlan, encode, is_name};
+    use alloc::vec::Vec;
+    use proptest::prelude::{any, proptest};
+
+    fn pod(name: &str) -> PodPlan {
+        PodPlan::new(name, 1000, 3, 2).expect("a good name")
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for count in 1..=POD_COUNT_MAX {
+            let pods: Vec<PodPlan> = (0..count).map(|number| pod(&alloc::format!("pod-{number}"))).collect();
+            let bytes = encode(&pods).expect("not too many");
+            let plan = Plan::decode(&bytes).expect("a good plan");
+            assert!(plan.pods().eq(&pods));
+            assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Pod(count - 1)));
+        }
+        assert_eq!(encode(&[]), None);
+        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1]), None);
+    }
+
+    #[test]
+    fn names_are_plain() {
+        for name in ["a", "web-1", "A_b", "0", &"x".repeat(32)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "-a", "a b", "a.b", "a|", "ä", &"x".repeat(33)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let good = encode(&[pod("a"), pod("b")]).expect("two");
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            Plan::decode(&bytes).err()
+        };
+        assert_eq!(with(0, 0), Some(PlanDamage::NotPlan));
+        assert_eq!(with(8, 2), Some(PlanDamage::Version(2)));
+        assert_eq!(with(12, 0), Some(PlanDamage::PodCount(0)));
+        assert_eq!(with(12, 200), Some(PlanDamage::PodCount(200)));
+        assert_eq!(with(HEADER_BYTES + 8, 0), Some(PlanDamage::Pod(0)), "no ticket");
+        assert_eq!(with(HEADER_BYTES + 20, 33), Some(PlanDamage::Pod(0)), "a name too long");
+        assert_eq!(with(HEADER_BYTES + 24, b'/'), Some(PlanDamage::Pod(0)), "a name that is none");
+        assert_eq!(Plan::decode(&[]).err(), Some(PlanDamage::NotPlan));
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_stops_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut plan = encode(&[pod("a"), pod("b")]).expect("two");
+            for (place, byte) in plan.iter_mut().skip(12).zip(&bytes) {
+                *place ^= byte;
+            }
+            let _ = (Plan::decode(&bytes), Plan::decode(&plan));
+        }
+    }
+}

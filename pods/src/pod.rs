@@ -1,0 +1,218 @@
+//! One pod: its environment made, started and taken apart.
+//!
+//! A pod finds what the kernel gives to a first environment, at the same slots and addresses, so that its library OS
+//! need not know that it is not alone. What differs: the machine can be written to (log) and not ended, so a bell is
+//! there to say that the pod has ended; the bundle's frames are a derived capability; the boot information tells of the
+//! pod's own devices and frames.
+#![allow(unsafe_code, reason = "calls that change memory, of environments that do not run")]
+
+use aegis_abi::boot::{BOOT_INFO_MAGIC, BootInfo, FLAT_EXECUTE, FLAT_WRITE, FlatHeader, FlatSegment};
+use aegis_abi::call::EnvironmentField;
+use aegis_abi::layout::{
+    BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, PAGE_SIZE,
+};
+use aegis_abi::memory::BindFlags;
+use aegis_abi::types::{
+    SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE,
+};
+use aegis_abi::{ABI_VERSION, CapSlot, Rights};
+use aegis_image::pods::{PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE};
+use aegis_rt::call::{self, Refusal};
+use aegis_rt::clock;
+
+use crate::memory::{Bundle, fill, map, repeat};
+
+/// Slots of ours that pods use, from here on.
+const SLOT_POD_FIRST: u32 = 128;
+/// Slots of ours that a pod uses.
+const SLOT_STRIDE: u32 = 8;
+/// Frames that pay for a pod's tables at first; its library OS donates more of its own.
+const TABLE_FRAME_COUNT: u64 = 128;
+/// Control page, save area, boot information page.
+const FIRST_FRAME_COUNT: u64 = 1 + FIRST_SAVE_AREA_FRAME_COUNT + 1;
+
+const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
+
+/// The library OS of all pods.
+#[derive(Clone, Copy)]
+pub(crate) struct Image {
+    /// Our capability for its frames, without WRITE.
+    pub(crate) slot: CapSlot,
+    /// Its first frame.
+    pub(crate) frame: u64,
+    /// Its header.
+    pub(crate) header: FlatHeader,
+    /// All of it.
+    pub(crate) bytes: &'static [u8],
+}
+
+impl Image {
+    fn segments(&self) -> impl Iterator<Item = &FlatSegment> {
+        self.header.segments.iter().take(self.header.segment_count as usize)
+    }
+}
+
+/// What a pod is made from.
+pub(crate) struct Making<'a> {
+    /// What it gets.
+    pub(crate) plan: &'a PodPlan,
+    /// First frame and number of frames of its own bundle.
+    pub(crate) bundle: Bundle,
+    /// Where that is in ours, in frames.
+    pub(crate) bundle_offset: u64,
+    /// Our slots of its device functions.
+    pub(crate) devices: &'a [CapSlot],
+    /// The library OS.
+    pub(crate) image: &'a Image,
+    /// What the kernel told us.
+    pub(crate) info: &'a BootInfo,
+}
+
+/// A pod that was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Pod {
+    environment: CapSlot,
+    processor: CapSlot,
+    frames: CapSlot,
+    data: CapSlot,
+    bundle: CapSlot,
+    bell: CapSlot,
+    entry: u64,
+}
+
+impl Pod {
+    /// Makes pod `number`, which does not run yet.
+    pub(crate) fn make(number: u32, making: &Making<'_>) -> Result<Self, Refusal> {
+        let slot = |index| CapSlot(SLOT_POD_FIRST + number * SLOT_STRIDE + index);
+        let [environment, processor, frames, data, bundle, bell, tables] = core::array::from_fn(|n| slot(n as u32));
+        let pod = Self { environment, processor, frames, data, bundle, bell, entry: making.image.header.entry };
+        repeat(|| call::frame_allocate(tables, TABLE_FRAME_COUNT, None, 0))?;
+        call::environment_create(environment, tables, making.plan.frame_quota)?;
+        call::ticket_amount(environment, making.plan.ticket_amount)?;
+        call::bell_create(bell, SLOT_NONE)?;
+        call::environment_watch(environment, bell)?;
+        call::cap_grant(bell, environment, SLOT_POD_END, Rights::RING)?;
+        call::cap_grant(SLOT_MACHINE, environment, SLOT_MACHINE, Rights::READ | Rights::LOG)?;
+        pod.make_bundle(making)?;
+        pod.make_image(making.image)?;
+        pod.make_processor(making)?;
+        for (device, index) in making.devices.iter().zip(0..) {
+            let rights = READ_WRITE | Rights::CONTROL;
+            call::cap_grant(*device, environment, CapSlot(SLOT_DEVICE_FIRST.0 + index), rights)?;
+        }
+        Ok(pod)
+    }
+
+    /// Its configuration and root are its own, to read, to run and to write.
+    fn make_bundle(&self, making: &Making<'_>) -> Result<(), Refusal> {
+        let rights = READ_WRITE | Rights::EXECUTE | Rights::DMA;
+        let count = making.bundle.frame_count;
+        call::cap_derive(SLOT_BUNDLE, self.bundle, rights | Rights::GRANT, making.bundle_offset, count)?;
+        call::cap_grant(self.bundle, self.environment, SLOT_BUNDLE, rights)?;
+        Ok(())
+    }
+
+    /// Maps the library OS: what is only read from the frames that all pods share, what is written from copies.
+    fn make_image(&self, image: &Image) -> Result<(), Refusal> {
+        call::cap_grant(image.slot, self.environment, SLOT_POD_IMAGE, Rights::READ | Rights::EXECUTE)?;
+        let is_written = |segment: &&FlatSegment| segment.flags & FLAT_WRITE != 0;
+        let data_count: u64 = image.segments().filter(is_written).map(|segment| u64::from(segment.page_count)).sum();
+        let mut data_frame = 0;
+        if data_count > 0 {
+            data_frame = repeat(|| call::frame_allocate(self.data, data_count, None, 0))?;
+            let rights = READ_WRITE | Rights::EXECUTE;
+            call::cap_grant(self.data, self.environment, SLOT_POD_DATA, rights)?;
+        }
+        for segment in image.segments() {
+            let page_count = u64::from(segment.page_count);
+            let mut flags = BindFlags::empty();
+            flags.set(BindFlags::EXECUTE, segment.flags & FLAT_EXECUTE != 0);
+            let (mut slot, mut frame) = (image.slot, image.frame + u64::from(segment.page_offset));
+            if is_written(&segment) {
+                let start = segment.page_offset as usize * PAGE_SIZE as usize;
+                let contents = &image.bytes[start..start + (page_count * PAGE_SIZE) as usize];
+                fill(self.data, data_frame, page_count, |bytes| bytes.copy_from_slice(contents))?;
+                flags |= BindFlags::WRITE;
+                (slot, frame) = (self.data, data_frame);
+                data_frame += page_count;
+            }
+            map(self.environment, segment.virtual_address, frame, page_count, slot, flags)?;
+        }
+        Ok(())
+    }
+
+    /// Its first processor and boot information, as the kernel makes them.
+    fn make_processor(&self, making: &Making<'_>) -> Result<(), Refusal> {
+        let first = repeat(|| call::frame_allocate(self.frames, FIRST_FRAME_COUNT, None, 0))?;
+        let info_frame = first + FIRST_FRAME_COUNT - 1;
+        let info = boot_info(making);
+        fill(self.frames, info_frame, 1, |bytes| {
+            // SAFETY: a page is aligned and long enough for it, and the structure has no padding.
+            unsafe { bytes.as_mut_ptr().cast::<BootInfo>().write(info) };
+        })?;
+        call::cap_grant(self.frames, self.environment, SLOT_FIRST_FRAMES, READ_WRITE)?;
+        let places = [
+            (FIRST_CONTROL_BASE, first, 1, BindFlags::WRITE),
+            (FIRST_SAVE_AREA_BASE, first + 1, FIRST_SAVE_AREA_FRAME_COUNT, BindFlags::WRITE),
+            (BOOT_INFO_BASE, info_frame, 1, BindFlags::empty()),
+        ];
+        for (address, frame, page_count, flags) in places {
+            map(self.environment, address, frame, page_count, self.frames, flags)?;
+        }
+        let save_area_count = FIRST_SAVE_AREA_FRAME_COUNT as u32;
+        let (control, save_area) = (FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE);
+        call::processor_create(self.processor, self.environment, self.frames, save_area_count, control, save_area)?;
+        let rights = Rights::READ | Rights::CONTROL | Rights::GRANT;
+        call::cap_grant(self.processor, self.environment, SLOT_FIRST_PROCESSOR, rights)?;
+        Ok(())
+    }
+
+    /// Lets it run.
+    pub(crate) fn start(&self) -> Result<(), Refusal> {
+        let stack_top = FIRST_SAVE_AREA_BASE + FIRST_SAVE_AREA_FRAME_COUNT * PAGE_SIZE;
+        // SAFETY: it runs in memory of its own.
+        unsafe { call::processor_start(self.processor, self.entry, stack_top, BOOT_INFO_BASE) }?;
+        Ok(())
+    }
+
+    /// The bell that rings when it has ended, whether it says so or the kernel stopped it.
+    pub(crate) fn bell(&self) -> CapSlot {
+        self.bell
+    }
+
+    /// Why the kernel stopped it, and where; 0 if it did not.
+    pub(crate) fn stop(&self) -> [u64; 4] {
+        use EnvironmentField::{StopAddress, StopRip, StopVector, Stopped};
+        [Stopped, StopVector, StopAddress, StopRip]
+            .map(|field| call::environment_read(self.environment, field).unwrap_or(0))
+    }
+
+    /// Takes it apart: afterwards its frames are free and its devices stopped.
+    pub(crate) fn end(&self) -> Result<(), Refusal> {
+        // SAFETY: nothing of ours is in the pod's memory; the work place was unmapped when it was made.
+        repeat(|| unsafe { call::environment_destroy(self.environment) })?;
+        for slot in [self.processor, self.frames, self.data, self.bundle, self.bell] {
+            if call::cap_read(slot, 0).is_ok() {
+                // SAFETY: as above.
+                repeat(|| unsafe { call::cap_drop(slot) })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn boot_info(making: &Making<'_>) -> BootInfo {
+    // SAFETY: the kernel maps the system page for every environment.
+    let page = unsafe { clock::system_page() };
+    BootInfo {
+        magic: BOOT_INFO_MAGIC,
+        abi_version: ABI_VERSION,
+        device_count: making.devices.len() as u32,
+        bundle_frame: making.bundle.frame,
+        bundle_frame_count: making.bundle.frame_count,
+        frame_count_total: making.info.frame_count_total,
+        frame_count_free: making.plan.frame_quota,
+        control_address: FIRST_CONTROL_BASE,
+        boot_ns: clock::nanoseconds_at(page, clock::time_stamp()),
+    }
+}
