@@ -21,7 +21,7 @@ use crate::control::{FromGuest, LineBuffer};
 use crate::errors::Error;
 use crate::machine::{Machine, sockets};
 use crate::options::AccelChoice;
-use crate::qemu::{Accelerator, MachineKind, MachineLine};
+use crate::qemu::{Accelerator, MachineKind, MachineLine, PodDevices};
 use crate::{artifacts, boot};
 
 /// The longest time that the trial may take.
@@ -156,8 +156,9 @@ impl Trial<'_> {
             .encode()
             .map_err(|why| Error::Usage(why.to_string()))?;
         let bundle = boot::build(self.library_os, &config, None)?;
-        let (host, mut guest) = sockets()?;
+        let (host, mut guest) = sockets(1)?;
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&bundle.file)?);
+        let pods: Vec<_> = guest.port_fds().into_iter().map(|ports| PodDevices { ports, shares: &[] }).collect();
         let line = MachineLine {
             qemu: self.qemu,
             machine: self.machine,
@@ -169,15 +170,15 @@ impl Trial<'_> {
             kernel_words: "",
             bundle: Path::new(&bundle_path),
             firmware: firmware_for(self.machine),
-            ports: guest.port_fds(),
+            log: guest.log_fd(),
+            pods: &pods,
             debugger: None,
             more: &[],
-            shares: &[],
         };
         // Dropping it at the end of this function ends the trial's machine.
         let mut machine = Machine::start(self.qemu, &line.arguments(), guest)?;
         let errors = machine.take_errors();
-        match first_line(&host.control, errors.as_ref()) {
+        match host.pods.first().and_then(|pod| first_line(&pod.control, errors.as_ref())) {
             Some(line) if FromGuest::parse(&line).is_ok() => Ok(()),
             _ => Err(Error::KvmUnusable("the machine did not come up".into())),
         }

@@ -43,6 +43,11 @@ impl Artifacts {
         self.directory.join("exos.elf")
     }
 
+    /// The manager of a machine with several pods, as the kernel maps it.
+    pub(crate) fn flat_manager(&self) -> Result<Vec<u8>, Error> {
+        flat_of(self.directory.join("pods.elf"))
+    }
+
     /// The program of the native benchmark rows.
     pub(crate) fn native_bench(&self) -> PathBuf {
         self.directory.join("bench-native.elf")
@@ -60,10 +65,16 @@ impl Artifacts {
 
     /// The library OS as the kernel maps it.
     pub(crate) fn flat_library_os(&self) -> Result<Vec<u8>, Error> {
-        let path = self.library_os();
-        let elf = std::fs::read(&path).doing("reading exos.elf")?;
-        flat::from_elf(&elf).map_err(|why| Error::ArtifactBad(path, why.to_string()))
+        flat_of(self.library_os())
     }
+}
+
+fn flat_of(path: PathBuf) -> Result<Vec<u8>, Error> {
+    let elf = match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::ArtifactMissing(path)),
+        found => found.doing("reading what the machine starts from")?,
+    };
+    flat::from_elf(&elf).map_err(|why| Error::ArtifactBad(path, why.to_string()))
 }
 
 /// The QEMU to start: `$AEGIS_QEMU`, or the first on PATH.

@@ -80,16 +80,9 @@ impl Ending {
     }
 
     fn verdict_of_report(&self, report: &Report) -> Verdict {
-        let (status, line) = match report {
-            Report::Exit(0) => match &self.output_error {
-                Some(error) => (STATUS_TOOL, Some(format!("standard output: {error}"))),
-                None => (0, None),
-            },
-            Report::Exit(status) => (*status, None),
-            Report::Killed { signal, text, .. } => {
-                (STATUS_SIGNAL_BASE + signal, (!text.is_empty()).then(|| text.clone()))
-            }
-            Report::Fail { status, text } => (*status, Some(text.clone())),
+        let (status, line) = match (outcome(report), &self.output_error) {
+            ((0, None), Some(error)) => (STATUS_TOOL, Some(format!("standard output: {error}"))),
+            (outcome, _) => outcome,
         };
         if self.qemu == QemuEnd::Exited(QEMU_PANIC) {
             let line = "the kernel panicked after the program had ended".to_string();
@@ -115,6 +108,37 @@ impl Ending {
         };
         Verdict { status: STATUS_TOOL, line: Some(line), shows_log }
     }
+}
+
+/// What a report comes to: the status, and the line for the user.
+pub(crate) fn outcome(report: &Report) -> (u8, Option<String>) {
+    match report {
+        Report::Exit(status) => (*status, None),
+        Report::Killed { signal, text, .. } => (STATUS_SIGNAL_BASE + signal, (!text.is_empty()).then(|| text.clone())),
+        Report::Fail { status, text } => (*status, Some(text.clone())),
+    }
+}
+
+/// The tool's answer to the end of a machine with several pods, whose own lines were shown as they came: the status of
+/// the pod that failed first; where a pod did not say how it ended, that, or what became of the machine.
+pub(crate) fn verdict_of_pods(
+    names: &[String],
+    reports: &[Option<Report>],
+    first_failure: Option<usize>,
+    machine: Ending,
+) -> Verdict {
+    let silent = names.iter().zip(reports).filter(|(_, report)| report.is_none());
+    let silent: Vec<&str> = silent.map(|(name, _)| name.as_str()).collect();
+    let failed = first_failure.and_then(|number| reports.get(number)?.as_ref()).map(|report| outcome(report).0);
+    if silent.is_empty() {
+        // What is left is what a single program's good end does not hide either.
+        return Ending { report: Some(Report::Exit(failed.unwrap_or(0))), ..machine }.verdict();
+    }
+    if machine.cause.is_some() || machine.qemu != QemuEnd::Exited(QEMU_POWER_OFF) {
+        return machine.verdict();
+    }
+    let line = format!("{}: ended without saying how", silent.join(", "));
+    Verdict { status: failed.unwrap_or(STATUS_TOOL), line: Some(line), shows_log: true }
 }
 
 fn verdict_of_cause(cause: &Cause) -> Verdict {
@@ -148,7 +172,7 @@ fn with_errors(what: String, errors: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Ending, QemuEnd, Report};
+    use super::{Cause, Ending, QemuEnd, Report, verdict_of_pods};
     use std::time::Duration;
 
     fn ending(report: Option<Report>, cause: Option<Cause>, qemu: QemuEnd) -> Ending {
@@ -216,6 +240,29 @@ mod tests {
             assert_eq!((verdict.status, verdict.shows_log), (125, shows_log), "{qemu:?}");
             assert!(verdict.line.is_some());
         }
+    }
+
+    #[test]
+    fn of_several_pods_the_first_failure_counts() {
+        let names = ["a", "b", "c"].map(String::from);
+        let all = |statuses: [u8; 3]| statuses.map(|status| Some(Report::Exit(status))).to_vec();
+        let verdict = |reports: &[Option<Report>], first, cause, qemu| {
+            verdict_of_pods(&names, reports, first, ending(None, cause, qemu))
+        };
+        assert_eq!(verdict(&all([0, 0, 0]), None, None, OFF), ending(Some(Report::Exit(0)), None, OFF).verdict());
+        assert_eq!(verdict(&all([3, 0, 4]), Some(2), None, OFF).status, 4);
+        let mut reports = all([0, 0, 7]);
+        reports[1] = None;
+        let found = verdict(&reports, Some(2), None, OFF);
+        assert_eq!((found.status, found.shows_log), (7, true));
+        assert_eq!(found.line.as_deref(), Some("b: ended without saying how"));
+        assert_eq!(verdict(&reports[..2], None, None, OFF).status, 125);
+        let late = Some(Cause::Timeout(Duration::from_secs(1)));
+        assert_eq!(verdict(&reports, Some(2), late, QemuEnd::Killed(9)).status, 124);
+        assert_eq!(verdict(&reports, Some(2), None, QemuEnd::Exited(35)).status, 125);
+        let mut lost = ending(None, None, OFF);
+        lost.output_error = Some(std::io::Error::from_raw_os_error(28));
+        assert_eq!(verdict_of_pods(&names, &all([0, 0, 0]), None, lost).status, 125);
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(crate) enum Error {
     QemuMissing(OsString),
     /// KVM was asked for and does not work here.
     KvmUnusable(String),
+    /// Something is wrong with this pod of several.
+    Pod(String, Box<Error>),
     /// The host refused an operation that the tool needs.
     Host(&'static str, io::Error),
 }
@@ -57,6 +59,7 @@ impl Error {
         match self {
             Self::ProgramNotOnPath(_) | Self::ProgramMissing(_) => STATUS_NOT_FOUND,
             Self::ProgramUnfit(..) => STATUS_NOT_EXECUTABLE,
+            Self::Pod(_, error) => error.status(),
             Self::Usage(_)
             | Self::Root(_)
             | Self::RootWrite(_)
@@ -90,6 +93,7 @@ impl fmt::Display for Error {
                 write!(out, "{}: not found; on Debian and Ubuntu: sudo apt install qemu-system-x86", name.display())
             }
             Self::KvmUnusable(why) => write!(out, "--accel kvm: {why}"),
+            Self::Pod(name, error) => write!(out, "{name}: {error}"),
             Self::Host(doing, error) => write!(out, "{doing}: {error}"),
         }
     }

@@ -23,9 +23,9 @@ use crate::qemu::PortFds;
 /// The guest's descriptors get numbers from here on, so that the command line is the same in every run.
 const GUEST_FD_MIN: RawFd = 100;
 
-/// The tool's ends of the five sockets, all non-blocking.
+/// The tool's ends of a pod's four ports, all non-blocking.
 #[derive(Debug)]
-pub(crate) struct HostEnds {
+pub(crate) struct PodEnds {
     /// Port 1.
     pub(crate) stdin: UnixStream,
     /// Port 2.
@@ -34,28 +34,40 @@ pub(crate) struct HostEnds {
     pub(crate) stderr: UnixStream,
     /// Port 4.
     pub(crate) control: UnixStream,
-    /// The kernel's log.
+}
+
+/// The tool's ends of all sockets.
+#[derive(Debug)]
+pub(crate) struct HostEnds {
+    /// The pods' ports.
+    pub(crate) pods: Vec<PodEnds>,
+    /// The kernel's log, non-blocking too.
     pub(crate) log: UnixStream,
 }
 
 /// The guest's ends, which QEMU inherits, and the bundle.
 #[derive(Debug)]
 pub(crate) struct GuestEnds {
-    sockets: [OwnedFd; 5],
+    pods: Vec<[OwnedFd; 4]>,
+    log: OwnedFd,
     others: Vec<OwnedFd>,
 }
 
 impl GuestEnds {
-    /// The numbers for the command line.
-    pub(crate) fn port_fds(&self) -> PortFds {
-        let [stdin, stdout, stderr, control, log] = &self.sockets;
-        PortFds {
+    /// The numbers of the pods' ports for the command line.
+    pub(crate) fn port_fds(&self) -> Vec<PortFds> {
+        let ports = |[stdin, stdout, stderr, control]: &[OwnedFd; 4]| PortFds {
             stdin: stdin.as_raw_fd(),
             stdout: stdout.as_raw_fd(),
             stderr: stderr.as_raw_fd(),
             control: control.as_raw_fd(),
-            log: log.as_raw_fd(),
-        }
+        };
+        self.pods.iter().map(ports).collect()
+    }
+
+    /// The number of the log's socket.
+    pub(crate) fn log_fd(&self) -> RawFd {
+        self.log.as_raw_fd()
     }
 
     /// Lets QEMU inherit another descriptor; the answer is its number there.
@@ -67,26 +79,29 @@ impl GuestEnds {
     }
 
     fn all(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.sockets.iter().chain(&self.others)
+        self.pods.iter().flatten().chain([&self.log]).chain(&self.others)
     }
 }
 
-/// Makes the five socket pairs.
-pub(crate) fn sockets() -> Result<(HostEnds, GuestEnds), Error> {
+/// Makes the socket pairs: four for each pod, and the log's.
+pub(crate) fn sockets(pod_count: usize) -> Result<(HostEnds, GuestEnds), Error> {
     let pair = || -> Result<(UnixStream, OwnedFd), Error> {
         let (host, guest) = UnixStream::pair().doing("making the machine's sockets")?;
         host.set_nonblocking(true).doing("making the machine's sockets")?;
         let guest = fcntl_dupfd_cloexec(&guest, GUEST_FD_MIN).doing("making the machine's sockets")?;
         Ok((host, guest))
     };
-    let (stdin, guest_stdin) = pair()?;
-    let (stdout, guest_stdout) = pair()?;
-    let (stderr, guest_stderr) = pair()?;
-    let (control, guest_control) = pair()?;
+    let (mut host_pods, mut guest_pods) = (Vec::new(), Vec::new());
+    for _ in 0..pod_count {
+        let (stdin, guest_stdin) = pair()?;
+        let (stdout, guest_stdout) = pair()?;
+        let (stderr, guest_stderr) = pair()?;
+        let (control, guest_control) = pair()?;
+        host_pods.push(PodEnds { stdin, stdout, stderr, control });
+        guest_pods.push([guest_stdin, guest_stdout, guest_stderr, guest_control]);
+    }
     let (log, guest_log) = pair()?;
-    let sockets = [guest_stdin, guest_stdout, guest_stderr, guest_control, guest_log];
-    let host = HostEnds { stdin, stdout, stderr, control, log };
-    Ok((host, GuestEnds { sockets, others: Vec::new() }))
+    Ok((HostEnds { pods: host_pods, log }, GuestEnds { pods: guest_pods, log: guest_log, others: Vec::new() }))
 }
 
 /// A running QEMU.

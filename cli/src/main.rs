@@ -1,11 +1,12 @@
 //! The host tool: starts unmodified Linux programs in a machine that runs the Aegis kernel and exos under
 //! QEMU.
 //!
-//! `options` reads the command line, one module per verb does the work (`run`, `bench`, `compare`, `doctor`), and this
-//! one turns the outcome into an exit status. A run goes through `program` (what the host knows of it),
-//! `root`, `closure`, `pack*` and `shares` (its files), `boot` (the bundle), `accel` and `qemu` (the command line),
-//! `machine` (the process), `ports` with `pump`, `control` and `signals` (while it lives), `ending` and
-//! `stats` (what came of it). `profile` looks on from a thread of its own.
+//! `options` reads the command line, one module per verb does the work (`run`, `up`, `bench`, `compare`, `doctor`), and this
+//! one turns the outcome into an exit status. What `up` reads from its file (`up_file`) is what `run` has on its command
+//! line; each program is a `pod` for both, and `launch` starts the machine. A pod goes through `program` (what the host
+//! knows of it), `root`, `closure`, `pack*` and `shares` (its files), `boot` (the bundle), `accel` and `qemu` (the command
+//! line), `machine` (the process), `ports` with `side`, `pump`, `marks`, `control` and `signals` (while it lives), `ending`
+//! and `stats` (what came of it). `profile` looks on from a thread of its own.
 //!
 //! Invariants: one thread starts every process (`bench` and `profile` have others, which start none); the exit
 //! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.
@@ -24,13 +25,16 @@ mod domain;
 mod ending;
 mod errors;
 mod json_text;
+mod launch;
 mod machine;
+mod marks;
 mod options;
 mod pack;
 mod pack_dir;
 mod pack_host;
 mod pack_image;
 mod pack_tar;
+mod pod;
 mod ports;
 mod profile;
 mod program;
@@ -39,10 +43,13 @@ mod qemu;
 mod root;
 mod run;
 mod shares;
+mod side;
 mod signals;
 mod stats;
 mod symbols;
 mod terminal;
+mod up;
+mod up_file;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -67,19 +74,24 @@ fn main() -> ExitCode {
         }
     };
     match command {
-        Command::Run(options) => match run::run(&options, start) {
-            Ok(status) => ExitCode::from(status),
-            Err(error) => {
-                eprintln!("aegis: {error}");
-                ExitCode::from(error.status())
-            }
-        },
+        Command::Run(options) => ended(run::run(&options, start)),
+        Command::Up(options) => ended(up::up(&options, start)),
         Command::Bench(options) => ExitCode::from(bench::bench(&options)),
         Command::Test(options) => ExitCode::from(compare::test(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),
         Command::Version => {
             println!("aegis {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
+        }
+    }
+}
+
+fn ended(outcome: Result<u8, errors::Error>) -> ExitCode {
+    match outcome {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("aegis: {error}");
+            ExitCode::from(error.status())
         }
     }
 }

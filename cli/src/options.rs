@@ -4,7 +4,7 @@
 //! Options of the tool stand before PROGRAM; all that follows PROGRAM belongs to the program, also what
 //! starts with `-`. clap parses; its messages are cut to the tool's one-line form in [`parse`].
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,9 @@ pub(crate) const MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// Most memory of a machine in bytes.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
 /// Most processors.
-const CPU_COUNT_MAX: i64 = 8;
+pub(crate) const CPU_COUNT_MAX: i64 = 8;
+/// Memory for programs, unless it is said.
+pub(crate) const MEMORY_DEFAULT: &str = "256M";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +38,7 @@ Examples:
   aegis run -t --root / bash               a shell on a terminal of its own
   aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
+  aegis up shop.toml                       several programs in one machine, isolated, with processor shares
   aegis test --list FILE                   programs on Aegis and on Linux, and where they differ
   aegis doctor                             what is missing on this machine, and how to get it
 
@@ -57,6 +60,31 @@ memory and gone when it ends.
 A directory given to --root is served live while the program runs: it can read what you can read
 there, and changes nothing. What it writes under a -v directory is written on this host, as you.";
 
+const UP_NOTES: &str = "\
+FILE:
+  [machine]
+  cpus = 2               # processors, 1 to 8 [1]
+  memory = \"1G\"          # of the whole machine [what the pods need]
+  slice_ms = 10          # length of a slice, 1 to 100 [10]
+
+  [pod.web]              # as many as 13; the name marks its lines
+  program = \"busybox\"    # as for `aegis run`
+  args = [\"httpd\", \"-f\"]
+  root = \"./rootfs\"      # and pack = true, as for --root and --pack
+  volumes = [\"./data:/data:ro\"]
+  with = [\"./conf:/etc/conf\"]
+  env = { PORT = \"80\" }
+  workdir = \"/\"
+  memory = \"64M\"         # for its programs, enforced [256M]
+  tickets = 2000         # its share of the processors is in proportion [1000]
+
+Paths on this host are relative to FILE. Each pod has a library OS, memory and devices of its own and
+reaches nothing of the others. Standard input is empty.
+
+Exit status: 0 if every pod's program ended with 0, else that of the pod that failed first, as
+`aegis run` would say it; 124 if --timeout ended the machine; 125 if the tool or the machine failed,
+or FILE is wrong, or a pod ended without saying how.";
+
 /// Runs unmodified Linux programs, each on its own library OS, in a small virtual machine
 #[derive(Debug, Parser)]
 #[command(name = "aegis", version, disable_help_subcommand = true, after_help = EXAMPLES)]
@@ -71,6 +99,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a Linux program
     Run(Box<RunOptions>),
+    /// Run several programs in one machine, each in a pod of its own
+    Up(Box<UpOptions>),
     /// Measure this system and Linux side by side
     Bench(Box<BenchOptions>),
     /// Run programs here and on Linux, and show where they differ
@@ -110,15 +140,11 @@ pub(crate) struct With {
     pub(crate) guest: Option<PathBuf>,
 }
 
-/// `aegis run`.
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "aegis run [OPTIONS] PROGRAM [ARGS]...",
-    disable_help_subcommand = true,
-    arg_required_else_help = false,
-    after_help = RUN_NOTES,
-)]
-pub(crate) struct RunOptions {
+// What belongs to a pod: on the command line of `aegis run`, and in a table of `aegis up`'s file. (No documentation
+// comment: clap would make it the text of the command.)
+#[allow(missing_docs, reason = "see above")]
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PodOptions {
     /// Root file system: a directory, served live; a tar file (also .tar.gz) or an EROFS image
     #[arg(long, value_name = "DIR|TAR|IMAGE")]
     pub(crate) root: Option<PathBuf>,
@@ -148,8 +174,69 @@ pub(crate) struct RunOptions {
     #[arg(short = 'w', long = "workdir", value_name = "DIR", default_value = "/")]
     pub(crate) working_directory: PathBuf,
     /// Memory for programs, with K, M or G; the root comes on top
-    #[arg(short = 'm', long, value_name = "SIZE", default_value = "256M", value_parser = parse_memory)]
+    #[arg(short = 'm', long, value_name = "SIZE", default_value = MEMORY_DEFAULT, value_parser = parse_memory)]
     pub(crate) memory: u64,
+}
+
+// How a machine is started, whatever runs in it.
+#[allow(missing_docs, reason = "as above")]
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MachineOptions {
+    /// What executes the machine's instructions
+    #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", hide_possible_values = true)]
+    pub(crate) accel: AccelChoice,
+    /// QEMU machine type
+    #[arg(
+        short = 'M',
+        long = "machine",
+        value_name = "microvm|pc|q35",
+        default_value = "microvm",
+        hide_possible_values = true
+    )]
+    pub(crate) kind: MachineKind,
+    /// Let guest time count guest instructions, so that runs can be compared (TCG only)
+    #[arg(long)]
+    pub(crate) icount: bool,
+    /// End the program after this time, with status 124
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print the QEMU command line instead of running it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// One more word for QEMU's command line (repeatable)
+    #[arg(long = "qemu-word", value_name = "WORD", allow_hyphen_values = true)]
+    pub(crate) qemu_words: Vec<OsString>,
+    /// Print no warnings
+    #[arg(short = 'q', long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Print the kernel's log and what the tool does
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+/// `aegis up`.
+#[derive(Debug, Args)]
+#[command(override_usage = "aegis up [OPTIONS] FILE", after_help = UP_NOTES)]
+pub(crate) struct UpOptions {
+    /// How the machine is started.
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
+    /// The machine and its pods, in TOML
+    pub(crate) file: PathBuf,
+}
+
+/// `aegis run`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "aegis run [OPTIONS] PROGRAM [ARGS]...",
+    disable_help_subcommand = true,
+    arg_required_else_help = false,
+    after_help = RUN_NOTES,
+)]
+pub(crate) struct RunOptions {
+    /// What belongs to the program's pod.
+    #[command(flatten)]
+    pub(crate) pod: PodOptions,
     /// Memory of the whole machine, whatever -m comes to: for measuring how little is enough
     #[arg(long, value_name = "SIZE", value_parser = parse_machine_memory, hide = true)]
     pub(crate) machine_memory: Option<u64>,
@@ -161,24 +248,12 @@ pub(crate) struct RunOptions {
         value_parser = clap::value_parser!(u8).range(1..=CPU_COUNT_MAX)
     )]
     pub(crate) cpus: u8,
-    /// What executes the machine's instructions
-    #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", hide_possible_values = true)]
-    pub(crate) accel: AccelChoice,
-    /// QEMU machine type
-    #[arg(short = 'M', long, value_name = "microvm|pc|q35", default_value = "microvm", hide_possible_values = true)]
-    pub(crate) machine: MachineKind,
-    /// Let guest time count guest instructions, so that runs can be compared (TCG only)
-    #[arg(long)]
-    pub(crate) icount: bool,
+    /// How the machine is started.
+    #[command(flatten)]
+    pub(crate) machine: MachineOptions,
     /// Give the program a terminal of its own, for shells and whatever draws on the screen
     #[arg(short = 't', long = "tty")]
     pub(crate) terminal: bool,
-    /// End the program after this time, with status 124
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) timeout: Option<Duration>,
-    /// Print the QEMU command line instead of running it
-    #[arg(long)]
-    pub(crate) dry_run: bool,
     /// At the end, print times and counters on standard error
     #[arg(
         long,
@@ -210,18 +285,9 @@ pub(crate) struct RunOptions {
         value_parser = clap::value_parser!(u16).range(1..=profile::RATE_HZ_MAX)
     )]
     pub(crate) profile_rate: u16,
-    /// One more word for QEMU's command line (repeatable)
-    #[arg(long = "qemu-word", value_name = "WORD", allow_hyphen_values = true)]
-    pub(crate) qemu_words: Vec<OsString>,
     /// Leave the program's system-call instructions as they are: each call enters the kernel
     #[arg(long)]
     pub(crate) no_rewrite: bool,
-    /// Print no warnings
-    #[arg(short = 'q', long, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Print the kernel's log and what the tool does
-    #[arg(long)]
-    pub(crate) verbose: bool,
     /// The program and what follows it.
     #[command(subcommand)]
     words: Words,
@@ -240,11 +306,6 @@ impl RunOptions {
     pub(crate) fn program_words(&self) -> &[OsString] {
         let Words::Program(words) = &self.words;
         words
-    }
-
-    /// PROGRAM as the user wrote it.
-    pub(crate) fn program_name(&self) -> &OsStr {
-        self.program_words().first().map_or(OsStr::new(""), |name| name)
     }
 }
 
@@ -295,7 +356,7 @@ fn one_line(error: &clap::Error) -> String {
 }
 
 /// As [`parse_bytes`], within the limits of `-m`.
-fn parse_memory(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     if bytes < MEMORY_BYTES_MIN {
         return Err(format!("at least {}M", MEMORY_BYTES_MIN >> 20));
@@ -307,7 +368,7 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 }
 
 /// As [`parse_bytes`]; QEMU and the kernel judge what is too little.
-fn parse_machine_memory(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_machine_memory(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         bytes if bytes > MEMORY_BYTES_MAX => Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30)),
         bytes => Ok(bytes),
@@ -339,7 +400,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "too large".to_string())
 }
 
-fn parse_with(text: OsString) -> Result<With, String> {
+pub(crate) fn parse_with(text: OsString) -> Result<With, String> {
     if text.is_empty() {
         return Err("HOST is empty".into());
     }

@@ -27,11 +27,11 @@ fn refusal(line: &str) -> String {
 fn defaults() {
     let options = run("run busybox");
     assert_eq!(options.program_words(), ["busybox"]);
-    assert_eq!(options.memory, 256 << 20);
-    assert_eq!((options.cpus, options.accel), (1, AccelChoice::Auto));
-    assert_eq!(options.machine, MachineKind::Microvm);
-    assert_eq!(options.working_directory, std::path::Path::new("/"));
-    assert!(options.stats.is_none() && options.timeout.is_none() && options.root.is_none());
+    assert_eq!(options.pod.memory, 256 << 20);
+    assert_eq!((options.cpus, options.machine.accel), (1, AccelChoice::Auto));
+    assert_eq!(options.machine.kind, MachineKind::Microvm);
+    assert_eq!(options.pod.working_directory, std::path::Path::new("/"));
+    assert!(options.stats.is_none() && options.machine.timeout.is_none() && options.pod.root.is_none());
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn everything_behind_the_program_is_the_programs() {
     let options = run("run --verbose ls -la -m 3 --cpus 99 --help -- x");
     let expected = ["ls", "-la", "-m", "3", "--cpus", "99", "--help", "--", "x"];
     assert_eq!(options.program_words(), expected);
-    assert!(options.verbose);
+    assert!(options.machine.verbose);
     assert_eq!(run("run -- ls -l").program_words(), ["ls", "-l"]);
 }
 
@@ -49,34 +49,34 @@ fn every_option_of_a_run() {
         "run --root /r --pack -v /h:/g:ro --volume .:/x --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
          --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true",
     );
-    assert_eq!(options.root.as_deref(), Some(std::path::Path::new("/r")));
+    assert_eq!(options.pod.root.as_deref(), Some(std::path::Path::new("/r")));
     let with = |host: &str, guest: Option<&str>| With { host: host.into(), guest: guest.map(Into::into) };
-    assert_eq!(options.with, [with("/a", Some("/b")), with("/c", None)]);
+    assert_eq!(options.pod.with, [with("/a", Some("/b")), with("/c", None)]);
     let volume =
         |host: &str, guest: &str, is_read_only| Volume { host: host.into(), guest: guest.into(), is_read_only };
-    assert_eq!(options.volumes, [volume("/h", "/g", true), volume(".", "/x", false)]);
-    assert!(options.pack);
-    assert_eq!(options.environment, ["A=1", "B="]);
-    assert_eq!((options.memory, options.cpus), (64 << 20, 4));
-    assert_eq!((options.accel, options.machine), (AccelChoice::Tcg, MachineKind::Q35));
-    assert!(options.icount && options.dry_run && options.trace && options.quiet);
-    assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(options.pod.volumes, [volume("/h", "/g", true), volume(".", "/x", false)]);
+    assert!(options.pod.pack);
+    assert_eq!(options.pod.environment, ["A=1", "B="]);
+    assert_eq!((options.pod.memory, options.cpus), (64 << 20, 4));
+    assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Tcg, MachineKind::Q35));
+    assert!(options.machine.icount && options.machine.dry_run && options.trace && options.machine.quiet);
+    assert_eq!(options.machine.timeout, Some(Duration::from_millis(1500)));
     assert_eq!(options.stats, Some(StatsFormat::Json));
 }
 
 #[test]
 fn stats_does_not_eat_the_program() {
     let options = run("run --stats ls");
-    assert_eq!((options.stats, options.program_name()), (Some(StatsFormat::Text), "ls".as_ref()));
+    assert_eq!((options.stats, options.program_words()), (Some(StatsFormat::Text), &["ls".into()][..]));
 }
 
 #[test]
 fn memory_sizes() {
     for (text, mib) in [("64M", 64), ("64m", 64), ("4G", 4096), ("1GiB", 1024), ("65536K", 64)] {
-        assert_eq!(run(&format!("run -m {text} ls")).memory, mib << 20, "{text}");
+        assert_eq!(run(&format!("run -m {text} ls")).pod.memory, mib << 20, "{text}");
     }
     assert_eq!(run("run -qm1G help").program_words(), ["help"]);
-    assert_eq!(run("run -m67108864 ls").memory, 64 << 20);
+    assert_eq!(run("run -m67108864 ls").pod.memory, 64 << 20);
     for text in ["0", "1M", "64", "x", "64X", "65G", "99999999999T", "-1", "1.5G", ""] {
         let mut line = words("run");
         line.extend(["-m".into(), text.into(), "ls".into()]);
@@ -122,4 +122,22 @@ fn help_is_there() {
     assert!(matches!(parse(words("")), Ok(Parsed::Nothing(_))));
     assert!(matches!(parse(words("doctor")), Ok(Parsed::Command(Command::Doctor))));
     assert!(matches!(parse(words("version")), Ok(Parsed::Command(Command::Version))));
+}
+
+#[test]
+fn up_takes_a_file_and_what_belongs_to_the_machine() {
+    let up = |line: &str| match parse(words(line)) {
+        Ok(Parsed::Command(Command::Up(options))) => *options,
+        other => panic!("{line}: {other:?}"),
+    };
+    let options = up("up shop.toml");
+    assert_eq!(options.file, std::path::Path::new("shop.toml"));
+    assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Auto, MachineKind::Microvm));
+    let options = up("up --accel tcg -M q35 --icount --timeout 3 --dry-run -q shop.toml");
+    assert_eq!(options.machine.kind, MachineKind::Q35);
+    assert!(options.machine.icount && options.machine.dry_run && options.machine.quiet);
+    for line in ["up", "up a b", "up --cpus 2 a", "up --root / a"] {
+        let text = refusal(line);
+        assert!(!text.is_empty() && !text.contains('\n'), "{line}: {text:?}");
+    }
 }

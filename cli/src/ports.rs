@@ -1,4 +1,4 @@
-//! The loop that a run spends its life in: bytes between the host and the machine, signals, times, the
+//! The loop that a run spends its life in: bytes between the host and the machine's pods, signals, times, the
 //! machine's end.
 //!
 //! One thread and one `poll`: the tool can be killed at any moment, no lock exists, and the thread that
@@ -9,7 +9,7 @@
 //!   gets [`DRAIN_LIMIT`].
 //! - The loop ends only when QEMU has ended.
 
-use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -20,11 +20,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::accel::is_kvm_failure;
-use crate::control::{FromGuest, Level, LineBuffer, Mapping, Report, ToGuest, VERSION, printable};
-use crate::ending::{Cause, Ending, QemuEnd};
+use crate::control::{FromGuest, Level, Mapping, Report, ToGuest, VERSION, printable};
+use crate::ending::{Cause, Ending, QemuEnd, outcome};
 use crate::errors::{Doing, Error};
 use crate::machine::{HostEnds, Machine};
-use crate::pump::{InputPump, Outcome, OutputPump, Sink, read_some};
+use crate::marks::{Marker, marks};
+use crate::pump::{InputPump, Outcome, OutputPump, Sink, Source, read_some};
+use crate::side::Side;
 use crate::signals::{Event, Signals};
 use crate::stats::Stats;
 use crate::terminal;
@@ -60,22 +62,28 @@ pub(crate) struct Habits {
 /// What a finished run leaves behind.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// How it ended.
+    /// How the machine ended; its report is the only pod's.
     pub(crate) ending: Ending,
+    /// How each pod ended, where there are several.
+    pub(crate) reports: Vec<Option<Report>>,
+    /// The first of them to say that it failed.
+    pub(crate) first_failure: Option<usize>,
     /// The end of the kernel's log.
     pub(crate) log: Vec<u8>,
 }
 
-/// Moves everything until QEMU has ended.
+/// Moves everything until QEMU has ended. Without names there is one pod, which has the tool's own standard streams;
+/// with names the pods have no input, and their lines are marked.
 pub(crate) fn relay(
     machine: Machine,
     ends: HostEnds,
+    names: &[String],
     signals: &mut Signals,
     stats: &mut Stats,
     habits: Habits,
     mappings: Option<Sender<Mapping>>,
 ) -> Result<Finished, Error> {
-    let mut relay = Relay { mappings, ..Relay::new(machine, ends, signals, stats, habits)? };
+    let mut relay = Relay { mappings, ..Relay::new(machine, ends, names, signals, stats, habits)? };
     loop {
         if let Some(finished) = relay.step()? {
             return Ok(finished);
@@ -87,12 +95,12 @@ pub(crate) fn relay(
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     Signals,
-    InputSource,
-    InputSink,
-    Output(usize),
+    InputSource(usize),
+    InputSink(usize),
+    Output(usize, usize),
     OutputSink(usize),
-    Control,
-    ControlOut,
+    Control(usize),
+    ControlOut(usize),
     Log,
     QemuErrors,
 }
@@ -112,18 +120,16 @@ struct Relay<'a> {
     habits: Habits,
     /// Where a profile wants to hear of mappings.
     mappings: Option<Sender<Mapping>>,
-    input: InputPump,
+    /// Where there are several pods, they are told apart.
+    is_marked: bool,
+    sides: Vec<Side>,
     outputs: [OutputPump; 2],
-    control: Option<UnixStream>,
-    control_lines: LineBuffer,
-    control_out: VecDeque<u8>,
     log: Option<UnixStream>,
     log_tail: Vec<u8>,
     qemu_stderr: Option<ChildStderr>,
     qemu_errors: Vec<u8>,
-    greeted: bool,
     terminated: bool,
-    report: Option<Report>,
+    first_failure: Option<usize>,
     cause: Option<Cause>,
     output_error: Option<io::Error>,
     qemu_end: Option<QemuEnd>,
@@ -135,12 +141,25 @@ impl<'a> Relay<'a> {
     fn new(
         mut machine: Machine,
         ends: HostEnds,
+        names: &[String],
         signals: &'a mut Signals,
         stats: &'a mut Stats,
         habits: Habits,
     ) -> Result<Self, Error> {
         let what = "taking over the standard streams";
-        let input = InputPump::new(io::stdin(), ends.stdin).doing(what)?;
+        let marks = marks(names);
+        let (mut sides, mut outs, mut errs) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, pod) in ends.pods.into_iter().enumerate() {
+            let mark = marks.get(number);
+            let input = match mark {
+                Some(_) => InputPump::new(File::open("/dev/null").doing(what)?, pod.stdin),
+                None => InputPump::new(io::stdin(), pod.stdin),
+            };
+            let marker = || mark.map(|mark| Marker::new(mark.clone()));
+            outs.push(Source::new(pod.stdout, marker()));
+            errs.push(Source::new(pod.stderr, marker()));
+            sides.push(Side::new(mark.cloned().unwrap_or_default(), pod.control, input.doing(what)?));
+        }
         let stdout = Sink::new(io::stdout()).doing(what)?;
         let stderr = Sink::new(io::stderr()).doing(what)?;
         let qemu_stderr = machine.take_errors();
@@ -153,18 +172,15 @@ impl<'a> Relay<'a> {
             stats,
             habits,
             mappings: None,
-            input,
-            outputs: [OutputPump::new(ends.stdout, stdout), OutputPump::new(ends.stderr, stderr)],
-            control: Some(ends.control),
-            control_lines: LineBuffer::default(),
-            control_out: VecDeque::new(),
+            is_marked: !names.is_empty(),
+            sides,
+            outputs: [OutputPump::new(outs, stdout), OutputPump::new(errs, stderr)],
             log: Some(ends.log),
             log_tail: Vec::new(),
             qemu_stderr,
             qemu_errors: Vec::new(),
-            greeted: false,
             terminated: false,
-            report: None,
+            first_failure: None,
             cause: None,
             output_error: None,
             qemu_end: None,
@@ -181,31 +197,42 @@ impl<'a> Relay<'a> {
         if self.qemu_end.is_none() {
             self.qemu_end = self.machine.poll_end().doing("waiting for QEMU")?;
             if self.qemu_end.is_some() {
-                self.input.stop();
-                self.control_out.clear();
-                if self.report.is_none() || self.cause.is_some() {
+                self.sides.iter_mut().for_each(Side::stop);
+                if !self.have_all_ended() || self.cause.is_some() {
                     self.limit = Some(Instant::now() + DRAIN_LIMIT);
                 } else {
                     self.limit = None;
                 }
             }
         }
-        Ok(self.qemu_end.filter(|_| self.is_drained()).map(|qemu| Finished {
+        Ok(self.qemu_end.filter(|_| self.is_drained()).map(|qemu| self.finished(qemu)))
+    }
+
+    fn finished(&mut self, qemu: QemuEnd) -> Finished {
+        let mut reports: Vec<Option<Report>> = self.sides.iter_mut().map(|side| side.report.take()).collect();
+        let report = if self.is_marked { None } else { reports.pop().flatten() };
+        Finished {
             ending: Ending {
-                report: self.report.take(),
+                report,
                 cause: self.cause.take(),
                 output_error: self.output_error.take(),
                 qemu,
                 qemu_errors: printable_lines(&self.qemu_errors),
             },
+            reports,
+            first_failure: self.first_failure,
             log: std::mem::take(&mut self.log_tail),
-        }))
+        }
+    }
+
+    fn have_all_ended(&self) -> bool {
+        self.sides.iter().all(|side| side.report.is_some())
     }
 
     fn is_drained(&self) -> bool {
         let over = self.limit.is_some_and(|limit| Instant::now() >= limit);
         over || (self.outputs.iter().all(OutputPump::is_done)
-            && self.control.is_none()
+            && self.sides.iter().all(|side| side.control().is_none())
             && self.log.is_none()
             && self.qemu_stderr.is_none())
     }
@@ -237,22 +264,22 @@ impl<'a> Relay<'a> {
                 list.push((slot, fd, flags));
             }
         };
-        if self.greeted && self.report.is_none() {
-            add(Slot::InputSource, self.input.wants_to_read(), read);
-            add(Slot::InputSink, self.input.wants_to_write(), write);
+        for (number, side) in self.sides.iter().enumerate().filter(|(_, side)| side.is_live()) {
+            add(Slot::InputSource(number), side.input.wants_to_read(), read);
+            add(Slot::InputSink(number), side.input.wants_to_write(), write);
         }
         for (index, output) in self.outputs.iter().enumerate() {
-            add(Slot::Output(index), output.wants_to_read(), read);
+            for (source, fd) in output.wants_to_read() {
+                add(Slot::Output(index, source), Some(fd), read);
+            }
             add(Slot::OutputSink(index), output.wants_to_write(), write);
         }
-        let control = self.control.as_ref().map(AsFd::as_fd);
-        if self.outputs[STDERR].pending_bytes() < MESSAGE_BYTES_MAX {
-            add(Slot::Control, control, read);
-            add(Slot::Log, self.log.as_ref().map(AsFd::as_fd), read);
+        let has_room = self.outputs[STDERR].pending_bytes() < MESSAGE_BYTES_MAX;
+        for (number, side) in self.sides.iter().enumerate() {
+            add(Slot::Control(number), side.control().filter(|_| has_room), read);
+            add(Slot::ControlOut(number), side.wants_to_write(), write);
         }
-        if !self.control_out.is_empty() {
-            add(Slot::ControlOut, control, write);
-        }
+        add(Slot::Log, self.log.as_ref().map(AsFd::as_fd).filter(|_| has_room), read);
         add(Slot::QemuErrors, self.qemu_stderr.as_ref().map(AsFd::as_fd), read);
         list
     }
@@ -264,20 +291,21 @@ impl<'a> Relay<'a> {
                     self.on_signal(event);
                 }
             }
-            Slot::InputSource => {
-                self.input.fill();
-                if let Some(bytes) = self.input.take_end() {
-                    self.send(ToGuest::Eof { bytes });
+            Slot::InputSource(number) => {
+                let side = &mut self.sides[number];
+                side.input.fill();
+                if let Some(bytes) = side.input.take_end() {
+                    self.send(number, ToGuest::Eof { bytes });
                 }
-                self.input.flush();
+                self.sides[number].input.flush();
             }
-            Slot::InputSink => self.input.flush(),
-            Slot::Output(index) => {
-                self.outputs[index].fill().doing("reading the machine's output")?;
+            Slot::InputSink(number) => self.sides[number].input.flush(),
+            Slot::Output(index, source) => {
+                self.outputs[index].fill(source).doing("reading the machine's output")?;
             }
             Slot::OutputSink(index) => self.flush_output(index),
-            Slot::Control => self.read_control()?,
-            Slot::ControlOut => self.write_control(),
+            Slot::Control(number) => self.read_control(number)?,
+            Slot::ControlOut(number) => self.sides[number].write(),
             Slot::Log => self.read_log(),
             Slot::QemuErrors => self.read_qemu_errors(),
         }
@@ -293,9 +321,9 @@ impl<'a> Relay<'a> {
         let port = OUTPUT_PORTS[index];
         match outcome {
             Outcome::Fine => {}
-            Outcome::Closed => self.send(ToGuest::Closed { port, errno: EPIPE }),
+            Outcome::Closed => self.send_all(ToGuest::Closed { port, errno: EPIPE }),
             Outcome::Failed(error) => {
-                self.send(ToGuest::Closed { port, errno: error.raw_os_error().unwrap_or(EIO) });
+                self.send_all(ToGuest::Closed { port, errno: error.raw_os_error().unwrap_or(EIO) });
                 if index == STDOUT {
                     self.output_error = Some(error);
                 }
@@ -303,27 +331,13 @@ impl<'a> Relay<'a> {
         }
     }
 
-    fn read_control(&mut self) -> Result<(), Error> {
-        let Some(control) = &mut self.control else {
-            return Ok(());
-        };
-        let mut buffer = [0; 16 * 1024];
-        let length = match read_some(control, &mut buffer) {
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error).doing("reading the control port"),
-        };
-        if length == 0 {
-            self.control = None;
-        }
-        let mut lines = Vec::new();
-        self.control_lines.push(&buffer[..length], |line| lines.push(line.to_vec()));
-        for line in lines {
-            match FromGuest::parse(&line) {
-                Ok(message) => self.on_message(message),
-                Err(fault) if self.habits.verbose => {
-                    let text = printable(&line);
-                    self.say(&format!("unknown line on the control port ({fault:?}): {text}"));
+    fn read_control(&mut self, number: usize) -> Result<(), Error> {
+        for message in self.sides[number].read()? {
+            match message {
+                Ok(message) => self.on_message(number, message),
+                Err((fault, text)) if self.habits.verbose => {
+                    let mark = self.sides[number].mark.clone();
+                    self.say(&format!("{mark}unknown line on the control port ({fault:?}): {text}"));
                 }
                 Err(_) => {}
             }
@@ -331,23 +345,18 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    fn on_message(&mut self, message: FromGuest) {
+    fn on_message(&mut self, number: usize, message: FromGuest) {
         match message {
             FromGuest::Hello { version: VERSION } => {
-                self.greeted = true;
-                self.limit = None;
+                self.sides[number].greeted = true;
+                if self.sides.iter().all(|side| side.greeted) {
+                    self.limit = None;
+                }
                 self.stats.times.hello.get_or_insert_with(|| self.habits.start.elapsed());
                 self.send_window_size();
             }
             FromGuest::Hello { version } => self.end(Cause::Version(version)),
-            FromGuest::Ended(report) => {
-                if self.report.is_none() {
-                    self.report = Some(report);
-                    self.limit = Some(Instant::now() + POWER_OFF_LIMIT);
-                    self.stats.times.ended = Some(self.habits.start.elapsed());
-                    self.input.stop();
-                }
-            }
+            FromGuest::Ended(report) => self.on_report(number, report),
             FromGuest::Stats(counters) => {
                 for (key, value) in counters {
                     self.stats.count(key, value);
@@ -364,9 +373,34 @@ impl<'a> Relay<'a> {
                     Level::Info | Level::Debug => self.habits.verbose,
                 };
                 if shown {
-                    self.outputs[STDERR].push(format!("exos: {text}\n").as_bytes());
+                    let mark = &self.sides[number].mark;
+                    self.outputs[STDERR].push(format!("{mark}exos: {text}\n").as_bytes());
                 }
             }
+        }
+    }
+
+    fn on_report(&mut self, number: usize, report: Report) {
+        let side = &mut self.sides[number];
+        if side.report.is_some() {
+            return;
+        }
+        side.input.stop();
+        if self.is_marked {
+            let (status, line) = outcome(&report);
+            if status != 0 {
+                self.first_failure.get_or_insert(number);
+            }
+            let line = line.or_else(|| (status != 0).then(|| format!("ended with status {status}")));
+            if let Some(line) = line {
+                let mark = &side.mark;
+                self.outputs[STDERR].push(format!("{mark}aegis: {line}\n").as_bytes());
+            }
+        }
+        self.sides[number].report = Some(report);
+        if self.have_all_ended() {
+            self.limit = Some(Instant::now() + POWER_OFF_LIMIT);
+            self.stats.times.ended = Some(self.habits.start.elapsed());
         }
     }
 
@@ -374,18 +408,14 @@ impl<'a> Relay<'a> {
         match event {
             // The machine is gone; the user does not want to wait for the last output.
             Event::Terminate(_) if self.qemu_end.is_some() => self.limit = Some(Instant::now()),
-            Event::Terminate(signal) if self.terminated || !self.greeted => {
+            Event::Terminate(signal) if self.terminated || !self.sides.iter().any(|side| side.greeted) => {
                 self.end(Cause::Signal(signal));
             }
             Event::Terminate(signal) => {
                 self.terminated = true;
-                self.send(ToGuest::Signal(signal));
+                self.send_all(ToGuest::Signal(signal));
             }
-            Event::Forward(signal) => {
-                if self.greeted {
-                    self.send(ToGuest::Signal(signal));
-                }
-            }
+            Event::Forward(signal) => self.send_all(ToGuest::Signal(signal)),
             Event::WindowSize => self.send_window_size(),
             Event::Suspend => {
                 self.machine.suspend();
@@ -404,29 +434,23 @@ impl<'a> Relay<'a> {
 
     fn send_window_size(&mut self) {
         let size = rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stdin()));
-        if let (true, Ok(size)) = (self.greeted, size) {
-            self.send(ToGuest::WindowSize { rows: size.ws_row, columns: size.ws_col });
+        if let (false, Ok(size)) = (self.is_marked, size) {
+            self.send_all(ToGuest::WindowSize { rows: size.ws_row, columns: size.ws_col });
         }
     }
 
-    fn send(&mut self, message: ToGuest) {
-        if self.control.is_some() && self.qemu_end.is_none() {
-            self.control_out.extend(message.to_string().as_bytes());
-            self.write_control();
+    fn send(&mut self, number: usize, message: ToGuest) {
+        if self.qemu_end.is_none() {
+            self.sides[number].send(message);
         }
     }
 
-    fn write_control(&mut self) {
-        let Some(control) = &mut self.control else {
-            return;
-        };
-        match io::Write::write(control, self.control_out.as_slices().0) {
-            Ok(length) => drop(self.control_out.drain(..length)),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                // The machine is gone; reading will say so.
-                _ => self.control_out.clear(),
-            },
+    /// To every pod that can hear it.
+    fn send_all(&mut self, message: ToGuest) {
+        for number in 0..self.sides.len() {
+            if self.sides[number].greeted {
+                self.send(number, message);
+            }
         }
     }
 
@@ -480,7 +504,7 @@ impl<'a> Relay<'a> {
     }
 
     fn next_time(&self) -> Option<Instant> {
-        let timeout = self.habits.timeout.filter(|_| self.cause.is_none() && self.report.is_none());
+        let timeout = self.habits.timeout.filter(|_| self.cause.is_none() && !self.have_all_ended());
         let timeout = timeout.and_then(|limit| self.habits.start.checked_add(limit));
         [timeout, self.limit].into_iter().flatten().min()
     }
@@ -489,7 +513,7 @@ impl<'a> Relay<'a> {
         if self.qemu_end.is_some() || self.next_time().is_none_or(|time| Instant::now() < time) {
             return;
         }
-        if self.report.is_some() {
+        if self.have_all_ended() {
             self.machine.kill();
             self.limit = None;
         } else if let Some(limit) =

@@ -1,4 +1,4 @@
-//! One direction of bytes between a descriptor of the host and a port of the machine.
+//! One direction of bytes between a descriptor of the host and ports of the machine.
 //!
 //! Pumps never block and hold one buffer each; a pump reads only when its buffer is empty, so a slow reader
 //! slows the program down instead of filling the tool's memory. The host's own descriptors (0, 1, 2) stay in
@@ -12,6 +12,8 @@ use std::os::unix::net::UnixStream;
 
 use rustix::fs::FileType;
 use rustix::net::SendFlags;
+
+use crate::marks::Marker;
 
 /// Bytes that a pump moves at a time.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -57,10 +59,27 @@ impl Sink {
     }
 }
 
-/// From a port of the machine to the host.
+/// A port of the machine that output comes from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    stream: Option<UnixStream>,
+    /// Where there are several, each line says whose it is.
+    marker: Option<Marker>,
+}
+
+impl Source {
+    /// A source; `stream` must be non-blocking.
+    pub(crate) fn new(stream: UnixStream, marker: Option<Marker>) -> Self {
+        Self { stream: Some(stream), marker }
+    }
+}
+
+/// From ports of the machine, one or several, to the host.
 #[derive(Debug)]
 pub(crate) struct OutputPump {
-    source: Option<UnixStream>,
+    sources: Vec<Source>,
+    /// The source that is looked at first: nobody has to wait for one that always has something.
+    turn: usize,
     sink: Option<Sink>,
     pending: Vec<u8>,
     written: usize,
@@ -68,15 +87,17 @@ pub(crate) struct OutputPump {
 }
 
 impl OutputPump {
-    /// A pump from `source`, which must be non-blocking, to `sink`.
-    pub(crate) fn new(source: UnixStream, sink: Sink) -> Self {
+    /// A pump from `sources` to `sink`.
+    pub(crate) fn new(sources: Vec<Source>, sink: Sink) -> Self {
         let pending = Vec::with_capacity(BUFFER_BYTES);
-        Self { source: Some(source), sink: Some(sink), pending, written: 0, read_bytes: 0 }
+        Self { sources, turn: 0, sink: Some(sink), pending, written: 0, read_bytes: 0 }
     }
 
-    /// The descriptor to wait for before [`OutputPump::fill`].
-    pub(crate) fn wants_to_read(&self) -> Option<BorrowedFd<'_>> {
-        if self.pending.is_empty() { self.source.as_ref().map(AsFd::as_fd) } else { None }
+    /// The descriptors to wait for before [`OutputPump::fill`], with the numbers of their sources.
+    pub(crate) fn wants_to_read(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let count = if self.pending.is_empty() { self.sources.len() } else { 0 };
+        let numbers = (0..count).map(move |number| (number + self.turn) % count);
+        numbers.filter_map(|number| Some((number, self.sources[number].stream.as_ref()?.as_fd())))
     }
 
     /// The descriptor to wait for before [`OutputPump::flush`].
@@ -96,16 +117,18 @@ impl OutputPump {
 
     /// The machine will send no more and everything is written, or nobody reads it.
     pub(crate) fn is_done(&self) -> bool {
-        self.source.is_none() && self.pending.is_empty()
+        self.sources.iter().all(|source| source.stream.is_none()) && self.pending.is_empty()
     }
 
-    /// Reads what the machine sent, if the buffer is empty.
-    pub(crate) fn fill(&mut self) -> io::Result<()> {
-        let Some(source) = self.source.as_mut().filter(|_| self.pending.is_empty()) else {
+    /// Reads what the machine sent at a source, if the buffer is empty.
+    pub(crate) fn fill(&mut self, number: usize) -> io::Result<()> {
+        let Some(source) = self.sources.get_mut(number).filter(|_| self.pending.is_empty()) else {
             return Ok(());
         };
+        let Some(stream) = source.stream.as_mut() else { return Ok(()) };
+        self.turn = number + 1;
         self.pending.resize(BUFFER_BYTES, 0);
-        let length = match read_some(source, &mut self.pending) {
+        let length = match read_some(stream, &mut self.pending) {
             Ok(length) => length,
             Err(error) => {
                 self.pending.clear();
@@ -115,7 +138,14 @@ impl OutputPump {
         self.pending.truncate(length);
         self.read_bytes += length as u64;
         if length == 0 {
-            self.source = None;
+            source.stream = None;
+        }
+        if let Some(marker) = &mut source.marker {
+            let bytes = std::mem::take(&mut self.pending);
+            marker.push(&bytes, &mut self.pending);
+            if length == 0 {
+                marker.finish(&mut self.pending);
+            }
         }
         if self.sink.is_none() {
             self.pending.clear();
@@ -128,7 +158,9 @@ impl OutputPump {
         let Some(sink) = &mut self.sink else {
             return Outcome::Fine;
         };
-        match sink.write(&self.pending[self.written..]) {
+        let left = &self.pending[self.written..];
+        let left = if self.sources.iter().any(|source| source.marker.is_some()) { whole_lines(left) } else { left };
+        match sink.write(left) {
             Ok(length) => {
                 self.written += length;
                 if self.written == self.pending.len() {
@@ -251,6 +283,13 @@ impl InputPump {
     }
 }
 
+/// As many lines as go into one write, so that what another stream writes to the same place comes between lines.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let some = &bytes[..bytes.len().min(PIPE_WRITE_BYTES_MAX)];
+    let end = some.iter().rposition(|byte| *byte == b'\n').map_or(some.len(), |last| last + 1);
+    &some[..end]
+}
+
 /// Reads once, again when interrupted. A socket whose other end went away with unread bytes says so once,
 /// after its own bytes; that is the end of the stream like any other.
 pub(crate) fn read_some(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
@@ -260,5 +299,55 @@ pub(crate) fn read_some(source: &mut impl Read, buffer: &mut [u8]) -> io::Result
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OutputPump, Sink, Source, read_some, whole_lines};
+    use crate::marks::Marker;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn sources_take_turns_and_lines_stay_whole() {
+        let (mut read_end, write_end) = UnixStream::pair().expect("a pair");
+        let (mut first, one) = UnixStream::pair().expect("a pair");
+        let (mut second, two) = UnixStream::pair().expect("a pair");
+        for stream in [&one, &two] {
+            stream.set_nonblocking(true).expect("a socket");
+        }
+        let sources = vec![
+            Source::new(one, Some(Marker::new("a | ".into()))),
+            Source::new(two, Some(Marker::new("b | ".into()))),
+        ];
+        let mut pump = OutputPump::new(sources, Sink::new(write_end).expect("a socket"));
+        first.write_all(b"x\ny").expect("room");
+        second.write_all(b"z\n").expect("room");
+        assert!(pump.wants_to_read().map(|(number, _)| number).eq([0, 1]));
+        pump.fill(0).expect("there is something");
+        pump.fill(1).expect("the buffer is full, nothing happens");
+        assert!(pump.wants_to_read().next().is_none() && pump.wants_to_write().is_some());
+        let _ = pump.flush();
+        assert!(pump.wants_to_read().map(|(number, _)| number).eq([1, 0]), "the other one is first now");
+        pump.fill(1).expect("there is something");
+        let _ = pump.flush();
+        drop((first, second));
+        for number in [0, 1] {
+            pump.fill(number).expect("the end");
+            let _ = pump.flush();
+        }
+        assert!(pump.is_done());
+        let mut text = [0; 100];
+        let length = read_some(&mut read_end, &mut text).expect("all of it");
+        assert_eq!(&text[..length], b"a | x\nb | z\na | y\n");
+    }
+
+    #[test]
+    fn writes_end_with_a_line_where_they_can() {
+        assert_eq!(whole_lines(b"a\nb"), b"a\n");
+        assert_eq!(whole_lines(b"ab"), b"ab");
+        let long = [vec![b'x'; 4095], b"\nyy".to_vec()].concat();
+        assert_eq!(whole_lines(&long).len(), 4096);
     }
 }

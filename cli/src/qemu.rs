@@ -18,6 +18,10 @@ use clap::ValueEnum;
 
 use crate::shares::Served;
 
+/// First place on the PCI bus for a function of ours, where places are fixed: bridges of both machine types are below,
+/// and `-M q35` has more at the last, 31.
+const PCI_PLACE_FIRST: usize = 2;
+
 /// A QEMU machine type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MachineKind {
@@ -59,8 +63,33 @@ pub(crate) struct PortFds {
     pub(crate) stderr: RawFd,
     /// Port 4.
     pub(crate) control: RawFd,
-    /// The first serial port: the kernel's log.
-    pub(crate) log: RawFd,
+}
+
+/// A pod's own devices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodDevices<'a> {
+    /// Its ports.
+    pub(crate) ports: PortFds,
+    /// Directories of the host that QEMU serves to it.
+    pub(crate) shares: &'a [Served],
+}
+
+impl PodDevices<'_> {
+    /// Device functions that it takes.
+    pub(crate) fn function_count(&self) -> usize {
+        1 + self.shares.len()
+    }
+}
+
+impl MachineKind {
+    /// Virtio functions that the machine has room for (QEMU 7.2): microvm has 24 register blocks with ACPI; on PCI the
+    /// places 2 to 29 of the first bus are nobody else's.
+    pub(crate) fn function_count_max(self) -> usize {
+        match self {
+            Self::Microvm => 24,
+            Self::Pc | Self::Q35 => 28,
+        }
+    }
 }
 
 /// Everything that the command line depends on.
@@ -86,14 +115,15 @@ pub(crate) struct MachineLine<'a> {
     pub(crate) bundle: &'a Path,
     /// qboot, for the machine types that have another default.
     pub(crate) firmware: Option<&'a Path>,
-    /// The ports.
-    pub(crate) ports: PortFds,
+    /// The first serial port: the kernel's log.
+    pub(crate) log: RawFd,
+    /// The pods' devices. Those of several pods have fixed places, in this order; those of one are where QEMU puts
+    /// them.
+    pub(crate) pods: &'a [PodDevices<'a>],
     /// The port of a debugger, which the machine then waits for.
     pub(crate) debugger: Option<RawFd>,
     /// More words, at the end.
     pub(crate) more: &'a [OsString],
-    /// Directories of the host that QEMU serves.
-    pub(crate) shares: &'a [Served],
 }
 
 impl MachineLine<'_> {
@@ -110,11 +140,20 @@ impl MachineLine<'_> {
             line.pair("-append", self.kernel_words);
         }
         line.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
-        self.push_ports(&mut line);
+        line.pair("-chardev", &format!("socket,id=log,fd={}", self.log)).pair("-serial", "chardev:log");
+        if self.machine == MachineKind::Microvm {
+            line.pair("-global", "virtio-mmio.force-legacy=false");
+        }
         if let Some(fd) = self.debugger {
             line.pair("-chardev", &format!("socket,id=gdb,fd={fd}")).pair("-gdb", "chardev:gdb");
         }
-        self.push_shares(&mut line);
+        let mut function = 0;
+        for (number, pod) in self.pods.iter().enumerate() {
+            let several = (self.pods.len() > 1).then_some(number);
+            self.push_ports(&mut line, pod, several, function);
+            self.push_shares(&mut line, pod, several, function + 1);
+            function += pod.function_count();
+        }
         line.0.extend_from_slice(self.more);
         line.0
     }
@@ -154,44 +193,61 @@ impl MachineLine<'_> {
         }
     }
 
-    fn push_ports(&self, line: &mut Arguments) {
-        let socket = |name: &str, fd: RawFd| format!("socket,id={name},fd={fd}");
-        line.pair("-chardev", &socket("log", self.ports.log)).pair("-serial", "chardev:log");
+    /// Where function `number` is, as the end of a device's options.
+    fn place(&self, number: usize) -> String {
         match self.machine {
-            MachineKind::Microvm => {
-                line.pair("-global", "virtio-mmio.force-legacy=false");
-                line.pair("-device", "virtio-serial-device,max_ports=5");
-            }
-            MachineKind::Pc | MachineKind::Q35 => {
-                line.pair("-device", "virtio-serial-pci,disable-legacy=on,disable-modern=off,max_ports=5");
-            }
+            MachineKind::Microvm => format!(",bus=virtio-mmio-bus.{number}"),
+            MachineKind::Pc | MachineKind::Q35 => format!(",addr={:#x}", number + PCI_PLACE_FIRST),
         }
+    }
+
+    /// The kind of a virtio device on this machine's bus.
+    fn virtio(&self, kind: &str) -> String {
+        match self.machine {
+            MachineKind::Microvm => format!("virtio-{kind}-device"),
+            MachineKind::Pc | MachineKind::Q35 => format!("virtio-{kind}-pci,disable-legacy=on,disable-modern=off"),
+        }
+    }
+
+    /// A pod's console. Names of ports, like those of all else, have to differ in QEMU; exos looks at what is in front
+    /// of the `@`.
+    fn push_ports(&self, line: &mut Arguments, pod: &PodDevices<'_>, several: Option<usize>, function: usize) {
+        let console = self.virtio("serial");
+        let (mark, suffix, bus) = match several {
+            None => {
+                line.pair("-device", &format!("{console},max_ports=5"));
+                (String::new(), String::new(), String::new())
+            }
+            Some(number) => {
+                let place = self.place(function);
+                line.pair("-device", &format!("{console},max_ports=5,id=console-{number}{place}"));
+                (format!("-{number}"), format!("@{number}"), format!(",bus=console-{number}.0"))
+            }
+        };
         let ports = [
-            ("stdin", self.ports.stdin),
-            ("stdout", self.ports.stdout),
-            ("stderr", self.ports.stderr),
-            ("control", self.ports.control),
+            ("stdin", pod.ports.stdin),
+            ("stdout", pod.ports.stdout),
+            ("stderr", pod.ports.stderr),
+            ("control", pod.ports.control),
         ];
         for (index, (name, fd)) in ports.into_iter().enumerate() {
-            line.pair("-chardev", &socket(name, fd));
+            line.pair("-chardev", &format!("socket,id={name}{mark},fd={fd}"));
             let number = index + 1;
-            let device = format!("virtserialport,nr={number},chardev={name},name=aegis.{name}");
+            let device = format!("virtserialport,nr={number},chardev={name}{mark},name=aegis.{name}{suffix}{bus}");
             line.pair("-device", &device);
         }
     }
 
-    fn push_shares(&self, line: &mut Arguments) {
-        for served in self.shares {
+    fn push_shares(&self, line: &mut Arguments, pod: &PodDevices<'_>, several: Option<usize>, function: usize) {
+        for (served, function) in pod.shares.iter().zip(function..) {
             let tag = served.tag();
-            line.0.push("-fsdev".into());
-            line.0.push(served.server());
-            let device = match self.machine {
-                MachineKind::Microvm => format!("virtio-9p-device,fsdev={tag},mount_tag={tag}"),
-                MachineKind::Pc | MachineKind::Q35 => {
-                    format!("virtio-9p-pci,disable-legacy=on,disable-modern=off,fsdev={tag},mount_tag={tag}")
-                }
+            let (name, place) = match several {
+                None => (tag.to_owned(), String::new()),
+                Some(number) => (format!("{tag}-{number}"), self.place(function)),
             };
-            line.pair("-device", &device);
+            line.0.push("-fsdev".into());
+            line.0.push(served.server(&name));
+            line.pair("-device", &format!("{},fsdev={name},mount_tag={tag}{place}", self.virtio("9p")));
         }
     }
 
@@ -234,9 +290,11 @@ fn shell_quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Accelerator, MachineKind, MachineLine, PortFds, shell_quoted};
+    use super::{Accelerator, MachineKind, MachineLine, PodDevices, PortFds, shell_quoted};
     use crate::shares::serve;
     use std::path::Path;
+
+    const PORTS: PortFds = PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104 };
 
     fn line() -> MachineLine<'static> {
         MachineLine {
@@ -252,8 +310,8 @@ mod tests {
             firmware: None,
             debugger: None,
             more: &[],
-            shares: &[],
-            ports: PortFds { stdin: 101, stdout: 102, stderr: 103, control: 104, log: 105 },
+            log: 105,
+            pods: &[PodDevices { ports: PORTS, shares: &[] }],
         }
     }
 
@@ -301,7 +359,8 @@ mod tests {
     fn directories_are_served_by_a_device_each() {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let mut it = line();
-        it.shares = &root;
+        let pods = [PodDevices { ports: PORTS, shares: &root }];
+        it.pods = &pods;
         let server = "-fsdev local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/";
         let mmio = format!(" {server} -device virtio-9p-device,fsdev=aegis0,mount_tag=aegis0");
         assert!(it.shell_line().ends_with(&mmio));
@@ -320,12 +379,37 @@ mod tests {
     }
 
     #[test]
-    fn a_debugger_and_more_words_come_last() {
+    fn a_debugger_and_more_words() {
         let mut it = line();
         it.debugger = Some(106);
         let more = ["-d".into(), "int".into()];
         it.more = &more;
-        assert!(it.shell_line().ends_with(" -chardev socket,id=gdb,fd=106 -gdb chardev:gdb -d int"));
+        assert!(it.shell_line().contains(" -chardev socket,id=gdb,fd=106 -gdb chardev:gdb "));
+        assert!(it.shell_line().ends_with(" -d int"));
+    }
+
+    #[test]
+    fn several_pods_have_devices_at_fixed_places() {
+        let root = serve(Some(Path::new("/")), &[]).expect("a directory");
+        let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
+        let pods = [PodDevices { ports: PORTS, shares: &root }, PodDevices { ports: other, shares: &[] }];
+        let mut it = line();
+        it.pods = &pods;
+        let text = it.shell_line();
+        for words in [
+            " -device virtio-serial-device,max_ports=5,id=console-0,bus=virtio-mmio-bus.0 ",
+            " -device virtserialport,nr=2,chardev=stdout-0,name=aegis.stdout@0,bus=console-0.0 ",
+            " -fsdev local,id=aegis0-0,",
+            " -device virtio-9p-device,fsdev=aegis0-0,mount_tag=aegis0,bus=virtio-mmio-bus.1 ",
+            " -device virtio-serial-device,max_ports=5,id=console-1,bus=virtio-mmio-bus.2 ",
+            " -chardev socket,id=control-1,fd=114 ",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        it.machine = MachineKind::Q35;
+        let text = it.shell_line();
+        assert!(text.contains("max_ports=5,id=console-0,addr=0x2 "), "{text}");
+        assert!(text.contains("mount_tag=aegis0,addr=0x3 ") && text.contains("id=console-1,addr=0x4 "), "{text}");
     }
 
     #[test]

@@ -64,9 +64,9 @@ impl Served {
         std::str::from_utf8(&self.share.tag).unwrap_or_default()
     }
 
-    /// The value of `-fsdev`. In QEMU's options a comma in a value is written twice.
-    pub(crate) fn server(&self) -> OsString {
-        let mut words = format!("local,id={},security_model=none,multidevs=remap", self.tag()).into_bytes();
+    /// The value of `-fsdev`, for a server of this name. In QEMU's options a comma in a value is written twice.
+    pub(crate) fn server(&self, name: &str) -> OsString {
+        let mut words = format!("local,id={name},security_model=none,multidevs=remap").into_bytes();
         if self.share.flags.contains(ShareFlags::READ_ONLY) {
             words.extend_from_slice(b",readonly=on");
         }
@@ -141,8 +141,11 @@ mod tests {
         let served = serve(Some(Path::new("/")), &[volume(&host, "/data", false)]).expect("directories");
         assert_eq!((served[0].tag(), served[1].tag()), ("aegis0", "aegis1"));
         assert_eq!(served[0].share.flags, ShareFlags::ROOT | ShareFlags::READ_ONLY);
-        assert_eq!(served[0].server(), "local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/");
-        let server = served[1].server().into_string().expect("text");
+        assert_eq!(
+            served[0].server("aegis0"),
+            "local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/"
+        );
+        let server = served[1].server("x").into_string().expect("text");
         assert!(server.ends_with(&format!("remap,path={}", host.replace(',', ",,"))), "{server}");
         assert!(serve(None, &[volume("/etc/passwd", "/p", true)]).is_err());
         assert!(serve(None, &[volume("/no/such", "/p", true)]).is_err());

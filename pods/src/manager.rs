@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "the boot information, and a heap that must not be there")]
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::fmt;
 
 use aegis_abi::boot::{BUNDLE_PART_COUNT_MAX, BootInfo, BundleHeader, BundlePart};
 use aegis_abi::device::{DeviceField, DeviceKind};
@@ -26,7 +27,6 @@ const DEVICE_COUNT_MAX: usize = 64;
 const VENDOR_VIRTIO: u64 = 0x1af4;
 
 /// Why the machine cannot be divided.
-#[derive(Debug)]
 enum Failure {
     /// The bundle's header.
     Bundle(BundleDamage),
@@ -39,9 +39,30 @@ enum Failure {
     /// The plan and the bundle name different numbers of pods.
     PodCount,
     /// The plan and the machine name different numbers of virtio functions.
-    DeviceCount,
+    DeviceCount(u64, usize),
+    /// The machine has too little memory for this pod, which wants so many frames.
+    Memory(PodPlan),
     /// The kernel refused something of the whole.
     Refused(Refusal),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bundle(damage) => write!(out, "the bundle: {damage:?}"),
+            Self::Missing(kind) => write!(out, "the bundle has no part of kind {kind}"),
+            Self::Plan(damage) => write!(out, "the plan: {damage:?}"),
+            Self::Image(damage) => write!(out, "the library OS: {damage:?}"),
+            Self::PodCount => out.write_str("the plan is for another number of pods than the bundle"),
+            Self::DeviceCount(planned, found) => {
+                write!(out, "the plan is for {planned} virtio functions, the machine has {found}")
+            }
+            Self::Memory(pod) => {
+                write!(out, "{}: not enough memory left for its {} frames", pod.name(), pod.frame_quota)
+            }
+            Self::Refused(refusal) => write!(out, "the kernel refused {refusal:?}"),
+        }
+    }
 }
 
 impl From<Refusal> for Failure {
@@ -60,7 +81,7 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     let code = match divide(&info) {
         Ok(()) => 0,
         Err(failure) => {
-            say(format_args!("the machine cannot be divided: {failure:?}"));
+            say(format_args!("the machine cannot be divided: {failure}"));
             1
         }
     };
@@ -88,8 +109,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     let (devices, device_count) = virtio_functions(info);
     let wanted_count: u64 = plan.pods().map(|pod| u64::from(pod.device_count)).sum();
     if wanted_count != device_count as u64 {
-        say(format_args!("the plan is for {wanted_count} virtio functions, the machine has {device_count}"));
-        return Err(Failure::DeviceCount);
+        return Err(Failure::DeviceCount(wanted_count, device_count));
     }
     let mut pods: [Running<'_>; POD_COUNT_MAX] = [None; POD_COUNT_MAX];
     let mut devices_left = &devices[..device_count];
@@ -101,7 +121,10 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
         let frame_count = part.length_bytes.div_ceil(PAGE_SIZE);
         let own_bundle = Bundle { frame: bundle.frame + bundle_offset, frame_count };
         let making = Making { plan: pod_plan, bundle: own_bundle, bundle_offset, devices: own, image: &image, info };
-        let made = Pod::make(number, &making).inspect_err(|refusal| explain(pod_plan, *refusal))?;
+        let made = Pod::make(number, &making).map_err(|refusal| match refusal.status {
+            Status::NoFrames => Failure::Memory(*pod_plan),
+            _ => Failure::Refused(refusal),
+        })?;
         *place = Some((made, pod_plan));
     }
     for (pod, _) in pods.iter().flatten() {
@@ -113,15 +136,6 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
 fn find(header: &BundleHeader, kind: u32) -> Result<BundlePart, Failure> {
     let parts = header.parts.iter().take(header.part_count as usize);
     parts.copied().find(|part| part.kind == kind).ok_or(Failure::Missing(kind))
-}
-
-fn explain(plan: &PodPlan, refusal: Refusal) {
-    let name = plan.name();
-    if refusal.status == Status::NoFrames {
-        say(format_args!("{name}: the machine has not enough memory left for its {} frames", plan.frame_quota));
-    } else {
-        say(format_args!("{name}: cannot be made"));
-    }
 }
 
 fn image_of(bundle: &Bundle, part: BundlePart) -> Result<Image, Failure> {

@@ -1,0 +1,242 @@
+//! What every verb that starts a machine does: finds its parts, decides on the accelerator, makes QEMU's command line,
+//! lets it run, and says what came of it.
+
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use crate::accel::{Trial, choose, firmware_for};
+use crate::artifacts::{Artifacts, find_qemu};
+use crate::boot::BootBundle;
+use crate::cache::Cache;
+use crate::control::Mapping;
+use crate::ending::Verdict;
+use crate::errors::{Doing, Error};
+use crate::machine::{GuestEnds, HostEnds, Machine};
+use crate::options::MachineOptions;
+use crate::pod::random_seed;
+use crate::ports::{BOOT_LIMIT, Finished, Habits, printable_lines, relay};
+use crate::qemu::{Accelerator, MachineLine, PodDevices};
+use crate::shares::Served;
+use crate::signals::Signals;
+use crate::stats::Stats;
+use crate::terminal::RawTerminal;
+
+/// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
+const OVERHEAD_MIB: u64 = 16;
+/// The part of it that is exos's.
+const POD_OVERHEAD_MIB: u64 = 14;
+/// What the kernel and the manager take besides, and what the manager takes for each pod.
+const SEVERAL_OVERHEAD_MIB: u64 = 8;
+const SEVERAL_OVERHEAD_EACH_MIB: u64 = 2;
+/// One part in so many of the program's memory is added for what describes it: page tables, exos's page maps.
+const OVERHEAD_SHARE: u64 = 32;
+
+/// What a machine is started from.
+pub(crate) struct Kit<'a> {
+    options: &'a MachineOptions,
+    /// The kernel and what runs on it.
+    pub(crate) artifacts: Artifacts,
+    /// Root images that were made before.
+    pub(crate) cache: Option<Cache>,
+    qemu: PathBuf,
+}
+
+/// What differs from machine to machine.
+pub(crate) struct Wish<'a> {
+    /// Processors.
+    pub(crate) cpu_count: u8,
+    /// Memory.
+    pub(crate) memory_mib: u64,
+    /// Length of a slice, if not the kernel's choice.
+    pub(crate) slice_ms: Option<u8>,
+    /// The bundle.
+    pub(crate) bundle: &'a BootBundle,
+    /// Each pod's directories.
+    pub(crate) shares: Vec<&'a [Served]>,
+    /// The port of a debugger.
+    pub(crate) debugger: Option<RawFd>,
+}
+
+/// QEMU's command line, as words and as a shell would take it.
+pub(crate) struct BuiltLine {
+    words: Vec<OsString>,
+    /// For people.
+    pub(crate) shown: String,
+}
+
+/// A machine that is about to run.
+pub(crate) struct Launch<'a> {
+    /// Its command line.
+    pub(crate) line: BuiltLine,
+    /// The tool's ends of its ports.
+    pub(crate) host: HostEnds,
+    /// Its own ends.
+    pub(crate) guest: GuestEnds,
+    /// What executes its instructions.
+    pub(crate) accelerator: Accelerator,
+    /// The pods' names, where there are several.
+    pub(crate) names: &'a [String],
+    /// It has a terminal of its own.
+    pub(crate) has_terminal: bool,
+    /// When the tool started.
+    pub(crate) start: Instant,
+    /// Where a profile wants to hear of mappings.
+    pub(crate) mappings: Option<Sender<Mapping>>,
+}
+
+impl<'a> Kit<'a> {
+    /// Finds everything, or says what is missing.
+    pub(crate) fn find(options: &'a MachineOptions) -> Result<Self, Error> {
+        let artifacts = Artifacts::find();
+        artifacts.check()?;
+        let qemu = match (find_qemu(), options.dry_run) {
+            (Err(Error::QemuMissing(name)), true) => name.into(),
+            (found, _) => found?,
+        };
+        Ok(Self { options, artifacts, cache: Cache::open(), qemu })
+    }
+
+    /// Decides what executes the machine's instructions.
+    pub(crate) fn accelerator(&self, library_os: &[u8]) -> Result<Accelerator, Error> {
+        let trial = Trial {
+            qemu: &self.qemu,
+            artifacts: &self.artifacts,
+            library_os,
+            machine: self.options.kind,
+            cache: self.cache.as_ref().filter(|_| !self.options.dry_run),
+        };
+        let choice = choose(self.options.accel, self.options.icount, &trial)?;
+        if self.options.verbose || (choice.is_new && !self.options.quiet) {
+            eprintln!("aegis: --accel {}: {}", choice.accelerator.name(), choice.reason);
+        }
+        Ok(choice.accelerator)
+    }
+
+    /// Makes the command line.
+    pub(crate) fn line(
+        &self,
+        wish: &Wish<'_>,
+        accelerator: Accelerator,
+        guest: &mut GuestEnds,
+    ) -> Result<BuiltLine, Error> {
+        let bundle_path = format!("/proc/self/fd/{}", guest.add(&wish.bundle.file)?);
+        let devices = |(ports, shares)| PodDevices { ports, shares };
+        let pods: Vec<PodDevices<'_>> =
+            guest.port_fds().into_iter().zip(wish.shares.iter().copied()).map(devices).collect();
+        let (room, count) = (self.options.kind.function_count_max(), pods.iter().map(PodDevices::function_count).sum());
+        if pods.len() > 1 && room < count {
+            return Err(Error::Usage(format!(
+                "one device for each pod and one for each served directory come to {count}; this machine type has \
+                 room for {room} (see -M)"
+            )));
+        }
+        let line = MachineLine {
+            qemu: &self.qemu,
+            machine: self.options.kind,
+            accelerator,
+            counts_instructions: self.options.icount,
+            cpu_count: wish.cpu_count,
+            memory_mib: wish.memory_mib,
+            kernel: &self.artifacts.kernel(),
+            kernel_words: &kernel_words(self.options, wish.slice_ms)?,
+            bundle: Path::new(&bundle_path),
+            firmware: firmware_for(self.options.kind),
+            log: guest.log_fd(),
+            pods: &pods,
+            debugger: wish.debugger,
+            more: &self.options.qemu_words,
+        };
+        Ok(BuiltLine { words: line.arguments(), shown: line.shell_line() })
+    }
+
+    /// Runs the machine; the answer comes when it has ended.
+    pub(crate) fn run(&self, launch: Launch<'_>) -> Result<(Finished, Stats), Error> {
+        let mut signals = Signals::block().doing("preparing for signals")?;
+        let machine = Machine::start(&self.qemu, &launch.line.words, launch.guest)?;
+        let mut stats = Stats::new(launch.accelerator.name());
+        stats.times.machine_started = Some(launch.start.elapsed());
+        let habits = Habits {
+            timeout: self.options.timeout,
+            boot_limit: BOOT_LIMIT,
+            quiet: self.options.quiet,
+            verbose: self.options.verbose,
+            start: launch.start,
+        };
+        let raw = launch.has_terminal.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;
+        let finished = relay(machine, launch.host, launch.names, &mut signals, &mut stats, habits, launch.mappings);
+        // Before anything is said.
+        drop(raw);
+        Ok((finished?, stats))
+    }
+
+    /// Says what a verdict has to say.
+    pub(crate) fn report(&self, verdict: &Verdict, log: &[u8]) {
+        if verdict.shows_log && !self.options.verbose && !log.is_empty() {
+            eprintln!("{}", printable_lines(log).trim_end());
+        }
+        if let Some(line) = &verdict.line {
+            eprintln!("aegis: {line}");
+        }
+    }
+}
+
+/// The kernel's command line. With `--icount` the draws are those of the kernel's fixed key, so that a run is
+/// repeatable.
+fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>) -> Result<String, Error> {
+    let mut words = Vec::new();
+    if options.verbose {
+        words.push("log=info".to_owned());
+    }
+    if !options.icount {
+        let digits = random_seed()?[..16].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        words.push(format!("lottery={digits}"));
+    }
+    words.extend(slice_ms.map(|slice_ms| format!("slice_ms={slice_ms}")));
+    Ok(words.join(" "))
+}
+
+/// A program's memory with what describes it.
+fn described_mib(program_bytes: u64) -> u64 {
+    let program_mib = program_bytes.div_ceil(1 << 20);
+    program_mib + program_mib.div_ceil(OVERHEAD_SHARE)
+}
+
+/// The memory of a machine with one program: what the user asked for, the bundle, and what the system itself needs.
+pub(crate) fn memory_mib(program_bytes: u64, bundle_bytes: u64) -> u64 {
+    described_mib(program_bytes) + bundle_bytes.div_ceil(1 << 20) + OVERHEAD_MIB
+}
+
+/// What a pod may own: its programs' memory, and what its exos needs.
+pub(crate) fn pod_quota_mib(program_bytes: u64) -> u64 {
+    described_mib(program_bytes) + POD_OVERHEAD_MIB
+}
+
+/// The memory of a machine with several pods that may own this.
+pub(crate) fn memory_of_pods_mib(quotas_mib: &[u64], bundle_bytes: u64) -> u64 {
+    let pods_mib: u64 = quotas_mib.iter().map(|quota| quota + SEVERAL_OVERHEAD_EACH_MIB).sum();
+    let used_mib = pods_mib + bundle_bytes.div_ceil(1 << 20) + SEVERAL_OVERHEAD_MIB;
+    // The kernel's table of frames is a part of all memory.
+    used_mib + used_mib.div_ceil(128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{memory_mib, memory_of_pods_mib, pod_quota_mib};
+
+    #[test]
+    fn the_bundle_comes_on_top_of_the_programs_memory() {
+        assert_eq!(memory_mib(256 << 20, 0), 280);
+        assert_eq!(memory_mib(256 << 20, 1), 281);
+        assert_eq!(memory_mib((16 << 20) + 1, 40 << 20), 74);
+    }
+
+    #[test]
+    fn a_machine_holds_its_pods() {
+        let quotas = [pod_quota_mib(64 << 20), pod_quota_mib(256 << 20)];
+        assert_eq!(quotas, [80, 278]);
+        assert_eq!(memory_of_pods_mib(&quotas, 3 << 20), 80 + 278 + 4 + 3 + 8 + 3);
+    }
+}

@@ -1,0 +1,100 @@
+//! The tool's side of one pod: its control port, its input, and what it has said so far.
+//!
+//! `ports` has one for each pod and drives them all; nothing here waits.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use crate::control::{FromGuest, LineBuffer, Malformed, Report, ToGuest, printable};
+use crate::errors::{Doing, Error};
+use crate::pump::{InputPump, read_some};
+
+/// A message, or a line that is none, and why.
+pub(crate) type Heard = Result<FromGuest, (Malformed, String)>;
+
+/// One pod, as the tool sees it.
+#[derive(Debug)]
+pub(crate) struct Side {
+    /// What stands in front of the lines about it; empty where there is only one.
+    pub(crate) mark: String,
+    /// Standard input.
+    pub(crate) input: InputPump,
+    /// It has said `hello`.
+    pub(crate) greeted: bool,
+    /// How it ended.
+    pub(crate) report: Option<Report>,
+    control: Option<UnixStream>,
+    lines: LineBuffer,
+    out: VecDeque<u8>,
+}
+
+impl Side {
+    /// The side of a pod that has not spoken yet.
+    pub(crate) fn new(mark: String, control: UnixStream, input: InputPump) -> Self {
+        let (lines, out) = (LineBuffer::default(), VecDeque::new());
+        Self { mark, input, greeted: false, report: None, control: Some(control), lines, out }
+    }
+
+    /// It runs: it has greeted and not ended.
+    pub(crate) fn is_live(&self) -> bool {
+        self.greeted && self.report.is_none()
+    }
+
+    /// The control port, while it is open.
+    pub(crate) fn control(&self) -> Option<BorrowedFd<'_>> {
+        self.control.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The control port, if there are lines for it.
+    pub(crate) fn wants_to_write(&self) -> Option<BorrowedFd<'_>> {
+        if self.out.is_empty() { None } else { self.control() }
+    }
+
+    /// Reads what has come: messages, and lines that are none.
+    pub(crate) fn read(&mut self) -> Result<Vec<Heard>, Error> {
+        let Some(control) = &mut self.control else { return Ok(Vec::new()) };
+        let mut buffer = [0; 16 * 1024];
+        let length = match read_some(control, &mut buffer) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Vec::new()),
+            Err(error) => return Err(error).doing("reading the control port"),
+        };
+        if length == 0 {
+            self.control = None;
+        }
+        let mut messages = Vec::new();
+        self.lines.push(&buffer[..length], |line| {
+            messages.push(FromGuest::parse(line).map_err(|fault| (fault, printable(line))));
+        });
+        Ok(messages)
+    }
+
+    /// Sends a line, now or when there is room.
+    pub(crate) fn send(&mut self, message: ToGuest) {
+        if self.control.is_some() {
+            self.out.extend(message.to_string().as_bytes());
+            self.write();
+        }
+    }
+
+    /// Sends what waits.
+    pub(crate) fn write(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        match io::Write::write(control, self.out.as_slices().0) {
+            Ok(length) => drop(self.out.drain(..length)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                // The machine is gone; reading will say so.
+                _ => self.out.clear(),
+            },
+        }
+    }
+
+    /// Nothing goes to the pod any more.
+    pub(crate) fn stop(&mut self) {
+        self.input.stop();
+        self.out.clear();
+    }
+}

@@ -1,0 +1,128 @@
+//! `aegis up`: several pods in one machine, from a file to the exit status.
+//!
+//! The same steps as for `run`, once for each pod; then one machine whose first environment is the manager (`pods/`),
+//! which gives each pod its part. The order is again that in which a user wants to hear of problems.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Instant;
+
+use aegis_image::config::Flags;
+use aegis_image::pods::{PodPlan, encode};
+
+use crate::boot::{self, BootBundle, PodsImage};
+use crate::ending::verdict_of_pods;
+use crate::errors::Error;
+use crate::launch::{Kit, Launch, Wish, memory_of_pods_mib, pod_quota_mib};
+use crate::machine::sockets;
+use crate::options::UpOptions;
+use crate::pod::{Pod, PodFiles};
+use crate::up_file::{PodEntry, UpFile, parse};
+
+/// Longest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Frames in a mebibyte.
+const FRAMES_PER_MIB: u64 = 256;
+
+/// Runs the pods of a file; the answer is the tool's exit status.
+pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
+    let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let path = cwd.join(&options.file);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
+    let pods = found(&file, folder)?;
+    let kit = Kit::find(&options.machine)?;
+    let mut files = Vec::new();
+    for (entry, pod) in file.pods.iter().zip(&pods) {
+        let ready = pod.files(kit.cache.as_ref()).map_err(|error| of_pod(entry, error))?;
+        ready.report(&options.machine);
+        files.push(ready);
+    }
+    let library_os = kit.artifacts.flat_library_os()?;
+    let manager = kit.artifacts.flat_manager()?;
+    let mut configs = Vec::new();
+    for ((entry, pod), files) in file.pods.iter().zip(&pods).zip(&files) {
+        let config = pod.config(&options.machine, Flags::empty(), entry.name.as_bytes(), files);
+        configs.push(config.map_err(|error| of_pod(entry, error))?);
+    }
+    let accelerator = kit.accelerator(&library_os)?;
+    let bundle = bundle_of(&file, &library_os, &manager, &configs, &files)?;
+    let (host, mut guest) = sockets(pods.len())?;
+    let wish = Wish {
+        cpu_count: file.cpus,
+        memory_mib: memory_mib(&file, &bundle)?,
+        slice_ms: file.slice_ms,
+        bundle: &bundle,
+        shares: files.iter().map(|files| files.shares.as_slice()).collect(),
+        debugger: None,
+    };
+    let line = kit.line(&wish, accelerator, &mut guest)?;
+    if options.machine.dry_run {
+        println!("{}", line.shown);
+        return Ok(0);
+    }
+    drop(bundle);
+    if options.machine.verbose {
+        eprintln!("aegis: {}", line.shown);
+    }
+    let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
+    let launch = Launch { line, host, guest, accelerator, names: &names, has_terminal: false, start, mappings: None };
+    let (finished, _) = kit.run(launch)?;
+    let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
+    kit.report(&verdict, &finished.log);
+    Ok(verdict.status)
+}
+
+fn read(path: &Path, folder: &Path) -> Result<UpFile, String> {
+    let size_bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if size_bytes > FILE_BYTES_MAX {
+        return Err(format!("longer than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    parse(&text, folder).map_err(|error| error.to_string())
+}
+
+/// Finds every pod's program.
+fn found<'a>(file: &'a UpFile, folder: &Path) -> Result<Vec<Pod<'a>>, Error> {
+    let one = |entry: &'a PodEntry| {
+        let words: &[OsString] = &entry.words;
+        Pod::find(&entry.options, words, folder).map_err(|error| of_pod(entry, error))
+    };
+    file.pods.iter().map(one).collect()
+}
+
+/// Says whose error it is. The status stays.
+fn of_pod(entry: &PodEntry, error: Error) -> Error {
+    Error::Pod(entry.name.clone(), Box::new(error))
+}
+
+fn bundle_of(
+    file: &UpFile,
+    library_os: &[u8],
+    manager: &[u8],
+    configs: &[Vec<u8>],
+    files: &[PodFiles],
+) -> Result<BootBundle, Error> {
+    let plan = file.pods.iter().zip(files).map(|(entry, files)| {
+        let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
+        let device_count = 1 + files.shares.len() as u32;
+        PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count)
+    });
+    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan));
+    let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;
+    let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
+    let pods = configs.iter().map(Vec::as_slice).zip(roots).collect();
+    boot::build_several(&PodsImage { manager, library_os, plan: &plan, pods })
+}
+
+fn memory_mib(file: &UpFile, bundle: &BootBundle) -> Result<u64, Error> {
+    let quotas: Vec<u64> = file.pods.iter().map(|entry| pod_quota_mib(entry.options.memory)).collect();
+    let needed_mib = memory_of_pods_mib(&quotas, bundle.size_bytes);
+    match file.memory.map(|bytes| bytes.div_ceil(1 << 20)) {
+        Some(mib) if mib < needed_mib => Err(Error::Usage(format!(
+            "[machine] memory is {mib} MiB, and the pods with their roots and the system need {needed_mib} MiB"
+        ))),
+        Some(mib) => Ok(mib),
+        None => Ok(needed_mib),
+    }
+}
