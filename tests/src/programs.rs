@@ -30,21 +30,53 @@ pub fn aegis(options: &[&str], command: &[&str], input: &[u8]) -> Ended {
     ended(&finish(&mut tool(options, command), input))
 }
 
+/// Runs `aegis up OPTIONS… FILE` with this text as the file, in a folder of its own.
+///
+/// # Panics
+/// If the artefacts are missing, or the temporary folder cannot be written.
+#[must_use]
+pub fn up(name: &str, options: &[&str], text: &str) -> Ended {
+    ended(&finish(&mut up_tool(name, options, text), b""))
+}
+
+/// The command that [`up`] runs.
+///
+/// # Panics
+/// As [`up`].
+#[must_use]
+pub fn up_tool(name: &str, options: &[&str], text: &str) -> Command {
+    let folder = std::env::temp_dir().join(format!("aegis-up-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let file = folder.join("machine.toml");
+    std::fs::write(&file, text).expect("the temporary folder is writable");
+    let mut run = verb("up");
+    if !options.contains(&"--timeout") {
+        run.args(["--timeout", TIME_LIMIT_S]);
+    }
+    run.args(options).arg(file);
+    run
+}
+
 /// The command `aegis run OPTIONS… COMMAND…`, for tests that hold its streams or send it signals themselves.
 ///
 /// # Panics
 /// If the artefacts are missing.
 #[must_use]
 pub fn tool(options: &[&str], command: &[&str]) -> Command {
-    let folder = crate::machine::artefact_folder();
-    let tool = folder.join("aegis");
-    assert!(tool.exists(), "{} is missing: run `cargo xtask build`", tool.display());
-    let mut run = Command::new(tool);
-    run.env("AEGIS_ARTIFACTS", folder).args(["run", "--accel", "tcg"]);
+    let mut run = verb("run");
     if !options.contains(&"--timeout") {
         run.args(["--timeout", TIME_LIMIT_S]);
     }
     run.args(options).arg("--").args(command);
+    run
+}
+
+fn verb(verb: &str) -> Command {
+    let folder = crate::machine::artefact_folder();
+    let tool = folder.join("aegis");
+    assert!(tool.exists(), "{} is missing: run `cargo xtask build`", tool.display());
+    let mut run = Command::new(tool);
+    run.env("AEGIS_ARTIFACTS", folder).args([verb, "--accel", "tcg"]);
     run
 }
 

@@ -1,0 +1,196 @@
+//! Several pods in one machine: marked lines, statuses, and that none of them reaches or hurts another.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use aegis_tests::programs::{Ended, compile, up, up_tool};
+
+/// The lines of one pod, without its mark, in order.
+fn lines_of(text: &str, pod: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| line.split_once(" | "));
+    lines.filter(|(mark, _)| mark.trim_end() == pod).map(|(_, line)| line.to_owned()).collect()
+}
+
+fn output_of(ended: &Ended, pod: &str) -> Vec<String> {
+    lines_of(&String::from_utf8_lossy(&ended.output), pod)
+}
+
+/// A pod that runs a script of busybox's shell.
+fn shell(name: &str, script: &str, more: &str) -> String {
+    format!("[pod.{name}]\nprogram = \"busybox\"\nargs = [\"sh\", \"-c\", '''{script}''']\nmemory = \"32M\"\n{more}\n")
+}
+
+#[test]
+fn two_pods_run_beside_each_other_and_their_lines_are_marked() {
+    let script = "for i in 1 2 3; do echo line $i; done; echo error >&2; cat; uname -n; printf last";
+    let text = format!(
+        "{}{}",
+        shell("a", script, "env = { X = \"1\" }"),
+        shell("worker", "echo \"$X\"; pwd", "workdir = \"/tmp\"")
+    );
+    for machine in ["microvm", "q35"] {
+        let ended = up("two", &["-M", machine], &text);
+        assert_eq!(ended.status, 0, "{machine} {ended:?}");
+        assert_eq!(output_of(&ended, "a"), ["line 1", "line 2", "line 3", "a", "last"], "{machine}");
+        assert_eq!(output_of(&ended, "worker"), ["", "/tmp"], "{machine}");
+        assert_eq!(lines_of(&ended.errors, "a"), ["error"], "{machine}");
+        let all = String::from_utf8_lossy(&ended.output).into_owned();
+        assert!(all.lines().all(|line| line.starts_with("a      | ") || line.starts_with("worker | ")), "{all}");
+        assert!(all.ends_with('\n'), "{all:?}");
+    }
+}
+
+#[test]
+fn the_first_failure_is_the_status_and_each_end_is_told() {
+    let text = [
+        shell("slow", "sleep 1; exit 3", ""),
+        shell("quick", "exit 4", ""),
+        shell("good", "sleep 1; sleep 1; echo done", ""),
+    ];
+    let ended = up("first", &[], &text.concat());
+    assert_eq!(ended.status, 4, "{ended:?}");
+    assert_eq!(lines_of(&ended.errors, "quick"), ["aegis: ended with status 4"]);
+    assert_eq!(lines_of(&ended.errors, "slow"), ["aegis: ended with status 3"]);
+    assert_eq!(output_of(&ended, "good"), ["done"]);
+    let missing = format!("{}{}", shell("a", "true", ""), "[pod.b]\nprogram = \"/x\"\nroot = \"/usr\"\n");
+    let ended = up("missing", &[], &missing);
+    assert_eq!(ended.status, 127, "{ended:?}");
+    assert!(lines_of(&ended.errors, "b").concat().contains("/x"), "{ended:?}");
+}
+
+#[test]
+fn one_pod_alone_is_a_machine_too() {
+    let ended = up("alone", &[], &shell("only", "echo here; exit 9", ""));
+    assert_eq!((ended.status, output_of(&ended, "only")), (9, vec!["here".to_owned()]), "{ended:?}");
+}
+
+const HUNGRY: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint main(void) { \
+                      for (;;) { char *p = malloc(1 << 20); if (!p) return 3; memset(p, 1, 1 << 20); } }\n";
+
+#[test]
+fn a_pod_that_runs_out_of_its_memory_does_not_touch_the_others() {
+    let Some(hungry) = compile("hungry", HUNGRY, &["-O1", "-static"]) else { return };
+    let hungry = format!("[pod.hungry]\nprogram = \"{}\"\nmemory = \"24M\"\n", hungry.display());
+    // The others take what is theirs while the first is at its end.
+    let script = "dd if=/dev/zero of=/tmp/f bs=1M count=12 2>/dev/null; sleep 1; wc -c < /tmp/f; free -m | sed -n 2p";
+    let text = format!("{hungry}{}{}", shell("b", script, ""), shell("c", script, ""));
+    for processors in ["1", "2"] {
+        let ended = up("hungry", &[], &format!("[machine]\ncpus = {processors}\n{text}"));
+        assert_eq!(ended.status, 137, "{ended:?}");
+        assert!(lines_of(&ended.errors, "hungry").concat().contains("out of memory"), "{ended:?}");
+        for pod in ["b", "c"] {
+            let lines = output_of(&ended, pod);
+            assert_eq!(lines[0], "12582912", "{ended:?}");
+            assert_eq!(lines[1].split_whitespace().nth(1), Some("32"), "its own memory and no other: {ended:?}");
+            assert_eq!(lines_of(&ended.errors, pod), [""; 0], "{ended:?}");
+        }
+    }
+}
+
+/// Takes its own library OS apart: the entry points that the kernel calls are gone, and nobody is left to say so.
+const SUICIDE: &str = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts(\"before\"); fflush(stdout); \
+                       usleep(200000); volatile unsigned long *control = (void *)0xffff800000003000; \
+                       for (int i = 4; i < 12; i++) control[i] = 0; getppid(); return 0; }\n";
+
+#[test]
+fn a_pod_whose_library_os_is_destroyed_ends_alone() {
+    let Some(suicide) = compile("suicide", SUICIDE, &["-O1", "-static"]) else { return };
+    let suicide = format!("[pod.gone]\nprogram = \"{}\"\nmemory = \"24M\"\n", suicide.display());
+    let text = format!("{suicide}{}", shell("stays", "sleep 1; sleep 1; sh -c 'echo still here'", ""));
+    let ended = up("gone", &[], &text);
+    assert_eq!(ended.status, 125, "{ended:?}");
+    assert_eq!(output_of(&ended, "gone"), ["before"]);
+    assert_eq!(output_of(&ended, "stays"), ["still here"]);
+    assert!(ended.errors.contains("gone: ended without saying how"), "{ended:?}");
+    assert!(ended.errors.contains("pods: gone: stopped by the kernel: reason 1"), "{ended:?}");
+}
+
+#[test]
+fn directories_belong_to_the_pod_that_asked_for_them() {
+    let folder = std::env::temp_dir().join(format!("aegis-up-shares-{}", std::process::id()));
+    for (name, text) in [("one/who", "first\n"), ("two/who", "second\n")] {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("the temporary folder is writable");
+        std::fs::write(path, text).expect("the temporary folder is writable");
+    }
+    let volume = |name: &str, end: &str| format!("volumes = ['{}:/v{end}']", folder.join(name).display());
+    let text = format!(
+        "[machine]\ncpus = 2\n{}{}{}",
+        shell("a", "cat /v/who; echo written > /v/new; ls /", &volume("one", "")),
+        shell("b", "cat /v/who; echo no > /v/new || echo refused", &volume("two", ":ro")),
+        shell("c", "ls /v || echo nothing", ""),
+    );
+    for machine in ["microvm", "pc"] {
+        let ended = up("shares", &["-M", machine], &text);
+        assert_eq!(output_of(&ended, "a")[0], "first", "{machine} {ended:?}");
+        assert_eq!(output_of(&ended, "b"), ["second", "refused"], "{machine} {ended:?}");
+        assert_eq!(output_of(&ended, "c"), ["nothing"], "{machine} {ended:?}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("one/new")).expect("the pod wrote it"), "written\n");
+    assert!(!folder.join("two/new").exists());
+}
+
+/// Counts until the machine's clock says that it is enough; the machine's clock is everybody's.
+const COUNTER: &str = "#include <stdio.h>\n#include <time.h>\nint main(void) { struct timespec t; long count = 0; \
+                       do { clock_gettime(CLOCK_MONOTONIC, &t); count++; } while (t.tv_sec < 1); \
+                       printf(\"%ld\\n\", count); return 0; }\n";
+
+/// With `--icount` time is instructions and the key of the draws is fixed, so this run is the same everywhere. It is
+/// judged as the statistic that it is: a thousand draws, and four standard deviations.
+#[test]
+fn processor_time_follows_the_tickets() {
+    let Some(counter) = compile("counter", COUNTER, &["-O1", "-static"]) else { return };
+    let pod = |name: &str, tickets: u64| {
+        format!("[pod.{name}]\nprogram = \"{}\"\nmemory = \"16M\"\ntickets = {tickets}\n", counter.display())
+    };
+    let text = format!("[machine]\nslice_ms = 1\n{}{}{}", pod("a", 3), pod("b", 2), pod("c", 1));
+    let ended = up("tickets", &["--icount"], &text);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let counts = ["a", "b", "c"].map(|pod| output_of(&ended, pod)[0].parse::<f64>().expect("a number"));
+    let sum: f64 = counts.iter().sum();
+    for (count, share) in counts.iter().zip([3.0 / 6.0, 2.0 / 6.0, 1.0 / 6.0]) {
+        // Not all of the second is theirs: fewer draws than this would make the interval wider.
+        let draws = 800.0;
+        let deviation = f64::sqrt(share * (1.0 - share) / draws);
+        let found = count / sum;
+        assert!((found - share).abs() < 4.0 * deviation, "{found} of {share}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_signal_reaches_every_pod() {
+    let script = "trap \"echo told; exit 0\" TERM; echo ready; while true; do sleep 0.05; done";
+    let text = format!("{}{}", shell("a", script, ""), shell("b", script, ""));
+    let mut command = up_tool("signal", &[], &text);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the tool starts");
+    let mut output = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    let mut line = String::new();
+    for _ in 0..2 {
+        line.clear();
+        output.read_line(&mut line).expect("text");
+        assert!(line.ends_with("| ready\n"), "{line}");
+    }
+    let told = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(told.expect("kill runs").success());
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    let mut lines: Vec<&str> = rest.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["a | told", "b | told"]);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_starts() {
+    for (text, word) in [
+        ("[pod.a]\nprogram = \"busybox\"\nrestart = \"always\"\n", "line 3: restart: not there yet"),
+        ("[pod.a]\nprogram = \"surely-not-there\"\n", "a: surely-not-there: not found"),
+        ("[machine]\nmemory = \"64M\"\n[pod.a]\nprogram = \"busybox\"\n", "[machine] memory is 64 MiB"),
+        ("[machine]\ncores = 2\n", "line 2: cores: unknown"),
+    ] {
+        let ended = up("wrong", &[], text);
+        assert!(matches!(ended.status, 125 | 127), "{ended:?}");
+        assert!(ended.errors.contains(word) && ended.errors.lines().count() == 1, "{ended:?}");
+        assert_eq!(ended.output, b"");
+    }
+}
