@@ -1,12 +1,12 @@
 //! The host tool: starts unmodified Linux programs in a machine that runs the Aegis kernel and exos under
 //! QEMU.
 //!
-//! `options` reads the command line, one module per verb does the work (`run`, `up`, `bench`, `compare`, `doctor`), and this
-//! one turns the outcome into an exit status. What `up` reads from its file (`up_file`) is what `run` has on its command
-//! line; each program is a `pod` for both, and `launch` starts the machine. A pod goes through `program` (what the host
-//! knows of it), `root`, `closure`, `pack*` and `shares` (its files), `boot` (the bundle), `accel` and `qemu` (the command
-//! line), `machine` (the process), `ports` with `side`, `pump`, `marks`, `control` and `signals` (while it lives), `ending`
-//! and `stats` (what came of it). `profile` looks on from a thread of its own.
+//! `options` reads the command line, one module per verb does the work (`run`, `up`, `bench`, `compare`, `doctor`),
+//! and this one turns the outcome into an exit status. What `up` reads from its file (`up_file`) is what `run` has on
+//! its command line; each program is a `pod` for both, and `launch` starts the machine. A pod goes through `program`
+//! (what the host knows of it), `root`, `closure`, `pack*` and `shares` (its files), `boot` (the bundle), `accel` and
+//! `qemu` (the command line), `machine` (the process), `ports` with `side`, `pump`, `marks`, `control` and `signals`
+//! (while it lives), `ending` and `stats` (what came of it). `profile` looks on from a thread of its own.
 //!
 //! Invariants: one thread starts every process (`bench` and `profile` have others, which start none); the exit
 //! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.

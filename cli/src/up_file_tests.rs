@@ -29,10 +29,30 @@ fn a_pod_needs_only_a_program() {
 #[test]
 fn every_key() {
     let file = good(
-        "[machine]\ncpus = 4\nmemory = \"2G\"\nslice_ms = 1\n\n[pod.zebra]\nprogram = \"sh\"\nargs = [\"-c\", \"true\"]\n\
-         root = \"root/../r\"\npack = true\nvolumes = [\"data:/data:ro\", \"/abs:/x\"]\nwith = [\"./conf:/etc/conf\"]\n\
-         env = { A = \"1\", B = \"\" }\nworkdir = \"/tmp\"\nmemory = \"64M\"\ntickets = 3\n\n[pod.a]\nprogram = \"ls\"\n\
-         memory = 33554432\n[pod.a.env]\nC = \"x y\"\n",
+        r#"
+[machine]
+cpus = 4
+memory = "2G"
+slice_ms = 1
+
+[pod.zebra]
+program = "sh"
+args = ["-c", "true"]
+root = "root/../r"
+pack = true
+volumes = ["data:/data:ro", "/abs:/x"]
+with = ["./conf:/etc/conf"]
+env = { A = "1", B = "" }
+workdir = "/tmp"
+memory = "64M"
+tickets = 3
+
+[pod.a]
+program = "ls"
+memory = 33554432
+[pod.a.env]
+C = "x y"
+"#,
     );
     assert_eq!((file.cpus, file.memory, file.slice_ms), (4, Some(2 << 30), Some(1)));
     let names: Vec<&str> = file.pods.iter().map(|pod| pod.name.as_str()).collect();

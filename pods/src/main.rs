@@ -1,9 +1,9 @@
 //! The manager: the first environment of a machine with several pods.
 //!
-//! It divides the machine once, by the plan in the bundle (`aegis_image::pods`), and then waits: it makes an environment
-//! for each pod, with the frames, device functions and tickets that are the pod's own, starts the pod's library OS there
-//! as the kernel would start it, and takes the pod apart when it has ended. It serves nobody: no pod can call it, and
-//! nothing passes through it. So pods are kept apart by the kernel alone.
+//! It divides the machine once, by the plan in the bundle (`aegis_image::pods`), and then waits: it makes an
+//! environment for each pod, with the frames, device functions and tickets that are the pod's own, starts the pod's
+//! library OS there as the kernel would start it, and takes the pod apart when it has ended. It serves nobody: no pod
+//! can call it, and nothing passes through it. So pods are kept apart by the kernel alone.
 //!
 //! Invariants: all pods are made before the first runs, so a machine that is too small says so at once; a device
 //! function is granted to one pod; what pods share (the library OS's code) none of them can write; the bells that pods

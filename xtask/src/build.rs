@@ -1,9 +1,9 @@
 //! `cargo xtask build`: the guest binaries and the host tool, put where everything else looks for them.
 //!
 //! Artefacts are in `target/aegis` of the checkout, whatever the build folders are: `kernel.elf`, `exos.elf`,
-//! `exos-mini.elf`, `pods.elf`, `bench-native.elf`, `tests-guest*.elf` and `aegis`. They are replaced by renaming, and only when
-//! their bytes changed, so that a run that has just opened one is not disturbed. One build at a time holds the lock;
-//! a second one waits and then finds nothing to do.
+//! `exos-mini.elf`, `pods.elf`, `bench-native.elf`, `tests-guest*.elf` and `aegis`. They are replaced by renaming,
+//! and only when their bytes changed, so that a run that has just opened one is not disturbed. One build at a time
+//! holds the lock; a second one waits and then finds nothing to do.
 //!
 //! `target/aegis/.stamp` is as old as the start of the last build that succeeded. `./aegis` compares the sources with
 //! it.

@@ -37,6 +37,19 @@ fn handshake_finds_all_ports_with_three_notifications() {
 }
 
 #[test]
+fn names_are_compared_up_to_the_at_sign() {
+    let ports = [(1, "aegis.stdinx"), (2, "aegis.stdin@12"), (3, "aegis.stderr@"), (4, "aegis")];
+    let ports = ports.map(|(number, name)| HostPort::named(number, name));
+    let world = World::with_ports(5, ports.into());
+    let mut console = world.console();
+    console.wait_for_ports(&[b"aegis.stdin", b"aegis.stderr"], 10).expect("an immediate device");
+    assert_eq!(console.port_by_name(b"aegis.stdin"), Some(STDOUT));
+    assert_eq!(console.port_by_name(b"aegis.stderr"), Some(STDERR));
+    assert_eq!(console.port_by_name(b"aegis.stdout"), None);
+    world.assert_clean();
+}
+
+#[test]
 fn handshake_works_with_a_device_that_answers_later() {
     let world = World::new();
     world.device.borrow_mut().pace = Pace::Stepped;
