@@ -18,7 +18,7 @@ use crate::machine::{GuestEnds, HostEnds, Machine};
 use crate::options::MachineOptions;
 use crate::pod::random_seed;
 use crate::ports::{BOOT_LIMIT, Finished, Habits, printable_lines, relay};
-use crate::qemu::{Accelerator, MachineLine, PodDevices};
+use crate::qemu::{Accelerator, MachineKind, MachineLine, PodDevices};
 use crate::shares::Served;
 use crate::signals::Signals;
 use crate::stats::Stats;
@@ -37,6 +37,7 @@ const OVERHEAD_SHARE: u64 = 32;
 /// What a machine is started from.
 pub(crate) struct Kit<'a> {
     options: &'a MachineOptions,
+    kind: MachineKind,
     /// The kernel and what runs on it.
     pub(crate) artifacts: Artifacts,
     /// Root images that were made before.
@@ -90,13 +91,33 @@ pub(crate) struct Launch<'a> {
 impl<'a> Kit<'a> {
     /// Finds everything, or says what is missing.
     pub(crate) fn find(options: &'a MachineOptions) -> Result<Self, Error> {
+        let kind = options.kind.unwrap_or(MachineKind::Microvm);
         let artifacts = Artifacts::find();
         artifacts.check()?;
         let qemu = match (find_qemu(), options.dry_run) {
             (Err(Error::QemuMissing(name)), true) => name.into(),
             (found, _) => found?,
         };
-        Ok(Self { options, artifacts, cache: Cache::open(), qemu })
+        Ok(Self { options, kind, artifacts, cache: Cache::open(), qemu })
+    }
+
+    /// Decides on a machine type with room for pods that have so many device functions.
+    ///
+    /// # Errors
+    /// The one that was asked for has none, or none has.
+    pub(crate) fn fit(&mut self, function_counts: &[usize]) -> Result<(), Error> {
+        if let [_] = function_counts {
+            return Ok(());
+        }
+        self.kind = self.options.kind.unwrap_or(MachineKind::for_pods(function_counts));
+        match self.kind.places(function_counts) {
+            Some(_) => Ok(()),
+            None => Err(Error::Usage(format!(
+                "-M {} has no room for these pods: microvm holds 3, with 6 to 7 served directories each, pc and q35 28 \
+                 pods and served directories together",
+                self.kind.name()
+            ))),
+        }
     }
 
     /// Decides what executes the machine's instructions.
@@ -105,7 +126,7 @@ impl<'a> Kit<'a> {
             qemu: &self.qemu,
             artifacts: &self.artifacts,
             library_os,
-            machine: self.options.kind,
+            machine: self.kind,
             cache: self.cache.as_ref().filter(|_| !self.options.dry_run),
         };
         let choice = choose(self.options.accel, self.options.icount, &trial)?;
@@ -126,16 +147,9 @@ impl<'a> Kit<'a> {
         let devices = |(ports, shares)| PodDevices { ports, shares };
         let pods: Vec<PodDevices<'_>> =
             guest.port_fds().into_iter().zip(wish.shares.iter().copied()).map(devices).collect();
-        let (room, count) = (self.options.kind.function_count_max(), pods.iter().map(PodDevices::function_count).sum());
-        if pods.len() > 1 && room < count {
-            return Err(Error::Usage(format!(
-                "one device for each pod and one for each served directory come to {count}; this machine type has \
-                 room for {room} (see -M)"
-            )));
-        }
         let line = MachineLine {
             qemu: &self.qemu,
-            machine: self.options.kind,
+            machine: self.kind,
             accelerator,
             counts_instructions: self.options.icount,
             cpu_count: wish.cpu_count,
@@ -143,7 +157,7 @@ impl<'a> Kit<'a> {
             kernel: &self.artifacts.kernel(),
             kernel_words: &kernel_words(self.options, wish.slice_ms)?,
             bundle: Path::new(&bundle_path),
-            firmware: firmware_for(self.options.kind),
+            firmware: firmware_for(self.kind),
             log: guest.log_fd(),
             pods: &pods,
             debugger: wish.debugger,

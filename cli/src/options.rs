@@ -185,15 +185,9 @@ pub(crate) struct MachineOptions {
     /// What executes the machine's instructions
     #[arg(long, value_name = "auto|kvm|tcg", default_value = "auto", hide_possible_values = true)]
     pub(crate) accel: AccelChoice,
-    /// QEMU machine type
-    #[arg(
-        short = 'M',
-        long = "machine",
-        value_name = "microvm|pc|q35",
-        default_value = "microvm",
-        hide_possible_values = true
-    )]
-    pub(crate) kind: MachineKind,
+    /// QEMU machine type [default: microvm; for pods that it has no room for, q35]
+    #[arg(short = 'M', long = "machine", value_name = "microvm|pc|q35", hide_possible_values = true)]
+    pub(crate) kind: Option<MachineKind>,
     /// Let guest time count guest instructions, so that runs can be compared (TCG only)
     #[arg(long)]
     pub(crate) icount: bool,

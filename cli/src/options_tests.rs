@@ -29,7 +29,7 @@ fn defaults() {
     assert_eq!(options.program_words(), ["busybox"]);
     assert_eq!(options.pod.memory, 256 << 20);
     assert_eq!((options.cpus, options.machine.accel), (1, AccelChoice::Auto));
-    assert_eq!(options.machine.kind, MachineKind::Microvm);
+    assert_eq!(options.machine.kind, None);
     assert_eq!(options.pod.working_directory, std::path::Path::new("/"));
     assert!(options.stats.is_none() && options.machine.timeout.is_none() && options.pod.root.is_none());
 }
@@ -58,7 +58,7 @@ fn every_option_of_a_run() {
     assert!(options.pod.pack);
     assert_eq!(options.pod.environment, ["A=1", "B="]);
     assert_eq!((options.pod.memory, options.cpus), (64 << 20, 4));
-    assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Tcg, MachineKind::Q35));
+    assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Tcg, Some(MachineKind::Q35)));
     assert!(options.machine.icount && options.machine.dry_run && options.trace && options.machine.quiet);
     assert_eq!(options.machine.timeout, Some(Duration::from_millis(1500)));
     assert_eq!(options.stats, Some(StatsFormat::Json));
@@ -132,9 +132,9 @@ fn up_takes_a_file_and_what_belongs_to_the_machine() {
     };
     let options = up("up shop.toml");
     assert_eq!(options.file, std::path::Path::new("shop.toml"));
-    assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Auto, MachineKind::Microvm));
+    assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Auto, None));
     let options = up("up --accel tcg -M q35 --icount --timeout 3 --dry-run -q shop.toml");
-    assert_eq!(options.machine.kind, MachineKind::Q35);
+    assert_eq!(options.machine.kind, Some(MachineKind::Q35));
     assert!(options.machine.icount && options.machine.dry_run && options.machine.quiet);
     for line in ["up", "up a b", "up --cpus 2 a", "up --root / a"] {
         let text = refusal(line);

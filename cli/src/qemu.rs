@@ -18,10 +18,6 @@ use clap::ValueEnum;
 
 use crate::shares::Served;
 
-/// First place on the PCI bus for a function of ours, where places are fixed: bridges of both machine types are below,
-/// and `-M q35` has more at the last, 31.
-const PCI_PLACE_FIRST: usize = 2;
-
 /// A QEMU machine type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MachineKind {
@@ -81,13 +77,58 @@ impl PodDevices<'_> {
     }
 }
 
+/// Virtio-mmio register blocks in a page. What is in one page can be mapped by whoever has one of them.
+const BLOCKS_PER_PAGE: usize = 8;
+/// Register blocks of microvm with ACPI (QEMU 7.2).
+const BLOCK_COUNT: usize = 24;
+/// First place on the PCI bus for a function of ours, and one behind the last: bridges of both machine types are below,
+/// and `-M q35` has more at 31.
+const PCI_PLACES: std::ops::Range<usize> = 2..30;
+
 impl MachineKind {
-    /// Virtio functions that the machine has room for (QEMU 7.2): microvm has 24 register blocks with ACPI; on PCI the
-    /// places 2 to 29 of the first bus are nobody else's.
-    pub(crate) fn function_count_max(self) -> usize {
+    /// The first place of each of several pods that have so many functions; `None` if there is no room for them.
+    ///
+    /// On microvm each pod has a page of register blocks of its own, because protection ends at pages; and block 0
+    /// stays empty, because QEMU (7.2) raises line 2 of an interrupt controller for its line 0, so that the block would
+    /// interrupt in the name of block 2. Functions on PCI have pages of their own.
+    pub(crate) fn places(self, function_counts: &[usize]) -> Option<Vec<usize>> {
+        let mut next = match self {
+            Self::Microvm => 1,
+            Self::Pc | Self::Q35 => PCI_PLACES.start,
+        };
+        let mut firsts = Vec::new();
+        for count in function_counts {
+            let end = next + count;
+            let (has_room, behind) = match self {
+                Self::Microvm => {
+                    let page_end = (next + 1).next_multiple_of(BLOCKS_PER_PAGE);
+                    (end <= page_end.min(BLOCK_COUNT), page_end)
+                }
+                Self::Pc | Self::Q35 => (end <= PCI_PLACES.end, end),
+            };
+            if !has_room {
+                return None;
+            }
+            firsts.push(next);
+            next = behind;
+        }
+        Some(firsts)
+    }
+
+    /// The name that QEMU and `-M` use.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Microvm => 24,
-            Self::Pc | Self::Q35 => 28,
+            Self::Microvm => "microvm",
+            Self::Pc => "pc",
+            Self::Q35 => "q35",
+        }
+    }
+
+    /// The machine type that several pods get if nobody says which: the smallest that has room for them.
+    pub(crate) fn for_pods(function_counts: &[usize]) -> Self {
+        match Self::Microvm.places(function_counts) {
+            Some(_) => Self::Microvm,
+            None => Self::Q35,
         }
     }
 }
@@ -147,12 +188,12 @@ impl MachineLine<'_> {
         if let Some(fd) = self.debugger {
             line.pair("-chardev", &format!("socket,id=gdb,fd={fd}")).pair("-gdb", "chardev:gdb");
         }
-        let mut function = 0;
+        let counts: Vec<usize> = self.pods.iter().map(PodDevices::function_count).collect();
+        let firsts = if counts.len() > 1 { self.machine.places(&counts) } else { None };
         for (number, pod) in self.pods.iter().enumerate() {
-            let several = (self.pods.len() > 1).then_some(number);
-            self.push_ports(&mut line, pod, several, function);
-            self.push_shares(&mut line, pod, several, function + 1);
-            function += pod.function_count();
+            let place = firsts.as_ref().and_then(|firsts| firsts.get(number)).map(|first| Place { number, first: *first });
+            self.push_ports(&mut line, pod, place);
+            self.push_shares(&mut line, pod, place);
         }
         line.0.extend_from_slice(self.more);
         line.0
@@ -193,11 +234,11 @@ impl MachineLine<'_> {
         }
     }
 
-    /// Where function `number` is, as the end of a device's options.
+    /// Place `number` as the end of a device's options.
     fn place(&self, number: usize) -> String {
         match self.machine {
             MachineKind::Microvm => format!(",bus=virtio-mmio-bus.{number}"),
-            MachineKind::Pc | MachineKind::Q35 => format!(",addr={:#x}", number + PCI_PLACE_FIRST),
+            MachineKind::Pc | MachineKind::Q35 => format!(",addr={number:#x}"),
         }
     }
 
@@ -211,15 +252,15 @@ impl MachineLine<'_> {
 
     /// A pod's console. Names of ports, like those of all else, have to differ in QEMU; exos looks at what is in front
     /// of the `@`.
-    fn push_ports(&self, line: &mut Arguments, pod: &PodDevices<'_>, several: Option<usize>, function: usize) {
+    fn push_ports(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<Place>) {
         let console = self.virtio("serial");
-        let (mark, suffix, bus) = match several {
+        let (mark, suffix, bus) = match place {
             None => {
                 line.pair("-device", &format!("{console},max_ports=5"));
                 (String::new(), String::new(), String::new())
             }
-            Some(number) => {
-                let place = self.place(function);
+            Some(Place { number, first }) => {
+                let place = self.place(first);
                 line.pair("-device", &format!("{console},max_ports=5,id=console-{number}{place}"));
                 (format!("-{number}"), format!("@{number}"), format!(",bus=console-{number}.0"))
             }
@@ -238,12 +279,12 @@ impl MachineLine<'_> {
         }
     }
 
-    fn push_shares(&self, line: &mut Arguments, pod: &PodDevices<'_>, several: Option<usize>, function: usize) {
-        for (served, function) in pod.shares.iter().zip(function..) {
+    fn push_shares(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<Place>) {
+        for (served, offset) in pod.shares.iter().zip(1..) {
             let tag = served.tag();
-            let (name, place) = match several {
+            let (name, place) = match place {
                 None => (tag.to_owned(), String::new()),
-                Some(number) => (format!("{tag}-{number}"), self.place(function)),
+                Some(Place { number, first }) => (format!("{tag}-{number}"), self.place(first + offset)),
             };
             line.0.push("-fsdev".into());
             line.0.push(served.server(&name));
@@ -257,6 +298,13 @@ impl MachineLine<'_> {
         let words = std::iter::once(self.qemu.as_os_str()).chain(arguments.iter().map(|a| &**a));
         words.map(|word| shell_quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Which pod of several, and where its functions begin.
+#[derive(Clone, Copy)]
+struct Place {
+    number: usize,
+    first: usize,
 }
 
 struct Arguments(Vec<OsString>);
@@ -397,11 +445,11 @@ mod tests {
         it.pods = &pods;
         let text = it.shell_line();
         for words in [
-            " -device virtio-serial-device,max_ports=5,id=console-0,bus=virtio-mmio-bus.0 ",
+            " -device virtio-serial-device,max_ports=5,id=console-0,bus=virtio-mmio-bus.1 ",
             " -device virtserialport,nr=2,chardev=stdout-0,name=aegis.stdout@0,bus=console-0.0 ",
             " -fsdev local,id=aegis0-0,",
-            " -device virtio-9p-device,fsdev=aegis0-0,mount_tag=aegis0,bus=virtio-mmio-bus.1 ",
-            " -device virtio-serial-device,max_ports=5,id=console-1,bus=virtio-mmio-bus.2 ",
+            " -device virtio-9p-device,fsdev=aegis0-0,mount_tag=aegis0,bus=virtio-mmio-bus.2 ",
+            " -device virtio-serial-device,max_ports=5,id=console-1,bus=virtio-mmio-bus.8 ",
             " -chardev socket,id=control-1,fd=114 ",
         ] {
             assert!(text.contains(words), "{words}: {text}");
@@ -410,6 +458,20 @@ mod tests {
         let text = it.shell_line();
         assert!(text.contains("max_ports=5,id=console-0,addr=0x2 "), "{text}");
         assert!(text.contains("mount_tag=aegis0,addr=0x3 ") && text.contains("id=console-1,addr=0x4 "), "{text}");
+    }
+
+    #[test]
+    fn pods_share_no_page_of_registers() {
+        let (microvm, q35) = (MachineKind::Microvm, MachineKind::Q35);
+        assert_eq!(microvm.places(&[7, 8, 1]), Some(vec![1, 8, 16]));
+        for counts in [&[8, 1][..], &[1, 9], &[1, 1, 1, 1]] {
+            assert_eq!(microvm.places(counts), None, "{counts:?}");
+            assert_eq!(MachineKind::for_pods(counts), q35);
+        }
+        assert_eq!(MachineKind::for_pods(&[1, 1, 8]), microvm);
+        assert_eq!(q35.places(&[1; 13]), Some((2..15).collect()));
+        assert_eq!(q35.places(&[10, 18]), Some(vec![2, 12]));
+        assert_eq!(q35.places(&[10, 19]), None);
     }
 
     #[test]

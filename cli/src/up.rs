@@ -31,13 +31,14 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
     let pods = found(&file, folder)?;
-    let kit = Kit::find(&options.machine)?;
+    let mut kit = Kit::find(&options.machine)?;
     let mut files = Vec::new();
     for (entry, pod) in file.pods.iter().zip(&pods) {
         let ready = pod.files(kit.cache.as_ref()).map_err(|error| of_pod(entry, error))?;
         ready.report(&options.machine);
         files.push(ready);
     }
+    kit.fit(&files.iter().map(|files| 1 + files.shares.len()).collect::<Vec<_>>())?;
     let library_os = kit.artifacts.flat_library_os()?;
     let manager = kit.artifacts.flat_manager()?;
     let mut configs = Vec::new();

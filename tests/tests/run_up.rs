@@ -194,3 +194,20 @@ fn what_is_wrong_is_said_before_anything_starts() {
         assert_eq!(ended.output, b"");
     }
 }
+
+#[test]
+fn many_pods_get_a_machine_with_room_for_them() {
+    let pods = (0..13).map(|number| {
+        let script = format!("i=0; while [ $i -lt 50 ]; do echo line $i of {number}; i=$((i+1)); done");
+        shell(&format!("p{number}"), &script, "").replace("32M", "16M")
+    });
+    let text = pods.collect::<String>();
+    let ended = up("many", &[], &text);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    for number in 0..13 {
+        let expected: Vec<String> = (0..50).map(|line| format!("line {line} of {number}")).collect();
+        assert_eq!(output_of(&ended, &format!("p{number}")), expected);
+    }
+    let ended = up("no-room", &["-M", "microvm"], &text);
+    assert!(ended.status == 125 && ended.errors.contains("no room"), "{ended:?}");
+}
