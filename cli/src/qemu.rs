@@ -191,7 +191,8 @@ impl MachineLine<'_> {
         let counts: Vec<usize> = self.pods.iter().map(PodDevices::function_count).collect();
         let firsts = if counts.len() > 1 { self.machine.places(&counts) } else { None };
         for (number, pod) in self.pods.iter().enumerate() {
-            let place = firsts.as_ref().and_then(|firsts| firsts.get(number)).map(|first| Place { number, first: *first });
+            let first = firsts.as_ref().and_then(|firsts| firsts.get(number)).copied();
+            let place = first.map(|first| Place { number, first });
             self.push_ports(&mut line, pod, place);
             self.push_shares(&mut line, pod, place);
         }
