@@ -48,7 +48,8 @@ impl PageSource for MemoryFile {
     }
 
     fn resident_page(&self, index: u64) -> Option<FilePage> {
-        self.frames.lock().contains_key(&index).then(|| self.page(index, PageIntent::Read).ok())?
+        let is_there = self.frames.lock().contains_key(&index);
+        is_there.then(|| self.page(index, PageIntent::Read).ok())?
     }
 
     fn identity(&self) -> FileIdentity {
