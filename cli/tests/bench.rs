@@ -61,6 +61,9 @@ fn assert_fails(output: &Output, words: &str) {
     assert!(last.starts_with("aegis: bench: ") && last.contains(words), "{errors}");
 }
 
+/// Runs until one repeats to the digit.
+const TRIES_OF_A_BUSY_HOST: usize = 4;
+
 #[test]
 fn instructions_of_the_null_call_on_aegis() {
     if !can_run() {
@@ -68,9 +71,17 @@ fn instructions_of_the_null_call_on_aegis() {
     }
     let world = World::new("null");
     let words = ["--icount", "micro", "--rows", "^null", "--only", "aegis", "--json", "-"];
-    let output = world.command(&words).output().unwrap();
-    let (json, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success(), "{errors}");
+    let run = || {
+        let output = world.command(&words).output().unwrap();
+        let (json, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        (output.status.success(), json, errors)
+    };
+    // The host's interrupts come when they come, and a busy host's may fall into a row: the bench says so, and that it
+    // says so is right. Not every time, though.
+    let is_moved = |(_, _, errors): &(bool, String, String)| errors.contains("does not repeat under --icount");
+    let mut tries = std::iter::repeat_with(run).take(TRIES_OF_A_BUSY_HOST);
+    let (is_success, json, errors) = tries.find(|tried| !is_moved(tried)).expect("one that repeats");
+    assert!(is_success, "{errors}");
     assert!(json.contains("\"mode\": \"icount\"") && json.contains("{\"name\": \"null_getppid_raw\", \"cells\": [["));
     // The control has no kernel in it: a thousand iterations of two instructions, whatever the kernel does.
     let control = json.split("\"ctl_loop_1000iter\", \"cells\": [[").nth(1).unwrap();
