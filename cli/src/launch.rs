@@ -61,17 +61,10 @@ pub(crate) struct Wish<'a> {
     pub(crate) debugger: Option<RawFd>,
 }
 
-/// QEMU's command line, as words and as a shell would take it.
-pub(crate) struct BuiltLine {
-    words: Vec<OsString>,
-    /// For people.
-    pub(crate) shown: String,
-}
-
 /// A machine that is about to run.
 pub(crate) struct Launch<'a> {
-    /// Its command line.
-    pub(crate) line: BuiltLine,
+    /// QEMU's command line.
+    pub(crate) words: Vec<OsString>,
     /// The tool's ends of its ports.
     pub(crate) host: HostEnds,
     /// Its own ends.
@@ -136,13 +129,13 @@ impl<'a> Kit<'a> {
         Ok(choice.accelerator)
     }
 
-    /// Makes the command line.
-    pub(crate) fn line(
+    /// Makes QEMU's command line and shows it where that is wanted; `None` if that is all that is wanted.
+    pub(crate) fn words(
         &self,
         wish: &Wish<'_>,
         accelerator: Accelerator,
         guest: &mut GuestEnds,
-    ) -> Result<BuiltLine, Error> {
+    ) -> Result<Option<Vec<OsString>>, Error> {
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&wish.bundle.file)?);
         let devices = |(ports, shares)| PodDevices { ports, shares };
         let pods: Vec<PodDevices<'_>> =
@@ -163,13 +156,20 @@ impl<'a> Kit<'a> {
             debugger: wish.debugger,
             more: &self.options.qemu_words,
         };
-        Ok(BuiltLine { words: line.arguments(), shown: line.shell_line() })
+        if self.options.dry_run {
+            println!("{}", line.shell_line());
+            return Ok(None);
+        }
+        if self.options.verbose {
+            eprintln!("aegis: {}", line.shell_line());
+        }
+        Ok(Some(line.arguments()))
     }
 
     /// Runs the machine; the answer comes when it has ended.
     pub(crate) fn run(&self, launch: Launch<'_>) -> Result<(Finished, Stats), Error> {
         let mut signals = Signals::block().doing("preparing for signals")?;
-        let machine = Machine::start(&self.qemu, &launch.line.words, launch.guest)?;
+        let machine = Machine::start(&self.qemu, &launch.words, launch.guest)?;
         let mut stats = Stats::new(launch.accelerator.name());
         stats.times.machine_started = Some(launch.start.elapsed());
         let habits = Habits {

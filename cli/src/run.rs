@@ -45,17 +45,10 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         shares: vec![&files.shares],
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),
     };
-    let line = kit.line(&wish, accelerator, &mut guest)?;
-    if options.machine.dry_run {
-        println!("{}", line.shown);
-        return Ok(0);
-    }
+    let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
     drop(bundle);
-    if options.machine.verbose {
-        eprintln!("aegis: {}", line.shown);
-    }
     let has_terminal = options.terminal;
-    let mut launch = Launch { line, host, guest, accelerator, names: &[], has_terminal, start, mappings: None };
+    let mut launch = Launch { words, host, guest, accelerator, names: &[], has_terminal, start, mappings: None };
     let Some(profiled) = profiled else { return run_machine(options, &kit, launch) };
     let Profiling { profile, mappings, path } = profiled.start(options, &kit, &files)?;
     launch.mappings = Some(mappings);

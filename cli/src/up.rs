@@ -57,17 +57,10 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         shares: files.iter().map(|files| files.shares.as_slice()).collect(),
         debugger: None,
     };
-    let line = kit.line(&wish, accelerator, &mut guest)?;
-    if options.machine.dry_run {
-        println!("{}", line.shown);
-        return Ok(0);
-    }
+    let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
     drop(bundle);
-    if options.machine.verbose {
-        eprintln!("aegis: {}", line.shown);
-    }
     let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
-    let launch = Launch { line, host, guest, accelerator, names: &names, has_terminal: false, start, mappings: None };
+    let launch = Launch { words, host, guest, accelerator, names: &names, has_terminal: false, start, mappings: None };
     let (finished, _) = kit.run(launch)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     kit.report(&verdict, &finished.log);
