@@ -7,7 +7,8 @@
 //! The stack is the save area, unless the library OS has named another one ([`set_stack_top`]): one that has threads
 //! gives each its own, so that a thread can block in the middle of a handler. Then [`upcall_entry`] moves the frame
 //! there: to the stack's top if a program was interrupted, else below the stack pointer of what was. So the save area
-//! is empty again whenever a handler runs.
+//! is empty again whenever a handler runs. The exceptions of a program may be looked at before that
+//! ([`set_fault_handler`]): what ends there is resumed from the save area.
 //!
 //! Resume is a restartable sequence instead of `iretq`: QEMU before 9.1 makes the stack accesses of a user-mode
 //! `iretq` as a supervisor, which SMAP refuses (`docs/adr/0003-resume-without-iretq.md`); the sequence is cheaper
@@ -33,8 +34,10 @@ pub const WORD_UPCALL_HANDLER: usize = 1;
 pub const WORD_STACK_TOP: usize = 4;
 /// Library word through which a resume jumps.
 const WORD_RESUME_RIP: usize = 3;
+/// Library word that holds the handler of a program's exceptions on the save area, 0 for none.
+const WORD_FAULT_HANDLER: usize = 5;
 /// First library word that a library OS may use for itself.
-pub const WORD_FREE_FIRST: usize = 5;
+pub const WORD_FREE_FIRST: usize = 6;
 
 /// `frame.kind` of a call to the second handler that no upcall made: something was held back while a handler ran. Not
 /// a kind of the kernel's.
@@ -46,6 +49,10 @@ pub const KIND_HELD_BACK: u32 = u32::MAX;
 /// the frame was made for is not handled twice; the bits to look for are still in `control::take_pending`, which the
 /// handler must call.
 pub type Handler = extern "C" fn(frame: &mut UpcallFrame);
+
+/// Looks at an exception of a program on the save area, before its frame is moved to the stack that handlers run on;
+/// true resumes the frame. It must not wait, nor let anybody else run on this processor.
+pub type FaultHandler = extern "C" fn(frame: &mut UpcallFrame) -> bool;
 
 /// What a library OS does for its upcalls.
 #[derive(Clone, Copy)]
@@ -61,6 +68,7 @@ pub struct UpcallHandlers {
 /// Handlers run on the save area until [`set_stack_top`] says otherwise.
 pub fn register(handlers: UpcallHandlers, kinds: &[UpcallKind]) {
     set_stack_top(control::save_area_top());
+    set_fault_handler(None);
     control::set_library_word(WORD_SYSCALL_HANDLER, handlers.syscall as usize as u64);
     control::set_library_word(WORD_UPCALL_HANDLER, handlers.other as usize as u64);
     control::set_entry(UpcallKind::Syscall, syscall_entry as *const () as u64);
@@ -74,6 +82,12 @@ pub fn register(handlers: UpcallHandlers, kinds: &[UpcallKind]) {
 /// multiple of 16. It has to be mapped for as long as it is the current one, and holds nothing while a program runs.
 pub fn set_stack_top(top: u64) {
     control::set_library_word(WORD_STACK_TOP, top);
+}
+
+/// Names who looks at a program's exceptions first, where handlers have a stack of their own; nobody at the start.
+#[inline]
+pub fn set_fault_handler(handler: Option<FaultHandler>) {
+    control::set_library_word(WORD_FAULT_HANDLER, handler.map_or(0, |handler| handler as usize as u64));
 }
 
 unsafe extern "C" {
@@ -160,7 +174,7 @@ core::arch::global_asm!(
     "10:",
     // A program, or code of ours that had the program's stack pointer: the top. Else below the stack pointer.
     "cmp qword ptr [rdi + {rip}], 0",
-    "jge 12f",
+    "jge 13f",
     "test rdx, rdx",
     "cmovs rax, rdx",
     "12:",
@@ -175,6 +189,18 @@ core::arch::global_asm!(
     "11:",
     "call qword ptr gs:[{upcall_handler}]",
     "jmp 2f",
+    // A program. Is somebody to look at its exceptions first?
+    "13:",
+    "mov rcx, gs:[{fault_handler}]",
+    "jrcxz 12b",
+    "cmp dword ptr [rdi + {kind}], {exception}",
+    "jne 12b",
+    "call rcx",
+    "test al, al",
+    "jnz 2f",
+    "mov rdi, rsp",
+    "mov rax, gs:[{stack_top}]",
+    "jmp 12b",
     ".global upcall_resume",
     "upcall_resume:",
     "mov rsp, rdi",
@@ -220,6 +246,12 @@ core::arch::global_asm!(
     "popfq",
     "mov dword ptr [rsp + {kind}], {held_back}",
     "mov rdi, rsp",
+    // One that is still in the save area is moved as if it had come now.
+    "cmp rdi, gs:[{save_area_top}]",
+    "jae 14f",
+    "cmp rdi, gs:[{save_area_base}]",
+    "jae 9b",
+    "14:",
     "call qword ptr gs:[{upcall_handler}]",
     "jmp 2b",
     // A program that single-steps itself: the flag must not be set before its first instruction, which only `iretq`
@@ -255,6 +287,8 @@ core::arch::global_asm!(
     pending = const offset_of!(ControlPage, pending),
     syscall_handler = const offset_of!(ControlPage, library) + 8 * WORD_SYSCALL_HANDLER,
     upcall_handler = const offset_of!(ControlPage, library) + 8 * WORD_UPCALL_HANDLER,
+    fault_handler = const offset_of!(ControlPage, library) + 8 * WORD_FAULT_HANDLER,
+    exception = const UpcallKind::Exception as i32,
     masked_before = const offset_of!(UpcallFrame, masked_before),
     rip = const offset_of!(UpcallFrame, rip),
     rflags = const offset_of!(UpcallFrame, rflags),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,8 @@ static void a_handler_may_go_on_elsewhere(void) {
     CHECK(exos_handle_faults(page, PAGE, NULL, NULL) == 0);
     puts("a handler may go on elsewhere");
 }
+
+static void step_over(struct exos_fault *fault) { fault->rip += 3; }
 
 /* Touches a page that is handled itself. */
 static void touch_next(struct exos_fault *fault) {
@@ -196,6 +199,56 @@ static void bits_of_pages(void) {
     puts("bits of pages");
 }
 
+/* The stack pointer of a fault may stand where nothing was touched yet, or in a page that a child shares. */
+static void stacks_are_touched_first(void) {
+    char *page = area(1, PROT_READ);
+    CHECK(exos_handle_faults_integer(page, PAGE, skip, NULL) == 0);
+    for (int child = 0; child < 2; child++) {
+        for (long depth = 1; depth <= 64; depth++) {
+            last.address = 0;
+            __asm__ volatile("mov %%rsp, %%rbx\n sub %%rcx, %%rsp\n movb $1, (%%rdi)\n mov %%rbx, %%rsp"
+                             : : "D"(page), "c"(depth * 4 * PAGE) : "rbx", "memory");
+            CHECK(last.address == (uintptr_t)page);
+        }
+        if (child) _exit(0);
+        pid_t pid = fork();
+        int status;
+        if (pid) {
+            CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+            break;
+        }
+    }
+    puts("stacks are touched first");
+}
+
+static volatile int alarms;
+static void on_alarm(int number) { alarms += number == SIGALRM; }
+
+static void *fault_between_alarms(void *page) {
+    for (long turn = 0; turn < 30000 || alarms < 20; turn++) {
+        long result = 0;
+        __asm__ volatile("mov $0, %%eax\n stc\n movb $1, (%%rdi)\n adc $0, %%rax" : "=&a"(result) : "D"(page) : "memory");
+        CHECK(result == 1);
+    }
+    return NULL;
+}
+
+/* What is held back while a fault is looked at comes when it is over. */
+static void signals_come_between(void) {
+    char *page = area(1, PROT_READ);
+    CHECK(exos_handle_faults_integer(page, PAGE, step_over, NULL) == 0);
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, fault_between_alarms, page) == 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(page[0] == 0);
+    puts("signals come between");
+}
+
 #define THREADS 4
 #define PAGES_EACH 200
 static char *shared;
@@ -240,6 +293,8 @@ int main(void) {
     what_is_not_handled_is_a_signal();
     batches();
     bits_of_pages();
+    stacks_are_touched_first();
+    signals_come_between();
     threads_and_children();
     return 0;
 }

@@ -52,7 +52,10 @@ pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure>
         return Err(Failure::Trace("instructions are counted on one processor, and that row has two".into()));
     }
     let machines = Machines::prepare(options)?;
-    let native = native::find(name).map(|_| native::Program::find(&machines.qemu, &machines.cache)).transpose()?;
+    let native = native::find(name)
+        .filter(|row| row.is_bare)
+        .map(|_| native::Program::find(&machines.qemu, &machines.cache))
+        .transpose()?;
     if native.is_none() {
         check_row_name(&machines.micro, name)?;
     }

@@ -120,6 +120,17 @@ impl Space {
         })
     }
 
+    /// Whom of the program's own a fault is to be told to that the areas refuse. It waits for nothing and changes
+    /// nothing: `None` is also a lock that is taken.
+    #[inline]
+    #[must_use]
+    pub fn told_at_once(&self, frame: &UpcallFrame) -> Option<(Handler, FaultResult)> {
+        let space = self.inner.try_lock()?;
+        let handler = space.fault_handler(frame.fault_address)?;
+        let reason = space.refuses(frame.fault_address, access_of(frame))?;
+        Some((handler, reason.into()))
+    }
+
     /// Resolves a fault, and asks the space for more under the same lock.
     fn fetching_fault<R>(&self, frame: &UpcallFrame, more: impl Fn(&mut AddressSpace, FaultResult) -> R) -> R {
         let access = access_of(frame);

@@ -281,6 +281,13 @@ impl Process {
         self.memory.lock().clone()
     }
 
+    /// Looks at its memory; `None` if somebody is just giving it another, or `look` says so.
+    #[inline]
+    pub fn look_at_space<R>(&self, look: impl FnOnce(&crate::memory::Space) -> Option<R>) -> Option<R> {
+        let space = self.memory.try_lock()?;
+        look(&space)
+    }
+
     /// The number of its memory's address space.
     #[must_use]
     pub fn space_number(&self) -> u64 {

@@ -74,6 +74,11 @@ pub trait UserMemory {
         let bytes: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
         Ok(self.copy_out(address, &bytes)? / 8)
     }
+    /// As [`Self::copy_words_out`], but ends at the first fault, whether it could be resolved or not.
+    fn copy_words_out_at_once(&self, address: u64, from: &[u64]) -> usize {
+        let bytes: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.copy_out_at_once(address, &bytes) / 8
+    }
     /// Copies whole words from the program; how many came.
     fn copy_words_in(&self, address: u64, into: &mut [u64]) -> Result<usize> {
         let mut bytes = alloc::vec![0; into.len() * 8];

@@ -88,6 +88,9 @@ impl UserMemory for ProgramMemory {
     fn copy_words_out(&self, address: u64, from: &[u64]) -> Result<usize> {
         user::copy_words_out(address, from)
     }
+    fn copy_words_out_at_once(&self, address: u64, from: &[u64]) -> usize {
+        user::copy_words_out_at_once(address, from)
+    }
     fn copy_words_in(&self, address: u64, into: &mut [u64]) -> Result<usize> {
         user::copy_words_in(address, into)
     }
@@ -491,6 +494,7 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
         return;
     }
     if handler.is_some_and(|handler| native::ask(&handler, frame, &ProgramMemory, result)) {
+        fast::offer_faults(&target.process.facts);
         return;
     }
     // Handlers of signals know the program's own text.
@@ -501,6 +505,14 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     }
     make_room(&target);
     leave(run, frame, None);
+}
+
+/// An exception of a program whose process handles faults itself, on the save area: whether its handler is entered.
+///
+/// Nothing here waits, gives the processor away or resolves a fault. What would have to comes to [`other`].
+pub(crate) extern "C" fn fault_at_once(frame: &mut UpcallFrame) -> bool {
+    frame.vector == VECTOR_PAGE_FAULT
+        && fiber::current().is_some_and(|fiber| native::ask_at_once(&fiber.owner().0, frame, &ProgramMemory))
 }
 
 /// Raises a fault of the program's own. Nearly always its handler is all that follows.

@@ -311,6 +311,17 @@ pub(crate) fn copy_out_at_once(address: u64, from: &[u8]) -> usize {
     from.len() - left
 }
 
+/// As [`copy_words_out`], but ends at the first fault.
+pub(crate) fn copy_words_out_at_once(address: u64, from: &[u64]) -> usize {
+    let length = size_of_val(from);
+    if check(address, length).is_err() {
+        return 0;
+    }
+    // SAFETY: as in `copy_out`.
+    let left = unsafe { exos_user_copy_at_once(address as *mut u8, from.as_ptr().cast(), length) };
+    (length - left) / 8
+}
+
 /// Copies from a frame to the program; gives the bytes copied, fewer than asked if memory ended.
 pub(crate) fn copy_frame_out(address: u64, frame: FrameNumber, offset: usize, length: usize) -> Result<usize, Errno> {
     check(address, length)?;
