@@ -163,7 +163,7 @@ impl Trial<'_> {
             qemu: self.qemu,
             machine: self.machine,
             accelerator: Accelerator::Kvm,
-            counts_instructions: false,
+            icount_shift: None,
             cpu_count: 1,
             memory_mib: 64,
             kernel: &self.artifacts.kernel(),

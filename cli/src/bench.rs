@@ -1,16 +1,16 @@
 //! `aegis bench`: the same static program on Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `boot` and `apps` are the suites; `native` has the rows of `micro` that only Aegis can run. They start
-//! machines through `system`, which knows the command lines;
-//! `linux` gets Debian's kernel, `compile` makes the programs, `cpio` packs them, `guest` runs a process within
-//! limits and `output` reads what the program says. What was measured is a `result::Report`, which `report`
-//! prints, `html` shows as a page, and `json` writes and reads back for `--baseline`, `--history` and `--from`;
-//! `about` adds what took part, `files` writes. `trace` is `--trace-row`: where one row's instructions go.
+//! `micro`, `boot`, `apps` and `lottery` are the suites; `native` has the rows of `micro` that only Aegis can run. They
+//! start machines through `system`, which knows the command lines; `linux` gets Debian's kernel, `compile` makes the
+//! programs, `cpio` packs them, `guest` runs a process within limits and `output` reads what the program says. What was
+//! measured is a `result::Report`, which `report` prints, `html` shows as a page, and `json` writes and reads back for
+//! `--baseline`, `--history` and `--from`; `about` adds what took part, `files` writes. `trace` is `--trace-row`: where
+//! one row's instructions go.
 //!
 //! `aegis test` starts the same machines by `system`, `linux` and `guest`.
 //!
-//! Aegis is measured by starting this tool again as `aegis run`, because that is what a user starts. Nothing
-//! is printed or written before every machine has said everything, so a table is never partial.
+//! Aegis is measured by starting this tool again as `aegis run`, because that is what a user starts. Nothing is printed
+//! or written before every machine has said everything, so a table is never partial.
 
 mod about;
 mod apps;
@@ -25,6 +25,7 @@ mod html;
 mod json;
 mod json_parse;
 pub(crate) mod linux;
+mod lottery;
 mod micro;
 mod native;
 mod options;
@@ -45,7 +46,7 @@ use filter::RowFilter;
 use html::Earlier;
 pub(crate) use options::BenchOptions;
 use options::Suite;
-use result::{Report, Table};
+use result::{Figure, Report, Table};
 use system::Machines;
 
 /// Runs the suites; the answer is the exit status. Every failure is one line on standard error.
@@ -90,28 +91,32 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
     let filter = RowFilter::new(&options.rows)?;
     let machines = Machines::prepare(options)?;
     let mut tables = Vec::new();
+    let mut figures = Vec::new();
     let mut doubts = Vec::new();
     for suite in options.suites() {
         let measured = match suite {
             Suite::Micro => micro::run(options, &machines, &filter)?,
             Suite::Boot => boot::run(options, &machines, &filter)?,
             Suite::Apps => apps::run(options, &machines, &filter)?,
+            Suite::Lottery => lottery::run(options, &machines, &filter)?,
         };
         let Some(measured) = measured else { continue };
         doubts.extend(measured.doubts);
         tables.extend(measured.tables);
+        figures.extend(measured.figures);
     }
     progress::end();
     if tables.is_empty() {
         return Err(filter.nothing_found());
     }
     let versions = about::versions(&machines, options, load);
-    Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, doubts })
+    Ok(Report { mode: options.mode(), date_unix_s: unix_time_s(), versions, tables, figures, doubts })
 }
 
-/// A suite's tables, and why they are not to be trusted, if so.
+/// A suite's tables and figures, and why they are not to be trusted, if so.
 struct Measured {
     tables: Vec<Table>,
+    figures: Vec<Figure>,
     doubts: Vec<String>,
 }
 

@@ -225,7 +225,7 @@ impl Machines {
                 memory_mib: MEMORY_MIB + self.files_mib,
                 append: format!("{} rdinit={RUNNER} -- --init {seconds} {first}", system.kernel_words()),
                 firmware: None,
-                shape: Shape { counts_instructions: false, cpu_count: self.cpu_count },
+                shape: Shape { icount_shift: None, cpu_count: self.cpu_count },
             }
             .build(),
         }

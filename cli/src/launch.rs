@@ -16,7 +16,7 @@ use crate::ending::Verdict;
 use crate::errors::{Doing, Error};
 use crate::machine::{GuestEnds, HostEnds, Machine};
 use crate::options::MachineOptions;
-use crate::pod::random_seed;
+use crate::pod::chance;
 use crate::ports::{BOOT_LIMIT, Finished, Habits, printable_lines, relay};
 use crate::qemu::{Accelerator, MachineKind, MachineLine, PodDevices};
 use crate::shares::Served;
@@ -122,7 +122,7 @@ impl<'a> Kit<'a> {
             machine: self.kind,
             cache: self.cache.as_ref().filter(|_| !self.options.dry_run),
         };
-        let choice = choose(self.options.accel, self.options.icount, &trial)?;
+        let choice = choose(self.options.accel, self.options.icount.is_some(), &trial)?;
         if self.options.verbose || (choice.is_new && !self.options.quiet) {
             eprintln!("aegis: --accel {}: {}", choice.accelerator.name(), choice.reason);
         }
@@ -144,7 +144,7 @@ impl<'a> Kit<'a> {
             qemu: &self.qemu,
             machine: self.kind,
             accelerator,
-            counts_instructions: self.options.icount,
+            icount_shift: self.options.icount,
             cpu_count: wish.cpu_count,
             memory_mib: wish.memory_mib,
             kernel: &self.artifacts.kernel(),
@@ -197,15 +197,15 @@ impl<'a> Kit<'a> {
     }
 }
 
-/// The kernel's command line. With `--icount` the draws are those of the kernel's fixed key, so that a run is
-/// repeatable.
+/// The kernel's command line. With `--icount` the draws are those of the kernel's fixed key or of `--seed`, so that a
+/// run is repeatable.
 fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>) -> Result<String, Error> {
     let mut words = Vec::new();
     if options.verbose {
         words.push("log=info".to_owned());
     }
-    if !options.icount {
-        let digits = random_seed()?[..16].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    if options.icount.is_none() || options.seed.is_some() {
+        let digits = chance(options)?[..16].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         words.push(format!("lottery={digits}"));
     }
     words.extend(slice_ms.map(|slice_ms| format!("slice_ms={slice_ms}")));

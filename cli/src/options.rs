@@ -25,6 +25,8 @@ pub(crate) const MEMORY_BYTES_MIN: u64 = 16 << 20;
 pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
 /// Most processors.
 pub(crate) const CPU_COUNT_MAX: i64 = 8;
+/// Largest shift of `--icount`, QEMU's own limit: about a microsecond for each instruction.
+const ICOUNT_SHIFT_MAX: i64 = 10;
 /// Memory for programs, unless it is said.
 pub(crate) const MEMORY_DEFAULT: &str = "256M";
 
@@ -188,9 +190,19 @@ pub(crate) struct MachineOptions {
     /// QEMU machine type [default: microvm; for pods that it has no room for, q35]
     #[arg(short = 'M', long = "machine", value_name = "microvm|pc|q35", hide_possible_values = true)]
     pub(crate) kind: Option<MachineKind>,
-    /// Let guest time count guest instructions, so that runs can be compared (TCG only)
-    #[arg(long)]
-    pub(crate) icount: bool,
+    /// Let guest time count guest instructions, so that runs can be compared (TCG only); each takes 2^SHIFT ns
+    #[arg(
+        long,
+        value_name = "SHIFT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = clap::value_parser!(u8).range(0..=ICOUNT_SHIFT_MAX)
+    )]
+    pub(crate) icount: Option<u8>,
+    /// Let chance (the scheduler's draws, the programs' random numbers) follow from this number
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
     /// End the program after this time, with status 124
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,

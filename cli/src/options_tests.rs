@@ -47,7 +47,7 @@ fn everything_behind_the_program_is_the_programs() {
 fn every_option_of_a_run() {
     let options = run(
         "run --root /r --pack -v /h:/g:ro --volume .:/x --with /a:/b --with /c -e A=1 -e B= -w /tmp -m 64M --cpus 4 \
-         --accel tcg -M q35 --icount --timeout 1.5 --dry-run --stats=json --trace -q true",
+         --accel tcg -M q35 --icount=3 --seed 7 --timeout 1.5 --dry-run --stats=json --trace -q true",
     );
     assert_eq!(options.pod.root.as_deref(), Some(std::path::Path::new("/r")));
     let with = |host: &str, guest: Option<&str>| With { host: host.into(), guest: guest.map(Into::into) };
@@ -59,7 +59,8 @@ fn every_option_of_a_run() {
     assert_eq!(options.pod.environment, ["A=1", "B="]);
     assert_eq!((options.pod.memory, options.cpus), (64 << 20, 4));
     assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Tcg, Some(MachineKind::Q35)));
-    assert!(options.machine.icount && options.machine.dry_run && options.trace && options.machine.quiet);
+    assert_eq!((options.machine.icount, options.machine.seed), (Some(3), Some(7)));
+    assert!(options.machine.dry_run && options.trace && options.machine.quiet);
     assert_eq!(options.machine.timeout, Some(Duration::from_millis(1500)));
     assert_eq!(options.stats, Some(StatsFormat::Json));
 }
@@ -135,7 +136,8 @@ fn up_takes_a_file_and_what_belongs_to_the_machine() {
     assert_eq!((options.machine.accel, options.machine.kind), (AccelChoice::Auto, None));
     let options = up("up --accel tcg -M q35 --icount --timeout 3 --dry-run -q shop.toml");
     assert_eq!(options.machine.kind, Some(MachineKind::Q35));
-    assert!(options.machine.icount && options.machine.dry_run && options.machine.quiet);
+    assert_eq!((options.machine.icount, options.machine.seed), (Some(0), None));
+    assert!(options.machine.dry_run && options.machine.quiet);
     for line in ["up", "up a b", "up --cpus 2 a", "up --root / a"] {
         let text = refusal(line);
         assert!(!text.is_empty() && !text.contains('\n'), "{line}: {text:?}");

@@ -88,8 +88,8 @@ impl<'a> Pod<'a> {
         flags.set(Flags::VERBOSE, machine.verbose);
         flags.set(Flags::QUIET, machine.quiet);
         flags.set(Flags::STDERR_IS_STDOUT, are_one_file(std::io::stdout().as_fd(), std::io::stderr().as_fd()));
-        let (realtime_start_ns, random_seed) =
-            if machine.icount { (ICOUNT_REALTIME_NS, ICOUNT_SEED) } else { (realtime_ns(), random_seed()?) };
+        let realtime_start_ns = if machine.icount.is_some() { ICOUNT_REALTIME_NS } else { realtime_ns() };
+        let random_seed = chance(machine)?;
         let size = rustix::termios::tcgetwinsize(std::io::stdout())
             .or_else(|_| rustix::termios::tcgetwinsize(std::io::stdin()));
         let (terminal_rows, terminal_columns) = size.map_or((0, 0), |size| (size.ws_row, size.ws_col));
@@ -221,9 +221,16 @@ fn realtime_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Bytes that nobody can guess.
-pub(crate) fn random_seed() -> Result<[u8; 32], Error> {
+/// What chance in the machine follows from: bytes that nobody can guess, or those that make a run repeatable.
+pub(crate) fn chance(machine: &MachineOptions) -> Result<[u8; 32], Error> {
     let mut seed = [0; 32];
+    if let Some(number) = machine.seed {
+        seed[..8].copy_from_slice(&number.to_le_bytes());
+        return Ok(seed);
+    }
+    if machine.icount.is_some() {
+        return Ok(ICOUNT_SEED);
+    }
     std::fs::File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut seed))
         .doing("reading /dev/urandom")?;

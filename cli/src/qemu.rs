@@ -142,8 +142,8 @@ pub(crate) struct MachineLine<'a> {
     pub(crate) machine: MachineKind,
     /// Accelerator, already decided.
     pub(crate) accelerator: Accelerator,
-    /// Guest time counts guest instructions (TCG only).
-    pub(crate) counts_instructions: bool,
+    /// Guest time counts guest instructions, each of them this power of two of nanoseconds (TCG only).
+    pub(crate) icount_shift: Option<u8>,
     /// Processors, 1..=8.
     pub(crate) cpu_count: u8,
     /// Memory of the machine, bundle included.
@@ -201,7 +201,7 @@ impl MachineLine<'_> {
     }
 
     fn push_machine(&self, line: &mut Arguments) {
-        match (self.accelerator, self.counts_instructions) {
+        match (self.accelerator, self.icount_shift.is_some()) {
             (Accelerator::Kvm, _) => line.pair("-accel", "kvm"),
             // Counting instructions and one host thread per processor exclude each other.
             (Accelerator::Tcg, true) => line.pair("-accel", "tcg,thread=single"),
@@ -228,8 +228,8 @@ impl MachineLine<'_> {
         );
         line.pair("-smp", &self.cpu_count.to_string());
         line.pair("-m", &format!("{}M", self.memory_mib));
-        if self.counts_instructions {
-            line.pair("-icount", "shift=0,sleep=off");
+        if let Some(shift) = self.icount_shift {
+            line.pair("-icount", &format!("shift={shift},sleep=off"));
             line.pair("-rtc", "base=2026-01-01T00:00:00,clock=vm");
             line.pair("-seed", "1");
         }
@@ -350,7 +350,7 @@ mod tests {
             qemu: Path::new("qemu-system-x86_64"),
             machine: MachineKind::Microvm,
             accelerator: Accelerator::Tcg,
-            counts_instructions: false,
+            icount_shift: None,
             cpu_count: 1,
             memory_mib: 256,
             kernel: Path::new("/k/kernel.elf"),
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn counting_instructions_fixes_clock_and_seed() {
         let mut it = line();
-        it.counts_instructions = true;
+        it.icount_shift = Some(0);
         let text = it.shell_line();
         assert!(text.contains("-accel tcg,thread=single "));
         assert!(text.contains(" -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 "));

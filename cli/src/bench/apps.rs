@@ -76,7 +76,7 @@ pub(super) fn run(
         table_rows.push(Row { name: row.name.into(), cells, beside: None });
     }
     let table = suite.table(&systems, table_rows);
-    Ok(Some(Measured { tables: vec![table], doubts: suite.doubts }))
+    Ok(Some(Measured { tables: vec![table], figures: Vec::new(), doubts: suite.doubts }))
 }
 
 struct Apps<'a> {
@@ -210,12 +210,12 @@ impl Apps<'_> {
     }
 
     fn line(&self, name: &str, files: &RootFiles, system: System) -> Line {
-        let shape = Shape { counts_instructions: self.mode == Mode::Icount, cpu_count: 1 };
+        let shape = Shape { icount_shift: self.mode.icount_shift(), cpu_count: 1 };
         match (system, &self.machines.linux) {
             (System::Aegis, _) | (_, None) => {
                 let image = files.image.to_string_lossy();
                 let mut options = vec!["-M", "pc", "-q", "--stats=json", "--root", &*image];
-                if shape.counts_instructions {
+                if shape.icount_shift.is_some() {
                     options.push("--icount");
                 }
                 aegis_line(&self.machines.tool, MEMORY_MIB, &options, vec![LAUNCHER.into(), name.into()])

@@ -59,7 +59,7 @@ pub(super) fn run(
         tables.push(least_memory(machines, &ways, &busybox, &initramfs)?);
     }
     tables.extend(bytes::table(machines, &busybox, &initramfs, filter)?);
-    Ok(Some(Measured { tables, doubts: Vec::new() }))
+    Ok(Some(Measured { tables, figures: Vec::new(), doubts: Vec::new() }))
 }
 
 /// A machine type with a system on it.
@@ -171,7 +171,7 @@ fn linux_line(machines: &Machines, kernel: &Kernel, initramfs: &Path, memory_mib
         memory_mib,
         append,
         firmware: firmware_for(MachineKind::Pc),
-        shape: Shape { counts_instructions: false, cpu_count: 1 },
+        shape: Shape { icount_shift: None, cpu_count: 1 },
     }
     .build()
 }

@@ -44,6 +44,12 @@ const EACH: Source = Source {
     files: &[("each.c", include_str!("../../../bench/compare/each.c"))],
     flags: &["-O2", "-static", "-w"],
 };
+/// A contestant of the scheduling experiments.
+const CONTEST: Source = Source {
+    name: "contest",
+    files: &[("contest.c", include_str!("../../../bench/lottery/contest.c"))],
+    flags: &["-O2", "-static", "-pthread", "-w"],
+};
 /// Writes on the host what the programs of suite apps work on.
 const GENERATE: Source = Source {
     name: "generate",
@@ -66,6 +72,11 @@ pub(crate) fn launch(cache: &Path) -> Result<PathBuf, Failure> {
 /// The runner of `aegis test`.
 pub(crate) fn each(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &EACH, &[])
+}
+
+/// The contestant of suite lottery.
+pub(crate) fn contest(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &CONTEST, &[])
 }
 
 /// The generator of suite apps.

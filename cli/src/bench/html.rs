@@ -2,11 +2,11 @@
 //!
 //! The page is made from the same [`Report`] as the JSON, and every figure stands in it twice: rounded for people, and
 //! to the last digit in an attribute of its cell (`data-values`, `data-reason`, `data-ratio`), which the tests compare
-//! with the JSON. `bars` draws a row's figures on a logarithmic scale, `history` what earlier files say of the same
-//! rows. What comes from outside (names, reasons, command lines) goes through [`escaped`].
+//! with the JSON. `bars` draws a row's figures on a logarithmic scale, `figure` an experiment, `history` what earlier
+//! files say of the same rows. What comes from outside (names, reasons, command lines) goes through [`escaped`].
 //!
-//! Without a script the page works wherever it is opened, also where scripts are forbidden; light and dark and
-//! narrow screens are matters of the style sheet alone.
+//! Without a script the page works wherever it is opened, also where scripts are forbidden; light and dark and narrow
+//! screens are matters of the style sheet alone.
 
 /// Appends to the page; writing to a String cannot fail.
 macro_rules! put {
@@ -17,6 +17,7 @@ macro_rules! put {
 }
 
 mod bars;
+mod figure;
 mod history;
 
 use super::result::{Cell, Column, Mode, Report, Row, Table, Tally, Verdict};
@@ -45,6 +46,9 @@ pub(crate) fn page(report: &Report, earlier: &[Earlier]) -> String {
     out += "<main>\n";
     for table in &report.tables {
         put_table(&mut out, report.mode, table);
+    }
+    for it in &report.figures {
+        figure::put(&mut out, it);
     }
     history::put(&mut out, report, earlier);
     put_circumstances(&mut out, report);
@@ -149,6 +153,12 @@ fn about(mode: Mode, table: &Table) -> &'static str {
             "The least memory of the whole machine (QEMU's <code>-m</code>) with which the program ran to its end. \
              Less is better."
         }
+        ("lottery", _, "ratio") => {
+            "What came out beside what the tickets say (Due) and what was published. Several figures are the middle \
+             one of several runs or windows, the least and the greatest. Rows <code>gain_*</code>: what a contestant \
+             got by what it was due, when it tried to get more; <code>rest_*</code>: the ratio of the other two."
+        }
+        ("lottery", ..) => "What all tasks together did less than one alone in the same time, in per cent.",
         ("boot", _, "bytes") => "Bytes that the machine is started from. Less is better.",
         ("boot", ..) => {
             "Milliseconds to the first output of the same program: the middle of the runs, then the least and the \

@@ -140,6 +140,7 @@ fn report() -> Report {
         date_unix_s: 1_795_248_600,
         versions: vec![("qemu".into(), "QEMU <7.2>".into())],
         tables: vec![table("micro", "ns", rows.clone()), table("boot", "MiB", rows[..2].to_vec())],
+        figures: vec![],
         doubts: vec!["the host was <busy>".into()],
     }
 }
@@ -158,7 +159,7 @@ fn the_figures_are_those_of_the_json() {
 fn what_is_read_is_the_middle_of_the_figures() {
     let page = page(&report(), &[]);
     for text in [
-        ">156.2 <small>0.0 .. 312.0</small>",
+        ">156.2 <small>0.00 .. 312.0</small>",
         ">123,456,789</td>",
         "data-ratio=\"0.5\">0.50 <em>better</em>",
         "<em>worse</em>",

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::json_parse::{Value, parse};
-use super::result::{Cell, Column, Mode, Report, Row, Table};
+use super::result::{Cell, Column, Figure, Mode, Report, Row, Series, Table};
 use crate::json_text::quoted;
 
 /// The format that is written and read.
@@ -27,8 +27,25 @@ pub(crate) fn write(report: &Report) -> String {
     text += ",\n\"suites\": [";
     let tables = report.tables.iter().map(table);
     text += &tables.collect::<Vec<_>>().join(",\n");
-    text += "]\n}\n";
+    let figures = report.figures.iter().map(figure);
+    let _ = write!(text, "],\n\"figures\": [{}]\n}}\n", figures.collect::<Vec<_>>().join(",\n"));
     text
+}
+
+fn figure(figure: &Figure) -> String {
+    let point = |(x, y): &(f64, f64)| format!("[{x}, {y}]");
+    let one = |series: &Series| {
+        let points = series.points.iter().map(point).collect::<Vec<_>>().join(", ");
+        format!("{{\"title\": {}, \"is_line\": {}, \"points\": [{points}]}}", quoted(&series.title), series.is_line)
+    };
+    format!(
+        "{{\"name\": {}, \"title\": {}, \"axes\": [{}, {}], \"series\": [\n{}]}}",
+        quoted(&figure.name),
+        quoted(&figure.title),
+        quoted(&figure.axes[0]),
+        quoted(&figure.axes[1]),
+        figure.series.iter().map(one).collect::<Vec<_>>().join(",\n")
+    )
 }
 
 fn table(table: &Table) -> String {
@@ -90,7 +107,11 @@ fn report(value: &Value) -> Option<Report> {
             .map(|(name, version)| Some((name.clone(), version.text()?.to_string())))
             .collect::<Option<_>>()?,
         tables: tables.collect::<Option<_>>()?,
-        // Files of the first days have none.
+        // Files of the first days have neither.
+        figures: match value.get("figures") {
+            None => Vec::new(),
+            Some(figures) => figures.list()?.iter().map(read_figure).collect::<Option<_>>()?,
+        },
         doubts: match value.get("doubts") {
             None => Vec::new(),
             Some(doubts) => doubts.list()?.iter().map(|it| Some(it.text()?.to_string())).collect::<Option<_>>()?,
@@ -117,6 +138,27 @@ fn read_table(value: &Value) -> Option<Table> {
         compared: read_compared(value.get("compared")?, columns.len()),
         columns,
         rows,
+    })
+}
+
+fn read_figure(value: &Value) -> Option<Figure> {
+    let point = |value: &Value| match value.list()? {
+        [x, y] => Some((x.number()?, y.number()?)),
+        _ => None,
+    };
+    let series = |value: &Value| {
+        Some(Series {
+            title: value.get("title")?.text()?.into(),
+            is_line: matches!(value.get("is_line")?, Value::Bool(true)),
+            points: value.get("points")?.list()?.iter().map(point).collect::<Option<_>>()?,
+        })
+    };
+    let [x, y] = value.get("axes")?.list()? else { return None };
+    Some(Figure {
+        name: value.get("name")?.text()?.into(),
+        title: value.get("title")?.text()?.into(),
+        axes: [x.text()?.into(), y.text()?.into()],
+        series: value.get("series")?.list()?.iter().map(series).collect::<Option<_>>()?,
     })
 }
 
@@ -151,7 +193,7 @@ fn read_row(value: &Value) -> Option<Row> {
 #[cfg(test)]
 mod tests {
     use super::{read, write};
-    use crate::bench::result::{Cell, Column, Mode, Report, Row, Table};
+    use crate::bench::result::{Cell, Column, Figure, Mode, Report, Row, Series, Table};
 
     fn report() -> Report {
         let column =
@@ -171,6 +213,12 @@ mod tests {
                     Row { name: "null".into(), cells: cells.clone(), beside: None },
                     Row { name: "native_null".into(), cells, beside: Some("null / 2".into()) },
                 ],
+            }],
+            figures: vec![Figure {
+                name: "fig5".into(),
+                title: "two \"tasks\"".into(),
+                axes: ["s".into(), "loops".into()],
+                series: vec![Series { title: "a".into(), is_line: true, points: vec![(8.0, 0.5), (16.0, -1e9)] }],
             }],
             doubts: vec!["the host was busy".into()],
         }

@@ -81,7 +81,7 @@ pub(super) fn run(
     }
     let table = suite.table(&systems, &columns);
     doubts.extend(unequal_controls(&table, mode));
-    Ok(Some(Measured { tables: vec![table], doubts }))
+    Ok(Some(Measured { tables: vec![table], figures: Vec::new(), doubts }))
 }
 
 /// What is measured: the rows that the filter finds, what stands beside native ones, and the control row. `None` if it
@@ -185,7 +185,7 @@ impl Micro<'_> {
     }
 
     fn line(&self, system: System, group: &Group, words: &[String; 4]) -> super::guest::Line {
-        let shape = Shape { counts_instructions: self.mode == Mode::Icount, cpu_count: group.cpu_count };
+        let shape = Shape { icount_shift: self.mode.icount_shift(), cpu_count: group.cpu_count };
         match &self.native {
             Some(native) if group.is_native => native.line(shape),
             _ => self.machines.micro_line(system, words, &self.initramfs, shape),

@@ -15,11 +15,13 @@ Suites:
   micro  what single operations cost: calls, faults, signals, files, pipes
   boot   time from the command to the first output, least memory, bytes of kernel and image
   apps   Debian's python3, sqlite3, gzip, xz, gcc, perl and others from start to end
+  lottery  the experiments of the lottery's paper in guest time, a figure for each (only when it is named)
 
 Examples:
   aegis bench --icount micro --rows '^null'          instructions of some rows
   aegis bench --html now.html --json now.json        everything in time, as a page and as a file
   aegis bench apps --baseline before.json            what changed since
+  aegis bench lottery --quick --html lottery.html    every experiment, a tenth as long
   aegis bench --from now.json --html now.html --history old/*.json
 
 Exit status: 0 if there are figures and all of them can be trusted; 125 if there are none (one line says
@@ -35,10 +37,12 @@ pub(crate) enum Suite {
     Boot,
     /// Real programs
     Apps,
+    /// The scheduler's experiments
+    Lottery,
 }
 
 impl Suite {
-    /// In the order in which they are measured.
+    /// What is measured when nothing is named, in this order.
     const ALL: [Self; 3] = [Self::Micro, Self::Boot, Self::Apps];
 
     /// The word for it.
@@ -47,6 +51,7 @@ impl Suite {
             Self::Micro => "micro",
             Self::Boot => "boot",
             Self::Apps => "apps",
+            Self::Lottery => "lottery",
         }
     }
 }
@@ -64,12 +69,15 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct BenchOptions {
-    /// What to measure: micro, boot, apps (default: all)
+    /// What to measure: micro, boot, apps (default: these), lottery
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
     /// Count guest instructions instead of time: every run gives the same figures (micro, apps)
     #[arg(long)]
     pub(crate) icount: bool,
+    /// Run the experiments of suite lottery once each, and a tenth as long
+    #[arg(long)]
+    pub(crate) quick: bool,
     /// Only the rows that this extended regular expression finds
     #[arg(long, value_name = "REGEX", default_value = ".", hide_default_value = true)]
     pub(crate) rows: String,
@@ -117,6 +125,9 @@ pub(crate) struct BenchOptions {
 impl BenchOptions {
     /// Refuses combinations that mean nothing.
     pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.quick && !self.suites.contains(&Suite::Lottery) {
+            return Err(Failure::Usage("--quick is for suite lottery"));
+        }
         if self.icount && self.suites == [Suite::Boot] {
             return Err(Failure::Usage("--icount counts nothing in suite boot"));
         }
@@ -182,6 +193,7 @@ mod tests {
     #[test]
     fn instructions_of_a_boot_are_refused() {
         assert!(options("--icount boot").check().is_err());
+        assert!(options("--quick micro").check().is_err() && options("lottery --quick").check().is_ok());
         assert_eq!(options("--icount").suites(), [Suite::Micro, Suite::Apps]);
     }
 

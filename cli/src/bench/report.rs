@@ -91,9 +91,13 @@ fn shown(cell: &Cell) -> String {
     format!("{} [{}..{}]", number(median), number(min), number(max))
 }
 
-/// Digits that mean something: one behind the point below a thousand, else none.
+/// Digits that mean something: two behind the point below ten, one below a thousand, else none.
 pub(super) fn number(value: f64) -> String {
-    if value < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+    match value.abs() {
+        ..10.0 => format!("{value:.2}"),
+        ..1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
 }
 
 /// What changed since `before`, system by system and row by row.

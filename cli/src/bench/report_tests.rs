@@ -27,6 +27,7 @@ fn report(rows: Vec<Row>) -> Report {
             compared: Some((0, 1)),
             rows,
         }],
+        figures: vec![],
         doubts: vec![],
     }
 }
@@ -45,7 +46,7 @@ micro, instructions:
 null          156.0         312.0    0.50  better
 loop           2006          2005    1.00  equal
 map           14059         10000    1.41  worse
-fork            n/a           9.0       -          (Aegis: fork: ENOSYS)
+fork            n/a          9.00       -          (Aegis: fork: ENOSYS)
 4 rows: 1 better, 1 equal, 1 worse, 1 not compared
 ";
     assert_eq!(text, expected);
@@ -62,7 +63,7 @@ fn a_row_of_one_side_says_what_stands_beside_it() {
 fn repeated_runs_show_their_range() {
     let several = Cell::Values(vec![1.0, 3.0, 2.0]);
     let text = render(&report(vec![row("null", [several, value(2.0)])]));
-    assert!(text.contains(" 2.0 [1.0..3.0] "), "{text}");
+    assert!(text.contains(" 2.00 [1.00..3.00] "), "{text}");
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_slowdown_is_found_and_noise_is_not() {
     let expected = "
 since the baseline: 2 of 4 figures changed by more than 1 %
   null Aegis: 376.0 -> 476.0 (1.27, slower)
-  read Linux: n/a -> 5.0
+  read Linux: n/a -> 5.00
 ";
     assert_eq!(text, expected);
 }
@@ -100,5 +101,5 @@ fn runs_of_different_kinds_are_not_compared() {
 
 #[test]
 fn numbers_have_the_digits_that_mean_something() {
-    assert_eq!([number(1.25), number(999.9), number(1234.6)], ["1.2", "999.9", "1235"]);
+    assert_eq!([number(1.254), number(99.94), number(1234.6)], ["1.25", "99.9", "1235"]);
 }

@@ -17,6 +17,35 @@ impl Mode {
             Self::Wall => "wall",
         }
     }
+
+    /// What a machine is told: each instruction takes a nanosecond, if they are counted.
+    pub(crate) fn icount_shift(self) -> Option<u8> {
+        (self == Self::Icount).then_some(0)
+    }
+}
+
+/// What an experiment looks like: lines or points in a plane.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Figure {
+    /// Its name in JSON and in links.
+    pub(crate) name: String,
+    /// What it shows, in a sentence or two.
+    pub(crate) title: String,
+    /// What the axes are, with units.
+    pub(crate) axes: [String; 2],
+    /// In the order in which they are drawn.
+    pub(crate) series: Vec<Series>,
+}
+
+/// What belongs together in a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Series {
+    /// For people.
+    pub(crate) title: String,
+    /// Whether a line connects the points; else each is a dot.
+    pub(crate) is_line: bool,
+    /// Places.
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// One figure of a table.
@@ -118,6 +147,8 @@ pub(crate) struct Report {
     pub(crate) versions: Vec<(String, String)>,
     /// In the order of the suites.
     pub(crate) tables: Vec<Table>,
+    /// What the experiments look like.
+    pub(crate) figures: Vec<Figure>,
     /// Why the figures are not to be trusted; empty if they are.
     pub(crate) doubts: Vec<String>,
 }

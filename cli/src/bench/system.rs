@@ -151,7 +151,7 @@ impl Machines {
                 if shape.cpu_count != 1 {
                     options.extend(["--cpus", &cpu_count]);
                 }
-                if shape.counts_instructions {
+                if shape.icount_shift.is_some() {
                     options.push("--icount");
                 }
                 let mut program = vec![self.micro.clone().into_os_string(), "--run".into()];
@@ -175,8 +175,8 @@ impl Machines {
 /// What differs between machines of one system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Guest time counts guest instructions.
-    pub(crate) counts_instructions: bool,
+    /// Guest time counts guest instructions, each of them this power of two of nanoseconds.
+    pub(crate) icount_shift: Option<u8>,
     /// Processors.
     pub(crate) cpu_count: u8,
 }
@@ -225,14 +225,14 @@ impl LinuxLine<'_> {
 
 /// The arguments of a `-M pc` machine that has nothing but a serial port.
 pub(crate) fn bare_machine(memory_mib: u32, shape: Shape) -> Vec<OsString> {
-    let threads = if shape.counts_instructions { "single" } else { "multi" };
+    let threads = if shape.icount_shift.is_some() { "single" } else { "multi" };
     let mut words = format!(
         "-accel tcg,thread={threads} -M pc -cpu {PROCESSOR} -smp {} -nodefaults \
          -no-user-config -no-reboot -display none -vga none -net none -serial stdio -m {memory_mib}M",
         shape.cpu_count
     );
-    if shape.counts_instructions {
-        words += " -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1";
+    if let Some(shift) = shape.icount_shift {
+        words += &format!(" -icount shift={shift},sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1");
     }
     words.split(' ').map(Into::into).collect()
 }
@@ -266,14 +266,14 @@ mod tests {
 
     fn line(system: System, counts_instructions: bool) -> String {
         let words = ["a,b".to_string(), "1000".to_string(), "3".to_string(), "aloud".to_string()];
-        let shape = Shape { counts_instructions, cpu_count: 1 };
+        let shape = Shape { icount_shift: counts_instructions.then_some(0), cpu_count: 1 };
         shown(&machines().micro_line(system, &words, Path::new("/c/init"), shape))
     }
 
     #[test]
     fn two_processors() {
         let words = ["a@diff".to_string(), "1000".to_string(), "3".to_string(), "aloud".to_string()];
-        let shape = Shape { counts_instructions: false, cpu_count: 2 };
+        let shape = Shape { icount_shift: None, cpu_count: 2 };
         let line = |system| shown(&machines().micro_line(system, &words, Path::new("/c/init"), shape));
         assert!(line(System::Aegis).contains(" -q --cpus 2 "));
         assert!(line(System::LinuxTuned).contains(" -smp 2 "));

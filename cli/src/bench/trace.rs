@@ -42,7 +42,7 @@ use plugin::{Counts, Plugin};
 /// A traced machine runs some five times slower; one batch of one row is short all the same.
 const LIMITS: Limits = Limits { silence: Duration::from_secs(300), total: Duration::from_secs(600) };
 /// A machine as for `--icount`.
-const SHAPE: Shape = Shape { counts_instructions: true, cpu_count: 1 };
+const SHAPE: Shape = Shape { icount_shift: Some(0), cpu_count: 1 };
 /// How long the traced batch is, as `micro` counts: instructions of a millisecond.
 const TARGET_US: &str = "1000";
 

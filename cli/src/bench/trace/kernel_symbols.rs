@@ -36,7 +36,7 @@ fn ask(machines: &Machines, kernel: &Kernel) -> Result<String, Failure> {
         memory_mib: MEMORY_MIB,
         append: format!("{TUNED} -- --symbols"),
         firmware: None,
-        shape: Shape { counts_instructions: false, cpu_count: 1 },
+        shape: Shape { icount_shift: None, cpu_count: 1 },
     }
     .build();
     let mut guest = Guest::start(&line, LIMITS)?;

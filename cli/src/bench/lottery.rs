@@ -1,0 +1,94 @@
+//! Suite `lottery`: the experiments of the paper on lottery scheduling (Waldspurger and Weihl, OSDI 1994, section 5) as
+//! commands, each with what the tickets say, what came out, and what was published.
+//!
+//! On Aegis each contestant is a pod (`aegis up`), so that the kernel's lottery decides; on Linux it is a control group
+//! with its tickets as `cpu.weight`. Machines have one processor and count instructions, 32 ns for each: about the
+//! speed of the paper's, so that its slices and durations mean what they meant, a run repeats to the digit, and three
+//! minutes of the guest pass in twenty seconds. Chance differs between runs by `--seed`.
+//!
+//! `contest` runs one machine. `fairness` has figures 4 and 5, `gain` what contestants try in order to get more, and
+//! `overhead` section 5.6. Whether a lottery is fair is a matter of statistics, so a result is doubted only where
+//! chance alone would not make it once in a thousand such suites.
+
+mod contest;
+mod fairness;
+mod gain;
+mod overhead;
+
+use super::Measured;
+use super::compile;
+use super::failure::Failure;
+use super::filter::RowFilter;
+use super::options::BenchOptions;
+use super::result::{Cell, Column, Figure, Row, Table};
+use super::system::Machines;
+use contest::Arena;
+
+/// What an experiment came to.
+#[derive(Default)]
+struct Found {
+    rows: Vec<Row>,
+    figures: Vec<Figure>,
+    doubts: Vec<String>,
+}
+
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+        self.figures.extend(other.figures);
+        self.doubts.extend(other.doubts);
+    }
+}
+
+/// What the tickets say, what came out on the two systems, and what was published.
+struct Outcome {
+    due: f64,
+    aegis: Cell,
+    linux: Cell,
+    published: Option<f64>,
+}
+
+impl Outcome {
+    fn row(self, name: String) -> Row {
+        let published = match self.published {
+            Some(value) => Cell::Values(vec![value]),
+            None => Cell::NotAsked,
+        };
+        Row { name, cells: vec![Cell::Values(vec![self.due]), self.aegis, self.linux, published], beside: None }
+    }
+}
+
+/// Runs the experiments that are asked for; `None` if none is.
+pub(super) fn run(
+    options: &BenchOptions,
+    machines: &Machines,
+    filter: &RowFilter,
+) -> Result<Option<Measured>, Failure> {
+    let arena = Arena::new(machines, compile::contest(&machines.cache)?, options.quick)?;
+    let mut ratios = Found::default();
+    ratios.add(fairness::ratios(&arena, filter)?);
+    ratios.add(fairness::over_time(&arena, filter)?);
+    ratios.add(gain::run(&arena, filter)?);
+    let losses = overhead::run(&arena, filter)?;
+    let tables = [("ratio", ratios.rows), ("% lost", losses.rows)];
+    let tables = tables.into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(unit, rows)| Table {
+        suite: "lottery".into(),
+        unit: unit.into(),
+        columns: columns(&arena),
+        compared: None,
+        rows,
+    });
+    let tables: Vec<Table> = tables.collect();
+    let doubts = ratios.doubts.into_iter().chain(losses.doubts).collect();
+    Ok((!tables.is_empty()).then_some(Measured { tables, figures: ratios.figures, doubts }))
+}
+
+fn columns(arena: &Arena<'_>) -> Vec<Column> {
+    let column = |key: &str, title: &str, command| Column { key: key.into(), title: title.into(), command };
+    vec![
+        column("due", "Due", "what the tickets say".into()),
+        column("aegis", "Aegis", arena.aegis_command()),
+        column("linux", "Linux", arena.linux_command()),
+        column("published", "Paper", "Waldspurger and Weihl, OSDI 1994, section 5".into()),
+    ]
+}

@@ -1,0 +1,228 @@
+//! One machine in which programs compete for one processor, on either system, and how far each came.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::failure::{Failure, last_line};
+use super::super::guest::{Event, Guest, Limits, Line};
+use super::super::linux::TUNED;
+use super::super::progress;
+use super::super::system::{LinuxLine, MEMORY_MIB, Machines, Shape, shown};
+
+/// Nanoseconds of an instruction, as a power of two: 32.
+const ICOUNT_SHIFT: u8 = 5;
+/// When contestants begin to count on Aegis, in seconds after the machine's start.
+const START_S: u32 = 5;
+/// Nothing is printed before the end.
+const LIMITS: Limits = Limits { silence: Duration::from_secs(1800), total: Duration::from_secs(1800) };
+/// Of durations, and of runs, one in so many is left with `--quick`.
+const QUICK_DIVISOR: u32 = 10;
+
+/// A program that competes.
+#[derive(Clone, Debug)]
+pub(super) struct Contestant {
+    /// Its name, of letters and digits.
+    pub(super) name: String,
+    /// Its tickets; also its `cpu.weight`, so at most 10,000.
+    pub(super) tickets: u32,
+    /// What it does, a word of `contest.c`.
+    pub(super) kind: &'static str,
+}
+
+impl Contestant {
+    /// One that only computes.
+    pub(super) fn spinning(name: &str, tickets: u32) -> Self {
+        Self { name: name.into(), tickets, kind: "spin" }
+    }
+}
+
+/// A machine's contestants, and for how long.
+#[derive(Clone, Debug)]
+pub(super) struct Contest {
+    /// Who competes.
+    pub(super) contestants: Vec<Contestant>,
+    /// Length of a slice on Aegis; Linux has its own.
+    pub(super) slice_ms: u8,
+    /// Windows, and how long each is.
+    pub(super) window_count: u32,
+    /// In guest time.
+    pub(super) window_ms: u32,
+    /// What the draws follow from.
+    pub(super) seed: u64,
+}
+
+/// Loops of each contestant in each window, in the order of the contestants.
+pub(super) type Loops = Vec<Vec<u64>>;
+
+impl Contest {
+    /// Slices that the whole contest has.
+    pub(super) fn slice_count(&self) -> f64 {
+        f64::from(self.window_count) * f64::from(self.window_ms) / f64::from(self.slice_ms)
+    }
+
+    /// The file of `aegis up` for it.
+    fn file(&self, program: &Path) -> String {
+        let mut text = format!("[machine]\nslice_ms = {}\n", self.slice_ms);
+        let program = program.display();
+        for it in &self.contestants {
+            let _ = write!(
+                text,
+                "[pod.{}]\nprogram = \"{program}\"\nargs = [\"{}\", \"\", \"{START_S}\", \"{}\", \"{}\"]\n\
+                 memory = \"32M\"\ntickets = {}\n",
+                it.name, it.kind, self.window_count, self.window_ms, it.tickets
+            );
+        }
+        text
+    }
+
+    /// The same for the first process of a Linux machine.
+    fn words(&self) -> String {
+        let mut text = format!("--init {} {}", self.window_count, self.window_ms);
+        for it in &self.contestants {
+            let _ = write!(text, " {}={}={}", it.name, it.tickets, it.kind);
+        }
+        text
+    }
+
+    /// Reads `NAME | w INDEX LOOPS`; other lines are not the contestants'.
+    fn note(&self, line: &str, loops: &mut Loops) {
+        let Some((name, rest)) = line.split_once(" | w ") else { return };
+        let Some(place) = self.contestants.iter().position(|it| it.name == name.trim()) else { return };
+        let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
+        if let (Some(Ok(window)), Some(Ok(count))) = (numbers.next(), numbers.next())
+            && let Some(slot) = loops[place].get_mut(window as usize)
+        {
+            *slot = count;
+        }
+    }
+}
+
+/// What contests are run with.
+pub(super) struct Arena<'a> {
+    machines: &'a Machines,
+    program: PathBuf,
+    initramfs: PathBuf,
+    is_quick: bool,
+}
+
+impl<'a> Arena<'a> {
+    /// Prepares both systems.
+    pub(super) fn new(machines: &'a Machines, program: PathBuf, is_quick: bool) -> Result<Self, Failure> {
+        let initramfs = machines.host_initramfs("contest", &program)?;
+        Ok(Self { machines, program, initramfs, is_quick })
+    }
+
+    /// How many of the runs, windows or seconds that the paper had.
+    pub(super) fn scaled(&self, count: u32) -> u32 {
+        if self.is_quick { count.div_ceil(QUICK_DIVISOR) } else { count }
+    }
+
+    /// Whether a system takes part.
+    pub(super) fn has_aegis(&self) -> bool {
+        self.machines.has_aegis()
+    }
+
+    /// What a pod's machine is started as.
+    pub(super) fn aegis_command(&self) -> String {
+        shown(&self.aegis_line(Path::new("FILE"), "NUMBER"))
+    }
+
+    /// What a Linux machine is started as.
+    pub(super) fn linux_command(&self) -> String {
+        self.linux_line("--init WINDOWS MS NAME=WEIGHT=KIND…").map(|line| shown(&line)).unwrap_or_default()
+    }
+
+    fn aegis_line(&self, file: &Path, seed: &str) -> Line {
+        let icount = format!("--icount={ICOUNT_SHIFT}");
+        let words = ["up", "--accel", "tcg", "-q", &icount, "--seed", seed].map(Into::into);
+        Line { program: self.machines.tool.clone(), arguments: words.into_iter().chain([file.into()]).collect() }
+    }
+
+    fn linux_line(&self, words: &str) -> Option<Line> {
+        let kernel = self.machines.linux.as_ref()?;
+        let line = LinuxLine {
+            qemu: &self.machines.qemu,
+            kernel: &kernel.image,
+            initramfs: &self.initramfs,
+            memory_mib: MEMORY_MIB,
+            append: format!("{TUNED} rdinit=/contest -- {words}"),
+            firmware: None,
+            shape: Shape { icount_shift: Some(ICOUNT_SHIFT), cpu_count: 1 },
+        };
+        Some(line.build())
+    }
+
+    /// Runs it on Aegis.
+    pub(super) fn on_aegis(&self, contest: &Contest) -> Result<Loops, Failure> {
+        let path = self.machines.cache.join(format!("contest.{}.toml", std::process::id()));
+        std::fs::write(&path, contest.file(&self.program))
+            .map_err(|error| Failure::file("writing", path.clone(), error))?;
+        let loops = play("Aegis", contest, &self.aegis_line(&path, &contest.seed.to_string()));
+        // What is left of it would be overwritten by the next.
+        let _ = std::fs::remove_file(&path);
+        loops
+    }
+
+    /// Runs it on Linux; `None` if Linux does not take part.
+    pub(super) fn on_linux(&self, contest: &Contest) -> Result<Option<Loops>, Failure> {
+        self.linux_line(&contest.words()).map(|line| play("Linux", contest, &line)).transpose()
+    }
+}
+
+/// Runs a machine to its end; every contestant has to have said something of every window.
+fn play(system: &'static str, contest: &Contest, line: &Line) -> Result<Loops, Failure> {
+    let shares: Vec<String> =
+        contest.contestants.iter().map(|it| format!("{} {} {}", it.name, it.tickets, it.kind)).collect();
+    progress::say(&format!("lottery on {system}: {}", shares.join(", ")));
+    let mut loops = vec![vec![u64::MAX; contest.window_count as usize]; contest.contestants.len()];
+    let mut guest = Guest::start(line, LIMITS)?;
+    let why = loop {
+        match guest.next() {
+            Event::Line(text, _) => contest.note(&text, &mut loops),
+            Event::End => break "it ended early",
+            Event::Limit(why) => break why,
+        }
+    };
+    let errors = guest.finish();
+    if loops.iter().flatten().any(|count| *count == u64::MAX) {
+        return Err(Failure::Broken(system, format!("{why}; {}", last_line(&errors))));
+    }
+    Ok(loops)
+}
+
+/// Loops of each contestant over all windows.
+pub(super) fn totals(loops: &Loops) -> Vec<f64> {
+    loops.iter().map(|windows| windows.iter().sum::<u64>() as f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Contest, Contestant, totals};
+    use std::path::Path;
+
+    fn contest() -> Contest {
+        let contestants =
+            vec![Contestant::spinning("a", 2), Contestant { name: "b".into(), tickets: 1, kind: "forks" }];
+        Contest { contestants, slice_ms: 100, window_count: 2, window_ms: 8000, seed: 1 }
+    }
+
+    #[test]
+    fn the_same_contest_for_both_systems() {
+        let text = contest().file(Path::new("/c"));
+        assert!(text.starts_with("[machine]\nslice_ms = 100\n[pod.a]\nprogram = \"/c\"\nargs = [\"spin\", \"\", "));
+        assert!(text.ends_with("memory = \"32M\"\ntickets = 1\n"), "{text}");
+        assert_eq!(contest().words(), "--init 2 8000 a=2=spin b=1=forks");
+        assert_eq!(contest().slice_count(), 160.0);
+    }
+
+    #[test]
+    fn lines_of_contestants_and_others() {
+        let mut loops = vec![vec![0; 2]; 2];
+        for line in ["a     | w 0 10", "b | w 1 7", "b | w 2 9", "c | w 0 1", "a | aegis: x", "end", "a | w x"] {
+            contest().note(line, &mut loops);
+        }
+        assert_eq!(loops, [[10, 0], [0, 7]]);
+        assert_eq!(totals(&loops), [10.0, 7.0]);
+    }
+}

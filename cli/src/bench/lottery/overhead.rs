@@ -1,0 +1,56 @@
+//! Section 5.6: what sharing a processor costs those who share it.
+//!
+//! The paper compares iterations of three and of eight tasks under its lottery with the same under the system's own
+//! scheduler. Here the measure is one that runs alone: what all of several did together, beside what it did in the same
+//! time.
+
+use super::super::failure::Failure;
+use super::super::filter::RowFilter;
+use super::super::result::Cell;
+use super::contest::{Arena, Contest, Contestant, totals};
+use super::{Found, Outcome};
+
+/// Tasks, and the per cent that the paper lost.
+const COUNTS: [(u32, f64); 2] = [(3, 2.7), (8, 0.8)];
+const DURATION_S: u32 = 200;
+/// Slices: the paper's and Aegis's.
+const SLICES_MS: [u8; 2] = [100, 10];
+
+fn contest(arena: &Arena<'_>, count: u32, slice_ms: u8) -> Contest {
+    let one = |number| Contestant::spinning(&format!("t{number}"), 100);
+    let contestants = (0..count).map(one).collect();
+    Contest { contestants, slice_ms, window_count: arena.scaled(DURATION_S), window_ms: 1000, seed: 1 }
+}
+
+/// Runs them.
+pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    for slice_ms in SLICES_MS {
+        let name = |count: u32| format!("overhead_{count}_tasks_{slice_ms}_ms");
+        if !COUNTS.iter().any(|(count, _)| filter.finds(&name(*count))) {
+            continue;
+        }
+        let whole = |count| -> Result<[Option<f64>; 2], Failure> {
+            let contest = contest(arena, count, slice_ms);
+            let aegis = arena.has_aegis().then(|| arena.on_aegis(&contest)).transpose()?;
+            let sum = |loops| totals(&loops).iter().sum::<f64>();
+            Ok([aegis.map(sum), arena.on_linux(&contest)?.map(sum)])
+        };
+        let alone = whole(1)?;
+        for (count, published) in COUNTS {
+            if !filter.finds(&name(count)) {
+                continue;
+            }
+            let mut cells = [Cell::NotAsked, Cell::NotAsked];
+            for ((cell, together), alone) in cells.iter_mut().zip(whole(count)?).zip(alone) {
+                if let (Some(together), Some(alone)) = (together, alone) {
+                    *cell = Cell::Values(vec![(1.0 - together / alone) * 100.0]);
+                }
+            }
+            let [aegis, linux] = cells;
+            let published = (slice_ms == 100).then_some(published);
+            found.rows.push(Outcome { due: 0.0, aegis, linux, published }.row(name(count)));
+        }
+    }
+    Ok(found)
+}
