@@ -44,6 +44,7 @@ use crate::errors::STATUS_TOOL;
 use failure::Failure;
 use filter::RowFilter;
 use html::Earlier;
+pub(crate) use lottery::{DRAWS_VERB, measure_draws};
 pub(crate) use options::BenchOptions;
 use options::Suite;
 use result::{Figure, Report, Table};

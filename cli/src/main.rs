@@ -79,6 +79,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => ExitCode::from(bench::bench(&options)),
         Command::Test(options) => ExitCode::from(compare::test(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),
+        Command::Draws => ExitCode::from(u8::from(!bench::measure_draws())),
         Command::Version => {
             println!("aegis {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

@@ -111,6 +111,9 @@ pub(crate) enum Command {
     Doctor,
     /// Print the version
     Version,
+    /// What `bench lottery` runs in a machine: measure draws in this process
+    #[command(name = crate::bench::DRAWS_VERB, hide = true)]
+    Draws,
 }
 
 /// `--accel`.

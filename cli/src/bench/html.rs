@@ -158,6 +158,10 @@ fn about(mode: Mode, table: &Table) -> &'static str {
              one of several runs or windows, the least and the greatest. Rows <code>gain_*</code>: what a contestant \
              got by what it was due, when it tried to get more; <code>rest_*</code>: the ratio of the other two."
         }
+        ("lottery", _, "instructions") => {
+            "One operation among so many clients that are ready: a draw with what follows from it, a client that \
+             blocks and wakes, a choice by stride scheduling, and the next one in turn."
+        }
         ("lottery", ..) => "What all tasks together did less than one alone in the same time, in per cent.",
         ("boot", _, "bytes") => "Bytes that the machine is started from. Less is better.",
         ("boot", ..) => {

@@ -7,10 +7,11 @@
 //! minutes of the guest pass in twenty seconds. Chance differs between runs by `--seed`.
 //!
 //! `contest` runs one machine. `fairness` has figures 4 and 5, `gain` what contestants try in order to get more, and
-//! `overhead` section 5.6. Whether a lottery is fair is a matter of statistics, so a result is doubted only where
-//! chance alone would not make it once in a thousand such suites.
+//! `overhead` section 5.6, `draws` what a draw costs. Whether a lottery is fair is a matter of statistics, so a result
+//! is doubted only where chance alone would not make it once in a thousand such suites.
 
 mod contest;
+mod draws;
 mod fairness;
 mod gain;
 mod overhead;
@@ -23,6 +24,7 @@ use super::options::BenchOptions;
 use super::result::{Cell, Column, Figure, Row, Table};
 use super::system::Machines;
 use contest::Arena;
+pub(crate) use draws::{VERB as DRAWS_VERB, measure as measure_draws};
 
 /// What an experiment came to.
 #[derive(Default)]
@@ -70,7 +72,8 @@ pub(super) fn run(
     ratios.add(fairness::over_time(&arena, filter)?);
     ratios.add(gain::run(&arena, filter)?);
     let losses = overhead::run(&arena, filter)?;
-    let tables = [("ratio", ratios.rows), ("% lost", losses.rows)];
+    let draws = draws::run(&arena, filter)?;
+    let tables = [("ratio", ratios.rows), ("% lost", losses.rows), ("instructions", draws.rows)];
     let tables = tables.into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(unit, rows)| Table {
         suite: "lottery".into(),
         unit: unit.into(),

@@ -123,6 +123,11 @@ impl<'a> Arena<'a> {
         self.machines.has_aegis()
     }
 
+    /// This tool.
+    pub(super) fn tool(&self) -> &Path {
+        &self.machines.tool
+    }
+
     /// What a pod's machine is started as.
     pub(super) fn aegis_command(&self) -> String {
         shown(&self.aegis_line(Path::new("FILE"), "NUMBER"))
