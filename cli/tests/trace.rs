@@ -25,6 +25,20 @@ fn trace(test: &str, words: &[&str]) -> Output {
     output
 }
 
+#[test]
+fn the_last_of_several_rows_is_traced() {
+    if !can_run() {
+        return;
+    }
+    let output = trace("several", &["ctl_loop_1000iter,null_getppid_raw"]);
+    let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{errors}");
+    assert!((5.0..1000.0).contains(&number(&text, " instructions an operation")), "the loop has 2,005: {text}");
+    let output = trace("unknown", &["no_such_row,null_getppid_raw"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no_such_row"));
+}
+
 /// The number that begins the line that holds `words`.
 fn number(text: &str, words: &str) -> f64 {
     let line = text.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("no {words:?} in {text}"));

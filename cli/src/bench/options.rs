@@ -96,10 +96,10 @@ pub(crate) struct BenchOptions {
     /// Say what changed since this file of --json
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Instead of measuring, say which functions the instructions of this row of micro fell in
+    /// Instead of measuring, say which functions the instructions of this row of micro fell in; the last of several
     #[arg(
         long,
-        value_name = "NAME",
+        value_name = "NAME[,NAME...]",
         conflicts_with_all = ["suites", "json", "html", "baseline", "from", "rows", "pairs"]
     )]
     pub(crate) trace_row: Option<String>,

@@ -1,5 +1,7 @@
 //! `aegis bench --trace-row NAME`: the functions that a row's instructions fell in, on Aegis and on Linux.
 //!
+//! A list of rows is run in its order, and the last is traced: so what rows leave behind for others is found.
+//!
 //! The machine is the one of `--icount micro`, with a plugin of QEMU's translator in it (`plugin`,
 //! bench/trace/trace.c) that counts how often each instruction is executed inside the row's measured window of
 //! the last batch. The program carries the marks of its windows in a section of its own; they are no
@@ -45,6 +47,8 @@ const LIMITS: Limits = Limits { silence: Duration::from_secs(300), total: Durati
 const SHAPE: Shape = Shape { icount_shift: Some(0), cpu_count: 1 };
 /// How long the traced batch is, as `micro` counts: instructions of a millisecond.
 const TARGET_US: &str = "1000";
+/// The same where rows run before it: long enough to leave behind what a whole run leaves.
+const TARGET_AFTER_OTHERS_US: &str = "20000";
 
 /// Traces a row on each system that takes part; the answer is the text to print.
 pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure> {
@@ -57,7 +61,7 @@ pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure>
         .map(|_| native::Program::find(&machines.qemu, &machines.cache))
         .transpose()?;
     if native.is_none() {
-        check_row_name(&machines.micro, name)?;
+        name.split(',').try_for_each(|name| check_row_name(&machines.micro, name))?;
     }
     let (program, base) = match &native {
         Some(_) => (Artifacts::find().native_bench(), LIBOS_IMAGE_BASE),
@@ -137,7 +141,8 @@ impl Trace<'_> {
 
     /// Runs one batch.
     fn measure(&self, system: System, output: &Path) -> Result<Measured, Failure> {
-        let words = [self.name, TARGET_US, "1", "quietly"].map(Into::into);
+        let target_us = if self.name.contains(',') { TARGET_AFTER_OTHERS_US } else { TARGET_US };
+        let words = [self.name, target_us, "1", "quietly"].map(Into::into);
         // The file has to stay as long as the machine.
         let bundle = self.native.as_ref().map(|native| native.bundle(&words)).transpose()?;
         let mut line = match &self.native {
@@ -149,7 +154,7 @@ impl Trace<'_> {
         let mut guest = Guest::start(&line, LIMITS)?;
         let (read, count, end) = read(&mut guest);
         let errors = if read.is_whole { guest.finish_by_itself().errors } else { guest.finish() };
-        match read.rows.first() {
+        match read.rows.last() {
             Some((_, Cell::Values(values))) if read.is_whole => {
                 let operations = count.filter(|count| *count > 0.0);
                 let operations = operations.ok_or_else(|| self.broken(system, "no count came with the row".into()))?;

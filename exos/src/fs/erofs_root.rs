@@ -23,7 +23,7 @@ use super::vnode::{
 };
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
-use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 
 /// Where the image's bytes are in frames, so that pages can be mapped.
 #[derive(Clone)]
@@ -223,6 +223,15 @@ impl Inode for ErofsInode {
             let Some(valid_bytes) = valid_bytes(self.inode.size_bytes, index) else { return };
             take(index, FilePage { frame: frames.pool.adopt(FrameNumber(first + index)), valid_bytes });
         }
+    }
+
+    fn fixed_run(&self, indices: Range<u64>) -> Option<FixedRun> {
+        let frames = self.root.frames.as_ref()?;
+        let extent = self.root.image.extent(&self.inode)?;
+        let end = indices.end.min(self.inode.size_bytes / PAGE_BYTES as u64);
+        let count = end.checked_sub(indices.start).filter(|count| *count > 0)?;
+        let first = FrameNumber(frames.first.0 + extent.offset_bytes / PAGE_BYTES as u64 + indices.start);
+        Some(FixedRun { first, count })
     }
 
     fn statistics(&self) -> FileSystemStatistics {

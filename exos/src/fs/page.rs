@@ -10,7 +10,7 @@ use core::ops::Range;
 use super::location::Location;
 use super::vnode::{Allocate, InodeRef, Timestamp};
 use crate::error::{Errno, Result};
-use crate::mem::source::{FileIdentity, FilePage, PageError, PageIntent, PageSource};
+use crate::mem::source::{FileIdentity, FilePage, FixedRun, PageError, PageIntent, PageSource};
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = aegis_abi::layout::PAGE_SIZE as usize;
@@ -54,6 +54,10 @@ impl PageSource for MappedFile {
 
     fn resident_pages(&self, indices: Range<u64>, take: &mut dyn FnMut(u64, FilePage)) {
         self.inode.resident_pages(indices, take);
+    }
+
+    fn fixed_run(&self, indices: Range<u64>) -> Option<FixedRun> {
+        self.inode.fixed_run(indices)
     }
 
     fn may_wait(&self) -> bool {

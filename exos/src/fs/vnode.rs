@@ -18,7 +18,7 @@ use super::permission::Credentials;
 use super::readiness::Readiness;
 use super::transfer::{Destination, Source};
 use crate::error::{Errno, Result};
-use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 
 /// Longest name of a directory entry in bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
@@ -670,6 +670,11 @@ pub trait Inode: Any + Send + Sync {
                 take(index, page);
             }
         }
+    }
+
+    /// As [`crate::mem::PageSource::fixed_run`].
+    fn fixed_run(&self, _indices: Range<u64>) -> Option<FixedRun> {
+        None
     }
 
     /// What an open description of this inode works on; `None`: on the inode itself. Devices are opened by

@@ -84,14 +84,32 @@ impl Binder {
         });
     }
 
+    /// Maps a few pages to frames that lie one behind the other, the first of them `frame`, all of the capability
+    /// `slot`. Joins nothing.
+    pub(crate) fn map_run(&mut self, pages: Range<u64>, frame: FrameNumber, slot: CapSlot, flags: BindFlags) {
+        self.entries.push(BindEntry {
+            operation: BindOperation::Map as u32,
+            flags: flags.bits(),
+            virtual_address: pages.start << PAGE_SHIFT,
+            frame: frame.0,
+            page_count: (pages.end - pages.start) as u32,
+            slot: slot.0,
+        });
+    }
+
     /// Unmaps `page`.
     pub(crate) fn unmap(&mut self, page: u64) {
-        self.extend_or_push(BindOperation::Unmap, page, BRIDGE_PAGES, CapSlot(0), BindFlags::empty());
+        self.unmap_run(page..page + 1);
+    }
+
+    /// Unmaps what is mapped of a few pages.
+    pub(crate) fn unmap_run(&mut self, pages: Range<u64>) {
+        self.extend_or_push(BindOperation::Unmap, pages, BRIDGE_PAGES, CapSlot(0), BindFlags::empty());
     }
 
     /// Sets the rights of `page`, mapped to a frame of `slot`.
     pub(crate) fn protect(&mut self, page: u64, slot: CapSlot, flags: BindFlags) {
-        self.extend_or_push(BindOperation::Protect, page, 0, slot, flags);
+        self.extend_or_push(BindOperation::Protect, page..page + 1, 0, slot, flags);
     }
 
     /// Sets the rights of `pages`, mapped to frames of `slot`; joins nothing that came before.
@@ -151,11 +169,19 @@ impl Binder {
         self.release.clear();
     }
 
-    fn extend_or_push(&mut self, operation: BindOperation, page: u64, bridge: u64, slot: CapSlot, flags: BindFlags) {
+    fn extend_or_push(
+        &mut self,
+        operation: BindOperation,
+        pages: Range<u64>,
+        bridge: u64,
+        slot: CapSlot,
+        flags: BindFlags,
+    ) {
+        let added_count = pages.end - pages.start;
         if let Some(last) = self.entries[self.sealed_count..].last_mut() {
-            // What the entry would have with this page; too much if the page lies before it.
-            let page_count = (page + 1).wrapping_sub(last.virtual_address >> PAGE_SHIFT);
-            let gap = page_count.wrapping_sub(u64::from(last.page_count) + 1);
+            // What the entry would have with these pages; too much if they lie before it.
+            let page_count = pages.end.wrapping_sub(last.virtual_address >> PAGE_SHIFT);
+            let gap = page_count.wrapping_sub(u64::from(last.page_count) + added_count);
             if gap <= bridge
                 && page_count <= u64::from(BIND_PAGE_COUNT_MAX)
                 && (last.operation, last.flags, last.slot) == (operation as u32, flags.bits(), slot.0)
@@ -167,9 +193,9 @@ impl Binder {
         self.entries.push(BindEntry {
             operation: operation as u32,
             flags: flags.bits(),
-            virtual_address: page << PAGE_SHIFT,
+            virtual_address: pages.start << PAGE_SHIFT,
             frame: 0,
-            page_count: 1,
+            page_count: added_count as u32,
             slot: slot.0,
         });
     }

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::mem::area::{Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::source::{FilePage, PageError, PageIntent, WantedPage};
-use crate::mem::space::{AddressSpace, is_exclusive};
+use crate::mem::space::{AddressSpace, is_exclusive, rights};
 use crate::mem::window::WINDOW_PAGES_MAX;
 
 /// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
@@ -307,9 +307,12 @@ impl AddressSpace {
         file: &FileBacking,
         page: u64,
     ) -> core::result::Result<u32, FaultOutcome> {
+        let block = block_around(area, page, FAULT_AROUND_PAGES);
+        if let Some(count) = self.map_fixed_run(area, file, page, block.clone()) {
+            return Ok(count);
+        }
         let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
         let target = self.text_entry(area, page, target).ok_or(FaultOutcome::OutOfMemory)?;
-        let block = block_around(area, page, FAULT_AROUND_PAGES);
         let mut entries = [None; FAULT_AROUND_PAGES as usize];
         let (first, first_index) = (block.start, area.file_index(block.start));
         let mut found = [const { None }; FAULT_AROUND_PAGES as usize];
@@ -324,6 +327,40 @@ impl AddressSpace {
             };
         }
         Ok(self.set_pages(block, area.protection, |_, page, _| entries[(page - first) as usize]))
+    }
+
+    /// The same for a block that begins with whole pages of the boot bundle, `page` among them: they need no counting,
+    /// and one bind entry maps many. `None`: it does not.
+    fn map_fixed_run(&mut self, area: &Area, file: &FileBacking, page: u64, block: Range<u64>) -> Option<u32> {
+        let first_index = area.file_index(block.start);
+        let run = file.source.fixed_run(first_index..first_index + (block.end - block.start))?;
+        let pages = block.start..block.start + run.count;
+        if !pages.contains(&page) {
+            return None;
+        }
+        let slot = self.pool.lock().borrowed_slot(run)?;
+        let mut count = 0;
+        let mut offered = self.pool.patched_text().offered_of(run);
+        while offered != 0 {
+            let place = u64::from(offered.trailing_zeros());
+            offered &= offered - 1;
+            let page = pages.start + place;
+            let frame = self.pool.adopt(FrameNumber(run.first.0 + place));
+            let found = FilePage { frame, valid_bytes: PAGE_SIZE as usize };
+            if self.pages.get(page).is_none()
+                && let Some(patched) = self.take_offer(area, page, &found)
+            {
+                self.set_page(page, patched, area.protection);
+                count += 1;
+            }
+        }
+        let flags = rights(false, area.protection);
+        let binder = &mut self.binder;
+        let filled = self.pages.fill_fixed(pages.clone(), run.first, &mut self.pool.lock(), |part| {
+            let frame = FrameNumber(run.first.0 + (part.start - pages.start));
+            binder.map_run(part, frame, slot, flags);
+        });
+        Some(count + filled as u32)
     }
 
     /// The entry for a file's page that is only read or executed: what another process has patched, or the page itself.

@@ -45,6 +45,45 @@ fn a_walk_through_memory_takes_ever_larger_steps() {
 }
 
 #[test]
+fn whole_pages_of_the_bundle_are_mapped_by_runs_around_what_is_known() {
+    let setup = Setup::new();
+    let source: Arc<dyn PageSource> = setup.bundle_file(70 * 4096 + 100, 1);
+    let mut space = setup.space();
+    space.map(MapRequest::file(Placement::Fixed(A), 71 * PAGE, read_write(), source.clone(), 0)).expect("free");
+    store(&setup, &mut space, A + 5 * PAGE, 99);
+    let (_, entries) = setup.machine.bind_counts();
+    assert_eq!(load(&setup, &mut space, A + 9 * PAGE), 10);
+    assert_eq!(space.fault_counts().pages, 16, "the block");
+    let (_, after) = setup.machine.bind_counts();
+    assert!(after - entries <= 2, "a run on either side of the copies: {}", after - entries);
+    assert_eq!(load(&setup, &mut space, A + 5 * PAGE), 99);
+    // A block across two leaves' border, and the end of the file: its last page is a copy with zeros behind.
+    for page in 0..70 {
+        let expected = if page == 5 { 99 } else { page as u8 + 1 };
+        assert_eq!(load(&setup, &mut space, A + page * PAGE), expected, "{page}");
+    }
+    assert_eq!(load(&setup, &mut space, A + 70 * PAGE + 99), 0);
+    assert_eq!(load(&setup, &mut space, A + 70 * PAGE + 100), 0, "foreign bytes follow in the bundle");
+    assert_eq!(space.totals().resident_file + space.totals().resident_anonymous, 71);
+    // What was mapped by a run is read-only: a store copies, and nobody else sees it.
+    store(&setup, &mut space, A + 30 * PAGE, 77);
+    let mut other = setup.space_of(CHILD);
+    other.map(MapRequest::file(Placement::Fixed(A), 71 * PAGE, read_write(), source, 0)).expect("free");
+    assert_eq!(load(&setup, &mut other, A + 30 * PAGE), 31);
+    assert_eq!(load(&setup, &mut space, A + 30 * PAGE), 77);
+    // A child that shares the leaf gets a copy of it when it maps more.
+    let mut child = space.clone_cow(CHILD_OF_CHILD).expect("memory");
+    assert!(child.unmap(A + 20 * PAGE, PAGE).is_ok() && child.unmap_all());
+    assert_eq!(load(&setup, &mut child, A + 30 * PAGE), 77);
+    assert_eq!(load(&setup, &mut space, A + 20 * PAGE), 21);
+    drop((space, other, child));
+    assert_eq!(setup.used(), 0, "every frame came back");
+    for space in [ENVIRONMENT, CHILD, CHILD_OF_CHILD] {
+        assert!(setup.machine.mappings(space).is_empty());
+    }
+}
+
+#[test]
 fn random_touches_take_single_pages() {
     let setup = Setup::new();
     let mut space = setup.space();

@@ -31,6 +31,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Errno, Result};
 use crate::mem::patched_text::PatchedText;
+use crate::mem::source::FixedRun;
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -546,6 +547,15 @@ impl FrameCounts<'_> {
     /// See [`FramePool::slot_of`].
     pub(crate) fn slot_of(&self, frame: FrameNumber) -> CapSlot {
         self.state.slot_of(frame)
+    }
+
+    /// The capability of frames that are not the pool's and that nobody writes; `None`: not all are such frames of one.
+    pub(crate) fn borrowed_slot(&self, run: FixedRun) -> Option<CapSlot> {
+        let FixedRun { first, count } = run;
+        let holds = |grant: &&FrameGrant| {
+            first.0 >= grant.first.0 && first.0.saturating_add(count) <= grant.first.0 + grant.count
+        };
+        self.state.borrowed.iter().find(holds).map(|grant| grant.slot)
     }
 
     /// For many look-ups of frames most of which lie together.

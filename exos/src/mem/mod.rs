@@ -56,5 +56,5 @@ pub use native::{Change, Handler};
 pub use protect::ProtectReach;
 pub use remap::{Movement, RemapRequest};
 pub use rewrite::TRAMPOLINE_ROOM_BYTES;
-pub use source::{FileIdentity, FilePage, FixedPages, PageError, PageIntent, PageSource, SharedMemory};
+pub use source::{FileIdentity, FilePage, FixedPages, FixedRun, PageError, PageIntent, PageSource, SharedMemory};
 pub use space::{AddressSpace, MapBacking, MapRequest, Placement, SpaceLimits, SpaceTotals};

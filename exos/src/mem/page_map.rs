@@ -318,6 +318,55 @@ impl PageMap {
         self.note_peak();
     }
 
+    /// Maps every page of `range` that is not known, read-only, to the frame of a file that belongs to it: `first` is
+    /// that of the first page, and they lie one behind the other and are never counted. `mapped` gets the pages by
+    /// runs, ascending. Answers how many they are.
+    pub(crate) fn fill_fixed(
+        &mut self,
+        range: Range<u64>,
+        first: FrameNumber,
+        frames: &mut FrameCounts<'_>,
+        mut mapped: impl FnMut(Range<u64>),
+    ) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let mut count = 0;
+        for number in leaf_numbers(&range) {
+            let view = self.leaves.entry(number).or_default();
+            let (first_page, slots) = slots_in(number, &range);
+            let mut bits = bits_of(&slots) & !view.leaf.known;
+            if bits == 0 {
+                continue;
+            }
+            self.mapped_leaf_count += u64::from(view.mapped == 0);
+            view.mapped |= bits;
+            view.writable &= !bits;
+            count += u64::from(bits.count_ones());
+            let leaf = match Arc::get_mut(&mut view.leaf) {
+                Some(leaf) => leaf,
+                None => own(&mut view.leaf, frames),
+            };
+            leaf.known |= bits;
+            while bits != 0 {
+                let start = bits.trailing_zeros();
+                let length = (!(bits >> start)).trailing_zeros();
+                let run = first_page + u64::from(start)..first_page + u64::from(start + length);
+                let frame = FrameNumber(first.0 + (run.start - range.start));
+                let mut word = PageEntry::new(frame, PageFlags::FILE).0;
+                for entry in &mut leaf.entries[start as usize..(start + length) as usize] {
+                    *entry = word;
+                    word += 1 << FRAME_SHIFT;
+                }
+                bits &= bits.wrapping_add(1 << start);
+                mapped(run);
+            }
+        }
+        self.counts.file += count;
+        self.note_peak();
+        count
+    }
+
     /// All that is known, for another space, which maps nothing of it yet. Each page that is writable here becomes read
     /// only if `protect` says so.
     pub(crate) fn fork(&mut self, mut protect: impl FnMut(u64, PageEntry) -> bool) -> Self {
@@ -346,13 +395,15 @@ impl PageMap {
         self.counts = PageCounts::default();
     }
 
-    /// Notes of all pages that the page table does not map them any more; `unmap` gets those that it did.
-    pub(crate) fn unmap_all(&mut self, mut unmap: impl FnMut(u64)) {
+    /// Notes of all pages that the page table does not map them any more; `unmap` gets ranges that hold those that it
+    /// did, ascending.
+    pub(crate) fn unmap_all(&mut self, mut unmap: impl FnMut(Range<u64>)) {
         for (number, view) in &mut self.leaves {
-            let mut bits = core::mem::take(&mut view.mapped);
+            let bits = core::mem::take(&mut view.mapped);
             view.writable = 0;
-            while bits != 0 {
-                unmap((number << LEAF_SHIFT) + take_slot(&mut bits) as u64);
+            if bits != 0 {
+                let first = number << LEAF_SHIFT;
+                unmap(first + u64::from(bits.trailing_zeros())..first + 64 - u64::from(bits.leading_zeros()));
             }
         }
     }

@@ -11,13 +11,15 @@
 //! that for itself when its sites are hot.
 //!
 //! Truth: an offer is found by the frame of the file's page, and taken only if that frame still says what was patched,
-//! but for the jumps. It is taken only for the first touch of a page that nobody can write, so what ADR 0012 promises
+//! but for the jumps; a page that nobody can write, as those of the boot bundle, was compared when it was offered.
+//! It is taken only for the first touch of a page that nobody can write, so what ADR 0012 promises
 //! of pages that become writable holds as it does for a process's own patches: those are private copies, too.
 //!
 //! Limits: [`OFFER_COUNT_MAX`] pages, and one in [`OFFER_SHARE`] of the pod's frames; further pages are patched by each
 //! process for itself.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -27,7 +29,7 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 use crate::mem::area::{Area, Protection};
 use crate::mem::frames::FramePool;
 use crate::mem::page_map::{PageEntry, PageFlags};
-use crate::mem::source::FilePage;
+use crate::mem::source::{FilePage, FixedRun};
 use crate::mem::space::AddressSpace;
 use crate::rewrite::plan::{JUMP_BYTES, Plan, SYSCALL_BYTES};
 use crate::rewrite::trampoline::{Site, TRAMPOLINE_BYTES_MAX};
@@ -47,12 +49,14 @@ struct Offer {
     sites: Vec<Site>,
     /// Pages with trampolines: place, frame.
     trampolines: Vec<(u64, FrameNumber)>,
+    /// Nobody can write to the file's page: what was compared once stays the same.
+    is_original_fixed: bool,
 }
 
 /// What is offered in a pod, by the frame of the file's page, to which there is a reference as well.
 #[derive(Default)]
 pub struct PatchedText {
-    offers: Mutex<BTreeMap<u64, Offer>>,
+    offers: Mutex<BTreeMap<u64, Arc<Offer>>>,
     /// How many there are.
     count: AtomicUsize,
     taken_count: AtomicU64,
@@ -66,11 +70,20 @@ impl PatchedText {
     }
 
     /// The offer for a page of a file. Its frames are retained: the caller releases them.
-    fn find(&self, pool: &FramePool, original: FrameNumber) -> Option<Offer> {
+    fn find(&self, pool: &FramePool, original: FrameNumber) -> Option<Arc<Offer>> {
         let offers = self.offers.lock();
         let offer = offers.get(&original.0)?;
         offer.frames().for_each(|frame| pool.retain(frame));
-        Some(offer.clone())
+        Some(Arc::clone(offer))
+    }
+
+    /// Which of a run's pages are offered, a bit each from its first on; no more than 64 are looked at.
+    pub(crate) fn offered_of(&self, run: FixedRun) -> u64 {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        let frames = run.first.0..run.first.0 + run.count.min(64);
+        self.offers.lock().range(frames.clone()).fold(0, |bits, (frame, _)| bits | 1 << (frame - frames.start))
     }
 
     /// Takes an offer on, with the references that it has and one to `original`; or gives them back.
@@ -79,10 +92,11 @@ impl PatchedText {
         let gone = {
             let mut offers = self.offers.lock();
             if offers.len() >= count_max && !offers.contains_key(&original.0) {
-                Some(offer)
+                Some(Arc::new(offer))
             } else {
-                offers.values_mut().for_each(|other| other.take_trampolines_of(pool, &offer));
-                let before = offers.insert(original.0, offer);
+                // Whoever uses one just now goes on with it as it was, and has references to its frames.
+                offers.values_mut().for_each(|other| Arc::make_mut(other).take_trampolines_of(pool, &offer));
+                let before = offers.insert(original.0, Arc::new(offer));
                 self.count.store(offers.len(), Ordering::Release);
                 before
             }
@@ -160,6 +174,7 @@ impl AddressSpace {
                 .into_iter()
                 .map(|(place, frame)| ((place << PAGE_SHIFT).wrapping_sub(base), frame))
                 .collect(),
+            is_original_fixed: self.pool.is_immutable(original.frame.frame()),
         };
         if !says_the_same(&self.pool, original.frame.frame(), &offer) {
             return;
@@ -181,7 +196,7 @@ impl AddressSpace {
         let offer = pool.patched_text().find(&pool, found.frame.frame())?;
         let sites: Vec<Site> = offer.sites.iter().map(|site| moved(site, base)).collect();
         let is_here = |site: &Site| site.plan.jump >> PAGE_SHIFT == page && self.sites.is_free(&site.plan);
-        let fits = says_the_same(&pool, found.frame.frame(), &offer)
+        let fits = (offer.is_original_fixed || says_the_same(&pool, found.frame.frame(), &offer))
             && sites.iter().all(is_here)
             && offer.trampolines.iter().all(|(place, frame)| {
                 let address = base.wrapping_add(*place);

@@ -38,7 +38,7 @@ impl PageSource for Program {
 }
 
 /// An ELF file with a symbol for each site's function.
-fn program(pool: &Arc<FramePool>) -> Arc<dyn PageSource> {
+fn program_bytes() -> Vec<u8> {
     let mut bytes = vec![0; 2 * PAGE as usize];
     let mut put = |offset: usize, value: u64, length: usize| {
         bytes[offset..offset + length].copy_from_slice(&value.to_le_bytes()[..length]);
@@ -64,6 +64,12 @@ fn program(pool: &Arc<FramePool>) -> Arc<dyn PageSource> {
     for site in SITES {
         bytes[site as usize..site as usize + CODE.len()].copy_from_slice(&CODE);
     }
+    bytes
+}
+
+/// The same in the page cache.
+fn program(pool: &Arc<FramePool>) -> Arc<dyn PageSource> {
+    let bytes = program_bytes();
     let frames = bytes.chunks(PAGE as usize).map(|page| {
         let frame = pool.allocate_ref().expect("room");
         pool.bytes().write(frame.frame(), 0, page);
@@ -238,6 +244,36 @@ fn what_one_process_patched_is_there_at_the_first_touch_of_another_wherever_it_i
     }
     assert_ne!(code(&setup, &mut first, SITES[0]), CODE);
     assert_eq!(setup.pool.patched_text().taken_count(), 4);
+}
+
+#[test]
+fn text_of_the_bundle_is_taken_with_the_run_around_it() {
+    let setup = Setup::new();
+    let bytes = program_bytes();
+    let source: Arc<dyn PageSource> = setup.bundle_of(&bytes, bytes.len());
+    let first = offered(&setup, &source);
+    let frame = |space: &AddressSpace, address: u64| space.frame_at(address).map(|(frame, _)| frame);
+    let bundle = |page: u64| source.resident_page(page).map(|page| page.frame.frame());
+    for (slot, touched) in [(60, 0), (61, PAGE)] {
+        let mut second = setup.space_of(CapSlot(slot));
+        map_at(&mut second, &source, TEXT);
+        assert_eq!(second.handle_fault(TEXT + touched, super::Access::Execute), resolved(2), "one from either");
+        assert_eq!(frame(&second, TEXT), bundle(0));
+        assert_eq!(frame(&second, TEXT + PAGE), frame(&first, TEXT + PAGE), "patched");
+        assert_ne!(frame(&second, TEXT + PAGE), bundle(1));
+        assert_eq!(code(&setup, &mut second, SITES[0])[0], 0xe9);
+        assert_eq!(second.rewrite_site(TEXT + SITES[1] + 7, ENTRY), None, "nothing is left to do");
+    }
+    // Text that can be written is the file's own.
+    let mut writable = setup.space_of(CapSlot(62));
+    map(&mut writable, &source, CODE_RIGHTS | Protection::WRITE, false);
+    assert_eq!(writable.handle_fault(TEXT, super::Access::Execute), resolved(2));
+    assert_eq!(frame(&writable, TEXT + PAGE), bundle(1));
+    assert_eq!(code(&setup, &mut writable, SITES[0]), CODE);
+}
+
+fn resolved(pages: u32) -> super::FaultOutcome {
+    super::FaultOutcome::Resolved { pages }
 }
 
 #[test]

@@ -16,6 +16,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use aegis_abi::FrameNumber;
+
 use crate::error::{Errno, Result};
 use crate::mem::frames::{FramePool, FrameRef};
 use crate::sync::Mutex;
@@ -36,6 +38,15 @@ pub struct FilePage {
     pub frame: FrameRef,
     /// Bytes of the page that are the file's: 4096, or less in the last page. Not 0.
     pub valid_bytes: usize,
+}
+
+/// Frames of the boot bundle that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedRun {
+    /// The first.
+    pub first: FrameNumber,
+    /// How many: at least one.
+    pub count: u64,
 }
 
 /// Why there is no page.
@@ -73,6 +84,12 @@ pub trait PageSource: Send + Sync {
                 take(index, page);
             }
         }
+    }
+
+    /// Of the pages from the first of `indices` on, those that are whole, that nobody ever writes and whose frames lie
+    /// one behind the other: they need no counting. `None`: the first is not such a page.
+    fn fixed_run(&self, _indices: Range<u64>) -> Option<FixedRun> {
+        None
     }
 
     /// Whether [`Self::page`] may wait for somebody outside of the pod. Then it is asked without the address space's

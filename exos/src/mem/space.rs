@@ -369,7 +369,7 @@ impl AddressSpace {
     /// the kernel refused.
     pub fn unmap_all(&mut self) -> bool {
         let binder = &mut self.binder;
-        self.pages.unmap_all(|page| binder.unmap(page));
+        self.pages.unmap_all(|pages| binder.unmap_run(pages));
         self.flush().is_ok()
     }
 

@@ -1,13 +1,14 @@
 //! What the tests of this module share: a machine with a pool, and a file to map.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use aegis_abi::types::SLOT_BUNDLE;
 use aegis_abi::{CapSlot, FrameNumber};
 
 use super::{
-    AddressSpace, FileIdentity, FilePage, FramePool, FrameRef, PageError, PageIntent, PageSource, SpaceLimits,
+    AddressSpace, FileIdentity, FilePage, FixedRun, FramePool, FrameRef, PageError, PageIntent, PageSource, SpaceLimits,
 };
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeMachine};
 use crate::platform::FrameGrant;
@@ -56,7 +57,12 @@ impl Setup {
             page[0] = first_value.wrapping_add(index as u8);
         }
         bytes[length_bytes..].fill(0xee);
-        let count = self.machine.set_bundle(&bytes);
+        self.bundle_of(&bytes, length_bytes)
+    }
+
+    /// An immutable file of these bytes, up to `length_bytes`.
+    pub(crate) fn bundle_of(&self, bytes: &[u8], length_bytes: usize) -> Arc<BundleFile> {
+        let count = self.machine.set_bundle(bytes);
         let first = FrameNumber(FAKE_BUNDLE_FRAME);
         self.pool.add_borrowed(FrameGrant { slot: SLOT_BUNDLE, first, count });
         Arc::new(BundleFile { pool: self.pool.clone(), length_bytes })
@@ -79,6 +85,12 @@ impl PageSource for BundleFile {
         let valid_bytes = self.length_bytes.checked_sub(start).filter(|&left| left > 0)?.min(4096);
         let frame = self.pool.adopt(FrameNumber(FAKE_BUNDLE_FRAME + index));
         Some(FilePage { frame, valid_bytes })
+    }
+
+    fn fixed_run(&self, indices: Range<u64>) -> Option<FixedRun> {
+        let end = indices.end.min(self.length_bytes as u64 / PAGE);
+        let count = end.checked_sub(indices.start).filter(|count| *count > 0)?;
+        Some(FixedRun { first: FrameNumber(FAKE_BUNDLE_FRAME + indices.start), count })
     }
 
     fn identity(&self) -> FileIdentity {

@@ -19,7 +19,7 @@ use crate::fs::test_support::{LARGE, NOW};
 use crate::fs::transfer::Buffer;
 use crate::fs::vnode::{DeviceNumber, FileKind, InodeRef, NewNode, RenameMode, SetAttributes, WritePosition};
 use crate::mem::frames::FramePool;
-use crate::mem::source::{PageError, PageIntent};
+use crate::mem::source::{FixedRun, PageError, PageIntent};
 use crate::platform::FrameGrant;
 
 const DEVICE: DeviceNumber = DeviceNumber { major: 0, minor: 9 };
@@ -155,6 +155,30 @@ fn the_overlay_copies_pages_and_keeps_identity() {
     pool.bytes().read(last.frame.frame(), 8_999 - 8_192, &mut bytes);
     assert_eq!(bytes, [90, 0]);
     assert_eq!(read(&find(&base, "usr/lib/large"), 5_000, 2), [51, 51]);
+}
+
+#[test]
+fn whole_pages_lie_in_a_row_until_the_overlay_has_one_of_its_own() {
+    let (pool, base) = opened();
+    let root = over(&pool, &base);
+    for root in [&base, &root] {
+        let large = find(root, "usr/lib/large");
+        let first = large.resident_page(0).unwrap().frame.frame();
+        assert_eq!(large.fixed_run(0..16), Some(FixedRun { first, count: 2 }), "the third page is not whole");
+        let second = large.resident_page(1).unwrap().frame.frame();
+        assert_eq!(large.fixed_run(1..2), Some(FixedRun { first: second, count: 1 }));
+        assert_eq!((large.fixed_run(2..16), large.fixed_run(9..16), large.fixed_run(1..1)), (None, None, None));
+        assert_eq!(find(root, "usr/lib/small").fixed_run(0..1), None, "not whole");
+    }
+    let large = find(&root, "usr/lib/large");
+    write(&large, 5000, b"new");
+    assert_eq!(large.fixed_run(0..16), None);
+    let shorter = find(&over(&pool, &base), "usr/lib/large");
+    shorter.truncate(4096, NOW).unwrap();
+    assert_eq!(shorter.fixed_run(0..16), None);
+    let mut seen = Vec::new();
+    shorter.resident_pages(0..16, &mut |index, page| seen.push((index, page.valid_bytes)));
+    assert_eq!(seen, [(0, 4096)], "what was cut off is not shown");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::super::vnode::{InodeRef, OFFSET_MAX, SeekTarget};
 use super::MemoryFs;
 use crate::error::{Errno, Result};
 use crate::mem::frames::FrameRef;
-use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -23,6 +23,8 @@ pub(super) struct Content {
     own_page_count: u64,
     /// How much of the base still shows, where there is no own page.
     base_bytes: u64,
+    /// All of the base shows.
+    is_base_whole: bool,
 }
 
 /// What backs a page.
@@ -36,7 +38,7 @@ pub(super) enum Backing {
 impl Content {
     /// All of the base shows.
     pub(super) fn over(base_bytes: u64) -> Self {
-        Self { size_bytes: base_bytes, base_bytes, ..Self::default() }
+        Self { size_bytes: base_bytes, base_bytes, is_base_whole: true, ..Self::default() }
     }
 
     /// Pages that are not holes.
@@ -129,6 +131,7 @@ impl Content {
             return Err(Errno::EFBIG);
         }
         if size_bytes < self.size_bytes {
+            self.is_base_whole &= size_bytes >= self.base_bytes;
             self.base_bytes = self.base_bytes.min(size_bytes);
             let behind = self.pages.split_off(&size_bytes.div_ceil(PAGE));
             self.give_back(fs, behind.values().flatten().count() as u64);
@@ -261,8 +264,7 @@ impl Content {
         indices: Range<u64>,
         take: &mut dyn FnMut(u64, FilePage),
     ) {
-        let is_base_alone = self.pages.is_empty() && self.size_bytes == self.base_bytes;
-        match base.filter(|_| is_base_alone) {
+        match base.filter(|_| self.is_base_alone()) {
             Some(base) => base.resident_pages(indices, take),
             None => {
                 for index in indices {
@@ -272,6 +274,16 @@ impl Content {
                 }
             }
         }
+    }
+
+    /// Of the base's pages, as [`crate::mem::PageSource::fixed_run`].
+    pub(super) fn fixed_run(&self, base: &InodeRef, indices: Range<u64>) -> Option<FixedRun> {
+        if self.is_base_alone() { base.fixed_run(indices) } else { None }
+    }
+
+    /// Whether the file is what its base is.
+    fn is_base_alone(&self) -> bool {
+        self.is_base_whole && self.pages.is_empty() && self.size_bytes == self.base_bytes
     }
 
     fn give_back(&mut self, fs: &MemoryFs, count: u64) {

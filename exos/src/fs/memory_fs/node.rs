@@ -18,7 +18,7 @@ use super::MemoryFs;
 use super::content::{Backing, Content};
 use super::directory::{self, Known, Names};
 use crate::error::{Errno, Result};
-use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 use crate::platform::FrameBytes;
 use crate::sync::Mutex;
 
@@ -700,6 +700,13 @@ impl Inode for MemoryNode {
     fn resident_pages(&self, indices: Range<u64>, take: &mut dyn FnMut(u64, FilePage)) {
         if let Body::File(content) = &self.state.lock().body {
             content.resident_pages(self.base.as_ref(), indices, take);
+        }
+    }
+
+    fn fixed_run(&self, indices: Range<u64>) -> Option<FixedRun> {
+        match &self.state.lock().body {
+            Body::File(content) => content.fixed_run(self.base.as_ref()?, indices),
+            _ => None,
         }
     }
 
