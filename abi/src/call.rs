@@ -322,6 +322,8 @@ pub enum EnvironmentField {
     SlotCount = 7,
     /// Frames that nobody owns (any environment may ask).
     FramesFree = 8,
+    /// Nanoseconds of processor time that its processors used, those that are unmade included.
+    TimeUsedNs = 9,
 }
 
 /// Why the kernel stopped an environment.

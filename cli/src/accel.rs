@@ -172,6 +172,7 @@ impl Trial<'_> {
             firmware: firmware_for(self.machine),
             log: guest.log_fd(),
             pods: &pods,
+            orders: None,
             debugger: None,
             more: &[],
         };

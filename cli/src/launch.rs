@@ -17,8 +17,9 @@ use crate::errors::{Doing, Error};
 use crate::machine::{GuestEnds, HostEnds, Machine};
 use crate::options::MachineOptions;
 use crate::pod::chance;
-use crate::ports::{BOOT_LIMIT, Finished, Habits, printable_lines, relay};
+use crate::ports::{BOOT_LIMIT, Finished, Habits, Parts, printable_lines, relay};
 use crate::qemu::{Accelerator, MachineKind, MachineLine, PodDevices};
+use crate::remote::desk::Desk;
 use crate::shares::Served;
 use crate::signals::Signals;
 use crate::stats::Stats;
@@ -57,6 +58,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) bundle: &'a BootBundle,
     /// Each pod's directories.
     pub(crate) shares: Vec<&'a [Served]>,
+    /// The line to the manager.
+    pub(crate) orders: Option<RawFd>,
     /// The port of a debugger.
     pub(crate) debugger: Option<RawFd>,
 }
@@ -73,6 +76,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) accelerator: Accelerator,
     /// The pods' names, where there are several.
     pub(crate) names: &'a [String],
+    /// Where commands for the machine come in.
+    pub(crate) desk: Option<Desk>,
     /// It has a terminal of its own.
     pub(crate) has_terminal: bool,
     /// When the tool started.
@@ -153,6 +158,7 @@ impl<'a> Kit<'a> {
             firmware: firmware_for(self.kind),
             log: guest.log_fd(),
             pods: &pods,
+            orders: wish.orders,
             debugger: wish.debugger,
             more: &self.options.qemu_words,
         };
@@ -180,7 +186,10 @@ impl<'a> Kit<'a> {
             start: launch.start,
         };
         let raw = launch.has_terminal.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;
-        let finished = relay(machine, launch.host, launch.names, &mut signals, &mut stats, habits, launch.mappings);
+        let finished = {
+            let parts = Parts { desk: launch.desk, mappings: launch.mappings };
+            relay(machine, launch.host, launch.names, &mut signals, &mut stats, habits, parts)
+        };
         // Before anything is said.
         drop(raw);
         Ok((finished?, stats))

@@ -1,12 +1,13 @@
 //! The host tool: starts unmodified Linux programs in a machine that runs the Aegis kernel and exos under
 //! QEMU.
 //!
-//! `options` reads the command line, one module per verb does the work (`run`, `up`, `bench`, `compare`, `doctor`),
-//! and this one turns the outcome into an exit status. What `up` reads from its file (`up_file`) is what `run` has on
-//! its command line; each program is a `pod` for both, and `launch` starts the machine. A pod goes through `program`
-//! (what the host knows of it), `root`, `closure`, `pack*` and `shares` (its files), `boot` (the bundle), `accel` and
-//! `qemu` (the command line), `machine` (the process), `ports` with `side`, `pump`, `marks`, `control` and `signals`
-//! (while it lives), `ending` and `stats` (what came of it). `profile` looks on from a thread of its own.
+//! `options` reads the command line, one module per verb does the work (`run`, `up`, `bench`, `compare`, `doctor`,
+//! `remote` for a machine that runs), and this one turns the outcome into an exit status. What `up` reads from its
+//! file (`up_file`) is what `run` has on its command line; each program is a `pod` for both, and `launch` starts the
+//! machine. A pod goes through `program` (what the host knows of it), `root`, `closure`, `pack*` and `shares` (its
+//! files), `boot` (the bundle), `accel` and `qemu` (the command line), `machine` (the process), `ports` with `side`,
+//! `pump`, `marks`, `control` and `signals` (while it lives), `ending` and `stats` (what came of it). `profile` looks
+//! on from a thread of its own.
 //!
 //! Invariants: one thread starts every process (`bench` and `profile` have others, which start none); the exit
 //! status is always one of those in `errors` or the program's own; no QEMU outlives the tool.
@@ -40,6 +41,7 @@ mod profile;
 mod program;
 mod pump;
 mod qemu;
+mod remote;
 mod root;
 mod run;
 mod shares;
@@ -55,6 +57,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use options::{Command, Parsed};
+use remote::verbs;
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -76,6 +79,11 @@ fn main() -> ExitCode {
     match command {
         Command::Run(options) => ended(run::run(&options, start)),
         Command::Up(options) => ended(up::up(&options, start)),
+        Command::Ps(options) => ended(verbs::ps(&options)),
+        Command::Top(options) => ended(verbs::top(&options)),
+        Command::Logs(options) => ended(verbs::logs(&options)),
+        Command::Stop(options) => ended(verbs::stop(&options)),
+        Command::Tickets(options) => ended(verbs::tickets(&options)),
         Command::Bench(options) => ExitCode::from(bench::bench(&options)),
         Command::Test(options) => ExitCode::from(compare::test(&options)),
         Command::Doctor => ExitCode::from(doctor::doctor()),

@@ -35,6 +35,12 @@ impl Marker {
         }
     }
 
+    /// Lines of this marker without the mark.
+    pub(crate) fn unmarked(&self, lines: &[u8]) -> Vec<u8> {
+        let lines = lines.split_inclusive(|byte| *byte == b'\n');
+        lines.flat_map(|line| line.strip_prefix(self.mark.as_bytes()).unwrap_or(line)).copied().collect()
+    }
+
     /// The stream has ended: what is left becomes a line.
     pub(crate) fn finish(&mut self, lines: &mut Vec<u8>) {
         if self.partial.is_empty() {

@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aegis_image::pods::{POD_NAME_BYTES_MAX, is_name};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -17,6 +18,7 @@ use crate::compare::TestOptions;
 use crate::pack_host::split_with;
 use crate::profile;
 use crate::qemu::MachineKind;
+use crate::remote::verbs;
 use crate::shares::{Volume, parse_volume};
 
 /// Least memory of a machine in bytes: the kernel, exos and a small program.
@@ -103,6 +105,16 @@ pub(crate) enum Command {
     Run(Box<RunOptions>),
     /// Run several programs in one machine, each in a pod of its own
     Up(Box<UpOptions>),
+    /// Show running machines and their pods
+    Ps(verbs::PsOptions),
+    /// Watch a running machine: who wants and gets how much
+    Top(verbs::TopOptions),
+    /// Print what pods wrote
+    Logs(verbs::LogsOptions),
+    /// End pods, or a whole machine
+    Stop(verbs::StopOptions),
+    /// Show or change the tickets of pods
+    Tickets(verbs::TicketsOptions),
     /// Measure this system and Linux side by side
     Bench(Box<BenchOptions>),
     /// Run programs here and on Linux, and show where they differ
@@ -230,6 +242,9 @@ pub(crate) struct UpOptions {
     /// How the machine is started.
     #[command(flatten)]
     pub(crate) machine: MachineOptions,
+    /// Name by which `aegis ps` and others find the machine [default: the file's]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<String>,
     /// The machine and its pods, in TOML
     pub(crate) file: PathBuf,
 }
@@ -401,12 +416,19 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "too large".to_string())
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds, such as 1.5".to_string())?;
     if seconds <= 0.0 {
         return Err("more than 0 seconds".into());
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| "too large".to_string())
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, not beginning with -"))
 }
 
 pub(crate) fn parse_with(text: OsString) -> Result<With, String> {

@@ -26,6 +26,7 @@ use crate::errors::{Doing, Error};
 use crate::machine::{HostEnds, Machine};
 use crate::marks::{Marker, marks};
 use crate::pump::{InputPump, Outcome, OutputPump, Sink, Source, read_some};
+use crate::remote::desk::{Desk, DeskSlot};
 use crate::side::Side;
 use crate::signals::{Event, Signals};
 use crate::stats::Stats;
@@ -59,6 +60,15 @@ pub(crate) struct Habits {
     pub(crate) start: Instant,
 }
 
+/// Who else takes part in a run.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// Where commands for the machine come in.
+    pub(crate) desk: Option<Desk>,
+    /// Where a profile wants to hear of mappings.
+    pub(crate) mappings: Option<Sender<Mapping>>,
+}
+
 /// What a finished run leaves behind.
 #[derive(Debug)]
 pub(crate) struct Finished {
@@ -81,9 +91,10 @@ pub(crate) fn relay(
     signals: &mut Signals,
     stats: &mut Stats,
     habits: Habits,
-    mappings: Option<Sender<Mapping>>,
+    parts: Parts,
 ) -> Result<Finished, Error> {
-    let mut relay = Relay { mappings, ..Relay::new(machine, ends, names, signals, stats, habits)? };
+    let Parts { desk, mappings } = parts;
+    let mut relay = Relay { desk, mappings, ..Relay::new(machine, ends, names, signals, stats, habits)? };
     loop {
         if let Some(finished) = relay.step()? {
             return Ok(finished);
@@ -103,6 +114,7 @@ enum Slot {
     ControlOut(usize),
     Log,
     QemuErrors,
+    Desk(DeskSlot),
 }
 
 const STDOUT: usize = 0;
@@ -118,7 +130,7 @@ struct Relay<'a> {
     signals: &'a mut Signals,
     stats: &'a mut Stats,
     habits: Habits,
-    /// Where a profile wants to hear of mappings.
+    desk: Option<Desk>,
     mappings: Option<Sender<Mapping>>,
     /// Where there are several pods, they are told apart.
     is_marked: bool,
@@ -171,6 +183,7 @@ impl<'a> Relay<'a> {
             signals,
             stats,
             habits,
+            desk: None,
             mappings: None,
             is_marked: !names.is_empty(),
             sides,
@@ -193,6 +206,7 @@ impl<'a> Relay<'a> {
         for slot in self.wait()? {
             self.handle(slot)?;
         }
+        self.serve_desk();
         self.check_times();
         if self.qemu_end.is_none() {
             self.qemu_end = self.machine.poll_end().doing("waiting for QEMU")?;
@@ -241,7 +255,8 @@ impl<'a> Relay<'a> {
         let interests = self.interests();
         let mut fds: Vec<PollFd<'_>> =
             interests.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = self.next_time().map(|time| {
+        let desk = self.desk.as_ref().and_then(Desk::next_time);
+        let timeout = self.next_time().into_iter().chain(desk).min().map(|time| {
             let left = time.saturating_duration_since(Instant::now());
             Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -281,7 +296,35 @@ impl<'a> Relay<'a> {
         }
         add(Slot::Log, self.log.as_ref().map(AsFd::as_fd).filter(|_| has_room), read);
         add(Slot::QemuErrors, self.qemu_stderr.as_ref().map(AsFd::as_fd), read);
+        let desk = self.desk.iter().flat_map(Desk::interests);
+        list.extend(desk.map(|(slot, fd, flags)| (Slot::Desk(slot), fd, flags)));
         list
+    }
+
+    /// Gives the desk what pods wrote, and lets it go on.
+    fn serve_desk(&mut self) {
+        for (number, side) in self.sides.iter_mut().enumerate() {
+            if !side.is_flushed && side.report.is_some() {
+                side.is_flushed = self.outputs.iter_mut().all(|output| output.finish(number));
+            }
+        }
+        let copies = self.outputs.each_mut().map(OutputPump::take_copies);
+        let Some(desk) = &mut self.desk else { return };
+        for (index, copies) in copies.into_iter().enumerate() {
+            for (number, lines) in copies {
+                desk.keep(number, index == STDERR, &lines);
+            }
+        }
+        desk.tick(&mut self.sides);
+    }
+
+    /// A line about a pod, on standard error and in its log.
+    fn tell(&mut self, number: usize, text: &str) {
+        let mark = &self.sides[number].mark;
+        self.outputs[STDERR].push(format!("{mark}{text}\n").as_bytes());
+        if let Some(desk) = &mut self.desk {
+            desk.keep(number, true, format!("{text}\n").as_bytes());
+        }
     }
 
     fn handle(&mut self, slot: Slot) -> Result<(), Error> {
@@ -308,6 +351,11 @@ impl<'a> Relay<'a> {
             Slot::ControlOut(number) => self.sides[number].write(),
             Slot::Log => self.read_log(),
             Slot::QemuErrors => self.read_qemu_errors(),
+            Slot::Desk(slot) => {
+                if let Some(desk) = &mut self.desk {
+                    desk.handle(slot, &mut self.sides);
+                }
+            }
         }
         Ok(())
     }
@@ -373,8 +421,7 @@ impl<'a> Relay<'a> {
                     Level::Info | Level::Debug => self.habits.verbose,
                 };
                 if shown {
-                    let mark = &self.sides[number].mark;
-                    self.outputs[STDERR].push(format!("{mark}exos: {text}\n").as_bytes());
+                    self.tell(number, &format!("exos: {text}"));
                 }
             }
         }
@@ -393,8 +440,7 @@ impl<'a> Relay<'a> {
             }
             let line = line.or_else(|| (status != 0).then(|| format!("ended with status {status}")));
             if let Some(line) = line {
-                let mark = &side.mark;
-                self.outputs[STDERR].push(format!("{mark}aegis: {line}\n").as_bytes());
+                self.tell(number, &format!("aegis: {line}"));
             }
         }
         self.sides[number].report = Some(report);

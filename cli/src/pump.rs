@@ -84,13 +84,15 @@ pub(crate) struct OutputPump {
     pending: Vec<u8>,
     written: usize,
     read_bytes: u64,
+    /// Lines as they came, with the numbers of their sources, for whoever keeps them.
+    copies: Vec<(usize, Vec<u8>)>,
 }
 
 impl OutputPump {
     /// A pump from `sources` to `sink`.
     pub(crate) fn new(sources: Vec<Source>, sink: Sink) -> Self {
         let pending = Vec::with_capacity(BUFFER_BYTES);
-        Self { sources, turn: 0, sink: Some(sink), pending, written: 0, read_bytes: 0 }
+        Self { sources, turn: 0, sink: Some(sink), pending, written: 0, read_bytes: 0, copies: Vec::new() }
     }
 
     /// The descriptors to wait for before [`OutputPump::fill`], with the numbers of their sources.
@@ -146,11 +148,32 @@ impl OutputPump {
             if length == 0 {
                 marker.finish(&mut self.pending);
             }
+            self.copies.push((number, marker.unmarked(&self.pending)));
         }
         if self.sink.is_none() {
             self.pending.clear();
         }
         Ok(())
+    }
+
+    /// A source whose pod has ended: true if nothing of it is unread, and its last line has been passed on.
+    pub(crate) fn finish(&mut self, number: usize) -> bool {
+        let Some(source) = self.sources.get_mut(number) else { return true };
+        let unread = source.stream.as_ref().map_or(0, |stream| rustix::io::ioctl_fionread(stream).unwrap_or(0));
+        if let (0, Some(marker)) = (unread, &mut source.marker) {
+            let mut last = Vec::new();
+            marker.finish(&mut last);
+            self.copies.push((number, marker.unmarked(&last)));
+            if self.sink.is_some() {
+                self.pending.append(&mut last);
+            }
+        }
+        unread == 0
+    }
+
+    /// Lines that came since the last look, without marks, and the numbers of their sources.
+    pub(crate) fn take_copies(&mut self) -> Vec<(usize, Vec<u8>)> {
+        std::mem::take(&mut self.copies)
     }
 
     /// Writes some of what is pending.

@@ -161,6 +161,8 @@ pub(crate) struct MachineLine<'a> {
     /// The pods' devices. Those of several pods have fixed places, in this order; those of one are where QEMU puts
     /// them.
     pub(crate) pods: &'a [PodDevices<'a>],
+    /// The line to the manager of several pods: the second serial port.
+    pub(crate) orders: Option<RawFd>,
     /// The port of a debugger, which the machine then waits for.
     pub(crate) debugger: Option<RawFd>,
     /// More words, at the end.
@@ -182,6 +184,10 @@ impl MachineLine<'_> {
         }
         line.pair("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
         line.pair("-chardev", &format!("socket,id=log,fd={}", self.log)).pair("-serial", "chardev:log");
+        if let Some(fd) = self.orders {
+            line.pair("-chardev", &format!("socket,id=orders,fd={fd}"));
+            line.pair("-device", "isa-serial,chardev=orders,index=1");
+        }
         if self.machine == MachineKind::Microvm {
             line.pair("-global", "virtio-mmio.force-legacy=false");
         }
@@ -357,6 +363,7 @@ mod tests {
             kernel_words: "",
             bundle: Path::new("/b/my bundle"),
             firmware: None,
+            orders: None,
             debugger: None,
             more: &[],
             log: 105,
@@ -444,8 +451,10 @@ mod tests {
         let pods = [PodDevices { ports: PORTS, shares: &root }, PodDevices { ports: other, shares: &[] }];
         let mut it = line();
         it.pods = &pods;
+        it.orders = Some(115);
         let text = it.shell_line();
         for words in [
+            " -chardev socket,id=orders,fd=115 -device isa-serial,chardev=orders,index=1 ",
             " -device virtio-serial-device,max_ports=5,id=console-0,bus=virtio-mmio-bus.1 ",
             " -device virtserialport,nr=2,chardev=stdout-0,name=aegis.stdout@0,bus=console-0.0 ",
             " -fsdev local,id=aegis0-0,",

@@ -43,12 +43,14 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         slice_ms: None,
         bundle: &bundle,
         shares: vec![&files.shares],
+        orders: None,
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),
     };
     let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
     drop(bundle);
     let has_terminal = options.terminal;
-    let mut launch = Launch { words, host, guest, accelerator, names: &[], has_terminal, start, mappings: None };
+    let mut launch =
+        Launch { words, host, guest, accelerator, names: &[], desk: None, has_terminal, start, mappings: None };
     let Some(profiled) = profiled else { return run_machine(options, &kit, launch) };
     let Profiling { profile, mappings, path } = profiled.start(options, &kit, &files)?;
     launch.mappings = Some(mappings);

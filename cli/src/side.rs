@@ -25,6 +25,8 @@ pub(crate) struct Side {
     pub(crate) greeted: bool,
     /// How it ended.
     pub(crate) report: Option<Report>,
+    /// It has ended, and all that it wrote has been read.
+    pub(crate) is_flushed: bool,
     control: Option<UnixStream>,
     lines: LineBuffer,
     out: VecDeque<u8>,
@@ -34,7 +36,7 @@ impl Side {
     /// The side of a pod that has not spoken yet.
     pub(crate) fn new(mark: String, control: UnixStream, input: InputPump) -> Self {
         let (lines, out) = (LineBuffer::default(), VecDeque::new());
-        Self { mark, input, greeted: false, report: None, control: Some(control), lines, out }
+        Self { mark, input, greeted: false, report: None, is_flushed: false, control: Some(control), lines, out }
     }
 
     /// It runs: it has greeted and not ended.

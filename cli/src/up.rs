@@ -4,6 +4,7 @@
 //! which gives each pod its part. The order is again that in which a user wants to hear of problems.
 
 use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,11 +13,13 @@ use aegis_image::pods::{PodPlan, encode};
 
 use crate::boot::{self, BootBundle, PodsImage};
 use crate::ending::verdict_of_pods;
-use crate::errors::Error;
+use crate::errors::{Doing, Error};
 use crate::launch::{Kit, Launch, Wish, memory_of_pods_mib, pod_quota_mib};
 use crate::machine::sockets;
 use crate::options::UpOptions;
 use crate::pod::{Pod, PodFiles};
+use crate::remote::desk::Desk;
+use crate::remote::place::{Place, Wanted};
 use crate::up_file::{PodEntry, UpFile, parse};
 
 /// Longest file that is read.
@@ -49,22 +52,42 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let accelerator = kit.accelerator(&library_os)?;
     let bundle = bundle_of(&file, &library_os, &manager, &configs, &files)?;
     let (host, mut guest) = sockets(pods.len())?;
+    let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
+    orders.set_nonblocking(true).doing("making the machine's sockets")?;
     let wish = Wish {
         cpu_count: file.cpus,
         memory_mib: memory_mib(&file, &bundle)?,
         slice_ms: file.slice_ms,
         bundle: &bundle,
         shares: files.iter().map(|files| files.shares.as_slice()).collect(),
+        orders: Some(guest.add(&orders_guest.into())?),
         debugger: None,
     };
     let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
     drop(bundle);
     let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
-    let launch = Launch { words, host, guest, accelerator, names: &names, has_terminal: false, start, mappings: None };
+    let desk = desk(options, &names, orders)?;
+    let (has_terminal, mappings) = (false, None);
+    let launch = Launch { words, host, guest, accelerator, names: &names, desk, has_terminal, start, mappings };
     let (finished, _) = kit.run(launch)?;
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     kit.report(&verdict, &finished.log);
     Ok(verdict.status)
+}
+
+/// Where commands for the machine come in. A machine runs without, if the host has no place for it and nobody asked for
+/// a name.
+fn desk(options: &UpOptions, names: &[String], orders: UnixStream) -> Result<Option<Desk>, Error> {
+    match Place::take(&Wanted::new(options.name.as_deref(), &options.file)) {
+        Ok(place) => Ok(Some(Desk::new(place, names, orders))),
+        Err(why) if options.name.is_some() => Err(Error::Usage(why.to_string())),
+        Err(why) => {
+            if !options.machine.quiet {
+                eprintln!("aegis: no commands can reach this machine: {why}");
+            }
+            Ok(None)
+        }
+    }
 }
 
 fn read(path: &Path, folder: &Path) -> Result<UpFile, String> {

@@ -31,7 +31,7 @@ pub const PART_POD: u32 = 18;
 /// First eight bytes of a plan.
 pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"AEGISPOD");
 /// Version of the encoding.
-pub const PLAN_VERSION: u32 = 1;
+pub const PLAN_VERSION: u32 = 2;
 /// Most pods of a machine: what the bundle has parts for, besides the manager, the plan and the library OS.
 pub const POD_COUNT_MAX: usize = BUNDLE_PART_COUNT_MAX - 3;
 /// Longest name of a pod in bytes.
@@ -46,7 +46,9 @@ pub const SLOT_POD_IMAGE: CapSlot = CapSlot(7);
 pub const SLOT_POD_DATA: CapSlot = CapSlot(8);
 
 const HEADER_BYTES: usize = 16;
-const NAME_OFFSET: usize = 24;
+const NAME_OFFSET: usize = 32;
+/// Flag of an entry: [`PodPlan::is_held`].
+const FLAG_HELD: u32 = 1;
 const ENTRY_BYTES: usize = NAME_OFFSET + POD_NAME_BYTES_MAX;
 
 /// What belongs to a pod.
@@ -58,6 +60,8 @@ pub struct PodPlan {
     pub ticket_amount: u64,
     /// Device functions.
     pub device_count: u32,
+    /// The machine does not end while the host may still want the pod again: until an order releases it.
+    pub is_held: bool,
     /// Bytes of its name.
     name_bytes: u32,
     name: [u8; POD_NAME_BYTES_MAX],
@@ -72,7 +76,14 @@ impl PodPlan {
         }
         let mut bytes = [0; POD_NAME_BYTES_MAX];
         bytes[..name.len()].copy_from_slice(name.as_bytes());
-        Some(Self { frame_quota, ticket_amount, device_count, name_bytes: name.len() as u32, name: bytes })
+        let is_held = false;
+        Some(Self { frame_quota, ticket_amount, device_count, is_held, name_bytes: name.len() as u32, name: bytes })
+    }
+
+    /// The same, held.
+    #[must_use]
+    pub fn held(self, is_held: bool) -> Self {
+        Self { is_held, ..self }
     }
 
     /// Its name.
@@ -107,6 +118,7 @@ pub fn encode(pods: &[PodPlan]) -> Option<Vec<u8>> {
         put(&mut bytes, at + 8, pod.ticket_amount.to_le_bytes());
         put(&mut bytes, at + 16, pod.device_count.to_le_bytes());
         put(&mut bytes, at + 20, pod.name_bytes.to_le_bytes());
+        put(&mut bytes, at + 24, (if pod.is_held { FLAG_HELD } else { 0 }).to_le_bytes());
         bytes[at + NAME_OFFSET..at + ENTRY_BYTES].copy_from_slice(&pod.name);
     }
     Some(bytes)
@@ -172,7 +184,8 @@ fn decode_pod(entry: &[u8]) -> Option<PodPlan> {
     if !(1..=TICKET_AMOUNT_MAX).contains(&ticket_amount) {
         return None;
     }
-    PodPlan::new(name, frame_quota, ticket_amount, device_count)
+    let is_held = u32_at(entry, 24)? & FLAG_HELD != 0;
+    PodPlan::new(name, frame_quota, ticket_amount, device_count).map(|plan| plan.held(is_held))
 }
 
 #[cfg(test)]
@@ -182,7 +195,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
 
     fn pod(name: &str) -> PodPlan {
-        PodPlan::new(name, 1000, 3, 2).expect("a good name")
+        PodPlan::new(name, 1000, 3, 2).expect("a good name").held(name.ends_with('1'))
     }
 
     #[test]
@@ -217,12 +230,12 @@ mod tests {
             Plan::decode(&bytes).err()
         };
         assert_eq!(with(0, 0), Some(PlanDamage::NotPlan));
-        assert_eq!(with(8, 2), Some(PlanDamage::Version(2)));
+        assert_eq!(with(8, 1), Some(PlanDamage::Version(1)));
         assert_eq!(with(12, 0), Some(PlanDamage::PodCount(0)));
         assert_eq!(with(12, 200), Some(PlanDamage::PodCount(200)));
         assert_eq!(with(HEADER_BYTES + 8, 0), Some(PlanDamage::Pod(0)), "no ticket");
         assert_eq!(with(HEADER_BYTES + 20, 33), Some(PlanDamage::Pod(0)), "a name too long");
-        assert_eq!(with(HEADER_BYTES + 24, b'/'), Some(PlanDamage::Pod(0)), "a name that is none");
+        assert_eq!(with(HEADER_BYTES + 32, b'/'), Some(PlanDamage::Pod(0)), "a name that is none");
         assert_eq!(Plan::decode(&[]).err(), Some(PlanDamage::NotPlan));
     }
 

@@ -15,6 +15,11 @@ const CLASS_BRIDGE: u32 = 6;
 /// Most MSI-X entries of a function that are routed.
 const MESSAGE_COUNT_MAX: u16 = 4;
 
+/// First port, number of ports and interrupt line of the second serial device of a PC; the first is the kernel's log.
+const SERIAL_PORT: u16 = 0x2f8;
+const SERIAL_PORT_COUNT: u16 = 8;
+const SERIAL_LINE: usize = 3;
+
 /// Finds all device functions. What does not fit the tables is left out, and the log says so.
 pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
     machine::virtio_mmio_slots(boot.command_line, &boot.topology, |slot| add_virtio_mmio(state, slot));
@@ -35,6 +40,7 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
         pci::assign_addresses(&PciPorts, function, &mut window);
         add_pci(state, boot, function);
     }
+    add_serial(state, boot);
     machine::log!(Info, "no IOMMU is used: a device reaches all memory that its driver tells it of");
     if left_out != 0 {
         machine::log!(Error, "{left_out} PCI functions are left out: only {FUNCTION_COUNT_MAX} are kept");
@@ -56,6 +62,34 @@ fn add_virtio_mmio(state: &mut State<'static, Hardware>, slot: VirtioMmioSlot) {
     if let Some(device) = state.add_device(description) {
         state.machine.set_backend(device, Backend::VirtioMmio(slot.address));
         state.machine.add_route(device, 0, Line::Gsi(slot.gsi));
+    }
+}
+
+/// The second serial device, if its scratch register keeps what is written to it.
+fn add_serial(state: &mut State<'static, Hardware>, boot: &Boot) {
+    let (scratch, pattern) = (SERIAL_PORT + SERIAL_PORT_COUNT - 1, 0x5a);
+    machine::port_write_u8(scratch, pattern);
+    if machine::port_read_u8(scratch) != pattern {
+        return;
+    }
+    let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
+    regions[0] = Region {
+        is_ports: true,
+        base: u64::from(SERIAL_PORT),
+        length_bytes: u64::from(SERIAL_PORT_COUNT),
+        ..Region::HOLE
+    };
+    let description = DeviceDescription {
+        kind: DeviceKind::Ports,
+        identity: u32::from(SERIAL_PORT),
+        location: 0,
+        class: 0,
+        regions,
+        interrupt_count: 1,
+        is_dma_confined: false,
+    };
+    if let Some(device) = state.add_device(description) {
+        state.machine.add_route(device, 0, Line::Gsi(boot.topology.isa_lines[SERIAL_LINE].gsi));
     }
 }
 

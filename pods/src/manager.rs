@@ -1,10 +1,13 @@
-//! The order of things: read the bundle, make all pods, start them, wait for their ends, end the machine.
+//! The order of things: read the bundle, make all pods, start them, wait for their ends and the host's orders, end the
+//! machine.
 #![allow(unsafe_code, reason = "the boot information, and a heap that must not be there")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::fmt;
+use core::ops::Range;
 
 use aegis_abi::boot::{BUNDLE_PART_COUNT_MAX, BootInfo, BundleHeader, BundlePart};
+use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_abi::device::{DeviceField, DeviceKind};
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
@@ -12,10 +15,12 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_MACHINE};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
+use aegis_image::orders::{Action, Answer, EVENT_ID, Order, Outcome, PodState};
 use aegis_image::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
 use aegis_rt::call::{self, Refusal};
 
 use crate::memory::Bundle;
+use crate::orders::Line;
 use crate::pod::{Image, Making, Pod};
 use crate::report::say;
 
@@ -71,9 +76,6 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// A pod that runs, and what it is called.
-type Running<'a> = Option<(Pod, &'a PodPlan)>;
-
 /// Where the kernel enters.
 pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     // SAFETY: the kernel maps the boot information before it starts the first environment.
@@ -95,6 +97,91 @@ fn end_machine(code: u32) -> ! {
     }
 }
 
+/// What all pods are made from.
+struct Machine<'a> {
+    info: &'a BootInfo,
+    bundle: Bundle,
+    image: Image,
+    devices: &'a [CapSlot],
+}
+
+/// A pod's place in the machine.
+struct Place<'a> {
+    number: u32,
+    plan: &'a PodPlan,
+    part: BundlePart,
+    /// Its devices, as numbers of all.
+    devices: Range<usize>,
+    /// What it is while it runs.
+    pod: Option<Pod>,
+    /// It can be wanted again.
+    is_held: bool,
+    ticket_amount: u64,
+    /// How it was at its end.
+    last: PodState,
+    /// The host is to be told of its end.
+    has_news: bool,
+}
+
+impl Place<'_> {
+    fn make(&mut self, machine: &Machine<'_>) -> Result<Pod, Refusal> {
+        let bundle_offset = self.part.offset_bytes / PAGE_SIZE;
+        let frame_count = self.part.length_bytes.div_ceil(PAGE_SIZE);
+        let making = Making {
+            plan: self.plan,
+            ticket_amount: self.ticket_amount,
+            bundle: Bundle { frame: machine.bundle.frame + bundle_offset, frame_count },
+            bundle_offset,
+            devices: &machine.devices[self.devices.clone()],
+            image: &machine.image,
+            info: machine.info,
+        };
+        Pod::make(self.number, &making)
+    }
+
+    fn state(&self) -> PodState {
+        let state = self.pod.as_ref().map_or(PodState { is_running: false, ..self.last }, Pod::state);
+        PodState { now_ns: crate::pod::now_ns(), tickets: self.ticket_amount, ..state }
+    }
+
+    /// Takes the pod apart; whatever is left of one that cannot be is never started again.
+    fn end(&mut self) -> Result<(), Refusal> {
+        self.last = self.state();
+        self.has_news = true;
+        self.pod.take().map_or(Ok(()), |pod| pod.end())
+    }
+
+    fn act(&mut self, machine: &Machine<'_>, action: Action, amount: u64) -> Outcome {
+        let done = |result: Result<(), Refusal>| result.map_or(Outcome::Refused, |()| Outcome::Done);
+        match (action, &self.pod) {
+            (Action::Read, _) => Outcome::Done,
+            (Action::Release, _) => {
+                self.is_held = false;
+                Outcome::Done
+            }
+            (Action::Restart, Some(_)) => Outcome::IsRunning,
+            (Action::Restart, None) if !self.is_held => Outcome::HasEnded,
+            (Action::Restart, None) => done(self.restart(machine)),
+            (Action::Tickets | Action::Destroy, None) => Outcome::HasEnded,
+            (Action::Tickets, Some(_)) if !(1..=TICKET_AMOUNT_MAX).contains(&amount) => Outcome::BadAmount,
+            (Action::Tickets, Some(pod)) => match pod.set_tickets(amount) {
+                Ok(()) => {
+                    self.ticket_amount = amount;
+                    Outcome::Done
+                }
+                Err(_) => Outcome::Refused,
+            },
+            (Action::Destroy, Some(_)) => done(self.end()),
+        }
+    }
+
+    fn restart(&mut self, machine: &Machine<'_>) -> Result<(), Refusal> {
+        let pod = self.make(machine)?;
+        self.pod = Some(pod);
+        pod.start()
+    }
+}
+
 fn divide(info: &BootInfo) -> Result<(), Failure> {
     let bundle = Bundle { frame: info.bundle_frame, frame_count: info.bundle_frame_count };
     let page = bundle.bytes(0, PAGE_SIZE)?;
@@ -103,7 +190,8 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     let plan = find(&header, PART_PLAN)?;
     let plan = Plan::decode(bundle.bytes(plan.offset_bytes, plan.length_bytes)?).map_err(Failure::Plan)?;
     let image = image_of(&bundle, find(&header, PART_LIBRARY_OS)?)?;
-    if parts.iter().filter(|part| part.kind == PART_POD).count() != plan.pods().count() {
+    let pod_parts = || parts.iter().filter(|part| part.kind == PART_POD);
+    if pod_parts().count() != plan.pods().count() {
         return Err(Failure::PodCount);
     }
     let (devices, device_count) = virtio_functions(info);
@@ -111,26 +199,35 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     if wanted_count != device_count as u64 {
         return Err(Failure::DeviceCount(wanted_count, device_count));
     }
-    let mut pods: [Running<'_>; POD_COUNT_MAX] = [None; POD_COUNT_MAX];
-    let mut devices_left = &devices[..device_count];
-    let places = parts.iter().filter(|part| part.kind == PART_POD);
-    for ((number, place), (pod_plan, part)) in (0..).zip(&mut pods).zip(plan.pods().zip(places)) {
-        let (own, others) = devices_left.split_at(pod_plan.device_count as usize);
-        devices_left = others;
-        let bundle_offset = part.offset_bytes / PAGE_SIZE;
-        let frame_count = part.length_bytes.div_ceil(PAGE_SIZE);
-        let own_bundle = Bundle { frame: bundle.frame + bundle_offset, frame_count };
-        let making = Making { plan: pod_plan, bundle: own_bundle, bundle_offset, devices: own, image: &image, info };
-        let made = Pod::make(number, &making).map_err(|refusal| match refusal.status {
-            Status::NoFrames => Failure::Memory(*pod_plan),
+    let machine = Machine { info, bundle, image, devices: &devices[..device_count] };
+    let mut places = [const { None }; POD_COUNT_MAX];
+    let mut device = 0;
+    for ((number, place), (plan, part)) in (0..).zip(&mut places).zip(plan.pods().zip(pod_parts())) {
+        let first = device;
+        device += plan.device_count as usize;
+        let mut made = Place {
+            number,
+            plan,
+            part: *part,
+            devices: first..device,
+            pod: None,
+            is_held: plan.is_held,
+            ticket_amount: plan.ticket_amount,
+            last: PodState::default(),
+            has_news: false,
+        };
+        let pod = made.make(&machine).map_err(|refusal| match refusal.status {
+            Status::NoFrames => Failure::Memory(*plan),
             _ => Failure::Refused(refusal),
         })?;
-        *place = Some((made, pod_plan));
+        made.pod = Some(pod);
+        *place = Some(made);
     }
-    for (pod, _) in pods.iter().flatten() {
+    let line = Line::open(info)?;
+    for pod in places.iter().flatten().filter_map(|place| place.pod) {
         pod.start()?;
     }
-    wait(&mut pods)
+    wait(&machine, &mut places, line)
 }
 
 fn find(header: &BundleHeader, kind: u32) -> Result<BundlePart, Failure> {
@@ -168,34 +265,54 @@ fn is_virtio(slot: CapSlot) -> bool {
     }
 }
 
-/// Takes pods apart as they end, until there is none.
-fn wait(pods: &mut [Running<'_>; POD_COUNT_MAX]) -> Result<(), Failure> {
-    while pods.iter().any(Option::is_some) {
-        let mut terms = [Term::default(); POD_COUNT_MAX];
+/// Takes pods apart as they end and does what the host orders, until there is no pod that runs or can run again.
+fn wait(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], mut line: Option<Line>) -> Result<(), Failure> {
+    while places.iter().flatten().any(|place| place.pod.is_some() || place.is_held) {
+        let mut terms = [Term::default(); POD_COUNT_MAX + 1];
         let mut count = 0;
-        for (pod, _) in pods.iter().flatten() {
-            terms[count] = bell_term(count as u32, pod.bell());
+        let bells = places.iter().flatten().filter_map(|place| Some(place.pod.as_ref()?.bell()));
+        for bell in bells.chain(line.as_ref().map(Line::bell)) {
+            terms[count] = bell_term(count as u32, bell);
             count += 1;
         }
         // Whatever ended the sleep, the bells say what came.
         let _ = call::sleep(&terms[..count]);
-        for place in pods.iter_mut() {
-            let Some((pod, plan)) = place else { continue };
+        for place in places.iter_mut().flatten() {
+            let Some(pod) = &place.pod else { continue };
             if call::bell_take(pod.bell()).unwrap_or(1) == 0 {
                 continue;
             }
             let [reason, vector, address, rip] = pod.stop();
             if reason != 0 {
-                let name = plan.name();
+                let name = place.plan.name();
                 say(format_args!(
                     "{name}: stopped by the kernel: reason {reason}, vector {vector}, address {address:#x}, at {rip:#x}"
                 ));
             }
-            pod.end()?;
-            *place = None;
+            place.end()?;
+        }
+        if let Some(line) = &mut line {
+            line.serve(|order| answer(machine, places, order));
         }
     }
     Ok(())
+}
+
+/// Answers an order, or without one tells of the end of a pod that has not been told of.
+fn answer(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], order: Option<&Order>) -> Option<Answer> {
+    let Some(order) = order else {
+        let place = places.iter_mut().flatten().find(|place| place.has_news)?;
+        place.has_news = false;
+        let (id, outcome) = (EVENT_ID, Some(Outcome::HasEnded));
+        return Some(Answer { id, pod: place.number, outcome, state: place.state() });
+    };
+    let place = places.get_mut(order.pod as usize).and_then(Option::as_mut);
+    let (outcome, state) = match (place, order.action) {
+        (None, _) => (Outcome::NoSuchPod, PodState::default()),
+        (Some(place), None) => (Outcome::UnknownAction, place.state()),
+        (Some(place), Some(action)) => (place.act(machine, action, order.amount), place.state()),
+    };
+    Some(Answer { id: order.id, pod: order.pod, outcome: Some(outcome), state })
 }
 
 fn bell_term(product: u32, bell: CapSlot) -> Term {

@@ -8,6 +8,7 @@
 
 use aegis_abi::boot::{BOOT_INFO_MAGIC, BootInfo, FLAT_EXECUTE, FLAT_WRITE, FlatHeader, FlatSegment};
 use aegis_abi::call::EnvironmentField;
+use aegis_abi::counter::Counter;
 use aegis_abi::layout::{
     BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, PAGE_SIZE,
 };
@@ -16,6 +17,7 @@ use aegis_abi::types::{
     SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE,
 };
 use aegis_abi::{ABI_VERSION, CapSlot, Rights};
+use aegis_image::orders::PodState;
 use aegis_image::pods::{PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE};
 use aegis_rt::call::{self, Refusal};
 use aegis_rt::clock;
@@ -56,6 +58,8 @@ impl Image {
 pub(crate) struct Making<'a> {
     /// What it gets.
     pub(crate) plan: &'a PodPlan,
+    /// Amount of its ticket, if that was changed since.
+    pub(crate) ticket_amount: u64,
     /// First frame and number of frames of its own bundle.
     pub(crate) bundle: Bundle,
     /// Where that is in ours, in frames.
@@ -88,7 +92,7 @@ impl Pod {
         let pod = Self { environment, processor, frames, data, bundle, bell, entry: making.image.header.entry };
         repeat(|| call::frame_allocate(tables, TABLE_FRAME_COUNT, None, 0))?;
         call::environment_create(environment, tables, making.plan.frame_quota)?;
-        call::ticket_amount(environment, making.plan.ticket_amount)?;
+        call::ticket_amount(environment, making.ticket_amount)?;
         call::bell_create(bell, SLOT_NONE)?;
         call::environment_watch(environment, bell)?;
         call::cap_grant(bell, environment, SLOT_POD_END, Rights::RING)?;
@@ -180,6 +184,30 @@ impl Pod {
         self.bell
     }
 
+    /// Changes the amount of its ticket.
+    pub(crate) fn set_tickets(&self, amount: u64) -> Result<(), Refusal> {
+        call::ticket_amount(self.environment, amount).map(|_| ())
+    }
+
+    /// How it is; the kernel refuses no reading of what we made.
+    pub(crate) fn state(&self) -> PodState {
+        let read = |field| call::environment_read(self.environment, field).unwrap_or(0);
+        let count = |counter| call::counter_read_of(self.environment, counter).unwrap_or(0);
+        let interrupts = [Counter::Interrupts, Counter::UpcallsBell, Counter::UpcallsSlice];
+        PodState {
+            is_running: true,
+            time_used_ns: read(EnvironmentField::TimeUsedNs),
+            frames_owned: read(EnvironmentField::FramesOwned),
+            frame_quota: read(EnvironmentField::FrameQuota),
+            kernel_calls: count(Counter::KernelCalls),
+            system_call_traps: count(Counter::UpcallsSyscall),
+            exceptions: count(Counter::UpcallsException),
+            interrupts: interrupts.map(count).iter().sum(),
+            slices: count(Counter::Slices),
+            ..PodState::default()
+        }
+    }
+
     /// Why the kernel stopped it, and where; 0 if it did not.
     pub(crate) fn stop(&self) -> [u64; 4] {
         use EnvironmentField::{StopAddress, StopRip, StopVector, Stopped};
@@ -202,8 +230,6 @@ impl Pod {
 }
 
 fn boot_info(making: &Making<'_>) -> BootInfo {
-    // SAFETY: the kernel maps the system page for every environment.
-    let page = unsafe { clock::system_page() };
     BootInfo {
         magic: BOOT_INFO_MAGIC,
         abi_version: ABI_VERSION,
@@ -213,6 +239,13 @@ fn boot_info(making: &Making<'_>) -> BootInfo {
         frame_count_total: making.info.frame_count_total,
         frame_count_free: making.plan.frame_quota,
         control_address: FIRST_CONTROL_BASE,
-        boot_ns: clock::nanoseconds_at(page, clock::time_stamp()),
+        boot_ns: now_ns(),
     }
+}
+
+/// The machine's clock.
+pub(crate) fn now_ns() -> u64 {
+    // SAFETY: the kernel maps the system page for every environment.
+    let page = unsafe { clock::system_page() };
+    clock::nanoseconds_at(page, clock::time_stamp())
 }

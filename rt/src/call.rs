@@ -169,6 +169,9 @@ stubs! {
     ticket_fund(slot: CapSlot, target: CapSlot) => TicketFund { slot: slot, target: target };
     /// Reads what an environment or a processor is funded with.
     ticket_read(slot: CapSlot, field: aegis_abi::call::TicketField) => TicketRead { slot: slot, field: field as u32 };
+    /// Reads a counter of an environment.
+    counter_read_of(environment: CapSlot, counter: aegis_abi::counter::Counter)
+        => CounterRead { environment: environment, index: counter as u32 };
     /// Reads one of the caller's counters.
     counter_read(counter: aegis_abi::counter::Counter) => CounterRead { environment: SLOT_SELF, index: counter as u32 };
 }

@@ -45,7 +45,7 @@ pub fn up(name: &str, options: &[&str], text: &str) -> Ended {
 /// As [`up`].
 #[must_use]
 pub fn up_tool(name: &str, options: &[&str], text: &str) -> Command {
-    let folder = std::env::temp_dir().join(format!("aegis-up-{}-{name}", std::process::id()));
+    let folder = up_folder(name);
     std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
     let file = folder.join("machine.toml");
     std::fs::write(&file, text).expect("the temporary folder is writable");
@@ -53,8 +53,34 @@ pub fn up_tool(name: &str, options: &[&str], text: &str) -> Command {
     if !options.contains(&"--timeout") {
         run.args(["--timeout", TIME_LIMIT_S]);
     }
-    run.args(options).arg(file);
+    run.args(options).arg(file).env("XDG_RUNTIME_DIR", folder);
     run
+}
+
+/// The folder that [`up`] writes to; machines of other tests are not to be seen there.
+#[must_use]
+pub fn up_folder(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("aegis-up-{}-{name}", std::process::id()))
+}
+
+/// A command `aegis WORDS…` for the machine that [`up_tool`] started with this name.
+///
+/// # Panics
+/// If the artefacts are missing.
+#[must_use]
+pub fn remote_tool(name: &str, words: &[&str]) -> Command {
+    let mut run = bare_tool();
+    run.args(words).env("XDG_RUNTIME_DIR", up_folder(name));
+    run
+}
+
+/// Runs [`remote_tool`].
+///
+/// # Panics
+/// As [`remote_tool`].
+#[must_use]
+pub fn remote(name: &str, words: &[&str]) -> Ended {
+    ended(&finish(&mut remote_tool(name, words), b""))
 }
 
 /// The command `aegis run OPTIONS… COMMAND…`, for tests that hold its streams or send it signals themselves.
@@ -71,12 +97,18 @@ pub fn tool(options: &[&str], command: &[&str]) -> Command {
     run
 }
 
-fn verb(verb: &str) -> Command {
+fn bare_tool() -> Command {
     let folder = crate::machine::artefact_folder();
     let tool = folder.join("aegis");
     assert!(tool.exists(), "{} is missing: run `cargo xtask build`", tool.display());
     let mut run = Command::new(tool);
-    run.env("AEGIS_ARTIFACTS", folder).args([verb, "--accel", "tcg"]);
+    run.env("AEGIS_ARTIFACTS", folder);
+    run
+}
+
+fn verb(verb: &str) -> Command {
+    let mut run = bare_tool();
+    run.args([verb, "--accel", "tcg"]);
     run
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Environment {
     /// While ending: its address spaces are gone.
     pub(crate) has_no_space: bool,
     pub(crate) counters: [u64; COUNTER_COUNT],
+    /// Time that processors used which are unmade.
+    pub(crate) time_used_ns: u64,
     pub(crate) bell_count: u16,
     pub(crate) gate_count: u16,
     /// The home space aside.
@@ -69,6 +71,7 @@ impl Environment {
         is_ending: false,
         has_no_space: false,
         counters: [0; COUNTER_COUNT],
+        time_used_ns: 0,
         bell_count: 0,
         gate_count: 0,
         space_count: 0,

@@ -349,12 +349,20 @@ impl<M: Machine> State<'_, M> {
         self.touch(processor);
     }
 
+    /// Time that a processor has used, up to now.
+    pub(crate) fn time_used_ns(&self, processor: ProcessorId) -> u64 {
+        let object = &self.processors[processor];
+        let since_ns = object.cpu.map_or(0, |cpu| self.machine.now_ns().saturating_sub(self.cpus[cpu].dispatched_ns));
+        object.time_used_ns.saturating_add(since_ns)
+    }
+
     /// Unmakes a stopped processor that is on no physical processor: unpins its pages, gives its
     /// vector state frame back.
     pub(crate) fn release_processor(&mut self, processor: ProcessorId) {
         let object = &self.processors[processor];
         let (pages, vector_state) = (object.pages, object.vector_state);
         let environment = object.environment_id();
+        self.environments[environment].time_used_ns += object.time_used_ns;
         self.frames.unpin_range(pages.first_frame, pages.frame_count());
         self.donate_frame(environment, vector_state);
         self.unfund_processor(processor);

@@ -9,7 +9,7 @@ use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{Capability, DYING, FILLING};
-use crate::id::{EnvironmentId, Named};
+use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::space::{Progress, WALK_BUDGET};
 use crate::state::State;
@@ -97,6 +97,10 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Envir
         Ok(tables * u64::from(crate::capability::SLOTS_PER_FRAME))
     } else if field(EnvironmentField::FramesFree) {
         Ok(state.frames.free_count())
+    } else if field(EnvironmentField::TimeUsedNs) {
+        let own = |id: &ProcessorId| state.processors[*id].environment == Some(target);
+        let live_ns = state.processors.ids().filter(own).map(|id| state.time_used_ns(id));
+        Ok(live_ns.fold(object.time_used_ns, u64::saturating_add))
     } else {
         Err(bad_argument(1))
     }

@@ -144,11 +144,7 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Proce
     if field(ProcessorField::State) {
         Ok(object.state as u64)
     } else if field(ProcessorField::TimeUsedNs) {
-        let since_ns = object.cpu.map_or(0, |cpu| {
-            let now_ns = state.machine.now_ns();
-            now_ns.saturating_sub(state.cpus[cpu].dispatched_ns)
-        });
-        Ok(object.time_used_ns.saturating_add(since_ns))
+        Ok(state.time_used_ns(named.id))
     } else if field(ProcessorField::Slices) {
         Ok(object.slices)
     } else if field(ProcessorField::OverrunNs) {

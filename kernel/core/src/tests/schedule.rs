@@ -1,6 +1,9 @@
 //! Slices, their ends, yields, and several physical processors.
 
-use aegis_abi::call::{Call, ProcessorField, ProcessorRead, ProcessorState, ProcessorStop, StopReason, Yield};
+use aegis_abi::call::{
+    Call, EnvironmentField, EnvironmentRead, ProcessorField, ProcessorRead, ProcessorState, ProcessorStop, StopReason,
+    Yield,
+};
 use aegis_abi::types::{CapSlot, SLOT_NONE, Status};
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallKind};
 
@@ -147,6 +150,23 @@ fn an_idle_processor_is_woken_and_time_is_charged() {
     assert_eq!(world.ok(read(ProcessorField::State)), ProcessorState::Running as u64);
     let (status, value) = world.call(Call::ProcessorRead(ProcessorRead { slot: CapSlot(CHILD), field: 4 }));
     assert_eq!((status, value), (Status::BadArgument, 1));
+}
+
+#[test]
+fn time_of_an_environment_is_that_of_its_processors() {
+    let (mut world, child) = two();
+    let of_all =
+        Call::EnvironmentRead(EnvironmentRead { slot: CapSlot(S), field: EnvironmentField::TimeUsedNs as u32 });
+    assert_eq!(world.ok(of_all), 0);
+    assert_eq!(world.kick(1).next, Some(child));
+    world.state.machine.now_ns += 1234;
+    assert_eq!(world.ok(of_all), 1234);
+    let slot = CapSlot(CHILD);
+    world.ok(Call::ProcessorStop(ProcessorStop { slot }));
+    world.kick(1);
+    assert_eq!(world.ok(of_all), 1234);
+    world.ok(Call::ProcessorDestroy(aegis_abi::call::ProcessorDestroy { slot }));
+    assert_eq!(world.ok(of_all), 1234, "also when the processor is gone");
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! The side of a command: finds a running machine, asks it, and hands on what it answers.
+
+use std::io;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::place;
+use super::wire::{Frame, FrameBuffer, Kind};
+use crate::errors::{Doing, Error};
+use crate::pump::read_some;
+
+/// The longest time without a word from the machine's tool, where an answer is due.
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A machine that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    /// Its name.
+    pub(crate) name: String,
+    path: PathBuf,
+}
+
+/// All that run.
+pub(crate) fn running() -> Result<Vec<Machine>, Error> {
+    let found = place::running().map_err(|why| Error::Usage(format!("looking for running machines: {why}")))?;
+    Ok(found.into_iter().map(|(name, path)| Machine { name, path }).collect())
+}
+
+/// The one that is meant: by its name, or the only one.
+pub(crate) fn the_machine(name: Option<&str>) -> Result<Machine, Error> {
+    let all = running()?;
+    let names = || all.iter().map(|machine| machine.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = match (name, &all[..]) {
+        (_, []) => return Err(Error::Usage("no machine with pods runs; `aegis up FILE` starts one".into())),
+        (Some(name), _) => all.iter().find(|machine| machine.name == name),
+        (None, [only]) => Some(only),
+        (None, _) => {
+            return Err(Error::Usage(format!("several machines run, say --machine with one of {}", names())));
+        }
+    };
+    match (found, name) {
+        (Some(machine), _) => Ok(machine.clone()),
+        (None, name) => {
+            Err(Error::Usage(format!("no machine called {} runs; there is {}", name.unwrap_or_default(), names())))
+        }
+    }
+}
+
+/// Requests to a machine, one after another.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    stream: UnixStream,
+    frames: FrameBuffer,
+    machine: String,
+}
+
+impl Conversation {
+    /// Begins.
+    pub(crate) fn open(machine: &Machine) -> Result<Self, Error> {
+        let stream = UnixStream::connect(&machine.path).doing("calling the machine's tool")?;
+        Ok(Self { stream, frames: FrameBuffer::default(), machine: machine.name.clone() })
+    }
+
+    /// Asks and hands output on as it comes, up to the end of the answer: its status and line. `limit` is how long the
+    /// machine's tool may be silent.
+    pub(crate) fn ask<W: AsRef<[u8]>>(
+        &mut self,
+        words: &[W],
+        limit: Option<Duration>,
+        mut take: impl FnMut(Kind, &[u8]) -> io::Result<()>,
+    ) -> Result<(u8, String), Error> {
+        let what = "asking the machine's tool";
+        self.stream.set_read_timeout(limit).doing(what)?;
+        match self.stream.write_all(&Frame::request(words).encode()) {
+            // It has hung up; why is what is there to read.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written.doing(what)?,
+        }
+        loop {
+            while let Some(frame) = self.next_frame()? {
+                match frame.kind {
+                    Kind::End => return Ok(frame.status()),
+                    kind => take(kind, &frame.contents).doing("writing what the machine said")?,
+                }
+            }
+            let mut buffer = [0; 16 * 1024];
+            match read_some(&mut self.stream, &mut buffer) {
+                Ok(0) => return Err(Error::Usage(format!("{}: the machine ended", self.machine))),
+                Ok(length) => self.frames.push(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(Error::Usage(format!("{}: the machine's tool does not answer", self.machine)));
+                }
+                Err(error) => return Err(error).doing(what),
+            }
+        }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
+        let foreign = |_| Error::Usage(format!("{}: its tool is another version", self.machine));
+        self.frames.next().map_err(foreign)
+    }
+
+    /// As [`Conversation::ask`] for an answer that is text, which a status other than 0 makes an error.
+    pub(crate) fn text<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<String, Error> {
+        let mut output = Vec::new();
+        let (status, line) = self.ask(words, Some(SILENCE_LIMIT), |_, bytes| {
+            output.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        match status {
+            0 => Ok(String::from_utf8_lossy(&output).into_owned()),
+            _ => Err(Error::Usage(line)),
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! The side of a running machine: answers whoever asks at its socket.
+//!
+//! The relay (`ports`) drives it: it waits for the desk's descriptors with its own and calls [`Desk::handle`] and
+//! [`Desk::tick`]. Nothing here waits. A client has one request at a time; what it costs to answer one is bounded, and
+//! so is what is kept of answers that a client does not take.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use aegis_abi::call::TICKET_AMOUNT_MAX;
+use aegis_image::orders::{Action, Answer, Outcome, PodState};
+use rustix::event::PollFlags;
+
+use super::logs::{Logs, Next, Position};
+use super::orders::Orders;
+use super::place::Place;
+use super::wire::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
+use crate::control::ToGuest;
+use crate::ending::outcome;
+use crate::errors::STATUS_TOOL;
+use crate::pump::read_some;
+use crate::side::Side;
+
+/// Clients at the same time.
+const CLIENT_COUNT_MAX: usize = 32;
+/// Bytes of an answer above which no more of it is made until the client takes some.
+const OUT_BYTES_ENOUGH: usize = 128 * 1024;
+/// The longest time for an answer from inside the machine.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// The longest grace that can be asked for.
+const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// From SIGKILL to taking the pod apart, and from there to giving up.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
+const DESTROY_LIMIT: Duration = Duration::from_secs(5);
+const SIGTERM: u8 = libc::SIGTERM as u8;
+const SIGKILL: u8 = libc::SIGKILL as u8;
+
+/// A descriptor of the desk in the relay's poll set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DeskSlot {
+    Listener,
+    Read(u64),
+    Write(u64),
+    OrdersIn,
+    OrdersOut,
+}
+
+/// Why the manager was asked.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    /// For this client's report.
+    Report(u64),
+    /// For this client, to change a ticket.
+    Tickets(u64),
+    /// To take a pod apart.
+    Destroy,
+}
+
+/// How far stopping a pod has come, and when it goes on.
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    stage: Stage,
+    next: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// SIGTERM is to be sent when the pod can hear it.
+    Waiting,
+    Terminated,
+    Killed,
+    Destroyed,
+    Failed,
+}
+
+/// What the desk knows of a pod.
+#[derive(Debug)]
+struct PodDesk {
+    name: String,
+    mark: String,
+    /// The manager said that it has ended.
+    has_gone: bool,
+    stopping: Option<Stopping>,
+}
+
+/// What a client waits for.
+#[derive(Debug)]
+enum Job {
+    Nothing,
+    Report { states: Vec<Option<PodState>>, left: usize, deadline: Instant },
+    Tickets { deadline: Instant },
+    Stop { pods: Vec<usize> },
+    Logs { pod: Option<usize>, follows: bool, position: Position },
+}
+
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    input: FrameBuffer,
+    out: Vec<u8>,
+    job: Job,
+    /// Nothing more is read; it goes when all has been written.
+    is_over: bool,
+}
+
+impl Client {
+    fn send(&mut self, frame: &Frame) {
+        self.out.extend_from_slice(&frame.encode());
+        self.write();
+    }
+
+    /// The last frame of an answer.
+    fn end(&mut self, status: u8, text: &str) {
+        self.job = Job::Nothing;
+        self.send(&Frame::end(status, text));
+    }
+
+    fn refuse(&mut self, text: &str) {
+        self.end(STATUS_TOOL, text);
+    }
+
+    fn write(&mut self) {
+        match self.stream.write(&self.out) {
+            Ok(length) => drop(self.out.drain(..length)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => {
+                self.out.clear();
+                self.is_over = true;
+            }
+        }
+    }
+}
+
+/// The desk.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    place: Place,
+    orders: Orders<Why>,
+    logs: Logs,
+    pods: Vec<PodDesk>,
+    clients: BTreeMap<u64, Client>,
+    last_client: u64,
+}
+
+impl Desk {
+    /// A desk at a place, for pods of these names, with the line to their manager.
+    pub(crate) fn new(place: Place, names: &[String], orders: UnixStream) -> Self {
+        let marks = crate::marks::marks(names);
+        let pod =
+            |(name, mark): (&String, String)| PodDesk { name: name.clone(), mark, has_gone: false, stopping: None };
+        Self {
+            place,
+            orders: Orders::new(orders),
+            logs: Logs::new(names.len()),
+            pods: names.iter().zip(marks).map(pod).collect(),
+            clients: BTreeMap::new(),
+            last_client: 0,
+        }
+    }
+
+    /// Keeps whole lines that a pod wrote, or that were written about it.
+    pub(crate) fn keep(&mut self, pod: usize, is_error: bool, text: &[u8]) {
+        self.logs.keep(pod, is_error, text);
+    }
+
+    /// The descriptors to wait for.
+    pub(crate) fn interests(&self) -> Vec<(DeskSlot, BorrowedFd<'_>, PollFlags)> {
+        let (read, write) = (PollFlags::IN, PollFlags::OUT);
+        let mut list: Vec<_> =
+            self.orders.wants_to_read().map(|fd| (DeskSlot::OrdersIn, fd, read)).into_iter().collect();
+        list.extend(self.orders.wants_to_write().map(|fd| (DeskSlot::OrdersOut, fd, write)));
+        for (number, client) in &self.clients {
+            if !client.is_over {
+                list.push((DeskSlot::Read(*number), client.stream.as_fd(), read));
+            }
+            if !client.out.is_empty() {
+                list.push((DeskSlot::Write(*number), client.stream.as_fd(), write));
+            }
+        }
+        // Behind those that hang up: they make room.
+        list.push((DeskSlot::Listener, self.place.listener.as_fd(), read));
+        list
+    }
+
+    /// Something can be done at a descriptor.
+    pub(crate) fn handle(&mut self, slot: DeskSlot, sides: &mut [Side]) {
+        match slot {
+            DeskSlot::Listener => self.accept(),
+            DeskSlot::Read(number) => self.read(number, sides),
+            DeskSlot::Write(number) => {
+                if let Some(client) = self.clients.get_mut(&number) {
+                    client.write();
+                }
+            }
+            DeskSlot::OrdersIn => {
+                for (why, answer) in self.orders.read() {
+                    self.on_answer(why, answer);
+                }
+            }
+            DeskSlot::OrdersOut => self.orders.write(),
+        }
+    }
+
+    /// What time has brought, and what can go on. Call it after every wait.
+    pub(crate) fn tick(&mut self, sides: &mut [Side]) {
+        let now = Instant::now();
+        for number in 0..self.pods.len() {
+            self.go_on_stopping(number, sides, now);
+        }
+        let numbers: Vec<u64> = self.clients.keys().copied().collect();
+        for number in numbers {
+            self.go_on(number, sides, now);
+        }
+        self.clients.retain(|_, client| !client.is_over || !client.out.is_empty());
+    }
+
+    /// When [`Desk::tick`] has something to do although nothing came.
+    pub(crate) fn next_time(&self) -> Option<Instant> {
+        let stops = self.pods.iter().filter_map(|pod| Some(pod.stopping?.next));
+        let jobs = self.clients.values().filter_map(|client| match &client.job {
+            Job::Report { deadline, .. } | Job::Tickets { deadline } => Some(*deadline),
+            _ => None,
+        });
+        stops.chain(jobs).min()
+    }
+
+    fn accept(&mut self) {
+        let Ok((stream, _)) = self.place.listener.accept() else { return };
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        self.last_client += 1;
+        let (input, out) = (FrameBuffer::default(), Vec::new());
+        let mut client = Client { stream, input, out, job: Job::Nothing, is_over: false };
+        if self.clients.values().filter(|client| !client.is_over).count() >= CLIENT_COUNT_MAX {
+            client.refuse(&format!("more than {CLIENT_COUNT_MAX} commands at a time"));
+            return;
+        }
+        self.clients.insert(self.last_client, client);
+    }
+
+    fn read(&mut self, number: u64, sides: &mut [Side]) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let mut buffer = [0; 16 * 1024];
+        match read_some(&mut client.stream, &mut buffer) {
+            Ok(length) if length > 0 => client.input.push(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            _ => {
+                // Whoever does not listen any more needs no answer.
+                client.is_over = true;
+                client.out.clear();
+            }
+        }
+        while let Some(client) = self.clients.get_mut(&number).filter(|client| !client.is_over) {
+            match (client.input.next(), &client.job) {
+                (Ok(None), _) => break,
+                (Ok(Some(frame)), Job::Nothing) if frame.kind == Kind::Request => self.request(number, &frame, sides),
+                (Ok(Some(_)) | Err(_), _) => {
+                    client.refuse("this is no request");
+                    client.is_over = true;
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, number: u64, frame: &Frame, sides: &mut [Side]) {
+        let words: Vec<&str> = frame.words().map(|word| str::from_utf8(word).unwrap_or("\u{fffd}")).collect();
+        let refusal = match words[..] {
+            ["pods"] => {
+                self.ask_all(number);
+                None
+            }
+            ["tickets", pod, amount] => self.change_tickets(number, pod, amount).err(),
+            ["stop", grace_ms, ref pods @ ..] => self.stop(number, grace_ms, pods, sides).err(),
+            ["logs", follows, ref pods @ ..] => self.show_logs(number, follows == "follow", pods).err(),
+            _ => Some("this version of the tool does not know that".to_owned()),
+        };
+        if let (Some(text), Some(client)) = (refusal, self.clients.get_mut(&number)) {
+            client.refuse(&text);
+        }
+    }
+
+    fn pod(&self, name: &str) -> Result<usize, String> {
+        let found = self.pods.iter().position(|pod| pod.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
+            format!("{name}: no such pod; there are {}", names.join(", "))
+        })
+    }
+
+    fn ask_all(&mut self, number: u64) {
+        let deadline = Instant::now() + ANSWER_LIMIT;
+        let asked = (0..self.pods.len()).filter(|pod| self.orders.give(Action::Read, *pod, 0, Why::Report(number)));
+        let (left, states) = (asked.count(), vec![None; self.pods.len()]);
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.job = Job::Report { states, left, deadline };
+        }
+    }
+
+    fn change_tickets(&mut self, number: u64, pod: &str, amount: &str) -> Result<(), String> {
+        let pod = self.pod(pod)?;
+        let wanted = || format!("{amount}: a number of tickets from 1 to {TICKET_AMOUNT_MAX} is wanted");
+        let amount: u64 = amount.parse().map_err(|_| wanted())?;
+        if !(1..=TICKET_AMOUNT_MAX).contains(&amount) {
+            return Err(wanted());
+        }
+        if !self.orders.give(Action::Tickets, pod, amount, Why::Tickets(number)) {
+            return Err("the machine's manager does not listen".into());
+        }
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.job = Job::Tickets { deadline: Instant::now() + ANSWER_LIMIT };
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, number: u64, grace_ms: &str, names: &[&str], sides: &mut [Side]) -> Result<(), String> {
+        let grace = grace_ms.parse().map_or(GRACE_MAX, Duration::from_millis).min(GRACE_MAX);
+        let named = names.iter().map(|name| self.pod(name)).collect::<Result<Vec<usize>, String>>()?;
+        let pods = if named.is_empty() { (0..self.pods.len()).collect() } else { named };
+        let now = Instant::now();
+        for pod in pods.iter().copied() {
+            // A second wish can shorten the grace and does not begin anew.
+            let next = now + grace;
+            match &mut self.pods[pod].stopping {
+                Some(stopping) if stopping.stage < Stage::Killed => stopping.next = stopping.next.min(next),
+                Some(stopping) if stopping.stage != Stage::Failed => {}
+                other => *other = Some(Stopping { stage: Stage::Waiting, next }),
+            }
+            self.go_on_stopping(pod, sides, now);
+        }
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.job = Job::Stop { pods };
+        }
+        Ok(())
+    }
+
+    fn show_logs(&mut self, number: u64, follows: bool, names: &[&str]) -> Result<(), String> {
+        let pod = match names {
+            [] => None,
+            [name] => Some(self.pod(name)?),
+            _ => return Err("one pod or all".into()),
+        };
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.job = Job::Logs { pod, follows, position: Position::default() };
+        }
+        Ok(())
+    }
+
+    fn is_over(&self, pod: usize, sides: &[Side]) -> bool {
+        self.pods[pod].has_gone || sides[pod].report.is_some()
+    }
+
+    fn go_on_stopping(&mut self, pod: usize, sides: &mut [Side], now: Instant) {
+        let is_over = self.is_over(pod, sides);
+        let Some(mut stopping) = self.pods[pod].stopping else { return };
+        if is_over {
+            self.pods[pod].stopping = None;
+            return;
+        }
+        if stopping.stage == Stage::Waiting && sides[pod].greeted {
+            sides[pod].send(ToGuest::Signal(SIGTERM));
+            stopping.stage = Stage::Terminated;
+        }
+        if now >= stopping.next {
+            (stopping.stage, stopping.next) = match stopping.stage {
+                Stage::Waiting | Stage::Terminated => {
+                    sides[pod].send(ToGuest::Signal(SIGKILL));
+                    (Stage::Killed, now + KILL_LIMIT)
+                }
+                Stage::Killed => {
+                    self.orders.give(Action::Destroy, pod, 0, Why::Destroy);
+                    (Stage::Destroyed, now + DESTROY_LIMIT)
+                }
+                Stage::Destroyed | Stage::Failed => (Stage::Failed, now + GRACE_MAX),
+            };
+        }
+        self.pods[pod].stopping = Some(stopping);
+    }
+
+    fn on_answer(&mut self, why: Option<Why>, answer: Answer) {
+        let pod = answer.pod as usize;
+        if let Some(known) = self.pods.get_mut(pod)
+            && answer.outcome != Some(Outcome::NoSuchPod)
+        {
+            known.has_gone = !answer.state.is_running;
+        }
+        match why {
+            Some(Why::Report(number)) => {
+                let Some(client) = self.clients.get_mut(&number) else { return };
+                let Job::Report { states, left, .. } = &mut client.job else { return };
+                *left = left.saturating_sub(1);
+                if let Some(state) = states.get_mut(pod) {
+                    *state = Some(answer.state);
+                }
+            }
+            Some(Why::Tickets(number)) => {
+                let Some(client) = self.clients.get_mut(&number) else { return };
+                let name = self.pods.get(pod).map_or("", |pod| pod.name.as_str());
+                match answer.outcome {
+                    Some(Outcome::Done) => client.end(0, ""),
+                    Some(Outcome::HasEnded) => client.refuse(&format!("{name}: has ended")),
+                    other => client.refuse(&format!("{name}: the machine's manager refused it ({other:?})")),
+                }
+            }
+            Some(Why::Destroy) | None => {}
+        }
+    }
+
+    /// Lets a client's request go on as far as it can.
+    fn go_on(&mut self, number: u64, sides: &[Side], now: Instant) {
+        let Some(client) = self.clients.get(&number) else { return };
+        match &client.job {
+            Job::Nothing => {}
+            Job::Report { left, deadline, .. } => {
+                if *left == 0 || now >= *deadline {
+                    self.finish_report(number, sides);
+                }
+            }
+            Job::Tickets { deadline } => {
+                if now >= *deadline {
+                    self.refuse(number, "the machine's manager does not answer");
+                }
+            }
+            Job::Stop { pods } => {
+                let failed = pods
+                    .iter()
+                    .find(|pod| self.pods[**pod].stopping.is_some_and(|stopping| stopping.stage == Stage::Failed));
+                if let Some(pod) = failed {
+                    let text = format!("{}: cannot be stopped", self.pods[*pod].name);
+                    self.refuse(number, &text);
+                } else if pods.iter().all(|pod| self.is_over(*pod, sides))
+                    && let Some(client) = self.clients.get_mut(&number)
+                {
+                    client.end(0, "");
+                }
+            }
+            Job::Logs { .. } => self.go_on_with_logs(number, sides),
+        }
+    }
+
+    fn refuse(&mut self, number: u64, text: &str) {
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.refuse(text);
+        }
+    }
+
+    fn finish_report(&mut self, number: u64, sides: &[Side]) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let Job::Report { states, .. } = &client.job else { return };
+        let mut text = format!("machine {}\n", self.place.name);
+        for ((pod, side), state) in self.pods.iter().zip(sides).zip(states) {
+            let status = side.report.as_ref().map(|report| outcome(report).0);
+            let shown = match (state, status) {
+                (_, Some(_)) => "ended",
+                (None, None) => "silent",
+                (Some(state), None) if !state.is_running => "stopped",
+                (Some(_), None) if !side.greeted => "starting",
+                (Some(_), None) => "running",
+            };
+            // Writing to a String cannot fail.
+            let _ = write!(text, "pod {} state={shown}", pod.name);
+            if let Some(status) = status {
+                let _ = write!(text, " status={status}");
+            }
+            if let Some(state) = state {
+                let _ = write!(
+                    text,
+                    " tickets={} time_ns={} now_ns={} frames={} frame_quota={} kernel_calls={} traps={} exceptions={} \
+                     interrupts={} slices={}",
+                    state.tickets,
+                    state.time_used_ns,
+                    state.now_ns,
+                    state.frames_owned,
+                    state.frame_quota,
+                    state.kernel_calls,
+                    state.system_call_traps,
+                    state.exceptions,
+                    state.interrupts,
+                    state.slices
+                );
+            }
+            text.push('\n');
+        }
+        for contents in text.as_bytes().chunks(CONTENTS_BYTES_MAX) {
+            client.send(&Frame { kind: Kind::Output, contents: contents.to_vec() });
+        }
+        client.end(0, "");
+    }
+
+    fn go_on_with_logs(&mut self, number: u64, sides: &[Side]) {
+        let is_over = |pod: usize| sides[pod].is_flushed;
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let mut job = std::mem::replace(&mut client.job, Job::Nothing);
+        let Job::Logs { pod, follows, position } = &mut job else { return };
+        while client.out.len() < OUT_BYTES_ENOUGH && !client.is_over {
+            let frame = match self.logs.read(*pod, position) {
+                Next::Line(writer, line) => {
+                    let kind = if line.is_error { Kind::Errors } else { Kind::Output };
+                    let mark = if pod.is_none() { self.pods[writer].mark.as_bytes() } else { b"" };
+                    Frame { kind, contents: [mark, &line.text].concat() }
+                }
+                Next::Lost(writer) => {
+                    let text = format!("aegis: {}: lines are missing here\n", self.pods[writer].name);
+                    Frame { kind: Kind::Errors, contents: text.into_bytes() }
+                }
+                Next::Nothing => {
+                    let ends = match *pod {
+                        Some(pod) => is_over(pod),
+                        None => (0..self.pods.len()).all(is_over),
+                    };
+                    if ends || !*follows {
+                        client.end(0, "");
+                        return;
+                    }
+                    break;
+                }
+            };
+            client.send(&frame);
+        }
+        client.job = job;
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        for client in self.clients.values_mut() {
+            client.write();
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Where running machines are found: a directory of the user's own, with a socket for each machine by its name.
+//!
+//! The directory is `$XDG_RUNTIME_DIR/aegis`, or `/tmp/aegis-UID`; only its owner may enter it, or it is not used.
+//! A machine's socket exists while its tool listens; one that a killed tool left behind is recognised, because nobody
+//! answers there, and taken away. Whoever takes or gives a name holds a lock meanwhile, so two do not take the same.
+
+use std::fmt;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use aegis_image::pods::is_name;
+use rustix::fs::{FlockOperation, flock};
+
+const LOCK: &str = ".lock";
+const SUFFIX: &str = "sock";
+/// Machines that are given the same name without being asked: `name`, `name-2`, ….
+const SAME_NAME_COUNT_MAX: u32 = 99;
+/// Longest name that is made of a file's, so that a number fits behind it.
+const STEM_BYTES_MAX: usize = 28;
+
+/// Why a machine has no place.
+#[derive(Debug)]
+pub(crate) enum PlaceError {
+    /// The directory cannot be used.
+    Directory(PathBuf, io::Error),
+    /// It is there, but is not this user's alone.
+    NotPrivate(PathBuf),
+    /// A machine of this name runs.
+    Taken(String),
+    /// The socket cannot be made.
+    Socket(PathBuf, io::Error),
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path, error) | Self::Socket(path, error) => write!(out, "{}: {error}", path.display()),
+            Self::NotPrivate(path) => write!(out, "{}: not a directory of this user's alone", path.display()),
+            Self::Taken(name) => write!(out, "a machine called {name} runs already"),
+        }
+    }
+}
+
+/// How a machine wants to be called.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    /// So and not otherwise.
+    Exactly(String),
+    /// So, or with a number.
+    About(String),
+}
+
+impl Wanted {
+    /// What `--name` says, or what the file is called.
+    pub(crate) fn new(name: Option<&str>, file: &Path) -> Self {
+        if let Some(name) = name {
+            return Self::Exactly(name.to_owned());
+        }
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let name: String = stem.chars().map(plain).take(STEM_BYTES_MAX).collect();
+        let name = name.trim_start_matches('-');
+        Self::About(if is_name(name) { name.to_owned() } else { "machine".to_owned() })
+    }
+
+    fn candidates(&self) -> Vec<String> {
+        match self {
+            Self::Exactly(name) => vec![name.clone()],
+            Self::About(name) => {
+                let numbered = (2..=SAME_NAME_COUNT_MAX).map(|number| format!("{name}-{number}"));
+                std::iter::once(name.clone()).chain(numbered).collect()
+            }
+        }
+    }
+}
+
+/// The directory, made if it is not there.
+fn directory() -> Result<PathBuf, PlaceError> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = rustix::process::geteuid().as_raw();
+    let path = match runtime {
+        Some(runtime) => runtime.join("aegis"),
+        None => PathBuf::from(format!("/tmp/aegis-{user}")),
+    };
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(PlaceError::Directory(path, error)),
+        _ => {}
+    }
+    match std::fs::symlink_metadata(&path) {
+        Ok(found) if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 => Ok(path),
+        Ok(_) => Err(PlaceError::NotPrivate(path)),
+        Err(error) => Err(PlaceError::Directory(path, error)),
+    }
+}
+
+fn locked(directory: &Path) -> Result<File, PlaceError> {
+    let path = directory.join(LOCK);
+    let lock = File::options().create(true).truncate(false).write(true).open(&path);
+    let lock = lock.and_then(|file| Ok(flock(&file, FlockOperation::LockExclusive).map(|()| file)?));
+    lock.map_err(|error| PlaceError::Directory(path, error))
+}
+
+/// Whether somebody listens there; a socket where nobody does is taken away.
+fn is_alive(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // If it stays, binding says so.
+            let _ = std::fs::remove_file(path);
+            false
+        }
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Ok(_) => true,
+    }
+}
+
+/// A machine's place, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Non-blocking.
+    pub(crate) listener: UnixListener,
+    /// The machine's name.
+    pub(crate) name: String,
+    path: PathBuf,
+}
+
+impl Place {
+    /// Takes a place.
+    pub(crate) fn take(wanted: &Wanted) -> Result<Self, PlaceError> {
+        let directory = directory()?;
+        let _lock = locked(&directory)?;
+        let candidates = wanted.candidates();
+        let free = candidates.iter().map(|name| (name, socket_of(&directory, name))).find(|(_, path)| !is_alive(path));
+        let Some((name, path)) = free else {
+            return Err(PlaceError::Taken(candidates.first().cloned().unwrap_or_default()));
+        };
+        let listener = UnixListener::bind(&path).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        match listener {
+            Ok(listener) => Ok(Self { listener, name: name.clone(), path }),
+            Err(error) => Err(PlaceError::Socket(path, error)),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn socket_of(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.{SUFFIX}"))
+}
+
+/// The machines that run, by name.
+pub(crate) fn running() -> Result<Vec<(String, PathBuf)>, PlaceError> {
+    let directory = directory()?;
+    let _lock = locked(&directory)?;
+    let entries = std::fs::read_dir(&directory).map_err(|error| PlaceError::Directory(directory, error))?;
+    let mut found: Vec<(String, PathBuf)> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.strip_suffix('.')?.to_owned();
+            (is_name(&name) && is_alive(&path)).then_some((name, path))
+        })
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Wanted;
+    use std::path::Path;
+
+    #[test]
+    fn names_come_of_files_and_are_plain() {
+        let first = |file: &str| Wanted::new(None, Path::new(file)).candidates()[0].clone();
+        assert_eq!(first("/x/shop.toml"), "shop");
+        assert_eq!(first("my shop.v2.toml"), "my-shop-v2");
+        assert_eq!(first("-.toml"), "machine");
+        assert_eq!(first(&format!("{}.toml", "x".repeat(50))), "x".repeat(28));
+        let all = Wanted::new(None, Path::new("a.toml")).candidates();
+        assert_eq!((all.len(), all[1].as_str()), (99, "a-2"));
+        assert_eq!(Wanted::new(Some("b"), Path::new("a.toml")).candidates(), ["b"]);
+    }
+}

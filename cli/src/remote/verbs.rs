@@ -1,0 +1,202 @@
+//! `aegis ps`, `top`, `logs`, `stop`, `tickets`: what they print and how they end.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::client::{Conversation, Machine, running, the_machine};
+use super::table::{Report, pods_table, tickets_table, top_table};
+use super::wire::Kind;
+use crate::errors::{Doing, Error};
+use crate::options::parse_seconds;
+
+/// From one picture of `top` to the next.
+const INTERVAL_DEFAULT: &str = "2";
+/// What `stop` leaves a program after SIGTERM.
+const GRACE_DEFAULT: &str = "10";
+
+// Which machine. (No documentation comment: clap would make it the text of the command.)
+#[allow(missing_docs, reason = "see above")]
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MachineChoice {
+    /// The machine, where several run: what --name said, or its file's name without the end
+    #[arg(long, value_name = "NAME")]
+    machine: Option<String>,
+}
+
+impl MachineChoice {
+    fn open(&self) -> Result<Conversation, Error> {
+        Conversation::open(&the_machine(self.machine.as_deref())?)
+    }
+}
+
+/// `aegis ps`.
+#[derive(Debug, Args)]
+pub(crate) struct PsOptions {
+    /// Only this machine; without it, all that run.
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// Print JSON: a list of machines with their pods
+    #[arg(long)]
+    json: bool,
+}
+
+/// `aegis top`.
+#[derive(Debug, Args)]
+pub(crate) struct TopOptions {
+    /// Which machine.
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// Print once what was used since the pods' start, and end
+    #[arg(long)]
+    once: bool,
+    /// Time from one picture to the next
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value = INTERVAL_DEFAULT, value_parser = parse_seconds)]
+    interval: Duration,
+}
+
+/// `aegis logs`.
+#[derive(Debug, Args)]
+pub(crate) struct LogsOptions {
+    /// Which machine.
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// Go on with what the pod writes, until it ends
+    #[arg(short = 'f', long)]
+    follow: bool,
+    /// The pod; without it, all, with their marks
+    pod: Option<OsString>,
+}
+
+/// `aegis stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopOptions {
+    /// Which machine.
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// Time from SIGTERM to SIGKILL
+    #[arg(long, value_name = "SECONDS", default_value = GRACE_DEFAULT, value_parser = parse_grace)]
+    grace: Duration,
+    /// The pods; without any, the whole machine
+    #[arg(value_name = "POD")]
+    pods: Vec<OsString>,
+}
+
+/// `aegis tickets`.
+#[derive(Debug, Args)]
+pub(crate) struct TicketsOptions {
+    /// Which machine.
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// The pod whose ticket is to be changed; without it, all are shown
+    #[arg(requires = "amount")]
+    pod: Option<OsString>,
+    /// Its new amount, 1 to 2147483648
+    #[arg(value_name = "N", allow_hyphen_values = true)]
+    amount: Option<OsString>,
+}
+
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { parse_seconds(text) }
+}
+
+/// `aegis ps`.
+pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
+    let machines = match &options.choice.machine {
+        Some(name) => vec![the_machine(Some(name))?],
+        None => running()?,
+    };
+    let mut reports = Vec::new();
+    for machine in &machines {
+        match report(machine) {
+            Ok(report) => reports.push(report),
+            // It may have ended meanwhile, which is no failure where nobody asked for it by name.
+            Err(error) if options.choice.machine.is_some() => return Err(error),
+            Err(error) => eprintln!("aegis: {error}"),
+        }
+    }
+    if options.json {
+        let all: Vec<String> = reports.iter().map(Report::json).collect();
+        return print(&format!("[{}]\n", all.join(",")));
+    }
+    print(&pods_table(&reports))
+}
+
+fn report(machine: &Machine) -> Result<Report, Error> {
+    let text = Conversation::open(machine)?.text(&["pods"])?;
+    Ok(Report::parse(&text))
+}
+
+/// `aegis top`.
+pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
+    let mut conversation = options.choice.open()?;
+    let clears = io::stdout().is_terminal() && !options.once;
+    let mut before = None;
+    loop {
+        let now = Report::parse(&conversation.text(&["pods"])?);
+        let table = top_table(before.as_ref(), &now);
+        // The cursor to the corner, and nothing below.
+        print(&format!("{}{table}", if clears { "\x1b[H\x1b[J" } else { "" }))?;
+        if options.once {
+            return Ok(0);
+        }
+        before = Some(now);
+        std::thread::sleep(options.interval);
+    }
+}
+
+/// `aegis logs`.
+pub(crate) fn logs(options: &LogsOptions) -> Result<u8, Error> {
+    let mut words: Vec<&[u8]> = vec![b"logs", if options.follow { b"follow" } else { b"" }];
+    words.extend(options.pod.iter().map(|pod| pod.as_bytes()));
+    finish(options.choice.open()?.ask(&words, None, pass_on)?)
+}
+
+/// `aegis stop`.
+pub(crate) fn stop(options: &StopOptions) -> Result<u8, Error> {
+    let grace = options.grace.as_millis().to_string();
+    let mut words: Vec<&[u8]> = vec![b"stop", grace.as_bytes()];
+    words.extend(options.pods.iter().map(|pod| pod.as_bytes()));
+    finish(options.choice.open()?.ask(&words, None, pass_on)?)
+}
+
+/// `aegis tickets`.
+pub(crate) fn tickets(options: &TicketsOptions) -> Result<u8, Error> {
+    let mut conversation = options.choice.open()?;
+    match (&options.pod, &options.amount) {
+        (Some(pod), Some(amount)) => {
+            let words: [&[u8]; 3] = [b"tickets", pod.as_bytes(), amount.as_bytes()];
+            conversation.text(&words)?;
+            Ok(0)
+        }
+        _ => print(&tickets_table(&Report::parse(&conversation.text(&["pods"])?))),
+    }
+}
+
+/// Writes what the machine says to this process's streams.
+fn pass_on(kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    match kind {
+        Kind::Errors => io::stderr().write_all(bytes),
+        _ => {
+            let mut output = io::stdout().lock();
+            output.write_all(bytes)?;
+            output.flush()
+        }
+    }
+}
+
+fn finish((status, line): (u8, String)) -> Result<u8, Error> {
+    if !line.is_empty() {
+        eprintln!("aegis: {line}");
+    }
+    Ok(status)
+}
+
+fn print(text: &str) -> Result<u8, Error> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).doing("writing to standard output")?;
+    Ok(0)
+}

@@ -1,0 +1,309 @@
+//! What the host tool tells and asks the manager of a machine with several pods while it runs.
+//!
+//! Orders and answers go over a serial line of their own, each of one size, so that neither side needs memory for the
+//! other: an [`Order`] is [`ORDER_BYTES`], an [`Answer`] [`ANSWER_BYTES`], and there is one answer for each order, in
+//! order, and one more whenever a pod has ended. A receiver that finds something else where a message should begin goes
+//! on byte by byte until one does ([`Order::find`], [`Answer::find`]), so that lost or foreign bytes cost the messages
+//! that they hit and no more. Little-endian.
+
+use crate::bytes::{put, u32_at, u64_at};
+
+/// Bytes of an order.
+pub const ORDER_BYTES: usize = 32;
+/// Bytes of an answer.
+pub const ANSWER_BYTES: usize = 104;
+
+/// Number of an answer to nothing; no order has it.
+pub const EVENT_ID: u32 = 0;
+
+const ORDER_MAGIC: u32 = u32::from_le_bytes(*b"\xa5ORD");
+const ANSWER_MAGIC: u32 = u32::from_le_bytes(*b"\xa5ANS");
+const STATUS_OFFSET: usize = 8;
+const POD_OFFSET: usize = 16;
+const COUNTS_OFFSET: usize = 24;
+const COUNT_COUNT: usize = (ANSWER_BYTES - COUNTS_OFFSET) / 8;
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Action {
+    /// Say how the pod is.
+    Read = 0,
+    /// Change the amount of its ticket.
+    Tickets = 1,
+    /// Take it apart, whatever it does.
+    Destroy = 2,
+    /// Make one that has ended anew, and start it.
+    Restart = 3,
+    /// One that has ended, or ends, will not be wanted again: the machine may end without it.
+    Release = 4,
+}
+
+impl Action {
+    fn from_word(word: u32) -> Option<Self> {
+        let all = [Self::Read, Self::Tickets, Self::Destroy, Self::Restart, Self::Release];
+        all.into_iter().find(|action| *action as u32 == word)
+    }
+}
+
+/// An order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Comes back in the answer.
+    pub id: u32,
+    /// What is wanted; `None`: something that this version does not know.
+    pub action: Option<Action>,
+    /// The pod, counted in the plan's order.
+    pub pod: u32,
+    /// `Tickets`: the amount.
+    pub amount: u64,
+}
+
+/// What came of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Outcome {
+    /// Done.
+    Done = 0,
+    /// No such action.
+    UnknownAction = 1,
+    /// No such pod.
+    NoSuchPod = 2,
+    /// The amount cannot be.
+    BadAmount = 3,
+    /// The pod has ended.
+    HasEnded = 4,
+    /// The kernel refused it.
+    Refused = 5,
+    /// The pod runs.
+    IsRunning = 6,
+}
+
+impl Outcome {
+    fn from_word(word: u32) -> Option<Self> {
+        let all = [
+            Self::Done,
+            Self::UnknownAction,
+            Self::NoSuchPod,
+            Self::BadAmount,
+            Self::HasEnded,
+            Self::Refused,
+            Self::IsRunning,
+        ];
+        all.into_iter().find(|outcome| *outcome as u32 == word)
+    }
+}
+
+/// How a pod is. Of one that has ended these are its last figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodState {
+    /// It runs.
+    pub is_running: bool,
+    /// The machine's clock, in nanoseconds.
+    pub now_ns: u64,
+    /// Amount of its ticket.
+    pub tickets: u64,
+    /// Processor time that it used, in nanoseconds.
+    pub time_used_ns: u64,
+    /// Frames that it owns.
+    pub frames_owned: u64,
+    /// Frames that it may own.
+    pub frame_quota: u64,
+    /// Kernel calls.
+    pub kernel_calls: u64,
+    /// System calls of programs that trapped.
+    pub system_call_traps: u64,
+    /// Exceptions.
+    pub exceptions: u64,
+    /// Interrupts, bells and slices.
+    pub interrupts: u64,
+    /// Slices begun.
+    pub slices: u64,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The order's; [`EVENT_ID`]: the manager says by itself that the pod has ended.
+    pub id: u32,
+    /// The pod.
+    pub pod: u32,
+    /// What came of it; `None`: something that this version does not know.
+    pub outcome: Option<Outcome>,
+    /// How the pod is now, if there is such a pod.
+    pub state: PodState,
+}
+
+/// What is at the beginning of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// A message.
+    Message(T),
+    /// The beginning of one, perhaps: more bytes are wanted.
+    More,
+    /// Nothing begins before this many bytes.
+    Skip(usize),
+}
+
+fn find<T>(bytes: &[u8], magic: u32, length: usize, read: impl Fn(&[u8]) -> Option<T>) -> Found<T> {
+    let magic = magic.to_le_bytes();
+    let begins = |start: usize| bytes[start..].iter().zip(&magic).all(|(left, right)| left == right);
+    match (0..bytes.len()).find(|start| begins(*start)) {
+        None if bytes.is_empty() => Found::More,
+        None => Found::Skip(bytes.len()),
+        Some(0) => match bytes.get(..length) {
+            None => Found::More,
+            Some(message) => read(message).map_or(Found::Skip(1), Found::Message),
+        },
+        Some(start) => Found::Skip(start),
+    }
+}
+
+impl Order {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; ORDER_BYTES] {
+        let mut bytes = [0; ORDER_BYTES];
+        put(&mut bytes, 0, ORDER_MAGIC.to_le_bytes());
+        put(&mut bytes, 4, self.id.to_le_bytes());
+        put(&mut bytes, 8, self.action.map_or(u32::MAX, |action| action as u32).to_le_bytes());
+        put(&mut bytes, 12, self.pod.to_le_bytes());
+        put(&mut bytes, 16, self.amount.to_le_bytes());
+        bytes
+    }
+
+    /// Looks for an order at the beginning of what was received.
+    #[must_use]
+    pub fn find(bytes: &[u8]) -> Found<Self> {
+        find(bytes, ORDER_MAGIC, ORDER_BYTES, |bytes| {
+            let action = Action::from_word(u32_at(bytes, 8)?);
+            Some(Self { id: u32_at(bytes, 4)?, action, pod: u32_at(bytes, 12)?, amount: u64_at(bytes, 16)? })
+        })
+    }
+}
+
+impl PodState {
+    fn to_words(self) -> [u64; COUNT_COUNT] {
+        [
+            self.now_ns,
+            self.tickets,
+            self.time_used_ns,
+            self.frames_owned,
+            self.frame_quota,
+            self.kernel_calls,
+            self.system_call_traps,
+            self.exceptions,
+            self.interrupts,
+            self.slices,
+        ]
+    }
+
+    fn from_words(is_running: bool, words: [u64; COUNT_COUNT]) -> Self {
+        let [now_ns, tickets, time_used_ns, frames_owned, frame_quota, rest @ ..] = words;
+        let [kernel_calls, system_call_traps, exceptions, interrupts, slices] = rest;
+        Self {
+            is_running,
+            now_ns,
+            tickets,
+            time_used_ns,
+            frames_owned,
+            frame_quota,
+            kernel_calls,
+            system_call_traps,
+            exceptions,
+            interrupts,
+            slices,
+        }
+    }
+}
+
+impl Answer {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; ANSWER_BYTES] {
+        let mut bytes = [0; ANSWER_BYTES];
+        put(&mut bytes, 0, ANSWER_MAGIC.to_le_bytes());
+        put(&mut bytes, 4, self.id.to_le_bytes());
+        let outcome = self.outcome.map_or(u32::MAX, |outcome| outcome as u32);
+        put(&mut bytes, STATUS_OFFSET, outcome.to_le_bytes());
+        put(&mut bytes, STATUS_OFFSET + 4, u32::from(self.state.is_running).to_le_bytes());
+        put(&mut bytes, POD_OFFSET, self.pod.to_le_bytes());
+        for (word, index) in self.state.to_words().into_iter().zip(0..) {
+            put(&mut bytes, COUNTS_OFFSET + 8 * index, word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Looks for an answer at the beginning of what was received.
+    #[must_use]
+    pub fn find(bytes: &[u8]) -> Found<Self> {
+        find(bytes, ANSWER_MAGIC, ANSWER_BYTES, |bytes| {
+            let mut words = [0; COUNT_COUNT];
+            for (word, index) in words.iter_mut().zip(0..) {
+                *word = u64_at(bytes, COUNTS_OFFSET + 8 * index)?;
+            }
+            let state = PodState::from_words(u32_at(bytes, STATUS_OFFSET + 4)? != 0, words);
+            let outcome = Outcome::from_word(u32_at(bytes, STATUS_OFFSET)?);
+            Some(Self { id: u32_at(bytes, 4)?, pod: u32_at(bytes, POD_OFFSET)?, outcome, state })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, Answer, Found, ORDER_BYTES, Order, Outcome, PodState};
+    use alloc::vec::Vec;
+    use proptest::prelude::{any, proptest};
+
+    fn order(id: u32) -> Order {
+        Order { id, action: Some(Action::Tickets), pod: 3, amount: 1 << 40 }
+    }
+
+    /// What a receiver makes of a stream that comes in pieces of this length.
+    fn received(stream: &[u8], step: usize) -> Vec<Order> {
+        let (mut orders, mut held) = (Vec::new(), Vec::new());
+        for piece in stream.chunks(step) {
+            held.extend_from_slice(piece);
+            loop {
+                match Order::find(&held) {
+                    Found::More => break,
+                    Found::Skip(count) => drop(held.drain(..count)),
+                    Found::Message(order) => {
+                        orders.push(order);
+                        drop(held.drain(..ORDER_BYTES));
+                    }
+                }
+            }
+        }
+        orders
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Order::find(&order(7).encode()), Found::Message(order(7)));
+        let state = PodState { is_running: true, now_ns: 1, slices: u64::MAX, tickets: 5, ..PodState::default() };
+        let answer = Answer { id: 9, pod: 2, outcome: Some(Outcome::BadAmount), state };
+        assert_eq!(Answer::find(&answer.encode()), Found::Message(answer));
+        let unknown = Order { action: None, ..order(1) };
+        assert_eq!(Order::find(&unknown.encode()), Found::Message(unknown));
+    }
+
+    #[test]
+    fn foreign_bytes_are_passed_over() {
+        let good: Vec<u8> = [order(1).encode(), order(2).encode()].concat();
+        for foreign in [&b"noise"[..], b"\xa5OR", b"\xa5\xa5ORx", &[0; 100]] {
+            let stream = [foreign, &good].concat();
+            for step in [1, 7, ORDER_BYTES, 1000] {
+                assert_eq!(received(&stream, step), [order(1), order(2)], "{foreign:?} {step}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_stops_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..300), step in 1usize..40) {
+            received(&bytes, step);
+            let _ = Answer::find(&bytes);
+        }
+    }
+}
