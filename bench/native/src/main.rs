@@ -5,6 +5,8 @@
 //! describes, so that one reader serves both. What each row is compared with on Linux is a matter of the host side
 //! (`cli/src/bench/native.rs`).
 //!
+//! With other words it runs the lottery's experiment with clients and a server instead ([`clients`]).
+//!
 //! The rows run on a stack outside of the save area, as programs do, so that upcalls start at its top. The other side
 //! of a row with two sides is an environment of its own ([`peer`]), never a thread: every transfer changes the
 //! address space.
@@ -14,6 +16,8 @@
     allow(unsafe_code, reason = "rows remap memory, start processors and fault on purpose")
 )]
 
+#[cfg(target_os = "none")]
+mod clients;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]

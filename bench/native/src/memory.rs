@@ -186,6 +186,12 @@ pub(crate) fn configuration() -> Option<&'static str> {
     core::str::from_utf8(text.trim_ascii()).ok()
 }
 
+/// The frames of the configuration part behind its first page, and its bytes there.
+pub(crate) fn behind_configuration() -> Option<(u64, u64)> {
+    let (frame, length) = part(PART_CONFIG)?;
+    Some((frame + 1, length.checked_sub(PAGE_SIZE)?))
+}
+
 /// The header of this program's own flat image, and its first frame.
 pub(crate) fn own_image() -> Option<(FlatHeader, u64)> {
     let (frame, _) = part(PART_INIT)?;

@@ -11,7 +11,7 @@ use aegis_rt::upcall::{self, Handler, UpcallHandlers};
 use aegis_rt::{call, clock, control};
 
 use crate::memory::{self, Measured, configuration, take_pages};
-use crate::{rows_call, rows_channel, rows_memory, rows_transfer};
+use crate::{clients, rows_call, rows_channel, rows_memory, rows_transfer};
 
 /// Most batches of a row.
 const BATCH_COUNT_MAX: usize = 64;
@@ -108,6 +108,15 @@ extern "C" fn run() -> ! {
     handle(unexpected);
     let text = configuration().unwrap_or("");
     let mut words = text.split_ascii_whitespace();
+    if text.starts_with(clients::WORD) {
+        match clients::run(text) {
+            Ok(()) => end(0),
+            Err(what) => {
+                say(format_args!("{what}\n"));
+                end(1)
+            }
+        }
+    }
     let (names, target_us, batches) = (words.next(), words.next(), words.next());
     let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok());
     let (Some(names), Some(target_us), Some(batches)) = (names, number(target_us), number(batches)) else {
@@ -203,7 +212,7 @@ impl Write for Line {
 }
 
 /// Writes to the kernel's log.
-fn say(arguments: fmt::Arguments<'_>) {
+pub(crate) fn say(arguments: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 200], length: 0 };
     // A line that does not fit is cut; there is nobody to tell.
     let _ = line.write_fmt(arguments);

@@ -126,9 +126,13 @@ impl<'a> Program<'a> {
 
     /// Writes the bundle that runs `words` (`bench/native/src/main.rs`). It is gone when the answer is dropped.
     pub(super) fn bundle(&self, words: &[String; 4]) -> Result<BundleFile, Failure> {
+        self.bundle_with(words.join(" ").as_bytes())
+    }
+
+    /// The same with any configuration.
+    pub(super) fn bundle_with(&self, configuration: &[u8]) -> Result<BundleFile, Failure> {
         let path = self.path();
-        let configuration = words.join(" ");
-        let parts: [(u32, &[u8]); 2] = [(PART_INIT, &self.image), (PART_CONFIG, configuration.as_bytes())];
+        let parts: [(u32, &[u8]); 2] = [(PART_INIT, &self.image), (PART_CONFIG, configuration)];
         let bytes = bundle::write(Vec::new(), &parts);
         let bytes = bytes.map_err(|why| Error::ArtifactBad(path.clone(), why.to_string()))?;
         std::fs::write(&path, bytes).map_err(|error| Failure::file("writing", path.clone(), error))?;

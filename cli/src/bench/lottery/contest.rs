@@ -11,7 +11,7 @@ use super::super::progress;
 use super::super::system::{LinuxLine, MEMORY_MIB, Machines, Shape, shown};
 
 /// Nanoseconds of an instruction, as a power of two: 32.
-const ICOUNT_SHIFT: u8 = 5;
+pub(super) const ICOUNT_SHIFT: u8 = 5;
 /// When contestants begin to count on Aegis, in seconds after the machine's start.
 const START_S: u32 = 5;
 /// Nothing is printed before the end.
@@ -121,6 +121,11 @@ impl<'a> Arena<'a> {
     /// Whether a system takes part.
     pub(super) fn has_aegis(&self) -> bool {
         self.machines.has_aegis()
+    }
+
+    /// QEMU and the folder of the cache.
+    pub(super) fn places(&self) -> (&Path, &Path) {
+        (&self.machines.qemu, &self.machines.cache)
     }
 
     /// This tool.
