@@ -15,9 +15,10 @@ use super::{
     stack::StartFacts,
 };
 use crate::error::{Errno, Result};
-use crate::fake::FakeMachine;
+use crate::fake::{FakeAccess, FakeMachine};
 use crate::mem::{
-    Access, AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, PageError, PageIntent, PageSource, SpaceLimits,
+    Access, AddressSpace, AreaLabel, FaultOutcome, FileIdentity, FilePage, FramePool, PageError, PageIntent,
+    PageSource, SpaceLimits,
 };
 
 const TOP: u64 = 0x7fff_ffff_f000;
@@ -88,9 +89,13 @@ impl World {
     }
 
     fn space(&self) -> AddressSpace {
+        self.space_of(1)
+    }
+
+    fn space_of(&self, slot: u32) -> AddressSpace {
         let limits = SpaceLimits::default();
         let base = mapping_base(limits.stack_bytes, 0);
-        AddressSpace::new(self.pool.clone(), CapSlot(1), base, limits)
+        AddressSpace::new(self.pool.clone(), CapSlot(slot), base, limits)
     }
 
     fn used(&self) -> u64 {
@@ -166,6 +171,57 @@ fn check_stack(space: &mut AddressSpace, loaded: &LoadedProgram) {
         .chunks(16)
         .any(|pair| pair[..8] == 9_u64.to_le_bytes() && pair[8..] == loaded.image.entry.to_le_bytes());
     assert!(found, "AT_ENTRY is the program's");
+}
+
+#[test]
+fn a_run_has_what_the_runs_before_it_touched_first_wherever_it_lies() {
+    let world = World::new(4096);
+    let mut file = static_sample();
+    let program = world.open(file.clone(), Err(Errno::ENOENT)).expect("good");
+    let places = |loaded: &LoadedProgram| {
+        let base = loaded.image.base;
+        [(base + 0x1100, Access::Execute), (base + 0x2800, Access::Read), (base + 0x4008, Access::Write)]
+    };
+    let is_there = |slot: u32, (address, access): (u64, Access)| {
+        let access = match access {
+            Access::Read => FakeAccess::Load,
+            Access::Write => FakeAccess::Store,
+            Access::Execute => FakeAccess::Fetch,
+        };
+        world.machine.allows(CapSlot(slot), address, access)
+    };
+    let run = |slot: u32, program: &Program, image_pages: u64| {
+        let mut space = world.space_of(slot);
+        let shifts = Shifts { image_pages, stack_pages: image_pages, heap_pages: 1 };
+        let (calls, _) = world.machine.bind_counts();
+        let loaded = program.load(&mut space, &LoadRequest { shifts, ..request(&[], None) }).expect("room");
+        assert_eq!(world.machine.bind_counts().0 - calls, 1, "one change of the page tables");
+        let there = places(&loaded).map(|place| is_there(slot, place));
+        for (address, access) in places(&loaded) {
+            assert!(matches!(space.handle_fault(address, access), FaultOutcome::Resolved { .. }));
+        }
+        (space, loaded, there)
+    };
+    let (mut first, ..) = run(1, &program, 0);
+    first.write_all(PROGRAM_IMAGE_BASE + 0x4008, b"its own").expect("writable");
+    let (_, _, there) = run(5, &program, 5);
+    assert_eq!(there, [false; 3], "what one run alone touched");
+    let (mut second, loaded, there) = run(2, &program, 11);
+    assert_eq!(there, [true; 3]);
+    assert_eq!(bytes_at(&mut second, loaded.image.base, 0x1800), file[..0x1800]);
+    assert_eq!(bytes_at(&mut second, loaded.image.base + 0x4008, 7), [0; 7], "what the other stored is the other's");
+    // Another file of the same number: what is touched is its own.
+    file[0x1100] ^= 0xff;
+    let (mut third, loaded, _) = run(3, &world.open(file.clone(), Err(Errno::ENOENT)).expect("good"), 0);
+    assert_eq!(bytes_at(&mut third, loaded.image.base, 0x1800), file[..0x1800]);
+    // One that is shorter there has nothing where the others touched: it starts all the same.
+    let mut short = file;
+    segment(&mut short, 2, [1, 6], [0x1800, 0x2800, 0x2800, 0x100, 0x100, 0x1000]);
+    let program = world.open(short, Err(Errno::ENOENT)).expect("good");
+    let mut space = world.space_of(4);
+    let loaded = program.load(&mut space, &request(&[], None)).expect("room");
+    assert!(!is_there(4, (loaded.image.base + 0x4008, Access::Read)));
+    assert!(matches!(space.handle_fault(loaded.image.base + 0x4008, Access::Write), FaultOutcome::Segv(_)));
 }
 
 #[test]

@@ -31,6 +31,7 @@ use crate::error::{Errno, Result};
 use crate::load::elf::{ElfError, ElfImage, MappedImage};
 use crate::load::stack::{StackImage, StartFacts};
 use crate::load::vdso::VdsoPages;
+use crate::mem::first_faults::StartPlaces;
 use crate::mem::{
     AddressSpace, AreaFlags, AreaLabel, FramePool, MapRequest, PageIntent, PageSource, Placement, Protection,
     TRAMPOLINE_ROOM_BYTES,
@@ -212,7 +213,7 @@ impl Program {
         request: &LoadRequest<'_>,
     ) -> core::result::Result<LoadedProgram, LoadError> {
         self.check(space, request)?;
-        self.load_checked(space, request).map_err(|_| LoadError::NoMemory)
+        space.in_one_batch(|space| self.load_checked(space, request)).map_err(|_| LoadError::NoMemory)
     }
 
     fn load_checked(&self, space: &mut AddressSpace, request: &LoadRequest<'_>) -> Result<LoadedProgram> {
@@ -237,6 +238,13 @@ impl Program {
         let LoadRequest { arguments, environment, executable, .. } = *request;
         let stack = StackImage::build(stack_top, arguments, environment, executable, &facts);
         self.map_stack(space, stack_top, &stack)?;
+        let places = StartPlaces {
+            image: image.start..image.end,
+            interpreter: interpreter.map_or(0..0, |interpreter| interpreter.start..interpreter.end),
+            vdso: vdso.unwrap_or(0),
+            stack_top,
+        };
+        space.start_as_before(self.file.source.identity(), places);
         Ok(LoadedProgram {
             entry: interpreter.map_or(image.entry, |interpreter| interpreter.entry),
             stack_pointer: stack.start,

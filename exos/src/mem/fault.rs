@@ -112,7 +112,7 @@ impl AddressSpace {
 
     /// Resolves a page fault at `address` of the program's half.
     pub fn handle_fault(&mut self, address: u64, access: Access) -> FaultOutcome {
-        if self.noted_faults.is_some() {
+        if self.notes.is_some() {
             self.note_first_fault(address, access);
         }
         let outcome = match self.resolve(address, access) {

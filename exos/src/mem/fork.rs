@@ -13,22 +13,8 @@ use alloc::vec::Vec;
 
 use crate::error::Result;
 use crate::mem::area::AreaFlags;
-use crate::mem::fault::{Access, SCARCE_FRAMES};
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::space::{AddressSpace, bind_flags};
-use crate::sync::Mutex;
-
-/// Faults of children that are remembered for the next.
-const FIRST_FAULT_COUNT: usize = 12;
-
-/// The faults that children of a process had first, in the order in which they were met. A child that is made has them
-/// resolved already, copies too, and adds what else it meets: so those that a program's children have in common come
-/// first, and what one of them did once costs the others a page or two.
-#[derive(Clone, Default)]
-pub(crate) struct FirstFaults {
-    entries: [Option<(u64, Access)>; FIRST_FAULT_COUNT],
-    count: usize,
-}
 
 impl AddressSpace {
     /// A copy of this space over the empty page table of `environment`, sharing all frames. Limits
@@ -48,45 +34,8 @@ impl AddressSpace {
         child.leave_out_areas();
         child.note_peak();
         self.flush()?;
-        child.repeat_first_faults(Arc::clone(&self.child_faults));
+        child.start_as_child(Arc::clone(&self.child_faults));
         Ok(child)
-    }
-
-    /// In a child: resolves in one batch what the children before it touched first, which is what it will touch, and
-    /// goes on noting. What cannot be had without waiting or at all is left to the fault.
-    fn repeat_first_faults(&mut self, noted: Arc<Mutex<FirstFaults>>) {
-        let faults = noted.lock().clone();
-        let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
-        self.waits_for_no_page = true;
-        for (address, access) in faults.entries.into_iter().flatten().filter(|_| !is_scarce) {
-            let wanted = if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
-            let is_there = self.pages.get(address >> PAGE_SHIFT).is_some_and(|entry| entry.has(wanted));
-            // A store to shared memory tells the file's source, which a store that does not come must not.
-            if !is_there && self.areas.find(address).is_some_and(|area| !area.is_shared()) {
-                let _ = self.resolve(address, access);
-            }
-        }
-        self.waits_for_no_page = false;
-        self.wanted = None;
-        // A refused mapping is not in the page map, and faults again.
-        let _ = self.flush();
-        self.noted_faults = Some(noted);
-    }
-
-    /// In a child: notes a fault, as long as it is one of the first.
-    pub(crate) fn note_first_fault(&mut self, address: u64, access: Access) {
-        let is_noting = self.noted_faults.as_ref().is_some_and(|noted| {
-            let mut noted = noted.lock();
-            let place = noted.count;
-            if let Some(entry) = noted.entries.get_mut(place) {
-                *entry = Some((address, access));
-                noted.count += 1;
-            }
-            noted.count < FIRST_FAULT_COUNT
-        });
-        if !is_noting {
-            self.noted_faults = None;
-        }
     }
 
     /// What is known of all pages, for a child; the private ones become read-only here.

@@ -30,6 +30,7 @@ use aegis_abi::{CapSlot, FrameNumber};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Errno, Result};
+use crate::mem::first_faults::StartFaults;
 use crate::mem::patched_text::PatchedText;
 use crate::mem::source::FixedRun;
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
@@ -74,6 +75,7 @@ pub struct FramePool {
     /// How many take from the reserve just now.
     urgent_count: AtomicU32,
     patched_text: PatchedText,
+    start_faults: StartFaults,
 }
 
 /// How the pool is filled.
@@ -132,6 +134,7 @@ impl FramePool {
             reclaimer: Mutex::new(None),
             urgent_count: AtomicU32::new(0),
             patched_text: PatchedText::default(),
+            start_faults: StartFaults::default(),
         })
     }
 
@@ -139,6 +142,11 @@ impl FramePool {
     #[must_use]
     pub fn patched_text(&self) -> &PatchedText {
         &self.patched_text
+    }
+
+    /// What programs touch first.
+    pub(crate) fn start_faults(&self) -> &StartFaults {
+        &self.start_faults
     }
 
     /// Whom to ask before there is `ENOMEM`.

@@ -7,7 +7,8 @@
 //! - [`space`] is an address space: areas ([`area`], `area_list`) and known pages (`page_map`), with `mmap`,
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;
-//! - [`fault`] resolves faults, many pages at a time where that pays (`window`);
+//! - [`fault`] resolves faults, many pages at a time where that pays (`window`), and `first_faults` those that come
+//!   again;
 //! - [`native`] is what a program may decide by itself, through the native interface;
 //! - [`rewrite`] patches system-call sites (`crate::rewrite` decides);
 //! - [`source`] is the seam to files.
@@ -22,6 +23,7 @@ mod area_list;
 mod area_runs;
 mod binder;
 pub mod fault;
+pub(crate) mod first_faults;
 pub mod fork;
 pub mod frames;
 pub mod native;

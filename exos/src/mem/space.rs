@@ -21,7 +21,7 @@ use crate::mem::area::{
 };
 use crate::mem::area_list::AreaList;
 use crate::mem::binder::Binder;
-use crate::mem::fork::FirstFaults;
+use crate::mem::first_faults::{FirstFaults, Notes};
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
@@ -181,10 +181,10 @@ pub struct AddressSpace {
     /// A page of a file that has to be waited for is only noted in `wanted`.
     pub(crate) waits_for_no_page: bool,
     pub(crate) wanted: Option<WantedPage>,
-    /// What a child does first, as the last one did it ([`super::fork`]).
+    /// What children do first ([`super::first_faults`]).
     pub(crate) child_faults: Arc<Mutex<FirstFaults>>,
-    /// Where a child's own faults are noted.
-    pub(crate) noted_faults: Option<Arc<Mutex<FirstFaults>>>,
+    /// Where its own first faults are noted.
+    pub(crate) notes: Option<Notes>,
 }
 
 impl AddressSpace {
@@ -211,7 +211,7 @@ impl AddressSpace {
             waits_for_no_page: false,
             wanted: None,
             child_faults: Arc::default(),
-            noted_faults: None,
+            notes: None,
         }
     }
 
@@ -431,6 +431,15 @@ impl AddressSpace {
             None
         });
         self.flush()
+    }
+
+    /// Does `work` with one change of the page tables at its end. `ENOMEM` if the kernel refuses that.
+    pub(crate) fn in_one_batch<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.is_batching = true;
+        let done = work(self);
+        self.is_batching = false;
+        let flushed = self.flush();
+        done.and_then(|value| flushed.map(|()| value))
     }
 
     /// Does what was queued, unless a batch goes on.

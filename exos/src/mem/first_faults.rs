@@ -1,0 +1,297 @@
+//! Faults that come again: what a process's children and a program's runs touch first.
+//!
+//! A child that is made, and a program that is loaded, have resolved in one batch what those before them touched first,
+//! copies too, and add what else they meet. So what they have in common costs one kernel call instead of a fault each.
+//! What one child did once costs the others a page or two. Runs of a program differ more, as their arguments do, so a
+//! fault counts when two runs, one after the other, had it, and is forgotten otherwise.
+//!
+//! What is noted is a hint and nothing else: it is resolved as the fault would be, as far as that can be had without
+//! waiting, and the areas of the space decide, as they do for the fault. A file that has changed, or another program of
+//! the same number, has other pages at hand than it touches.
+//!
+//! Places: what is loaded lies elsewhere in each run, so a fault in it is noted by its distance ([`StartPlaces`]).
+//! Where nothing lies when the program starts (its heap, its libraries), nothing is noted of its start.
+//!
+//! Limits: [`CHILD_FAULT_COUNT`] and [`START_FAULT_COUNT`] faults, those of [`PROGRAM_COUNT_MAX`] programs.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use aegis_abi::layout::PAGE_SHIFT;
+
+use crate::mem::area::{Area, AreaFlags, AreaLabel};
+use crate::mem::fault::{Access, SCARCE_FRAMES};
+use crate::mem::page_map::PageFlags;
+use crate::mem::source::FileIdentity;
+use crate::mem::space::AddressSpace;
+use crate::sync::Mutex;
+
+/// Faults of children that are remembered for the next.
+const CHILD_FAULT_COUNT: usize = 12;
+/// Faults of a program's runs that are remembered for the next.
+const START_FAULT_COUNT: usize = 32;
+/// A program's start is over after so many.
+const START_FAULT_REACH: u64 = 48;
+/// Programs whose faults are remembered.
+const PROGRAM_COUNT_MAX: usize = 32;
+
+/// Where a program's parts lie when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StartPlaces {
+    pub(crate) image: Range<u64>,
+    /// Empty if there is none.
+    pub(crate) interpreter: Range<u64>,
+    pub(crate) vdso: u64,
+    pub(crate) stack_top: u64,
+}
+
+/// From where the distance of a place counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    /// The place is an address.
+    Zero,
+    Image,
+    Interpreter,
+    Vdso,
+    Stack,
+}
+
+impl StartPlaces {
+    fn address_of(&self, anchor: Anchor) -> u64 {
+        match anchor {
+            Anchor::Zero => 0,
+            Anchor::Image => self.image.start,
+            Anchor::Interpreter => self.interpreter.start,
+            Anchor::Vdso => self.vdso,
+            Anchor::Stack => self.stack_top,
+        }
+    }
+
+    fn anchor_in(&self, area: &Area) -> Option<Anchor> {
+        match area.label {
+            AreaLabel::Stack => Some(Anchor::Stack),
+            AreaLabel::Vdso | AreaLabel::Vvar => Some(Anchor::Vdso),
+            _ if self.image.contains(&area.start) => Some(Anchor::Image),
+            _ if self.interpreter.contains(&area.start) => Some(Anchor::Interpreter),
+            _ => None,
+        }
+    }
+}
+
+/// A fault at a distance from an anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fault {
+    anchor: Anchor,
+    distance: u64,
+    access: Access,
+    /// The last run that had it.
+    run: u64,
+    /// It is resolved ahead.
+    is_known: bool,
+}
+
+/// The faults that come first, in the order in which they were met.
+#[derive(Clone)]
+pub(crate) struct FirstFaults {
+    faults: Vec<Fault>,
+    count_max: usize,
+    /// How many runs began.
+    run: u64,
+}
+
+impl Default for FirstFaults {
+    /// Of children.
+    fn default() -> Self {
+        Self { faults: Vec::new(), count_max: CHILD_FAULT_COUNT, run: 0 }
+    }
+}
+
+impl FirstFaults {
+    fn is_full(&self) -> bool {
+        self.faults.len() >= self.count_max
+    }
+
+    /// A new run: what the last one did not repeat of those before it is forgotten. Answers its number.
+    fn begin(&mut self) -> u64 {
+        let last = self.run;
+        self.faults.retain(|fault| fault.is_known || fault.run == last);
+        self.run += 1;
+        self.run
+    }
+
+    /// A page that is stored to after it was read is noted once.
+    fn note(&mut self, fault: Fault) {
+        let place = |fault: &Fault| (fault.anchor, fault.distance >> PAGE_SHIFT);
+        let is_here = |other: &&mut Fault| place(other) == place(&fault);
+        let is_full = self.is_full();
+        match self.faults.iter_mut().find(is_here) {
+            Some(known) => {
+                known.is_known |= fault.run > known.run;
+                known.run = known.run.max(fault.run);
+                if fault.access == Access::Write {
+                    known.access = Access::Write;
+                }
+            }
+            None if !is_full => self.faults.push(fault),
+            None => {}
+        }
+    }
+}
+
+/// Where a space's own faults are noted.
+pub(crate) struct Notes {
+    faults: Arc<Mutex<FirstFaults>>,
+    /// `None`: places are addresses, as in a child.
+    places: Option<StartPlaces>,
+    /// Which run it is.
+    run: u64,
+    /// How many faults are still looked at.
+    left_count: u64,
+}
+
+impl Notes {
+    fn address_of(&self, fault: &Fault) -> u64 {
+        self.places.as_ref().map_or(0, |places| places.address_of(fault.anchor)).wrapping_add(fault.distance)
+    }
+
+    fn fault_in(&self, area: &Area, address: u64, access: Access) -> Option<Fault> {
+        let Some(places) = &self.places else {
+            return Some(Fault { anchor: Anchor::Zero, distance: address, access, run: self.run, is_known: true });
+        };
+        let anchor = places.anchor_in(area)?;
+        let distance = address.wrapping_sub(places.address_of(anchor));
+        Some(Fault { anchor, distance, access, run: self.run, is_known: false })
+    }
+}
+
+/// The first faults of the programs of a pod, the last used last.
+#[derive(Default)]
+pub(crate) struct StartFaults {
+    programs: Mutex<Vec<(FileIdentity, Arc<Mutex<FirstFaults>>)>>,
+}
+
+impl StartFaults {
+    fn of(&self, program: FileIdentity) -> Arc<Mutex<FirstFaults>> {
+        let mut programs = self.programs.lock();
+        let known = programs.iter().position(|(other, _)| *other == program);
+        if known.is_none() && programs.len() >= PROGRAM_COUNT_MAX {
+            programs.remove(0);
+        }
+        let entry = match known {
+            Some(index) => programs.remove(index),
+            None => {
+                let faults = FirstFaults { count_max: START_FAULT_COUNT, ..FirstFaults::default() };
+                (program, Arc::new(Mutex::new(faults)))
+            }
+        };
+        let faults = Arc::clone(&entry.1);
+        programs.push(entry);
+        faults
+    }
+}
+
+impl AddressSpace {
+    /// In a child: what the children before it touched first.
+    pub(crate) fn start_as_child(&mut self, faults: Arc<Mutex<FirstFaults>>) {
+        self.repeat_first_faults(Notes { faults, places: None, run: 0, left_count: u64::MAX });
+    }
+
+    /// For a program that was loaded: what its runs before touched first.
+    pub(crate) fn start_as_before(&mut self, program: FileIdentity, places: StartPlaces) {
+        let faults = self.pool.start_faults().of(program);
+        let run = faults.lock().begin();
+        self.repeat_first_faults(Notes { faults, places: Some(places), run, left_count: START_FAULT_REACH });
+    }
+
+    /// Resolves in one batch what was noted, and goes on noting. What cannot be had without waiting or at all is left
+    /// to the fault.
+    fn repeat_first_faults(&mut self, notes: Notes) {
+        let noted = notes.faults.lock().clone();
+        let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
+        self.waits_for_no_page = true;
+        for fault in noted.faults.iter().filter(|fault| fault.is_known && !is_scarce) {
+            let address = notes.address_of(fault);
+            let wanted = if fault.access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
+            let is_there = self.pages.get(address >> PAGE_SHIFT).is_some_and(|entry| entry.has(wanted));
+            // A store to shared memory tells the file's source, which a store that does not come must not.
+            if !is_there && self.areas.find(address).is_some_and(|area| !area.is_shared()) {
+                let _ = self.resolve(address, fault.access);
+            }
+        }
+        self.waits_for_no_page = false;
+        self.wanted = None;
+        // A refused mapping is not in the page map, and faults again.
+        let _ = self.flush();
+        self.notes = Some(notes);
+    }
+
+    /// Notes a fault, as long as it is one of the first.
+    pub(crate) fn note_first_fault(&mut self, address: u64, access: Access) {
+        let Some(notes) = &mut self.notes else { return };
+        let area = self.areas.find_at_or_above(address);
+        let is_inside = |area: &&Area| area.start <= address || area.flags.contains(AreaFlags::GROWS_DOWN);
+        let fault = area.filter(is_inside).and_then(|area| notes.fault_in(area, address, access));
+        let mut faults = notes.faults.lock();
+        if let Some(fault) = fault {
+            faults.note(fault);
+        }
+        notes.left_count -= 1;
+        let is_over = notes.left_count == 0 || notes.places.is_none() && faults.is_full();
+        drop(faults);
+        if is_over {
+            self.notes = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+
+    use super::{Anchor, Fault, FirstFaults, PROGRAM_COUNT_MAX, START_FAULT_COUNT, StartFaults};
+    use crate::mem::fault::Access;
+    use crate::mem::source::FileIdentity;
+
+    fn fault(page: u64, access: Access, run: u64) -> Fault {
+        Fault { anchor: Anchor::Image, distance: (page << 12) + page % 7, access, run, is_known: false }
+    }
+
+    #[test]
+    fn two_runs_one_after_the_other_make_a_fault_known_and_others_are_forgotten() {
+        let mut faults = FirstFaults { count_max: START_FAULT_COUNT, ..FirstFaults::default() };
+        let runs: [&[(u64, Access)]; 4] = [
+            &[(1, Access::Execute), (2, Access::Read), (3, Access::Read)],
+            &[(1, Access::Execute), (2, Access::Write), (4, Access::Read)],
+            &[(3, Access::Read)],
+            &[(3, Access::Write), (4, Access::Read)],
+        ];
+        for places in runs {
+            let run = faults.begin();
+            places.iter().for_each(|(page, access)| faults.note(fault(*page, *access, run)));
+        }
+        let known = faults.faults.iter().filter(|fault| fault.is_known);
+        let known: alloc::vec::Vec<_> = known.map(|fault| (fault.distance >> 12, fault.access)).collect();
+        assert_eq!(known, [(1, Access::Execute), (2, Access::Write), (3, Access::Write)]);
+        let run = faults.begin();
+        (0..1000).for_each(|page| faults.note(fault(page, Access::Read, run)));
+        assert_eq!(faults.faults.len(), START_FAULT_COUNT);
+    }
+
+    #[test]
+    fn programs_that_were_not_run_for_long_are_forgotten() {
+        let all = StartFaults::default();
+        let program = |inode| FileIdentity { device: 1, inode };
+        let first = all.of(program(0));
+        for inode in 1..PROGRAM_COUNT_MAX as u64 {
+            all.of(program(inode));
+        }
+        assert!(Arc::ptr_eq(&first, &all.of(program(0))), "used last now");
+        let second = all.of(program(1));
+        all.of(program(1000));
+        all.of(program(1001));
+        assert!(Arc::ptr_eq(&first, &all.of(program(0))) && Arc::ptr_eq(&second, &all.of(program(1))));
+        assert_eq!(all.programs.lock().len(), PROGRAM_COUNT_MAX);
+        assert!(!all.programs.lock().iter().any(|(other, _)| [2, 3].contains(&other.inode)));
+    }
+}
