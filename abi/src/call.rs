@@ -82,6 +82,7 @@ macro_rules! calls {
 
                 /// The call, or the index of the first argument that is none of its type.
                 #[allow(unused_mut, unused_variables, unused_assignments, reason = "calls without arguments")]
+                #[inline]
                 pub fn from_words(words: &ArgumentWords) -> Result<Self, usize> {
                     let mut index = 0;
                     $(

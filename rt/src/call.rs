@@ -25,7 +25,7 @@ pub type Outcome = Result<u64, Refusal>;
 /// # Safety
 /// The call must not take away or change memory that Rust relies on (its own image, stack and heap), nor hand such
 /// memory to a device, unless the caller has arranged for it.
-#[inline]
+#[inline(always)]
 pub unsafe fn issue(call: Call) -> Outcome {
     let (number, words) = call.encode();
     // SAFETY: passed on to our caller.
@@ -42,7 +42,7 @@ pub unsafe fn issue(call: Call) -> Outcome {
 /// # Safety
 /// As for [`issue`].
 #[cfg(target_os = "none")]
-#[inline]
+#[inline(always)]
 pub unsafe fn issue_words(number: u64, words: &ArgumentWords) -> (u64, u64) {
     let status: u64;
     let value: u64;

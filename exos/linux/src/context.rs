@@ -15,6 +15,7 @@ use exos::task::capability::Capability;
 use exos::task::schedule::Task;
 use exos::task::signal::SignalSet;
 
+use crate::deliver::Target;
 use crate::process::{Process, Thread};
 use crate::system::System;
 use crate::user::UserMemory;
@@ -53,6 +54,16 @@ pub struct Context<'a> {
     pub replaces_registers: bool,
     /// What an `EINTR` of this call means.
     pub restart: Restart,
+}
+
+impl<'a> Context<'a> {
+    /// Of a call whose frame holds only what Rust code does not preserve: for handlers that do without the rest.
+    #[must_use]
+    #[inline]
+    pub fn of_short_way(caller: &Target<'a>, frame: &'a mut UpcallFrame) -> Self {
+        let Target { system, process, thread, memory } = *caller;
+        Self { system, process, thread, memory, frame, replaces_registers: false, restart: Restart::Never }
+    }
 }
 
 impl Context<'_> {

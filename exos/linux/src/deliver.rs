@@ -35,6 +35,7 @@ pub struct EndedCall {
 }
 
 /// The parties of a delivery.
+#[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// The pod.
     pub system: &'a Arc<System>,

@@ -1,17 +1,19 @@
 //! Short ways through the calls that programs make most, for when there is nothing special about them.
 //!
-//! A short way has the caller's registers and makes no [`crate::context::Context`]. It answers what the call answers,
-//! or `None` where the call would wait, is about a file that is not plain, or is refused: then nothing has been done
-//! but what the call may do twice, and the handler of the table does it all. So each is a part of its handler, never
-//! another opinion: a case that is not here is slower and nothing else.
+//! A short way has those of the caller's registers that Rust code does not preserve. It answers what the call answers,
+//! or `None` where it is about a file that is not plain, is refused, or is interrupted by a signal: then nothing has
+//! been done but what the call may do twice, and the handler of the table does it all. So each is a part of its
+//! handler, never another opinion: a case that is not here is slower and nothing else. Those that may wait are their
+//! handlers, which neither look at the other registers nor replace any ([`Context::of_short_way`]).
 //!
 //! Neighbours: `glue/fast.rs`, which comes here from rewritten sites, and [`crate::call::file_transfer`].
 
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
-use exos::fs::description::StatusFlags;
+use exos::fs::description::{Description, StatusFlags};
 use exos::fs::location::Location;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::permission::Credentials;
@@ -22,9 +24,10 @@ use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
 use crate::abi::file as abi;
-use crate::call::file_transfer::one;
+use crate::call::file_transfer::{one, receive_into, send_from};
 use crate::call::signal::CODE_THREAD;
-use crate::call::{epoll, memory};
+use crate::call::{epoll, futex, memory};
+use crate::context::Context;
 use crate::deliver::Target;
 use crate::files::{AT_NO_FOLLOW, CURRENT_DIRECTORY};
 use crate::user::{STRING_STEP_BYTES, UserReader, UserWriter, read_short, write_all};
@@ -52,11 +55,13 @@ fn now(caller: &Target<'_>) -> Timestamp {
 
 /// `read(2)`, `pread64(2)`: with an offset or at the description's own.
 #[inline(always)]
-fn read_from(caller: &Target<'_>, frame: &UpcallFrame, offset: Option<u64>) -> Answer {
+fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let description = caller.process.files.get(frame.rdi).ok()?;
-    let has_short_way = description.is_plain() || description.is_pipe() && offset.is_none();
-    if !has_short_way || !description.is_readable() {
+    if !description.is_readable() {
         return None;
+    }
+    if !description.is_plain() {
+        return if offset.is_none() { receive(*caller, frame, &description) } else { None };
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
     let mut writer = UserWriter::new(caller.memory, &extents);
@@ -66,16 +71,48 @@ fn read_from(caller: &Target<'_>, frame: &UpcallFrame, offset: Option<u64>) -> A
     })
 }
 
+/// `read(2)` of a pipe or a socket, with its waits.
+#[inline(never)]
+fn receive(caller: Target<'_>, frame: &mut UpcallFrame, description: &Arc<Description>) -> Answer {
+    let extents = one(frame.rsi, frame.rdx).ok()?;
+    let mut context = Context::of_short_way(&caller, frame);
+    unless_interrupted(receive_into(&mut context, description, &extents)?)
+}
+
+/// `write(2)` to a socket, with its waits.
+#[inline(never)]
+fn send(caller: Target<'_>, frame: &mut UpcallFrame, description: &Arc<Description>) -> Answer {
+    let extents = one(frame.rsi, frame.rdx).ok()?;
+    let mut reader = UserReader::new(caller.memory, &extents);
+    let mut context = Context::of_short_way(&caller, frame);
+    unless_interrupted(send_from(&mut context, description, &mut reader)?)
+}
+
+/// What a handler that may wait answered. One that a signal interrupted has done nothing: the handler of the table does
+/// it again, on a whole frame, and finds the signal before it waits.
+#[inline]
+fn unless_interrupted(outcome: Result<u64>) -> Answer {
+    if outcome == Err(Errno::EINTR) { None } else { Some(outcome) }
+}
+
+/// `futex(2)`.
+pub fn futex(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+    let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+    unless_interrupted(futex::futex(&mut Context::of_short_way(caller, frame), arguments))
+}
+
 /// `write(2)`, `pwrite64(2)`.
 #[inline(always)]
-fn write_to(caller: &Target<'_>, frame: &UpcallFrame, offset: Option<u64>) -> Answer {
+fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let files = &caller.process.files;
     let description = files.get(frame.rdi).ok()?;
     // Of a pipe only what goes in whole or not at all: if not, the handler begins anew.
     let is_whole = || description.is_pipe() && offset.is_none() && frame.rdx <= PIPE_BUFFER_BYTES as u64;
-    let has_short_way = description.is_plain() || is_whole();
-    if !has_short_way || !description.is_writable() || files.size_limit_bytes() != u64::MAX {
+    if !description.is_writable() || files.size_limit_bytes() != u64::MAX {
         return None;
+    }
+    if !description.is_plain() && !is_whole() {
+        return if offset.is_none() { send(*caller, frame, &description) } else { None };
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
     let mut reader = UserReader::new(caller.memory, &extents);
@@ -93,25 +130,25 @@ fn offset_of(frame: &UpcallFrame) -> Option<u64> {
 
 /// `read(2)`.
 #[inline(always)]
-pub fn read(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn read(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     read_from(caller, frame, None)
 }
 
 /// `write(2)`.
 #[inline(always)]
-pub fn write(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn write(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     write_to(caller, frame, None)
 }
 
 /// `pread64(2)`.
 #[inline(always)]
-pub fn pread64(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn pread64(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     read_from(caller, frame, Some(offset_of(frame)?))
 }
 
 /// `pwrite64(2)`.
 #[inline(always)]
-pub fn pwrite64(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn pwrite64(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     write_to(caller, frame, Some(offset_of(frame)?))
 }
 
@@ -133,17 +170,17 @@ fn tell_status(caller: &Target<'_>, location: &Location, address: u64) -> Answer
 }
 
 /// `stat(2)`.
-pub fn stat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn stat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::FOLLOW)
 }
 
 /// `lstat(2)`.
-pub fn lstat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn lstat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     status_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi], LookupFlags::NO_FOLLOW)
 }
 
 /// `newfstatat(2)`.
-pub fn newfstatat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn newfstatat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     let flags = match u64::from(frame.r10 as u32) {
         0 => LookupFlags::FOLLOW,
         AT_NO_FOLLOW => LookupFlags::NO_FOLLOW,
@@ -159,18 +196,18 @@ fn status_at(caller: &Target<'_>, [directory, path, address]: [u64; 3], flags: L
 }
 
 /// `fstat(2)`.
-pub fn fstat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn fstat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     let description = caller.process.files.get(frame.rdi).ok()?;
     tell_status(caller, description.location(), frame.rsi)
 }
 
 /// `open(2)`.
-pub fn open(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn open(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     open_at(caller, [CURRENT_DIRECTORY as u64, frame.rdi, frame.rsi])
 }
 
 /// `openat(2)`.
-pub fn openat(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn openat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     open_at(caller, [frame.rdi, frame.rsi, frame.rdx])
 }
 
@@ -203,7 +240,7 @@ fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
 }
 
 /// `close(2)`.
-pub fn close(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn close(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     let files = &caller.process.files;
     let closed = files.table().remove(frame.rdi as u32);
     Some(closed.map(|description| {
@@ -213,7 +250,7 @@ pub fn close(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
 }
 
 /// `mprotect(2)`.
-pub fn mprotect(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn mprotect(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     Some(memory::protect(caller.process, [frame.rdi, frame.rsi, frame.rdx]))
 }
 
@@ -236,7 +273,7 @@ pub fn own_signal(caller: &Target<'_>, frame: &UpcallFrame) -> Option<(Signal, S
 
 /// What an epoll instance has to report now. Where it has nothing and the caller would wait, that is the handler's.
 #[inline(always)]
-fn reported_now(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+fn reported_now(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     match epoll::look(caller.process, caller.memory, [frame.rdi, frame.rsi, frame.rdx]) {
         Ok(0) if frame.r10 as i32 != 0 => None,
         outcome => Some(outcome),
@@ -245,12 +282,12 @@ fn reported_now(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
 
 /// `epoll_wait(2)`.
 #[inline(always)]
-pub fn epoll_wait(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn epoll_wait(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     reported_now(caller, frame)
 }
 
 /// `epoll_pwait(2)` without a mask.
 #[inline(always)]
-pub fn epoll_pwait(caller: &Target<'_>, frame: &UpcallFrame) -> Answer {
+pub fn epoll_pwait(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     if frame.r8 == 0 { reported_now(caller, frame) } else { None }
 }

@@ -68,6 +68,34 @@ impl Ring {
         self.length += from.len();
     }
 
+    /// Appends `count` bytes that `fill` puts into their place; there is room. False if they do not lie in a row there, or
+    /// if `fill` says so: then nothing has been appended.
+    pub fn push_with(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        let capacity = self.bytes.len();
+        let end = self.start + self.length;
+        let at = if end >= capacity { end - capacity } else { end };
+        let is_done = self.bytes.get_mut(at..at + count).is_some_and(fill);
+        if is_done {
+            self.length += count;
+        }
+        is_done
+    }
+
+    /// Shows the first `count` bytes, if they are there and lie in a row.
+    pub fn front(&self, count: usize) -> Option<&[u8]> {
+        if count > self.length {
+            return None;
+        }
+        self.bytes.get(self.start..self.start + count)
+    }
+
+    /// Drops the first `count` bytes; there are as many.
+    pub fn skip(&mut self, count: usize) {
+        self.length -= count;
+        let start = self.start + count;
+        self.start = if self.length == 0 || start == self.bytes.len() { 0 } else { start % self.bytes.len() };
+    }
+
     /// Copies bytes that lie `offset` behind the front; there are as many.
     pub fn peek(&self, offset: usize, into: &mut [u8]) {
         let capacity = self.bytes.len();

@@ -142,6 +142,7 @@ impl Drop for FutexWait<'_> {
 
 impl Queues {
     /// Takes the first waiter of `key` out whose mask meets `mask` and who came before `id_end`.
+    #[inline]
     fn take(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Entry> {
         let bucket = &mut self.buckets[key.bucket()];
         let is_meant = |entry: &Entry| entry.key == key && entry.mask & mask != 0 && entry.id < id_end;
@@ -153,6 +154,7 @@ impl Queues {
     }
 
     /// As [`Self::take`], to be woken.
+    #[inline]
     fn take_to_wake(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter>> {
         let Entry { waiter, .. } = self.take(key, mask, id_end)?;
         waiter.is_woken.store(true, Ordering::Release);

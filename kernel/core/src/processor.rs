@@ -207,6 +207,7 @@ impl<M: Machine> State<'_, M> {
 
     /// A program's `syscall`: nothing is pushed, RIP and flags go to the control page, RSP stays
     /// the program's.
+    #[cold]
     pub(crate) fn deliver_syscall(&mut self, processor: ProcessorId, frame: &mut UpcallFrame) {
         let Some(entry) = self.entry_point(processor, UpcallKind::Syscall) else {
             self.stop_for(processor, StopReason::NoHandler, frame);

@@ -8,10 +8,10 @@
 //! physical processor; another state may still be `current` there (it was stopped from elsewhere)
 //! until that processor enters the kernel and leaves it.
 
-use aegis_abi::call::{Call, ProcessorState, SpaceEnter};
+use aegis_abi::call::ProcessorState;
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::LIBOS_BASE;
-use aegis_abi::types::{CapSlot, FrameNumber, Status};
+use aegis_abi::types::{FrameNumber, Status};
 use aegis_abi::upcall::{UpcallFrame, UpcallKind};
 use aegis_lottery::random::Keyed;
 
@@ -187,25 +187,12 @@ impl<M: Machine> State<'_, M> {
             return self.leave(cpu, frame);
         }
         self.count(environment, Counter::KernelCalls, 1);
-        // What every hand-over between two programs asks for, before the general way, which is as long again.
-        if frame.rax == SpaceEnter::NUMBER
-            && let Ok(slot) = u32::try_from(frame.rdi)
-        {
-            let status = self.enter_space(processor, environment, CapSlot(slot)).err();
-            (frame.rax, frame.rdx) = (status.unwrap_or(Status::Ok) as u64, 0);
-            return self.leave(cpu, frame);
-        }
         let words = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-        let outcome = match Call::decode(frame.rax, &words) {
-            Err((status, value)) => Outcome::Done(status, value),
-            Ok(call) => {
-                if crate::call::may_switch(&call) {
-                    self.save(cpu, frame);
-                }
-                let caller = Caller { cpu, processor, environment };
-                crate::call::dispatch(self, caller, call)
-            }
-        };
+        if crate::call::may_switch(frame.rax) {
+            self.save(cpu, frame);
+        }
+        let caller = Caller { cpu, processor, environment };
+        let outcome = crate::call::dispatch(self, caller, frame.rax, &words);
         if let Outcome::Done(status, value) = outcome {
             let registers =
                 if self.cpus[cpu].is_live { &mut *frame } else { &mut self.processors[processor].registers };

@@ -13,7 +13,7 @@ use exos::fs::readiness::Readiness;
 use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Buffer, Source, take_unseen};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
-use exos::net::unix::{Sending, Socket, SocketFile};
+use exos::net::unix::{Socket, SocketFile};
 use exos::platform::FrameBytes;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
@@ -97,18 +97,42 @@ pub(crate) fn read_into_waiting(
     extents: &[Extent],
     offset: Option<u64>,
 ) -> Result<u64> {
-    if description.is_pipe() {
-        return until_ready(context, description, Readiness::READ, |context| {
-            read_once(context, description, extents, offset)
-        });
-    }
-    if let Some(socket) = socket_of(description, offset) {
-        return message::read_socket(context, description, socket, extents);
+    if offset.is_none()
+        && let Some(outcome) = receive_into(context, description, extents)
+    {
+        return outcome;
     }
     if let (Some(side @ Side::Slave(_)), None) = (description.terminal_side(), offset) {
         return terminal::read(context, description, side.tty(), extents);
     }
     until_ready(context, description, Readiness::READ, |context| read_once(context, description, extents, offset))
+}
+
+/// Reads from a pipe or a socket; `None`: it is neither.
+#[inline]
+pub(crate) fn receive_into(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    extents: &[Extent],
+) -> Option<Result<u64>> {
+    if description.is_pipe() {
+        return Some(until_ready(context, description, Readiness::READ, |context| {
+            read_once(context, description, extents, None)
+        }));
+    }
+    let socket = socket_of(description, None)?;
+    Some(message::read_socket(context, description, socket, extents))
+}
+
+/// Writes to a socket; `None`: it is none.
+#[inline]
+pub(crate) fn send_from(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    source: &mut dyn Source,
+) -> Option<Result<u64>> {
+    let socket = socket_of(description, None)?;
+    Some(message::write_socket(context, description, socket, source))
 }
 
 /// Writes from program buffers; `offset` as in `pwrite`.
@@ -194,7 +218,7 @@ pub(crate) fn write_from_source(
     offset: Option<u64>,
 ) -> Result<u64> {
     if let Some(socket) = socket_of(description, offset) {
-        return message::send_source(context, description, socket, source, &mut Sending::default(), 0);
+        return message::write_socket(context, description, socket, source);
     }
     let room = match source.remaining() {
         // Nothing to write is not even refused by a pipe that nobody reads.

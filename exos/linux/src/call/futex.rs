@@ -64,6 +64,13 @@ fn read_word(memory: &dyn UserMemory, address: u64) -> Result<u32> {
     Ok(u32::from_le_bytes(read_array(memory, address)?))
 }
 
+/// The word, unless its page cannot be had at once: the queues are locked.
+#[inline]
+fn word_at_once(memory: &dyn UserMemory, address: u64) -> Option<u32> {
+    let mut bytes = [0; 4];
+    if memory.copy_in_at_once(address, &mut bytes) == bytes.len() { Some(u32::from_le_bytes(bytes)) } else { None }
+}
+
 /// When a wait ends: relative on the monotonic clock for `FUTEX_WAIT`, else absolute.
 fn deadline(context: &Context<'_>, operation: u64, flags: u64, timeout: u64) -> Result<Option<u64>> {
     if timeout == 0 {
@@ -133,10 +140,16 @@ fn wait(
 ) -> Result<u64> {
     context.restart = Restart::UnlessHandlerForbids;
     let (system, thread, memory) = (context.system, context.thread, context.memory);
-    // The page is made present before the queues are locked.
-    read_word(memory, address)?;
-    let look = || Ok(read_word(memory, address)? == expected);
-    let waiting = system.futexes.wait_if(key, mask, &thread.futex, look)?;
+    let look = || word_at_once(memory, address).map(|word| word == expected).ok_or(Errno::EFAULT);
+    let waiting = match system.futexes.wait_if(key, mask, &thread.futex, look) {
+        Err(Errno::EFAULT) => {
+            // The page is made present before the queues are locked.
+            read_word(memory, address)?;
+            let look = || Ok(read_word(memory, address)? == expected);
+            system.futexes.wait_if(key, mask, &thread.futex, look)?
+        }
+        outcome => outcome?,
+    };
     loop {
         if waiting.is_woken() {
             return Ok(0);

@@ -155,7 +155,31 @@ pub(super) fn read_socket(
     if extents.iter().all(|extent| extent.length == 0) {
         return Ok(0);
     }
+    // Whoever waits for some time only must not begin anew where this ends.
+    if socket.kind() == SocketKind::Stream && socket.low_water_bytes() == 1 && socket.receive_timeout_ns() == 0 {
+        let mut writer = UserWriter::new(context.memory, extents);
+        let mut waiting = Waiting::begin(context, description, Readiness::READ, 0);
+        while let Some(outcome) = socket.receive_at_once(&mut writer) {
+            if outcome != Err(Errno::EAGAIN) || description.is_non_blocking() {
+                return outcome.map(|count| count as u64);
+            }
+            waiting.wait(context)?;
+        }
+    }
     receive(context, description, socket, extents, 0).map(|arrival| arrival.byte_count)
+}
+
+/// `write` on a socket.
+pub(super) fn write_socket(
+    context: &mut Context<'_>,
+    description: &Arc<Description>,
+    socket: &Socket,
+    source: &mut dyn Source,
+) -> Result<u64> {
+    match socket.send_at_once(source) {
+        Some(count) => Ok(count as u64),
+        None => send_source(context, description, socket, source, &mut Sending::default(), 0),
+    }
 }
 
 /// The socket that a message is for, if it is not for the peer.

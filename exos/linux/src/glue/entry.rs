@@ -153,7 +153,7 @@ const LOOKS_FOR_SIGNALS: u64 = 3;
 /// A rewritten call that has a short way. Of `frame` only what Rust code does not preserve is there
 /// (`EXOS_LIGHT_FRAME`).
 #[inline(always)]
-fn quickly(frame: &UpcallFrame, way: impl FnOnce(&Target<'_>, &UpcallFrame) -> quick::Answer) -> Ended {
+fn quickly(frame: &mut UpcallFrame, way: impl FnOnce(&Target<'_>, &mut UpcallFrame) -> quick::Answer) -> Ended {
     fast::clear_attention();
     let target = target(run());
     let Some(result) = way(&target, frame) else {
@@ -189,72 +189,77 @@ pub(crate) extern "C" fn clock_gettime(clock: u64, address: u64) -> Ended {
 }
 
 /// `read` through a rewritten site.
-pub(crate) extern "C" fn read(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn read(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::read)
 }
 
 /// `write`.
-pub(crate) extern "C" fn write(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn write(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::write)
 }
 
+/// `futex`.
+pub(crate) extern "C" fn futex(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::futex)
+}
+
 /// `pread64`.
-pub(crate) extern "C" fn pread64(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn pread64(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::pread64)
 }
 
 /// `pwrite64`.
-pub(crate) extern "C" fn pwrite64(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn pwrite64(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::pwrite64)
 }
 
 /// `epoll_wait`.
-pub(crate) extern "C" fn epoll_wait(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn epoll_wait(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::epoll_wait)
 }
 
 /// `epoll_pwait`.
-pub(crate) extern "C" fn epoll_pwait(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn epoll_pwait(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::epoll_pwait)
 }
 
 /// `open`.
-pub(crate) extern "C" fn open(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn open(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::open)
 }
 
 /// `close`.
-pub(crate) extern "C" fn close(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn close(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::close)
 }
 
 /// `stat`.
-pub(crate) extern "C" fn stat(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn stat(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::stat)
 }
 
 /// `fstat`.
-pub(crate) extern "C" fn fstat(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn fstat(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::fstat)
 }
 
 /// `lstat`.
-pub(crate) extern "C" fn lstat(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn lstat(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::lstat)
 }
 
 /// `openat`.
-pub(crate) extern "C" fn openat(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn openat(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::openat)
 }
 
 /// `newfstatat`.
-pub(crate) extern "C" fn newfstatat(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn newfstatat(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::newfstatat)
 }
 
 /// `mprotect`.
-pub(crate) extern "C" fn mprotect(frame: &UpcallFrame) -> Ended {
+pub(crate) extern "C" fn mprotect(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::mprotect)
 }
 

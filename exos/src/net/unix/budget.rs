@@ -63,9 +63,19 @@ impl Budget {
     /// Gives bytes back and tells who waits for them. Nobody was refused while the account [`Self::is_writable`], so
     /// then there is nobody to tell.
     pub(super) fn give(&self, count: usize) {
-        if count > 0 && self.used_bytes.fetch_sub(count, Ordering::Relaxed) * 4 > self.limit_bytes() {
-            self.queue.notify(Readiness::WRITE);
+        if count > 0 && self.give_untold(count) {
+            self.tell();
         }
+    }
+
+    /// Gives bytes back without telling anybody; whether there may be somebody to [`Self::tell`].
+    pub(super) fn give_untold(&self, count: usize) -> bool {
+        self.used_bytes.fetch_sub(count, Ordering::Relaxed) * 4 > self.limit_bytes()
+    }
+
+    /// Tells those who wait for room.
+    pub(super) fn tell(&self) {
+        self.queue.notify(Readiness::WRITE);
     }
 }
 

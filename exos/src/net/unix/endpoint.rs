@@ -20,6 +20,7 @@ use super::{Identity, SocketKind};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::ring::Ring;
+use crate::fs::transfer::{Destination, Source};
 use crate::sync::Mutex;
 
 /// Messages that wait for a receiver who is not connected to their sender (`net.unix.max_dgram_qlen`): one more than
@@ -144,15 +145,38 @@ impl Stream {
 
     fn push(&mut self, bytes: &[u8], identity: Option<Identity>, rights: Option<Rights>) -> Result<()> {
         self.ring.reserve(bytes.len())?;
-        self.prune();
         self.ring.push(bytes);
+        self.close_segment(identity, rights);
+        Ok(())
+    }
+
+    /// Says what the bytes are that were pushed last.
+    #[inline]
+    fn close_segment(&mut self, identity: Option<Identity>, rights: Option<Rights>) {
+        self.prune();
         let end = self.tail();
         match self.segments.back_mut() {
             // A segment whose rights have been taken still ends where they ended for whoever took them.
             Some(last) if rights.is_none() && last.rights.is_none() && last.identity == identity => last.end = end,
             _ => self.segments.push_back(Segment { end, identity, rights }),
         }
-        Ok(())
+    }
+
+    /// All that `destination` has room for or that is there, if it is of one sender, came with nothing, and goes in by
+    /// one copy that ends at a fault. `None`: not so, and nothing has been taken.
+    #[inline]
+    fn take_at_once(&mut self, destination: &mut dyn Destination) -> Option<usize> {
+        let count = destination.remaining().min(self.ring.length());
+        let segment = self.segments.iter().find(|segment| segment.end > self.head)?;
+        if segment.rights.is_some() || segment.end - self.head < count as u64 {
+            return None;
+        }
+        if !destination.put_at_once(self.ring.front(count)?) {
+            return None;
+        }
+        self.ring.skip(count);
+        self.head += count as u64;
+        Some(count)
     }
 
     fn step(&mut self, into: &mut [u8], gather: &mut Gather) -> Step {
@@ -340,6 +364,41 @@ impl Endpoint {
         let Contents::Stream(stream) = &mut inbox.contents else { return Err(Errno::EOPNOTSUPP) };
         stream.ring.reserve(bytes.len())?;
         stream.push(bytes, identity, rights.take())
+    }
+
+    /// Appends all that `source` has, whose bytes the sender's budget has room for, as one copy that ends at a fault.
+    /// False: that cannot be done now, and nothing has been appended.
+    #[inline]
+    pub(super) fn push_at_once(&self, source: &mut dyn Source, count: usize) -> bool {
+        let mut inbox = self.inbox.lock();
+        let is_shut = inbox.is_shut;
+        let Contents::Stream(stream) = &mut inbox.contents else { return false };
+        let is_done = !is_shut
+            && stream.ring.reserve(count).is_ok()
+            && stream.ring.push_with(count, |room| source.take_at_once(room));
+        if is_done {
+            stream.close_segment(None, None);
+        }
+        is_done
+    }
+
+    /// Receives from a stream as one copy that ends at a fault, or finds that there is nothing (`EAGAIN`). `None`: that
+    /// cannot be done now, and nothing has been taken.
+    #[inline]
+    pub(super) fn take_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
+        let mut inbox = self.inbox.lock();
+        let is_quiet = inbox.error.is_none() && !inbox.is_shut;
+        let Contents::Stream(stream) = &mut inbox.contents else { return None };
+        if stream.ring.length() == 0 {
+            return is_quiet.then_some(Err(Errno::EAGAIN));
+        }
+        let count = stream.take_at_once(destination)?;
+        let told = stream.writer.as_ref().filter(|writer| writer.give_untold(count)).cloned();
+        drop(inbox);
+        if let Some(writer) = told {
+            writer.tell();
+        }
+        Some(Ok(count))
     }
 
     /// Takes the next bytes of a stream.

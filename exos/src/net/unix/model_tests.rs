@@ -12,7 +12,7 @@ use super::{MESSAGE_OVERHEAD_BYTES, Socket, SocketKind, Wants};
 use crate::error::Errno;
 use crate::fs::Faulty;
 use crate::fs::readiness::Readiness;
-use crate::fs::transfer::Buffer;
+use crate::fs::transfer::{Buffer, SliceDestination};
 
 fn outcome(result: Result<usize, Errno>) -> usize {
     match result {
@@ -27,7 +27,7 @@ fn outcome(result: Result<usize, Errno>) -> usize {
 proptest! {
     #[test]
     fn a_stream_is_a_queue_of_bytes(
-        steps in proptest::collection::vec((0_u8..4, 0_usize..9000, 0_usize..9000), 1..60),
+        steps in proptest::collection::vec((0_u8..6, 0_usize..9000, 0_usize..9000), 1..60),
         seed in any::<u8>(),
         buffer in 2304_usize..20_000,
     ) {
@@ -57,6 +57,26 @@ proptest! {
                     let expected: Vec<u8> = model.iter().copied().take(first).collect();
                     prop_assert_eq!(done.map_or(0, |received| received.byte_count), expected.len());
                     prop_assert_eq!(buffer.bytes, expected);
+                }
+                3 => {
+                    let bytes: Vec<u8> = (0..first).map(|_| { next = next.wrapping_add(1); next }).collect();
+                    let is_room = (1..=limit - model.len()).contains(&first);
+                    if let Some(done) = left.send_at_once(&mut &bytes[..]) {
+                        prop_assert!(is_room && done == first);
+                        model.extend(&bytes);
+                    }
+                }
+                4 => {
+                    let mut bytes = alloc::vec![0; first];
+                    match right.receive_at_once(&mut SliceDestination::new(&mut bytes)) {
+                        None => prop_assert!(first == 0 || !model.is_empty()),
+                        Some(outcome) => {
+                            let expected: Vec<u8> = model.drain(..first.min(model.len())).collect();
+                            let wanted = if expected.is_empty() { Err(Errno::EAGAIN) } else { Ok(expected.len()) };
+                            prop_assert_eq!(outcome, wanted);
+                            prop_assert_eq!(&bytes[..expected.len()], &expected);
+                        }
+                    }
                 }
                 _ => {
                     let mut faulty = Faulty { wanted: first.max(second), taken: Vec::new(), good: first.min(second) };

@@ -103,6 +103,39 @@ impl Socket {
         }
     }
 
+    /// Sends all that `source` has on a stream by one copy that ends at a fault. `None`: that is not to be had now, or
+    /// the bytes are to say who sent them; nothing has been sent then.
+    pub fn send_at_once(&self, source: &mut dyn Source) -> Option<usize> {
+        let peer = {
+            let state = self.state.lock();
+            match &state.phase {
+                Phase::Connected(peer) if !state.is_send_shut && self.kind == SocketKind::Stream => peer.clone(),
+                _ => return None,
+            }
+        };
+        let wanted = source.remaining();
+        if wanted == 0 || self.wants_identity() || peer.wants_identity() {
+            return None;
+        }
+        let granted = self.budget.take_some(wanted);
+        if granted < wanted || !peer.push_at_once(source, wanted) {
+            self.budget.give(granted);
+            return None;
+        }
+        peer.queue.notify(Readiness::READ);
+        Some(wanted)
+    }
+
+    /// Receives from a stream, for somebody who wants the bytes alone, by one copy that ends at a fault; `EAGAIN` if
+    /// there is nothing. `None`: that cannot be done so now, and nothing has been received.
+    pub fn receive_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
+        let is_connected = matches!(self.state.lock().phase, Phase::Connected(_));
+        if !is_connected || self.wants_identity() || destination.remaining() == 0 {
+            return None;
+        }
+        self.endpoint.take_at_once(destination)
+    }
+
     /// A datagram socket whose peer is closed talks to nobody.
     fn forget_peer(&self, peer: &Endpoint) {
         let mut state = self.state.lock();

@@ -20,7 +20,7 @@ mod ticket;
 pub(crate) use environment::ENVIRONMENT_RIGHTS;
 pub(crate) use processor::PROCESSOR_RIGHTS;
 
-use aegis_abi::call::Call;
+use aegis_abi::call::{self, ArgumentWords};
 use aegis_abi::types::Status;
 
 use crate::id::{CpuId, EnvironmentId, ProcessorId};
@@ -83,67 +83,87 @@ fn answer(progress: Progress) -> Answer {
 }
 
 /// Calls after which their caller may not be running.
-pub(crate) fn may_switch(call: &Call) -> bool {
+pub(crate) fn may_switch(number: u64) -> bool {
     matches!(
-        call,
-        Call::ProcessorStop(_)
-            | Call::Yield(_)
-            | Call::Sleep(_)
-            | Call::GateCall(_)
-            | Call::GateSend(_)
-            | Call::GateReply(_)
+        number,
+        call::ProcessorStop::NUMBER
+            | call::Yield::NUMBER
+            | call::Sleep::NUMBER
+            | call::GateCall::NUMBER
+            | call::GateSend::NUMBER
+            | call::GateReply::NUMBER
     )
 }
 
-/// Runs the call's handler.
-pub(crate) fn dispatch<M: Machine>(state: &mut State<M>, caller: Caller, call: Call) -> Outcome {
-    match call {
-        Call::Null(_) => Outcome::Done(Status::Ok, 0),
-        Call::CapDerive(call) => capability::derive(state, caller, call).into(),
-        Call::CapGrant(call) => capability::grant(state, caller, call).into(),
-        Call::CapRevoke(call) => capability::revoke(state, caller, call).into(),
-        Call::CapDrop(call) => capability::drop(state, caller, call).into(),
-        Call::CapRead(call) => capability::read(state, caller, call).into(),
-        Call::FrameAllocate(call) => frame::allocate(state, caller, call).into(),
-        Call::FrameFree(call) => frame::free(state, caller, call).into(),
-        Call::FrameSplit(call) => frame::split(state, caller, call).into(),
-        Call::FrameDonate(call) => frame::donate(state, caller, call).into(),
-        Call::Bind(call) => bind::bind(state, caller, call).into(),
-        Call::EnvironmentCreate(call) => environment::create(state, caller, call).into(),
-        Call::EnvironmentDestroy(call) => environment::destroy(state, caller, call).into(),
-        Call::EnvironmentRead(call) => environment::read(state, caller, call).into(),
-        Call::EnvironmentWatch(call) => environment::watch(state, caller, call).into(),
-        Call::EnvironmentReclaim(call) => environment::reclaim(state, caller, call).into(),
-        Call::ProcessorCreate(call) => processor::create(state, caller, call).into(),
-        Call::ProcessorStart(call) => processor::start(state, caller, call).into(),
-        Call::ProcessorStop(call) => processor::stop(state, caller, call),
-        Call::ProcessorRead(call) => processor::read(state, caller, call).into(),
-        Call::ProcessorDestroy(call) => processor::destroy(state, caller, call).into(),
-        Call::Yield(call) => processor::give_way(state, caller, call),
-        Call::Sleep(call) => processor::sleep(state, caller, call),
-        Call::BellCreate(call) => bell::create(state, caller, call).into(),
-        Call::BellRing(call) => bell::ring(state, caller, call).into(),
-        Call::BellTake(call) => bell::take(state, caller, call).into(),
-        Call::BellRingAt(call) => bell::ring_at(state, caller, call).into(),
-        Call::GateCreate(call) => gate::create(state, caller, call).into(),
-        Call::GateCall(call) => gate::call(state, caller, call),
-        Call::GateSend(call) => gate::send(state, caller, call),
-        Call::GateReply(call) => gate::reply(state, caller, call),
-        Call::DeviceRead(call) => device::read(state, caller, call).into(),
-        Call::DeviceControl(call) => device::control(state, caller, call).into(),
-        Call::DeviceMap(call) => device::map(state, caller, call).into(),
-        Call::DevicePort(call) => device::port(state, caller, call).into(),
-        Call::DeviceInterruptBind(call) => device::interrupt_bind(state, caller, call).into(),
-        Call::DeviceInterruptAsk(call) => device::interrupt_ask(state, caller, call).into(),
-        Call::DeviceDmaBind(call) => device::dma_bind(state, caller, call).into(),
-        Call::DeviceDmaUnbind(call) => device::dma_unbind(state, caller, call).into(),
-        Call::MachineLog(call) => machine::log(state, caller, call).into(),
-        Call::MachineOff(call) => machine::off(state, caller, call).into(),
-        Call::CounterRead(call) => machine::counter(state, caller, call).into(),
-        Call::SpaceCreate(call) => space::create(state, caller, call).into(),
-        Call::SpaceEnter(call) => space::enter(state, caller, call).into(),
-        Call::TicketAmount(call) => ticket::amount(state, caller, call).into(),
-        Call::TicketFund(call) => ticket::fund(state, caller, call).into(),
-        Call::TicketRead(call) => ticket::read(state, caller, call).into(),
-    }
+/// Makes `dispatch` of a table of calls and their handlers: a number leads straight to the decoding of its own call.
+macro_rules! dispatch {
+    ($( $call:ident => $handler:path; )*) => {
+        /// Decodes a call and runs its handler. An unknown number is `UnknownCall`, a bad argument `BadArgument` with
+        /// its index.
+        #[inline(always)]
+        pub(crate) fn dispatch<M: Machine>(
+            state: &mut State<M>,
+            caller: Caller,
+            number: u64,
+            words: &ArgumentWords,
+        ) -> Outcome {
+            match number {
+                call::Null::NUMBER => Outcome::Done(Status::Ok, 0),
+                $( call::$call::NUMBER => match call::$call::from_words(words) {
+                    Ok(call) => $handler(state, caller, call).into(),
+                    Err(index) => Outcome::Done(Status::BadArgument, index as u64),
+                }, )*
+                _ => Outcome::Done(Status::UnknownCall, 0),
+            }
+        }
+    };
+}
+
+dispatch! {
+    CapDerive => capability::derive;
+    CapGrant => capability::grant;
+    CapRevoke => capability::revoke;
+    CapDrop => capability::drop;
+    CapRead => capability::read;
+    FrameAllocate => frame::allocate;
+    FrameFree => frame::free;
+    FrameSplit => frame::split;
+    FrameDonate => frame::donate;
+    Bind => bind::bind;
+    EnvironmentCreate => environment::create;
+    EnvironmentDestroy => environment::destroy;
+    EnvironmentRead => environment::read;
+    EnvironmentWatch => environment::watch;
+    EnvironmentReclaim => environment::reclaim;
+    ProcessorCreate => processor::create;
+    ProcessorStart => processor::start;
+    ProcessorStop => processor::stop;
+    ProcessorRead => processor::read;
+    ProcessorDestroy => processor::destroy;
+    Yield => processor::give_way;
+    Sleep => processor::sleep;
+    BellCreate => bell::create;
+    BellRing => bell::ring;
+    BellTake => bell::take;
+    BellRingAt => bell::ring_at;
+    GateCreate => gate::create;
+    GateCall => gate::call;
+    GateSend => gate::send;
+    GateReply => gate::reply;
+    DeviceRead => device::read;
+    DeviceControl => device::control;
+    DeviceMap => device::map;
+    DevicePort => device::port;
+    DeviceInterruptBind => device::interrupt_bind;
+    DeviceInterruptAsk => device::interrupt_ask;
+    DeviceDmaBind => device::dma_bind;
+    DeviceDmaUnbind => device::dma_unbind;
+    MachineLog => machine::log;
+    MachineOff => machine::off;
+    CounterRead => machine::counter;
+    SpaceCreate => space::create;
+    SpaceEnter => space::enter;
+    TicketAmount => ticket::amount;
+    TicketFund => ticket::fund;
+    TicketRead => ticket::read;
 }
