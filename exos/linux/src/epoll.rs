@@ -377,18 +377,18 @@ impl Epoll {
         }
     }
 
+    /// What the only entry on the list has to report, if it stays there: it is first and last, so it need not leave.
+    #[inline]
+    pub fn only(&self) -> Option<Report> {
+        let watched = self.ready.only()?;
+        Some((watched.level()?, watched.data.load(Ordering::Acquire)))
+    }
+
     /// Reports up to `limit` entries that have something to report; how many they were. A failed `report` ends it.
     ///
     /// # Errors
     /// Those of `report`.
     pub fn take(&self, limit: usize, mut report: impl FnMut(Report) -> Result<()>) -> Result<usize> {
-        // One that is alone is first and last, so if it stays it need not leave.
-        if limit > 0
-            && let Some(watched) = self.ready.only()
-            && let Some(events) = watched.level()
-        {
-            return report((events, watched.data.load(Ordering::Acquire))).map(|()| 1);
-        }
         let (mut count, mut outcome) = (0, Ok(()));
         self.for_each_ready(|watched, events| {
             let stays = watched.reported();

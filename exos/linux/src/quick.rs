@@ -57,11 +57,12 @@ fn now(caller: &Target<'_>) -> Timestamp {
 #[inline(always)]
 fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let description = caller.process.files.get(frame.rdi).ok()?;
+    if !description.is_plain() {
+        let context = Context::of_short_way(caller, frame);
+        return if offset.is_none() { receive(context, &description) } else { None };
+    }
     if !description.is_readable() {
         return None;
-    }
-    if !description.is_plain() {
-        return if offset.is_none() { receive(*caller, frame, &description) } else { None };
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
     let mut writer = UserWriter::new(caller.memory, &extents);
@@ -73,18 +74,19 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
 
 /// `read(2)` of a pipe or a socket, with its waits.
 #[inline(never)]
-fn receive(caller: Target<'_>, frame: &mut UpcallFrame, description: &Arc<Description>) -> Answer {
-    let extents = one(frame.rsi, frame.rdx).ok()?;
-    let mut context = Context::of_short_way(&caller, frame);
+fn receive(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
+    if !description.is_readable() {
+        return None;
+    }
+    let extents = one(context.frame.rsi, context.frame.rdx).ok()?;
     unless_interrupted(receive_into(&mut context, description, &extents)?)
 }
 
 /// `write(2)` to a socket, with its waits.
 #[inline(never)]
-fn send(caller: Target<'_>, frame: &mut UpcallFrame, description: &Arc<Description>) -> Answer {
-    let extents = one(frame.rsi, frame.rdx).ok()?;
-    let mut reader = UserReader::new(caller.memory, &extents);
-    let mut context = Context::of_short_way(&caller, frame);
+fn send(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
+    let extents = one(context.frame.rsi, context.frame.rdx).ok()?;
+    let mut reader = UserReader::new(context.memory, &extents);
     unless_interrupted(send_from(&mut context, description, &mut reader)?)
 }
 
@@ -95,10 +97,19 @@ fn unless_interrupted(outcome: Result<u64>) -> Answer {
     if outcome == Err(Errno::EINTR) { None } else { Some(outcome) }
 }
 
-/// `futex(2)`.
+/// `futex(2)`: what locks and condition variables of one process ask for by the shortest way.
 pub fn futex(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
-    let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    unless_interrupted(futex::futex(&mut Context::of_short_way(caller, frame), arguments))
+    let (address, value) = (frame.rdi, frame.rdx as u32);
+    match frame.rsi as u32 {
+        futex::WAKE_PRIVATE => Some(futex::wake_private(caller, address, value)),
+        futex::WAIT_PRIVATE if frame.r10 == 0 => {
+            unless_interrupted(futex::wait_private(&mut Context::of_short_way(caller, frame), address, value))
+        }
+        _ => {
+            let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+            unless_interrupted(futex::futex(&mut Context::of_short_way(caller, frame), arguments))
+        }
+    }
 }
 
 /// `write(2)`, `pwrite64(2)`.
@@ -112,7 +123,8 @@ fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -
         return None;
     }
     if !description.is_plain() && !is_whole() {
-        return if offset.is_none() { send(*caller, frame, &description) } else { None };
+        let context = Context::of_short_way(caller, frame);
+        return if offset.is_none() { send(context, &description) } else { None };
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
     let mut reader = UserReader::new(caller.memory, &extents);
@@ -291,3 +303,7 @@ pub fn epoll_wait(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 pub fn epoll_pwait(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     if frame.r8 == 0 { reported_now(caller, frame) } else { None }
 }
+
+#[cfg(test)]
+#[path = "quick_tests.rs"]
+mod tests;

@@ -42,12 +42,43 @@ const ROBUST_HEAD_BYTES: u64 = 24;
 /// Robust mutexes that one thread's end looks at (`ROBUST_LIST_LIMIT`).
 const ROBUST_COUNT_MAX: usize = 2048;
 
-/// The word at `address`; shared if its memory is, whatever the program says of it.
-fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey> {
+/// `FUTEX_WAIT` and `FUTEX_WAKE` with the flag for words that other processes do not know.
+pub(crate) const WAIT_PRIVATE: u32 = PRIVATE_FLAG as u32;
+/// See [`WAIT_PRIVATE`].
+pub(crate) const WAKE_PRIVATE: u32 = 1 | PRIVATE_FLAG as u32;
+
+/// The word at `address`, which only this process uses.
+#[inline]
+fn private_key(process: &Process, address: u64) -> Result<FutexKey> {
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
-    let private = FutexKey::Private { space: process.space_number(), address };
+    Ok(FutexKey::Private { space: process.space_number(), address })
+}
+
+/// [`WAKE_PRIVATE`].
+#[inline]
+pub(crate) fn wake_private(caller: &Target<'_>, address: u64, count: u32) -> Result<u64> {
+    let key = private_key(caller.process, address)?;
+    Ok(caller.system.futexes.wake(key, waiter_count(count), MATCH_ANY) as u64)
+}
+
+/// [`WAIT_PRIVATE`] without a time.
+#[inline]
+pub(crate) fn wait_private(context: &mut Context<'_>, address: u64, expected: u32) -> Result<u64> {
+    let key = private_key(context.process, address)?;
+    wait(context, key, address, expected, MATCH_ANY, None)
+}
+
+/// How many waiters a call means.
+#[inline]
+fn waiter_count(word: u32) -> usize {
+    (word as i32).max(0) as usize
+}
+
+/// The word at `address`; shared if its memory is, whatever the program says of it.
+fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey> {
+    let private = private_key(process, address)?;
     if is_private {
         return Ok(private);
     }
@@ -93,7 +124,7 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
     let flags = operation & (PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let operation = u64::from(operation as u32) & !(PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let is_private = flags & PRIVATE_FLAG != 0;
-    let count = |word: u64| (word as u32 as i32).max(0) as usize;
+    let count = |word: u64| waiter_count(word as u32);
     let mask = if operation >= 9 { third as u32 } else { MATCH_ANY };
     if mask == 0 {
         return Err(Errno::EINVAL);

@@ -245,11 +245,12 @@ impl Socket {
         let (has_input, is_receive_shut, has_error) = self.endpoint.look();
         let is_connection = self.kind != SocketKind::Datagram;
         let state = self.state.lock();
+        // Asked only where it matters: whether the connection is over.
         let mut is_send_shut = state.is_send_shut;
         // Whether it is neither connected nor listening; whether somebody waits to be accepted; whether there is room.
         let (is_fresh, pending, has_place) = match &state.phase {
             Phase::Connected(peer) => {
-                is_send_shut |= is_connection && peer.is_shut();
+                is_send_shut |= is_receive_shut && is_connection && peer.is_shut();
                 (false, false, self.budget.is_writable() && self.has_place_at_peer(peer))
             }
             Phase::Listening(listener) => (false, !listener.pending.is_empty(), false),

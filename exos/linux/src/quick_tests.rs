@@ -1,0 +1,95 @@
+//! Short ways that may wait: they answer what their handlers answer, and leave to them what a signal interrupts.
+
+use aegis_abi::upcall::UpcallFrame;
+use exos::error::Errno::{self, EAGAIN, EINTR, EINVAL};
+use exos::fs::vnode::Timestamp;
+use exos::task::futex::{FutexKey, MATCH_ANY};
+use exos::task::signal::{Signal, SignalInfo};
+use syscalls::Sysno;
+
+use super::{Answer, futex, read, write};
+use crate::context::Restart;
+use crate::deliver::Target;
+use crate::testing::calls::World;
+
+const WAIT_PRIVATE: u64 = 128;
+const WAKE_PRIVATE: u64 = 129;
+
+type Way = fn(&Target<'_>, &mut UpcallFrame) -> Answer;
+
+fn quickly(world: &World, way: Way, [rdi, rsi, rdx]: [u64; 3]) -> Option<Result<u64, Errno>> {
+    let pod = &world.pod;
+    let caller = Target { system: &pod.system, process: &pod.process, thread: &pod.thread, memory: &*world.memory };
+    way(&caller, &mut UpcallFrame { rdi, rsi, rdx, ..UpcallFrame::default() })
+}
+
+/// Worlds in which what is written to descriptor 4 is read from 3: a pipe, and stream sockets.
+fn with_channels() -> [World; 2] {
+    let [pipe, sockets] = [World::new(), World::new()];
+    assert_eq!(pipe.call(Sysno::pipe2, [pipe.room(8), 0]), Ok(0));
+    assert_eq!(sockets.call(Sysno::socketpair, [1, 1, 0, sockets.room(8)]), Ok(0));
+    [pipe, sockets]
+}
+
+fn raise_during_wait(world: &World) {
+    let process = world.pod.process.clone();
+    world.during_wait(move || process.raise(Signal::TERM, SignalInfo::default()));
+}
+
+#[test]
+fn a_transfer_that_waits_is_done_by_its_short_way() {
+    for world in with_channels() {
+        let (from, to) = (world.put(b"abc"), world.room(8));
+        let writer = world.pod.process.files.get(4).expect("is open");
+        world.during_wait(move || assert_eq!(writer.write(&mut &b"x"[..], Timestamp::default()), Ok(1)));
+        assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(1)));
+        assert_eq!((world.get(to, 1), world.waits().len()), (b"x".to_vec(), 1));
+        assert_eq!(quickly(&world, write, [4, from, 3]), Some(Ok(3)));
+        assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(3)));
+        assert_eq!((world.get(to, 3), world.waits().len()), (b"abc".to_vec(), 1));
+    }
+}
+
+#[test]
+fn one_that_does_not_wait_says_so_and_so_does_its_handler() {
+    let world = World::new();
+    assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
+    let to = world.room(8);
+    assert_eq!(quickly(&world, read, [3, to, 8]), Some(Err(EAGAIN)));
+    assert_eq!(world.call(Sysno::read, [3, to, 8]), Err(EAGAIN));
+    // The end for writing.
+    assert_eq!(quickly(&world, read, [4, to, 8]), None);
+}
+
+#[test]
+fn an_interrupted_transfer_is_left_to_its_handler() {
+    for world in with_channels() {
+        let to = world.room(8);
+        raise_during_wait(&world);
+        assert_eq!(quickly(&world, read, [3, to, 8]), None);
+        // It finds the signal and does not wait again.
+        assert_eq!(world.call(Sysno::read, [3, to, 8]), Err(EINTR));
+        assert_eq!((*world.restart.lock(), world.waits().len()), (Restart::UnlessHandlerForbids, 1));
+        assert_eq!(world.write(4, b"late"), Ok(4));
+        assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(4)));
+    }
+}
+
+#[test]
+fn a_word_is_waited_for_and_woken() {
+    let world = World::new();
+    let word = world.put(&7u32.to_le_bytes());
+    let system = world.pod.system.clone();
+    let key = FutexKey::Private { space: world.pod.process.space_number(), address: word };
+    world.during_wait(move || assert_eq!(system.futexes.wake(key, 1, MATCH_ANY), 1));
+    assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 7]), Some(Ok(0)));
+    assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 8]), Some(Err(EAGAIN)));
+    assert_eq!(quickly(&world, futex, [word + 1, WAIT_PRIVATE, 7]), Some(Err(EINVAL)));
+    assert_eq!(quickly(&world, futex, [word, WAKE_PRIVATE, 1]), Some(Ok(0)));
+    assert_eq!(quickly(&world, futex, [word + 2, WAKE_PRIVATE, 1]), Some(Err(EINVAL)));
+    raise_during_wait(&world);
+    assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 7]), None);
+    assert_eq!(world.pod.system.futexes.waiter_count(None), 0);
+    assert_eq!(world.call(Sysno::futex, [word, WAIT_PRIVATE, 7, 0]), Err(EINTR));
+    assert_eq!((world.waits().len(), world.pod.system.futexes.waiter_count(None)), (2, 0));
+}
