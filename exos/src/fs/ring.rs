@@ -68,8 +68,8 @@ impl Ring {
         self.length += from.len();
     }
 
-    /// Appends `count` bytes that `fill` puts into their place; there is room. False if they do not lie in a row there, or
-    /// if `fill` says so: then nothing has been appended.
+    /// Appends `count` bytes that `fill` puts into their place; there is room. False if they do not lie in a row there,
+    /// or if `fill` says so: then nothing has been appended.
     pub fn push_with(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
         let capacity = self.bytes.len();
         let end = self.start + self.length;

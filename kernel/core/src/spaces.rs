@@ -13,7 +13,7 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use crate::capability::{CapRef, Capability, DYING};
 use crate::frame::FrameKind;
-use crate::id::{EnvironmentId, Named, ProcessorId, SPACE_SHARE_MAX, SpaceId};
+use crate::id::{EnvironmentId, Named, SPACE_SHARE_MAX, SpaceId};
 use crate::machine::Machine;
 use crate::space::{Progress, Tables, WINDOW_SLOT};
 use crate::state::State;
@@ -45,22 +45,6 @@ impl<M: Machine> State<'_, M> {
             }
             named => self.live_space(named?).ok_or(Status::WrongState),
         }
-    }
-
-    /// A processor goes on in another address space of its environment.
-    pub(crate) fn enter_space(
-        &mut self,
-        processor: ProcessorId,
-        environment: EnvironmentId,
-        slot: CapSlot,
-    ) -> Result<(), Status> {
-        let tables = self.lookup_tables(environment, slot)?;
-        if tables.environment != environment {
-            return Err(Status::WrongState);
-        }
-        self.processors[processor].root = tables.root;
-        self.machine.enter_root(tables.root);
-        Ok(())
     }
 
     /// The tables of a space, if the table entry still holds the one that was named.

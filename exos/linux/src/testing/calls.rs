@@ -64,9 +64,6 @@ impl UserMemory for FakeMemory {
         Ok(count)
     }
 
-    fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
-        self.copy_out(address, from).unwrap_or(0)
-    }
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize> {
         if from.is_empty() {
             return Ok(0);

@@ -97,7 +97,7 @@ pub(crate) fn may_switch(number: u64) -> bool {
 
 /// Makes `dispatch` of a table of calls and their handlers: a number leads straight to the decoding of its own call.
 macro_rules! dispatch {
-    ($( $call:ident => $handler:path; )*) => {
+    ($( $call:ident => $family:ident::$handler:ident; )*) => {
         /// Decodes a call and runs its handler. An unknown number is `UnknownCall`, a bad argument `BadArgument` with
         /// its index.
         #[inline(always)]
@@ -110,7 +110,7 @@ macro_rules! dispatch {
             match number {
                 call::Null::NUMBER => Outcome::Done(Status::Ok, 0),
                 $( call::$call::NUMBER => match call::$call::from_words(words) {
-                    Ok(call) => $handler(state, caller, call).into(),
+                    Ok(call) => $family::$handler(state, caller, call).into(),
                     Err(index) => Outcome::Done(Status::BadArgument, index as u64),
                 }, )*
                 _ => Outcome::Done(Status::UnknownCall, 0),
