@@ -42,6 +42,37 @@ pub(crate) enum FromGuest {
     Log(Level, String),
     /// A program mapped code, for a profile.
     Map(Mapping),
+    /// A process of the pod, in answer to [`ToGuest::Processes`].
+    Process {
+        /// The question's number.
+        token: u64,
+        /// What it is.
+        process: GuestProcess,
+    },
+    /// All processes have been told of, or as many as are told of.
+    Processes {
+        /// The question's number.
+        token: u64,
+        /// How many there are.
+        count: u64,
+    },
+}
+
+/// A process of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GuestProcess {
+    /// Its number.
+    pub(crate) pid: u64,
+    /// Its parent's.
+    pub(crate) parent: u64,
+    /// `R`, `S`, `T`, `Z`.
+    pub(crate) state: char,
+    /// Processor time in nanoseconds.
+    pub(crate) used_ns: u64,
+    /// Memory that is present.
+    pub(crate) resident_bytes: u64,
+    /// Its arguments.
+    pub(crate) command: String,
 }
 
 /// Code of a file that a program mapped.
@@ -99,6 +130,11 @@ pub(crate) enum ToGuest {
         /// Characters in a line.
         columns: u16,
     },
+    /// Say which processes there are.
+    Processes {
+        /// Comes back in the answer.
+        token: u64,
+    },
     /// Nobody takes what this port carries any more.
     Closed {
         /// Number of the port: standard output or standard error.
@@ -114,6 +150,7 @@ impl fmt::Display for ToGuest {
             Self::Eof { bytes } => writeln!(out, "eof {bytes}"),
             Self::Signal(number) => writeln!(out, "signal {number}"),
             Self::WindowSize { rows, columns } => writeln!(out, "winsize {rows} {columns}"),
+            Self::Processes { token } => writeln!(out, "processes {token}"),
             Self::Closed { port, errno } => writeln!(out, "closed {port} {errno}"),
         }
     }
@@ -160,10 +197,27 @@ impl FromGuest {
                 let (level, rest) = split_word(rest);
                 Ok(Self::Log(level_named(level)?, rest.to_string()))
             }
+            "process" => process(rest).ok_or(Malformed::Number),
+            "processes" => {
+                let number = |text: &str| text.parse().map_err(|_| Malformed::Number);
+                let (token, rest) = split_word(rest);
+                Ok(Self::Processes { token: number(token)?, count: number(rest)? })
+            }
             "map" => mapping(rest).ok_or(Malformed::Number).map(Self::Map),
             _ => Err(Malformed::UnknownVerb),
         }
     }
+}
+
+fn process(text: &str) -> Option<FromGuest> {
+    let mut words = text.splitn(7, ' ');
+    let mut number = || words.next()?.parse().ok();
+    let (token, pid, parent) = (number()?, number()?, number()?);
+    let state = words.next()?.chars().next().filter(|letter| "RSTZ".contains(*letter))?;
+    let mut number = || words.next()?.parse().ok();
+    let (used_ns, resident_bytes) = (number()?, number()?);
+    let command = words.next().unwrap_or("").to_owned();
+    Some(FromGuest::Process { token, process: GuestProcess { pid, parent, state, used_ns, resident_bytes, command } })
 }
 
 fn mapping(text: &str) -> Option<Mapping> {
@@ -283,6 +337,19 @@ mod tests {
     }
 
     #[test]
+    fn processes_of_a_pod() {
+        let Ok(FromGuest::Process { token: 7, process }) = parse("process 7 3 1 S 1500 4096 sh -c a  b") else {
+            panic!()
+        };
+        assert_eq!((process.pid, process.parent, process.state), (3, 1, 'S'));
+        assert_eq!((process.used_ns, process.resident_bytes, process.command.as_str()), (1500, 4096, "sh -c a  b"));
+        assert_eq!(parse("processes 7 12"), Ok(FromGuest::Processes { token: 7, count: 12 }));
+        for line in ["process", "process 7 3 1 X 0 0 sh", "process 7 3 1 S 0", "processes 7", "processes x 1"] {
+            assert_eq!(parse(line), Err(Malformed::Number), "{line}");
+        }
+    }
+
+    #[test]
     fn wrong_lines_are_refused_by_kind() {
         for (line, fault) in [
             ("", Malformed::UnknownVerb),
@@ -315,6 +382,7 @@ mod tests {
         assert_eq!(ToGuest::Eof { bytes: 4 }.to_string(), "eof 4\n");
         assert_eq!(ToGuest::Signal(15).to_string(), "signal 15\n");
         assert_eq!(ToGuest::WindowSize { rows: 25, columns: 80 }.to_string(), "winsize 25 80\n");
+        assert_eq!(ToGuest::Processes { token: 5 }.to_string(), "processes 5\n");
         assert_eq!(ToGuest::Closed { port: 2, errno: 32 }.to_string(), "closed 2 32\n");
     }
 

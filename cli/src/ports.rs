@@ -224,6 +224,9 @@ impl<'a> Relay<'a> {
 
     fn finished(&mut self, qemu: QemuEnd) -> Finished {
         let mut reports: Vec<Option<Report>> = self.sides.iter_mut().map(|side| side.report.take()).collect();
+        let has_failed = |report: &Option<Report>| report.as_ref().is_some_and(|report| outcome(report).0 != 0);
+        // One that was to be started again and then was not.
+        let first_failure = self.first_failure.or_else(|| reports.iter().position(has_failed));
         let report = if self.is_marked { None } else { reports.pop().flatten() };
         Finished {
             ending: Ending {
@@ -234,13 +237,13 @@ impl<'a> Relay<'a> {
                 qemu_errors: printable_lines(&self.qemu_errors),
             },
             reports,
-            first_failure: self.first_failure,
+            first_failure,
             log: std::mem::take(&mut self.log_tail),
         }
     }
 
     fn have_all_ended(&self) -> bool {
-        self.sides.iter().all(|side| side.report.is_some())
+        self.sides.iter().all(|side| side.report.is_some() && !side.is_waiting)
     }
 
     fn is_drained(&self) -> bool {
@@ -304,7 +307,8 @@ impl<'a> Relay<'a> {
     /// Gives the desk what pods wrote, and lets it go on.
     fn serve_desk(&mut self) {
         for (number, side) in self.sides.iter_mut().enumerate() {
-            if !side.is_flushed && side.report.is_some() {
+            let has_gone = self.desk.as_ref().is_some_and(|desk| desk.has_gone(number) && side.unread_bytes() == 0);
+            if !side.is_flushed && (side.report.is_some() || has_gone) {
                 side.is_flushed = self.outputs.iter_mut().all(|output| output.finish(number));
             }
         }
@@ -315,7 +319,10 @@ impl<'a> Relay<'a> {
                 desk.keep(number, index == STDERR, &lines);
             }
         }
-        desk.tick(&mut self.sides);
+        let told = desk.tick(&mut self.sides);
+        for (number, line) in told {
+            self.tell(number, &format!("aegis: {line}"));
+        }
     }
 
     /// A line about a pod, on standard error and in its log.
@@ -402,6 +409,9 @@ impl<'a> Relay<'a> {
                 }
                 self.stats.times.hello.get_or_insert_with(|| self.habits.start.elapsed());
                 self.send_window_size();
+                if self.sides[number].is_again {
+                    self.send(number, ToGuest::Eof { bytes: 0 });
+                }
             }
             FromGuest::Hello { version } => self.end(Cause::Version(version)),
             FromGuest::Ended(report) => self.on_report(number, report),
@@ -413,6 +423,11 @@ impl<'a> Relay<'a> {
             FromGuest::Map(mapping) => {
                 // A profile that has ended early does not listen any more.
                 let _ = self.mappings.as_ref().map(|mappings| mappings.send(mapping));
+            }
+            FromGuest::Process { .. } | FromGuest::Processes { .. } => {
+                if let Some(desk) = &mut self.desk {
+                    desk.on_processes(number, message);
+                }
             }
             FromGuest::Log(level, text) => {
                 let shown = match level {
@@ -435,11 +450,15 @@ impl<'a> Relay<'a> {
         side.input.stop();
         if self.is_marked {
             let (status, line) = outcome(&report);
-            if status != 0 {
+            let next = self.desk.as_mut().map(|desk| desk.on_end(number, Some(status), &mut self.sides[number]));
+            if status != 0 && !self.sides[number].is_waiting {
                 self.first_failure.get_or_insert(number);
             }
             let line = line.or_else(|| (status != 0).then(|| format!("ended with status {status}")));
             if let Some(line) = line {
+                self.tell(number, &format!("aegis: {line}"));
+            }
+            if let Some(line) = next.flatten() {
                 self.tell(number, &format!("aegis: {line}"));
             }
         }
@@ -459,6 +478,9 @@ impl<'a> Relay<'a> {
             }
             Event::Terminate(signal) => {
                 self.terminated = true;
+                if let Some(desk) = &mut self.desk {
+                    desk.start_none_again(&mut self.sides);
+                }
                 self.send_all(ToGuest::Signal(signal));
             }
             Event::Forward(signal) => self.send_all(ToGuest::Signal(signal)),

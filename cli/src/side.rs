@@ -25,6 +25,10 @@ pub(crate) struct Side {
     pub(crate) greeted: bool,
     /// How it ended.
     pub(crate) report: Option<Report>,
+    /// It has ended and will be started again.
+    pub(crate) is_waiting: bool,
+    /// It was started again.
+    pub(crate) is_again: bool,
     /// It has ended, and all that it wrote has been read.
     pub(crate) is_flushed: bool,
     control: Option<UnixStream>,
@@ -36,12 +40,36 @@ impl Side {
     /// The side of a pod that has not spoken yet.
     pub(crate) fn new(mark: String, control: UnixStream, input: InputPump) -> Self {
         let (lines, out) = (LineBuffer::default(), VecDeque::new());
-        Self { mark, input, greeted: false, report: None, is_flushed: false, control: Some(control), lines, out }
+        Self {
+            mark,
+            input,
+            greeted: false,
+            report: None,
+            is_waiting: false,
+            is_again: false,
+            is_flushed: false,
+            control: Some(control),
+            lines,
+            out,
+        }
     }
 
     /// It runs: it has greeted and not ended.
     pub(crate) fn is_live(&self) -> bool {
         self.greeted && self.report.is_none()
+    }
+
+    /// It has been started again: what was said before is not its own.
+    pub(crate) fn begin_again(&mut self) {
+        (self.greeted, self.report, self.is_flushed) = (false, None, false);
+        (self.is_waiting, self.is_again) = (false, true);
+        self.lines = LineBuffer::default();
+        self.out.clear();
+    }
+
+    /// Bytes that the pod has sent and nobody has read.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.control.as_ref().map_or(0, |control| rustix::io::ioctl_fionread(control).unwrap_or(0))
     }
 
     /// The control port, while it is open.

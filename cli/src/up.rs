@@ -66,7 +66,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
     drop(bundle);
     let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
-    let desk = desk(options, &names, orders)?;
+    let desk = Some(desk(options, &file, &names, orders)?);
     let (has_terminal, mappings) = (false, None);
     let launch = Launch { words, host, guest, accelerator, names: &names, desk, has_terminal, start, mappings };
     let (finished, _) = kit.run(launch)?;
@@ -75,19 +75,21 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     Ok(verdict.status)
 }
 
-/// Where commands for the machine come in. A machine runs without, if the host has no place for it and nobody asked for
-/// a name.
-fn desk(options: &UpOptions, names: &[String], orders: UnixStream) -> Result<Option<Desk>, Error> {
-    match Place::take(&Wanted::new(options.name.as_deref(), &options.file)) {
-        Ok(place) => Ok(Some(Desk::new(place, names, orders))),
-        Err(why) if options.name.is_some() => Err(Error::Usage(why.to_string())),
+/// Where commands for the machine come in. A machine runs without a place for them, if the host has none and nobody
+/// asked for a name.
+fn desk(options: &UpOptions, file: &UpFile, names: &[String], orders: UnixStream) -> Result<Desk, Error> {
+    let place = match Place::take(&Wanted::new(options.name.as_deref(), &options.file)) {
+        Ok(place) => Some(place),
+        Err(why) if options.name.is_some() => return Err(Error::Usage(why.to_string())),
         Err(why) => {
             if !options.machine.quiet {
                 eprintln!("aegis: no commands can reach this machine: {why}");
             }
-            Ok(None)
+            None
         }
-    }
+    };
+    let restarts = file.pods.iter().map(|entry| entry.restart).collect();
+    Ok(Desk::new(place, names, restarts, orders))
 }
 
 fn read(path: &Path, folder: &Path) -> Result<UpFile, String> {
@@ -124,6 +126,7 @@ fn bundle_of(
         let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
         let device_count = 1 + files.shares.len() as u32;
         PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count)
+            .map(|plan| plan.held(entry.restart.is_ever()))
     });
     let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan));
     let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;

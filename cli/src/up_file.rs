@@ -17,6 +17,7 @@ use crate::options::{
     CPU_COUNT_MAX, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, MEMORY_DEFAULT, PodOptions, parse_memory, parse_with,
 };
 use crate::program::absolute;
+use crate::remote::restart::Restart;
 use crate::shares::parse_volume;
 
 /// Tickets of a pod that says nothing.
@@ -24,7 +25,7 @@ const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 /// Longest slice in milliseconds.
 const SLICE_MS_MAX: i64 = 100;
 /// What other versions of the file may hold.
-const NOT_YET_IN_POD: [&str; 2] = ["currency", "restart"];
+const NOT_YET_IN_POD: [&str; 1] = ["currency"];
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -50,6 +51,8 @@ pub(crate) struct PodEntry {
     pub(crate) options: PodOptions,
     /// Amount of its ticket.
     pub(crate) tickets: u64,
+    /// Whether it is started again when it has ended.
+    pub(crate) restart: Restart,
 }
 
 /// What is wrong with a file, and in which line.
@@ -186,7 +189,8 @@ impl Reader<'_> {
             working_directory: "/".into(),
             memory,
         };
-        let (mut program, mut arguments, mut tickets) = (None, Vec::new(), TICKETS_DEFAULT);
+        let (mut program, mut arguments) = (None, Vec::new());
+        let (mut tickets, mut restart) = (TICKETS_DEFAULT, Restart::NO);
         for (key, value) in in_order(self.table(value)?) {
             match &*key.name {
                 "program" => program = Some(self.program(key, value)?),
@@ -199,9 +203,13 @@ impl Reader<'_> {
                 "workdir" => options.working_directory = self.string(key, value)?.into(),
                 "memory" => options.memory = self.memory(key, value)?,
                 "tickets" => tickets = self.integer(key, value, 1, TICKET_AMOUNT_MAX as i64)? as u64,
+                "restart" => {
+                    restart = Restart::parse(self.string(key, value)?)
+                        .map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))?;
+                }
                 other if NOT_YET_IN_POD.contains(&other) => return Err(self.not_yet(key)),
                 _ => {
-                    let known = "program, args, root, pack, volumes, with, env, workdir, memory, tickets";
+                    let known = "program, args, root, pack, volumes, with, env, workdir, memory, tickets, restart";
                     return Err(self.unknown(key, known));
                 }
             }
@@ -219,7 +227,7 @@ impl Reader<'_> {
             with.host = absolute(&with.host, self.folder);
         }
         let words = std::iter::once(program).chain(arguments).collect();
-        Ok(PodEntry { name: name.name.to_string(), words, options, tickets })
+        Ok(PodEntry { name: name.name.to_string(), words, options, tickets, restart })
     }
 
     fn program(&self, key: &Key<'_>, value: &Value<'_>) -> Result<OsString> {

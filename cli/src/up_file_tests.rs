@@ -100,7 +100,7 @@ fn what_is_wrong_is_said_with_its_line() {
         (&format!("{POD}pack = true\n"), 1, "pack needs a root"),
         (&format!("{POD}env = [\"A=1\"]\n"), 3, "table"),
         (&format!("{POD}env = {{ \"A=\" = \"1\" }}\n"), 3, "name"),
-        (&format!("{POD}restart = \"always\"\n"), 3, "restart: not there yet"),
+        (&format!("{POD}restart = \"maybe\"\n"), 3, "restart: \"no\""),
         (&format!("{POD}currency = \"shop\"\n"), 3, "currency: not there yet"),
         (&format!("{POD}[currency.shop]\ntickets = 3\n"), 3, "currency: not there yet"),
         (&format!("{POD}program = \"ls\"\n"), 3, "duplicate"),

@@ -183,7 +183,7 @@ fn a_signal_reaches_every_pod() {
 #[test]
 fn what_is_wrong_is_said_before_anything_starts() {
     for (text, word) in [
-        ("[pod.a]\nprogram = \"busybox\"\nrestart = \"always\"\n", "line 3: restart: not there yet"),
+        ("[pod.a]\nprogram = \"busybox\"\nrestart = \"maybe\"\n", "line 3: restart: \"no\""),
         ("[pod.a]\nprogram = \"surely-not-there\"\n", "a: surely-not-there: not found"),
         ("[machine]\nmemory = \"64M\"\n[pod.a]\nprogram = \"busybox\"\n", "[machine] memory is 64 MiB"),
         ("[machine]\ncores = 2\n", "line 2: cores: unknown"),
@@ -210,4 +210,36 @@ fn many_pods_get_a_machine_with_room_for_them() {
     }
     let ended = up("no-room", &["-M", "microvm"], &text);
     assert!(ended.status == 125 && ended.errors.contains("no room"), "{ended:?}");
+}
+
+#[test]
+fn pods_are_started_again_as_the_file_says() {
+    let folder = std::env::temp_dir().join(format!("aegis-up-again-{}", std::process::id()));
+    for machine in ["microvm", "q35"] {
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        let script = "echo x >> /v/runs; set -- $(wc -l /v/runs); echo run $1; ls /left 2>&1; touch /left; \
+                      cat; echo no newline >&2; printf end; [ $1 -ge 3 ]";
+        let volume = format!("volumes = ['{}:/v']\nrestart = \"on-failure\"", folder.display());
+        let pods =
+            [shell("a", script, &volume), shell("b", "exit 4", "restart = \"always:2\""), shell("c", "exit 0", "")];
+        let ended = up("again", &["-M", machine], &pods.concat());
+        assert_eq!(ended.status, 4, "{machine} {ended:?}");
+        let run = |number: u32| [format!("run {number}"), "ls: /left: No such file or directory".into(), "end".into()];
+        assert_eq!(output_of(&ended, "a"), [run(1), run(2), run(3)].concat(), "{machine}");
+        let told = |line: &str| lines_of(&ended.errors, "b").iter().filter(|found| found.contains(line)).count();
+        assert_eq!((told("aegis: ended with status 4"), told("starts again in 0.1 s (1 of 2)")), (3, 1), "{ended:?}");
+        assert_eq!((told("(2 of 2)"), told("not started again: it ended 2 times in a row")), (1, 1), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_the_kernel_stopped_is_started_again_too() {
+    let Some(suicide) = compile("suicide-again", SUICIDE, &["-O1", "-static"]) else { return };
+    let suicide = format!("[pod.gone]\nprogram = \"{}\"\nrestart = \"on-failure:1\"\n", suicide.display());
+    let text = format!("{suicide}{}", shell("other", "true", "restart = \"on-failure\""));
+    let ended = up("gone-again", &[], &text);
+    assert_eq!(ended.status, 125, "{ended:?}");
+    assert_eq!(output_of(&ended, "gone"), ["before", "before"], "{ended:?}");
+    assert!(ended.errors.contains("not started again: it ended 1 times in a row"), "{ended:?}");
 }

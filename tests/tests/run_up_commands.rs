@@ -57,6 +57,19 @@ impl Drop for Up {
     }
 }
 
+#[test]
+fn a_pod_that_is_stopped_is_not_started_again() {
+    let restart = "restart = \"always\"";
+    let mut machine =
+        Up::start("not-again", &[], &[shell("a", LISTENS, restart), shell("b", LISTENS, restart)].concat());
+    machine.wait_for(&["a | ready", "b | ready"]);
+    assert_eq!(machine.ask(&["stop", "a"]).status, 0);
+    assert!(text(&machine.ask(&["ps"])).contains("ended (0)"));
+    assert_eq!(machine.ask(&["stop"]).status, 0);
+    let (rest, status) = machine.end();
+    assert_eq!((rest.as_str(), status), ("a | told\nb | told\n", 0));
+}
+
 const LISTENS: &str = "trap \"echo told; exit 0\" TERM; echo ready; while true; do sleep 0.05; done";
 const DEAF: &str = "trap \"\" TERM; echo ready; while true; do sleep 0.05; done";
 
@@ -81,6 +94,10 @@ fn pods_are_shown_funded_and_stopped() {
     assert!(shown.contains("\"tickets\":3000") && shown.contains("\"state\":\"running\""), "{shown}");
     let shown = text(&machine.ask(&["ps"]));
     assert_eq!(shown.lines().count(), 4, "{shown}");
+    let shown = text(&machine.ask(&["ps", "-p"]));
+    let first =
+        |pod: &str| shown.lines().any(|line| line.contains(&format!(" {pod} ")) && line.contains(" sh -c trap "));
+    assert!(first("a") && first("b"), "{shown}");
 
     assert_eq!(machine.ask(&["tickets", "a", "1000"]).status, 0);
     assert_eq!(words(&text(&machine.ask(&["tickets"])), "a")[1], "1000");

@@ -18,8 +18,9 @@ use rustix::event::PollFlags;
 use super::logs::{Logs, Next, Position};
 use super::orders::Orders;
 use super::place::Place;
+use super::restart::{Restart, STEADY};
 use super::wire::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
-use crate::control::ToGuest;
+use crate::control::{FromGuest, ToGuest};
 use crate::ending::outcome;
 use crate::errors::STATUS_TOOL;
 use crate::pump::read_some;
@@ -31,6 +32,10 @@ const CLIENT_COUNT_MAX: usize = 32;
 const OUT_BYTES_ENOUGH: usize = 128 * 1024;
 /// The longest time for an answer from inside the machine.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// The longest time for what pods have to say about their processes, if one does not say it.
+const PROCESSES_LIMIT: Duration = Duration::from_secs(3);
+/// Most bytes of that.
+const PROCESSES_BYTES_MAX: usize = 8 << 20;
 /// The longest grace that can be asked for.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// From SIGKILL to taking the pod apart, and from there to giving up.
@@ -56,8 +61,10 @@ enum Why {
     Report(u64),
     /// For this client, to change a ticket.
     Tickets(u64),
-    /// To take a pod apart.
+    /// To take a pod apart, or to let it go for good.
     Destroy,
+    /// To start a pod again.
+    Restart(usize),
 }
 
 /// How far stopping a pod has come, and when it goes on.
@@ -85,16 +92,44 @@ struct PodDesk {
     /// The manager said that it has ended.
     has_gone: bool,
     stopping: Option<Stopping>,
+    restart: Restart,
+    /// Starts without a steady run in between, and in all.
+    starts_in_a_row: u32,
+    starts: u32,
+    started: Instant,
+    /// When it is to be started again.
+    due: Option<Instant>,
+    /// The manager was told to, and has not answered.
+    is_asked: bool,
+    /// It ended for good, or is to.
+    is_final: bool,
+    /// Its end is known here.
+    is_end_seen: bool,
 }
 
 /// What a client waits for.
 #[derive(Debug)]
 enum Job {
     Nothing,
-    Report { states: Vec<Option<PodState>>, left: usize, deadline: Instant },
+    Report(Report),
     Tickets { deadline: Instant },
     Stop { pods: Vec<usize> },
     Logs { pod: Option<usize>, follows: bool, position: Position },
+}
+
+/// An answer that is being put together.
+#[derive(Debug)]
+struct Report {
+    states: Vec<Option<PodState>>,
+    /// Lines about processes.
+    processes: String,
+    /// Answers of the manager that are missing.
+    orders_left: usize,
+    /// Pods that have not said which processes they have.
+    silent: Vec<usize>,
+    /// Number of the question to the pods.
+    token: u64,
+    deadline: Instant,
 }
 
 #[derive(Debug)]
@@ -138,27 +173,40 @@ impl Client {
 /// The desk.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    place: Place,
+    place: Option<Place>,
     orders: Orders<Why>,
     logs: Logs,
     pods: Vec<PodDesk>,
     clients: BTreeMap<u64, Client>,
     last_client: u64,
+    last_token: u64,
 }
 
 impl Desk {
-    /// A desk at a place, for pods of these names, with the line to their manager.
-    pub(crate) fn new(place: Place, names: &[String], orders: UnixStream) -> Self {
-        let marks = crate::marks::marks(names);
-        let pod =
-            |(name, mark): (&String, String)| PodDesk { name: name.clone(), mark, has_gone: false, stopping: None };
+    /// A desk at a place, if there is one, for pods of these names, with the line to their manager.
+    pub(crate) fn new(place: Option<Place>, names: &[String], restarts: Vec<Restart>, orders: UnixStream) -> Self {
+        let pod = |((name, mark), restart): ((&String, String), Restart)| PodDesk {
+            name: name.clone(),
+            mark,
+            has_gone: false,
+            stopping: None,
+            restart,
+            starts_in_a_row: 0,
+            starts: 0,
+            started: Instant::now(),
+            due: None,
+            is_asked: false,
+            is_final: false,
+            is_end_seen: false,
+        };
         Self {
             place,
             orders: Orders::new(orders),
             logs: Logs::new(names.len()),
-            pods: names.iter().zip(marks).map(pod).collect(),
+            pods: names.iter().zip(crate::marks::marks(names)).zip(restarts).map(pod).collect(),
             clients: BTreeMap::new(),
             last_client: 0,
+            last_token: 0,
         }
     }
 
@@ -182,7 +230,7 @@ impl Desk {
             }
         }
         // Behind those that hang up: they make room.
-        list.push((DeskSlot::Listener, self.place.listener.as_fd(), read));
+        list.extend(self.place.as_ref().map(|place| (DeskSlot::Listener, place.listener.as_fd(), read)));
         list
     }
 
@@ -205,31 +253,111 @@ impl Desk {
         }
     }
 
-    /// What time has brought, and what can go on. Call it after every wait.
-    pub(crate) fn tick(&mut self, sides: &mut [Side]) {
+    /// What time has brought, and what can go on. Call it after every wait. What is to be said about pods comes back.
+    pub(crate) fn tick(&mut self, sides: &mut [Side]) -> Vec<(usize, String)> {
         let now = Instant::now();
+        let mut told = Vec::new();
         for number in 0..self.pods.len() {
             self.go_on_stopping(number, sides, now);
+            let side = &mut sides[number];
+            // Whatever it had to say has been read.
+            if self.pods[number].has_gone && side.is_flushed && !self.pods[number].is_end_seen {
+                told.extend(self.on_end(number, None, side).map(|line| (number, line)));
+            }
+            self.go_on_starting(number, &mut sides[number], now);
         }
         let numbers: Vec<u64> = self.clients.keys().copied().collect();
         for number in numbers {
             self.go_on(number, sides, now);
         }
         self.clients.retain(|_, client| !client.is_over || !client.out.is_empty());
+        told
+    }
+
+    /// The manager said that the pod has ended.
+    pub(crate) fn has_gone(&self, pod: usize) -> bool {
+        self.pods[pod].has_gone
+    }
+
+    /// A pod has ended, with this status or without saying how: decides whether it is started again, which the side is
+    /// told, and what is to be said about it.
+    pub(crate) fn on_end(&mut self, pod: usize, status: Option<u8>, side: &mut Side) -> Option<String> {
+        let known = &mut self.pods[pod];
+        known.is_end_seen = true;
+        if known.started.elapsed() >= STEADY {
+            known.starts_in_a_row = 0;
+        }
+        let is_wanted = known.restart.wants(status) && !known.is_final && known.stopping.is_none();
+        let count_max = known.restart.count_max;
+        if !is_wanted || known.starts_in_a_row >= count_max {
+            self.let_go(pod);
+            return is_wanted.then(|| format!("not started again: it ended {count_max} times in a row"));
+        }
+        let wait = Restart::back_off(known.starts_in_a_row);
+        known.due = Some(Instant::now() + wait);
+        known.starts_in_a_row += 1;
+        side.is_waiting = true;
+        Some(format!("starts again in {} s ({} of {count_max})", wait.as_secs_f64(), known.starts_in_a_row))
+    }
+
+    /// The pod is not wanted any more: the machine may end without it.
+    fn let_go(&mut self, pod: usize) {
+        self.pods[pod].is_final = true;
+        self.pods[pod].due = None;
+        if self.pods[pod].restart.is_ever() {
+            self.orders.give(Action::Release, pod, 0, Why::Destroy);
+        }
+    }
+
+    /// No pod is started again from now on.
+    pub(crate) fn start_none_again(&mut self, sides: &mut [Side]) {
+        for (pod, side) in sides.iter_mut().enumerate() {
+            self.let_go(pod);
+            side.is_waiting = false;
+        }
+    }
+
+    /// Starts a pod again when it is time and nothing of it is left. What it says comes perhaps before the manager's
+    /// answer, so it is a new one from here on.
+    fn go_on_starting(&mut self, pod: usize, side: &mut Side, now: Instant) {
+        let known = &mut self.pods[pod];
+        let is_due = known.due.is_some_and(|due| now >= due);
+        if !is_due || !known.has_gone || !side.is_flushed {
+            return;
+        }
+        if self.orders.give(Action::Restart, pod, 0, Why::Restart(pod)) {
+            (known.due, known.is_asked, known.has_gone, known.is_end_seen) = (None, true, false, false);
+            known.starts += 1;
+            known.started = now;
+            side.begin_again();
+        }
+    }
+
+    fn on_started(&mut self, pod: usize, outcome: Option<Outcome>) {
+        let known = &mut self.pods[pod];
+        known.is_asked = false;
+        if outcome != Some(Outcome::Done) {
+            (known.has_gone, known.is_end_seen) = (true, true);
+            self.let_go(pod);
+        } else if known.is_final {
+            // Somebody stopped it after it was asked for.
+            known.stopping = Some(Stopping { stage: Stage::Waiting, next: Instant::now() });
+        }
     }
 
     /// When [`Desk::tick`] has something to do although nothing came.
     pub(crate) fn next_time(&self) -> Option<Instant> {
         let stops = self.pods.iter().filter_map(|pod| Some(pod.stopping?.next));
+        let starts = self.pods.iter().filter(|pod| pod.has_gone).filter_map(|pod| pod.due);
         let jobs = self.clients.values().filter_map(|client| match &client.job {
-            Job::Report { deadline, .. } | Job::Tickets { deadline } => Some(*deadline),
+            Job::Report(Report { deadline, .. }) | Job::Tickets { deadline } => Some(*deadline),
             _ => None,
         });
-        stops.chain(jobs).min()
+        stops.chain(starts).chain(jobs).min()
     }
 
     fn accept(&mut self) {
-        let Ok((stream, _)) = self.place.listener.accept() else { return };
+        let Some(Ok((stream, _))) = self.place.as_ref().map(|place| place.listener.accept()) else { return };
         if stream.set_nonblocking(true).is_err() {
             return;
         }
@@ -271,7 +399,11 @@ impl Desk {
         let words: Vec<&str> = frame.words().map(|word| str::from_utf8(word).unwrap_or("\u{fffd}")).collect();
         let refusal = match words[..] {
             ["pods"] => {
-                self.ask_all(number);
+                self.ask_all(number, None);
+                None
+            }
+            ["processes"] => {
+                self.ask_all(number, Some(sides));
                 None
             }
             ["tickets", pod, amount] => self.change_tickets(number, pod, amount).err(),
@@ -292,12 +424,49 @@ impl Desk {
         })
     }
 
-    fn ask_all(&mut self, number: u64) {
-        let deadline = Instant::now() + ANSWER_LIMIT;
+    /// Asks the manager about all pods, and those that run about their processes.
+    fn ask_all(&mut self, number: u64, sides: Option<&mut [Side]>) {
+        let mut deadline = Instant::now() + ANSWER_LIMIT;
         let asked = (0..self.pods.len()).filter(|pod| self.orders.give(Action::Read, *pod, 0, Why::Report(number)));
-        let (left, states) = (asked.count(), vec![None; self.pods.len()]);
+        let (orders_left, states) = (asked.count(), vec![None; self.pods.len()]);
+        let mut silent = Vec::new();
+        self.last_token += 1;
+        let token = self.last_token;
+        for (pod, side) in sides.into_iter().flatten().enumerate() {
+            if side.is_live() && !self.pods[pod].has_gone {
+                deadline = Instant::now() + PROCESSES_LIMIT;
+                side.send(ToGuest::Processes { token });
+                silent.push(pod);
+            }
+        }
         if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Report { states, left, deadline };
+            client.job = Job::Report(Report { states, processes: String::new(), orders_left, silent, token, deadline });
+        }
+    }
+
+    /// A pod says something about its processes.
+    pub(crate) fn on_processes(&mut self, pod: usize, message: FromGuest) {
+        let (FromGuest::Process { token, .. } | FromGuest::Processes { token, .. }) = message else { return };
+        let mut reports = self.clients.values_mut().filter_map(|client| match &mut client.job {
+            Job::Report(report) => Some(report),
+            _ => None,
+        });
+        let asked = reports.find(|report| report.token == token && report.silent.contains(&pod));
+        let Some(report) = asked else { return };
+        match message {
+            FromGuest::Process { process: it, .. } => {
+                // Writing to a String cannot fail.
+                let _ = writeln!(
+                    report.processes,
+                    "process {} pid={} ppid={} state={} time_ns={} resident_bytes={} command={}",
+                    self.pods[pod].name, it.pid, it.parent, it.state, it.used_ns, it.resident_bytes, it.command
+                );
+                // More than a pod says is a pod that does not stop saying it.
+                if report.processes.len() > PROCESSES_BYTES_MAX {
+                    report.silent.clear();
+                }
+            }
+            _ => report.silent.retain(|silent| *silent != pod),
         }
     }
 
@@ -323,6 +492,11 @@ impl Desk {
         let pods = if named.is_empty() { (0..self.pods.len()).collect() } else { named };
         let now = Instant::now();
         for pod in pods.iter().copied() {
+            if sides[pod].is_waiting {
+                sides[pod].is_waiting = false;
+                self.let_go(pod);
+            }
+            self.pods[pod].is_final = true;
             // A second wish can shorten the grace and does not begin anew.
             let next = now + grace;
             match &mut self.pods[pod].stopping {
@@ -385,15 +559,17 @@ impl Desk {
         let pod = answer.pod as usize;
         if let Some(known) = self.pods.get_mut(pod)
             && answer.outcome != Some(Outcome::NoSuchPod)
+            // What was said before it was started again is of the one before.
+            && (!known.is_asked || matches!(why, Some(Why::Restart(_))))
         {
             known.has_gone = !answer.state.is_running;
         }
         match why {
             Some(Why::Report(number)) => {
                 let Some(client) = self.clients.get_mut(&number) else { return };
-                let Job::Report { states, left, .. } = &mut client.job else { return };
-                *left = left.saturating_sub(1);
-                if let Some(state) = states.get_mut(pod) {
+                let Job::Report(report) = &mut client.job else { return };
+                report.orders_left = report.orders_left.saturating_sub(1);
+                if let Some(state) = report.states.get_mut(pod) {
                     *state = Some(answer.state);
                 }
             }
@@ -406,6 +582,7 @@ impl Desk {
                     other => client.refuse(&format!("{name}: the machine's manager refused it ({other:?})")),
                 }
             }
+            Some(Why::Restart(pod)) => self.on_started(pod, answer.outcome),
             Some(Why::Destroy) | None => {}
         }
     }
@@ -415,8 +592,8 @@ impl Desk {
         let Some(client) = self.clients.get(&number) else { return };
         match &client.job {
             Job::Nothing => {}
-            Job::Report { left, deadline, .. } => {
-                if *left == 0 || now >= *deadline {
+            Job::Report(report) => {
+                if report.orders_left == 0 && report.silent.is_empty() || now >= report.deadline {
                     self.finish_report(number, sides);
                 }
             }
@@ -450,11 +627,12 @@ impl Desk {
 
     fn finish_report(&mut self, number: u64, sides: &[Side]) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let Job::Report { states, .. } = &client.job else { return };
-        let mut text = format!("machine {}\n", self.place.name);
+        let Job::Report(Report { states, processes, .. }) = &client.job else { return };
+        let mut text = format!("machine {}\n", self.place.as_ref().map_or("", |place| &place.name));
         for ((pod, side), state) in self.pods.iter().zip(sides).zip(states) {
             let status = side.report.as_ref().map(|report| outcome(report).0);
             let shown = match (state, status) {
+                _ if side.is_waiting => "waiting",
                 (_, Some(_)) => "ended",
                 (None, None) => "silent",
                 (Some(state), None) if !state.is_running => "stopped",
@@ -462,7 +640,7 @@ impl Desk {
                 (Some(_), None) => "running",
             };
             // Writing to a String cannot fail.
-            let _ = write!(text, "pod {} state={shown}", pod.name);
+            let _ = write!(text, "pod {} state={shown} restarts={}", pod.name, pod.starts);
             if let Some(status) = status {
                 let _ = write!(text, " status={status}");
             }
@@ -485,6 +663,7 @@ impl Desk {
             }
             text.push('\n');
         }
+        text.push_str(processes);
         for contents in text.as_bytes().chunks(CONTENTS_BYTES_MAX) {
             client.send(&Frame { kind: Kind::Output, contents: contents.to_vec() });
         }
@@ -492,7 +671,7 @@ impl Desk {
     }
 
     fn go_on_with_logs(&mut self, number: u64, sides: &[Side]) {
-        let is_over = |pod: usize| sides[pod].is_flushed;
+        let is_over = |pod: usize| sides[pod].is_flushed && !sides[pod].is_waiting;
         let Some(client) = self.clients.get_mut(&number) else { return };
         let mut job = std::mem::replace(&mut client.job, Job::Nothing);
         let Job::Logs { pod, follows, position } = &mut job else { return };

@@ -39,7 +39,10 @@ pub(crate) struct PsOptions {
     /// Only this machine; without it, all that run.
     #[command(flatten)]
     choice: MachineChoice,
-    /// Print JSON: a list of machines with their pods
+    /// Show the pods' processes too
+    #[arg(short = 'p', long)]
+    processes: bool,
+    /// Print JSON: a list of machines, with their pods and these with their processes
     #[arg(long)]
     json: bool,
 }
@@ -109,9 +112,10 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
         Some(name) => vec![the_machine(Some(name))?],
         None => running()?,
     };
+    let request = if options.processes || options.json { "processes" } else { "pods" };
     let mut reports = Vec::new();
     for machine in &machines {
-        match report(machine) {
+        match report(machine, request) {
             Ok(report) => reports.push(report),
             // It may have ended meanwhile, which is no failure where nobody asked for it by name.
             Err(error) if options.choice.machine.is_some() => return Err(error),
@@ -125,8 +129,8 @@ pub(crate) fn ps(options: &PsOptions) -> Result<u8, Error> {
     print(&pods_table(&reports))
 }
 
-fn report(machine: &Machine) -> Result<Report, Error> {
-    let text = Conversation::open(machine)?.text(&["pods"])?;
+fn report(machine: &Machine, request: &str) -> Result<Report, Error> {
+    let text = Conversation::open(machine)?.text(&[request])?;
     Ok(Report::parse(&text))
 }
 
@@ -136,7 +140,7 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Error> {
     let clears = io::stdout().is_terminal() && !options.once;
     let mut before = None;
     loop {
-        let now = Report::parse(&conversation.text(&["pods"])?);
+        let now = Report::parse(&conversation.text(&["processes"])?);
         let table = top_table(before.as_ref(), &now);
         // The cursor to the corner, and nothing below.
         print(&format!("{}{table}", if clears { "\x1b[H\x1b[J" } else { "" }))?;

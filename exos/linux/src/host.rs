@@ -58,6 +58,8 @@ struct State {
     signals: VecDeque<u8>,
     window: Option<(u16, u16)>,
     wants_stats: bool,
+    /// The host asked for the processes, by this number.
+    wants_processes: Option<u64>,
     /// Why standard output and standard error take nothing any more.
     closed: [Option<Errno>; 2],
     backlog: VecDeque<u8>,
@@ -79,6 +81,7 @@ impl<C: Console> HostPorts<C> {
             signals: VecDeque::new(),
             window: None,
             wants_stats: false,
+            wants_processes: None,
             closed: [None; 2],
             backlog: VecDeque::new(),
         };
@@ -196,6 +199,11 @@ impl<C: Console> HostPorts<C> {
         core::mem::take(&mut self.inner.lock().1.wants_stats)
     }
 
+    /// By which number the host asked for the processes since the last look.
+    pub fn take_processes_request(&self) -> Option<u64> {
+        self.inner.lock().1.wants_processes.take()
+    }
+
     /// The terminal's new size, rows and columns, if it changed.
     pub fn take_window(&self) -> Option<(u16, u16)> {
         self.inner.lock().1.window.take()
@@ -267,6 +275,7 @@ impl State {
                 }
             }
             Some("stats") => self.wants_stats = true,
+            Some("processes") => self.wants_processes = words.next().and_then(|word| word.parse().ok()),
             _ => {}
         }
     }
@@ -356,12 +365,13 @@ mod tests {
             ports.pump();
         }
         wires.lock().expect("sound").control_in.extend(vec![b'x'; 10_000]);
-        wires.lock().expect("sound").control_in.extend(b"\nstats\n");
+        wires.lock().expect("sound").control_in.extend(b"\nstats\nprocesses\nprocesses 7\n");
         ports.pump();
         assert_eq!((ports.take_signal(), ports.take_signal(), ports.take_signal()), (Some(2), Some(15), None));
         assert_eq!(ports.take_window(), Some((24, 80)));
         assert!(ports.take_stats_request());
         assert!(!ports.take_stats_request());
+        assert_eq!((ports.take_processes_request(), ports.take_processes_request()), (Some(7), None));
     }
 
     #[test]

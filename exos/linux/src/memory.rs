@@ -212,6 +212,13 @@ impl Space {
         self.lock().set_limits(space_limits(limits));
     }
 
+    /// Pages present; `None` while somebody else has the memory in hand.
+    #[must_use]
+    pub fn try_resident_pages(&self) -> Option<u64> {
+        let totals = self.inner.try_lock()?.totals();
+        Some(totals.resident_anonymous + totals.resident_file)
+    }
+
     /// The most memory that was present at once.
     #[must_use]
     pub fn resident_peak_bytes(&self) -> u64 {

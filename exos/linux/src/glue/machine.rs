@@ -132,6 +132,12 @@ impl MachinePlatform {
         if let Some((rows, columns)) = self.host.take_window() {
             exos_linux::events::resize(first, rows, columns);
         }
+        if let Some(token) = self.host.take_processes_request() {
+            for line in exos_linux::events::process_lines(system) {
+                self.host.send_line(&alloc::format!("process {token} {line}"));
+            }
+            self.host.send_line(&alloc::format!("processes {token} {}", system.processes.count()));
+        }
         if call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
             self.check_timers(system);
         }
