@@ -1,7 +1,7 @@
 //! Whether and when a pod that has ended is started again.
 //!
-//! Pure. The first start comes after [`BACK_OFF_FIRST`], each further one after twice as long as the one before, at most
-//! [`BACK_OFF_MAX`]. A run of [`STEADY`] or longer counts as a success: what comes then begins anew. After
+//! Pure. The first start comes after [`BACK_OFF_FIRST`], each further one after twice as long as the one before, at
+//! most [`BACK_OFF_MAX`]. A run of [`STEADY`] or longer counts as a success: what comes then begins anew. After
 //! [`Restart::count_max`] starts in a row without one the pod is left as it is.
 
 use std::time::Duration;
