@@ -20,7 +20,7 @@ use core::ops::Range;
 
 use aegis_abi::layout::PAGE_SHIFT;
 
-use crate::mem::area::{Area, AreaFlags, AreaLabel};
+use crate::mem::area::{Area, AreaFlags, AreaLabel, Backing};
 use crate::mem::fault::{Access, SCARCE_FRAMES};
 use crate::mem::page_map::PageFlags;
 use crate::mem::source::FileIdentity;
@@ -212,11 +212,8 @@ impl AddressSpace {
         self.waits_for_no_page = true;
         for fault in noted.faults.iter().filter(|fault| fault.is_known && !is_scarce) {
             let address = notes.address_of(fault);
-            let wanted = if fault.access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
-            let is_there = self.pages.get(address >> PAGE_SHIFT).is_some_and(|entry| entry.has(wanted));
-            // A store to shared memory tells the file's source, which a store that does not come must not.
-            if !is_there && self.areas.find(address).is_some_and(|area| !area.is_shared()) {
-                let _ = self.resolve(address, fault.access);
+            if let Some(access) = self.access_ahead(address, fault.access) {
+                let _ = self.resolve(address, access);
             }
         }
         self.waits_for_no_page = false;
@@ -224,6 +221,28 @@ impl AddressSpace {
         // A refused mapping is not in the page map, and faults again.
         let _ = self.flush();
         self.notes = Some(notes);
+    }
+
+    /// As which access a fault that may not come is resolved; `None`: it is not, or was.
+    ///
+    /// A store to shared memory tells the file's source, which one that does not come must not. A private page of a
+    /// file that can change shows the changes until it is stored to, so it is only read ahead.
+    fn access_ahead(&self, address: u64, access: Access) -> Option<Access> {
+        let area = self.areas.find(address).filter(|area| !area.is_shared())?;
+        let page = address >> PAGE_SHIFT;
+        let known = self.pages.get(page);
+        let can_change = |frame| !self.pool.is_immutable(frame);
+        let shows_file = match (&area.backing, known) {
+            (Backing::Anonymous, _) => false,
+            (_, Some(entry)) => !entry.has(PageFlags::OWNED) && can_change(entry.frame()),
+            (Backing::File(file), None) => {
+                file.source.resident_page(area.file_index(page)).is_none_or(|found| can_change(found.frame.frame()))
+            }
+        };
+        let access = if access == Access::Write && shows_file { Access::Read } else { access };
+        let wanted = if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
+        let is_there = known.is_some_and(|entry| entry.has(wanted));
+        (!is_there).then_some(access)
     }
 
     /// Notes a fault, as long as it is one of the first.

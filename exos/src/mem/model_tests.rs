@@ -466,3 +466,26 @@ fn highest_hole(model: &ModelSpace, count: u64) -> u64 {
         assert!((PROGRAM_BASE >> 12..PROGRAM_END >> 12).contains(&start));
     }
 }
+
+#[test]
+fn a_page_that_a_child_will_store_to_shows_the_file_until_it_does() {
+    let page = |place| arena() + place;
+    let map =
+        |fixed, place, count, kind, index| Op::Map { fixed, page: page(place), count, protection: 2, kind, index };
+    let mut world = World::new();
+    let operations = [
+        map(true, 1, 19, Kind::FilePrivate, 11),
+        Op::Fork,
+        Op::Switch,
+        Op::Store { page: page(2), value: 0 },
+        Op::Switch,
+        Op::Fork,
+        map(true, 30, 3, Kind::FileShared, 12),
+        Op::Store { page: page(30), value: 0 },
+    ];
+    for operation in &operations {
+        world.apply(operation);
+        world.check();
+    }
+    world.end();
+}
