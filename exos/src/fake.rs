@@ -297,8 +297,9 @@ impl FrameBytes for FakeMachine {
         state.page_mut(frame)[offset..offset + from.len()].copy_from_slice(from);
     }
 
-    fn zero(&self, frame: FrameNumber) {
-        self.state.lock().page_mut(frame).fill(0);
+    fn zero(&self, first: FrameNumber, count: usize) {
+        let mut state = self.state.lock();
+        (first.0..).take(count).for_each(|frame| state.page_mut(FrameNumber(frame)).fill(0));
     }
 
     fn copy(&self, from: FrameNumber, to: FrameNumber) {

@@ -86,8 +86,8 @@ pub trait FrameBytes: Send + Sync {
     fn read(&self, frame: FrameNumber, offset: usize, into: &mut [u8]);
     /// Copies into a frame.
     fn write(&self, frame: FrameNumber, offset: usize, from: &[u8]);
-    /// Fills a whole frame with zeros.
-    fn zero(&self, frame: FrameNumber);
+    /// Fills whole neighbouring frames with zeros.
+    fn zero(&self, first: FrameNumber, count: usize);
     /// Copies a whole frame.
     fn copy(&self, from: FrameNumber, to: FrameNumber);
     /// Atomically replaces the naturally aligned 32-bit word at `offset` by `new` if it is

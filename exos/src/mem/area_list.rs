@@ -136,6 +136,21 @@ impl AreaList {
         self.join_below(at);
     }
 
+    /// Gives a range that lies in one area these rights.
+    pub(crate) fn set_protection(&mut self, range: &Range<u64>, protection: Protection) {
+        let first = self.areas.first_ending_above(range.start);
+        let is_whole = self.areas.get(first).is_some_and(|area| area.start == range.start && area.end == range.end);
+        let at = if is_whole { first } else { self.isolate(range) };
+        let Some(area) = self.areas.get_mut(at) else { return };
+        account_rights(&mut self.totals, area, u64::wrapping_sub);
+        area.protection = protection;
+        account_rights(&mut self.totals, area, u64::wrapping_add);
+        let around = self.areas.around(at);
+        if around.is_none_or(|[below, area, above]| below.continues_in(area) || area.continues_in(above)) {
+            self.join_around(at);
+        }
+    }
+
     /// Moves the end of the area that starts at `start`.
     pub(crate) fn set_end(&mut self, start: u64, end: u64) {
         let at = self.resize(start, |area| area.end = end);
@@ -162,7 +177,7 @@ impl AreaList {
         let mut hole_end = if known { self.hint.below.min(top) } else { top };
         let mut largest = if known { self.hint.largest_hole } else { 0 };
         let mut found = None;
-        let mut at = self.areas.first_ending_above(hole_end);
+        let mut at = self.areas.search(hole_end);
         if self.areas.get(at).is_some_and(|area| area.start < hole_end) {
             at = self.areas.next(at);
         }
@@ -236,16 +251,25 @@ impl AreaList {
 fn account(totals: &mut AreaTotals, area: &Area, apply: impl Fn(u64, u64) -> u64) {
     let pages = area.page_count();
     totals.total = apply(totals.total, pages);
-    if area.is_data() {
-        totals.data = apply(totals.data, pages);
-    }
     if area.flags.contains(AreaFlags::GROWS_DOWN) {
         totals.stack = apply(totals.stack, pages);
-    } else if area.protection.contains(Protection::EXECUTE) && !area.protection.contains(Protection::WRITE) {
-        totals.code = apply(totals.code, pages);
     }
     if area.flags.contains(AreaFlags::LOCKED) {
         totals.locked = apply(totals.locked, pages);
+    }
+    account_rights(totals, area, apply);
+}
+
+/// The sums that rights decide on.
+#[inline]
+fn account_rights(totals: &mut AreaTotals, area: &Area, apply: impl Fn(u64, u64) -> u64) {
+    let pages = area.page_count();
+    if area.is_data() {
+        totals.data = apply(totals.data, pages);
+    }
+    let is_code = area.protection.contains(Protection::EXECUTE) && !area.protection.contains(Protection::WRITE);
+    if is_code && !area.flags.contains(AreaFlags::GROWS_DOWN) {
+        totals.code = apply(totals.code, pages);
     }
 }
 
@@ -354,7 +378,11 @@ mod tests {
                         model.0[pages].fill(None);
                     }
                     1 => {
-                        list.change(range, |area| area.protection = protection);
+                        if list.find(range.start).is_some_and(|area| range.end <= area.end) {
+                            list.set_protection(&range, protection);
+                        } else {
+                            list.change(range, |area| area.protection = protection);
+                        }
                         model.0[pages].iter_mut().flatten().for_each(|it| *it = protection);
                     }
                     _ => {

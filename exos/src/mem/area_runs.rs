@@ -6,7 +6,8 @@
 //!
 //! Invariants: no run is empty or longer than [`RUN_LENGTH_MAX`]; areas ascend within runs and from run to run. A
 //! position is good until the next [`AreaRuns::insert`], [`AreaRuns::remove`] or [`AreaRuns::settle`]. The one that was
-//! found last is tried first, whatever has changed: an area there that holds the address is the one.
+//! found last is tried first, whatever has changed: an area there that holds the address is the one, and so is one
+//! above the address if the one before it ends at or below the address.
 
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -44,18 +45,33 @@ impl AreaRuns {
     pub(super) fn first_ending_above(&self, address: u64) -> Position {
         let recent = self.recent.get();
         match self.get(recent) {
-            Some(area) if area.start <= address && address < area.end => recent,
-            _ => self.search(address),
+            Some(area) if address < area.end && (area.start <= address || self.is_above_gap(recent, address)) => recent,
+            _ => {
+                let found = self.search(address);
+                self.recent.set(found);
+                found
+            }
         }
     }
 
+    /// Whether the area before a position, in the same run, ends at or below `address`.
+    #[inline]
+    fn is_above_gap(&self, at: Position, address: u64) -> bool {
+        at.index > 0 && self.get(Position { index: at.index - 1, ..at }).is_some_and(|below| below.end <= address)
+    }
+
+    /// As [`Self::first_ending_above`] for an address that is not that of the next look-up.
     #[inline(never)]
-    fn search(&self, address: u64) -> Position {
+    pub(super) fn search(&self, address: u64) -> Position {
         let run = self.runs.partition_point(|run| run.last().is_some_and(|area| area.end <= address));
         let index = self.runs.get(run).map_or(0, |run| run.partition_point(|area| area.end <= address));
-        let found = Position { run, index };
-        self.recent.set(found);
-        found
+        Position { run, index }
+    }
+
+    /// The area at a position between its neighbours, where all three are in one run.
+    #[inline]
+    pub(super) fn around(&self, at: Position) -> Option<&[Area; 3]> {
+        self.runs.get(at.run)?.get(at.index.checked_sub(1)?..at.index + 2)?.try_into().ok()
     }
 
     #[inline]

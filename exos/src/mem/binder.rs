@@ -61,26 +61,29 @@ impl Binder {
         }
     }
 
-    /// Maps `page` to `frame`, whose capability is `slot`.
-    pub(crate) fn map(&mut self, page: u64, frame: FrameNumber, slot: CapSlot, flags: BindFlags) {
+    /// Maps a run of pages, which may join what came before.
+    pub(crate) fn map(&mut self, run: &MapRun) {
+        if run.page_count == 0 {
+            return;
+        }
         if let Some(last) = self.entries[self.sealed_count..].last_mut()
             && last.operation == BindOperation::Map as u32
-            && last.flags == flags.bits()
-            && last.slot == slot.0
-            && end_page(last) == page
-            && last.frame + u64::from(last.page_count) == frame.0
-            && last.page_count < BIND_PAGE_COUNT_MAX
+            && last.flags == run.flags.bits()
+            && last.slot == run.slot.0
+            && end_page(last) == run.page
+            && last.frame + u64::from(last.page_count) == run.frame
+            && last.page_count + run.page_count <= BIND_PAGE_COUNT_MAX
         {
-            last.page_count += 1;
+            last.page_count += run.page_count;
             return;
         }
         self.entries.push(BindEntry {
             operation: BindOperation::Map as u32,
-            flags: flags.bits(),
-            virtual_address: page << PAGE_SHIFT,
-            frame: frame.0,
-            page_count: 1,
-            slot: slot.0,
+            flags: run.flags.bits(),
+            virtual_address: run.page << PAGE_SHIFT,
+            frame: run.frame,
+            page_count: run.page_count,
+            slot: run.slot.0,
         });
     }
 
@@ -114,7 +117,8 @@ impl Binder {
 
     /// Sets the rights of `pages`, mapped to frames of `slot`; joins nothing that came before.
     pub(crate) fn protect_run(&mut self, pages: Range<u64>, slot: CapSlot, flags: BindFlags) {
-        for first in pages.clone().step_by(BIND_PAGE_COUNT_MAX as usize) {
+        let mut first = pages.start;
+        while first < pages.end {
             let page_count = (pages.end - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
             self.entries.push(BindEntry {
                 operation: BindOperation::Protect as u32,
@@ -124,6 +128,7 @@ impl Binder {
                 page_count,
                 slot: slot.0,
             });
+            first += u64::from(page_count);
         }
     }
 
@@ -155,8 +160,10 @@ impl Binder {
         }
         self.entries.clear();
         self.sealed_count = 0;
-        pool.release_all(&self.release);
-        self.release.clear();
+        if !self.release.is_empty() {
+            pool.release_all(&self.release);
+            self.release.clear();
+        }
         outcome
     }
 
@@ -198,6 +205,38 @@ impl Binder {
             page_count: added_count as u32,
             slot: slot.0,
         });
+    }
+}
+
+/// Pages that are mapped one after the other: neighbours, with neighbouring frames of one capability.
+pub(crate) struct MapRun {
+    page: u64,
+    frame: u64,
+    page_count: u32,
+    slot: CapSlot,
+    flags: BindFlags,
+}
+
+impl MapRun {
+    /// Without a page.
+    pub(crate) fn new() -> Self {
+        Self { page: 0, frame: 0, page_count: 0, slot: CapSlot(0), flags: BindFlags::empty() }
+    }
+
+    /// Takes `page` on, mapped to `frame`, whose capability is `slot`; what it does not continue goes to the batch.
+    #[inline]
+    pub(crate) fn add(&mut self, binder: &mut Binder, page: u64, frame: FrameNumber, slot: CapSlot, flags: BindFlags) {
+        let count = u64::from(self.page_count);
+        if page == self.page + count
+            && frame.0 == self.frame + count
+            && (slot, flags) == (self.slot, self.flags)
+            && self.page_count.wrapping_sub(1) < BIND_PAGE_COUNT_MAX - 1
+        {
+            self.page_count += 1;
+            return;
+        }
+        binder.map(self);
+        *self = Self { page, frame: frame.0, page_count: 1, slot, flags };
     }
 }
 

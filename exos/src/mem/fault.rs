@@ -235,7 +235,7 @@ impl AddressSpace {
     /// Loads from untouched anonymous memory see the zero frame.
     fn map_zeros(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let zero = self.pool.zero_frame().map_err(|_| FaultOutcome::OutOfMemory)?;
-        let range = self.plan(area, page, |entry| entry.is_none());
+        let range = self.plan(area, page, |_| false);
         let entry = PageEntry::new(zero, PageFlags::empty());
         Ok(self.set_pages(range, area.protection, |_, _, _| Some(entry)))
     }
@@ -243,8 +243,17 @@ impl AddressSpace {
     /// Stores to untouched anonymous memory get frames of zeros.
     fn fill_anonymous(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let pool = Arc::clone(&self.pool);
-        let range = self
-            .plan(area, page, |entry: Option<PageEntry>| entry.is_none_or(|entry| pool.is_zero_frame(entry.frame())));
+        let range = self.plan(area, page, |entry: PageEntry| pool.is_zero_frame(entry.frame()));
+        if range.end - range.start == 1 {
+            let frame = self.pool.allocate_zeroed().map_err(|_| FaultOutcome::OutOfMemory)?;
+            self.set_page(page, owned(frame), area.protection);
+            return Ok(1);
+        }
+        self.fill_many(area, page, range)
+    }
+
+    /// The same for the pages of a range, which holds `page`, or for fewer.
+    fn fill_many(&mut self, area: &Area, page: u64, range: Range<u64>) -> core::result::Result<u32, FaultOutcome> {
         let mut frames = [FrameNumber(0); WINDOW_PAGES_MAX as usize];
         let wanted = &mut frames[..(range.end - range.start) as usize];
         let count = self.pool.allocate_many(wanted).map_err(|_| FaultOutcome::OutOfMemory)?;
@@ -252,7 +261,9 @@ impl AddressSpace {
         let start = if count < wanted.len() { page } else { range.start };
         let range = start..range.end.min(start + count as u64);
         let (used, spare) = frames[..count].split_at((range.end - range.start) as usize);
-        used.iter().for_each(|&frame| self.pool.bytes().zero(frame));
+        for neighbours in used.chunk_by(|low, high| low.0 + 1 == high.0) {
+            self.pool.bytes().zero(neighbours[0], neighbours.len());
+        }
         self.set_pages(range, area.protection, |_, page, _| used.get((page - start) as usize).map(|&it| owned(it)));
         self.pool.release_all(spare);
         Ok(used.len() as u32)
@@ -264,7 +275,7 @@ impl AddressSpace {
         let frame = self.copy_of(&target).map_err(|_| FaultOutcome::OutOfMemory)?;
         self.set_page(page, owned(frame), area.protection);
         let mut count = 1;
-        for neighbour in self.plan(area, page, |entry| entry.is_none()) {
+        for neighbour in self.plan(area, page, |_| false) {
             if neighbour == page {
                 continue;
             }
@@ -283,7 +294,7 @@ impl AddressSpace {
     /// Stores to a shared mapping change the file: the source is told of each page.
     fn share_pages(&mut self, area: &Area, file: &FileBacking, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let mut count = 0;
-        let range = self.plan(area, page, |entry| entry.is_none());
+        let range = self.plan(area, page, |_| false);
         for neighbour in core::iter::once(page).chain(range.filter(|&other| other != page)) {
             let answer = self.file_page(file, area.file_index(neighbour), PageIntent::WriteShared);
             match answer {
@@ -415,8 +426,8 @@ impl AddressSpace {
     }
 
     /// The pages to resolve together with `page`: as the area's window plans, inside the area, as
-    /// far as `wants` holds without a gap.
-    fn plan(&mut self, area: &Area, page: u64, wants: impl Fn(Option<PageEntry>) -> bool) -> Range<u64> {
+    /// far as they are not known, or `wants` holds, without a gap.
+    fn plan(&mut self, area: &Area, page: u64, wants: impl Fn(PageEntry) -> bool) -> Range<u64> {
         let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
         let Some(live) = self.areas.find_mut(area.start) else {
             return page..page + 1;
@@ -428,8 +439,8 @@ impl AddressSpace {
             let pages = &self.pages;
             let ahead = page + 1..planned.end.min(bounds.end);
             let behind = planned.start.max(bounds.start)..page;
-            range.end += ahead.take_while(|&other| wants(pages.get(other))).count() as u64;
-            range.start -= behind.rev().take_while(|&other| wants(pages.get(other))).count() as u64;
+            range.end += pages.count_up(ahead, &wants);
+            range.start -= pages.count_down(behind, &wants);
         }
         live.window.resolved(&range);
         range

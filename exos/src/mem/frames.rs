@@ -27,6 +27,7 @@ use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SIZE};
 use aegis_abi::types::SLOT_NONE;
 use aegis_abi::{CapSlot, FrameNumber};
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Errno, Result};
@@ -168,8 +169,9 @@ impl FramePool {
             if state.available.is_empty() && self.grow(&mut state).is_err() {
                 return;
             }
-            let frame = state.take();
-            state.reserve.push(frame);
+            let mut frame = [FrameNumber(0)];
+            state.take_some(&mut frame);
+            state.reserve.extend(frame);
         }
     }
 
@@ -210,7 +212,7 @@ impl FramePool {
     /// A frame of zeros with one reference.
     pub fn allocate_zeroed(&self) -> Result<FrameNumber> {
         let frame = self.allocate()?;
-        self.bytes.zero(frame);
+        self.bytes.zero(frame, 1);
         Ok(frame)
     }
 
@@ -218,7 +220,7 @@ impl FramePool {
     pub fn allocate_copy(&self, from: FrameNumber) -> Result<FrameNumber> {
         let frame = self.allocate()?;
         if Some(from) == self.state.lock().zero_frame {
-            self.bytes.zero(frame);
+            self.bytes.zero(frame, 1);
         } else {
             self.bytes.copy(from, frame);
         }
@@ -241,7 +243,8 @@ impl FramePool {
 
     fn take_many(&self, into: &mut [FrameNumber]) -> Result<usize> {
         let mut state = self.state.lock();
-        for (count, place) in into.iter_mut().enumerate() {
+        let mut count = 0;
+        while count < into.len() {
             if state.available.is_empty() {
                 match self.grow(&mut state) {
                     Ok(()) => {}
@@ -249,9 +252,9 @@ impl FramePool {
                     Err(error) => return Err(error),
                 }
             }
-            *place = state.take();
+            count += state.take_some(&mut into[count..]);
         }
-        Ok(into.len())
+        Ok(count)
     }
 
     /// A frame of zeros with one reference, as a handle.
@@ -326,7 +329,7 @@ impl FramePool {
     /// The counts, for a caller who goes through many frames. Nothing else may be asked of the pool meanwhile, and no
     /// [`FrameRef`] dropped.
     pub(crate) fn lock(&self) -> FrameCounts<'_> {
-        FrameCounts { state: self.state.lock() }
+        FrameCounts { state: self.state.lock(), recent: Cell::new((u64::MAX, NO_REGION)) }
     }
 
     /// How the pool is filled.
@@ -455,22 +458,28 @@ impl State {
         frames.into_iter().all(|frame| self.count(FrameNumber(frame)) == Some(0))
     }
 
-    /// The lowest free frame of the region in use. A region is `available` exactly while it has a free frame.
-    fn take(&mut self) -> FrameNumber {
+    /// The lowest free frames of the region in use, ascending, as far as one word of its bits goes: how many, at least
+    /// one. A region is `available` exactly while it has a free frame.
+    fn take_some(&mut self, into: &mut [FrameNumber]) -> usize {
         let region_index = *self.available.last().expect("INV: grown before taking");
         let region = &mut self.regions[region_index as usize];
         let word = region.free.iter().position(|&word| word != 0);
         let word = word.expect("INV: an available region has a free frame");
-        let place = word * 64 + region.free[word].trailing_zeros() as usize;
-        region.free[word] &= region.free[word] - 1;
-        region.counts[place] = 1;
-        region.free_count -= 1;
-        self.free -= 1;
-        let frame = FrameNumber(region.first + place as u64);
+        let mut bits = region.free[word];
+        let count = into.len().min(bits.count_ones() as usize);
+        for frame in &mut into[..count] {
+            let place = word * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            region.counts[place] = 1;
+            *frame = FrameNumber(region.first + place as u64);
+        }
+        region.free[word] = bits;
+        region.free_count -= count as u32;
+        self.free -= count as u64;
         if region.free_count == 0 {
             self.available.pop();
         }
-        frame
+        count
     }
 
     fn retain(&mut self, frame: FrameNumber) {
@@ -526,6 +535,10 @@ impl State {
         if let Some((region_index, place)) = self.locate(frame) {
             return self.regions[region_index as usize].slots[place / GROUP_FRAMES];
         }
+        self.borrowed_slot(frame)
+    }
+
+    fn borrowed_slot(&self, frame: FrameNumber) -> CapSlot {
         let holds = |grant: &&FrameGrant| (grant.first.0..grant.first.0 + grant.count).contains(&frame.0);
         self.borrowed.iter().find(holds).map_or(SLOT_NONE, |grant| grant.slot)
     }
@@ -534,6 +547,8 @@ impl State {
 /// The references to the pool's frames, behind its lock.
 pub(crate) struct FrameCounts<'a> {
     state: MutexGuard<'a, State>,
+    /// Number and index of the region that was looked at last.
+    recent: Cell<(u64, u32)>,
 }
 
 impl FrameCounts<'_> {
@@ -548,13 +563,18 @@ impl FrameCounts<'_> {
     }
 
     /// See [`FramePool::reference_count`].
+    #[inline]
     pub(crate) fn reference_count(&self, frame: FrameNumber) -> u32 {
-        self.state.count(frame).unwrap_or(PINNED)
+        self.region_of(frame).map_or(PINNED, |(region, place)| region.counts[place])
     }
 
     /// See [`FramePool::slot_of`].
+    #[inline]
     pub(crate) fn slot_of(&self, frame: FrameNumber) -> CapSlot {
-        self.state.slot_of(frame)
+        match self.region_of(frame) {
+            Some((region, place)) => region.slots[place / GROUP_FRAMES],
+            None => self.state.borrowed_slot(frame),
+        }
     }
 
     /// The capability of frames that are not the pool's and that nobody writes; `None`: not all are such frames of one.
@@ -566,34 +586,18 @@ impl FrameCounts<'_> {
         self.state.borrowed.iter().find(holds).map(|grant| grant.slot)
     }
 
-    /// For many look-ups of frames most of which lie together.
-    pub(crate) fn cursor(&self) -> FrameCursor<'_> {
-        FrameCursor { state: &self.state, number: u64::MAX, region: None }
-    }
-}
-
-/// Looks frames up, and remembers the region that the last one was in.
-pub(crate) struct FrameCursor<'a> {
-    state: &'a State,
-    number: u64,
-    region: Option<&'a Region>,
-}
-
-impl FrameCursor<'_> {
-    /// See [`FramePool::reference_count`] and [`FramePool::slot_of`].
+    /// The region that a frame of the pool is in, and where. Most frames lie near the one before.
     #[inline]
-    pub(crate) fn count_and_slot(&mut self, frame: FrameNumber) -> (u32, CapSlot) {
+    fn region_of(&self, frame: FrameNumber) -> Option<(&Region, usize)> {
         let number = frame.0 / LARGE_PAGE_FRAMES;
-        if number != self.number {
-            self.number = number;
-            let index = usize::try_from(number).ok().and_then(|number| self.state.index.get(number));
-            self.region = index.and_then(|&index| self.state.regions.get(index as usize));
+        let (recent, mut index) = self.recent.get();
+        if number != recent {
+            index = *self.state.index.get(usize::try_from(number).ok()?)?;
+            self.recent.set((number, index));
         }
+        let region = self.state.regions.get(index as usize)?;
         let place = (frame.0 % LARGE_PAGE_FRAMES) as usize;
-        match self.region.map(|region| (region.counts[place], region.slots[place / GROUP_FRAMES])) {
-            Some((count, slot)) if slot != SLOT_NONE => (count, slot),
-            _ => (PINNED, self.state.slot_of(frame)),
-        }
+        (region.slots[place / GROUP_FRAMES] != SLOT_NONE).then_some((region, place))
     }
 }
 

@@ -113,13 +113,14 @@ struct View {
     writable: u64,
 }
 
-impl Default for View {
-    fn default() -> Self {
-        Self { leaf: Arc::new(Leaf { known: 0, entries: [0; LEAF_PAGES] }), mapped: 0, writable: 0 }
-    }
-}
-
 impl View {
+    /// With nothing known, in a leaf of which that is so.
+    fn empty(leaf: Option<Arc<Leaf>>) -> Self {
+        let leaf = leaf.unwrap_or_else(|| Arc::new(Leaf { known: 0, entries: [0; LEAF_PAGES] }));
+        debug_assert!(leaf.known == 0 && leaf.entries.iter().all(|&word| word == 0));
+        Self { leaf, mapped: 0, writable: 0 }
+    }
+
     #[inline]
     fn get(&self, index: usize) -> Option<PageEntry> {
         let word = self.leaf.entries[index];
@@ -197,6 +198,9 @@ fn bits_of(slots: &Range<usize>) -> u64 {
     u64::MAX << slots.start & u64::MAX >> (LEAF_PAGES - slots.end)
 }
 
+/// What [`PageMap::fill`] is given, where it is no great matter how it is called.
+type Change<'a> = dyn FnMut(&FrameCounts<'_>, u64, Option<PageEntry>) -> Option<PageEntry> + 'a;
+
 /// Known pages by what they are.
 #[derive(Clone, Copy, Default)]
 struct PageCounts {
@@ -211,11 +215,56 @@ pub(crate) struct PageMap {
     counts: PageCounts,
     resident_peak: u64,
     mapped_leaf_count: u64,
+    /// One that was emptied last, for the next page that is far from all others.
+    spare: Option<Arc<Leaf>>,
 }
 
 impl PageMap {
     pub(crate) fn get(&self, page: u64) -> Option<PageEntry> {
         self.leaves.get(&(page >> LEAF_SHIFT))?.get(slot(page))
+    }
+
+    /// How many pages from the start of `range` on are not known, or wanted as they are.
+    #[inline]
+    pub(crate) fn count_up(&self, range: Range<u64>, wants: impl Fn(PageEntry) -> bool) -> u64 {
+        let mut page = range.start;
+        while page < range.end {
+            let number = page >> LEAF_SHIFT;
+            if let Some(view) = self.leaves.get(&number) {
+                let (first, slots) = slots_in(number, &(page..range.end));
+                let mut bits = view.leaf.known & bits_of(&slots);
+                while bits != 0 {
+                    let index = take_slot(&mut bits);
+                    if !view.get(index).is_none_or(&wants) {
+                        return first + index as u64 - range.start;
+                    }
+                }
+            }
+            page = (number + 1) << LEAF_SHIFT;
+        }
+        range.end.saturating_sub(range.start)
+    }
+
+    /// The same from the end of `range` downwards.
+    #[inline]
+    pub(crate) fn count_down(&self, range: Range<u64>, wants: impl Fn(PageEntry) -> bool) -> u64 {
+        let mut end = range.end;
+        while range.start < end {
+            let number = (end - 1) >> LEAF_SHIFT;
+            if let Some(view) = self.leaves.get(&number) {
+                let (first, slots) = slots_in(number, &(range.start..end));
+                let mut bits = view.leaf.known & bits_of(&slots);
+                while bits != 0 {
+                    let index = LEAF_PAGES - 1 - bits.leading_zeros() as usize;
+                    bits &= !(1 << index);
+                    if !view.get(index).is_none_or(&wants) {
+                        return range.end - (first + index as u64 + 1);
+                    }
+                }
+            }
+            end = number << LEAF_SHIFT;
+        }
+        range.end.saturating_sub(range.start)
     }
 
     /// Sets an entry where there is none.
@@ -261,7 +310,7 @@ impl PageMap {
             emptied.extend((view.leaf.known == 0).then_some(number));
         }
         for number in emptied {
-            self.leaves.remove(&number);
+            self.drop_empty(number);
         }
     }
 
@@ -286,6 +335,25 @@ impl PageMap {
         }
     }
 
+    /// [`Self::fill`] in a leaf that others share.
+    #[cold]
+    fn fill_shared(
+        view: &mut View,
+        counts: &mut PageCounts,
+        (first, slots): (u64, Range<usize>),
+        frames: &mut FrameCounts<'_>,
+        change: &mut Change<'_>,
+    ) {
+        for index in slots {
+            let entry = view.get(index);
+            let Some(changed) = change(frames, first + index as u64, entry) else { continue };
+            view.set(index, Some(changed), frames);
+            if !entry.is_some_and(|entry| changed.counts_as(entry)) {
+                adjust(counts, entry, Some(changed));
+            }
+        }
+    }
+
     /// Visits every page of `range`, known or not, ascending; what `change` gives becomes its entry, `None` leaves the
     /// page as it is. The caller takes over the reference of an entry that it replaces. For short ranges: each page
     /// takes time, and so does each leaf.
@@ -299,20 +367,29 @@ impl PageMap {
             return;
         }
         for number in leaf_numbers(&range) {
-            let view = self.leaves.entry(number).or_default();
+            let spare = &mut self.spare;
+            let view = self.leaves.entry(number).or_insert_with(|| View::empty(spare.take()));
             let was_unmapped = view.mapped == 0;
             let (first, slots) = slots_in(number, &range);
-            for index in slots {
-                let entry = view.get(index);
-                let Some(changed) = change(frames, first + index as u64, entry) else { continue };
-                view.set(index, Some(changed), frames);
-                if !entry.is_some_and(|entry| changed.counts_as(entry)) {
-                    adjust(&mut self.counts, entry, Some(changed));
+            if let Some(leaf) = Arc::get_mut(&mut view.leaf) {
+                let mut state = (view.mapped, view.writable);
+                for index in slots {
+                    let word = leaf.entries[index];
+                    let entry = (word != 0).then(|| PageEntry(word | state_at(state, index)));
+                    let Some(changed) = change(frames, first + index as u64, entry) else { continue };
+                    leaf.put(index, changed.0 & !STATE);
+                    state = with_state(state, index, changed.0);
+                    if !entry.is_some_and(|entry| changed.counts_as(entry)) {
+                        adjust(&mut self.counts, entry, Some(changed));
+                    }
                 }
+                (view.mapped, view.writable) = state;
+            } else {
+                Self::fill_shared(view, &mut self.counts, (first, slots), frames, &mut change);
             }
             self.mapped_leaf_count += u64::from(was_unmapped && view.mapped != 0);
             if view.leaf.known == 0 {
-                self.leaves.remove(&number);
+                self.drop_empty(number);
             }
         }
         self.note_peak();
@@ -333,7 +410,8 @@ impl PageMap {
         }
         let mut count = 0;
         for number in leaf_numbers(&range) {
-            let view = self.leaves.entry(number).or_default();
+            let spare = &mut self.spare;
+            let view = self.leaves.entry(number).or_insert_with(|| View::empty(spare.take()));
             let (first_page, slots) = slots_in(number, &range);
             let mut bits = bits_of(&slots) & !view.leaf.known;
             if bits == 0 {
@@ -365,6 +443,12 @@ impl PageMap {
         self.counts.file += count;
         self.note_peak();
         count
+    }
+
+    /// Takes a leaf out in which nothing is known any more; others may share it.
+    fn drop_empty(&mut self, number: u64) {
+        let leaf = self.leaves.remove(&number).map(|view| view.leaf);
+        self.spare = leaf.filter(|leaf| Arc::strong_count(leaf) == 1).or_else(|| self.spare.take());
     }
 
     /// All that is known, for another space, which maps nothing of it yet. Each page that is writable here becomes read
@@ -454,4 +538,70 @@ fn slots_in(number: u64, range: &Range<u64>) -> (u64, Range<usize>) {
 
 fn slot(page: u64) -> usize {
     page as usize % LEAF_PAGES
+}
+
+#[cfg(test)]
+mod tests {
+    use aegis_abi::FrameNumber;
+    use alloc::sync::Arc;
+
+    use super::{PageEntry, PageFlags, PageMap};
+    use crate::fake::FakeMachine;
+    use crate::mem::frames::FramePool;
+
+    fn pool() -> Arc<FramePool> {
+        let machine = FakeMachine::with_frames(64);
+        FramePool::new(machine.clone(), machine, 64 << 12)
+    }
+
+    fn entry(frame: FrameNumber) -> PageEntry {
+        PageEntry::new(frame, PageFlags::OWNED | PageFlags::MAPPED | PageFlags::WRITE)
+    }
+
+    #[test]
+    fn counts_end_where_a_walk_page_by_page_ends() {
+        let pool = pool();
+        let mut map = PageMap::default();
+        let wanted = pool.allocate().expect("there are frames");
+        let known = [3, 63, 64, 65, 130, 250].map(|page| (page, pool.allocate().expect("there are frames")));
+        for (page, frame) in known.into_iter().chain([4, 62, 66, 127, 128, 249].map(|page| (page, wanted))) {
+            map.insert(page, entry(frame), &mut pool.lock());
+        }
+        let wants = |entry: PageEntry| entry.frame() == wanted;
+        let is_free = |map: &PageMap, page: u64| map.get(page).is_none_or(wants);
+        for start in (0..300).step_by(3) {
+            for end in (start..330).step_by(11) {
+                let up = (start..end).take_while(|&page| is_free(&map, page)).count() as u64;
+                assert_eq!(map.count_up(start..end, wants), up, "{start}..{end}");
+                let down = (start..end).rev().take_while(|&page| is_free(&map, page)).count() as u64;
+                assert_eq!(map.count_down(start..end, wants), down, "{start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_leaf_that_was_emptied_serves_again() {
+        let pool = pool();
+        let mut map = PageMap::default();
+        let frame = pool.allocate().expect("there are frames");
+        for turn in 0..4 {
+            let pages = turn * 1000..turn * 1000 + 64;
+            map.fill(pages.clone(), &mut pool.lock(), |_, page, before| {
+                assert_eq!(before, None);
+                (page % 3 == 0).then_some(entry(frame))
+            });
+            let other = map.fork(|_, _| true);
+            let of_both = [&mut map, &mut { other }].map(|map| {
+                let mut count = 0;
+                map.update(pages.clone(), &mut pool.lock(), |_, page, entry| {
+                    assert_eq!((page % 3, entry.frame()), (0, frame));
+                    count += 1;
+                    None
+                });
+                count
+            });
+            assert!(of_both == [21, 21] || of_both == [22, 22], "{of_both:?}");
+            assert_eq!((map.owned_count(), map.get(pages.start + 3 - pages.start % 3)), (0, None));
+        }
+    }
 }

@@ -12,7 +12,7 @@ use aegis_abi::types::SLOT_NONE;
 use crate::error::{Errno, Result};
 use crate::mem::area::{Area, AreaFlags, Protection, is_data};
 use crate::mem::page_map::PageFlags;
-use crate::mem::space::{AddressSpace, page_align, rights};
+use crate::mem::space::{AddressSpace, is_exclusive, page_align, rights};
 
 /// What `mprotect` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl AddressSpace {
     /// Changes a range that lies in one area.
     fn protect_part(&mut self, part: Range<u64>, protection: Protection) -> Result<()> {
         self.unpatch_unless(protection, &part);
-        self.areas.change(part.clone(), |area| area.protection = protection);
+        self.areas.set_protection(&part, protection);
         let binder = &mut self.binder;
         let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
         let mut frames = self.pool.lock();
@@ -95,12 +95,9 @@ impl AddressSpace {
             let can_write = protection.contains(Protection::WRITE);
             // Most pages are neighbours of the one before, and like it.
             let (mut run, mut run_kind) = (pages.start..pages.start, (SLOT_NONE, false));
-            let mut cursor = frames.cursor();
             self.pages.set_writable(pages, |page, entry| {
-                let (count, slot) = cursor.count_and_slot(entry.frame());
-                let is_alone = entry.has(PageFlags::OWNED) && !entry.has(PageFlags::SHARED) && count == 1;
-                let is_writable = can_write && (is_alone || entry.has(PageFlags::WRITE));
-                let kind = (slot, is_writable);
+                let is_writable = can_write && (entry.has(PageFlags::WRITE) || is_exclusive(&frames, entry));
+                let kind = (frames.slot_of(entry.frame()), is_writable);
                 if page != run.end || kind != run_kind {
                     let run = core::mem::replace(&mut run, page..page);
                     let (slot, is_writable) = core::mem::replace(&mut run_kind, kind);

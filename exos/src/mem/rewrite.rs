@@ -266,10 +266,15 @@ impl AddressSpace {
     }
 
     /// As [`Self::withdraw_rewrites`], for pages that stay and move or change their rights: their patched copies go.
+    #[inline]
     pub(crate) fn unpatch(&mut self, pages: &Range<u64>) {
-        if !self.sites.may_reach(pages) {
-            return;
+        if self.sites.may_reach(pages) {
+            self.unpatch_reached(pages);
         }
+    }
+
+    #[cold]
+    fn unpatch_reached(&mut self, pages: &Range<u64>) {
         let patched = self.sites.patched_pages(pages);
         self.withdraw_rewrites(pages);
         for page in patched {
@@ -279,6 +284,7 @@ impl AddressSpace {
 
     /// Before the pages of `part` get the rights `protection`: what may be written is the program's own, and what may
     /// not be executed calls nothing.
+    #[inline]
     pub(crate) fn unpatch_unless(&mut self, protection: Protection, part: &Range<u64>) {
         if protection.contains(Protection::WRITE) || !protection.contains(Protection::EXECUTE) {
             self.unpatch(&(part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT));

@@ -20,7 +20,7 @@ use crate::mem::area::{
     AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, AreaTotals, Backing, FileBacking, Protection, is_data,
 };
 use crate::mem::area_list::AreaList;
-use crate::mem::binder::Binder;
+use crate::mem::binder::{Binder, MapRun};
 use crate::mem::first_faults::{FirstFaults, Notes};
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::native::Handlers;
@@ -465,6 +465,7 @@ impl AddressSpace {
 
     /// As [`Self::set_page`] for the pages of a short range to which `entry_of` gives an entry: how many. It gets the
     /// page's entry so far, and must not come to the pool in another way than by the counts that it gets.
+    #[inline(always)]
     pub(crate) fn set_pages(
         &mut self,
         range: Range<u64>,
@@ -472,6 +473,7 @@ impl AddressSpace {
         mut entry_of: impl FnMut(&FrameCounts<'_>, u64, Option<PageEntry>) -> Option<PageEntry>,
     ) -> u32 {
         let binder = &mut self.binder;
+        let mut run = MapRun::new();
         let mut count = 0;
         self.pages.fill(range, &mut self.pool.lock(), |frames, page, before| {
             let entry = entry_of(frames, page, before)?;
@@ -484,9 +486,10 @@ impl AddressSpace {
             if protection.is_empty() {
                 return Some(entry.without(PageFlags::MAPPED | PageFlags::WRITE));
             }
-            binder.map(page, entry.frame(), frames.slot_of(entry.frame()), bind_flags(entry, protection));
+            run.add(binder, page, entry.frame(), frames.slot_of(entry.frame()), bind_flags(entry, protection));
             Some(entry.with(PageFlags::MAPPED))
         });
+        binder.map(&run);
         count
     }
 

@@ -105,6 +105,7 @@ impl SiteTable {
     }
 
     /// Whether there may be sites or trampolines in `pages`: answered fast, for calls that go by data.
+    #[inline]
     #[must_use]
     pub fn may_reach(&self, pages: &Range<u64>) -> bool {
         self.reach.start < pages.end && pages.start < self.reach.end

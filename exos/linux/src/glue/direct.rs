@@ -76,12 +76,13 @@ pub(super) fn at(frame: FrameNumber, offset: usize, length: usize) -> *mut u8 {
     (address_of(frame) + offset as u64) as *mut u8
 }
 
-/// Writes zero bytes to a page, 32 at a time. Afterwards YMM0 is as it was, and so is the state of the upper halves
-/// (see `glue/user.rs`).
+/// Writes zero bytes to `count` pages, at least one, 32 at a time. Afterwards YMM0 is as it was, and so is the state of
+/// the upper halves (see `glue/user.rs`).
 ///
 /// # Safety
-/// `to` is a whole page that exos may write, without a Rust object in it, and [`user::is_wide`].
-unsafe fn zero_page_wide(to: *mut u8) {
+/// From `to` on there are so many whole pages that exos may write, without a Rust object in them, and
+/// [`user::is_wide`].
+unsafe fn zero_pages_wide(to: *mut u8, count: usize) {
     // SAFETY: by contract.
     unsafe {
         core::arch::asm!(
@@ -89,15 +90,15 @@ unsafe fn zero_page_wide(to: *mut u8) {
             "sub rsp, 32",
             "vmovups [rsp], ymm0",
             "vxorps xmm0, xmm0, xmm0",
-            "mov ecx, {turns}",
+            "mov rcx, {turns}",
             "2:",
             ".set place, 0",
-            ".rept 16",
+            ".rept 32",
             "vmovaps [{to} + place], ymm0",
             ".set place, place + 32",
             ".endr",
-            "add {to}, 512",
-            "dec ecx",
+            "add {to}, 1024",
+            "dec rcx",
             "jnz 2b",
             "test al, 4",
             "jne 3f",
@@ -107,8 +108,8 @@ unsafe fn zero_page_wide(to: *mut u8) {
             "3: vmovups ymm0, [rsp]",
             "4: add rsp, 32",
             to = inout(reg) to => _,
-            turns = const PAGE_SIZE / 512,
-            inout("ecx") 1 => _,
+            turns = in(reg) count * (PAGE_SIZE as usize / 1024),
+            inout("rcx") 1_u64 => _,
             out("eax") _,
             out("edx") _,
         );
@@ -145,15 +146,18 @@ impl FrameBytes for DirectView {
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }
 
-    fn zero(&self, frame: FrameNumber) {
-        let to = at(frame, 0, PAGE_SIZE as usize);
+    fn zero(&self, first: FrameNumber, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let to = at(first, 0, PAGE_SIZE as usize);
         if user::is_wide() {
             // SAFETY: as below, on a machine that has the instructions.
-            unsafe { zero_page_wide(to) };
+            unsafe { zero_pages_wide(to, count) };
             return;
         }
         // An island of vector code, which keeps the program's register: half the stores of any other way.
-        // SAFETY: a whole frame of the view, shown writable and page-aligned; no Rust object lives there.
+        // SAFETY: whole frames of the view, shown writable and page-aligned, side by side; no Rust object lives there.
         unsafe {
             core::arch::asm!(
                 "sub rsp, 16",
@@ -166,12 +170,12 @@ impl FrameBytes for DirectView {
                 ".set place, place + 16",
                 ".endr",
                 "add {to}, 512",
-                "dec {turns:e}",
+                "dec {turns}",
                 "jnz 2b",
                 "movups xmm0, [rsp]",
                 "add rsp, 16",
                 to = inout(reg) to => _,
-                turns = inout(reg) PAGE_SIZE / 512 => _,
+                turns = inout(reg) count as u64 * (PAGE_SIZE / 512) => _,
             );
         }
     }
