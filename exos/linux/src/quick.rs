@@ -30,7 +30,7 @@ use crate::call::{epoll, futex, memory};
 use crate::context::Context;
 use crate::deliver::Target;
 use crate::files::{AT_NO_FOLLOW, CURRENT_DIRECTORY};
-use crate::user::{STRING_STEP_BYTES, UserReader, UserWriter, read_short, write_all};
+use crate::user::{Extent, STRING_STEP_BYTES, UserReader, UserWriter, read_short, write_all};
 
 /// The number of `tkill(2)`.
 const CALL_TKILL: u64 = Sysno::tkill as u64;
@@ -65,6 +65,10 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
         return None;
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
+    if offset.is_none() && description.reads_zeros() {
+        let Extent { address, length } = extents[0];
+        return settled(description.read_zeros(length as usize, |count| caller.memory.zero_out(address, count)));
+    }
     let mut writer = UserWriter::new(caller.memory, &extents);
     settled(match offset {
         None => description.read(&mut writer, || now(caller)),

@@ -1,16 +1,16 @@
-//! Short ways that may wait: they answer what their handlers answer, and leave to them what a signal interrupts.
+//! Short ways answer what their handlers answer; those that may wait leave to them what a signal interrupts.
 
 use aegis_abi::upcall::UpcallFrame;
-use exos::error::Errno::{self, EAGAIN, EINTR, EINVAL};
+use exos::error::Errno::{self, EAGAIN, EBADF, EFAULT, EINTR, EINVAL};
 use exos::fs::vnode::Timestamp;
 use exos::task::futex::{FutexKey, MATCH_ANY};
 use exos::task::signal::{Signal, SignalInfo};
 use syscalls::Sysno;
 
-use super::{Answer, futex, read, write};
+use super::{Answer, futex, pread64, read, write};
 use crate::context::Restart;
 use crate::deliver::Target;
-use crate::testing::calls::World;
+use crate::testing::calls::{MEMORY_BASE, MEMORY_BYTES, NOWHERE, World};
 
 const WAIT_PRIVATE: u64 = 128;
 const WAKE_PRIVATE: u64 = 129;
@@ -92,4 +92,43 @@ fn a_word_is_waited_for_and_woken() {
     assert_eq!(world.pod.system.futexes.waiter_count(None), 0);
     assert_eq!(world.call(Sysno::futex, [word, WAIT_PRIVATE, 7, 0]), Err(EINTR));
     assert_eq!((world.waits().len(), world.pod.system.futexes.waiter_count(None)), (2, 0));
+}
+
+#[test]
+fn zeros_are_read_as_by_the_handler() {
+    const ACCESSED: u64 = 1;
+    const NON_BLOCKING: u64 = 0o4000;
+    for path in ["/dev/zero", "/dev/full"] {
+        let world = World::new();
+        let (zeros, written) = (world.open(path, 0).unwrap(), world.open(path, 1).unwrap());
+        let watcher = world.call(Sysno::inotify_init1, [NON_BLOCKING]).unwrap();
+        assert_eq!(world.call(Sysno::inotify_add_watch, [watcher, world.path(path), ACCESSED]), Ok(1));
+        let end = MEMORY_BASE + MEMORY_BYTES as u64;
+        let buffer = world.put(&[7; 5]);
+        for (address, length, outcome) in [
+            (buffer, 0, Ok(0)),
+            (NOWHERE, 0, Ok(0)),
+            (NOWHERE, 4, Err(EFAULT)),
+            (end - 3, 8, Ok(3)),
+            (buffer, 4, Ok(4)),
+        ] {
+            assert_eq!(world.call(Sysno::read, [zeros, address, length]), outcome);
+            let told = world.read(watcher, 256);
+            for way in [read, pread64] {
+                assert_eq!(quickly(&world, way, [zeros, address, length]), Some(outcome), "{path} {address:#x}");
+                // Whoever watches is told of reads that moved something, and of no others.
+                assert_eq!(world.read(watcher, 256), told);
+                assert_eq!(told.is_ok(), outcome.is_ok_and(|count| count > 0));
+            }
+        }
+        assert_eq!(world.get(buffer, 5), [0, 0, 0, 0, 7]);
+        assert_eq!(quickly(&world, read, [zeros, u64::MAX, 1]), None);
+        assert_eq!(world.call(Sysno::read, [zeros, u64::MAX, 1]), Err(EFAULT));
+        assert_eq!(quickly(&world, read, [written, buffer, 1]), None);
+        assert_eq!(world.call(Sysno::read, [written, buffer, 1]), Err(EBADF));
+    }
+    let world = World::new();
+    let (nothing, buffer) = (world.open("/dev/null", 0).unwrap(), world.put(&[7; 2]));
+    assert_eq!(quickly(&world, read, [nothing, buffer, 2]), Some(Ok(0)));
+    assert_eq!(world.get(buffer, 2), [7; 2]);
 }

@@ -19,7 +19,7 @@ use super::pipe::Pipe;
 use super::readiness::{Readiness, WaitQueue};
 use super::stream::Terminal;
 use super::terminal::tty::Side;
-use super::transfer::{Destination, Source};
+use super::transfer::{Destination, Source, partial};
 use super::vnode::{
     Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, Now, OFFSET_MAX, OpenFile, OpenRequest,
     SeekSupport, SeekTarget, Timestamp, WritePosition,
@@ -83,6 +83,7 @@ struct Nature {
     seek_support: SeekSupport,
     is_plain: bool,
     is_pipe: bool,
+    reads_zeros: bool,
 }
 
 impl Nature {
@@ -95,6 +96,7 @@ impl Nature {
             seek_support: file.map_or(SeekSupport::Offsets, |file| file.seek_support()),
             is_plain: file.is_none_or(is_plain),
             is_pipe: file.is_some_and(|file| file.pipe().is_some()),
+            reads_zeros: file.is_some_and(|file| file.reads_zeros()),
         }
     }
 }
@@ -191,6 +193,11 @@ impl Description {
     /// Whether it is an end of a pipe.
     pub fn is_pipe(&self) -> bool {
         self.nature.is_pipe
+    }
+
+    /// Whether every read gives zero bytes, as many as are asked for: what [`Self::read_zeros`] needs.
+    pub fn reads_zeros(&self) -> bool {
+        self.nature.reads_zeros
     }
 
     /// Whether a blocking write goes on until its source is empty (pipes, streams).
@@ -296,6 +303,18 @@ impl Description {
         self.check_seekable()?;
         self.check_readable()?;
         self.told(event::ACCESS, self.read_at_offset(offset, destination, now))
+    }
+
+    /// Reads `wanted` bytes where [`Self::reads_zeros`] holds: `zero` writes so many zero bytes to the program, and
+    /// answers how many it could.
+    ///
+    /// # Errors
+    /// `EBADF`: not open for reading. `EFAULT`.
+    #[inline]
+    pub fn read_zeros(&self, wanted: usize, zero: impl FnOnce(usize) -> usize) -> Result<usize> {
+        self.check_readable()?;
+        let done = zero(wanted);
+        self.told(event::ACCESS, if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) })
     }
 
     /// Writes at the offset, or at the end, and moves it.

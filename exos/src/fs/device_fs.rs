@@ -136,6 +136,10 @@ impl OpenFile for MemoryDevice {
     fn seek_support(&self) -> SeekSupport {
         SeekSupport::Ignored
     }
+
+    fn reads_zeros(&self) -> bool {
+        matches!(self.kind, Kind::Zero | Kind::Full)
+    }
 }
 
 fn put_random(kernel: &dyn Kernel, destination: &mut dyn Destination) -> usize {

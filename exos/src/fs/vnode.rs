@@ -367,6 +367,11 @@ pub trait OpenFile: Send + Sync {
         SeekSupport::None
     }
 
+    /// Whether every read gives zero bytes, as many as are asked for, and does nothing else.
+    fn reads_zeros(&self) -> bool {
+        false
+    }
+
     /// Whether a blocking write goes on until all is written (pipes, streams).
     fn writes_all(&self) -> bool {
         false

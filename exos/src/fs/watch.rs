@@ -243,10 +243,15 @@ impl WatchTable {
 
     /// Something was done with the file at a location: its directory's watchers are told, and its own. `by_file` says
     /// that it came by an open file.
+    #[inline]
     pub fn tell(&self, location: &Location, mask: u32, by_file: bool) {
-        if self.is_idle() {
-            return;
+        if !self.is_idle() {
+            self.tell_watchers(location, mask, by_file);
         }
+    }
+
+    #[cold]
+    fn tell_watchers(&self, location: &Location, mask: u32, by_file: bool) {
         let inode = location.inode();
         let mask = mask | directory_bit(inode.kind());
         let is_unlinked = by_file && location.is_deleted();

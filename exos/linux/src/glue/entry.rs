@@ -100,6 +100,7 @@ impl UserMemory for ProgramMemory {
     fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
         vector::load_from_frame(address, format)
     }
+    #[inline]
     fn zero_out(&self, address: u64, length: usize) -> usize {
         user::zero_out(address, length)
     }

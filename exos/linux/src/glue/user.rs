@@ -16,8 +16,11 @@ use exos_linux::exception::{VECTOR_PAGE_FAULT, VECTOR_PROTECTION};
 
 use super::{direct, vector};
 
-/// Bytes from which on a copy goes by 32: one turn of its loop, a power of two.
-const WIDE_BYTES_MIN: usize = 256;
+/// Bytes from which on a copy goes by 32: one turn of its loop, a power of two. Below it, keeping and putting back YMM0
+/// costs as much as it saves.
+const WIDE_BYTES_MIN: usize = 1024;
+/// What one step of that loop moves.
+const WIDE_STEP_BYTES: usize = 32;
 
 unsafe extern "C" {
     fn exos_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
@@ -114,10 +117,10 @@ core::arch::global_asm!(
     ".global \\name\\()_wide_start",
     "\\name\\()_wide_start:",
     ".set place, 0",
-    ".rept 8",
+    ".rept {wide_step_count}",
     "vmovups ymm0, [rsi + rcx + place]",
     "vmovups [rdi + rcx + place], ymm0",
-    ".set place, place + 32",
+    ".set place, place + {wide_step_bytes}",
     ".endr",
     "add rcx, {wide_bytes_min}",
     "jne \\name\\()_wide_start",
@@ -142,6 +145,8 @@ core::arch::global_asm!(
     "EXOS_COPY exos_user_copy",
     is_wide = sym IS_WIDE,
     wide_bytes_min = const WIDE_BYTES_MIN,
+    wide_step_bytes = const WIDE_STEP_BYTES,
+    wide_step_count = const WIDE_BYTES_MIN / WIDE_STEP_BYTES,
 );
 
 core::arch::global_asm!(
@@ -371,6 +376,7 @@ pub(super) fn is_wide() -> bool {
 }
 
 /// Writes zero bytes to the program; gives how many, fewer than asked if memory ended.
+#[inline]
 pub(crate) fn zero_out(address: u64, length: usize) -> usize {
     if check(address, length).is_err() {
         return 0;

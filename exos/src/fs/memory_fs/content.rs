@@ -1,13 +1,13 @@
 //! The contents of a regular file: pages by index, over the base's pages where it has a base.
 
 use aegis_abi::FrameNumber;
-use alloc::collections::BTreeMap;
 use core::ops::Range;
 
 use super::super::page::{PAGE_BYTES, valid_bytes};
 use super::super::transfer::SliceDestination;
 use super::super::vnode::{InodeRef, OFFSET_MAX, SeekTarget};
 use super::MemoryFs;
+use super::page_map::PageMap;
 use crate::error::{Errno, Result};
 use crate::mem::frames::FrameRef;
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
@@ -19,7 +19,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub(super) struct Content {
     pub(super) size_bytes: u64,
     /// Own pages. `None`: a hole where the base has a page.
-    pages: BTreeMap<u64, Option<FrameRef>>,
+    pages: PageMap<Option<FrameRef>>,
     own_page_count: u64,
     /// How much of the base still shows, where there is no own page.
     base_bytes: u64,
@@ -44,8 +44,10 @@ impl Content {
     /// Pages that are not holes.
     pub(super) fn block_page_count(&self) -> u64 {
         let base_pages = self.base_bytes.div_ceil(PAGE);
-        let hidden = if base_pages == 0 { 0 } else { self.pages.range(..base_pages).count() as u64 };
-        base_pages - hidden + self.own_page_count
+        if base_pages == 0 {
+            return self.own_page_count;
+        }
+        base_pages - self.pages.count_below(base_pages) + self.own_page_count
     }
 
     /// Pages of the base that may show.
@@ -58,12 +60,13 @@ impl Content {
     }
 
     /// The frame of the file's own page `index`, for as long as the content is locked.
+    #[inline]
     pub(super) fn own_frame(&self, index: u64) -> Option<FrameNumber> {
-        self.pages.get(&index)?.as_ref().map(FrameRef::frame)
+        self.pages.get(index)?.as_ref().map(FrameRef::frame)
     }
 
     pub(super) fn backing(&self, index: u64) -> Backing {
-        match self.pages.get(&index) {
+        match self.pages.get(index) {
             Some(Some(page)) => Backing::Own(page.clone()),
             Some(None) => Backing::Zeros,
             None => match self.base_bytes.saturating_sub(index.saturating_mul(PAGE)).min(PAGE) {
@@ -133,9 +136,9 @@ impl Content {
         if size_bytes < self.size_bytes {
             self.is_base_whole &= size_bytes >= self.base_bytes;
             self.base_bytes = self.base_bytes.min(size_bytes);
-            let behind = self.pages.split_off(&size_bytes.div_ceil(PAGE));
-            self.give_back(fs, behind.values().flatten().count() as u64);
-            if let Some(Some(page)) = self.pages.get(&(size_bytes / PAGE)) {
+            let cut_off = self.pages.take(size_bytes.div_ceil(PAGE)..u64::MAX);
+            self.give_back(fs, cut_off.flatten().count() as u64);
+            if let Some(Some(page)) = self.pages.get(size_bytes / PAGE) {
                 zero_range(fs, page, (size_bytes % PAGE) as usize, PAGE_BYTES);
             }
         }
@@ -162,10 +165,8 @@ impl Content {
             }
         }
         if whole_start < whole_end {
-            let mut behind = self.pages.split_off(&whole_start);
-            let mut kept = behind.split_off(&whole_end);
-            self.pages.append(&mut kept);
-            self.give_back(fs, behind.values().flatten().count() as u64);
+            let freed = self.pages.take(whole_start..whole_end);
+            self.give_back(fs, freed.flatten().count() as u64);
             let base_pages = self.base_bytes.div_ceil(PAGE);
             for index in whole_start..whole_end.min(base_pages) {
                 self.pages.insert(index, None);
@@ -212,7 +213,7 @@ impl Content {
         if index < self.base_bytes.div_ceil(PAGE) {
             return index;
         }
-        self.pages.range(index..).next().map_or(end_index, |(next, _)| *next)
+        self.pages.next_index(index).unwrap_or(end_index)
     }
 
     /// The page for a mapping. A hole becomes a page, so that all mappings of it show the same frame.

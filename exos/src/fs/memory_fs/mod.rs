@@ -19,6 +19,7 @@ mod content;
 mod directory;
 mod names;
 mod node;
+mod page_map;
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};

@@ -333,14 +333,11 @@ impl MemoryNode {
     }
 
     /// The beginning of a read, without a reference to a page for each.
-    fn read_at_once(&self, offset: u64, destination: &mut dyn Destination) -> usize {
+    fn read_at_once(&self, offset: u64, wanted: usize, destination: &mut dyn Destination) -> usize {
         match &self.state.lock().body {
-            Body::File(content) => {
-                let wanted = destination.remaining();
-                self.move_at_once(content, offset, wanted, |frames, frame, within, count| {
-                    destination.put_frame_at_once(frames, frame, within, count)
-                })
-            }
+            Body::File(content) => self.move_at_once(content, offset, wanted, |frames, frame, within, count| {
+                destination.put_frame_at_once(frames, frame, within, count)
+            }),
             _ => 0,
         }
     }
@@ -529,8 +526,9 @@ impl Inode for MemoryNode {
     }
 
     fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
-        let mut done = self.read_at_once(offset, destination);
-        while destination.remaining() > 0 {
+        let wanted = destination.remaining();
+        let mut done = self.read_at_once(offset, wanted, destination);
+        while done < wanted {
             let position = offset.saturating_add(done as u64);
             let page_index = position / PAGE_BYTES as u64;
             let (backing, left) = self.with_content(|state| match &state.body {
