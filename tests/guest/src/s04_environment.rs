@@ -158,9 +158,13 @@ fn fields_are_read(machine: &Machine) -> CaseResult {
     expect!(read(child.environment, EnvironmentField::FramesDonated).is_ok_and(|n| n < 32));
     // SAFETY: reading changes nothing.
     let words = |field| unsafe { call::issue_words(13, &[u64::from(child.environment.0), field, 0, 0, 0, 0]) };
-    for field in [9, 100, u64::from(u32::MAX)] {
+    for field in [10, 100, u64::from(u32::MAX)] {
         expect_equal!(words(field).0, Status::BadArgument as u64);
     }
+    expect_equal!(read(child.environment, EnvironmentField::TimeUsedNs), Ok(0));
+    expect_ok!(child::start(&child, taking_child, 1));
+    expect!(child::await_word(&child, 0, 1));
+    expect!(read(child.environment, EnvironmentField::TimeUsedNs).is_ok_and(|used_ns| used_ns > 0));
     expect_ok!(call::cap_derive(child.environment, free_slot(0), Rights::CONTROL, 0, 0));
     expect_refused!(read(free_slot(0), EnvironmentField::Stopped), Status::MissingRight);
     expect_refused!(read(free_slot(1), EnvironmentField::Stopped), Status::BadSlot);
