@@ -51,23 +51,18 @@ extern "C" fn search(_: u64, message: &mut Message) {
     message[0] = text.windows(NEEDLE.len()).filter(|window| window.eq_ignore_ascii_case(NEEDLE)).count() as u64;
 }
 
-/// Passes a request on to the second server; the badge names nothing, the worker's number is in its library word.
-extern "C" fn pass_on(_: u64, message: &mut Message) {
-    let gate = CapSlot(SERVICE.0 + control::library_word(WORD_WORKER) as u32);
-    if gate_call(gate, message).is_err() {
+/// Passes a request on to the second server, by the gate of the worker that the badge numbers.
+extern "C" fn pass_on(badge: u64, message: &mut Message) {
+    if gate_call(CapSlot(SERVICE.0 + badge as u32), message).is_err() {
         message[0] = u64::MAX;
     }
 }
-
-/// The library word that holds a worker's number.
-const WORD_WORKER: usize = 3;
 
 extern "C" fn searcher(index: u64) -> ! {
     peer::serve_with_as(index as usize, search)
 }
 
 extern "C" fn passer(index: u64) -> ! {
-    control::set_library_word(WORD_WORKER, index);
     peer::serve_with_as(index as usize, pass_on)
 }
 

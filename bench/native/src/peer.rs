@@ -205,7 +205,8 @@ fn say_ready_as(index: usize) {
     shared().word(index * WORDS_OF_PROCESSOR + WORD_READY).store(1, Ordering::SeqCst);
 }
 
-/// In the peer: makes a gate that enters at `rip`, gives it to the parent, and serves for ever.
+/// In the peer: makes a gate that enters at `rip`, its badge the processor's number, gives it to the parent, and serves
+/// for ever.
 pub(crate) fn serve_at(rip: u64) -> ! {
     serve_at_as(0, rip)
 }
@@ -214,7 +215,7 @@ fn serve_at_as(index: usize, rip: u64) -> ! {
     let word = index * WORDS_OF_PROCESSOR + WORD_READY + 1;
     let target = CapSlot(shared().word(word).load(Ordering::SeqCst) as u32);
     let [_, processor, gate] = own_slots(index);
-    let made = call::gate_create(gate, processor, rip, 0)
+    let made = call::gate_create(gate, processor, rip, index as u64)
         .and_then(|_| call::cap_grant(gate, PEER_PARENT, target, Rights::CALL | Rights::GRANT));
     if made.is_ok() {
         say_ready_as(index);

@@ -125,6 +125,15 @@ impl Guest {
         }
     }
 
+    /// All lines up to the end or a limit, and what it wrote to standard error. The process has ended then.
+    pub(crate) fn lines(mut self) -> (Vec<String>, String) {
+        let mut lines = Vec::new();
+        while let Event::Line(line, _) = self.next() {
+            lines.push(line);
+        }
+        (lines, self.finish())
+    }
+
     /// Ends the process if it has not ended, and answers what it wrote to standard error.
     pub(crate) fn finish(mut self) -> String {
         self.stop();
@@ -176,6 +185,12 @@ mod tests {
         assert_eq!(guest.next(), Event::End);
         let ending = guest.finish_by_itself();
         assert_eq!((ending.status, ending.errors.as_str()), (Some(0), "why\n"));
+    }
+
+    #[test]
+    fn all_lines_at_once() {
+        let (lines, errors) = shell("echo a; echo why >&2; echo b", Duration::from_secs(60)).lines();
+        assert_eq!((lines, errors.as_str()), (vec!["a".to_string(), "b".to_string()], "why\n"));
     }
 
     #[test]

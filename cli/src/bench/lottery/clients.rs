@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::failure::{Failure, last_line};
 use super::super::filter::RowFilter;
-use super::super::guest::{Event, Guest, Limits};
+use super::super::guest::{Guest, Limits};
 use super::super::native::Program;
 use super::super::progress;
 use super::super::result::{Cell, Figure, Series};
@@ -127,12 +127,7 @@ fn ask(arena: &Arena<'_>, server_count: u32, seed: u32) -> Result<Vec<Answer>, F
     let shape = Shape { icount_shift: Some(ICOUNT_SHIFT), cpu_count: 1 };
     let mut line = program.line(shape);
     line.arguments.extend(["-append".into(), format!("lottery={seed:032x}").into()]);
-    let mut guest = Guest::start(&line, LIMITS)?;
-    let mut lines = Vec::new();
-    while let Event::Line(line, _) = guest.next() {
-        lines.push(line);
-    }
-    let errors = guest.finish();
+    let (lines, errors) = Guest::start(&line, LIMITS)?.lines();
     drop(bundle);
     let answers = read(&lines).ok_or_else(|| {
         let last = lines.last().map_or_else(|| last_line(&errors), |line| last_line(line));

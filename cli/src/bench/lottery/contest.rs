@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::failure::{Failure, last_line};
-use super::super::guest::{Event, Guest, Limits, Line};
+use super::super::guest::{Guest, Limits, Line};
 use super::super::linux::TUNED;
 use super::super::progress;
 use super::super::system::{LinuxLine, MEMORY_MIB, Machines, Shape, shown};
@@ -163,15 +163,23 @@ impl<'a> Arena<'a> {
         Some(line.build())
     }
 
-    /// Runs it on Aegis.
-    pub(super) fn on_aegis(&self, contest: &Contest) -> Result<Loops, Failure> {
+    /// Runs it on Aegis and on Linux, where they take part.
+    pub(super) fn on_both(&self, contest: &Contest) -> Result<[Option<Loops>; 2], Failure> {
+        Ok([self.on_aegis(contest)?, self.on_linux(contest)?])
+    }
+
+    /// Runs it on Aegis; `None` if Aegis does not take part.
+    pub(super) fn on_aegis(&self, contest: &Contest) -> Result<Option<Loops>, Failure> {
+        if !self.has_aegis() {
+            return Ok(None);
+        }
         let path = self.machines.cache.join(format!("contest.{}.toml", std::process::id()));
         std::fs::write(&path, contest.file(&self.program))
             .map_err(|error| Failure::file("writing", path.clone(), error))?;
         let loops = play("Aegis", contest, &self.aegis_line(&path, &contest.seed.to_string()));
         // What is left of it would be overwritten by the next.
         let _ = std::fs::remove_file(&path);
-        loops
+        loops.map(Some)
     }
 
     /// Runs it on Linux; `None` if Linux does not take part.
@@ -186,17 +194,10 @@ fn play(system: &'static str, contest: &Contest, line: &Line) -> Result<Loops, F
         contest.contestants.iter().map(|it| format!("{} {} {}", it.name, it.tickets, it.kind)).collect();
     progress::say(&format!("lottery on {system}: {}", shares.join(", ")));
     let mut loops = vec![vec![u64::MAX; contest.window_count as usize]; contest.contestants.len()];
-    let mut guest = Guest::start(line, LIMITS)?;
-    let why = loop {
-        match guest.next() {
-            Event::Line(text, _) => contest.note(&text, &mut loops),
-            Event::End => break "it ended early",
-            Event::Limit(why) => break why,
-        }
-    };
-    let errors = guest.finish();
+    let (lines, errors) = Guest::start(line, LIMITS)?.lines();
+    lines.iter().for_each(|line| contest.note(line, &mut loops));
     if loops.iter().flatten().any(|count| *count == u64::MAX) {
-        return Err(Failure::Broken(system, format!("{why}; {}", last_line(&errors))));
+        return Err(Failure::Broken(system, format!("a contestant said too little; {}", last_line(&errors))));
     }
     Ok(loops)
 }

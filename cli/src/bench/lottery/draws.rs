@@ -13,7 +13,7 @@ use aegis_lottery::{COMPENSATION_ONE, CurrencyId, Lottery, Policy, RoundRobin, S
 
 use super::super::failure::{Failure, last_line};
 use super::super::filter::RowFilter;
-use super::super::guest::{Event, Guest, Limits};
+use super::super::guest::{Guest, Limits};
 use super::super::progress;
 use super::super::result::{Cell, Row};
 use super::super::system::aegis_line;
@@ -113,12 +113,8 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
     progress::say("lottery: draws");
     let tool: &Path = arena.tool();
     let program = vec![tool.into(), VERB.into()];
-    let mut guest = Guest::start(&aegis_line(tool, MEMORY_MIB, &["-q", "--icount"], program), LIMITS)?;
-    let mut lines = Vec::new();
-    while let Event::Line(line, _) = guest.next() {
-        lines.push(line);
-    }
-    let errors = guest.finish();
+    let line = aegis_line(tool, MEMORY_MIB, &["-q", "--icount"], program);
+    let (lines, errors) = Guest::start(&line, LIMITS)?.lines();
     let mut found = Found::default();
     for name in names().filter(|name| filter.finds(name)) {
         let value = lines.iter().find_map(|line| figure(line, &name));

@@ -54,8 +54,8 @@ pub(super) fn ratios(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Fai
         let (mut aegis, mut linux) = (Cell::NotAsked, Cell::NotAsked);
         for run in 0..arena.scaled(RUN_COUNT) {
             let contest = pair(ratio, SLICE_MS, windows, u64::from(ratio * 100 + run));
-            if arena.has_aegis() {
-                let sums = totals(&arena.on_aegis(&contest)?);
+            if let Some(loops) = arena.on_aegis(&contest)? {
+                let sums = totals(&loops);
                 surprise.note(f64::from(ratio) / f64::from(ratio + 1), sums[0] / (sums[0] + sums[1]), &contest);
                 aegis_points.push((f64::from(ratio), sums[0] / sums[1]));
                 aegis.merge(Cell::Values(vec![sums[0] / sums[1]]));
@@ -108,9 +108,8 @@ pub(super) fn over_time(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, 
         let at_s = |window: usize| (window + 1) as f64 * f64::from(window_ms) / 1000.0;
         let mut series = Vec::new();
         let mut cells = [Cell::NotAsked, Cell::NotAsked];
-        let aegis = arena.has_aegis().then(|| arena.on_aegis(&contest)).transpose()?;
-        let systems = [("Aegis", aegis), ("Linux", arena.on_linux(&contest)?)];
-        for ((system, loops), cell) in systems.into_iter().zip(&mut cells) {
+        let systems = ["Aegis", "Linux"].into_iter().zip(arena.on_both(&contest)?);
+        for ((system, loops), cell) in systems.zip(&mut cells) {
             let Some(loops) = loops else { continue };
             let ratios = loops[0].iter().zip(&loops[1]).map(|(a, b)| *a as f64 / *b as f64);
             *cell = Cell::Values(ratios.collect());

@@ -39,15 +39,15 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
     if !KINDS.iter().flat_map(|kind| rows(kind)).any(|name| filter.finds(&name)) {
         return Ok(found);
     }
-    let plain = contest(arena, KINDS[0]);
-    let wholes = both(arena, &plain)?.map(|loops| loops.map(|it| totals(&it).iter().sum::<f64>()));
+    let plain = arena.on_both(&contest(arena, KINDS[0]))?;
+    let wholes = plain.each_ref().map(|loops| loops.as_ref().map(|it| totals(it).iter().sum::<f64>()));
     for kind in KINDS {
         let names = rows(kind);
         if !names.iter().any(|name| filter.finds(name)) {
             continue;
         }
         let contest = contest(arena, kind);
-        let loops = both(arena, &contest)?;
+        let loops = if kind == KINDS[0] { plain.clone() } else { arena.on_both(&contest)? };
         let [mut gains, mut rests] = [const { [Cell::NotAsked, Cell::NotAsked] }; 2];
         for (system, (loops, whole)) in loops.iter().zip(wholes).enumerate() {
             let (Some(loops), Some(whole)) = (loops, whole) else { continue };
@@ -64,12 +64,6 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
         }
     }
     Ok(found)
-}
-
-/// On Aegis and on Linux.
-fn both(arena: &Arena<'_>, contest: &Contest) -> Result<[Option<Loops>; 2], Failure> {
-    let aegis = arena.has_aegis().then(|| arena.on_aegis(contest)).transpose()?;
-    Ok([aegis, arena.on_linux(contest)?])
 }
 
 /// What came out.

@@ -31,10 +31,8 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
             continue;
         }
         let whole = |count| -> Result<[Option<f64>; 2], Failure> {
-            let contest = contest(arena, count, slice_ms);
-            let aegis = arena.has_aegis().then(|| arena.on_aegis(&contest)).transpose()?;
-            let sum = |loops| totals(&loops).iter().sum::<f64>();
-            Ok([aegis.map(sum), arena.on_linux(&contest)?.map(sum)])
+            let loops = arena.on_both(&contest(arena, count, slice_ms))?;
+            Ok(loops.map(|loops| loops.map(|it| totals(&it).iter().sum())))
         };
         let alone = whole(1)?;
         for (count, published) in COUNTS {
