@@ -19,9 +19,9 @@ impl CurrencyId {
     }
 }
 
-/// A currency's entry.
+/// An entry of the table of currencies.
 #[derive(Clone, Copy)]
-pub(crate) struct Currency {
+pub struct Currency {
     /// Never set for the base currency, which needs no entry to exist.
     pub(crate) is_live: bool,
     /// Its client wants to run.
@@ -48,13 +48,18 @@ pub(crate) struct Currency {
     pub(crate) backing: Option<TicketId>,
     /// Where it stands in the order of the currencies.
     pub(crate) position: u32,
+    /// Of the entry, not of the currency in it: what `order.rs` keeps here.
+    pub(crate) at_place: u32,
+    /// As `at_place`.
+    pub(crate) place_marks: u64,
     pub(crate) next_free: u32,
     /// When it was last computed.
     pub(crate) value: u64,
 }
 
 impl Currency {
-    pub(crate) const EMPTY: Self = Self {
+    /// An entry that is not in use.
+    pub const EMPTY: Self = Self {
         is_live: false,
         is_ready: false,
         is_marked: false,
@@ -69,9 +74,16 @@ impl Currency {
         root: None,
         backing: None,
         position: 0,
+        at_place: 0,
+        place_marks: 0,
         next_free: 0,
         value: 0,
     };
+
+    /// An empty entry, apart from what it keeps for the order.
+    pub(crate) fn kept_for_order(&self) -> Self {
+        Self { at_place: self.at_place, place_marks: self.place_marks, ..Self::EMPTY }
+    }
 
     pub(crate) fn has_client(&self) -> bool {
         self.own_amount != 0

@@ -1,8 +1,9 @@
 //! The draw.
 
-use crate::currency::CurrencyId;
-use crate::lottery::Lottery;
+use crate::currency::{Currency, CurrencyId};
+use crate::lottery::{LotteryIn, Table};
 use crate::random::Random;
+use crate::ticket::Ticket;
 use crate::tree::find;
 
 /// Who won, and what it took to find out.
@@ -14,7 +15,7 @@ pub struct Draw {
     pub steps: u32,
 }
 
-impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS> {
+impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
     /// Holds a draw among the clients that are ready; `None` if no ticket leads to any.
     ///
     /// Where there is only one to win, no chance is asked for.
@@ -36,7 +37,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
             if number < own {
                 return Some(Draw { client: at, steps });
             }
-            let (target, looked_at) = find(&self.tickets, currency.root?, number - own);
+            let (target, looked_at) = find(self.tickets.as_ref(), currency.root?, number - own);
             steps += looked_at;
             at = target;
         }
@@ -49,7 +50,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
         I: Iterator<Item = CurrencyId>,
     {
         self.compute_values();
-        let value = |id: CurrencyId| self.currencies.get(id.index()).map_or(0, |entry| entry.value);
+        let value = |id: CurrencyId| self.currencies.as_ref().get(id.index()).map_or(0, |entry| entry.value);
         let total: u64 = currencies().map(value).fold(0, u64::saturating_add);
         if total == 0 {
             return None;

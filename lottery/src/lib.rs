@@ -3,7 +3,8 @@
 //! Pure: `no_std`, no allocation, no clock, no source of chance. Tables have a size that is a constant parameter, a new
 //! [`Lottery`] is all zero bits (a static of it costs no image), and every operation that refuses changes nothing.
 //!
-//! - [`Lottery`]: currencies, tickets and clients, and the draw among the clients that are ready.
+//! - [`Lottery`]: currencies, tickets and clients, and the draw among the clients that are ready. [`LotteryIn`] is the
+//!   same in tables of the caller's choice, which can grow ([`LotteryIn::grow`]).
 //! - [`random`]: where chance comes from: a keyed generator, and a number below a bound without bias.
 //! - [`mutex`]: a lock whose holder runs with the funding of all who wait for it.
 //! - [`inverse`]: who loses a unit of a resource that is divided by space.
@@ -16,7 +17,7 @@
 //! partial sums of its own tickets, and a draw is held in the base currency, then in what the winning ticket funds,
 //! until it reaches a client. The product of these chances is the client's share, without a value ever being computed;
 //! a client that blocks changes one ticket per currency above it, and nothing above the first currency that goes on
-//! being active. Values in base units exist for listings only ([`Lottery::value`]).
+//! being active. Values in base units exist for listings only ([`LotteryIn::value`]).
 #![no_std]
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
@@ -35,15 +36,15 @@ mod stride;
 mod ticket;
 mod tree;
 
-pub use currency::CurrencyId;
+pub use currency::{Currency, CurrencyId};
 pub use draw::Draw;
 pub use error::Error;
-pub use lottery::Lottery;
+pub use lottery::{Lottery, LotteryIn, Table};
 pub use policy::{Policy, Used};
 pub use random::Random;
 pub use round_robin::RoundRobin;
 pub use stride::Stride;
-pub use ticket::TicketId;
+pub use ticket::{Ticket, TicketId};
 
 /// Most that the amounts of all tickets of one currency, and what its client keeps, may come to.
 pub const AMOUNT_SUM_MAX: u64 = (1 << 40) - 1;

@@ -12,17 +12,27 @@
 //! Sizes: an amount sum is below 2^40, a ratio at most 2^8 with 32 fraction bits, a weight has 16 fraction bits: sums
 //! of weights stay below 2^64.
 
+use core::ops::IndexMut;
+
 use crate::currency::{Currency, CurrencyId};
 use crate::order::Order;
 use crate::ticket::{Ticket, TicketId};
 use crate::tree::{Forest, backing, issued};
 use crate::{COMPENSATION_MAX, COMPENSATION_ONE, Error, VALUE_ONE};
 
-/// Tickets and currencies; `CURRENCIES` counts the base.
-pub struct Lottery<const CURRENCIES: usize, const TICKETS: usize> {
-    pub(crate) currencies: [Currency; CURRENCIES],
-    pub(crate) tickets: [Ticket; TICKETS],
-    pub(crate) order: Order<CURRENCIES>,
+/// A table: an array, or something that can grow.
+pub trait Table<E>: AsRef<[E]> + AsMut<[E]> + IndexMut<usize, Output = E> {}
+
+impl<E, S: AsRef<[E]> + AsMut<[E]> + IndexMut<usize, Output = E>> Table<E> for S {}
+
+/// Tickets and currencies in tables of a fixed size; `CURRENCIES` counts the base.
+pub type Lottery<const CURRENCIES: usize, const TICKETS: usize> = LotteryIn<[Currency; CURRENCIES], [Ticket; TICKETS]>;
+
+/// Tickets and currencies, in tables of the caller's choice.
+pub struct LotteryIn<C, T> {
+    pub(crate) currencies: C,
+    pub(crate) tickets: T,
+    pub(crate) order: Order,
     /// First of the entries that were used and are free; 0: none.
     free_currency: u32,
     free_ticket: Option<TicketId>,
@@ -52,14 +62,42 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
             used_ticket_count: 0,
         }
     }
+}
 
+impl<C: Table<Currency> + Extend<Currency>, T: Table<Ticket> + Extend<Ticket>> LotteryIn<C, T> {
+    /// A lottery with the base currency alone in tables that can grow and are empty.
+    #[must_use]
+    pub fn with_tables(mut currencies: C, tickets: T) -> Self {
+        currencies.extend([Currency::EMPTY]);
+        Self {
+            currencies,
+            tickets,
+            order: Order::EMPTY,
+            free_currency: 0,
+            free_ticket: None,
+            used_currency_count: 0,
+            used_ticket_count: 0,
+        }
+    }
+
+    /// Makes room for that many more, at most 2^31 - 1 of each in all.
+    pub fn grow(&mut self, currency_count: usize, ticket_count: usize) {
+        const COUNT_MAX: usize = i32::MAX as usize;
+        let currency_count = currency_count.min(COUNT_MAX - self.currencies.as_ref().len().min(COUNT_MAX));
+        let ticket_count = ticket_count.min(COUNT_MAX - self.tickets.as_ref().len().min(COUNT_MAX));
+        self.currencies.extend(core::iter::repeat_n(Currency::EMPTY, currency_count));
+        self.tickets.extend(core::iter::repeat_n(Ticket::EMPTY, ticket_count));
+    }
+}
+
+impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
     fn known(&self, id: CurrencyId) -> Result<Currency, Error> {
-        let entry = self.currencies.get(id.index()).ok_or(Error::UnknownCurrency)?;
+        let entry = self.currencies.as_ref().get(id.index()).ok_or(Error::UnknownCurrency)?;
         if entry.is_live || id == CurrencyId::BASE { Ok(*entry) } else { Err(Error::UnknownCurrency) }
     }
 
     fn known_ticket(&self, id: TicketId) -> Result<Ticket, Error> {
-        self.tickets.get(id.index()).filter(|ticket| ticket.amount != 0).copied().ok_or(Error::UnknownTicket)
+        self.tickets.as_ref().get(id.index()).filter(|ticket| ticket.amount != 0).copied().ok_or(Error::UnknownTicket)
     }
 
     /// Makes a currency. `tag` is for the caller.
@@ -85,7 +123,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
             CurrencyId(self.free_currency)
         } else {
             let id = CurrencyId(self.used_currency_count + 1);
-            if id.index() >= CURRENCIES {
+            if id.index() >= self.currencies.as_ref().len() {
                 return Err(Error::TableFull);
             }
             self.used_currency_count += 1;
@@ -93,9 +131,9 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
             id
         };
         self.free_currency = self.currencies[id.index()].next_free;
-        self.currencies[id.index()] =
-            Currency { is_live: true, own_amount, issued_amount: own_amount, tag, ..Currency::EMPTY };
-        self.order.push(&mut self.currencies, id);
+        let kept = self.currencies[id.index()].kept_for_order();
+        self.currencies[id.index()] = Currency { is_live: true, own_amount, issued_amount: own_amount, tag, ..kept };
+        self.order.push(self.currencies.as_mut(), id);
         Ok(id)
     }
 
@@ -112,8 +150,9 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
         if entry.issued_count != 0 || entry.backing.is_some() {
             return Err(Error::InUse);
         }
-        self.order.remove(&mut self.currencies, id);
-        self.currencies[id.index()] = Currency { next_free: self.free_currency, ..Currency::EMPTY };
+        self.order.remove(self.currencies.as_mut(), id);
+        let kept = self.currencies[id.index()].kept_for_order();
+        self.currencies[id.index()] = Currency { next_free: self.free_currency, ..kept };
         self.free_currency = id.0;
         Ok(())
     }
@@ -131,7 +170,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
             }
             None => {
                 let index = self.used_ticket_count as usize;
-                let id = TicketId::from_index(index).filter(|_| index < TICKETS).ok_or(Error::TableFull)?;
+                let id = TicketId::from_index(index).filter(|_| index < self.tickets.as_ref().len()).ok_or(Error::TableFull)?;
                 self.used_ticket_count += 1;
                 id
             }
@@ -139,7 +178,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
         self.tickets[id.index()] = Ticket { amount, issuer, ..Ticket::EMPTY };
         let entry = &mut self.currencies[issuer.index()];
         entry.issued_amount = issued_amount;
-        Forest(&mut self.tickets).insert(entry, id);
+        Forest(self.tickets.as_mut()).insert(entry, id);
         Ok(id)
     }
 
@@ -152,7 +191,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
         self.unfund(id)?;
         let entry = &mut self.currencies[ticket.issuer.index()];
         entry.issued_amount -= ticket.amount;
-        Forest(&mut self.tickets).remove(entry, id);
+        Forest(self.tickets.as_mut()).remove(entry, id);
         self.tickets[id.index()] = Ticket { next: self.free_ticket, ..Ticket::EMPTY };
         self.free_ticket = Some(id);
         Ok(())
@@ -171,7 +210,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
         if ticket.target != CurrencyId::BASE {
             return Err(Error::InUse);
         }
-        self.order.connect(&mut self.currencies, &self.tickets, ticket.issuer, target)?;
+        self.order.connect(self.currencies.as_mut(), self.tickets.as_ref(), ticket.issuer, target)?;
         if let Some(first) = entry.backing {
             self.tickets[first.index()].previous = Some(id);
         }
@@ -181,7 +220,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
         ticket.previous = None;
         self.currencies[target.index()].backing = Some(id);
         self.reweigh(id);
-        self.settle(ticket_issuer(&self.tickets, id));
+        self.settle(ticket_issuer(self.tickets.as_ref(), id));
         Ok(())
     }
 
@@ -285,7 +324,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
             issuer.active_amount -= ticket.amount;
             issuer.active_count -= 1;
         }
-        Forest(&mut self.tickets).set_weight(id, weight);
+        Forest(self.tickets.as_mut()).set_weight(id, weight);
     }
 
     pub(crate) fn weight_sum(&self, currency: &Currency) -> u64 {
@@ -309,10 +348,10 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
             return;
         }
         let mut at = self.currencies[first.index()].position;
-        self.order.mark(at);
-        while let Some(position) = self.order.take_last_mark(at) {
+        self.order.mark(self.currencies.as_mut(), at);
+        while let Some(position) = self.order.take_last_mark(self.currencies.as_mut(), at) {
             at = position;
-            let id = self.order.get(position);
+            let id = Order::get(self.currencies.as_ref(), position);
             let entry = self.currencies[id.index()];
             let ratio = self.ratio_of(&entry);
             if ratio == entry.ratio {
@@ -324,7 +363,8 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
                 self.reweigh(ticket);
                 let ticket = self.tickets[ticket.index()];
                 if ticket.issuer != CurrencyId::BASE {
-                    self.order.mark(self.currencies[ticket.issuer.index()].position);
+                    let position = self.currencies[ticket.issuer.index()].position;
+                    self.order.mark(self.currencies.as_mut(), position);
                 }
                 next = ticket.next;
             }
@@ -337,7 +377,7 @@ fn ticket_issuer(tickets: &[Ticket], id: TicketId) -> CurrencyId {
 }
 
 /// What can be read. An entry that does not exist has no amounts.
-impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS> {
+impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
     /// Whether such a currency exists.
     #[must_use]
     pub fn has_currency(&self, id: CurrencyId) -> bool {
@@ -391,13 +431,13 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
     /// The tickets that a currency issued.
     pub fn issued(&self, id: CurrencyId) -> impl Iterator<Item = TicketId> + '_ {
         let entry = self.known(id).unwrap_or(Currency::EMPTY);
-        issued(&self.tickets, &entry)
+        issued(self.tickets.as_ref(), &entry)
     }
 
     /// The tickets that fund a currency.
     pub fn backing(&self, id: CurrencyId) -> impl Iterator<Item = TicketId> + '_ {
         let entry = self.known(id).unwrap_or(Currency::EMPTY);
-        backing(&self.tickets, &entry)
+        backing(self.tickets.as_ref(), &entry)
     }
 
     /// What a currency is worth in base units (`VALUE_ONE` is one), compensation aside; 0 while it is inactive. Looks
@@ -424,7 +464,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
     /// Computes every currency's value.
     pub(crate) fn compute_values(&mut self) {
         for position in self.order.places() {
-            let id = self.order.get(position);
+            let id = Order::get(self.currencies.as_ref(), position);
             let mut value = 0;
             let mut next = self.currencies[id.index()].backing;
             while let Some(ticket) = next {
@@ -457,10 +497,10 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
     /// Recomputes every sum and compares. For tests: it looks at everything.
     #[must_use]
     pub fn check(&self) -> bool {
-        core::iter::once(CurrencyId::BASE).chain(self.order.places().map(|place| self.order.get(place))).all(|id| {
+        core::iter::once(CurrencyId::BASE).chain(self.order.places().map(|place| Order::get(self.currencies.as_ref(), place))).all(|id| {
             let entry = &self.currencies[id.index()];
             let (mut amount, mut active, mut count, mut weights) = (0, 0, 0, 0_u64);
-            let is_tree_good = issued(&self.tickets, entry).all(|ticket| {
+            let is_tree_good = issued(self.tickets.as_ref(), entry).all(|ticket| {
                 let ticket = &self.tickets[ticket.index()];
                 let children = [ticket.left, ticket.right].into_iter().flatten();
                 let below: u64 = children.map(|child| self.tickets[child.index()].sum).sum();
@@ -475,7 +515,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Lottery<CURRENCIES, TICKETS>
                     && (ticket.weight != 0) == (is_funding && target.active_amount != 0)
                     && (!is_funding || target.position > entry.position)
             });
-            let is_list_good = backing(&self.tickets, entry).all(|ticket| self.tickets[ticket.index()].target == id);
+            let is_list_good = backing(self.tickets.as_ref(), entry).all(|ticket| self.tickets[ticket.index()].target == id);
             is_tree_good
                 && is_list_good
                 && count == entry.issued_count
@@ -494,6 +534,6 @@ mod tests {
 
     #[test]
     fn entries_have_the_sizes_that_the_manual_says() {
-        assert_eq!((size_of::<Ticket>(), size_of::<Currency>() + 12), (56, 92));
+        assert_eq!((size_of::<Ticket>(), size_of::<Currency>()), (56, 88));
     }
 }

@@ -8,11 +8,11 @@
 //! A waiter that would wait for itself, through any number of locks and calls, is refused: its funding would go round
 //! in a cycle. The module keeps nobody from running; who is told to wait is expected to be made not ready.
 
-use crate::currency::CurrencyId;
-use crate::lottery::Lottery;
+use crate::Error;
+use crate::currency::{Currency, CurrencyId};
+use crate::lottery::{LotteryIn, Table};
 use crate::random::Random;
-use crate::ticket::TicketId;
-use crate::{Error, lottery};
+use crate::ticket::{Ticket, TicketId};
 
 /// What the inheritance ticket and a waiter's ticket are issued with. A waiter that is not ready has no other, so all
 /// of its funding goes to the holder.
@@ -41,7 +41,7 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
     ///
     /// # Errors
     /// `TableFull`.
-    pub fn new<const C: usize, const T: usize>(lottery: &mut Lottery<C, T>) -> Result<Self, Error> {
+    pub fn new<C: Table<Currency>, T: Table<Ticket>>(lottery: &mut LotteryIn<C, T>) -> Result<Self, Error> {
         let currency = lottery.create_currency(0)?;
         match lottery.issue(currency, AMOUNT) {
             Ok(inheritance) => {
@@ -58,7 +58,7 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
     ///
     /// # Errors
     /// The lock.
-    pub fn destroy<const C: usize, const T: usize>(self, lottery: &mut lottery::Lottery<C, T>) -> Result<(), Self> {
+    pub fn destroy<C: Table<Currency>, T: Table<Ticket>>(self, lottery: &mut LotteryIn<C, T>) -> Result<(), Self> {
         if self.holder.is_some() || self.count != 0 {
             return Err(self);
         }
@@ -88,10 +88,10 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
     ///
     /// # Errors
     /// `WrongState` (it holds the lock or waits for it already), `TableFull`, `Cycle` (the holder waits for this
-    /// client), and those of [`Lottery::transfer`].
-    pub fn acquire<const C: usize, const T: usize>(
+    /// client), and those of [`LotteryIn::transfer`].
+    pub fn acquire<C: Table<Currency>, T: Table<Ticket>>(
         &mut self,
-        lottery: &mut Lottery<C, T>,
+        lottery: &mut LotteryIn<C, T>,
         client: CurrencyId,
     ) -> Result<Acquire, Error> {
         let is_waiting = self.waiters.iter().flatten().any(|(waiter, _)| *waiter == client);
@@ -114,9 +114,9 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
     ///
     /// # Errors
     /// `WrongState`: `client` does not hold it.
-    pub fn release<const C: usize, const T: usize>(
+    pub fn release<C: Table<Currency>, T: Table<Ticket>>(
         &mut self,
-        lottery: &mut Lottery<C, T>,
+        lottery: &mut LotteryIn<C, T>,
         client: CurrencyId,
         random: &mut impl Random,
     ) -> Result<Option<CurrencyId>, Error> {
@@ -143,9 +143,9 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
     ///
     /// # Errors
     /// `WrongState`: it does not wait.
-    pub fn cancel<const C: usize, const T: usize>(
+    pub fn cancel<C: Table<Currency>, T: Table<Ticket>>(
         &mut self,
-        lottery: &mut Lottery<C, T>,
+        lottery: &mut LotteryIn<C, T>,
         client: CurrencyId,
     ) -> Result<(), Error> {
         let is_it = |entry: &Option<(CurrencyId, TicketId)>| entry.is_some_and(|(waiter, _)| waiter == client);
@@ -153,9 +153,9 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
         self.forget(lottery, index)
     }
 
-    fn forget<const C: usize, const T: usize>(
+    fn forget<C: Table<Currency>, T: Table<Ticket>>(
         &mut self,
-        lottery: &mut Lottery<C, T>,
+        lottery: &mut LotteryIn<C, T>,
         index: usize,
     ) -> Result<(), Error> {
         if let Some((_, ticket)) = self.waiters[index].take() {

@@ -12,39 +12,39 @@ use crate::ticket::Ticket;
 use crate::tree::issued;
 
 /// The order, and the set of places in it that are to be looked at.
-pub(crate) struct Order<const CURRENCIES: usize> {
-    at: [u32; CURRENCIES],
+///
+/// Entry n of the table of currencies keeps who is at place n, and bits for the places 64 n to 64 n + 63: few of the
+/// latter are used, but so there is one table that can grow.
+pub(crate) struct Order {
     /// The base aside.
     count: u32,
-    /// Bit n of word m: place 64 m + n. As many words as places, of which few are used: a table's size cannot be a
-    /// quotient.
-    marks: [u64; CURRENCIES],
     mark_count: u32,
 }
 
-impl<const CURRENCIES: usize> Order<CURRENCIES> {
-    pub(crate) const EMPTY: Self = Self { at: [0; CURRENCIES], count: 0, marks: [0; CURRENCIES], mark_count: 0 };
+impl Order {
+    pub(crate) const EMPTY: Self = Self { count: 0, mark_count: 0 };
 
     /// The currency at a place.
-    pub(crate) fn get(&self, position: u32) -> CurrencyId {
-        CurrencyId(self.at[position as usize])
+    pub(crate) fn get(currencies: &[Currency], position: u32) -> CurrencyId {
+        CurrencyId(currencies[position as usize].at_place)
     }
 
-    fn put(&mut self, currencies: &mut [Currency], position: u32, id: CurrencyId) {
-        self.at[position as usize] = id.0;
+    fn put(currencies: &mut [Currency], position: u32, id: CurrencyId) {
+        currencies[position as usize].at_place = id.0;
         currencies[id.index()].position = position;
     }
 
     /// Puts a new currency last.
     pub(crate) fn push(&mut self, currencies: &mut [Currency], id: CurrencyId) {
         self.count += 1;
-        self.put(currencies, self.count, id);
+        Self::put(currencies, self.count, id);
     }
 
     /// Takes a currency out.
     pub(crate) fn remove(&mut self, currencies: &mut [Currency], id: CurrencyId) {
         for position in currencies[id.index()].position..self.count {
-            self.put(currencies, position, self.get(position + 1));
+            let next = Self::get(currencies, position + 1);
+            Self::put(currencies, position, next);
         }
         self.count -= 1;
     }
@@ -68,7 +68,7 @@ impl<const CURRENCIES: usize> Order<CURRENCIES> {
         // What `target` funds, directly or not, as far as `issuer`: edges lead onward, so one pass finds it all.
         currencies[target.index()].is_marked = true;
         for position in first..last {
-            let id = self.get(position);
+            let id = Self::get(currencies, position);
             if currencies[id.index()].is_marked {
                 let currency = currencies[id.index()];
                 for ticket in issued(tickets, &currency) {
@@ -81,21 +81,22 @@ impl<const CURRENCIES: usize> Order<CURRENCIES> {
         }
         let is_cycle = currencies[issuer.index()].is_marked;
         if !is_cycle {
-            self.move_marked(currencies, first, last);
+            Self::move_marked(currencies, first, last);
         }
         for position in first..=last {
-            currencies[self.get(position).index()].is_marked = false;
+            let id = Self::get(currencies, position);
+            currencies[id.index()].is_marked = false;
         }
         if is_cycle { Err(Error::Cycle) } else { Ok(()) }
     }
 
     /// Puts the marked currencies of a part behind the others, both in the order in which they were. The marked ones
     /// are linked by `next_free` meanwhile, which is of no other use to a currency that lives.
-    fn move_marked(&mut self, currencies: &mut [Currency], first: u32, last: u32) {
+    fn move_marked(currencies: &mut [Currency], first: u32, last: u32) {
         let mut place = first;
         let (mut head, mut tail) = (0, 0);
         for position in first..=last {
-            let id = self.get(position);
+            let id = Self::get(currencies, position);
             if currencies[id.index()].is_marked {
                 currencies[id.index()].next_free = 0;
                 if head == 0 {
@@ -105,21 +106,21 @@ impl<const CURRENCIES: usize> Order<CURRENCIES> {
                 }
                 tail = id.0;
             } else {
-                self.put(currencies, place, id);
+                Self::put(currencies, place, id);
                 place += 1;
             }
         }
         while head != 0 {
             let id = CurrencyId(head);
             head = currencies[id.index()].next_free;
-            self.put(currencies, place, id);
+            Self::put(currencies, place, id);
             place += 1;
         }
     }
 
     /// Notes that the currency at a place is to be looked at.
-    pub(crate) fn mark(&mut self, position: u32) {
-        let word = &mut self.marks[position as usize / 64];
+    pub(crate) fn mark(&mut self, currencies: &mut [Currency], position: u32) {
+        let word = &mut currencies[position as usize / 64].place_marks;
         let bit = 1 << (position % 64);
         if *word & bit == 0 {
             *word |= bit;
@@ -128,12 +129,12 @@ impl<const CURRENCIES: usize> Order<CURRENCIES> {
     }
 
     /// Takes the last such place, which is at `from` or before it.
-    pub(crate) fn take_last_mark(&mut self, from: u32) -> Option<u32> {
+    pub(crate) fn take_last_mark(&mut self, currencies: &mut [Currency], from: u32) -> Option<u32> {
         if self.mark_count == 0 {
             return None;
         }
         for index in (0..=from as usize / 64).rev() {
-            let word = &mut self.marks[index];
+            let word = &mut currencies[index].place_marks;
             if let Some(bit) = word.checked_ilog2() {
                 *word &= !(1 << bit);
                 self.mark_count -= 1;

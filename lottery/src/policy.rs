@@ -1,8 +1,9 @@
 //! What a dispatcher needs of a scheduler, so that several can be put in one place and compared.
 
-use crate::currency::CurrencyId;
-use crate::lottery::Lottery;
+use crate::currency::{Currency, CurrencyId};
+use crate::lottery::{LotteryIn, Table};
 use crate::random::Random;
+use crate::ticket::Ticket;
 use crate::{COMPENSATION_MAX, COMPENSATION_ONE};
 
 /// How much of a slice was used.
@@ -50,11 +51,11 @@ pub trait Policy {
     fn charge(&mut self, client: Self::Client, used: Used);
 }
 
-impl<const CURRENCIES: usize, const TICKETS: usize> Policy for Lottery<CURRENCIES, TICKETS> {
+impl<C: Table<Currency>, T: Table<Ticket>> Policy for LotteryIn<C, T> {
     type Client = CurrencyId;
 
     fn set_ready(&mut self, client: CurrencyId, is_ready: bool) {
-        let compensation = self.currencies.get(client.index()).map_or(0, |entry| entry.compensation);
+        let compensation = self.currencies.as_ref().get(client.index()).map_or(0, |entry| entry.compensation);
         // A name of no client is nobody who could become ready.
         let _ = self.set_client(client, is_ready, compensation);
     }
@@ -67,7 +68,7 @@ impl<const CURRENCIES: usize, const TICKETS: usize> Policy for Lottery<CURRENCIE
     }
 
     fn charge(&mut self, client: CurrencyId, used: Used) {
-        let is_ready = self.currencies.get(client.index()).is_some_and(|entry| entry.is_ready);
+        let is_ready = self.currencies.as_ref().get(client.index()).is_some_and(|entry| entry.is_ready);
         let _ = self.set_client(client, is_ready, used.compensation());
     }
 }

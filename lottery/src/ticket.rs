@@ -21,9 +21,9 @@ impl TicketId {
     }
 }
 
-/// A ticket's entry.
+/// An entry of the table of tickets.
 #[derive(Clone, Copy)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     /// 0: the entry is free.
     pub(crate) amount: u64,
     /// Amount x the ratio of what it funds, 16 fraction bits; 0: inactive.
@@ -42,7 +42,8 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) const EMPTY: Self = Self {
+    /// An entry that is not in use.
+    pub const EMPTY: Self = Self {
         amount: 0,
         weight: 0,
         sum: 0,

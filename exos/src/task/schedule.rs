@@ -2,13 +2,15 @@
 //!
 //! A [`Task`] is a thread as the scheduler sees it: something that is running, ready, or blocked until it is woken or
 //! until a time. The scheduler decides; whoever owns registers and stacks (the personality's glue) does what it
-//! decides and keeps its own part in [`Task::machine`]. The lottery will decide here.
+//! decides and keeps its own part in [`Task::machine`].
 //!
 //! Who runs next ([`queue`]): in each round every task has a turn of [`SLICE_NS`]. Tasks that were woken go before
 //! tasks that wait for their turn, as long as they have some of their own left; a task without waits for the next
 //! round, which begins when nobody has any left. A new task gets half of what its maker has, and what it has left at
 //! its end goes back. So a task that mostly waits runs soon after it is woken, whoever computes beside it, and whoever
 //! is ready on one processor runs within two rounds, each of at most [`SLICE_NS`] and a [`TICK_NS`] for each task.
+//! While some task has another weight than [`WEIGHT_DEFAULT`] or is in a group, turns are drawn for instead (`lots.rs`),
+//! in the ratio of weights and groups (`group.rs`); what tasks are worth is set in `control.rs`.
 //!
 //! Invariants: a task is in at most one of: current on one processor, in a ready queue, blocked. A wake is never
 //! lost: one that comes while its task has not blocked yet makes the next [`Scheduler::block`] return at once. A
@@ -22,18 +24,27 @@ use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::sync::{Once, SpinMutex};
 
 use queue::{Queues, Turn};
 
+pub use group::{GROUP_COUNT_MAX, GROUP_WEIGHT_DEFAULT, GroupId, Limit, Usage};
 pub use queue::SLICE_NS;
+
+/// What a task weighs against the others of its group unless told otherwise.
+pub const WEIGHT_DEFAULT: u64 = 1024;
+/// Most that a task can weigh.
+pub const WEIGHT_MAX: u64 = 1 << 20;
 
 /// How long a woken task waits at most for a processor whose task has some of its turn left; and how much longer than
 /// its turn a task may run.
 pub const TICK_NS: u64 = 1_000_000;
+
+/// How much longer than its group's limit allows a task may run.
+const LIMIT_TICK_NS: u64 = 100_000;
 
 /// Most virtual processors of a pod.
 pub const PROCESSOR_COUNT_MAX: usize = 64;
@@ -66,6 +77,24 @@ struct State {
     /// A wake came while it was not blocked.
     is_woken: bool,
     turn: Turn,
+    /// When it last blocked; 0: that was looked at already, or it has not.
+    blocked_at_ns: u64,
+    /// How long it was blocked since it began its turn, as far as that was looked at: only where turns are drawn for.
+    asleep_ns: u64,
+}
+
+impl State {
+    fn new() -> Self {
+        Self { status: Status::New, is_woken: false, turn: Turn::default(), blocked_at_ns: 0, asleep_ns: 0 }
+    }
+
+    /// Looks at the time that it was blocked.
+    fn note_sleep(&mut self, now_ns: u64) {
+        let blocked_at_ns = core::mem::take(&mut self.blocked_at_ns);
+        if blocked_at_ns != 0 {
+            self.asleep_ns += now_ns.saturating_sub(blocked_at_ns);
+        }
+    }
 }
 
 /// A thread as the scheduler sees it.
@@ -78,6 +107,11 @@ pub struct Task {
     state: SpinMutex<State>,
     /// Processors that it may run on, a bit each.
     affinity: AtomicU64,
+    /// Its weight and its group: changed under the scheduler's lock.
+    weight: AtomicU64,
+    group: AtomicU32,
+    /// Its entry in the draws and 1; 0: none. Touched under the scheduler's lock.
+    member: AtomicU32,
     /// Who made it, and gets back what it has left of its turn.
     maker: Weak<Task>,
     /// Its registers and stack are in use by a processor. Set by whoever dispatches it, cleared by whoever has left it.
@@ -104,6 +138,23 @@ impl Task {
     pub fn set_affinity(&self, mask: u64) {
         self.affinity.store(mask, Ordering::Relaxed);
         self.scheduler.affinity_changed(self);
+    }
+
+    /// What it weighs against the others of its group.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Its group.
+    #[must_use]
+    pub fn group(&self) -> GroupId {
+        GroupId(self.group.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is not as all others are.
+    fn is_uneven(&self) -> bool {
+        self.weight() != WEIGHT_DEFAULT || self.group() != GroupId::ROOT
     }
 
     fn may_run_on(&self, processor: usize) -> bool {
@@ -165,6 +216,8 @@ struct Inner {
     /// Processors that are idle, a bit each.
     idle: u64,
     next_id: u64,
+    /// Processor time of all.
+    used_ns: u64,
 }
 
 /// Processors to tell that somebody is ready, once the lock is free.
@@ -179,11 +232,13 @@ enum Told {
 struct Decision {
     choice: Choice,
     tick_within_ns: Option<u64>,
+    /// When a group that has used up its limit may run again: [`Scheduler::expire`] is wanted then.
+    release_ns: Option<u64>,
 }
 
 impl From<Choice> for Decision {
     fn from(choice: Choice) -> Self {
-        Self { choice, tick_within_ns: None }
+        Self { choice, tick_within_ns: None, release_ns: None }
     }
 }
 
@@ -194,12 +249,28 @@ impl Inner {
         self.charged_ns[processor] = now_ns;
         if let Some(task) = &self.current[processor] {
             task.state.lock().turn.charge(since_ns);
+            let group = task.group();
+            self.account(group, since_ns, now_ns);
+        }
+    }
+
+    /// Charges whoever runs on any processor.
+    fn charge_all(&mut self, now_ns: u64) {
+        (0..self.current.len()).for_each(|processor| self.charge(processor, now_ns));
+    }
+
+    /// Notes time that a task of a group has used.
+    #[inline]
+    fn account(&mut self, group: GroupId, since_ns: u64, now_ns: u64) {
+        self.used_ns += since_ns;
+        if group != GroupId::ROOT {
+            self.queues.groups.charge(group, since_ns, now_ns);
         }
     }
 
     #[inline]
     fn take_ready(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
-        let task = self.queues.take(processor)?;
+        let task = self.queues.take(processor, now_ns)?;
         self.current[processor] = Some(task.clone());
         self.charged_ns[processor] = now_ns;
         Some(task)
@@ -210,16 +281,27 @@ impl Inner {
         let Some(task) = self.take_ready(processor, now_ns) else {
             self.current[processor] = None;
             self.idle |= 1 << processor;
-            return Choice::Idle.into();
+            return Decision { release_ns: self.queues.groups.next_release_ns(), ..Choice::Idle.into() };
         };
         let tick_within_ns = self.wanted_tick(processor);
         let is_same = before.is_some_and(|before| Arc::ptr_eq(before, &task));
         let choice = if is_same { Choice::Stay } else { Choice::Switch(task) };
-        Decision { choice, tick_within_ns }
+        Decision { choice, tick_within_ns, release_ns: self.queues.groups.next_release_ns() }
     }
 
     /// When a busy processor has to look whether its task has to make room; `None` if nobody waits for that.
     fn wanted_tick(&self, processor: usize) -> Option<u64> {
+        let within_ns = self.tick_for_others(processor);
+        if self.queues.groups.limit_count == 0 {
+            return within_ns;
+        }
+        let group = self.current[processor].as_ref().map_or(GroupId::ROOT, |task| task.group());
+        let left_ns = self.queues.groups.left_ns(group).map(|left_ns| left_ns.max(LIMIT_TICK_NS));
+        left_ns.into_iter().chain(within_ns).min()
+    }
+
+    #[inline]
+    fn tick_for_others(&self, processor: usize) -> Option<u64> {
         if self.queues.len() == 0 {
             return None;
         }
@@ -256,8 +338,30 @@ impl Inner {
         task.state.lock().status = Status::Ready;
         self.queues.push_interrupted(task);
         let decision = self.choose(processor, Some(task), now_ns);
+        self.told_of_room(processor, task, decision)
+    }
+
+    /// As [`Inner::make_room`] for a task that gives up its turn: where turns are drawn for, it is not in this draw.
+    fn give_way(&mut self, processor: usize, task: &Arc<Task>, now_ns: u64) -> (Decision, Option<Told>) {
+        if !self.queues.is_uneven() {
+            return self.make_room(processor, task, now_ns);
+        }
+        let decision = self.choose(processor, None, now_ns);
+        if let Choice::Idle = decision.choice {
+            self.idle &= !(1 << processor);
+            return self.make_room(processor, task, now_ns);
+        }
+        task.state.lock().status = Status::Ready;
+        self.queues.push_interrupted(task);
+        let tick_within_ns = self.wanted_tick(processor);
+        self.told_of_room(processor, task, Decision { tick_within_ns, ..decision })
+    }
+
+    /// Who is to be told that `task` made room.
+    fn told_of_room(&mut self, processor: usize, task: &Arc<Task>, decision: Decision) -> (Decision, Option<Told>) {
         let told = match decision.choice {
             Choice::Stay => None,
+            _ if self.queues.groups.is_throttled(task.group()) => None,
             _ if task.may_run_on(processor) => self.take_idle(task),
             _ => Some(self.whom_to_tell(task)),
         };
@@ -284,12 +388,13 @@ impl Scheduler {
     pub fn new(processor_count: usize, processors: Arc<dyn Processors>) -> Arc<Self> {
         let processor_count = processor_count.min(PROCESSOR_COUNT_MAX);
         let inner = Inner {
-            queues: Queues::default(),
+            queues: Queues::new([0; 2]),
             sleepers: BTreeMap::new(),
             current: alloc::vec![None; processor_count],
             charged_ns: alloc::vec![0; processor_count],
             idle: 0,
             next_id: 1,
+            used_ns: 0,
         };
         Arc::new(Self { inner: SpinMutex::new(inner), processor_count, processors })
     }
@@ -306,8 +411,11 @@ impl Scheduler {
             id,
             scheduler: self.clone(),
             me: me.clone(),
-            state: SpinMutex::new(State { status: Status::New, is_woken: false, turn: Turn::default() }),
+            state: SpinMutex::new(State::new()),
             affinity: AtomicU64::new(u64::MAX),
+            weight: AtomicU64::new(maker.map_or(WEIGHT_DEFAULT, |maker| maker.weight())),
+            group: AtomicU32::new(maker.map_or(0, |maker| maker.group().0)),
+            member: AtomicU32::new(0),
             maker: maker.map_or_else(Weak::new, Arc::downgrade),
             is_on_processor: AtomicBool::new(false),
             machine: Once::new(),
@@ -324,6 +432,7 @@ impl Scheduler {
             };
             let mut state = task.state.lock();
             state.turn = turn;
+            inner.queues.begin(task);
             inner.make_ready(task.clone(), &mut state)
         };
         self.tell(&told);
@@ -335,6 +444,7 @@ impl Scheduler {
         task.state.lock().status = Status::Running(processor);
         inner.current[processor] = Some(task.clone());
         inner.idle &= !(1 << processor);
+        inner.queues.begin(task);
     }
 
     #[inline]
@@ -353,6 +463,9 @@ impl Scheduler {
     fn announce(&self, processor: usize, decision: Decision) -> Choice {
         if let Some(within_ns) = decision.tick_within_ns {
             self.processors.arm_slice(processor, within_ns);
+        }
+        if let Some(release_ns) = decision.release_ns {
+            self.processors.arm(release_ns);
         }
         decision.choice
     }
@@ -395,6 +508,7 @@ impl Scheduler {
             let mut inner = self.inner.lock();
             let since_ns = now_ns.saturating_sub(inner.charged_ns[processor]);
             let Some(task) = &inner.current[processor] else { return Choice::Idle };
+            let group = task.group();
             {
                 let mut state = task.state.lock();
                 if core::mem::take(&mut state.is_woken) {
@@ -402,6 +516,7 @@ impl Scheduler {
                 }
                 state.status = Status::Blocked { deadline_ns };
                 state.turn.charge(since_ns);
+                state.blocked_at_ns = now_ns;
             }
             if let Some(deadline_ns) = deadline_ns {
                 let task = task.clone();
@@ -409,6 +524,7 @@ impl Scheduler {
                 earliest_ns = is_first.then_some(deadline_ns);
                 inner.sleepers.insert((deadline_ns, task.id), task);
             }
+            inner.account(group, since_ns, now_ns);
             // Nobody who is blocked is chosen, so it is not the same task again.
             inner.choose(processor, None, now_ns)
         };
@@ -425,11 +541,13 @@ impl Scheduler {
             let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
             inner.charge(processor, now_ns);
             let has_turn = !task.state.lock().turn.is_over();
-            let makes_room = inner.queues.has_woken(processor) || !has_turn && inner.queues.has_any(processor);
+            let makes_room = inner.queues.has_woken(processor)
+                || !has_turn && inner.queues.has_any(processor)
+                || inner.queues.groups.is_throttled(task.group());
             if makes_room || !task.may_run_on(processor) {
                 inner.make_room(processor, &task, now_ns)
             } else {
-                (Decision { choice: Choice::Stay, tick_within_ns: inner.wanted_tick(processor) }, None)
+                (Decision { tick_within_ns: inner.wanted_tick(processor), ..Choice::Stay.into() }, None)
             }
         };
         told.iter().for_each(|told| self.tell(told));
@@ -439,7 +557,7 @@ impl Scheduler {
     /// In place of a tick that came when the current task could not make room: another is asked for.
     pub fn ask_tick(&self, processor: usize) {
         let tick_within_ns = self.inner.lock().wanted_tick(processor);
-        self.announce(processor, Decision { choice: Choice::Stay, tick_within_ns });
+        self.announce(processor, Decision { tick_within_ns, ..Choice::Stay.into() });
     }
 
     /// The current task of `processor` gives up the rest of its turn.
@@ -453,7 +571,7 @@ impl Scheduler {
             let task = task.clone();
             inner.charge(processor, now_ns);
             task.state.lock().turn.give_up();
-            inner.make_room(processor, &task, now_ns)
+            inner.give_way(processor, &task, now_ns)
         };
         told.iter().for_each(|told| self.tell(told));
         self.announce(processor, decision)
@@ -470,6 +588,7 @@ impl Scheduler {
                     state.status = Status::Ended;
                     core::mem::take(&mut state.turn)
                 };
+                inner.queues.end(&task);
                 if let Some(maker) = task.maker.upgrade() {
                     maker.state.lock().turn.take_back(&turn);
                 }
@@ -494,6 +613,7 @@ impl Scheduler {
 
     /// Wakes everybody whose time has come.
     pub fn expire(&self, now_ns: u64) {
+        self.release(now_ns);
         loop {
             let told = {
                 let mut inner = self.inner.lock();
@@ -512,7 +632,9 @@ impl Scheduler {
     /// When [`Scheduler::expire`] is next wanted.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        self.inner.lock().sleepers.first_key_value().map(|((deadline_ns, _), _)| *deadline_ns)
+        let inner = self.inner.lock();
+        let first_ns = inner.sleepers.first_key_value().map(|((deadline_ns, _), _)| *deadline_ns);
+        first_ns.into_iter().chain(inner.queues.groups.next_release_ns()).min()
     }
 
     /// The current task of a processor.
@@ -544,6 +666,9 @@ impl Processors for NoProcessors {
     fn arm_slice(&self, _: usize, _: u64) {}
 }
 
+mod control;
+mod group;
+mod lots;
 mod queue;
 
 #[cfg(test)]
@@ -553,3 +678,7 @@ mod tests;
 #[cfg(test)]
 #[path = "fairness_tests.rs"]
 mod fairness_tests;
+
+#[cfg(test)]
+#[path = "share_tests.rs"]
+mod share_tests;

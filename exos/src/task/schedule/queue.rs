@@ -7,11 +7,17 @@
 //! in favour of a later round. Time is moved between turns (to a new task, back from an ended one), never made. A task
 //! out of turn runs only on a processor that nobody else can use, and gains nothing by it in this round.
 //!
+//! Rounds are for tasks that are all equal, as they nearly always are. While one of them has another weight or is in a
+//! group ([`Queues::is_uneven`]) rounds stand still, and who has used up a turn gets the next by a draw (`lots.rs`)
+//! among all in that state. The rest is the same: who is woken with a part of a turn left goes first.
+//!
 //! Neighbours: the scheduler, under whose lock all of this is.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
+use super::group::Groups;
+use super::lots::Lots;
 use super::{Status, Task};
 
 /// How long a task runs in a round while others wait.
@@ -53,6 +59,11 @@ impl Turn {
         self.extra_ns = 0;
     }
 
+    /// A whole one, won in a draw.
+    fn won(round: u64) -> Self {
+        Self { round, left_ns: SLICE_NS, extra_ns: 0 }
+    }
+
     /// Half of it, for a new task.
     fn split(&mut self) -> Self {
         let half_ns = self.left_ns / 2;
@@ -76,9 +87,12 @@ impl Turn {
 }
 
 /// The ready tasks.
-#[derive(Default)]
 pub(super) struct Queues {
     round: u64,
+    /// Tasks that are not as all others.
+    uneven_count: usize,
+    pub(super) lots: Lots,
+    pub(super) groups: Groups,
     /// Woken with some of their turn left.
     woken: VecDeque<Arc<Task>>,
     /// Not woken, with some of their turn left.
@@ -103,9 +117,44 @@ fn take_behind(queue: &mut VecDeque<Arc<Task>>, processor: usize) -> Option<Arc<
 }
 
 impl Queues {
+    pub(super) fn new(key: [u64; 2]) -> Self {
+        Self {
+            round: 0,
+            uneven_count: 0,
+            lots: Lots::new(key),
+            groups: Groups::new(),
+            woken: VecDeque::new(),
+            waiting: VecDeque::new(),
+            spent: VecDeque::new(),
+        }
+    }
+
+    /// Whether turns are drawn for.
+    #[inline]
+    pub(super) fn is_uneven(&self) -> bool {
+        self.uneven_count != 0
+    }
+
+    /// One more task is not as all others, or one less.
+    pub(super) fn count_uneven(&mut self, is_more: bool) {
+        if is_more {
+            self.uneven_count += 1;
+            return;
+        }
+        self.uneven_count -= 1;
+        while self.uneven_count == 0
+            && let Some(task) = self.lots.withdraw_any()
+        {
+            self.spent.push_back(task);
+        }
+    }
+
     /// The next for `processor`, with a turn: running there from now on.
     #[inline]
-    pub(super) fn take(&mut self, processor: usize) -> Option<Arc<Task>> {
+    pub(super) fn take(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+        if self.is_uneven() {
+            return self.take_by_lot(processor, now_ns);
+        }
         if self.woken.is_empty() && self.waiting.is_empty() && !self.spent.is_empty() {
             self.round += 1;
             core::mem::swap(&mut self.waiting, &mut self.spent);
@@ -122,6 +171,80 @@ impl Queues {
         }
         drop(state);
         Some(task)
+    }
+
+    /// As [`Queues::take`]: who has a turn left, or who wins the next.
+    #[cold]
+    fn take_by_lot(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+        loop {
+            let in_turn = take_able(&mut self.woken, processor).or_else(|| take_able(&mut self.waiting, processor));
+            let has_turn = in_turn.is_some();
+            let task = in_turn.or_else(|| self.draw(processor, now_ns))?;
+            // Groups that have used up what they may use are looked at here only.
+            let Some(task) = self.groups.park(task) else { continue };
+            let mut state = task.state.lock();
+            state.status = Status::Running(processor);
+            if has_turn {
+                state.turn.enter(self.round);
+                state.note_sleep(now_ns);
+            } else {
+                state.turn = Turn::won(self.round);
+                (state.blocked_at_ns, state.asleep_ns) = (0, 0);
+            }
+            drop(state);
+            return Some(task);
+        }
+    }
+
+    fn draw(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+        if self.lots.len() == 0
+            && let [only] = self.spent.make_contiguous()
+        {
+            return if only.may_run_on(processor) { self.spent.pop_front() } else { None };
+        }
+        for _ in 0..self.spent.len() {
+            let task = self.spent.pop_front()?;
+            if let Err(task) = self.lots.enter(task, &self.groups, now_ns) {
+                self.spent.push_back(task);
+            }
+        }
+        // Whoever has no entry for want of memory goes in turn.
+        self.lots.draw(processor).or_else(|| take_able(&mut self.spent, processor))
+    }
+
+    /// Puts a task that was parked back among the ready ones.
+    pub(super) fn unpark(&mut self, task: Arc<Task>) {
+        let has_turn = task.state.lock().turn.left_ns > 0;
+        if has_turn { &mut self.waiting } else { &mut self.spent }.push_back(task);
+    }
+
+    /// A task starts.
+    #[inline]
+    pub(super) fn begin(&mut self, task: &Task) {
+        if task.is_uneven() {
+            self.count_uneven(true);
+            self.groups.count(task.group(), 1);
+        }
+    }
+
+    /// A task that runs ends.
+    #[inline]
+    pub(super) fn end(&mut self, task: &Task) {
+        if task.is_uneven() {
+            self.groups.count(task.group(), -1);
+            self.count_uneven(false);
+        }
+        self.lots.forget(task);
+    }
+
+    /// Has a task funded anew: from the draw among all, from where it is parked.
+    pub(super) fn refund(&mut self, task: &Task) {
+        if let Some(task) = self.lots.withdraw(task) {
+            self.spent.push_back(task);
+        } else if let Some(task) = self.groups.take_parked(task) {
+            self.unpark(task);
+        }
+        self.lots.forget(task);
     }
 
     /// A task that was blocked, or is new, and its turn; whether it goes before tasks that wait for their turn.
@@ -162,18 +285,19 @@ impl Queues {
 
     pub(super) fn has_any(&self, processor: usize) -> bool {
         self.len() > 0
-            && [&self.woken, &self.waiting, &self.spent]
+            && ([&self.woken, &self.waiting, &self.spent]
                 .into_iter()
                 .any(|queue| queue.iter().any(|task| task.may_run_on(processor)))
+                || self.lots.has_any(processor))
     }
 
     /// All of them, in no order.
     #[cfg(test)]
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Task>> {
-        self.woken.iter().chain(&self.waiting).chain(&self.spent)
+        self.woken.iter().chain(&self.waiting).chain(&self.spent).chain(self.lots.waiting())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.woken.len() + self.waiting.len() + self.spent.len()
+        self.woken.len() + self.waiting.len() + self.spent.len() + self.lots.len()
     }
 }

@@ -1,0 +1,158 @@
+//! What tasks and groups are worth: weights, groups, limits, and what was used.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use super::group::{GroupId, Limit, Usage};
+use super::queue::Queues;
+use super::{Inner, Scheduler, Status, Task, Told, WEIGHT_MAX};
+use crate::error::{Errno, Result};
+
+impl Inner {
+    /// Changes what makes a task uneven or not.
+    fn change(&mut self, task: &Task, change: impl FnOnce(&mut Queues)) {
+        let is_live = !matches!(task.state.lock().status, Status::New | Status::Ended);
+        let was_uneven = task.is_uneven();
+        change(&mut self.queues);
+        if is_live && was_uneven != task.is_uneven() {
+            self.queues.count_uneven(!was_uneven);
+        }
+    }
+
+    /// Puts those who may run again among the ready ones; whom to tell.
+    fn unpark(&mut self, tasks: alloc::vec::Vec<Arc<Task>>) -> alloc::vec::Vec<Told> {
+        let unpark = |task: Arc<Task>| {
+            self.queues.unpark(task.clone());
+            self.whom_to_tell(&task)
+        };
+        tasks.into_iter().map(unpark).collect()
+    }
+}
+
+impl Task {
+    /// Sets what it weighs against the others of its group: 1 to [`WEIGHT_MAX`].
+    pub fn set_weight(&self, weight: u64) {
+        let mut inner = self.scheduler.inner.lock();
+        inner.change(self, |queues| {
+            self.weight.store(weight.clamp(1, WEIGHT_MAX), Ordering::Relaxed);
+            queues.lots.reweigh(self);
+        });
+    }
+
+    /// Moves it to a group. What it has left of its turn it keeps.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such group.
+    pub fn set_group(&self, group: GroupId, now_ns: u64) -> Result<()> {
+        let told = {
+            let mut inner = self.scheduler.inner.lock();
+            inner.queues.groups.find(group)?;
+            let status = self.state.lock().status;
+            if let Status::Running(processor) = status {
+                inner.charge(processor, now_ns);
+            }
+            if !matches!(status, Status::New | Status::Ended) {
+                inner.queues.groups.count(self.group(), -1);
+                inner.queues.groups.count(group, 1);
+            }
+            inner.change(self, |queues| {
+                queues.refund(self);
+                self.group.store(group.0, Ordering::Relaxed);
+            });
+            match status {
+                Status::Ready => Some(inner.whom_to_tell(self)),
+                // Its new group may have a limit.
+                Status::Running(processor) => Some(Told::Busy { mask: 1 << processor, within_ns: super::TICK_NS }),
+                _ => None,
+            }
+        };
+        told.iter().for_each(|told| self.scheduler.tell(told));
+        Ok(())
+    }
+}
+
+impl Scheduler {
+    /// What the draws come from. The same key, the same draws.
+    pub fn set_key(&self, key: [u64; 2]) {
+        self.inner.lock().queues.lots.set_key(key);
+    }
+
+    /// Makes a group in another, with nobody in it.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there are [`super::GROUP_COUNT_MAX`] groups. `ENOENT`: no such parent. `ENOMEM`.
+    pub fn create_group(&self, parent: GroupId) -> Result<GroupId> {
+        let queues = &mut self.inner.lock().queues;
+        queues.groups.create(&mut queues.lots.tables, parent)
+    }
+
+    /// Removes a group.
+    ///
+    /// # Errors
+    /// `EBUSY`: it holds tasks or groups, or is the pod. `ENOENT`.
+    pub fn remove_group(&self, group: GroupId) -> Result<()> {
+        let queues = &mut self.inner.lock().queues;
+        queues.groups.remove(&mut queues.lots.tables, group)
+    }
+
+    /// Sets what a group weighs against tasks and groups of its parent.
+    ///
+    /// # Errors
+    /// `ERANGE`: nothing, or more than currencies count. `EINVAL`: the pod. `ENOENT`.
+    pub fn set_group_weight(&self, group: GroupId, weight: u64) -> Result<()> {
+        let queues = &mut self.inner.lock().queues;
+        queues.groups.set_weight(&mut queues.lots.tables, group, weight)
+    }
+
+    /// Sets or ends a group's limit, from a period that begins now.
+    ///
+    /// # Errors
+    /// `EINVAL`: a quota or a period of nothing, or the pod. `ENOENT`.
+    pub fn set_group_limit(&self, group: GroupId, limit: Option<Limit>, now_ns: u64) -> Result<()> {
+        if group == GroupId::ROOT || limit.is_some_and(|limit| limit.quota_ns == 0 || limit.period_ns == 0) {
+            return Err(Errno::EINVAL);
+        }
+        let told = {
+            let mut inner = self.inner.lock();
+            inner.charge_all(now_ns);
+            let parked = inner.queues.groups.set_limit(group, limit, now_ns)?;
+            inner.unpark(parked)
+        };
+        told.iter().for_each(|told| self.tell(told));
+        // Who runs in it learns of the limit at the next tick.
+        let mask = u64::MAX >> (64 - self.processor_count.clamp(1, 64));
+        self.tell(&Told::Busy { mask, within_ns: super::TICK_NS });
+        Ok(())
+    }
+
+    /// What a group has used. Of the pod: what all have.
+    ///
+    /// # Errors
+    /// `ENOENT`.
+    pub fn group_usage(&self, group: GroupId, now_ns: u64) -> Result<Usage> {
+        let mut inner = self.inner.lock();
+        inner.charge_all(now_ns);
+        let used_ns = inner.used_ns;
+        let usage = inner.queues.groups.usage(group, now_ns)?;
+        Ok(if group == GroupId::ROOT { Usage { used_ns, ..usage } } else { usage })
+    }
+
+    /// How many tasks are in a group itself, and not in one below it. Not known of the pod: 0.
+    #[must_use]
+    pub fn group_task_count(&self, group: GroupId) -> u32 {
+        self.inner.lock().queues.groups.task_count(group)
+    }
+
+    /// Lets those run whose groups have a new period.
+    pub(super) fn release(&self, now_ns: u64) {
+        let told = {
+            let mut inner = self.inner.lock();
+            if inner.queues.groups.limit_count == 0 {
+                return;
+            }
+            let released = inner.queues.groups.release(now_ns);
+            inner.unpark(released)
+        };
+        told.iter().for_each(|told| self.tell(told));
+    }
+}

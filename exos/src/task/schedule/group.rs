@@ -1,0 +1,332 @@
+//! Groups of tasks: what of the pod's time each gets, what it may use at most, and what it has used.
+//!
+//! A group is a currency (`lots.rs`) below its parent's. A limit is a time in each period, for the group and all below
+//! it: who has used it up waits, parked, for a later period, and what was used beyond it is taken from that. Periods
+//! are looked at when time is charged and when somebody waits for their end, so a group that does nothing costs nothing.
+//!
+//! Invariants: the pod itself is group 0 and has neither ticket nor limit. A parked task is in no queue. A group that
+//! holds tasks or groups is not removed.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use aegis_lottery::{CurrencyId, TicketId};
+
+use super::Task;
+use super::lots::{Tables, with_room};
+use crate::error::{Errno, Result};
+
+/// Most groups of a pod, itself included.
+pub const GROUP_COUNT_MAX: usize = 1024;
+/// What a group has of its parent's time unless told otherwise: as much as a task ([`super::WEIGHT_DEFAULT`]).
+pub const GROUP_WEIGHT_DEFAULT: u64 = super::WEIGHT_DEFAULT;
+
+/// A group's number. Numbers are used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GroupId(pub(super) u32);
+
+impl GroupId {
+    /// The pod.
+    pub const ROOT: Self = Self(0);
+}
+
+/// A limit of time in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What may be used in a period.
+    pub quota_ns: u64,
+    /// The period.
+    pub period_ns: u64,
+}
+
+/// What a group has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time.
+    pub used_ns: u64,
+    /// Periods in which it ran and had a limit.
+    pub period_count: u64,
+    /// Periods in which it used up its limit.
+    pub throttled_count: u64,
+    /// How long it waited for a later period.
+    pub throttled_ns: u64,
+}
+
+/// The period of a limit, as far as it has been looked at.
+struct Window {
+    limit: Limit,
+    start_ns: u64,
+    used_ns: u64,
+    /// Since when nobody in it may run.
+    throttled_since_ns: Option<u64>,
+}
+
+struct Group {
+    parent: GroupId,
+    currency: CurrencyId,
+    ticket: Option<TicketId>,
+    weight: u64,
+    /// Tasks that have started and not ended.
+    task_count: u32,
+    child_count: u32,
+    usage: Usage,
+    window: Option<Window>,
+    parked: Vec<Arc<Task>>,
+}
+
+impl Group {
+    fn new(parent: GroupId, currency: CurrencyId, ticket: Option<TicketId>) -> Self {
+        Self {
+            parent,
+            currency,
+            ticket,
+            weight: GROUP_WEIGHT_DEFAULT,
+            task_count: 0,
+            child_count: 0,
+            usage: Usage::default(),
+            window: None,
+            parked: Vec::new(),
+        }
+    }
+
+    /// Goes on to the period that `now_ns` is in.
+    fn look(&mut self, now_ns: u64) {
+        let Some(window) = &mut self.window else { return };
+        let passed = now_ns.saturating_sub(window.start_ns) / window.limit.period_ns;
+        if passed == 0 {
+            return;
+        }
+        let needed = window.used_ns.div_ceil(window.limit.quota_ns);
+        self.usage.period_count += needed.min(passed);
+        window.start_ns += passed * window.limit.period_ns;
+        window.used_ns = window.used_ns.saturating_sub(passed.saturating_mul(window.limit.quota_ns));
+        if let Some(since_ns) = window.throttled_since_ns
+            && window.used_ns < window.limit.quota_ns
+        {
+            self.usage.throttled_ns += window.start_ns.saturating_sub(since_ns);
+            window.throttled_since_ns = None;
+        }
+    }
+
+    fn charge(&mut self, since_ns: u64, now_ns: u64) {
+        self.usage.used_ns += since_ns;
+        self.look(now_ns);
+        let Some(window) = &mut self.window else { return };
+        window.used_ns += since_ns;
+        if window.used_ns >= window.limit.quota_ns && window.throttled_since_ns.is_none() {
+            window.throttled_since_ns = Some(now_ns);
+            self.usage.throttled_count += 1;
+        }
+    }
+
+    fn is_throttled(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| window.throttled_since_ns.is_some())
+    }
+
+    /// When it may run again, if it may not now.
+    fn release_ns(&self) -> Option<u64> {
+        let window = self.window.as_ref().filter(|window| window.throttled_since_ns.is_some())?;
+        let periods = (window.used_ns / window.limit.quota_ns).max(1);
+        Some(window.start_ns + periods * window.limit.period_ns)
+    }
+}
+
+/// The groups of a pod.
+pub(super) struct Groups {
+    /// `None`: a number that is free.
+    groups: Vec<Option<Group>>,
+    /// How many have a limit.
+    pub(super) limit_count: usize,
+}
+
+impl Groups {
+    pub(super) fn new() -> Self {
+        Self { groups: alloc::vec![Some(Group::new(GroupId::ROOT, CurrencyId::BASE, None))], limit_count: 0 }
+    }
+
+    fn get(&self, id: GroupId) -> Option<&Group> {
+        self.groups.get(id.0 as usize)?.as_ref()
+    }
+
+    /// `ENOENT`: there is none with that number.
+    pub(super) fn find(&self, id: GroupId) -> Result<()> {
+        self.get(id).map(|_| ()).ok_or(Errno::ENOENT)
+    }
+
+    fn get_mut(&mut self, id: GroupId) -> Option<&mut Group> {
+        self.groups.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// A group and what it is in, up to the pod.
+    fn upward(&self, id: GroupId) -> impl Iterator<Item = (GroupId, &Group)> {
+        let parent = |(id, group): &(GroupId, &Group)| if *id == GroupId::ROOT { None } else { Some(group.parent) };
+        let first = self.get(id).map(|group| (id, group));
+        core::iter::successors(first, move |here| {
+            let above = parent(here)?;
+            self.get(above).map(|group| (above, group))
+        })
+    }
+
+    pub(super) fn currency(&self, id: GroupId) -> CurrencyId {
+        self.get(id).map_or(CurrencyId::BASE, |group| group.currency)
+    }
+
+    pub(super) fn create(&mut self, tables: &mut Tables, parent: GroupId) -> Result<GroupId> {
+        let free = self.groups.iter().position(Option::is_none).unwrap_or(self.groups.len());
+        if free >= GROUP_COUNT_MAX {
+            return Err(Errno::EAGAIN);
+        }
+        let above = self.get(parent).ok_or(Errno::ENOENT)?.currency;
+        let currency = with_room(tables, |tables| tables.create_currency(0)).map_err(|_| Errno::ENOMEM)?;
+        let ticket = with_room(tables, |tables| tables.transfer(above, currency, GROUP_WEIGHT_DEFAULT));
+        let Ok(ticket) = ticket else {
+            let _ = tables.destroy_currency(currency);
+            return Err(Errno::EAGAIN);
+        };
+        let group = Some(Group::new(parent, currency, Some(ticket)));
+        match self.groups.get_mut(free) {
+            Some(entry) => *entry = group,
+            None => self.groups.push(group),
+        }
+        if let Some(parent) = self.get_mut(parent) {
+            parent.child_count += 1;
+        }
+        Ok(GroupId(free as u32))
+    }
+
+    /// `EBUSY`: it holds tasks or groups.
+    pub(super) fn remove(&mut self, tables: &mut Tables, id: GroupId) -> Result<()> {
+        let group = self.get(id).ok_or(Errno::ENOENT)?;
+        if id == GroupId::ROOT || group.task_count != 0 || group.child_count != 0 {
+            return Err(Errno::EBUSY);
+        }
+        let (parent, ticket, currency) = (group.parent, group.ticket, group.currency);
+        if let Some(ticket) = ticket {
+            let ended = tables.destroy_ticket(ticket).and_then(|()| tables.destroy_currency(currency));
+            debug_assert!(ended.is_ok(), "INV-group: an empty group's currency issues nothing");
+        }
+        self.limit_count -= usize::from(group.window.is_some());
+        self.groups[id.0 as usize] = None;
+        if let Some(parent) = self.get_mut(parent) {
+            parent.child_count -= 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_weight(&mut self, tables: &mut Tables, id: GroupId, weight: u64) -> Result<()> {
+        let group = self.get_mut(id).ok_or(Errno::ENOENT)?;
+        let ticket = group.ticket.ok_or(Errno::EINVAL)?;
+        tables.set_amount(ticket, weight).map_err(|_| Errno::ERANGE)?;
+        group.weight = weight;
+        Ok(())
+    }
+
+    /// Sets or ends a limit; who was parked for the one before is given back.
+    pub(super) fn set_limit(&mut self, id: GroupId, limit: Option<Limit>, now_ns: u64) -> Result<Vec<Arc<Task>>> {
+        let group = self.get_mut(id).ok_or(Errno::ENOENT)?;
+        group.look(now_ns);
+        if let Some(since_ns) = group.window.as_ref().and_then(|window| window.throttled_since_ns) {
+            group.usage.throttled_ns += now_ns.saturating_sub(since_ns);
+        }
+        let had_limit = group.window.is_some();
+        group.window = limit.map(|limit| Window { limit, start_ns: now_ns, used_ns: 0, throttled_since_ns: None });
+        let parked = core::mem::take(&mut group.parked);
+        self.limit_count = self.limit_count + usize::from(limit.is_some()) - usize::from(had_limit);
+        Ok(parked)
+    }
+
+    pub(super) fn usage(&mut self, id: GroupId, now_ns: u64) -> Result<Usage> {
+        let group = self.get_mut(id).ok_or(Errno::ENOENT)?;
+        group.look(now_ns);
+        let since_ns = group.window.as_ref().and_then(|window| window.throttled_since_ns);
+        let throttled_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        Ok(Usage { throttled_ns: group.usage.throttled_ns + throttled_ns, ..group.usage })
+    }
+
+    /// Tasks in it or below it.
+    pub(super) fn task_count(&self, id: GroupId) -> u32 {
+        self.get(id).map_or(0, |group| group.task_count)
+    }
+
+    /// A task came into a group (1) or left it (-1).
+    pub(super) fn count(&mut self, id: GroupId, difference: i32) {
+        if let Some(group) = self.get_mut(id) {
+            group.task_count = group.task_count.saturating_add_signed(difference);
+        }
+    }
+
+    /// Charges a group and all above it for time.
+    pub(super) fn charge(&mut self, id: GroupId, since_ns: u64, now_ns: u64) {
+        let mut at = id;
+        while let Some(group) = self.get_mut(at) {
+            group.charge(since_ns, now_ns);
+            if at == GroupId::ROOT {
+                break;
+            }
+            at = group.parent;
+        }
+    }
+
+    /// What the groups above a task let it run without another look.
+    pub(super) fn left_ns(&self, id: GroupId) -> Option<u64> {
+        let windows = self.upward(id).filter_map(|(_, group)| group.window.as_ref());
+        windows.map(|window| window.limit.quota_ns.saturating_sub(window.used_ns)).min()
+    }
+
+    /// The group that keeps the tasks of `id` from running.
+    fn throttled_above(&self, id: GroupId) -> Option<GroupId> {
+        self.upward(id).find(|(_, group)| group.is_throttled()).map(|(id, _)| id)
+    }
+
+    pub(super) fn is_throttled(&self, id: GroupId) -> bool {
+        self.limit_count != 0 && self.throttled_above(id).is_some()
+    }
+
+    /// Keeps a task if its group may not run now; gives it back if it may.
+    pub(super) fn park(&mut self, task: Arc<Task>) -> Option<Arc<Task>> {
+        if self.limit_count == 0 {
+            return Some(task);
+        }
+        match self.throttled_above(task.group()) {
+            Some(id) => {
+                self.get_mut(id)?.parked.push(task);
+                None
+            }
+            None => Some(task),
+        }
+    }
+
+    /// Takes a task out if it is parked.
+    pub(super) fn take_parked(&mut self, task: &Task) -> Option<Arc<Task>> {
+        self.groups.iter_mut().flatten().find_map(|group| {
+            let index = group.parked.iter().position(|parked| core::ptr::eq(&raw const **parked, task))?;
+            Some(group.parked.swap_remove(index))
+        })
+    }
+
+    /// Those whose wait for a later period is over.
+    pub(super) fn release(&mut self, now_ns: u64) -> Vec<Arc<Task>> {
+        let mut released = Vec::new();
+        for group in self.groups.iter_mut().flatten().filter(|group| group.window.is_some()) {
+            group.look(now_ns);
+            if !group.is_throttled() {
+                released.append(&mut group.parked);
+            }
+        }
+        released
+    }
+
+    /// When [`Groups::release`] is next wanted.
+    pub(super) fn next_release_ns(&self) -> Option<u64> {
+        if self.limit_count == 0 {
+            return None;
+        }
+        self.groups.iter().flatten().filter_map(Group::release_ns).min()
+    }
+
+    /// Tasks that are parked.
+    #[cfg(test)]
+    pub(super) fn parked_count(&self) -> usize {
+        self.groups.iter().flatten().map(|group| group.parked.len()).sum()
+    }
+}
