@@ -6,7 +6,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::sync::Mutex;
@@ -16,9 +16,15 @@ use exos::task::limits::Limits;
 use exos::task::schedule::Task;
 use exos::task::signal::{Dispositions, Pending, Signal, SignalInfo, SignalSet, ThreadSignals};
 use exos::task::timer::TimerTable;
+use exos::task::weight;
 
 use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::signal_frame::AlternateStack;
+
+/// `SCHED_IDLE`.
+pub const POLICY_IDLE: u32 = 5;
+/// `SCHED_RESET_ON_FORK`, a bit of a policy.
+pub const RESET_ON_FORK: u32 = 0x4000_0000;
 
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,8 +162,6 @@ pub struct Process {
     pub start_ns: u64,
     /// `PR_SET_DUMPABLE`.
     pub is_dumpable: Mutex<bool>,
-    /// The nice value.
-    pub nice: Mutex<i32>,
     /// Whether it is stopped, and what its parent was told of it.
     pub pause: Mutex<Pause>,
     /// Processor time.
@@ -198,8 +202,11 @@ pub struct Thread {
     pub dispatched_ns: AtomicU64,
     /// Its signals. Taken before the process's.
     pub signals: Mutex<ThreadSignals>,
-    /// Its scheduling policy as it was set; one of those without a priority, and nobody acts on it yet.
+    /// Its scheduling policy as it was set: one of those without a priority. Whoever changes it calls
+    /// [`Thread::weigh`].
     pub policy: AtomicU32,
+    /// Its nice value. Whoever changes it calls [`Thread::weigh`].
+    pub nice: AtomicI32,
     /// Its priority of input and output as it was set; nobody acts on it.
     pub io_priority: AtomicU32,
     /// Where its memory is to come from; there is only one place.
@@ -260,7 +267,6 @@ impl Process {
             ending: Mutex::new(None),
             start_ns: birth.start_ns,
             is_dumpable: Mutex::new(true),
-            nice: Mutex::new(0),
             pause: Mutex::default(),
             times: Mutex::default(),
             changes: WaitQueue::new(),
@@ -481,6 +487,7 @@ impl Thread {
             dispatched_ns: AtomicU64::new(0),
             signals: Mutex::default(),
             policy: AtomicU32::new(0),
+            nice: AtomicI32::new(0),
             io_priority: AtomicU32::new(0),
             memory_policy: Mutex::default(),
             futex: FutexWaiter::new(Arc::<Task>::downgrade(&task)),
@@ -515,6 +522,19 @@ impl Thread {
     /// The look begins: what changes from now on calls anew.
     pub fn take_attention(&self) {
         self.needs_attention.swap(false, Ordering::AcqRel);
+    }
+
+    /// Its nice value.
+    #[must_use]
+    pub fn nice(&self) -> i32 {
+        self.nice.load(Ordering::Relaxed)
+    }
+
+    /// Has it weigh what its policy and nice value say.
+    pub fn weigh(&self) {
+        let is_idle = self.policy.load(Ordering::Relaxed) & !RESET_ON_FORK == POLICY_IDLE;
+        let weight = if is_idle { weight::WEIGHT_IDLE } else { weight::of_nice(self.nice()) };
+        self.task.set_weight(weight);
     }
 
     /// Replaces the mask; what was kept back and is not any more calls for attention.

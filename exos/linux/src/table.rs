@@ -143,8 +143,6 @@ const IDENTITY: &[Entry] = &[
     full(Sysno::getrlimit, identity::getrlimit),
     full(Sysno::setrlimit, identity::setrlimit),
     partial(Sysno::getrusage, "processor time and peak memory only", identity::getrusage),
-    partial(Sysno::getpriority, "only one's own", identity::getpriority),
-    partial(Sysno::setpriority, "kept, not yet acted on", identity::setpriority),
 ];
 
 const SCHEDULE: &[Entry] = &[
@@ -154,7 +152,7 @@ const SCHEDULE: &[Entry] = &[
     full(Sysno::getcpu, schedule::getcpu),
     full(Sysno::sched_getscheduler, schedule::sched_getscheduler),
     full(Sysno::sched_getparam, schedule::sched_getparam),
-    partial(Sysno::sched_setscheduler, "SCHED_OTHER and its kin, kept and not acted on", schedule::sched_setscheduler),
+    partial(Sysno::sched_setscheduler, "SCHED_OTHER, SCHED_BATCH and SCHED_IDLE", schedule::sched_setscheduler),
     partial(Sysno::sched_setparam, "as sched_setscheduler", schedule::sched_setparam),
     full(Sysno::sched_rr_get_interval, schedule::sched_rr_get_interval),
     full(Sysno::sched_get_priority_max, schedule::sched_get_priority_max),

@@ -8,3 +8,4 @@ pub mod limits;
 pub mod schedule;
 pub mod signal;
 pub mod timer;
+pub mod weight;

@@ -44,6 +44,7 @@ impl Pod {
 
     fn group(&self, weight: u64) -> GroupId {
         let group = self.scheduler.create_group(GroupId::ROOT).expect("there is room");
+        self.scheduler.set_group_funded(group, true).expect("a currency");
         self.scheduler.set_group_weight(group, weight).expect("a weight");
         group
     }
@@ -145,8 +146,21 @@ fn a_group_in_a_group_has_a_part_of_its_part() {
     let wins = wins(|pod| {
         let outer = pod.group(GROUP_WEIGHT_DEFAULT);
         let inner = pod.scheduler.create_group(outer).expect("there is room");
+        pod.scheduler.set_group_funded(inner, true).expect("a currency");
         pod.add(inner, WEIGHT_DEFAULT);
         pod.add(outer, WEIGHT_DEFAULT);
+        pod.add(GroupId::ROOT, WEIGHT_DEFAULT);
+    });
+    assert!(is_fair(&wins, 0.25), "{wins:?}");
+}
+
+#[test]
+fn a_group_that_is_not_funded_changes_nothing() {
+    let wins = wins(|pod| {
+        let outer = pod.group(3 * GROUP_WEIGHT_DEFAULT);
+        let inner = pod.scheduler.create_group(outer).expect("there is room");
+        pod.add(inner, WEIGHT_DEFAULT);
+        pod.add(outer, 2 * WEIGHT_DEFAULT);
         pod.add(GroupId::ROOT, WEIGHT_DEFAULT);
     });
     assert!(is_fair(&wins, 0.25), "{wins:?}");
@@ -244,6 +258,13 @@ fn what_is_wrong_is_refused_and_changes_nothing() {
     let pod = Pod::new(9);
     let group = pod.group(1);
     let inner = pod.scheduler.create_group(group).expect("there is room");
+    assert_eq!(pod.scheduler.set_group_weight(inner, 5), Err(Errno::EINVAL));
+    let deep = pod.scheduler.create_group(inner).expect("there is room");
+    assert_eq!(pod.scheduler.set_group_funded(deep, true), Err(Errno::EINVAL));
+    assert_eq!(pod.scheduler.remove_group(deep), Ok(()));
+    assert_eq!(pod.scheduler.set_group_funded(inner, true), Ok(()));
+    assert_eq!(pod.scheduler.set_group_funded(group, false), Err(Errno::EBUSY));
+    assert_eq!(pod.scheduler.set_group_funded(inner, false), Ok(()));
     assert_eq!(pod.scheduler.remove_group(group), Err(Errno::EBUSY));
     assert_eq!(pod.scheduler.remove_group(GroupId::ROOT), Err(Errno::EBUSY));
     assert_eq!(pod.scheduler.set_group_weight(group, 0), Err(Errno::ERANGE));
@@ -253,6 +274,8 @@ fn what_is_wrong_is_refused_and_changes_nothing() {
     assert_eq!((limit(0, 5), limit(5, 0)), (Err(Errno::EINVAL), Err(Errno::EINVAL)));
     assert_eq!(pod.scheduler.remove_group(inner), Ok(()));
     assert_eq!(pod.scheduler.set_group_weight(inner, 5), Err(Errno::ENOENT));
+    assert_eq!(pod.scheduler.remove_group(group), Err(Errno::EBUSY));
+    assert_eq!(pod.scheduler.set_group_funded(group, false), Ok(()));
     assert_eq!(pod.scheduler.remove_group(group), Ok(()));
     let made = core::iter::from_fn(|| pod.scheduler.create_group(GroupId::ROOT).ok()).take(2000).count();
     assert_eq!(made, super::GROUP_COUNT_MAX - 1);
@@ -265,6 +288,7 @@ enum Act {
     Weigh { task: usize, weight: u64 },
     Move { task: usize, group: usize },
     Limit { group: usize, quota_ns: u64 },
+    Fund(bool),
     Wake(usize),
     Block,
     Yield,
@@ -280,6 +304,7 @@ fn act() -> impl Strategy<Value = (u64, Act)> {
         (any::<usize>(), weight).prop_map(|(task, weight)| Act::Weigh { task, weight }),
         (any::<usize>(), group.clone()).prop_map(|(task, group)| Act::Move { task, group }),
         (group, quota).prop_map(|(group, quota_ns)| Act::Limit { group, quota_ns }),
+        any::<bool>().prop_map(Act::Fund),
         any::<usize>().prop_map(Act::Wake),
         Just(Act::Block),
         Just(Act::Yield),
@@ -305,8 +330,9 @@ fn play(pod: &mut Pod, groups: &[GroupId], act: &Act) {
         }
         Act::Limit { group, quota_ns } if groups[group] != GroupId::ROOT => {
             let limit = (quota_ns != 0).then_some(Limit { quota_ns, period_ns: 5 * SLICE_NS });
-            scheduler.set_group_limit(groups[group], limit, pod.now_ns).expect("a limit");
+            let _ = scheduler.set_group_limit(groups[group], limit, pod.now_ns);
         }
+        Act::Fund(is_funded) => drop(scheduler.set_group_funded(groups[3], is_funded)),
         Act::Wake(task) => chosen(task).iter().for_each(|task| task.wake_up()),
         Act::Block => drop(scheduler.block(0, None, pod.now_ns)),
         Act::Yield => drop(scheduler.yield_turn(0, pod.now_ns)),

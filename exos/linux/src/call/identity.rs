@@ -1,7 +1,6 @@
 //! Who a process is: numbers, users, groups, sessions, limits.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
@@ -333,44 +332,4 @@ pub fn getrusage(context: &mut Context<'_>, [who, address, ..]: Arguments) -> Re
     let bytes = Encoder::new().raw(&timeval(used_ns)).raw(&timeval(0)).u64(resident_kib).zero_to(144).finish();
     write_all(context.memory, address, &bytes)?;
     Ok(0)
-}
-
-/// `getpriority(2)`: the answer is 20 minus the nice value, of the most favoured if several are meant.
-pub fn getpriority(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Result<u64> {
-    let targets = priority_targets(context, which, who)?;
-    let nice = targets.iter().map(|process| *process.nice.lock()).min().ok_or(Errno::ESRCH)?;
-    Ok((20 - nice) as u64)
-}
-
-/// `setpriority(2)`.
-pub fn setpriority(context: &mut Context<'_>, [which, who, value, ..]: Arguments) -> Result<u64> {
-    let wanted = (value as u32 as i32).clamp(-20, 19);
-    let is_privileged = context.can(Capability::SYS_NICE);
-    for process in priority_targets(context, which, who)? {
-        let mut nice = process.nice.lock();
-        if wanted < *nice && !is_privileged {
-            return Err(Errno::EACCES);
-        }
-        *nice = wanted;
-    }
-    Ok(0)
-}
-
-/// The processes that `which` and `who` mean.
-fn priority_targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<Arc<Process>>> {
-    let who = who as u32;
-    let targets = match which {
-        0 => return Ok(alloc::vec![find(context, u64::from(who))?]),
-        1 => {
-            let group = if who == 0 { *context.process.group.lock() } else { who };
-            context.system.processes.in_group(group)
-        }
-        2 => {
-            let uid = if who == 0 { context.process.identities.lock().uid[0] } else { who };
-            let all = context.system.processes.all();
-            all.into_iter().filter(|process| process.identities.lock().uid[0] == uid).collect()
-        }
-        _ => return Err(Errno::EINVAL),
-    };
-    if targets.is_empty() { Err(Errno::ESRCH) } else { Ok(targets) }
 }

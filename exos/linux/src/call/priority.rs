@@ -1,8 +1,8 @@
-//! Priorities that are kept and reported: `sched_setattr`, `sched_getattr`, `ioprio_set`, `ioprio_get`.
+//! Nice values, attributes of scheduling, and priorities of input and output.
 //!
-//! Nobody acts on them: threads take turns (`exos::task::schedule`), and there is no queue before a disk. What Linux
-//! checks is checked, what it would report is reported. A nice value is a process's, as for `setpriority`; a policy and
-//! a priority of input and output are a thread's and come to threads and children that it makes.
+//! A nice value and a policy are a thread's, as on Linux, come to threads and children that it makes, and say how many
+//! tickets it has in its group (`exos::task::weight`). Nobody acts on priorities of input and output: there is no queue
+//! before a disk. What Linux checks is checked, what it would report is reported.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,18 +10,21 @@ use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
+use exos::task::limits::Resource;
+use exos::task::weight::{NICE_MAX, NICE_MIN};
 use syscalls::Sysno;
 
-use super::schedule::RESET_ON_FORK;
 use crate::abi::bytes::{Encoder, get};
 use crate::context::{Arguments, Context};
-use crate::process::{Process, Thread};
+use crate::process::{POLICY_IDLE, Process, RESET_ON_FORK, Thread};
 use crate::table::{Entry, full, partial};
 use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::sched_setattr, "as sched_setscheduler; the nice value is the process's", sched_setattr),
+    full(Sysno::getpriority, getpriority),
+    full(Sysno::setpriority, setpriority),
+    partial(Sysno::sched_setattr, "as sched_setscheduler", sched_setattr),
     full(Sysno::sched_getattr, sched_getattr),
     partial(Sysno::ioprio_set, "kept and not acted on", ioprio_set),
     full(Sysno::ioprio_get, ioprio_get),
@@ -38,9 +41,6 @@ const FLAG_KEEP_POLICY: u64 = 8;
 const FLAG_KEEP_PARAMETERS: u64 = 0x10;
 const FLAG_CLAMP: u64 = 0x60;
 const FLAG_ALL: u64 = 0x7f;
-
-/// `SCHED_IDLE`.
-const POLICY_IDLE: u32 = 5;
 
 /// A thread and its process; 0 is the caller. `EINVAL` for a negative number, `ESRCH`.
 fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> {
@@ -85,7 +85,7 @@ fn read_wish(context: &Context<'_>, address: u64) -> Result<Wish> {
     if flags & FLAG_CLAMP != 0 && size < ATTRIBUTES_BYTES as u64 {
         return Err(Errno::EINVAL);
     }
-    let nice = (get::u32(&bytes, 16) as i32).clamp(-20, 19);
+    let nice = (get::u32(&bytes, 16) as i32).clamp(NICE_MIN, NICE_MAX);
     Ok(Wish { policy: get::u32(&bytes, 4), flags, nice, priority: get::u32(&bytes, 20) })
 }
 
@@ -117,7 +117,8 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
         _ => return Err(Errno::EINVAL),
     }
     let sets_nice = !keeps && policy != POLICY_IDLE;
-    let is_less = sets_nice && wish.nice < *process.nice.lock()
+    let limit = process.limits.lock().soft(Resource::Nice);
+    let is_less = sets_nice && wish.nice < thread.nice() && (20 - wish.nice) as u64 > limit
         || before & !RESET_ON_FORK == POLICY_IDLE && policy != POLICY_IDLE
         || before & RESET_ON_FORK != 0 && !resets
         || !is_own(context, &process);
@@ -130,8 +131,9 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
     }
     thread.policy.store(policy | if resets { RESET_ON_FORK } else { 0 }, Ordering::Relaxed);
     if sets_nice {
-        *process.nice.lock() = wish.nice;
+        thread.nice.store(wish.nice, Ordering::Relaxed);
     }
+    thread.weigh();
     Ok(0)
 }
 
@@ -152,9 +154,9 @@ pub fn sched_getattr(context: &mut Context<'_>, [tid, address, size, flags, ..]:
     if address == 0 || !is_size || flags as u32 != 0 {
         return Err(Errno::EINVAL);
     }
-    let (process, thread) = find(context, tid)?;
+    let (_, thread) = find(context, tid)?;
     let policy = thread.policy.load(Ordering::Relaxed);
-    let nice = *process.nice.lock();
+    let nice = thread.nice();
     let length = size.min(ATTRIBUTES_BYTES as u64) as u32;
     let bytes = Encoder::new()
         .u32(length)
@@ -165,6 +167,40 @@ pub fn sched_getattr(context: &mut Context<'_>, [tid, address, size, flags, ..]:
         .finish();
     write_all(context.memory, address, &bytes[..length as usize])?;
     Ok(0)
+}
+
+/// `getpriority(2)`: the answer is 20 minus the nice value, of the most favoured if several are meant.
+pub fn getpriority(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Result<u64> {
+    let targets = priority_targets(context, which, who)?;
+    let nice = targets.iter().map(|(_, thread)| thread.nice()).min().ok_or(Errno::ESRCH)?;
+    Ok((20 - nice) as u64)
+}
+
+/// `setpriority(2)`: of each that is meant where it is allowed; the last refusal is the answer.
+pub fn setpriority(context: &mut Context<'_>, [which, who, value, ..]: Arguments) -> Result<u64> {
+    let wanted = (value as u32 as i32).clamp(NICE_MIN, NICE_MAX);
+    let is_privileged = context.can(Capability::SYS_NICE);
+    let mut result = Ok(0);
+    for (process, thread) in priority_targets(context, which, who)? {
+        let limit = process.limits.lock().soft(Resource::Nice);
+        if !is_privileged && !is_own(context, &process) {
+            result = Err(Errno::EPERM);
+        } else if !is_privileged && wanted < thread.nice() && (20 - wanted) as u64 > limit {
+            result = Err(Errno::EACCES);
+        } else {
+            thread.nice.store(wanted, Ordering::Relaxed);
+            thread.weigh();
+        }
+    }
+    result
+}
+
+/// As [`targets`], with the numbers of `PRIO_PROCESS` and its kin. `EINVAL`, `ESRCH`.
+fn priority_targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<(Arc<Process>, Arc<Thread>)>> {
+    match which as u32 {
+        which @ 0..=2 => targets(context, u64::from(which) + 1, who),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// The class of a priority of input and output, and what it is within the class.
@@ -207,19 +243,19 @@ pub fn ioprio_get(context: &mut Context<'_>, [which, who, ..]: Arguments) -> Res
         let thread = targets.first().map(|(_, thread)| thread.io_priority.load(Ordering::Relaxed));
         return thread.map(u64::from).ok_or(Errno::ESRCH);
     }
-    let highest = targets.iter().map(|(process, thread)| effective(process, thread)).min();
+    let highest = targets.iter().map(|(_, thread)| effective(thread)).min();
     highest.map(u64::from).ok_or(Errno::ESRCH)
 }
 
 /// What counts for a thread: a priority that was not set follows from policy and nice value.
-fn effective(process: &Process, thread: &Thread) -> u32 {
+fn effective(thread: &Thread) -> u32 {
     let set = thread.io_priority.load(Ordering::Relaxed);
     if class_of(set).0 != CLASS_NONE {
         return set;
     }
     let is_idle = thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK == POLICY_IDLE;
     let class = if is_idle { CLASS_IDLE } else { CLASS_BEST_EFFORT };
-    class << 13 | ((*process.nice.lock() + 20) / 5) as u32
+    class << 13 | ((thread.nice() + 20) / 5) as u32
 }
 
 /// `IOPRIO_WHO_PROCESS`.

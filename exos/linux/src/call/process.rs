@@ -17,7 +17,7 @@ use exos::task::signal::Signal;
 use syscalls::Sysno;
 
 use super::process_file;
-use super::schedule::inherited_policy;
+use super::schedule::{inherited_nice, inherited_policy};
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context, Restart};
@@ -177,6 +177,10 @@ fn new_thread(context: &Context<'_>, tid: u32, wish: &Wish) -> Arc<Thread> {
     let thread = Thread::new(tid, context.system.scheduler.new_task(Some(&context.thread.task)));
     thread.task.set_affinity(context.thread.task.affinity());
     thread.policy.store(inherited_policy(context.thread), Ordering::Relaxed);
+    thread.nice.store(inherited_nice(context.thread), Ordering::Relaxed);
+    if thread.nice() != context.thread.nice() {
+        thread.weigh();
+    }
     thread.io_priority.store(context.thread.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
     *thread.memory_policy.lock() = *context.thread.memory_policy.lock();
     thread.signals.lock().mask = context.thread.signals.lock().mask;
@@ -319,7 +323,6 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
             signals.dispositions.reset_for_exec();
         }
     }
-    *process.nice.lock() = *caller.nice.lock();
     *process.is_dumpable.lock() = *caller.is_dumpable.lock();
     *process.out_of_memory_adjust.lock() = *caller.out_of_memory_adjust.lock();
     Ok(Arc::new(process))

@@ -1,4 +1,5 @@
-//! Processors and scheduling as programs ask about them. Threads take turns: answers are those of `SCHED_OTHER`.
+//! Processors and scheduling as programs ask about them. Policies with priorities are nobody's to have: there are
+//! `SCHED_OTHER`, `SCHED_BATCH` and `SCHED_IDLE`, which differ in what a thread weighs.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -8,11 +9,9 @@ use exos::task::schedule::SLICE_NS;
 
 use crate::abi::time::write_timespec;
 use crate::context::{Arguments, Context};
-use crate::process::Thread;
+use crate::process::{RESET_ON_FORK, Thread};
 use crate::user::{read_array, read_vec, write_all};
 
-/// `SCHED_RESET_ON_FORK`.
-pub(super) const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Most bytes of a processor mask that is looked at.
 const MASK_BYTES_MAX: usize = 8192;
 
@@ -91,6 +90,13 @@ pub fn inherited_policy(thread: &Thread) -> u32 {
     thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK
 }
 
+/// The nice value of a thread that `thread` makes.
+#[must_use]
+pub fn inherited_nice(thread: &Thread) -> i32 {
+    let resets = thread.policy.load(Ordering::Relaxed) & RESET_ON_FORK != 0;
+    if resets { thread.nice().max(0) } else { thread.nice() }
+}
+
 /// `sched_getscheduler(2)`.
 pub fn sched_getscheduler(context: &mut Context<'_>, [tid, ..]: Arguments) -> Result<u64> {
     Ok(find_scheduled(context, tid)?.policy.load(Ordering::Relaxed).into())
@@ -127,6 +133,7 @@ fn set_policy(context: &Context<'_>, tid: u64, policy: Option<u32>, address: u64
     match policy & !RESET_ON_FORK {
         0 | 3 | 5 if priority == 0 => {
             thread.policy.store(policy, Ordering::Relaxed);
+            thread.weigh();
             Ok(0)
         }
         1 | 2 if (1..=99).contains(&priority) => Err(Errno::EPERM),

@@ -159,7 +159,7 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
         (space.totals(), space.fault_counts(), space.heap())
     };
     let start_stack = process.image.lock().start_stack;
-    let nice = *process.nice.lock();
+    let nice = subject.thread.nice();
     put!(out, "{} (", subject.thread.tid);
     out.escaped(&subject.thread.name.lock(), b"\n\\");
     put!(out, ") {} {} ", state(subject).0, process.visible_parent());

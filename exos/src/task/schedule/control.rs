@@ -80,25 +80,41 @@ impl Scheduler {
     /// Makes a group in another, with nobody in it.
     ///
     /// # Errors
-    /// `EAGAIN`: there are [`super::GROUP_COUNT_MAX`] groups. `ENOENT`: no such parent. `ENOMEM`.
+    /// `EAGAIN`: there are [`super::GROUP_COUNT_MAX`] groups. `ENOENT`: no such parent.
     pub fn create_group(&self, parent: GroupId) -> Result<GroupId> {
-        let queues = &mut self.inner.lock().queues;
-        queues.groups.create(&mut queues.lots.tables, parent)
+        self.inner.lock().queues.groups.create(parent)
     }
 
     /// Removes a group.
     ///
     /// # Errors
-    /// `EBUSY`: it holds tasks or groups, or is the pod. `ENOENT`.
+    /// `EBUSY`: it holds tasks or groups, is funded, or is the pod. `ENOENT`.
     pub fn remove_group(&self, group: GroupId) -> Result<()> {
+        self.inner.lock().queues.groups.remove(group)
+    }
+
+    /// Says whether a group competes as one, with [`super::GROUP_WEIGHT_DEFAULT`] at first, or each task in it as if it
+    /// were in the group above.
+    ///
+    /// # Errors
+    /// `EINVAL`: the group above does not. `EBUSY`: a group in it does, or it has a limit. `ENOENT`, `ENOMEM`.
+    pub fn set_group_funded(&self, group: GroupId, is_funded: bool) -> Result<()> {
         let queues = &mut self.inner.lock().queues;
-        queues.groups.remove(&mut queues.lots.tables, group)
+        if queues.groups.is_funded(group) == is_funded {
+            return queues.groups.find(group);
+        }
+        queues.refund_all();
+        if is_funded {
+            queues.groups.fund(&mut queues.lots.tables, group)
+        } else {
+            queues.groups.unfund(&mut queues.lots.tables, group)
+        }
     }
 
     /// Sets what a group weighs against tasks and groups of its parent.
     ///
     /// # Errors
-    /// `ERANGE`: nothing, or more than currencies count. `EINVAL`: the pod. `ENOENT`.
+    /// `ERANGE`: nothing, or more than currencies count. `EINVAL`: it is not funded. `ENOENT`.
     pub fn set_group_weight(&self, group: GroupId, weight: u64) -> Result<()> {
         let queues = &mut self.inner.lock().queues;
         queues.groups.set_weight(&mut queues.lots.tables, group, weight)
@@ -107,7 +123,7 @@ impl Scheduler {
     /// Sets or ends a group's limit, from a period that begins now.
     ///
     /// # Errors
-    /// `EINVAL`: a quota or a period of nothing, or the pod. `ENOENT`.
+    /// `EINVAL`: a quota or a period of nothing, or it is not funded. `ENOENT`.
     pub fn set_group_limit(&self, group: GroupId, limit: Option<Limit>, now_ns: u64) -> Result<()> {
         if group == GroupId::ROOT || limit.is_some_and(|limit| limit.quota_ns == 0 || limit.period_ns == 0) {
             return Err(Errno::EINVAL);

@@ -1,10 +1,12 @@
 //! Groups of tasks: what of the pod's time each gets, what it may use at most, and what it has used.
 //!
-//! A group is a currency (`lots.rs`) below its parent's. A limit is a time in each period, for the group and all below
+//! A group that is *funded* is a currency (`lots.rs`) below its parent's; tasks in one that is not compete as if they
+//! were in the group above it, and it only counts what they use. A limit is a time in each period, for the group and all below
 //! it: who has used it up waits, parked, for a later period, and what was used beyond it is taken from that. Periods
 //! are looked at when time is charged and when somebody waits for their end, so a group that does nothing costs nothing.
 //!
-//! Invariants: the pod itself is group 0 and has neither ticket nor limit. A parked task is in no queue. A group that
+//! Invariants: the pod itself is group 0 and has neither ticket nor limit. Only a group in the pod itself or in one that
+//! is funded is funded, and only such a group has a limit. A parked task is in no queue. A group that
 //! holds tasks or groups is not removed.
 
 use alloc::sync::Arc;
@@ -63,9 +65,8 @@ struct Window {
 
 struct Group {
     parent: GroupId,
-    currency: CurrencyId,
-    ticket: Option<TicketId>,
-    weight: u64,
+    /// Its own, and the ticket that funds it.
+    funding: Option<(CurrencyId, TicketId)>,
     /// Tasks that have started and not ended.
     task_count: u32,
     child_count: u32,
@@ -75,12 +76,10 @@ struct Group {
 }
 
 impl Group {
-    fn new(parent: GroupId, currency: CurrencyId, ticket: Option<TicketId>) -> Self {
+    fn new(parent: GroupId) -> Self {
         Self {
             parent,
-            currency,
-            ticket,
-            weight: GROUP_WEIGHT_DEFAULT,
+            funding: None,
             task_count: 0,
             child_count: 0,
             usage: Usage::default(),
@@ -141,7 +140,7 @@ pub(super) struct Groups {
 
 impl Groups {
     pub(super) fn new() -> Self {
-        Self { groups: alloc::vec![Some(Group::new(GroupId::ROOT, CurrencyId::BASE, None))], limit_count: 0 }
+        Self { groups: alloc::vec![Some(Group::new(GroupId::ROOT))], limit_count: 0 }
     }
 
     fn get(&self, id: GroupId) -> Option<&Group> {
@@ -168,44 +167,31 @@ impl Groups {
     }
 
     pub(super) fn currency(&self, id: GroupId) -> CurrencyId {
-        self.get(id).map_or(CurrencyId::BASE, |group| group.currency)
+        let mut owns = self.upward(id).filter_map(|(_, group)| group.funding);
+        owns.next().map_or(CurrencyId::BASE, |(currency, _)| currency)
     }
 
-    pub(super) fn create(&mut self, tables: &mut Tables, parent: GroupId) -> Result<GroupId> {
+    pub(super) fn create(&mut self, parent: GroupId) -> Result<GroupId> {
         let free = self.groups.iter().position(Option::is_none).unwrap_or(self.groups.len());
         if free >= GROUP_COUNT_MAX {
             return Err(Errno::EAGAIN);
         }
-        let above = self.get(parent).ok_or(Errno::ENOENT)?.currency;
-        let currency = with_room(tables, |tables| tables.create_currency(0)).map_err(|_| Errno::ENOMEM)?;
-        let ticket = with_room(tables, |tables| tables.transfer(above, currency, GROUP_WEIGHT_DEFAULT));
-        let Ok(ticket) = ticket else {
-            let _ = tables.destroy_currency(currency);
-            return Err(Errno::EAGAIN);
-        };
-        let group = Some(Group::new(parent, currency, Some(ticket)));
+        self.get_mut(parent).ok_or(Errno::ENOENT)?.child_count += 1;
+        let group = Some(Group::new(parent));
         match self.groups.get_mut(free) {
             Some(entry) => *entry = group,
             None => self.groups.push(group),
         }
-        if let Some(parent) = self.get_mut(parent) {
-            parent.child_count += 1;
-        }
         Ok(GroupId(free as u32))
     }
 
-    /// `EBUSY`: it holds tasks or groups.
-    pub(super) fn remove(&mut self, tables: &mut Tables, id: GroupId) -> Result<()> {
+    /// `EBUSY`: it holds tasks or groups, or is funded.
+    pub(super) fn remove(&mut self, id: GroupId) -> Result<()> {
         let group = self.get(id).ok_or(Errno::ENOENT)?;
-        if id == GroupId::ROOT || group.task_count != 0 || group.child_count != 0 {
+        if id == GroupId::ROOT || group.task_count != 0 || group.child_count != 0 || group.funding.is_some() {
             return Err(Errno::EBUSY);
         }
-        let (parent, ticket, currency) = (group.parent, group.ticket, group.currency);
-        if let Some(ticket) = ticket {
-            let ended = tables.destroy_ticket(ticket).and_then(|()| tables.destroy_currency(currency));
-            debug_assert!(ended.is_ok(), "INV-group: an empty group's currency issues nothing");
-        }
-        self.limit_count -= usize::from(group.window.is_some());
+        let parent = group.parent;
         self.groups[id.0 as usize] = None;
         if let Some(parent) = self.get_mut(parent) {
             parent.child_count -= 1;
@@ -213,16 +199,53 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn set_weight(&mut self, tables: &mut Tables, id: GroupId, weight: u64) -> Result<()> {
-        let group = self.get_mut(id).ok_or(Errno::ENOENT)?;
-        let ticket = group.ticket.ok_or(Errno::EINVAL)?;
-        tables.set_amount(ticket, weight).map_err(|_| Errno::ERANGE)?;
-        group.weight = weight;
+    pub(super) fn is_funded(&self, id: GroupId) -> bool {
+        id == GroupId::ROOT || self.get(id).is_some_and(|group| group.funding.is_some())
+    }
+
+    /// Gives a group a currency. Nobody in it has a ticket.
+    pub(super) fn fund(&mut self, tables: &mut Tables, id: GroupId) -> Result<()> {
+        let parent = self.get(id).ok_or(Errno::ENOENT)?.parent;
+        if self.is_funded(id) || !self.is_funded(parent) {
+            return Err(Errno::EINVAL);
+        }
+        let above = self.currency(parent);
+        let currency = with_room(tables, |tables| tables.create_currency(0)).map_err(|_| Errno::ENOMEM)?;
+        let ticket = with_room(tables, |tables| tables.transfer(above, currency, GROUP_WEIGHT_DEFAULT));
+        let Ok(ticket) = ticket else {
+            let _ = tables.destroy_currency(currency);
+            return Err(Errno::ERANGE);
+        };
+        if let Some(group) = self.get_mut(id) {
+            group.funding = Some((currency, ticket));
+        }
         Ok(())
+    }
+
+    /// Takes a group's currency away. Nobody in it has a ticket, no group in it is funded, it has no limit.
+    pub(super) fn unfund(&mut self, tables: &mut Tables, id: GroupId) -> Result<()> {
+        let group = self.get_mut(id).ok_or(Errno::ENOENT)?;
+        let Some((currency, ticket)) = group.funding else { return Ok(()) };
+        if tables.issued_amount(currency) != 0 || group.window.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        group.funding = None;
+        let ended = tables.destroy_ticket(ticket).and_then(|()| tables.destroy_currency(currency));
+        debug_assert!(ended.is_ok(), "INV-group: a currency that issues nothing is funded by its group's ticket alone");
+        Ok(())
+    }
+
+    pub(super) fn set_weight(&mut self, tables: &mut Tables, id: GroupId, weight: u64) -> Result<()> {
+        let group = self.get(id).ok_or(Errno::ENOENT)?;
+        let (_, ticket) = group.funding.ok_or(Errno::EINVAL)?;
+        tables.set_amount(ticket, weight).map_err(|_| Errno::ERANGE)
     }
 
     /// Sets or ends a limit; who was parked for the one before is given back.
     pub(super) fn set_limit(&mut self, id: GroupId, limit: Option<Limit>, now_ns: u64) -> Result<Vec<Arc<Task>>> {
+        if limit.is_some() && !self.is_funded(id) {
+            return Err(Errno::EINVAL);
+        }
         let group = self.get_mut(id).ok_or(Errno::ENOENT)?;
         group.look(now_ns);
         if let Some(since_ns) = group.window.as_ref().and_then(|window| window.throttled_since_ns) {

@@ -12,7 +12,7 @@
 //! Invariants: `contenders` are the members that wait for a draw, each named by its `place`; before a draw the lottery's
 //! clients are ready exactly if they are among them (`unsettled` are those where this may not hold).
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
@@ -43,6 +43,7 @@ pub(super) fn with_room<T>(tables: &mut Tables, act: impl Fn(&mut Tables) -> Res
 }
 
 struct Member {
+    owner: Weak<Task>,
     client: CurrencyId,
     ticket: TicketId,
     /// While it waits for a draw.
@@ -102,7 +103,8 @@ impl Lots {
                 return Err(error);
             }
         };
-        let member = Some(Member { client, ticket, task: None, place: 0, compensation: COMPENSATION_ONE, is_unsettled: false });
+        let owner = task.me.clone();
+        let member = Some(Member { owner, client, ticket, task: None, place: 0, compensation: COMPENSATION_ONE, is_unsettled: false });
         match free {
             Some(index) => self.members[index] = member,
             None => self.members.push(member),
@@ -174,6 +176,14 @@ impl Lots {
         }
     }
 
+    /// Forgets all; those that wait are given back.
+    pub(super) fn forget_all(&mut self) -> Vec<Arc<Task>> {
+        let waiting = core::iter::from_fn(|| self.withdraw_any()).collect();
+        let owners: Vec<_> = self.members.iter().flatten().filter_map(|member| member.owner.upgrade()).collect();
+        owners.iter().for_each(|task| self.forget(task));
+        waiting
+    }
+
     /// A task's weight changed.
     pub(super) fn reweigh(&mut self, task: &Task) {
         if let Some(tag) = Self::tag_of(task)
@@ -217,6 +227,7 @@ impl Lots {
     }
 
     /// Those that wait.
+    #[cfg(test)]
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Task>> {
         self.members.iter().flatten().filter_map(|member| member.task.as_ref())
     }

@@ -237,6 +237,11 @@ impl Queues {
         self.lots.forget(task);
     }
 
+    /// Has all tasks funded anew.
+    pub(super) fn refund_all(&mut self) {
+        self.spent.extend(self.lots.forget_all());
+    }
+
     /// Has a task funded anew: from the draw among all, from where it is parked.
     pub(super) fn refund(&mut self, task: &Task) {
         if let Some(task) = self.lots.withdraw(task) {
