@@ -18,7 +18,8 @@ use exos::fs::stream::Stream;
 use exos::fs::terminal::table::Terminals;
 use exos::fs::vnode::{Creation, DeviceNumber, InodeRef, NewNode, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
-use exos::fs::{device_fs, erofs_root, overlay, proc_fs, text_fs};
+use exos::fs::group_fs::tree::ControlGroups;
+use exos::fs::{device_fs, erofs_root, group_fs, overlay, proc_fs, text_fs};
 use exos::load::mapping_base;
 use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::mem::{AddressSpace, FramePool};
@@ -243,11 +244,15 @@ fn mount_all(
     let restricted = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::NO_EXECUTE;
     let proc = proc_fs::root(facts.clone(), file_system(3), now);
     let sys = text_fs::system_tree(ground.clock.processor_count, file_system(4), now);
-    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 4] = [
+    let groups = ControlGroups::new(facts.clone());
+    facts.set_groups(&groups);
+    let groups = group_fs::root(groups, file_system(8), now);
+    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 5] = [
         (b"/dev", devices, "tmpfs", MountFlags::NO_SET_ID),
         (b"/dev/pts", terminals.root(), "devpts", MountFlags::NO_SET_ID | MountFlags::NO_EXECUTE),
         (b"/proc", proc, "proc", restricted),
         (b"/sys", sys, "sysfs", restricted | MountFlags::READ_ONLY),
+        (b"/sys/fs/cgroup", groups, "cgroup2", restricted),
     ];
     for (path, root, kind, flags) in mounts {
         let place = ensure_directory(namespace, path, 0o755, now)?;

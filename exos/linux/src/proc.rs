@@ -4,12 +4,13 @@
 //! Programs parse these texts, so columns, units and the order of lines are Linux's even where a
 //! figure is always 0 here: what is not counted is 0, what has no meaning here is left away. Parts:
 //! [`process_text`] for a process, [`memory_text`] for its areas, [`system_text`] for the system,
-//! [`processor_text`] for `cpuinfo`, [`mount_text`] for mounts.
+//! [`processor_text`] for `cpuinfo`, [`mount_text`] for mounts, [`control_group`] for who is in which group.
 //!
 //! The name space holds `/proc`, which holds these facts, which need the name space: so the system
 //! is known weakly, and set after it was made. Locks are taken for a field's access only and in the
 //! order that `process` states.
 
+mod control_group;
 mod memory_text;
 mod mount_text;
 mod process_text;
@@ -24,6 +25,7 @@ use core::fmt;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::StatusFlags;
+use exos::fs::group_fs::tree::ControlGroups;
 use exos::fs::location::Location;
 use exos::fs::permission::Credentials;
 use exos::fs::proc_fs::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
@@ -61,6 +63,7 @@ pub struct ProcFacts {
     current: Mutex<(u32, u32)>,
     current_source: Once<CurrentSource>,
     boot_id: Once<[u8; 16]>,
+    groups: Once<Weak<ControlGroups>>,
 }
 
 impl ProcFacts {
@@ -73,6 +76,7 @@ impl ProcFacts {
             current: Mutex::new((0, 0)),
             current_source: Once::new(),
             boot_id: Once::new(),
+            groups: Once::new(),
         })
     }
 
@@ -195,7 +199,11 @@ impl ProcessProvider for ProcFacts {
         let subject = process_text::Subject { system: &system, member: &member, thread: &thread };
         match text {
             ProcessText::AuxiliaryVector => out.raw(&process.image.lock().auxiliary),
-            ProcessText::Cgroup => out.raw(b"0::/\n"),
+            ProcessText::Cgroup => {
+                out.raw(b"0::");
+                out.raw(&self.group_path(process));
+                out.raw(b"\n");
+            }
             ProcessText::CommandLine => out.strings(&process.image.lock().arguments),
             ProcessText::CommandName => {
                 out.raw(&thread.name.lock());

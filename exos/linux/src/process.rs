@@ -140,6 +140,8 @@ pub struct Process {
     pub group: Mutex<u32>,
     /// Its session.
     pub session: Mutex<u32>,
+    /// Its control group's number (`exos::fs::group_fs`).
+    pub control_group: AtomicU64,
     /// Its memory: shared with its parent from `vfork` to `execve`, replaced by `execve`, empty when it has ended.
     memory: Mutex<Arc<crate::memory::Space>>,
     /// Its descriptors, current and root directory.
@@ -256,6 +258,7 @@ impl Process {
             threads: Mutex::default(),
             group: Mutex::new(birth.group),
             session: Mutex::new(birth.session),
+            control_group: AtomicU64::new(exos::fs::group_fs::tree::ROOT),
             memory: Mutex::new(birth.memory),
             files: birth.files,
             signals: Mutex::default(),

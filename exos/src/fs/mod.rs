@@ -30,6 +30,7 @@ pub mod device_fs;
 pub mod erofs_root;
 pub mod event_counter;
 pub mod file_lock;
+pub mod group_fs;
 mod known_walks;
 pub mod location;
 pub mod memory_fs;

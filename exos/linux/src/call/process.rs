@@ -312,6 +312,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
         start_ns: context.now_ns(),
     });
     process.exit_signal.store(wish.exit_signal, Ordering::Relaxed);
+    process.control_group.store(caller.control_group.load(Ordering::Relaxed), Ordering::Relaxed);
     process.borrows_memory.store(borrows, Ordering::Release);
     process.was_key_asked.store(caller.was_key_asked.load(Ordering::Relaxed), Ordering::Relaxed);
     process.limits.lock().clone_from(&caller.limits.lock());

@@ -145,11 +145,13 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
     pool.add_borrowed(bundle_grant(info));
     pool.fill_reserve();
+    let scheduler = Scheduler::new(processor_count, bells);
+    scheduler.set_key(draw_key(&config));
     let ground = Ground {
         kernel: machine_kernel,
         platform: platform.clone(),
         pool,
-        scheduler: Scheduler::new(processor_count, bells),
+        scheduler,
         clock,
         root,
         streams: streams.clone().map(|stream| stream as Arc<dyn Stream>),
@@ -160,6 +162,15 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     platform.system.call_once(|| (pod.system.clone(), pod.process.clone()));
     pod.system.facts.set_current_source(current_numbers);
     Ok(Run { pod, platform, host: host.clone(), streams, boot_ns: info.boot_ns })
+}
+
+/// What the pod's draws are keyed with: the host's chance for this run, which is fixed where a run is to be repeated.
+fn draw_key(config: &Config) -> [u64; 2] {
+    let word = |index: usize| {
+        let bytes = config.random_seed[8 * index..].iter().take(8).rev();
+        bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
+    };
+    [word(0), word(1)]
 }
 
 /// The host directories that the run asks for. A machine without any has no such device, and none is looked for.

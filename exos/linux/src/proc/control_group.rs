@@ -1,0 +1,71 @@
+//! Which processes are in which control group, and moving them (`exos::fs::group_fs`).
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use exos::error::{Errno, Result};
+use exos::fs::group_fs::tree::{ControlGroups, GroupProvider};
+use exos::fs::proc_fs::ProcessProvider;
+use exos::task::schedule::{GroupId, Scheduler};
+
+use super::{Member, ProcFacts};
+use crate::process::Process;
+
+impl ProcFacts {
+    /// Tells which groups there are; only the first call counts.
+    pub fn set_groups(&self, groups: &Arc<ControlGroups>) {
+        self.groups.call_once(|| Arc::downgrade(groups));
+    }
+
+    /// The path of a process's group, as `/proc/PID/cgroup` shows it.
+    pub(super) fn group_path(&self, process: &Process) -> Vec<u8> {
+        let groups = self.groups.get().and_then(Weak::upgrade);
+        let path = groups.and_then(|groups| groups.path(process.control_group.load(Ordering::Relaxed)));
+        // A zombie stays in its group, which may be gone.
+        path.unwrap_or_else(|| b"/ (deleted)".to_vec())
+    }
+
+    fn in_group(&self, group: u64) -> impl Iterator<Item = Member> {
+        let is_there = move |member: &Member| {
+            member.process.control_group.load(Ordering::Relaxed) == group
+                && !member.process.is_zombie.load(Ordering::Acquire)
+        };
+        self.members().into_iter().filter(is_there)
+    }
+}
+
+impl GroupProvider for ProcFacts {
+    fn now_ns(&self) -> u64 {
+        self.system().map_or(0, |system| system.kernel.now_ns())
+    }
+
+    fn scheduler(&self) -> Result<Arc<Scheduler>> {
+        self.system().map(|system| system.scheduler.clone()).map_err(|_| Errno::ENODEV)
+    }
+
+    fn processes(&self, group: u64) -> Vec<u32> {
+        self.in_group(group).map(|member| member.process.pid).collect()
+    }
+
+    fn threads(&self, group: u64) -> Vec<u32> {
+        self.in_group(group).flat_map(|member| member.threads).map(|thread| thread.tid).collect()
+    }
+
+    fn attach(&self, process: u32, group: u64, tasks: GroupId) -> Result<()> {
+        let number = if process == 0 { self.current().0 } else { process };
+        let all = self.members();
+        // As on Linux, a thread's number stands for its process.
+        let found = all.iter().find(|member| {
+            member.process.pid == number || member.threads.iter().any(|thread| thread.tid == number)
+        });
+        let process = &found.ok_or(Errno::ESRCH)?.process;
+        if process.is_zombie.load(Ordering::Acquire) {
+            return Err(Errno::ESRCH);
+        }
+        let now_ns = self.now_ns();
+        process.control_group.store(group, Ordering::Relaxed);
+        let threads = process.threads.lock();
+        threads.iter().try_for_each(|thread| thread.task.set_group(tasks, now_ns))
+    }
+}
