@@ -170,7 +170,9 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
             }
             None => {
                 let index = self.used_ticket_count as usize;
-                let id = TicketId::from_index(index).filter(|_| index < self.tickets.as_ref().len()).ok_or(Error::TableFull)?;
+                let id = TicketId::from_index(index)
+                    .filter(|_| index < self.tickets.as_ref().len())
+                    .ok_or(Error::TableFull)?;
                 self.used_ticket_count += 1;
                 id
             }
@@ -497,34 +499,37 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
     /// Recomputes every sum and compares. For tests: it looks at everything.
     #[must_use]
     pub fn check(&self) -> bool {
-        core::iter::once(CurrencyId::BASE).chain(self.order.places().map(|place| Order::get(self.currencies.as_ref(), place))).all(|id| {
-            let entry = &self.currencies[id.index()];
-            let (mut amount, mut active, mut count, mut weights) = (0, 0, 0, 0_u64);
-            let is_tree_good = issued(self.tickets.as_ref(), entry).all(|ticket| {
-                let ticket = &self.tickets[ticket.index()];
-                let children = [ticket.left, ticket.right].into_iter().flatten();
-                let below: u64 = children.map(|child| self.tickets[child.index()].sum).sum();
-                let target = &self.currencies[ticket.target.index()];
-                let is_funding = ticket.target != CurrencyId::BASE;
-                amount += ticket.amount;
-                active += if ticket.weight == 0 { 0 } else { ticket.amount };
-                count += 1;
-                weights += ticket.weight;
-                ticket.issuer == id
-                    && ticket.sum == ticket.weight + below
-                    && (ticket.weight != 0) == (is_funding && target.active_amount != 0)
-                    && (!is_funding || target.position > entry.position)
-            });
-            let is_list_good = backing(self.tickets.as_ref(), entry).all(|ticket| self.tickets[ticket.index()].target == id);
-            is_tree_good
-                && is_list_good
-                && count == entry.issued_count
-                && entry.issued_amount == amount + entry.own_amount
-                && entry.active_amount == active + if entry.is_ready { entry.own_amount } else { 0 }
-                && self.weight_sum(entry) == weights + entry.own_weight()
-                && (id == CurrencyId::BASE || entry.ratio == self.ratio_of(entry))
-                && !entry.is_marked
-        })
+        core::iter::once(CurrencyId::BASE)
+            .chain(self.order.places().map(|place| Order::get(self.currencies.as_ref(), place)))
+            .all(|id| {
+                let entry = &self.currencies[id.index()];
+                let (mut amount, mut active, mut count, mut weights) = (0, 0, 0, 0_u64);
+                let is_tree_good = issued(self.tickets.as_ref(), entry).all(|ticket| {
+                    let ticket = &self.tickets[ticket.index()];
+                    let children = [ticket.left, ticket.right].into_iter().flatten();
+                    let below: u64 = children.map(|child| self.tickets[child.index()].sum).sum();
+                    let target = &self.currencies[ticket.target.index()];
+                    let is_funding = ticket.target != CurrencyId::BASE;
+                    amount += ticket.amount;
+                    active += if ticket.weight == 0 { 0 } else { ticket.amount };
+                    count += 1;
+                    weights += ticket.weight;
+                    ticket.issuer == id
+                        && ticket.sum == ticket.weight + below
+                        && (ticket.weight != 0) == (is_funding && target.active_amount != 0)
+                        && (!is_funding || target.position > entry.position)
+                });
+                let is_list_good =
+                    backing(self.tickets.as_ref(), entry).all(|ticket| self.tickets[ticket.index()].target == id);
+                is_tree_good
+                    && is_list_good
+                    && count == entry.issued_count
+                    && entry.issued_amount == amount + entry.own_amount
+                    && entry.active_amount == active + if entry.is_ready { entry.own_amount } else { 0 }
+                    && self.weight_sum(entry) == weights + entry.own_weight()
+                    && (id == CurrencyId::BASE || entry.ratio == self.ratio_of(entry))
+                    && !entry.is_marked
+            })
     }
 }
 

@@ -1,5 +1,6 @@
 /*
- * The native interface of exos: what a Linux program on Aegis may decide about its own memory.
+ * The native interface of exos: what a Linux program on Aegis may decide about its own memory and its
+ * own part of the processor.
  *
  * Include it in one program for Linux on x86-64 (GCC 8 or Clang); there is nothing to link. Where exos is not there, as
  * on Linux, exos_version() answers -ENOSYS. Functions answer 0 or a count, or a negative error number, as the kernel
@@ -11,17 +12,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXOS_VERSION 1
+#define EXOS_VERSION 2
 
 #define EXOS_CALL_VERSION 0x45580000
 #define EXOS_CALL_HANDLE_FAULTS 0x45580001
 #define EXOS_CALL_HANDLE_SHORTAGE 0x45580002
 #define EXOS_CALL_APPLY 0x45580003
 #define EXOS_CALL_PAGES 0x45580004
+#define EXOS_CALL_TICKETS 0x45580005
 
 /* Most changes in one exos_apply(), most pages in one exos_pages(). */
 #define EXOS_CHANGE_COUNT_MAX 512
 #define EXOS_PAGE_COUNT_MAX 65536
+
+/* Most tickets of a thread. */
+#define EXOS_TICKETS_MAX 1048576
 
 /* Kinds of changes: fresh zeros in place of what is there; other rights; nothing there; contents given back. */
 #define EXOS_CHANGE_MAP 0
@@ -136,6 +141,15 @@ static inline long exos_apply(const struct exos_change *changes, size_t count) {
 /* Writes EXOS_PAGE_* bits for each page of a range. -EINVAL. */
 static inline long exos_pages(void *start, size_t length, unsigned char *bits, unsigned flags) {
     return exos_call(EXOS_CALL_PAGES, (uintptr_t)start, length, (uintptr_t)bits, flags, 0);
+}
+
+/*
+ * Sets how many tickets the calling thread has against the others of its control group, until its nice value or policy
+ * is set; how many it had. A thread with nice 0 has 1024. -EINVAL (none, too many), -EPERM (more than it has and than
+ * RLIMIT_NICE allows, without CAP_SYS_NICE). Since version 2.
+ */
+static inline long exos_set_tickets(unsigned long amount) {
+    return exos_call(EXOS_CALL_TICKETS, amount, 0, 0, 0, 0);
 }
 
 #endif

@@ -1,7 +1,7 @@
 //! Numbers and layouts of the native interface, for both of its sides. Little-endian, as the machine is.
 
 /// The version that [`CALL_VERSION`] answers.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// System call: the version of the interface.
 pub const CALL_VERSION: u64 = 0x4558_0000;
@@ -13,9 +13,14 @@ pub const CALL_HANDLE_SHORTAGE: u64 = 0x4558_0002;
 pub const CALL_APPLY: u64 = 0x4558_0003;
 /// System call (start, length, bits, flags): a byte for each page; flag 1 clears accessed and dirty bits.
 pub const CALL_PAGES: u64 = 0x4558_0004;
+/// System call (amount): how many tickets the calling thread has in its group's currency; answers how many it had.
+/// Since version 2.
+pub const CALL_TICKETS: u64 = 0x4558_0005;
 
 /// Most changes in one call.
 pub const CHANGE_COUNT_MAX: u64 = 512;
+/// Most tickets of a thread; nice 0 is 1024.
+pub const TICKETS_MAX: u64 = 1 << 20;
 /// Most pages that one call tells of.
 pub const PAGE_COUNT_MAX: u64 = 1 << 16;
 

@@ -49,6 +49,17 @@ pub fn version() -> Result<usize, Errno> {
     unsafe { system_call(abi::CALL_VERSION, [0; 5]) }
 }
 
+/// Sets how many tickets the calling thread has against the others of its control group, until its nice value or policy
+/// is set; answers how many it had. A thread with nice 0 has 1024.
+///
+/// # Errors
+/// `EINVAL` none, or more than [`abi::TICKETS_MAX`]. `EPERM` more than it has and than `RLIMIT_NICE` allows, without
+/// `CAP_SYS_NICE`. `ENOSYS` before version 2.
+pub fn set_tickets(amount: u64) -> Result<usize, Errno> {
+    // SAFETY: reads and changes no memory.
+    unsafe { system_call(abi::CALL_TICKETS, [amount as usize, 0, 0, 0, 0]) }
+}
+
 /// Makes changes in their order, at most [`abi::CHANGE_COUNT_MAX`]; answers how many were made. Page tables change in
 /// one kernel call.
 ///

@@ -5,13 +5,15 @@ use exos_native::abi;
 #[test]
 fn the_headers_numbers_are_the_crates() {
     let text = include_str!("../include/exos.h");
-    let expected: [(&str, u64); 24] = [
+    let expected: [(&str, u64); 26] = [
         ("VERSION", abi::VERSION),
         ("CALL_VERSION", abi::CALL_VERSION),
         ("CALL_HANDLE_FAULTS", abi::CALL_HANDLE_FAULTS),
         ("CALL_HANDLE_SHORTAGE", abi::CALL_HANDLE_SHORTAGE),
         ("CALL_APPLY", abi::CALL_APPLY),
         ("CALL_PAGES", abi::CALL_PAGES),
+        ("CALL_TICKETS", abi::CALL_TICKETS),
+        ("TICKETS_MAX", abi::TICKETS_MAX),
         ("CHANGE_COUNT_MAX", abi::CHANGE_COUNT_MAX),
         ("PAGE_COUNT_MAX", abi::PAGE_COUNT_MAX),
         ("CHANGE_MAP", abi::CHANGE_MAP.into()),

@@ -77,24 +77,6 @@ struct State {
     /// A wake came while it was not blocked.
     is_woken: bool,
     turn: Turn,
-    /// When it last blocked; 0: that was looked at already, or it has not.
-    blocked_at_ns: u64,
-    /// How long it was blocked since it began its turn, as far as that was looked at: only where turns are drawn for.
-    asleep_ns: u64,
-}
-
-impl State {
-    fn new() -> Self {
-        Self { status: Status::New, is_woken: false, turn: Turn::default(), blocked_at_ns: 0, asleep_ns: 0 }
-    }
-
-    /// Looks at the time that it was blocked.
-    fn note_sleep(&mut self, now_ns: u64) {
-        let blocked_at_ns = core::mem::take(&mut self.blocked_at_ns);
-        if blocked_at_ns != 0 {
-            self.asleep_ns += now_ns.saturating_sub(blocked_at_ns);
-        }
-    }
 }
 
 /// A thread as the scheduler sees it.
@@ -270,7 +252,7 @@ impl Inner {
 
     #[inline]
     fn take_ready(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
-        let task = self.queues.take(processor, now_ns)?;
+        let task = self.queues.take(processor)?;
         self.current[processor] = Some(task.clone());
         self.charged_ns[processor] = now_ns;
         Some(task)
@@ -411,7 +393,7 @@ impl Scheduler {
             id,
             scheduler: self.clone(),
             me: me.clone(),
-            state: SpinMutex::new(State::new()),
+            state: SpinMutex::new(State { status: Status::New, is_woken: false, turn: Turn::default() }),
             affinity: AtomicU64::new(u64::MAX),
             weight: AtomicU64::new(maker.map_or(WEIGHT_DEFAULT, |maker| maker.weight())),
             group: AtomicU32::new(maker.map_or(0, |maker| maker.group().0)),
@@ -516,7 +498,6 @@ impl Scheduler {
                 }
                 state.status = Status::Blocked { deadline_ns };
                 state.turn.charge(since_ns);
-                state.blocked_at_ns = now_ns;
             }
             if let Some(deadline_ns) = deadline_ns {
                 let task = task.clone();

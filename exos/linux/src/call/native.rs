@@ -4,6 +4,10 @@
 use exos::error::{Errno, Result};
 use exos::mem::space::checked_range;
 use exos::mem::{Change, Handler, Protection};
+use exos::task::capability::Capability;
+use exos::task::limits::Resource;
+use exos::task::schedule::WEIGHT_MAX;
+use exos::task::weight;
 use exos_native::abi;
 
 use crate::context::{self, Arguments, Context};
@@ -12,13 +16,16 @@ use crate::user::{read_vec, write_all};
 /// A call: its number, its name in traces, what does it.
 type Entry = (u64, &'static str, context::Handler);
 
-const ENTRIES: [Entry; 5] = [
+const ENTRIES: [Entry; 6] = [
     (abi::CALL_VERSION, "exos_version", version),
     (abi::CALL_HANDLE_FAULTS, "exos_handle_faults", handle_faults),
     (abi::CALL_HANDLE_SHORTAGE, "exos_handle_shortage", handle_shortage),
     (abi::CALL_APPLY, "exos_apply", apply),
     (abi::CALL_PAGES, "exos_pages", pages),
+    (abi::CALL_TICKETS, "exos_set_tickets", set_tickets),
 ];
+
+const _: () = assert!(abi::TICKETS_MAX == WEIGHT_MAX);
 
 /// The call with this number.
 #[must_use]
@@ -28,6 +35,23 @@ pub fn entry(number: u64) -> Option<&'static Entry> {
 
 fn version(_: &mut Context<'_>, _: Arguments) -> Result<u64> {
     Ok(abi::VERSION)
+}
+
+/// A thread inflates its group's currency: as far as a nice value could, or with the right to.
+fn set_tickets(context: &mut Context<'_>, [amount, ..]: Arguments) -> Result<u64> {
+    if amount == 0 || amount > abi::TICKETS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let task = &context.thread.task;
+    let before = task.weight();
+    let limit = context.process.limits.lock().soft(Resource::Nice);
+    let most = weight::of_nice(20 - limit.min(40) as i32);
+    let is_allowed = amount <= before || limit != 0 && amount <= most || context.can(Capability::SYS_NICE);
+    if !is_allowed {
+        return Err(Errno::EPERM);
+    }
+    task.set_weight(amount);
+    Ok(before)
 }
 
 fn handler([entry, function, argument]: [u64; 3]) -> Option<Handler> {
@@ -109,4 +133,40 @@ fn page_bits(entry: u64) -> u8 {
         | bit(entry::WRITE, abi::PAGE_WRITABLE)
         | bit(entry::ACCESSED, abi::PAGE_ACCESSED)
         | bit(entry::DIRTY, abi::PAGE_DIRTY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, abi, entry, set_tickets};
+    use crate::context::{Context, Restart};
+    use crate::testing::calls::World;
+    use aegis_abi::upcall::UpcallFrame;
+
+    fn set(world: &World, amount: u64) -> super::Result<u64> {
+        let mut frame = UpcallFrame::default();
+        let mut context = Context {
+            system: &world.pod.system,
+            process: &world.pod.process,
+            thread: &world.pod.thread,
+            memory: &*world.memory,
+            frame: &mut frame,
+            replaces_registers: false,
+            restart: Restart::Never,
+        };
+        set_tickets(&mut context, [amount, 0, 0, 0, 0, 0])
+    }
+
+    #[test]
+    fn tickets_are_set_by_who_may() {
+        let world = World::new();
+        assert!(entry(abi::CALL_TICKETS).is_some());
+        assert_eq!(set(&world, 5000), Ok(1024));
+        for wrong in [0, abi::TICKETS_MAX + 1, u64::MAX] {
+            assert_eq!(set(&world, wrong), Err(Errno::EINVAL));
+        }
+        world.pod.process.identities.lock().capabilities = exos::task::capability::Capabilities::of_user(1000);
+        assert_eq!(set(&world, 5001), Err(Errno::EPERM));
+        assert_eq!((set(&world, 10), set(&world, 11)), (Ok(5000), Err(Errno::EPERM)));
+        assert_eq!(world.pod.thread.task.weight(), 10);
+    }
 }

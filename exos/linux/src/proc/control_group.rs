@@ -56,9 +56,9 @@ impl GroupProvider for ProcFacts {
         let number = if process == 0 { self.current().0 } else { process };
         let all = self.members();
         // As on Linux, a thread's number stands for its process.
-        let found = all.iter().find(|member| {
-            member.process.pid == number || member.threads.iter().any(|thread| thread.tid == number)
-        });
+        let found = all
+            .iter()
+            .find(|member| member.process.pid == number || member.threads.iter().any(|thread| thread.tid == number));
         let process = &found.ok_or(Errno::ESRCH)?.process;
         if process.is_zombie.load(Ordering::Acquire) {
             return Err(Errno::ESRCH);

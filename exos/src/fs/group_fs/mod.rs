@@ -120,7 +120,8 @@ impl Text {
                 if group != ROOT && nodes.is_controlled(group) {
                     let (periods, throttled) = (usage.period_count, usage.throttled_count);
                     let throttled_us = usage.throttled_ns / 1000;
-                    let rest = format!("nr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec {throttled_us}\n");
+                    let rest =
+                        format!("nr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec {throttled_us}\n");
                     text.push_str(&rest);
                 }
                 text

@@ -83,8 +83,7 @@ fn a_group_has_the_files_of_the_controllers_that_it_gets() {
     assert_eq!(world.read(group, Text::Weight).unwrap(), "100\n");
     assert_eq!(world.read(group, Text::WeightNice).unwrap(), "0\n");
     assert_eq!(world.read(group, Text::Max).unwrap(), "max 100000\n");
-    let expected =
-        "usage_usec 0\nuser_usec 0\nsystem_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
+    let expected = "usage_usec 0\nuser_usec 0\nsystem_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
     assert_eq!(world.read(group, Text::CpuStatistics).unwrap(), expected);
     assert_eq!(world.read(ROOT, Text::CpuStatistics).unwrap(), "usage_usec 0\nuser_usec 0\nsystem_usec 0\n");
     world.write(group, Text::Weight, "250").unwrap();

@@ -39,7 +39,7 @@ impl Task {
         });
     }
 
-    /// Moves it to a group. What it has left of its turn it keeps.
+    /// Moves it to a group. What it has left of its turn, which the other group paid for, it loses.
     ///
     /// # Errors
     /// `ENOENT`: there is no such group.
@@ -56,6 +56,7 @@ impl Task {
                 inner.queues.groups.count(group, 1);
             }
             inner.change(self, |queues| {
+                self.state.lock().turn.give_up();
                 queues.refund(self);
                 self.group.store(group.0, Ordering::Relaxed);
             });

@@ -6,8 +6,8 @@
 //!
 //! Lazy: a task is entered when there is a draw and it waits for one, and what changes between two draws and back costs
 //! nothing. Blocking, waking and running with what is left of a turn do not touch the tables, and where only one waits
-//! nothing is drawn. A turn is kept across blocking until it is used up. Who took longer over it than it is, being
-//! blocked meanwhile, counts as much more in the next draw (compensation).
+//! nothing is drawn. A turn is kept across blocking until it is used up: whoever wins has a whole one for it, so nobody
+//! is owed compensation for a part, and many who sleep by turns have no more than their group's part.
 //!
 //! Invariants: `contenders` are the members that wait for a draw, each named by its `place`; before a draw the lottery's
 //! clients are ready exactly if they are among them (`unsettled` are those where this may not hold).
@@ -17,11 +17,10 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use aegis_lottery::random::Keyed;
-use aegis_lottery::{COMPENSATION_ONE, Currency, CurrencyId, Error, LotteryIn, Ticket, TicketId, Used};
+use aegis_lottery::{COMPENSATION_ONE, Currency, CurrencyId, Error, LotteryIn, Ticket, TicketId};
 
-use super::group::Groups;
-use super::queue::SLICE_NS;
 use super::Task;
+use super::group::Groups;
 
 /// Entries that the tables grow by.
 const GROWTH: usize = 64;
@@ -50,7 +49,6 @@ struct Member {
     task: Option<Arc<Task>>,
     /// Among the contenders.
     place: u32,
-    compensation: u32,
     is_unsettled: bool,
 }
 
@@ -104,7 +102,7 @@ impl Lots {
             }
         };
         let owner = task.me.clone();
-        let member = Some(Member { owner, client, ticket, task: None, place: 0, compensation: COMPENSATION_ONE, is_unsettled: false });
+        let member = Some(Member { owner, client, ticket, task: None, place: 0, is_unsettled: false });
         match free {
             Some(index) => self.members[index] = member,
             None => self.members.push(member),
@@ -122,18 +120,12 @@ impl Lots {
     }
 
     /// Lets a task wait for a draw; gives it back if there is no entry for it.
-    pub(super) fn enter(&mut self, task: Arc<Task>, groups: &Groups, now_ns: u64) -> Result<(), Arc<Task>> {
+    pub(super) fn enter(&mut self, task: Arc<Task>, groups: &Groups) -> Result<(), Arc<Task>> {
         let Ok(tag) = self.admit(&task, groups) else { return Err(task) };
-        let asleep_ns = {
-            let mut state = task.state.lock();
-            state.note_sleep(now_ns);
-            state.asleep_ns
-        };
         let place = self.contenders.len() as u32;
         let Some(member) = self.member(tag) else { return Err(task) };
         member.task = Some(task);
         member.place = place;
-        member.compensation = Used { used_ns: SLICE_NS, slice_ns: SLICE_NS.saturating_add(asleep_ns) }.compensation();
         self.contenders.push(tag);
         self.unsettle(tag);
         Ok(())
@@ -202,7 +194,7 @@ impl Lots {
         while let Some(tag) = self.unsettled.pop() {
             let Some(member) = self.members.get_mut(tag as usize).and_then(Option::as_mut) else { continue };
             member.is_unsettled = false;
-            let _ = self.tables.set_client(member.client, member.task.is_some(), member.compensation);
+            let _ = self.tables.set_client(member.client, member.task.is_some(), COMPENSATION_ONE);
         }
         let barred: Vec<u32> =
             self.contenders.iter().copied().filter(|contender| !self.may_run(*contender, processor)).collect();

@@ -151,9 +151,9 @@ impl Queues {
 
     /// The next for `processor`, with a turn: running there from now on.
     #[inline]
-    pub(super) fn take(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+    pub(super) fn take(&mut self, processor: usize) -> Option<Arc<Task>> {
         if self.is_uneven() {
-            return self.take_by_lot(processor, now_ns);
+            return self.take_by_lot(processor);
         }
         if self.woken.is_empty() && self.waiting.is_empty() && !self.spent.is_empty() {
             self.round += 1;
@@ -175,28 +175,26 @@ impl Queues {
 
     /// As [`Queues::take`]: who has a turn left, or who wins the next.
     #[cold]
-    fn take_by_lot(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+    fn take_by_lot(&mut self, processor: usize) -> Option<Arc<Task>> {
         loop {
             let in_turn = take_able(&mut self.woken, processor).or_else(|| take_able(&mut self.waiting, processor));
             let has_turn = in_turn.is_some();
-            let task = in_turn.or_else(|| self.draw(processor, now_ns))?;
+            let task = in_turn.or_else(|| self.draw(processor))?;
             // Groups that have used up what they may use are looked at here only.
             let Some(task) = self.groups.park(task) else { continue };
             let mut state = task.state.lock();
             state.status = Status::Running(processor);
             if has_turn {
                 state.turn.enter(self.round);
-                state.note_sleep(now_ns);
             } else {
                 state.turn = Turn::won(self.round);
-                (state.blocked_at_ns, state.asleep_ns) = (0, 0);
             }
             drop(state);
             return Some(task);
         }
     }
 
-    fn draw(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
+    fn draw(&mut self, processor: usize) -> Option<Arc<Task>> {
         if self.lots.len() == 0
             && let [only] = self.spent.make_contiguous()
         {
@@ -204,7 +202,7 @@ impl Queues {
         }
         for _ in 0..self.spent.len() {
             let task = self.spent.pop_front()?;
-            if let Err(task) = self.lots.enter(task, &self.groups, now_ns) {
+            if let Err(task) = self.lots.enter(task, &self.groups) {
                 self.spent.push_back(task);
             }
         }
