@@ -1,21 +1,21 @@
 //! Which task of a pod runs on which virtual processor.
 //!
 //! A [`Task`] is a thread as the scheduler sees it: something that is running, ready, or blocked until it is woken or
-//! until a time. The scheduler decides; whoever owns registers and stacks (the personality's glue) does what it
-//! decides and keeps its own part in [`Task::machine`].
+//! until a time. The scheduler decides; whoever owns registers and stacks (the personality's glue) does what it decides
+//! and keeps its own part in [`Task::machine`].
 //!
 //! Who runs next ([`queue`]): in each round every task has a turn of [`SLICE_NS`]. Tasks that were woken go before
 //! tasks that wait for their turn, as long as they have some of their own left; a task without waits for the next
 //! round, which begins when nobody has any left. A new task gets half of what its maker has, and what it has left at
 //! its end goes back. So a task that mostly waits runs soon after it is woken, whoever computes beside it, and whoever
 //! is ready on one processor runs within two rounds, each of at most [`SLICE_NS`] and a [`TICK_NS`] for each task.
-//! While some task has another weight than [`WEIGHT_DEFAULT`] or is in a group, turns are drawn for instead (`lots.rs`),
-//! in the ratio of weights and groups (`group.rs`); what tasks are worth is set in `control.rs`.
+//! While some task has another weight than [`WEIGHT_DEFAULT`] or is in a group, turns are drawn for instead
+//! (`lots.rs`), in the ratio of weights and groups (`group.rs`); what tasks are worth is set in `control.rs`.
 //!
-//! Invariants: a task is in at most one of: current on one processor, in a ready queue, blocked. A wake is never
-//! lost: one that comes while its task has not blocked yet makes the next [`Scheduler::block`] return at once. A
-//! processor that goes idle is told of every task that becomes ready afterwards, until it picks one. While somebody
-//! is ready that a busy processor could run, that processor has been asked for a tick.
+//! Invariants: a task is in at most one of: current on one processor, in a ready queue, blocked. A wake is never lost:
+//! one that comes while its task has not blocked yet makes the next [`Scheduler::block`] return at once. A processor
+//! that goes idle is told of every task that becomes ready afterwards, until it picks one. While somebody is ready that
+//! a busy processor could run, that processor has been asked for a tick.
 //!
 //! Neighbours: [`crate::fs::readiness`], whose waiters tasks are, and `exos/linux/src/glue/fiber.rs`.
 

@@ -1,13 +1,14 @@
 //! Groups of tasks: what of the pod's time each gets, what it may use at most, and what it has used.
 //!
 //! A group that is *funded* is a currency (`lots.rs`) below its parent's; tasks in one that is not compete as if they
-//! were in the group above it, and it only counts what they use. A limit is a time in each period, for the group and all below
-//! it: who has used it up waits, parked, for a later period, and what was used beyond it is taken from that. Periods
-//! are looked at when time is charged and when somebody waits for their end, so a group that does nothing costs nothing.
+//! were in the group above it, and it only counts what they use. A limit is a time in each period, for the group and
+//! all below it: who has used it up waits, parked, for a later period, and what was used beyond it is taken from that.
+//! Periods are looked at when time is charged and when somebody waits for their end, so a group that does nothing costs
+//! nothing.
 //!
-//! Invariants: the pod itself is group 0 and has neither ticket nor limit. Only a group in the pod itself or in one that
-//! is funded is funded, and only such a group has a limit. A parked task is in no queue. A group that
-//! holds tasks or groups is not removed.
+//! Invariants: the pod itself is group 0 and has neither ticket nor limit. Only a group in the pod itself or in one
+//! that is funded is funded, and only such a group has a limit. A parked task is in no queue. A group that holds tasks
+//! or groups is not removed.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -9,8 +9,8 @@
 //! nothing is drawn. A turn is kept across blocking until it is used up: whoever wins has a whole one for it, so nobody
 //! is owed compensation for a part, and many who sleep by turns have no more than their group's part.
 //!
-//! Invariants: `contenders` are the members that wait for a draw, each named by its `place`; before a draw the lottery's
-//! clients are ready exactly if they are among them (`unsettled` are those where this may not hold).
+//! Invariants: `contenders` are the members that wait for a draw, each named by its `place`; before a draw the
+//! lottery's clients are ready exactly if they are among them (`unsettled` are those where this may not hold).
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
