@@ -545,6 +545,13 @@ impl Scheduler {
     pub fn yield_turn(&self, processor: usize, now_ns: u64) -> Choice {
         let (decision, told) = {
             let mut inner = self.inner.lock();
+            if inner.queues.groups.limit_count != 0 {
+                // Whoever yields until another gives a lock back may be all that runs: no timer is heard meanwhile.
+                let told = inner.release(now_ns);
+                drop(inner);
+                told.iter().for_each(|told| self.tell(told));
+                inner = self.inner.lock();
+            }
             let Some(task) = &inner.current[processor] else { return Choice::Idle };
             if task.may_run_on(processor) && !inner.queues.has_any(processor) {
                 return Choice::Stay;

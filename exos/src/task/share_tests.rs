@@ -416,6 +416,21 @@ proptest! {
     }
 }
 
+/// Who holds a lock may be parked; whoever waits for it looks and yields, and hears no timer.
+#[test]
+fn yielding_brings_a_parked_task_back() {
+    let mut pod = Pod::new(12);
+    let group = pod.group(100);
+    pod.scheduler.set_group_limit(group, Some(Limit { quota_ns: 1000, period_ns: 10_000 }), 0).expect("a limit");
+    let holder = pod.add(group, WEIGHT_DEFAULT);
+    assert!(pod.scheduler.pick(0, 0).is_some());
+    assert!(matches!(pod.scheduler.tick(0, 1000), Choice::Idle));
+    pod.add(GroupId::ROOT, WEIGHT_DEFAULT);
+    assert!(pod.scheduler.pick(0, 1000).is_some());
+    assert!(matches!(pod.scheduler.yield_turn(0, 9000), Choice::Stay));
+    assert!(matches!(pod.scheduler.yield_turn(0, 10_000), Choice::Switch(task) if Arc::ptr_eq(&task, &holder)));
+}
+
 #[test]
 fn a_choice_says_what_it_is() {
     let pod = Pod::new(10);

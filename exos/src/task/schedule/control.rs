@@ -19,6 +19,12 @@ impl Inner {
         }
     }
 
+    /// Lets those run whose groups have a new period; whom to tell.
+    pub(super) fn release(&mut self, now_ns: u64) -> alloc::vec::Vec<Told> {
+        let released = self.queues.groups.release(now_ns);
+        self.unpark(released)
+    }
+
     /// Puts those who may run again among the ready ones; whom to tell.
     fn unpark(&mut self, tasks: alloc::vec::Vec<Arc<Task>>) -> alloc::vec::Vec<Told> {
         let unpark = |task: Arc<Task>| {
@@ -167,8 +173,7 @@ impl Scheduler {
             if inner.queues.groups.limit_count == 0 {
                 return;
             }
-            let released = inner.queues.groups.release(now_ns);
-            inner.unpark(released)
+            inner.release(now_ns)
         };
         told.iter().for_each(|told| self.tell(told));
     }
