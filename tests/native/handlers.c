@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -280,6 +281,17 @@ static void threads_and_children(void) {
     puts("threads and children");
 }
 
+static void own_tickets(void) {
+    CHECK(exos_set_tickets(0) == -EINVAL && exos_set_tickets(EXOS_TICKETS_MAX + 1) == -EINVAL);
+    CHECK(exos_set_tickets(2048) == 1024 && exos_set_tickets(100) == 2048);
+    pid_t child = fork();
+    if (child == 0) _exit(exos_set_tickets(1024) != 100);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(setpriority(PRIO_PROCESS, 0, 0) == 0 && exos_set_tickets(1024) == 1024);
+    puts("own tickets");
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (exos_version() == -ENOSYS) {
@@ -296,5 +308,6 @@ int main(void) {
     stacks_are_touched_first();
     signals_come_between();
     threads_and_children();
+    own_tickets();
     return 0;
 }

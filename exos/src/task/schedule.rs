@@ -214,37 +214,46 @@ enum Told {
 struct Decision {
     choice: Choice,
     tick_within_ns: Option<u64>,
-    /// When a group that has used up its limit may run again: [`Scheduler::expire`] is wanted then.
-    release_ns: Option<u64>,
 }
 
 impl From<Choice> for Decision {
     fn from(choice: Choice) -> Self {
-        Self { choice, tick_within_ns: None, release_ns: None }
+        Self { choice, tick_within_ns: None }
     }
 }
 
 impl Inner {
-    /// Takes from the current task's turn what it has used.
-    fn charge(&mut self, processor: usize, now_ns: u64) {
+    /// Takes from the current task's turn what it has used. Answers as [`Inner::account`].
+    fn charge(&mut self, processor: usize, now_ns: u64) -> bool {
         let since_ns = now_ns.saturating_sub(self.charged_ns[processor]);
         self.charged_ns[processor] = now_ns;
-        if let Some(task) = &self.current[processor] {
-            task.state.lock().turn.charge(since_ns);
-            let group = task.group();
-            self.account(group, since_ns, now_ns);
-        }
+        let Some(task) = &self.current[processor] else { return false };
+        task.state.lock().turn.charge(since_ns);
+        self.account(processor, since_ns, now_ns)
     }
 
     /// Charges whoever runs on any processor.
     fn charge_all(&mut self, now_ns: u64) {
-        (0..self.current.len()).for_each(|processor| self.charge(processor, now_ns));
+        for processor in 0..self.current.len() {
+            self.charge(processor, now_ns);
+        }
     }
 
-    /// Notes time that a task of a group has used.
-    #[inline]
-    fn account(&mut self, group: GroupId, since_ns: u64, now_ns: u64) {
+    /// Notes time that the current task has used; whether a group may have used up its limit by that
+    /// ([`Scheduler::arm_release`]).
+    #[inline(always)]
+    fn account(&mut self, processor: usize, since_ns: u64, now_ns: u64) -> bool {
         self.used_ns += since_ns;
+        let is_uneven = self.queues.is_uneven();
+        if is_uneven {
+            self.account_group(processor, since_ns, now_ns);
+        }
+        is_uneven
+    }
+
+    #[cold]
+    fn account_group(&mut self, processor: usize, since_ns: u64, now_ns: u64) {
+        let group = self.current[processor].as_ref().map_or(GroupId::ROOT, |task| task.group());
         if group != GroupId::ROOT {
             self.queues.groups.charge(group, since_ns, now_ns);
         }
@@ -263,30 +272,32 @@ impl Inner {
         let Some(task) = self.take_ready(processor, now_ns) else {
             self.current[processor] = None;
             self.idle |= 1 << processor;
-            return Decision { release_ns: self.queues.groups.next_release_ns(), ..Choice::Idle.into() };
+            return Choice::Idle.into();
         };
         let tick_within_ns = self.wanted_tick(processor);
         let is_same = before.is_some_and(|before| Arc::ptr_eq(before, &task));
         let choice = if is_same { Choice::Stay } else { Choice::Switch(task) };
-        Decision { choice, tick_within_ns, release_ns: self.queues.groups.next_release_ns() }
+        Decision { choice, tick_within_ns }
     }
 
     /// When a busy processor has to look whether its task has to make room; `None` if nobody waits for that.
+    #[inline(always)]
     fn wanted_tick(&self, processor: usize) -> Option<u64> {
-        let within_ns = self.tick_for_others(processor);
-        if self.queues.groups.limit_count == 0 {
-            return within_ns;
+        if self.queues.is_uneven() {
+            return self.wanted_tick_of_uneven(processor);
         }
+        if self.queues.turn_count() == 0 { None } else { self.tick_for_others(processor) }
+    }
+
+    #[cold]
+    fn wanted_tick_of_uneven(&self, processor: usize) -> Option<u64> {
+        let within_ns = if self.queues.len() == 0 { None } else { self.tick_for_others(processor) };
         let group = self.current[processor].as_ref().map_or(GroupId::ROOT, |task| task.group());
         let left_ns = self.queues.groups.left_ns(group).map(|left_ns| left_ns.max(LIMIT_TICK_NS));
         left_ns.into_iter().chain(within_ns).min()
     }
 
-    #[inline]
     fn tick_for_others(&self, processor: usize) -> Option<u64> {
-        if self.queues.len() == 0 {
-            return None;
-        }
         if self.queues.has_woken(processor) {
             return Some(TICK_NS);
         }
@@ -441,13 +452,19 @@ impl Scheduler {
         }
     }
 
+    /// Has [`Scheduler::expire`] come when a group that has used up its limit may run again.
+    #[cold]
+    fn arm_release(&self) {
+        let release_ns = self.inner.lock().queues.groups.next_release_ns();
+        if let Some(release_ns) = release_ns {
+            self.processors.arm(release_ns);
+        }
+    }
+
     #[inline]
     fn announce(&self, processor: usize, decision: Decision) -> Choice {
         if let Some(within_ns) = decision.tick_within_ns {
             self.processors.arm_slice(processor, within_ns);
-        }
-        if let Some(release_ns) = decision.release_ns {
-            self.processors.arm(release_ns);
         }
         decision.choice
     }
@@ -486,11 +503,10 @@ impl Scheduler {
     /// Blocks the current task of `processor` until it is woken or until `deadline_ns`.
     pub fn block(&self, processor: usize, deadline_ns: Option<u64>, now_ns: u64) -> Choice {
         let mut earliest_ns = None;
-        let decision = {
+        let (decision, may_be_throttled) = {
             let mut inner = self.inner.lock();
             let since_ns = now_ns.saturating_sub(inner.charged_ns[processor]);
             let Some(task) = &inner.current[processor] else { return Choice::Idle };
-            let group = task.group();
             {
                 let mut state = task.state.lock();
                 if core::mem::take(&mut state.is_woken) {
@@ -505,10 +521,13 @@ impl Scheduler {
                 earliest_ns = is_first.then_some(deadline_ns);
                 inner.sleepers.insert((deadline_ns, task.id), task);
             }
-            inner.account(group, since_ns, now_ns);
+            let may_be_throttled = inner.account(processor, since_ns, now_ns);
             // Nobody who is blocked is chosen, so it is not the same task again.
-            inner.choose(processor, None, now_ns)
+            (inner.choose(processor, None, now_ns), may_be_throttled)
         };
+        if may_be_throttled {
+            self.arm_release();
+        }
         if let Some(earliest_ns) = earliest_ns {
             self.processors.arm(earliest_ns);
         }
@@ -517,20 +536,24 @@ impl Scheduler {
 
     /// A program was interrupted on `processor`: makes room for somebody who goes before it, if there is one.
     pub fn tick(&self, processor: usize, now_ns: u64) -> Choice {
-        let (decision, told) = {
+        let ((decision, told), may_be_throttled) = {
             let mut inner = self.inner.lock();
             let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
-            inner.charge(processor, now_ns);
+            let may_be_throttled = inner.charge(processor, now_ns);
             let has_turn = !task.state.lock().turn.is_over();
             let makes_room = inner.queues.has_woken(processor)
                 || !has_turn && inner.queues.has_any(processor)
                 || inner.queues.groups.is_throttled(task.group());
-            if makes_room || !task.may_run_on(processor) {
+            let decided = if makes_room || !task.may_run_on(processor) {
                 inner.make_room(processor, &task, now_ns)
             } else {
-                (Decision { tick_within_ns: inner.wanted_tick(processor), ..Choice::Stay.into() }, None)
-            }
+                (Decision { choice: Choice::Stay, tick_within_ns: inner.wanted_tick(processor) }, None)
+            };
+            (decided, may_be_throttled)
         };
+        if may_be_throttled {
+            self.arm_release();
+        }
         told.iter().for_each(|told| self.tell(told));
         self.announce(processor, decision)
     }
@@ -538,12 +561,12 @@ impl Scheduler {
     /// In place of a tick that came when the current task could not make room: another is asked for.
     pub fn ask_tick(&self, processor: usize) {
         let tick_within_ns = self.inner.lock().wanted_tick(processor);
-        self.announce(processor, Decision { tick_within_ns, ..Choice::Stay.into() });
+        self.announce(processor, Decision { choice: Choice::Stay, tick_within_ns });
     }
 
     /// The current task of `processor` gives up the rest of its turn.
     pub fn yield_turn(&self, processor: usize, now_ns: u64) -> Choice {
-        let (decision, told) = {
+        let ((decision, told), may_be_throttled) = {
             let mut inner = self.inner.lock();
             if inner.queues.groups.limit_count != 0 {
                 // Whoever yields until another gives a lock back may be all that runs: no timer is heard meanwhile.
@@ -557,19 +580,22 @@ impl Scheduler {
                 return Choice::Stay;
             }
             let task = task.clone();
-            inner.charge(processor, now_ns);
+            let may_be_throttled = inner.charge(processor, now_ns);
             task.state.lock().turn.give_up();
-            inner.give_way(processor, &task, now_ns)
+            (inner.give_way(processor, &task, now_ns), may_be_throttled)
         };
+        if may_be_throttled {
+            self.arm_release();
+        }
         told.iter().for_each(|told| self.tell(told));
         self.announce(processor, decision)
     }
 
     /// The current task of `processor` ends: never `Stay`.
     pub fn end(&self, processor: usize, now_ns: u64) -> Choice {
-        let decision = {
+        let (decision, may_be_throttled) = {
             let mut inner = self.inner.lock();
-            inner.charge(processor, now_ns);
+            let may_be_throttled = inner.charge(processor, now_ns);
             if let Some(task) = inner.current[processor].take() {
                 let turn = {
                     let mut state = task.state.lock();
@@ -581,8 +607,11 @@ impl Scheduler {
                     maker.state.lock().turn.take_back(&turn);
                 }
             }
-            inner.choose(processor, None, now_ns)
+            (inner.choose(processor, None, now_ns), may_be_throttled)
         };
+        if may_be_throttled {
+            self.arm_release();
+        }
         self.announce(processor, decision)
     }
 

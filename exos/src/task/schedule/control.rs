@@ -141,6 +141,7 @@ impl Scheduler {
             let parked = inner.queues.groups.set_limit(group, limit, now_ns)?;
             inner.unpark(parked)
         };
+        self.arm_release();
         told.iter().for_each(|told| self.tell(told));
         // Who runs in it learns of the limit at the next tick.
         let mask = u64::MAX >> (64 - self.processor_count.clamp(1, 64));
@@ -153,10 +154,12 @@ impl Scheduler {
     /// # Errors
     /// `ENOENT`.
     pub fn group_usage(&self, group: GroupId, now_ns: u64) -> Result<Usage> {
-        let mut inner = self.inner.lock();
-        inner.charge_all(now_ns);
-        let used_ns = inner.used_ns;
-        let usage = inner.queues.groups.usage(group, now_ns)?;
+        let (used_ns, usage) = {
+            let mut inner = self.inner.lock();
+            inner.charge_all(now_ns);
+            (inner.used_ns, inner.queues.groups.usage(group, now_ns)?)
+        };
+        self.arm_release();
         Ok(if group == GroupId::ROOT { Usage { used_ns, ..usage } } else { usage })
     }
 

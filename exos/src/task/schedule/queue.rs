@@ -300,7 +300,13 @@ impl Queues {
         self.woken.iter().chain(&self.waiting).chain(&self.spent).chain(self.lots.waiting())
     }
 
+    /// Those that do not wait for a draw: all, where turns are not drawn for.
+    #[inline]
+    pub(super) fn turn_count(&self) -> usize {
+        self.woken.len() + self.waiting.len() + self.spent.len()
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.woken.len() + self.waiting.len() + self.spent.len() + self.lots.len()
+        self.turn_count() + self.lots.len()
     }
 }
