@@ -26,6 +26,8 @@ struct side {
 };
 
 static volatile unsigned long *counts;
+/* Children that wait for the gate; behind the counts. */
+static volatile unsigned long *ready;
 
 static int put(const char *path, const char *text) {
     int file = open(path, O_WRONLY | O_TRUNC);
@@ -60,6 +62,7 @@ static pid_t start(int index, const struct side *side, int gate[2]) {
         fflush(stdout);
     }
     if (side->nice) CHECK(setpriority(PRIO_PROCESS, 0, side->nice) == 0);
+    __sync_fetch_and_add(ready, 1);
     while (read(gate[0], &byte, 1) > 0) {}
     for (;;) counts[index * 8]++;
 }
@@ -69,9 +72,9 @@ static void experiment(const char *name, struct side first, struct side second, 
     pid_t children[CHILDREN_MAX];
     CHECK(pipe(gate) == 0);
     memset((void *)counts, 0, CHILDREN_MAX * 64);
+    *ready = 0;
     for (int i = 0; i < total; i++) children[i] = start(i, i < first.count ? &first : &second, gate);
-    /* Whoever is in its group waits for the gate then. */
-    nanosleep(&(struct timespec){0, 20 * 1000000}, NULL);
+    while (*ready < total) nanosleep(&(struct timespec){0, 20 * 1000000}, NULL);
     close(gate[0]);
     close(gate[1]);
     nanosleep(&(struct timespec){time_ms / 1000, time_ms % 1000 * 1000000L}, NULL);
@@ -85,7 +88,8 @@ static void experiment(const char *name, struct side first, struct side second, 
 }
 
 int main(void) {
-    counts = mmap(NULL, CHILDREN_MAX * 64, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    counts = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ready = counts + CHILDREN_MAX * 8;
     experiment("nice", (struct side){1, 0, NULL}, (struct side){1, 5, NULL}, 800);
     CHECK(put(ROOT "/cgroup.subtree_control", "+cpu") == 0);
     CHECK(mkdir(ROOT "/a", 0755) == 0 && mkdir(ROOT "/b", 0755) == 0);
