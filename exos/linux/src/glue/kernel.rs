@@ -15,7 +15,10 @@ use exos::platform::{BindFault, FrameGrant};
 use exos::sync::SpinMutex;
 
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
-const SLOT_FREE_FIRST: u32 = 128;
+const SLOT_FREE_FIRST: u32 = SLOT_OF_DONATIONS.0 + 1;
+/// Where frames are between being taken and being donated. A slot that was never used may need a table frame itself,
+/// which is what there is none of then; this one's is there, since the next slots are taken at the start.
+const SLOT_OF_DONATIONS: CapSlot = CapSlot(128);
 /// Frames donated at a time when the kernel asks for table frames.
 const DONATION_FRAME_COUNT: u64 = 64;
 
@@ -149,11 +152,15 @@ pub(crate) fn take_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant,
     Ok(FrameGrant { slot, first: FrameNumber(first), count })
 }
 
+/// Held while a donation is made.
+static DONATION: SpinMutex<()> = SpinMutex::new(());
+
 /// Donates frames for this environment's tables.
 fn donate() -> Result<(), Status> {
-    let slot = next_slot();
-    call::frame_allocate(slot, DONATION_FRAME_COUNT, None, 0).map_err(|refusal| refusal.status)?;
-    call::frame_donate(slot, SLOT_SELF).map_err(|refusal| refusal.status)?;
+    let _donation = DONATION.lock();
+    let taken = call::frame_allocate(SLOT_OF_DONATIONS, DONATION_FRAME_COUNT, None, 0);
+    taken.map_err(|refusal| refusal.status)?;
+    call::frame_donate(SLOT_OF_DONATIONS, SLOT_SELF).map_err(|refusal| refusal.status)?;
     Ok(())
 }
 
