@@ -189,17 +189,30 @@ pub enum Choice {
     Idle,
 }
 
+/// A processor.
+#[derive(Default)]
+struct Seat {
+    current: Option<Arc<Task>>,
+    /// When its task was last charged for its time.
+    charged_ns: u64,
+    /// All that was charged for.
+    used_ns: u64,
+}
+
+impl Seat {
+    /// The group of its task.
+    fn group(&self) -> GroupId {
+        self.current.as_ref().map_or(GroupId::ROOT, |task| task.group())
+    }
+}
+
 struct Inner {
     queues: Queues,
     sleepers: BTreeMap<(u64, u64), Arc<Task>>,
-    current: Vec<Option<Arc<Task>>>,
-    /// When each processor's task was last charged for its time.
-    charged_ns: Vec<u64>,
+    seats: Vec<Seat>,
     /// Processors that are idle, a bit each.
     idle: u64,
     next_id: u64,
-    /// Processor time of all.
-    used_ns: u64,
 }
 
 /// Processors to tell that somebody is ready, once the lock is free.
@@ -223,65 +236,86 @@ impl From<Choice> for Decision {
 }
 
 impl Inner {
-    /// Takes from the current task's turn what it has used. Answers as [`Inner::account`].
-    fn charge(&mut self, processor: usize, now_ns: u64) -> bool {
-        let since_ns = now_ns.saturating_sub(self.charged_ns[processor]);
-        self.charged_ns[processor] = now_ns;
-        let Some(task) = &self.current[processor] else { return false };
-        task.state.lock().turn.charge(since_ns);
-        self.account(processor, since_ns, now_ns)
-    }
-
-    /// Charges whoever runs on any processor.
-    fn charge_all(&mut self, now_ns: u64) {
-        for processor in 0..self.current.len() {
-            self.charge(processor, now_ns);
-        }
-    }
-
-    /// Notes time that the current task has used; whether a group may have used up its limit by that
+    /// Takes from the current task's turn what it has used; whether a group may have used up its limit by that
     /// ([`Scheduler::arm_release`]).
-    #[inline(always)]
-    fn account(&mut self, processor: usize, since_ns: u64, now_ns: u64) -> bool {
-        self.used_ns += since_ns;
+    fn charge(&mut self, processor: usize, now_ns: u64) -> bool {
+        let seat = &mut self.seats[processor];
+        let since_ns = now_ns.saturating_sub(seat.charged_ns);
+        seat.charged_ns = now_ns;
+        let Some(task) = &seat.current else { return false };
+        task.state.lock().turn.charge(since_ns);
+        seat.used_ns += since_ns;
         let is_uneven = self.queues.is_uneven();
         if is_uneven {
-            self.account_group(processor, since_ns, now_ns);
+            self.charge_group(processor, since_ns, now_ns);
         }
         is_uneven
     }
 
+    /// Charges whoever runs on any processor.
+    fn charge_all(&mut self, now_ns: u64) {
+        for processor in 0..self.seats.len() {
+            self.charge(processor, now_ns);
+        }
+    }
+
     #[cold]
-    fn account_group(&mut self, processor: usize, since_ns: u64, now_ns: u64) {
-        let group = self.current[processor].as_ref().map_or(GroupId::ROOT, |task| task.group());
+    fn charge_group(&mut self, processor: usize, since_ns: u64, now_ns: u64) {
+        let group = self.seats[processor].group();
         if group != GroupId::ROOT {
             self.queues.groups.charge(group, since_ns, now_ns);
         }
     }
 
     #[inline]
-    fn take_ready(&mut self, processor: usize, now_ns: u64) -> Option<Arc<Task>> {
-        let task = self.queues.take(processor)?;
-        self.current[processor] = Some(task.clone());
-        self.charged_ns[processor] = now_ns;
-        Some(task)
+    fn choose(&mut self, processor: usize, before: Option<&Arc<Task>>, now_ns: u64) -> Decision {
+        if self.queues.is_uneven() {
+            return self.choose_by_lot(processor, before, now_ns);
+        }
+        self.choose_in_turn(processor, before, now_ns)
     }
 
-    #[inline]
-    fn choose(&mut self, processor: usize, before: Option<&Arc<Task>>, now_ns: u64) -> Decision {
-        let Some(task) = self.take_ready(processor, now_ns) else {
-            self.current[processor] = None;
-            self.idle |= 1 << processor;
-            return Choice::Idle.into();
-        };
-        let tick_within_ns = self.wanted_tick(processor);
-        let is_same = before.is_some_and(|before| Arc::ptr_eq(before, &task));
-        let choice = if is_same { Choice::Stay } else { Choice::Switch(task) };
+    /// As [`Inner::choose`] where all are equal.
+    #[inline(always)]
+    fn choose_in_turn(&mut self, processor: usize, before: Option<&Arc<Task>>, now_ns: u64) -> Decision {
+        let taken = self.queues.take_in_turn(processor);
+        let Some(choice) = self.seat(processor, before, taken, now_ns) else { return self.go_idle(processor) };
+        let tick_within_ns = if self.queues.turn_count() == 0 { None } else { self.tick_for_others(processor) };
         Decision { choice, tick_within_ns }
     }
 
-    /// When a busy processor has to look whether its task has to make room; `None` if nobody waits for that.
+    /// As [`Inner::choose`] where turns are drawn for.
+    #[cold]
+    fn choose_by_lot(&mut self, processor: usize, before: Option<&Arc<Task>>, now_ns: u64) -> Decision {
+        let taken = self.queues.take_by_lot(processor);
+        let Some(choice) = self.seat(processor, before, taken, now_ns) else { return self.go_idle(processor) };
+        Decision { choice, tick_within_ns: self.wanted_tick_of_uneven(processor) }
+    }
+
+    fn go_idle(&mut self, processor: usize) -> Decision {
+        self.seats[processor].current = None;
+        self.idle |= 1 << processor;
+        Choice::Idle.into()
+    }
+
+    /// Makes a task that was taken the current one.
     #[inline(always)]
+    fn seat(
+        &mut self,
+        processor: usize,
+        before: Option<&Arc<Task>>,
+        taken: Option<Arc<Task>>,
+        now_ns: u64,
+    ) -> Option<Choice> {
+        let task = taken?;
+        let seat = &mut self.seats[processor];
+        seat.current = Some(task.clone());
+        seat.charged_ns = now_ns;
+        let is_same = before.is_some_and(|before| Arc::ptr_eq(before, &task));
+        Some(if is_same { Choice::Stay } else { Choice::Switch(task) })
+    }
+
+    /// When a busy processor has to look whether its task has to make room; `None` if nobody waits for that.
     fn wanted_tick(&self, processor: usize) -> Option<u64> {
         if self.queues.is_uneven() {
             return self.wanted_tick_of_uneven(processor);
@@ -292,16 +326,15 @@ impl Inner {
     #[cold]
     fn wanted_tick_of_uneven(&self, processor: usize) -> Option<u64> {
         let within_ns = if self.queues.len() == 0 { None } else { self.tick_for_others(processor) };
-        let group = self.current[processor].as_ref().map_or(GroupId::ROOT, |task| task.group());
-        let left_ns = self.queues.groups.left_ns(group).map(|left_ns| left_ns.max(LIMIT_TICK_NS));
-        left_ns.into_iter().chain(within_ns).min()
+        let left_ns = self.queues.groups.left_ns(self.seats[processor].group());
+        left_ns.map(|left_ns| left_ns.max(LIMIT_TICK_NS)).into_iter().chain(within_ns).min()
     }
 
     fn tick_for_others(&self, processor: usize) -> Option<u64> {
         if self.queues.has_woken(processor) {
             return Some(TICK_NS);
         }
-        let left_ns = self.current[processor].as_ref().map_or(0, |task| task.state.lock().turn.left_ns());
+        let left_ns = self.seats[processor].current.as_ref().map_or(0, |task| task.state.lock().turn.left_ns());
         self.queues.has_any(processor).then(|| left_ns.max(TICK_NS))
     }
 
@@ -383,11 +416,9 @@ impl Scheduler {
         let inner = Inner {
             queues: Queues::new([0; 2]),
             sleepers: BTreeMap::new(),
-            current: alloc::vec![None; processor_count],
-            charged_ns: alloc::vec![0; processor_count],
+            seats: (0..processor_count).map(|_| Seat::default()).collect(),
             idle: 0,
             next_id: 1,
-            used_ns: 0,
         };
         Arc::new(Self { inner: SpinMutex::new(inner), processor_count, processors })
     }
@@ -435,7 +466,7 @@ impl Scheduler {
     pub fn adopt(&self, processor: usize, task: &Arc<Task>) {
         let mut inner = self.inner.lock();
         task.state.lock().status = Status::Running(processor);
-        inner.current[processor] = Some(task.clone());
+        inner.seats[processor].current = Some(task.clone());
         inner.idle &= !(1 << processor);
         inner.queues.begin(task);
     }
@@ -503,10 +534,12 @@ impl Scheduler {
     /// Blocks the current task of `processor` until it is woken or until `deadline_ns`.
     pub fn block(&self, processor: usize, deadline_ns: Option<u64>, now_ns: u64) -> Choice {
         let mut earliest_ns = None;
-        let (decision, may_be_throttled) = {
-            let mut inner = self.inner.lock();
-            let since_ns = now_ns.saturating_sub(inner.charged_ns[processor]);
-            let Some(task) = &inner.current[processor] else { return Choice::Idle };
+        let decision = {
+            let mut guard = self.inner.lock();
+            let inner = &mut *guard;
+            let seat = &mut inner.seats[processor];
+            let since_ns = now_ns.saturating_sub(seat.charged_ns);
+            let Some(task) = &seat.current else { return Choice::Idle };
             {
                 let mut state = task.state.lock();
                 if core::mem::take(&mut state.is_woken) {
@@ -515,19 +548,24 @@ impl Scheduler {
                 state.status = Status::Blocked { deadline_ns };
                 state.turn.charge(since_ns);
             }
+            seat.used_ns += since_ns;
             if let Some(deadline_ns) = deadline_ns {
                 let task = task.clone();
                 let is_first = inner.sleepers.first_key_value().is_none_or(|((first, _), _)| deadline_ns < *first);
                 earliest_ns = is_first.then_some(deadline_ns);
                 inner.sleepers.insert((deadline_ns, task.id), task);
             }
-            let may_be_throttled = inner.account(processor, since_ns, now_ns);
             // Nobody who is blocked is chosen, so it is not the same task again.
-            (inner.choose(processor, None, now_ns), may_be_throttled)
+            if inner.queues.is_uneven() {
+                inner.charge_group(processor, since_ns, now_ns);
+                let decision = inner.choose_by_lot(processor, None, now_ns);
+                drop(guard);
+                self.arm_release();
+                decision
+            } else {
+                inner.choose_in_turn(processor, None, now_ns)
+            }
         };
-        if may_be_throttled {
-            self.arm_release();
-        }
         if let Some(earliest_ns) = earliest_ns {
             self.processors.arm(earliest_ns);
         }
@@ -538,7 +576,7 @@ impl Scheduler {
     pub fn tick(&self, processor: usize, now_ns: u64) -> Choice {
         let ((decision, told), may_be_throttled) = {
             let mut inner = self.inner.lock();
-            let Some(task) = inner.current[processor].clone() else { return Choice::Idle };
+            let Some(task) = inner.seats[processor].current.clone() else { return Choice::Idle };
             let may_be_throttled = inner.charge(processor, now_ns);
             let has_turn = !task.state.lock().turn.is_over();
             let makes_room = inner.queues.has_woken(processor)
@@ -575,7 +613,7 @@ impl Scheduler {
                 told.iter().for_each(|told| self.tell(told));
                 inner = self.inner.lock();
             }
-            let Some(task) = &inner.current[processor] else { return Choice::Idle };
+            let Some(task) = &inner.seats[processor].current else { return Choice::Idle };
             if task.may_run_on(processor) && !inner.queues.has_any(processor) {
                 return Choice::Stay;
             }
@@ -596,7 +634,7 @@ impl Scheduler {
         let (decision, may_be_throttled) = {
             let mut inner = self.inner.lock();
             let may_be_throttled = inner.charge(processor, now_ns);
-            if let Some(task) = inner.current[processor].take() {
+            if let Some(task) = inner.seats[processor].current.take() {
                 let turn = {
                     let mut state = task.state.lock();
                     state.status = Status::Ended;
@@ -657,7 +695,7 @@ impl Scheduler {
     /// The current task of a processor.
     #[must_use]
     pub fn current(&self, processor: usize) -> Option<Arc<Task>> {
-        self.inner.lock().current.get(processor).cloned().flatten()
+        self.inner.lock().seats.get(processor)?.current.clone()
     }
 
     /// Whether somebody is ready that `processor` could run.
@@ -670,7 +708,7 @@ impl Scheduler {
     #[must_use]
     pub fn runnable_count(&self) -> usize {
         let inner = self.inner.lock();
-        inner.queues.len() + inner.current.iter().flatten().count()
+        inner.queues.len() + inner.seats.iter().filter(|seat| seat.current.is_some()).count()
     }
 }
 

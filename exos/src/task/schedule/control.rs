@@ -157,7 +157,8 @@ impl Scheduler {
         let (used_ns, usage) = {
             let mut inner = self.inner.lock();
             inner.charge_all(now_ns);
-            (inner.used_ns, inner.queues.groups.usage(group, now_ns)?)
+            let used_ns = inner.seats.iter().map(|seat| seat.used_ns).sum();
+            (used_ns, inner.queues.groups.usage(group, now_ns)?)
         };
         self.arm_release();
         Ok(if group == GroupId::ROOT { Usage { used_ns, ..usage } } else { usage })

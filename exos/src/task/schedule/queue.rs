@@ -15,6 +15,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use super::group::Groups;
 use super::lots::Lots;
@@ -149,12 +150,9 @@ impl Queues {
         }
     }
 
-    /// The next for `processor`, with a turn: running there from now on.
+    /// The next for `processor` where all are equal, with a turn: running there from now on.
     #[inline]
-    pub(super) fn take(&mut self, processor: usize) -> Option<Arc<Task>> {
-        if self.is_uneven() {
-            return self.take_by_lot(processor);
-        }
+    pub(super) fn take_in_turn(&mut self, processor: usize) -> Option<Arc<Task>> {
         if self.woken.is_empty() && self.waiting.is_empty() && !self.spent.is_empty() {
             self.round += 1;
             core::mem::swap(&mut self.waiting, &mut self.spent);
@@ -173,9 +171,9 @@ impl Queues {
         Some(task)
     }
 
-    /// As [`Queues::take`]: who has a turn left, or who wins the next.
+    /// As [`Queues::take_in_turn`] where they are not: who has a turn left, or who wins the next.
     #[cold]
-    fn take_by_lot(&mut self, processor: usize) -> Option<Arc<Task>> {
+    pub(super) fn take_by_lot(&mut self, processor: usize) -> Option<Arc<Task>> {
         loop {
             let in_turn = take_able(&mut self.woken, processor).or_else(|| take_able(&mut self.waiting, processor));
             let has_turn = in_turn.is_some();
@@ -232,7 +230,9 @@ impl Queues {
             self.groups.count(task.group(), -1);
             self.count_uneven(false);
         }
-        self.lots.forget(task);
+        if task.member.load(Ordering::Relaxed) != 0 {
+            self.lots.forget(task);
+        }
     }
 
     /// Has all tasks funded anew.
