@@ -52,6 +52,7 @@ static long number_in(const char *path, const char *label) {
 
 static pid_t start(int index, const struct side *side, int gate[2]) {
     pid_t child = fork();
+    CHECK(child >= 0);
     if (child != 0) return child;
     char byte;
     close(gate[1]);
@@ -73,15 +74,21 @@ static void experiment(const char *name, struct side first, struct side second, 
     CHECK(pipe(gate) == 0);
     memset((void *)counts, 0, CHILDREN_MAX * 64);
     *ready = 0;
-    for (int i = 0; i < total; i++) children[i] = start(i, i < first.count ? &first : &second, gate);
-    while (*ready < total) nanosleep(&(struct timespec){0, 20 * 1000000}, NULL);
+    int made = 0;
+    for (int i = 0; i < total; i++) {
+        children[i] = start(i, i < first.count ? &first : &second, gate);
+        made += children[i] > 0;
+    }
+    while (*ready < made) nanosleep(&(struct timespec){0, 20 * 1000000}, NULL);
     close(gate[0]);
     close(gate[1]);
     nanosleep(&(struct timespec){time_ms / 1000, time_ms % 1000 * 1000000L}, NULL);
     unsigned long sums[2] = {0, 0};
     for (int i = 0; i < total; i++) sums[i >= first.count] += counts[i * 8];
-    for (int i = 0; i < total; i++) kill(children[i], SIGKILL);
-    for (int i = 0; i < total; i++) waitpid(children[i], NULL, 0);
+    for (int i = 0; i < total; i++)
+        if (children[i] > 0) kill(children[i], SIGKILL);
+    for (int i = 0; i < total; i++)
+        if (children[i] > 0) waitpid(children[i], NULL, 0);
     unsigned long sum = sums[0] + sums[1];
     printf("%s %lu\n", name, sum ? sums[0] * 1000 / sum : 0);
     fflush(stdout);

@@ -126,6 +126,14 @@ fn many_of_everything_and_kills_leave_nothing() {
     }
 }
 
+/// Four hundred processes fit into the memory that a run has unless told otherwise. Each takes a few entries of the
+/// kernel's tables, and the frames for these run out at any of them.
+#[test]
+fn hundreds_wait_at_once() {
+    let Some(path) = build("children", "static", "gcc", &["-static"]) else { return };
+    same(&[], &[&path.display().to_string(), "400"], b"");
+}
+
 /// Memory comes to its end for whoever asks next, but the one that holds most has to go.
 #[test]
 fn the_largest_goes_when_memory_ends() {

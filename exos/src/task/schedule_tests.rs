@@ -177,7 +177,8 @@ proptest! {
             let inner = scheduler.inner.lock();
             for task in &tasks {
                 let ready = inner.queues.all().filter(|other| Arc::ptr_eq(other, task)).count();
-                let current = inner.seats.iter().filter_map(|seat| seat.current.as_ref()).filter(|other| Arc::ptr_eq(other, task)).count();
+                let seated = inner.seats.iter().filter_map(|seat| seat.current.as_ref());
+                let current = seated.filter(|other| Arc::ptr_eq(other, task)).count();
                 let sleeping = inner.sleepers.values().filter(|other| Arc::ptr_eq(other, task)).count();
                 let expected = match task.state.lock().status {
                     Status::Ready => (1, 0, 0),
