@@ -270,6 +270,8 @@ calls! {
     45 TicketFund { slot: CapSlot, target: CapSlot }
     /// Reads what an environment or a processor is funded with: see `TicketField`.
     46 TicketRead { slot: CapSlot, field: u32 }
+    /// Issues the ticket that funds an environment anew, in the currency of the environment `payer`.
+    47 TicketIssue { slot: CapSlot, payer: CapSlot }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more

@@ -284,6 +284,24 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
         Ok(ticket)
     }
 
+    /// Issues a ticket anew in another currency: the same amount, and what it funded it still funds. Both tickets are
+    /// in the table for a moment.
+    ///
+    /// # Errors
+    /// Those of [`issue`](Self::issue) and [`fund`](Self::fund), and `UnknownTicket`.
+    pub fn reissue(&mut self, id: TicketId, issuer: CurrencyId) -> Result<TicketId, Error> {
+        let ticket = self.known_ticket(id)?;
+        if ticket.issuer == issuer {
+            return Ok(id);
+        }
+        let new = match self.target(id) {
+            Some(target) => self.transfer(issuer, target, ticket.amount)?,
+            None => self.issue(issuer, ticket.amount)?,
+        };
+        self.destroy_ticket(id)?;
+        Ok(new)
+    }
+
     /// Says whether a client wants to run, and with which compensation (1/f as a fixed-point number, `COMPENSATION_ONE`
     /// for none).
     ///

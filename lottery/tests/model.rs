@@ -210,9 +210,29 @@ impl<const C: usize, const T: usize> Pair<C, T> {
         }
     }
 
+    fn reissue(&mut self) {
+        let Some(id) = self.ticket() else { return };
+        let (issuer, entry) = (self.currency(), self.model.tickets[&id.index()].1.clone());
+        let is_full = self.model.tickets.len() == T;
+        let expected = if entry.issuer == issuer {
+            None
+        } else {
+            let cycle = entry.target.filter(|target| self.model.reaches(*target, issuer)).map(|_| Error::Cycle);
+            self.amount_error(issuer, 0, entry.amount).or(is_full.then_some(Error::TableFull)).or(cycle)
+        };
+        let made = self.lottery.reissue(id, issuer);
+        assert_eq!(made.err(), expected);
+        if let Ok(new) = made {
+            self.model.tickets.remove(&id.index());
+            let entry = ModelTicket { issuer, ..entry };
+            assert!(self.model.tickets.insert(new.index(), (new, entry)).is_none());
+        }
+    }
+
     fn change_ticket(&mut self) {
         let Some(id) = self.ticket() else { return };
-        match self.random.below(3) {
+        match self.random.below(4) {
+            3 => self.reissue(),
             0 => {
                 self.lottery.unfund(id).expect("a ticket");
                 self.model.tickets.get_mut(&id.index()).expect("it is there").1.target = None;

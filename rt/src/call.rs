@@ -169,6 +169,8 @@ stubs! {
     ticket_fund(slot: CapSlot, target: CapSlot) => TicketFund { slot: slot, target: target };
     /// Reads what an environment or a processor is funded with.
     ticket_read(slot: CapSlot, field: aegis_abi::call::TicketField) => TicketRead { slot: slot, field: field as u32 };
+    /// Issues an environment's ticket anew in the currency of `payer`.
+    ticket_issue(slot: CapSlot, payer: CapSlot) => TicketIssue { slot: slot, payer: payer };
     /// Reads a counter of an environment.
     counter_read_of(environment: CapSlot, counter: aegis_abi::counter::Counter)
         => CounterRead { environment: environment, index: counter as u32 };

@@ -8,6 +8,9 @@ const CASES: &[&str] = &[
     "bad_changes_are_refused",
     "an_environment_changes_its_processors_and_not_itself",
     "slices_follow_the_amounts",
+    "others_pay_and_end",
+    "payers_that_cannot_be_are_refused",
+    "slices_follow_currencies",
     "without_funding_only_idle_time_is_left",
 ];
 

@@ -52,8 +52,10 @@ pub(crate) struct Environment {
     pub(crate) reclaim: Reclaim,
     /// What its processors and the environments that it makes are funded in; the base stands for none.
     pub(crate) currency: CurrencyId,
-    /// What funds that, of its creator's currency.
+    /// What funds that.
     pub(crate) ticket: Option<TicketId>,
+    /// Whose currency the ticket is of; the first environment's is of the base.
+    pub(crate) payer: Option<EnvironmentId>,
 }
 
 impl Environment {
@@ -80,6 +82,7 @@ impl Environment {
         reclaim: Reclaim::NONE,
         currency: CurrencyId::BASE,
         ticket: None,
+        payer: None,
     };
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -340,7 +343,7 @@ impl<M: Machine> State<'_, M> {
         let serial = self.last_environment_serial.checked_add(1).ok_or(Status::TableFull)?;
         self.last_environment_serial = serial;
         let (currency, ticket) = self.new_currency(parent);
-        self.environments[id] = Environment { serial, parent, currency, ticket, ..Environment::EMPTY };
+        self.environments[id] = Environment { serial, parent, currency, ticket, payer: parent, ..Environment::EMPTY };
         Ok(id)
     }
 }

@@ -1,8 +1,8 @@
 //! Who funds whom, and who wins the next slice: the kernel's use of the lottery (`docs/adr/0017`).
 //!
-//! An environment has a currency, which a ticket of its creator's funds; a processor is a client with a currency of its
-//! own, which a ticket of its environment's funds. A processor that waits for a reply funds whom it called, by a ticket
-//! in its own currency; as it does not run, all that it is worth flows there.
+//! An environment has a currency, which a ticket of its creator's funds, or of another's that pays for it; a processor
+//! is a client with a currency of its own, which a ticket of its environment's funds. A processor that waits for a
+//! reply funds whom it called, by a ticket in its own currency; as it does not run, all that it is worth flows there.
 //!
 //! The tables of the lottery are brought in line with what processors do when a draw needs them, not when that changes:
 //! whatever changed is in the `touched` list. So a protected call, a wake, a sleep or a hand-over costs a store, and
@@ -11,7 +11,7 @@
 //! a member of the ready set, whatever the lottery answers (INV-5).
 
 use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
-use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Lottery, TicketId, VALUE_ONE};
+use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Error, Lottery, TicketId, VALUE_ONE};
 
 use crate::id::{ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
@@ -23,8 +23,8 @@ const AMOUNT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 
 /// The base, a currency for each environment and each processor.
 const CURRENCIES: usize = 1 + ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX;
-/// One that funds each environment and each processor, one that each processor transfers.
-const TICKETS: usize = ENVIRONMENT_COUNT_MAX + 2 * PROCESSOR_COUNT_MAX;
+/// One that funds each environment and each processor, one that each processor transfers, one that is being replaced.
+const TICKETS: usize = ENVIRONMENT_COUNT_MAX + 2 * PROCESSOR_COUNT_MAX + 1;
 
 const _: () = {
     let tickets_of_one = (ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX) as u64;
@@ -222,8 +222,26 @@ impl<M: Machine> State<'_, M> {
         self.end_currency(funding.client, funding.ticket);
     }
 
-    /// An environment ends, which has no processors and made no environments.
+    /// Lets another environment pay for one.
+    pub(crate) fn issue_ticket(&mut self, environment: EnvironmentId, payer: EnvironmentId) -> Result<(), Error> {
+        let object = &self.environments[environment];
+        let ticket = object.ticket.ok_or(Error::UnknownTicket)?;
+        let ticket = self.lottery.reissue(ticket, self.environments[payer].currency)?;
+        let object = &mut self.environments[environment];
+        (object.ticket, object.payer) = (Some(ticket), Some(payer));
+        Ok(())
+    }
+
+    /// An environment ends, which has no processors and made no environments. Whom it paid for, its maker pays for
+    /// again, or whoever made that one: nobody else pays for the first environment, so there no cycle is closed.
     pub(crate) fn unfund_environment(&mut self, environment: EnvironmentId) {
+        for id in self.environments.ids() {
+            let object = &self.environments[id];
+            let mut payer = object.parent.filter(|_| object.payer == Some(environment));
+            while let Some(next) = payer.filter(|next| self.issue_ticket(id, *next).is_err()) {
+                payer = self.environments[next].parent;
+            }
+        }
         let object = &self.environments[environment];
         self.end_currency(object.currency, object.ticket);
     }
@@ -257,6 +275,10 @@ impl<M: Machine> State<'_, M> {
             && self.environments.iter().all(|(_, object)| {
                 (object.serial == 0) == (object.currency == CurrencyId::BASE)
                     && object.ticket.is_some() == (object.serial != 0)
+                    && object.ticket.is_none_or(|ticket| {
+                        let payer = object.payer.map(|payer| self.environments[payer].currency);
+                        self.lottery.issuer(ticket) == Ok(payer.unwrap_or(CurrencyId::BASE))
+                    })
             })
     }
 

@@ -5,7 +5,7 @@
 use aegis_abi::call::Call;
 use aegis_abi::device::DeviceOperation;
 use aegis_abi::memory::{BindEntry, BindFlags};
-use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_MACHINE, SLOT_NONE};
+use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_MACHINE, SLOT_NONE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_rt::call;
 use aegis_rt::gate::gate_entry;
@@ -71,7 +71,7 @@ fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
 /// Calls that take no slot.
 const WITHOUT_SLOTS: [u64; 3] = [0, 22, 29];
 
-fn rows(entry: &BindEntry) -> [Row; 44] {
+fn rows(entry: &BindEntry) -> [Row; 45] {
     use Kind::{Any, AnyFunded, Funded, Right, Space, Target, Type};
     let at = |slot: CapSlot| u64::from(slot.0);
     let (frames, environment, processor) = (at(FRAMES), at(ENVIRONMENT), at(PROCESSOR));
@@ -129,6 +129,7 @@ fn rows(entry: &BindEntry) -> [Row; 44] {
         row(44, [environment, 1000, 0, 0, 0, 0], &[(0, Funded)]),
         row(45, [processor, processor, 0, 0, 0, 0], &[(0, Funded), (1, AnyFunded)]),
         row(46, [processor, 0, 0, 0, 0, 0], &[(0, Funded)]),
+        row(47, [environment, u64::from(SLOT_SELF.0), 0, 0, 0, 0], &[(0, Right(E)), (1, Right(E))]),
     ]
 }
 

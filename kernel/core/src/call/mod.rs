@@ -166,4 +166,5 @@ dispatch! {
     TicketAmount => ticket::amount;
     TicketFund => ticket::fund;
     TicketRead => ticket::read;
+    TicketIssue => ticket::issue;
 }

@@ -1,9 +1,10 @@
-//! Calls 44 to 46: the tickets that fund environments and processors.
+//! Calls 44 to 47: the tickets that fund environments and processors.
 //!
-//! An environment's ticket is of its creator's currency, a processor's of its environment's. Who holds CONTROL and is
-//! the payer, or above it, changes it: so an environment divides what it has, and nobody changes what it is given.
+//! An environment's ticket is of its creator's currency until it is issued in another's, a processor's of its
+//! environment's. Who holds CONTROL and is the payer, or above it, changes it: so an environment divides what it has,
+//! and nobody changes what it is given.
 
-use aegis_abi::call::{TICKET_AMOUNT_MAX, TicketAmount, TicketField, TicketFund, TicketRead};
+use aegis_abi::call::{TICKET_AMOUNT_MAX, TicketAmount, TicketField, TicketFund, TicketIssue, TicketRead};
 use aegis_abi::types::{CapSlot, CapType, Rights, SLOT_NONE, Status};
 use aegis_lottery::{CurrencyId, Error, TicketId};
 
@@ -31,7 +32,7 @@ fn funded<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, rights: R
         _ => {
             let environment = state.lookup_environment(caller.environment, slot, rights)?;
             let object = &state.environments[environment];
-            (object.ticket, object.currency, object.parent)
+            (object.ticket, object.currency, object.payer)
         }
     };
     Ok(Funded { currency, ticket: ticket.ok_or(Status::WrongState)?, payer })
@@ -65,6 +66,14 @@ pub(super) fn fund<M: Machine>(state: &mut State<M>, caller: Caller, call: Ticke
         Ok(()) | Err(Error::InUse) => Ok(0),
         Err(_) => Err(Status::WrongState.into()),
     }
+}
+
+pub(super) fn issue<M: Machine>(state: &mut State<M>, caller: Caller, call: TicketIssue) -> Answer {
+    let environment = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
+    changeable(state, caller, call.slot)?;
+    let payer = state.lookup_environment(caller.environment, call.payer, Rights::CONTROL)?;
+    refuse_if(!state.is_within(payer, caller.environment), Status::MissingRight)?;
+    state.issue_ticket(environment, payer).map(|()| 0).map_err(|_| bad_argument(1))
 }
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: TicketRead) -> Answer {

@@ -7,6 +7,7 @@
 mod bind;
 mod capability;
 mod check;
+mod currency;
 mod device;
 mod environment;
 mod frame;

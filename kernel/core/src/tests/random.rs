@@ -21,10 +21,10 @@ use crate::id::{EnvironmentId, Id};
 use crate::space::{Progress, WALK_BUDGET};
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
-const PATTERNS: [&str; 47] = [
+const PATTERNS: [&str; 48] = [
     "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB", "Ent", "TEFnaa",
     "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii", "Db", "Dia", "Diinbw", "DbB", "Db",
-    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi",
+    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi", "EE",
 ];
 
 const CPU_COUNT: usize = 3;
