@@ -51,6 +51,7 @@ mod stats;
 mod symbols;
 mod terminal;
 mod up;
+mod up_currencies;
 mod up_file;
 
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use aegis_image::config::Flags;
-use aegis_image::pods::{PodPlan, encode};
+use aegis_image::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::boot::{self, BootBundle, PodsImage};
 use crate::ending::verdict_of_pods;
@@ -19,7 +19,9 @@ use crate::machine::sockets;
 use crate::options::UpOptions;
 use crate::pod::{Pod, PodFiles};
 use crate::remote::desk::Desk;
+use crate::remote::payers::Payers;
 use crate::remote::place::{Place, Wanted};
+use crate::up_currencies::CurrencyEntry;
 use crate::up_file::{PodEntry, UpFile, parse};
 
 /// Longest file that is read.
@@ -89,7 +91,8 @@ fn desk(options: &UpOptions, file: &UpFile, names: &[String], orders: UnixStream
         }
     };
     let restarts = file.pods.iter().map(|entry| entry.restart).collect();
-    Ok(Desk::new(place, names, restarts, orders))
+    let pod_payers = file.pods.iter().map(|entry| entry.payer).collect();
+    Ok(Desk::new(place, names, restarts, Payers::new(&file.currencies, pod_payers), orders))
 }
 
 fn read(path: &Path, folder: &Path) -> Result<UpFile, String> {
@@ -126,9 +129,14 @@ fn bundle_of(
         let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
         let device_count = 1 + files.shares.len() as u32;
         PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count)
-            .map(|plan| plan.held(entry.restart.is_ever()))
+            .map(|plan| plan.held(entry.restart.is_ever()).paid_by(entry.payer.map(|payer| payer as u32)))
     });
-    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan));
+    let currency = |entry: &CurrencyEntry| CurrencyPlan {
+        ticket_amount: entry.tickets,
+        payer: entry.payer.map(|payer| payer as u32),
+    };
+    let currencies: Vec<CurrencyPlan> = file.currencies.iter().map(currency).collect();
+    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies));
     let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;
     let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
     let pods = configs.iter().map(Vec::as_slice).zip(roots).collect();

@@ -1,8 +1,8 @@
 //! The file of `aegis up`: which pods a machine has, in TOML.
 //!
 //! Pure: text in, pods out. Whatever is not understood is an
-//! error with its line: an unknown table or key, a value of another kind or out of range, and what this version does
-//! not do yet, by name. Paths of the host are made absolute against the file's folder; nothing is looked up.
+//! error with its line: an unknown table or key, a value of another kind or out of range, a currency that is not there
+//! or funds itself. Paths of the host are made absolute against the file's folder; nothing is looked up.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,13 +19,12 @@ use crate::options::{
 use crate::program::absolute;
 use crate::remote::restart::Restart;
 use crate::shares::parse_volume;
+use crate::up_currencies::{self, BASE, CurrencyEntry, Use, Written};
 
-/// Tickets of a pod that says nothing.
+/// Tickets of a pod or currency that says nothing.
 const TICKETS_DEFAULT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 /// Longest slice in milliseconds.
 const SLICE_MS_MAX: i64 = 100;
-/// What other versions of the file may hold.
-const NOT_YET_IN_POD: [&str; 1] = ["currency"];
 
 /// A machine and its pods.
 #[derive(Debug)]
@@ -38,6 +37,8 @@ pub(crate) struct UpFile {
     pub(crate) slice_ms: Option<u8>,
     /// The pods, in the file's order.
     pub(crate) pods: Vec<PodEntry>,
+    /// The currencies; whoever pays for one stands before it.
+    pub(crate) currencies: Vec<CurrencyEntry>,
 }
 
 /// A pod.
@@ -51,6 +52,8 @@ pub(crate) struct PodEntry {
     pub(crate) options: PodOptions,
     /// Amount of its ticket.
     pub(crate) tickets: u64,
+    /// The currency that this ticket is in, by its place among all; `None`: the base.
+    pub(crate) payer: Option<usize>,
     /// Whether it is started again when it has ended.
     pub(crate) restart: Restart,
 }
@@ -77,19 +80,27 @@ type Result<T> = std::result::Result<T, FileError>;
 pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
     let reader = Reader { text, folder };
     let document = toml_span::parse(text).map_err(|error| reader.error(error.span.start, &error))?;
-    let mut file = UpFile { cpus: 1, memory: None, slice_ms: None, pods: Vec::new() };
+    let mut file = UpFile { cpus: 1, memory: None, slice_ms: None, pods: Vec::new(), currencies: Vec::new() };
+    let (mut written, mut uses) = (Vec::new(), Vec::new());
     for (key, value) in in_order(reader.table(&document)?) {
         match &*key.name {
             "machine" => reader.machine(value, &mut file)?,
             "pod" => {
                 for (name, pod) in in_order(reader.table(value)?) {
-                    file.pods.push(reader.pod(name, pod)?);
+                    let (pod, used) = reader.pod(name, pod)?;
+                    file.pods.push(pod);
+                    uses.push(used);
                 }
             }
-            "currency" => return Err(reader.not_yet(key)),
-            _ => return Err(reader.unknown(key, "[machine] and [pod.NAME]")),
+            "currency" => {
+                for (name, currency) in in_order(reader.table(value)?) {
+                    written.push(reader.currency(name, currency)?);
+                }
+            }
+            _ => return Err(reader.unknown(key, "[machine], [pod.NAME] and [currency.NAME]")),
         }
     }
+    reader.pay(&mut file, &written, &uses)?;
     match file.pods.len() {
         0 => Err(reader.error(0, "no pod; write [pod.NAME] with program = \"…\"")),
         1..=POD_COUNT_MAX => Ok(file),
@@ -122,10 +133,6 @@ impl Reader<'_> {
 
     fn unknown(&self, key: &Key<'_>, known: &str) -> FileError {
         self.error(key.span.start, format!("{}: unknown; known here: {known}", key.name))
-    }
-
-    fn not_yet(&self, key: &Key<'_>) -> FileError {
-        self.error(key.span.start, format!("{}: not there yet in this version", key.name))
     }
 
     fn table<'v, 'de>(&self, value: &'v Value<'de>) -> Result<&'v Table<'de>> {
@@ -171,14 +178,58 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn pod(&self, name: &Key<'_>, value: &Value<'_>) -> Result<PodEntry> {
-        if !is_name(&name.name) {
-            let text = format!(
-                "{}: a pod's name is 1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, and does not begin with -",
-                name.name
-            );
-            return Err(self.error(name.span.start, text));
+    /// Says who pays for what.
+    fn pay(&self, file: &mut UpFile, written: &[Written], uses: &[Option<Use>]) -> Result<()> {
+        let wrong = |(at, text): up_currencies::Wrong| self.error(at, text);
+        let is_pod = |it: &&Written| file.pods.iter().any(|pod| pod.name == it.own.name);
+        if let Some(it) = written.iter().find(is_pod) {
+            return Err(wrong((it.own.at, format!("{}: a pod and a currency cannot have one name", it.own.name))));
         }
+        file.currencies = up_currencies::in_order(written).map_err(wrong)?;
+        for (pod, used) in file.pods.iter_mut().zip(uses) {
+            pod.payer = up_currencies::find(&file.currencies, used.as_ref())
+                .map_err(|(at, text)| wrong((at, format!("currency: {text}"))))?;
+        }
+        Ok(())
+    }
+
+    fn name(&self, what: &str, name: &Key<'_>) -> Result<()> {
+        if is_name(&name.name) {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: a {what}'s name is 1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, and does not begin with -",
+            name.name
+        );
+        Err(self.error(name.span.start, text))
+    }
+
+    fn tickets(&self, key: &Key<'_>, value: &Value<'_>) -> Result<u64> {
+        Ok(self.integer(key, value, 1, TICKET_AMOUNT_MAX as i64)? as u64)
+    }
+
+    fn currency_use(&self, key: &Key<'_>, value: &Value<'_>) -> Result<Use> {
+        Ok(Use { name: self.string(key, value)?.to_owned(), at: value.span.start })
+    }
+
+    fn currency(&self, name: &Key<'_>, value: &Value<'_>) -> Result<Written> {
+        self.name("currency", name)?;
+        if name.name == BASE {
+            return Err(self.error(name.span.start, "base: the machine's own currency, which nothing funds"));
+        }
+        let (mut tickets, mut payer) = (TICKETS_DEFAULT, None);
+        for (key, value) in in_order(self.table(value)?) {
+            match &*key.name {
+                "tickets" => tickets = self.tickets(key, value)?,
+                "funds" => payer = Some(self.currency_use(key, value)?),
+                _ => return Err(self.unknown(key, "tickets, funds")),
+            }
+        }
+        Ok(Written { own: Use { name: name.name.to_string(), at: name.span.start }, tickets, payer })
+    }
+
+    fn pod(&self, name: &Key<'_>, value: &Value<'_>) -> Result<(PodEntry, Option<Use>)> {
+        self.name("pod", name)?;
         let memory = parse_memory(MEMORY_DEFAULT).map_err(|why| self.error(name.span.start, why))?;
         let mut options = PodOptions {
             root: None,
@@ -190,7 +241,7 @@ impl Reader<'_> {
             memory,
         };
         let (mut program, mut arguments) = (None, Vec::new());
-        let (mut tickets, mut restart) = (TICKETS_DEFAULT, Restart::NO);
+        let (mut tickets, mut currency, mut restart) = (TICKETS_DEFAULT, None, Restart::NO);
         for (key, value) in in_order(self.table(value)?) {
             match &*key.name {
                 "program" => program = Some(self.program(key, value)?),
@@ -202,14 +253,15 @@ impl Reader<'_> {
                 "env" => options.environment = self.environment(value)?,
                 "workdir" => options.working_directory = self.string(key, value)?.into(),
                 "memory" => options.memory = self.memory(key, value)?,
-                "tickets" => tickets = self.integer(key, value, 1, TICKET_AMOUNT_MAX as i64)? as u64,
+                "tickets" => tickets = self.tickets(key, value)?,
+                "currency" => currency = Some(self.currency_use(key, value)?),
                 "restart" => {
                     restart = Restart::parse(self.string(key, value)?)
                         .map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))?;
                 }
-                other if NOT_YET_IN_POD.contains(&other) => return Err(self.not_yet(key)),
                 _ => {
-                    let known = "program, args, root, pack, volumes, with, env, workdir, memory, tickets, restart";
+                    let known =
+                        "program, args, root, pack, volumes, with, env, workdir, memory, tickets, currency, restart";
                     return Err(self.unknown(key, known));
                 }
             }
@@ -227,7 +279,8 @@ impl Reader<'_> {
             with.host = absolute(&with.host, self.folder);
         }
         let words = std::iter::once(program).chain(arguments).collect();
-        Ok(PodEntry { name: name.name.to_string(), words, options, tickets, restart })
+        let name = name.name.to_string();
+        Ok((PodEntry { name, words, options, tickets, payer: None, restart }, currency))
     }
 
     fn program(&self, key: &Key<'_>, value: &Value<'_>) -> Result<OsString> {

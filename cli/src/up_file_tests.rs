@@ -101,8 +101,19 @@ fn what_is_wrong_is_said_with_its_line() {
         (&format!("{POD}env = [\"A=1\"]\n"), 3, "table"),
         (&format!("{POD}env = {{ \"A=\" = \"1\" }}\n"), 3, "name"),
         (&format!("{POD}restart = \"maybe\"\n"), 3, "restart: \"no\""),
-        (&format!("{POD}currency = \"shop\"\n"), 3, "currency: not there yet"),
-        (&format!("{POD}[currency.shop]\ntickets = 3\n"), 3, "currency: not there yet"),
+        (&format!("{POD}currency = \"shop\"\n"), 3, "currency: shop: no such currency; write [currency.shop]"),
+        (&format!("{POD}currency = 3\n"), 3, "string"),
+        (&format!("{POD}[currency.shop]\ntickets = 0\n"), 4, "1 to 2147483648"),
+        (&format!("{POD}[currency.shop]\ntickets = -1\n"), 4, "1 to 2147483648"),
+        (&format!("{POD}[currency.shop]\ntickets = 2147483649\n"), 4, "1 to 2147483648"),
+        (&format!("{POD}[currency.shop]\nfund = \"x\"\n"), 4, "fund: unknown; known here: tickets, funds"),
+        (&format!("{POD}[currency.shop]\nfunds = \"x\"\n"), 4, "funds: x: no such currency"),
+        (&format!("{POD}[currency.shop]\nfunds = \"shop\"\n"), 4, "a cycle, shop funds shop"),
+        (&format!("{POD}[currency.x]\nfunds = \"y\"\n[currency.y]\nfunds = \"x\"\n"), 4, "a cycle, x funds y funds x"),
+        (&format!("{POD}[currency.a]\n"), 3, "a: a pod and a currency cannot have one name"),
+        (&format!("{POD}[currency.base]\n"), 3, "base: the machine's own"),
+        (&format!("{POD}[currency.\"a b\"]\n"), 3, "a currency's name"),
+        (&format!("{POD}[currency.shop]\n[currency.shop]\n"), 4, "redefinition"),
         (&format!("{POD}program = \"ls\"\n"), 3, "duplicate"),
         ("[pod.a\n", 1, ""),
         ("[pod.a]\nprogram = \"ls\nargs = []\n", 2, ""),
@@ -111,6 +122,29 @@ fn what_is_wrong_is_said_with_its_line() {
         assert!(found.starts_with(&format!("line {line}: ")) && found.contains(word), "{text:?}: {found}");
         assert!(!found.contains('\n'), "{found}");
     }
+}
+
+#[test]
+fn currencies_pay_for_pods_and_for_each_other() {
+    let file = good(
+        r#"
+[pod.a1]
+program = "ls"
+tickets = 100
+currency = "a"
+[pod.rest]
+program = "ls"
+currency = "base"
+[currency.a]
+tickets = 7
+funds = "all"
+[currency.all]
+"#,
+    );
+    let names: Vec<_> = file.currencies.iter().map(|it| (it.name.as_str(), it.tickets, it.payer)).collect();
+    assert_eq!(names, [("all", 1000, None), ("a", 7, Some(0))]);
+    assert_eq!(file.pods.iter().map(|pod| pod.payer).collect::<Vec<_>>(), [Some(1), None]);
+    assert!(good("[pod.web]\nprogram = \"busybox\"\n").currencies.is_empty());
 }
 
 #[test]

@@ -16,6 +16,10 @@ pub const ANSWER_BYTES: usize = 104;
 /// Number of an answer to nothing; no order has it.
 pub const EVENT_ID: u32 = 0;
 
+/// Number of the first currency, as that of a pod in orders and answers. For a currency only `Read` and `Tickets` mean
+/// something, and of its state only the tickets.
+pub const CURRENCY_FIRST: u32 = 1 << 16;
+
 const ORDER_MAGIC: u32 = u32::from_le_bytes(*b"\xa5ORD");
 const ANSWER_MAGIC: u32 = u32::from_le_bytes(*b"\xa5ANS");
 const STATUS_OFFSET: usize = 8;
@@ -53,7 +57,7 @@ pub struct Order {
     pub id: u32,
     /// What is wanted; `None`: something that this version does not know.
     pub action: Option<Action>,
-    /// The pod, counted in the plan's order.
+    /// The pod, counted in the plan's order, or from [`CURRENCY_FIRST`] on the currency.
     pub pod: u32,
     /// `Tickets`: the amount.
     pub amount: u64,

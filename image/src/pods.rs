@@ -9,8 +9,11 @@
 //! order of their slots, are the first pod's, then the second's, and so on. The manager refuses a machine that has
 //! more or fewer.
 //!
-//! The encoding is a header (magic, version, number of pods) and an entry of fixed size for each pod, little-endian.
-//! Reading takes no memory, since the manager has no heap.
+//! Currencies share a part of the processors among pods. They are numbered, and whoever pays for one has a smaller
+//! number, so that a plan cannot say a cycle and the manager can make them in order.
+//!
+//! The encoding is a header (magic, version, numbers of pods and currencies), an entry of fixed size for each pod, and
+//! one for each currency, little-endian. Reading takes no memory, since the manager has no heap.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,9 +34,11 @@ pub const PART_POD: u32 = 18;
 /// First eight bytes of a plan.
 pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"AEGISPOD");
 /// Version of the encoding.
-pub const PLAN_VERSION: u32 = 2;
+pub const PLAN_VERSION: u32 = 3;
 /// Most pods of a machine: what the bundle has parts for, besides the manager, the plan and the library OS.
 pub const POD_COUNT_MAX: usize = BUNDLE_PART_COUNT_MAX - 3;
+/// Most currencies of a machine, the base aside.
+pub const CURRENCY_COUNT_MAX: usize = 16;
 /// Longest name of a pod in bytes.
 pub const POD_NAME_BYTES_MAX: usize = 32;
 
@@ -45,11 +50,23 @@ pub const SLOT_POD_IMAGE: CapSlot = CapSlot(7);
 /// Slot of a pod's own table: its copy of what the library OS writes.
 pub const SLOT_POD_DATA: CapSlot = CapSlot(8);
 
-const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = 24;
 const NAME_OFFSET: usize = 32;
 /// Flag of an entry: [`PodPlan::is_held`].
 const FLAG_HELD: u32 = 1;
 const ENTRY_BYTES: usize = NAME_OFFSET + POD_NAME_BYTES_MAX;
+const CURRENCY_BYTES: usize = 16;
+/// Who pays, if nobody but the base does.
+const PAYER_BASE: u32 = u32::MAX;
+
+/// A currency that tickets of pods and of other currencies are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrencyPlan {
+    /// Amount of the ticket that funds it.
+    pub ticket_amount: u64,
+    /// The currency that this ticket is in, by its number, which is less than this one's; `None`: the base.
+    pub payer: Option<u32>,
+}
 
 /// What belongs to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +77,8 @@ pub struct PodPlan {
     pub ticket_amount: u64,
     /// Device functions.
     pub device_count: u32,
+    /// The currency that its ticket is in, by its number; `None`: the base.
+    pub payer: Option<u32>,
     /// The machine does not end while the host may still want the pod again: until an order releases it.
     pub is_held: bool,
     /// Bytes of its name.
@@ -76,8 +95,14 @@ impl PodPlan {
         }
         let mut bytes = [0; POD_NAME_BYTES_MAX];
         bytes[..name.len()].copy_from_slice(name.as_bytes());
-        let is_held = false;
-        Some(Self { frame_quota, ticket_amount, device_count, is_held, name_bytes: name.len() as u32, name: bytes })
+        let (is_held, payer, name_bytes) = (false, None, name.len() as u32);
+        Some(Self { frame_quota, ticket_amount, device_count, payer, is_held, name_bytes, name: bytes })
+    }
+
+    /// The same, with its ticket in another currency.
+    #[must_use]
+    pub fn paid_by(self, payer: Option<u32>) -> Self {
+        Self { payer, ..self }
     }
 
     /// The same, held.
@@ -102,13 +127,25 @@ pub fn is_name(name: &str) -> bool {
     (1..=POD_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('-')
 }
 
-/// Writes a plan; `None` for no pods or too many.
+/// Writes a plan; `None` for no pods, too many of something, or a payer that cannot be.
 #[must_use]
-pub fn encode(pods: &[PodPlan]) -> Option<Vec<u8>> {
-    if !(1..=POD_COUNT_MAX).contains(&pods.len()) {
+pub fn encode(pods: &[PodPlan], currencies: &[CurrencyPlan]) -> Option<Vec<u8>> {
+    let is_good = |payer: Option<u32>, end: usize| payer.is_none_or(|payer| (payer as usize) < end);
+    if !(1..=POD_COUNT_MAX).contains(&pods.len())
+        || currencies.len() > CURRENCY_COUNT_MAX
+        || !pods.iter().all(|pod| is_good(pod.payer, currencies.len()))
+        || !currencies.iter().enumerate().all(|(number, currency)| is_good(currency.payer, number))
+    {
         return None;
     }
-    let mut bytes = vec![0; HEADER_BYTES + pods.len() * ENTRY_BYTES];
+    let currency_offset = HEADER_BYTES + pods.len() * ENTRY_BYTES;
+    let mut bytes = vec![0; currency_offset + currencies.len() * CURRENCY_BYTES];
+    put(&mut bytes, 16, (currencies.len() as u32).to_le_bytes());
+    for (index, currency) in currencies.iter().enumerate() {
+        let at = currency_offset + index * CURRENCY_BYTES;
+        put(&mut bytes, at, currency.ticket_amount.to_le_bytes());
+        put(&mut bytes, at + 8, currency.payer.unwrap_or(PAYER_BASE).to_le_bytes());
+    }
     put(&mut bytes, 0, PLAN_MAGIC.to_le_bytes());
     put(&mut bytes, 8, PLAN_VERSION.to_le_bytes());
     put(&mut bytes, 12, (pods.len() as u32).to_le_bytes());
@@ -119,6 +156,7 @@ pub fn encode(pods: &[PodPlan]) -> Option<Vec<u8>> {
         put(&mut bytes, at + 16, pod.device_count.to_le_bytes());
         put(&mut bytes, at + 20, pod.name_bytes.to_le_bytes());
         put(&mut bytes, at + 24, (if pod.is_held { FLAG_HELD } else { 0 }).to_le_bytes());
+        put(&mut bytes, at + 28, pod.payer.unwrap_or(PAYER_BASE).to_le_bytes());
         bytes[at + NAME_OFFSET..at + ENTRY_BYTES].copy_from_slice(&pod.name);
     }
     Some(bytes)
@@ -133,20 +171,30 @@ pub enum PlanDamage {
     Version(u32),
     /// No pods, or more than there can be.
     PodCount(u32),
-    /// The entry with this index is cut off, or its name or ticket cannot be.
+    /// More currencies than there can be.
+    CurrencyCount(u32),
+    /// The entry with this index is cut off, or its name, ticket or payer cannot be.
     Pod(usize),
+    /// The same of a currency's.
+    Currency(usize),
 }
 
 /// A validated plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pods: [Option<PodPlan>; POD_COUNT_MAX],
+    currencies: [Option<CurrencyPlan>; CURRENCY_COUNT_MAX],
 }
 
 impl Plan {
     /// The pods, in order.
     pub fn pods(&self) -> impl Iterator<Item = &PodPlan> {
         self.pods.iter().flatten()
+    }
+
+    /// The currencies, in order: whoever pays for one comes before it.
+    pub fn currencies(&self) -> impl Iterator<Item = &CurrencyPlan> {
+        self.currencies.iter().flatten()
     }
 
     /// Reads a plan.
@@ -158,25 +206,49 @@ impl Plan {
         if u64_at(bytes, 0) != Some(PLAN_MAGIC) {
             return Err(PlanDamage::NotPlan);
         }
-        let (version, count) = (field(8), field(12));
-        let (Some(version), Some(count)) = (version, count) else { return Err(PlanDamage::NotPlan) };
+        let counts = (field(8), field(12), field(16));
+        let (Some(version), Some(count), Some(currency_count)) = counts else { return Err(PlanDamage::NotPlan) };
         if version != PLAN_VERSION {
             return Err(PlanDamage::Version(version));
         }
         if !(1..=POD_COUNT_MAX).contains(&(count as usize)) {
             return Err(PlanDamage::PodCount(count));
         }
+        if currency_count as usize > CURRENCY_COUNT_MAX {
+            return Err(PlanDamage::CurrencyCount(currency_count));
+        }
         let mut pods = [None; POD_COUNT_MAX];
         for (index, place) in pods.iter_mut().enumerate().take(count as usize) {
             let at = HEADER_BYTES + index * ENTRY_BYTES;
-            let pod = slice(bytes, at as u64, ENTRY_BYTES as u64).and_then(decode_pod);
+            let entry = slice(bytes, at as u64, ENTRY_BYTES as u64);
+            let pod = entry.and_then(|entry| decode_pod(entry, currency_count));
             *place = Some(pod.ok_or(PlanDamage::Pod(index))?);
         }
-        Ok(Self { pods })
+        let mut currencies = [None; CURRENCY_COUNT_MAX];
+        for (index, place) in currencies.iter_mut().enumerate().take(currency_count as usize) {
+            let at = HEADER_BYTES + count as usize * ENTRY_BYTES + index * CURRENCY_BYTES;
+            let entry = slice(bytes, at as u64, CURRENCY_BYTES as u64);
+            let currency = entry.and_then(|entry| decode_currency(entry, index as u32));
+            *place = Some(currency.ok_or(PlanDamage::Currency(index))?);
+        }
+        Ok(Self { pods, currencies })
     }
 }
 
-fn decode_pod(entry: &[u8]) -> Option<PodPlan> {
+/// Reads who pays: the base, or a currency with a number below `end`.
+fn decode_payer(word: u32, end: u32) -> Option<Option<u32>> {
+    match word {
+        PAYER_BASE => Some(None),
+        number => (number < end).then_some(Some(number)),
+    }
+}
+
+fn decode_currency(entry: &[u8], number: u32) -> Option<CurrencyPlan> {
+    let (ticket_amount, payer) = (u64_at(entry, 0)?, decode_payer(u32_at(entry, 8)?, number)?);
+    (1..=TICKET_AMOUNT_MAX).contains(&ticket_amount).then_some(CurrencyPlan { ticket_amount, payer })
+}
+
+fn decode_pod(entry: &[u8], currency_count: u32) -> Option<PodPlan> {
     let (frame_quota, ticket_amount) = (u64_at(entry, 0)?, u64_at(entry, 8)?);
     let (device_count, name_bytes) = (u32_at(entry, 16)?, u32_at(entry, 20)?);
     let name = slice(entry, NAME_OFFSET as u64, u64::from(name_bytes))?;
@@ -185,12 +257,16 @@ fn decode_pod(entry: &[u8]) -> Option<PodPlan> {
         return None;
     }
     let is_held = u32_at(entry, 24)? & FLAG_HELD != 0;
-    PodPlan::new(name, frame_quota, ticket_amount, device_count).map(|plan| plan.held(is_held))
+    let payer = decode_payer(u32_at(entry, 28)?, currency_count)?;
+    PodPlan::new(name, frame_quota, ticket_amount, device_count).map(|plan| plan.held(is_held).paid_by(payer))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER_BYTES, POD_COUNT_MAX, Plan, PlanDamage, PodPlan, encode, is_name};
+    use super::{
+        CURRENCY_COUNT_MAX, CurrencyPlan, ENTRY_BYTES, HEADER_BYTES, POD_COUNT_MAX, Plan, PlanDamage, PodPlan, encode,
+        is_name,
+    };
     use alloc::vec::Vec;
     use proptest::prelude::{any, proptest};
 
@@ -202,13 +278,41 @@ mod tests {
     fn what_is_written_is_read() {
         for count in 1..=POD_COUNT_MAX {
             let pods: Vec<PodPlan> = (0..count).map(|number| pod(&alloc::format!("pod-{number}"))).collect();
-            let bytes = encode(&pods).expect("not too many");
+            let bytes = encode(&pods, &[]).expect("not too many");
             let plan = Plan::decode(&bytes).expect("a good plan");
-            assert!(plan.pods().eq(&pods));
+            assert!(plan.pods().eq(&pods) && plan.currencies().next().is_none());
             assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Pod(count - 1)));
         }
-        assert_eq!(encode(&[]), None);
-        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1]), None);
+        assert_eq!(encode(&[], &[]), None);
+        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1], &[]), None);
+    }
+
+    #[test]
+    fn currencies_are_written_and_read() {
+        let currencies: Vec<CurrencyPlan> = (0..CURRENCY_COUNT_MAX as u32)
+            .map(|number| CurrencyPlan { ticket_amount: 1 + u64::from(number), payer: number.checked_sub(2) })
+            .collect();
+        let pods = [pod("a"), pod("b").paid_by(Some(15))];
+        let bytes = encode(&pods, &currencies).expect("not too many");
+        let plan = Plan::decode(&bytes).expect("a good plan");
+        assert!(plan.pods().eq(&pods) && plan.currencies().eq(&currencies));
+        assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Currency(15)));
+        let with = |at: usize, byte: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = byte;
+            Plan::decode(&bytes).err()
+        };
+        assert_eq!(with(16, 17), Some(PlanDamage::CurrencyCount(17)));
+        assert_eq!(with(HEADER_BYTES + ENTRY_BYTES + 28, 16), Some(PlanDamage::Pod(1)), "no such currency");
+        let first = HEADER_BYTES + 2 * ENTRY_BYTES;
+        assert_eq!(with(first, 0), Some(PlanDamage::Currency(0)), "no ticket");
+        assert_eq!(with(first + 4 * 16 + 8, 4), Some(PlanDamage::Currency(4)), "it would pay for itself");
+        // What cannot be read is not written.
+        let one = |payer| CurrencyPlan { ticket_amount: 1, payer };
+        assert_eq!(encode(&pods, &[]), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(0))]), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(1)), one(None)]), None);
+        assert_eq!(encode(&[pod("a")], &[one(None); CURRENCY_COUNT_MAX + 1]), None);
     }
 
     #[test]
@@ -223,7 +327,7 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        let good = encode(&[pod("a"), pod("b")]).expect("two");
+        let good = encode(&[pod("a"), pod("b")], &[]).expect("two");
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
@@ -242,7 +346,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_input_stops_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut plan = encode(&[pod("a"), pod("b")]).expect("two");
+            let currencies = [CurrencyPlan { ticket_amount: 1, payer: None }; 3];
+            let mut plan = encode(&[pod("a"), pod("b")], &currencies).expect("two");
             for (place, byte) in plan.iter_mut().skip(12).zip(&bytes) {
                 *place ^= byte;
             }

@@ -10,10 +10,12 @@
 //! function is granted to one pod; what pods share (the library OS's code) none of them can write; the bells that pods
 //! ring are looked at, never believed further than that the pod is to be taken apart.
 //!
-//! Modules: `manager` has the order of things, `pod` makes and ends one, `orders` is the line to the host, `memory`
-//! shows frames, `report` is the kernel's log.
+//! Modules: `manager` has the order of things, `pod` makes and ends one, `currency` makes those that pay for pods,
+//! `orders` is the line to the host, `memory` shows frames, `report` is the kernel's log.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
+#[cfg(target_os = "none")]
+mod currency;
 #[cfg(target_os = "none")]
 mod manager;
 #[cfg(target_os = "none")]

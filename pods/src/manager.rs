@@ -1,5 +1,5 @@
-//! The order of things: read the bundle, make all pods, start them, wait for their ends and the host's orders, end the
-//! machine.
+//! The order of things: read the bundle, make all currencies and pods, start them, wait for their ends and the host's
+//! orders, end the machine.
 #![allow(unsafe_code, reason = "the boot information, and a heap that must not be there")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -15,10 +15,11 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_MACHINE};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
-use aegis_image::orders::{Action, Answer, EVENT_ID, Order, Outcome, PodState};
+use aegis_image::orders::{Action, Answer, CURRENCY_FIRST, EVENT_ID, Order, Outcome, PodState};
 use aegis_image::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
 use aegis_rt::call::{self, Refusal};
 
+use crate::currency::{Currencies, Currency};
 use crate::memory::Bundle;
 use crate::orders::Line;
 use crate::pod::{Image, Making, Pod};
@@ -117,6 +118,8 @@ struct Place<'a> {
     /// It can be wanted again.
     is_held: bool,
     ticket_amount: u64,
+    /// Our slot of the currency that the ticket is in.
+    payer: Option<CapSlot>,
     /// How it was at its end.
     last: PodState,
     /// The host is to be told of its end.
@@ -130,6 +133,7 @@ impl Place<'_> {
         let making = Making {
             plan: self.plan,
             ticket_amount: self.ticket_amount,
+            payer: self.payer,
             bundle: Bundle { frame: machine.bundle.frame + bundle_offset, frame_count },
             bundle_offset,
             devices: &machine.devices[self.devices.clone()],
@@ -200,6 +204,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
         return Err(Failure::DeviceCount(wanted_count, device_count));
     }
     let machine = Machine { info, bundle, image, devices: &devices[..device_count] };
+    let mut currencies = Currencies::make(&plan)?;
     let mut places = [const { None }; POD_COUNT_MAX];
     let mut device = 0;
     for ((number, place), (plan, part)) in (0..).zip(&mut places).zip(plan.pods().zip(pod_parts())) {
@@ -213,6 +218,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
             pod: None,
             is_held: plan.is_held,
             ticket_amount: plan.ticket_amount,
+            payer: currencies.slot(plan.payer),
             last: PodState::default(),
             has_news: false,
         };
@@ -227,7 +233,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     for pod in places.iter().flatten().filter_map(|place| place.pod) {
         pod.start()?;
     }
-    wait(&machine, &mut places, line)
+    wait(&machine, &mut places, &mut currencies, line)
 }
 
 fn find(header: &BundleHeader, kind: u32) -> Result<BundlePart, Failure> {
@@ -266,7 +272,12 @@ fn is_virtio(slot: CapSlot) -> bool {
 }
 
 /// Takes pods apart as they end and does what the host orders, until there is no pod that runs or can run again.
-fn wait(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], mut line: Option<Line>) -> Result<(), Failure> {
+fn wait(
+    machine: &Machine<'_>,
+    places: &mut [Option<Place<'_>>],
+    currencies: &mut Currencies,
+    mut line: Option<Line>,
+) -> Result<(), Failure> {
     while places.iter().flatten().any(|place| place.pod.is_some() || place.is_held) {
         let mut terms = [Term::default(); POD_COUNT_MAX + 1];
         let mut count = 0;
@@ -292,7 +303,10 @@ fn wait(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], mut line: Optio
             place.end()?;
         }
         if let Some(line) = &mut line {
-            line.serve(|order| answer(machine, places, order));
+            line.serve(|order| match order {
+                Some(order) if order.pod >= CURRENCY_FIRST => Some(answer_of_currency(currencies, order)),
+                _ => answer(machine, places, order),
+            });
         }
     }
     Ok(())
@@ -313,6 +327,29 @@ fn answer(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], order: Option
         (Some(place), Some(action)) => (place.act(machine, action, order.amount), place.state()),
     };
     Some(Answer { id: order.id, pod: order.pod, outcome: Some(outcome), state })
+}
+
+fn answer_of_currency(currencies: &mut Currencies, order: &Order) -> Answer {
+    let currency = currencies.get_mut(order.pod - CURRENCY_FIRST);
+    let tickets = |currency: &Currency| PodState {
+        is_running: true,
+        now_ns: crate::pod::now_ns(),
+        tickets: currency.ticket_amount,
+        ..PodState::default()
+    };
+    let (outcome, state) = match (currency, order.action) {
+        (None, _) => (Outcome::NoSuchPod, PodState::default()),
+        (Some(currency), Some(Action::Read)) => (Outcome::Done, tickets(currency)),
+        (Some(currency), Some(Action::Tickets)) if !(1..=TICKET_AMOUNT_MAX).contains(&order.amount) => {
+            (Outcome::BadAmount, tickets(currency))
+        }
+        (Some(currency), Some(Action::Tickets)) => {
+            let outcome = currency.set_tickets(order.amount).map_or(Outcome::Refused, |()| Outcome::Done);
+            (outcome, tickets(currency))
+        }
+        (Some(currency), _) => (Outcome::UnknownAction, tickets(currency)),
+    };
+    Answer { id: order.id, pod: order.pod, outcome: Some(outcome), state }
 }
 
 fn bell_term(product: u32, bell: CapSlot) -> Term {

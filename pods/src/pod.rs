@@ -18,7 +18,7 @@ use aegis_abi::types::{
 };
 use aegis_abi::{ABI_VERSION, CapSlot, Rights};
 use aegis_image::orders::PodState;
-use aegis_image::pods::{PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE};
+use aegis_image::pods::{POD_COUNT_MAX, PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE};
 use aegis_rt::call::{self, Refusal};
 use aegis_rt::clock;
 
@@ -28,6 +28,8 @@ use crate::memory::{Bundle, fill, map, repeat};
 const SLOT_POD_FIRST: u32 = 128;
 /// Slots of ours that a pod uses.
 const SLOT_STRIDE: u32 = 8;
+/// The first behind them.
+pub(crate) const SLOT_CURRENCY_FIRST: u32 = SLOT_POD_FIRST + POD_COUNT_MAX as u32 * SLOT_STRIDE;
 /// Frames that pay for a pod's tables at first; its library OS donates more of its own.
 const TABLE_FRAME_COUNT: u64 = 128;
 /// Control page, save area, boot information page.
@@ -60,6 +62,8 @@ pub(crate) struct Making<'a> {
     pub(crate) plan: &'a PodPlan,
     /// Amount of its ticket, if that was changed since.
     pub(crate) ticket_amount: u64,
+    /// Our slot of the currency that this ticket is in; without one it is ours.
+    pub(crate) payer: Option<CapSlot>,
     /// First frame and number of frames of its own bundle.
     pub(crate) bundle: Bundle,
     /// Where that is in ours, in frames.
@@ -93,6 +97,9 @@ impl Pod {
         repeat(|| call::frame_allocate(tables, TABLE_FRAME_COUNT, None, 0))?;
         call::environment_create(environment, tables, making.plan.frame_quota)?;
         call::ticket_amount(environment, making.ticket_amount)?;
+        if let Some(payer) = making.payer {
+            call::ticket_issue(environment, payer)?;
+        }
         call::bell_create(bell, SLOT_NONE)?;
         call::environment_watch(environment, bell)?;
         call::cap_grant(bell, environment, SLOT_POD_END, Rights::RING)?;

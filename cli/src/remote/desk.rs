@@ -12,11 +12,12 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use aegis_abi::call::TICKET_AMOUNT_MAX;
-use aegis_image::orders::{Action, Answer, Outcome, PodState};
+use aegis_image::orders::{Action, Answer, CURRENCY_FIRST, Outcome, PodState};
 use rustix::event::PollFlags;
 
 use super::logs::{Logs, Next, Position};
 use super::orders::Orders;
+use super::payers::Payers;
 use super::place::Place;
 use super::restart::{Restart, STEADY};
 use super::wire::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
@@ -121,6 +122,8 @@ enum Job {
 #[derive(Debug)]
 struct Report {
     states: Vec<Option<PodState>>,
+    /// What the currencies' tickets are.
+    currency_tickets: Vec<Option<u64>>,
     /// Lines about processes.
     processes: String,
     /// Answers of the manager that are missing.
@@ -177,6 +180,7 @@ pub(crate) struct Desk {
     orders: Orders<Why>,
     logs: Logs,
     pods: Vec<PodDesk>,
+    payers: Payers,
     clients: BTreeMap<u64, Client>,
     last_client: u64,
     last_token: u64,
@@ -184,7 +188,13 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// A desk at a place, if there is one, for pods of these names, with the line to their manager.
-    pub(crate) fn new(place: Option<Place>, names: &[String], restarts: Vec<Restart>, orders: UnixStream) -> Self {
+    pub(crate) fn new(
+        place: Option<Place>,
+        names: &[String],
+        restarts: Vec<Restart>,
+        payers: Payers,
+        orders: UnixStream,
+    ) -> Self {
         let pod = |((name, mark), restart): ((&String, String), Restart)| PodDesk {
             name: name.clone(),
             mark,
@@ -204,6 +214,7 @@ impl Desk {
             orders: Orders::new(orders),
             logs: Logs::new(names.len()),
             pods: names.iter().zip(crate::marks::marks(names)).zip(restarts).map(pod).collect(),
+            payers,
             clients: BTreeMap::new(),
             last_client: 0,
             last_token: 0,
@@ -424,11 +435,32 @@ impl Desk {
         })
     }
 
+    /// The manager's number of a pod or currency.
+    fn ticket_holder(&self, name: &str) -> Result<usize, String> {
+        if let Some(number) = self.payers.find(name) {
+            return Ok(CURRENCY_FIRST as usize + number);
+        }
+        self.pod(name).map_err(|why| match self.payers.names().collect::<Vec<_>>()[..] {
+            [] => why,
+            ref names => format!("{why}; currencies are {}", names.join(", ")),
+        })
+    }
+
+    /// A pod's or currency's name by that number.
+    fn ticket_holder_name(&self, number: usize) -> String {
+        match number.checked_sub(CURRENCY_FIRST as usize) {
+            Some(number) => self.payers.name(number).to_owned(),
+            None => self.pods.get(number).map_or_else(String::new, |pod| pod.name.clone()),
+        }
+    }
+
     /// Asks the manager about all pods, and those that run about their processes.
     fn ask_all(&mut self, number: u64, sides: Option<&mut [Side]>) {
         let mut deadline = Instant::now() + ANSWER_LIMIT;
-        let asked = (0..self.pods.len()).filter(|pod| self.orders.give(Action::Read, *pod, 0, Why::Report(number)));
-        let (orders_left, states) = (asked.count(), vec![None; self.pods.len()]);
+        let currencies = (0..self.payers.count()).map(|number| CURRENCY_FIRST as usize + number);
+        let asked = (0..self.pods.len()).chain(currencies);
+        let orders_left = asked.filter(|it| self.orders.give(Action::Read, *it, 0, Why::Report(number))).count();
+        let (states, currency_tickets) = (vec![None; self.pods.len()], vec![None; self.payers.count()]);
         let mut silent = Vec::new();
         self.last_token += 1;
         let token = self.last_token;
@@ -440,7 +472,15 @@ impl Desk {
             }
         }
         if let Some(client) = self.clients.get_mut(&number) {
-            client.job = Job::Report(Report { states, processes: String::new(), orders_left, silent, token, deadline });
+            client.job = Job::Report(Report {
+                states,
+                currency_tickets,
+                processes: String::new(),
+                orders_left,
+                silent,
+                token,
+                deadline,
+            });
         }
     }
 
@@ -471,7 +511,7 @@ impl Desk {
     }
 
     fn change_tickets(&mut self, number: u64, pod: &str, amount: &str) -> Result<(), String> {
-        let pod = self.pod(pod)?;
+        let pod = self.ticket_holder(pod)?;
         let wanted = || format!("{amount}: a number of tickets from 1 to {TICKET_AMOUNT_MAX} is wanted");
         let amount: u64 = amount.parse().map_err(|_| wanted())?;
         if !(1..=TICKET_AMOUNT_MAX).contains(&amount) {
@@ -557,6 +597,7 @@ impl Desk {
 
     fn on_answer(&mut self, why: Option<Why>, answer: Answer) {
         let pod = answer.pod as usize;
+        let currency = pod.checked_sub(CURRENCY_FIRST as usize);
         if let Some(known) = self.pods.get_mut(pod)
             && answer.outcome != Some(Outcome::NoSuchPod)
             // What was said before it was started again is of the one before.
@@ -571,11 +612,13 @@ impl Desk {
                 report.orders_left = report.orders_left.saturating_sub(1);
                 if let Some(state) = report.states.get_mut(pod) {
                     *state = Some(answer.state);
+                } else if let Some(tickets) = currency.and_then(|number| report.currency_tickets.get_mut(number)) {
+                    *tickets = Some(answer.state.tickets);
                 }
             }
             Some(Why::Tickets(number)) => {
+                let name = self.ticket_holder_name(pod);
                 let Some(client) = self.clients.get_mut(&number) else { return };
-                let name = self.pods.get(pod).map_or("", |pod| pod.name.as_str());
                 match answer.outcome {
                     Some(Outcome::Done) => client.end(0, ""),
                     Some(Outcome::HasEnded) => client.refuse(&format!("{name}: has ended")),
@@ -627,9 +670,14 @@ impl Desk {
 
     fn finish_report(&mut self, number: u64, sides: &[Side]) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let Job::Report(Report { states, processes, .. }) = &client.job else { return };
+        let Job::Report(Report { states, currency_tickets, processes, .. }) = &client.job else { return };
         let mut text = format!("machine {}\n", self.place.as_ref().map_or("", |place| &place.name));
-        for ((pod, side), state) in self.pods.iter().zip(sides).zip(states) {
+        for (number, tickets) in currency_tickets.iter().enumerate() {
+            let (name, payer) = (self.payers.name(number), self.payers.of_currency(number));
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "currency {name} currency={payer} tickets={}", tickets.unwrap_or(0));
+        }
+        for (number, ((pod, side), state)) in self.pods.iter().zip(sides).zip(states).enumerate() {
             let status = side.report.as_ref().map(|report| outcome(report).0);
             let shown = match (state, status) {
                 _ if side.is_waiting => "waiting",
@@ -640,7 +688,8 @@ impl Desk {
                 (Some(_), None) => "running",
             };
             // Writing to a String cannot fail.
-            let _ = write!(text, "pod {} state={shown} restarts={}", pod.name, pod.starts);
+            let (name, payer) = (&pod.name, self.payers.of_pod(number));
+            let _ = write!(text, "pod {name} state={shown} restarts={} currency={payer}", pod.starts);
             if let Some(status) = status {
                 let _ = write!(text, " status={status}");
             }

@@ -1,35 +1,40 @@
 //! What a machine reports about its pods, read from its lines, and printed for people or as JSON.
 //!
-//! Pure. A line is `machine NAME`, `pod NAME KEY=VALUE …` or `process POD KEY=VALUE … command=TEXT`; what is not
-//! understood is passed over, so that a newer machine can say more.
+//! Pure. A line is `machine NAME`, `pod NAME KEY=VALUE …`, `currency NAME KEY=VALUE …` or `process POD KEY=VALUE …
+//! command=TEXT`; what is not understood is passed over, so that a newer machine can say more.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::payers::Shares;
 use crate::json_text::quoted;
+use crate::up_currencies::BASE;
 
 const FRAME_BYTES: u64 = 4096;
 
-/// A pod, or a process of one.
+/// Values that are texts whatever they look like.
+const TEXT_KEYS: [&str; 2] = ["command", "currency"];
+
+/// A pod, a process of one, or a currency.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// The pod's name.
-    pub(crate) pod: String,
-    /// `state`, `command`.
+    /// The pod's name, or the currency's.
+    pub(crate) name: String,
+    /// `state`, `command`, `currency`.
     texts: BTreeMap<String, String>,
     numbers: BTreeMap<String, u64>,
 }
 
 impl Row {
     fn parse(rest: &str) -> Option<Self> {
-        let (pod, mut rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        let mut row = Self { pod: pod.to_owned(), ..Self::default() };
+        let (name, mut rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let mut row = Self { name: name.to_owned(), ..Self::default() };
         while !rest.is_empty() {
             let (key, value) = rest.split_once('=')?;
             let (value, left) =
                 if key == "command" { (value, "") } else { value.split_once(' ').unwrap_or((value, "")) };
             match value.parse() {
-                Ok(number) if key != "command" => drop(row.numbers.insert(key.to_owned(), number)),
+                Ok(number) if !TEXT_KEYS.contains(&key) => drop(row.numbers.insert(key.to_owned(), number)),
                 _ => drop(row.texts.insert(key.to_owned(), value.to_owned())),
             }
             rest = left;
@@ -60,8 +65,17 @@ impl Row {
         ["kernel_calls", "traps", "exceptions", "interrupts"].iter().map(|key| self.number(key)).sum()
     }
 
-    fn is_running(&self) -> bool {
+    /// Whether it competes.
+    pub(crate) fn is_running(&self) -> bool {
         self.text("state") == "running"
+    }
+
+    /// `200.shop`, as the paper writes it; without a name in the base.
+    fn shown_tickets(&self) -> String {
+        match (self.number("tickets"), self.text("currency")) {
+            (tickets, "" | BASE) => tickets.to_string(),
+            (tickets, currency) => format!("{tickets}.{currency}"),
+        }
     }
 }
 
@@ -74,6 +88,8 @@ pub(crate) struct Report {
     pub(crate) pods: Vec<Row>,
     /// Their processes.
     pub(crate) processes: Vec<Row>,
+    /// What pays for pods.
+    pub(crate) currencies: Vec<Row>,
 }
 
 impl Report {
@@ -84,6 +100,7 @@ impl Report {
             match line.split_once(' ') {
                 Some(("machine", name)) => report.machine = name.to_owned(),
                 Some(("pod", rest)) => report.pods.extend(Row::parse(rest)),
+                Some(("currency", rest)) => report.currencies.extend(Row::parse(rest)),
                 Some(("process", rest)) => report.processes.extend(Row::parse(rest)),
                 _ => {}
             }
@@ -92,7 +109,7 @@ impl Report {
     }
 
     fn processes_of<'a>(&'a self, pod: &'a str) -> impl Iterator<Item = &'a Row> {
-        self.processes.iter().filter(move |row| row.pod == pod)
+        self.processes.iter().filter(move |row| row.name == pod)
     }
 
     /// One JSON object.
@@ -103,11 +120,13 @@ impl Report {
             numbers.chain(texts).collect::<Vec<_>>().join(",")
         };
         let pods = self.pods.iter().map(|pod| {
-            let processes = self.processes_of(&pod.pod).map(|row| format!("{{{}}}", object(row))).collect::<Vec<_>>();
-            format!("{{\"pod\":{},{},\"processes\":[{}]}}", quoted(&pod.pod), object(pod), processes.join(","))
+            let processes = self.processes_of(&pod.name).map(|row| format!("{{{}}}", object(row))).collect::<Vec<_>>();
+            format!("{{\"pod\":{},{},\"processes\":[{}]}}", quoted(&pod.name), object(pod), processes.join(","))
         });
         let pods = pods.collect::<Vec<_>>().join(",");
-        format!("{{\"machine\":{},\"pods\":[{pods}]}}", quoted(&self.machine))
+        let currency = |row: &Row| format!("{{\"name\":{},{}}}", quoted(&row.name), object(row));
+        let currencies = self.currencies.iter().map(currency).collect::<Vec<_>>().join(",");
+        format!("{{\"machine\":{},\"pods\":[{pods}],\"currencies\":[{currencies}]}}", quoted(&self.machine))
     }
 }
 
@@ -118,9 +137,9 @@ pub(crate) fn pods_table(reports: &[Report]) -> String {
         for pod in &report.pods {
             table.row(vec![
                 report.machine.clone(),
-                pod.pod.clone(),
+                pod.name.clone(),
                 pod.shown_state(),
-                pod.number("tickets").to_string(),
+                pod.shown_tickets(),
                 seconds(pod.number("time_ns")),
                 memory(pod),
                 pod.entries().to_string(),
@@ -146,7 +165,7 @@ pub(crate) fn pods_table(reports: &[Report]) -> String {
 
 fn process_cells(process: &Row) -> Vec<String> {
     vec![
-        process.pod.clone(),
+        process.name.clone(),
         process.number("pid").to_string(),
         process.number("ppid").to_string(),
         process.text("state").to_owned(),
@@ -156,20 +175,33 @@ fn process_cells(process: &Row) -> Vec<String> {
     ]
 }
 
-/// What `aegis tickets` prints: each pod's tickets, and their part of those of all that run.
+/// What `aegis tickets` prints: each pod's tickets, and what share of the processors they are worth among those that
+/// run; and the same of currencies.
 pub(crate) fn tickets_table(report: &Report) -> String {
-    let all = wanted_sum(report);
+    let shares = Shares::new(&report.pods, &report.currencies);
     let mut table = Table::new(&["POD", "TICKETS", "SHARE"], "<>>");
     for pod in &report.pods {
-        table.row(vec![pod.pod.clone(), pod.number("tickets").to_string(), part(wanted(pod), all)]);
+        table.row(vec![pod.name.clone(), pod.shown_tickets(), percent(shares.of_pod(pod))]);
     }
-    table.text()
+    table.text() + &currencies_table(report, &shares)
+}
+
+/// Nothing where there are none.
+fn currencies_table(report: &Report, shares: &Shares<'_>) -> String {
+    if report.currencies.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["CURRENCY", "TICKETS", "SHARE"], "<>>");
+    for row in &report.currencies {
+        table.row(vec![row.name.clone(), row.shown_tickets(), percent(shares.of_currency(row))]);
+    }
+    format!("\n{}", table.text())
 }
 
 /// What `aegis top` prints: pods and their processes, and what they used since `before`, or since their start.
 pub(crate) fn top_table(before: Option<&Report>, now: &Report) -> String {
     let since = |row: &Row| {
-        let old = before.and_then(|before| before.pods.iter().find(|old| old.pod == row.pod));
+        let old = before.and_then(|before| before.pods.iter().find(|old| old.name == row.name));
         let used = |key: &str| {
             let old = old.map_or(0, |old| old.number(key));
             // A pod that was started again counts from 0.
@@ -178,28 +210,28 @@ pub(crate) fn top_table(before: Option<&Report>, now: &Report) -> String {
         let entries = ["kernel_calls", "traps", "exceptions", "interrupts"].iter().map(|key| used(key)).sum::<u64>();
         (used("time_ns"), entries)
     };
-    let wanted_all = wanted_sum(now);
+    let shares = Shares::new(&now.pods, &now.currencies);
     let got_all: u64 = now.pods.iter().map(|pod| since(pod).0).sum();
     let heads = ["POD", "STATE", "TICKETS", "WANTED", "GOT", "TIME", "MEMORY", "ENTRIES"];
     let mut table = Table::new(&heads, "<<>>>>>>");
     for pod in &now.pods {
         let (used_ns, entries) = since(pod);
         table.row(vec![
-            pod.pod.clone(),
+            pod.name.clone(),
             pod.shown_state(),
-            pod.number("tickets").to_string(),
-            part(wanted(pod), wanted_all),
+            pod.shown_tickets(),
+            percent(shares.of_pod(pod)),
             part(used_ns, got_all),
             seconds(pod.number("time_ns")),
             memory(pod),
             entries.to_string(),
         ]);
     }
-    let mut text = format!("{}\n{}", now.machine, table.text());
+    let mut text = format!("{}\n{}{}", now.machine, table.text(), currencies_table(now, &shares));
     if !now.processes.is_empty() {
         let mut table = Table::new(&["POD", "PID", "PPID", "STATE", "TIME", "MEMORY", "COMMAND"], "<>><>><");
         for pod in &now.pods {
-            now.processes_of(&pod.pod).for_each(|process| table.row(process_cells(process)));
+            now.processes_of(&pod.name).for_each(|process| table.row(process_cells(process)));
         }
         text.push('\n');
         text.push_str(&table.text());
@@ -207,21 +239,15 @@ pub(crate) fn top_table(before: Option<&Report>, now: &Report) -> String {
     text
 }
 
-/// Tickets that take part in draws.
-fn wanted(pod: &Row) -> u64 {
-    if pod.is_running() { pod.number("tickets") } else { 0 }
-}
-
-fn wanted_sum(report: &Report) -> u64 {
-    report.pods.iter().map(wanted).sum()
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
 fn part(of: u64, all: u64) -> String {
     if all == 0 {
         return "-".to_owned();
     }
-    let tenths = (u128::from(of) * 1000 + u128::from(all) / 2) / u128::from(all);
-    format!("{}.{} %", tenths / 10, tenths % 10)
+    percent(Some(of as f64 / all as f64))
 }
 
 fn seconds(nanoseconds: u64) -> String {
@@ -309,6 +335,23 @@ mod tests {
         let since_start = top_table(None, &before);
         assert!(since_start.lines().nth(3).is_some_and(|line| line.contains("25.0 %  25.0 %")), "{since_start}");
         assert!(top_table(None, &Report::parse("machine m\npod a state=starting\n")).contains('-'));
+    }
+
+    #[test]
+    fn currencies_are_shown_with_what_they_pay_for() {
+        let text = TEXT.replace("tickets=3000", "tickets=3000 currency=7")
+            + "currency 7 tickets=1000 currency=base\ncurrency spare tickets=5 currency=7\n";
+        let report = Report::parse(&text);
+        let table = tickets_table(&report);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[1], "web      3000.7  50.0 %");
+        assert_eq!(lines[5..], ["CURRENCY  TICKETS   SHARE", "7            1000  50.0 %", "spare         5.7   0.0 %"]);
+        let top = top_table(None, &report);
+        assert!(top.contains("3000.7  50.0 %") && top.contains("\nspare "), "{top}");
+        assert!(pods_table(std::slice::from_ref(&report)).contains(" 3000.7 "));
+        let json = report.json();
+        assert!(json.contains("\"currencies\":[{\"name\":\"7\",\"tickets\":1000,\"currency\":\"base\"}"), "{json}");
+        assert!(json.contains("\"currency\":\"7\""), "{json}");
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub(crate) struct TicketsOptions {
     /// Which machine.
     #[command(flatten)]
     choice: MachineChoice,
-    /// The pod whose ticket is to be changed; without it, all are shown
+    /// The pod or currency whose ticket is to be changed; without it, all are shown
     #[arg(requires = "amount")]
     pod: Option<OsString>,
     /// Its new amount, 1 to 2147483648
