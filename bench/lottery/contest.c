@@ -14,11 +14,13 @@
  *   yields   by giving its turn back just before 10 ms are over
  *   calls    by a million system calls and more
  *   sleeps   by sleeping for 1 ms after every 4 ms
+ *   late     not at all, and sleeps until half of the windows are over
  *
- *   contest --init WINDOW_COUNT WINDOW_MS NAME=WEIGHT=KIND…
+ *   contest --init WINDOW_COUNT WINDOW_MS NAME=WEIGHT=KIND[=GROUP]…
  *
  * As the first process of a Linux machine it makes a control group with that `cpu.weight` for each word, runs a
- * contestant in each with the prefix `NAME | `, and ends the machine. They start a few seconds later. */
+ * contestant in each with the prefix `NAME | `, and ends the machine. They start a few seconds later. With GROUP the
+ * group is in one of that name, which all such groups share and which has the weight that groups begin with. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -116,6 +118,12 @@ static void rest_sleeping(uint64_t at_ns) {
     }
 }
 
+static void sleep_until(uint64_t at_ns) {
+    struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        continue;
+}
+
 static void with_children(void) {
     for (int child = 0; child < CHILDREN; child++) {
         pid_t pid = fork();
@@ -176,7 +184,10 @@ static void contest(const char *kind, char **words) {
         compute(rest_calling);
     else if (strcmp(kind, "sleeps") == 0)
         compute(rest_sleeping);
-    else {
+    else if (strcmp(kind, "late") == 0) {
+        sleep_until(start_ns + window_count / 2 * window_ns);
+        compute(rest_not);
+    } else {
         errno = EINVAL;
         fail(kind);
     }
@@ -192,24 +203,36 @@ static void write_file(const char *path, const char *text) {
     close(fd);
 }
 
-/* Starts `NAME=WEIGHT=KIND` in a control group of its own; `words` are WINDOW_COUNT WINDOW_MS. */
+/* Makes a control group, or finds that it is there. */
+static void make_group(const char *path) {
+    if (mkdir(path, 0755) != 0 && errno != EEXIST)
+        fail(path);
+}
+
+/* Starts `NAME=WEIGHT=KIND[=GROUP]` in a control group of its own; `words` are WINDOW_COUNT WINDOW_MS. */
 static void start_group(char *word, uint64_t start_s, char **words) {
-    char path[256], prefix[128], start[32];
+    char folder[128] = "/cgroup", path[256], prefix[128], start[32];
     char *name = strtok(word, "="), *weight = strtok(NULL, "="), *kind = strtok(NULL, "=");
+    char *outer = strtok(NULL, "=");
     if (name == NULL || weight == NULL || kind == NULL) {
         errno = EINVAL;
         fail("a contestant");
     }
-    snprintf(path, sizeof path, "/cgroup/%s", name);
-    if (mkdir(path, 0755) != 0)
-        fail(path);
-    snprintf(path, sizeof path, "/cgroup/%s/cpu.weight", name);
+    if (outer != NULL) {
+        snprintf(folder, sizeof folder, "/cgroup/%s", outer);
+        make_group(folder);
+        snprintf(path, sizeof path, "%s/cgroup.subtree_control", folder);
+        write_file(path, "+cpu");
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    make_group(path);
+    snprintf(path, sizeof path, "%s/%s/cpu.weight", folder, name);
     write_file(path, weight);
     pid_t pid = fork();
     if (pid < 0)
         fail("fork");
     if (pid == 0) {
-        snprintf(path, sizeof path, "/cgroup/%s/cgroup.procs", name);
+        snprintf(path, sizeof path, "%s/%s/cgroup.procs", folder, name);
         write_file(path, "0");
         snprintf(prefix, sizeof prefix, "%s | ", name);
         snprintf(start, sizeof start, "%llu", (unsigned long long)start_s);

@@ -157,6 +157,28 @@ fn processor_time_follows_the_tickets() {
     }
 }
 
+/// As above. The first two share a currency, funded by another one that has as many tickets as the third pod: without
+/// currencies they would have much less, and the third much more.
+#[test]
+fn pods_of_a_currency_share_its_part() {
+    let Some(counter) = compile("counter", COUNTER, &["-O1", "-static"]) else { return };
+    let pod = |name: &str, more: &str| {
+        format!("[pod.{name}]\nprogram = \"{}\"\nmemory = \"16M\"\n{more}\n", counter.display())
+    };
+    let currencies = "[currency.shop]\nfunds = \"all\"\ntickets = 7\n[currency.all]\n";
+    let [a, b] = ["tickets = 100\ncurrency = \"shop\"", "tickets = 300\ncurrency = \"shop\""];
+    let text = format!("[machine]\nslice_ms = 1\n{}{}{}{currencies}", pod("a", a), pod("b", b), pod("c", ""));
+    let ended = up("currencies", &["--icount"], &text);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let counts = ["a", "b", "c"].map(|pod| output_of(&ended, pod)[0].parse::<f64>().expect("a number"));
+    let sum: f64 = counts.iter().sum();
+    for (count, share) in counts.iter().zip([1.0 / 8.0, 3.0 / 8.0, 1.0 / 2.0]) {
+        let deviation = f64::sqrt(share * (1.0 - share) / 800.0);
+        let found = count / sum;
+        assert!((found - share).abs() < 4.5 * deviation, "{found} of {share}: {counts:?}");
+    }
+}
+
 #[test]
 fn a_signal_reaches_every_pod() {
     let script = "trap \"echo told; exit 0\" TERM; echo ready; while true; do sleep 0.05; done";
@@ -187,6 +209,8 @@ fn what_is_wrong_is_said_before_anything_starts() {
         ("[pod.a]\nprogram = \"surely-not-there\"\n", "a: surely-not-there: not found"),
         ("[machine]\nmemory = \"64M\"\n[pod.a]\nprogram = \"busybox\"\n", "[machine] memory is 64 MiB"),
         ("[machine]\ncores = 2\n", "line 2: cores: unknown"),
+        ("[pod.a]\nprogram = \"busybox\"\ncurrency = \"x\"\n", "line 3: currency: x: no such currency"),
+        ("[currency.x]\nfunds = \"x\"\n[pod.a]\nprogram = \"busybox\"\n", "line 2: funds: a cycle, x funds x"),
     ] {
         let ended = up("wrong", &[], text);
         assert!(matches!(ended.status, 125 | 127), "{ended:?}");
@@ -221,8 +245,8 @@ fn pods_are_started_again_as_the_file_says() {
         let script = "echo x >> /v/runs; set -- $(wc -l /v/runs); echo run $1; ls /left 2>&1; touch /left; \
                       cat; echo no newline >&2; printf end; [ $1 -ge 3 ]";
         let volume = format!("volumes = ['{}:/v']\nrestart = \"on-failure\"", folder.display());
-        let pods =
-            [shell("a", script, &volume), shell("b", "exit 4", "restart = \"always:2\""), shell("c", "exit 0", "")];
+        let restart = "restart = \"always:2\"\ncurrency = \"x\"\n[currency.x]";
+        let pods = [shell("a", script, &volume), shell("b", "exit 4", restart), shell("c", "exit 0", "")];
         let ended = up("again", &["-M", machine], &pods.concat());
         assert_eq!(ended.status, 4, "{machine} {ended:?}");
         let run = |number: u32| [format!("run {number}"), "ls: /left: No such file or directory".into(), "end".into()];

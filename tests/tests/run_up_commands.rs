@@ -131,6 +131,40 @@ fn pods_are_shown_funded_and_stopped() {
 }
 
 #[test]
+fn currencies_are_shown_and_funded() {
+    let in_shop = "tickets = 300\ncurrency = \"shop\"";
+    let pods = [shell("a", LISTENS, in_shop), shell("b", LISTENS, ""), "[currency.shop]\ntickets = 500\n".into()];
+    let mut machine = Up::start("currencies", &[], &pods.concat());
+    machine.wait_for(&["a | ready", "b | ready"]);
+    let tickets = |machine: &Up, of: &str| words(&text(&machine.ask(&["tickets"])), of)[1..].join(" ");
+    assert_eq!(tickets(&machine, "a"), "300.shop 33.3 %");
+    assert_eq!(tickets(&machine, "shop"), "500 33.3 %");
+    assert_eq!(machine.ask(&["tickets", "shop", "3000"]).status, 0);
+    assert_eq!([tickets(&machine, "a"), tickets(&machine, "b")], ["300.shop 75.0 %", "1000 25.0 %"]);
+    let top = text(&machine.ask(&["top", "--once"]));
+    assert!(words(&top, "a")[1..5] == ["running", "300.shop", "75.0", "%"], "{top}");
+    assert_eq!(words(&top, "shop")[1..3], ["3000", "75.0"], "{top}");
+    let shown = text(&machine.ask(&["ps", "--json"]));
+    assert!(shown.contains("\"currencies\":[{\"name\":\"shop\",\"tickets\":3000,"), "{shown}");
+    for (command, why) in [
+        (&["tickets", "shop", "0"][..], "from 1 to"),
+        (&["tickets", "shop", "-1"], "from 1 to"),
+        (&["tickets", "shop", "2147483649"], "from 1 to"),
+        (&["tickets", "x", "1"], "x: no such pod; there are a, b; currencies are shop"),
+        (&["stop", "shop"], "shop: no such pod"),
+    ] {
+        let ended = machine.ask(command);
+        assert!(ended.status == 125 && ended.errors.contains(why), "{command:?} {ended:?}");
+    }
+    assert_eq!(tickets(&machine, "shop"), "3000 75.0 %", "nothing of that changed anything");
+    assert_eq!(machine.ask(&["stop", "b"]).status, 0);
+    assert_eq!(tickets(&machine, "a"), "300.shop 100.0 %");
+    assert_eq!(machine.ask(&["tickets", "b", "5"]).errors.trim(), "aegis: b: has ended");
+    assert_eq!(machine.ask(&["stop"]).status, 0);
+    assert_eq!(machine.end(), ("b | told\na | told\n".into(), 0));
+}
+
+#[test]
 fn what_pods_wrote_can_be_read_again_and_followed() {
     let pods = [shell("a", LISTENS, ""), shell("b", "echo one; echo two >&2; printf last; exit 3", "")];
     let mut machine = Up::start("logs", &[], &pods.concat());

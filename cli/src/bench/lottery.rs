@@ -6,15 +6,17 @@
 //! speed of the paper's, so that its slices and durations mean what they meant, a run repeats to the digit, and three
 //! minutes of the guest pass in twenty seconds. Chance differs between runs by `--seed`.
 //!
-//! `contest` runs one machine. `fairness` has figures 4 and 5, `clients` figure 7, `gain` what contestants try in order
-//! to get more, and `overhead` section 5.6, `draws` what a draw costs. Whether a lottery is fair is a matter of
-//! statistics, so a result is doubted only where chance alone would not make it once in a thousand such suites.
+//! `contest` runs one machine. `fairness` has figures 4 and 5, `clients` figure 7, `insulation` figure 9, `gain` what
+//! contestants try in order to get more, and `overhead` section 5.6, `draws` what a draw costs. Whether a lottery is
+//! fair is a matter of statistics, so a result is doubted only where chance alone would not make it once in a thousand
+//! such suites.
 
 mod clients;
 mod contest;
 mod draws;
 mod fairness;
 mod gain;
+mod insulation;
 mod overhead;
 
 use super::Measured;
@@ -72,6 +74,7 @@ pub(super) fn run(
     ratios.add(fairness::ratios(&arena, filter)?);
     ratios.add(fairness::over_time(&arena, filter)?);
     ratios.add(clients::run(&arena, filter)?);
+    ratios.add(insulation::run(&arena, filter)?);
     ratios.add(gain::run(&arena, filter)?);
     let losses = overhead::run(&arena, filter)?;
     let draws = draws::run(&arena, filter)?;

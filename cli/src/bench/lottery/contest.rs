@@ -1,5 +1,6 @@
 //! One machine in which programs compete for one processor, on either system, and how far each came.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,12 +29,25 @@ pub(super) struct Contestant {
     pub(super) tickets: u32,
     /// What it does, a word of `contest.c`.
     pub(super) kind: &'static str,
+    /// The currency that its tickets are in; all that are named have equal funding. On Linux a control group around
+    /// its own.
+    pub(super) currency: Option<&'static str>,
 }
 
 impl Contestant {
     /// One that only computes.
     pub(super) fn spinning(name: &str, tickets: u32) -> Self {
-        Self { name: name.into(), tickets, kind: "spin" }
+        Self::new(name, tickets, "spin")
+    }
+
+    /// One of a kind.
+    pub(super) fn new(name: &str, tickets: u32, kind: &'static str) -> Self {
+        Self { name: name.into(), tickets, kind, currency: None }
+    }
+
+    /// The same with its tickets in a currency.
+    pub(super) fn within(self, currency: &'static str) -> Self {
+        Self { currency: Some(currency), ..self }
     }
 }
 
@@ -72,15 +86,21 @@ impl Contest {
                  memory = \"32M\"\ntickets = {}\n",
                 it.name, it.kind, self.window_count, self.window_ms, it.tickets
             );
+            let _ = it.currency.map(|currency| write!(text, "currency = \"{currency}\"\n"));
+        }
+        let currencies: BTreeSet<&str> = self.contestants.iter().filter_map(|it| it.currency).collect();
+        for currency in currencies {
+            let _ = write!(text, "[currency.{currency}]\n");
         }
         text
     }
 
     /// The same for the first process of a Linux machine.
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         let mut text = format!("--init {} {}", self.window_count, self.window_ms);
         for it in &self.contestants {
             let _ = write!(text, " {}={}={}", it.name, it.tickets, it.kind);
+            let _ = it.currency.map(|currency| write!(text, "={currency}"));
         }
         text
     }
@@ -213,8 +233,7 @@ mod tests {
     use std::path::Path;
 
     fn contest() -> Contest {
-        let contestants =
-            vec![Contestant::spinning("a", 2), Contestant { name: "b".into(), tickets: 1, kind: "forks" }];
+        let contestants = vec![Contestant::spinning("a", 2), Contestant::new("b", 1, "forks")];
         Contest { contestants, slice_ms: 100, window_count: 2, window_ms: 8000, seed: 1 }
     }
 
@@ -225,6 +244,14 @@ mod tests {
         assert!(text.ends_with("memory = \"32M\"\ntickets = 1\n"), "{text}");
         assert_eq!(contest().words(), "--init 2 8000 a=2=spin b=1=forks");
         assert_eq!(contest().slice_count(), 160.0);
+        let mut contest = contest();
+        contest.contestants[0] = Contestant::spinning("a", 2).within("x");
+        let text = contest.file(Path::new("/c"));
+        assert!(
+            text.contains("tickets = 2\ncurrency = \"x\"\n[pod.b]") && text.ends_with("\n[currency.x]\n"),
+            "{text}"
+        );
+        assert_eq!(contest.words(), "--init 2 8000 a=2=spin=x b=1=forks");
     }
 
     #[test]

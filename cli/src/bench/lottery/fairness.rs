@@ -56,7 +56,8 @@ pub(super) fn ratios(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Fai
             let contest = pair(ratio, SLICE_MS, windows, u64::from(ratio * 100 + run));
             if let Some(loops) = arena.on_aegis(&contest)? {
                 let sums = totals(&loops);
-                surprise.note(f64::from(ratio) / f64::from(ratio + 1), sums[0] / (sums[0] + sums[1]), &contest);
+                let due = f64::from(ratio) / f64::from(ratio + 1);
+                surprise.note(due, sums[0] / (sums[0] + sums[1]), contest.slice_count());
                 aegis_points.push((f64::from(ratio), sums[0] / sums[1]));
                 aegis.merge(Cell::Values(vec![sums[0] / sums[1]]));
             }
@@ -71,7 +72,7 @@ pub(super) fn ratios(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Fai
         published_points.extend(published.map(|value| (f64::from(ratio), value)));
         found.rows.push(Outcome { due: ratio.into(), aegis, linux, published }.row(name));
     }
-    found.doubts.extend(surprise.doubt());
+    found.doubts.extend(surprise.doubt("figure 4"));
     if !due.is_empty() {
         found.figures.push(Figure {
             name: "fig04".into(),
@@ -93,7 +94,7 @@ pub(super) fn ratios(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Fai
     Ok(found)
 }
 
-fn series(title: &str, is_line: bool, points: Vec<(f64, f64)>) -> Option<Series> {
+pub(super) fn series(title: &str, is_line: bool, points: Vec<(f64, f64)>) -> Option<Series> {
     (!points.is_empty()).then(|| Series { title: title.into(), is_line, points })
 }
 
@@ -139,41 +140,41 @@ pub(super) fn over_time(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, 
 
 /// How far results lie from what binomial chance makes likely.
 #[derive(Debug, Default)]
-struct Surprise {
+pub(super) struct Surprise {
     squares: f64,
     count: u32,
 }
 
 impl Surprise {
-    /// A run in which somebody was due this share of the slices and got that share.
-    fn note(&mut self, due: f64, got: f64, contest: &Contest) {
-        let variance = due * (1.0 - due) / contest.slice_count();
+    /// A run in which somebody was due this share of so many slices and got that share.
+    pub(super) fn note(&mut self, due: f64, got: f64, slice_count: f64) {
+        let variance = due * (1.0 - due) / slice_count;
         self.squares += (got - due).powi(2) / variance;
         self.count += 1;
     }
 
     /// What chance does less than once in a thousand times: the quantile of chi-square as Wilson and Hilferty
     /// approximate it.
-    fn doubt(&self) -> Option<String> {
+    pub(super) fn doubt(&self, what: &str) -> Option<String> {
         let count = f64::from(self.count.max(1));
         let limit = count * (1.0 - 2.0 / (9.0 * count) + 3.09 * (2.0 / (9.0 * count)).sqrt()).powi(3);
         let is_doubted = self.squares > limit;
-        is_doubted.then(|| format!("figure 4: chi-square {:.1} of {} runs, limit {limit:.1}", self.squares, self.count))
+        let (squares, count) = (self.squares, self.count);
+        is_doubted.then(|| format!("{what}: chi-square {squares:.1} of {count} shares, limit {limit:.1}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Surprise, pair};
+    use super::Surprise;
 
     #[test]
     fn chance_is_believed_and_bias_is_not() {
         // 600 slices: a standard deviation of a half is 0.0204.
-        let contest = pair(1, 100, (60, 1000), 1);
         let run = |shares: &[f64]| {
             let mut surprise = Surprise::default();
-            shares.iter().for_each(|got| surprise.note(0.5, *got, &contest));
-            surprise.doubt()
+            shares.iter().for_each(|got| surprise.note(0.5, *got, 600.0));
+            surprise.doubt("x")
         };
         assert_eq!(run(&[0.5, 0.52, 0.47, 0.53, 0.485]), None);
         assert!(run(&[0.55, 0.55, 0.55, 0.55]).is_some());

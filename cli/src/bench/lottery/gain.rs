@@ -20,11 +20,7 @@ const DEVIATIONS_MAX: f64 = 3.6;
 fn contest(arena: &Arena<'_>, kind: &'static str) -> Contest {
     let [a, b, c] = SHARES;
     Contest {
-        contestants: vec![
-            Contestant { name: "a".into(), tickets: a, kind },
-            Contestant::spinning("b", b),
-            Contestant::spinning("c", c),
-        ],
+        contestants: vec![Contestant::new("a", a, kind), Contestant::spinning("b", b), Contestant::spinning("c", c)],
         slice_ms: SLICE_MS,
         window_count: arena.scaled(DURATION_S),
         window_ms: 1000,
