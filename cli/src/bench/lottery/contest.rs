@@ -86,11 +86,11 @@ impl Contest {
                  memory = \"32M\"\ntickets = {}\n",
                 it.name, it.kind, self.window_count, self.window_ms, it.tickets
             );
-            let _ = it.currency.map(|currency| write!(text, "currency = \"{currency}\"\n"));
+            let _ = it.currency.map(|currency| writeln!(text, "currency = \"{currency}\""));
         }
         let currencies: BTreeSet<&str> = self.contestants.iter().filter_map(|it| it.currency).collect();
         for currency in currencies {
-            let _ = write!(text, "[currency.{currency}]\n");
+            let _ = writeln!(text, "[currency.{currency}]");
         }
         text
     }
