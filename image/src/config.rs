@@ -81,6 +81,8 @@ bitflags! {
         const TERMINAL = 1 << 9;
         /// The host's standard error is its standard output (`2>&1`): what goes to both keeps its order.
         const STDERR_IS_STDOUT = 1 << 10;
+        /// Of a process in a running pod (`crate::sessions`): its standard input is the caller's, else it is empty.
+        const INPUT = 1 << 11;
         // Flags of a later version are kept.
         const _ = !0;
     }

@@ -1,0 +1,325 @@
+//! What passes between the host tool and a pod's library OS about processes that are started in a running pod.
+//!
+//! Each such process is a *session*. All sessions of a pod share one line, a byte stream that loses nothing but may
+//! begin in the middle of something: a pod that is started again finds what its forerunner left. So whoever opens the
+//! line names a number that nobody can guess ([`preamble`]), and each side passes over what comes before it. Then come
+//! frames: the session's number (u32), the length of what follows (u16), a mark (u16), and a message ([`ToPod`],
+//! [`FromPod`]). Little-endian.
+//!
+//! Neither side trusts the other. A frame that is none is the end of the line ([`Malformed`]); whoever opens it again
+//! names another number. Bytes of streams are bounded by a [`Window`]: a sender has at most [`WINDOW_BYTES`] on the way
+//! that the receiver has not said to have passed on, so that a slow reader holds up nobody else and fills nobody's
+//! memory; more than that is malformed too.
+//!
+//! A description of what is to run is a [`crate::config::Config`], of which program, arguments, environment, working
+//! directory, user, group, the terminal's size and `Flags::TERMINAL` count, and [`Flags::INPUT`].
+//!
+//! [`Flags::INPUT`]: crate::config::Flags::INPUT
+
+use alloc::vec::Vec;
+
+use crate::bytes::{u16_at, u32_at};
+
+/// Most sessions of a pod.
+pub const SESSION_COUNT_MAX: usize = 16;
+/// Bytes of a stream that may be on their way.
+pub const WINDOW_BYTES: u32 = 64 * 1024;
+/// Longest encoded description.
+pub const DESCRIPTION_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes of a stream or a description in one message.
+pub const DATA_BYTES_MAX: usize = 4000;
+/// Longest text for the user; longer ones are cut.
+pub const TEXT_BYTES_MAX: usize = 1024;
+/// Longest message.
+pub const MESSAGE_BYTES_MAX: usize = 4088;
+/// Bytes of a preamble.
+pub const PREAMBLE_BYTES: usize = 16;
+
+const HEADER_BYTES: usize = 8;
+const MARK: u16 = 0xa55e;
+const MAGIC: [u8; 8] = *b"\xa5SESSION";
+
+/// What the other side sent makes no sense, or is more than it may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Which output of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stream {
+    /// Standard output, and all that a terminal shows.
+    Output = 0,
+    /// Standard error.
+    Errors = 1,
+}
+
+impl Stream {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Output, Self::Errors].into_iter().find(|stream| *stream as u8 == byte)
+    }
+}
+
+/// A message to the pod's library OS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToPod<'a> {
+    /// A part of the description. The first one begins the session.
+    Describe(&'a [u8]),
+    /// The description is whole: start.
+    Start,
+    /// Standard input, or what is typed.
+    Input(&'a [u8]),
+    /// Standard input has ended.
+    InputEnd,
+    /// A signal for the process group.
+    Signal(u8),
+    /// The terminal's size.
+    Window {
+        /// Lines.
+        rows: u16,
+        /// Characters in a line.
+        columns: u16,
+    },
+    /// So many bytes of an output have been passed on, at least one.
+    Credit(Stream, u32),
+    /// Nobody takes this output any more.
+    Closed(Stream),
+    /// The caller is gone; nothing more is said about the session by either side.
+    HangUp,
+}
+
+/// A message from the pod's library OS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromPod<'a> {
+    /// The description is understood and the process made; it looks for its program next. Comes once, before the others
+    /// but `Failed`.
+    Accepted,
+    /// What the process wrote.
+    Output(Stream, &'a [u8]),
+    /// So many bytes of the input have been passed on, at least one.
+    Taken(u32),
+    /// It has ended with this status. The session is over, as after the next two.
+    Exited(u8),
+    /// A signal ended it; the text, which may be empty, is for the user.
+    Killed(u8, &'a [u8]),
+    /// It was not started: the status that a shell would give, and why.
+    Failed(u8, &'a [u8]),
+}
+
+impl<'a> ToPod<'a> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
+        let (kind, rest) = message.split_first().ok_or(Malformed)?;
+        let read = || {
+            Some(match (kind, rest) {
+                (1, data @ [_, ..]) => Self::Describe(data),
+                (2, []) => Self::Start,
+                (3, data @ [_, ..]) => Self::Input(data),
+                (4, []) => Self::InputEnd,
+                (5, [number @ 1..=64]) => Self::Signal(*number),
+                (6, [_, _, _, _]) => Self::Window { rows: u16_at(rest, 0)?, columns: u16_at(rest, 2)? },
+                (7, [stream, count @ ..]) => Self::Credit(Stream::from_byte(*stream)?, count_of(count)?),
+                (8, [stream]) => Self::Closed(Stream::from_byte(*stream)?),
+                (9, []) => Self::HangUp,
+                _ => return None,
+            })
+        };
+        read().filter(|_| rest.len() <= DATA_BYTES_MAX).ok_or(Malformed)
+    }
+
+    /// Adds the message. Data is at most [`DATA_BYTES_MAX`] bytes and not none.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Describe(data) => put(out, 1, &[data]),
+            Self::Start => put(out, 2, &[]),
+            Self::Input(data) => put(out, 3, &[data]),
+            Self::InputEnd => put(out, 4, &[]),
+            Self::Signal(number) => put(out, 5, &[&[*number]]),
+            Self::Window { rows, columns } => put(out, 6, &[&rows.to_le_bytes(), &columns.to_le_bytes()]),
+            Self::Credit(stream, count) => put(out, 7, &[&[*stream as u8], &count.to_le_bytes()]),
+            Self::Closed(stream) => put(out, 8, &[&[*stream as u8]]),
+            Self::HangUp => put(out, 9, &[]),
+        }
+    }
+
+    /// Adds the message as a frame.
+    pub fn append_frame(&self, session: u32, out: &mut Vec<u8>) {
+        frame(session, out, |out| self.append(out));
+    }
+}
+
+impl<'a> FromPod<'a> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(message: &'a [u8]) -> Result<Self, Malformed> {
+        let (kind, rest) = message.split_first().ok_or(Malformed)?;
+        let read = || {
+            Some(match (kind, rest) {
+                (33, []) => Self::Accepted,
+                (34, [stream, data @ ..]) if !data.is_empty() => Self::Output(Stream::from_byte(*stream)?, data),
+                (35, count) => Self::Taken(count_of(count)?),
+                (36, [status]) => Self::Exited(*status),
+                (37, [signal @ 1..=64, text @ ..]) => Self::Killed(*signal, text),
+                (38, [status, text @ ..]) => Self::Failed(*status, text),
+                _ => return None,
+            })
+        };
+        read().filter(|_| rest.len() <= DATA_BYTES_MAX + 1).ok_or(Malformed)
+    }
+
+    /// Adds the message. Data is at most [`DATA_BYTES_MAX`] bytes and not none.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        let cut = |text: &'a [u8]| &text[..text.len().min(TEXT_BYTES_MAX)];
+        match self {
+            Self::Accepted => put(out, 33, &[]),
+            Self::Output(stream, data) => put(out, 34, &[&[*stream as u8], data]),
+            Self::Taken(count) => put(out, 35, &[&count.to_le_bytes()]),
+            Self::Exited(status) => put(out, 36, &[&[*status]]),
+            Self::Killed(signal, text) => put(out, 37, &[&[*signal], cut(text)]),
+            Self::Failed(status, text) => put(out, 38, &[&[*status], cut(text)]),
+        }
+    }
+
+    /// Adds the message as a frame.
+    pub fn append_frame(&self, session: u32, out: &mut Vec<u8>) {
+        frame(session, out, |out| self.append(out));
+    }
+}
+
+/// A number of bytes of a stream: within a window, and not none.
+fn count_of(bytes: &[u8]) -> Option<u32> {
+    let count = if bytes.len() == 4 { u32_at(bytes, 0)? } else { 0 };
+    (1..=WINDOW_BYTES).contains(&count).then_some(count)
+}
+
+fn put(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
+    out.push(kind);
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+fn frame(session: u32, out: &mut Vec<u8>, message: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&session.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&MARK.to_le_bytes());
+    message(out);
+    // Messages are shorter than MESSAGE_BYTES_MAX.
+    let length = (out.len() - start - HEADER_BYTES) as u16;
+    out[start + 4..start + 6].copy_from_slice(&length.to_le_bytes());
+}
+
+/// What stands before the first frame on a line that was opened with `token`.
+#[must_use]
+pub fn preamble(token: u64) -> [u8; PREAMBLE_BYTES] {
+    let mut bytes = [0; PREAMBLE_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..].copy_from_slice(&token.to_le_bytes());
+    bytes
+}
+
+/// How much more of a stream may be on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window(u32);
+
+impl Default for Window {
+    fn default() -> Self {
+        Self(WINDOW_BYTES)
+    }
+}
+
+impl Window {
+    /// Bytes that may be sent.
+    #[must_use]
+    pub const fn left(self) -> u32 {
+        self.0
+    }
+
+    /// Bytes that are on their way.
+    #[must_use]
+    pub const fn on_the_way(self) -> u32 {
+        WINDOW_BYTES - self.0
+    }
+
+    /// These are sent.
+    ///
+    /// # Errors
+    /// They may not be.
+    pub fn take(&mut self, count: usize) -> Result<(), Malformed> {
+        self.0 = u32::try_from(count).ok().and_then(|count| self.0.checked_sub(count)).ok_or(Malformed)?;
+        Ok(())
+    }
+
+    /// These have been passed on.
+    ///
+    /// # Errors
+    /// They were never sent.
+    pub fn give(&mut self, count: u32) -> Result<(), Malformed> {
+        if count > self.on_the_way() {
+            return Err(Malformed);
+        }
+        self.0 += count;
+        Ok(())
+    }
+}
+
+/// Makes messages of what comes on a line.
+#[derive(Debug)]
+pub struct Receiver {
+    /// What is passed over everything for.
+    awaited: Option<[u8; PREAMBLE_BYTES]>,
+    held: Vec<u8>,
+    start: usize,
+}
+
+impl Receiver {
+    /// For a line that was opened with `token`.
+    #[must_use]
+    pub fn new(token: u64) -> Self {
+        Self { awaited: Some(preamble(token)), held: Vec::new(), start: 0 }
+    }
+
+    /// Takes bytes in. At most one message is kept of those whose messages were all taken.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.held.drain(..self.start);
+        self.start = 0;
+        self.held.extend_from_slice(bytes);
+        if let Some(awaited) = self.awaited {
+            let found = self.held.windows(PREAMBLE_BYTES).position(|window| window == awaited);
+            match found {
+                Some(place) => {
+                    self.held.drain(..place + PREAMBLE_BYTES);
+                    self.awaited = None;
+                }
+                None => drop(self.held.drain(..self.held.len().saturating_sub(PREAMBLE_BYTES - 1))),
+            }
+        }
+    }
+
+    /// The next message that is whole, and its session.
+    ///
+    /// # Errors
+    /// What comes is no frame.
+    #[allow(clippy::should_implement_trait, reason = "it lends what it holds")]
+    pub fn next(&mut self) -> Result<Option<(u32, &[u8])>, Malformed> {
+        let rest = &self.held[self.start..];
+        if self.awaited.is_some() || rest.len() < HEADER_BYTES {
+            return Ok(None);
+        }
+        let (session, length) = (u32_at(rest, 0).ok_or(Malformed)?, u16_at(rest, 4).ok_or(Malformed)?);
+        let length = usize::from(length);
+        if u16_at(rest, 6) != Some(MARK) || length == 0 || length > MESSAGE_BYTES_MAX {
+            return Err(Malformed);
+        }
+        let Some(message) = rest.get(HEADER_BYTES..HEADER_BYTES + length) else { return Ok(None) };
+        self.start += HEADER_BYTES + length;
+        Ok(Some((session, message)))
+    }
+}
+
+#[cfg(test)]
+#[path = "sessions_tests.rs"]
+mod tests;
