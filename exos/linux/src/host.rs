@@ -12,6 +12,8 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::sync::Mutex;
 
+use crate::sessions::Line;
+
 /// Longest control line, with its end.
 pub const LINE_BYTES_MAX: usize = 4096;
 /// Control bytes kept while the host does not read; then lines are dropped, so that a silent host cannot stop the
@@ -31,6 +33,8 @@ pub enum Port {
     Error,
     /// Control lines.
     Control,
+    /// Sessions, if the machine has a port for them.
+    Sessions,
 }
 
 /// The console driver as this module uses it. A device that fails answers as one that is closed.
@@ -60,6 +64,8 @@ struct State {
     wants_stats: bool,
     /// The host asked for the processes, by this number.
     wants_processes: Option<u64>,
+    /// The host opened the line of sessions, with this number.
+    wants_sessions: Option<u64>,
     /// Why standard output and standard error take nothing any more.
     closed: [Option<Errno>; 2],
     backlog: VecDeque<u8>,
@@ -82,6 +88,7 @@ impl<C: Console> HostPorts<C> {
             window: None,
             wants_stats: false,
             wants_processes: None,
+            wants_sessions: None,
             closed: [None; 2],
             backlog: VecDeque::new(),
         };
@@ -204,9 +211,33 @@ impl<C: Console> HostPorts<C> {
         self.inner.lock().1.wants_processes.take()
     }
 
+    /// With which number the host opened the line of sessions since the last look.
+    pub fn take_sessions_request(&self) -> Option<u64> {
+        self.inner.lock().1.wants_sessions.take()
+    }
+
     /// The terminal's new size, rows and columns, if it changed.
     pub fn take_window(&self) -> Option<(u16, u16)> {
         self.inner.lock().1.window.take()
+    }
+}
+
+impl<C: Console> Line for HostPorts<C> {
+    fn read(&self, into: &mut [u8]) -> usize {
+        self.inner.lock().0.read(Port::Sessions, into)
+    }
+
+    fn write(&self, from: &[u8]) -> usize {
+        let mut inner = self.inner.lock();
+        let (console, mut done) = (&mut inner.0, 0);
+        // Twice, as all may have left between the first look and the wish to hear of it.
+        for _ in 0..2 {
+            done += console.write(Port::Sessions, &from[done..]);
+            if done == from.len() || console.pending_bytes(Port::Sessions) > 0 {
+                break;
+            }
+        }
+        done
     }
 }
 
@@ -215,7 +246,7 @@ impl State {
         match port {
             Port::Output => self.closed[0],
             Port::Error => self.closed[1],
-            Port::Input | Port::Control => None,
+            Port::Input | Port::Control | Port::Sessions => None,
         }
     }
 
@@ -276,6 +307,9 @@ impl State {
             }
             Some("stats") => self.wants_stats = true,
             Some("processes") => self.wants_processes = words.next().and_then(|word| word.parse().ok()),
+            Some("sessions") => {
+                self.wants_sessions = words.next().and_then(|word| word.parse().ok()).or(self.wants_sessions);
+            }
             _ => {}
         }
     }
@@ -365,13 +399,14 @@ mod tests {
             ports.pump();
         }
         wires.lock().expect("sound").control_in.extend(vec![b'x'; 10_000]);
-        wires.lock().expect("sound").control_in.extend(b"\nstats\nprocesses\nprocesses 7\n");
+        wires.lock().expect("sound").control_in.extend(b"\nstats\nprocesses\nprocesses 7\nsessions 8\nsessions x\n");
         ports.pump();
         assert_eq!((ports.take_signal(), ports.take_signal(), ports.take_signal()), (Some(2), Some(15), None));
         assert_eq!(ports.take_window(), Some((24, 80)));
         assert!(ports.take_stats_request());
         assert!(!ports.take_stats_request());
         assert_eq!((ports.take_processes_request(), ports.take_processes_request()), (Some(7), None));
+        assert_eq!((ports.take_sessions_request(), ports.take_sessions_request()), (Some(8), None));
     }
 
     #[test]

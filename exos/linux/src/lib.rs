@@ -31,6 +31,7 @@ pub mod profile;
 pub mod program;
 pub mod quick;
 pub mod report;
+pub mod sessions;
 pub mod shares;
 pub mod signal_file;
 pub mod signal_frame;

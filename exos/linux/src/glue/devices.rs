@@ -150,6 +150,8 @@ pub(crate) struct HostConsole {
     console: Console<AnyTransport, DmaPool<DMA_PAGE_COUNT>>,
     irq: BellIrq,
     ports: [PortId; 4],
+    /// The port for sessions, once it was looked for; a machine need not have one.
+    sessions: Option<PortId>,
     has_failed: bool,
 }
 
@@ -168,7 +170,7 @@ impl HostConsole {
     fn start(device: CapSlot, transport: AnyTransport) -> Result<Self, DeviceError> {
         // SAFETY: the function reaches only the frames that are bound for it below.
         unsafe { call::device_control(device, DeviceOperation::Enable) }?;
-        let limits = Limits { port_count_max: 5, receive_buffer_count: 4, ..Limits::default() };
+        let limits = Limits { port_count_max: 6, receive_buffer_count: 4, ..Limits::default() };
         let dma = dma_pool::<DMA_PAGE_COUNT>(device)?;
         let bell = kernel::next_slot();
         call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
@@ -183,7 +185,7 @@ impl HostConsole {
         console.start_receiving(ports[3]).map_err(DeviceError::Driver)?;
         let mut irq = BellIrq::new(device, bell);
         irq.unmask().map_err(|_| DeviceError::NotFound)?;
-        Ok(Self { console, irq, ports, has_failed: false })
+        Ok(Self { console, irq, ports, sessions: None, has_failed: false })
     }
 
     /// The bell that rings when the console wants attention.
@@ -191,8 +193,12 @@ impl HostConsole {
         self.irq.bell
     }
 
-    fn port(&self, port: Port) -> PortId {
-        self.ports[port as usize]
+    fn port(&mut self, port: Port) -> Option<PortId> {
+        if let Some(port) = self.ports.get(port as usize) {
+            return Some(*port);
+        }
+        self.sessions = self.sessions.or_else(|| self.console.port_by_name(b"aegis.sessions"));
+        self.sessions
     }
 
     /// A value of the driver, or `otherwise` from a console that has failed, from then on always.
@@ -220,22 +226,22 @@ impl exos_linux::host::Console for HostConsole {
         })
     }
     fn read(&mut self, port: Port, into: &mut [u8]) -> usize {
-        let port = self.port(port);
+        let Some(port) = self.port(port) else { return 0 };
         self.attempt(0, |this| this.console.read(port, into))
     }
     fn readable_bytes(&mut self, port: Port) -> usize {
-        let port = self.port(port);
+        let Some(port) = self.port(port) else { return 0 };
         self.attempt(0, |this| {
             this.console.start_receiving(port)?;
             this.console.readable_bytes(port)
         })
     }
     fn write(&mut self, port: Port, from: &[u8]) -> usize {
-        let port = self.port(port);
+        let Some(port) = self.port(port) else { return 0 };
         self.attempt(0, |this| this.console.write(port, from))
     }
     fn pending_bytes(&mut self, port: Port) -> usize {
-        let port = self.port(port);
+        let Some(port) = self.port(port) else { return 0 };
         self.attempt(0, |this| this.console.arm_tx(port))
     }
     fn is_gone(&mut self, _: Port) -> bool {

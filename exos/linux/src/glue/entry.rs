@@ -333,6 +333,9 @@ pub(crate) fn begin(frame: &mut UpcallFrame) {
     let run = run();
     // A copy of a rewritten call's frame, or none of a program's at all.
     frame.fault_address = 0;
+    if frame.rip == 0 {
+        run.platform.sessions.enter(&target(run), frame);
+    }
     if target(run).thread.needs_attention() {
         leave(run, frame, None);
     }

@@ -21,6 +21,7 @@ use exos::task::schedule::{Choice, Task};
 use exos_linux::host::HostPorts;
 use exos_linux::memory::Space;
 use exos_linux::process::{Process, Thread};
+use exos_linux::sessions::Sessions;
 use exos_linux::stream::PortStream;
 use exos_linux::system::{OwnMemory, Platform, System, ThreadStart};
 use rand_chacha::ChaCha20Rng;
@@ -101,6 +102,8 @@ pub(crate) struct MachinePlatform {
     pub(crate) system: Once<(Arc<System>, Arc<Process>)>,
     /// Standard input, output and error: looked at when the console says something, so that they tell who waits.
     pub(crate) streams: [Arc<PortStream<HostConsole>>; 3],
+    /// Processes that the host starts.
+    pub(crate) sessions: Sessions,
     /// Told whenever the console said something.
     pub(crate) console_changes: Arc<WaitQueue>,
     /// XCR0.
@@ -138,10 +141,23 @@ impl MachinePlatform {
             }
             self.host.send_line(&alloc::format!("processes {token} {}", system.processes.count()));
         }
+        self.serve_sessions(system, has_news);
         if call::bell_take(self.bells.timer_bell).unwrap_or(0) > 0 {
             self.check_timers(system);
         }
         exos_linux::events::move_terminal_bytes(first);
+    }
+
+    /// Opens the line of sessions if the host wants it, and moves what they have to say. Nothing else runs here meanwhile:
+    /// who runs here may be in the way of what that would wait for.
+    fn serve_sessions(&self, system: &Arc<System>, has_news: bool) {
+        if let Some(token) = self.host.take_sessions_request() {
+            self.sessions.open(system, token);
+        }
+        if self.sessions.wants(has_news) {
+            let (processor, work) = (this_processor(), || self.sessions.pump(system, &*self.host));
+            if processor.keeps_running() { work() } else { processor.keep_running(work) }
+        }
     }
 
     /// The timer's bell rang: wakes sleepers, fires interval timers, arms the next.

@@ -177,6 +177,11 @@ pub(crate) fn this_processor() -> &'static Processor {
     &PROCESSORS[this_number()]
 }
 
+/// Has processor 0 look after the console soon.
+pub(crate) fn ring_first() {
+    PROCESSORS[0].ring();
+}
+
 /// The scheduler's way to the processors.
 pub(crate) struct Bells {
     /// Rung at the earliest end of a wait; bound to processor 0.

@@ -27,6 +27,7 @@ use exos_linux::boot::{Ground, Pod};
 use exos_linux::host::{HostPorts, Port};
 use exos_linux::process::Ending;
 use exos_linux::program::{StartError, Wish, prepare, search_path, start as start_program};
+use exos_linux::sessions::Sessions;
 use exos_linux::shares::Served;
 use exos_linux::stream::PortStream;
 use exos_linux::system::{Platform, ThreadStart};
@@ -138,6 +139,7 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
         bells: bells.clone(),
         system: Once::new(),
         streams: streams.clone(),
+        sessions: Sessions::new(processor::ring_first),
         console_changes: WaitQueue::new(),
         vector_mask: clock.vector_state_mask,
         vector_bytes: super::machine::vector_bytes(),
