@@ -135,6 +135,11 @@ pub(crate) enum ToGuest {
         /// Comes back in the answer.
         token: u64,
     },
+    /// The line of sessions is open from the preamble with this number on (`aegis_image::sessions`).
+    Sessions {
+        /// The number.
+        token: u64,
+    },
     /// Nobody takes what this port carries any more.
     Closed {
         /// Number of the port: standard output or standard error.
@@ -151,6 +156,7 @@ impl fmt::Display for ToGuest {
             Self::Signal(number) => writeln!(out, "signal {number}"),
             Self::WindowSize { rows, columns } => writeln!(out, "winsize {rows} {columns}"),
             Self::Processes { token } => writeln!(out, "processes {token}"),
+            Self::Sessions { token } => writeln!(out, "sessions {token}"),
             Self::Closed { port, errno } => writeln!(out, "closed {port} {errno}"),
         }
     }
@@ -382,6 +388,7 @@ mod tests {
         assert_eq!(ToGuest::Eof { bytes: 4 }.to_string(), "eof 4\n");
         assert_eq!(ToGuest::Signal(15).to_string(), "signal 15\n");
         assert_eq!(ToGuest::WindowSize { rows: 25, columns: 80 }.to_string(), "winsize 25 80\n");
+        assert_eq!(ToGuest::Sessions { token: u64::MAX }.to_string(), "sessions 18446744073709551615\n");
         assert_eq!(ToGuest::Processes { token: 5 }.to_string(), "processes 5\n");
         assert_eq!(ToGuest::Closed { port: 2, errno: 32 }.to_string(), "closed 2 32\n");
     }

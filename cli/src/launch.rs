@@ -60,6 +60,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) shares: Vec<&'a [Served]>,
     /// The line to the manager.
     pub(crate) orders: Option<RawFd>,
+    /// Each pod's line of sessions; none where there are none.
+    pub(crate) sessions: Vec<RawFd>,
     /// The port of a debugger.
     pub(crate) debugger: Option<RawFd>,
 }
@@ -142,9 +144,11 @@ impl<'a> Kit<'a> {
         guest: &mut GuestEnds,
     ) -> Result<Option<Vec<OsString>>, Error> {
         let bundle_path = format!("/proc/self/fd/{}", guest.add(&wish.bundle.file)?);
-        let devices = |(ports, shares)| PodDevices { ports, shares };
+        let sessions = wish.sessions.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let devices = |((ports, shares), sessions)| PodDevices { ports, sessions, shares };
+        let ports = guest.port_fds().into_iter();
         let pods: Vec<PodDevices<'_>> =
-            guest.port_fds().into_iter().zip(wish.shares.iter().copied()).map(devices).collect();
+            ports.zip(wish.shares.iter().copied()).zip(sessions).map(devices).collect();
         let line = MachineLine {
             qemu: &self.qemu,
             machine: self.kind,

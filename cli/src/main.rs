@@ -58,7 +58,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use options::{Command, Parsed};
-use remote::verbs;
+use remote::{exec, verbs};
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -83,6 +83,7 @@ fn main() -> ExitCode {
         Command::Ps(options) => ended(verbs::ps(&options)),
         Command::Top(options) => ended(verbs::top(&options)),
         Command::Logs(options) => ended(verbs::logs(&options)),
+        Command::Exec(options) => ended(exec::exec(&options)),
         Command::Stop(options) => ended(verbs::stop(&options)),
         Command::Tickets(options) => ended(verbs::tickets(&options)),
         Command::Bench(options) => ExitCode::from(bench::bench(&options)),

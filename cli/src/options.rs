@@ -18,6 +18,7 @@ use crate::compare::TestOptions;
 use crate::pack_host::split_with;
 use crate::profile;
 use crate::qemu::MachineKind;
+use crate::remote::exec::ExecOptions;
 use crate::remote::verbs;
 use crate::shares::{Volume, parse_volume};
 
@@ -111,6 +112,8 @@ pub(crate) enum Command {
     Top(verbs::TopOptions),
     /// Print what pods wrote
     Logs(verbs::LogsOptions),
+    /// Run a program in a running pod
+    Exec(Box<ExecOptions>),
     /// End pods, or a whole machine
     Stop(verbs::StopOptions),
     /// Show or change the tickets of pods
@@ -440,7 +443,7 @@ pub(crate) fn parse_with(text: OsString) -> Result<With, String> {
 }
 
 /// `NAME=VALUE` as it is; `NAME` with the value of this process.
-fn parse_variable(text: OsString) -> Result<OsString, String> {
+pub(crate) fn parse_variable(text: OsString) -> Result<OsString, String> {
     let name_bytes = text.as_bytes().iter().position(|byte| *byte == b'=');
     match name_bytes {
         Some(0) => Err("NAME is empty".into()),

@@ -46,7 +46,8 @@ impl Sink {
         Ok(Self { file, kind })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes some, without blocking if the descriptor polls writable.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let some = &bytes[..bytes.len().min(PIPE_WRITE_BYTES_MAX)];
         match self.kind {
             FileType::Socket => {
@@ -56,6 +57,12 @@ impl Sink {
             FileType::RegularFile => self.file.write(bytes),
             _ => self.file.write(some),
         }
+    }
+}
+
+impl AsFd for Sink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct PortFds {
 pub(crate) struct PodDevices<'a> {
     /// Its ports.
     pub(crate) ports: PortFds,
+    /// Its line of sessions, a port more.
+    pub(crate) sessions: Option<RawFd>,
     /// Directories of the host that QEMU serves to it.
     pub(crate) shares: &'a [Served],
 }
@@ -260,25 +262,27 @@ impl MachineLine<'_> {
     /// A pod's console. Names of ports, like those of all else, have to differ in QEMU; exos looks at what is in front
     /// of the `@`.
     fn push_ports(&self, line: &mut Arguments, pod: &PodDevices<'_>, place: Option<Place>) {
-        let console = self.virtio("serial");
+        let console = format!("{},max_ports={}", self.virtio("serial"), 5 + u8::from(pod.sessions.is_some()));
         let (mark, suffix, bus) = match place {
             None => {
-                line.pair("-device", &format!("{console},max_ports=5"));
+                line.pair("-device", &console);
                 (String::new(), String::new(), String::new())
             }
             Some(Place { number, first }) => {
                 let place = self.place(first);
-                line.pair("-device", &format!("{console},max_ports=5,id=console-{number}{place}"));
+                line.pair("-device", &format!("{console},id=console-{number}{place}"));
                 (format!("-{number}"), format!("@{number}"), format!(",bus=console-{number}.0"))
             }
         };
         let ports = [
-            ("stdin", pod.ports.stdin),
-            ("stdout", pod.ports.stdout),
-            ("stderr", pod.ports.stderr),
-            ("control", pod.ports.control),
+            ("stdin", Some(pod.ports.stdin)),
+            ("stdout", Some(pod.ports.stdout)),
+            ("stderr", Some(pod.ports.stderr)),
+            ("control", Some(pod.ports.control)),
+            ("sessions", pod.sessions),
         ];
-        for (index, (name, fd)) in ports.into_iter().enumerate() {
+        let ports = ports.into_iter().filter_map(|(name, fd)| Some((name, fd?)));
+        for (index, (name, fd)) in ports.enumerate() {
             line.pair("-chardev", &format!("socket,id={name}{mark},fd={fd}"));
             let number = index + 1;
             let device = format!("virtserialport,nr={number},chardev={name}{mark},name=aegis.{name}{suffix}{bus}");
@@ -367,7 +371,7 @@ mod tests {
             debugger: None,
             more: &[],
             log: 105,
-            pods: &[PodDevices { ports: PORTS, shares: &[] }],
+            pods: &[PodDevices { ports: PORTS, sessions: None, shares: &[] }],
         }
     }
 
@@ -415,7 +419,7 @@ mod tests {
     fn directories_are_served_by_a_device_each() {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let mut it = line();
-        let pods = [PodDevices { ports: PORTS, shares: &root }];
+        let pods = [PodDevices { ports: PORTS, sessions: None, shares: &root }];
         it.pods = &pods;
         let server = "-fsdev local,id=aegis0,security_model=none,multidevs=remap,readonly=on,path=/";
         let mmio = format!(" {server} -device virtio-9p-device,fsdev=aegis0,mount_tag=aegis0");
@@ -448,7 +452,7 @@ mod tests {
     fn several_pods_have_devices_at_fixed_places() {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
-        let pods = [PodDevices { ports: PORTS, shares: &root }, PodDevices { ports: other, shares: &[] }];
+        let pods = [PodDevices { ports: PORTS, sessions: None, shares: &root }, PodDevices { ports: other, sessions: Some(116), shares: &[] }];
         let mut it = line();
         it.pods = &pods;
         it.orders = Some(115);
@@ -459,7 +463,8 @@ mod tests {
             " -device virtserialport,nr=2,chardev=stdout-0,name=aegis.stdout@0,bus=console-0.0 ",
             " -fsdev local,id=aegis0-0,",
             " -device virtio-9p-device,fsdev=aegis0-0,mount_tag=aegis0,bus=virtio-mmio-bus.2 ",
-            " -device virtio-serial-device,max_ports=5,id=console-1,bus=virtio-mmio-bus.8 ",
+            " -device virtio-serial-device,max_ports=6,id=console-1,bus=virtio-mmio-bus.8 ",
+            " -device virtserialport,nr=5,chardev=sessions-1,name=aegis.sessions@1,bus=console-1.0",
             " -chardev socket,id=control-1,fd=114 ",
         ] {
             assert!(text.contains(words), "{words}: {text}");

@@ -44,6 +44,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         bundle: &bundle,
         shares: vec![&files.shares],
         orders: None,
+        sessions: Vec::new(),
         debugger: profiled.as_ref().map(|profiled| profiled.debugger),
     };
     let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };

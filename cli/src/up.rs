@@ -4,11 +4,12 @@
 //! which gives each pod its part. The order is again that in which a user wants to hear of problems.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-use aegis_image::config::Flags;
+use aegis_image::config::{Config, Flags};
 use aegis_image::pods::{CurrencyPlan, PodPlan, encode};
 
 use crate::boot::{self, BootBundle, PodsImage};
@@ -18,6 +19,7 @@ use crate::launch::{Kit, Launch, Wish, memory_of_pods_mib, pod_quota_mib};
 use crate::machine::sockets;
 use crate::options::UpOptions;
 use crate::pod::{Pod, PodFiles};
+use crate::remote::channel::Channel;
 use crate::remote::desk::Desk;
 use crate::remote::payers::Payers;
 use crate::remote::place::{Place, Wanted};
@@ -56,6 +58,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let (host, mut guest) = sockets(pods.len())?;
     let (orders, orders_guest) = UnixStream::pair().doing("making the machine's sockets")?;
     orders.set_nonblocking(true).doing("making the machine's sockets")?;
+    let sessions = configs.iter().map(|_| session_sockets()).collect::<Result<Vec<_>, _>>()?;
     let wish = Wish {
         cpu_count: file.cpus,
         memory_mib: memory_mib(&file, &bundle)?,
@@ -63,12 +66,16 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         bundle: &bundle,
         shares: files.iter().map(|files| files.shares.as_slice()).collect(),
         orders: Some(guest.add(&orders_guest.into())?),
+        sessions: sessions.iter().map(|(_, theirs)| guest.add(theirs)).collect::<Result<_, _>>()?,
         debugger: None,
     };
     let Some(words) = kit.words(&wish, accelerator, &mut guest)? else { return Ok(0) };
     drop(bundle);
     let names: Vec<String> = file.pods.iter().map(|entry| entry.name.clone()).collect();
-    let desk = Some(desk(options, &file, &names, orders)?);
+    // Their machine's ends are QEMU's now.
+    let channels = sessions.into_iter().zip(&configs).map(|((ours, _), config)| channel(ours, config));
+    let channels = channels.collect::<Result<Vec<_>, _>>()?;
+    let desk = Some(desk(options, &file, &names, orders, channels)?);
     let (has_terminal, mappings) = (false, None);
     let launch = Launch { words, host, guest, accelerator, names: &names, desk, has_terminal, start, mappings };
     let (finished, _) = kit.run(launch)?;
@@ -79,7 +86,13 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
 
 /// Where commands for the machine come in. A machine runs without a place for them, if the host has none and nobody
 /// asked for a name.
-fn desk(options: &UpOptions, file: &UpFile, names: &[String], orders: UnixStream) -> Result<Desk, Error> {
+fn desk(
+    options: &UpOptions,
+    file: &UpFile,
+    names: &[String],
+    orders: UnixStream,
+    channels: Vec<Channel>,
+) -> Result<Desk, Error> {
     let place = match Place::take(&Wanted::new(options.name.as_deref(), &options.file)) {
         Ok(place) => Some(place),
         Err(why) if options.name.is_some() => return Err(Error::Usage(why.to_string())),
@@ -92,7 +105,19 @@ fn desk(options: &UpOptions, file: &UpFile, names: &[String], orders: UnixStream
     };
     let restarts = file.pods.iter().map(|entry| entry.restart).collect();
     let pod_payers = file.pods.iter().map(|entry| entry.payer).collect();
-    Ok(Desk::new(place, names, restarts, Payers::new(&file.currencies, pod_payers), orders))
+    Ok(Desk::new(place, names, restarts, Payers::new(&file.currencies, pod_payers), orders, channels))
+}
+
+/// Both ends of a pod's line of sessions.
+fn session_sockets() -> Result<(UnixStream, OwnedFd), Error> {
+    let (ours, theirs) = UnixStream::pair().doing("making the machine's sockets")?;
+    ours.set_nonblocking(true).doing("making the machine's sockets")?;
+    Ok((ours, theirs.into()))
+}
+
+/// The line of a pod that was configured so.
+fn channel(stream: UnixStream, config: &[u8]) -> Result<Channel, Error> {
+    Config::decode(config).map(|config| Channel::new(stream, config)).map_err(|why| Error::Usage(why.to_string()))
 }
 
 fn read(path: &Path, folder: &Path) -> Result<UpFile, String> {

@@ -97,6 +97,11 @@ impl Conversation {
         }
     }
 
+    /// The socket, of one with whom nothing has been spoken yet.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
     fn next_frame(&mut self) -> Result<Option<Frame>, Error> {
         let foreign = |_| Error::Usage(format!("{}: its tool is another version", self.machine));
         self.frames.next().map_err(foreign)

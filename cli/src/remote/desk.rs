@@ -4,6 +4,8 @@
 //! [`Desk::tick`]. Nothing here waits. A client has one request at a time; what it costs to answer one is bounded, and
 //! so is what is kept of answers that a client does not take.
 
+pub(crate) mod sessions;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
@@ -15,6 +17,7 @@ use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_image::orders::{Action, Answer, CURRENCY_FIRST, Outcome, PodState};
 use rustix::event::PollFlags;
 
+use super::channel::Channel;
 use super::logs::{Logs, Next, Position};
 use super::orders::Orders;
 use super::payers::Payers;
@@ -53,6 +56,8 @@ pub(crate) enum DeskSlot {
     Write(u64),
     OrdersIn,
     OrdersOut,
+    SessionsIn(usize),
+    SessionsOut(usize),
 }
 
 /// Why the manager was asked.
@@ -116,6 +121,7 @@ enum Job {
     Tickets { deadline: Instant },
     Stop { pods: Vec<usize> },
     Logs { pod: Option<usize>, follows: bool, position: Position },
+    Session { pod: usize, session: u32 },
 }
 
 /// An answer that is being put together.
@@ -181,19 +187,22 @@ pub(crate) struct Desk {
     logs: Logs,
     pods: Vec<PodDesk>,
     payers: Payers,
+    /// The pods' lines of sessions.
+    channels: Vec<Channel>,
     clients: BTreeMap<u64, Client>,
     last_client: u64,
     last_token: u64,
 }
 
 impl Desk {
-    /// A desk at a place, if there is one, for pods of these names, with the line to their manager.
+    /// A desk at a place, if there is one, for pods of these names, with the lines to their manager and to them.
     pub(crate) fn new(
         place: Option<Place>,
         names: &[String],
         restarts: Vec<Restart>,
         payers: Payers,
         orders: UnixStream,
+        channels: Vec<Channel>,
     ) -> Self {
         let pod = |((name, mark), restart): ((&String, String), Restart)| PodDesk {
             name: name.clone(),
@@ -215,6 +224,7 @@ impl Desk {
             logs: Logs::new(names.len()),
             pods: names.iter().zip(crate::marks::marks(names)).zip(restarts).map(pod).collect(),
             payers,
+            channels,
             clients: BTreeMap::new(),
             last_client: 0,
             last_token: 0,
@@ -232,6 +242,10 @@ impl Desk {
         let mut list: Vec<_> =
             self.orders.wants_to_read().map(|fd| (DeskSlot::OrdersIn, fd, read)).into_iter().collect();
         list.extend(self.orders.wants_to_write().map(|fd| (DeskSlot::OrdersOut, fd, write)));
+        for (number, channel) in self.channels.iter().enumerate() {
+            list.extend(channel.wants_to_read().map(|fd| (DeskSlot::SessionsIn(number), fd, read)));
+            list.extend(channel.wants_to_write().map(|fd| (DeskSlot::SessionsOut(number), fd, write)));
+        }
         for (number, client) in &self.clients {
             if !client.is_over {
                 list.push((DeskSlot::Read(*number), client.stream.as_fd(), read));
@@ -261,6 +275,8 @@ impl Desk {
                 }
             }
             DeskSlot::OrdersOut => self.orders.write(),
+            DeskSlot::SessionsIn(pod) => self.read_sessions(pod),
+            DeskSlot::SessionsOut(pod) => self.channels[pod].write(),
         }
     }
 
@@ -268,6 +284,7 @@ impl Desk {
     pub(crate) fn tick(&mut self, sides: &mut [Side]) -> Vec<(usize, String)> {
         let now = Instant::now();
         let mut told = Vec::new();
+        self.go_on_with_sessions(sides, now);
         for number in 0..self.pods.len() {
             self.go_on_stopping(number, sides, now);
             let side = &mut sides[number];
@@ -364,7 +381,8 @@ impl Desk {
             Job::Report(Report { deadline, .. }) | Job::Tickets { deadline } => Some(*deadline),
             _ => None,
         });
-        stops.chain(starts).chain(jobs).min()
+        let sessions = self.channels.iter().filter_map(Channel::next_time);
+        stops.chain(starts).chain(jobs).chain(sessions).min()
     }
 
     fn accept(&mut self) {
@@ -398,6 +416,9 @@ impl Desk {
             match (client.input.next(), &client.job) {
                 (Ok(None), _) => break,
                 (Ok(Some(frame)), Job::Nothing) if frame.kind == Kind::Request => self.request(number, &frame, sides),
+                (Ok(Some(frame)), Job::Nothing | Job::Session { .. }) if frame.kind == Kind::Session => {
+                    self.pass_on(number, &frame);
+                }
                 (Ok(Some(_)) | Err(_), _) => {
                     client.refuse("this is no request");
                     client.is_over = true;
@@ -418,6 +439,7 @@ impl Desk {
                 None
             }
             ["tickets", pod, amount] => self.change_tickets(number, pod, amount).err(),
+            ["exec", ..] => self.begin_session(number, frame, sides).err(),
             ["stop", grace_ms, ref pods @ ..] => self.stop(number, grace_ms, pods, sides).err(),
             ["logs", follows, ref pods @ ..] => self.show_logs(number, follows == "follow", pods).err(),
             _ => Some("this version of the tool does not know that".to_owned()),
@@ -634,7 +656,7 @@ impl Desk {
     fn go_on(&mut self, number: u64, sides: &[Side], now: Instant) {
         let Some(client) = self.clients.get(&number) else { return };
         match &client.job {
-            Job::Nothing => {}
+            Job::Nothing | Job::Session { .. } => {}
             Job::Report(report) => {
                 if report.orders_left == 0 && report.silent.is_empty() || now >= report.deadline {
                     self.finish_report(number, sides);

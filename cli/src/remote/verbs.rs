@@ -28,7 +28,8 @@ pub(crate) struct MachineChoice {
 }
 
 impl MachineChoice {
-    fn open(&self) -> Result<Conversation, Error> {
+    /// Begins to speak with it.
+    pub(super) fn open(&self) -> Result<Conversation, Error> {
         Conversation::open(&the_machine(self.machine.as_deref())?)
     }
 }

@@ -12,6 +12,8 @@ const HEADER_BYTES: usize = 5;
 pub(crate) enum Kind {
     /// To the machine: what is wanted, words separated by NUL.
     Request = 1,
+    /// Either way: a message of a session (`aegis_image::sessions`).
+    Session = 2,
     /// To the client: for its standard output.
     Output = 16,
     /// To the client: for its standard error.
@@ -20,7 +22,7 @@ pub(crate) enum Kind {
     End = 18,
 }
 
-const KINDS: [Kind; 4] = [Kind::Request, Kind::Output, Kind::Errors, Kind::End];
+const KINDS: [Kind; 5] = [Kind::Request, Kind::Session, Kind::Output, Kind::Errors, Kind::End];
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]

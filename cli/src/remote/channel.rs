@@ -1,0 +1,260 @@
+//! The tool's end of a pod's line of sessions (`aegis_image::sessions`): which caller each session belongs to, and what
+//! pod and caller may still send.
+//!
+//! Messages pass unchanged but for the session's number. Both sides are held to their windows here: a caller that sends
+//! more is refused alone, a pod that does loses its line and all sessions on it. The line is opened when a session
+//! wants it, with a new number each time, so what a pod that was started again finds of its forerunner is passed over.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use aegis_image::config::Config;
+use aegis_image::sessions::{
+    DATA_BYTES_MAX, DESCRIPTION_BYTES_MAX, FromPod, Malformed, Receiver, SESSION_COUNT_MAX, ToPod, Window, preamble,
+};
+
+use crate::control::printable;
+use crate::errors::{STATUS_SIGNAL_BASE, STATUS_TOOL};
+use crate::pump::read_some;
+
+/// The longest time from a session's start to a word from the pod.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(30);
+/// Most bytes that wait for a pod that does not listen: its callers may send no more than their windows hold.
+const OUT_BYTES_MAX: usize = 8 << 20;
+
+/// Reads from a pod that has ended.
+const END_READ_COUNT_MAX: usize = 64;
+
+/// Something for a caller.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// This message.
+    Message(u64, Vec<u8>),
+    /// Its session is over: status and line.
+    End(u64, u8, String),
+}
+
+#[derive(Debug)]
+struct Caller {
+    client: u64,
+    input: Window,
+    outputs: [Window; 2],
+    is_accepted: bool,
+    deadline: Instant,
+}
+
+/// One pod's line.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    stream: Option<UnixStream>,
+    /// What the pod's program was started with.
+    pub(crate) config: Config,
+    /// While the line is open.
+    receiver: Option<Receiver>,
+    out: Vec<u8>,
+    sessions: BTreeMap<u32, Caller>,
+    last_session: u32,
+}
+
+impl Channel {
+    /// A line that is not open, over a socket, which must be non-blocking.
+    pub(crate) fn new(stream: UnixStream, config: Config) -> Self {
+        let (out, sessions) = (Vec::new(), BTreeMap::new());
+        Self { stream: Some(stream), config, receiver: None, out, sessions, last_session: 0 }
+    }
+
+    /// Begins a session. Where the line has to be opened for it, the pod is to be told so with the number in the answer.
+    pub(crate) fn begin(&mut self, client: u64, config: &Config) -> Result<(u32, Option<u64>), String> {
+        let description = config.encode().map_err(|error| error.to_string())?;
+        if description.len() > DESCRIPTION_BYTES_MAX {
+            let most = DESCRIPTION_BYTES_MAX >> 10;
+            return Err(format!("arguments and environment are longer than {most} KiB together"));
+        }
+        if self.sessions.len() >= SESSION_COUNT_MAX {
+            return Err(format!("more than {SESSION_COUNT_MAX} sessions at a time in one pod"));
+        }
+        let token = match self.receiver {
+            Some(_) => None,
+            None => Some(self.open().map_err(|error| format!("/dev/urandom: {error}"))?),
+        };
+        self.last_session = self.last_session.wrapping_add(1);
+        let session = self.last_session;
+        for piece in description.chunks(DATA_BYTES_MAX) {
+            ToPod::Describe(piece).append_frame(session, &mut self.out);
+        }
+        ToPod::Start.append_frame(session, &mut self.out);
+        let (input, outputs, deadline) = (Window::default(), Default::default(), Instant::now() + ACCEPT_LIMIT);
+        self.sessions.insert(session, Caller { client, input, outputs, is_accepted: false, deadline });
+        self.write();
+        Ok((session, token))
+    }
+
+    fn open(&mut self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let token = u64::from_le_bytes(bytes);
+        self.receiver = Some(Receiver::new(token));
+        (self.out, self.last_session) = (preamble(token).to_vec(), 0);
+        Ok(token)
+    }
+
+    /// A caller's message. The error says what is wrong with it.
+    pub(crate) fn pass_on(&mut self, session: u32, message: &[u8]) -> Result<(), &'static str> {
+        let Some(caller) = self.sessions.get_mut(&session) else { return Ok(()) };
+        let mut judge = |message: ToPod<'_>| match message {
+            ToPod::Input(data) => caller.input.take(data.len()),
+            ToPod::Credit(stream, count) => caller.outputs[stream as usize].give(count),
+            ToPod::InputEnd | ToPod::Signal(_) | ToPod::Window { .. } | ToPod::Closed(_) => Ok(()),
+            ToPod::Describe(_) | ToPod::Start | ToPod::HangUp => Err(Malformed),
+        };
+        let message = ToPod::parse(message).and_then(|message| judge(message).map(|()| message));
+        let message = message.map_err(|Malformed| "this is no message of a session")?;
+        if self.out.len() > OUT_BYTES_MAX {
+            return Err("the pod does not listen");
+        }
+        message.append_frame(session, &mut self.out);
+        self.write();
+        Ok(())
+    }
+
+    /// The caller is gone.
+    pub(crate) fn hang_up(&mut self, session: u32) {
+        if self.sessions.remove(&session).is_some() {
+            ToPod::HangUp.append_frame(session, &mut self.out);
+            self.write();
+        }
+    }
+
+    /// Takes in what has come.
+    pub(crate) fn read(&mut self, pod: &str) -> Vec<News> {
+        let mut news = Vec::new();
+        let Some(stream) = &mut self.stream else { return news };
+        let mut buffer = [0; 64 * 1024];
+        let length = match read_some(stream, &mut buffer) {
+            Ok(length) if length > 0 => length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return news,
+            _ => {
+                self.stream = None;
+                return news;
+            }
+        };
+        let Some(mut receiver) = self.receiver.take() else { return news };
+        receiver.push(&buffer[..length]);
+        loop {
+            let heard = match receiver.next() {
+                Ok(None) => break self.receiver = Some(receiver),
+                Ok(Some((session, message))) => self.hear(session, message),
+                Err(fault) => Err(fault),
+            };
+            match heard {
+                Ok(heard) => news.extend(heard),
+                Err(Malformed) => {
+                    let text = format!("{pod}: what its library OS says makes no sense");
+                    news.extend(self.close(STATUS_TOOL, &text));
+                    break;
+                }
+            }
+        }
+        news
+    }
+
+    fn hear(&mut self, session: u32, message: &[u8]) -> Result<Option<News>, Malformed> {
+        let heard = FromPod::parse(message)?;
+        // It is still said about a session whose caller has gone.
+        let Some(caller) = self.sessions.get_mut(&session) else { return Ok(None) };
+        let (status, text) = match heard {
+            FromPod::Failed(status, text) => (status, text),
+            FromPod::Accepted if caller.is_accepted => return Err(Malformed),
+            FromPod::Accepted => {
+                caller.is_accepted = true;
+                return Ok(Some(News::Message(caller.client, message.to_vec())));
+            }
+            _ if !caller.is_accepted => return Err(Malformed),
+            FromPod::Output(stream, data) => {
+                caller.outputs[stream as usize].take(data.len())?;
+                return Ok(Some(News::Message(caller.client, message.to_vec())));
+            }
+            FromPod::Taken(count) => {
+                caller.input.give(count)?;
+                return Ok(Some(News::Message(caller.client, message.to_vec())));
+            }
+            FromPod::Exited(status) => (status, &b""[..]),
+            FromPod::Killed(signal, text) => (STATUS_SIGNAL_BASE + signal, text),
+        };
+        let client = caller.client;
+        self.sessions.remove(&session);
+        Ok(Some(News::End(client, status, printable(text))))
+    }
+
+    /// Ends all sessions, with this status and line, and the line with them.
+    pub(crate) fn close(&mut self, status: u8, text: &str) -> Vec<News> {
+        (self.receiver, self.out) = (None, Vec::new());
+        let sessions = std::mem::take(&mut self.sessions).into_values();
+        sessions.map(|caller| News::End(caller.client, status, text.to_owned())).collect()
+    }
+
+    /// The pod has ended: reads what it has said, and ends all sessions.
+    pub(crate) fn end(&mut self, pod: &str) -> Vec<News> {
+        let mut news = Vec::new();
+        // More than all windows hold does not come from one that has ended.
+        for _ in 0..END_READ_COUNT_MAX {
+            if self.receiver.is_none() || self.sessions.is_empty() {
+                break;
+            }
+            let unread = self.stream.as_ref().map_or(0, |stream| rustix::io::ioctl_fionread(stream).unwrap_or(0));
+            if unread == 0 {
+                break;
+            }
+            news.extend(self.read(pod));
+        }
+        news.extend(self.close(STATUS_SIGNAL_BASE + libc::SIGKILL as u8, &format!("{pod}: has ended")));
+        news
+    }
+
+    /// Ends the sessions that the pod should have answered by now.
+    pub(crate) fn give_up(&mut self, pod: &str, now: Instant) -> Vec<News> {
+        let is_late = |caller: &Caller| !caller.is_accepted && now >= caller.deadline;
+        let late: Vec<u32> = self.sessions.iter().filter(|(_, it)| is_late(it)).map(|(number, _)| *number).collect();
+        let mut news = Vec::new();
+        for session in late {
+            let client = self.sessions.get(&session).map(|caller| caller.client);
+            self.hang_up(session);
+            news.extend(client.map(|client| News::End(client, STATUS_TOOL, format!("{pod}: does not answer"))));
+        }
+        news
+    }
+
+    /// When [`Channel::give_up`] has something to do.
+    pub(crate) fn next_time(&self) -> Option<Instant> {
+        self.sessions.values().filter(|caller| !caller.is_accepted).map(|caller| caller.deadline).min()
+    }
+
+    /// Sends what waits.
+    pub(crate) fn write(&mut self) {
+        let Some(stream) = &mut self.stream else { return };
+        match stream.write(&self.out) {
+            Ok(length) => drop(self.out.drain(..length)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // Reading says that it is gone.
+            Err(_) => self.out.clear(),
+        }
+    }
+
+    /// The descriptor to wait for before [`Channel::read`].
+    pub(crate) fn wants_to_read(&self) -> Option<BorrowedFd<'_>> {
+        self.stream.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The descriptor to wait for before [`Channel::write`].
+    pub(crate) fn wants_to_write(&self) -> Option<BorrowedFd<'_>> {
+        if self.out.is_empty() { None } else { self.wants_to_read() }
+    }
+}
+
+#[cfg(test)]
+#[path = "channel_tests.rs"]
+mod tests;

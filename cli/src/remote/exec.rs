@@ -1,0 +1,396 @@
+//! `aegis exec`: a program in a running pod, with the caller's streams, signals and terminal.
+//!
+//! One thread and one `poll`, as in `ports`. What is on its way is bounded by the windows of `aegis_image::sessions`:
+//! standard input is read only when the program may be sent some, and output is said to be taken when it has been
+//! written.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use aegis_image::sessions::{DATA_BYTES_MAX, FromPod, Stream, ToPod, Window};
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::desk::sessions::wish;
+use super::verbs::MachineChoice;
+use super::wire::{CONTENTS_BYTES_MAX, Frame, FrameBuffer, Kind};
+use crate::errors::{Doing, Error, STATUS_SIGNAL_BASE, STATUS_TOOL};
+use crate::options::parse_variable;
+use crate::pump::{Sink, read_some};
+use crate::signals::{Event, Signals};
+use crate::terminal::{self, RawTerminal};
+
+const NOTES: &str = "\
+The program runs in the pod beside those that are there, with the pod's files, memory and share of the
+processors, and with the environment, the directory and the user that the pod's own program was started
+with. It is looked for in the pod. Options stand before POD.
+
+Without -i its standard input is empty. With -t it has a terminal, whose output is all standard output;
+with -i and -t every key goes there. Ctrl-C and SIGTERM go to the program (its process group); a second
+one ends this command, and with it the program's connection: it gets SIGHUP, as when this command is
+killed.
+
+Exit status: the program's own; 128+n if signal n ended it; 125 if the tool, the machine or an option is
+to blame; 126 if PROGRAM cannot be executed; 127 if there is no such program; 137 if the pod ended.";
+
+/// `aegis exec`.
+#[derive(Debug, Args)]
+#[command(override_usage = "aegis exec [OPTIONS] POD PROGRAM [ARGS]...", after_help = NOTES)]
+pub(crate) struct ExecOptions {
+    /// Which machine.
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// Give the program this command's standard input
+    #[arg(short = 'i', long = "interactive")]
+    input: bool,
+    /// Give the program a terminal
+    #[arg(short = 't', long = "tty")]
+    terminal: bool,
+    /// Set a variable of its environment; without =VALUE it is copied (repeatable)
+    #[arg(
+        short = 'e',
+        long = "env",
+        value_name = "NAME[=VALUE]",
+        value_parser = OsStringValueParser::new().try_map(parse_variable)
+    )]
+    environment: Vec<OsString>,
+    /// Directory in the pod where it starts [default: the pod's]
+    #[arg(short = 'w', long = "workdir", value_name = "DIR")]
+    working_directory: Option<PathBuf>,
+    /// User and group that it runs as, in numbers [default: the pod's]
+    #[arg(short = 'u', long = "user", value_name = "UID[:GID]", value_parser = parse_user)]
+    user: Option<(u32, u32)>,
+    /// The pod
+    pod: OsString,
+    /// The program, by a path in the pod or a name that is looked for there, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// `UID`, whose group has the same number, or `UID:GID`.
+fn parse_user(text: &str) -> Result<(u32, u32), String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, text));
+    match (user.parse(), group.parse()) {
+        (Ok(user), Ok(group)) => Ok((user, group)),
+        _ => Err("numbers of a user and a group, such as 1000:1000".into()),
+    }
+}
+
+/// Runs it; the answer is the tool's exit status.
+pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
+    let stream = options.choice.open()?.into_stream();
+    let request = Frame::request(&words(options));
+    if request.contents.len() > CONTENTS_BYTES_MAX {
+        return Err(Error::Usage(format!("arguments and variables are longer than {} KiB", CONTENTS_BYTES_MAX >> 10)));
+    }
+    let what = "preparing the streams";
+    let signals = Signals::block().doing("preparing for signals")?;
+    stream.set_nonblocking(true).doing(what)?;
+    let input = options.input.then(|| io::stdin().as_fd().try_clone_to_owned()).transpose().doing(what)?;
+    let sinks = [Sink::new(io::stdout()).doing(what)?, Sink::new(io::stderr()).doing(what)?];
+    let mut caller = Caller {
+        stream,
+        frames: FrameBuffer::default(),
+        out: request.encode(),
+        signals,
+        input: input.map(File::from),
+        input_window: Window::default(),
+        outputs: sinks.map(|sink| Pending { sink: Some(sink), bytes: Vec::new(), written: 0 }),
+        has_terminal: options.terminal,
+        is_accepted: false,
+        was_told_to_end: false,
+        ending: None,
+    };
+    let is_raw = options.terminal && options.input;
+    let raw = is_raw.then(|| RawTerminal::enter().doing("preparing the terminal")).transpose()?;
+    let outcome = caller.run();
+    // Before anything is said.
+    drop(raw);
+    let (status, line) = outcome?;
+    if !line.is_empty() {
+        eprintln!("aegis: {line}");
+    }
+    Ok(status)
+}
+
+/// The request, as the desk reads it.
+fn words(options: &ExecOptions) -> Vec<Vec<u8>> {
+    let mut words = vec![b"exec".to_vec(), options.pod.as_bytes().to_vec()];
+    let mut add = |wish: &str, value: &[u8]| words.push([wish.as_bytes(), value].concat());
+    if options.input {
+        add(wish::INPUT, b"");
+    }
+    if options.terminal {
+        let (rows, columns) = window_size().unwrap_or((0, 0));
+        add(wish::TERMINAL, format!("{rows} {columns}").as_bytes());
+        let is_term = |variable: &OsString| variable.as_bytes().starts_with(b"TERM=");
+        let term = std::env::var_os("TERM").filter(|_| !options.environment.iter().any(is_term));
+        if let Some(term) = term {
+            add(wish::VARIABLE, &[b"TERM=", term.as_bytes()].concat());
+        }
+    }
+    if let Some((user, group)) = options.user {
+        add(wish::USER, format!("{user} {group}").as_bytes());
+    }
+    if let Some(path) = &options.working_directory {
+        add(wish::DIRECTORY, path.as_os_str().as_bytes());
+    }
+    options.environment.iter().for_each(|variable| add(wish::VARIABLE, variable.as_bytes()));
+    add(wish::PROGRAM, b"");
+    options.words.iter().for_each(|word| add("", word.as_bytes()));
+    words
+}
+
+fn window_size() -> Option<(u16, u16)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stdin()));
+    size.ok().map(|size| (size.ws_row, size.ws_col))
+}
+
+/// Output on its way to a descriptor.
+struct Pending {
+    /// `None`: nobody takes it any more.
+    sink: Option<Sink>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Pending {
+    /// Writes some; how much of it is done with, and whether nobody takes it any more.
+    fn flush(&mut self) -> (usize, Option<io::Error>) {
+        let Some(sink) = &mut self.sink else { return (0, None) };
+        match sink.write(&self.bytes[self.written..]) {
+            Ok(count) => {
+                self.written += count;
+                if self.written == self.bytes.len() {
+                    (self.bytes, self.written) = (Vec::new(), 0);
+                }
+                (count, None)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => (0, None),
+            Err(error) => {
+                (self.sink, self.bytes, self.written) = (None, Vec::new(), 0);
+                (0, Some(error))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Slot {
+    Signals,
+    Read,
+    Write,
+    Input,
+    Output(Stream),
+}
+
+/// The side of the caller.
+struct Caller {
+    stream: UnixStream,
+    frames: FrameBuffer,
+    out: Vec<u8>,
+    signals: Signals,
+    /// Standard input, until its end.
+    input: Option<File>,
+    input_window: Window,
+    outputs: [Pending; 2],
+    has_terminal: bool,
+    is_accepted: bool,
+    was_told_to_end: bool,
+    /// Status and line, once they are known.
+    ending: Option<(u8, String)>,
+}
+
+impl Caller {
+    fn run(&mut self) -> Result<(u8, String), Error> {
+        loop {
+            for slot in self.wait()? {
+                if let Some(status) = self.handle(slot)? {
+                    return Ok((status, String::new()));
+                }
+            }
+            if self.outputs.iter().all(|output| output.bytes.is_empty())
+                && let Some(ending) = self.ending.take()
+            {
+                return Ok(ending);
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<Vec<Slot>, Error> {
+        let (read, write) = (PollFlags::IN, PollFlags::OUT);
+        let mut list: Vec<(Slot, BorrowedFd<'_>, PollFlags)> = vec![(Slot::Signals, self.signals.as_fd(), read)];
+        if self.ending.is_none() {
+            list.push((Slot::Read, self.stream.as_fd(), read));
+            if !self.out.is_empty() {
+                list.push((Slot::Write, self.stream.as_fd(), write));
+            }
+            let input = self.input.as_ref().filter(|_| self.is_accepted && self.input_window.left() > 0);
+            list.extend(input.map(|input| (Slot::Input, input.as_fd(), read)));
+        }
+        for (output, stream) in self.outputs.iter().zip([Stream::Output, Stream::Errors]) {
+            let sink = output.sink.as_ref().filter(|_| !output.bytes.is_empty());
+            list.extend(sink.map(|sink| (Slot::Output(stream), sink.as_fd(), write)));
+        }
+        let mut fds: Vec<PollFd<'_>> = list.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).doing("waiting for input"),
+        }
+        let ready = list.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        Ok(ready.map(|((slot, ..), _)| *slot).collect())
+    }
+
+    /// Acts; a status if the command ends now.
+    fn handle(&mut self, slot: Slot) -> Result<Option<u8>, Error> {
+        match slot {
+            Slot::Signals => {
+                while let Some(event) = self.signals.next().doing("reading signals")? {
+                    if let Some(signal) = self.on_signal(event) {
+                        return Ok(Some(STATUS_SIGNAL_BASE + signal));
+                    }
+                }
+            }
+            Slot::Read => self.read()?,
+            Slot::Write => self.write(),
+            Slot::Input => self.read_input(),
+            Slot::Output(stream) => self.flush(stream),
+        }
+        Ok(None)
+    }
+
+    /// The signal that ends the command, if it is one.
+    fn on_signal(&mut self, event: Event) -> Option<u8> {
+        match event {
+            Event::Terminate(signal) if self.was_told_to_end || !self.is_accepted || self.ending.is_some() => {
+                return Some(signal);
+            }
+            Event::Terminate(signal) => {
+                self.was_told_to_end = true;
+                self.send(ToPod::Signal(signal));
+            }
+            Event::Forward(signal) if self.is_accepted => self.send(ToPod::Signal(signal)),
+            Event::WindowSize => {
+                if let Some((rows, columns)) = window_size().filter(|_| self.has_terminal && self.is_accepted) {
+                    self.send(ToPod::Window { rows, columns });
+                }
+            }
+            Event::Suspend => {
+                terminal::pause();
+                // Continues here when the user says so.
+                let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+                terminal::resume();
+            }
+            Event::Forward(_) | Event::Child => {}
+        }
+        None
+    }
+
+    fn send(&mut self, message: ToPod<'_>) {
+        if self.ending.is_none() {
+            let mut contents = Vec::new();
+            message.append(&mut contents);
+            self.out.extend(Frame { kind: Kind::Session, contents }.encode());
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        match self.stream.write(&self.out) {
+            Ok(length) => drop(self.out.drain(..length)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // Reading says that it is gone, and perhaps why.
+            Err(_) => self.out.clear(),
+        }
+    }
+
+    fn read(&mut self) -> Result<(), Error> {
+        let mut buffer = [0; 16 * 1024];
+        let length = match read_some(&mut self.stream, &mut buffer) {
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error).doing("asking the machine's tool"),
+        };
+        self.frames.push(&buffer[..length]);
+        let foreign = || Error::Usage("the machine's tool is another version".into());
+        while let Some(frame) = self.frames.next().map_err(|_| foreign())? {
+            match frame.kind {
+                Kind::End => self.ending = Some(frame.status()),
+                Kind::Session => self.hear(FromPod::parse(&frame.contents).map_err(|_| foreign())?),
+                _ => return Err(foreign()),
+            }
+        }
+        if length == 0 && self.ending.is_none() {
+            return Err(Error::Usage("the machine ended".into()));
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, message: FromPod<'_>) {
+        match message {
+            FromPod::Accepted => self.is_accepted = true,
+            FromPod::Output(stream, data) => {
+                let output = &mut self.outputs[stream as usize];
+                if output.sink.is_some() {
+                    output.bytes.extend_from_slice(data);
+                }
+            }
+            // The machine's tool sees that there are never more than were sent.
+            FromPod::Taken(count) => drop(self.input_window.give(count)),
+            // These come as the end of the conversation.
+            FromPod::Exited(_) | FromPod::Killed(..) | FromPod::Failed(..) => {}
+        }
+    }
+
+    fn read_input(&mut self) {
+        let Some(input) = &mut self.input else { return };
+        let mut buffer = [0; DATA_BYTES_MAX];
+        let most = DATA_BYTES_MAX.min(self.input_window.left() as usize);
+        match read_some(input, &mut buffer[..most]) {
+            Ok(length) if length > 0 => {
+                // As much as there was room for.
+                let _ = self.input_window.take(length);
+                self.send(ToPod::Input(&buffer[..length]));
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // An input that cannot be read has ended.
+            _ => {
+                self.input = None;
+                self.send(ToPod::InputEnd);
+            }
+        }
+    }
+
+    fn flush(&mut self, stream: Stream) {
+        let (count, failure) = self.outputs[stream as usize].flush();
+        if count > 0 {
+            self.send(ToPod::Credit(stream, count as u32));
+        }
+        let Some(error) = failure else { return };
+        self.send(ToPod::Closed(stream));
+        let is_lost = error.kind() != ErrorKind::BrokenPipe && error.kind() != ErrorKind::ConnectionReset;
+        if is_lost && stream == Stream::Output {
+            // Not what was asked for, whatever the program will say.
+            self.ending = Some((STATUS_TOOL, format!("standard output: {error}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_user;
+
+    #[test]
+    fn users_are_numbers() {
+        assert_eq!((parse_user("7"), parse_user("7:8")), (Ok((7, 7)), Ok((7, 8))));
+        for text in ["", "root", "1:", ":1", "-1", "1:2:3", "4294967296"] {
+            assert!(parse_user(text).is_err(), "{text}");
+        }
+    }
+}
