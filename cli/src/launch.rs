@@ -147,8 +147,7 @@ impl<'a> Kit<'a> {
         let sessions = wish.sessions.iter().copied().map(Some).chain(std::iter::repeat(None));
         let devices = |((ports, shares), sessions)| PodDevices { ports, sessions, shares };
         let ports = guest.port_fds().into_iter();
-        let pods: Vec<PodDevices<'_>> =
-            ports.zip(wish.shares.iter().copied()).zip(sessions).map(devices).collect();
+        let pods: Vec<PodDevices<'_>> = ports.zip(wish.shares.iter().copied()).zip(sessions).map(devices).collect();
         let line = MachineLine {
             qemu: &self.qemu,
             machine: self.kind,

@@ -452,7 +452,10 @@ mod tests {
     fn several_pods_have_devices_at_fixed_places() {
         let root = serve(Some(Path::new("/")), &[]).expect("a directory");
         let other = PortFds { stdin: 111, stdout: 112, stderr: 113, control: 114 };
-        let pods = [PodDevices { ports: PORTS, sessions: None, shares: &root }, PodDevices { ports: other, sessions: Some(116), shares: &[] }];
+        let pods = [
+            PodDevices { ports: PORTS, sessions: None, shares: &root },
+            PodDevices { ports: other, sessions: Some(116), shares: &[] },
+        ];
         let mut it = line();
         it.pods = &pods;
         it.orders = Some(115);

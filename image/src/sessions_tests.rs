@@ -1,3 +1,5 @@
+//! Messages of sessions: all that can be said arrives, and nothing else does harm.
+
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -115,7 +117,9 @@ proptest! {
     }
 
     #[test]
-    fn a_window_is_never_more_than_whole(steps in proptest::collection::vec((any::<bool>(), 0..2 * WINDOW_BYTES), 0..50)) {
+    fn a_window_is_never_more_than_whole(
+        steps in proptest::collection::vec((any::<bool>(), 0..2 * WINDOW_BYTES), 0..50),
+    ) {
         let (mut window, mut sent) = (Window::default(), 0_u32);
         for (takes, count) in steps {
             if takes {
@@ -133,7 +137,8 @@ proptest! {
 
 #[test]
 fn lengths_and_marks_are_checked_before_anything_is_kept() {
-    for header in [[0, 0, 0, 0, 0, 0, 0x5e, 0xa5], [0, 0, 0, 0, 1, 0, 0x5e, 0xa4], [0, 0, 0, 0, 0xff, 0xff, 0x5e, 0xa5]] {
+    for header in [[0, 0, 0, 0, 0, 0, 0x5e, 0xa5], [0, 0, 0, 0, 1, 0, 0x5e, 0xa4], [0, 0, 0, 0, 0xff, 0xff, 0x5e, 0xa5]]
+    {
         let mut receiver = Receiver::new(1);
         receiver.push(&preamble(1));
         receiver.push(&header);
@@ -143,10 +148,23 @@ fn lengths_and_marks_are_checked_before_anything_is_kept() {
 
 #[test]
 fn what_could_never_have_been_sent_is_refused() {
-    for message in [&[][..], &[1], &[2, 0], &[3], &[5, 0], &[5, 65], &[6, 1, 2, 3], &[7, 0, 0, 0, 0, 0], &[7, 2, 1, 0, 0, 0], &[8, 2]] {
+    for message in [
+        &[][..],
+        &[1],
+        &[2, 0],
+        &[3],
+        &[5, 0],
+        &[5, 65],
+        &[6, 1, 2, 3],
+        &[7, 0, 0, 0, 0, 0],
+        &[7, 2, 1, 0, 0, 0],
+        &[8, 2],
+    ] {
         assert_eq!(ToPod::parse(message), Err(Malformed), "{message:?}");
     }
-    for message in [&[33, 0][..], &[34, 0], &[34, 2, 1], &[35, 0, 0, 0, 0], &[35, 1, 0, 1, 0], &[36], &[37, 0], &[38], &[99]] {
+    for message in
+        [&[33, 0][..], &[34, 0], &[34, 2, 1], &[35, 0, 0, 0, 0], &[35, 1, 0, 1, 0], &[36], &[37, 0], &[38], &[99]]
+    {
         assert_eq!(FromPod::parse(message), Err(Malformed), "{message:?}");
     }
     assert_eq!(ToPod::parse(&[3; DATA_BYTES_MAX + 2]), Err(Malformed));

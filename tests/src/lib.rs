@@ -12,6 +12,7 @@
 mod log;
 mod machine;
 pub mod programs;
+pub mod up;
 
 pub use log::{Case, Log};
 pub use machine::{Failure, Machine, MachineKind, Outcome};

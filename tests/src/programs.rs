@@ -80,7 +80,16 @@ pub fn remote_tool(name: &str, words: &[&str]) -> Command {
 /// As [`remote_tool`].
 #[must_use]
 pub fn remote(name: &str, words: &[&str]) -> Ended {
-    ended(&finish(&mut remote_tool(name, words), b""))
+    remote_with(name, words, b"")
+}
+
+/// The same with `input`.
+///
+/// # Panics
+/// As [`remote_tool`].
+#[must_use]
+pub fn remote_with(name: &str, words: &[&str], input: &[u8]) -> Ended {
+    ended(&finish(&mut remote_tool(name, words), input))
 }
 
 /// The command `aegis run OPTIONS… COMMAND…`, for tests that hold its streams or send it signals themselves.

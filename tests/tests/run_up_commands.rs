@@ -3,59 +3,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::Stdio;
 
 use aegis_tests::programs::{Ended, compile, remote, remote_tool, up_folder, up_tool};
-
-/// A pod that runs a script of busybox's shell.
-fn shell(name: &str, script: &str, more: &str) -> String {
-    format!("[pod.{name}]\nprogram = \"busybox\"\nargs = [\"sh\", \"-c\", '''{script}''']\nmemory = \"32M\"\n{more}\n")
-}
-
-/// A machine that runs.
-struct Up {
-    name: &'static str,
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Up {
-    fn start(name: &'static str, options: &[&str], text: &str) -> Self {
-        let mut command = up_tool(name, options, text);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the tool starts");
-        let output = BufReader::new(child.stdout.take().expect("it is a pipe"));
-        Self { name, child, output }
-    }
-
-    /// Waits until all these lines have come, marks included.
-    fn wait_for(&mut self, lines: &[&str]) {
-        let mut left = lines.to_vec();
-        while !left.is_empty() {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).expect("text") > 0, "the machine ended before {left:?}");
-            left.retain(|wanted| *wanted != line.trim_end());
-        }
-    }
-
-    fn ask(&self, words: &[&str]) -> Ended {
-        remote(self.name, words)
-    }
-
-    /// What is left of the output, and the status.
-    fn end(mut self) -> (String, i32) {
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).expect("text");
-        (rest, self.child.wait().expect("it ends").code().unwrap_or(-1))
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        // Ended already, unless a test has failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use aegis_tests::up::{Up, shell};
 
 #[test]
 fn a_pod_that_is_stopped_is_not_started_again() {

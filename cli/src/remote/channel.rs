@@ -67,7 +67,8 @@ impl Channel {
         Self { stream: Some(stream), config, receiver: None, out, sessions, last_session: 0 }
     }
 
-    /// Begins a session. Where the line has to be opened for it, the pod is to be told so with the number in the answer.
+    /// Begins a session. Where the line has to be opened for it, the pod is to be told so with the number in the
+    /// answer.
     pub(crate) fn begin(&mut self, client: u64, config: &Config) -> Result<(u32, Option<u64>), String> {
         let description = config.encode().map_err(|error| error.to_string())?;
         if description.len() > DESCRIPTION_BYTES_MAX {

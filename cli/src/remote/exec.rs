@@ -238,7 +238,8 @@ impl Caller {
             let sink = output.sink.as_ref().filter(|_| !output.bytes.is_empty());
             list.extend(sink.map(|sink| (Slot::Output(stream), sink.as_fd(), write)));
         }
-        let mut fds: Vec<PollFd<'_>> = list.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            list.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).doing("waiting for input"),

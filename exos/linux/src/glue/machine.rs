@@ -148,8 +148,8 @@ impl MachinePlatform {
         exos_linux::events::move_terminal_bytes(first);
     }
 
-    /// Opens the line of sessions if the host wants it, and moves what they have to say. Nothing else runs here meanwhile:
-    /// who runs here may be in the way of what that would wait for.
+    /// Opens the line of sessions if the host wants it, and moves what they have to say. Nothing else runs here
+    /// meanwhile: who runs here may be in the way of what that would wait for.
     fn serve_sessions(&self, system: &Arc<System>, has_news: bool) {
         if let Some(token) = self.host.take_sessions_request() {
             self.sessions.open(system, token);

@@ -8,9 +8,9 @@
 //! process.
 //!
 //! Invariants: what is kept for a session is bounded by its windows and its description; a message that makes no sense
-//! hangs up all sessions and closes the line; a session whose caller is gone leaves nothing behind but its process, which
-//! was sent `SIGHUP` and then is a process without a parent as any other. Only `pump` takes the lock of the state; whoever
-//! finds it taken leaves the work to its holder, who looks again afterwards.
+//! hangs up all sessions and closes the line; a session whose caller is gone leaves nothing behind but its process,
+//! which was sent `SIGHUP` and then is a process without a parent as any other. Only `pump` takes the lock of the
+//! state; whoever finds it taken leaves the work to its holder, who looks again afterwards.
 
 mod session;
 mod start;
@@ -159,13 +159,7 @@ impl Sessions {
         Ok(())
     }
 
-    fn act(
-        &self,
-        state: &mut State,
-        system: &Arc<System>,
-        number: u32,
-        message: ToPod<'_>,
-    ) -> Result<(), Malformed> {
+    fn act(&self, state: &mut State, system: &Arc<System>, number: u32, message: ToPod<'_>) -> Result<(), Malformed> {
         let stage = state.sessions.remove(&number);
         let is_new = stage.is_none() && u64::from(number) >= state.next_number;
         state.next_number = state.next_number.max(u64::from(number) + 1);

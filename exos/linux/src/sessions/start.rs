@@ -1,5 +1,5 @@
-//! Makes a session's process, in two steps: what needs no waiting where the host's wish arrives, and the rest, which walks
-//! the name space and reads files, by the process's own thread.
+//! Makes a session's process, in two steps: what needs no waiting where the host's wish arrives, and the rest, which
+//! walks the name space and reads files, by the process's own thread.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -144,11 +144,7 @@ fn streams_of(system: &Arc<System>, config: &Config, now: Timestamp) -> Result<(
             ..WindowSize::default()
         });
         let master: Arc<dyn OpenFile> = master;
-        let ends = Ends {
-            input: Some(master.clone()),
-            outputs: [Some(master.clone()), None],
-            terminal: Some(master),
-        };
+        let ends = Ends { input: Some(master.clone()), outputs: [Some(master.clone()), None], terminal: Some(master) };
         return Ok((ends, Streams::Terminal(tty)));
     }
     let (input, their_input) = match config.flags.contains(Flags::INPUT) {

@@ -1,3 +1,5 @@
+//! Sessions of a pod whose processes have no programs: the test is the host, and each process's thread.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
