@@ -44,6 +44,7 @@ Examples:
   aegis run --root rootfs.tar /bin/sh      another root: a directory, a tar file or an EROFS image
   aegis run --stats --timeout 10 ls /      what it cost, and a time limit
   aegis up shop.toml                       several programs in one machine, isolated, with processor shares
+  aegis exec -it web busybox sh            a shell in one of them
   aegis test --list FILE                   programs on Aegis and on Linux, and where they differ
   aegis doctor                             what is missing on this machine, and how to get it
 
