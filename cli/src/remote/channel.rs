@@ -42,6 +42,7 @@ pub(crate) enum News {
 struct Caller {
     client: u64,
     input: Window,
+    has_input_ended: bool,
     outputs: [Window; 2],
     is_accepted: bool,
     deadline: Instant,
@@ -89,7 +90,8 @@ impl Channel {
         }
         ToPod::Start.append_frame(session, &mut self.out);
         let (input, outputs, deadline) = (Window::default(), Default::default(), Instant::now() + ACCEPT_LIMIT);
-        self.sessions.insert(session, Caller { client, input, outputs, is_accepted: false, deadline });
+        let caller = Caller { client, input, has_input_ended: false, outputs, is_accepted: false, deadline };
+        self.sessions.insert(session, caller);
         self.write();
         Ok((session, token))
     }
@@ -107,9 +109,14 @@ impl Channel {
     pub(crate) fn pass_on(&mut self, session: u32, message: &[u8]) -> Result<(), &'static str> {
         let Some(caller) = self.sessions.get_mut(&session) else { return Ok(()) };
         let mut judge = |message: ToPod<'_>| match message {
+            ToPod::Input(_) | ToPod::InputEnd if caller.has_input_ended => Err(Malformed),
             ToPod::Input(data) => caller.input.take(data.len()),
+            ToPod::InputEnd => {
+                caller.has_input_ended = true;
+                Ok(())
+            }
             ToPod::Credit(stream, count) => caller.outputs[stream as usize].give(count),
-            ToPod::InputEnd | ToPod::Signal(_) | ToPod::Window { .. } | ToPod::Closed(_) => Ok(()),
+            ToPod::Signal(_) | ToPod::Window { .. } | ToPod::Closed(_) => Ok(()),
             ToPod::Describe(_) | ToPod::Start | ToPod::HangUp => Err(Malformed),
         };
         let message = ToPod::parse(message).and_then(|message| judge(message).map(|()| message));

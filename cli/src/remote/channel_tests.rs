@@ -125,6 +125,8 @@ fn a_caller_that_breaks_the_rules_is_refused_alone() {
     let piece = bytes(&ToPod::Input(&[1; 4000]));
     let taken = (0..100).take_while(|_| pod.channel.pass_on(session, &piece).is_ok()).count();
     assert_eq!(taken, WINDOW_BYTES as usize / 4000);
+    assert_eq!(pod.channel.pass_on(session, &bytes(&ToPod::InputEnd)), Ok(()));
+    assert!(pod.channel.pass_on(session, &bytes(&ToPod::InputEnd)).is_err(), "an input ends once");
     pod.channel.hang_up(session);
     pod.channel.hang_up(session);
     assert_eq!(pod.heard().last().map(String::as_str), Some("1 HangUp"));
