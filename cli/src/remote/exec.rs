@@ -385,7 +385,29 @@ impl Caller {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_user;
+    use super::{ExecOptions, parse_user, words};
+    use crate::options::{Command, Parsed, parse};
+
+    fn exec(line: &str) -> ExecOptions {
+        let all = std::iter::once("aegis").chain(line.split_whitespace()).map(Into::into);
+        match parse(all) {
+            Ok(Parsed::Command(Command::Exec(options))) => *options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_behind_the_program_is_the_programs() {
+        let options = exec("exec -i -e A=1 -w /x -u 1:2 -e B= web ls -la -i --help -- x");
+        assert!(options.input && !options.terminal);
+        let wanted = "exec web input;user 1 2;directory /x;variable A=1;variable B=;--;ls;-la;-i;--help;--;x";
+        let wanted: Vec<&[u8]> = wanted.split([' ', ';']).map(str::as_bytes).collect();
+        let said = words(&options).join(&b' ');
+        assert_eq!(said.split(|byte| *byte == b' ').collect::<Vec<_>>(), wanted);
+        // As kubectl's users write it.
+        assert_eq!(exec("exec web -- ls -l").words, ["ls", "-l"]);
+        assert_eq!(exec("exec -it web sh").words, ["sh"]);
+    }
 
     #[test]
     fn users_are_numbers() {
