@@ -223,6 +223,12 @@ static void contents(void) {
     CHECK(ftruncate(file, 100000) == 0 && lseek(file, 0, SEEK_SET) == 0 && sendfile(other, file, 0, 1 << 20) == 100000);
     long from = 10, to = 5;
     CHECK(copy_file_range(file, &from, other, &to, 100, 0) == 100 && from == 110);
+    // What cannot seek is not sent from.
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY), ends[2], zeros = open("/dev/zero", O_RDONLY);
+    CHECK(terminal >= 0 && pipe(ends) == 0 && sendfile(ends[1], zeros, 0, 9) == 9 && sendfile(ends[1], zeros, &from, 9) == 9);
+    FAILS(sendfile(other, terminal, 0, 9), EINVAL), FAILS(sendfile(other, terminal, &from, 9), ESPIPE);
+    FAILS(sendfile(other, ends[0], 0, 9), EINVAL), FAILS(sendfile(other, ends[0], &from, 9), ESPIPE);
+    close(terminal), close(ends[0]), close(ends[1]), close(zeros);
     CHECK(fsync(file) == 0 && fdatasync(file) == 0);
     CHECK(flock(file, LOCK_EX | LOCK_NB) == 0 && flock(file, LOCK_UN) == 0);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 10};

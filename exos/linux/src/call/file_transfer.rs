@@ -486,7 +486,11 @@ pub(super) fn write_offset(context: &Context<'_>, address: u64, offset: Option<u
 pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: Arguments) -> Result<u64> {
     let input = readable(context, input)?;
     let output = writable(context, output)?;
-    if !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice) {
+    let cannot_seek = input.seek(SeekFrom::Current(0)) == Err(Errno::ESPIPE);
+    if cannot_seek && offset != 0 {
+        return Err(Errno::ESPIPE);
+    }
+    if cannot_seek || !matches!(input.inode().kind(), FileKind::Regular | FileKind::CharacterDevice) {
         return Err(Errno::EINVAL);
     }
     if output.status().contains(StatusFlags::APPEND) {
