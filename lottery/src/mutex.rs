@@ -27,12 +27,18 @@ pub enum Acquire {
     Waits,
 }
 
+/// A place for a waiter: its client, and the ticket by which it funds the lock.
+pub type Place = Option<(CurrencyId, TicketId)>;
+
 /// A lock; most waiters are `WAITERS`.
-pub struct Mutex<const WAITERS: usize> {
+pub type Mutex<const WAITERS: usize> = MutexIn<[Place; WAITERS]>;
+
+/// A lock, with its waiters in a table of the caller's choice.
+pub struct MutexIn<W> {
     currency: CurrencyId,
     inheritance: TicketId,
     holder: Option<CurrencyId>,
-    waiters: [Option<(CurrencyId, TicketId)>; WAITERS],
+    waiters: W,
     count: usize,
 }
 
@@ -42,11 +48,29 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
     /// # Errors
     /// `TableFull`.
     pub fn new<C: Table<Currency>, T: Table<Ticket>>(lottery: &mut LotteryIn<C, T>) -> Result<Self, Error> {
+        Self::with_places(lottery, [const { None }; WAITERS])
+    }
+}
+
+impl<W: Table<Place> + Extend<Place>> MutexIn<W> {
+    /// Makes room for that many more waiters.
+    pub fn grow(&mut self, count: usize) {
+        self.waiters.extend(core::iter::repeat_n(None, count));
+    }
+}
+
+impl<W: Table<Place>> MutexIn<W> {
+    /// Makes a lock that is free, with as many places for waiters as are in `waiters`, all empty.
+    ///
+    /// # Errors
+    /// `TableFull`.
+    pub fn with_places<C: Table<Currency>, T: Table<Ticket>>(
+        lottery: &mut LotteryIn<C, T>,
+        waiters: W,
+    ) -> Result<Self, Error> {
         let currency = lottery.create_currency(0)?;
         match lottery.issue(currency, AMOUNT) {
-            Ok(inheritance) => {
-                Ok(Self { currency, inheritance, holder: None, waiters: [const { None }; WAITERS], count: 0 })
-            }
+            Ok(inheritance) => Ok(Self { currency, inheritance, holder: None, waiters, count: 0 }),
             Err(error) => {
                 lottery.destroy_currency(currency)?;
                 Err(error)
@@ -94,7 +118,7 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
         lottery: &mut LotteryIn<C, T>,
         client: CurrencyId,
     ) -> Result<Acquire, Error> {
-        let is_waiting = self.waiters.iter().flatten().any(|(waiter, _)| *waiter == client);
+        let is_waiting = self.waiters.as_ref().iter().flatten().any(|(waiter, _)| *waiter == client);
         if self.holder == Some(client) || is_waiting {
             return Err(Error::WrongState);
         }
@@ -103,7 +127,7 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
             self.holder = Some(client);
             return Ok(Acquire::Held);
         }
-        let place = self.waiters.get_mut(self.count).ok_or(Error::TableFull)?;
+        let place = self.waiters.as_mut().get_mut(self.count).ok_or(Error::TableFull)?;
         *place = Some((client, lottery.transfer(client, self.currency, AMOUNT)?));
         self.count += 1;
         Ok(Acquire::Waits)
@@ -123,12 +147,36 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
         if self.holder != Some(client) {
             return Err(Error::WrongState);
         }
-        let waiters = &self.waiters;
+        let waiters = self.waiters.as_ref();
         // Nobody among them is worth anything: whoever came first.
         let winner = lottery.draw_among(random, || waiters.iter().flatten().map(|(waiter, _)| *waiter)).unwrap_or(0);
+        self.pass(lottery, client, winner)
+    }
+
+    /// As [`release`](Self::release), without a draw: who has waited longest holds it now.
+    ///
+    /// # Errors
+    /// Those of `release`.
+    pub fn release_in_turn<C: Table<Currency>, T: Table<Ticket>>(
+        &mut self,
+        lottery: &mut LotteryIn<C, T>,
+        client: CurrencyId,
+    ) -> Result<Option<CurrencyId>, Error> {
+        self.pass(lottery, client, 0)
+    }
+
+    fn pass<C: Table<Currency>, T: Table<Ticket>>(
+        &mut self,
+        lottery: &mut LotteryIn<C, T>,
+        client: CurrencyId,
+        winner: usize,
+    ) -> Result<Option<CurrencyId>, Error> {
+        if self.holder != Some(client) {
+            return Err(Error::WrongState);
+        }
         lottery.unfund(self.inheritance)?;
         self.holder = None;
-        let Some((next, _)) = self.waiters.get(winner).copied().flatten() else {
+        let Some((next, _)) = self.waiters.as_ref().get(winner).copied().flatten() else {
             return Ok(None);
         };
         self.forget(lottery, winner)?;
@@ -149,7 +197,7 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
         client: CurrencyId,
     ) -> Result<(), Error> {
         let is_it = |entry: &Option<(CurrencyId, TicketId)>| entry.is_some_and(|(waiter, _)| waiter == client);
-        let index = self.waiters.iter().position(is_it).ok_or(Error::WrongState)?;
+        let index = self.waiters.as_ref().iter().position(is_it).ok_or(Error::WrongState)?;
         self.forget(lottery, index)
     }
 
@@ -158,10 +206,11 @@ impl<const WAITERS: usize> Mutex<WAITERS> {
         lottery: &mut LotteryIn<C, T>,
         index: usize,
     ) -> Result<(), Error> {
-        if let Some((_, ticket)) = self.waiters[index].take() {
+        let places = &mut self.waiters.as_mut()[index..];
+        if let Some((_, ticket)) = places[0].take() {
             lottery.destroy_ticket(ticket)?;
             self.count -= 1;
-            self.waiters[index..].rotate_left(1);
+            places.rotate_left(1);
         }
         Ok(())
     }

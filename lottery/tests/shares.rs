@@ -4,7 +4,7 @@
 use std::sync::Mutex as HostMutex;
 
 use aegis_lottery::inverse::{Holder, loser};
-use aegis_lottery::mutex::{Acquire, Mutex};
+use aegis_lottery::mutex::{Acquire, Mutex, MutexIn};
 use aegis_lottery::random::Keyed;
 use aegis_lottery::{COMPENSATION_ONE, CurrencyId, Error, Lottery, Policy, Random, RoundRobin, Stride, Used};
 
@@ -295,6 +295,23 @@ fn a_lock_goes_to_the_waiters_in_their_ratio() {
     let ratio = f64::from(rich) / f64::from(poor);
     assert!((1.7..2.0).contains(&ratio), "{rich}:{poor}");
     assert!(lottery.check());
+}
+
+#[test]
+fn a_lock_without_draws_goes_to_who_waited_longest_and_has_room_for_more() {
+    let mut lottery = Small::new();
+    let mut lock = MutexIn::with_places(&mut lottery, Vec::new()).unwrap();
+    let [a, b, c] = [1, 100, 1].map(|amount| client(&mut lottery, CurrencyId::BASE, amount));
+    assert_eq!(lock.acquire(&mut lottery, a), Ok(Acquire::Held));
+    assert_eq!(lock.acquire(&mut lottery, c), Err(Error::TableFull));
+    lock.grow(2);
+    assert_eq!(lock.acquire(&mut lottery, c), Ok(Acquire::Waits));
+    assert_eq!(lock.acquire(&mut lottery, b), Ok(Acquire::Waits));
+    assert_eq!(lock.release_in_turn(&mut lottery, b), Err(Error::WrongState));
+    assert_eq!(lock.release_in_turn(&mut lottery, a), Ok(Some(c)));
+    assert_eq!(lock.release_in_turn(&mut lottery, c), Ok(Some(b)));
+    assert_eq!(lock.release_in_turn(&mut lottery, b), Ok(None));
+    assert!(lock.destroy(&mut lottery).is_ok() && lottery.check());
 }
 
 #[test]

@@ -37,6 +37,11 @@ fn threads() {
     same_on_processors("threads");
 }
 
+#[test]
+fn locks() {
+    same_on_processors("locks");
+}
+
 const SCRIPTS: &[&str] = &[
     "echo a | cat",
     "for i in $(seq 1 200); do echo $i; done | grep 7 | sort -r | head -3; (exit 3); echo $?",

@@ -28,6 +28,7 @@ use exos::sync::Mutex;
 use exos::task::capability::Capabilities;
 use exos::task::futex::FutexTable;
 use exos::task::limits::{Limits, Resource};
+use exos::task::lock::LockTable;
 use exos::task::schedule::Scheduler;
 
 use crate::files::{Files, ProcessFiles};
@@ -130,6 +131,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         kernel: ground.kernel,
         platform: ground.platform,
         pool: ground.pool,
+        locks: LockTable::new(ground.scheduler.clone()),
         scheduler: ground.scheduler,
         processes: Processes::default(),
         futexes: FutexTable::default(),

@@ -85,6 +85,7 @@ pub fn thread_leaves(target: &Target<'_>) {
 /// `pthread_join` waits for.
 fn release_thread_words(target: &Target<'_>) {
     crate::call::futex::release_robust(target);
+    target.system.locks.abandon(&target.thread.task);
     let address = core::mem::take(&mut *target.thread.clear_tid_address.lock());
     let is_seen = target.process.threads.lock().len() > 1 || target.process.borrows_memory.load(Ordering::Acquire);
     if address != 0 && is_seen && crate::user::write_all(target.memory, address, &0_u32.to_le_bytes()).is_ok() {

@@ -11,6 +11,7 @@ use exos::platform::Kernel;
 use exos::rewrite::REFUSAL_COUNT;
 use exos::sync::Mutex;
 use exos::task::futex::FutexTable;
+use exos::task::lock::LockTable;
 use exos::task::schedule::Scheduler;
 
 use crate::memory::Space;
@@ -125,6 +126,8 @@ pub struct System {
     pub processes: Processes,
     /// Threads that wait for words of memory.
     pub futexes: FutexTable,
+    /// Threads that wait for locks whose word names the holder.
+    pub locks: LockTable,
     /// Memory without anything in it: what ended processes have.
     pub empty_space: Arc<Space>,
     /// What `/proc` is made from.

@@ -5,6 +5,7 @@
 pub mod capability;
 pub mod futex;
 pub mod limits;
+pub mod lock;
 pub mod schedule;
 pub mod signal;
 pub mod timer;

@@ -32,6 +32,7 @@ use crate::sync::{Once, SpinMutex};
 use queue::{Queues, Turn};
 
 pub use group::{GROUP_COUNT_MAX, GROUP_WEIGHT_DEFAULT, GroupId, Limit, Usage};
+pub use locks::LockShare;
 pub use queue::SLICE_NS;
 
 /// What a task weighs against the others of its group unless told otherwise.
@@ -723,8 +724,13 @@ impl Processors for NoProcessors {
 
 mod control;
 mod group;
+mod locks;
 mod lots;
 mod queue;
+
+#[cfg(test)]
+#[path = "lock_tests.rs"]
+mod lock_tests;
 
 #[cfg(test)]
 #[path = "schedule_tests.rs"]

@@ -18,22 +18,22 @@ const DEVIATIONS: f64 = 2.576;
 const OUTSIDE_MAX: usize = 2;
 
 /// A pod on one processor whose clock is a number.
-struct Pod {
-    scheduler: Arc<Scheduler>,
-    now_ns: u64,
+pub(super) struct Pod {
+    pub(super) scheduler: Arc<Scheduler>,
+    pub(super) now_ns: u64,
     /// All that were made, and what each has used.
-    tasks: Vec<(Arc<Task>, u64)>,
+    pub(super) tasks: Vec<(Arc<Task>, u64)>,
 }
 
 impl Pod {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let scheduler = Scheduler::new(1, Arc::new(NoProcessors));
         scheduler.set_key([seed, 17]);
         assert!(scheduler.pick(0, 0).is_none());
         Self { scheduler, now_ns: 0, tasks: Vec::new() }
     }
 
-    fn add(&mut self, group: GroupId, weight: u64) -> Arc<Task> {
+    pub(super) fn add(&mut self, group: GroupId, weight: u64) -> Arc<Task> {
         let task = self.scheduler.new_task(None);
         task.set_weight(weight);
         task.set_group(group, self.now_ns).expect("the group is there");
@@ -42,7 +42,7 @@ impl Pod {
         task
     }
 
-    fn group(&self, weight: u64) -> GroupId {
+    pub(super) fn group(&self, weight: u64) -> GroupId {
         let group = self.scheduler.create_group(GroupId::ROOT).expect("there is room");
         self.scheduler.set_group_funded(group, true).expect("a currency");
         self.scheduler.set_group_weight(group, weight).expect("a weight");
@@ -50,7 +50,7 @@ impl Pod {
     }
 
     /// Whoever runs, runs on for a time; then there is a tick.
-    fn pass(&mut self, time_ns: u64) {
+    pub(super) fn pass(&mut self, time_ns: u64) {
         self.scheduler.expire(self.now_ns);
         let Some(current) = self.scheduler.current(0).or_else(|| self.scheduler.pick(0, self.now_ns)) else {
             self.now_ns += time_ns;

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::mem::Access;
 use exos::task::futex::{FutexKey, FutexWait, FutexWaiter, MATCH_ANY};
+use exos::task::lock::{Claim, Holder, LockWord, OWNER, OWNER_DIED, WAITERS};
 use exos::task::schedule::Task;
 use syscalls::Sysno;
 
@@ -16,14 +17,14 @@ use crate::abi::bytes::get;
 use crate::abi::time as abi;
 use crate::context::{Arguments, Context, Restart};
 use crate::deliver::Target;
-use crate::process::Process;
+use crate::process::{Process, Thread};
 use crate::system::System;
 use crate::table::{Entry, full, partial};
 use crate::user::{UserMemory, read_array, read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::futex, "no FUTEX_FD, no requeue to PI words; a PI owner's priority does not change", futex),
+    partial(Sysno::futex, "no FUTEX_FD, no requeue to PI words", futex),
     full(Sysno::futex_waitv, futex_waitv),
     full(Sysno::set_robust_list, set_robust_list),
     full(Sysno::get_robust_list, get_robust_list),
@@ -31,12 +32,6 @@ pub const ENTRIES: &[Entry] = &[
 
 const CLOCK_REALTIME_FLAG: u64 = 256;
 const PRIVATE_FLAG: u64 = 128;
-/// `FUTEX_WAITERS`.
-const WAITERS: u32 = 1 << 31;
-/// `FUTEX_OWNER_DIED`.
-const OWNER_DIED: u32 = 1 << 30;
-/// `FUTEX_TID_MASK`.
-const OWNER: u32 = OWNER_DIED - 1;
 /// Bytes of `struct robust_list_head`.
 const ROBUST_HEAD_BYTES: u64 = 24;
 /// Robust mutexes that one thread's end looks at (`ROBUST_LIST_LIMIT`).
@@ -110,7 +105,7 @@ fn deadline(context: &Context<'_>, operation: u64, flags: u64, timeout: u64) -> 
     let ns = abi::read_timespec(context.memory, timeout)?;
     Ok(Some(match operation {
         0 => context.now_ns().saturating_add(ns),
-        // LOCK_PI is always on the realtime clock.
+        // LOCK_PI is always on the realtime clock; LOCK_PI2 (13) has the flag.
         6 => context.now_ns().saturating_add(ns.saturating_sub(context.system.realtime_ns())),
         _ if flags & CLOCK_REALTIME_FLAG != 0 => {
             context.now_ns().saturating_add(ns.saturating_sub(context.system.realtime_ns()))
@@ -148,14 +143,16 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
             Ok((if operation == 3 { woken } else { woken + moved }) as u64)
         }
         5 => wake_operation(context, [address, second], [value, timeout], third as u32, is_private),
-        6 | 8 => {
-            let deadline_ns = if operation == 6 { deadline(context, operation, flags, timeout)? } else { None };
+        6 | 13 => {
+            let deadline_ns = deadline(context, operation, flags, timeout)?;
             let key = key(context, address)?;
-            lock_owned(context, key, address, operation == 8, deadline_ns)
+            lock_owned(context, key, address, deadline_ns)
         }
-        7 => {
-            let key = key(context, address)?;
-            unlock_owned(context, key, address)
+        7 | 8 => {
+            let (key, tid) = (key(context, address)?, context.thread.tid);
+            let (locks, word) = (&context.system.locks, ProgramWord { process: context.process, address });
+            if operation == 7 { locks.release(key, tid, &word) } else { locks.try_acquire(key, tid, &word) }?;
+            Ok(0)
         }
         _ => Err(Errno::ENOSYS),
     }
@@ -302,46 +299,49 @@ fn wake_operation(
     Ok(woken as u64)
 }
 
-/// `FUTEX_LOCK_PI` and `FUTEX_TRYLOCK_PI`: the word holds its owner's number.
-fn lock_owned(
-    context: &mut Context<'_>,
-    key: FutexKey,
+/// A lock's word in a program's memory.
+struct ProgramWord<'a> {
+    process: &'a Process,
     address: u64,
-    only_try: bool,
-    deadline_ns: Option<u64>,
-) -> Result<u64> {
-    context.restart = Restart::UnlessHandlerForbids;
-    let tid = context.thread.tid;
-    let mut has_waited = false;
-    loop {
-        let before = context.process.space().update_u32(address, |word| {
-            Ok(match word & OWNER {
-                // Others may be queued behind one that has waited.
-                0 => tid | word & (WAITERS | OWNER_DIED) | if has_waited { WAITERS } else { 0 },
-                owner if owner == tid => return Err(Errno::EDEADLK),
-                _ if only_try => word,
-                _ => word | WAITERS,
-            })
-        })?;
-        if before & OWNER == 0 {
-            return Ok(0);
-        }
-        if only_try {
-            return Err(Errno::EAGAIN);
-        }
-        match wait(context, key, address, before | WAITERS, MATCH_ANY, deadline_ns) {
-            Ok(_) | Err(Errno::EAGAIN) => has_waited = true,
-            Err(error) => return Err(error),
-        }
+}
+
+impl LockWord for ProgramWord<'_> {
+    fn update(&self, change: &dyn Fn(u32) -> Result<u32>) -> Result<u32> {
+        self.process.space().update_u32(self.address, change)
     }
 }
 
-/// `FUTEX_UNLOCK_PI`.
-fn unlock_owned(context: &Context<'_>, key: FutexKey, address: u64) -> Result<u64> {
-    let tid = context.thread.tid;
-    context.process.space().update_u32(address, |word| if word & OWNER == tid { Ok(0) } else { Err(Errno::EPERM) })?;
-    context.system.futexes.wake(key, 1, MATCH_ANY);
-    Ok(0)
+/// `FUTEX_LOCK_PI`: the word holds its owner's number.
+fn lock_owned(context: &mut Context<'_>, key: FutexKey, address: u64, deadline_ns: Option<u64>) -> Result<u64> {
+    context.restart = Restart::UnlessHandlerForbids;
+    let (system, process) = (context.system, context.process);
+    let me = Holder { tid: context.thread.tid, task: context.thread.task.clone() };
+    let mut orphan = None;
+    loop {
+        let word = ProgramWord { process, address };
+        let find = |tid| thread_of(system, process, tid).map(|thread| thread.task.clone());
+        let Some(waiting) = system.locks.acquire(key, &me, orphan, &word, find)? else { return Ok(0) };
+        orphan = Some(loop {
+            match waiting.claim() {
+                Claim::Holds => return Ok(0),
+                Claim::Orphaned(tid) => break tid,
+                Claim::Waits => {}
+            }
+            if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+                return Err(Errno::ETIMEDOUT);
+            }
+            if let Err(error) = context.wait(deadline_ns)
+                && waiting.claim() == Claim::Waits
+            {
+                return Err(error);
+            }
+        });
+    }
+}
+
+/// A thread of the pod, the caller's process first.
+fn thread_of(system: &System, process: &Process, tid: u32) -> Option<Arc<Thread>> {
+    process.thread(tid).or_else(|| system.processes.all().iter().find_map(|process| process.thread(tid)))
 }
 
 /// Wakes waiters of the word at `address`, private or shared.

@@ -63,8 +63,10 @@ impl Task {
             }
             inner.change(self, |queues| {
                 self.state.lock().turn.give_up();
-                queues.refund(self);
+                queues.unfund(self);
                 self.group.store(group.0, Ordering::Relaxed);
+                // Who cannot be funded now is when it next waits for a draw.
+                let _ = queues.lots.fund(self, &queues.groups);
             });
             match status {
                 Status::Ready => Some(inner.whom_to_tell(self)),
@@ -110,12 +112,11 @@ impl Scheduler {
         if queues.groups.is_funded(group) == is_funded {
             return queues.groups.find(group);
         }
-        queues.refund_all();
-        if is_funded {
-            queues.groups.fund(&mut queues.lots.tables, group)
-        } else {
-            queues.groups.unfund(&mut queues.lots.tables, group)
-        }
+        queues.refund_all(
+            |groups, tables| {
+                if is_funded { groups.fund(tables, group) } else { groups.unfund(tables, group) }
+            },
+        )
     }
 
     /// Sets what a group weighs against tasks and groups of its parent.

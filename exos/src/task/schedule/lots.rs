@@ -44,7 +44,8 @@ pub(super) fn with_room<T>(tables: &mut Tables, act: impl Fn(&mut Tables) -> Res
 struct Member {
     owner: Weak<Task>,
     client: CurrencyId,
-    ticket: TicketId,
+    /// Of its group's currency; `None` until it is funded.
+    ticket: Option<TicketId>,
     /// While it waits for a draw.
     task: Option<Arc<Task>>,
     /// Among the contenders.
@@ -85,24 +86,21 @@ impl Lots {
         task.member.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The task's entry, which is made if there is none.
-    fn admit(&mut self, task: &Task, groups: &Groups) -> Result<u32, Error> {
-        if let Some(tag) = Self::tag_of(task) {
-            return Ok(tag);
-        }
+    /// The task's entry, which is made and funded if it was not.
+    pub(super) fn admit(&mut self, task: &Task, groups: &Groups) -> Result<u32, Error> {
+        let tag = match Self::tag_of(task) {
+            Some(tag) => tag,
+            None => self.add(task)?,
+        };
+        self.fund(task, groups).map(|()| tag)
+    }
+
+    fn add(&mut self, task: &Task) -> Result<u32, Error> {
         let free = self.members.iter().position(Option::is_none);
         let tag = free.unwrap_or(self.members.len()) as u32;
         let client = with_room(&mut self.tables, |tables| tables.create_client(OWN_AMOUNT, tag))?;
-        let (currency, weight) = (groups.currency(task.group()), task.weight());
-        let ticket = match with_room(&mut self.tables, |tables| tables.transfer(currency, client, weight)) {
-            Ok(ticket) => ticket,
-            Err(error) => {
-                self.tables.destroy_currency(client)?;
-                return Err(error);
-            }
-        };
         let owner = task.me.clone();
-        let member = Some(Member { owner, client, ticket, task: None, place: 0, is_unsettled: false });
+        let member = Some(Member { owner, client, ticket: None, task: None, place: 0, is_unsettled: false });
         match free {
             Some(index) => self.members[index] = member,
             None => self.members.push(member),
@@ -111,7 +109,42 @@ impl Lots {
         Ok(tag)
     }
 
-    fn unsettle(&mut self, tag: u32) {
+    /// Funds a task that has an entry and is not funded.
+    pub(super) fn fund(&mut self, task: &Task, groups: &Groups) -> Result<(), Error> {
+        let index = Self::tag_of(task).map_or(usize::MAX, |tag| tag as usize);
+        let Some(Some(member)) = self.members.get_mut(index) else { return Ok(()) };
+        if member.ticket.is_none() {
+            let (currency, client, weight) = (groups.currency(task.group()), member.client, task.weight());
+            member.ticket = Some(with_room(&mut self.tables, |tables| tables.transfer(currency, client, weight))?);
+        }
+        Ok(())
+    }
+
+    /// Takes what funds a task from it. Its entry stays: it may hold a lock or wait for one.
+    pub(super) fn unfund(&mut self, task: &Task) {
+        let Some(tag) = Self::tag_of(task) else { return };
+        if let Some(ticket) = self.member(tag).and_then(|member| member.ticket.take()) {
+            let ended = self.tables.destroy_ticket(ticket);
+            debug_assert!(ended.is_ok(), "INV-lots: a member's ticket is in the tables");
+        }
+    }
+
+    /// The client of a task that has an entry.
+    pub(super) fn client(&self, tag: u32) -> Option<CurrencyId> {
+        Some(self.members.get(tag as usize)?.as_ref()?.client)
+    }
+
+    /// The task of a client.
+    pub(super) fn task_of(&self, client: CurrencyId) -> Option<Arc<Task>> {
+        self.members.get(self.tables.tag(client) as usize)?.as_ref()?.owner.upgrade()
+    }
+
+    /// Tables and chance, for what is not a draw for a turn.
+    pub(super) fn parts(&mut self) -> (&mut Tables, &mut Keyed) {
+        (&mut self.tables, &mut self.random)
+    }
+
+    pub(super) fn unsettle(&mut self, tag: u32) {
         if let Some(member) = self.member(tag)
             && !core::mem::replace(&mut member.is_unsettled, true)
         {
@@ -156,33 +189,44 @@ impl Lots {
         self.leave(*self.contenders.last()?)
     }
 
-    /// Forgets a task that does not wait: it ends, or is funded anew when it next waits.
+    /// Forgets a task that ends. It holds no lock and waits for none ([`super::locks`]).
     pub(super) fn forget(&mut self, task: &Task) {
         let Some(tag) = Self::tag_of(task) else { return };
+        self.unfund(task);
         task.member.store(0, Ordering::Relaxed);
         self.unsettled.retain(|other| *other != tag);
         if let Some(member) = self.members.get_mut(tag as usize).and_then(Option::take) {
-            let ended = self.tables.destroy_ticket(member.ticket);
-            let ended = ended.and_then(|()| self.tables.destroy_currency(member.client));
-            debug_assert!(ended.is_ok(), "INV-lots: a member's client has its own ticket alone");
+            let ended = self.tables.destroy_currency(member.client);
+            debug_assert!(ended.is_ok(), "INV-lots: nothing else funds a member's client, which issues nothing");
         }
     }
 
-    /// Forgets all; those that wait are given back.
-    pub(super) fn forget_all(&mut self) -> Vec<Arc<Task>> {
+    /// Those that have an entry.
+    fn owners(&self) -> Vec<Arc<Task>> {
+        self.members.iter().flatten().filter_map(|member| member.owner.upgrade()).collect()
+    }
+
+    /// Takes what funds them from all; those that wait are given back.
+    pub(super) fn unfund_all(&mut self) -> Vec<Arc<Task>> {
         let waiting = core::iter::from_fn(|| self.withdraw_any()).collect();
-        let owners: Vec<_> = self.members.iter().flatten().filter_map(|member| member.owner.upgrade()).collect();
-        owners.iter().for_each(|task| self.forget(task));
+        self.owners().iter().for_each(|task| self.unfund(task));
         waiting
+    }
+
+    /// Funds all that have an entry, by the groups as they are now. Who cannot be is when he next waits for a draw.
+    pub(super) fn fund_all(&mut self, groups: &Groups) {
+        for task in self.owners() {
+            let _ = self.fund(&task, groups);
+        }
     }
 
     /// A task's weight changed.
     pub(super) fn reweigh(&mut self, task: &Task) {
         if let Some(tag) = Self::tag_of(task)
-            && let Some(Some(member)) = self.members.get(tag as usize)
+            && let Some(ticket) = self.member(tag).and_then(|member| member.ticket)
         {
             // Refused only beyond what all tasks with the largest weight come to.
-            let _ = self.tables.set_amount(member.ticket, task.weight());
+            let _ = self.tables.set_amount(ticket, task.weight());
         }
     }
 

@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use super::group::Groups;
-use super::lots::Lots;
+use super::lots::{Lots, Tables};
 use super::{Status, Task};
 
 /// How long a task runs in a round while others wait.
@@ -235,19 +235,23 @@ impl Queues {
         }
     }
 
-    /// Has all tasks funded anew.
-    pub(super) fn refund_all(&mut self) {
-        self.spent.extend(self.lots.forget_all());
+    /// Changes what groups are, with all tasks funded anew by it.
+    pub(super) fn refund_all<T>(&mut self, change: impl FnOnce(&mut Groups, &mut Tables) -> T) -> T {
+        self.spent.extend(self.lots.unfund_all());
+        let outcome = change(&mut self.groups, &mut self.lots.tables);
+        self.lots.fund_all(&self.groups);
+        outcome
     }
 
-    /// Has a task funded anew: from the draw among all, from where it is parked.
-    pub(super) fn refund(&mut self, task: &Task) {
+    /// Takes what funds a task from it, and it from the draw among all, or from where it is parked. [`Lots::fund`] is
+    /// wanted afterwards.
+    pub(super) fn unfund(&mut self, task: &Task) {
         if let Some(task) = self.lots.withdraw(task) {
             self.spent.push_back(task);
         } else if let Some(task) = self.groups.take_parked(task) {
             self.unpark(task);
         }
-        self.lots.forget(task);
+        self.lots.unfund(task);
     }
 
     /// A task that was blocked, or is new, and its turn; whether it goes before tasks that wait for their turn.
