@@ -51,9 +51,15 @@ impl SignalSets {
     }
 }
 
-/// `R`: what can be asked about runs; a process that has ended and was not waited for is a zombie.
+/// Of a thread; a process that has ended and was not waited for is a zombie.
 fn state(subject: &Subject<'_>) -> (&'static str, &'static str) {
-    if subject.member.process.has_ended() { ("Z", "zombie") } else { ("R", "running") }
+    let process = &subject.member.process;
+    match (process.has_ended(), subject.thread.task.is_blocked()) {
+        (true, _) => ("Z", "zombie"),
+        (false, false) => ("R", "running"),
+        (false, true) if process.pause.lock().stopped_by.is_some() => ("T", "stopped"),
+        (false, true) => ("S", "sleeping"),
+    }
 }
 
 /// `status`.

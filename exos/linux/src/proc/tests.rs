@@ -86,6 +86,12 @@ fn stat_has_52_fields_behind_a_name_with_brackets() {
     assert_eq!((fields[0], fields[1], fields[11], fields[15], fields[17]), ("R", "0", "617", "20", "1"));
     assert_eq!(fields[19], "1234");
     assert_eq!(fields[22], "18446744073709551615");
+    let system = &world.pod.system;
+    system.scheduler.adopt(0, &world.pod.thread.task);
+    let _ = system.scheduler.block(0, None, 0);
+    assert!(world.read("/proc/self/stat").unwrap().contains(") S "));
+    world.pod.process.pause.lock().stopped_by = Some(Signal::STOP);
+    assert!(world.read("/proc/self/stat").unwrap().contains(") T "));
     world.pod.process.end(Ending::Exited(0));
     assert!(world.read("/proc/self/stat").unwrap().contains(") Z "));
 }
