@@ -3,9 +3,8 @@
  *   contest KIND PREFIX START_S WINDOW_COUNT WINDOW_MS
  *
  * Before START_S of the machine's monotonic clock it computes without counting, so that all contestants compete from
- * the first window on, whenever they were started. One line for each window: `PREFIXw INDEX LOOPS`. A loop is
- * STEPS_PER_LOOP steps of a recurrence on one 32-bit word and one store for each, 8,000 instructions or so: it calls
- * nothing, touches no more than one page, and cannot be shortened by the compiler. Who starts after START_S fails.
+ * the first window on, whenever they were started. One line for each window: `PREFIXw INDEX LOOPS`. Who starts after
+ * START_S fails.
  *
  * KIND says how it tries to get more than its part:
  *   spin     not at all
@@ -21,54 +20,20 @@
  * As the first process of a Linux machine it makes a control group with that `cpu.weight` for each word, runs a
  * contestant in each with the prefix `NAME | `, and ends the machine. They start a few seconds later. With GROUP the
  * group is in one of that name, which all such groups share and which has the weight that groups begin with. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#include "common.h"
+
 #include <pthread.h>
 #include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/reboot.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { STEPS_PER_LOOP = 1000, WINDOWS_MAX = 4096, CHILDREN = 50, THREADS = 8, CALLS_PER_LOOP = 100, INIT_WAIT_S = 5 };
+enum { WINDOWS_MAX = 4096, CHILDREN = 50, THREADS = 8, CALLS_PER_LOOP = 100, INIT_WAIT_S = 5 };
 
 /* When windows begin and end, in nanoseconds of the monotonic clock. */
 static uint64_t start_ns, window_ns;
 static unsigned window_count;
 /* Loops of each window, shared with children and threads. */
 static uint64_t *counts;
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static void fail(const char *what) {
-    fprintf(stderr, "contest: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static void loop(void) {
-    static volatile uint32_t kept;
-    uint32_t x = 2463534242u;
-    for (int step = 0; step < STEPS_PER_LOOP; step++) {
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        kept = x;
-    }
-    (void)kept;
-}
 
 /* The window of a time; WINDOWS_MAX before the first. */
 static unsigned window_of(uint64_t at_ns) {
@@ -116,12 +81,6 @@ static void rest_sleeping(uint64_t at_ns) {
         nanosleep(&pause, NULL);
         woken_ns = now_ns();
     }
-}
-
-static void sleep_until(uint64_t at_ns) {
-    struct timespec at = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
-        continue;
 }
 
 static void with_children(void) {
@@ -192,26 +151,13 @@ static void contest(const char *kind, char **words) {
         fail(kind);
     }
     for (unsigned window = 0; window < window_count; window++)
-        printf("%sw %u %llu\n", words[0], window, (unsigned long long)counts[window]);
+        say(words[0], window, counts[window]);
     fflush(stdout);
-}
-
-static void write_file(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY);
-    if (fd < 0 || write(fd, text, strlen(text)) < 0)
-        fail(path);
-    close(fd);
-}
-
-/* Makes a control group, or finds that it is there. */
-static void make_group(const char *path) {
-    if (mkdir(path, 0755) != 0 && errno != EEXIST)
-        fail(path);
 }
 
 /* Starts `NAME=WEIGHT=KIND[=GROUP]` in a control group of its own; `words` are WINDOW_COUNT WINDOW_MS. */
 static void start_group(char *word, uint64_t start_s, char **words) {
-    char folder[128] = "/cgroup", path[256], prefix[128], start[32];
+    char group[128], prefix[128], start[32];
     char *name = strtok(word, "="), *weight = strtok(NULL, "="), *kind = strtok(NULL, "=");
     char *outer = strtok(NULL, "=");
     if (name == NULL || weight == NULL || kind == NULL) {
@@ -219,21 +165,16 @@ static void start_group(char *word, uint64_t start_s, char **words) {
         fail("a contestant");
     }
     if (outer != NULL) {
-        snprintf(folder, sizeof folder, "/cgroup/%s", outer);
-        make_group(folder);
-        snprintf(path, sizeof path, "%s/cgroup.subtree_control", folder);
-        write_file(path, "+cpu");
+        find_group(outer);
+        share_group(outer);
     }
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    make_group(path);
-    snprintf(path, sizeof path, "%s/%s/cpu.weight", folder, name);
-    write_file(path, weight);
+    snprintf(group, sizeof group, "%s%s%s", outer != NULL ? outer : "", outer != NULL ? "/" : "", name);
+    make_group(group, weight);
     pid_t pid = fork();
     if (pid < 0)
         fail("fork");
     if (pid == 0) {
-        snprintf(path, sizeof path, "%s/%s/cgroup.procs", folder, name);
-        write_file(path, "0");
+        enter_group(group);
         snprintf(prefix, sizeof prefix, "%s | ", name);
         snprintf(start, sizeof start, "%llu", (unsigned long long)start_s);
         char *own[] = {prefix, start, words[0], words[1]};
@@ -245,17 +186,13 @@ static void start_group(char *word, uint64_t start_s, char **words) {
 /* `words` are WINDOW_COUNT WINDOW_MS and the contestants. */
 static void init(char **words) {
     uint64_t start_s = now_ns() / 1000000000 + INIT_WAIT_S;
-    mkdir("/cgroup", 0755);
-    if (mount("cgroup2", "/cgroup", "cgroup2", 0, NULL) != 0)
-        fail("mount cgroup2");
-    write_file("/cgroup/cgroup.subtree_control", "+cpu");
+    mount_all();
+    share_group(".");
     for (char **word = words + 2; *word != NULL; word++)
         start_group(*word, start_s, words);
     while (wait(NULL) > 0)
         continue;
-    printf("end\n");
-    fflush(stdout);
-    reboot(RB_POWER_OFF);
+    end_machine();
 }
 
 int main(int count, char **words) {

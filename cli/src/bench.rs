@@ -20,6 +20,7 @@ pub(crate) mod cpio;
 pub(crate) mod failure;
 mod files;
 mod filter;
+mod forms;
 pub(crate) mod guest;
 mod html;
 mod json;

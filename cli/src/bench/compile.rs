@@ -17,6 +17,9 @@ pub(crate) struct Source {
     flags: &'static [&'static str],
 }
 
+const EXOS_HEADER: (&str, &str) = ("exos.h", include_str!("../../../exos/native/include/exos.h"));
+const LOTTERY_COMMON: (&str, &str) = ("common.h", include_str!("../../../bench/lottery/common.h"));
+
 /// The program of suite micro, with the options of the anchor's.
 const MICRO: Source = Source {
     name: "micro",
@@ -28,7 +31,7 @@ const MICRO: Source = Source {
         ("rows_file.c", include_str!("../../../bench/micro/rows_file.c")),
         ("rows_process.c", include_str!("../../../bench/micro/rows_process.c")),
         ("rows_exos.c", include_str!("../../../bench/micro/rows_exos.c")),
-        ("exos.h", include_str!("../../../exos/native/include/exos.h")),
+        EXOS_HEADER,
     ],
     flags: &["-O2", "-static", "-pthread", "-w"],
 };
@@ -47,7 +50,22 @@ const EACH: Source = Source {
 /// A contestant of the scheduling experiments.
 const CONTEST: Source = Source {
     name: "contest",
-    files: &[("contest.c", include_str!("../../../bench/lottery/contest.c"))],
+    files: &[LOTTERY_COMMON, ("contest.c", include_str!("../../../bench/lottery/contest.c"))],
+    flags: &["-O2", "-static", "-pthread", "-w"],
+};
+/// Those that share a processor within one system.
+const TASKS: Source = Source {
+    name: "tasks",
+    files: &[
+        LOTTERY_COMMON,
+        EXOS_HEADER,
+        ("tasks.h", include_str!("../../../bench/lottery/tasks.h")),
+        ("tasks.c", include_str!("../../../bench/lottery/tasks.c")),
+        ("monte_carlo.c", include_str!("../../../bench/lottery/monte_carlo.c")),
+        ("decoders.c", include_str!("../../../bench/lottery/decoders.c")),
+        ("locks.c", include_str!("../../../bench/lottery/locks.c")),
+        ("spinners.c", include_str!("../../../bench/lottery/spinners.c")),
+    ],
     flags: &["-O2", "-static", "-pthread", "-w"],
 };
 /// Writes on the host what the programs of suite apps work on.
@@ -79,6 +97,11 @@ pub(crate) fn contest(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &CONTEST, &[])
 }
 
+/// The experiments of suite lottery within one system.
+pub(crate) fn tasks(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &TASKS, &[])
+}
+
 /// The generator of suite apps.
 pub(crate) fn generate(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &GENERATE, &[])
@@ -106,6 +129,7 @@ fn program(cache: &Path, source: &Source, more_flags: &[String]) -> Result<PathB
         .arg("-o")
         .arg(&fresh)
         .args(files.map(|(name, _)| directory.join(name)))
+        .arg("-lm")
         .output()
         .map_err(|error| Failure::Host("starting gcc", error))?;
     if !output.status.success() {

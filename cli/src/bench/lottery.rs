@@ -2,29 +2,34 @@
 //! commands, each with what the tickets say, what came out, and what was published.
 //!
 //! On Aegis each contestant is a pod (`aegis up`), so that the kernel's lottery decides; on Linux it is a control group
-//! with its tickets as `cpu.weight`. Machines have one processor and count instructions, 32 ns for each: about the
-//! speed of the paper's, so that its slices and durations mean what they meant, a run repeats to the digit, and three
-//! minutes of the guest pass in twenty seconds. Chance differs between runs by `--seed`.
+//! with its tickets as `cpu.weight`. Where they share memory, a lock, or an administrator they are processes or threads
+//! of one pod, and exos's lottery decides. Machines have one processor and count instructions, 32 ns for each: about
+//! the speed of the paper's, so that its slices and durations mean what they meant, a run repeats to the digit, and
+//! three minutes of the guest pass in twenty seconds. Chance differs between runs by `--seed`.
 //!
-//! `contest` runs one machine. `fairness` has figures 4 and 5, `clients` figure 7, `insulation` figure 9, `gain` what
-//! contestants try in order to get more, and `overhead` section 5.6, `draws` what a draw costs. Whether a lottery is
-//! fair is a matter of statistics, so a result is doubted only where chance alone would not make it once in a thousand
-//! such suites.
+//! `contest` runs a machine of pods, `within` one of a single pod. `fairness` has figures 4 and 5, `inflation` figure
+//! 6, `clients` 7, `decoders` 8, `insulation` 9, `locks` 11, `gain` what contestants try in order to get more,
+//! `overhead` section 5.6, and `draws` what a draw costs. Whether a lottery is fair is a matter of statistics, so a
+//! result is doubted only where chance alone would not make it once in a thousand such suites.
 
 mod clients;
 mod contest;
+mod decoders;
 mod draws;
 mod fairness;
 mod gain;
+mod inflation;
 mod insulation;
+mod locks;
 mod overhead;
+mod within;
 
 use super::Measured;
 use super::compile;
 use super::failure::Failure;
 use super::filter::RowFilter;
 use super::options::BenchOptions;
-use super::result::{Cell, Column, Figure, Row, Table};
+use super::result::{Cell, Column, Figure, Row, Series, Table};
 use super::system::Machines;
 use contest::Arena;
 pub(crate) use draws::{VERB as DRAWS_VERB, measure as measure_draws};
@@ -55,12 +60,14 @@ struct Outcome {
 
 impl Outcome {
     fn row(self, name: String) -> Row {
-        let published = match self.published {
-            Some(value) => Cell::Values(vec![value]),
-            None => Cell::NotAsked,
-        };
-        Row { name, cells: vec![Cell::Values(vec![self.due]), self.aegis, self.linux, published], beside: None }
+        let [due, published] = [Some(self.due), self.published].map(Cell::of);
+        Row { name, cells: vec![due, self.aegis, self.linux, published], beside: None }
     }
+}
+
+/// What a figure shows of these points, if there are any.
+fn series(title: &str, is_line: bool, points: Vec<(f64, f64)>) -> Option<Series> {
+    (!points.is_empty()).then(|| Series { title: title.into(), is_line, points })
 }
 
 /// Runs the experiments that are asked for; `None` if none is.
@@ -73,8 +80,11 @@ pub(super) fn run(
     let mut ratios = Found::default();
     ratios.add(fairness::ratios(&arena, filter)?);
     ratios.add(fairness::over_time(&arena, filter)?);
+    ratios.add(inflation::run(&arena, filter)?);
     ratios.add(clients::run(&arena, filter)?);
+    ratios.add(decoders::run(&arena, filter)?);
     ratios.add(insulation::run(&arena, filter)?);
+    ratios.add(locks::run(&arena, filter)?);
     ratios.add(gain::run(&arena, filter)?);
     let losses = overhead::run(&arena, filter)?;
     let draws = draws::run(&arena, filter)?;

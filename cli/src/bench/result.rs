@@ -60,6 +60,11 @@ pub(crate) enum Cell {
 }
 
 impl Cell {
+    /// A single value, if there is one.
+    pub(crate) fn of(value: Option<f64>) -> Self {
+        value.map_or(Self::NotAsked, |value| Self::Values(vec![value]))
+    }
+
     /// The values; empty if there are none.
     pub(crate) fn values(&self) -> &[f64] {
         match self {

@@ -1,12 +1,12 @@
 //! Locks whose word in memory names the holder: the queues behind `FUTEX_LOCK_PI`.
 //!
 //! The word is a thread's number, or 0. Who finds another's there waits here, and lends what it is worth to the holder
-//! ([`LockShare`]); who unlocks hands the lock on, by writing the next one's number, so nobody overtakes those who wait.
-//! A holder that ends leaves the lock to whoever of those who wait looks first.
+//! ([`LockShare`]); who unlocks hands the lock on, by writing the next one's number, so nobody overtakes those who
+//! wait. A holder that ends leaves the lock to whoever of those who wait looks first.
 //!
-//! [`LockTable::acquire`] looks at the word and queues up in one step under the table's lock; the word is changed
-//! under it, which may fault (the fault handler does not take that lock). A table has an entry for a word
-//! only while somebody waits for it.
+//! [`LockTable::acquire`] looks at the word and queues up in one step under the table's lock; the word is changed under
+//! it, which may fault (the fault handler does not take that lock). A table has an entry for a word only while somebody
+//! waits for it.
 //!
 //! Invariants: an entry has at least one waiter. Each waiter in an entry lends to its share, and is marked
 //! [`Claim::Waits`].
@@ -135,8 +135,8 @@ impl LockTable {
     /// that [`Claim::Orphaned`] said.
     ///
     /// # Errors
-    /// `EDEADLK`: `me` holds it, or the holder waits for `me`. `ESRCH`: there is no holder of that number. `EINVAL`: the
-    /// word was changed behind the holder's back. `ENOMEM`, and those of `word`.
+    /// `EDEADLK`: `me` holds it, or the holder waits for `me`. `ESRCH`: there is no holder of that number. `EINVAL`:
+    /// the word was changed behind the holder's back. `ENOMEM`, and those of `word`.
     pub fn acquire<'a>(
         &'a self,
         key: FutexKey,

@@ -1,42 +1,23 @@
-//! The roots of suite `apps`: one tree of files, written as an EROFS image for Aegis and as an initramfs for Linux.
-//!
-//! The tree is made as `aegis run` makes its own: programs of the host with the libraries they need, and what the
-//! generator wrote. Both files lie in the cache under the tree's fingerprint, so an unchanged host finds them there.
-//! Times of files are kept in both, because Python compares them.
+//! The roots of suite `apps`: programs of the host with the libraries they need, and what the generator wrote.
 
-use std::fs::{self, File, FileTimes};
-use std::io::{self, BufWriter};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
 
 use super::super::compile;
-use super::super::cpio;
 use super::super::failure::{Failure, last_line};
+use super::super::forms::RootFiles;
 use super::super::system::Machines;
 use super::rows::{AppRoot, ROWS, SCRIPTS, host_path};
 use crate::cache::KeyHasher;
 use crate::errors::Error;
 use crate::pack::Packed;
 use crate::pack_host::HostRoot;
-use crate::root::{HOSTNAME, fingerprint, write_image};
+use crate::root::HOSTNAME;
 
 /// The launcher's place in every root.
 pub(super) const LAUNCHER: &str = "/bench/launch";
-const WRITE_BUFFER_BYTES: usize = 1 << 20;
-/// Roots that were not used for so long are removed.
-const UNUSED_MAX: Duration = Duration::from_secs(7 * 86_400);
-
-/// A root in both forms.
-#[derive(Clone, Debug)]
-pub(super) struct RootFiles {
-    /// For `aegis run --root`.
-    pub(super) image: PathBuf,
-    /// For QEMU's `-initrd`.
-    pub(super) initramfs: PathBuf,
-    /// Of the files in it, in MiB: what a machine needs on top of its memory for programs.
-    pub(super) size_mib: u32,
-}
 
 /// What roots are made from.
 #[derive(Debug)]
@@ -65,35 +46,7 @@ impl Workshop {
             return Ok(Err(format!("{program} is not on this host (apt install {})", root.package)));
         }
         let packed = self.tree(root)?;
-        let directory = self.cache.join("apps");
-        let key = fingerprint(&packed.tree);
-        let stem = format!("{}-{key:032x}", root.name);
-        let files = RootFiles {
-            image: directory.join(format!("{stem}.erofs")),
-            initramfs: directory.join(format!("{stem}.cpio")),
-            size_mib: 0,
-        };
-        fs::create_dir_all(&directory).map_err(|error| Failure::file("writing", directory.clone(), error))?;
-        if !files.image.is_file() || !files.initramfs.is_file() {
-            remove_unused(&directory);
-            write(&files.image, |file| match write_image(&packed, file) {
-                Err(Error::Host(_, error)) => Err(WriteError::Io(error)),
-                other => other.map_err(WriteError::Tool),
-            })?;
-            write(&files.initramfs, |file| {
-                let out = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
-                cpio::write_root(&packed.tree, out).map_err(WriteError::Io)
-            })?;
-        }
-        let used = |path: &Path| -> io::Result<u64> {
-            let file = File::open(path)?;
-            // Only what is removed some day depends on it.
-            let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
-            Ok(file.metadata()?.len())
-        };
-        let bytes = used(&files.image).and_then(|_| used(&files.initramfs));
-        let bytes = bytes.map_err(|error| Failure::file("reading", files.initramfs.clone(), error))?;
-        Ok(Ok(RootFiles { size_mib: u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX), ..files }))
+        RootFiles::of(&self.cache, root.name, &packed).map(Ok)
     }
 
     fn tree(&self, root: &AppRoot) -> Result<Packed, Failure> {
@@ -188,36 +141,6 @@ fn scripts_key() -> u128 {
         hasher.add(row.name.as_bytes()).add(row.file().as_bytes());
     }
     hasher.key()
-}
-
-enum WriteError {
-    Io(std::io::Error),
-    Tool(Error),
-}
-
-/// Writes a file that appears when it is whole.
-fn write(path: &Path, contents: impl FnOnce(&mut File) -> Result<(), WriteError>) -> Result<(), Failure> {
-    let fresh = path.with_extension(format!("{}.tmp", std::process::id()));
-    let written = File::create(&fresh).map_err(WriteError::Io).and_then(|mut file| contents(&mut file));
-    let written = written.and_then(|()| fs::rename(&fresh, path).map_err(WriteError::Io));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&fresh);
-        match error {
-            WriteError::Io(error) => Failure::file("writing", path.into(), error),
-            WriteError::Tool(error) => Failure::Tool(error),
-        }
-    })
-}
-
-/// Removes what nobody has used for a week: roots of other versions of this tool or of the host's programs.
-fn remove_unused(directory: &Path) {
-    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
-    let is_old = |entry: &fs::DirEntry| {
-        let age = entry.metadata().and_then(|it| it.modified()).ok().and_then(|it| it.elapsed().ok());
-        age.is_some_and(|age| age > UNUSED_MAX)
-    };
-    // One that cannot be removed only takes room.
-    entries.filter(is_old).for_each(|entry| drop(fs::remove_file(entry.path())));
 }
 
 #[cfg(test)]

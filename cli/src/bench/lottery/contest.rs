@@ -66,10 +66,18 @@ pub(super) struct Contest {
     pub(super) seed: u64,
 }
 
-/// Loops of each contestant in each window, in the order of the contestants.
+/// Loops of each contestant in each window, in the order of the contestants; or other numbers that somebody says.
 pub(super) type Loops = Vec<Vec<u64>>;
 
 impl Contest {
+    fn play(&self, system: &'static str, line: &Line) -> Result<Loops, Failure> {
+        let shares: Vec<String> =
+            self.contestants.iter().map(|it| format!("{} {} {}", it.name, it.tickets, it.kind)).collect();
+        progress::say(&format!("lottery on {system}: {}", shares.join(", ")));
+        let names: Vec<&str> = self.contestants.iter().map(|it| it.name.as_str()).collect();
+        play(system, line, &names, self.window_count as usize)
+    }
+
     /// Slices that the whole contest has.
     pub(super) fn slice_count(&self) -> f64 {
         f64::from(self.window_count) * f64::from(self.window_ms) / f64::from(self.slice_ms)
@@ -103,18 +111,6 @@ impl Contest {
             let _ = it.currency.map(|currency| write!(text, "={currency}"));
         }
         text
-    }
-
-    /// Reads `NAME | w INDEX LOOPS`; other lines are not the contestants'.
-    fn note(&self, line: &str, loops: &mut Loops) {
-        let Some((name, rest)) = line.split_once(" | w ") else { return };
-        let Some(place) = self.contestants.iter().position(|it| it.name == name.trim()) else { return };
-        let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
-        if let (Some(Ok(window)), Some(Ok(count))) = (numbers.next(), numbers.next())
-            && let Some(slot) = loops[place].get_mut(window as usize)
-        {
-            *slot = count;
-        }
     }
 }
 
@@ -153,6 +149,11 @@ impl<'a> Arena<'a> {
         &self.machines.tool
     }
 
+    /// Linux's kernel, if it takes part.
+    pub(super) fn linux_kernel(&self) -> Option<&Path> {
+        self.machines.linux.as_ref().map(|kernel| kernel.image.as_path())
+    }
+
     /// What a pod's machine is started as.
     pub(super) fn aegis_command(&self) -> String {
         shown(&self.aegis_line(Path::new("FILE"), "NUMBER"))
@@ -170,10 +171,9 @@ impl<'a> Arena<'a> {
     }
 
     fn linux_line(&self, words: &str) -> Option<Line> {
-        let kernel = self.machines.linux.as_ref()?;
         let line = LinuxLine {
             qemu: &self.machines.qemu,
-            kernel: &kernel.image,
+            kernel: self.linux_kernel()?,
             initramfs: &self.initramfs,
             memory_mib: MEMORY_MIB,
             append: format!("{TUNED} rdinit=/contest -- {words}"),
@@ -196,7 +196,7 @@ impl<'a> Arena<'a> {
         let path = self.machines.cache.join(format!("contest.{}.toml", std::process::id()));
         std::fs::write(&path, contest.file(&self.program))
             .map_err(|error| Failure::file("writing", path.clone(), error))?;
-        let loops = play("Aegis", contest, &self.aegis_line(&path, &contest.seed.to_string()));
+        let loops = contest.play("Aegis", &self.aegis_line(&path, &contest.seed.to_string()));
         // What is left of it would be overwritten by the next.
         let _ = std::fs::remove_file(&path);
         loops.map(Some)
@@ -204,22 +204,31 @@ impl<'a> Arena<'a> {
 
     /// Runs it on Linux; `None` if Linux does not take part.
     pub(super) fn on_linux(&self, contest: &Contest) -> Result<Option<Loops>, Failure> {
-        self.linux_line(&contest.words()).map(|line| play("Linux", contest, &line)).transpose()
+        self.linux_line(&contest.words()).map(|line| contest.play("Linux", &line)).transpose()
     }
 }
 
-/// Runs a machine to its end; every contestant has to have said something of every window.
-fn play(system: &'static str, contest: &Contest, line: &Line) -> Result<Loops, Failure> {
-    let shares: Vec<String> =
-        contest.contestants.iter().map(|it| format!("{} {} {}", it.name, it.tickets, it.kind)).collect();
-    progress::say(&format!("lottery on {system}: {}", shares.join(", ")));
-    let mut loops = vec![vec![u64::MAX; contest.window_count as usize]; contest.contestants.len()];
+/// Runs a machine to its end. Each of `names` has to say `count` numbers: `NAME | w INDEX NUMBER`.
+pub(super) fn play(system: &'static str, line: &Line, names: &[&str], count: usize) -> Result<Loops, Failure> {
     let (lines, errors) = Guest::start(line, LIMITS)?.lines();
-    lines.iter().for_each(|line| contest.note(line, &mut loops));
-    if loops.iter().flatten().any(|count| *count == u64::MAX) {
-        return Err(Failure::Broken(system, format!("a contestant said too little; {}", last_line(&errors))));
+    let numbers = read(&lines, names, count);
+    numbers.ok_or_else(|| Failure::Broken(system, format!("somebody said too little; {}", last_line(&errors))))
+}
+
+/// What the lines say; those that are nobody's are passed over.
+fn read(lines: &[String], names: &[&str], count: usize) -> Option<Loops> {
+    let mut numbers = vec![vec![None; count]; names.len()];
+    for line in lines {
+        let Some((name, rest)) = line.split_once(" | w ") else { continue };
+        let Some(place) = names.iter().position(|it| *it == name.trim()) else { continue };
+        let mut words = rest.split_whitespace().map(str::parse::<u64>);
+        if let (Some(Ok(index)), Some(Ok(number))) = (words.next(), words.next())
+            && let Some(slot) = numbers[place].get_mut(index as usize)
+        {
+            *slot = Some(number);
+        }
     }
-    Ok(loops)
+    numbers.into_iter().map(|own| own.into_iter().collect()).collect()
 }
 
 /// Loops of each contestant over all windows.
@@ -229,7 +238,7 @@ pub(super) fn totals(loops: &Loops) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Contest, Contestant, totals};
+    use super::{Contest, Contestant, read, totals};
     use std::path::Path;
 
     fn contest() -> Contest {
@@ -256,11 +265,14 @@ mod tests {
 
     #[test]
     fn lines_of_contestants_and_others() {
-        let mut loops = vec![vec![0; 2]; 2];
-        for line in ["a     | w 0 10", "b | w 1 7", "b | w 2 9", "c | w 0 1", "a | aegis: x", "end", "a | w x"] {
-            contest().note(line, &mut loops);
-        }
-        assert_eq!(loops, [[10, 0], [0, 7]]);
-        assert_eq!(totals(&loops), [10.0, 7.0]);
+        let mut lines =
+            ["a     | w 0 10", "b | w 1 7", "b | w 2 9", "c | w 0 1", "a | aegis: x", "end", "a | w x", "a | w 1 0"]
+                .map(String::from)
+                .to_vec();
+        assert_eq!(read(&lines, &["a", "b"], 2), None);
+        lines.push("b | w 0 3".into());
+        let numbers = read(&lines, &["a", "b"], 2).unwrap();
+        assert_eq!(numbers, [[10, 0], [3, 7]]);
+        assert_eq!(totals(&numbers), [10.0, 10.0]);
     }
 }

@@ -4,7 +4,7 @@ use super::super::failure::Failure;
 use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure, Series};
 use super::contest::{Arena, Contest, Contestant, totals};
-use super::{Found, Outcome};
+use super::{Found, Outcome, series};
 
 /// Runs of a ratio.
 const RUN_COUNT: u32 = 3;
@@ -92,10 +92,6 @@ pub(super) fn ratios(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Fai
         });
     }
     Ok(found)
-}
-
-pub(super) fn series(title: &str, is_line: bool, points: Vec<(f64, f64)>) -> Option<Series> {
-    (!points.is_empty()).then(|| Series { title: title.into(), is_line, points })
 }
 
 /// Figure 5.

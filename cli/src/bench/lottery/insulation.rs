@@ -8,8 +8,8 @@ use super::super::failure::Failure;
 use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure, Series};
 use super::contest::{Arena, Contest, Contestant, Loops};
-use super::fairness::{Surprise, series};
-use super::{Found, Outcome};
+use super::fairness::Surprise;
+use super::{Found, Outcome, series};
 
 /// The paper's slice, and lotteries.
 const SLICE_MS: u8 = 100;
