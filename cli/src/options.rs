@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aegis_image::config::Tickets;
 use aegis_image::pods::{POD_NAME_BYTES_MAX, is_name};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -28,6 +29,9 @@ pub(crate) const MEMORY_BYTES_MIN: u64 = 16 << 20;
 pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
 /// Most processors.
 pub(crate) const CPU_COUNT_MAX: i64 = 8;
+/// Most tickets that a currency issues, and the longest name of one: exos's limits.
+const TICKETS_MAX: u64 = (1 << 40) - 1;
+const CURRENCY_BYTES_MAX: usize = 32;
 /// Largest shift of `--icount`, QEMU's own limit: about a microsecond for each instruction.
 const ICOUNT_SHIFT_MAX: i64 = 10;
 /// Memory for programs, unless it is said.
@@ -279,6 +283,9 @@ pub(crate) struct RunOptions {
     /// How the machine is started.
     #[command(flatten)]
     pub(crate) machine: MachineOptions,
+    /// Fund the program with N tickets of the pod, or of a currency CURRENCY that is made with as many as a thread has
+    #[arg(long, value_name = "N[.CURRENCY]", value_parser = parse_tickets, allow_hyphen_values = true)]
+    pub(crate) tickets: Option<Tickets>,
     /// Give the program a terminal of its own, for shells and whatever draws on the screen
     #[arg(short = 't', long = "tty")]
     pub(crate) terminal: bool,
@@ -433,6 +440,26 @@ fn parse_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!("1 to {POD_NAME_BYTES_MAX} letters, digits, - and _, not beginning with -"))
+}
+
+/// `N[.CURRENCY]`: what is wrong here would be refused in the machine.
+fn parse_tickets(text: &str) -> Result<Tickets, String> {
+    let (amount, currency) = text.split_once('.').map_or((text, None), |(amount, currency)| (amount, Some(currency)));
+    let is_number = !amount.is_empty() && amount.bytes().all(|byte| byte.is_ascii_digit());
+    let amount = amount.parse().ok().filter(|amount| is_number && (1..=TICKETS_MAX).contains(amount));
+    let amount = amount.ok_or_else(|| format!("N is a whole number from 1 to {TICKETS_MAX}"))?;
+    let is_currency = |name: &str| {
+        name.len() <= CURRENCY_BYTES_MAX
+            && name.starts_with(|first: char| first.is_ascii_alphabetic())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+            && name != "base"
+    };
+    if currency.is_some_and(|name| !is_currency(name)) {
+        return Err(format!(
+            "CURRENCY has 1 to {CURRENCY_BYTES_MAX} letters, digits, _ and -, a letter first, and is not base"
+        ));
+    }
+    Ok(Tickets { amount, currency: currency.unwrap_or_default().into() })
 }
 
 pub(crate) fn parse_with(text: OsString) -> Result<With, String> {

@@ -3,6 +3,7 @@
 use super::{AccelChoice, Command, Parsed, RunOptions, StatsFormat, With, parse};
 use crate::qemu::MachineKind;
 use crate::shares::Volume;
+use aegis_image::config::Tickets;
 use std::time::Duration;
 
 fn words(line: &str) -> Vec<std::ffi::OsString> {
@@ -66,6 +67,14 @@ fn every_option_of_a_run() {
 }
 
 #[test]
+fn tickets_are_of_the_pod_or_of_a_currency() {
+    let tickets = |amount, currency: &str| Some(Tickets { amount, currency: currency.into() });
+    assert_eq!(run("run ls").tickets, None);
+    assert_eq!(run("run --tickets 300 ls").tickets, tickets(300, ""));
+    assert_eq!(run("run --tickets 1099511627775.a-B_9 ls").tickets, tickets((1 << 40) - 1, "a-B_9"));
+}
+
+#[test]
 fn stats_does_not_eat_the_program() {
     let options = run("run --stats ls");
     assert_eq!((options.stats, options.program_words()), (Some(StatsFormat::Text), &["ls".into()][..]));
@@ -105,14 +114,25 @@ fn wrong_lines_are_refused_in_one_line() {
         "run -v /a ls",
         "run -v /a:b ls",
         "run --pack ls",
+        "run --tickets 0 ls",
+        "run --tickets -5 ls",
+        "run --tickets +5 ls",
+        "run --tickets 1099511627776 ls",
+        "run --tickets 99999999999999999999 ls",
+        "run --tickets 5. ls",
+        "run --tickets 5.base ls",
+        "run --tickets 5.a.b ls",
+        "run --tickets .shop ls",
         "walk ls",
     ] {
         let text = refusal(line);
         assert!(!text.is_empty() && !text.contains('\n'), "{line}: {text:?}");
     }
     assert!(refusal("run -m 1M ls").contains("at least 16M"));
+    assert!(refusal("run --tickets 0 ls").contains("from 1 to 1099511627775"));
+    assert!(refusal("run --tickets 1.2 ls").contains("a letter first"));
     assert!(refusal("run --bogus ls").contains("--bogus"));
-    assert!(refusal("run --times 3 ls").contains("--timeout"), "a near miss gets a hint");
+    assert!(refusal("run --timout 3 ls").contains("--timeout"), "a near miss gets a hint");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aegis_image::config::{Config, Flags};
+use aegis_image::config::{Config, Flags, Tickets};
 
 use crate::cache::Cache;
 use crate::errors::{Doing, Error};
@@ -19,7 +19,7 @@ use crate::root::{Prepared, Source, is_directory, prepare, working_directory};
 use crate::shares::{Served, serve};
 
 /// The program's PATH, and where a host program is looked for when this process has no PATH.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/sys/fs/lottery";
 /// The wall-clock time of a run with `--icount`, the same as QEMU's `-rtc base=2026-01-01T00:00:00`.
 const ICOUNT_REALTIME_NS: u64 = 1_767_225_600 * 1_000_000_000;
 /// The random seed of a run with `--icount`.
@@ -32,6 +32,8 @@ pub(crate) struct Pod<'a> {
     words: &'a [OsString],
     place: Place,
     working_directory: PathBuf,
+    /// What its program is funded with.
+    pub(crate) tickets: Option<Tickets>,
 }
 
 /// Its files, ready.
@@ -48,7 +50,7 @@ impl<'a> Pod<'a> {
     pub(crate) fn find(options: &'a PodOptions, words: &'a [OsString], base: &Path) -> Result<Self, Error> {
         let working_directory = working_directory(&options.working_directory)?;
         let place = place_of_program(options, words.first().map_or(OsStr::new(""), |name| name), base)?;
-        Ok(Self { options, words, place, working_directory })
+        Ok(Self { options, words, place, working_directory, tickets: None })
     }
 
     /// Packs its root, or finds it in the cache.
@@ -106,6 +108,7 @@ impl<'a> Pod<'a> {
             terminal_columns,
             hostname: hostname.to_vec(),
             shares: files.shares.iter().map(|served| served.share.clone()).collect(),
+            tickets: self.tickets.clone(),
             ..Config::default()
         };
         config.encode().map_err(|why| Error::Usage(why.to_string()))
@@ -192,7 +195,7 @@ fn are_one_file(output: BorrowedFd<'_>, errors: BorrowedFd<'_>) -> bool {
 }
 
 /// Variables of the host that the program gets without asking: TERM, and where the root is the host's own also those
-/// that say where its programs and texts are.
+/// that say where its programs and texts are. Behind those come the commands that exos has itself.
 fn inherited(options: &PodOptions) -> Vec<OsString> {
     let is_own_root = options.root.as_deref().is_some_and(|root| root == Path::new("/"));
     let is_kept = |name: &OsStr| match name.as_bytes() {
@@ -201,7 +204,13 @@ fn inherited(options: &PodOptions) -> Vec<OsString> {
         name => is_own_root && name.starts_with(b"LC_"),
     };
     let kept = std::env::vars_os().filter(|(name, _)| is_kept(name));
-    kept.map(|(name, value)| [name, value].join(OsStr::new("="))).collect()
+    let variable = |(name, mut value): (OsString, OsString)| {
+        if name == "PATH" {
+            value.push(":/sys/fs/lottery");
+        }
+        [name, value].join(OsStr::new("="))
+    };
+    kept.map(variable).collect()
 }
 
 /// A small environment of its own, not the host's: PATH and HOME, then what is inherited, then `-e`. Of several values

@@ -24,7 +24,8 @@ use crate::root::HOSTNAME;
 /// Runs a program; the answer is the tool's exit status.
 pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    let pod = Pod::find(&options.pod, options.program_words(), &cwd)?;
+    let mut pod = Pod::find(&options.pod, options.program_words(), &cwd)?;
+    pod.tickets.clone_from(&options.tickets);
     let kit = Kit::find(&options.machine)?;
     let files = pod.files(kit.cache.as_ref())?;
     files.report(&options.machine);

@@ -51,6 +51,7 @@ const TAG_IDENTITY: u32 = 9;
 const TAG_HOSTNAME: u32 = 10;
 const TAG_TERMINAL: u32 = 11;
 const TAG_SHARE: u32 = 12;
+const TAG_TICKETS: u32 = 13;
 
 /// In a share's record: its flags and tag stand before its path.
 const SHARE_HEADER_BYTES: usize = 4 + SHARE_TAG_BYTES;
@@ -112,6 +113,15 @@ pub struct Share {
     pub flags: ShareFlags,
 }
 
+/// What the first program is funded with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tickets {
+    /// How many.
+    pub amount: u64,
+    /// Of which currency, which is made for it; empty for the pod's own.
+    pub currency: Vec<u8>,
+}
+
 /// What to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -143,6 +153,8 @@ pub struct Config {
     pub terminal_columns: u16,
     /// Host directories served live, mounted in this order.
     pub shares: Vec<Share>,
+    /// What the program is funded with; `None`: as whatever it starts.
+    pub tickets: Option<Tickets>,
 }
 
 impl Default for Config {
@@ -162,6 +174,7 @@ impl Default for Config {
             terminal_rows: 0,
             terminal_columns: 0,
             shares: Vec::new(),
+            tickets: None,
         }
     }
 }
@@ -250,6 +263,9 @@ impl Config {
             value.extend_from_slice(&share.path);
             record(TAG_SHARE, &value);
         }
+        if let Some(tickets) = &self.tickets {
+            record(TAG_TICKETS, &[&tickets.amount.to_le_bytes(), tickets.currency.as_slice()].concat());
+        }
         if bytes.len() > CONFIG_BYTES_MAX {
             return Err(ConfigError::TooLarge);
         }
@@ -284,7 +300,7 @@ impl Config {
                 slice(rest, RECORD_HEADER_BYTES as u64, u64::from(value_bytes)).ok_or(ConfigError::Truncated)?;
             rest = &rest[RECORD_HEADER_BYTES + value.len()..];
             let is_list = matches!(tag, TAG_ARGUMENT | TAG_ENVIRONMENT);
-            if !is_list && tag <= TAG_TERMINAL {
+            if !is_list && (tag <= TAG_TERMINAL || tag == TAG_TICKETS) {
                 if seen & (1 << tag) != 0 {
                     return Err(ConfigError::Record(tag));
                 }
@@ -334,6 +350,10 @@ impl Config {
                     path: path.to_vec(),
                     flags: ShareFlags::from_bits_retain(u32_at(header, 0)?),
                 });
+            }
+            TAG_TICKETS => {
+                let (amount, currency) = value.split_at_checked(8)?;
+                self.tickets = Some(Tickets { amount: u64_at(amount, 0)?, currency: currency.to_vec() });
             }
             _ => {}
         }

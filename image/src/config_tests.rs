@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-use super::{Config, ConfigError, Flags, HEADER_BYTES, SHARE_COUNT_MAX, STRING_BYTES_MAX, Share, ShareFlags};
+use super::{Config, ConfigError, Flags, HEADER_BYTES, SHARE_COUNT_MAX, STRING_BYTES_MAX, Share, ShareFlags, Tickets};
 
 fn minimal() -> Config {
     Config { program: b"/bin/true".to_vec(), ..Config::default() }
@@ -27,6 +27,7 @@ fn unknown_records_are_skipped_and_known_ones_must_fit() {
     assert_eq!(Config::decode(&with_record(u32::MAX, b"")), Ok(minimal()));
     // Flags come twice now.
     assert_eq!(Config::decode(&with_record(5, &[0; 4])), Err(ConfigError::Record(5)));
+    assert_eq!(Config::decode(&with_record(13, &[0; 7])), Err(ConfigError::Record(13)));
     let arguments = Config::decode(&with_record(2, b"x")).unwrap().arguments;
     assert_eq!(arguments, [b"x"]);
 }
@@ -81,6 +82,7 @@ prop_compose! {
         numbers in any::<(u64, u64, u32, u32, u16, u16)>(),
         random_seed in any::<[u8; 32]>(),
         hostname in string(),
+        tickets in prop::option::of((any::<u64>(), string())),
     ) -> Config {
         let (memory_limit_bytes, realtime_start_ns, uid, gid, terminal_rows, terminal_columns) = numbers;
         Config {
@@ -89,6 +91,7 @@ prop_compose! {
             flags: Flags::from_bits_retain(flags),
             memory_limit_bytes, realtime_start_ns, random_seed, uid, gid, hostname,
             terminal_rows, terminal_columns, shares: Vec::new(),
+            tickets: tickets.map(|(amount, currency)| Tickets { amount, currency }),
         }
     }
 }

@@ -23,6 +23,8 @@
 struct side {
     int count, nice;
     const char *group;
+    /* Tickets of the currency `shop` for each. */
+    const char *tickets;
 };
 
 static volatile unsigned long *counts;
@@ -50,6 +52,25 @@ static long number_in(const char *path, const char *label) {
     return place ? atol(place + strlen(label)) : -1;
 }
 
+/* Runs a command of three words at most; the number that it prints, or -1. */
+static long lottery(char *name, char *first, char *second) {
+    char *words[] = {name, first, second, NULL}, text[100] = "";
+    int out[2], status;
+    CHECK(pipe(out) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        dup2(out[1], 1);
+        execvp(name, words);
+        _exit(127);
+    }
+    close(out[1]);
+    CHECK(read(out[0], text, sizeof text - 1) >= 0);
+    close(out[0]);
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? atol(text) : -1;
+}
+
 static pid_t start(int index, const struct side *side, int gate[2]) {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -60,6 +81,13 @@ static pid_t start(int index, const struct side *side, int gate[2]) {
         char path[100];
         snprintf(path, sizeof path, "%s/%s/cgroup.procs", ROOT, side->group);
         CHECK(put(path, "0") == 0);
+        fflush(stdout);
+    }
+    if (side->tickets) {
+        char ticket[20], process[20];
+        snprintf(ticket, sizeof ticket, "%ld", lottery("mktkt", (char *)side->tickets, "shop"));
+        snprintf(process, sizeof process, "%d", getpid());
+        CHECK(lottery("fund", ticket, process) == 0);
         fflush(stdout);
     }
     if (side->nice) CHECK(setpriority(PRIO_PROCESS, 0, side->nice) == 0);
@@ -113,6 +141,26 @@ int main(void) {
     CHECK(number_in(ROOT "/a/cpu.stat", "nr_periods ") >= 15);
     CHECK(number_in(ROOT "/a/cpu.stat", "throttled_usec ") > 200000);
     CHECK(number_in(ROOT "/b/cpu.stat", "usage_usec ") > 300000);
+    /* Two thirds of a currency's part for the first, whatever else is in it; the currency has a ticket of 1000. */
+    CHECK(lottery("mkcur", "shop", NULL) == 0 && lottery("mktkt", "1000", "base") == 1);
+    CHECK(lottery("fund", "1", "shop") == 0);
+    experiment("tickets", (struct side){1, 0, NULL, "200"}, (struct side){1, 0, NULL, "100"}, 800);
+    /* Another user may not inflate what is not his, nor move tickets; but he has currencies of his own. */
+    if (fork() == 0) {
+        char process[20];
+        snprintf(process, sizeof process, "%d", getpid());
+        CHECK(setresuid(1000, 1000, 1000) == 0);
+        CHECK(lottery("mktkt", "1", "base") == -1 && lottery("mktkt", "1", "shop") == -1);
+        CHECK(lottery("rmtkt", "1", NULL) == -1 && lottery("unfund", "1", NULL) == -1);
+        CHECK(lottery("fund", "2", process) == -1 && lottery("rmcur", "shop", NULL) == -1);
+        CHECK(lottery("mkcur", "own", NULL) == 0 && lottery("mktkt", "7", "own") == 4);
+        CHECK(lottery("fund", "4", process) == 0);
+        exit(0);
+    }
+    wait(NULL);
+    CHECK(lottery("rmtkt", "4", NULL) == 0 && lottery("rmcur", "own", NULL) == 0);
+    CHECK(lottery("rmtkt", "1", NULL) == 0 && lottery("rmcur", "shop", NULL) == -1);
+    CHECK(lottery("rmtkt", "2", NULL) == 0 && lottery("rmtkt", "3", NULL) == 0 && lottery("rmcur", "shop", NULL) == 0);
     /* A child is where its maker is, and a group with somebody in it stays. */
     CHECK(put(ROOT "/b/cgroup.procs", "0") == 0);
     if (fork() == 0) {

@@ -29,10 +29,12 @@ use exos::task::capability::Capabilities;
 use exos::task::futex::FutexTable;
 use exos::task::limits::{Limits, Resource};
 use exos::task::lock::LockTable;
-use exos::task::schedule::Scheduler;
+use exos::task::schedule::{Refusal, Scheduler};
 
+use crate::call::lottery;
 use crate::files::{Files, ProcessFiles};
 use crate::jobs::PodJobs;
+use crate::lottery_programs;
 use crate::memory::{Space, space_limits};
 use crate::proc::ProcFacts;
 use crate::process::{Birth, Identities, Process, Thread};
@@ -79,6 +81,8 @@ pub enum BootError {
     Root(Errno),
     /// A host directory.
     Share(Vec<u8>, Errno),
+    /// The program cannot be funded so.
+    Tickets(Refusal),
     /// The working directory of the run.
     WorkingDirectory(Vec<u8>, Errno),
 }
@@ -91,6 +95,7 @@ impl core::fmt::Display for BootError {
             Self::Share(path, error) => {
                 write!(formatter, "the host's directory for {} cannot be used ({error:?})", path.escape_ascii())
             }
+            Self::Tickets(refusal) => write!(formatter, "--tickets: {refusal}"),
             Self::WorkingDirectory(path, error) => {
                 write!(formatter, "the working directory {} cannot be used ({error:?})", path.escape_ascii())
             }
@@ -170,6 +175,9 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     facts.set_system(&system);
     facts.add_process(process.clone(), thread.clone());
     system.files.terminals.set_job_control(PodJobs::new(&system));
+    if let Some(tickets) = &config.tickets {
+        lottery::fund_first(&system, &process, tickets).map_err(BootError::Tickets)?;
+    }
     let pod = Pod { system, process, thread };
     connect_streams(&pod, ground.streams, config, now).map_err(BootError::Root)?;
     Ok(pod)
@@ -260,6 +268,11 @@ fn mount_all(
         let place = ensure_directory(namespace, path, 0o755, now)?;
         namespace.mount(&place, root, MountDescription { kind, source: kind, flags });
     }
+    let programs = memory_store(&ground.pool, 9, 0o755, now)?;
+    lottery_programs::populate(&programs, Creation { permissions: 0o555, uid: 0, gid: 0, now })?;
+    let place = ensure_directory(namespace, lottery_programs::DIRECTORY, 0o755, now)?;
+    let flags = MountFlags::NO_SET_ID | MountFlags::NO_DEVICES | MountFlags::READ_ONLY;
+    namespace.mount(&place, programs, MountDescription { kind: "tmpfs", source: "lottery", flags });
     ensure_directory(namespace, b"/tmp", 0o1777, now)?;
     Ok(())
 }

@@ -20,6 +20,7 @@ pub mod files;
 pub mod host;
 pub mod jobs;
 pub mod leaving;
+pub mod lottery_programs;
 pub mod memory;
 pub mod native;
 pub mod out_of_memory;

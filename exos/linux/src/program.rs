@@ -263,7 +263,7 @@ pub fn search_path(access: &Access, start: &Location, name: &[u8], environment: 
         return name.to_vec();
     }
     let path = environment.iter().find_map(|entry| entry.strip_prefix(b"PATH="));
-    let path = path.unwrap_or(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let path = path.unwrap_or(b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/sys/fs/lottery");
     let mut refused = None;
     for directory in path.split(|byte| *byte == b':') {
         let directory = if directory.is_empty() { b".".as_slice() } else { directory };

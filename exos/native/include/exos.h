@@ -20,6 +20,7 @@
 #define EXOS_CALL_APPLY 0x45580003
 #define EXOS_CALL_PAGES 0x45580004
 #define EXOS_CALL_TICKETS 0x45580005
+#define EXOS_CALL_COMMAND 0x45580006
 
 /* Most changes in one exos_apply(), most pages in one exos_pages(). */
 #define EXOS_CHANGE_COUNT_MAX 512
@@ -150,6 +151,16 @@ static inline long exos_pages(void *start, size_t length, unsigned char *bits, u
  */
 static inline long exos_set_tickets(unsigned long amount) {
     return exos_call(EXOS_CALL_TICKETS, amount, 0, 0, 0, 0);
+}
+
+/*
+ * A command of the lottery, as the programs mktkt, fundx and so on make it: its words, the first of which names it, and
+ * a null pointer behind the last. Writes what the program prints to reply, at most so many bytes. The exit status in the
+ * high half and the length of the text in the low one; what fundx starts does not come back. -EINVAL (no such command),
+ * -EFAULT. Since version 2.
+ */
+static inline long exos_lottery(char *const words[], char *const environment[], char *reply, size_t bytes) {
+    return exos_call(EXOS_CALL_COMMAND, (uintptr_t)words, (uintptr_t)environment, (uintptr_t)reply, bytes, 0);
 }
 
 #endif

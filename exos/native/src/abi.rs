@@ -16,6 +16,10 @@ pub const CALL_PAGES: u64 = 0x4558_0004;
 /// System call (amount): how many tickets the calling thread has in its group's currency; answers how many it had.
 /// Since version 2.
 pub const CALL_TICKETS: u64 = 0x4558_0005;
+/// System call (words, environment, reply, bytes): a command of the lottery by its words, the first of which names it;
+/// writes its text to `reply` and answers its exit status in the high half and the text's length in the low one. Since
+/// version 2.
+pub const CALL_COMMAND: u64 = 0x4558_0006;
 
 /// Most changes in one call.
 pub const CHANGE_COUNT_MAX: u64 = 512;

@@ -5,7 +5,7 @@ use exos_native::abi;
 #[test]
 fn the_headers_numbers_are_the_crates() {
     let text = include_str!("../include/exos.h");
-    let expected: [(&str, u64); 26] = [
+    let expected: [(&str, u64); 27] = [
         ("VERSION", abi::VERSION),
         ("CALL_VERSION", abi::CALL_VERSION),
         ("CALL_HANDLE_FAULTS", abi::CALL_HANDLE_FAULTS),
@@ -13,6 +13,7 @@ fn the_headers_numbers_are_the_crates() {
         ("CALL_APPLY", abi::CALL_APPLY),
         ("CALL_PAGES", abi::CALL_PAGES),
         ("CALL_TICKETS", abi::CALL_TICKETS),
+        ("CALL_COMMAND", abi::CALL_COMMAND),
         ("TICKETS_MAX", abi::TICKETS_MAX),
         ("CHANGE_COUNT_MAX", abi::CHANGE_COUNT_MAX),
         ("PAGE_COUNT_MAX", abi::PAGE_COUNT_MAX),

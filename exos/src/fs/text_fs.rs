@@ -82,6 +82,7 @@ pub fn system_tree(processor_count: u32, device: DeviceNumber, now: Timestamp) -
     }
     files.push((b"devices/system/node/online".to_vec(), b"0\n".to_vec()));
     files.push((b"fs/cgroup/".to_vec(), Vec::new()));
+    files.push((b"fs/lottery/".to_vec(), Vec::new()));
     files.push((b"kernel/mm/transparent_hugepage/enabled".to_vec(), b"always madvise [never]\n".to_vec()));
     build(files, device, now)
 }

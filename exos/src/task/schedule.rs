@@ -10,7 +10,8 @@
 //! its end goes back. So a task that mostly waits runs soon after it is woken, whoever computes beside it, and whoever
 //! is ready on one processor runs within two rounds, each of at most [`SLICE_NS`] and a [`TICK_NS`] for each task.
 //! While some task has another weight than [`WEIGHT_DEFAULT`] or is in a group, turns are drawn for instead
-//! (`lots.rs`), in the ratio of weights and groups (`group.rs`); what tasks are worth is set in `control.rs`.
+//! (`lots.rs`), in the ratio of weights and groups (`group.rs`); what tasks are worth is set in `control.rs`, and
+//! tickets and currencies with names are kept in `ledger.rs`.
 //!
 //! Invariants: a task is in at most one of: current on one processor, in a ready queue, blocked. A wake is never lost:
 //! one that comes while its task has not blocked yet makes the next [`Scheduler::block`] return at once. A processor
@@ -31,7 +32,9 @@ use crate::sync::{Once, SpinMutex};
 
 use queue::{Queues, Turn};
 
-pub use group::{GROUP_COUNT_MAX, GROUP_WEIGHT_DEFAULT, GroupId, Limit, Usage};
+pub use aegis_lottery::{AMOUNT_SUM_MAX, Error};
+pub use group::{GROUP_COUNT_MAX, GROUP_WEIGHT_DEFAULT, GroupId, Limit, Purse, Usage};
+pub use ledger::{Holder, Refusal, TicketLine};
 pub use locks::LockShare;
 pub use queue::SLICE_NS;
 
@@ -724,8 +727,10 @@ impl Processors for NoProcessors {
 
 mod control;
 mod group;
+mod ledger;
 mod locks;
 mod lots;
+mod market;
 mod queue;
 
 #[cfg(test)]
@@ -743,3 +748,7 @@ mod fairness_tests;
 #[cfg(test)]
 #[path = "share_tests.rs"]
 mod share_tests;
+
+#[cfg(test)]
+#[path = "market_tests.rs"]
+mod market_tests;

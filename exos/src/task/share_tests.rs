@@ -76,7 +76,7 @@ impl Pod {
 }
 
 /// Whether wins in `SLICES` draws each, over all seeds, are those of this chance.
-fn is_fair(wins: &[u64], chance: f64) -> bool {
+pub(super) fn is_fair(wins: &[u64], chance: f64) -> bool {
     let is_within = |won: u64, draws: u64| {
         let (mean, draws) = (draws as f64 * chance, draws as f64);
         (won as f64 - mean).abs() <= DEVIATIONS * (draws * chance * (1.0 - chance)).sqrt() + 1.0
@@ -85,7 +85,7 @@ fn is_fair(wins: &[u64], chance: f64) -> bool {
     outside <= OUTSIDE_MAX && is_within(wins.iter().sum(), SLICES * wins.len() as u64)
 }
 
-fn wins(make: impl Fn(&mut Pod)) -> Vec<u64> {
+pub(super) fn wins(make: impl Fn(&mut Pod)) -> Vec<u64> {
     let run = |seed| {
         let mut pod = Pod::new(seed);
         make(&mut pod);

@@ -14,6 +14,7 @@ mod file_tests;
 pub mod file_transfer;
 pub mod futex;
 pub mod identity;
+pub mod lottery;
 pub mod memory;
 pub mod memory_policy;
 pub mod message;

@@ -16,13 +16,14 @@ use crate::user::{read_vec, write_all};
 /// A call: its number, its name in traces, what does it.
 type Entry = (u64, &'static str, context::Handler);
 
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: [Entry; 7] = [
     (abi::CALL_VERSION, "exos_version", version),
     (abi::CALL_HANDLE_FAULTS, "exos_handle_faults", handle_faults),
     (abi::CALL_HANDLE_SHORTAGE, "exos_handle_shortage", handle_shortage),
     (abi::CALL_APPLY, "exos_apply", apply),
     (abi::CALL_PAGES, "exos_pages", pages),
     (abi::CALL_TICKETS, "exos_set_tickets", set_tickets),
+    (abi::CALL_COMMAND, "exos_lottery", super::lottery::command),
 ];
 
 const _: () = assert!(abi::TICKETS_MAX == WEIGHT_MAX);

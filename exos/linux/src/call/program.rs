@@ -29,7 +29,7 @@ pub const ENTRIES: &[Entry] = &[full(Sysno::execve, execve), full(Sysno::execvea
 const STRINGS_BYTES_MAX: usize = 6 << 20;
 
 /// Reads an array of strings that ends with a null pointer; a null array is empty.
-fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
+pub(super) fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut strings = Vec::new();
     let mut position = array;
     if array == 0 {
@@ -51,7 +51,12 @@ fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize) -> Result
 
 /// `execve(2)`.
 pub fn execve(context: &mut Context<'_>, [path, arguments, environment, ..]: Arguments) -> Result<u64> {
-    execute(context, [CURRENT_DIRECTORY as u64, path, 0], [arguments, environment])
+    execute_at(context, path, [arguments, environment])
+}
+
+/// As `execve(2)`, for a call that is more than that.
+pub(super) fn execute_at(context: &mut Context<'_>, path: u64, strings: [u64; 2]) -> Result<u64> {
+    execute(context, [CURRENT_DIRECTORY as u64, path, 0], strings)
 }
 
 /// `execveat(2)`.

@@ -26,6 +26,18 @@ impl ProcFacts {
         path.unwrap_or_else(|| b"/ (deleted)".to_vec())
     }
 
+    /// The control group at a path such as `/batch`.
+    #[must_use]
+    pub fn group_of_path(&self, path: &[u8]) -> Option<GroupId> {
+        self.groups.get().and_then(Weak::upgrade)?.at_path(path)
+    }
+
+    /// The path of a control group that the scheduler knows by this number.
+    #[must_use]
+    pub fn path_of_group(&self, group: GroupId) -> Option<Vec<u8>> {
+        self.groups.get().and_then(Weak::upgrade)?.path_of(group)
+    }
+
     fn in_group(&self, group: u64) -> impl Iterator<Item = Member> {
         let is_there = move |member: &Member| {
             member.process.control_group.load(Ordering::Relaxed) == group

@@ -90,6 +90,22 @@ impl ControlGroups {
         Nodes { nodes: self.nodes.lock(), next: &self.next, provider: &*self.provider }
     }
 
+    /// What the scheduler calls the group at a path from the pod.
+    #[must_use]
+    pub fn at_path(&self, path: &[u8]) -> Option<GroupId> {
+        let nodes = self.nodes.lock();
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let found = names.try_fold(ROOT, |at, name| nodes.get(&at)?.children.get(name).copied())?;
+        nodes.get(&found).map(|node| node.id)
+    }
+
+    /// The path of what the scheduler calls so.
+    #[must_use]
+    pub fn path_of(&self, id: GroupId) -> Option<Vec<u8>> {
+        let group = self.nodes.lock().iter().find(|(_, node)| node.id == id).map(|(group, _)| *group)?;
+        self.path(group)
+    }
+
     /// A group's path; `None`: it was removed.
     #[must_use]
     pub fn path(&self, group: u64) -> Option<Vec<u8>> {

@@ -57,8 +57,9 @@ impl Task {
             if let Status::Running(processor) = status {
                 inner.charge(processor, now_ns);
             }
+            let before = self.group();
             if !matches!(status, Status::New | Status::Ended) {
-                inner.queues.groups.count(self.group(), -1);
+                inner.queues.groups.count(before, -1);
                 inner.queues.groups.count(group, 1);
             }
             inner.change(self, |queues| {
@@ -68,6 +69,7 @@ impl Task {
                 // Who cannot be funded now is when it next waits for a draw.
                 let _ = queues.lots.fund(self, &queues.groups);
             });
+            inner.queues.close_if_left(before);
             match status {
                 Status::Ready => Some(inner.whom_to_tell(self)),
                 // Its new group may have a limit.
@@ -106,11 +108,15 @@ impl Scheduler {
     /// were in the group above.
     ///
     /// # Errors
-    /// `EINVAL`: the group above does not. `EBUSY`: a group in it does, or it has a limit. `ENOENT`, `ENOMEM`.
+    /// `EINVAL`: the group above does not. `EBUSY`: a group in it does, it has a limit, or a numbered ticket is of it
+    /// or funds it. `ENOENT`, `ENOMEM`.
     pub fn set_group_funded(&self, group: GroupId, is_funded: bool) -> Result<()> {
         let queues = &mut self.inner.lock().queues;
         if queues.groups.is_funded(group) == is_funded {
             return queues.groups.find(group);
+        }
+        if !is_funded && queues.ledger.names(group) {
+            return Err(Errno::EBUSY);
         }
         queues.refund_all(
             |groups, tables| {

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use aegis_lottery::{CurrencyId, TicketId};
 
 use super::Task;
+use super::ledger::{FLOOR, Refusal};
 use super::lots::{Tables, with_room};
 use crate::error::{Errno, Result};
 
@@ -31,6 +32,15 @@ pub struct GroupId(pub(super) u32);
 impl GroupId {
     /// The pod.
     pub const ROOT: Self = Self(0);
+}
+
+/// Whose a purse is (`ledger.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purse {
+    /// The process that it was made for.
+    pub process: u32,
+    /// Who may fund it.
+    pub owner: u32,
 }
 
 /// A limit of time in each period.
@@ -74,6 +84,7 @@ struct Group {
     usage: Usage,
     window: Option<Window>,
     parked: Vec<Arc<Task>>,
+    purse: Option<Purse>,
 }
 
 impl Group {
@@ -86,6 +97,7 @@ impl Group {
             usage: Usage::default(),
             window: None,
             parked: Vec::new(),
+            purse: None,
         }
     }
 
@@ -170,6 +182,54 @@ impl Groups {
     pub(super) fn currency(&self, id: GroupId) -> CurrencyId {
         let mut owns = self.upward(id).filter_map(|(_, group)| group.funding);
         owns.next().map_or(CurrencyId::BASE, |(currency, _)| currency)
+    }
+
+    /// The currency of a group that competes as one; the pod's is nobody's.
+    pub(super) fn own_currency(&self, id: GroupId) -> Option<CurrencyId> {
+        self.get(id)?.funding.map(|(currency, _)| currency)
+    }
+
+    pub(super) fn purse(&self, id: GroupId) -> Option<Purse> {
+        self.get(id)?.purse
+    }
+
+    /// A group in a group, or in the one that a purse is in, with [`FLOOR`] there and whatever funds it besides.
+    pub(super) fn open_purse(
+        &mut self,
+        tables: &mut Tables,
+        id: GroupId,
+        purse: Purse,
+    ) -> core::result::Result<GroupId, Refusal> {
+        let parent = match self.get(id) {
+            Some(group) if group.purse.is_some() => group.parent,
+            _ => id,
+        };
+        let above = self.currency(parent);
+        let currency = with_room(tables, |tables| tables.create_currency(0))?;
+        let made = with_room(tables, |tables| tables.transfer(above, currency, FLOOR)).map_err(Refusal::from);
+        let made = made.and_then(|ticket| match self.create(parent) {
+            Ok(id) => Ok((id, ticket)),
+            Err(_) => tables.destroy_ticket(ticket).map_err(Refusal::from).and(Err(Refusal::Full)),
+        });
+        let (id, ticket) = made.inspect_err(|_| {
+            let ended = tables.destroy_currency(currency);
+            debug_assert!(ended.is_ok(), "INV-group: it was just made");
+        })?;
+        if let Some(group) = self.get_mut(id) {
+            (group.funding, group.purse) = (Some((currency, ticket)), Some(purse));
+        }
+        Ok(id)
+    }
+
+    /// Whether a purse has nobody in it.
+    pub(super) fn is_left(&self, id: GroupId) -> bool {
+        self.get(id).is_some_and(|group| group.purse.is_some() && group.task_count == 0)
+    }
+
+    /// Ends a purse that nobody is in and that nothing but [`FLOOR`] funds.
+    pub(super) fn close_purse(&mut self, tables: &mut Tables, id: GroupId) {
+        let closed = self.unfund(tables, id).and_then(|()| self.remove(id));
+        debug_assert!(closed.is_ok(), "INV-group: nothing is in a purse that was left");
     }
 
     pub(super) fn create(&mut self, parent: GroupId) -> Result<GroupId> {

@@ -17,7 +17,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use super::group::Groups;
+use super::group::{GroupId, Groups};
+use super::ledger::Ledger;
 use super::lots::{Lots, Tables};
 use super::{Status, Task};
 
@@ -94,6 +95,7 @@ pub(super) struct Queues {
     uneven_count: usize,
     pub(super) lots: Lots,
     pub(super) groups: Groups,
+    pub(super) ledger: Ledger,
     /// Woken with some of their turn left.
     woken: VecDeque<Arc<Task>>,
     /// Not woken, with some of their turn left.
@@ -124,6 +126,7 @@ impl Queues {
             uneven_count: 0,
             lots: Lots::new(key),
             groups: Groups::new(),
+            ledger: Ledger::default(),
             woken: VecDeque::new(),
             waiting: VecDeque::new(),
             spent: VecDeque::new(),
@@ -218,6 +221,17 @@ impl Queues {
     #[inline]
     pub(super) fn begin(&mut self, task: &Task) {
         if task.is_uneven() {
+            self.begin_uneven(task);
+        }
+    }
+
+    #[cold]
+    fn begin_uneven(&mut self, task: &Task) {
+        if self.groups.find(task.group()).is_err() {
+            // Its maker was moved meanwhile, and what it was in has ended.
+            task.group.store(GroupId::ROOT.0, Ordering::Relaxed);
+        }
+        if task.is_uneven() {
             self.count_uneven(true);
             self.groups.count(task.group(), 1);
         }
@@ -226,12 +240,21 @@ impl Queues {
     /// A task that runs ends.
     #[inline]
     pub(super) fn end(&mut self, task: &Task) {
+        if task.member.load(Ordering::Relaxed) != 0 {
+            self.lots.forget(task);
+        }
         if task.is_uneven() {
             self.groups.count(task.group(), -1);
             self.count_uneven(false);
+            self.close_if_left(task.group());
         }
-        if task.member.load(Ordering::Relaxed) != 0 {
-            self.lots.forget(task);
+    }
+
+    /// A task left a group: a purse ends with the last.
+    pub(super) fn close_if_left(&mut self, group: GroupId) {
+        if self.groups.is_left(group) {
+            self.ledger.release(&mut self.lots.tables, group);
+            self.groups.close_purse(&mut self.lots.tables, group);
         }
     }
 
