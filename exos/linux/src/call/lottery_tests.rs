@@ -14,6 +14,13 @@ use crate::testing::calls::World;
 
 const REPLY_BYTES: usize = 4096;
 
+/// A pod whose first thread runs.
+fn running() -> World {
+    let world = World::new();
+    world.pod.system.scheduler.adopt(0, &world.pod.thread.task);
+    world
+}
+
 /// What the program of a command gets from exos: the status and the text.
 fn call(world: &World, line: &str) -> Result<(u64, String)> {
     let words: Vec<u64> = line.split(' ').map(|word| world.path(word)).chain([0]).collect();
@@ -52,7 +59,7 @@ fn lines(world: &World, command: &str) -> Vec<String> {
 
 #[test]
 fn a_shop_is_made_funded_and_closed() {
-    let world = World::new();
+    let world = running();
     assert_eq!(good(&world, "/sys/fs/lottery/mkcur shop"), "");
     assert_eq!(good(&world, "mktkt 1000 base"), "1\n");
     assert_eq!(good(&world, "mktkt 200 shop"), "2\n");
@@ -72,7 +79,7 @@ fn a_shop_is_made_funded_and_closed() {
 
 #[test]
 fn what_is_wrong_is_said_in_a_line() {
-    let world = World::new();
+    let world = running();
     good(&world, "mkcur shop");
     good(&world, "mktkt 10 shop");
     let most = "an amount is a whole number from 1 to 1099511627775";
@@ -112,7 +119,7 @@ fn what_is_wrong_is_said_in_a_line() {
 
 #[test]
 fn a_user_has_his_own_currencies_alone() {
-    let world = World::new();
+    let world = running();
     good(&world, "mktkt 5 base");
     {
         let mut identities = world.pod.process.identities.lock();
