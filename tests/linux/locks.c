@@ -200,7 +200,36 @@ static void no_overtaking(void) {
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
 }
 
+/* Whoever runs another program gives robust mutexes back. */
+static void another_program(void) {
+    pthread_mutex_t *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t attributes;
+    int ends[2], locked[2];
+    char byte;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(shared, &attributes);
+    CHECK(pipe(ends) == 0 && pipe(locked) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_mutex_lock(shared);
+        CHECK(write(locked[1], "l", 1) == 1);
+        dup2(ends[0], 0);
+        close(ends[1]);
+        execl("/bin/sh", "sh", "-c", "read line", (char *)NULL);
+        _exit(1);
+    }
+    close(ends[0]);
+    CHECK(read(locked[0], &byte, 1) == 1);
+    CHECK(pthread_mutex_lock(shared) == EOWNERDEAD);
+    CHECK(waitpid(child, NULL, WNOHANG) == 0);
+    close(ends[1]);
+    waitpid(child, NULL, 0);
+}
+
 int main(void) {
+    another_program();
     one_word();
     holder_ends();
     deadlock();

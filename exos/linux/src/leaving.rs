@@ -82,8 +82,8 @@ pub fn thread_leaves(target: &Target<'_>) {
 }
 
 /// The words of program memory that others wait on: robust mutexes that the thread holds, and the one that
-/// `pthread_join` waits for.
-fn release_thread_words(target: &Target<'_>) {
+/// `pthread_join` waits for. A thread that ends gives them back, and one that runs another program.
+pub fn release_thread_words(target: &Target<'_>) {
     crate::call::futex::release_robust(target);
     target.system.locks.abandon(&target.thread.task);
     let address = core::mem::take(&mut *target.thread.clear_tid_address.lock());

@@ -14,8 +14,9 @@ use syscalls::Sysno;
 
 use crate::abi::bytes::get;
 use crate::context::{Arguments, Context};
+use crate::deliver::Target;
 use crate::files::{AT_EMPTY_PATH, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at, read_path};
-use crate::leaving::give_memory_back;
+use crate::leaving::{give_memory_back, release_thread_words};
 use crate::memory::{Space, space_limits};
 use crate::process::Ending;
 use crate::program::{Wish, prepare, start};
@@ -83,6 +84,8 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
         return Ok(0);
     }
     let space = fresh_space(context)?;
+    let Context { system, process, thread, memory, .. } = *context;
+    release_thread_words(&Target { system, process, thread, memory });
     let before = context.process.replace_space(space.clone());
     context.system.platform.enter_space(&space);
     let started = start(context.system, context.process, context.thread, prepared, context.frame);
