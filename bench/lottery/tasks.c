@@ -16,6 +16,7 @@ static const struct {
     {"decoders", 5, run_decoders},
     {"locks", 1, run_locks},
     {"spinners", 3, run_spinners},
+    {"server", 2, run_server},
 };
 
 int main(int count, char **words) {

@@ -10,5 +10,7 @@ void run_decoders(char **words);
 void run_locks(char **words);
 /* Section 5.6: COUNT NICE DURATION_S. */
 void run_spinners(char **words);
+/* Section 5.6: NICE QUERY_COUNT. */
+void run_server(char **words);
 
 #endif

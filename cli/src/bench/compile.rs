@@ -65,6 +65,7 @@ const TASKS: Source = Source {
         ("decoders.c", include_str!("../../../bench/lottery/decoders.c")),
         ("locks.c", include_str!("../../../bench/lottery/locks.c")),
         ("spinners.c", include_str!("../../../bench/lottery/spinners.c")),
+        ("server.c", include_str!("../../../bench/lottery/server.c")),
     ],
     flags: &["-O2", "-static", "-pthread", "-w"],
 };
