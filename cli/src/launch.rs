@@ -23,6 +23,7 @@ use crate::remote::desk::Desk;
 use crate::shares::Served;
 use crate::signals::Signals;
 use crate::stats::Stats;
+use crate::symbols::{Line, Symbols};
 use crate::terminal::RawTerminal;
 
 /// Memory of the machine that is neither the program's nor the bundle's: the kernel, its tables, exos.
@@ -200,8 +201,14 @@ impl<'a> Kit<'a> {
 
     /// Says what a verdict has to say.
     pub(crate) fn report(&self, verdict: &Verdict, log: &[u8]) {
-        if verdict.shows_log && !self.options.verbose && !log.is_empty() {
-            eprintln!("{}", printable_lines(log).trim_end());
+        if verdict.shows_log && !log.is_empty() {
+            let kernel = std::fs::read(self.artifacts.kernel()).unwrap_or_default();
+            let named = Symbols::of_elf(&kernel, 0).name_addresses(&printable_lines(log));
+            // What was shown as it came is not shown again but for what has got a name.
+            let is_new = |line: &&Line| !self.options.verbose || line.is_named;
+            for line in named.iter().filter(is_new) {
+                eprintln!("{}", line.text);
+            }
         }
         if let Some(line) = &verdict.line {
             eprintln!("aegis: {line}");

@@ -23,6 +23,15 @@ pub(crate) struct Symbol {
     pub(crate) name: String,
 }
 
+/// A line of a kernel's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The line, without its end.
+    pub(crate) text: String,
+    /// A function was put behind the address at its end.
+    pub(crate) is_named: bool,
+}
+
 /// The functions of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Symbols {
@@ -77,6 +86,21 @@ impl Symbols {
         let symbol = &self.list[index];
         let is_inside = symbol.size_bytes == 0 || address - symbol.address < symbol.size_bytes;
         is_inside.then_some(symbol)
+    }
+
+    /// The lines of a kernel's log, with the function at each end that is an address of the kernel's image.
+    pub(crate) fn name_addresses(&self, log: &str) -> Vec<Line> {
+        let named = |line: &str| {
+            let word = line.rsplit(' ').next().filter(|word| word.len() == 16)?;
+            let address = u64::from_str_radix(word, 16).ok()?;
+            let symbol = self.find(address)?;
+            Some(format!("{line} {}+{:#x}", symbol.name, address - symbol.address))
+        };
+        let line = |line: &str| match named(line.trim_end()) {
+            Some(text) => Line { text, is_named: true },
+            None => Line { text: line.trim_end().to_string(), is_named: false },
+        };
+        log.trim_end().lines().map(line).collect()
     }
 
     /// The place in the file of an address that the symbols count by.
@@ -147,6 +171,20 @@ mod tests {
         assert_eq!(name(0xffff_ffff_8100_0010), Some("late"));
         assert_eq!(name(0xffff_ffff_8200_0000), Some("late"));
         assert_eq!(name(0x1000), None);
+    }
+
+    #[test]
+    fn addresses_at_the_end_of_a_line_get_names() {
+        let symbols = Symbols::of_kallsyms("ffffffff80001000 T enter\nffffffff80002000 T leave\n");
+        let lines = symbols.name_addresses("panic\r\n  at ffffffff80001010\n  rip ffffffff80001010 rsp 0\n 80001010\n");
+        let texts: Vec<_> = lines.iter().map(|line| (line.text.as_str(), line.is_named)).collect();
+        let expected = [
+            ("panic", false),
+            ("  at ffffffff80001010 enter+0x10", true),
+            ("  rip ffffffff80001010 rsp 0", false),
+            (" 80001010", false),
+        ];
+        assert_eq!(texts, expected);
     }
 
     #[test]

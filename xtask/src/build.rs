@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::toolchain::Toolchain;
-use crate::{Error, process, symbols};
+use crate::{Error, process};
 
 /// Packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
 const GUEST_PACKAGES: [&str; 6] =
@@ -131,10 +131,6 @@ fn executables(messages: &str) -> Vec<PathBuf> {
 }
 
 fn publish_guest(binaries: &[PathBuf], artefacts: &Path) -> Result<(), Error> {
-    let is_kernel = |path: &&PathBuf| path.file_name().is_some_and(|name| name == GUEST_PACKAGES[0]);
-    if let Some(kernel) = binaries.iter().find(is_kernel) {
-        symbols::inject(kernel)?;
-    }
     for (binary, artefact) in GUEST_ARTEFACTS {
         publish(binaries, binary, &artefacts.join(artefact))?;
     }

@@ -14,7 +14,6 @@ mod process;
 mod repeat;
 mod source;
 mod suite;
-mod symbols;
 mod tidy;
 mod toml;
 mod toolchain;

@@ -20,7 +20,6 @@ pub mod pci;
 pub mod start_info;
 #[cfg(test)]
 mod start_tests;
-pub mod symbols;
 
 #[cfg(target_os = "none")]
 pub mod x86_64;
@@ -32,6 +31,8 @@ pub use x86_64::*;
 /// Every field may hold any value when it comes back to the machine: the way out forces selectors and privileged flags.
 pub use aegis_abi::upcall::UpcallFrame as TrapFrame;
 
+/// Where the kernel image is mapped: a virtual address there, less its physical one.
+pub const IMAGE_BASE: u64 = 0xffff_ffff_8000_0000;
 /// Most processors that are started.
 pub const PROCESSOR_COUNT_MAX: usize = 8;
 

@@ -15,10 +15,10 @@ use aegis_abi::layout::{KERNEL_BASE, PAGE_SHIFT, PAGE_SIZE};
 use super::instructions::{self, Features};
 use super::memory::{BootMemory, BootReader};
 use super::processor::{GUARD_BYTES, STACKS};
+use crate::IMAGE_BASE;
 use crate::PROCESSOR_COUNT_MAX;
 use crate::frame_range::FrameRange;
 use crate::start_info::{MEMORY_TYPE_RAM, StartInfo};
-use crate::symbols::SYMBOL_BASE as IMAGE_BASE;
 
 /// The level-4 slot of the direct map.
 pub const KERNEL_SLOT_DIRECT: usize = (KERNEL_BASE >> 39) as usize & 511;
@@ -95,11 +95,6 @@ pub(crate) fn image_frames() -> FrameRange {
     // The linker script's symbols are numbers, not places.
     let (start, count) = (address_of(&raw const __image_frame_first), address_of(&raw const __image_frame_count));
     FrameRange { start, count }
-}
-
-/// Whether an address is in the kernel's text.
-pub(crate) fn is_text(address: u64) -> bool {
-    (address_of(&raw const __text_start)..address_of(&raw const __text_end)).contains(&address)
 }
 
 /// Builds the final tables and switches to them. Takes frames only where the processor lacks 1 GiB pages and has much

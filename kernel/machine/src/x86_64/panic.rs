@@ -1,5 +1,5 @@
-//! The kernel's end by its own fault: registers and a backtrace with symbols on the console, then the machine goes
-//! down.
+//! The kernel's end by its own fault: registers and the addresses of a backtrace on the console, then the machine goes
+//! down. The host tool, which has the image with its symbols, puts names to them.
 //!
 //! Nothing here takes a lock or allocates. The first processor to get here stops the others by NMI; a panic inside a
 //! panic ends the machine at once. The backtrace follows frame pointers (the build forces them) inside this
@@ -12,19 +12,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::power::{ExitCode, power_off};
 use super::processor::{INTERRUPT_STACK_BYTES, KERNEL_STACK_END, STACKS};
 use super::{instructions, interrupt, processor, serial};
-use crate::symbols;
-use crate::{PROCESSOR_COUNT_MAX, TrapFrame};
+use crate::{IMAGE_BASE, PROCESSOR_COUNT_MAX, TrapFrame};
 
 /// Longest backtrace.
 const BACKTRACE_COUNT_MAX: usize = 32;
-/// Bytes reserved for the symbol table that `cargo xtask build` fills in.
-const SYMBOL_TABLE_BYTES: usize = 96 * 1024;
 /// No panic yet.
 const NOBODY: usize = usize::MAX;
-
-#[unsafe(link_section = ".ksymtab")]
-#[used]
-static SYMBOL_TABLE: [u8; SYMBOL_TABLE_BYTES] = [0; SYMBOL_TABLE_BYTES];
 
 /// The processor that panics.
 static PANICKING: AtomicUsize = AtomicUsize::new(NOBODY);
@@ -51,8 +44,7 @@ pub(crate) fn exception(frame: &TrapFrame) -> ! {
     let vector = frame.vector;
     print!("\naegis: kernel panic on processor {}: exception {vector}\n", processor::processor_index());
     print_frame(frame);
-    print!("  at ");
-    print_symbol(frame.rip);
+    print!("  at {:016x}\n", frame.rip);
     finish(frame.rbp, frame.rsp)
 }
 
@@ -122,12 +114,11 @@ fn print_backtrace(rbp: u64, rsp: u64) {
         }
         // SAFETY: two aligned words inside this processor's stacks, which are mapped.
         let [next, address] = unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(at as usize).read() };
-        if address < symbols::SYMBOL_BASE {
+        if address < IMAGE_BASE {
             return;
         }
-        print!("    ");
-        // The return address is after the call; one less names the calling function even at its end.
-        print_symbol(address - 1);
+        // The return address is after the call; one less is in the calling function even at its end.
+        print!("    {:016x}\n", address - 1);
         lowest = at + 16;
         at = next;
     }
@@ -139,13 +130,4 @@ fn in_stacks(address: u64) -> bool {
     let base = STACKS.address(index) + processor::GUARD_BYTES as u64;
     let end = STACKS.address(index) + (KERNEL_STACK_END + 3 * INTERRUPT_STACK_BYTES) as u64;
     address.is_multiple_of(8) && address >= base && address <= end - 16
-}
-
-fn print_symbol(address: u64) {
-    // The linked table is zeros; what is there at run time was written into the image after the link.
-    let table: &'static [u8] = core::hint::black_box(&SYMBOL_TABLE);
-    match symbols::lookup(table, address).filter(|_| super::paging::is_text(address)) {
-        Some((name, offset)) => print!("{address:016x} {name}+{offset:#x}\n"),
-        None => print!("{address:016x}\n"),
-    }
 }

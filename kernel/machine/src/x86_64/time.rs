@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::instructions::{cpuid, read_tsc, write_msr};
 use super::local_apic;
+use crate::IMAGE_BASE;
 use crate::clock::{self, ClockSample, ClockScale};
-use crate::symbols::SYMBOL_BASE as IMAGE_BASE;
 
 /// Shortest measurement.
 const CALIBRATION_NS: u64 = 500_000;
