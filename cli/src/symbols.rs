@@ -7,6 +7,8 @@
 use object::read::elf::{ElfFile64, ElfSymbol64};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SymbolKind};
 
+/// Where the kernel's image is: what is below is no place in it.
+const IMAGE_BASE: u64 = 0xffff_ffff_8000_0000;
 /// Most symbols of one table; the rest of a larger file is left out.
 const SYMBOL_COUNT_MAX: usize = 1 << 20;
 /// Longest name that is kept; the rest is cut.
@@ -92,7 +94,7 @@ impl Symbols {
     pub(crate) fn name_addresses(&self, log: &str) -> Vec<Line> {
         let named = |line: &str| {
             let word = line.rsplit(' ').next().filter(|word| word.len() == 16)?;
-            let address = u64::from_str_radix(word, 16).ok()?;
+            let address = u64::from_str_radix(word, 16).ok().filter(|address| *address >= IMAGE_BASE)?;
             let symbol = self.find(address)?;
             Some(format!("{line} {}+{:#x}", symbol.name, address - symbol.address))
         };
@@ -175,14 +177,17 @@ mod tests {
 
     #[test]
     fn addresses_at_the_end_of_a_line_get_names() {
-        let symbols = Symbols::of_kallsyms("ffffffff80001000 T enter\nffffffff80002000 T leave\n");
-        let lines = symbols.name_addresses("panic\r\n  at ffffffff80001010\n  rip ffffffff80001010 rsp 0\n 80001010\n");
+        let symbols = Symbols::of_kallsyms("ffffffff80001000 T enter\nffffffff80002000 T leave\n1000 T low\n");
+        let lines = symbols.name_addresses(
+            "panic\r\n  at ffffffff80001010\n  rip ffffffff80001010 rsp 0\n 80001010\n  cr3 0000000000353000\n",
+        );
         let texts: Vec<_> = lines.iter().map(|line| (line.text.as_str(), line.is_named)).collect();
         let expected = [
             ("panic", false),
             ("  at ffffffff80001010 enter+0x10", true),
             ("  rip ffffffff80001010 rsp 0", false),
             (" 80001010", false),
+            ("  cr3 0000000000353000", false),
         ];
         assert_eq!(texts, expected);
     }
