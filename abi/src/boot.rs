@@ -3,8 +3,8 @@
 //!
 //! All integers are little-endian. Offsets are from the start of the bundle and multiples of the page size, so that
 //! every part can be mapped straight from where the machine's loader put it. The writer is `image::bundle`; the
-//! readers are the kernel's loader (header and `Init` part only) and the library OS (all other parts, whose meaning
-//! the kernel does not know).
+//! readers are the kernel's loader (magic, version and the first part only) and the library OS (all other parts, whose
+//! meaning the kernel does not know).
 
 /// First eight bytes of a bundle.
 pub const BUNDLE_MAGIC: u64 = u64::from_le_bytes(*b"AEGISBND");
@@ -13,7 +13,8 @@ pub const BUNDLE_VERSION: u32 = 1;
 /// Most parts in a bundle.
 pub const BUNDLE_PART_COUNT_MAX: usize = 16;
 
-/// A bundle part: the library OS that the first environment starts with (a flat image).
+/// The first part of every bundle, in its second page: the library OS that the first environment starts with (a flat
+/// image). The kernel looks at no other.
 pub const PART_INIT: u32 = 1;
 /// A bundle part for the library OS: the run configuration.
 pub const PART_CONFIG: u32 = 2;

@@ -2,12 +2,12 @@
 //!
 //! Order: `State::init`, `add_free_frames` for each range of memory that nobody uses, `add_device`
 //! for each function, then `start_first_environment`. The bundle comes from the host and is not
-//! trusted: every number in it is checked, and a bad one is a [`BootError`] that names it. Segments
-//! are mapped where they lie in the bundle, whose frames belong to the first environment.
+//! trusted: every number that is read of it is checked, and a bad one is a [`BootError`] that names it. The library
+//! OS follows the header; what other parts there are the kernel does not look at. Segments are mapped where they lie
+//! in the bundle, whose frames belong to the first environment.
 
 use aegis_abi::boot::{
-    BOOT_INFO_MAGIC, BUNDLE_MAGIC, BUNDLE_PART_COUNT_MAX, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC,
-    FLAT_SEGMENT_COUNT_MAX, FLAT_WRITE, PART_INIT,
+    BOOT_INFO_MAGIC, BUNDLE_MAGIC, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC, FLAT_SEGMENT_COUNT_MAX, FLAT_WRITE,
 };
 use aegis_abi::layout::{
     BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, LIBOS_END, LIBOS_IMAGE_BASE,
@@ -65,10 +65,6 @@ pub enum BootError {
     BundleRange,
     /// The bundle's magic or version is wrong.
     BundleHeader,
-    /// A part is misaligned, out of range or out of order.
-    BundlePart,
-    /// No part, or more than one, is the library OS.
-    NoInitPart,
     /// The flat image's magic, version or number of segments is wrong.
     ImageHeader,
     /// Segment `n` is misaligned, out of range, overlapping, or has unknown flags.
@@ -86,18 +82,6 @@ pub struct FirstEnvironment {
     pub bundle_frame: FrameNumber,
     /// Frames of the boot bundle.
     pub bundle_frame_count: u64,
-}
-
-struct Segment {
-    address: u64,
-    frame: u64,
-    page_count: u64,
-    flags: BindFlags,
-}
-
-struct Image {
-    entry: u64,
-    segments: [Option<Segment>; FLAT_SEGMENT_COUNT_MAX],
 }
 
 impl<'a, M: Machine> State<'a, M> {
@@ -143,7 +127,7 @@ impl<'a, M: Machine> State<'a, M> {
     /// Makes the first environment and its processor, which the scheduler picks at the next
     /// `on_kick`.
     pub fn start_first_environment(&mut self, first: FirstEnvironment) -> Result<ProcessorId, BootError> {
-        let image = self.read_bundle(&first)?;
+        self.check_bundle(&first)?;
         let frame_count_free = self.frames.free_count();
         let environment = self.new_environment(None).map_err(|_| BootError::NoMemory)?;
         self.environments[environment].frame_quota = frame_count_free.saturating_add(first.bundle_frame_count);
@@ -161,12 +145,13 @@ impl<'a, M: Machine> State<'a, M> {
             save_area_base: FIRST_SAVE_AREA_BASE,
         };
         let boot_info = FrameNumber(frames.0 + FIRST_FRAME_COUNT - 1);
-        self.build_first(environment, &image, &pages, boot_info).map_err(|_| BootError::ImageTooLarge)?;
+        self.build_first(environment, &pages, boot_info).map_err(|_| BootError::ImageTooLarge)?;
+        let entry = self.map_image(environment, &first)?;
         let processor = self.make_processor(environment, environment, pages).map_err(|_| BootError::NoMemory)?;
         self.fill_first_table(environment, processor, &first, frames).map_err(|_| BootError::NoMemory)?;
         self.write_boot_info(boot_info, &first, frame_count_free);
         let top = pages.save_area_top();
-        self.start_processor(processor.id, image.entry, top, BOOT_INFO_BASE).map_err(|_| BootError::NoMemory)?;
+        self.start_processor(processor.id, entry, top, BOOT_INFO_BASE).map_err(|_| BootError::NoMemory)?;
         Ok(processor.id)
     }
 
@@ -185,13 +170,7 @@ impl<'a, M: Machine> State<'a, M> {
         Ok(first)
     }
 
-    fn build_first(
-        &mut self,
-        environment: EnvironmentId,
-        image: &Image,
-        pages: &Pages,
-        boot_info: FrameNumber,
-    ) -> Result<(), Status> {
+    fn build_first(&mut self, environment: EnvironmentId, pages: &Pages, boot_info: FrameNumber) -> Result<(), Status> {
         self.build_environment(environment)?;
         let fixed = [
             (pages.control_address, pages.first_frame, 1, BindFlags::WRITE),
@@ -200,9 +179,6 @@ impl<'a, M: Machine> State<'a, M> {
         ];
         for (address, frame, page_count, flags) in fixed {
             self.map_range(environment, address, frame, page_count, flags)?;
-        }
-        for segment in image.segments.iter().flatten() {
-            self.map_range(environment, segment.address, segment.frame, segment.page_count, segment.flags)?;
         }
         Ok(())
     }
@@ -287,83 +263,49 @@ impl<'a, M: Machine> State<'a, M> {
         self.machine.load(FrameNumber(frame + index / 512), (index % 512) as usize)
     }
 
-    fn read_bundle(&self, first: &FirstEnvironment) -> Result<Image, BootError> {
+    fn check_bundle(&self, first: &FirstEnvironment) -> Result<(), BootError> {
         let (base, count) = (first.bundle_frame.0, first.bundle_frame_count);
-        let is_ours = count != 0
+        let is_ours = count > 1
             && self.frames.contains(base, count)
             && (base..base + count).all(|f| self.frames.kind(FrameNumber(f)) == FrameKind::Reserved);
         if !is_ours {
             return Err(BootError::BundleRange);
         }
-        let counts = self.bundle_word(base, 1);
-        let part_count = counts >> 32;
-        if self.bundle_word(base, 0) != BUNDLE_MAGIC
-            || counts as u32 != BUNDLE_VERSION
-            || part_count > BUNDLE_PART_COUNT_MAX as u64
-        {
-            return Err(BootError::BundleHeader);
-        }
-        let mut init = None;
-        let mut end_bytes = PAGE_SIZE;
-        for part in 0..part_count {
-            let word = |index| self.bundle_word(base, 2 + part * 3 + index);
-            let (kind, offset, length) = (word(0) as u32, word(1), word(2));
-            if !offset.is_multiple_of(PAGE_SIZE) || offset < end_bytes {
-                return Err(BootError::BundlePart);
-            }
-            end_bytes = offset
-                .checked_add(length)
-                .filter(|end| end.div_ceil(PAGE_SIZE) <= count)
-                .ok_or(BootError::BundlePart)?;
-            if kind == PART_INIT && init.replace((offset, length)).is_some() {
-                return Err(BootError::NoInitPart);
-            }
-        }
-        let (offset, length) = init.ok_or(BootError::NoInitPart)?;
-        self.read_image(base + (offset >> PAGE_SHIFT), length.div_ceil(PAGE_SIZE))
+        let is_good = self.bundle_word(base, 0) == BUNDLE_MAGIC && self.bundle_word(base, 1) as u32 == BUNDLE_VERSION;
+        if is_good { Ok(()) } else { Err(BootError::BundleHeader) }
     }
 
-    fn read_image(&self, base: u64, page_count: u64) -> Result<Image, BootError> {
-        if page_count == 0 {
-            return Err(BootError::ImageHeader);
-        }
-        let counts = self.bundle_word(base, 1);
+    /// Maps the flat image that is the bundle's first part and follows its header; the entry point.
+    fn map_image(&mut self, environment: EnvironmentId, first: &FirstEnvironment) -> Result<u64, BootError> {
+        let base = first.bundle_frame.0 + 1;
+        let [magic, counts, entry] = [0, 1, 2].map(|index| self.bundle_word(base, index));
         let segment_count = counts >> 32;
-        if self.bundle_word(base, 0) != FLAT_MAGIC
-            || counts as u32 != BUNDLE_VERSION
-            || segment_count == 0
-            || segment_count > FLAT_SEGMENT_COUNT_MAX as u64
-        {
+        let is_known = magic == FLAT_MAGIC && counts as u32 == BUNDLE_VERSION;
+        if !is_known || segment_count == 0 || segment_count > FLAT_SEGMENT_COUNT_MAX as u64 {
             return Err(BootError::ImageHeader);
         }
-        let mut image = Image { entry: self.bundle_word(base, 2), segments: [const { None }; FLAT_SEGMENT_COUNT_MAX] };
         let mut lowest = LIBOS_IMAGE_BASE;
         let mut is_entry_good = false;
-        for (number, place) in (0..segment_count).zip(image.segments.iter_mut()) {
-            let segment =
-                self.read_segment(base, page_count, number, lowest).ok_or(BootError::ImageSegment(number as u8))?;
-            lowest = segment.address + (segment.page_count << PAGE_SHIFT);
-            is_entry_good |=
-                segment.flags.contains(BindFlags::EXECUTE) && (segment.address..lowest).contains(&image.entry);
-            *place = Some(segment);
+        for number in 0..segment_count {
+            let [address, extent, flags] = [3, 4, 5].map(|index| self.bundle_word(base, number * 3 + index));
+            let (page_offset, page_count) = (extent & 0xffff_ffff, extent >> 32);
+            let end = address.saturating_add(page_count << PAGE_SHIFT);
+            let is_good = address.is_multiple_of(PAGE_SIZE)
+                && (address >= lowest && end <= LIBOS_END)
+                && page_count != 0
+                && page_offset + page_count < first.bundle_frame_count
+                && flags as u32 & !(FLAT_WRITE | FLAT_EXECUTE) == 0;
+            if !is_good {
+                return Err(BootError::ImageSegment(number as u8));
+            }
+            let mut bind_flags = BindFlags::empty();
+            bind_flags.set(BindFlags::WRITE, flags as u32 & FLAT_WRITE != 0);
+            bind_flags.set(BindFlags::EXECUTE, flags as u32 & FLAT_EXECUTE != 0);
+            self.map_range(environment, address, base + page_offset, page_count, bind_flags)
+                .map_err(|_| BootError::ImageTooLarge)?;
+            is_entry_good |= bind_flags.contains(BindFlags::EXECUTE) && (address..end).contains(&entry);
+            lowest = end;
         }
-        if is_entry_good { Ok(image) } else { Err(BootError::ImageEntry) }
-    }
-
-    fn read_segment(&self, base: u64, image_page_count: u64, number: u64, lowest: u64) -> Option<Segment> {
-        let word = |index| self.bundle_word(base, 3 + number * 3 + index);
-        let (address, extent, flags) = (word(0), word(1), word(2) as u32);
-        let (page_offset, page_count) = (extent & 0xffff_ffff, extent >> 32);
-        let end = address.checked_add(page_count << PAGE_SHIFT)?;
-        let is_good = address.is_multiple_of(PAGE_SIZE)
-            && address >= lowest
-            && end <= LIBOS_END
-            && page_count != 0
-            && page_offset + page_count <= image_page_count
-            && flags & !(FLAT_WRITE | FLAT_EXECUTE) == 0;
-        let mut bind_flags = BindFlags::empty();
-        bind_flags.set(BindFlags::WRITE, flags & FLAT_WRITE != 0);
-        bind_flags.set(BindFlags::EXECUTE, flags & FLAT_EXECUTE != 0);
-        is_good.then_some(Segment { address, frame: base + page_offset, page_count, flags: bind_flags })
+        if is_entry_good { Ok(entry) } else { Err(BootError::ImageEntry) }
     }
 }

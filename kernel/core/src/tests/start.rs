@@ -73,13 +73,6 @@ const IMAGE: usize = BUNDLE as usize + 1;
 fn every_bad_bundle_is_named() {
     assert_eq!(refused(|m| m[HEADER][0] += 1), BootError::BundleHeader);
     assert_eq!(refused(|m| m[HEADER][1] += 1), BootError::BundleHeader);
-    assert_eq!(refused(|m| m[HEADER][1] += 16 << 32), BootError::BundleHeader);
-    assert_eq!(refused(|m| m[HEADER][3] += 1), BootError::BundlePart);
-    assert_eq!(refused(|m| m[HEADER][3] = 0), BootError::BundlePart);
-    assert_eq!(refused(|m| m[HEADER][4] = u64::MAX), BootError::BundlePart);
-    assert_eq!(refused(|m| m[HEADER][4] += 1), BootError::BundlePart);
-    assert_eq!(refused(|m| m[HEADER][2] = 9), BootError::NoInitPart);
-    assert_eq!(refused(|m| m[HEADER][4] = 0), BootError::ImageHeader);
     assert_eq!(refused(|m| m[IMAGE][0] = 0), BootError::ImageHeader);
     assert_eq!(refused(|m| m[IMAGE][1] &= 0xffff_ffff), BootError::ImageHeader);
     assert_eq!(refused(|m| m[IMAGE][1] |= 99 << 32), BootError::ImageHeader);
@@ -96,7 +89,7 @@ fn every_bad_bundle_is_named() {
 
 #[test]
 fn a_bundle_in_free_memory_or_beyond_is_refused() {
-    for (frame, count) in [(100, 5), (u64::MAX, 5), (4000, u64::MAX), (BUNDLE, 0)] {
+    for (frame, count) in [(100, 5), (u64::MAX, 5), (4000, u64::MAX), (BUNDLE, 0), (BUNDLE, 1)] {
         let mut state = machine();
         let first = FirstEnvironment { bundle_frame: FrameNumber(frame), bundle_frame_count: count };
         assert_eq!(state.start_first_environment(first), Err(BootError::BundleRange));
