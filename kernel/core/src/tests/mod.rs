@@ -1,10 +1,11 @@
 //! Host tests of the whole core over a machine of plain memory.
 //!
-//! `world` is the machine and a driver for it, `check` the invariants that hold between any two
-//! kernel entries, the others are one module for each family of calls. `random` throws arbitrary
-//! calls at it.
+//! `world` is the machine and a driver for it, `cache` what its processors remember of page tables, `check` the
+//! invariants that hold between any two kernel entries, the others are one module for each family of calls. `random`
+//! throws arbitrary calls at it.
 
 mod bind;
+mod cache;
 mod capability;
 mod check;
 mod currency;

@@ -131,6 +131,7 @@ impl Arena {
             scratch: Vec::new(),
         };
         arena.world.check_after_entry = false;
+        arena.world.state.machine.caches.begin(seed);
         for child in 0..CHILD_COUNT {
             arena.populate(child);
         }
@@ -360,9 +361,7 @@ impl Arena {
             4 if !is_first && self.random.below(4) == 0 => {
                 self.world.set_masks(processor, 0, 0);
                 self.world.frame[index].rip = 0x4000;
-                let frame = &mut self.world.frame[index];
-                let decision = self.world.state.on_syscall(cpu(index), frame);
-                self.world.last[index] = Some(decision);
+                self.world.enter_program(index);
             }
             _ if is_first => self.call_of_first(index),
             5..8 => self.map_in_space(index),

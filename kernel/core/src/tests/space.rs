@@ -10,7 +10,7 @@ use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_SELF, Status};
 
-use super::world::{CODE, S, SCRATCH, World, cpu};
+use super::world::{CODE, S, SCRATCH, World};
 use crate::capability::CapRef;
 use crate::id::{EnvironmentId, Id, SPACE_COUNT_MAX, SPACE_SHARE_MAX, SpaceId};
 use crate::machine::Holders;
@@ -284,7 +284,9 @@ fn spaces_are_limited_by_donation_share_and_table() {
 
 /// A physical processor looks again.
 fn drop_in(world: &mut World, index: usize) {
-    world.state.on_kick(cpu(index), &mut world.frame[index]);
+    world.check_after_entry = false;
+    world.kick(index);
+    world.check_after_entry = true;
 }
 
 #[test]

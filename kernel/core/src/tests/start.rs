@@ -11,7 +11,7 @@ use aegis_abi::types::{
     Status,
 };
 
-use super::world::{BUNDLE, BUNDLE_FRAME_COUNT, CODE, FIRST, SYSTEM_PAGE, World, machine};
+use super::world::{BUNDLE, BUNDLE_FRAME_COUNT, CODE, FIRST, Memory, SYSTEM_PAGE, World, machine};
 use crate::boot::{BootError, FirstEnvironment};
 
 #[test]
@@ -60,7 +60,7 @@ fn boot_information_and_system_page_are_mapped() {
     assert_eq!(frame(LIBOS_IMAGE_BASE), FrameNumber(BUNDLE + 2));
 }
 
-fn refused(change: impl FnOnce(&mut [[u64; 512]])) -> BootError {
+fn refused(change: impl FnOnce(&mut Memory)) -> BootError {
     let mut state = machine();
     change(&mut state.machine.memory);
     state.start_first_environment(FIRST).expect_err("it is refused")

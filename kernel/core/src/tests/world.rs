@@ -1,5 +1,6 @@
 //! A machine of plain memory, and a driver that enters the kernel as its environments would.
 
+use core::ops::{Index, IndexMut};
 use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
@@ -13,6 +14,7 @@ use aegis_abi::sleep::Term;
 use aegis_abi::types::{CapSlot, FrameNumber, Status};
 use aegis_abi::upcall::UpcallFrame;
 
+use super::cache::Caches;
 use crate::boot::{FirstEnvironment, Setup};
 use crate::device::{DeviceDescription, Region};
 use crate::frame::{BlockEntry, FrameEntry};
@@ -36,8 +38,42 @@ pub(super) const S: u32 = 100;
 /// Memory device region of the PCI function.
 pub(super) const DEVICE_FRAME: u64 = 0xfeb00;
 
+/// Frames, made when they are first written to: most of them never are.
+pub(super) struct Memory(Vec<Option<Box<[u64; 512]>>>);
+
+/// What memory holds that somebody had before: what is not zeroed shows.
+const USED_BEFORE: [u64; 512] = [0xdead_beef; 512];
+const NEVER_USED: [u64; 512] = [0; 512];
+
+impl Memory {
+    fn untouched(frame: usize) -> &'static [u64; 512] {
+        const { assert!(FREE < FRAME_COUNT) };
+        if frame < FREE as usize { &NEVER_USED } else { &USED_BEFORE }
+    }
+
+    /// A frame, if there is one of that number.
+    pub(super) fn get(&self, frame: u64) -> Option<&[u64; 512]> {
+        (frame < FRAME_COUNT).then(|| &self[frame as usize])
+    }
+}
+
+impl Index<usize> for Memory {
+    type Output = [u64; 512];
+
+    fn index(&self, frame: usize) -> &[u64; 512] {
+        self.0[frame].as_deref().unwrap_or(Self::untouched(frame))
+    }
+}
+
+impl IndexMut<usize> for Memory {
+    fn index_mut(&mut self, frame: usize) -> &mut [u64; 512] {
+        self.0[frame].get_or_insert_with(|| Box::new(*Self::untouched(frame)))
+    }
+}
+
 pub(super) struct Fake {
-    pub(super) memory: Vec<[u64; 512]>,
+    pub(super) memory: Memory,
+    pub(super) caches: Caches,
     pub(super) now_ns: u64,
     pub(super) zeroed: u64,
     pub(super) flushed: Vec<u64>,
@@ -60,7 +96,9 @@ impl Machine for Fake {
         self.memory[frame.0 as usize][word_index]
     }
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
+        self.speculate();
         self.memory[frame.0 as usize][word_index] = value;
+        self.speculate();
     }
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
         let words = self.memory[frame.0 as usize].iter().copied().enumerate();
@@ -73,6 +111,7 @@ impl Machine for Fake {
         self.memory[frame.0 as usize][word_index..][..COUNT].copy_from_slice(&values);
     }
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {
+        self.speculate();
         let word = &mut self.memory[frame.0 as usize][word_index];
         if *word == old {
             *word = new;
@@ -84,6 +123,7 @@ impl Machine for Fake {
     fn zero_frame(&mut self, frame: FrameNumber) {
         self.zeroed += 1;
         self.memory[frame.0 as usize] = [0; 512];
+        self.speculate();
     }
     fn vector_init(&mut self, frame: FrameNumber) {
         self.memory[frame.0 as usize][0] = 0x37f;
@@ -93,14 +133,20 @@ impl Machine for Fake {
     }
     fn flush_pages(&mut self, holders: Holders, virtual_address: u64, page_count: u64) {
         assert!((1..=32).contains(&page_count));
+        self.speculate();
+        self.caches.flush_pages(holders, virtual_address, page_count);
         self.flushed.extend((0..page_count).map(|page| virtual_address + (page << PAGE_SHIFT)));
         self.holders.push(holders);
     }
     fn flush_all(&mut self, holders: Holders) {
+        self.speculate();
+        self.caches.flush_all(holders);
         self.flushed_all += 1;
         self.holders.push(holders);
     }
     fn enter_root(&mut self, root: FrameNumber) {
+        self.speculate();
+        self.caches.enter_root(root);
         self.entered_root = Some(root);
     }
     fn kick(&mut self, cpu: CpuId) {
@@ -174,7 +220,8 @@ pub(super) fn cpu(index: usize) -> CpuId {
 /// A machine that is ready for `start_first_environment`.
 pub(super) fn machine() -> Box<State<'static, Fake>> {
     let fake = Fake {
-        memory: vec![[0; 512]; FRAME_COUNT as usize],
+        memory: Memory((0..FRAME_COUNT).map(|_| None).collect()),
+        caches: Caches::new(),
         now_ns: 1000,
         zeroed: 0,
         flushed: Vec::new(),
@@ -207,10 +254,6 @@ pub(super) fn machine() -> Box<State<'static, Fake>> {
         lottery_key: [1, 2],
     };
     state.init(setup).expect("tables fit");
-    // Memory that somebody had before: what is not zeroed shows.
-    for frame in FREE..FRAME_COUNT {
-        state.machine.memory[frame as usize] = [0xdead_beef; 512];
-    }
     state.add_free_frames(FrameNumber(FREE), FRAME_COUNT - FREE);
     state.add_device(pci_function()).expect("room for a device");
     write_bundle(&mut state);
@@ -264,9 +307,16 @@ impl World {
         self.state.current(cpu(index))
     }
 
-    fn entered(&mut self, index: usize, decision: Decision) -> Decision {
+    /// What the glue does after an entry: loads what was decided.
+    pub(super) fn entered(&mut self, index: usize, decision: Decision) -> Decision {
         self.last[index] = Some(decision);
         assert_eq!(decision.next, self.current(index));
+        if decision.is_switch() {
+            let next = decision.next.map(|processor| self.state.context(processor));
+            self.state.machine.caches.activate(next.map(|context| (context.root, context.environment)));
+        }
+        self.state.machine.speculate();
+        self.state.machine.check_caches();
         if self.check_after_entry {
             self.check();
         }
@@ -274,16 +324,19 @@ impl World {
     }
 
     pub(super) fn kick(&mut self, index: usize) -> Decision {
+        self.state.machine.caches.this_cpu = index;
         let decision = self.state.on_kick(cpu(index), &mut self.frame[index]);
         self.entered(index, decision)
     }
 
     pub(super) fn timer(&mut self, index: usize) -> Decision {
+        self.state.machine.caches.this_cpu = index;
         let decision = self.state.on_timer(cpu(index), &mut self.frame[index]);
         self.entered(index, decision)
     }
 
     pub(super) fn exception(&mut self, index: usize, vector: u64, address: u64) -> Decision {
+        self.state.machine.caches.this_cpu = index;
         self.frame[index].vector = vector;
         self.frame[index].error_code = 6;
         self.frame[index].fault_address = address;
@@ -293,8 +346,16 @@ impl World {
 
     pub(super) fn interrupt(&mut self, index: usize, device: usize, interrupt: usize) -> Decision {
         let device = DeviceId::from_index(device).expect("a device");
+        self.state.machine.caches.this_cpu = index;
         let frame = &mut self.frame[index];
         let decision = self.state.on_interrupt(cpu(index), frame, device, interrupt);
+        self.entered(index, decision)
+    }
+
+    /// A program's own `syscall`.
+    pub(super) fn enter_program(&mut self, index: usize) -> Decision {
+        self.state.machine.caches.this_cpu = index;
+        let decision = self.state.on_syscall(cpu(index), &mut self.frame[index]);
         self.entered(index, decision)
     }
 
@@ -309,6 +370,7 @@ impl World {
         frame.rax = number;
         [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9] = words;
         frame.rip = frame.rip.max(LIBOS_BASE + 2);
+        self.state.machine.caches.this_cpu = index;
         let decision = self.state.on_syscall(cpu(index), frame);
         self.entered(index, decision)
     }
