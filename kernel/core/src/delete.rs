@@ -8,6 +8,7 @@
 use aegis_abi::types::{CapType, Rights, Status};
 
 use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING};
+use crate::device::HeldDevices;
 use crate::environment::Environment;
 use crate::id::{BellId, DeviceId, EnvironmentId, GateId, Named, ProcessorId};
 use crate::machine::Machine;
@@ -221,55 +222,32 @@ impl<M: Machine> State<'_, M> {
         }
         capability.flags |= DYING;
         self.store_capability(at, &capability);
-        if !self.holds_device(environment, device, Rights::empty(), Some(at)) {
+        let held = self.devices_held(environment, at);
+        if !held.has(device) {
             self.release_device(device, environment);
         }
-        let has_space = !self.environments[environment].has_no_space;
-        if has_space && self.devices[device].is_mapped_by(environment) {
-            let broken = Broken::Device { device, except: at };
-            let progress = self.break_mappings(environment, broken, &mut capability.cursor, budget);
-            self.store_capability(at, &capability);
-            if progress == Progress::More {
-                return Progress::More;
+        let environment_object = &self.environments[environment];
+        if environment_object.has_no_space || !environment_object.maps_devices {
+            return Progress::Done;
+        }
+        let broken = Broken::Device { device, held };
+        let progress = self.break_mappings(environment, broken, &mut capability.cursor, budget);
+        self.store_capability(at, &capability);
+        progress
+    }
+
+    /// The device functions for which an environment has usable capabilities, `except` aside.
+    fn devices_held(&self, environment: EnvironmentId, except: CapRef) -> HeldDevices {
+        let mut held = HeldDevices::default();
+        for capability in self.slots(environment).filter(|at| *at != except).filter_map(|at| self.capability(at)) {
+            if capability.kind == CapType::Device
+                && capability.flags & DYING == 0
+                && let Some(named) = Self::named_object::<DeviceId>(&capability)
+            {
+                held.add(named.id, capability.rights);
             }
         }
-        if !self.holds_device(environment, device, Rights::empty(), Some(at)) {
-            self.devices[device].set_mapped_by(environment, false);
-        }
-        Progress::Done
-    }
-
-    /// Whether an environment has a usable capability with some rights for a device function,
-    /// `except` aside.
-    pub(crate) fn holds_device(
-        &self,
-        environment: EnvironmentId,
-        device: DeviceId,
-        rights: Rights,
-        except: Option<CapRef>,
-    ) -> bool {
-        self.slots(environment)
-            .filter(|at| Some(*at) != except)
-            .filter_map(|at| self.capability(at))
-            .filter(|c| c.kind == CapType::Device && c.flags & DYING == 0)
-            .filter(|c| c.rights.contains(rights))
-            .filter_map(|capability| Self::named_object::<DeviceId>(&capability))
-            .any(|named| named.id == device)
-    }
-
-    /// Whether an environment holds a device capability, `except` aside, with a region that has
-    /// this page.
-    pub(crate) fn is_device_page_covered(
-        &self,
-        environment: EnvironmentId,
-        frame: u64,
-        rights: Rights,
-        except: CapRef,
-    ) -> bool {
-        self.devices
-            .iter()
-            .filter(|(_, device)| device.has_page(frame))
-            .any(|(id, _)| self.holds_device(environment, id, rights, Some(except)))
+        held
     }
 }
 

@@ -7,8 +7,9 @@
 
 use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;
+use aegis_abi::types::Rights;
 
-use crate::id::{BellId, DeviceId, EnvironmentId, Named};
+use crate::id::{BellId, DeviceId, EnvironmentId, Id, Named};
 use crate::machine::Machine;
 use crate::state::State;
 
@@ -91,13 +92,10 @@ impl Route {
 pub(crate) struct Device {
     pub(crate) description: Option<DeviceDescription>,
     pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX],
-    /// Bit n: environment n mapped a region.
-    pub(crate) mapped_by: u64,
 }
 
 impl Device {
-    pub(crate) const EMPTY: Self =
-        Self { description: None, routes: [Route::NONE; DEVICE_INTERRUPT_COUNT_MAX], mapped_by: 0 };
+    pub(crate) const EMPTY: Self = Self { description: None, routes: [Route::NONE; DEVICE_INTERRUPT_COUNT_MAX] };
 
     pub(crate) fn has_page(&self, frame: u64) -> bool {
         self.description.is_some_and(|description| {
@@ -107,25 +105,36 @@ impl Device {
             })
         })
     }
+}
 
-    pub(crate) fn is_mapped_by(&self, environment: EnvironmentId) -> bool {
-        self.mapped_by & environment_bit(environment) != 0
+/// Device functions for which an environment holds capabilities: bit n stands for function n.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HeldDevices {
+    any: u64,
+    readable: u64,
+    writable: u64,
+}
+
+impl HeldDevices {
+    pub(crate) fn add(&mut self, device: DeviceId, rights: Rights) {
+        let bit = 1 << device.index();
+        self.any |= bit;
+        self.readable |= if rights.contains(Rights::READ) { bit } else { 0 };
+        self.writable |= if rights.contains(Rights::READ | Rights::WRITE) { bit } else { 0 };
     }
 
-    pub(crate) fn set_mapped_by(&mut self, environment: EnvironmentId, value: bool) {
-        if value {
-            self.mapped_by |= environment_bit(environment);
-        } else {
-            self.mapped_by &= !environment_bit(environment);
-        }
+    pub(crate) fn has(&self, device: DeviceId) -> bool {
+        self.any >> device.index() & 1 != 0
+    }
+
+    /// Whether a mapping for reading, or writing too, can be of this function.
+    pub(crate) fn may_map(&self, device: DeviceId, is_written: bool) -> bool {
+        let held = if is_written { self.writable } else { self.readable };
+        held >> device.index() & 1 != 0
     }
 }
 
-fn environment_bit(environment: EnvironmentId) -> u64 {
-    1 << crate::id::Id::index(environment)
-}
-
-const _: () = assert!(crate::id::ENVIRONMENT_COUNT_MAX <= 64);
+const _: () = assert!(crate::id::DEVICE_COUNT_MAX <= 64);
 
 /// Frames that a device may reach.
 #[derive(Clone, Copy)]
@@ -177,7 +186,6 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn release_devices_of(&mut self, environment: EnvironmentId) {
         for device in self.devices.ids() {
             self.release_device(device, environment);
-            self.devices[device].set_mapped_by(environment, false);
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Environment {
     pub(crate) is_ending: bool,
     /// While ending: its address spaces are gone.
     pub(crate) has_no_space: bool,
+    /// Has ever mapped a device's region.
+    pub(crate) maps_devices: bool,
     pub(crate) counters: [u64; COUNTER_COUNT],
     /// Time that processors used which are unmade.
     pub(crate) time_used_ns: u64,
@@ -72,6 +74,7 @@ impl Environment {
         watch: None,
         is_ending: false,
         has_no_space: false,
+        maps_devices: false,
         counters: [0; COUNTER_COUNT],
         time_used_ns: 0,
         bell_count: 0,

@@ -24,6 +24,7 @@ use aegis_abi::memory::{BindFlags, entry};
 use aegis_abi::types::{FrameNumber, Rights, Status};
 
 use crate::capability::CapRef;
+use crate::device::HeldDevices;
 use crate::frame::FrameKind;
 use crate::id::{DeviceId, EnvironmentId, Id, ProcessorId, SpaceId};
 use crate::machine::{Holders, Machine};
@@ -235,8 +236,8 @@ pub(crate) enum Directory {
 pub(crate) enum Broken {
     /// Mappings of these frames that no capability but the one at `except` covers.
     Frames { first: u64, count: u64, except: Option<CapRef> },
-    /// Mappings of a device function's regions that no other capability covers.
-    Device { device: DeviceId, except: CapRef },
+    /// Mappings of a device function's regions that none of the functions that are still held has too.
+    Device { device: DeviceId, held: HeldDevices },
 }
 
 /// Reads the caller's memory through its page tables: no fault can happen.
@@ -681,7 +682,7 @@ impl<M: Machine> State<'_, M> {
                 *budget = budget.saturating_sub(64);
                 !self.is_covered(environment, frame, pages, leaf_rights(word), except)
             }
-            Broken::Device { device, except } => {
+            Broken::Device { device, held } => {
                 if is_large
                     || self.frames.kind(FrameNumber(frame)) != FrameKind::Reserved
                     || !self.devices[device].has_page(frame)
@@ -689,7 +690,8 @@ impl<M: Machine> State<'_, M> {
                     return false;
                 }
                 *budget = budget.saturating_sub(64);
-                !self.is_device_page_covered(environment, frame, leaf_rights(word), except)
+                let is_written = word & entry::WRITE != 0;
+                !self.devices.iter().any(|(id, other)| held.may_map(id, is_written) && other.has_page(frame))
             }
         }
     }

@@ -88,7 +88,7 @@ fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, super::R
 }
 
 pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceMap) -> Answer {
-    let (device, description) = description(state, caller, call.slot, Rights::READ)?;
+    let (_, description) = description(state, caller, call.slot, Rights::READ)?;
     let (_, capability) = state.lookup(caller.environment, call.slot, CapType::Device, Rights::READ)?;
     let region = region_at(&description, call.region)?;
     refuse_if(region.is_ports, bad_argument(1))?;
@@ -104,7 +104,7 @@ pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: Device
     }
     let mut flags = BindFlags::UNCACHED;
     flags.set(BindFlags::WRITE, capability.rights.contains(Rights::WRITE));
-    state.devices[device].set_mapped_by(caller.environment, true);
+    state.environments[caller.environment].maps_devices = true;
     let tables = state.current_tables(caller.processor);
     let mut flush = Flush::new(tables);
     let mut result = Ok(());

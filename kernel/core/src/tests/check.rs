@@ -10,7 +10,7 @@ use aegis_abi::types::{CapType, FrameNumber, Rights};
 use super::world::{FRAME_COUNT, Fake, TEMPLATE_ROOT, World};
 use crate::capability::{CapRef, Capability, DYING, FILLING};
 use crate::frame::FrameKind;
-use crate::id::{BellId, EnvironmentId, Id};
+use crate::id::{BellId, DeviceId, EnvironmentId, Id};
 use crate::machine::Machine;
 use crate::predicate::Source;
 use crate::spaces::Space;
@@ -145,8 +145,15 @@ fn walk(
         }
         FrameKind::Shared => assert_eq!(rights, Rights::READ),
         FrameKind::Reserved => {
-            let holds = capabilities.iter().any(|(_, c)| c.kind == CapType::Device);
-            assert!(holds || state.environments[environment].is_ending);
+            let has_page = |object: u64| {
+                DeviceId::from_index((object & 0xffff) as usize).is_some_and(|id| state.devices[id].has_page(frame.0))
+            };
+            let covers = |c: &Capability| c.kind == CapType::Device && c.rights.contains(rights) && has_page(c.object);
+            let is_covered = capabilities.iter().any(|(_, c)| covers(c));
+            assert!(
+                is_covered || state.environments[environment].is_ending,
+                "{frame:?} of a device is mapped without authority in {environment:?}"
+            );
         }
         other => panic!("a frame of kind {other:?} is mapped"),
     }

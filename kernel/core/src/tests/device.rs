@@ -257,3 +257,21 @@ fn the_machine_ends_for_who_may_end_it() {
     world.ok(off(SLOT_MACHINE));
     assert_eq!(world.state.machine.power_off, Some(7));
 }
+
+#[test]
+fn a_page_of_several_functions_goes_with_the_last_of_their_capabilities() {
+    let mut world = World::new();
+    let mut map_first = map(0, VA);
+    let (first, second) = (CapSlot(DEVICE.0 + 1), CapSlot(DEVICE.0 + 2));
+    if let Call::DeviceMap(call) = &mut map_first {
+        call.slot = first;
+    }
+    world.ok(map_first);
+    let drop = |slot: CapSlot| Call::CapDrop(CapDrop { slot });
+    world.ok(drop(first));
+    assert_ne!(leaf(&world, VA), 0, "the others' capabilities cover the page");
+    world.ok(drop(DEVICE));
+    assert_ne!(leaf(&world, VA), 0);
+    world.ok(drop(second));
+    assert_eq!(leaf(&world, VA), 0);
+}

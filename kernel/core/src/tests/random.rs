@@ -165,6 +165,8 @@ impl Arena {
             (slot + 4, 3, Rights::all()),
             (slot + 2, 2, Rights::all()),
             (SLOT_DEVICE_FIRST.0, 5, Rights::all()),
+            (SLOT_DEVICE_FIRST.0 + 1, 9, Rights::all()),
+            (SLOT_DEVICE_FIRST.0 + 2, 10, Rights::all()),
             (S, 6, Rights::READ | Rights::RECEIVE),
             (slot + 3, 7, Rights::READ | Rights::WRITE | Rights::EXECUTE),
         ];

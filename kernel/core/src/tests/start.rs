@@ -54,7 +54,7 @@ fn boot_information_and_system_page_are_mapped() {
     let memory = &world.state.machine.memory;
     let info = memory[frame(BOOT_INFO_BASE).0 as usize];
     assert_eq!(info[0], BOOT_INFO_MAGIC);
-    assert_eq!(info[1] >> 32, 1, "one device");
+    assert_eq!(info[1] >> 32, 3, "devices");
     assert_eq!(info[6], FIRST_CONTROL_BASE);
     assert_eq!(frame(SYSTEM_PAGE_BASE), FrameNumber(SYSTEM_PAGE));
     assert_eq!(frame(LIBOS_IMAGE_BASE), FrameNumber(BUNDLE + 2));

@@ -202,6 +202,14 @@ pub(super) fn pci_function() -> DeviceDescription {
     }
 }
 
+/// Two functions in the second page of the first one, as virtio-mmio blocks are.
+pub(super) fn mmio_function(number: u64) -> DeviceDescription {
+    let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
+    let base = ((DEVICE_FRAME + 1) << PAGE_SHIFT) + number * 0x200;
+    regions[0] = Region { base, length_bytes: 0x200, ..Region::HOLE };
+    DeviceDescription { location: 0x20 + number as u32, regions, interrupt_count: 1, ..pci_function() }
+}
+
 pub(super) struct World {
     pub(super) state: Box<State<'static, Fake>>,
     /// The registers of each processor's user mode.
@@ -255,7 +263,9 @@ pub(super) fn machine() -> Box<State<'static, Fake>> {
     };
     state.init(setup).expect("tables fit");
     state.add_free_frames(FrameNumber(FREE), FRAME_COUNT - FREE);
-    state.add_device(pci_function()).expect("room for a device");
+    for device in [pci_function(), mmio_function(1), mmio_function(2)] {
+        state.add_device(device).expect("room for a device");
+    }
     write_bundle(&mut state);
     state
 }
