@@ -91,7 +91,11 @@ impl Currency {
 
     /// What its client competes with.
     pub(crate) fn own_weight(&self) -> u64 {
-        if self.is_ready { self.own_amount * u64::from(self.compensation.max(COMPENSATION_ONE)) } else { 0 }
+        if self.is_ready { self.own_amount * u64::from(self.compensation()) } else { 0 }
+    }
+
+    pub(crate) fn compensation(&self) -> u32 {
+        if self.compensation == 0 { COMPENSATION_ONE } else { self.compensation }
     }
 
     /// Whether `amount` more can be issued.

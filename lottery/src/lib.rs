@@ -52,5 +52,7 @@ pub const AMOUNT_SUM_MAX: u64 = (1 << 40) - 1;
 pub const COMPENSATION_ONE: u32 = 1 << 16;
 /// Largest compensation: whoever uses less than this part of a slice counts as having used it.
 pub const COMPENSATION_MAX: u32 = 256 * COMPENSATION_ONE;
+/// Smallest compensation, below 1: whoever used more than so many slices at once counts as having used these.
+pub const COMPENSATION_MIN: u32 = COMPENSATION_ONE / 1024;
 /// One base unit in what [`Lottery::value`] answers.
 pub const VALUE_ONE: u64 = 1 << 20;

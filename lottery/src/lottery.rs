@@ -5,7 +5,7 @@
 //!   exactly if its client is ready or one of its tickets is active;
 //! - `active_amount` and `issued_amount` are the sums over those tickets, and a tree's sums those of its weights;
 //! - a ticket weighs its amount x the ratio of what it funds, and that ratio is the sum of the weights in that currency
-//!   by its active amount. So compensation, which only raises what a client weighs in its own currency, is felt in
+//!   by its active amount. So compensation, which only changes what a client weighs in its own currency, is felt in
 //!   every currency on the way down to it: one whose only client uses a fifth of its slices wins five times as often;
 //! - who funds stands before what it funds (`order.rs`).
 //!
@@ -18,7 +18,7 @@ use crate::currency::{Currency, CurrencyId};
 use crate::order::Order;
 use crate::ticket::{Ticket, TicketId};
 use crate::tree::{Forest, backing, issued};
-use crate::{COMPENSATION_MAX, COMPENSATION_ONE, Error, VALUE_ONE};
+use crate::{COMPENSATION_MAX, COMPENSATION_MIN, Error, VALUE_ONE};
 
 /// A table: an array, or something that can grow.
 pub trait Table<E>: AsRef<[E]> + AsMut<[E]> + IndexMut<usize, Output = E> {}
@@ -303,7 +303,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
     }
 
     /// Says whether a client wants to run, and with which compensation (1/f as a fixed-point number, `COMPENSATION_ONE`
-    /// for none).
+    /// for none; 0 stands for that too).
     ///
     /// # Errors
     /// `UnknownCurrency`, `NoClient`.
@@ -312,8 +312,9 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
         if !entry.has_client() {
             return Err(Error::NoClient);
         }
-        let compensation = compensation.clamp(COMPENSATION_ONE, COMPENSATION_MAX);
-        if entry.is_ready == is_ready && (entry.compensation.max(COMPENSATION_ONE) == compensation || !is_ready) {
+        let compensation =
+            Currency { compensation, ..Currency::EMPTY }.compensation().clamp(COMPENSATION_MIN, COMPENSATION_MAX);
+        if entry.is_ready == is_ready && (entry.compensation() == compensation || !is_ready) {
             self.currencies[client.index()].compensation = compensation;
             return Ok(());
         }

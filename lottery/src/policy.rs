@@ -4,7 +4,7 @@ use crate::currency::{Currency, CurrencyId};
 use crate::lottery::{LotteryIn, Table};
 use crate::random::Random;
 use crate::ticket::Ticket;
-use crate::{COMPENSATION_MAX, COMPENSATION_ONE};
+use crate::{COMPENSATION_MAX, COMPENSATION_MIN, COMPENSATION_ONE};
 
 /// How much of a slice was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,16 +16,15 @@ pub struct Used {
 }
 
 impl Used {
-    /// 1/f of the part that was used, at most `COMPENSATION_MAX`.
+    /// 1/f of the part that was used, from `COMPENSATION_MIN` to `COMPENSATION_MAX`: below 1 for one who used more than
+    /// a slice. As the wait for the next slice is in the mean as long as what was used of the last one, a client's
+    /// share does not depend on how it uses its slices.
     #[must_use]
     pub fn compensation(self) -> u32 {
-        if self.used_ns >= self.slice_ns {
-            return COMPENSATION_ONE;
-        }
         // Slices of up to three days are scaled without loss.
         let scaled = self.slice_ns.saturating_mul(u64::from(COMPENSATION_ONE));
         let inverse = scaled / self.used_ns.max(1);
-        u32::try_from(inverse).map_or(COMPENSATION_MAX, |inverse| inverse.clamp(COMPENSATION_ONE, COMPENSATION_MAX))
+        u32::try_from(inverse).map_or(COMPENSATION_MAX, |inverse| inverse.clamp(COMPENSATION_MIN, COMPENSATION_MAX))
     }
 
     /// The part of the slice with 32 fraction bits; more than 1 if it was overrun.

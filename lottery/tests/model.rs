@@ -257,7 +257,7 @@ impl<const C: usize, const T: usize> Pair<C, T> {
     fn client(&mut self) {
         let id = self.currency();
         let is_ready = self.random.below(3) != 0;
-        let compensation = COMPENSATION_ONE << self.random.below(4);
+        let compensation = COMPENSATION_ONE << self.random.below(4) >> self.random.below(4);
         let is_client = self.model.own(id) != 0;
         let expected = if is_client { Ok(()) } else { Err(Error::NoClient) };
         assert_eq!(self.lottery.set_client(id, is_ready, compensation), expected);

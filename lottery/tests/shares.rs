@@ -189,6 +189,28 @@ fn a_client_that_uses_a_fifth_of_its_slices_gets_its_share() {
     }
 }
 
+/// Whoever uses more than its slice wins as much less often, also by turns with using next to nothing.
+#[test]
+fn a_client_that_overruns_its_slices_gets_its_share() {
+    let mut random = Keyed::new([13, 0]);
+    for pattern in [[3 * SLICE_NS / 2; 2], [4 * SLICE_NS, SLICE_NS / 100], [2 * SLICE_NS, SLICE_NS]] {
+        let mut lottery = Small::new();
+        let shop = lottery.create_currency(0).unwrap();
+        lottery.transfer(CurrencyId::BASE, shop, 500).unwrap();
+        let greedy = client(&mut lottery, shop, 7);
+        let honest = client(&mut lottery, CurrencyId::BASE, 500);
+        let mut used = [0.0; 2];
+        for turn in 0..100_000 {
+            let winner = lottery.choose(&mut random).expect("they are ready");
+            let used_ns = if winner == honest { SLICE_NS } else { pattern[turn % 2] };
+            used[usize::from(winner == honest)] += used_ns as f64;
+            lottery.charge(winner, Used { used_ns, slice_ns: SLICE_NS });
+        }
+        assert!((used[0] / used[1] - 1.0).abs() < 0.03, "{pattern:?}: {used:?}");
+        assert!(lottery.check() && lottery.is_active(greedy));
+    }
+}
+
 /// Figure 9: inflation in one currency is nothing to the other.
 #[test]
 fn currencies_insulate() {

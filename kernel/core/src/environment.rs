@@ -45,6 +45,8 @@ pub(crate) struct Environment {
     pub(crate) counters: [u64; COUNTER_COUNT],
     /// Time that processors used which are unmade.
     pub(crate) time_used_ns: u64,
+    /// Time that whichever of its processors wins the next draw is charged for.
+    pub(crate) debt_ns: u64,
     pub(crate) bell_count: u16,
     pub(crate) gate_count: u16,
     /// The home space aside.
@@ -77,6 +79,7 @@ impl Environment {
         maps_devices: false,
         counters: [0; COUNTER_COUNT],
         time_used_ns: 0,
+        debt_ns: 0,
         bell_count: 0,
         gate_count: 0,
         space_count: 0,

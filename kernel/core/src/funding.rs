@@ -11,7 +11,7 @@
 //! a member of the ready set, whatever the lottery answers (INV-5).
 
 use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
-use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Error, Lottery, TicketId, VALUE_ONE};
+use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Error, Lottery, TicketId, Used, VALUE_ONE};
 
 use crate::id::{ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
@@ -20,6 +20,9 @@ use crate::state::State;
 
 /// What the kernel issues a ticket with, and what a processor keeps of its own currency.
 const AMOUNT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
+
+/// By which part of a slice its end may be late without being felt at once.
+const SMALL_OVERRUN_PART: u64 = 64;
 
 /// The base, a currency for each environment and each processor.
 const CURRENCIES: usize = 1 + ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX;
@@ -42,8 +45,8 @@ pub(crate) struct Funding {
     pub(crate) ticket: Option<TicketId>,
     /// What it passes on to whom it called last.
     transfer: Option<(ProcessorId, TicketId)>,
-    /// For a slice that it did not use up; 0: none.
-    pub(crate) compensation: u32,
+    /// What it used since the last draw that it won: the next one is as much later.
+    pub(crate) unpaid_ns: u64,
     is_ready: bool,
     is_touched: bool,
     next_touched: Option<ProcessorId>,
@@ -54,7 +57,7 @@ impl Funding {
         client: CurrencyId::BASE,
         ticket: None,
         transfer: None,
-        compensation: 0,
+        unpaid_ns: 0,
         is_ready: false,
         is_touched: false,
         next_touched: None,
@@ -135,8 +138,10 @@ impl<M: Machine> State<'_, M> {
             object.funding.is_touched = false;
             let is_running = object.state == ProcessorState::Running;
             let is_ready = object.funding.is_ready || is_running && counts_running;
-            let (client, compensation) = (object.funding.client, object.funding.compensation);
+            let (client, unpaid_ns) = (object.funding.client, object.funding.unpaid_ns);
+            let compensation = if is_ready && !is_running { self.unpaid(unpaid_ns).compensation() } else { 0 };
             let _ = self.lottery.set_client(client, is_ready, compensation);
+            let object = &self.processors[processor];
             let callee = object.transfer.calling.map(|call| call.callee);
             if let Some(callee) = callee.filter(|_| object.funding.transfer.is_none()) {
                 let to = self.processors[callee].funding.client;
@@ -148,6 +153,23 @@ impl<M: Machine> State<'_, M> {
                 self.touch(processor);
             }
         }
+    }
+
+    /// What a processor weighs less or more by in a draw. An overrun that is hardly more than what it takes to leave is
+    /// carried over instead, so that who uses up its slices changes no weight.
+    fn unpaid(&self, unpaid_ns: u64) -> Used {
+        let slice_ns = self.slice_ns;
+        let is_small = (slice_ns..=slice_ns + slice_ns / SMALL_OVERRUN_PART).contains(&unpaid_ns);
+        Used { used_ns: if is_small { slice_ns } else { unpaid_ns }, slice_ns }
+    }
+
+    /// A processor won a draw: it waited for what it had used.
+    pub(crate) fn pay(&mut self, processor: ProcessorId) {
+        let unpaid_ns = self.processors[processor].funding.unpaid_ns;
+        let paid_ns = self.unpaid(unpaid_ns).used_ns;
+        let environment = self.processors[processor].environment_id();
+        let debt_ns = core::mem::take(&mut self.environments[environment].debt_ns);
+        self.processors[processor].funding.unpaid_ns = unpaid_ns.saturating_sub(paid_ns).saturating_add(debt_ns);
     }
 
     /// Takes the winner of the next slice out of the ready set. `gave_way` wins only if there is nobody else.
@@ -211,11 +233,15 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn new_funding(&mut self, environment: EnvironmentId, processor: ProcessorId) -> Funding {
         let from = self.environments[environment].currency;
         let client = self.lottery.create_client(AMOUNT, processor.index() as u32).unwrap_or(CurrencyId::BASE);
-        Funding { client, ticket: self.lottery.transfer(from, client, AMOUNT).ok(), ..Funding::EMPTY }
+        let ticket = self.lottery.transfer(from, client, AMOUNT).ok();
+        Funding { client, ticket, unpaid_ns: self.slice_ns, ..Funding::EMPTY }
     }
 
-    /// A processor ends, which is stopped and in no call.
+    /// A processor ends, which is stopped and in no call. What it owes the environment's next one pays.
     pub(crate) fn unfund_processor(&mut self, processor: ProcessorId) {
+        let debt_ns = self.processors[processor].funding.unpaid_ns.saturating_sub(self.slice_ns);
+        let environment = self.processors[processor].environment_id();
+        self.environments[environment].debt_ns += debt_ns;
         // Nobody transfers to it any more either, and it leaves the list of those that are touched.
         self.settle_funding(false);
         let funding = core::mem::replace(&mut self.processors[processor].funding, Funding::EMPTY);
@@ -243,7 +269,11 @@ impl<M: Machine> State<'_, M> {
             }
         }
         let object = &self.environments[environment];
-        self.end_currency(object.currency, object.ticket);
+        let (currency, ticket, debt_ns) = (object.currency, object.ticket, object.debt_ns);
+        if let Some(parent) = object.parent {
+            self.environments[parent].debt_ns += debt_ns;
+        }
+        self.end_currency(currency, ticket);
     }
 
     /// Recomputes what is kept, for tests.

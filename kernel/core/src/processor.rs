@@ -371,9 +371,9 @@ impl<M: Machine> State<'_, M> {
         self.environments[environment].processor_count =
             self.environments[environment].processor_count.saturating_sub(1);
         for cpu in self.cpus.ids() {
-            if self.cpus[cpu].last == Some(processor) {
-                self.cpus[cpu].last = None;
-            }
+            let here = &mut self.cpus[cpu];
+            here.last = here.last.filter(|last| *last != processor);
+            here.payer = here.payer.filter(|payer| *payer != processor);
         }
     }
 

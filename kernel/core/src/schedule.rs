@@ -4,12 +4,15 @@
 //! a new slice is decided by the lottery (`funding.rs`), for all physical processors alike. Invariant: a processor is
 //! in the ready set exactly while its state is `Ready` and nobody has been told to hand over to it; whatever is chosen,
 //! isolation does not depend on it (INV-5).
+//!
+//! All time is paid for (`Funding::unpaid_ns`), and the wait for the next slice is in the mean as long as what is
+//! unpaid: what is used of a slice, also beyond its end, by its winner, even where that hands it on; what is used of a
+//! rest that somebody gave away by whom a draw gave it to. So a share does not depend on the pattern in which slices
+//! are used. Time that nobody else wanted is free.
 
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
-
-use aegis_lottery::Used;
 
 use crate::id::{CpuId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::{Machine, StopReport};
@@ -39,8 +42,12 @@ pub(crate) struct Cpu {
     pub(crate) hand_off: Option<ProcessorId>,
     /// Gave its slice up for whoever wins it, so is not in the next draw.
     pub(crate) gave_way: Option<ProcessorId>,
-    /// Since when the slice under way goes on; 0: there is none.
-    slice_begin_ns: u64,
+    /// Who pays for what is used of the slice under way.
+    pub(crate) payer: Option<ProcessorId>,
+    /// The payer was given the rest of somebody's slice.
+    is_given: bool,
+    /// Since when nobody has been charged.
+    uncharged_ns: u64,
     pub(crate) slice_end_ns: u64,
     /// The slice is over and its holder must be gone by then; 0: it is not over.
     pub(crate) limit_ns: u64,
@@ -62,7 +69,9 @@ impl Cpu {
         last: None,
         hand_off: None,
         gave_way: None,
-        slice_begin_ns: 0,
+        payer: None,
+        is_given: false,
+        uncharged_ns: 0,
         slice_end_ns: 0,
         limit_ns: 0,
         missed_count: 0,
@@ -177,18 +186,18 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// The slice under way ends without being handed on. If a part of it was not used, whoever had it last is
-    /// compensated for that until it runs again.
-    fn end_slice(&mut self, cpu: CpuId, now_ns: u64) {
-        let begin_ns = core::mem::take(&mut self.cpus[cpu].slice_begin_ns);
-        if begin_ns == 0 || self.cpus[cpu].limit_ns != 0 || now_ns >= self.cpus[cpu].slice_end_ns {
-            return;
-        }
-        if let Some(last) = self.cpus[cpu].last {
-            let used = Used { used_ns: now_ns.saturating_sub(begin_ns), slice_ns: self.slice_ns };
-            self.processors[last].funding.compensation = used.compensation();
-            self.touch(last);
-        }
+    /// Charges the slice's payer for what `processor` used, which has run here. What somebody was given without asking
+    /// delays its next slice by one slice at most.
+    fn charge(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
+        let here = &mut self.cpus[cpu];
+        let from_ns = core::mem::replace(&mut here.uncharged_ns, now_ns);
+        let end_ns = if here.is_given { here.slice_end_ns.clamp(from_ns, now_ns.max(from_ns)) } else { from_ns };
+        let payer = here.payer.unwrap_or(processor);
+        let given_max_ns = 2 * self.slice_ns;
+        let unpaid_ns = &mut self.processors[payer].funding.unpaid_ns;
+        *unpaid_ns += (end_ns - from_ns).min(given_max_ns.saturating_sub(*unpaid_ns));
+        *unpaid_ns += now_ns.saturating_sub(end_ns);
+        self.touch(payer);
     }
 
     /// Takes the physical processor from its current holder and charges the time.
@@ -198,43 +207,48 @@ impl<M: Machine> State<'_, M> {
         };
         let now_ns = self.machine.now_ns();
         let used_ns = now_ns.saturating_sub(self.cpus[cpu].dispatched_ns);
+        self.charge(cpu, processor, now_ns);
         self.cpus[cpu].last = Some(processor);
         let object = &mut self.processors[processor];
         object.cpu = None;
         object.time_used_ns = object.time_used_ns.saturating_add(used_ns);
     }
 
-    /// Gives a free physical processor to whom it was handed off, or to the winner of a draw.
-    /// False: nobody wants it.
+    /// Gives a free physical processor to whom it was handed off, or to the winner of a draw: of the rest of the slice
+    /// if somebody gave that away, else of a new one. False: nobody wants it.
     pub(crate) fn dispatch_next(&mut self, cpu: CpuId) -> bool {
         let now_ns = self.machine.now_ns();
         let handed = self.cpus[cpu].hand_off.take();
+        let gave_way = self.cpus[cpu].gave_way.take().filter(|_| now_ns < self.cpus[cpu].slice_end_ns);
         if handed.is_none() {
-            // A slice that is handed on ends when it would have ended.
-            self.cpus[cpu].is_deadline_stale = true;
             // Here too, so that processors which only yield to each other starve no sleeper.
             self.wake_for_words(now_ns);
-            self.end_slice(cpu, now_ns);
         }
-        let gave_way = self.cpus[cpu].gave_way.take();
         let Some(processor) = handed.or_else(|| self.choose(gave_way)) else {
-            self.cpus[cpu].limit_ns = 0;
+            let here = &mut self.cpus[cpu];
+            (here.limit_ns, here.payer, here.is_deadline_stale) = (0, None, true);
             return false;
         };
         if handed.is_none() {
-            self.begin_slice(cpu, processor, now_ns);
+            if gave_way.is_some() {
+                let here = &mut self.cpus[cpu];
+                (here.payer, here.is_given) = (Some(processor), true);
+            } else {
+                self.begin_slice(cpu, processor, now_ns);
+            }
             let had_it_before = self.cpus[cpu].last == Some(processor);
             if self.processors[processor].has_run && !had_it_before {
                 self.processors[processor].due |= 1 << UpcallKind::SliceBegin as u32;
             }
         }
-        self.cpus[cpu].current = Some(processor);
-        self.cpus[cpu].dispatched_ns = now_ns;
+        let here = &mut self.cpus[cpu];
+        here.current = Some(processor);
+        here.dispatched_ns = now_ns;
+        here.uncharged_ns = now_ns;
         let object = &mut self.processors[processor];
         object.state = ProcessorState::Running;
         object.cpu = Some(cpu);
         object.has_run = true;
-        object.funding.compensation = 0;
         self.touch(processor);
         if self.processors[processor].transfer.picks {
             self.serve_next(processor);
@@ -243,11 +257,15 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn begin_slice(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
-        self.cpus[cpu].slice_begin_ns = now_ns.max(1);
-        self.cpus[cpu].slice_end_ns = now_ns.saturating_add(self.slice_ns);
-        self.cpus[cpu].limit_ns = 0;
-        self.cpus[cpu].missed_count = 0;
+        let here = &mut self.cpus[cpu];
+        (here.payer, here.is_given) = (Some(processor), false);
+        here.uncharged_ns = now_ns;
+        here.slice_end_ns = now_ns.saturating_add(self.slice_ns);
+        here.limit_ns = 0;
+        here.missed_count = 0;
+        here.is_deadline_stale = true;
         self.processors[processor].slices += 1;
+        self.pay(processor);
         let environment = self.processors[processor].environment_id();
         self.count(environment, Counter::Slices, 1);
     }

@@ -114,7 +114,7 @@ impl<M: Machine> State<'_, M> {
         object.root = root;
         object.has_run = false;
         object.due = 0;
-        object.funding.compensation = 0;
+        object.funding.unpaid_ns = object.funding.unpaid_ns.max(self.slice_ns);
         self.make_ready(processor);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use aegis_abi::call::{
     Call, CapGrant, GateCall, GateReply, ProcessorState, ProcessorStop, Sleep, TICKET_AMOUNT_MAX, TicketAmount,
-    TicketField, TicketFund, TicketRead, Yield,
+    TicketField, TicketFund, TicketRead,
 };
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, Status};
 use aegis_lottery::CurrencyId;
@@ -143,21 +143,6 @@ fn who_sleeps_before_its_slice_ends_gets_its_share() {
         // quarter: against 1 + 3 slices of theirs without compensation.
         let due = part / (part + 1.0 + 3.0 * part);
         assert!((share(&used, 0) / due - 1.0).abs() < 0.03, "{part}: {} for {due}", share(&used, 0));
-    }
-}
-
-#[test]
-fn yielding_before_the_slice_ends_gains_nothing() {
-    for part in [0.99, 0.9, 0.5, 0.01] {
-        let (mut world, processors) = world(4, &[1, 1, 1]);
-        retire_first(&mut world);
-        let part_of = |index| if index == 0 { part } else { 1.0 };
-        let give_way = |world: &mut World| {
-            world.enter(0, Call::Yield(Yield { processor: CapSlot(0) }));
-        };
-        let used = compute(&mut world, &processors, 20_000, part_of, give_way);
-        assert!(share(&used, 0) < 0.345, "{part}: {used:?}");
-        assert!((used[1] / used[2] - 1.0).abs() < 0.06, "what it gives goes to the others by their shares: {used:?}");
     }
 }
 

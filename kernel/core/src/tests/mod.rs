@@ -16,6 +16,7 @@ mod funding;
 mod gate;
 mod random;
 mod schedule;
+mod shares;
 mod sleep;
 mod space;
 mod start;

@@ -207,8 +207,12 @@ fn the_timer_is_set_only_to_fire_sooner() {
     let armed_ns = world.state.cpus[cpu(0)].armed_ns;
     world.state.machine.now_ns += 1000;
     let decision = world.enter(0, Call::Yield(Yield { processor: SLOT_NONE }));
-    // The next slice ends later than the timer fires; then it is set anew.
     assert_eq!((decision.next, decision.deadline_ns), (Some(child), None));
+    assert_eq!(world.state.cpus[cpu(0)].slice_end_ns, armed_ns, "the rest of a slice ends when the slice does");
+    world.state.stop_processor(child);
+    let decision = world.kick(0);
+    // The next slice ends later than the timer fires; then it is set anew.
+    assert_eq!(decision.next, Some(world.first_processor));
     assert!(world.state.cpus[cpu(0)].slice_end_ns > armed_ns);
     assert_eq!(world.timer(0).deadline_ns, Some(world.state.cpus[cpu(0)].slice_end_ns));
 }
