@@ -91,9 +91,14 @@ struct Place {
 #[derive(Default)]
 struct Children {
     by_name: NameTable<Weak<Entry>>,
+    /// How often a name was taken out: what was looked up before may be gone since.
+    removal_count: u64,
     /// Dead children are swept out when there are this many.
     sweep_count: usize,
 }
+
+/// Look-ups of a name beside removals in its directory, before one is believed without being remembered.
+const LOOKUP_COUNT_MAX: usize = 64;
 
 /// Fewest children at which dead ones are swept out.
 const SWEEP_COUNT_MIN: usize = 64;
@@ -155,44 +160,84 @@ impl Entry {
             let inode = self.inode.lookup(name)?;
             return Ok(Self::new(inode, Some(self.clone()), name, false));
         }
-        match self.known_child(name) {
-            Some(known) if self.inode.confirms(name, &known.inode) => Ok(known),
-            Some(_) => {
-                self.detach(name);
-                Ok(self.attach(name, self.inode.lookup(name)?))
+        if let Some(known) = self.known_child(name) {
+            if self.inode.confirms(name, &known.inode) {
+                return Ok(known);
             }
-            None => Ok(self.attach(name, self.inode.lookup(name)?)),
+            self.detach(name, &known.inode);
         }
+        self.look_up(name)
     }
 
-    /// The entry for `name`, which leads to `inode`.
+    /// Asks the directory for a name that nobody holds, and remembers the answer: but not one that a removal may have
+    /// overtaken, because the entry would outlive the name.
+    fn look_up(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>> {
+        for _ in 0..LOOKUP_COUNT_MAX {
+            let removal_count = self.children.lock().removal_count;
+            let fresh = Self::new(self.inode.lookup(name)?, Some(self.clone()), name, false);
+            if let Some(entry) = self.attach_entry(name, fresh, Some(removal_count)) {
+                return Ok(entry);
+            }
+        }
+        Ok(Self::new(self.inode.lookup(name)?, Some(self.clone()), name, false))
+    }
+
+    /// The entry for `name`, which leads to `inode` and cannot be removed meanwhile: the caller holds the name space's
+    /// lock for changes.
     pub(super) fn attach(self: &Arc<Self>, name: &[u8], inode: InodeRef) -> Arc<Self> {
         if self.inode.is_volatile() {
             return Self::new(inode, Some(self.clone()), name, false);
         }
         let fresh = Self::new(inode, Some(self.clone()), name, false);
+        self.attach_entry(name, fresh.clone(), None).unwrap_or(fresh)
+    }
+
+    /// The entry for `name`: `fresh`, or the one that leads to the same inode already. `None` if names were removed
+    /// since there were `removal_count` removals.
+    fn attach_entry(&self, name: &[u8], fresh: Arc<Self>, removal_count: Option<u64>) -> Option<Arc<Self>> {
         let mut children = self.children.lock();
+        if removal_count.is_some_and(|count| count != children.removal_count) {
+            return None;
+        }
         let known = children.by_name.get(name).and_then(Weak::upgrade);
         if let Some(known) = known.filter(|known| is_same(&known.inode, &fresh.inode)) {
-            return known;
+            return Some(known);
         }
         children.put(name, &fresh);
         drop(children);
-        fresh
+        Some(fresh)
     }
 
-    /// Notes that `name` is gone from this directory.
-    pub(super) fn detach(&self, name: &[u8]) {
-        let gone = self.children.lock().by_name.remove(name).and_then(|child| child.upgrade());
+    /// Notes that `name`, which led to `inode`, is gone from this directory. What it leads to by now stays.
+    pub(super) fn detach(&self, name: &[u8], inode: &InodeRef) {
+        let gone = {
+            let mut children = self.children.lock();
+            children.removal_count += 1;
+            let known = children.by_name.get(name).and_then(Weak::upgrade);
+            let gone = known.filter(|known| is_same(&known.inode, inode));
+            if gone.is_some() {
+                children.by_name.remove(name);
+            }
+            gone
+        };
         if let Some(gone) = gone {
             gone.is_deleted.store(true, Ordering::Release);
         }
     }
 
-    /// Notes that `old_name` of this directory is now `new_name` of `new_parent`.
-    pub(super) fn move_child(&self, old_name: &[u8], new_parent: &Arc<Self>, new_name: &[u8]) {
-        let moved = self.children.lock().by_name.remove(old_name).and_then(|child| child.upgrade());
-        new_parent.detach(new_name);
+    /// Notes that `old_name` of this directory is now `new_name` of `new_parent`, where it replaced what led to
+    /// `replaced`.
+    pub(super) fn move_child(
+        &self,
+        old_name: &[u8],
+        new_parent: &Arc<Self>,
+        new_name: &[u8],
+        replaced: Option<&InodeRef>,
+    ) {
+        let moved = self.children.lock().take(old_name);
+        if let Some(replaced) = replaced {
+            new_parent.detach(new_name, replaced);
+        }
         if let Some(moved) = moved {
             let old_parent = {
                 let mut place = moved.place.lock();
@@ -206,8 +251,8 @@ impl Entry {
 
     /// Notes that two names changed places.
     pub(super) fn swap_children(self: &Arc<Self>, name: &[u8], other: &Arc<Self>, other_name: &[u8]) {
-        let first = self.children.lock().by_name.remove(name).and_then(|child| child.upgrade());
-        let second = other.children.lock().by_name.remove(other_name).and_then(|child| child.upgrade());
+        let first = self.children.lock().take(name);
+        let second = other.children.lock().take(other_name);
         for (moved, parent, new_name) in [(first, other, other_name), (second, self, name)] {
             if let Some(moved) = moved {
                 {
@@ -228,6 +273,12 @@ impl Children {
             self.sweep_count = self.by_name.len() * 2;
         }
         self.by_name.insert(name, Arc::downgrade(child));
+    }
+
+    /// Takes a name out.
+    fn take(&mut self, name: &[u8]) -> Option<Arc<Entry>> {
+        self.removal_count += 1;
+        self.by_name.remove(name).and_then(|child| child.upgrade())
     }
 }
 
@@ -493,6 +544,10 @@ impl Mount {
         }
         let before = {
             let mut recent = self.recent.lock();
+            // Whoever removes a name says so before he comes here to let go of its entry.
+            if entry.is_deleted() {
+                return;
+            }
             if recent.is_empty() {
                 recent.resize(RECENT_ENTRY_COUNT, None);
             }
@@ -526,3 +581,7 @@ impl Mount {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "location_tests.rs"]
+mod tests;

@@ -158,7 +158,7 @@ impl Namespace {
             return Err(Errno::EBUSY);
         }
         target.parent.inode().unlink(name, caller.now)?;
-        target.parent.entry().detach(name);
+        target.parent.entry().detach(name, victim.inode());
         victim.mount().forget(victim.entry());
         if victim.inode().kind() == FileKind::Symlink {
             // Walks may have gone through it.
@@ -215,7 +215,7 @@ impl Namespace {
             return Err(Errno::EBUSY);
         }
         target.parent.inode().remove_directory(name, caller.now)?;
-        target.parent.entry().detach(name);
+        target.parent.entry().detach(name, victim.inode());
         victim.mount().forget(victim.entry());
         self.walks.forget_all();
         Ok(victim)
@@ -308,7 +308,8 @@ impl Namespace {
         if mode == RenameMode::Exchange {
             old_entry.swap_children(old_name, new_entry, new_name);
         } else {
-            old_entry.move_child(old_name, new_entry, new_name);
+            let replaced = target.as_ref().map(Location::inode);
+            old_entry.move_child(old_name, new_entry, new_name, replaced);
             if let Some(target) = &target {
                 target.mount().forget(target.entry());
             }
