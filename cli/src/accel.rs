@@ -21,7 +21,7 @@ use crate::control::{FromGuest, LineBuffer};
 use crate::errors::Error;
 use crate::machine::{Machine, sockets};
 use crate::options::AccelChoice;
-use crate::qemu::{Accelerator, MachineKind, MachineLine, PodDevices};
+use crate::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use crate::{artifacts, boot};
 
 /// The longest time that the trial may take.
@@ -173,6 +173,7 @@ impl Trial<'_> {
             firmware: firmware_for(self.machine),
             log: guest.log_fd(),
             pods: &pods,
+            driver: Driver::Pod,
             orders: None,
             debugger: None,
             more: &[],

@@ -18,7 +18,7 @@ use crate::machine::{GuestEnds, HostEnds, Machine};
 use crate::options::MachineOptions;
 use crate::pod::chance;
 use crate::ports::{BOOT_LIMIT, Finished, Habits, Parts, printable_lines, relay};
-use crate::qemu::{Accelerator, MachineKind, MachineLine, PodDevices};
+use crate::qemu::{Accelerator, Driver, MachineKind, MachineLine, PodDevices};
 use crate::remote::desk::Desk;
 use crate::shares::Served;
 use crate::signals::Signals;
@@ -57,6 +57,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) slice_ms: Option<u8>,
     /// The bundle.
     pub(crate) bundle: &'a BootBundle,
+    /// Who drives the devices of several pods.
+    pub(crate) driver: Driver,
     /// Each pod's directories.
     pub(crate) shares: Vec<&'a [Served]>,
     /// The line to the manager.
@@ -106,19 +108,22 @@ impl<'a> Kit<'a> {
     ///
     /// # Errors
     /// The one that was asked for has none, or none has.
-    pub(crate) fn fit(&mut self, function_counts: &[usize]) -> Result<(), Error> {
+    pub(crate) fn fit(&mut self, function_counts: &[usize], driver: Driver) -> Result<(), Error> {
         if let [_] = function_counts {
             return Ok(());
         }
-        self.kind = self.options.kind.unwrap_or(MachineKind::for_pods(function_counts));
-        match self.kind.places(function_counts) {
-            Some(_) => Ok(()),
-            None => Err(Error::Usage(format!(
-                "-M {} has no room for these pods: microvm holds 3, with 6 to 7 served directories each, pc and q35 28 \
-                 pods and served directories together",
-                self.kind.name()
-            ))),
+        self.kind = self.options.kind.unwrap_or(MachineKind::for_pods(function_counts, driver));
+        if self.kind.places(function_counts, driver).is_some() {
+            return Ok(());
         }
+        let microvm = match driver {
+            Driver::Guard => "23 pods and served directories together",
+            Driver::Pod => "3 that are trusted with their devices, with 6 to 7 served directories each",
+        };
+        let name = self.kind.name();
+        Err(Error::Usage(format!(
+            "-M {name} has no room for these pods: microvm holds {microvm}, pc and q35 28 together"
+        )))
     }
 
     /// Decides what executes the machine's instructions.
@@ -162,6 +167,7 @@ impl<'a> Kit<'a> {
             firmware: firmware_for(self.kind),
             log: guest.log_fd(),
             pods: &pods,
+            driver: wish.driver,
             orders: wish.orders,
             debugger: wish.debugger,
             more: &self.options.qemu_words,

@@ -76,6 +76,7 @@ FILE:
   cpus = 2               # processors, 1 to 8 [1]
   memory = \"1G\"          # of the whole machine [what the pods need]
   slice_ms = 10          # length of a slice, 1 to 100 [10]
+  trust_devices = true   # as --trust-devices [false]
 
   [pod.web]              # as many as 13; the name marks its lines
   program = \"busybox\"    # as for `aegis run`
@@ -253,6 +254,9 @@ pub(crate) struct UpOptions {
     /// Name by which `aegis ps` and others find the machine [default: the file's]
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<String>,
+    /// Let pods drive their devices themselves: faster by a little, and any of them can then reach all memory
+    #[arg(long)]
+    pub(crate) trust_devices: bool,
     /// The machine and its pods, in TOML
     pub(crate) file: PathBuf,
 }

@@ -29,6 +29,15 @@ pub(crate) enum MachineKind {
     Q35,
 }
 
+/// Who drives the devices of several pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// The manager, on behalf of pods that it does not trust.
+    Guard,
+    /// Each pod its own.
+    Pod,
+}
+
 /// What executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
@@ -90,10 +99,10 @@ const PCI_PLACES: std::ops::Range<usize> = 2..30;
 impl MachineKind {
     /// The first place of each of several pods that have so many functions; `None` if there is no room for them.
     ///
-    /// On microvm each pod has a page of register blocks of its own, because protection ends at pages; and block 0
-    /// stays empty, because QEMU (7.2) raises line 2 of an interrupt controller for its line 0, so that the block would
-    /// interrupt in the name of block 2. Functions on PCI have pages of their own.
-    pub(crate) fn places(self, function_counts: &[usize]) -> Option<Vec<usize>> {
+    /// On microvm block 0 stays empty, because QEMU (7.2) raises line 2 of an interrupt controller for its line 0, so
+    /// that the block would interrupt in the name of block 2. Pods that drive their devices themselves have a page of
+    /// register blocks each, because protection ends at pages. Functions on PCI have pages of their own.
+    pub(crate) fn places(self, function_counts: &[usize], driver: Driver) -> Option<Vec<usize>> {
         let mut next = match self {
             Self::Microvm => 1,
             Self::Pc | Self::Q35 => PCI_PLACES.start,
@@ -102,6 +111,7 @@ impl MachineKind {
         for count in function_counts {
             let end = next + count;
             let (has_room, behind) = match self {
+                Self::Microvm if driver == Driver::Guard => (end <= BLOCK_COUNT, end),
                 Self::Microvm => {
                     let page_end = (next + 1).next_multiple_of(BLOCKS_PER_PAGE);
                     (end <= page_end.min(BLOCK_COUNT), page_end)
@@ -127,8 +137,8 @@ impl MachineKind {
     }
 
     /// The machine type that several pods get if nobody says which: the smallest that has room for them.
-    pub(crate) fn for_pods(function_counts: &[usize]) -> Self {
-        match Self::Microvm.places(function_counts) {
+    pub(crate) fn for_pods(function_counts: &[usize], driver: Driver) -> Self {
+        match Self::Microvm.places(function_counts, driver) {
             Some(_) => Self::Microvm,
             None => Self::Q35,
         }
@@ -163,6 +173,8 @@ pub(crate) struct MachineLine<'a> {
     /// The pods' devices. Those of several pods have fixed places, in this order; those of one are where QEMU puts
     /// them.
     pub(crate) pods: &'a [PodDevices<'a>],
+    /// Who drives them, if there are several pods.
+    pub(crate) driver: Driver,
     /// The line to the manager of several pods: the second serial port.
     pub(crate) orders: Option<RawFd>,
     /// The port of a debugger, which the machine then waits for.
@@ -197,7 +209,7 @@ impl MachineLine<'_> {
             line.pair("-chardev", &format!("socket,id=gdb,fd={fd}")).pair("-gdb", "chardev:gdb");
         }
         let counts: Vec<usize> = self.pods.iter().map(PodDevices::function_count).collect();
-        let firsts = if counts.len() > 1 { self.machine.places(&counts) } else { None };
+        let firsts = if counts.len() > 1 { self.machine.places(&counts, self.driver) } else { None };
         for (number, pod) in self.pods.iter().enumerate() {
             let first = firsts.as_ref().and_then(|firsts| firsts.get(number)).copied();
             let place = first.map(|first| Place { number, first });
@@ -349,7 +361,7 @@ fn shell_quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Accelerator, MachineKind, MachineLine, PodDevices, PortFds, shell_quoted};
+    use super::{Accelerator, Driver, MachineKind, MachineLine, PodDevices, PortFds, shell_quoted};
     use crate::shares::serve;
     use std::path::Path;
 
@@ -372,6 +384,7 @@ mod tests {
             more: &[],
             log: 105,
             pods: &[PodDevices { ports: PORTS, sessions: None, shares: &[] }],
+            driver: Driver::Guard,
         }
     }
 
@@ -466,7 +479,7 @@ mod tests {
             " -device virtserialport,nr=2,chardev=stdout-0,name=aegis.stdout@0,bus=console-0.0 ",
             " -fsdev local,id=aegis0-0,",
             " -device virtio-9p-device,fsdev=aegis0-0,mount_tag=aegis0,bus=virtio-mmio-bus.2 ",
-            " -device virtio-serial-device,max_ports=6,id=console-1,bus=virtio-mmio-bus.8 ",
+            " -device virtio-serial-device,max_ports=6,id=console-1,bus=virtio-mmio-bus.3 ",
             " -device virtserialport,nr=5,chardev=sessions-1,name=aegis.sessions@1,bus=console-1.0",
             " -chardev socket,id=control-1,fd=114 ",
         ] {
@@ -481,15 +494,26 @@ mod tests {
     #[test]
     fn pods_share_no_page_of_registers() {
         let (microvm, q35) = (MachineKind::Microvm, MachineKind::Q35);
-        assert_eq!(microvm.places(&[7, 8, 1]), Some(vec![1, 8, 16]));
+        assert_eq!(microvm.places(&[7, 8, 1], Driver::Pod), Some(vec![1, 8, 16]));
         for counts in [&[8, 1][..], &[1, 9], &[1, 1, 1, 1]] {
-            assert_eq!(microvm.places(counts), None, "{counts:?}");
-            assert_eq!(MachineKind::for_pods(counts), q35);
+            assert_eq!(microvm.places(counts, Driver::Pod), None, "{counts:?}");
+            assert_eq!(MachineKind::for_pods(counts, Driver::Pod), q35);
         }
-        assert_eq!(MachineKind::for_pods(&[1, 1, 8]), microvm);
-        assert_eq!(q35.places(&[1; 13]), Some((2..15).collect()));
-        assert_eq!(q35.places(&[10, 18]), Some(vec![2, 12]));
-        assert_eq!(q35.places(&[10, 19]), None);
+        assert_eq!(MachineKind::for_pods(&[1, 1, 8], Driver::Pod), microvm);
+        for driver in [Driver::Pod, Driver::Guard] {
+            assert_eq!(q35.places(&[1; 13], driver), Some((2..15).collect()));
+            assert_eq!(q35.places(&[10, 18], driver), Some(vec![2, 12]));
+            assert_eq!(q35.places(&[10, 19], driver), None);
+        }
+    }
+
+    #[test]
+    fn guarded_functions_stand_close() {
+        let microvm = MachineKind::Microvm;
+        assert_eq!(microvm.places(&[9, 1, 13], Driver::Guard), Some(vec![1, 10, 11]));
+        assert_eq!(microvm.places(&[1; 13], Driver::Guard), Some((1..14).collect()));
+        assert_eq!(microvm.places(&[9, 1, 14], Driver::Guard), None);
+        assert_eq!(MachineKind::for_pods(&[9, 1, 14], Driver::Guard), MachineKind::Q35);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::machine::{GuestEnds, sockets};
 use crate::options::{RunOptions, StatsFormat};
 use crate::pod::{Pod, PodFiles, terminal_flags};
 use crate::profile::{self, Profile, RootFiles, Sources};
+use crate::qemu::Driver;
 use crate::root::HOSTNAME;
 
 /// Runs a program; the answer is the tool's exit status.
@@ -43,6 +44,7 @@ pub(crate) fn run(options: &RunOptions, start: Instant) -> Result<u8, Error> {
         },
         slice_ms: None,
         bundle: &bundle,
+        driver: Driver::Pod,
         shares: vec![&files.shares],
         orders: None,
         sessions: Vec::new(),

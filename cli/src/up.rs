@@ -19,6 +19,7 @@ use crate::launch::{Kit, Launch, Wish, memory_of_pods_mib, pod_quota_mib};
 use crate::machine::sockets;
 use crate::options::UpOptions;
 use crate::pod::{Pod, PodFiles};
+use crate::qemu::Driver;
 use crate::remote::channel::Channel;
 use crate::remote::desk::Desk;
 use crate::remote::payers::Payers;
@@ -36,7 +37,8 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let path = cwd.join(&options.file);
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
+    let mut file = read(&path, folder).map_err(|why| Error::Usage(format!("{}: {why}", options.file.display())))?;
+    file.trusts_devices |= options.trust_devices;
     let pods = found(&file, folder)?;
     let mut kit = Kit::find(&options.machine)?;
     let mut files = Vec::new();
@@ -45,7 +47,11 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         ready.report(&options.machine);
         files.push(ready);
     }
-    kit.fit(&files.iter().map(|files| 1 + files.shares.len()).collect::<Vec<_>>())?;
+    let driver = if file.trusts_devices { Driver::Pod } else { Driver::Guard };
+    kit.fit(&files.iter().map(|files| 1 + files.shares.len()).collect::<Vec<_>>(), driver)?;
+    if options.machine.verbose {
+        eprintln!("aegis: {}", confinement(driver));
+    }
     let library_os = kit.artifacts.flat_library_os()?;
     let manager = kit.artifacts.flat_manager()?;
     let mut configs = Vec::new();
@@ -64,6 +70,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
         memory_mib: memory_mib(&file, &bundle)?,
         slice_ms: file.slice_ms,
         bundle: &bundle,
+        driver,
         shares: files.iter().map(|files| files.shares.as_slice()).collect(),
         orders: Some(guest.add(&orders_guest.into())?),
         sessions: sessions.iter().map(|(_, theirs)| guest.add(theirs)).collect::<Result<_, _>>()?,
@@ -82,6 +89,14 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
     let verdict = verdict_of_pods(&names, &finished.reports, finished.first_failure, finished.ending);
     kit.report(&verdict, &finished.log);
     Ok(verdict.status)
+}
+
+/// What keeps a pod's devices from memory that is not its own, in one line.
+fn confinement(driver: Driver) -> &'static str {
+    match driver {
+        Driver::Guard => "devices: the manager guards them; a pod's reach the pod's memory and no other",
+        Driver::Pod => "devices: nothing confines them; whoever takes over a pod's library OS reaches all memory",
+    }
 }
 
 /// Where commands for the machine come in. A machine runs without a place for them, if the host has none and nobody
@@ -161,7 +176,7 @@ fn bundle_of(
         payer: entry.payer.map(|payer| payer as u32),
     };
     let currencies: Vec<CurrencyPlan> = file.currencies.iter().map(currency).collect();
-    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies));
+    let plan = plan.collect::<Option<Vec<_>>>().and_then(|plan| encode(&plan, &currencies, file.trusts_devices));
     let plan = plan.ok_or_else(|| Error::Usage("the pods cannot be described".into()))?;
     let roots = files.iter().map(|files| files.root.as_ref().map(|root| &root.image));
     let pods = configs.iter().map(Vec::as_slice).zip(roots).collect();

@@ -35,6 +35,8 @@ pub(crate) struct UpFile {
     pub(crate) memory: Option<u64>,
     /// Length of a slice.
     pub(crate) slice_ms: Option<u8>,
+    /// Pods drive their devices themselves, unguarded.
+    pub(crate) trusts_devices: bool,
     /// The pods, in the file's order.
     pub(crate) pods: Vec<PodEntry>,
     /// The currencies; whoever pays for one stands before it.
@@ -80,7 +82,14 @@ type Result<T> = std::result::Result<T, FileError>;
 pub(crate) fn parse(text: &str, folder: &Path) -> Result<UpFile> {
     let reader = Reader { text, folder };
     let document = toml_span::parse(text).map_err(|error| reader.error(error.span.start, &error))?;
-    let mut file = UpFile { cpus: 1, memory: None, slice_ms: None, pods: Vec::new(), currencies: Vec::new() };
+    let mut file = UpFile {
+        cpus: 1,
+        memory: None,
+        slice_ms: None,
+        trusts_devices: false,
+        pods: Vec::new(),
+        currencies: Vec::new(),
+    };
     let (mut written, mut uses) = (Vec::new(), Vec::new());
     for (key, value) in in_order(reader.table(&document)?) {
         match &*key.name {
@@ -172,7 +181,8 @@ impl Reader<'_> {
                 "cpus" => file.cpus = self.integer(key, value, 1, CPU_COUNT_MAX)? as u8,
                 "memory" => file.memory = Some(self.memory(key, value)?),
                 "slice_ms" => file.slice_ms = Some(self.integer(key, value, 1, SLICE_MS_MAX)? as u8),
-                _ => return Err(self.unknown(key, "cpus, memory, slice_ms")),
+                "trust_devices" => file.trusts_devices = self.boolean(key, value)?,
+                _ => return Err(self.unknown(key, "cpus, memory, slice_ms, trust_devices")),
             }
         }
         Ok(())

@@ -5,9 +5,10 @@
 //! bundle with the pod's configuration and root, so that its library OS reads it as if there were nobody else. The
 //! kernel knows none of these parts.
 //!
-//! Device functions have no names that both sides know, so the plan counts: the machine's virtio functions, in the
-//! order of their slots, are the first pod's, then the second's, and so on. The manager refuses a machine that has
-//! more or fewer.
+//! Device functions have no names that both sides know, so the plan counts: the machine's virtio consoles and 9P
+//! transports, in the order of their slots, are the first pod's, then the second's, and so on. The manager refuses a
+//! machine that has more or fewer. It keeps them and guards them (`aegis_virtio::guard`), unless the plan says that
+//! pods are trusted with them; functions of other types it gives to nobody.
 //!
 //! Currencies share a part of the processors among pods. They are numbered, and whoever pays for one has a smaller
 //! number, so that a plan cannot say a cycle and the manager can make them in order.
@@ -34,7 +35,7 @@ pub const PART_POD: u32 = 18;
 /// First eight bytes of a plan.
 pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"AEGISPOD");
 /// Version of the encoding.
-pub const PLAN_VERSION: u32 = 3;
+pub const PLAN_VERSION: u32 = 4;
 /// Most pods of a machine: what the bundle has parts for, besides the manager, the plan and the library OS.
 pub const POD_COUNT_MAX: usize = BUNDLE_PART_COUNT_MAX - 3;
 /// Most currencies of a machine, the base aside.
@@ -49,8 +50,21 @@ pub const SLOT_POD_END: CapSlot = CapSlot(6);
 pub const SLOT_POD_IMAGE: CapSlot = CapSlot(7);
 /// Slot of a pod's own table: its copy of what the library OS writes.
 pub const SLOT_POD_DATA: CapSlot = CapSlot(8);
+/// Slot of a pod's own table: the gate to the guard of its device functions. A pod that drives them itself has none.
+pub const SLOT_POD_GUARD: CapSlot = CapSlot(9);
+/// Slot of a pod's own table: the first guarded function's frames that the pod writes. [`GUARDED_SLOT_COUNT`] slots
+/// further are the next function's.
+pub const SLOT_GUARDED_FIRST: CapSlot = CapSlot(16);
+/// Slots of a guarded function.
+pub const GUARDED_SLOT_COUNT: u32 = 3;
+/// Among them: the frames that the pod only reads.
+pub const GUARDED_SLOT_USED: u32 = 1;
+/// Among them: the bell that the function's interrupt rings.
+pub const GUARDED_SLOT_BELL: u32 = 2;
 
 const HEADER_BYTES: usize = 24;
+/// Flag of the plan: [`Plan::trusts_devices`].
+const FLAG_TRUST: u32 = 1;
 const NAME_OFFSET: usize = 32;
 /// Flag of an entry: [`PodPlan::is_held`].
 const FLAG_HELD: u32 = 1;
@@ -127,9 +141,10 @@ pub fn is_name(name: &str) -> bool {
     (1..=POD_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('-')
 }
 
-/// Writes a plan; `None` for no pods, too many of something, or a payer that cannot be.
+/// Writes a plan whose pods drive their devices themselves if `trusts_devices`; `None` for no pods, too many of
+/// something, or a payer that cannot be.
 #[must_use]
-pub fn encode(pods: &[PodPlan], currencies: &[CurrencyPlan]) -> Option<Vec<u8>> {
+pub fn encode(pods: &[PodPlan], currencies: &[CurrencyPlan], trusts_devices: bool) -> Option<Vec<u8>> {
     let is_good = |payer: Option<u32>, end: usize| payer.is_none_or(|payer| (payer as usize) < end);
     if !(1..=POD_COUNT_MAX).contains(&pods.len())
         || currencies.len() > CURRENCY_COUNT_MAX
@@ -141,6 +156,7 @@ pub fn encode(pods: &[PodPlan], currencies: &[CurrencyPlan]) -> Option<Vec<u8>> 
     let currency_offset = HEADER_BYTES + pods.len() * ENTRY_BYTES;
     let mut bytes = vec![0; currency_offset + currencies.len() * CURRENCY_BYTES];
     put(&mut bytes, 16, (currencies.len() as u32).to_le_bytes());
+    put(&mut bytes, 20, (if trusts_devices { FLAG_TRUST } else { 0 }).to_le_bytes());
     for (index, currency) in currencies.iter().enumerate() {
         let at = currency_offset + index * CURRENCY_BYTES;
         put(&mut bytes, at, currency.ticket_amount.to_le_bytes());
@@ -184,6 +200,8 @@ pub enum PlanDamage {
 pub struct Plan {
     pods: [Option<PodPlan>; POD_COUNT_MAX],
     currencies: [Option<CurrencyPlan>; CURRENCY_COUNT_MAX],
+    /// Pods drive their device functions themselves, and can make them reach any memory.
+    pub trusts_devices: bool,
 }
 
 impl Plan {
@@ -206,8 +224,10 @@ impl Plan {
         if u64_at(bytes, 0) != Some(PLAN_MAGIC) {
             return Err(PlanDamage::NotPlan);
         }
-        let counts = (field(8), field(12), field(16));
-        let (Some(version), Some(count), Some(currency_count)) = counts else { return Err(PlanDamage::NotPlan) };
+        let fields = (field(8), field(12), field(16), field(20));
+        let (Some(version), Some(count), Some(currency_count), Some(flags)) = fields else {
+            return Err(PlanDamage::NotPlan);
+        };
         if version != PLAN_VERSION {
             return Err(PlanDamage::Version(version));
         }
@@ -231,7 +251,7 @@ impl Plan {
             let currency = entry.and_then(|entry| decode_currency(entry, index as u32));
             *place = Some(currency.ok_or(PlanDamage::Currency(index))?);
         }
-        Ok(Self { pods, currencies })
+        Ok(Self { pods, currencies, trusts_devices: flags & FLAG_TRUST != 0 })
     }
 }
 
@@ -278,13 +298,15 @@ mod tests {
     fn what_is_written_is_read() {
         for count in 1..=POD_COUNT_MAX {
             let pods: Vec<PodPlan> = (0..count).map(|number| pod(&alloc::format!("pod-{number}"))).collect();
-            let bytes = encode(&pods, &[]).expect("not too many");
+            let bytes = encode(&pods, &[], false).expect("not too many");
             let plan = Plan::decode(&bytes).expect("a good plan");
-            assert!(plan.pods().eq(&pods) && plan.currencies().next().is_none());
+            assert!(plan.pods().eq(&pods) && plan.currencies().next().is_none() && !plan.trusts_devices);
             assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Pod(count - 1)));
         }
-        assert_eq!(encode(&[], &[]), None);
-        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1], &[]), None);
+        let trusting = encode(&[pod("a")], &[], true).expect("one");
+        assert!(Plan::decode(&trusting).is_ok_and(|plan| plan.trusts_devices));
+        assert_eq!(encode(&[], &[], false), None);
+        assert_eq!(encode(&[pod("a"); POD_COUNT_MAX + 1], &[], false), None);
     }
 
     #[test]
@@ -293,7 +315,7 @@ mod tests {
             .map(|number| CurrencyPlan { ticket_amount: 1 + u64::from(number), payer: number.checked_sub(2) })
             .collect();
         let pods = [pod("a"), pod("b").paid_by(Some(15))];
-        let bytes = encode(&pods, &currencies).expect("not too many");
+        let bytes = encode(&pods, &currencies, false).expect("not too many");
         let plan = Plan::decode(&bytes).expect("a good plan");
         assert!(plan.pods().eq(&pods) && plan.currencies().eq(&currencies));
         assert_eq!(Plan::decode(&bytes[..bytes.len() - 1]).err(), Some(PlanDamage::Currency(15)));
@@ -309,10 +331,10 @@ mod tests {
         assert_eq!(with(first + 4 * 16 + 8, 4), Some(PlanDamage::Currency(4)), "it would pay for itself");
         // What cannot be read is not written.
         let one = |payer| CurrencyPlan { ticket_amount: 1, payer };
-        assert_eq!(encode(&pods, &[]), None);
-        assert_eq!(encode(&[pod("a")], &[one(Some(0))]), None);
-        assert_eq!(encode(&[pod("a")], &[one(Some(1)), one(None)]), None);
-        assert_eq!(encode(&[pod("a")], &[one(None); CURRENCY_COUNT_MAX + 1]), None);
+        assert_eq!(encode(&pods, &[], false), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(0))], false), None);
+        assert_eq!(encode(&[pod("a")], &[one(Some(1)), one(None)], false), None);
+        assert_eq!(encode(&[pod("a")], &[one(None); CURRENCY_COUNT_MAX + 1], false), None);
     }
 
     #[test]
@@ -327,7 +349,7 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        let good = encode(&[pod("a"), pod("b")], &[]).expect("two");
+        let good = encode(&[pod("a"), pod("b")], &[], false).expect("two");
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
@@ -347,7 +369,7 @@ mod tests {
         #[test]
         fn no_input_stops_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let currencies = [CurrencyPlan { ticket_amount: 1, payer: None }; 3];
-            let mut plan = encode(&[pod("a"), pod("b")], &currencies).expect("two");
+            let mut plan = encode(&[pod("a"), pod("b")], &currencies, false).expect("two");
             for (place, byte) in plan.iter_mut().skip(12).zip(&bytes) {
                 *place ^= byte;
             }

@@ -17,6 +17,10 @@
 #[cfg(target_os = "none")]
 mod currency;
 #[cfg(target_os = "none")]
+mod device;
+#[cfg(target_os = "none")]
+mod guard;
+#[cfg(target_os = "none")]
 mod manager;
 #[cfg(target_os = "none")]
 mod memory;

@@ -3,15 +3,15 @@
 #![allow(unsafe_code, reason = "the boot information, and a heap that must not be there")]
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
 use core::fmt;
 use core::ops::Range;
 
 use aegis_abi::boot::{BUNDLE_PART_COUNT_MAX, BootInfo, BundleHeader, BundlePart};
 use aegis_abi::call::TICKET_AMOUNT_MAX;
-use aegis_abi::device::{DeviceField, DeviceKind};
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::{SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_MACHINE};
+use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
@@ -20,6 +20,7 @@ use aegis_image::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Pla
 use aegis_rt::call::{self, Refusal};
 
 use crate::currency::{Currencies, Currency};
+use crate::device::{DeviceError, functions_of_pods};
 use crate::memory::Bundle;
 use crate::orders::Line;
 use crate::pod::{Image, Making, Pod};
@@ -27,10 +28,6 @@ use crate::report::say;
 
 /// Our capability for the library OS's frames.
 const SLOT_IMAGE: CapSlot = CapSlot(100);
-/// Most virtio functions of a machine.
-const DEVICE_COUNT_MAX: usize = 64;
-/// Vendor of virtio functions on PCI.
-const VENDOR_VIRTIO: u64 = 0x1af4;
 
 /// Why the machine cannot be divided.
 enum Failure {
@@ -48,6 +45,8 @@ enum Failure {
     DeviceCount(u64, usize),
     /// The machine has too little memory for this pod, which wants so many frames.
     Memory(PodPlan),
+    /// A pod's devices.
+    Device(PodPlan, DeviceError),
     /// The kernel refused something of the whole.
     Refused(Refusal),
 }
@@ -61,11 +60,12 @@ impl fmt::Display for Failure {
             Self::Image(damage) => write!(out, "the library OS: {damage:?}"),
             Self::PodCount => out.write_str("the plan is for another number of pods than the bundle"),
             Self::DeviceCount(planned, found) => {
-                write!(out, "the plan is for {planned} virtio functions, the machine has {found}")
+                write!(out, "the plan is for {planned} functions of pods, the machine has {found}")
             }
             Self::Memory(pod) => {
                 write!(out, "{}: not enough memory left for its {} frames", pod.name(), pod.frame_quota)
             }
+            Self::Device(pod, error) => write!(out, "{}: its devices: {error}", pod.name()),
             Self::Refused(refusal) => write!(out, "the kernel refused {refusal:?}"),
         }
     }
@@ -104,6 +104,9 @@ struct Machine<'a> {
     bundle: Bundle,
     image: Image,
     devices: &'a [CapSlot],
+    trusts_devices: bool,
+    /// A pod has ended since the start.
+    has_ended_one: Cell<bool>,
 }
 
 /// A pod's place in the machine.
@@ -127,7 +130,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn make(&mut self, machine: &Machine<'_>) -> Result<Pod, Refusal> {
+    fn make(&mut self, machine: &Machine<'_>) -> Result<Pod, DeviceError> {
         let bundle_offset = self.part.offset_bytes / PAGE_SIZE;
         let frame_count = self.part.length_bytes.div_ceil(PAGE_SIZE);
         let making = Making {
@@ -137,6 +140,9 @@ impl Place<'_> {
             bundle: Bundle { frame: machine.bundle.frame + bundle_offset, frame_count },
             bundle_offset,
             devices: &machine.devices[self.devices.clone()],
+            first_device: self.devices.start,
+            trusts_devices: machine.trusts_devices,
+            clears: machine.has_ended_one.get(),
             image: &machine.image,
             info: machine.info,
         };
@@ -149,14 +155,20 @@ impl Place<'_> {
     }
 
     /// Takes the pod apart; whatever is left of one that cannot be is never started again.
-    fn end(&mut self) -> Result<(), Refusal> {
+    fn end(&mut self, machine: &Machine<'_>) -> Result<(), DeviceError> {
         self.last = self.state();
         self.has_news = true;
-        self.pod.take().map_or(Ok(()), |pod| pod.end())
+        machine.has_ended_one.set(true);
+        let has_stopped = self.pod.take().map_or(Ok(true), |pod| pod.end())?;
+        if !has_stopped {
+            say(format_args!("{}: a device of it does not stop; it cannot be started again", self.plan.name()));
+            self.is_held = false;
+        }
+        Ok(())
     }
 
     fn act(&mut self, machine: &Machine<'_>, action: Action, amount: u64) -> Outcome {
-        let done = |result: Result<(), Refusal>| result.map_or(Outcome::Refused, |()| Outcome::Done);
+        let done = |result: Result<(), DeviceError>| result.map_or(Outcome::Refused, |()| Outcome::Done);
         match (action, &self.pod) {
             (Action::Read, _) => Outcome::Done,
             (Action::Release, _) => {
@@ -175,14 +187,14 @@ impl Place<'_> {
                 }
                 Err(_) => Outcome::Refused,
             },
-            (Action::Destroy, Some(_)) => done(self.end()),
+            (Action::Destroy, Some(_)) => done(self.end(machine)),
         }
     }
 
-    fn restart(&mut self, machine: &Machine<'_>) -> Result<(), Refusal> {
+    fn restart(&mut self, machine: &Machine<'_>) -> Result<(), DeviceError> {
         let pod = self.make(machine)?;
         self.pod = Some(pod);
-        pod.start()
+        Ok(pod.start()?)
     }
 }
 
@@ -198,12 +210,19 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     if pod_parts().count() != plan.pods().count() {
         return Err(Failure::PodCount);
     }
-    let (devices, device_count) = virtio_functions(info);
+    let (devices, device_count) = functions_of_pods(info);
     let wanted_count: u64 = plan.pods().map(|pod| u64::from(pod.device_count)).sum();
     if wanted_count != device_count as u64 {
         return Err(Failure::DeviceCount(wanted_count, device_count));
     }
-    let machine = Machine { info, bundle, image, devices: &devices[..device_count] };
+    let machine = Machine {
+        info,
+        bundle,
+        image,
+        devices: &devices[..device_count],
+        trusts_devices: plan.trusts_devices,
+        has_ended_one: Cell::new(false),
+    };
     let mut currencies = Currencies::make(&plan)?;
     let mut places = [const { None }; POD_COUNT_MAX];
     let mut device = 0;
@@ -222,9 +241,10 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
             last: PodState::default(),
             has_news: false,
         };
-        let pod = made.make(&machine).map_err(|refusal| match refusal.status {
-            Status::NoFrames => Failure::Memory(*plan),
-            _ => Failure::Refused(refusal),
+        let pod = made.make(&machine).map_err(|error| match error {
+            DeviceError::Refused(Refusal { status: Status::NoFrames, .. }) => Failure::Memory(*plan),
+            DeviceError::Refused(refusal) => Failure::Refused(refusal),
+            error => Failure::Device(*plan, error),
         })?;
         made.pod = Some(pod);
         *place = Some(made);
@@ -248,27 +268,6 @@ fn image_of(bundle: &Bundle, part: BundlePart) -> Result<Image, Failure> {
     let rights = Rights::READ | Rights::EXECUTE | Rights::GRANT;
     call::cap_derive(SLOT_BUNDLE, SLOT_IMAGE, rights, offset, (bytes.len() as u64) / PAGE_SIZE)?;
     Ok(Image { slot: SLOT_IMAGE, frame: bundle.frame + offset, header, bytes })
-}
-
-/// Our slots of the machine's virtio functions, in order, and how many there are.
-fn virtio_functions(info: &BootInfo) -> ([CapSlot; DEVICE_COUNT_MAX], usize) {
-    let mut found = [CapSlot(0); DEVICE_COUNT_MAX];
-    let mut count = 0;
-    let slots = (0..info.device_count).map(|index| CapSlot(SLOT_DEVICE_FIRST.0 + index));
-    for (slot, place) in slots.filter(|slot| is_virtio(*slot)).zip(&mut found) {
-        *place = slot;
-        count += 1;
-    }
-    (found, count)
-}
-
-fn is_virtio(slot: CapSlot) -> bool {
-    let read = |field| call::device_read(slot, field, 0).unwrap_or(0);
-    match read(DeviceField::Kind) {
-        kind if kind == DeviceKind::VirtioMmio as u64 => true,
-        kind if kind == DeviceKind::Pci as u64 => read(DeviceField::Identity) & 0xffff == VENDOR_VIRTIO,
-        _ => false,
-    }
 }
 
 /// Takes pods apart as they end and does what the host orders, until there is no pod that runs or can run again.
@@ -300,7 +299,7 @@ fn wait(
                     "{name}: stopped by the kernel: reason {reason}, vector {vector}, address {address:#x}, at {rip:#x}"
                 ));
             }
-            place.end()?;
+            place.end(machine).map_err(|error| Failure::Device(*place.plan, error))?;
         }
         if let Some(line) = &mut line {
             line.serve(|order| match order {

@@ -15,11 +15,20 @@ const BUNDLE_BASE: u64 = LIBOS_BASE + (1 << 32);
 /// Where frames are shown that are being filled.
 const WORK_BASE: u64 = LIBOS_BASE + (2 << 40);
 
-/// Repeats a call for as long as only a bounded part of it is done.
+/// Our slot for frames on their way to our tables.
+const SLOT_DONATION: CapSlot = CapSlot(102);
+/// Frames given at a time.
+const DONATION_FRAME_COUNT: u64 = 32;
+
+/// Repeats a call for as long as only a bounded part of it is done, or our tables have no room for what it makes.
 pub(crate) fn repeat(mut call: impl FnMut() -> Outcome) -> Outcome {
     loop {
         match call() {
             Err(refusal) if refusal.status == Status::Again => {}
+            Err(refusal) if refusal.status == Status::NoTables => {
+                call::frame_allocate(SLOT_DONATION, DONATION_FRAME_COUNT, None, 0)?;
+                call::frame_donate(SLOT_DONATION, SLOT_SELF)?;
+            }
             other => return other,
         }
     }
@@ -77,10 +86,16 @@ pub(crate) fn fill<T>(
     // SAFETY: just mapped, the only mapping of frames that are new, and the reference ends with the closure.
     let bytes = unsafe { core::slice::from_raw_parts_mut(WORK_BASE as *mut u8, (page_count * PAGE_SIZE) as usize) };
     let value = write(bytes);
+    unmap(WORK_BASE, page_count)?;
+    Ok(value)
+}
+
+/// Unmaps a range of ours that nothing refers to any more.
+pub(crate) fn unmap(address: u64, page_count: u64) -> Result<(), Refusal> {
     for first in (0..page_count).step_by(BIND_PAGE_COUNT_MAX as usize) {
         let count = (page_count - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
-        // SAFETY: nothing refers to the range any more.
-        repeat(|| unsafe { call::bind(SLOT_SELF, &[BindEntry::unmap(WORK_BASE + first * PAGE_SIZE, count)]) })?;
+        // SAFETY: the caller's promise; there is no Rust object in the places of this module and of `guard`.
+        repeat(|| unsafe { call::bind(SLOT_SELF, &[BindEntry::unmap(address + first * PAGE_SIZE, count)]) })?;
     }
-    Ok(value)
+    Ok(())
 }

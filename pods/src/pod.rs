@@ -22,6 +22,8 @@ use aegis_image::pods::{POD_COUNT_MAX, PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLO
 use aegis_rt::call::{self, Refusal};
 use aegis_rt::clock;
 
+use crate::device::DeviceError;
+use crate::guard::{self, Client, Guard};
 use crate::memory::{Bundle, fill, map, repeat};
 
 /// Slots of ours that pods use, from here on.
@@ -68,8 +70,13 @@ pub(crate) struct Making<'a> {
     pub(crate) bundle: Bundle,
     /// Where that is in ours, in frames.
     pub(crate) bundle_offset: u64,
-    /// Our slots of its device functions.
+    /// Our slots of its device functions, and the number of the first among all functions of pods.
     pub(crate) devices: &'a [CapSlot],
+    pub(crate) first_device: usize,
+    /// It drives them itself.
+    pub(crate) trusts_devices: bool,
+    /// See [`Client::clears`].
+    pub(crate) clears: bool,
     /// The library OS.
     pub(crate) image: &'a Image,
     /// What the kernel told us.
@@ -86,16 +93,21 @@ pub(crate) struct Pod {
     bundle: CapSlot,
     bell: CapSlot,
     entry: u64,
+    guard: Option<Guard>,
 }
 
 impl Pod {
     /// Makes pod `number`, which does not run yet.
-    pub(crate) fn make(number: u32, making: &Making<'_>) -> Result<Self, Refusal> {
+    pub(crate) fn make(number: u32, making: &Making<'_>) -> Result<Self, DeviceError> {
         let slot = |index| CapSlot(SLOT_POD_FIRST + number * SLOT_STRIDE + index);
         let [environment, processor, frames, data, bundle, bell, tables] = core::array::from_fn(|n| slot(n as u32));
-        let pod = Self { environment, processor, frames, data, bundle, bell, entry: making.image.header.entry };
+        let entry = making.image.header.entry;
+        let mut pod = Self { environment, processor, frames, data, bundle, bell, entry, guard: None };
+        // What its guard takes is a part of what it may have.
+        let guard_count = if making.trusts_devices { 0 } else { guard::frame_count(making.devices)? };
+        let quota = making.plan.frame_quota.saturating_sub(guard_count);
         repeat(|| call::frame_allocate(tables, TABLE_FRAME_COUNT, None, 0))?;
-        call::environment_create(environment, tables, making.plan.frame_quota)?;
+        call::environment_create(environment, tables, quota)?;
         call::ticket_amount(environment, making.ticket_amount)?;
         if let Some(payer) = making.payer {
             call::ticket_issue(environment, payer)?;
@@ -107,10 +119,16 @@ impl Pod {
         pod.make_bundle(making)?;
         pod.make_image(making.image)?;
         pod.make_processor(making)?;
-        for (device, index) in making.devices.iter().zip(0..) {
-            let rights = READ_WRITE | Rights::CONTROL;
-            call::cap_grant(*device, environment, CapSlot(SLOT_DEVICE_FIRST.0 + index), rights)?;
+        if making.trusts_devices {
+            for (device, index) in making.devices.iter().zip(0..) {
+                let rights = READ_WRITE | Rights::CONTROL;
+                call::cap_grant(*device, environment, CapSlot(SLOT_DEVICE_FIRST.0 + index), rights)?;
+            }
+            return Ok(pod);
         }
+        let (devices, first_device, clears) = (making.devices, making.first_device, making.clears);
+        let client = Client { number, environment, processor, devices, first_device, clears };
+        pod.guard = Some(Guard::make(&client)?);
         Ok(pod)
     }
 
@@ -222,17 +240,18 @@ impl Pod {
             .map(|field| call::environment_read(self.environment, field).unwrap_or(0))
     }
 
-    /// Takes it apart: afterwards its frames are free and its devices stopped.
-    pub(crate) fn end(&self) -> Result<(), Refusal> {
+    /// Takes it apart: afterwards its frames are free and its devices stopped. False if one of them did not stop.
+    pub(crate) fn end(&self) -> Result<bool, DeviceError> {
         // SAFETY: nothing of ours is in the pod's memory; the work place was unmapped when it was made.
         repeat(|| unsafe { call::environment_destroy(self.environment) })?;
+        let has_stopped = self.guard.map_or(Ok(true), |guard| guard.end())?;
         for slot in [self.processor, self.frames, self.data, self.bundle, self.bell] {
             if call::cap_read(slot, 0).is_ok() {
                 // SAFETY: as above.
                 repeat(|| unsafe { call::cap_drop(slot) })?;
             }
         }
-        Ok(())
+        Ok(has_stopped)
     }
 }
 
@@ -240,7 +259,7 @@ fn boot_info(making: &Making<'_>) -> BootInfo {
     BootInfo {
         magic: BOOT_INFO_MAGIC,
         abi_version: ABI_VERSION,
-        device_count: making.devices.len() as u32,
+        device_count: if making.trusts_devices { making.devices.len() as u32 } else { 0 },
         bundle_frame: making.bundle.frame,
         bundle_frame_count: making.bundle.frame_count,
         frame_count_total: making.info.frame_count_total,

@@ -42,6 +42,22 @@ pub trait Dma {
     /// [`DmaError`]; nothing changed then.
     fn allocate(&mut self, page_count: usize) -> Result<Self::Buffer, DmaError>;
 
+    /// Memory for the rings of queue `queue` (its index at the device), as [`Dma::allocate`] gives it unless
+    /// overridden.
+    ///
+    /// # Errors
+    /// [`DmaError`]; nothing changed then.
+    fn allocate_rings(&mut self, queue: u16, page_count: usize) -> Result<Self::Buffer, DmaError> {
+        let _ = queue;
+        self.allocate(page_count)
+    }
+
+    /// Whether what the device writes of a queue's rings has to begin at a page of its own, which the driver can only
+    /// read, and every notification reaches somebody who looks at the rest first.
+    fn has_guarded_rings(&self) -> bool {
+        false
+    }
+
     /// Takes a buffer back: unmap for the device, flush the device's translation cache, free; in
     /// this order.
     ///

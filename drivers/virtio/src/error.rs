@@ -84,6 +84,8 @@ pub enum ConfigurationFault {
     InterruptVector,
     /// A 9P device's mount tag is not of the length that the driver can read.
     MountTag,
+    /// The device's guard refused a request, or is gone.
+    Guard,
     /// The interrupt is not the driver's any more.
     Irq(IrqError),
 }

@@ -2,8 +2,9 @@
 //!
 //! Layers, bottom up: [`Transport`] (the registers, over memory: [`MmioTransport`], over PCI:
 //! [`PciTransport`]), [`device`] (the order of status bits and features that all devices share),
-//! [`Queue`] (the split virtqueue) and one module per device: [`console`], [`ninep`]. Section numbers in
-//! comments are those of "Virtual I/O Device (VIRTIO) Version 1.2".
+//! [`Queue`] (the split virtqueue) and one module per device: [`console`], [`ninep`]. Beside them [`guard`]: a device
+//! that one domain owns and another drives. Section numbers in comments are those of "Virtual I/O Device
+//! (VIRTIO) Version 1.2".
 //!
 //! # Invariants
 //!
@@ -27,6 +28,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod bus;
 pub mod console;
 pub mod device;
 mod error;
@@ -34,12 +36,14 @@ mod error;
 // have.
 #[cfg(not(target_os = "none"))]
 pub mod fake;
+pub mod guard;
 pub mod ninep;
 mod queue;
 mod transport;
 mod transport_mmio;
 mod transport_pci;
 
+pub use bus::{AnyTransport, Function, FunctionKind, device_type, open};
 pub use error::{Blame, CallerFault, ConfigurationFault, DeviceFault, VirtioError};
 pub use queue::{Interrupts, QUEUE_SIZE_MAX, Queue, Segment, Used, ring_page_count};
 pub use transport::{InterruptCause, QueueAddresses, Transport};

@@ -270,11 +270,13 @@ impl<T: Transport, D: Dma> Channel<T, D> {
     /// sleeps.
     ///
     /// # Errors
-    /// None that a ring of the right size can have.
+    /// Those of [`Transport::interrupts_wanted`].
     pub fn set_interrupts(&mut self, interrupts: Interrupts) -> Result<(), VirtioError> {
-        match &mut self.queue {
-            Some(queue) => queue.set_interrupts(interrupts),
-            None => Ok(()),
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        queue.set_interrupts(interrupts)?;
+        match interrupts {
+            Interrupts::Wanted => self.transport.interrupts_wanted(REQUEST_QUEUE),
+            Interrupts::Suppressed => Ok(()),
         }
     }
 

@@ -21,32 +21,41 @@ use crate::{CallerFault, DeviceFault, QueueAddresses, VirtioError};
 /// Largest queue that this crate makes.
 pub const QUEUE_SIZE_MAX: usize = 256;
 
-const DESCRIPTOR_BYTES: usize = 16;
-const USED_ELEMENT_BYTES: usize = 8;
+pub(crate) const DESCRIPTOR_BYTES: usize = 16;
+pub(crate) const USED_ELEMENT_BYTES: usize = 8;
 /// Flags and index in front of both rings.
-const RING_HEADER_BYTES: usize = 4;
+pub(crate) const RING_HEADER_BYTES: usize = 4;
 /// The event word behind both rings, which exists also when it is not used.
 const RING_TRAILER_BYTES: usize = 2;
 
-const DESCRIPTOR_NEXT: u64 = 1;
-const DESCRIPTOR_WRITE: u64 = 2;
-const AVAILABLE_NO_INTERRUPT: u16 = 1;
-const USED_NO_NOTIFY: u16 = 1;
+pub(crate) const DESCRIPTOR_NEXT: u64 = 1;
+pub(crate) const DESCRIPTOR_WRITE: u64 = 2;
+pub(crate) const AVAILABLE_NO_INTERRUPT: u16 = 1;
+pub(crate) const USED_NO_NOTIFY: u16 = 1;
 
 /// No descriptor: the end of the free list.
 const NONE: u16 = u16::MAX;
 
-const fn available_offset(size: usize) -> usize {
+pub(crate) const fn available_offset(size: usize) -> usize {
     DESCRIPTOR_BYTES * size
 }
 
-const fn used_offset(size: usize) -> usize {
+pub(crate) const fn used_offset(size: usize) -> usize {
     let available_bytes = RING_HEADER_BYTES + 2 * size + RING_TRAILER_BYTES;
     (available_offset(size) + available_bytes).next_multiple_of(4)
 }
 
+/// Where the used ring of a guarded queue is: the first page that the driver only reads.
+pub(crate) const fn guarded_used_offset(size: usize) -> usize {
+    used_offset(size).next_multiple_of(PAGE_BYTES)
+}
+
+const fn used_bytes(size: usize) -> usize {
+    RING_HEADER_BYTES + USED_ELEMENT_BYTES * size + RING_TRAILER_BYTES
+}
+
 const fn ring_bytes(size: usize) -> usize {
-    used_offset(size) + RING_HEADER_BYTES + USED_ELEMENT_BYTES * size + RING_TRAILER_BYTES
+    used_offset(size) + used_bytes(size)
 }
 
 /// Pages of DMA memory that the rings of a queue of `size` take: one up to 128 descriptors.
@@ -114,6 +123,10 @@ pub struct Queue<B, const N: usize> {
     index: u16,
     size: u16,
     ring: B,
+    /// Where the used ring is in it.
+    used_offset: usize,
+    /// Every notification reaches the guard, who decides whether the device wants one.
+    is_guarded: bool,
     free_head: u16,
     free_count: u16,
     /// Successor of each descriptor, in a chain or in the free list.
@@ -137,8 +150,14 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
     /// # Errors
     /// [`CallerFault::QueueSize`], or that there is no such memory.
     pub fn allocate(dma: &mut impl Dma<Buffer = B>, index: u16, size: u16) -> Result<Self, VirtioError> {
-        let ring = dma.allocate(ring_page_count(usize::from(size)))?;
-        Self::new(index, size, ring).map_err(|(error, ring)| {
+        let is_guarded = dma.has_guarded_rings();
+        let entries = usize::from(size);
+        let page_count = match is_guarded {
+            true => (guarded_used_offset(entries) + used_bytes(entries)).div_ceil(PAGE_BYTES),
+            false => ring_page_count(entries),
+        };
+        let ring = dma.allocate_rings(index, page_count)?;
+        Self::make(index, size, ring, is_guarded).map_err(|(error, ring)| {
             dma.release(ring);
             error
         })
@@ -149,13 +168,21 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
     ///
     /// # Errors
     /// [`CallerFault::QueueSize`] and the buffer, if either does not fit.
-    pub fn new(index: u16, size: u16, mut ring: B) -> Result<Self, (VirtioError, B)> {
+    pub fn new(index: u16, size: u16, ring: B) -> Result<Self, (VirtioError, B)> {
+        Self::make(index, size, ring, false)
+    }
+
+    fn make(index: u16, size: u16, mut ring: B, is_guarded: bool) -> Result<Self, (VirtioError, B)> {
         const { Self::SIZE_IS_ALLOWED };
         let entries = usize::from(size);
-        if !size.is_power_of_two() || entries > N || ring.length_bytes() < ring_bytes(entries) {
+        let used_offset = if is_guarded { guarded_used_offset(entries) } else { used_offset(entries) };
+        let end = used_offset + used_bytes(entries);
+        if !size.is_power_of_two() || entries > N || ring.length_bytes() < end {
             return Err((CallerFault::QueueSize.into(), ring));
         }
-        for offset in (0..ring_bytes(entries)).step_by(2) {
+        // What the driver only reads is cleared by who writes it.
+        let written_bytes = if is_guarded { used_offset } else { end };
+        for offset in (0..written_bytes).step_by(2) {
             if let Err(error) = ring.write_u16(offset, 0) {
                 return Err((error.into(), ring));
             }
@@ -168,6 +195,8 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
             index,
             size,
             ring,
+            used_offset,
+            is_guarded,
             free_head: 0,
             free_count: size,
             next,
@@ -187,7 +216,7 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         QueueAddresses {
             descriptors: base,
             available: base.offset(available_offset(size)),
-            used: base.offset(used_offset(size)),
+            used: base.offset(self.used_offset),
         }
     }
 
@@ -265,7 +294,7 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         // The index before the look at the device's flag (section 2.7.13.4): else both sides could
         // go to sleep.
         barrier::full();
-        Ok(self.ring.read_u16(used_offset(size))? & USED_NO_NOTIFY == 0)
+        Ok(self.is_guarded || self.ring.read_u16(self.used_offset)? & USED_NO_NOTIFY == 0)
     }
 
     /// Takes one chain that the device has returned.
@@ -276,7 +305,7 @@ impl<B: DmaBuffer, const N: usize> Queue<B, N> {
         if let Some(fault) = self.fault {
             return Err(fault.into());
         }
-        let used = used_offset(usize::from(self.size));
+        let used = self.used_offset;
         let returned_count = self.ring.read_u16(used + 2)?.wrapping_sub(self.used_index);
         if returned_count == 0 {
             return Ok(None);

@@ -75,6 +75,16 @@ pub trait Transport {
     /// As all methods.
     fn notify(&mut self, queue: u16) -> Result<(), VirtioError>;
 
+    /// A queue's wish for interrupts changed to yes, in its ring. Whoever does not read the ring while the driver looks
+    /// at it overrides this.
+    ///
+    /// # Errors
+    /// As all methods.
+    fn interrupts_wanted(&mut self, queue: u16) -> Result<(), VirtioError> {
+        let _ = queue;
+        Ok(())
+    }
+
     /// Reads why the interrupt was raised and lowers it.
     ///
     /// # Errors

@@ -442,7 +442,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
         let buffer_count = usize::from(self.limits.transmit_buffer_count);
         let port = select(&mut self.ports[..self.port_count], port)?;
         match port.state {
-            PortState::Open => port.transmitter.queue_bytes(&mut self.dma, buffer_count, bytes),
+            PortState::Open => port.transmitter.queue_bytes(&mut self.transport, &mut self.dma, buffer_count, bytes),
             PortState::Waiting => Ok(0),
             PortState::Closed | PortState::Removed => Err(VirtioError::HostClosed),
             PortState::Absent => Err(CallerFault::Port.into()),
@@ -493,7 +493,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
     /// As [`Console::pending_tx`].
     pub fn arm_tx(&mut self, port: PortId) -> Result<usize, VirtioError> {
         let port = select(&mut self.ports[..self.port_count], port)?;
-        port.transmitter.arm()?;
+        port.transmitter.arm(&mut self.transport)?;
         Ok(port.transmitter.pending_bytes())
     }
 

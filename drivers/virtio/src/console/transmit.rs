@@ -67,13 +67,14 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// Copies as many bytes as fit.
     pub(super) fn queue_bytes(
         &mut self,
+        transport: &mut impl Transport,
         dma: &mut impl Dma<Buffer = B>,
         buffer_count_max: usize,
         bytes: &[u8],
     ) -> Result<usize, VirtioError> {
         let mut taken = 0;
         while taken < bytes.len() {
-            let Some(mut filling) = self.next_buffer(dma, buffer_count_max)? else {
+            let Some(mut filling) = self.next_buffer(transport, dma, buffer_count_max)? else {
                 break;
             };
             let Some(buffer) = &mut self.buffers[filling.slot] else {
@@ -119,10 +120,15 @@ impl<B: DmaBuffer> Transmitter<B> {
     }
 
     /// Has the device interrupt when it returns something that it has not returned yet.
-    pub(super) fn arm(&mut self) -> Result<(), VirtioError> {
+    pub(super) fn arm(&mut self, transport: &mut impl Transport) -> Result<(), VirtioError> {
         self.reap()?;
         self.wait = Wait::Waiting;
-        self.set_interrupts(Interrupts::Wanted)?;
+        if let Some(queue) = &mut self.queue
+            && queue.interrupts() == Interrupts::Suppressed
+        {
+            queue.set_interrupts(Interrupts::Wanted)?;
+            transport.interrupts_wanted(queue.index())?;
+        }
         // What the device returned before it saw the request raises no interrupt.
         self.reap()
     }
@@ -153,6 +159,7 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// asked to interrupt.
     fn next_buffer(
         &mut self,
+        transport: &mut impl Transport,
         dma: &mut impl Dma<Buffer = B>,
         buffer_count_max: usize,
     ) -> Result<Option<Filling>, VirtioError> {
@@ -166,7 +173,7 @@ impl<B: DmaBuffer> Transmitter<B> {
             self.add_buffer(dma, buffer_count_max)?;
         }
         if self.idle == 0 {
-            self.arm()?;
+            self.arm(transport)?;
         }
         if self.idle == 0 {
             return Ok(None);
@@ -216,10 +223,6 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// Nobody waits.
     fn calm(&mut self) -> Result<(), VirtioError> {
         self.wait = Wait::Nobody;
-        self.set_interrupts(Interrupts::Suppressed)
-    }
-
-    fn set_interrupts(&mut self, interrupts: Interrupts) -> Result<(), VirtioError> {
-        self.queue.as_mut().map_or(Ok(()), |queue| queue.set_interrupts(interrupts))
+        self.queue.as_mut().map_or(Ok(()), |queue| queue.set_interrupts(Interrupts::Suppressed))
     }
 }

@@ -1,19 +1,24 @@
 //! Finds virtio devices among the device functions, maps them and gives them memory; and the host's console, with its
 //! interrupt.
 //!
-//! The driver itself is `aegis-virtio`, safe code that would run the same in a domain of its own; here it is placed
-//! in the program's library OS.
+//! The drivers are `aegis-virtio`, safe code that is placed in the program's library OS. A program that is alone in its
+//! machine has its devices for itself, with their registers. In a pod of several somebody guards them
+//! (`aegis_virtio::guard`): there are calls instead of registers, and a window of memory instead of any.
 
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
 use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
-use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR};
-use aegis_hal::{DeviceAddress, DmaPool, DmaRegion, Irq, IrqError, MmioRegion};
+use aegis_abi::layout::PAGE_SIZE;
+use aegis_abi::memory::{BindEntry, BindFlags};
+use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR, SLOT_SELF};
+use aegis_hal::{DeviceAddress, Dma, DmaBuffer, DmaError, DmaPool, DmaRegion, Irq, IrqError, MmioRegion, PAGE_BYTES};
+use aegis_image::pods::{GUARDED_SLOT_BELL, GUARDED_SLOT_COUNT, GUARDED_SLOT_USED, SLOT_GUARDED_FIRST, SLOT_POD_GUARD};
 use aegis_rt::call;
+use aegis_rt::gate::{MESSAGE_WORD_COUNT, gate_call};
 use aegis_virtio::console::{Console, DEVICE_TYPE_CONSOLE, Limits, PortId};
+use aegis_virtio::guard::{Answer, GUARDED_QUEUE_COUNT_MAX, Geometry, Guard, GuardedTransport, Request};
 use aegis_virtio::{
-    ConfigSpace, InterruptCause, MmioTransport, PciInterrupt, PciTransport, PciWindow, PciWindows, QueueAddresses,
-    Transport, VirtioError, find_layout, modern_or_transitional_type,
+    AnyTransport, ConfigSpace, Function, FunctionKind, PciWindow, Transport, VirtioError, device_type, open,
 };
 use core::ptr::NonNull;
 use exos_linux::host::Port;
@@ -24,6 +29,10 @@ use super::{DEVICE_BASE, direct, kernel};
 const DMA_PAGE_COUNT: usize = 160;
 /// Address space for one region of a device function.
 const REGION_STRIDE: u64 = 16 << 20;
+/// Such places of each function.
+const REGION_COUNT_MAX: u64 = 8;
+/// Most functions that a pod has guarded.
+const GUARDED_COUNT_MAX: u32 = 32;
 /// Looks at the device before a start counts as failed; QEMU answers from another thread.
 const START_POLL_COUNT_MAX: u32 = 50_000_000;
 
@@ -51,81 +60,278 @@ impl core::fmt::Display for DeviceError {
     }
 }
 
+impl From<VirtioError> for DeviceError {
+    fn from(error: VirtioError) -> Self {
+        Self::Driver(error)
+    }
+}
+
 impl From<call::Refusal> for DeviceError {
     fn from(refusal: call::Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-/// The transport of whichever bus the console is on.
-#[allow(clippy::large_enum_variant, reason = "there is one, in the console, for the whole run")]
-pub(crate) enum AnyTransport {
-    Mmio(MmioTransport<MmioRegion>),
-    Pci(PciTransport<MmioRegion>),
+/// The way to the guard, from a pod that has one.
+pub(crate) struct PodGuard;
+
+impl Guard for PodGuard {
+    fn call(&self, request: Request) -> Option<Answer> {
+        let mut message = [0; MESSAGE_WORD_COUNT];
+        message[..request.len()].copy_from_slice(&request);
+        gate_call(SLOT_POD_GUARD, &mut message).ok()?;
+        let [outcome, first, second, ..] = message;
+        Some([outcome, first, second])
+    }
 }
 
-macro_rules! delegate {
-    ($self:ident, $transport:ident => $call:expr) => {
-        match $self {
-            AnyTransport::Mmio($transport) => $call,
-            AnyTransport::Pci($transport) => $call,
+/// The transport of a device, whichever bus it is on, or a guard's.
+pub(crate) type DeviceTransport = AnyTransport<MmioRegion, PodGuard>;
+
+/// A device function that is ours to drive, or that somebody guards for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// Ours: its capability.
+    Own(CapSlot),
+    /// Guarded: its number.
+    Guarded(u32),
+}
+
+/// All that there are.
+pub(crate) fn devices(info: &BootInfo) -> impl Iterator<Item = Device> {
+    let is_guarded = call::cap_read(SLOT_POD_GUARD, 0).is_ok();
+    let own = (0..info.device_count).map(|index| Device::Own(CapSlot(SLOT_DEVICE_FIRST.0 + index)));
+    let guarded = (0..GUARDED_COUNT_MAX).map(Device::Guarded).take(if is_guarded { usize::MAX } else { 0 });
+    own.chain(guarded.take_while(|device| device.is_there()))
+}
+
+impl Device {
+    fn is_there(self) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::Guarded(number) => GuardedTransport::open(PodGuard, u64::from(number)).is_some(),
         }
-    };
+    }
+
+    /// Slot `offset` of a guarded function.
+    fn guarded_slot(number: u32, offset: u32) -> CapSlot {
+        CapSlot(SLOT_GUARDED_FIRST.0 + number * GUARDED_SLOT_COUNT + offset)
+    }
+
+    /// Where its regions are in our window.
+    fn base(self) -> u64 {
+        let place = match self {
+            Self::Own(slot) => slot.0 - SLOT_DEVICE_FIRST.0,
+            Self::Guarded(number) => number,
+        };
+        DEVICE_BASE + u64::from(place) * REGION_COUNT_MAX * REGION_STRIDE
+    }
+
+    /// Its transport, if it is a virtio device of this type.
+    pub(crate) fn open(self, wanted_type: u32) -> Result<Option<DeviceTransport>, DeviceError> {
+        match self {
+            Self::Own(slot) => {
+                let function = Own { slot, base: self.base() };
+                if device_type(&function)? != Some(wanted_type) {
+                    return Ok(None);
+                }
+                open(&function)
+            }
+            Self::Guarded(number) => {
+                let transport = GuardedTransport::open(PodGuard, u64::from(number));
+                let is_wanted = |transport: &GuardedTransport<_>| transport.device_type() == Ok(wanted_type);
+                Ok(transport.filter(is_wanted).map(AnyTransport::Guarded))
+            }
+        }
+    }
+
+    /// The bell that its interrupt rings, with an upcall on the first processor.
+    pub(crate) fn interrupt(self) -> Result<BellIrq, DeviceError> {
+        let bell = match self {
+            Self::Own(slot) => {
+                let bell = kernel::next_slot();
+                call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
+                call::device_interrupt_bind(slot, 0, bell)?;
+                bell
+            }
+            Self::Guarded(number) => Self::guarded_slot(number, GUARDED_SLOT_BELL),
+        };
+        Ok(BellIrq { device: self, bell, count: 0 })
+    }
+
+    /// Memory that it reaches, for rings and buffers.
+    pub(crate) fn memory<const PAGE_COUNT: usize>(
+        self,
+        transport: &DeviceTransport,
+    ) -> Result<DeviceMemory<PAGE_COUNT>, DeviceError> {
+        match (self, transport) {
+            (Self::Guarded(number), AnyTransport::Guarded(transport)) => {
+                self.window(number, transport.geometry()).map(|(pool, rings)| DeviceMemory { pool, rings: Some(rings) })
+            }
+            (Self::Own(slot), _) => Ok(DeviceMemory { pool: own_pool(slot)?, rings: None }),
+            (Self::Guarded(_), _) => Err(DeviceError::Memory),
+        }
+    }
+
+    /// Shows a guarded function's window, and its rings, each page of which is followed by that of its used ring.
+    fn window<const PAGE_COUNT: usize>(
+        self,
+        number: u32,
+        geometry: Geometry,
+    ) -> Result<(DmaPool<PAGE_COUNT>, Rings), DeviceError> {
+        let (slot, used_slot) = (Self::guarded_slot(number, 0), Self::guarded_slot(number, GUARDED_SLOT_USED));
+        let (first, used) = (call::cap_read(slot, 1)?, call::cap_read(used_slot, 1)?);
+        let page_count = geometry.window_page_count;
+        let base = self.base();
+        let rings = Rings { base: base + REGION_STRIDE, geometry };
+        if geometry.queue_count > GUARDED_QUEUE_COUNT_MAX || page_count as u64 > REGION_STRIDE / PAGE_SIZE {
+            return Err(DeviceError::Memory);
+        }
+        let mut entries =
+            [BindEntry::map(base, first, page_count as u32, slot, BindFlags::WRITE); 1 + 2 * GUARDED_QUEUE_COUNT_MAX];
+        for queue in 0..geometry.queue_count {
+            let address = rings.address(queue);
+            let ring = first + (page_count + queue) as u64;
+            entries[1 + 2 * queue] = BindEntry::map(address, ring, 1, slot, BindFlags::WRITE);
+            let used = used + queue as u64;
+            entries[2 + 2 * queue] = BindEntry::map(address + PAGE_SIZE, used, 1, used_slot, BindFlags::empty());
+        }
+        // SAFETY: this part of the window is the function's alone.
+        unsafe { kernel::bind_all(SLOT_SELF, &entries[..1 + 2 * geometry.queue_count]) }
+            .map_err(|_| DeviceError::Memory)?;
+        let place = NonNull::new(base as *mut u8).ok_or(DeviceError::Memory)?;
+        // SAFETY: just mapped for good, and used for nothing but this pool; the device is told places in it by the
+        // guard.
+        let region = unsafe { DmaRegion::new(place, page_count * PAGE_BYTES, DeviceAddress(0)) };
+        let mut pool = DmaPool::new();
+        pool.donate(region.ok_or(DeviceError::Memory)?).map_err(|_| DeviceError::Memory)?;
+        Ok((pool, rings))
+    }
 }
 
-impl Transport for AnyTransport {
-    fn device_type(&self) -> Result<u32, VirtioError> {
-        delegate!(self, transport => transport.device_type())
-    }
-    fn status(&self) -> Result<u8, VirtioError> {
-        delegate!(self, transport => transport.status())
-    }
-    fn set_status(&mut self, status: u8) -> Result<(), VirtioError> {
-        delegate!(self, transport => transport.set_status(status))
-    }
-    fn device_features(&mut self) -> Result<u64, VirtioError> {
-        delegate!(self, transport => transport.device_features())
-    }
-    fn set_driver_features(&mut self, features: u64) -> Result<(), VirtioError> {
-        delegate!(self, transport => transport.set_driver_features(features))
-    }
-    fn queue_size_max(&mut self, queue: u16) -> Result<u16, VirtioError> {
-        delegate!(self, transport => transport.queue_size_max(queue))
-    }
-    fn enable_queue(&mut self, queue: u16, size: u16, addresses: QueueAddresses) -> Result<(), VirtioError> {
-        delegate!(self, transport => transport.enable_queue(queue, size, addresses))
-    }
-    fn notify(&mut self, queue: u16) -> Result<(), VirtioError> {
-        delegate!(self, transport => transport.notify(queue))
-    }
-    fn acknowledge_interrupt(&mut self) -> Result<InterruptCause, VirtioError> {
-        delegate!(self, transport => transport.acknowledge_interrupt())
-    }
-    fn config_u32(&self, offset: usize) -> Result<u32, VirtioError> {
-        delegate!(self, transport => transport.config_u32(offset))
+/// Where a guarded function's rings are.
+pub(crate) struct Rings {
+    base: u64,
+    geometry: Geometry,
+}
+
+impl Rings {
+    fn address(&self, queue: usize) -> u64 {
+        self.base + 2 * queue as u64 * PAGE_SIZE
     }
 }
 
-/// Configuration space through the kernel.
-struct Config(CapSlot);
+/// Memory that a function reaches: pages for buffers, and where they have a place of their own, rings.
+pub(crate) struct DeviceMemory<const PAGE_COUNT: usize> {
+    pool: DmaPool<PAGE_COUNT>,
+    rings: Option<Rings>,
+}
 
-impl ConfigSpace for Config {
+impl<const PAGE_COUNT: usize> Dma for DeviceMemory<PAGE_COUNT> {
+    type Buffer = DmaRegion;
+
+    fn allocate(&mut self, page_count: usize) -> Result<DmaRegion, DmaError> {
+        self.pool.allocate(page_count)
+    }
+
+    fn allocate_rings(&mut self, queue: u16, page_count: usize) -> Result<DmaRegion, DmaError> {
+        let Some(rings) = &self.rings else { return self.pool.allocate(page_count) };
+        let index = usize::from(queue);
+        if index >= rings.geometry.queue_count || page_count != 2 {
+            return Err(DmaError::PageCount);
+        }
+        let place = NonNull::new(rings.address(index) as *mut u8).ok_or(DmaError::Exhausted)?;
+        let device_address = DeviceAddress(rings.geometry.ring_address(index));
+        // SAFETY: mapped by `Device::window`, for good; a queue is set up once. Of the second page the driver knows
+        // that it can only be read.
+        unsafe { DmaRegion::new(place, 2 * PAGE_BYTES, device_address) }.ok_or(DmaError::Exhausted)
+    }
+
+    fn has_guarded_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    fn release(&mut self, buffer: DmaRegion) {
+        let window_bytes = |rings: &Rings| (rings.geometry.window_page_count * PAGE_BYTES) as u64;
+        // A guarded queue's rings stay where they are.
+        if self.rings.as_ref().is_none_or(|rings| buffer.device_address().0 < window_bytes(rings)) {
+            self.pool.release(buffer);
+        }
+    }
+}
+
+/// A function of our own.
+struct Own {
+    slot: CapSlot,
+    base: u64,
+}
+
+impl ConfigSpace for Own {
     fn read_u32(&self, offset: u8) -> u32 {
-        call::device_read(self.0, DeviceField::Config, u32::from(offset)).map_or(u32::MAX, |value| value as u32)
+        call::device_read(self.slot, DeviceField::Config, u32::from(offset)).map_or(u32::MAX, |value| value as u32)
     }
 }
 
-/// The console's interrupt: a bell.
+impl Function for Own {
+    type Registers = MmioRegion;
+    type Error = DeviceError;
+
+    fn kind(&self) -> Result<FunctionKind, DeviceError> {
+        let read = |field| call::device_read(self.slot, field, 0);
+        let (kind, identity) = (read(DeviceField::Kind)?, read(DeviceField::Identity)?);
+        Ok(if kind == DeviceKind::VirtioMmio as u64 {
+            FunctionKind::Mmio { device_type: identity as u32 }
+        } else if kind == DeviceKind::Pci as u64 {
+            FunctionKind::Pci { vendor: identity as u16, device: (identity >> 16) as u16 }
+        } else {
+            FunctionKind::Other
+        })
+    }
+
+    fn enable(&self) -> Result<(), DeviceError> {
+        // SAFETY: the function is told only frames that are bound for it.
+        unsafe { call::device_control(self.slot, DeviceOperation::Enable) }?;
+        Ok(())
+    }
+
+    fn map(&self, region: u32, window: Option<PciWindow>) -> Result<MmioRegion, DeviceError> {
+        let offset = call::device_read(self.slot, DeviceField::RegionOffset, region)?;
+        let length = call::device_read(self.slot, DeviceField::RegionLength, region)?;
+        let address = self.base + u64::from(region) * REGION_STRIDE;
+        // SAFETY: each region has its own place in the device part of the window. Mapping it again is the same mapping.
+        unsafe { call::device_map(self.slot, region, address) }?;
+        let place = NonNull::new((address + offset) as *mut u8).ok_or(DeviceError::NotFound)?;
+        // SAFETY: just mapped uncached, for good; no Rust object lives there; DMA is told only addresses of DMA
+        // buffers.
+        let registers = unsafe { MmioRegion::new(place, length as usize) };
+        match window {
+            None => Ok(registers),
+            Some(window) => registers
+                .window(window.offset as usize, window.length_bytes as usize)
+                .map_err(|_| DeviceError::NotFound),
+        }
+    }
+}
+
+/// A device's interrupt: a bell.
 pub(crate) struct BellIrq {
-    device: CapSlot,
+    device: Device,
     bell: CapSlot,
     count: u64,
 }
 
 impl BellIrq {
-    /// The interrupt of `device` that was bound to `bell`.
-    pub(crate) fn new(device: CapSlot, bell: CapSlot) -> Self {
-        Self { device, bell, count: 0 }
+    /// The bell.
+    pub(crate) fn bell(&self) -> CapSlot {
+        self.bell
+    }
+
+    /// Lets the first interrupt through.
+    pub(crate) fn start(&mut self, transport: &mut DeviceTransport) -> Result<(), DeviceError> {
+        if let Device::Guarded(_) = self.device {
+            transport.acknowledge_interrupt()?;
+        }
+        self.unmask().map_err(|_| DeviceError::NotFound)
     }
 
     /// Takes what was rung since the last look.
@@ -141,13 +347,17 @@ impl Irq for BellIrq {
         self.count
     }
     fn unmask(&mut self) -> Result<(), IrqError> {
-        call::device_interrupt_ask(self.device, 0).map(|_| ()).map_err(|_| IrqError::Revoked)
+        match self.device {
+            Device::Own(slot) => call::device_interrupt_ask(slot, 0).map(|_| ()).map_err(|_| IrqError::Revoked),
+            // The guard asks as it lowers the cause.
+            Device::Guarded(_) => Ok(()),
+        }
     }
 }
 
 /// The console and its interrupt.
 pub(crate) struct HostConsole {
-    console: Console<AnyTransport, DmaPool<DMA_PAGE_COUNT>>,
+    console: Console<DeviceTransport, DeviceMemory<DMA_PAGE_COUNT>>,
     irq: BellIrq,
     ports: [PortId; 4],
     /// The port for sessions, once it was looked for; a machine need not have one.
@@ -158,23 +368,19 @@ pub(crate) struct HostConsole {
 impl HostConsole {
     /// Finds and starts it; the bell makes upcalls on the first processor.
     pub(crate) fn find(info: &BootInfo) -> Result<Self, DeviceError> {
-        for index in 0..info.device_count {
-            let device = CapSlot(SLOT_DEVICE_FIRST.0 + index);
-            if let Some(transport) = open(device, DEVICE_TYPE_CONSOLE)? {
+        for device in devices(info) {
+            if let Some(transport) = device.open(DEVICE_TYPE_CONSOLE)? {
                 return Self::start(device, transport);
             }
         }
         Err(DeviceError::NotFound)
     }
 
-    fn start(device: CapSlot, transport: AnyTransport) -> Result<Self, DeviceError> {
-        // SAFETY: the function reaches only the frames that are bound for it below.
-        unsafe { call::device_control(device, DeviceOperation::Enable) }?;
+    fn start(device: Device, mut transport: DeviceTransport) -> Result<Self, DeviceError> {
         let limits = Limits { port_count_max: 6, receive_buffer_count: 4, ..Limits::default() };
-        let dma = dma_pool::<DMA_PAGE_COUNT>(device)?;
-        let bell = kernel::next_slot();
-        call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
-        call::device_interrupt_bind(device, 0, bell)?;
+        let dma = device.memory::<DMA_PAGE_COUNT>(&transport)?;
+        let mut irq = device.interrupt()?;
+        irq.start(&mut transport)?;
         let mut console = Console::new(transport, dma, limits).map_err(DeviceError::Driver)?;
         let names: [&[u8]; 4] = [b"aegis.stdin", b"aegis.stdout", b"aegis.stderr", b"aegis.control"];
         console.wait_for_ports(&names, START_POLL_COUNT_MAX).map_err(DeviceError::Driver)?;
@@ -183,8 +389,6 @@ impl HostConsole {
             *port = console.port_by_name(name).ok_or(DeviceError::NotFound)?;
         }
         console.start_receiving(ports[3]).map_err(DeviceError::Driver)?;
-        let mut irq = BellIrq::new(device, bell);
-        irq.unmask().map_err(|_| DeviceError::NotFound)?;
         Ok(Self { console, irq, ports, sessions: None, has_failed: false })
     }
 
@@ -250,76 +454,8 @@ impl exos_linux::host::Console for HostConsole {
     }
 }
 
-/// The transport of `device`, if it is a virtio device of this type.
-pub(crate) fn open(device: CapSlot, wanted_type: u32) -> Result<Option<AnyTransport>, DeviceError> {
-    let kind = call::device_read(device, DeviceField::Kind, 0)?;
-    let identity = call::device_read(device, DeviceField::Identity, 0)?;
-    if kind == DeviceKind::VirtioMmio as u64 && identity == u64::from(wanted_type) {
-        let region = map_region(device, 0)?;
-        return MmioTransport::new(region).map(|t| Some(AnyTransport::Mmio(t))).map_err(DeviceError::Driver);
-    }
-    if kind != DeviceKind::Pci as u64 {
-        return Ok(None);
-    }
-    let config = Config(device);
-    let subsystem = config.read_u32(0x2c) >> 16;
-    let device_type = modern_or_transitional_type(identity as u16, (identity >> 16) as u16, subsystem as u16);
-    if device_type != Some(wanted_type) {
-        return Ok(None);
-    }
-    // SAFETY: nothing is bound for the function yet; it can reach no memory.
-    unsafe { call::device_control(device, DeviceOperation::Enable) }?;
-    let layout = find_layout(&config).map_err(DeviceError::Driver)?;
-    let windows = PciWindows {
-        common: map_window(device, layout.common)?,
-        notify: map_window(device, layout.notify)?,
-        isr: map_window(device, layout.isr)?,
-        device: map_window(device, layout.device)?,
-    };
-    let transport =
-        PciTransport::new(windows, layout.notify_off_multiplier, wanted_type, interrupt_of(device, &config));
-    Ok(Some(AnyTransport::Pci(transport)))
-}
-
-/// The kernel routes MSI-X where a function has it, else the line.
-fn interrupt_of(device: CapSlot, config: &Config) -> PciInterrupt {
-    let mut pointer = (config.read_u32(0x34) & 0xfc) as u8;
-    for _ in 0..48 {
-        if pointer == 0 {
-            break;
-        }
-        let header = config.read_u32(pointer);
-        if header & 0xff == 0x11 && header >> 31 == 1 {
-            return PciInterrupt::Message { vector: 0 };
-        }
-        pointer = (header >> 8 & 0xfc) as u8;
-    }
-    let _ = device;
-    PciInterrupt::Line
-}
-
-/// Maps region `index` of a device function at its place in the window.
-fn map_region(device: CapSlot, index: u32) -> Result<MmioRegion, DeviceError> {
-    let offset = call::device_read(device, DeviceField::RegionOffset, index)?;
-    let length = call::device_read(device, DeviceField::RegionLength, index)?;
-    let place = u64::from(device.0 - SLOT_DEVICE_FIRST.0) * 8 + u64::from(index);
-    let address = DEVICE_BASE + place * REGION_STRIDE;
-    // SAFETY: each region has its own place in the device part of the window. Mapping it again is the same mapping.
-    unsafe { call::device_map(device, index, address) }?;
-    let base = NonNull::new((address + offset) as *mut u8).ok_or(DeviceError::NotFound)?;
-    // SAFETY: just mapped uncached, for good; no Rust object lives there; DMA is told only addresses of DMA buffers.
-    Ok(unsafe { MmioRegion::new(base, length as usize) })
-}
-
-/// Maps a window of a base address register.
-fn map_window(device: CapSlot, window: PciWindow) -> Result<MmioRegion, DeviceError> {
-    map_region(device, u32::from(window.bar))?
-        .window(window.offset as usize, window.length_bytes as usize)
-        .map_err(|_| DeviceError::NotFound)
-}
-
-/// Frames that the function may reach, as a pool.
-pub(crate) fn dma_pool<const PAGE_COUNT: usize>(device: CapSlot) -> Result<DmaPool<PAGE_COUNT>, DeviceError> {
+/// Frames that a function of our own may reach, as a pool.
+fn own_pool<const PAGE_COUNT: usize>(device: CapSlot) -> Result<DmaPool<PAGE_COUNT>, DeviceError> {
     let grant = kernel::take_frames(PAGE_COUNT as u64, 0).map_err(|_| DeviceError::Memory)?;
     direct::show(grant, true).map_err(|_| DeviceError::Memory)?;
     // SAFETY: the frames are new, shown in the direct view, and used for nothing but this pool.

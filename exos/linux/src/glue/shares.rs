@@ -15,11 +15,9 @@ use alloc::vec::Vec;
 
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BootInfo;
-use aegis_abi::device::DeviceOperation;
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::{SLOT_DEVICE_FIRST, SLOT_FIRST_PROCESSOR};
-use aegis_hal::{DmaPool, Irq};
 use aegis_rt::call;
+use aegis_virtio::guard::Geometry;
 use aegis_virtio::ninep::{Channel, DEVICE_TYPE_NINEP, LANE_COUNT, LANE_SLOT_COUNT, Limits, TAG_BYTES};
 use aegis_virtio::{Interrupts, VirtioError};
 use exos::fs::ninep::flight::{Broken, Carrier, Flights, Ticket};
@@ -27,7 +25,7 @@ use exos::fs::ninep::{CLUNK_BYTES, COMPANION_COUNT_MAX, Requester, Silence};
 use exos::sync::{Once, SpinMutex};
 use exos::task::schedule::Task;
 
-use super::devices::{AnyTransport, BellIrq, DeviceError, dma_pool, open};
+use super::devices::{BellIrq, Device, DeviceError, DeviceMemory, DeviceTransport, devices};
 use super::run::RUN;
 use super::{fiber, kernel, processor};
 
@@ -42,6 +40,7 @@ const SPIN_NS: u64 = 20_000;
 const SLEEP_NS: u64 = 100_000_000;
 
 const _: () = assert!(COMPANION_COUNT_MAX < LANE_SLOT_COUNT);
+const _: () = assert!(LIMITS.page_count() <= Geometry::NINEP.driver_page_count());
 
 /// The directories of this run.
 static SHARES: Once<Vec<Arc<Share>>> = Once::new();
@@ -91,7 +90,7 @@ struct Line {
 }
 
 /// The device's channel as lanes.
-struct Wire(Channel<AnyTransport, DmaPool<DMA_PAGE_COUNT>>);
+struct Wire(Channel<DeviceTransport, DeviceMemory<DMA_PAGE_COUNT>>);
 
 impl Wire {
     fn put(&mut self, lane: usize, message: &[u8], companions: &[[u8; CLUNK_BYTES]]) -> Result<(), VirtioError> {
@@ -174,9 +173,8 @@ impl Share {
     /// All that the machine has.
     pub(crate) fn find_all(info: &BootInfo) -> Result<Vec<Arc<Self>>, DeviceError> {
         let mut shares = Vec::new();
-        for index in 0..info.device_count {
-            let device = CapSlot(SLOT_DEVICE_FIRST.0 + index);
-            if let Some(transport) = open(device, DEVICE_TYPE_NINEP)? {
+        for device in devices(info) {
+            if let Some(transport) = device.open(DEVICE_TYPE_NINEP)? {
                 shares.push(Arc::new(Self::start(device, transport)?));
             }
         }
@@ -188,16 +186,12 @@ impl Share {
         self.tag
     }
 
-    fn start(device: CapSlot, transport: AnyTransport) -> Result<Self, DeviceError> {
-        // SAFETY: the function reaches only the frames that are bound for it below.
-        unsafe { call::device_control(device, DeviceOperation::Enable) }?;
-        let dma = dma_pool::<DMA_PAGE_COUNT>(device)?;
-        let bell = kernel::next_slot();
-        call::bell_create(bell, SLOT_FIRST_PROCESSOR)?;
-        call::device_interrupt_bind(device, 0, bell)?;
+    fn start(device: Device, mut transport: DeviceTransport) -> Result<Self, DeviceError> {
+        let dma = device.memory::<DMA_PAGE_COUNT>(&transport)?;
+        let mut irq = device.interrupt()?;
+        irq.start(&mut transport)?;
+        let bell = irq.bell();
         let channel = Channel::new(transport, dma, LIMITS).map_err(DeviceError::Driver)?;
-        let mut irq = BellIrq::new(device, bell);
-        irq.unmask().map_err(|_| DeviceError::NotFound)?;
         let tag = *channel.tag();
         let line = Line { flights: Flights::new(Wire(channel)), irq, wants_interrupts: false };
         Ok(Self { tag, bell, line: SpinMutex::new(line) })
