@@ -272,6 +272,12 @@ calls! {
     46 TicketRead { slot: CapSlot, field: u32 }
     /// Issues the ticket that funds an environment anew, in the currency of the environment `payer`.
     47 TicketIssue { slot: CapSlot, payer: CapSlot }
+
+    // Shares of the kernel's tables.
+
+    /// Sets how many entries of a table (`crate::share::Table`) an environment that the caller made may use with all
+    /// that it makes; the caller's own share pays, or gets back.
+    52 EnvironmentShare { slot: CapSlot, table: u32, count: u32 }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more

@@ -11,6 +11,7 @@ pub mod counter;
 pub mod device;
 pub mod layout;
 pub mod memory;
+pub mod share;
 pub mod sleep;
 pub mod types;
 pub mod upcall;

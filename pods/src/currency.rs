@@ -3,6 +3,7 @@
 
 use aegis_abi::CapSlot;
 use aegis_abi::call::ENVIRONMENT_FRAME_COUNT_MIN;
+use aegis_abi::share::TABLE_COUNT;
 use aegis_image::pods::{CURRENCY_COUNT_MAX, CurrencyPlan, Plan};
 use aegis_rt::call::{self, Refusal};
 
@@ -25,6 +26,8 @@ impl Currency {
         let [environment, tables] = [0, 1].map(|index| CapSlot(SLOT_CURRENCY_FIRST + number * SLOT_STRIDE + index));
         repeat(|| call::frame_allocate(tables, ENVIRONMENT_FRAME_COUNT_MIN, None, 0))?;
         call::environment_create(environment, tables, 0)?;
+        // It makes nothing.
+        crate::pod::pass_share(environment, &[0; TABLE_COUNT])?;
         call::ticket_amount(environment, plan.ticket_amount)?;
         if let Some(payer) = payer {
             call::ticket_issue(environment, payer)?;

@@ -10,6 +10,7 @@ use core::ops::Range;
 use aegis_abi::boot::{BUNDLE_PART_COUNT_MAX, BootInfo, BundleHeader, BundlePart};
 use aegis_abi::call::TICKET_AMOUNT_MAX;
 use aegis_abi::layout::PAGE_SIZE;
+use aegis_abi::share::TABLE_COUNT;
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE};
 use aegis_abi::{CapSlot, Rights, Status};
@@ -23,7 +24,7 @@ use crate::currency::{Currencies, Currency};
 use crate::device::{DeviceError, functions_of_pods};
 use crate::memory::Bundle;
 use crate::orders::Line;
-use crate::pod::{Image, Making, Pod};
+use crate::pod::{Image, Making, Pod, equal_share};
 use crate::report::say;
 
 /// Our capability for the library OS's frames.
@@ -103,6 +104,8 @@ struct Machine<'a> {
     info: &'a BootInfo,
     bundle: Bundle,
     image: Image,
+    /// What each pod gets of the kernel's tables.
+    share: [u32; TABLE_COUNT],
     devices: &'a [CapSlot],
     trusts_devices: bool,
     /// A pod has ended since the start.
@@ -139,6 +142,7 @@ impl Place<'_> {
             payer: self.payer,
             bundle: Bundle { frame: machine.bundle.frame + bundle_offset, frame_count },
             bundle_offset,
+            share: machine.share,
             devices: &machine.devices[self.devices.clone()],
             first_device: self.devices.start,
             trusts_devices: machine.trusts_devices,
@@ -215,15 +219,17 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     if wanted_count != device_count as u64 {
         return Err(Failure::DeviceCount(wanted_count, device_count));
     }
+    let mut currencies = Currencies::make(&plan)?;
+    let share = equal_share(plan.pods().count())?;
     let machine = Machine {
         info,
         bundle,
         image,
+        share,
         devices: &devices[..device_count],
         trusts_devices: plan.trusts_devices,
         has_ended_one: Cell::new(false),
     };
-    let mut currencies = Currencies::make(&plan)?;
     let mut places = [const { None }; POD_COUNT_MAX];
     let mut device = 0;
     for ((number, place), (plan, part)) in (0..).zip(&mut places).zip(plan.pods().zip(pod_parts())) {

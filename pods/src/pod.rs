@@ -13,8 +13,9 @@ use aegis_abi::layout::{
     BOOT_INFO_BASE, FIRST_CONTROL_BASE, FIRST_SAVE_AREA_BASE, FIRST_SAVE_AREA_FRAME_COUNT, PAGE_SIZE,
 };
 use aegis_abi::memory::BindFlags;
+use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLE_COUNT, TABLES, Table};
 use aegis_abi::types::{
-    SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE,
+    SLOT_BUNDLE, SLOT_DEVICE_FIRST, SLOT_FIRST_FRAMES, SLOT_FIRST_PROCESSOR, SLOT_MACHINE, SLOT_NONE, SLOT_SELF,
 };
 use aegis_abi::{ABI_VERSION, CapSlot, Rights};
 use aegis_image::orders::PodState;
@@ -70,6 +71,8 @@ pub(crate) struct Making<'a> {
     pub(crate) bundle: Bundle,
     /// Where that is in ours, in frames.
     pub(crate) bundle_offset: u64,
+    /// Entries of the kernel's tables that it gets, in the order of `TABLES`.
+    pub(crate) share: [u32; TABLE_COUNT],
     /// Our slots of its device functions, and the number of the first among all functions of pods.
     pub(crate) devices: &'a [CapSlot],
     pub(crate) first_device: usize,
@@ -108,6 +111,7 @@ impl Pod {
         let quota = making.plan.frame_quota.saturating_sub(guard_count);
         repeat(|| call::frame_allocate(tables, TABLE_FRAME_COUNT, None, 0))?;
         call::environment_create(environment, tables, quota)?;
+        pass_share(environment, &making.share)?;
         call::ticket_amount(environment, making.ticket_amount)?;
         if let Some(payer) = making.payer {
             call::ticket_issue(environment, payer)?;
@@ -253,6 +257,28 @@ impl Pod {
         }
         Ok(has_stopped)
     }
+}
+
+/// What a pod gets of each of the kernel's tables: equal parts of what we have, of which we keep an eighth for what we
+/// make ourselves.
+pub(crate) fn equal_share(pod_count: usize) -> Result<[u32; TABLE_COUNT], Refusal> {
+    let mut share = [0; TABLE_COUNT];
+    for (table, count) in TABLES.into_iter().zip(&mut share) {
+        let read = |first| call::environment_read_share(SLOT_SELF, first, table);
+        // Each pod is an environment of ours.
+        let pods = if table == Table::Environments { pod_count as u64 } else { 0 };
+        let left = read(FIELD_SHARE_FIRST)?.saturating_sub(read(FIELD_USED_FIRST)? + pods);
+        *count = ((left - left.div_ceil(8)) / pod_count.max(1) as u64) as u32;
+    }
+    Ok(share)
+}
+
+/// Gives an environment exactly this of each table.
+pub(crate) fn pass_share(environment: CapSlot, share: &[u32; TABLE_COUNT]) -> Result<(), Refusal> {
+    for (table, count) in TABLES.into_iter().zip(share) {
+        call::environment_share(environment, table, *count)?;
+    }
+    Ok(())
 }
 
 fn boot_info(making: &Making<'_>) -> BootInfo {

@@ -118,6 +118,12 @@ stubs! {
     /// Reads a field of an environment.
     environment_read(slot: CapSlot, field: aegis_abi::call::EnvironmentField)
         => EnvironmentRead { slot: slot, field: field as u32 };
+    /// Reads a share of a table: `first` is `FIELD_SHARE_FIRST` or `FIELD_USED_FIRST`.
+    environment_read_share(slot: CapSlot, first: u32, table: aegis_abi::share::Table)
+        => EnvironmentRead { slot: slot, field: first + table as u32 };
+    /// Sets the share of a table that an environment of the caller's making has.
+    environment_share(slot: CapSlot, table: aegis_abi::share::Table, count: u32)
+        => EnvironmentShare { slot: slot, table: table as u32, count: count };
     /// Makes an address space of the caller's environment.
     space_create(slot: CapSlot) => SpaceCreate { slot: slot };
     /// Names the bell for an environment's stop.

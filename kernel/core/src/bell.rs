@@ -4,9 +4,10 @@
 //! virtual processor. It is owned by the environment that made it and ends with its original
 //! capability or with that environment.
 
+use aegis_abi::share::Table;
 use aegis_abi::upcall::UpcallKind;
 
-use crate::id::{BELL_SHARE_MAX, BellId, EnvironmentId, Id, Named, ProcessorId};
+use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::state::State;
 
@@ -39,22 +40,19 @@ impl<M: Machine> State<'_, M> {
         owner: EnvironmentId,
         processor: Option<Named<ProcessorId>>,
     ) -> Option<Named<BellId>> {
-        if self.environments[owner].bell_count >= BELL_SHARE_MAX {
-            return None;
-        }
+        self.environments[owner].check_share(Table::Bells).ok()?;
         let id = self.bells.find(|bell| bell.serial == 0)?;
         let serial = self.new_serial();
         self.bell_end = self.bell_end.max(id.index() + 1);
         self.bells[id] = Bell { serial, owner: Some(owner), processor, ..Bell::EMPTY };
-        self.environments[owner].bell_count += 1;
+        self.environments[owner].count_entry(Table::Bells, true);
         Some(Named { id, serial })
     }
 
     /// Ends a bell; who sleeps on it sleeps on, as if it were never rung again.
     pub(crate) fn release_bell(&mut self, bell: BellId) {
         if let Some(owner) = self.bells[bell].owner {
-            let count = &mut self.environments[owner].bell_count;
-            *count = count.saturating_sub(1);
+            self.environments[owner].count_entry(Table::Bells, false);
         }
         self.bells[bell] = Bell::EMPTY;
     }

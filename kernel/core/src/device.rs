@@ -7,6 +7,7 @@
 
 use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;
+use aegis_abi::share::Table;
 use aegis_abi::types::Rights;
 
 use crate::id::{BellId, DeviceId, EnvironmentId, Id, Named};
@@ -220,8 +221,7 @@ impl<M: Machine> State<'_, M> {
         let binding = core::mem::replace(place, DmaBinding::EMPTY);
         if let Some(environment) = binding.environment {
             self.frames.unpin_range(binding.first, binding.count);
-            let count = &mut self.environments[environment].dma_binding_count;
-            *count = count.saturating_sub(1);
+            self.environments[environment].count_entry(Table::DmaRanges, false);
         }
     }
 }

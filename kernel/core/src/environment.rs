@@ -9,6 +9,7 @@ use core::num::NonZeroU32;
 
 use aegis_abi::call::StopReason;
 use aegis_abi::counter::COUNTER_COUNT;
+use aegis_abi::share::{TABLE_COUNT, TABLES, Table};
 use aegis_abi::types::{FrameNumber, Status};
 use aegis_lottery::{CurrencyId, TicketId};
 
@@ -17,6 +18,7 @@ use crate::frame::FrameKind;
 use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::reclaim::Reclaim;
+use crate::share::{Counts, WHOLE};
 use crate::space::{Progress, WALK_BUDGET};
 use crate::state::State;
 
@@ -47,12 +49,10 @@ pub(crate) struct Environment {
     pub(crate) time_used_ns: u64,
     /// Time that whichever of its processors wins the next draw is charged for.
     pub(crate) debt_ns: u64,
-    pub(crate) bell_count: u16,
-    pub(crate) gate_count: u16,
-    /// The home space aside.
-    pub(crate) space_count: u16,
-    pub(crate) processor_count: u16,
-    pub(crate) dma_binding_count: u16,
+    /// Entries of each table that it may use, what it passed on not counted.
+    pub(crate) share: Counts,
+    /// Entries that it uses.
+    pub(crate) used: Counts,
     pub(crate) reclaim: Reclaim,
     /// What its processors and the environments that it makes are funded in; the base stands for none.
     pub(crate) currency: CurrencyId,
@@ -80,11 +80,8 @@ impl Environment {
         counters: [0; COUNTER_COUNT],
         time_used_ns: 0,
         debt_ns: 0,
-        bell_count: 0,
-        gate_count: 0,
-        space_count: 0,
-        processor_count: 0,
-        dma_binding_count: 0,
+        share: [0; TABLE_COUNT],
+        used: [0; TABLE_COUNT],
         reclaim: Reclaim::NONE,
         currency: CurrencyId::BASE,
         ticket: None,
@@ -236,9 +233,13 @@ impl<M: Machine> State<'_, M> {
             return Progress::More;
         }
         let object = &self.environments[environment];
-        let quota = object.frame_quota;
+        let (quota, share) = (object.frame_quota, object.share);
         if let Some(parent) = object.parent {
             self.environments[parent].frame_quota += quota;
+            for table in TABLES {
+                self.move_share(environment, parent, table, share[table as usize]);
+            }
+            self.environments[parent].count_entry(Table::Environments, false);
         }
         self.unfund_environment(environment);
         self.environments[environment] = Environment::EMPTY;
@@ -344,12 +345,22 @@ impl<M: Machine> State<'_, M> {
 
     /// A free table entry, with its serial set.
     pub(crate) fn new_environment(&mut self, parent: Option<EnvironmentId>) -> Result<EnvironmentId, Status> {
+        if let Some(parent) = parent {
+            self.environments[parent].check_share(Table::Environments)?;
+        }
         let id = self.environments.find(|e| e.serial == 0).ok_or(Status::TableFull)?;
         // Owner serials are never used twice; 2^32 environments are a stated limit.
         let serial = self.last_environment_serial.checked_add(1).ok_or(Status::TableFull)?;
         self.last_environment_serial = serial;
         let (currency, ticket) = self.new_currency(parent);
         self.environments[id] = Environment { serial, parent, currency, ticket, payer: parent, ..Environment::EMPTY };
+        match parent {
+            Some(parent) => {
+                self.environments[parent].count_entry(Table::Environments, true);
+                self.pass_default_share(parent, id);
+            }
+            None => self.environments[id].share = WHOLE,
+        }
         Ok(id)
     }
 }

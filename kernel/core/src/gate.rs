@@ -10,10 +10,11 @@
 use aegis_abi::Status;
 use aegis_abi::call::ProcessorState;
 use aegis_abi::counter::Counter;
+use aegis_abi::share::Table;
 use aegis_abi::upcall::UpcallFrame;
 
 use crate::call::{Caller, Outcome};
-use crate::id::{EnvironmentId, GATE_SHARE_MAX, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId};
+use crate::id::{EnvironmentId, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
 use crate::processor::{SLEEP_ENDING_KINDS, start_registers};
 use crate::schedule::Queue;
@@ -85,21 +86,18 @@ impl<M: Machine> State<'_, M> {
         rip: u64,
         badge: u64,
     ) -> Option<Named<GateId>> {
-        if self.environments[owner].gate_count >= GATE_SHARE_MAX {
-            return None;
-        }
+        self.environments[owner].check_share(Table::Gates).ok()?;
         let id = self.gates.find(|gate| gate.serial == 0)?;
         let serial = self.new_serial();
         self.gates[id] = Gate { serial, owner: Some(owner), processor: Some(processor), rip, badge };
-        self.environments[owner].gate_count += 1;
+        self.environments[owner].count_entry(Table::Gates, true);
         Some(Named { id, serial })
     }
 
     /// Ends a gate; calls through it that are under way go on.
     pub(crate) fn release_gate(&mut self, gate: GateId) {
         if let Some(owner) = self.gates[gate].owner {
-            let count = &mut self.environments[owner].gate_count;
-            *count = count.saturating_sub(1);
+            self.environments[owner].count_entry(Table::Gates, false);
         }
         self.gates[gate] = Gate::EMPTY;
     }

@@ -45,26 +45,16 @@ macro_rules! ids {
 pub const ENVIRONMENT_COUNT_MAX: usize = 64;
 /// Most address spaces, home spaces aside.
 pub const SPACE_COUNT_MAX: usize = 1024;
-/// Most address spaces of one environment, its home space aside.
-pub const SPACE_SHARE_MAX: u16 = 512;
 /// Most virtual processors.
 pub const PROCESSOR_COUNT_MAX: usize = 256;
-/// Most virtual processors of one environment.
-pub const PROCESSOR_SHARE_MAX: u16 = 64;
 /// Most bells.
 pub const BELL_COUNT_MAX: usize = 1024;
-/// Most bells that one environment makes.
-pub const BELL_SHARE_MAX: u16 = 64;
 /// Most gates.
 pub const GATE_COUNT_MAX: usize = 256;
-/// Most gates that one environment makes.
-pub const GATE_SHARE_MAX: u16 = 32;
 /// Most device functions.
 pub const DEVICE_COUNT_MAX: usize = 64;
 /// Most ranges that devices may reach at a time.
 pub const DMA_BINDING_COUNT_MAX: usize = 512;
-/// Most ranges that one environment lets devices reach at a time.
-pub const DMA_BINDING_SHARE_MAX: u16 = 128;
 /// Most physical processors.
 pub const CPU_COUNT_MAX: usize = 16;
 

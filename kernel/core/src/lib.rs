@@ -13,7 +13,7 @@
 //! | `call` | the kernel calls, by family |
 //! | `capability`, `delete` | tables and derivation; revocation and what goes with it |
 //! | [`frame`], `space`, `spaces` | ownership of frames; page tables; address spaces as objects |
-//! | `environment`, `reclaim` | environments; frames asked back |
+//! | `environment`, `share`, `reclaim` | environments; their parts of the tables; frames asked back |
 //! | `processor`, `schedule`, `predicate` | upcalls; slices; sleeping |
 //! | `funding` | tickets and currencies of environments and processors; who wins the next slice |
 //! | `bell`, `gate`, [`device`] | notification; protected control transfer; device functions |
@@ -39,6 +39,7 @@ mod predicate;
 pub mod processor;
 mod reclaim;
 mod schedule;
+mod share;
 mod space;
 mod spaces;
 pub mod state;

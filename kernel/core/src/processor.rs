@@ -10,6 +10,7 @@
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::share::Table;
 use aegis_abi::types::FrameNumber;
 use aegis_abi::upcall::{
     ControlPage, RED_ZONE_BYTES, REPOSSESSED_COUNT_MAX, USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame,
@@ -368,8 +369,7 @@ impl<M: Machine> State<'_, M> {
         self.donate_frame(environment, vector_state);
         self.unfund_processor(processor);
         self.processors[processor] = Processor::EMPTY;
-        self.environments[environment].processor_count =
-            self.environments[environment].processor_count.saturating_sub(1);
+        self.environments[environment].count_entry(Table::Processors, false);
         for cpu in self.cpus.ids() {
             let here = &mut self.cpus[cpu];
             here.last = here.last.filter(|last| *last != processor);

@@ -21,6 +21,7 @@ use aegis_abi::layout::{
     PROGRAM_END,
 };
 use aegis_abi::memory::{BindFlags, entry};
+use aegis_abi::share::Table;
 use aegis_abi::types::{FrameNumber, Rights, Status};
 
 use crate::capability::CapRef;
@@ -619,7 +620,7 @@ impl<M: Machine> State<'_, M> {
                     return Progress::More;
                 }
             }
-            if self.environments[environment].space_count == 0 {
+            if self.environments[environment].used[Table::Spaces as usize] == 0 {
                 return Progress::Done;
             }
             *cursor = (number as u64 + 1) << CURSOR_SPACE_SHIFT;

@@ -9,11 +9,12 @@
 
 use aegis_abi::call::ProcessorState;
 use aegis_abi::layout::PAGE_TABLE_SLOT;
+use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use crate::capability::{CapRef, Capability, DYING};
 use crate::frame::FrameKind;
-use crate::id::{EnvironmentId, Named, SPACE_SHARE_MAX, SpaceId};
+use crate::id::{EnvironmentId, Named, SpaceId};
 use crate::machine::Machine;
 use crate::space::{Progress, Tables, WINDOW_SLOT};
 use crate::state::State;
@@ -56,9 +57,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Makes a space with an empty program's half.
     pub(crate) fn make_space(&mut self, environment: EnvironmentId) -> Result<Named<SpaceId>, Status> {
-        if self.environments[environment].space_count >= SPACE_SHARE_MAX {
-            return Err(Status::TableFull);
-        }
+        self.environments[environment].check_share(Table::Spaces)?;
         let id = self.spaces.find(|space| space.serial == 0).ok_or(Status::TableFull)?;
         let root = self.take_donated(environment, FrameKind::PageTable).ok_or(Status::NoTables)?;
         self.prepare_root(root);
@@ -68,7 +67,7 @@ impl<M: Machine> State<'_, M> {
         }
         let serial = self.new_serial();
         self.spaces[id] = Space { serial, environment: Some(environment), root };
-        self.environments[environment].space_count += 1;
+        self.environments[environment].count_entry(Table::Spaces, true);
         Ok(Named { id, serial })
     }
 
@@ -109,7 +108,7 @@ impl<M: Machine> State<'_, M> {
         }
         self.donate_frame(tables.environment, tables.root);
         self.spaces[space] = Space::EMPTY;
-        self.environments[tables.environment].space_count -= 1;
+        self.environments[tables.environment].count_entry(Table::Spaces, false);
         Progress::Done
     }
 

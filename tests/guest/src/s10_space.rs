@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use aegis_abi::call::{EnvironmentField, ProcessorState, StopReason};
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, LIBOS_BASE, PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags};
+use aegis_abi::share::Table;
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_rt::call::{self, Outcome};
@@ -463,6 +464,7 @@ fn limit(machine: &Machine) -> CaseResult {
     let rich = expect_ok!(make_child(machine, 1, 600));
     expect_ok!(take(FRAMES, 560));
     expect_ok!(call::frame_donate(FRAMES, rich.environment));
+    expect_ok!(call::environment_share(rich.environment, Table::Spaces, 512));
     expect_ok!(child::start(&rich, child_makes_spaces, 0));
     expect!(child::await_word(&rich, 0, 1));
     expect_equal!(rich.shared.get(0), 512);

@@ -7,12 +7,13 @@ use aegis_abi::call::{
 use aegis_abi::device::{DeviceField, DeviceKind, DeviceOperation};
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::memory::BindFlags;
+use aegis_abi::share::Table;
 use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
 use super::{Answer, Caller, bad_argument, refuse_if};
 use crate::device::{DeviceDescription, DmaBinding, Region, Route};
 use crate::frame::FrameKind;
-use crate::id::{DMA_BINDING_SHARE_MAX, DeviceId};
+use crate::id::DeviceId;
 use crate::machine::{Machine, PortWidth};
 use crate::space::{Flush, in_windows, leaf_bits};
 use crate::state::State;
@@ -180,14 +181,11 @@ pub(super) fn dma_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: D
         return Err(bad_argument(3));
     }
     let first = frames.object + call.offset;
-    let place = state
-        .dma_bindings
-        .iter()
-        .position(|binding| binding.environment.is_none())
-        .filter(|_| state.environments[environment].dma_binding_count < DMA_BINDING_SHARE_MAX)
-        .ok_or(Status::TableFull)?;
+    state.environments[environment].check_share(Table::DmaRanges)?;
+    let is_free = |binding: &DmaBinding| binding.environment.is_none();
+    let place = state.dma_bindings.iter().position(is_free).ok_or(Status::TableFull)?;
     refuse_if(!state.frames.pin_range(first, call.count), Status::TableFull)?;
-    state.environments[environment].dma_binding_count += 1;
+    state.environments[environment].count_entry(Table::DmaRanges, true);
     state.dma_bindings[place] =
         DmaBinding { device: Some(device), environment: Some(environment), first, count: call.count };
     Ok(FrameNumber(first).address())

@@ -2,8 +2,9 @@
 
 use aegis_abi::call::{
     ENVIRONMENT_FRAME_COUNT_MIN, EnvironmentCreate, EnvironmentDestroy, EnvironmentField, EnvironmentRead,
-    EnvironmentReclaim, EnvironmentWatch,
+    EnvironmentReclaim, EnvironmentShare, EnvironmentWatch,
 };
+use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLES};
 use aegis_abi::types::{CapType, Rights, SLOT_SELF, Status};
 use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
 
@@ -78,6 +79,11 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Envir
     let object = &state.environments[target];
     let stop = object.stop;
     let field = |field: EnvironmentField| field as u32 == call.field;
+    for (first, counts) in [(FIELD_SHARE_FIRST, object.share), (FIELD_USED_FIRST, object.used)] {
+        if let Some(count) = counts.get(call.field.wrapping_sub(first) as usize) {
+            return Ok(u64::from(*count));
+        }
+    }
     if field(EnvironmentField::Stopped) {
         Ok(stop.reason as u64)
     } else if field(EnvironmentField::StopVector) {
@@ -119,6 +125,24 @@ pub(super) fn watch<M: Machine>(state: &mut State<M>, caller: Caller, call: Envi
         && let Some(bell) = bell.and_then(|named| state.live_bell(named))
     {
         state.ring(bell);
+    }
+    Ok(0)
+}
+
+/// Moves entries between the caller's share and that of an environment that it made.
+pub(super) fn share<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentShare) -> Answer {
+    let target = any_environment(state, caller, call.slot, Rights::CONTROL)?;
+    refuse_if(state.environments[target].parent != Some(caller.environment), Status::MissingRight)?;
+    let table = TABLES.into_iter().find(|table| *table as u32 == call.table).ok_or(bad_argument(1))?;
+    let object = &state.environments[target];
+    let (before, used) = (object.share[table as usize], object.used[table as usize]);
+    let count = u16::try_from(call.count).map_err(|_| Status::TableFull)?;
+    refuse_if(count < used, Status::Busy)?;
+    let left = state.environments[caller.environment].entries_left(table);
+    match count.checked_sub(before) {
+        Some(more) if more > left => return Err(Status::TableFull.into()),
+        Some(more) => state.move_share(caller.environment, target, table, more),
+        None => state.move_share(target, caller.environment, table, before - count),
     }
     Ok(0)
 }

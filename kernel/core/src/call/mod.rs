@@ -167,4 +167,5 @@ dispatch! {
     TicketFund => ticket::fund;
     TicketRead => ticket::read;
     TicketIssue => ticket::issue;
+    EnvironmentShare => environment::share;
 }

@@ -5,6 +5,7 @@ use aegis_abi::call::{
     Sleep, Yield,
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
+use aegis_abi::share::Table;
 use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, TermOperator, TermSource};
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
@@ -12,7 +13,7 @@ use aegis_abi::upcall::UpcallKind;
 
 use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument, refuse_if};
 use crate::capability::Capability;
-use crate::id::{EnvironmentId, Named, PROCESSOR_SHARE_MAX, ProcessorId};
+use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::predicate::{CheckedTerm, Source};
 use crate::processor::{Pages, Processor, SAVE_AREA_FRAME_COUNT_MAX, SLEEP_ENDING_KINDS, start_registers};
@@ -61,9 +62,7 @@ impl<M: Machine> State<'_, M> {
         payer: EnvironmentId,
         pages: Pages,
     ) -> Result<Named<ProcessorId>, Status> {
-        if self.environments[environment].processor_count >= PROCESSOR_SHARE_MAX {
-            return Err(Status::TableFull);
-        }
+        self.environments[environment].check_share(Table::Processors)?;
         let id = self.processors.find(|p| p.serial == 0).ok_or(Status::TableFull)?;
         if !self.frames.pin_range(pages.first_frame, pages.frame_count()) {
             return Err(Status::TableFull);
@@ -84,7 +83,7 @@ impl<M: Machine> State<'_, M> {
             funding,
             ..Processor::EMPTY
         };
-        self.environments[environment].processor_count += 1;
+        self.environments[environment].count_entry(Table::Processors, true);
         Ok(Named { id, serial })
     }
 

@@ -5,6 +5,7 @@ use std::vec::Vec;
 
 use aegis_abi::call::ProcessorState;
 use aegis_abi::memory::entry;
+use aegis_abi::share::TABLE_COUNT;
 use aegis_abi::types::{CapType, FrameNumber, Rights};
 
 use super::world::{FRAME_COUNT, Fake, TEMPLATE_ROOT, World};
@@ -13,6 +14,7 @@ use crate::frame::FrameKind;
 use crate::id::{BellId, DeviceId, EnvironmentId, Id};
 use crate::machine::Machine;
 use crate::predicate::Source;
+use crate::share::WHOLE;
 use crate::spaces::Space;
 use crate::state::State;
 
@@ -46,7 +48,12 @@ pub(super) fn check(state: &State<Fake>) {
     check_frames(state, &live, &counts, &everybodys);
     check_processors(state);
     let quota: u64 = live.iter().map(|e| state.environments[*e].frame_quota).sum();
+    let mut shares = [0; TABLE_COUNT];
+    for environment in &live {
+        shares.iter_mut().zip(state.environments[*environment].share).for_each(|(sum, share)| *sum += share);
+    }
     if state.first_environment.is_some() {
+        assert_eq!(shares, WHOLE, "shares only move");
         assert_eq!(quota, FRAME_COUNT - 64 + super::world::BUNDLE_FRAME_COUNT);
     }
 }
@@ -59,7 +66,6 @@ fn check_spaces(state: &State<Fake>, environment: EnvironmentId, capabilities: &
     check_space(state, environment, capabilities, counts, home, 264);
     let spaces: Vec<_> =
         state.spaces.ids().filter_map(|space| Some((space, state.space_tables(space, environment)?))).collect();
-    assert_eq!(spaces.len(), usize::from(state.environments[environment].space_count));
     for (space, tables) in spaces {
         let root = tables.root;
         assert_eq!(state.frames.kind(root), FrameKind::PageTable);
@@ -180,10 +186,10 @@ fn check_environment(state: &State<Fake>, environment: EnvironmentId) {
     let gates = count(&mut state.gates.iter().map(|(_, g)| g.owner));
     let processors = count(&mut state.processors.iter().map(|(_, p)| p.environment));
     let dma = count(&mut state.dma_bindings.iter().map(|b| b.environment));
-    assert_eq!(bells, usize::from(object.bell_count));
-    assert_eq!(gates, usize::from(object.gate_count));
-    assert_eq!(processors, usize::from(object.processor_count));
-    assert_eq!(dma, usize::from(object.dma_binding_count));
+    let children = count(&mut state.environments.iter().map(|(_, e)| e.parent.filter(|_| e.serial != 0)));
+    let spaces = count(&mut state.spaces.iter().map(|(_, s)| s.environment.filter(|_| s.serial != 0)));
+    assert_eq!([children, spaces, processors, bells, gates, dma], object.used.map(usize::from));
+    assert!(object.used.iter().zip(object.share).all(|(used, share)| *used <= share), "{environment:?}");
 }
 
 fn check_tree(state: &State<Fake>, all: &Capabilities) {

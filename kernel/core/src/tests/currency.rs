@@ -7,6 +7,7 @@ use aegis_abi::call::{
     Call, CapDerive, CapGrant, EnvironmentDestroy, ProcessorStop, TicketAmount, TicketField, TicketFund, TicketIssue,
     TicketRead,
 };
+use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_SELF, Status};
 
 use super::random::Random;
@@ -49,7 +50,9 @@ fn run(world: &mut World, number: u32) {
 
 /// Lets `maker` have made `environment`, as it would by a call of its own.
 fn adopt(world: &mut World, environment: EnvironmentId, maker: EnvironmentId) {
-    world.state.environments[environment].parent = Some(maker);
+    let before = world.state.environments[environment].parent.replace(maker).expect("it was made");
+    world.state.environments[before].count_entry(Table::Environments, false);
+    world.state.environments[maker].count_entry(Table::Environments, true);
     world.state.issue_ticket(environment, maker).expect("no cycle");
 }
 

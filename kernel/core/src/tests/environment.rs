@@ -6,9 +6,11 @@ use aegis_abi::call::{
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::BindEntry;
+use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_SELF, Status};
 use aegis_abi::upcall::UpcallKind;
 
+use super::share::share;
 use super::world::{CODE, S, SYSTEM_PAGE, World};
 
 fn create(slot: u32, frames: u32, frame_quota: u64) -> Call {
@@ -68,6 +70,7 @@ fn there_is_a_greatest_number_of_environments() {
         if status != Status::Ok {
             break status;
         }
+        world.ok(share(S + made, Table::Environments, 0));
         made += 1;
     };
     assert_eq!((made, status), (64, Status::TableFull));

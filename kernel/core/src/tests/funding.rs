@@ -7,6 +7,7 @@ use aegis_abi::call::{
     Call, CapGrant, GateCall, GateReply, ProcessorState, ProcessorStop, Sleep, TICKET_AMOUNT_MAX, TicketAmount,
     TicketField, TicketFund, TicketRead,
 };
+use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, Status};
 use aegis_lottery::CurrencyId;
 use aegis_lottery::random::Keyed;
@@ -149,6 +150,7 @@ fn who_sleeps_before_its_slice_ends_gets_its_share() {
 #[test]
 fn fifty_children_gain_nothing() {
     let (mut world, mut processors) = world(5, &[1, 1]);
+    world.ok(super::share::share(FIRST, Table::Processors, 60));
     for index in 0..50 {
         let slot = S + 100 + 2 * index;
         processors.push(world.processor(slot, FIRST));

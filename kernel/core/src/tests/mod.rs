@@ -16,6 +16,7 @@ mod funding;
 mod gate;
 mod random;
 mod schedule;
+mod share;
 mod shares;
 mod sleep;
 mod space;

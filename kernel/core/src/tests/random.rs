@@ -21,10 +21,10 @@ use crate::id::{EnvironmentId, Id};
 use crate::space::{Progress, WALK_BUDGET};
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
-const PATTERNS: [&str; 48] = [
+const PATTERNS: [&str; 53] = [
     "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB", "Ent", "TEFnaa",
     "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii", "Db", "Dia", "Diinbw", "DbB", "Db",
-    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi", "EE",
+    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi", "EE", "", "", "", "", "Ein",
 ];
 
 const CPU_COUNT: usize = 3;
@@ -290,7 +290,7 @@ impl Arena {
         let number = match self.random.below(12) {
             0 => Bind::NUMBER,
             1 => SpaceEnter::NUMBER,
-            _ => self.random.below(49),
+            _ => self.random.below(54),
         };
         let pattern = PATTERNS.get(number as usize).copied().unwrap_or("");
         let mut words = [0; 6];
@@ -471,7 +471,7 @@ fn raw_registers_break_nothing() {
     let mut random = Random::new(99);
     for _ in 0..5_000 {
         let mut frame = UpcallFrame {
-            rax: random.below(50),
+            rax: random.below(54),
             rdi: random.word(),
             rsi: random.word(),
             rdx: random.word(),

@@ -8,11 +8,13 @@ use aegis_abi::call::{
 };
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
+use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_SELF, Status};
 
+use super::share::share;
 use super::world::{CODE, S, SCRATCH, World};
 use crate::capability::CapRef;
-use crate::id::{EnvironmentId, Id, SPACE_COUNT_MAX, SPACE_SHARE_MAX, SpaceId};
+use crate::id::{EnvironmentId, Id, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Holders;
 use crate::space::Tables;
 
@@ -248,7 +250,8 @@ fn spaces_are_limited_by_donation_share_and_table() {
         (0..).map(|number| world.call_on(index, create(1000 + number)).0).find(|status| *status != Status::Ok)
     };
     assert_eq!(made(&mut world, 0), Some(Status::NoTables));
-    let spaces = |world: &World, environment: EnvironmentId| world.state.environments[environment].space_count;
+    let spaces =
+        |world: &World, environment: EnvironmentId| world.state.environments[environment].used[Table::Spaces as usize];
     assert!(spaces(&world, world.first) < 128);
     for number in 0..20 {
         world.ok(drop(1000 + number));
@@ -259,6 +262,7 @@ fn spaces_are_limited_by_donation_share_and_table() {
         let slot = S + 20 * number;
         let environment = world.environment(slot, 0);
         world.donate(slot, 700);
+        world.ok(share(slot, Table::Spaces, if number == 3 { 1024 - total as u32 } else { 400 }));
         world.processor(slot + 2, slot);
         world.start(slot + 2);
         world.check_after_entry = false;
@@ -266,7 +270,7 @@ fn spaces_are_limited_by_donation_share_and_table() {
         let status = made(&mut world, number as usize);
         assert_eq!(status, Some(Status::TableFull));
         total += usize::from(spaces(&world, environment));
-        assert!(spaces(&world, environment) == SPACE_SHARE_MAX || total == SPACE_COUNT_MAX);
+        assert!(spaces(&world, environment) == 400 || total == SPACE_COUNT_MAX);
     }
     assert_eq!(total, SPACE_COUNT_MAX);
     world.check();
@@ -279,7 +283,7 @@ fn spaces_are_limited_by_donation_share_and_table() {
         steps += 1;
     }
     assert!(steps > 4, "{steps} steps");
-    assert_eq!(world.state.spaces.iter().filter(|(_, space)| space.serial != 0).count(), total - 512);
+    assert_eq!(world.state.spaces.iter().filter(|(_, space)| space.serial != 0).count(), total - 400);
 }
 
 /// A physical processor looks again.

@@ -228,10 +228,10 @@ fn a_bell_without_entry_or_processor_only_counts() {
 fn bells_have_a_share() {
     let mut world = World::new();
     let mut create = |slot: u32| world.call(Call::BellCreate(BellCreate { slot: CapSlot(slot), processor: SLOT_NONE }));
-    for slot in 0..64 {
+    for slot in 0..1024 {
         assert_eq!(create(S + slot).0, Status::Ok);
     }
-    assert_eq!(create(S + 64).0, Status::TableFull);
+    assert_eq!(create(S + 1024).0, Status::TableFull);
 }
 
 #[test]
