@@ -6,11 +6,12 @@
 //! only if they cannot be. What was delivered so is counted at the next entry. Whoever was stopped from elsewhere
 //! meanwhile is on its way in.
 
-use aegis_abi::layout::PAGE_SIZE;
-use aegis_kernel_core::id::{CpuId, Id};
+use aegis_kernel_core::id::{CpuId, Id, ProcessorId};
 use aegis_kernel_core::state::{Decision, State};
 use aegis_machine as machine;
-use machine::{Handlers, KernelLock, TrapFrame, UpcallPlaces, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER};
+use machine::{
+    ContextPlaces, Handlers, KernelGuard, KernelLock, TrapFrame, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER,
+};
 
 use crate::hardware::Hardware;
 
@@ -18,11 +19,8 @@ use crate::hardware::Hardware;
 pub(crate) static KERNEL: KernelLock<State<'static, Hardware>> = KernelLock::new(State::new(Hardware::new()));
 
 /// What to do about each kind of trap.
-pub(crate) static HANDLERS: Handlers = Handlers {
-    syscall: |frame| enter(frame, State::on_syscall),
-    exception: |frame| enter(frame, State::on_exception),
-    interrupt,
-};
+pub(crate) static HANDLERS: Handlers =
+    Handlers { syscall, exception: |frame| enter(frame, State::on_exception), interrupt };
 
 /// This processor's name.
 pub(crate) fn this_cpu() -> CpuId {
@@ -30,22 +28,49 @@ pub(crate) fn this_cpu() -> CpuId {
         .expect("INV-3: the machine starts no more processors than the core has names for")
 }
 
+/// The state, for this processor.
+#[inline(always)]
+fn lock(cpu: CpuId) -> KernelGuard<'static, State<'static, Hardware>> {
+    let mut state = KERNEL.lock();
+    if let Some(counts) = machine::take_entry_counts() {
+        state.count_entries(cpu, counts);
+    }
+    state
+}
+
+/// A `syscall` instruction.
+extern "C" fn syscall(frame: &mut TrapFrame) {
+    if State::<Hardware>::is_transfer(frame) {
+        transfer(frame);
+    } else {
+        enter(frame, State::on_syscall);
+    }
+}
+
+/// A call through a gate, or a reply: at once, if it can be, in a function of its own that is no longer than that.
+#[inline(never)]
+fn transfer(frame: &mut TrapFrame) {
+    let cpu = this_cpu();
+    let mut state = lock(cpu);
+    if let Some((previous, next)) = state.on_transfer(cpu, frame) {
+        exchange(&mut state, cpu, Some(previous), Some(next));
+        return;
+    }
+    drop(state);
+    enter(frame, State::on_syscall);
+}
+
 /// Runs one event of the core and does what it decided.
+#[inline(never)]
 pub(crate) fn enter(
     frame: &mut TrapFrame,
     event: impl FnOnce(&mut State<'static, Hardware>, CpuId, &mut TrapFrame) -> Decision,
 ) {
     let cpu = this_cpu();
-    let mut state = KERNEL.lock();
-    let (syscalls, exceptions) = machine::take_upcall_counts();
-    if syscalls | exceptions != 0
-        && let Some(processor) = state.current(cpu)
-    {
-        state.count_upcalls(processor, syscalls, exceptions);
-    }
+    let mut state = lock(cpu);
     let decision = event(&mut state, cpu, frame);
     if decision.is_switch() {
-        exchange(&mut state, &decision);
+        exchange(&mut state, cpu, decision.previous, decision.next);
     }
     if decision.next.is_none() {
         *frame = machine::idle_frame();
@@ -58,30 +83,31 @@ pub(crate) fn enter(
 }
 
 /// Saves what the one who leaves has in registers that the trap frame does not hold, and loads the next one's.
-fn exchange(state: &mut State<'static, Hardware>, decision: &Decision) {
-    if let Some(previous) = decision.previous {
-        let bases = machine::user_bases();
-        let frame = state.save_context(previous, bases.fs, bases.gs);
-        // A processor that was unmade meanwhile has no frame any more.
-        if frame.0 != 0 {
-            machine::vector_save(frame);
-        }
+#[inline(always)]
+fn exchange(
+    state: &mut State<'static, Hardware>,
+    cpu: CpuId,
+    previous: Option<ProcessorId>,
+    next: Option<ProcessorId>,
+) {
+    let bases = machine::user_bases();
+    // A processor that was unmade meanwhile has no context any more.
+    if let Some(previous) = previous
+        && state.save_context(previous, bases.fs, bases.gs)
+    {
+        machine::vector_save(state.machine.places(previous));
     }
-    let Some(next) = decision.next else {
-        machine::set_upcall_places(None);
-        state.machine.activate(None);
+    let Some(next) = next else {
+        machine::set_upcall_places(&ContextPlaces::NONE);
+        state.machine.activate(cpu, None);
         return;
     };
     let context = state.context(next);
-    state.machine.activate(Some((context.root, context.environment)));
-    machine::set_user_bases(UserBases { fs: context.fs_base, gs: context.gs_base });
-    let is_valid = machine::vector_restore(context.vector_state);
-    assert!(is_valid, "INV-4: nobody but the kernel writes vector state");
-    machine::set_upcall_places(Some(UpcallPlaces {
-        control: context.pages.control(),
-        save_area_base: context.pages.save_area_base,
-        save_area_bytes: context.pages.save_area_frame_count * PAGE_SIZE,
-    }));
+    state.machine.activate(cpu, Some((context.root, context.environment)));
+    machine::set_user_bases(UserBases { fs: context.fs_base, gs: context.gs_base }, bases);
+    let places = state.machine.places(next);
+    assert!(machine::vector_restore(places), "INV-4: nobody but the kernel writes vector state");
+    machine::set_upcall_places(places);
 }
 
 /// An interrupt, by its vector.

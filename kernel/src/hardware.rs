@@ -4,11 +4,13 @@
 //! processors hold translations of a root, and how an interrupt vector names a device function.
 
 use aegis_abi::FrameNumber;
-use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id};
+use aegis_abi::layout::PAGE_SIZE;
+use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
 use aegis_kernel_core::machine::{Holders, Machine, PortWidth, StopReport};
+use aegis_kernel_core::processor::Pages;
 use aegis_machine as machine;
 use machine::pci::{self, Function, FunctionAddress};
-use machine::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
+use machine::{ContextPlaces, DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
 
 /// Most interrupt routes: one vector each.
 const ROUTE_COUNT_MAX: usize = (DEVICE_VECTOR_LAST - DEVICE_VECTOR_FIRST) as usize + 1;
@@ -64,6 +66,8 @@ pub(crate) struct Hardware {
     roots: [u64; PROCESSOR_COUNT_MAX],
     /// Whose root that is.
     environments: [Option<EnvironmentId>; PROCESSOR_COUNT_MAX],
+    /// What is at hand of each virtual processor.
+    places: [ContextPlaces; ProcessorId::COUNT],
 }
 
 impl Hardware {
@@ -77,22 +81,30 @@ impl Hardware {
             function_count: 0,
             roots: [0; PROCESSOR_COUNT_MAX],
             environments: [None; PROCESSOR_COUNT_MAX],
+            places: [ContextPlaces::NONE; ProcessorId::COUNT],
         }
     }
 
+    /// What is at hand of a virtual processor.
+    pub(crate) fn places(&self, processor: ProcessorId) -> &ContextPlaces {
+        &self.places[processor.index()]
+    }
+
     /// Loads a root on this processor, unless it is there, and remembers whose it is; `None` is the kernel's own.
-    pub(crate) fn activate(&mut self, root: Option<(FrameNumber, EnvironmentId)>) {
-        let cpu = machine::processor_index();
-        self.environments[cpu] = root.map(|(_, environment)| environment);
+    #[inline(always)]
+    pub(crate) fn activate(&mut self, cpu: CpuId, root: Option<(FrameNumber, Option<EnvironmentId>)>) {
+        let cpu = cpu.index();
+        self.environments[cpu] = root.and_then(|(_, environment)| environment);
         match root {
             Some((root, _)) => self.load_root(cpu, root),
             None => {
                 self.roots[cpu] = 0;
-                machine::activate_root(machine::kernel_root());
+                machine::activate_kernel_root();
             }
         }
     }
 
+    #[inline(always)]
     fn load_root(&mut self, cpu: usize, root: FrameNumber) {
         if self.roots[cpu] != root.0 {
             self.roots[cpu] = root.0;
@@ -220,6 +232,12 @@ impl Machine for Hardware {
 
     fn vector_init(&mut self, frame: FrameNumber) {
         machine::vector_initialize(frame);
+    }
+
+    fn context_made(&mut self, processor: ProcessorId, pages: &Pages, vector_state: FrameNumber) {
+        let length_bytes = pages.save_area_frame_count * PAGE_SIZE;
+        self.places[processor.index()] =
+            ContextPlaces::new(vector_state, pages.control(), pages.save_area_base, length_bytes);
     }
 
     fn now_ns(&self) -> u64 {

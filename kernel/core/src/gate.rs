@@ -8,15 +8,17 @@
 //! chain of calls has no cycle, because a call that would close one is refused.
 
 use aegis_abi::Status;
-use aegis_abi::call::ProcessorState;
+use aegis_abi::call::{GateCall, GateReply, ProcessorState};
 use aegis_abi::counter::Counter;
+use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::share::Table;
+use aegis_abi::types::{CapSlot, Rights};
 use aegis_abi::upcall::UpcallFrame;
 
 use crate::call::{Caller, Outcome};
-use crate::id::{EnvironmentId, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId};
+use crate::id::{CpuId, EnvironmentId, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
-use crate::processor::{SLEEP_ENDING_KINDS, start_registers};
+use crate::processor::{SLEEP_ENDING_KINDS, USER_FLAGS, start_registers};
 use crate::schedule::Queue;
 use crate::state::State;
 
@@ -71,6 +73,17 @@ fn copy_message(from: &UpcallFrame, to: &mut UpcallFrame) {
     to.r13 = from.r13;
     to.r14 = from.r14;
     to.r15 = from.r15;
+}
+
+/// Copies what a transfer that succeeds has to keep: the other registers are constants, or what the call returns.
+#[inline(always)]
+fn save_transfer(from: &UpcallFrame, to: &mut UpcallFrame) {
+    copy_message(from, to);
+    to.rdi = from.rdi;
+    to.vector = from.vector;
+    to.rip = from.rip;
+    to.rflags = from.rflags;
+    to.rsp = from.rsp;
 }
 
 impl<M: Machine> State<'_, M> {
@@ -134,6 +147,75 @@ impl<M: Machine> State<'_, M> {
             }
         }
         true
+    }
+
+    /// Whether a `syscall` instruction may be one for [`on_transfer`](Self::on_transfer).
+    #[must_use]
+    pub fn is_transfer(frame: &UpcallFrame) -> bool {
+        matches!(frame.rax, GateCall::NUMBER | GateReply::NUMBER)
+    }
+
+    /// A call to a processor that waits for one, or the reply to a call, while nothing else is due: the slice, the
+    /// physical processor and the registers that are the message go over as they are. Answers who had it, and who has
+    /// it now. `None`: it is not so, nothing is changed, and it has to be an event like any other.
+    #[inline]
+    pub fn on_transfer(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Option<(ProcessorId, ProcessorId)> {
+        let processor = self.cpus[cpu].current?;
+        let object = &self.processors[processor];
+        let environment = object.environment?;
+        let here = &self.cpus[cpu];
+        let is_in_slice = here.limit_ns == 0 && here.payer.is_some();
+        if object.state != ProcessorState::Running || frame.rip < LIBOS_BASE || !is_in_slice {
+            return None;
+        }
+        let caller = Caller { cpu, processor, environment };
+        let is_call = frame.rax == GateCall::NUMBER;
+        let next = if is_call { self.call_at_once(caller, frame)? } else { self.reply_at_once(processor, frame)? };
+        (frame.rax, frame.rcx, frame.r11) = (Status::Ok as u64, 0, 0);
+        self.count(environment, Counter::KernelCalls, 1);
+        self.pass_on(cpu, processor, next);
+        Some((processor, next))
+    }
+
+    fn call_at_once(&mut self, caller: Caller, frame: &mut UpcallFrame) -> Option<ProcessorId> {
+        let slot = CapSlot(u32::try_from(frame.rdi).ok()?);
+        let gate = self.lookup_gate(caller.environment, slot, Rights::CALL).ok()?;
+        let &Gate { processor, rip, badge, .. } = &self.gates[gate];
+        let Named { id: callee, serial } = processor?;
+        let object = &mut self.processors[callee];
+        if object.serial != serial || object.state != ProcessorState::Accepting || object.due != 0 {
+            return None;
+        }
+        object.transfer.serving = Some(caller.processor);
+        let top = object.pages.save_area_top();
+        let object = &mut self.processors[caller.processor];
+        save_transfer(frame, &mut object.registers);
+        object.state = ProcessorState::Calling;
+        object.transfer.calling = Some(Call { callee, rip, badge });
+        self.count(caller.environment, Counter::GateCalls, 1);
+        (frame.rip, frame.rsp, frame.rdi, frame.rflags) = (rip, top, badge, USER_FLAGS);
+        Some(callee)
+    }
+
+    fn reply_at_once(&mut self, callee: ProcessorId, frame: &mut UpcallFrame) -> Option<ProcessorId> {
+        let object = &self.processors[callee];
+        let client = object.transfer.serving?;
+        let (_, pending) = self.mask_word(callee);
+        let is_wanted = (pending | object.due) & SLEEP_ENDING_KINDS != 0 || !object.transfer.callers.is_empty();
+        if is_wanted || self.processors[client].due != 0 {
+            return None;
+        }
+        let object = &mut self.processors[callee];
+        object.transfer.serving = None;
+        object.state = ProcessorState::Accepting;
+        save_transfer(frame, &mut object.registers);
+        (object.registers.rax, object.registers.rdx) = (Status::Interrupted as u64, 0);
+        let object = &mut self.processors[client];
+        object.transfer.calling = None;
+        let registers = &object.registers;
+        (frame.rip, frame.rsp) = (registers.rip, registers.rsp);
+        (frame.rdi, frame.rflags) = (registers.rdi, registers.rflags);
+        Some(client)
     }
 
     /// Calls synchronously: the slice goes to the callee.

@@ -8,7 +8,8 @@
 use aegis_abi::call::StopReason;
 use aegis_abi::types::FrameNumber;
 
-use crate::id::{CpuId, DeviceId, EnvironmentId};
+use crate::id::{CpuId, DeviceId, EnvironmentId, ProcessorId};
+use crate::processor::Pages;
 
 /// A port access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub trait Machine {
     /// Writes the initial vector state (what `xrstor` of a new virtual processor loads) to a zeroed
     /// frame.
     fn vector_init(&mut self, frame: FrameNumber);
+    /// A virtual processor was made: where its pages and its vector state are until there is another of its name.
+    fn context_made(&mut self, _processor: ProcessorId, _pages: &Pages, _vector_state: FrameNumber) {}
     /// Nanoseconds since the kernel's start; never decreases.
     fn now_ns(&self) -> u64;
 

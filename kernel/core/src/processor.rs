@@ -367,14 +367,19 @@ impl<M: Machine> State<'_, M> {
         self.environments[environment].time_used_ns += object.time_used_ns;
         self.frames.unpin_range(pages.first_frame, pages.frame_count());
         self.donate_frame(environment, vector_state);
+        let now_ns = self.machine.now_ns();
+        for cpu in self.cpus.ids() {
+            // A slice that it passed on: nobody else pays for what is used of it until now.
+            if self.cpus[cpu].payer == Some(processor) {
+                self.charge(cpu, processor, now_ns);
+                self.cpus[cpu].payer = None;
+            }
+            let here = &mut self.cpus[cpu];
+            here.last = here.last.filter(|last| *last != processor);
+        }
         self.unfund_processor(processor);
         self.processors[processor] = Processor::EMPTY;
         self.environments[environment].count_entry(Table::Processors, false);
-        for cpu in self.cpus.ids() {
-            let here = &mut self.cpus[cpu];
-            here.last = here.last.filter(|last| *last != processor);
-            here.payer = here.payer.filter(|payer| *payer != processor);
-        }
     }
 
     /// Takes a frame from the environment's donation for a new processor's vector state.

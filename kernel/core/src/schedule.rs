@@ -23,10 +23,6 @@ const WORD_POLL_NS: u64 = 200_000;
 
 /// A physical processor.
 pub(crate) struct Cpu {
-    /// Has entered the kernel's scheduling.
-    pub(crate) is_online: bool,
-    /// Waits for an interrupt.
-    pub(crate) is_idle: bool,
     /// The registers of `current` are in the trap frame.
     pub(crate) is_live: bool,
     /// The timer may have to be set anew.
@@ -59,8 +55,6 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     pub(crate) const EMPTY: Self = Self {
-        is_online: false,
-        is_idle: false,
         is_live: false,
         is_deadline_stale: false,
         armed_ns: 0,
@@ -159,9 +153,8 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn make_ready(&mut self, processor: ProcessorId) {
         self.processors[processor].state = ProcessorState::Ready;
         self.add_to_ready(processor);
-        let idle = self.cpus.find(|cpu| cpu.is_online && cpu.is_idle);
-        if let Some(cpu) = idle {
-            self.cpus[cpu].is_idle = false;
+        if let Some(cpu) = CpuId::from_index(self.idle_cpus.trailing_zeros() as usize) {
+            self.idle_cpus &= !(1 << cpu.index());
             self.machine.kick(cpu);
         }
     }
@@ -188,7 +181,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Charges the slice's payer for what `processor` used, which has run here. What somebody was given without asking
     /// delays its next slice by one slice at most.
-    fn charge(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
+    pub(crate) fn charge(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
         let here = &mut self.cpus[cpu];
         let from_ns = core::mem::replace(&mut here.uncharged_ns, now_ns);
         let end_ns = if here.is_given { here.slice_end_ns.clamp(from_ns, now_ns.max(from_ns)) } else { from_ns };
@@ -200,24 +193,52 @@ impl<M: Machine> State<'_, M> {
         self.touch(payer);
     }
 
-    /// Takes the physical processor from its current holder and charges the time.
-    pub(crate) fn vacate(&mut self, cpu: CpuId) {
-        let Some(processor) = self.cpus[cpu].current.take() else {
-            return;
-        };
+    /// Takes the physical processor from its current holder and charges the time. Returns the time.
+    pub(crate) fn vacate(&mut self, cpu: CpuId) -> u64 {
         let now_ns = self.machine.now_ns();
-        let used_ns = now_ns.saturating_sub(self.cpus[cpu].dispatched_ns);
-        self.charge(cpu, processor, now_ns);
-        self.cpus[cpu].last = Some(processor);
+        if let Some(processor) = self.cpus[cpu].current.take() {
+            self.charge(cpu, processor, now_ns);
+            self.end_turn(cpu, processor, now_ns);
+        }
+        now_ns
+    }
+
+    /// Notes what the holder of a physical processor, who loses it, has used.
+    #[inline(always)]
+    fn end_turn(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
+        let here = &mut self.cpus[cpu];
+        here.last = Some(processor);
+        let used_ns = now_ns.saturating_sub(here.dispatched_ns);
         let object = &mut self.processors[processor];
         object.cpu = None;
-        object.time_used_ns = object.time_used_ns.saturating_add(used_ns);
+        object.time_used_ns = object.time_used_ns.wrapping_add(used_ns);
+    }
+
+    /// Gives a physical processor that nobody holds to a processor that is in no queue.
+    #[inline(always)]
+    fn begin_turn(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
+        let here = &mut self.cpus[cpu];
+        here.current = Some(processor);
+        here.dispatched_ns = now_ns;
+        let object = &mut self.processors[processor];
+        object.state = ProcessorState::Running;
+        object.cpu = Some(cpu);
+        object.has_run = true;
+        self.touch(processor);
+    }
+
+    /// Gives a physical processor and the rest of its slice from its holder to `next`, which is in no queue, at once.
+    /// The slice has the same payer then, so it is charged when that changes.
+    #[inline(always)]
+    pub(crate) fn pass_on(&mut self, cpu: CpuId, from: ProcessorId, next: ProcessorId) {
+        let now_ns = self.machine.now_ns();
+        self.end_turn(cpu, from, now_ns);
+        self.begin_turn(cpu, next, now_ns);
     }
 
     /// Gives a free physical processor to whom it was handed off, or to the winner of a draw: of the rest of the slice
     /// if somebody gave that away, else of a new one. False: nobody wants it.
-    pub(crate) fn dispatch_next(&mut self, cpu: CpuId) -> bool {
-        let now_ns = self.machine.now_ns();
+    pub(crate) fn dispatch_next(&mut self, cpu: CpuId, now_ns: u64) -> bool {
         let handed = self.cpus[cpu].hand_off.take();
         let gave_way = self.cpus[cpu].gave_way.take().filter(|_| now_ns < self.cpus[cpu].slice_end_ns);
         if handed.is_none() {
@@ -241,15 +262,8 @@ impl<M: Machine> State<'_, M> {
                 self.processors[processor].due |= 1 << UpcallKind::SliceBegin as u32;
             }
         }
-        let here = &mut self.cpus[cpu];
-        here.current = Some(processor);
-        here.dispatched_ns = now_ns;
-        here.uncharged_ns = now_ns;
-        let object = &mut self.processors[processor];
-        object.state = ProcessorState::Running;
-        object.cpu = Some(cpu);
-        object.has_run = true;
-        self.touch(processor);
+        self.cpus[cpu].uncharged_ns = now_ns;
+        self.begin_turn(cpu, processor, now_ns);
         if self.processors[processor].transfer.picks {
             self.serve_next(processor);
         }

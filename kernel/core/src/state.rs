@@ -24,11 +24,11 @@ use crate::funding::{KernelLottery, ReadySet};
 use crate::gate::Gate;
 use crate::id::{
     Arena, BELL_COUNT_MAX, BellId, CPU_COUNT_MAX, CpuId, DEVICE_COUNT_MAX, DMA_BINDING_COUNT_MAX, DeviceId,
-    ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, PROCESSOR_COUNT_MAX, ProcessorId, SPACE_COUNT_MAX,
-    SpaceId,
+    ENVIRONMENT_COUNT_MAX, EnvironmentId, GATE_COUNT_MAX, GateId, Id, PROCESSOR_COUNT_MAX, ProcessorId,
+    SPACE_COUNT_MAX, SpaceId,
 };
 use crate::machine::Machine;
-use crate::processor::{Pages, Processor};
+use crate::processor::Processor;
 use crate::schedule::{Cpu, Links, Queue};
 use crate::spaces::Space;
 
@@ -60,11 +60,7 @@ pub struct Context {
     /// For CR3.
     pub root: FrameNumber,
     /// Whose space that is.
-    pub environment: EnvironmentId,
-    /// Holds the vector state, at the frame's start, as `xsave` laid it out.
-    pub vector_state: FrameNumber,
-    /// Where upcalls go that need no decision: a program's `syscall`, by assembly, and exceptions.
-    pub pages: Pages,
+    pub environment: Option<EnvironmentId>,
     /// FS base.
     pub fs_base: u64,
     /// User GS base.
@@ -86,6 +82,8 @@ pub struct State<'a, M> {
     pub(crate) cpus: Arena<CpuId, Cpu, CPU_COUNT_MAX>,
     /// The physical processor that is in the kernel now.
     pub(crate) this_cpu: Option<CpuId>,
+    /// Physical processors that wait for an interrupt, a bit each.
+    pub(crate) idle_cpus: u32,
     pub(crate) links: Links,
     /// Who funds whom.
     pub(crate) lottery: KernelLottery,
@@ -139,6 +137,7 @@ impl<M> State<'_, M> {
             dma_bindings: [const { DmaBinding::EMPTY }; DMA_BINDING_COUNT_MAX],
             cpus: Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
             this_cpu: None,
+            idle_cpus: 0,
             links: Links::EMPTY,
             lottery: KernelLottery::new(),
             random: Keyed::new([0; 2]),
@@ -188,10 +187,10 @@ impl<M: Machine> State<'_, M> {
         }
         self.count(environment, Counter::KernelCalls, 1);
         let words = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+        let caller = Caller { cpu, processor, environment };
         if crate::call::may_switch(frame.rax) {
             self.save(cpu, frame);
         }
-        let caller = Caller { cpu, processor, environment };
         let outcome = crate::call::dispatch(self, caller, frame.rax, &words);
         if let Outcome::Done(status, value) = outcome {
             let registers =
@@ -248,46 +247,37 @@ impl<M: Machine> State<'_, M> {
     #[must_use]
     pub fn context(&self, processor: ProcessorId) -> Context {
         let object = &self.processors[processor];
-        Context {
-            root: object.root,
-            environment: object.environment_id(),
-            vector_state: object.vector_state,
-            pages: object.pages,
-            fs_base: object.fs_base,
-            gs_base: object.gs_base,
-        }
+        Context { root: object.root, environment: object.environment, fs_base: object.fs_base, gs_base: object.gs_base }
     }
 
-    /// Stores FS and GS base of a processor that `Decision::previous` names; returns the frame for
-    /// its vector state.
-    pub fn save_context(&mut self, processor: ProcessorId, fs_base: u64, gs_base: u64) -> FrameNumber {
+    /// Stores FS and GS base of a processor that `Decision::previous` names; whether it is still there and has vector
+    /// state to be saved.
+    pub fn save_context(&mut self, processor: ProcessorId, fs_base: u64, gs_base: u64) -> bool {
         let object = &mut self.processors[processor];
         object.fs_base = fs_base;
         object.gs_base = gs_base;
-        object.vector_state
+        object.serial != 0
     }
 
-    /// Counts the system calls and exceptions of a program that the machine turned into upcalls by itself.
-    pub fn count_upcalls(&mut self, processor: ProcessorId, syscalls: u64, exceptions: u64) {
-        if let Some(environment) = self.processors[processor].environment {
+    /// Counts what the machine did by itself: system calls and exceptions of a program that it turned into upcalls, and
+    /// null calls.
+    #[cold]
+    pub fn count_entries(&mut self, cpu: CpuId, [syscalls, exceptions, null_calls]: [u64; 3]) {
+        if let Some(environment) = self.cpus[cpu].current.and_then(|processor| self.processors[processor].environment) {
             self.count(environment, Counter::UpcallsSyscall, syscalls);
             self.count(environment, Counter::UpcallsException, exceptions);
+            self.count(environment, Counter::KernelCalls, null_calls);
         }
-    }
-
-    /// Who runs on a processor.
-    #[must_use]
-    pub fn current(&self, cpu: CpuId) -> Option<ProcessorId> {
-        self.cpus[cpu].current
     }
 
     fn enter(&mut self, cpu: CpuId) -> Option<ProcessorId> {
         self.this_cpu = Some(cpu);
+        if self.idle_cpus != 0 {
+            self.idle_cpus &= !(1 << cpu.index());
+        }
         let here = &mut self.cpus[cpu];
         let current = here.current;
         here.is_live = current.is_some();
-        here.is_idle = false;
-        here.is_online = true;
         here.entered = current;
         // One that was stopped from elsewhere asks for nothing any more.
         current.filter(|p| self.processors[*p].state == ProcessorState::Running)
@@ -330,6 +320,7 @@ impl<M: Machine> State<'_, M> {
     fn decide(&mut self, cpu: CpuId, previous: Option<ProcessorId>, frame: &mut UpcallFrame) -> Decision {
         // Ends: a turn delivers what is due, or takes a processor away for good, or takes one out
         // of the finite set of those that are ready.
+        let mut now_ns = None;
         loop {
             match self.cpus[cpu].current {
                 Some(processor) if self.processors[processor].state == ProcessorState::Running => {
@@ -343,10 +334,11 @@ impl<M: Machine> State<'_, M> {
                     // Whoever goes on later was saved before its state changed; a stopped one's
                     // registers are not needed.
                     self.cpus[cpu].is_live = false;
-                    self.vacate(cpu);
+                    now_ns = Some(self.vacate(cpu));
                 }
                 None => {
-                    if !self.dispatch_next(cpu) {
+                    let now_ns = now_ns.unwrap_or_else(|| self.machine.now_ns());
+                    if !self.dispatch_next(cpu, now_ns) {
                         break;
                     }
                 }
@@ -355,7 +347,7 @@ impl<M: Machine> State<'_, M> {
         let next = self.cpus[cpu].current;
         match next {
             Some(processor) => self.resume(cpu, processor, frame),
-            None => self.cpus[cpu].is_idle = true,
+            None => self.idle_cpus |= 1 << cpu.index(),
         }
         let decision = Decision { previous, next, deadline_ns: None };
         if !core::mem::take(&mut self.cpus[cpu].is_deadline_stale) {

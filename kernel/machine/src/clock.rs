@@ -45,7 +45,7 @@ impl ClockScale {
     #[must_use]
     pub fn ns_at(&self, tsc: u64) -> u64 {
         let ticks = tsc.saturating_sub(self.base_tsc);
-        self.base_ns + ((u128::from(ticks) * u128::from(self.multiplier)) >> self.shift) as u64
+        self.base_ns + ((u128::from(ticks) * u128::from(self.multiplier)) >> (self.shift % 64)) as u64
     }
 }
 

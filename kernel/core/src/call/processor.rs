@@ -74,6 +74,7 @@ impl<M: Machine> State<'_, M> {
         let funding = self.new_funding(environment, id);
         let serial = self.new_serial();
         self.prepare_control_page(&pages);
+        self.machine.context_made(id, &pages, vector_state);
         self.processors[id] = Processor {
             serial,
             environment: Some(environment),

@@ -132,7 +132,7 @@ fn a_processor_goes_on_where_it_entered_and_starts_at_home() {
     assert_eq!(context(&world).root, home);
     world.ok(enter(S + 10));
     assert_eq!(world.state.machine.entered_root, Some(space));
-    assert_eq!((context(&world).root, context(&world).environment), (space, world.first));
+    assert_eq!((context(&world).root, context(&world).environment), (space, Some(world.first)));
     // What it reads is what it sees there.
     let frame = world.frames(S, 2);
     assert_eq!(world.bind_in(CapSlot(S + 10), &[map_at(VA, frame, S)]).0, Status::Ok);

@@ -284,7 +284,7 @@ fn upcalls_are_counted() {
     let mut world = World::new();
     world.set_entry(world.first_processor, EXCEPTION, ENTRY);
     world.exception(0, 14, 0);
-    world.state.count_upcalls(world.first_processor, 3, 2);
+    world.state.count_entries(cpu(0), [3, 2, 0]);
     let mut counter =
         |counter: Counter| world.ok(Call::CounterRead(CounterRead { environment: SLOT_SELF, index: counter as u32 }));
     assert_eq!(counter(Counter::UpcallsException), 3);

@@ -314,7 +314,7 @@ impl World {
     }
 
     pub(super) fn current(&self, index: usize) -> Option<ProcessorId> {
-        self.state.current(cpu(index))
+        self.state.cpus[cpu(index)].current
     }
 
     /// What the glue does after an entry: loads what was decided.
@@ -323,7 +323,10 @@ impl World {
         assert_eq!(decision.next, self.current(index));
         if decision.is_switch() {
             let next = decision.next.map(|processor| self.state.context(processor));
-            self.state.machine.caches.activate(next.map(|context| (context.root, context.environment)));
+            self.state
+                .machine
+                .caches
+                .activate(next.map(|context| (context.root, context.environment.expect("it runs"))));
         }
         self.state.machine.speculate();
         self.state.machine.check_caches();
@@ -381,7 +384,12 @@ impl World {
         [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9] = words;
         frame.rip = frame.rip.max(LIBOS_BASE + 2);
         self.state.machine.caches.this_cpu = index;
-        let decision = self.state.on_syscall(cpu(index), frame);
+        // As the glue does.
+        let transfer = State::<Fake>::is_transfer(frame).then(|| self.state.on_transfer(cpu(index), frame)).flatten();
+        let decision = match transfer {
+            Some((from, to)) => Decision { previous: Some(from), next: Some(to), deadline_ns: None },
+            None => self.state.on_syscall(cpu(index), frame),
+        };
         self.entered(index, decision)
     }
 

@@ -6,6 +6,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 const EFER: u32 = 0xc000_0080;
 const STAR: u32 = 0xc000_0081;
@@ -214,6 +215,7 @@ pub(crate) fn enable_features() -> Features {
         write_msr(EFER, read_msr(EFER) | 1 | 1 << 11); // SCE, NXE
         super::trap::install_syscall_entry();
     }
+    HAS_BASE_INSTRUCTIONS.store(features.fsgsbase, Ordering::Relaxed);
     features
 }
 
@@ -254,20 +256,51 @@ pub struct UserBases {
     pub gs: u64,
 }
 
+/// Whether the bases are reached by instructions of their own. Set before user mode runs.
+static HAS_BASE_INSTRUCTIONS: AtomicBool = AtomicBool::new(false);
+
 /// The bases as user mode has them now; it can change them without the kernel.
 #[must_use]
+#[inline]
 pub fn user_bases() -> UserBases {
-    UserBases { fs: read_msr(FS_BASE), gs: read_msr(KERNEL_GS_BASE) }
+    if !HAS_BASE_INSTRUCTIONS.load(Ordering::Relaxed) {
+        return UserBases { fs: read_msr(FS_BASE), gs: read_msr(KERNEL_GS_BASE) };
+    }
+    let (fs, gs);
+    // SAFETY: CR4.FSGSBASE is set; between the two exchanges nothing is addressed by GS, interrupts are off, and an NMI
+    // finds its processor by its stack.
+    unsafe {
+        asm!("rdfsbase {fs}", "swapgs", "rdgsbase {gs}", "swapgs",
+             fs = out(reg) fs, gs = out(reg) gs, options(nomem, nostack, preserves_flags));
+    }
+    UserBases { fs, gs }
 }
 
-/// Loads the bases; one that is not canonical is loaded as 0, because hardware refuses it.
-pub fn set_user_bases(bases: UserBases) {
+/// Loads the bases where they are others than `loaded`, which are there; one that is not canonical is loaded as 0,
+/// because hardware refuses it.
+#[inline]
+pub fn set_user_bases(bases: UserBases, loaded: UserBases) {
     let canonical = |address: u64| {
         if address as i64 >> 47 == (address as i64 >> 63) { address } else { 0 }
     };
-    // SAFETY: ring 0 uses neither FS nor the inactive GS base; the values are canonical, so no fault.
+    let has_instructions = HAS_BASE_INSTRUCTIONS.load(Ordering::Relaxed);
+    // SAFETY: ring 0 uses neither FS nor the inactive GS base; the values are canonical, so no fault; else as above.
     unsafe {
-        write_msr(FS_BASE, canonical(bases.fs));
-        write_msr(KERNEL_GS_BASE, canonical(bases.gs));
+        if bases.fs != loaded.fs {
+            let fs = canonical(bases.fs);
+            match has_instructions {
+                true => asm!("wrfsbase {}", in(reg) fs, options(nomem, nostack, preserves_flags)),
+                false => write_msr(FS_BASE, fs),
+            }
+        }
+        if bases.gs != loaded.gs {
+            let gs = canonical(bases.gs);
+            match has_instructions {
+                true => {
+                    asm!("swapgs", "wrgsbase {}", "swapgs", in(reg) gs, options(nomem, nostack, preserves_flags));
+                }
+                false => write_msr(KERNEL_GS_BASE, gs),
+            }
+        }
     }
 }

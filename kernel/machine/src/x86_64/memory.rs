@@ -27,6 +27,8 @@ const LOW_MAP_BYTES: u64 = 4 << 30;
 
 /// One past the highest frame of memory.
 static MEMORY_END: AtomicU64 = AtomicU64::new(0);
+/// One past the last frame of the kernel's image, and how many frames follow it: nearly all there are.
+static ABOVE_IMAGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Memory that nobody uses yet, for the kernel's tables first and for environments afterwards.
 #[derive(Debug)]
@@ -55,6 +57,9 @@ impl BootMemory {
         }
         free.subtract(FrameRange { start: 0, count: LOW_MEMORY_FRAMES });
         MEMORY_END.store(end, Ordering::Relaxed);
+        let image_end = paging::image_frames().end();
+        ABOVE_IMAGE[0].store(image_end, Ordering::Relaxed);
+        ABOVE_IMAGE[1].store(end.saturating_sub(image_end), Ordering::Relaxed);
         BootMemory { free, total_frame_count }
     }
 
@@ -178,10 +183,10 @@ pub(crate) fn direct_address(address: u64) -> u64 {
 }
 
 /// The kernel's address of a frame of memory; panics on any other, which is a bug of the kernel core.
+#[inline(always)]
 pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
-    let image = paging::image_frames();
-    let in_image = frame.0.wrapping_sub(image.start) < image.count;
-    if frame.0 >= MEMORY_END.load(Ordering::Relaxed) || in_image {
+    let [first, count] = [&ABOVE_IMAGE[0], &ABOVE_IMAGE[1]].map(|word| word.load(Ordering::Relaxed));
+    if frame.0.wrapping_sub(first) >= count && frame.0 >= paging::image_frames().start {
         no_memory(frame);
     }
     direct_address(frame.address())
@@ -194,6 +199,7 @@ fn no_memory(frame: FrameNumber) -> ! {
 }
 
 /// The words of a frame of memory; panics on any other.
+#[inline(always)]
 pub(crate) fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
     // SAFETY: `frame_address` vouches for a whole mapped frame of memory; all access is atomic.
     unsafe { &*core::ptr::with_exposed_provenance(frame_address(frame) as usize) }
@@ -201,6 +207,7 @@ pub(crate) fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
 
 /// Loads a word of a frame (acquire: what the last writer of the word wrote before is seen).
 #[must_use]
+#[inline(always)]
 pub fn physical_load(frame: FrameNumber, index: usize) -> u64 {
     words(frame)[index].load(Ordering::Acquire)
 }

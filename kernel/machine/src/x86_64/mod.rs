@@ -35,12 +35,13 @@ pub use memory::{
     physical_load_words, physical_store, physical_store_words, physical_zero,
 };
 pub use paging::{
-    KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_root, flush_all, flush_page, kernel_root, kernel_slot_entry,
+    KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_kernel_root, activate_root, flush_all, flush_page, kernel_root,
+    kernel_slot_entry,
 };
 pub use pci_ports::{PciPorts, msi_x_mask, msi_x_route};
 pub use ports::{port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32};
 pub use power::{ExitCode, power_off};
-pub use processor::{UpcallPlaces, processor_index, set_upcall_places, take_upcall_counts};
+pub use processor::{ContextPlaces, processor_index, set_upcall_places, take_entry_counts};
 pub use serial::{LogLevel, log_bytes, log_enabled, log_write};
 pub use shootdown::{Flush, shootdown};
 pub use start::{processor_count, start_processors};

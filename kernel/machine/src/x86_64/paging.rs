@@ -259,14 +259,19 @@ pub fn kernel_slot_entry(slot: usize) -> u64 {
 ///
 /// Panics if the frame's kernel slots are not the kernel's: such a root would take the machine down with the next
 /// instruction.
+#[inline]
 pub fn activate_root(root: FrameNumber) {
-    if root != kernel_root() {
-        let words = super::memory::words(root);
-        let same = |slot: usize| words[slot].load(Ordering::Relaxed) == ROOT.get(slot);
-        assert!(same(KERNEL_SLOT_DIRECT) && same(KERNEL_SLOT_IMAGE), "INV-3: {root:?} does not map the kernel");
-    }
+    let words = super::memory::words(root);
+    let same = |slot: usize| words[slot].load(Ordering::Relaxed) == ROOT.get(slot);
+    assert!(same(KERNEL_SLOT_DIRECT) && same(KERNEL_SLOT_IMAGE), "INV-3: {root:?} does not map the kernel");
     // SAFETY: both kernel slots are those of the kernel's root, so everything that the kernel uses stays mapped.
     unsafe { instructions::write_cr3(root.address()) };
+}
+
+/// Switches this processor to the kernel's own root.
+pub fn activate_kernel_root() {
+    // SAFETY: it maps all that the kernel uses.
+    unsafe { instructions::write_cr3(ROOT.physical()) };
 }
 
 /// Forgets the translation of one page on this processor.

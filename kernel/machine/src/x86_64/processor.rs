@@ -79,6 +79,7 @@ pub(crate) struct Processor {
     control: AtomicU64,
     syscall_upcall_count: AtomicU64,
     exception_upcall_count: AtomicU64,
+    null_call_count: AtomicU64,
     save_area: SaveAreaWords,
     index: AtomicU32,
     /// Stands in for a control page: no entry points.
@@ -98,6 +99,7 @@ static PROCESSORS: [Processor; PROCESSOR_COUNT_MAX] = [const {
         control: AtomicU64::new(0),
         syscall_upcall_count: AtomicU64::new(0),
         exception_upcall_count: AtomicU64::new(0),
+        null_call_count: AtomicU64::new(0),
         save_area: [const { AtomicU64::new(0) }; 5],
         index: AtomicU32::new(0),
         no_control: [const { AtomicU64::new(0) }; CONTROL_WORDS],
@@ -112,6 +114,7 @@ pub(crate) const OFFSET_KERNEL_STACK_TOP: usize = offset_of!(Processor, kernel_s
 pub(crate) const OFFSET_CONTROL: usize = offset_of!(Processor, control);
 pub(crate) const OFFSET_SYSCALL_UPCALL_COUNT: usize = offset_of!(Processor, syscall_upcall_count);
 pub(crate) const OFFSET_EXCEPTION_UPCALL_COUNT: usize = offset_of!(Processor, exception_upcall_count);
+pub(crate) const OFFSET_NULL_CALL_COUNT: usize = offset_of!(Processor, null_call_count);
 pub(crate) const OFFSET_SAVE_AREA: usize = offset_of!(Processor, save_area);
 
 const _: () = {
@@ -206,48 +209,65 @@ pub(crate) fn kernel_stack_top() -> u64 {
     current().kernel_stack_top.load(Ordering::Relaxed)
 }
 
-/// Where the upcalls of whoever runs on a processor go that need no decision. All of it is pinned memory while he does.
+/// What a processor needs at hand to switch to a context: addresses of memory that stays pinned while it exists.
 #[derive(Clone, Copy, Debug)]
-pub struct UpcallPlaces {
-    /// The control page's frame; those of the save area follow it.
-    pub control: FrameNumber,
-    /// Where the environment sees the save area.
-    pub save_area_base: u64,
-    /// Its length.
-    pub save_area_bytes: u64,
+pub struct ContextPlaces {
+    pub(super) vector_state: u64,
+    control: u64,
+    save_area: [u64; 5],
+}
+
+impl ContextPlaces {
+    /// No context's.
+    pub const NONE: Self = Self { vector_state: 0, control: 0, save_area: [0; 5] };
+
+    /// Of a context whose save area's frames follow its control page's; panics if one is not memory.
+    #[must_use]
+    pub fn new(vector_state: FrameNumber, control: FrameNumber, save_area_base: u64, save_area_bytes: u64) -> Self {
+        let direct = super::memory::frame_address(FrameNumber(control.0 + 1));
+        super::memory::frame_address(FrameNumber(control.0 + save_area_bytes / PAGE_SIZE));
+        Self {
+            vector_state: super::memory::frame_address(vector_state),
+            control: super::memory::frame_address(control),
+            save_area: [
+                save_area_base - PAGE_SIZE,
+                save_area_bytes + PAGE_SIZE,
+                save_area_bytes - size_of::<UpcallFrame>() as u64,
+                direct,
+                direct.wrapping_sub(save_area_base),
+            ],
+        }
+    }
 }
 
 /// Says whose system calls and exceptions `trap.s` delivers on this processor, or nobody's, until the next call here.
-pub fn set_upcall_places(places: Option<UpcallPlaces>) {
+#[inline]
+pub fn set_upcall_places(places: &ContextPlaces) {
     let processor = current();
-    let Some(places) = places else {
+    if places.control == 0 {
         processor.control.store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
         return;
-    };
-    let direct = super::memory::frame_address(FrameNumber(places.control.0 + 1));
-    let words = [
-        places.save_area_base - PAGE_SIZE,
-        places.save_area_bytes + PAGE_SIZE,
-        places.save_area_bytes - size_of::<UpcallFrame>() as u64,
-        direct,
-        direct.wrapping_sub(places.save_area_base),
-    ];
-    for (word, value) in processor.save_area.iter().zip(words) {
+    }
+    for (word, value) in processor.save_area.iter().zip(places.save_area) {
         word.store(value, Ordering::Relaxed);
     }
-    processor.control.store(super::memory::frame_address(places.control), Ordering::Relaxed);
+    processor.control.store(places.control, Ordering::Relaxed);
 }
 
-/// Upcalls that `trap.s` delivered on this processor since the last call: system calls and exceptions.
+/// What `trap.s` did alone on this processor since the last call: upcalls of system calls and of exceptions, null
+/// calls.
 #[must_use]
 #[inline]
-pub fn take_upcall_counts() -> (u64, u64) {
+pub fn take_entry_counts() -> Option<[u64; 3]> {
     // Only this processor writes the words, in `trap.s` with interrupts off, as here: no exchange is needed.
-    let take = |count: &AtomicU64| {
-        let value = count.load(Ordering::Relaxed);
-        count.store(0, Ordering::Relaxed);
-        value
-    };
     let processor = current();
-    (take(&processor.syscall_upcall_count), take(&processor.exception_upcall_count))
+    let words = [&processor.syscall_upcall_count, &processor.exception_upcall_count, &processor.null_call_count];
+    let counts = words.map(|word| word.load(Ordering::Relaxed));
+    if counts.iter().fold(0, |bits, count| bits | count) == 0 {
+        return None;
+    }
+    for word in words {
+        word.store(0, Ordering::Relaxed);
+    }
+    Some(counts)
 }

@@ -53,6 +53,7 @@ global_asm!(
     kernel_stack_top = const processor::OFFSET_KERNEL_STACK_TOP,
     control = const processor::OFFSET_CONTROL,
     syscall_upcall_count = const processor::OFFSET_SYSCALL_UPCALL_COUNT,
+    null_call_count = const processor::OFFSET_NULL_CALL_COUNT,
     syscall_rip = const offset_of!(ControlPage, syscall_rip),
     syscall_rflags = const offset_of!(ControlPage, syscall_rflags),
     syscall_rsp = const offset_of!(ControlPage, syscall_rsp),
@@ -69,8 +70,6 @@ global_asm!(
     vector_page_fault = const VECTOR_PAGE_FAULT,
     vector_interrupt_first = const VECTOR_INTERRUPT_FIRST,
     frame_r15 = const offset_of!(TrapFrame, r15),
-    frame_r11 = const offset_of!(TrapFrame, r11),
-    frame_rcx = const offset_of!(TrapFrame, rcx),
     frame_kind = const offset_of!(TrapFrame, kind),
     frame_vector = const offset_of!(TrapFrame, vector),
     frame_error_code = const offset_of!(TrapFrame, error_code),
@@ -86,7 +85,8 @@ global_asm!(
     user_flags = const USER_FLAGS,
     vector_kernel_call = const VECTOR_KERNEL_CALL,
     vector_program_syscall = const VECTOR_PROGRAM_SYSCALL,
-    dispatch_syscall = sym dispatch_syscall,
+    handlers = sym HANDLERS,
+    handlers_syscall = const offset_of!(Handlers, syscall),
     dispatch_trap = sym dispatch_trap,
     dispatch_own_stack = sym dispatch_own_stack,
     dispatch_noncanonical = sym dispatch_noncanonical,
@@ -103,7 +103,7 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct Handlers {
     /// A `syscall` in the upper half, or one in the lower half whose control page has no entry point for it.
-    pub syscall: fn(&mut TrapFrame),
+    pub syscall: extern "C" fn(&mut TrapFrame),
     /// An exception in user mode that `trap.s` could not deliver: `vector`, `error_code` and, for page faults,
     /// `fault_address` are set.
     pub exception: fn(&mut TrapFrame),
@@ -112,6 +112,7 @@ pub struct Handlers {
     pub interrupt: fn(&mut TrapFrame, u8),
 }
 
+/// Also read by `trap.s`, which user mode enters only after they were set.
 static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(ptr::null_mut());
 
 /// Sets the kernel's handlers, before the first context is entered or another processor started.
@@ -181,10 +182,6 @@ pub(crate) fn load_table() {
 pub(crate) fn install_syscall_entry() {
     // SAFETY: it is the system-call entry.
     unsafe { instructions::set_syscall_entry(syscall_entry as *const () as u64) };
-}
-
-extern "C" fn dispatch_syscall(frame: &mut TrapFrame) {
-    (handlers().syscall)(frame);
 }
 
 /// An exception or interrupt. Returns 1 if ring 0 is to continue where the frame says, 0 for the common way out.

@@ -56,6 +56,11 @@ syscall_entry:
         mov r11d, 0x202
         swapgs
         sysretq
+# Call 0 does nothing: status 0, value 0. It came from an instruction in the upper half, so RCX is canonical.
+5:      inc qword ptr gs:[{null_call_count}]
+        xor edx, edx
+        swapgs
+        sysretq
 # No entry point: undo (the two words come from user memory, and like every user register they are believed about
 # nothing).
 3:      mov rcx, [rsp + {syscall_rip}]
@@ -71,7 +76,9 @@ syscall_entry:
         push 0
         push {vector_program_syscall}
         jmp 4f
-2:      mov rsp, gs:[{kernel_stack_top}]
+2:      test rax, rax
+        jz 5f
+        mov rsp, gs:[{kernel_stack_top}]
         push {user_data}
         push qword ptr gs:[{user_rsp}]
         push r11
@@ -84,7 +91,8 @@ syscall_entry:
         PUSH_REGISTERS
         mov rdi, rsp
         xor ebp, ebp
-        call {dispatch_syscall}
+        mov rax, [rip + {handlers}]
+        call [rax + {handlers_syscall}]
 
 # Resumes the context in the frame at RSP.
         .global trap_exit
@@ -102,10 +110,14 @@ trap_exit:
         or r11d, 0x202
         cmp qword ptr [rsp + {frame_vector}], {vector_kernel_call}
         jne 1f
-        mov [rsp + {frame_rcx}], rcx
-        mov [rsp + {frame_r11}], r11
-        POP_REGISTERS
-        mov rsp, [rsp + {frame_rsp} - {frame_kind}]
+        .set place, {frame_r15}
+        .irp register, r15, r14, r13, r12, none, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, none, rax
+        .ifnc \register, none
+        mov \register, [rsp + place]
+        .endif
+        .set place, place + 8
+        .endr
+        mov rsp, [rsp + {frame_rsp}]
         swapgs
         sysretq
 1:      mov [rsp + {frame_rflags}], r11
@@ -275,13 +287,12 @@ trap_stubs:
         .set vector, vector + 1
         .endr
 
-# vector_restore_area(area, mask) -> 0, or 1 if the area is not a valid state.
+# vector_restore_area(area) -> 0, or 1 if the area is not a valid state.
         .balign 16
         .global vector_restore_area
 vector_restore_area:
-        mov eax, esi
-        mov rdx, rsi
-        shr rdx, 32
+        mov eax, -1
+        mov edx, eax
 705:    xrstor64 [rdi]
         xor eax, eax
         ret

@@ -13,6 +13,7 @@ use aegis_abi::layout::PAGE_SIZE;
 
 use super::instructions::{Features, cpuid};
 use super::memory;
+use super::processor::ContextPlaces;
 
 const X87_SSE: u64 = 0b11;
 const AVX: u64 = 1 << 2;
@@ -25,11 +26,14 @@ const MXCSR_INITIAL: u64 = 0x1f80;
 /// Word of the area that holds the x87 control word; FCW as after FINIT.
 const FCW_INITIAL: u64 = 0x37f;
 
+/// Half of the mask that names every component; the processor takes those of them that are enabled.
+const ALL: u32 = u32::MAX;
+
 static MASK: AtomicU64 = AtomicU64::new(0);
 static OPTIMISED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
-    fn vector_restore_area(area: u64, mask: u64) -> u32;
+    fn vector_restore_area(area: u64) -> u32;
 }
 
 /// Chooses what is saved and enables it on the boot processor.
@@ -76,27 +80,27 @@ pub fn vector_state_mask() -> u64 {
     MASK.load(Ordering::Relaxed)
 }
 
-/// Saves this processor's vector state to a frame that [`vector_initialize`] prepared.
-pub fn vector_save(frame: FrameNumber) {
-    let area = memory::frame_address(frame);
-    let mask = MASK.load(Ordering::Relaxed);
-    let (low, high) = (mask as u32, (mask >> 32) as u32);
-    // SAFETY: the area is a whole frame, page-aligned, and the enabled components fit it.
+/// Saves this processor's vector state to a context's frame, which [`vector_initialize`] prepared.
+#[inline]
+pub fn vector_save(places: &ContextPlaces) {
+    let area = places.vector_state;
+    assert!(area != 0, "INV-4: a context has a frame for its vector state");
+    // SAFETY: the area is a whole frame of memory, page-aligned, and the enabled components fit it.
     unsafe {
         if OPTIMISED.load(Ordering::Relaxed) {
-            asm!("xsaveopt64 [{}]", in(reg) area, in("eax") low, in("edx") high, options(nostack));
+            asm!("xsaveopt64 [{}]", in(reg) area, in("eax") ALL, in("edx") ALL, options(nostack));
         } else {
-            asm!("xsave64 [{}]", in(reg) area, in("eax") low, in("edx") high, options(nostack));
+            asm!("xsave64 [{}]", in(reg) area, in("eax") ALL, in("edx") ALL, options(nostack));
         }
     }
 }
 
-/// Loads the vector state of a frame. False if the frame holds no valid state: then the state is what it was.
+/// Loads a context's vector state. False if its frame holds no valid state: then the state is what it was.
 #[must_use]
-pub fn vector_restore(frame: FrameNumber) -> bool {
-    let area = memory::frame_address(frame);
-    // SAFETY: the area is a whole frame; a bad header faults, which the exception table catches.
-    unsafe { vector_restore_area(area, MASK.load(Ordering::Relaxed)) == 0 }
+#[inline]
+pub fn vector_restore(places: &ContextPlaces) -> bool {
+    // SAFETY: the area is a whole frame, or 0; a bad header faults, which the exception table catches.
+    places.vector_state != 0 && unsafe { vector_restore_area(places.vector_state) == 0 }
 }
 
 /// Makes a frame hold the initial state: what a program starts with.
