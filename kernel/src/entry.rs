@@ -9,9 +9,7 @@
 use aegis_kernel_core::id::{CpuId, Id, ProcessorId};
 use aegis_kernel_core::state::{Decision, State};
 use aegis_machine as machine;
-use machine::{
-    ContextPlaces, Handlers, KernelGuard, KernelLock, TrapFrame, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER,
-};
+use machine::{Handlers, KernelGuard, KernelLock, TrapFrame, UserBases, VECTOR_RESCHEDULE, VECTOR_TIMER};
 
 use crate::hardware::Hardware;
 
@@ -20,7 +18,7 @@ pub(crate) static KERNEL: KernelLock<State<'static, Hardware>> = KernelLock::new
 
 /// What to do about each kind of trap.
 pub(crate) static HANDLERS: Handlers =
-    Handlers { syscall, exception: |frame| enter(frame, State::on_exception), interrupt };
+    Handlers { syscall, transfer, exception: |frame| enter(frame, State::on_exception), interrupt };
 
 /// This processor's name.
 pub(crate) fn this_cpu() -> CpuId {
@@ -40,16 +38,11 @@ fn lock(cpu: CpuId) -> KernelGuard<'static, State<'static, Hardware>> {
 
 /// A `syscall` instruction.
 extern "C" fn syscall(frame: &mut TrapFrame) {
-    if State::<Hardware>::is_transfer(frame) {
-        transfer(frame);
-    } else {
-        enter(frame, State::on_syscall);
-    }
+    enter(frame, State::on_syscall);
 }
 
-/// A call through a gate, or a reply: at once, if it can be, in a function of its own that is no longer than that.
-#[inline(never)]
-fn transfer(frame: &mut TrapFrame) {
+/// A call through a gate, or a reply: at once, if it can be.
+extern "C" fn transfer(frame: &mut TrapFrame) {
     let cpu = this_cpu();
     let mut state = lock(cpu);
     if let Some((previous, next)) = state.on_transfer(cpu, frame) {
@@ -98,7 +91,7 @@ fn exchange(
         machine::vector_save(state.machine.places(previous));
     }
     let Some(next) = next else {
-        machine::set_upcall_places(&ContextPlaces::NONE);
+        machine::clear_upcall_places();
         state.machine.activate(cpu, None);
         return;
     };
@@ -106,7 +99,7 @@ fn exchange(
     state.machine.activate(cpu, Some((context.root, context.environment)));
     machine::set_user_bases(UserBases { fs: context.fs_base, gs: context.gs_base }, bases);
     let places = state.machine.places(next);
-    assert!(machine::vector_restore(places), "INV-4: nobody but the kernel writes vector state");
+    machine::vector_restore(places);
     machine::set_upcall_places(places);
 }
 

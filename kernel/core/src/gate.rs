@@ -149,12 +149,6 @@ impl<M: Machine> State<'_, M> {
         true
     }
 
-    /// Whether a `syscall` instruction may be one for [`on_transfer`](Self::on_transfer).
-    #[must_use]
-    pub fn is_transfer(frame: &UpcallFrame) -> bool {
-        matches!(frame.rax, GateCall::NUMBER | GateReply::NUMBER)
-    }
-
     /// A call to a processor that waits for one, or the reply to a call, while nothing else is due: the slice, the
     /// physical processor and the registers that are the message go over as they are. Answers who had it, and who has
     /// it now. `None`: it is not so, nothing is changed, and it has to be an event like any other.
@@ -169,8 +163,11 @@ impl<M: Machine> State<'_, M> {
             return None;
         }
         let caller = Caller { cpu, processor, environment };
-        let is_call = frame.rax == GateCall::NUMBER;
-        let next = if is_call { self.call_at_once(caller, frame)? } else { self.reply_at_once(processor, frame)? };
+        let next = match frame.rax {
+            GateCall::NUMBER => self.call_at_once(caller, frame)?,
+            GateReply::NUMBER => self.reply_at_once(processor, frame)?,
+            _ => return None,
+        };
         (frame.rax, frame.rcx, frame.r11) = (Status::Ok as u64, 0, 0);
         self.count(environment, Counter::KernelCalls, 1);
         self.pass_on(cpu, processor, next);

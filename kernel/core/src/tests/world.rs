@@ -385,7 +385,7 @@ impl World {
         frame.rip = frame.rip.max(LIBOS_BASE + 2);
         self.state.machine.caches.this_cpu = index;
         // As the glue does.
-        let transfer = State::<Fake>::is_transfer(frame).then(|| self.state.on_transfer(cpu(index), frame)).flatten();
+        let transfer = self.state.on_transfer(cpu(index), frame);
         let decision = match transfer {
             Some((from, to)) => Decision { previous: Some(from), next: Some(to), deadline_ns: None },
             None => self.state.on_syscall(cpu(index), frame),

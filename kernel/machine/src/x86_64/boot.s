@@ -12,13 +12,6 @@
         .popsection
 .endm
 
-# A fault at \at in ring 0 continues at \fixup.
-.macro FIXUP at, fixup
-        .pushsection .exception_table, "a", @progbits
-        .quad \at, \fixup
-        .popsection
-.endm
-
 # The PVH note: QEMU reads the entry address as 8 bytes from a 64-bit image.
         .section .note.pvh, "a", @note
         .balign 4

@@ -41,7 +41,7 @@ pub use paging::{
 pub use pci_ports::{PciPorts, msi_x_mask, msi_x_route};
 pub use ports::{port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32};
 pub use power::{ExitCode, power_off};
-pub use processor::{ContextPlaces, processor_index, set_upcall_places, take_entry_counts};
+pub use processor::{ContextPlaces, clear_upcall_places, processor_index, set_upcall_places, take_entry_counts};
 pub use serial::{LogLevel, log_bytes, log_enabled, log_write};
 pub use shootdown::{Flush, shootdown};
 pub use start::{processor_count, start_processors};

@@ -218,7 +218,7 @@ pub struct ContextPlaces {
 }
 
 impl ContextPlaces {
-    /// No context's.
+    /// No context's: an address that faults.
     pub const NONE: Self = Self { vector_state: 0, control: 0, save_area: [0; 5] };
 
     /// Of a context whose save area's frames follow its control page's; panics if one is not memory.
@@ -240,14 +240,16 @@ impl ContextPlaces {
     }
 }
 
-/// Says whose system calls and exceptions `trap.s` delivers on this processor, or nobody's, until the next call here.
+/// `trap.s` delivers nobody's system calls and exceptions on this processor.
+pub fn clear_upcall_places() {
+    let processor = current();
+    processor.control.store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
+}
+
+/// Says whose system calls and exceptions `trap.s` delivers on this processor, until the next call here.
 #[inline]
 pub fn set_upcall_places(places: &ContextPlaces) {
     let processor = current();
-    if places.control == 0 {
-        processor.control.store(processor.no_control.as_ptr() as u64, Ordering::Relaxed);
-        return;
-    }
     for (word, value) in processor.save_area.iter().zip(places.save_area) {
         word.store(value, Ordering::Relaxed);
     }

@@ -12,6 +12,7 @@ use core::mem::{offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use aegis_abi::call::{GateCall, GateReply};
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
 use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, UpcallKind};
 
@@ -87,6 +88,8 @@ global_asm!(
     vector_program_syscall = const VECTOR_PROGRAM_SYSCALL,
     handlers = sym HANDLERS,
     handlers_syscall = const offset_of!(Handlers, syscall),
+    handlers_transfer = const offset_of!(Handlers, transfer),
+    gate_call = const GateCall::NUMBER,
     dispatch_trap = sym dispatch_trap,
     dispatch_own_stack = sym dispatch_own_stack,
     dispatch_noncanonical = sym dispatch_noncanonical,
@@ -104,6 +107,8 @@ unsafe extern "C" {
 pub struct Handlers {
     /// A `syscall` in the upper half, or one in the lower half whose control page has no entry point for it.
     pub syscall: extern "C" fn(&mut TrapFrame),
+    /// One whose RAX says `GateCall` or `GateReply`.
+    pub transfer: extern "C" fn(&mut TrapFrame),
     /// An exception in user mode that `trap.s` could not deliver: `vector`, `error_code` and, for page faults,
     /// `fault_address` are set.
     pub exception: fn(&mut TrapFrame),
@@ -111,6 +116,8 @@ pub struct Handlers {
     /// masked.
     pub interrupt: fn(&mut TrapFrame, u8),
 }
+
+const _: () = assert!(GateReply::NUMBER == GateCall::NUMBER + 2);
 
 /// Also read by `trap.s`, which user mode enters only after they were set.
 static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(ptr::null_mut());
@@ -184,29 +191,22 @@ pub(crate) fn install_syscall_entry() {
     unsafe { instructions::set_syscall_entry(syscall_entry as *const () as u64) };
 }
 
-/// An exception or interrupt. Returns 1 if ring 0 is to continue where the frame says, 0 for the common way out.
-extern "C" fn dispatch_trap(frame: &mut TrapFrame) -> u32 {
+/// An exception or interrupt.
+extern "C" fn dispatch_trap(frame: &mut TrapFrame) {
     let from_user = frame_is_user(frame);
     if frame.vector >= VECTOR_INTERRUPT_FIRST {
         if let Some(vector) = interrupt::acknowledge(frame.vector as u8) {
             (handlers().interrupt)(frame, vector);
         }
-        return 0;
+        return;
     }
     if frame.vector == VECTOR_PAGE_FAULT {
         frame.fault_address = instructions::read_cr2();
     }
-    if from_user {
-        (handlers().exception)(frame);
-        return 0;
+    if !from_user {
+        panic::exception(frame);
     }
-    match fixup(frame) {
-        Some(address) => {
-            frame.rip = address;
-            1
-        }
-        None => panic::exception(frame),
-    }
+    (handlers().exception)(frame);
 }
 
 /// A frame that was to be resumed at an address that is not canonical.
@@ -222,20 +222,4 @@ extern "C" fn dispatch_own_stack(frame: &mut TrapFrame) {
         return;
     }
     panic::exception(frame)
-}
-
-/// Where a fault at this place of ring 0 continues, if the place expects faults.
-fn fixup(frame: &TrapFrame) -> Option<u64> {
-    unsafe extern "C" {
-        static __exception_table_start: [u64; 2];
-        static __exception_table_end: [u64; 2];
-    }
-    if frame.vector != VECTOR_GENERAL_PROTECTION {
-        return None;
-    }
-    let start = &raw const __exception_table_start;
-    let length = ((&raw const __exception_table_end) as usize - start as usize) / size_of::<[u64; 2]>();
-    // SAFETY: `kernel.ld` puts the entries that `trap.s` writes between the two symbols.
-    let table = unsafe { core::slice::from_raw_parts(start, length) };
-    table.iter().find(|entry| entry[0] == frame.rip).map(|entry| entry[1])
 }

@@ -91,8 +91,13 @@ syscall_entry:
         PUSH_REGISTERS
         mov rdi, rsp
         xor ebp, ebp
-        mov rax, [rip + {handlers}]
-        call [rax + {handlers_syscall}]
+        mov rcx, [rip + {handlers}]
+        sub rax, {gate_call}            # and GateReply, 2 above it
+        test rax, -3
+        jz 9f
+        call [rcx + {handlers_syscall}]
+        jmp trap_exit
+9:      call [rcx + {handlers_transfer}]
 
 # Resumes the context in the frame at RSP.
         .global trap_exit
@@ -230,11 +235,7 @@ trap_common:
         swapgs
         xor ebp, ebp
 1:      call {dispatch_trap}
-        test eax, eax
-        jz trap_exit
-        POP_REGISTERS
-        add rsp, 32
-        iretq
+        jmp trap_exit
 
         .balign 16
 trap_own_stack:
@@ -286,16 +287,3 @@ trap_stubs:
         .endif
         .set vector, vector + 1
         .endr
-
-# vector_restore_area(area) -> 0, or 1 if the area is not a valid state.
-        .balign 16
-        .global vector_restore_area
-vector_restore_area:
-        mov eax, -1
-        mov edx, eax
-705:    xrstor64 [rdi]
-        xor eax, eax
-        ret
-6:      mov eax, 1
-        ret
-        FIXUP 705b, 6b

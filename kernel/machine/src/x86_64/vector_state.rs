@@ -32,10 +32,6 @@ const ALL: u32 = u32::MAX;
 static MASK: AtomicU64 = AtomicU64::new(0);
 static OPTIMISED: AtomicBool = AtomicBool::new(false);
 
-unsafe extern "C" {
-    fn vector_restore_area(area: u64) -> u32;
-}
-
 /// Chooses what is saved and enables it on the boot processor.
 pub(crate) fn initialize(features: Features) {
     let leaf = cpuid(0xd, 0);
@@ -84,8 +80,8 @@ pub fn vector_state_mask() -> u64 {
 #[inline]
 pub fn vector_save(places: &ContextPlaces) {
     let area = places.vector_state;
-    assert!(area != 0, "INV-4: a context has a frame for its vector state");
-    // SAFETY: the area is a whole frame of memory, page-aligned, and the enabled components fit it.
+    // SAFETY: the area is a whole frame of memory, page-aligned, and the enabled components fit it. Without a context
+    // it is page 0, where nobody may map anything.
     unsafe {
         if OPTIMISED.load(Ordering::Relaxed) {
             asm!("xsaveopt64 [{}]", in(reg) area, in("eax") ALL, in("edx") ALL, options(nostack));
@@ -95,12 +91,11 @@ pub fn vector_save(places: &ContextPlaces) {
     }
 }
 
-/// Loads a context's vector state. False if its frame holds no valid state: then the state is what it was.
-#[must_use]
+/// Loads a context's vector state. If the frame held no valid state, that would be a fault of the kernel.
 #[inline]
-pub fn vector_restore(places: &ContextPlaces) -> bool {
-    // SAFETY: the area is a whole frame, or 0; a bad header faults, which the exception table catches.
-    places.vector_state != 0 && unsafe { vector_restore_area(places.vector_state) == 0 }
+pub fn vector_restore(places: &ContextPlaces) {
+    // SAFETY: the area is a whole frame of memory.
+    unsafe { asm!("xrstor64 [{}]", in(reg) places.vector_state, in("eax") ALL, in("edx") ALL, options(nostack)) };
 }
 
 /// Makes a frame hold the initial state: what a program starts with.
