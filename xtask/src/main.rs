@@ -1,4 +1,4 @@
-//! The chores of a developer: `cargo xtask build | test | compare | repeat | tidy | count | toolchain`.
+//! The chores of a developer: `cargo xtask build | test | fuzz | compare | repeat | tidy | count | toolchain`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -9,6 +9,7 @@
 mod build;
 mod compare;
 mod count;
+mod fuzz;
 mod lexer;
 mod process;
 mod repeat;
@@ -26,6 +27,8 @@ usage: cargo xtask <command>
 
   build [--profile release|dev]   guest binaries and the host tool, into target/aegis
   compare                         tests/linux/*.c on Aegis and on a Linux guest (`aegis test`); needs apt's network once
+  fuzz [--calls N | --seconds S] [--seed N] [--input FILE]
+                                  searches for calls of the kernel core that break something; ten seconds, if not told
   repeat [--times N] [--cpus LIST] [NAME…]
                                   tests/commands on Aegis, many times in a row, against the host; takes hours
   test                            build, unit tests on the host, tidy, then the suites that boot QEMU
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ["build"] => build::build(&root, build::Profile::Release),
         ["build", "--profile", name] => build::Profile::parse(name).and_then(|profile| build::build(&root, profile)),
         ["test"] => suite::test(&root),
+        ["fuzz", words @ ..] => fuzz::run(&root, words),
         ["compare"] => compare::run(&root),
         ["repeat", words @ ..] => repeat::run(&root, words),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),

@@ -341,6 +341,11 @@ impl<'a> FrameTable<'a> {
     }
 
     #[cfg(test)]
+    pub(crate) fn take_tables(&mut self) -> Option<(&'a mut [FrameEntry], &'a mut [BlockEntry])> {
+        self.frames.take().zip(self.blocks.take())
+    }
+
+    #[cfg(test)]
     pub(crate) fn counts(&self, frame: FrameNumber) -> (u32, u16) {
         self.entry(frame.0).map_or((0, 0), |e| (e.map_count, e.pin_count))
     }

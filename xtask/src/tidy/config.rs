@@ -16,6 +16,9 @@ pub(super) struct Config {
     pub(super) line_columns: usize,
     pub(super) module_docs_from_lines: usize,
     pub(super) kernel_lines: usize,
+    pub(super) ring0_lines: usize,
+    /// What is linked into the kernel.
+    pub(super) ring0_folders: Vec<String>,
     pub(super) crates: usize,
     /// Longer files, by path.
     pub(super) file_ratchet: BTreeMap<String, usize>,
@@ -60,6 +63,8 @@ impl Config {
             line_columns: take(&mut limits, "line_columns", Value::as_integer)?,
             module_docs_from_lines: take(&mut limits, "module_docs_from_lines", Value::as_integer)?,
             kernel_lines: take(&mut limits, "kernel_lines", Value::as_integer)?,
+            ring0_lines: take(&mut limits, "ring0_lines", Value::as_integer)?,
+            ring0_folders: take(&mut limits, "ring0_folders", Value::as_strings)?,
             crates: take(&mut limits, "crates", Value::as_integer)?,
             file_ratchet: take_map(&mut ratchet, "file_lines", Value::as_integer)?,
             function_ratchet: take_map(&mut ratchet, "function_lines", Value::as_integer)?,

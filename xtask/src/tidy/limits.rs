@@ -30,7 +30,10 @@ pub(super) fn check(sources: &[Source], config: &Config) -> Vec<Finding> {
     }
     ratchet("file-lines", config.file_lines, &long_files, &config.file_ratchet, &mut findings);
     ratchet("function-lines", config.function_lines, &long_functions, &config.function_ratchet, &mut findings);
-    kernel_lines(sources, config, &mut findings);
+    code_lines("kernel-lines", &["kernel/".to_string()], config.kernel_lines, sources, &mut findings);
+    if !config.ring0_folders.is_empty() {
+        code_lines("ring0-lines", &config.ring0_folders, config.ring0_lines, sources, &mut findings);
+    }
     findings
 }
 
@@ -126,16 +129,13 @@ fn functions(source: &Source) -> Vec<(&str, usize, usize)> {
     found
 }
 
-fn kernel_lines(sources: &[Source], config: &Config, findings: &mut Vec<Finding>) {
-    let in_kernel = |source: &&Source| source.is_code() && source.path.starts_with("kernel/");
-    let lines: usize = sources.iter().filter(in_kernel).map(count::production_code_lines).sum();
-    if lines >= config.kernel_lines {
-        findings.push(Finding::new(
-            "kernel/",
-            0,
-            "kernel-lines",
-            format!("{lines} lines of code without tests, the limit is {}", config.kernel_lines),
-        ));
+/// Compares the code of some folders with a limit; tests, blank lines and comments apart.
+fn code_lines(rule: &'static str, folders: &[String], limit: usize, sources: &[Source], findings: &mut Vec<Finding>) {
+    let is_in = |source: &&Source| source.is_code() && folders.iter().any(|folder| source.path.starts_with(folder));
+    let lines: usize = sources.iter().filter(is_in).map(count::production_code_lines).sum();
+    if lines >= limit {
+        let message = format!("{lines} lines of code without tests, the limit is {limit}");
+        findings.push(Finding::new(&folders.join(" "), 0, rule, message));
     }
 }
 
@@ -209,5 +209,16 @@ mod tests {
         assert_eq!(rules(&check(&sources, &config())), [(0, "kernel-lines")]);
         sources.remove(0);
         assert_eq!(rules(&check(&sources, &config())), []);
+    }
+
+    #[test]
+    fn what_is_linked_into_the_kernel_counts_with_it() {
+        let text = "//! A.\n".to_string() + &"fn a() {}\n".repeat(4);
+        let mut sources = fixture("kernel/src/a.rs", &text);
+        sources.extend(fixture("abi/src/b.rs", &text));
+        let ring0_folders = vec!["kernel/".to_string(), "abi/".to_string()];
+        let config = |ring0_lines| Config { ring0_lines, ring0_folders: ring0_folders.clone(), ..config() };
+        assert_eq!(rules(&check(&sources, &config(8))), [(0, "ring0-lines")]);
+        assert_eq!(rules(&check(&sources, &config(9))), []);
     }
 }

@@ -25,8 +25,8 @@ use crate::machine::Holders;
 
 /// Translations and upper entries that one processor keeps at most. Real ones keep thousands; a few are found stale as
 /// surely, as they are chosen at random, and looking at all of them after every entry stays cheap.
-const LEAF_COUNT_MAX: usize = 24;
-const UPPER_COUNT_MAX: usize = 16;
+const LEAF_COUNT_MAX: usize = 12;
+const UPPER_COUNT_MAX: usize = 8;
 const HOT_COUNT_MAX: usize = 8;
 /// A new word in a table is followed by a walk once in so many times.
 const WALK_EVERY: u64 = 6;
@@ -94,6 +94,8 @@ pub(super) struct Caches {
     random: Random,
     /// Whether walks set accessed and dirty bits, as real ones do. Off where tests compare words of tables.
     pub(super) marks_entries: bool,
+    /// No walks at all: the set-up of a search.
+    pub(super) is_quiet: bool,
     /// Pages that were flushed of late: programs use an address again.
     hot: Vec<u64>,
 }
@@ -113,6 +115,14 @@ fn is_leaf(word: u64, level: u32) -> bool {
 
 fn is_user(word: u64) -> bool {
     word & (entry::PRESENT | entry::USER) == entry::PRESENT | entry::USER
+}
+
+/// The first word from `from` on that is not 0; passes over zeros many at a time, as most tables are nearly empty.
+fn find_word(words: &[u64], from: usize) -> Option<usize> {
+    let (chunks, _) = words[from..].as_chunks::<16>();
+    let skipped = chunks.iter().take_while(|chunk| chunk.iter().fold(0, |all, word| all | word) == 0).count();
+    let begin = from + skipped * 16;
+    words[begin..].iter().position(|word| *word != 0).map(|index| begin + index)
 }
 
 impl Cache {
@@ -161,13 +171,21 @@ impl Cache {
 
 impl Caches {
     pub(super) fn new() -> Self {
-        Self { cpus: Default::default(), this_cpu: 0, random: Random::new(1), marks_entries: false, hot: Vec::new() }
+        Self {
+            cpus: Default::default(),
+            this_cpu: 0,
+            random: Random::new(1),
+            marks_entries: false,
+            is_quiet: false,
+            hot: Vec::new(),
+        }
     }
 
     /// From now on walks depend on `seed` and leave their marks.
     pub(super) fn begin(&mut self, seed: u64) {
         self.random = Random::new(seed);
         self.marks_entries = true;
+        self.is_quiet = false;
     }
 
     /// What the glue does when it goes on with another virtual processor: loads a root unless it is there.
@@ -220,8 +238,10 @@ impl Caches {
             let end = if level == 3 { USER_SLOT_COUNT } else { 512 };
             let words = memory.get(table)?.get(..end)?;
             let from = self.random.below(end as u64) as usize;
-            let is_there = |index: &usize| is_user(words[*index]);
-            let index = (from..end).find(is_there).or_else(|| (0..from).find(is_there))?;
+            let index = find_word(words, from).or_else(|| find_word(words, 0))?;
+            if !is_user(words[index]) {
+                return None;
+            }
             page |= (index as u64) << (9 * level);
             if is_leaf(words[index], level) {
                 return Some(page | self.random.below(1 << (9 * level)));
@@ -261,7 +281,7 @@ impl Caches {
 
     /// Any processor walks to any page, or does not.
     pub(super) fn speculate(&mut self, memory: &mut Memory) {
-        if self.random.below(WALK_EVERY) != 0 {
+        if self.is_quiet || self.random.below(WALK_EVERY) != 0 {
             return;
         }
         let cpu = self.random.below(self.cpus.len() as u64) as usize;

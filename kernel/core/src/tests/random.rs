@@ -21,7 +21,7 @@ use crate::id::{EnvironmentId, Id};
 use crate::space::{Progress, WALK_BUDGET};
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
-const PATTERNS: [&str; 53] = [
+pub(super) const PATTERNS: [&str; 53] = [
     "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB", "Ent", "TEFnaa",
     "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii", "Db", "Dia", "Diinbw", "DbB", "Db",
     "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi", "EE", "", "", "", "", "Ein",
@@ -30,7 +30,7 @@ const PATTERNS: [&str; 53] = [
 const CPU_COUNT: usize = 3;
 const CHILD_COUNT: u32 = 3;
 /// Where a child reads its entries and terms from.
-const CHILD_SCRATCH: u64 = LIBOS_BASE + 0x60_0000;
+pub(super) const CHILD_SCRATCH: u64 = LIBOS_BASE + 0x60_0000;
 
 pub(super) struct Random(u64);
 
@@ -113,8 +113,8 @@ impl Random {
     }
 }
 
-struct Arena {
-    world: World,
+pub(super) struct Arena {
+    pub(super) world: World,
     random: Random,
     children: Vec<EnvironmentId>,
     serials: Vec<u32>,
@@ -123,22 +123,23 @@ struct Arena {
 
 impl Arena {
     fn new(seed: u64) -> Self {
-        let mut arena = Self {
-            world: World::new(),
-            random: Random::new(seed),
-            children: Vec::new(),
-            serials: Vec::new(),
-            scratch: Vec::new(),
-        };
-        arena.world.check_after_entry = false;
+        let mut arena = Self::set_up(World::new(), seed);
+        check(&arena.world.state);
         arena.world.state.machine.caches.begin(seed);
+        arena
+    }
+
+    /// Three environments that compete on three processors.
+    pub(super) fn set_up(world: World, seed: u64) -> Self {
+        let mut arena =
+            Self { world, random: Random::new(seed), children: Vec::new(), serials: Vec::new(), scratch: Vec::new() };
+        arena.world.check_after_entry = false;
         for child in 0..CHILD_COUNT {
             arena.populate(child);
         }
         for index in 1..CPU_COUNT {
             arena.world.kick(index);
         }
-        check(&arena.world.state);
         arena
     }
 

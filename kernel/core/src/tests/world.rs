@@ -39,7 +39,13 @@ pub(super) const S: u32 = 100;
 pub(super) const DEVICE_FRAME: u64 = 0xfeb00;
 
 /// Frames, made when they are first written to: most of them never are.
-pub(super) struct Memory(Vec<Option<Box<[u64; 512]>>>);
+pub(super) struct Memory(Vec<Frame>);
+
+enum Frame {
+    Untouched,
+    Zero,
+    Written(Box<[u64; 512]>),
+}
 
 /// What memory holds that somebody had before: what is not zeroed shows.
 const USED_BEFORE: [u64; 512] = [0xdead_beef; 512];
@@ -49,6 +55,10 @@ impl Memory {
     fn untouched(frame: usize) -> &'static [u64; 512] {
         const { assert!(FREE < FRAME_COUNT) };
         if frame < FREE as usize { &NEVER_USED } else { &USED_BEFORE }
+    }
+
+    fn zero(&mut self, frame: usize) {
+        self.0[frame] = Frame::Zero;
     }
 
     /// A frame, if there is one of that number.
@@ -61,13 +71,23 @@ impl Index<usize> for Memory {
     type Output = [u64; 512];
 
     fn index(&self, frame: usize) -> &[u64; 512] {
-        self.0[frame].as_deref().unwrap_or(Self::untouched(frame))
+        match &self.0[frame] {
+            Frame::Untouched => Self::untouched(frame),
+            Frame::Zero => &NEVER_USED,
+            Frame::Written(words) => words,
+        }
     }
 }
 
 impl IndexMut<usize> for Memory {
     fn index_mut(&mut self, frame: usize) -> &mut [u64; 512] {
-        self.0[frame].get_or_insert_with(|| Box::new(*Self::untouched(frame)))
+        if !matches!(self.0[frame], Frame::Written(_)) {
+            self.0[frame] = Frame::Written(Box::new(self[frame]));
+        }
+        match &mut self.0[frame] {
+            Frame::Written(words) => words,
+            _ => unreachable!("it was just made"),
+        }
     }
 }
 
@@ -122,7 +142,7 @@ impl Machine for Fake {
     }
     fn zero_frame(&mut self, frame: FrameNumber) {
         self.zeroed += 1;
-        self.memory[frame.0 as usize] = [0; 512];
+        self.memory.zero(frame.0 as usize);
         self.speculate();
     }
     fn vector_init(&mut self, frame: FrameNumber) {
@@ -225,10 +245,25 @@ pub(super) fn cpu(index: usize) -> CpuId {
     CpuId::from_index(index).expect("few processors")
 }
 
+/// The tables of the machine's memory.
+pub(super) type FrameTables = (&'static mut [FrameEntry], &'static mut [BlockEntry]);
+
 /// A machine that is ready for `start_first_environment`.
 pub(super) fn machine() -> Box<State<'static, Fake>> {
-    let fake = Fake {
-        memory: Memory((0..FRAME_COUNT).map(|_| None).collect()),
+    // A debug build holds several copies of the state on the stack before it is boxed, more than a test's stack takes.
+    let builder = std::thread::Builder::new().stack_size(16 << 20);
+    let boxing = builder.spawn(|| Box::new(State::new(fake()))).expect("a thread");
+    ready(boxing.join().expect("it is only moved"), frame_tables())
+}
+
+fn frame_tables() -> FrameTables {
+    let blocks = vec![BlockEntry::EMPTY; (FRAME_COUNT / 512) as usize];
+    (vec![FrameEntry::RESERVED; FRAME_COUNT as usize].leak(), blocks.leak())
+}
+
+fn fake() -> Fake {
+    Fake {
+        memory: Memory((0..FRAME_COUNT).map(|_| Frame::Untouched).collect()),
         caches: Caches::new(),
         now_ns: 1000,
         zeroed: 0,
@@ -243,13 +278,10 @@ pub(super) fn machine() -> Box<State<'static, Fake>> {
         ports: Vec::new(),
         enabled: Vec::new(),
         unmasked: Vec::new(),
-    };
-    // A debug build holds several copies of the state on the stack before it is boxed, more than a test's stack takes.
-    let builder = std::thread::Builder::new().stack_size(16 << 20);
-    let boxing = builder.spawn(|| Box::new(State::new(fake))).expect("a thread");
-    let mut state = boxing.join().expect("it is only moved");
-    let frames = vec![FrameEntry::RESERVED; FRAME_COUNT as usize].leak();
-    let blocks = vec![BlockEntry::EMPTY; (FRAME_COUNT / 512) as usize].leak();
+    }
+}
+
+fn ready(mut state: Box<State<'static, Fake>>, (frames, blocks): FrameTables) -> Box<State<'static, Fake>> {
     for index in 265..512 {
         state.machine.memory[TEMPLATE_ROOT as usize][index] = (index as u64) << 12 | 0x7;
     }
@@ -297,7 +329,22 @@ pub(super) const FIRST: FirstEnvironment =
 impl World {
     /// The first environment runs on processor 0.
     pub(super) fn new() -> Self {
-        let mut state = machine();
+        Self::begin(machine(), true)
+    }
+
+    /// A world made on this thread's stack, which is large, with tables that another one had.
+    pub(super) fn new_here(tables: Option<FrameTables>) -> Self {
+        let mut state = Box::new(State::new(fake()));
+        state.machine.caches.is_quiet = true;
+        Self::begin(ready(state, tables.unwrap_or_else(frame_tables)), false)
+    }
+
+    /// The tables of a world that is not needed any more.
+    pub(super) fn into_tables(mut self) -> Option<FrameTables> {
+        self.state.frames.take_tables()
+    }
+
+    fn begin(mut state: Box<State<'static, Fake>>, check_after_entry: bool) -> Self {
         let first_processor = state.start_first_environment(FIRST).expect("it starts");
         let first = state.first_environment.expect("there is one");
         let mut world = Self {
@@ -306,7 +353,7 @@ impl World {
             last: [None; 4],
             first,
             first_processor,
-            check_after_entry: true,
+            check_after_entry,
         };
         world.kick(0);
         assert_eq!(world.current(0), Some(first_processor));
