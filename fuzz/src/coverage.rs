@@ -27,7 +27,7 @@ static TABLE_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// `[first, end)` are bytes that live as long as the program.
 // SAFETY: nobody else defines this name: it is the runtime's side of the compiler's pass, and this is the runtime.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __sanitizer_cov_8bit_counters_init(first: *mut u8, end: *mut u8) {
+unsafe extern "C" fn __sanitizer_cov_8bit_counters_init(first: *mut u8, end: *mut u8) {
     let length = end as usize - first as usize;
     let is_known = || TABLES.iter().any(|table| table.first.load(Ordering::Relaxed).cast() == first);
     if length == 0 || is_known() {
