@@ -89,8 +89,11 @@ impl Mutator {
             3 => {
                 let byte = self.random.below(input.len());
                 let step = 1 + self.random.below(4) as u8;
-                input[byte] =
-                    if step % 2 == 0 { input[byte].wrapping_add(step) } else { input[byte].wrapping_sub(step) };
+                input[byte] = if step.is_multiple_of(2) {
+                    input[byte].wrapping_add(step)
+                } else {
+                    input[byte].wrapping_sub(step)
+                };
             }
             4 => drop(input.drain(at..at + some)),
             5 => {
