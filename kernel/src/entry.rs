@@ -38,7 +38,11 @@ fn lock(cpu: CpuId) -> KernelGuard<'static, State<'static, Hardware>> {
 
 /// A `syscall` instruction.
 extern "C" fn syscall(frame: &mut TrapFrame) {
-    enter(frame, State::on_syscall);
+    let cpu = this_cpu();
+    let mut state = lock(cpu);
+    if let Some(decision) = state.on_syscall(cpu, frame) {
+        carry_out(&mut state, cpu, &decision, frame);
+    }
 }
 
 /// A call through a gate, or a reply: at once, if it can be.
@@ -50,11 +54,10 @@ extern "C" fn transfer(frame: &mut TrapFrame) {
         return;
     }
     drop(state);
-    enter(frame, State::on_syscall);
+    syscall(frame);
 }
 
 /// Runs one event of the core and does what it decided.
-#[inline(never)]
 pub(crate) fn enter(
     frame: &mut TrapFrame,
     event: impl FnOnce(&mut State<'static, Hardware>, CpuId, &mut TrapFrame) -> Decision,
@@ -62,8 +65,13 @@ pub(crate) fn enter(
     let cpu = this_cpu();
     let mut state = lock(cpu);
     let decision = event(&mut state, cpu, frame);
+    carry_out(&mut state, cpu, &decision, frame);
+}
+
+/// Does what the core decided.
+fn carry_out(state: &mut State<'static, Hardware>, cpu: CpuId, decision: &Decision, frame: &mut TrapFrame) {
     if decision.is_switch() {
-        exchange(&mut state, cpu, decision.previous, decision.next);
+        exchange(state, cpu, decision.previous, decision.next);
     }
     if decision.next.is_none() {
         *frame = machine::idle_frame();

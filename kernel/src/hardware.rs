@@ -194,7 +194,7 @@ impl Hardware {
             Holders::Root(root) => self.roots[*cpu] == root.0,
             Holders::Environment(environment) => self.environments[*cpu] == Some(environment),
         };
-        let mask = (0..PROCESSOR_COUNT_MAX).filter(holds).fold(0, |mask, cpu| mask | 1 << cpu);
+        let mask = (0..machine::processor_count()).filter(holds).fold(0, |mask, cpu| mask | 1 << cpu);
         if mask != 0 {
             machine::shootdown(mask, flush);
         }
@@ -202,10 +202,12 @@ impl Hardware {
 }
 
 impl Machine for Hardware {
+    #[inline(always)]
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
         machine::physical_load(frame, word_index)
     }
 
+    #[inline(always)]
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
         machine::physical_store(frame, word_index, value);
     }
@@ -214,10 +216,12 @@ impl Machine for Hardware {
         machine::physical_find_word(frame, word_index)
     }
 
+    #[inline(always)]
     fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT] {
         machine::physical_load_words(frame, word_index)
     }
 
+    #[inline(always)]
     fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]) {
         machine::physical_store_words(frame, word_index, values);
     }
@@ -240,6 +244,7 @@ impl Machine for Hardware {
             ContextPlaces::new(vector_state, pages.control(), pages.save_area_base, length_bytes);
     }
 
+    #[inline(always)]
     fn now_ns(&self) -> u64 {
         machine::now_ns()
     }

@@ -30,11 +30,17 @@ pub unsafe fn issue(call: Call) -> Outcome {
     let (number, words) = call.encode();
     // SAFETY: passed on to our caller.
     let (status_word, value) = unsafe { issue_words(number, &words) };
-    match Status::from_word(status_word) {
-        Some(Status::Ok) => Ok(value),
-        Some(status) => Err(Refusal { status, value }),
-        None => Err(Refusal { status: Status::UnknownCall, value }),
+    if status_word == Status::Ok as u64 {
+        return Ok(value);
     }
+    Err(Refusal { status: refused(status_word), value })
+}
+
+/// The status of a call that did not succeed.
+#[cold]
+#[inline(never)]
+fn refused(status_word: u64) -> Status {
+    Status::from_word(status_word).unwrap_or(Status::UnknownCall)
 }
 
 /// Issues a call by raw words: for tests of the kernel's decoding. Gives RAX and RDX.

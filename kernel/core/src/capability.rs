@@ -169,6 +169,7 @@ fn kind_from_word(word: u64) -> CapType {
 
 impl<M: Machine> State<'_, M> {
     /// Frame and first word of an entry, if the table has a frame there.
+    #[inline(always)]
     fn entry_place(&self, at: CapRef) -> Option<(FrameNumber, usize)> {
         let index = (at.slot / SLOTS_PER_FRAME) as usize;
         let frame = (*self.environments[at.environment].table.get(index)?)?;
@@ -311,6 +312,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// An environment that is not being ended.
+    #[inline(always)]
     pub(crate) fn lookup_environment(
         &self,
         environment: EnvironmentId,
@@ -322,6 +324,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// A virtual processor that still exists.
+    #[inline(always)]
     pub(crate) fn lookup_processor(
         &self,
         environment: EnvironmentId,
@@ -333,6 +336,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// A bell that still exists.
+    #[inline(always)]
     pub(crate) fn lookup_bell(
         &self,
         environment: EnvironmentId,

@@ -80,6 +80,11 @@ impl ReadySet {
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
+
+    /// The member, if there is just one.
+    pub(crate) fn only(&self) -> Option<ProcessorId> {
+        ProcessorId::from_index(self.sum).filter(|_| self.count == 1)
+    }
 }
 
 impl<M: Machine> State<'_, M> {
@@ -87,6 +92,7 @@ impl<M: Machine> State<'_, M> {
         self.processors[processor].funding.is_ready
     }
 
+    #[inline(always)]
     pub(crate) fn add_to_ready(&mut self, processor: ProcessorId) {
         self.processors[processor].funding.is_ready = true;
         self.ready.count += 1;
@@ -95,6 +101,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Takes a processor out of the ready set; false if it is not there (it is being handed a slice already).
+    #[inline(always)]
     pub(crate) fn take_from_ready(&mut self, processor: ProcessorId) -> bool {
         let was_ready = core::mem::take(&mut self.processors[processor].funding.is_ready);
         if was_ready {
@@ -177,7 +184,7 @@ impl<M: Machine> State<'_, M> {
         let gave_way = gave_way.filter(|processor| self.is_in_ready(*processor));
         let winner = match (self.ready.count, gave_way) {
             (0, _) => return None,
-            (1, _) => ProcessorId::from_index(self.ready.sum),
+            (1, _) => self.ready.only(),
             (2, Some(processor)) => ProcessorId::from_index(self.ready.sum ^ processor.index()),
             _ => self.draw(gave_way),
         };

@@ -8,7 +8,7 @@
 //! chain of calls has no cycle, because a call that would close one is refused.
 
 use aegis_abi::Status;
-use aegis_abi::call::{GateCall, GateReply, ProcessorState};
+use aegis_abi::call::{GateCall, GateReply, ProcessorState, Yield};
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::share::Table;
@@ -75,9 +75,9 @@ fn copy_message(from: &UpcallFrame, to: &mut UpcallFrame) {
     to.r15 = from.r15;
 }
 
-/// Copies what a transfer that succeeds has to keep: the other registers are constants, or what the call returns.
+/// Copies what a call that succeeds has to keep: the other registers are constants, or what the call returns.
 #[inline(always)]
-fn save_transfer(from: &UpcallFrame, to: &mut UpcallFrame) {
+pub(crate) fn save_call(from: &UpcallFrame, to: &mut UpcallFrame) {
     copy_message(from, to);
     to.rdi = from.rdi;
     to.vector = from.vector;
@@ -149,9 +149,9 @@ impl<M: Machine> State<'_, M> {
         true
     }
 
-    /// A call to a processor that waits for one, or the reply to a call, while nothing else is due: the slice, the
-    /// physical processor and the registers that are the message go over as they are. Answers who had it, and who has
-    /// it now. `None`: it is not so, nothing is changed, and it has to be an event like any other.
+    /// A call to a processor that waits for one, the reply to a call, or a yield that needs no draw, while nothing else
+    /// is due: the slice, the physical processor and the registers that are the message go over as they are. Answers
+    /// who had it, and who has it now. `None`: it is not so, nothing is changed, and it is an event like any other.
     #[inline]
     pub fn on_transfer(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Option<(ProcessorId, ProcessorId)> {
         let processor = self.cpus[cpu].current?;
@@ -166,6 +166,7 @@ impl<M: Machine> State<'_, M> {
         let next = match frame.rax {
             GateCall::NUMBER => self.call_at_once(caller, frame)?,
             GateReply::NUMBER => self.reply_at_once(processor, frame)?,
+            Yield::NUMBER => return self.yield_at_once(caller, frame).map(|next| (processor, next)),
             _ => return None,
         };
         (frame.rax, frame.rcx, frame.r11) = (Status::Ok as u64, 0, 0);
@@ -174,6 +175,7 @@ impl<M: Machine> State<'_, M> {
         Some((processor, next))
     }
 
+    #[inline(always)]
     fn call_at_once(&mut self, caller: Caller, frame: &mut UpcallFrame) -> Option<ProcessorId> {
         let slot = CapSlot(u32::try_from(frame.rdi).ok()?);
         let gate = self.lookup_gate(caller.environment, slot, Rights::CALL).ok()?;
@@ -186,7 +188,7 @@ impl<M: Machine> State<'_, M> {
         object.transfer.serving = Some(caller.processor);
         let top = object.pages.save_area_top();
         let object = &mut self.processors[caller.processor];
-        save_transfer(frame, &mut object.registers);
+        save_call(frame, &mut object.registers);
         object.state = ProcessorState::Calling;
         object.transfer.calling = Some(Call { callee, rip, badge });
         self.count(caller.environment, Counter::GateCalls, 1);
@@ -194,6 +196,7 @@ impl<M: Machine> State<'_, M> {
         Some(callee)
     }
 
+    #[inline(always)]
     fn reply_at_once(&mut self, callee: ProcessorId, frame: &mut UpcallFrame) -> Option<ProcessorId> {
         let object = &self.processors[callee];
         let client = object.transfer.serving?;
@@ -205,7 +208,7 @@ impl<M: Machine> State<'_, M> {
         let object = &mut self.processors[callee];
         object.transfer.serving = None;
         object.state = ProcessorState::Accepting;
-        save_transfer(frame, &mut object.registers);
+        save_call(frame, &mut object.registers);
         (object.registers.rax, object.registers.rdx) = (Status::Interrupted as u64, 0);
         let object = &mut self.processors[client];
         object.transfer.calling = None;

@@ -71,8 +71,8 @@ impl Predicate {
         self.has_words = false;
     }
 
-    fn term(&self, index: usize) -> Option<CheckedTerm> {
-        self.terms.get(..usize::from(self.count))?.get(index).copied()
+    fn term(&self, index: usize) -> Option<&CheckedTerm> {
+        self.terms.get(..usize::from(self.count))?.get(index)
     }
 
     pub(crate) fn terms(&self) -> impl Iterator<Item = CheckedTerm> + '_ {
@@ -108,8 +108,12 @@ impl<M: Machine> State<'_, M> {
 
     /// The number of the first product that holds.
     pub(crate) fn evaluate(&self, predicate: &Predicate, now_ns: u64) -> Option<u32> {
-        predicate.terms().map(|term| term.product).find(|product| {
-            predicate.terms().filter(|term| term.product == *product).all(|term| self.term_holds(&term, now_ns))
+        let terms = predicate.terms.get(..usize::from(predicate.count))?;
+        if let [term] = terms {
+            return self.term_holds(term, now_ns).then_some(term.product);
+        }
+        terms.iter().map(|term| term.product).find(|product| {
+            terms.iter().filter(|term| term.product == *product).all(|term| self.term_holds(term, now_ns))
         })
     }
 
@@ -140,11 +144,13 @@ impl<M: Machine> State<'_, M> {
         if self.clock_min_ns != 0 && clock_ns < self.clock_min_ns {
             self.clock_min_ns = clock_ns;
         }
-        self.processors[processor].state = ProcessorState::Asleep;
-        self.sleepers.push(&mut self.links, processor);
-        if let Some(cpu) = self.this_cpu {
+        if clock_ns != u64::MAX
+            && let Some(cpu) = self.this_cpu
+        {
             self.cpus[cpu].is_deadline_stale = true;
         }
+        self.processors[processor].state = ProcessorState::Asleep;
+        self.sleepers.push(&mut self.links, processor);
         true
     }
 

@@ -39,6 +39,8 @@ macro_rules! control_word {
 }
 pub(crate) use control_word;
 
+const _: () = assert!(control_word!(entries) == control_word!(masked) + 1);
+
 /// Where control page and save area are: frames and user addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
@@ -68,6 +70,7 @@ impl Pages {
     }
 
     /// The entry point for a kind, if there is one in the window.
+    #[inline(always)]
     fn entry_point(&self, memory: &impl Machine, kind: UpcallKind) -> Option<u64> {
         let entry = memory.load(self.control(), control_word!(entries) + kind as usize);
         (LIBOS_BASE..LIBOS_END).contains(&entry).then_some(entry)
@@ -189,21 +192,39 @@ const DELIVERY_ORDER: [UpcallKind; 5] =
 
 impl<M: Machine> State<'_, M> {
     /// The entry point for a kind, if there is one in the window.
+    #[inline(always)]
     pub(crate) fn entry_point(&self, processor: ProcessorId, kind: UpcallKind) -> Option<u64> {
         self.processors[processor].pages.entry_point(&self.machine, kind)
     }
 
     /// `masked` and `pending` of the control page.
+    #[inline(always)]
     pub(crate) fn mask_word(&self, processor: ProcessorId) -> (u32, u32) {
         let control = self.processors[processor].pages.control();
         let word = self.machine.load(control, control_word!(masked));
         (word as u32, (word >> 32) as u32)
     }
 
-    fn store_mask_word(&mut self, processor: ProcessorId, masked: u32, pending: u32) {
+    #[inline(always)]
+    pub(crate) fn store_mask_word(&mut self, processor: ProcessorId, masked: u32, pending: u32) {
         let control = self.processors[processor].pages.control();
         let word = u64::from(masked) | u64::from(pending) << 32;
         self.machine.store(control, control_word!(masked), word);
+    }
+
+    /// Makes a slice begin pending if the control page does not let it be delivered at once; else false.
+    #[inline(always)]
+    pub(crate) fn hold_back_slice_begin(&mut self, processor: ProcessorId) -> bool {
+        const KIND: usize = UpcallKind::SliceBegin as usize;
+        let control = self.processors[processor].pages.control();
+        let [mask_word, .., entry] = self.machine.load_words::<{ KIND + 2 }>(control, control_word!(masked));
+        if mask_word as u32 == 0 && (LIBOS_BASE..LIBOS_END).contains(&entry) {
+            return false;
+        }
+        if mask_word >> 32 & 1 << KIND == 0 {
+            self.machine.store(control, control_word!(masked), mask_word | 1 << (32 + KIND));
+        }
+        true
     }
 
     /// A program's `syscall`: nothing is pushed, RIP and flags go to the control page, RSP stays

@@ -12,8 +12,11 @@
 
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
+use aegis_abi::types::{CapSlot, Rights, SLOT_NONE, Status};
 use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
 
+use crate::call::Caller;
+use crate::gate::save_call;
 use crate::id::{CpuId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::state::State;
@@ -150,6 +153,7 @@ impl Queue {
 
 impl<M: Machine> State<'_, M> {
     /// Lets a processor compete, and wakes an idle physical processor for it.
+    #[inline(always)]
     pub(crate) fn make_ready(&mut self, processor: ProcessorId) {
         self.processors[processor].state = ProcessorState::Ready;
         self.add_to_ready(processor);
@@ -181,6 +185,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Charges the slice's payer for what `processor` used, which has run here. What somebody was given without asking
     /// delays its next slice by one slice at most.
+    #[inline(always)]
     pub(crate) fn charge(&mut self, cpu: CpuId, processor: ProcessorId, now_ns: u64) {
         let here = &mut self.cpus[cpu];
         let from_ns = core::mem::replace(&mut here.uncharged_ns, now_ns);
@@ -236,6 +241,47 @@ impl<M: Machine> State<'_, M> {
         self.begin_turn(cpu, next, now_ns);
     }
 
+    /// A yield to whom it names, or to the only one who is ready, if nothing has to be delivered to either. `None`: it
+    /// is not so, and nothing is changed.
+    #[inline(never)]
+    pub(crate) fn yield_at_once(&mut self, caller: Caller, frame: &mut UpcallFrame) -> Option<ProcessorId> {
+        let Caller { cpu, processor, environment } = caller;
+        let now_ns = self.machine.now_ns();
+        let is_directed = frame.rdi != u64::from(SLOT_NONE.0);
+        let next = if is_directed {
+            let slot = CapSlot(u32::try_from(frame.rdi).ok()?);
+            self.lookup_processor(environment, slot, Rights::empty()).ok()?.id
+        } else if self.ready.only().is_some() && self.word_sleeper_count == 0 && now_ns < self.cpus[cpu].slice_end_ns {
+            self.ready.only()?
+        } else {
+            return None;
+        };
+        let object = &self.processors[next];
+        let is_due = object.due != 0 || object.transfer.picks || self.processors[processor].due != 0;
+        if !self.is_in_ready(next) || is_due || object.registers.vector != frame.vector {
+            return None;
+        }
+        if object.has_run && !self.hold_back_slice_begin(next) {
+            return None;
+        }
+        self.take_from_ready(next);
+        self.count(environment, Counter::KernelCalls, 1);
+        if !is_directed {
+            self.charge(cpu, processor, now_ns);
+            (self.cpus[cpu].payer, self.cpus[cpu].is_given) = (Some(next), true);
+        }
+        self.end_turn(cpu, processor, now_ns);
+        let object = &mut self.processors[processor];
+        save_call(frame, &mut object.registers);
+        (object.registers.rax, object.registers.rdx) = (Status::Ok as u64, 0);
+        self.make_ready(processor);
+        self.begin_turn(cpu, next, now_ns);
+        let registers = &self.processors[next].registers;
+        save_call(registers, frame);
+        (frame.rax, frame.rdx, frame.rcx, frame.r11) = (registers.rax, registers.rdx, 0, 0);
+        Some(next)
+    }
+
     /// Gives a free physical processor to whom it was handed off, or to the winner of a draw: of the rest of the slice
     /// if somebody gave that away, else of a new one. False: nobody wants it.
     pub(crate) fn dispatch_next(&mut self, cpu: CpuId, now_ns: u64) -> bool {
@@ -277,7 +323,8 @@ impl<M: Machine> State<'_, M> {
         here.slice_end_ns = now_ns.saturating_add(self.slice_ns);
         here.limit_ns = 0;
         here.missed_count = 0;
-        here.is_deadline_stale = true;
+        // The timer that is set fires no later than before.
+        here.is_deadline_stale |= here.slice_end_ns < here.armed_ns;
         self.processors[processor].slices += 1;
         self.pay(processor);
         let environment = self.processors[processor].environment_id();

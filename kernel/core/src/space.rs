@@ -98,8 +98,8 @@ const FLUSH_PAGE_COUNT_MAX: u64 = 32;
 /// Translations to remove before a call ends.
 pub(crate) struct Flush {
     tables: Tables,
-    /// First address and pages of each run.
-    runs: [(u64, u64); FLUSH_RUN_COUNT_MAX],
+    /// First address of each run, with its pages in the bits that are 0 there.
+    runs: [u64; FLUSH_RUN_COUNT_MAX],
     run_count: usize,
     page_count: u64,
     has_window: bool,
@@ -107,7 +107,7 @@ pub(crate) struct Flush {
 
 impl Flush {
     pub(crate) fn new(tables: Tables) -> Self {
-        Self { tables, runs: [(0, 0); FLUSH_RUN_COUNT_MAX], run_count: 0, page_count: 0, has_window: false }
+        Self { tables, runs: [0; FLUSH_RUN_COUNT_MAX], run_count: 0, page_count: 0, has_window: false }
     }
 
     fn add(&mut self, address: u64) {
@@ -117,13 +117,13 @@ impl Flush {
             return;
         }
         if let Some(last) = self.run_count.checked_sub(1).and_then(|last| self.runs.get_mut(last))
-            && address == last.0 + (last.1 << PAGE_SHIFT)
+            && address == (*last & !(PAGE_SIZE - 1)) + (*last % PAGE_SIZE << PAGE_SHIFT)
         {
-            last.1 += 1;
+            *last += 1;
             return;
         }
         if let Some(place) = self.runs.get_mut(self.run_count) {
-            *place = (address, 1);
+            *place = address | 1;
         }
         self.run_count += 1;
     }
@@ -141,8 +141,9 @@ impl Flush {
     pub(crate) fn finish<M: Machine>(&self, machine: &mut M) {
         match self.runs.get(..self.run_count).filter(|_| self.page_count <= FLUSH_PAGE_COUNT_MAX) {
             Some(runs) => {
-                for (address, page_count) in runs {
-                    machine.flush_pages(self.holders(*address >= LIBOS_BASE), *address, *page_count);
+                for run in runs {
+                    let address = run & !(PAGE_SIZE - 1);
+                    machine.flush_pages(self.holders(address >= LIBOS_BASE), address, run % PAGE_SIZE);
                 }
             }
             None => machine.flush_all(self.holders(self.has_window)),
@@ -287,6 +288,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The frame that the slice's byte at `address` is in.
+    #[inline(always)]
     fn user_frame(&self, reader: &mut UserReader, address: u64) -> Result<FrameNumber, Status> {
         let page = page_number(address);
         if let Some((last, frame)) = reader.last
@@ -321,6 +323,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The frame that a user page is mapped to.
+    #[inline(always)]
     pub(crate) fn translate(&self, root: FrameNumber, page: u64) -> Option<FrameNumber> {
         match self.directory(root, page) {
             Directory::Absent => None,
@@ -339,6 +342,7 @@ impl<M: Machine> State<'_, M> {
         self.machine.load(place.table, place.index)
     }
 
+    #[inline(always)]
     pub(crate) fn directory(&self, root: FrameNumber, page: u64) -> Directory {
         let mut table = root;
         for level in [3, 2] {
@@ -399,14 +403,20 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The place for a small page at `address`, where that of the page before it may be known.
+    #[inline(always)]
     pub(crate) fn place_after(&mut self, tables: Tables, address: u64, last: Option<Place>) -> Result<Place, Status> {
+        let page = page_number(address);
         match last.filter(|last| last.index + 1 < ENTRIES) {
             Some(last) => Ok(Place { index: last.index + 1, ..last }),
-            None => self.make_place(tables, page_number(address), 0),
+            None => match self.directory(tables.root, page) {
+                Directory::Table(table) => Ok(Self::small_place(table, page)),
+                _ => self.make_place(tables, page, 0),
+            },
         }
     }
 
     /// Maps one small page at its place.
+    #[inline(always)]
     pub(crate) fn map_at(
         &mut self,
         tables: Tables,

@@ -39,13 +39,13 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The tables that a slot stands for: those of a space, or of an environment's home space.
+    #[inline(always)]
     pub(crate) fn lookup_tables(&self, environment: EnvironmentId, slot: CapSlot) -> Result<Tables, Status> {
-        match self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL) {
-            Err(Status::WrongType) => {
-                self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
-            }
-            named => self.live_space(named?).ok_or(Status::WrongState),
+        if self.kind_in(environment, slot) == CapType::Space {
+            let named = self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL)?;
+            return self.live_space(named).ok_or(Status::WrongState);
         }
+        self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
     }
 
     /// The tables of a space, if the table entry still holds the one that was named.

@@ -175,8 +175,36 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// A `syscall` instruction: RIP in the lower half is the program's (an upcall), else a kernel
-    /// call.
-    pub fn on_syscall(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
+    /// call. `None`: whoever made it goes on, as nearly always, and nothing else is to be done.
+    #[inline(always)]
+    pub fn on_syscall(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Option<Decision> {
+        let current = self.cpus[cpu].current;
+        if let Some(processor) = current
+            && let Some(environment) = self.processors[processor].environment
+            && self.processors[processor].state == ProcessorState::Running
+            && frame.rip >= LIBOS_BASE
+            && !crate::call::may_switch(frame.rax)
+        {
+            // User mode ran here, so its registers are live and nobody says that this processor idles.
+            self.this_cpu = Some(cpu);
+            self.cpus[cpu].entered = current;
+            self.count(environment, Counter::KernelCalls, 1);
+            let caller = Caller { cpu, processor, environment };
+            let words = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+            if let Outcome::Done(status, value) = crate::call::dispatch(self, caller, frame.rax, &words) {
+                frame.rax = status as u64;
+                frame.rdx = value;
+            }
+            let object = &self.processors[processor];
+            let goes_on = object.state == ProcessorState::Running && object.due == 0;
+            return (!goes_on || self.cpus[cpu].is_deadline_stale).then(|| self.leave(cpu, frame));
+        }
+        Some(self.on_switch(cpu, frame))
+    }
+
+    /// One that is not a kernel call, or one that may take its caller from the processor.
+    #[inline(never)]
+    fn on_switch(&mut self, cpu: CpuId, frame: &mut UpcallFrame) -> Decision {
         let Some(processor) = self.enter(cpu) else {
             return self.leave(cpu, frame);
         };
@@ -188,15 +216,10 @@ impl<M: Machine> State<'_, M> {
         self.count(environment, Counter::KernelCalls, 1);
         let words = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
         let caller = Caller { cpu, processor, environment };
-        if crate::call::may_switch(frame.rax) {
-            self.save(cpu, frame);
-        }
-        let outcome = crate::call::dispatch(self, caller, frame.rax, &words);
-        if let Outcome::Done(status, value) = outcome {
-            let registers =
-                if self.cpus[cpu].is_live { &mut *frame } else { &mut self.processors[processor].registers };
-            registers.rax = status as u64;
-            registers.rdx = value;
+        self.save(cpu, frame);
+        if let Outcome::Done(status, value) = crate::call::dispatch_switch(self, caller, frame.rax, &words) {
+            (frame.rax, frame.rdx) = (status as u64, value);
+            self.cpus[cpu].is_live = true;
         }
         self.leave(cpu, frame)
     }

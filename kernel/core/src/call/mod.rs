@@ -95,13 +95,13 @@ pub(crate) fn may_switch(number: u64) -> bool {
     )
 }
 
-/// Makes `dispatch` of a table of calls and their handlers: a number leads straight to the decoding of its own call.
+/// Makes a function of a table of calls and their handlers: a number leads straight to the decoding of its own call.
 macro_rules! dispatch {
-    ($( $call:ident => $family:ident::$handler:ident; )*) => {
+    ($name:ident: $( $call:ident => $family:ident::$handler:ident; )*) => {
         /// Decodes a call and runs its handler. An unknown number is `UnknownCall`, a bad argument `BadArgument` with
         /// its index.
         #[inline(always)]
-        pub(crate) fn dispatch<M: Machine>(
+        pub(crate) fn $name<M: Machine>(
             state: &mut State<M>,
             caller: Caller,
             number: u64,
@@ -120,6 +120,17 @@ macro_rules! dispatch {
 }
 
 dispatch! {
+    dispatch_switch:
+    ProcessorStop => processor::stop;
+    Yield => processor::give_way;
+    Sleep => processor::sleep;
+    GateCall => gate::call;
+    GateSend => gate::send;
+    GateReply => gate::reply;
+}
+
+dispatch! {
+    dispatch:
     CapDerive => capability::derive;
     CapGrant => capability::grant;
     CapRevoke => capability::revoke;
@@ -137,19 +148,13 @@ dispatch! {
     EnvironmentReclaim => environment::reclaim;
     ProcessorCreate => processor::create;
     ProcessorStart => processor::start;
-    ProcessorStop => processor::stop;
     ProcessorRead => processor::read;
     ProcessorDestroy => processor::destroy;
-    Yield => processor::give_way;
-    Sleep => processor::sleep;
     BellCreate => bell::create;
     BellRing => bell::ring;
     BellTake => bell::take;
     BellRingAt => bell::ring_at;
     GateCreate => gate::create;
-    GateCall => gate::call;
-    GateSend => gate::send;
-    GateReply => gate::reply;
     DeviceRead => device::read;
     DeviceControl => device::control;
     DeviceMap => device::map;

@@ -1,9 +1,12 @@
 //! Protected control transfer.
 
-use aegis_abi::call::{Call, CapGrant, GateCall, GateCreate, GateReply, GateSend, ProcessorState, ProcessorStop};
+use aegis_abi::call::{
+    Call, CapGrant, GateCall, GateCreate, GateReply, GateSend, ProcessorState, ProcessorStop, Yield,
+};
 use aegis_abi::layout::LIBOS_END;
-use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_SELF, Status};
-use aegis_abi::upcall::{SLICE_END_LIMIT_NS, UpcallKind};
+use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
+use aegis_abi::upcall::{SLICE_END_LIMIT_NS, UpcallFrame, UpcallKind};
+use aegis_lottery::random::{Keyed, Random};
 
 use super::world::{CODE, S, SLICE_NS, World};
 use crate::id::ProcessorId;
@@ -212,4 +215,64 @@ fn gates_are_checked_when_they_are_made_and_used() {
     world.ok(Call::CapRevoke(aegis_abi::call::CapRevoke { slot: CapSlot(GATE) }));
     world.ok(Call::CapDrop(aegis_abi::call::CapDrop { slot: CapSlot(GATE) }));
     assert_eq!(world.state.gates.iter().filter(|(_, g)| g.serial != 0).count(), 239);
+}
+
+/// Two worlds get the same entries; in one of them nothing is handed over at once. What each processor sees, where it
+/// is, and what is pending for it, is the same after every entry.
+#[test]
+fn what_is_handed_over_at_once_goes_as_if_it_were_not() {
+    let visible = |frame: &UpcallFrame| UpcallFrame { rcx: 0, r11: 0, ..*frame };
+    for seed in 20..28 {
+        let mut random = Keyed::new([seed, 5]);
+        let ((at_once, server), (mut step_by_step, _)) = (self::server(), self::server());
+        step_by_step.transfers_at_once = false;
+        let mut worlds = [at_once, step_by_step];
+        for world in &mut worlds {
+            let other = world.processor(OTHER, SLOT_SELF.0);
+            world.ok(create(OTHER, GATE + 1));
+            world.start(OTHER);
+            assert!(world.current(0).is_some() && other != server);
+            world.check_after_entry = false;
+        }
+        for _ in 0..300 {
+            let slots = [SLOT_FIRST_PROCESSOR.0, SERVER, OTHER, SLOT_NONE.0, SLOT_NONE.0, 7, GATE];
+            let mut pick = |slots: &[u32]| u64::from(slots[random.below(slots.len() as u64) as usize]);
+            let (number, argument) = match pick(&[0, 1, 2, 3, 4]) {
+                0 => (GateCall::NUMBER, pick(&[GATE, GATE + 1, GATE + 2])),
+                1 | 2 => (GateReply::NUMBER, 0),
+                _ => (Yield::NUMBER, pick(&slots)),
+            };
+            let (kind, value) = (pick(&[0, 1, 2, 3, 4, 5, 6, 7]), pick(&[0, 1, 2, 3]));
+            let words = [argument, pick(&[1, 2]), pick(&[3, 4]), pick(&[5, 6]), pick(&[7, 8]), pick(&[9, 10])];
+            let (registers, wait_ns) = (pick(&[11, 12]), pick(&[0, 1000, 1_000_000, 12_000_000]));
+            for world in &mut worlds {
+                let ids = [world.first_processor, server];
+                let target = ids[value as usize % 2];
+                world.state.machine.now_ns += wait_ns;
+                match kind {
+                    0 => world.set_entry(target, UpcallKind::SliceBegin as usize, if value < 2 { CODE } else { 0 }),
+                    1 => world.set_masks(target, value as u32 % 2, world.masks(target).1),
+                    2 if wait_ns > 1_000_000 => drop(world.timer(0)),
+                    _ => {}
+                }
+                if world.current(0).is_some() {
+                    (world.frame[0].rbx, world.frame[0].rbp, world.frame[0].r13) = (registers, registers + 1, value);
+                    world.enter_raw(0, number, words);
+                } else {
+                    world.kick(0);
+                }
+            }
+            let [left, right] = &worlds;
+            assert_eq!(left.current(0), right.current(0), "seed {seed}");
+            assert_eq!(left.state.idle_cpus, right.state.idle_cpus);
+            if left.current(0).is_some() {
+                assert_eq!(visible(&left.frame[0]), visible(&right.frame[0]), "seed {seed}");
+            }
+            for id in left.state.processors.ids().filter(|id| left.state.processors[*id].serial != 0) {
+                let [a, b] = [&left.state.processors[id], &right.state.processors[id]];
+                assert_eq!((a.state, a.due, a.time_used_ns), (b.state, b.due, b.time_used_ns), "seed {seed}");
+                assert_eq!(left.masks(id), right.masks(id), "seed {seed}");
+            }
+        }
+    }
 }

@@ -178,7 +178,7 @@ fn a_programs_syscall_becomes_an_upcall() {
     world.set_entry(world.first_processor, UpcallKind::Syscall as usize, 0);
     in_program(&mut world);
     let decision = world.state.on_syscall(cpu(0), &mut world.frame[0]);
-    assert_eq!(decision.next, None);
+    assert_eq!(decision.expect("it does not go on").next, None);
     assert!(world.state.machine.first_stopped.is_some());
 }
 

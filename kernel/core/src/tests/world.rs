@@ -232,6 +232,8 @@ pub(super) fn mmio_function(number: u64) -> DeviceDescription {
 
 pub(super) struct World {
     pub(super) state: Box<State<'static, Fake>>,
+    /// Whether transfers are tried at once, as the glue does it.
+    pub(super) transfers_at_once: bool,
     /// The registers of each processor's user mode.
     pub(super) frame: [UpcallFrame; 4],
     pub(super) last: [Option<Decision>; 4],
@@ -353,6 +355,7 @@ impl World {
             last: [None; 4],
             first,
             first_processor,
+            transfers_at_once: true,
             check_after_entry,
         };
         world.kick(0);
@@ -415,7 +418,9 @@ impl World {
     /// A program's own `syscall`.
     pub(super) fn enter_program(&mut self, index: usize) -> Decision {
         self.state.machine.caches.this_cpu = index;
-        let decision = self.state.on_syscall(cpu(index), &mut self.frame[index]);
+        let current = self.current(index);
+        let same = Decision { previous: current, next: current, deadline_ns: None };
+        let decision = self.state.on_syscall(cpu(index), &mut self.frame[index]).unwrap_or(same);
         self.entered(index, decision)
     }
 
@@ -432,10 +437,15 @@ impl World {
         frame.rip = frame.rip.max(LIBOS_BASE + 2);
         self.state.machine.caches.this_cpu = index;
         // As the glue does.
-        let transfer = self.state.on_transfer(cpu(index), frame);
+        let tries = self.transfers_at_once;
+        let transfer = tries.then(|| self.state.on_transfer(cpu(index), frame)).flatten();
         let decision = match transfer {
             Some((from, to)) => Decision { previous: Some(from), next: Some(to), deadline_ns: None },
-            None => self.state.on_syscall(cpu(index), frame),
+            None => {
+                let current = self.state.cpus[cpu(index)].current;
+                let same = Decision { previous: current, next: current, deadline_ns: None };
+                self.state.on_syscall(cpu(index), frame).unwrap_or(same)
+            }
         };
         self.entered(index, decision)
     }

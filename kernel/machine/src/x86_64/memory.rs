@@ -185,9 +185,12 @@ pub(crate) fn direct_address(address: u64) -> u64 {
 /// The kernel's address of a frame of memory; panics on any other, which is a bug of the kernel core.
 #[inline(always)]
 pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
-    let [first, count] = [&ABOVE_IMAGE[0], &ABOVE_IMAGE[1]].map(|word| word.load(Ordering::Relaxed));
-    if frame.0.wrapping_sub(first) >= count && frame.0 >= paging::image_frames().start {
-        no_memory(frame);
+    // Below the image, or above it; one of the two is said by one comparison.
+    if frame.0 >= paging::image_frames().start {
+        let above = frame.0.wrapping_sub(ABOVE_IMAGE[0].load(Ordering::Relaxed));
+        if above >= ABOVE_IMAGE[1].load(Ordering::Relaxed) {
+            no_memory(frame);
+        }
     }
     direct_address(frame.address())
 }
@@ -213,6 +216,7 @@ pub fn physical_load(frame: FrameNumber, index: usize) -> u64 {
 }
 
 /// Stores a word of a frame (release).
+#[inline(always)]
 pub fn physical_store(frame: FrameNumber, index: usize, value: u64) {
     words(frame)[index].store(value, Ordering::Release);
 }
@@ -240,7 +244,7 @@ pub fn physical_find_word(frame: FrameNumber, mut index: usize) -> Option<(usize
 
 /// Loads consecutive words of a frame; panics beyond its end.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub fn physical_load_words<const COUNT: usize>(frame: FrameNumber, index: usize) -> [u64; COUNT] {
     let words = &words(frame)[index..][..COUNT];
     core::array::from_fn(|at| words[at].load(Ordering::Acquire))

@@ -77,9 +77,8 @@ pub(crate) struct Processor {
     kernel_stack_top: AtomicU64,
     /// Kernel address of the control page of what runs here; never 0.
     control: AtomicU64,
-    syscall_upcall_count: AtomicU64,
-    exception_upcall_count: AtomicU64,
-    null_call_count: AtomicU64,
+    /// What `trap.s` counts, in 32 bits each: upcalls of system calls and of exceptions, null calls.
+    entry_counts: [AtomicU64; 2],
     save_area: SaveAreaWords,
     index: AtomicU32,
     /// Stands in for a control page: no entry points.
@@ -97,9 +96,7 @@ static PROCESSORS: [Processor; PROCESSOR_COUNT_MAX] = [const {
         user_rsp: AtomicU64::new(0),
         kernel_stack_top: AtomicU64::new(0),
         control: AtomicU64::new(0),
-        syscall_upcall_count: AtomicU64::new(0),
-        exception_upcall_count: AtomicU64::new(0),
-        null_call_count: AtomicU64::new(0),
+        entry_counts: [const { AtomicU64::new(0) }; 2],
         save_area: [const { AtomicU64::new(0) }; 5],
         index: AtomicU32::new(0),
         no_control: [const { AtomicU64::new(0) }; CONTROL_WORDS],
@@ -112,9 +109,9 @@ static PROCESSORS: [Processor; PROCESSOR_COUNT_MAX] = [const {
 pub(crate) const OFFSET_USER_RSP: usize = offset_of!(Processor, user_rsp);
 pub(crate) const OFFSET_KERNEL_STACK_TOP: usize = offset_of!(Processor, kernel_stack_top);
 pub(crate) const OFFSET_CONTROL: usize = offset_of!(Processor, control);
-pub(crate) const OFFSET_SYSCALL_UPCALL_COUNT: usize = offset_of!(Processor, syscall_upcall_count);
-pub(crate) const OFFSET_EXCEPTION_UPCALL_COUNT: usize = offset_of!(Processor, exception_upcall_count);
-pub(crate) const OFFSET_NULL_CALL_COUNT: usize = offset_of!(Processor, null_call_count);
+pub(crate) const OFFSET_SYSCALL_UPCALL_COUNT: usize = offset_of!(Processor, entry_counts);
+pub(crate) const OFFSET_EXCEPTION_UPCALL_COUNT: usize = OFFSET_SYSCALL_UPCALL_COUNT + 4;
+pub(crate) const OFFSET_NULL_CALL_COUNT: usize = OFFSET_SYSCALL_UPCALL_COUNT + 8;
 pub(crate) const OFFSET_SAVE_AREA: usize = offset_of!(Processor, save_area);
 
 const _: () = {
@@ -261,15 +258,14 @@ pub fn set_upcall_places(places: &ContextPlaces) {
 #[must_use]
 #[inline]
 pub fn take_entry_counts() -> Option<[u64; 3]> {
-    // Only this processor writes the words, in `trap.s` with interrupts off, as here: no exchange is needed.
-    let processor = current();
-    let words = [&processor.syscall_upcall_count, &processor.exception_upcall_count, &processor.null_call_count];
-    let counts = words.map(|word| word.load(Ordering::Relaxed));
-    if counts.iter().fold(0, |bits, count| bits | count) == 0 {
+    // Only this processor writes the words, in `trap.s` with interrupts off, as here: no exchange is needed. It comes
+    // here at the end of a slice at the latest, so no count is full before.
+    let [upcalls, null_calls] = &current().entry_counts;
+    let (both, nulls) = (upcalls.load(Ordering::Relaxed), null_calls.load(Ordering::Relaxed));
+    if both | nulls == 0 {
         return None;
     }
-    for word in words {
-        word.store(0, Ordering::Relaxed);
-    }
-    Some(counts)
+    upcalls.store(0, Ordering::Relaxed);
+    null_calls.store(0, Ordering::Relaxed);
+    Some([both & u64::from(u32::MAX), both >> 32, nulls])
 }

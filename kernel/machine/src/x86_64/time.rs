@@ -130,7 +130,9 @@ pub fn clock_scale() -> ClockScale {
 /// Nanoseconds since the kernel's first instruction.
 #[must_use]
 pub fn now_ns() -> u64 {
-    clock_scale().ns_at(read_tsc())
+    let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let (base_tsc, multiplier, shift) = (load(&BASE_TSC), load(&MULTIPLIER), SHIFT.load(Ordering::Relaxed));
+    ClockScale { base_tsc, base_ns: 0, multiplier, shift, tsc_hz: 0 }.ns_at(read_tsc())
 }
 
 /// Interrupts this processor with [`VECTOR_TIMER`](super::VECTOR_TIMER) after `ns`, replacing an earlier request.

@@ -12,7 +12,7 @@ use core::mem::{offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use aegis_abi::call::{GateCall, GateReply};
+use aegis_abi::call::{GateCall, GateReply, Yield};
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
 use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, UpcallKind};
 
@@ -89,7 +89,7 @@ global_asm!(
     handlers = sym HANDLERS,
     handlers_syscall = const offset_of!(Handlers, syscall),
     handlers_transfer = const offset_of!(Handlers, transfer),
-    gate_call = const GateCall::NUMBER,
+    transfers = const 1_u32 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER,
     dispatch_trap = sym dispatch_trap,
     dispatch_own_stack = sym dispatch_own_stack,
     dispatch_noncanonical = sym dispatch_noncanonical,
@@ -107,7 +107,7 @@ unsafe extern "C" {
 pub struct Handlers {
     /// A `syscall` in the upper half, or one in the lower half whose control page has no entry point for it.
     pub syscall: extern "C" fn(&mut TrapFrame),
-    /// One whose RAX says `GateCall` or `GateReply`.
+    /// One whose RAX says `GateCall`, `GateReply` or `Yield`.
     pub transfer: extern "C" fn(&mut TrapFrame),
     /// An exception in user mode that `trap.s` could not deliver: `vector`, `error_code` and, for page faults,
     /// `fault_address` are set.
@@ -116,8 +116,6 @@ pub struct Handlers {
     /// masked.
     pub interrupt: fn(&mut TrapFrame, u8),
 }
-
-const _: () = assert!(GateReply::NUMBER == GateCall::NUMBER + 2);
 
 /// Also read by `trap.s`, which user mode enters only after they were set.
 static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(ptr::null_mut());

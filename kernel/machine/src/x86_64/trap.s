@@ -46,7 +46,7 @@ syscall_entry:
         mov r11, gs:[{user_rsp}]
         mov [rsp + {syscall_rsp}], r11
         mov dword ptr [rsp + {masked}], 1
-        inc qword ptr gs:[{syscall_upcall_count}]
+        inc dword ptr gs:[{syscall_upcall_count}]
         mov rcx, [rsp + {syscall_entry_point}]
         mov r11, rcx
         sar r11, 47
@@ -57,7 +57,7 @@ syscall_entry:
         swapgs
         sysretq
 # Call 0 does nothing: status 0, value 0. It came from an instruction in the upper half, so RCX is canonical.
-5:      inc qword ptr gs:[{null_call_count}]
+5:      inc dword ptr gs:[{null_call_count}]
         xor edx, edx
         swapgs
         sysretq
@@ -65,7 +65,7 @@ syscall_entry:
 # nothing).
 3:      mov rcx, [rsp + {syscall_rip}]
         mov r11, [rsp + {syscall_rflags}]
-        dec qword ptr gs:[{syscall_upcall_count}]
+        dec dword ptr gs:[{syscall_upcall_count}]
         mov rsp, gs:[{kernel_stack_top}]
         push {user_data}
         push qword ptr gs:[{user_rsp}]
@@ -92,9 +92,9 @@ syscall_entry:
         mov rdi, rsp
         xor ebp, ebp
         mov rcx, [rip + {handlers}]
-        sub rax, {gate_call}            # and GateReply, 2 above it
-        test rax, -3
-        jz 9f
+        mov edx, {transfers}            # a bit for each number; what has only its last bits goes on from there
+        bt edx, eax
+        jc 9f
         call [rcx + {handlers_syscall}]
         jmp trap_exit
 9:      call [rcx + {handlers_transfer}]
@@ -207,7 +207,7 @@ trap_exception:
         .irp place, {frame_vector}, {frame_error_code}, {frame_rip}, {frame_cs}, {frame_rflags}, {frame_rsp}, {frame_ss}
         pop qword ptr [rax + \place]
         .endr
-        inc qword ptr gs:[{exception_upcall_count}]
+        inc dword ptr gs:[{exception_upcall_count}]
         mov rdi, rax
         sub rdi, gs:[{save_area} + 32]
         xor eax, eax
