@@ -1,4 +1,4 @@
-//! The chores of a developer: `cargo xtask build | test | fuzz | compare | repeat | tidy | count | toolchain`.
+//! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | repeat | tidy | count | toolchain`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -6,6 +6,7 @@
 //! also why TOML and Rust are read by two small readers of our own (`toml`, `lexer`); the lints need comments and
 //! macro bodies, which a syntax tree drops.
 
+mod attack;
 mod build;
 mod compare;
 mod count;
@@ -27,6 +28,8 @@ usage: cargo xtask <command>
 
   build [--profile release|dev]   guest binaries and the host tool, into target/aegis
   compare                         tests/linux/*.c on Aegis and on a Linux guest (`aegis test`); needs apt's network once
+  attack [--minutes N]            the programs of tests/attacks beside an honest one, on 1, 2 and 4 processors; needs a
+                                  quiet host
   fuzz [--calls N | --seconds S] [--seed N] [--input FILE]
                                   searches for calls of the kernel core that break something; ten seconds, if not told
   repeat [--times N] [--cpus LIST] [NAME…]
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         ["build", "--profile", name] => build::Profile::parse(name).and_then(|profile| build::build(&root, profile)),
         ["test"] => suite::test(&root),
         ["fuzz", words @ ..] => fuzz::run(&root, words),
+        ["attack", words @ ..] => attack::run(&root, words),
         ["compare"] => compare::run(&root),
         ["repeat", words @ ..] => repeat::run(&root, words),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),

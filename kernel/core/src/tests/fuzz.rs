@@ -161,7 +161,7 @@ impl Run {
             let (mask, count) = if is_large { (!511, 512) } else { (!0, count) };
             [
                 operation,
-                page(record[5]) & (mask << 12 | u64::from(!is_large) * 0xfff),
+                page(record[5]) & ((mask << 12) | (u64::from(!is_large) * 0xfff)),
                 frame & mask,
                 count | slot_word << 32,
             ]
