@@ -347,6 +347,8 @@ pub enum StopReason {
     SaveAreaFull = 2,
     /// A slice-end upcall took too long.
     SliceOverrun = 3,
+    /// It owned more frames than it may, and nothing but its tables was left to take.
+    FramesKept = 4,
 }
 
 /// Fields of [`ProcessorRead`].

@@ -7,8 +7,10 @@
 use aegis_abi::share::Table;
 use aegis_abi::upcall::UpcallKind;
 
+use crate::capability::CapRef;
 use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::Machine;
+use crate::predicate::Source;
 use crate::state::State;
 
 /// A bell.
@@ -17,16 +19,26 @@ pub(crate) struct Bell {
     pub(crate) serial: u64,
     pub(crate) owner: Option<EnvironmentId>,
     pub(crate) count: u64,
-    pub(crate) processor: Option<Named<ProcessorId>>,
+    /// With the capability for it.
+    pub(crate) processor: Option<(Named<ProcessorId>, CapRef)>,
     /// Terms of sleepers that wait for it.
     pub(crate) waiter_count: u32,
     /// When it is rung by the clock; 0: not.
-    deadline_ns: u64,
+    pub(crate) deadline_ns: u64,
+    /// The capability with which that was said.
+    pub(crate) deadline_with: Option<CapRef>,
 }
 
 impl Bell {
-    pub(crate) const EMPTY: Self =
-        Self { serial: 0, owner: None, count: 0, processor: None, waiter_count: 0, deadline_ns: 0 };
+    pub(crate) const EMPTY: Self = Self {
+        serial: 0,
+        owner: None,
+        count: 0,
+        processor: None,
+        waiter_count: 0,
+        deadline_ns: 0,
+        deadline_with: None,
+    };
 }
 
 impl<M: Machine> State<'_, M> {
@@ -38,7 +50,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn new_bell(
         &mut self,
         owner: EnvironmentId,
-        processor: Option<Named<ProcessorId>>,
+        processor: Option<(Named<ProcessorId>, CapRef)>,
     ) -> Option<Named<BellId>> {
         self.environments[owner].check_share(Table::Bells).ok()?;
         let id = self.bells.find(|bell| bell.serial == 0)?;
@@ -58,7 +70,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Sets when the clock rings a bell, at once if the time has come already; all ones: never.
-    pub(crate) fn set_bell_deadline(&mut self, bell: BellId, deadline_ns: u64) {
+    pub(crate) fn set_bell_deadline(&mut self, bell: BellId, deadline_ns: u64, with: CapRef) {
         self.bells[bell].deadline_ns = 0;
         if deadline_ns == u64::MAX {
             return;
@@ -68,9 +80,24 @@ impl<M: Machine> State<'_, M> {
             return;
         }
         self.bells[bell].deadline_ns = deadline_ns;
+        self.bells[bell].deadline_with = Some(with);
         self.bell_clock_min_ns = self.next_bell_ns().min(deadline_ns);
         if let Some(cpu) = self.this_cpu {
             self.cpus[cpu].is_deadline_stale = true;
+        }
+    }
+
+    /// A capability for a bell goes: a deadline that was set with it is none any more, and who waits for the bell in
+    /// that environment waits for what it may not see.
+    pub(crate) fn cancel_bell(&mut self, at: CapRef, named: Option<Named<BellId>>) {
+        let Some((named, bell)) = named.and_then(|named| Some((named, self.live_bell(named)?))) else {
+            return;
+        };
+        if self.bells[bell].deadline_with == Some(at) {
+            self.bells[bell].deadline_ns = 0;
+        }
+        if self.bells[bell].waiter_count != 0 {
+            self.interrupt_sleepers(at.environment, |source| *source == Source::Bell(named));
         }
     }
 
@@ -105,7 +132,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn ring(&mut self, bell: BellId) {
         self.bells[bell].count = self.bells[bell].count.saturating_add(1);
         self.wake_for_bell(bell);
-        if let Some(processor) = self.bells[bell].processor.and_then(|named| self.live_processor(named)) {
+        if let Some(processor) = self.bells[bell].processor.and_then(|(named, _)| self.live_processor(named)) {
             self.make_due(processor, UpcallKind::Bell);
         }
     }

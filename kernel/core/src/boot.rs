@@ -21,7 +21,7 @@ use aegis_abi::types::{
 
 use aegis_lottery::random::Keyed;
 
-use crate::capability::Capability;
+use crate::capability::{CapRef, Capability};
 use crate::device::{Device, DeviceDescription};
 use crate::frame::{BlockEntry, FrameEntry, FrameKind};
 use crate::id::{DeviceId, EnvironmentId, Id, Named, ProcessorId};
@@ -147,7 +147,8 @@ impl<'a, M: Machine> State<'a, M> {
         let boot_info = FrameNumber(frames.0 + FIRST_FRAME_COUNT - 1);
         self.build_first(environment, &pages, boot_info).map_err(|_| BootError::ImageTooLarge)?;
         let entry = self.map_image(environment, &first)?;
-        let processor = self.make_processor(environment, environment, pages).map_err(|_| BootError::NoMemory)?;
+        let paid_with = CapRef { environment, slot: SLOT_FIRST_FRAMES.0 };
+        let processor = self.make_processor(environment, pages, paid_with).map_err(|_| BootError::NoMemory)?;
         self.fill_first_table(environment, processor, &first, frames).map_err(|_| BootError::NoMemory)?;
         self.write_boot_info(boot_info, &first, frame_count_free);
         let top = pages.save_area_top();
@@ -162,7 +163,8 @@ impl<'a, M: Machine> State<'a, M> {
     }
 
     fn allocate(&mut self, environment: EnvironmentId, count: u64) -> Result<FrameNumber, BootError> {
-        let first = self.frames.find_free(count, 1).ok_or(BootError::NoMemory)?;
+        let mut search = self.frames.new_search(count);
+        let first = self.frames.find_free(count, 1, &mut search).map_err(|_| BootError::NoMemory)?;
         self.adopt(environment, first.0, count);
         for frame in first.0..first.0 + count {
             self.machine.zero_frame(FrameNumber(frame));

@@ -29,6 +29,8 @@ pub(crate) const TABLE_FRAME_COUNT_MAX: usize = (SLOT_COUNT_MAX / SLOTS_PER_FRAM
 pub const DEPTH_MAX: u8 = 64;
 
 const WORDS_PER_ENTRY: usize = 8;
+/// What looking at a slot costs of an entry's budget.
+pub(crate) const SLOT_COST: usize = 3;
 
 /// Frames are still being zeroed; `cursor` counts those done.
 pub(crate) const FILLING: u8 = 1 << 0;
@@ -125,10 +127,6 @@ impl Capability {
             && self.flags & (DYING | FILLING) == 0
             && self.rights.contains(rights)
             && FrameRange { first: self.object, count: self.count }.contains(first, count)
-    }
-
-    pub(crate) fn overlaps(&self, first: u64, count: u64) -> bool {
-        self.kind == CapType::Frames && self.object < first.saturating_add(count) && first < self.object + self.count
     }
 }
 
@@ -478,18 +476,57 @@ impl<M: Machine> State<'_, M> {
         )
     }
 
-    /// Whether an environment has authority over `[first, first + count)`, `except` aside.
+    /// Whether an environment has authority over `[first, first + count)`, `except` aside. `last` is what the search
+    /// before this one found: frames between two borders of capabilities need only one, whoever maps how many of them.
     pub(crate) fn is_covered(
-        &self,
+        &mut self,
         environment: EnvironmentId,
-        first: u64,
-        count: u64,
+        (first, count): (u64, u64),
         rights: Rights,
         except: Option<CapRef>,
+        last: &mut Cover,
     ) -> bool {
-        self.slots(environment)
-            .filter(|at| Some(*at) != except)
-            .filter_map(|at| self.capability(at))
-            .any(|capability| capability.covers(first, count, rights))
+        if last.rights == rights && last.range.contains(first, count) {
+            return last.is_covered;
+        }
+        let (mut begin, mut end, mut is_covered, mut looked) = (0, u64::MAX, false, 0);
+        for at in self.slots(environment) {
+            looked += SLOT_COST;
+            let Ok((object, object_count)) = self.lookup_object(environment, CapSlot(at.slot), CapType::Frames, rights)
+            else {
+                continue;
+            };
+            if Some(at) == except {
+                continue;
+            }
+            let range = FrameRange { first: object, count: object_count };
+            if range.contains(first, count) {
+                (begin, end, is_covered) = (object, object + object_count, true);
+                break;
+            }
+            if object < first + count && first < object + object_count {
+                // A part of a large page: says nothing about the others around it.
+                (begin, end) = (first, first);
+            } else if object > first {
+                end = end.min(object);
+            } else {
+                begin = begin.max(object + object_count);
+            }
+        }
+        self.spend(looked);
+        *last = Cover { range: FrameRange { first: begin, count: end - begin }, rights, is_covered };
+        is_covered
     }
+}
+
+/// What the last search for authority found: the same for all of these frames.
+pub(crate) struct Cover {
+    range: FrameRange,
+    rights: Rights,
+    is_covered: bool,
+}
+
+impl Cover {
+    pub(crate) const NONE: Self =
+        Self { range: FrameRange { first: 0, count: 0 }, rights: Rights::empty(), is_covered: false };
 }

@@ -3,51 +3,40 @@
 //! Invariants: a capability is deleted only when nothing descends from it; when the call that
 //! deletes it says so, every mapping, pin, DMA range and interrupt route that only it justified is
 //! gone and flushed (INV-4). Work is bounded: a part of it is done, the capability is marked so
-//! that it authorises nothing any more, and the caller repeats the call.
+//! that it authorises nothing any more, and the caller repeats the call. Cursors are in the capability,
+//! and nothing can be put behind one, so repeating ends whatever others do meanwhile.
 
-use aegis_abi::types::{CapType, Rights, Status};
+use aegis_abi::types::{CapSlot, CapType, Rights, Status};
 
 use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING};
 use crate::device::HeldDevices;
-use crate::environment::Environment;
-use crate::id::{BellId, DeviceId, EnvironmentId, GateId, Named, ProcessorId};
+use crate::id::{DeviceId, EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::space::{Broken, Progress};
 use crate::state::State;
 
-/// Capabilities that one call deletes at most.
-const DELETE_COUNT_MAX: usize = 64;
-/// What deleting one capability costs of the walk budget at least.
-const DELETE_COST: usize = crate::space::WALK_BUDGET / DELETE_COUNT_MAX / 2;
+/// What deleting one capability costs of an entry's budget at least.
+const DELETE_COST: usize = 256;
+/// What a look through the tables of processors and of ranges that devices reach costs.
+const BINDINGS_COST: usize = 1024;
 /// Frames that one step frees at most.
-pub(crate) const FREE_STEP: u64 = 16384;
+pub(crate) const FREE_STEP: u64 = 8192;
 
 impl<M: Machine> State<'_, M> {
-    /// Deletes every descendant of `at`, leaves first, until the budget is used up. `force`: also
-    /// what is in use.
-    pub(crate) fn revoke(&mut self, at: CapRef, budget: &mut usize, force: bool) -> Result<Progress, Status> {
+    /// Deletes every descendant of `at`, leaves first, whatever uses it, until the budget is used up. Who derived it
+    /// may have it back: a processor that has its pages there ends, a device that reaches it is stopped.
+    pub(crate) fn revoke(&mut self, at: CapRef) -> Progress {
         while let Some(leaf) = self.first_leaf(at) {
-            if *budget == 0 {
+            if self.work_left == 0 || self.delete(leaf, true) != Ok(Progress::Done) {
                 self.set_flag(at, REVOKING, true);
-                return Ok(Progress::More);
-            }
-            match self.delete(leaf, budget, force) {
-                Ok(Progress::Done) => {}
-                Ok(Progress::More) => {
-                    self.set_flag(at, REVOKING, true);
-                    return Ok(Progress::More);
-                }
-                Err(status) => {
-                    self.set_flag(at, REVOKING, false);
-                    return Err(status);
-                }
+                return Progress::More;
             }
         }
         self.set_flag(at, REVOKING, false);
-        Ok(Progress::Done)
+        Progress::Done
     }
 
-    fn set_flag(&mut self, at: CapRef, flag: u8, value: bool) {
+    pub(crate) fn set_flag(&mut self, at: CapRef, flag: u8, value: bool) {
         if let Some(mut capability) = self.capability(at)
             && (capability.flags & flag != 0) != value
         {
@@ -56,17 +45,17 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Deletes a capability without descendants, and what was bound with it.
-    pub(crate) fn delete(&mut self, at: CapRef, budget: &mut usize, force: bool) -> Result<Progress, Status> {
+    /// Deletes a capability without descendants, and what was bound with it. `force`: also what is in use.
+    pub(crate) fn delete(&mut self, at: CapRef, force: bool) -> Result<Progress, Status> {
         let capability = self.capability(at).ok_or(Status::BadSlot)?;
         if capability.child.is_some() {
             return Err(Status::Busy);
         }
-        *budget = budget.saturating_sub(DELETE_COST);
+        self.spend(DELETE_COST);
         let progress = match capability.kind {
-            CapType::Frames => self.delete_frames(at, capability, budget, force)?,
-            CapType::Device => self.delete_device(at, capability, budget),
-            CapType::Space => self.delete_space(at, capability, budget)?,
+            CapType::Frames => self.delete_frames(at, capability, force)?,
+            CapType::Device => self.delete_device(at, capability),
+            CapType::Space => self.delete_space(at, capability)?,
             CapType::Bell | CapType::Gate => {
                 self.delete_object(&capability);
                 Progress::Done
@@ -80,6 +69,7 @@ impl<M: Machine> State<'_, M> {
             CapType::Machine | CapType::Null => Progress::Done,
         };
         if progress == Progress::Done {
+            self.unbind(at, &capability);
             self.unlink(at);
         }
         Ok(progress)
@@ -99,57 +89,47 @@ impl<M: Machine> State<'_, M> {
         if capability.parent.is_some() {
             return;
         }
-        let bell: Option<Named<BellId>> = Self::named_object(capability);
-        let gate: Option<Named<GateId>> = Self::named_object(capability);
-        if capability.kind == CapType::Bell {
-            if let Some(bell) = bell.and_then(|named| self.live_bell(named)) {
-                self.release_bell(bell);
+        if capability.kind == CapType::Gate {
+            if let Some(gate) = Self::named_object(capability).and_then(|named| self.live_gate(named)) {
+                self.release_gate(gate);
             }
-        } else if let Some(gate) = gate.and_then(|named| self.live_gate(named)) {
-            self.release_gate(gate);
+        } else if let Some(bell) = Self::named_object(capability).and_then(|named| self.live_bell(named)) {
+            self.release_bell(bell);
         }
     }
 
-    fn delete_frames(
-        &mut self,
-        at: CapRef,
-        capability: Capability,
-        budget: &mut usize,
-        force: bool,
-    ) -> Result<Progress, Status> {
+    fn delete_frames(&mut self, at: CapRef, mut capability: Capability, force: bool) -> Result<Progress, Status> {
         let environment = at.environment;
         let (first, count) = (capability.object, capability.count);
-        if self.frames.any_pinned(first, count) {
+        let is_pinned = self.frames.any_pinned(first, count);
+        if is_pinned {
             self.interrupt_word_sleepers(environment, first, count);
-            if force {
-                self.release_dma_of(environment, first, count);
-            } else if self.is_in_use(at, &capability) {
+            if !force && self.is_in_use(at) {
                 return Err(Status::Busy);
             }
         }
-        let mut capability = capability;
-        if !self.environments[environment].has_no_space
-            && (capability.flags & DYING != 0 || self.frames.any_mapped(first, count))
-        {
-            let broken = Broken::Frames { first, count, except: Some(at) };
-            // A new deletion starts from the beginning; one under way goes on where it was.
-            let mut cursor = if capability.flags & DYING != 0 { capability.cursor } else { 0 };
+        let is_dying = capability.flags & DYING != 0;
+        let is_mapped =
+            !self.environments[environment].has_no_space && (is_dying || self.frames.any_mapped(first, count));
+        if is_pinned || is_mapped {
+            // From here on nothing new is bound with it. What goes on goes on where it was.
+            capability.cursor = if is_dying { capability.cursor } else { 0 };
             capability.flags |= DYING;
-            let progress = self.break_mappings(environment, broken, &mut cursor, budget);
-            capability.cursor = cursor;
+            self.store_capability(at, &capability);
+        }
+        if is_pinned && self.release_bound(at) == Progress::More {
+            return Ok(Progress::More);
+        }
+        if is_mapped {
+            let broken = Broken::Frames { first, count, except: Some(at) };
+            let progress = self.break_mappings(environment, broken, &mut capability.cursor);
             self.store_capability(at, &capability);
             if progress == Progress::More {
                 return Ok(Progress::More);
             }
         }
         if capability.parent.is_some() {
-            if force {
-                return Ok(self.release_pages_paid(at, &capability));
-            }
             return Ok(Progress::Done);
-        }
-        if force && self.release_pages_paid(at, &capability) == Progress::More {
-            return Ok(Progress::More);
         }
         self.free_original(at, capability)
     }
@@ -166,6 +146,7 @@ impl<M: Machine> State<'_, M> {
         // What was not zeroed yet holds another's data.
         let is_foreign = capability.flags & FILLING != 0;
         self.free_frames(at.environment, first, step, is_foreign);
+        self.spend(step as usize);
         capability.count -= step;
         if capability.count == 0 {
             return Ok(Progress::Done);
@@ -175,43 +156,76 @@ impl<M: Machine> State<'_, M> {
         Ok(Progress::More)
     }
 
-    /// Whether a device or a processor uses frames of the range by authority of this capability
-    /// alone.
-    fn is_in_use(&self, at: CapRef, capability: &Capability) -> bool {
-        let environment = at.environment;
-        if capability.parent.is_none() {
-            return self.frames.any_pinned(capability.object, capability.count);
-        }
-        let needs = |first: u64, count: u64, rights: Rights| {
-            capability.overlaps(first, count) && !self.is_covered(environment, first, count, rights, Some(at))
-        };
-        self.dma_bindings
-            .iter()
-            .any(|binding| binding.environment == Some(environment) && needs(binding.first, binding.count, Rights::DMA))
-            || self.processors.iter().any(|(_, object)| {
-                object.serial != 0
-                    && object.payer == Some(environment)
-                    && needs(object.pages.first_frame, object.pages.frame_count(), Rights::WRITE)
-            })
+    /// Whether a device or a processor uses frames by authority of this capability.
+    pub(crate) fn is_in_use(&mut self, at: CapRef) -> bool {
+        self.spend(BINDINGS_COST);
+        self.dma_bindings.iter().any(|binding| binding.bound_with == Some(at))
+            || self.processors.iter().any(|(_, object)| object.paid_with == Some(at))
     }
 
-    /// Ends the processors whose pages this capability pays for.
-    fn release_pages_paid(&mut self, at: CapRef, capability: &Capability) -> Progress {
+    /// Stops the devices that reach frames by authority of this capability and lets go of these; ends the processors
+    /// that have their pages there.
+    pub(crate) fn release_bound(&mut self, at: CapRef) -> Progress {
+        self.spend(BINDINGS_COST);
+        for index in 0..self.dma_bindings.len() {
+            let binding = self.dma_bindings[index];
+            if let Some(device) = binding.device.filter(|_| binding.bound_with == Some(at)) {
+                if self.work_left == 0 {
+                    return Progress::More;
+                }
+                self.machine.device_enable(device, false);
+                self.spend(binding.count as usize);
+                self.release_dma_binding(index);
+            }
+        }
         let mut progress = Progress::Done;
         for processor in self.processors.ids() {
-            let object = &self.processors[processor];
-            if object.serial != 0
-                && object.payer == Some(at.environment)
-                && capability.overlaps(object.pages.first_frame, object.pages.frame_count())
-                && self.end_processor(processor) == Progress::More
-            {
-                progress = Progress::More;
+            if self.processors[processor].paid_with == Some(at) {
+                if self.work_left == 0 {
+                    return Progress::More;
+                }
+                if self.end_processor(processor) == Progress::More {
+                    progress = Progress::More;
+                }
             }
         }
         progress
     }
 
-    fn delete_device(&mut self, at: CapRef, mut capability: Capability, budget: &mut usize) -> Progress {
+    /// Ends what was bound with a capability that goes: a binding lives as long as the one that it was made with.
+    fn unbind(&mut self, at: CapRef, capability: &Capability) {
+        match capability.kind {
+            CapType::Processor => {
+                self.spend(BINDINGS_COST);
+                let stays = |(_, with): &(_, CapRef)| *with != at;
+                for bell in self.bells.ids().take(self.bell_end) {
+                    self.bells[bell].processor = self.bells[bell].processor.filter(stays);
+                }
+                for gate in self.gates.ids() {
+                    self.gates[gate].processor = self.gates[gate].processor.filter(stays);
+                }
+            }
+            CapType::Bell => {
+                self.spend(BINDINGS_COST);
+                self.cancel_bell(at, Self::named_object(capability));
+                self.unwatch(at);
+                self.unroute(at);
+            }
+            CapType::Environment => self.unwatch(at),
+            CapType::Device => self.unroute(at),
+            _ => {}
+        }
+    }
+
+    /// Forgets which bell rings when an environment stops, where that was said with this capability.
+    fn unwatch(&mut self, at: CapRef) {
+        for environment in self.environments.ids() {
+            let object = &mut self.environments[environment];
+            object.watch = object.watch.filter(|(_, with)| !with.contains(&at));
+        }
+    }
+
+    fn delete_device(&mut self, at: CapRef, mut capability: Capability) -> Progress {
         let environment = at.environment;
         let named: Option<Named<DeviceId>> = Self::named_object(&capability);
         let Some(device) = named.map(|named| named.id) else {
@@ -223,7 +237,7 @@ impl<M: Machine> State<'_, M> {
         capability.flags |= DYING;
         self.store_capability(at, &capability);
         let held = self.devices_held(environment, at);
-        if !held.has(device) {
+        if capability.rights.contains(Rights::CONTROL) && !held.has(device, 0) {
             self.release_device(device, environment);
         }
         let environment_object = &self.environments[environment];
@@ -231,29 +245,25 @@ impl<M: Machine> State<'_, M> {
             return Progress::Done;
         }
         let broken = Broken::Device { device, held };
-        let progress = self.break_mappings(environment, broken, &mut capability.cursor, budget);
+        let progress = self.break_mappings(environment, broken, &mut capability.cursor);
         self.store_capability(at, &capability);
         progress
     }
 
     /// The device functions for which an environment has usable capabilities, `except` aside.
-    fn devices_held(&self, environment: EnvironmentId, except: CapRef) -> HeldDevices {
+    fn devices_held(&mut self, environment: EnvironmentId, except: CapRef) -> HeldDevices {
         let mut held = HeldDevices::default();
-        for capability in self.slots(environment).filter(|at| *at != except).filter_map(|at| self.capability(at)) {
-            if capability.kind == CapType::Device
-                && capability.flags & DYING == 0
+        let mut looked = 0;
+        for at in self.slots(environment).filter(|at| *at != except) {
+            looked += 1;
+            if self.kind_in(environment, CapSlot(at.slot)) == CapType::Device
+                && let Some(capability) = self.capability(at).filter(|c| c.flags & DYING == 0)
                 && let Some(named) = Self::named_object::<DeviceId>(&capability)
             {
                 held.add(named.id, capability.rights);
             }
         }
+        self.spend(looked);
         held
-    }
-}
-
-impl Environment {
-    /// Names the bell that is rung when the environment stops; `None` for no bell.
-    pub(crate) fn set_watch(&mut self, bell: Option<Named<BellId>>) {
-        self.watch = bell;
     }
 }

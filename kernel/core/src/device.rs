@@ -10,6 +10,7 @@ use aegis_abi::layout::PAGE_SHIFT;
 use aegis_abi::share::Table;
 use aegis_abi::types::Rights;
 
+use crate::capability::CapRef;
 use crate::id::{BellId, DeviceId, EnvironmentId, Id, Named};
 use crate::machine::Machine;
 use crate::state::State;
@@ -83,10 +84,12 @@ impl DeviceDescription {
 pub(crate) struct Route {
     pub(crate) environment: Option<EnvironmentId>,
     pub(crate) bell: Option<Named<BellId>>,
+    /// The capabilities for the function and for the bell.
+    pub(crate) bound_with: Option<[CapRef; 2]>,
 }
 
 impl Route {
-    const NONE: Self = Self { environment: None, bell: None };
+    pub(crate) const NONE: Self = Self { environment: None, bell: None, bound_with: None };
 }
 
 /// A device function.
@@ -108,30 +111,23 @@ impl Device {
     }
 }
 
-/// Device functions for which an environment holds capabilities: bit n stands for function n.
+/// Device functions for which an environment holds capabilities with CONTROL, READ, READ and WRITE: bit n stands for
+/// function n.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HeldDevices {
-    any: u64,
-    readable: u64,
-    writable: u64,
-}
+pub(crate) struct HeldDevices([u64; 3]);
 
 impl HeldDevices {
     pub(crate) fn add(&mut self, device: DeviceId, rights: Rights) {
-        let bit = 1 << device.index();
-        self.any |= bit;
-        self.readable |= if rights.contains(Rights::READ) { bit } else { 0 };
-        self.writable |= if rights.contains(Rights::READ | Rights::WRITE) { bit } else { 0 };
+        let kinds = [Rights::CONTROL, Rights::READ, Rights::READ | Rights::WRITE];
+        self.0
+            .iter_mut()
+            .zip(kinds)
+            .for_each(|(held, kind)| *held |= u64::from(rights.contains(kind)) << device.index());
     }
 
-    pub(crate) fn has(&self, device: DeviceId) -> bool {
-        self.any >> device.index() & 1 != 0
-    }
-
-    /// Whether a mapping for reading, or writing too, can be of this function.
-    pub(crate) fn may_map(&self, device: DeviceId, is_written: bool) -> bool {
-        let held = if is_written { self.writable } else { self.readable };
-        held >> device.index() & 1 != 0
+    /// Whether a function is held: 0 with CONTROL, 1 with READ, 2 with READ and WRITE.
+    pub(crate) fn has(&self, device: DeviceId, kind: usize) -> bool {
+        self.0.get(kind).is_some_and(|held| held >> device.index() & 1 != 0)
     }
 }
 
@@ -143,12 +139,14 @@ pub(crate) struct DmaBinding {
     pub(crate) device: Option<DeviceId>,
     /// Who bound them; `None`: the table entry is free.
     pub(crate) environment: Option<EnvironmentId>,
+    /// The capability for the frames.
+    pub(crate) bound_with: Option<CapRef>,
     pub(crate) first: u64,
     pub(crate) count: u64,
 }
 
 impl DmaBinding {
-    pub(crate) const EMPTY: Self = Self { device: None, environment: None, first: 0, count: 0 };
+    pub(crate) const EMPTY: Self = Self { device: None, environment: None, bound_with: None, first: 0, count: 0 };
 }
 
 impl<M: Machine> State<'_, M> {
@@ -180,7 +178,12 @@ impl<M: Machine> State<'_, M> {
         if uses_dma || is_routed {
             self.machine.device_enable(device, false);
         }
-        self.release_dma(|b| b.device == Some(device) && b.environment == Some(environment));
+        for index in 0..self.dma_bindings.len() {
+            let binding = &self.dma_bindings[index];
+            if binding.device == Some(device) && binding.environment == Some(environment) {
+                self.release_dma_binding(index);
+            }
+        }
     }
 
     /// Everything that an environment bound at devices.
@@ -190,35 +193,20 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Stops the functions that can reach a frame range by an environment's authority, and lets go
-    /// of the range.
-    pub(crate) fn release_dma_of(&mut self, environment: EnvironmentId, first: u64, count: u64) {
-        let overlaps = |b: &DmaBinding| {
-            b.environment == Some(environment) && b.first < first.saturating_add(count) && first < b.first + b.count
-        };
-        for index in 0..self.dma_bindings.len() {
-            if overlaps(&self.dma_bindings[index])
-                && let Some(device) = self.dma_bindings[index].device
-            {
-                self.machine.device_enable(device, false);
-            }
-        }
-        self.release_dma(overlaps);
-    }
-
-    fn release_dma(&mut self, concerns: impl Fn(&DmaBinding) -> bool) {
-        for index in 0..self.dma_bindings.len() {
-            if concerns(&self.dma_bindings[index]) {
-                self.release_dma_binding(index);
+    /// Masks and forgets the interrupts that were bound with a capability.
+    pub(crate) fn unroute(&mut self, at: CapRef) {
+        for device in self.devices.ids() {
+            for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
+                if self.devices[device].routes[interrupt].bound_with.is_some_and(|with| with.contains(&at)) {
+                    self.machine.interrupt_mask(device, interrupt);
+                    self.devices[device].routes[interrupt] = Route::NONE;
+                }
             }
         }
     }
 
     pub(crate) fn release_dma_binding(&mut self, index: usize) {
-        let Some(place) = self.dma_bindings.get_mut(index) else {
-            return;
-        };
-        let binding = core::mem::replace(place, DmaBinding::EMPTY);
+        let binding = core::mem::replace(&mut self.dma_bindings[index], DmaBinding::EMPTY);
         if let Some(environment) = binding.environment {
             self.frames.unpin_range(binding.first, binding.count);
             self.environments[environment].count_entry(Table::DmaRanges, false);

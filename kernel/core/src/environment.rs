@@ -10,7 +10,7 @@ use core::num::NonZeroU32;
 use aegis_abi::call::StopReason;
 use aegis_abi::counter::COUNTER_COUNT;
 use aegis_abi::share::{TABLE_COUNT, TABLES, Table};
-use aegis_abi::types::{FrameNumber, Status};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
 use aegis_lottery::{CurrencyId, TicketId};
 
 use crate::capability::{CapRef, TABLE_FRAME_COUNT_MAX};
@@ -19,7 +19,7 @@ use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::reclaim::Reclaim;
 use crate::share::{Counts, WHOLE};
-use crate::space::{Progress, WALK_BUDGET};
+use crate::space::Progress;
 use crate::state::State;
 
 /// An environment.
@@ -38,7 +38,8 @@ pub(crate) struct Environment {
     /// Its reason is `Running` while it runs.
     pub(crate) stop: StopReport,
     /// Rung when it stops.
-    pub(crate) watch: Option<Named<BellId>>,
+    /// With the capabilities for the environment and for the bell.
+    pub(crate) watch: Option<(Named<BellId>, [CapRef; 2])>,
     pub(crate) is_ending: bool,
     /// While ending: its address spaces are gone.
     pub(crate) has_no_space: bool,
@@ -120,15 +121,19 @@ impl<M: Machine> State<'_, M> {
 
     /// Takes a donated frame, zeroed.
     pub(crate) fn take_donated(&mut self, environment: EnvironmentId, kind: FrameKind) -> Option<FrameNumber> {
+        let frame = self.pop_donated(environment)?;
+        self.frames.set(frame, kind, self.environments[environment].serial);
+        self.machine.zero_frame(frame);
+        self.spend(64);
+        Some(frame)
+    }
+
+    /// The first of the donated frames that are not in use; it is in no list any more.
+    pub(crate) fn pop_donated(&mut self, environment: EnvironmentId) -> Option<FrameNumber> {
         let object = &mut self.environments[environment];
-        if object.donated_count == 0 {
-            return None;
-        }
+        object.donated_count = object.donated_count.checked_sub(1)?;
         let frame = FrameNumber(u64::from(object.donated_head));
         object.donated_head = self.frames.next(frame);
-        object.donated_count -= 1;
-        self.frames.set(frame, kind, object.serial);
-        self.machine.zero_frame(frame);
         Some(frame)
     }
 
@@ -162,7 +167,7 @@ impl<M: Machine> State<'_, M> {
         }
         self.environments[environment].stop = report;
         self.stop_processors(environment);
-        if let Some(bell) = self.environments[environment].watch.and_then(|named| self.live_bell(named)) {
+        if let Some(bell) = self.environments[environment].watch.and_then(|(named, _)| self.live_bell(named)) {
             self.ring(bell);
         }
         if self.first_environment == Some(environment) {
@@ -182,12 +187,13 @@ impl<M: Machine> State<'_, M> {
     /// anything.
     fn begin_end(&mut self, ancestor: EnvironmentId) {
         for environment in self.environments.ids() {
-            if self.environments[environment].serial != 0
-                && !self.environments[environment].is_ending
-                && self.is_within(environment, ancestor)
-            {
+            if self.environments[environment].serial != 0 && self.is_within(environment, ancestor) {
                 self.environments[environment].is_ending = true;
-                self.stop_processors(environment);
+            }
+        }
+        for processor in self.processors.ids() {
+            if self.processors[processor].environment.is_some_and(|id| self.environments[id].is_ending) {
+                self.stop_processor(processor);
             }
         }
     }
@@ -195,41 +201,39 @@ impl<M: Machine> State<'_, M> {
     /// Does a bounded part of ending an environment and all that it made.
     pub(crate) fn end_environment(&mut self, ancestor: EnvironmentId) -> Progress {
         self.begin_end(ancestor);
-        let mut budget = WALK_BUDGET;
         loop {
             let mut last = ancestor;
             while let Some(child) = self.environments.find(|e| e.serial != 0 && e.parent == Some(last)) {
                 last = child;
+                self.spend(EnvironmentId::COUNT);
             }
-            if self.end_step(last, &mut budget) == Progress::More {
+            if self.work_left == 0 || self.end_step(last) == Progress::More {
                 return Progress::More;
             }
             if last == ancestor {
                 return Progress::Done;
             }
-            budget = budget.saturating_sub(1024);
-            if budget == 0 {
-                return Progress::More;
-            }
         }
     }
 
-    fn end_step(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+    fn end_step(&mut self, environment: EnvironmentId) -> Progress {
+        // Looks through the fixed tables.
+        self.spend(2048);
         if self.end_processors(environment) == Progress::More {
             return Progress::More;
         }
         if !self.environments[environment].has_no_space {
             self.release_devices_of(environment);
-            if self.end_spaces(environment, budget) == Progress::More {
+            if self.end_spaces(environment) == Progress::More {
                 return Progress::More;
             }
             self.environments[environment].has_no_space = true;
         }
-        if self.end_capabilities(environment, budget) == Progress::More {
+        if self.end_capabilities(environment) == Progress::More {
             return Progress::More;
         }
         self.end_bells_and_gates(environment);
-        if self.end_frames(environment, budget) == Progress::More {
+        if self.end_frames(environment) == Progress::More {
             return Progress::More;
         }
         let object = &self.environments[environment];
@@ -252,10 +256,11 @@ impl<M: Machine> State<'_, M> {
         let mut progress = Progress::Done;
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
-            if object.serial == 0 || (object.environment != Some(environment) && object.payer != Some(environment)) {
+            let is_paid = object.paid_with.is_some_and(|at| at.environment == environment);
+            if object.environment != Some(environment) && !is_paid {
                 continue;
             }
-            if self.end_processor(processor) == Progress::More {
+            if self.work_left == 0 || self.end_processor(processor) == Progress::More {
                 progress = Progress::More;
             }
         }
@@ -263,7 +268,9 @@ impl<M: Machine> State<'_, M> {
     }
 
     pub(crate) fn end_processor(&mut self, processor: ProcessorId) -> Progress {
+        self.spend(512);
         self.stop_processor(processor);
+        self.processors[processor].is_ending = true;
         match self.processors[processor].cpu {
             Some(cpu) => {
                 self.machine.kick(cpu);
@@ -277,20 +284,21 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Deletes its capabilities and all that come from them.
-    fn end_capabilities(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+    fn end_capabilities(&mut self, environment: EnvironmentId) -> Progress {
         for index in 0..TABLE_FRAME_COUNT_MAX {
             let Some(frame) = self.environments[environment].table[index] else {
                 continue;
             };
             for offset in 0..crate::capability::SLOTS_PER_FRAME {
                 let at = CapRef { environment, slot: index as u32 * crate::capability::SLOTS_PER_FRAME + offset };
-                *budget = budget.saturating_sub(1);
-                if self.capability(at).is_none() {
+                if self.work_left == 0 {
+                    return Progress::More;
+                }
+                self.spend(1);
+                if self.kind_in(environment, CapSlot(at.slot)) == CapType::Null {
                     continue;
                 }
-                if self.revoke(at, budget, true) != Ok(Progress::Done)
-                    || self.delete(at, budget, true) != Ok(Progress::Done)
-                {
+                if self.revoke(at) == Progress::More || self.delete(at, true) != Ok(Progress::Done) {
                     return Progress::More;
                 }
             }
@@ -313,17 +321,15 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    fn end_frames(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
-        while self.environments[environment].donated_count != 0 {
-            if *budget == 0 {
+    fn end_frames(&mut self, environment: EnvironmentId) -> Progress {
+        let (first, count) = core::mem::replace(&mut self.environments[environment].reclaim, Reclaim::NONE).in_hand;
+        self.free_frames(environment, first, count, false);
+        while let Some(frame) = self.pop_donated(environment) {
+            self.free_frames(environment, frame.0, 1, true);
+            self.spend(4);
+            if self.work_left == 0 {
                 return Progress::More;
             }
-            *budget = budget.saturating_sub(4);
-            let object = &mut self.environments[environment];
-            let frame = FrameNumber(u64::from(object.donated_head));
-            object.donated_head = self.frames.next(frame);
-            object.donated_count -= 1;
-            self.free_frames(environment, frame.0, 1, true);
         }
         let root = self.environments[environment].root;
         if root.0 != 0 {

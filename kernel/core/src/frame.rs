@@ -10,7 +10,7 @@
 //! - donated frames of an environment that are not in use form a list through `next`.
 
 use aegis_abi::layout::LARGE_PAGE_FRAMES;
-use aegis_abi::types::FrameNumber;
+use aegis_abi::types::{FrameNumber, Status};
 
 /// What a frame is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,16 @@ impl BlockEntry {
 }
 
 const BLOCK: u64 = LARGE_PAGE_FRAMES;
+/// Steps of a search for free frames in one call.
+const SEARCH_STEPS: u64 = 16384;
+
+/// How far a search for free frames is.
+pub(crate) struct Search {
+    /// Where it goes on.
+    pub(crate) at: u64,
+    /// Frames that it has not looked at yet.
+    pub(crate) left: u64,
+}
 
 /// The table. Empty until `install`.
 pub(crate) struct FrameTable<'a> {
@@ -297,47 +307,50 @@ impl<'a> FrameTable<'a> {
         self.any(first, count, |b| b.pinned_frame_count != 0, |f| f.pin_count != 0)
     }
 
-    /// Whether the range lies in the table and nobody owns any of it.
+    /// Whether the range lies in the table and nobody owns any of it. One step per block.
     pub(crate) fn all_free(&self, first: u64, count: u64) -> bool {
-        self.contains(first, count) && (first..first + count).all(|f| self.kind(FrameNumber(f)) == FrameKind::Free)
+        let is_full = |b: &BlockEntry| u64::from(b.free_frame_count) == BLOCK;
+        self.contains(first, count) && !self.any(first, count, |b| !is_full(b), |f| f.kind != FrameKind::Free)
     }
 
-    /// Finds `count` contiguous free frames, the first a multiple of `alignment`: next fit, one
-    /// step per full or empty block.
-    pub(crate) fn find_free(&mut self, count: u64, alignment: u64) -> Option<FrameNumber> {
-        if count > self.free_count {
-            return None;
-        }
-        let start = self.next_fit.min(self.count());
-        let found = self
-            .find_between(start, self.count(), count, alignment)
-            .or_else(|| self.find_between(0, start.saturating_add(count).min(self.count()), count, alignment))?;
-        self.next_fit = found + count;
-        Some(FrameNumber(found))
+    /// Where a search begins: next fit.
+    pub(crate) fn new_search(&self, count: u64) -> Search {
+        // A run that begins before that place and ends behind it is found too.
+        Search { at: self.next_fit.min(self.count()), left: self.count() + count }
     }
 
-    fn find_between(&self, from: u64, to: u64, count: u64, alignment: u64) -> Option<u64> {
-        let mut run_start = from.checked_next_multiple_of(alignment)?;
+    /// Finds `count` contiguous free frames, the first a multiple of `alignment`: one step per full or empty block.
+    /// `Err(Status::Again)` after `SEARCH_STEPS` steps, with `search` where to go on; it gets there whatever others do.
+    pub(crate) fn find_free(&mut self, count: u64, alignment: u64, search: &mut Search) -> Result<FrameNumber, Status> {
+        let mut run_start = search.at.next_multiple_of(alignment);
         let mut frame = run_start;
-        while frame < to {
-            let block_end = ((frame / BLOCK + 1) * BLOCK).min(to);
-            let free_in_block = self.block(frame / BLOCK).free_frame_count;
-            if u64::from(free_in_block) == BLOCK {
-                frame = block_end;
-            } else if free_in_block == 0 {
-                run_start = block_end.checked_next_multiple_of(alignment)?;
-                frame = run_start;
-            } else if self.kind(FrameNumber(frame)) == FrameKind::Free {
-                frame += 1;
-            } else {
-                run_start = (frame + 1).checked_next_multiple_of(alignment)?;
-                frame = run_start;
+        search.left = search.left.saturating_sub(frame.min(self.count()).saturating_sub(search.at));
+        for _ in 0..SEARCH_STEPS {
+            if search.left == 0 || count > self.free_count {
+                return Err(Status::NoFrames);
             }
+            if frame >= self.count() {
+                (frame, run_start) = (0, 0);
+            }
+            let block_end = ((frame / BLOCK + 1) * BLOCK).min(self.count());
+            let free_in_block = self.block(frame / BLOCK).free_frame_count;
+            let is_free = self.kind(FrameNumber(frame)) == FrameKind::Free;
+            let skips = u64::from(free_in_block) == BLOCK || free_in_block == 0;
+            let mut next = if skips { block_end } else { frame + 1 };
+            if !is_free {
+                next = next.next_multiple_of(alignment);
+                run_start = next;
+            }
+            search.left = search.left.saturating_sub(next.min(self.count()) - frame);
+            frame = next;
             if frame >= run_start && frame - run_start >= count {
-                return Some(run_start);
+                self.next_fit = run_start + count;
+                return Ok(FrameNumber(run_start));
             }
         }
-        None
+        search.left += frame.saturating_sub(run_start);
+        search.at = run_start;
+        Err(Status::Again)
     }
 
     #[cfg(test)]

@@ -16,6 +16,7 @@ use aegis_abi::types::{CapSlot, Rights};
 use aegis_abi::upcall::UpcallFrame;
 
 use crate::call::{Caller, Outcome};
+use crate::capability::CapRef;
 use crate::id::{CpuId, EnvironmentId, GateId, Named, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
 use crate::processor::{SLEEP_ENDING_KINDS, USER_FLAGS, start_registers};
@@ -27,7 +28,8 @@ pub(crate) struct Gate {
     /// 0: the table entry is free.
     pub(crate) serial: u64,
     pub(crate) owner: Option<EnvironmentId>,
-    pub(crate) processor: Option<Named<ProcessorId>>,
+    /// With the capability for it.
+    pub(crate) processor: Option<(Named<ProcessorId>, CapRef)>,
     pub(crate) rip: u64,
     pub(crate) badge: u64,
 }
@@ -95,7 +97,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn new_gate(
         &mut self,
         owner: EnvironmentId,
-        processor: Named<ProcessorId>,
+        processor: (Named<ProcessorId>, CapRef),
         rip: u64,
         badge: u64,
     ) -> Option<Named<GateId>> {
@@ -120,7 +122,7 @@ impl<M: Machine> State<'_, M> {
         let gate = &self.gates[gate];
         let callee = gate
             .processor
-            .and_then(|named| self.live_processor(named))
+            .and_then(|(named, _)| self.live_processor(named))
             .filter(|callee| self.processors[*callee].state != ProcessorState::Stopped)
             .ok_or(Status::PeerGone)?;
         Ok(Call { callee, rip: gate.rip, badge: gate.badge })
@@ -180,7 +182,7 @@ impl<M: Machine> State<'_, M> {
         let slot = CapSlot(u32::try_from(frame.rdi).ok()?);
         let gate = self.lookup_gate(caller.environment, slot, Rights::CALL).ok()?;
         let &Gate { processor, rip, badge, .. } = &self.gates[gate];
-        let Named { id: callee, serial } = processor?;
+        let (Named { id: callee, serial }, _) = processor?;
         let object = &mut self.processors[callee];
         if object.serial != serial || object.state != ProcessorState::Accepting || object.due != 0 {
             return None;

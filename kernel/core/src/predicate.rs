@@ -10,7 +10,7 @@ use aegis_abi::call::ProcessorState;
 use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, TermOperator};
 use aegis_abi::types::FrameNumber;
 
-use crate::id::{BellId, EnvironmentId, Named, ProcessorId};
+use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::state::State;
 
@@ -248,18 +248,26 @@ impl<M: Machine> State<'_, M> {
     /// Interrupts the sleepers of an environment that read words of a frame range, because its
     /// authority for the range ends.
     pub(crate) fn interrupt_word_sleepers(&mut self, environment: EnvironmentId, first: u64, count: u64) {
-        if self.word_sleeper_count == 0 {
-            return;
+        if self.word_sleeper_count != 0 {
+            let range = first..first.saturating_add(count);
+            self.interrupt_sleepers(
+                environment,
+                |source| matches!(source, Source::Word { frame, .. } if range.contains(&frame.0)),
+            );
         }
-        let range = first..first.saturating_add(count);
+    }
+
+    /// Interrupts the sleepers of an environment that wait for a source that concerns.
+    pub(crate) fn interrupt_sleepers(&mut self, environment: EnvironmentId, concerns: impl Fn(&Source) -> bool) {
+        self.spend(ProcessorId::COUNT);
         for processor in self.processors.ids() {
             let object = &self.processors[processor];
-            let reads_range = object
-                .predicate
-                .terms()
-                .any(|term| matches!(term.source, Source::Word { frame, .. } if range.contains(&frame.0)));
-            if object.environment == Some(environment) && object.state == ProcessorState::Asleep && reads_range {
-                self.wake(processor, Status::Interrupted, 0);
+            if object.environment == Some(environment) && object.state == ProcessorState::Asleep {
+                let is_concerned = object.predicate.terms().any(|term| concerns(&term.source));
+                self.spend(PREDICATE_TERM_COUNT_MAX);
+                if is_concerned {
+                    self.wake(processor, Status::Interrupted, 0);
+                }
             }
         }
     }

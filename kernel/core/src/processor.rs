@@ -17,6 +17,7 @@ use aegis_abi::upcall::{
     UpcallKind,
 };
 
+use crate::capability::CapRef;
 use crate::frame::FrameKind;
 use crate::funding::Funding;
 use crate::gate::Transfer;
@@ -114,8 +115,10 @@ pub(crate) struct Processor {
     /// 0: the table entry is free.
     pub(crate) serial: u64,
     pub(crate) environment: Option<EnvironmentId>,
-    /// Whose capability the pages were made with.
-    pub(crate) payer: Option<EnvironmentId>,
+    /// The capability that the pages were made with.
+    pub(crate) paid_with: Option<CapRef>,
+    /// Is unmade as soon as it has left its physical processor; does not start again.
+    pub(crate) is_ending: bool,
     /// The root table of the space that it is in, from its start on.
     pub(crate) root: FrameNumber,
     pub(crate) state: ProcessorState,
@@ -140,7 +143,8 @@ impl Processor {
     pub(crate) const EMPTY: Self = Self {
         serial: 0,
         environment: None,
-        payer: None,
+        paid_with: None,
+        is_ending: false,
         root: FrameNumber(0),
         state: ProcessorState::Stopped,
         has_run: false,

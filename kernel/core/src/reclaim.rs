@@ -1,22 +1,27 @@
 //! Visible revocation of frames, and the protocol for an environment that does not comply.
 //!
 //! The creator asks; the environment gets an upcall and a time. What it frees by then it chose
-//! itself. After that the kernel takes unpinned frames off the end of its original capabilities, a
-//! bounded piece at a time at scheduling decisions: it revokes what was derived from them, breaks
-//! the mappings, frees the frame, writes its number to the control page and makes an upcall.
+//! itself. After that the kernel takes frames, a bounded piece at a time at scheduling decisions: off
+//! the end of its original capabilities those that nothing pins, then donated ones that are in no use,
+//! then pinned ones too. What was derived from a capability is revoked first. Invariant: frames *in
+//! hand* are in no capability any more, so nothing new can be bound to them while what is bound is
+//! broken; then they are freed, their numbers go to the control page, and an upcall is made. Every
+//! cursor only goes forward, whatever the environment does meanwhile; when nothing but its tables is
+//! left, it is stopped.
 
+use aegis_abi::call::StopReason;
 use aegis_abi::types::{CapType, FrameNumber};
-use aegis_abi::upcall::{ControlPage, UpcallKind};
+use aegis_abi::upcall::{ControlPage, REPOSSESSED_COUNT_MAX, UpcallKind};
 
-use crate::capability::{CapRef, Capability, DYING, FILLING};
+use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST};
 use crate::id::{EnvironmentId, ProcessorId};
-use crate::machine::Machine;
+use crate::machine::{Machine, StopReport};
 use crate::processor::control_word;
-use crate::space::{Broken, Progress, WALK_BUDGET};
+use crate::space::{Broken, Progress};
 use crate::state::State;
 
-/// How soon the next piece of a forced repossession is done.
-const STEP_NS: u64 = 20_000;
+/// How long after a piece of a forced repossession the next one is done: a piece takes some 20 us.
+const STEP_NS: u64 = 100_000;
 
 /// What was asked of an environment.
 #[derive(Clone, Copy)]
@@ -25,16 +30,19 @@ pub(crate) struct Reclaim {
     pub(crate) deadline_ns: u64,
     /// Frames that it may own then.
     pub(crate) frames_target: u64,
-    /// Page from which the mappings of the frame in hand are still to be broken.
+    /// First and number of the frames in hand.
+    pub(crate) in_hand: (u64, u64),
+    /// From where their mappings are still to be broken.
     cursor: u64,
-    /// The frame in hand; 0: none.
-    frame: u64,
     /// Slots before this one had nothing to take.
     slot: u32,
+    /// Nothing is left that is not pinned.
+    takes_pinned: bool,
 }
 
 impl Reclaim {
-    pub(crate) const NONE: Self = Self { deadline_ns: 0, frames_target: 0, cursor: 0, frame: 0, slot: 0 };
+    pub(crate) const NONE: Self =
+        Self { deadline_ns: 0, frames_target: 0, in_hand: (0, 0), cursor: 0, slot: 0, takes_pinned: false };
 }
 
 impl<M: Machine> State<'_, M> {
@@ -82,85 +90,122 @@ impl<M: Machine> State<'_, M> {
                 continue;
             }
             let deadline_ns = object.reclaim.deadline_ns;
-            if object.is_ending || object.frames_owned <= object.reclaim.frames_target {
-                self.environments[environment].reclaim = Reclaim::NONE;
+            if object.is_ending {
+                // Its end takes all.
             } else if now_ns < deadline_ns {
                 self.note_reclaim(deadline_ns);
             } else {
-                let mut budget = WALK_BUDGET;
-                while budget != 0 && self.repossess_step(environment, &mut budget) {}
+                while self.work_left != 0 && self.repossess_step(environment) {}
+                let end_ns = self.machine.now_ns();
+                self.environments[environment].debt_ns += end_ns.saturating_sub(now_ns);
                 if self.environments[environment].reclaim.deadline_ns != 0 {
-                    self.note_reclaim(now_ns.saturating_add(STEP_NS));
+                    self.note_reclaim(end_ns.saturating_add(STEP_NS));
                 }
             }
         }
     }
 
-    /// Goes on with taking one frame; false if there is nothing (more) to take.
-    fn repossess_step(&mut self, environment: EnvironmentId, budget: &mut usize) -> bool {
-        *budget = budget.saturating_sub(256);
-        let object = &self.environments[environment];
-        if object.frames_owned <= object.reclaim.frames_target {
-            self.environments[environment].reclaim = Reclaim::NONE;
+    /// Goes on with a repossession; false if there is nothing (more) to do in this pass.
+    fn repossess_step(&mut self, environment: EnvironmentId) -> bool {
+        let object = &mut self.environments[environment];
+        let (reclaim, excess) = (object.reclaim, object.frames_owned.saturating_sub(object.reclaim.frames_target));
+        if reclaim.in_hand.1 != 0 {
+            return self.break_in_hand(environment);
+        }
+        if excess == 0 {
+            object.reclaim = Reclaim::NONE;
+            // It may derive again from what was being revoked.
+            self.set_flag(CapRef { environment, slot: reclaim.slot }, REVOKING, false);
             return false;
         }
         let Some((at, capability)) = self.reclaim_victim(environment) else {
-            // All that is left is pinned or donated: the creator can end the environment.
-            self.environments[environment].reclaim = Reclaim::NONE;
-            return false;
+            return self.work_left != 0 && self.end_round(environment);
         };
-        let frame = capability.object + capability.count - 1;
-        match self.revoke(at, budget, false) {
-            Ok(Progress::Done) => {}
-            Ok(Progress::More) => return true,
-            Err(_) => {
-                self.environments[environment].reclaim.slot = at.slot + 1;
-                return true;
+        if self.revoke(at) == Progress::More {
+            return false;
+        }
+        if capability.flags & (DYING | FILLING) != 0 {
+            // An allocation or a deletion that was left half way.
+            return self.delete(at, true) == Ok(Progress::Done);
+        }
+        let end = capability.object + capability.count;
+        let wanted = excess.min(capability.count).min(REPOSSESSED_COUNT_MAX as u64);
+        if self.frames.any_pinned(end - wanted, wanted) {
+            self.interrupt_word_sleepers(environment, end - wanted, wanted);
+            if reclaim.takes_pinned && self.release_bound(at) == Progress::More {
+                return false;
             }
+        }
+        let count = (1..=wanted).take_while(|n| !self.frames.any_pinned(end - n, 1)).count() as u64;
+        if count == 0 {
+            self.environments[environment].reclaim.slot = at.slot + 1;
+            return true;
+        }
+        if count == capability.count {
+            self.unlink(at);
+        } else {
+            self.store_capability(at, &Capability { count: capability.count - count, child: None, ..capability });
         }
         let reclaim = &mut self.environments[environment].reclaim;
-        if reclaim.frame != frame {
-            reclaim.frame = frame;
-            reclaim.cursor = 0;
-        }
-        let mut cursor = reclaim.cursor;
-        if self.frames.any_mapped(frame, 1) {
-            let broken = Broken::Frames { first: frame, count: 1, except: Some(at) };
-            let progress = self.break_mappings(environment, broken, &mut cursor, budget);
-            self.environments[environment].reclaim.cursor = cursor;
-            if progress == Progress::More {
-                return true;
-            }
-            if self.frames.any_mapped(frame, 1) {
-                // It was mapped again behind the cursor: start over.
-                self.environments[environment].reclaim.cursor = 0;
-                return true;
-            }
-        }
-        self.take_last_frame(at, capability.object, capability.count);
+        (reclaim.in_hand, reclaim.cursor) = ((end - count, count), 0);
         true
     }
 
-    /// The next original capability, whose last frame is not pinned.
-    fn reclaim_victim(&self, environment: EnvironmentId) -> Option<(CapRef, Capability)> {
-        let first_slot = self.environments[environment].reclaim.slot;
-        self.slots(environment)
-            .filter(|at| at.slot >= first_slot)
-            .filter_map(|at| Some((at, self.capability(at)?)))
-            .filter(|(_, c)| c.kind == CapType::Frames && c.parent.is_none())
-            .filter(|(_, c)| c.flags & (DYING | FILLING) == 0)
-            .find(|(_, c)| !self.frames.any_pinned(c.object + c.count - 1, 1))
+    /// Breaks what maps the frames in hand; when nothing does, they are free.
+    fn break_in_hand(&mut self, environment: EnvironmentId) -> bool {
+        let Reclaim { in_hand: (first, count), mut cursor, .. } = self.environments[environment].reclaim;
+        if self.frames.any_mapped(first, count) {
+            let broken = Broken::Frames { first, count, except: None };
+            let progress = self.break_mappings(environment, broken, &mut cursor);
+            self.environments[environment].reclaim.cursor = cursor;
+            if progress == Progress::More {
+                return false;
+            }
+        }
+        self.environments[environment].reclaim.in_hand = (0, 0);
+        for frame in (first..first + count).rev() {
+            self.free_repossessed(environment, FrameNumber(frame));
+        }
+        true
     }
 
-    fn take_last_frame(&mut self, at: CapRef, first: u64, count: u64) {
-        let environment = at.environment;
-        let frame = FrameNumber(first + count - 1);
-        if count == 1 {
-            self.unlink(at);
-        } else if let Some(mut capability) = self.capability(at) {
-            capability.count -= 1;
-            self.store_capability(at, &capability);
+    /// The next original capability. `None`: there is none, or the budget is used up; a whole one is enough.
+    fn reclaim_victim(&mut self, environment: EnvironmentId) -> Option<(CapRef, Capability)> {
+        let first_slot = self.environments[environment].reclaim.slot;
+        let mut looked = 0;
+        let slots = self.slots(environment).filter(|at| at.slot >= first_slot).take(self.work_left / SLOT_COST);
+        let found = slots.inspect(|_| looked += SLOT_COST).find_map(|at| {
+            Some((at, self.capability(at).filter(|c| c.kind == CapType::Frames && c.parent.is_none())?))
+        });
+        self.spend(looked);
+        self.environments[environment].reclaim.slot = found.map_or(first_slot, |(at, _)| at.slot);
+        found
+    }
+
+    /// No capability is left: next come donated frames, then what is pinned, then the environment's end.
+    fn end_round(&mut self, environment: EnvironmentId) -> bool {
+        if self.environments[environment].reclaim.takes_pinned {
+            self.environments[environment].reclaim = Reclaim::NONE;
+            let report = StopReport { reason: StopReason::FramesKept, ..StopReport::RUNNING };
+            self.stop_environment(environment, report);
+            return false;
         }
+        while self.work_left != 0 && {
+            let object = &self.environments[environment];
+            object.frames_owned > object.reclaim.frames_target
+        } {
+            let Some(frame) = self.pop_donated(environment) else {
+                let reclaim = &mut self.environments[environment].reclaim;
+                (reclaim.takes_pinned, reclaim.slot) = (true, 0);
+                break;
+            };
+            self.spend(4);
+            self.free_repossessed(environment, frame);
+        }
+        true
+    }
+
+    fn free_repossessed(&mut self, environment: EnvironmentId, frame: FrameNumber) {
         self.free_frames(environment, frame.0, 1, false);
         if let Some(processor) = self.first_processor(environment) {
             self.report_repossessed(processor, frame);

@@ -24,10 +24,10 @@ use aegis_abi::memory::{BindFlags, entry};
 use aegis_abi::share::Table;
 use aegis_abi::types::{FrameNumber, Rights, Status};
 
-use crate::capability::CapRef;
+use crate::capability::{CapRef, Cover};
 use crate::device::HeldDevices;
 use crate::frame::FrameKind;
-use crate::id::{DeviceId, EnvironmentId, Id, ProcessorId, SpaceId};
+use crate::id::{DEVICE_COUNT_MAX, DeviceId, EnvironmentId, Id, ProcessorId, SpaceId};
 use crate::machine::{Holders, Machine};
 use crate::state::State;
 
@@ -42,9 +42,6 @@ const CURSOR_SPACE_SHIFT: u32 = 36;
 
 /// Pages from which on an unmapping looks for the next page that is mapped rather than at each.
 const UNMAP_SKIP_PAGES: u64 = 16;
-
-/// Words that one call looks at while it breaks mappings before it answers `Again`.
-pub(crate) const WALK_BUDGET: usize = 32 * 1024;
 
 /// How far a bounded piece of work came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -448,8 +445,11 @@ impl<M: Machine> State<'_, M> {
         let place = self.make_place(tables, page_number(address), 1)?;
         let old = self.load(place);
         let is_table = is_present(old) && old & entry::LARGE == 0;
-        if is_table && self.machine.find_word(frame_of(old), 0).is_some() {
-            return Err(Status::WrongState);
+        if is_table {
+            self.spend(ENTRIES);
+            if self.machine.find_word(frame_of(old), 0).is_some() {
+                return Err(Status::WrongState);
+            }
         }
         if !self.frames.count_large_mapping(frame) {
             return Err(Status::TableFull);
@@ -568,50 +568,40 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// The first present directory entry at or after `page` and before `end`; counts the words that it looks at.
-    fn next_directory(&self, root: FrameNumber, page: u64, end: u64, budget: &mut usize) -> Option<(u64, Directory)> {
-        let mut page = page & !(LARGE_PAGE_FRAMES - 1);
+    /// The first page from `page` on and before `end` whose directory entry is present, with that entry; or, with
+    /// `Absent`, where to go on when the budget is used up.
+    fn next_directory(&mut self, root: FrameNumber, mut page: u64, end: u64) -> Option<(u64, Directory)> {
         'from_root: while page < end {
-            let mut table = root;
-            for level in [3, 2] {
-                *budget = budget.saturating_sub(1);
-                let word = self.machine.load(table, index_at(page, level));
-                if !is_present(word) {
-                    page = ((page >> (9 * level)) + 1) << (9 * level);
-                    continue 'from_root;
-                }
-                table = frame_of(word);
+            if self.work_left == 0 {
+                return Some((page, Directory::Absent));
             }
-            loop {
-                *budget = budget.saturating_sub(1);
-                let place = Place { table, index: index_at(page, 1) };
-                let word = self.load(place);
-                if is_present(word) {
-                    let directory = if word & entry::LARGE != 0 {
-                        Directory::Large(place)
-                    } else {
-                        Directory::Table(frame_of(word))
-                    };
-                    return Some((page, directory));
+            let mut table = root;
+            for level in [3, 2, 1] {
+                let from = index_at(page, level);
+                let found = self.machine.find_word(table, from);
+                let index = found.map_or(ENTRIES, |found| found.0);
+                self.spend(index - from + 1);
+                if index != from {
+                    page = ((page >> (9 * level)) + (index - from) as u64) << (9 * level);
                 }
-                page += LARGE_PAGE_FRAMES;
-                if index_at(page, 1) == 0 {
+                let Some((_, word)) = found.filter(|_| page < end) else {
                     continue 'from_root;
+                };
+                if level > 1 {
+                    table = frame_of(word);
+                } else if word & entry::LARGE != 0 {
+                    return Some((page, Directory::Large(Place { table, index })));
+                } else {
+                    return Some((page, Directory::Table(frame_of(word))));
                 }
             }
         }
         None
     }
 
-    /// Breaks mappings in every space of an environment, from `cursor` on, which it advances, until
-    /// `budget` words were looked at. The window is looked at once, in the home space.
-    pub(crate) fn break_mappings(
-        &mut self,
-        environment: EnvironmentId,
-        broken: Broken,
-        cursor: &mut u64,
-        budget: &mut usize,
-    ) -> Progress {
+    /// Breaks mappings in every space of an environment, from `cursor` on, which it advances, until the budget is used
+    /// up. The window is looked at once, in the home space.
+    pub(crate) fn break_mappings(&mut self, environment: EnvironmentId, broken: Broken, cursor: &mut u64) -> Progress {
         loop {
             let number = (*cursor >> CURSOR_SPACE_SHIFT) as usize;
             let (tables, slot_end) = match number.checked_sub(1) {
@@ -624,7 +614,7 @@ impl<M: Machine> State<'_, M> {
             if let Some(tables) = tables {
                 let space_bits = *cursor >> CURSOR_SPACE_SHIFT << CURSOR_SPACE_SHIFT;
                 let mut page = *cursor ^ space_bits;
-                let progress = self.break_mappings_in(tables, (slot_end as u64) << 27, broken, &mut page, budget);
+                let progress = self.break_mappings_in(tables, (slot_end as u64) << 27, broken, &mut page);
                 *cursor = space_bits | page;
                 if progress == Progress::More {
                     return Progress::More;
@@ -634,44 +624,33 @@ impl<M: Machine> State<'_, M> {
                 return Progress::Done;
             }
             *cursor = (number as u64 + 1) << CURSOR_SPACE_SHIFT;
-            *budget = budget.saturating_sub(1);
-            if *budget == 0 {
+            self.spend(1);
+            if self.work_left == 0 {
                 return Progress::More;
             }
         }
     }
 
-    fn break_mappings_in(
-        &mut self,
-        tables: Tables,
-        page_end: u64,
-        broken: Broken,
-        cursor: &mut u64,
-        budget: &mut usize,
-    ) -> Progress {
-        let Tables { environment, root } = tables;
+    fn break_mappings_in(&mut self, tables: Tables, page_end: u64, broken: Broken, cursor: &mut u64) -> Progress {
         let mut flush = Flush::new(tables);
+        let mut cover = Cover::NONE;
         let mut progress = Progress::Done;
-        while let Some((page, directory)) = self.next_directory(root, *cursor, page_end, budget) {
-            *cursor = page + LARGE_PAGE_FRAMES;
-            match directory {
-                Directory::Absent => {}
+        while let Some((page, directory)) = self.next_directory(tables.root, *cursor, page_end) {
+            // A cursor in the middle of a page table goes on there.
+            let next = (page / LARGE_PAGE_FRAMES + 1) * LARGE_PAGE_FRAMES;
+            *cursor = match directory {
+                Directory::Absent => page,
                 Directory::Large(place) => {
-                    if self.is_broken(environment, broken, self.load(place), budget) {
-                        self.unmap_large(environment, place, page, &mut flush);
+                    if self.is_broken(tables.environment, broken, self.load(place), &mut cover) {
+                        self.unmap_large(tables.environment, place, next - LARGE_PAGE_FRAMES, &mut flush);
                     }
+                    next
                 }
                 Directory::Table(table) => {
-                    *budget = budget.saturating_sub(ENTRIES);
-                    for page in page..page + LARGE_PAGE_FRAMES {
-                        let word = self.machine.load(table, index_at(page, 0));
-                        if is_present(word) && self.is_broken(environment, broken, word, budget) {
-                            self.unmap_pages(environment, table, page..page + 1, &mut flush);
-                        }
-                    }
+                    self.break_pages(tables.environment, table, page..next, broken, (&mut cover, &mut flush))
                 }
-            }
-            if *budget == 0 {
+            };
+            if self.work_left == 0 {
                 progress = Progress::More;
                 break;
             }
@@ -680,18 +659,42 @@ impl<M: Machine> State<'_, M> {
         progress
     }
 
+    /// Breaks mappings of pages that lie in one page table; the first page that was not looked at.
+    fn break_pages(
+        &mut self,
+        environment: EnvironmentId,
+        table: FrameNumber,
+        pages: Range<u64>,
+        broken: Broken,
+        (cover, flush): (&mut Cover, &mut Flush),
+    ) -> u64 {
+        let mut page = pages.start;
+        while page < pages.end && self.work_left != 0 {
+            let from = index_at(page, 0);
+            let found = self.machine.find_word(table, from);
+            let passed = found.map_or(ENTRIES, |found| found.0) - from;
+            self.spend(passed + 1);
+            page += passed as u64;
+            if let Some((_, word)) = found {
+                if self.is_broken(environment, broken, word, cover) {
+                    self.unmap_pages(environment, table, page..page + 1, flush);
+                }
+                page += 1;
+            }
+        }
+        page
+    }
+
     /// Whether a leaf has to go.
-    fn is_broken(&self, environment: EnvironmentId, broken: Broken, word: u64, budget: &mut usize) -> bool {
+    fn is_broken(&mut self, environment: EnvironmentId, broken: Broken, word: u64, cover: &mut Cover) -> bool {
         let frame = frame_of(word).0;
         let is_large = word & entry::LARGE != 0;
         let pages = if is_large { LARGE_PAGE_FRAMES } else { 1 };
         match broken {
             Broken::Frames { first, count, except } => {
-                if frame >= first.saturating_add(count) || first >= frame + pages {
-                    return false;
-                }
-                *budget = budget.saturating_sub(64);
-                !self.is_covered(environment, frame, pages, leaf_rights(word), except)
+                frame < first.saturating_add(count)
+                    && first < frame + pages
+                    && !self.is_covered(environment, (frame, pages), leaf_rights(word), except, cover)
             }
             Broken::Device { device, held } => {
                 if is_large
@@ -700,17 +703,17 @@ impl<M: Machine> State<'_, M> {
                 {
                     return false;
                 }
-                *budget = budget.saturating_sub(64);
-                let is_written = word & entry::WRITE != 0;
-                !self.devices.iter().any(|(id, other)| held.may_map(id, is_written) && other.has_page(frame))
+                self.spend(DEVICE_COUNT_MAX);
+                let kind = if word & entry::WRITE != 0 { 2 } else { 1 };
+                !self.devices.iter().any(|(id, other)| held.has(id, kind) && other.has_page(frame))
             }
         }
     }
 
     /// Takes the user page tables below the first `slot_end` slots of a root apart, a bounded piece
     /// at a time. No processor is in that space any more.
-    pub(crate) fn tear_down(&mut self, tables: Tables, slot_end: usize, budget: &mut usize) -> Progress {
-        let progress = self.tear_down_below(tables.environment, tables.root, 3, slot_end, budget);
+    pub(crate) fn tear_down(&mut self, tables: Tables, slot_end: usize) -> Progress {
+        let progress = self.tear_down_below(tables.environment, tables.root, 3, slot_end);
         if progress == Progress::Done {
             self.machine.flush_all(Holders::Root(tables.root));
         }
@@ -725,9 +728,8 @@ impl<M: Machine> State<'_, M> {
         table: FrameNumber,
         level: u32,
         index_end: usize,
-        budget: &mut usize,
     ) -> Progress {
-        *budget = budget.saturating_sub(ENTRIES);
+        self.spend(ENTRIES);
         let mut from = 0;
         while let Some((index, word)) = self.machine.find_word(table, from).filter(|found| found.0 < index_end) {
             from = index + 1;
@@ -739,13 +741,13 @@ impl<M: Machine> State<'_, M> {
                 self.uncount(environment, word, true);
             } else {
                 let below = frame_of(word);
-                if self.tear_down_below(environment, below, level - 1, ENTRIES, budget) == Progress::More {
+                if self.tear_down_below(environment, below, level - 1, ENTRIES) == Progress::More {
                     return Progress::More;
                 }
                 self.donate_frame(environment, below);
             }
             self.machine.store(table, index, 0);
-            if *budget == 0 {
+            if self.work_left == 0 {
                 return Progress::More;
             }
         }

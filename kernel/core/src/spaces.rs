@@ -14,7 +14,7 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use crate::capability::{CapRef, Capability, DYING};
 use crate::frame::FrameKind;
-use crate::id::{EnvironmentId, Named, SpaceId};
+use crate::id::{EnvironmentId, Named, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Machine;
 use crate::space::{Progress, Tables, WINDOW_SLOT};
 use crate::state::State;
@@ -82,12 +82,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// A space ends with its original capability; from the first step on the capability authorises nothing.
-    pub(crate) fn delete_space(
-        &mut self,
-        at: CapRef,
-        mut capability: Capability,
-        budget: &mut usize,
-    ) -> Result<Progress, Status> {
+    pub(crate) fn delete_space(&mut self, at: CapRef, mut capability: Capability) -> Result<Progress, Status> {
         let named: Option<Named<SpaceId>> = Self::named_object(&capability).filter(|_| capability.parent.is_none());
         let Some((space, tables)) = named.and_then(|named| Some((named.id, self.live_space(named)?))) else {
             return Ok(Progress::Done);
@@ -98,12 +93,12 @@ impl<M: Machine> State<'_, M> {
         }
         capability.flags |= DYING;
         self.store_capability(at, &capability);
-        Ok(self.end_space(space, tables, budget))
+        Ok(self.end_space(space, tables))
     }
 
     /// Does a bounded part of giving a space's tables back to the donation.
-    fn end_space(&mut self, space: SpaceId, tables: Tables, budget: &mut usize) -> Progress {
-        if self.tear_down(tables, WINDOW_SLOT, budget) == Progress::More {
+    fn end_space(&mut self, space: SpaceId, tables: Tables) -> Progress {
+        if self.tear_down(tables, WINDOW_SLOT) == Progress::More {
             return Progress::More;
         }
         self.donate_frame(tables.environment, tables.root);
@@ -113,16 +108,16 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Does a bounded part of ending all spaces of an environment, which runs nowhere any more: the home space last.
-    pub(crate) fn end_spaces(&mut self, environment: EnvironmentId, budget: &mut usize) -> Progress {
+    pub(crate) fn end_spaces(&mut self, environment: EnvironmentId) -> Progress {
+        self.spend(SPACE_COUNT_MAX);
         for space in self.spaces.ids() {
             let Some(tables) = self.space_tables(space, environment) else {
                 continue;
             };
-            *budget = budget.saturating_sub(WINDOW_SLOT);
-            if self.end_space(space, tables, budget) == Progress::More || *budget == 0 {
+            if self.end_space(space, tables) == Progress::More || self.work_left == 0 {
                 return Progress::More;
             }
         }
-        self.tear_down(self.home_tables(environment), PAGE_TABLE_SLOT, budget)
+        self.tear_down(self.home_tables(environment), PAGE_TABLE_SLOT)
     }
 }

@@ -32,6 +32,10 @@ use crate::processor::Processor;
 use crate::schedule::{Cpu, Links, Queue};
 use crate::spaces::Space;
 
+/// Words that one entry looks at before it leaves the rest to the next: some 20 us. A step that has begun may take it
+/// over that, by one search of a table of capabilities at most.
+pub(crate) const WORK_BUDGET: usize = 16 * 1024;
+
 /// What the glue does before it returns to user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -84,6 +88,8 @@ pub struct State<'a, M> {
     pub(crate) this_cpu: Option<CpuId>,
     /// Physical processors that wait for an interrupt, a bit each.
     pub(crate) idle_cpus: u32,
+    /// What this entry may still look at; see `spend`.
+    pub(crate) work_left: usize,
     pub(crate) links: Links,
     /// Who funds whom.
     pub(crate) lottery: KernelLottery,
@@ -138,6 +144,7 @@ impl<M> State<'_, M> {
             cpus: Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
             this_cpu: None,
             idle_cpus: 0,
+            work_left: 0,
             links: Links::EMPTY,
             lottery: KernelLottery::new(),
             random: Keyed::new([0; 2]),
@@ -161,6 +168,12 @@ impl<M> State<'_, M> {
 }
 
 impl<M: Machine> State<'_, M> {
+    /// Takes from the one budget that all walks and searches of an entry share, the checks among them: about one for
+    /// each word of a table. Whoever can be long looks at what is left, and leaves the rest to the next call or pass.
+    pub(crate) fn spend(&mut self, words: usize) {
+        self.work_left = self.work_left.saturating_sub(words);
+    }
+
     /// A serial that no object has had.
     pub(crate) fn new_serial(&mut self) -> u64 {
         // 48 bits: at one object per microsecond they last nine years.
@@ -187,6 +200,7 @@ impl<M: Machine> State<'_, M> {
         {
             // User mode ran here, so its registers are live and nobody says that this processor idles.
             self.this_cpu = Some(cpu);
+            self.work_left = WORK_BUDGET;
             self.cpus[cpu].entered = current;
             self.count(environment, Counter::KernelCalls, 1);
             let caller = Caller { cpu, processor, environment };
@@ -298,6 +312,7 @@ impl<M: Machine> State<'_, M> {
         if self.idle_cpus != 0 {
             self.idle_cpus &= !(1 << cpu.index());
         }
+        self.work_left = WORK_BUDGET;
         let here = &mut self.cpus[cpu];
         let current = here.current;
         here.is_live = current.is_some();

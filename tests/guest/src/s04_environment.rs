@@ -428,11 +428,16 @@ fn reclaim_refuses(machine: &Machine) -> CaseResult {
     expect_refused!(reclaim(SLOT_SELF, 1), Status::WrongState);
     expect_refused!(reclaim(child.frames, 1), Status::WrongType);
     expect_refused!(reclaim(free_slot(0), 1), Status::BadSlot);
-    // All that it owns pays for its tables: nothing to take, nothing taken.
+    // All that it owns is donated: what is in no use is taken, and who then still owns too much is stopped.
     let owned = expect_ok!(read(child.environment, EnvironmentField::FramesOwned));
     expect_ok!(reclaim(child.environment, 5));
-    wait::pause(1_000_000);
-    expect_equal!(read(child.environment, EnvironmentField::FramesOwned), Ok(owned));
+    expect!(wait::until(|| read(child.environment, EnvironmentField::FramesOwned) == Ok(owned - 5)));
+    expect_equal!(read(child.environment, EnvironmentField::Stopped), Ok(StopReason::Running as u64));
+    while read(child.environment, EnvironmentField::Stopped) == Ok(StopReason::Running as u64) {
+        let _ = reclaim(child.environment, 64);
+        wait::pause(1_000_000);
+    }
+    expect_equal!(read(child.environment, EnvironmentField::Stopped), Ok(StopReason::FramesKept as u64));
     Ok(())
 }
 

@@ -146,6 +146,7 @@ pub(crate) fn take_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant,
         match call::frame_allocate(slot, count, None, alignment_log2) {
             Ok(first) => break first,
             Err(refusal) if refusal.status == Status::NoTables => donate()?,
+            Err(refusal) if refusal.status == Status::Again => {}
             Err(refusal) => return Err(refusal.status),
         }
     };
@@ -158,8 +159,13 @@ static DONATION: SpinMutex<()> = SpinMutex::new(());
 /// Donates frames for this environment's tables.
 fn donate() -> Result<(), Status> {
     let _donation = DONATION.lock();
-    let taken = call::frame_allocate(SLOT_OF_DONATIONS, DONATION_FRAME_COUNT, None, 0);
-    taken.map_err(|refusal| refusal.status)?;
+    loop {
+        match call::frame_allocate(SLOT_OF_DONATIONS, DONATION_FRAME_COUNT, None, 0) {
+            Ok(_) => break,
+            Err(refusal) if refusal.status == Status::Again => {}
+            Err(refusal) => return Err(refusal.status),
+        }
+    }
     call::frame_donate(SLOT_OF_DONATIONS, SLOT_SELF).map_err(|refusal| refusal.status)?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use aegis_abi::call::{BellCreate, BellRing, BellRingAt, BellTake};
 use aegis_abi::types::{CapType, Rights, SLOT_NONE, Status};
 
 use super::{Answer, Caller};
-use crate::capability::Capability;
+use crate::capability::{CapRef, Capability};
 use crate::machine::Machine;
 use crate::state::State;
 
@@ -15,7 +15,8 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Bel
     let processor = if call.processor == SLOT_NONE {
         None
     } else {
-        Some(state.lookup_processor(caller.environment, call.processor, Rights::CONTROL)?)
+        let named = state.lookup_processor(caller.environment, call.processor, Rights::CONTROL)?;
+        Some((named, CapRef { environment: caller.environment, slot: call.processor.0 }))
     };
     let slot = state.empty_slot(caller.environment, call.slot)?;
     let named = state.new_bell(caller.environment, processor).ok_or(Status::TableFull)?;
@@ -37,6 +38,7 @@ pub(super) fn take<M: Machine>(state: &mut State<M>, caller: Caller, call: BellT
 
 pub(super) fn ring_at<M: Machine>(state: &mut State<M>, caller: Caller, call: BellRingAt) -> Answer {
     let named = state.lookup_bell(caller.environment, call.slot, Rights::RING)?;
-    state.set_bell_deadline(named.id, call.deadline_ns);
+    let with = CapRef { environment: caller.environment, slot: call.slot.0 };
+    state.set_bell_deadline(named.id, call.deadline_ns, with);
     Ok(0)
 }

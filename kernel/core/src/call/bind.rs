@@ -12,7 +12,7 @@ use aegis_abi::memory::{
 use aegis_abi::types::{CapSlot, FrameNumber, Status};
 
 use super::{Answer, Caller, Refusal, bad_argument, refuse_if};
-use crate::capability::FrameRange;
+use crate::capability::{Cover, FrameRange};
 use crate::machine::Machine;
 use crate::space::{Directory, Flush, Tables, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits};
 use crate::state::State;
@@ -85,9 +85,10 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
     let mut reader = state.user_reader(caller.processor, slice);
     let mut flush = Flush::new(target);
     let mut budget = BIND_PAGE_COUNT_MAX;
+    let mut cover = Cover::NONE;
     let mut outcome = Ok(u64::from(call.entry_count));
     for index in 0..u64::from(call.entry_count) {
-        let step = bind_entry(state, caller, target, &mut reader, index, &mut budget, &mut flush);
+        let step = bind_entry(state, caller, target, &mut reader, index, (&mut budget, &mut cover), &mut flush);
         if let Err(status) = step {
             outcome = Err(Refusal { status, value: index });
             break;
@@ -103,25 +104,25 @@ fn bind_entry<M: Machine>(
     target: Tables,
     reader: &mut UserReader,
     index: u64,
-    budget: &mut u32,
+    (budget, cover): (&mut u32, &mut Cover),
     flush: &mut Flush,
 ) -> Result<(), Status> {
     let batch = Batch::check(state.read_user(reader, index)?)?;
     let is_first = *budget == BIND_PAGE_COUNT_MAX;
     let is_foreign = caller.environment != target.environment;
-    // Authority of another environment is looked for in its whole table.
-    let cost = batch.cost() + if is_foreign { 64 } else { 0 };
-    if cost > *budget && !is_first {
+    let cost = batch.cost();
+    // Tables that are made, and authority that is looked for in another's table, have a budget of their own.
+    if !is_first && (cost > *budget || state.work_left == 0) {
         return Err(Status::Again);
     }
     *budget = budget.saturating_sub(cost.max(1));
     match batch.operation {
-        BindOperation::Map => map(state, caller, target, &batch, flush),
+        BindOperation::Map => map(state, caller, target, &batch, (cover, flush)),
         BindOperation::Protect => {
             let range = authority(state, caller, &batch)?;
-            change(state, target, &batch, Some(range), is_foreign, flush)
+            change(state, target, &batch, Some(range), is_foreign.then_some(cover), flush)
         }
-        BindOperation::Unmap | BindOperation::Clean => change(state, target, &batch, None, is_foreign, flush),
+        BindOperation::Unmap | BindOperation::Clean => change(state, target, &batch, None, None, flush),
     }
 }
 
@@ -135,13 +136,13 @@ fn map<M: Machine>(
     caller: Caller,
     target: Tables,
     batch: &Batch,
-    flush: &mut Flush,
+    (cover, flush): (&mut Cover, &mut Flush),
 ) -> Result<(), Status> {
     let range = authority(state, caller, batch)?;
     let rights = flag_rights(batch.flags);
     let is_covered = range.contains(batch.frame, batch.page_count)
         && (caller.environment == target.environment
-            || state.is_covered(target.environment, batch.frame, batch.page_count, rights, None));
+            || state.is_covered(target.environment, (batch.frame, batch.page_count), rights, None, cover));
     if !is_covered {
         return Err(Status::MissingRight);
     }
@@ -152,6 +153,9 @@ fn map<M: Machine>(
         let address = batch.address + (page << PAGE_SHIFT);
         let frame = FrameNumber(batch.frame + page);
         if batch.is_large() {
+            if state.work_left == 0 {
+                return Err(Status::Again);
+            }
             state.map_large(target, address, frame, bits, flush)?;
         } else {
             let place = state.place_after(target, address, last)?;
@@ -168,7 +172,7 @@ fn change<M: Machine>(
     target: Tables,
     batch: &Batch,
     range: Option<FrameRange>,
-    is_foreign: bool,
+    mut cover: Option<&mut Cover>,
     flush: &mut Flush,
 ) -> Result<(), Status> {
     let bits = leaf_change(batch);
@@ -187,7 +191,7 @@ fn change<M: Machine>(
                 if batch.operation == BindOperation::Unmap {
                     state.unmap_large(target.environment, place, page, flush);
                 } else if let Some(leaf) = state.leaf(place) {
-                    check_cover(state, target, batch, range, is_foreign, (frame_of(leaf).0, LARGE_PAGE_FRAMES))?;
+                    check_cover(state, target, batch, range, &mut cover, leaf)?;
                     state.change_leaf(place, leaf, bits, address, flush);
                 }
             }
@@ -199,7 +203,7 @@ fn change<M: Machine>(
                 for page in page..next.min(end) {
                     let place = State::<M>::small_place(table, page);
                     if let Some(leaf) = state.leaf(place) {
-                        check_cover(state, target, batch, range, is_foreign, (frame_of(leaf).0, 1))?;
+                        check_cover(state, target, batch, range, &mut cover, leaf)?;
                         let address = batch.address + ((page - first) << PAGE_SHIFT);
                         state.change_leaf(place, leaf, bits, address, flush);
                     }
@@ -221,20 +225,28 @@ fn leaf_change(batch: &Batch) -> (u64, u64) {
     (all, set)
 }
 
-/// Protect: the caller's capability covers the frames, and so does one of the target's.
+/// Protect: the caller's capability covers the frames, and so does one of the target's where that is another, and the
+/// leaf is not yet as it shall be: so a call that is repeated goes on where its budget was used up.
 fn check_cover<M: Machine>(
-    state: &State<M>,
+    state: &mut State<M>,
     target: Tables,
     batch: &Batch,
     range: Option<FrameRange>,
-    is_foreign: bool,
-    (first, count): (u64, u64),
+    cover: &mut Option<&mut Cover>,
+    leaf: u64,
 ) -> Result<(), Status> {
     let Some(range) = range else {
         return Ok(());
     };
+    let frames = (frame_of(leaf).0, if leaf & entry::LARGE != 0 { LARGE_PAGE_FRAMES } else { 1 });
+    let is_covered = range.contains(frames.0, frames.1);
+    let (clear, set) = leaf_change(batch);
+    let Some(cover) = cover.as_deref_mut().filter(|_| is_covered && leaf & !clear | set != leaf) else {
+        return if is_covered { Ok(()) } else { Err(Status::MissingRight) };
+    };
+    if state.work_left == 0 {
+        return Err(Status::Again);
+    }
     let rights = flag_rights(batch.flags);
-    let is_covered = range.contains(first, count)
-        && (!is_foreign || state.is_covered(target.environment, first, count, rights, None));
-    if is_covered { Ok(()) } else { Err(Status::MissingRight) }
+    if state.is_covered(target.environment, frames, rights, None, cover) { Ok(()) } else { Err(Status::MissingRight) }
 }

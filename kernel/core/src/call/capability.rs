@@ -6,7 +6,6 @@ use aegis_abi::types::{CapType, Rights, Status};
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{Capability, DYING, FILLING};
 use crate::machine::Machine;
-use crate::space::WALK_BUDGET;
 use crate::state::State;
 
 /// A capability of any type from which others may be made.
@@ -49,14 +48,12 @@ pub(super) fn grant<M: Machine>(state: &mut State<M>, caller: Caller, call: CapG
 
 pub(super) fn revoke<M: Machine>(state: &mut State<M>, caller: Caller, call: CapRevoke) -> Answer {
     let (at, _) = state.lookup_any(caller.environment, call.slot)?;
-    let mut budget = WALK_BUDGET;
-    answer(state.revoke(at, &mut budget, false)?)
+    answer(state.revoke(at))
 }
 
 pub(super) fn drop<M: Machine>(state: &mut State<M>, caller: Caller, call: CapDrop) -> Answer {
     let (at, _) = state.lookup_any(caller.environment, call.slot)?;
-    let mut budget = WALK_BUDGET;
-    answer(state.delete(at, &mut budget, false)?)
+    answer(state.delete(at, false)?)
 }
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: CapRead) -> Answer {

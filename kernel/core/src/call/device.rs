@@ -11,6 +11,7 @@ use aegis_abi::share::Table;
 use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
 use super::{Answer, Caller, bad_argument, refuse_if};
+use crate::capability::CapRef;
 use crate::device::{DeviceDescription, DmaBinding, Region, Route};
 use crate::frame::FrameKind;
 use crate::id::DeviceId;
@@ -21,7 +22,7 @@ use crate::state::State;
 /// Pages of a region that one call maps at most.
 const MAP_PAGE_COUNT_MAX: u64 = 4096;
 /// Frames in one range that a device may reach.
-const DMA_FRAME_COUNT_MAX: u64 = 65536;
+const DMA_FRAME_COUNT_MAX: u64 = 8192;
 /// Bytes of a function's configuration space that can be read.
 const CONFIG_BYTES: u32 = 256;
 
@@ -150,11 +151,14 @@ pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, c
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let interrupt = interrupt_index(&description, call.interrupt)?;
     let route = if call.bell == SLOT_NONE {
-        Route { environment: None, bell: None }
+        Route::NONE
     } else {
         Route {
             environment: Some(caller.environment),
             bell: Some(state.lookup_bell(caller.environment, call.bell, Rights::RING)?),
+            bound_with: Some(
+                [call.slot, call.bell].map(|slot| CapRef { environment: caller.environment, slot: slot.0 }),
+            ),
         }
     };
     let place = state.devices[device].routes.get_mut(interrupt).ok_or(bad_argument(1))?;
@@ -175,7 +179,7 @@ pub(super) fn interrupt_ask<M: Machine>(state: &mut State<M>, caller: Caller, ca
 pub(super) fn dma_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceDmaBind) -> Answer {
     let (device, _) = description(state, caller, call.slot, Rights::CONTROL)?;
     let environment = caller.environment;
-    let (_, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::DMA)?;
+    let (at, frames) = state.lookup(environment, call.frames, CapType::Frames, Rights::DMA)?;
     refuse_if(call.offset >= frames.count, bad_argument(2))?;
     if call.count == 0 || call.count > DMA_FRAME_COUNT_MAX || call.count > frames.count - call.offset {
         return Err(bad_argument(3));
@@ -186,8 +190,8 @@ pub(super) fn dma_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: D
     let place = state.dma_bindings.iter().position(is_free).ok_or(Status::TableFull)?;
     refuse_if(!state.frames.pin_range(first, call.count), Status::TableFull)?;
     state.environments[environment].count_entry(Table::DmaRanges, true);
-    state.dma_bindings[place] =
-        DmaBinding { device: Some(device), environment: Some(environment), first, count: call.count };
+    let (device, environment, bound_with) = (Some(device), Some(environment), Some(at));
+    state.dma_bindings[place] = DmaBinding { device, environment, bound_with, first, count: call.count };
     Ok(FrameNumber(first).address())
 }
 

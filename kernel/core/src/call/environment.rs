@@ -5,14 +5,14 @@ use aegis_abi::call::{
     EnvironmentReclaim, EnvironmentShare, EnvironmentWatch,
 };
 use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLES};
-use aegis_abi::types::{CapType, Rights, SLOT_SELF, Status};
+use aegis_abi::types::{CapType, Rights, SLOT_NONE, SLOT_SELF, Status};
 use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{Capability, DYING, FILLING};
+use crate::capability::{CapRef, Capability, DYING, FILLING};
 use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
-use crate::space::{Progress, WALK_BUDGET};
+use crate::space::Progress;
 use crate::state::State;
 
 /// Most frames that an environment starts with; more can be donated later.
@@ -67,8 +67,7 @@ pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: En
     if progress == Progress::Done {
         let (at, capability) = state.lookup_any(caller.environment, call.slot)?;
         if capability.child.is_none() {
-            let mut budget = WALK_BUDGET;
-            state.delete(at, &mut budget, false)?;
+            state.delete(at, false)?;
         }
     }
     answer(progress)
@@ -114,17 +113,15 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Envir
 
 pub(super) fn watch<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentWatch) -> Answer {
     let target = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
-    let bell = if call.bell == aegis_abi::types::SLOT_NONE {
-        None
-    } else {
-        Some(state.lookup_bell(caller.environment, call.bell, Rights::RING)?)
-    };
-    state.environments[target].set_watch(bell);
-    // Who comes late is told too.
-    if state.environments[target].is_stopped()
-        && let Some(bell) = bell.and_then(|named| state.live_bell(named))
-    {
-        state.ring(bell);
+    state.environments[target].watch = None;
+    if call.bell != SLOT_NONE {
+        let bell = state.lookup_bell(caller.environment, call.bell, Rights::RING)?;
+        let with = [call.slot, call.bell].map(|slot| CapRef { environment: caller.environment, slot: slot.0 });
+        state.environments[target].watch = Some((bell, with));
+        // Who comes late is told too.
+        if state.environments[target].is_stopped() {
+            state.ring(bell.id);
+        }
     }
     Ok(0)
 }

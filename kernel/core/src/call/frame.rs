@@ -5,14 +5,14 @@ use aegis_abi::types::{CapType, FrameNumber, Rights, Status};
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{CapRef, Capability, DYING, FILLING};
-use crate::frame::FrameKind;
+use crate::frame::{FrameKind, Search};
 use crate::machine::Machine;
 use crate::state::State;
 
-/// Frames that one call zeroes at most.
-const ZERO_STEP: u64 = 1024;
-/// Most frames in one allocation (64 GiB).
-const FRAME_COUNT_MAX: u64 = 1 << 24;
+/// Frames that one call zeroes at most (512 KiB).
+const ZERO_STEP: u64 = 128;
+/// Most frames in one allocation (32 MiB): they are marked in one call.
+const FRAME_COUNT_MAX: u64 = 1 << 13;
 /// Largest alignment (1 GiB).
 const ALIGNMENT_LOG2_MAX: u32 = 18;
 /// Frames that one call donates at most.
@@ -22,26 +22,47 @@ const DONATE_STEP: u64 = 4096;
 const ANYWHERE: FrameNumber = FrameNumber(u64::MAX);
 
 pub(super) fn allocate<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameAllocate) -> Answer {
-    if let Ok((at, capability)) = state.lookup_any(caller.environment, call.slot)
-        && capability.flags & (FILLING | DYING) == FILLING
-        && capability.count == call.count
-    {
-        return fill(state, at, capability);
-    }
     refuse_if(call.count == 0 || call.count > FRAME_COUNT_MAX, bad_argument(1))?;
     refuse_if(call.alignment_log2 > ALIGNMENT_LOG2_MAX, bad_argument(3))?;
-    let target = state.empty_slot(caller.environment, call.slot)?;
+    let mut search = state.frames.new_search(call.count);
+    let mut target = None;
+    if let Ok((at, capability)) = state.lookup_any(caller.environment, call.slot)
+        && capability.flags & (FILLING | DYING) == FILLING
+    {
+        if capability.count == call.count {
+            return fill(state, at, capability);
+        }
+        if capability.count == 0 {
+            // A search that goes on. It is in the slot, so that each is alone with its own.
+            search = Search { at: capability.object, left: capability.cursor };
+            target = Some(at);
+        }
+    }
+    let target = target.map_or_else(|| state.empty_slot(caller.environment, call.slot), Ok)?;
     let environment = &state.environments[caller.environment];
     let serial = environment.serial;
-    refuse_if(call.count > environment.frames_left(), Status::NoFrames)?;
+    let has_quota = call.count <= environment.frames_left();
     let alignment = 1 << call.alignment_log2;
-    let first = if call.frame == ANYWHERE {
-        state.frames.find_free(call.count, alignment)
+    let found = if !has_quota {
+        Err(Status::NoFrames)
+    } else if call.frame == ANYWHERE {
+        state.frames.find_free(call.count, alignment, &mut search)
     } else {
         let fits = call.frame.0.is_multiple_of(alignment) && state.frames.all_free(call.frame.0, call.count);
-        fits.then_some(call.frame)
-    }
-    .ok_or(Status::NoFrames)?;
+        if fits { Ok(call.frame) } else { Err(Status::NoFrames) }
+    };
+    let first = match found {
+        Ok(first) => first,
+        Err(status) => {
+            if status == Status::Again {
+                let place = Capability::frames(FrameNumber(search.at), 0);
+                state.store_capability(target, &Capability { flags: FILLING, cursor: search.left, ..place });
+            } else {
+                state.unlink(target);
+            }
+            return Err(status.into());
+        }
+    };
     state.environments[caller.environment].frames_owned += call.count;
     let mut capability = Capability::frames(first, call.count);
     // Frames that were the caller's last need no zeroing: `cursor` goes from the end to the first
@@ -49,16 +70,6 @@ pub(super) fn allocate<M: Machine>(state: &mut State<M>, caller: Caller, call: F
     let is_foreign = |frame: u64| state.frames.owner(FrameNumber(frame)) != serial;
     let foreign =
         (first.0..first.0 + call.count).rev().find(|frame| is_foreign(*frame)).map_or(0, |last| last + 1 - first.0);
-    if foreign <= ZERO_STEP {
-        for frame in first.0..first.0 + foreign {
-            if state.frames.owner(FrameNumber(frame)) != serial {
-                state.machine.zero_frame(FrameNumber(frame));
-            }
-        }
-        state.frames.set_range(first.0, call.count, FrameKind::Owned, serial);
-        state.store_capability(target, &capability);
-        return Ok(first.0);
-    }
     state.frames.set_range(first.0, call.count, FrameKind::Owned, serial);
     capability.flags = FILLING;
     capability.cursor = foreign;
@@ -112,7 +123,9 @@ pub(super) fn free<M: Machine>(state: &mut State<M>, caller: Caller, call: Frame
 pub(super) fn split<M: Machine>(state: &mut State<M>, caller: Caller, call: FrameSplit) -> Answer {
     let (at, capability) = state.lookup(caller.environment, call.slot, CapType::Frames, Rights::empty())?;
     refuse_if(call.count == 0 || call.count >= capability.count, bad_argument(2))?;
-    refuse_if(capability.child.is_some(), Status::Busy)?;
+    refuse_if(state.is_being_revoked(at), Status::WrongState)?;
+    let is_pinned = state.frames.any_pinned(capability.object, capability.count);
+    refuse_if(capability.child.is_some() || is_pinned && state.is_in_use(at), Status::Busy)?;
     let target = state.empty_slot(caller.environment, call.target)?;
     state.split(at, target, call.count);
     Ok(0)

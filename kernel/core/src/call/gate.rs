@@ -5,7 +5,7 @@ use aegis_abi::layout::{LIBOS_BASE, LIBOS_END};
 use aegis_abi::types::{CapType, Rights, Status};
 
 use super::{Answer, Caller, Outcome, bad_argument, refuse_if};
-use crate::capability::Capability;
+use crate::capability::{CapRef, Capability};
 use crate::machine::Machine;
 use crate::state::State;
 
@@ -16,6 +16,8 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Gat
     refuse_if(state.processors[processor.id].environment != Some(caller.environment), bad_argument(1))?;
     refuse_if(!(LIBOS_BASE..LIBOS_END).contains(&call.rip), bad_argument(2))?;
     let slot = state.empty_slot(caller.environment, call.slot)?;
+    let bound_with = CapRef { environment: caller.environment, slot: call.processor.0 };
+    let processor = (processor, bound_with);
     let named = state.new_gate(caller.environment, processor, call.rip, call.badge).ok_or(Status::TableFull)?;
     let capability = Capability::object(CapType::Gate, GATE_RIGHTS, named);
     state.store_capability(slot, &capability);

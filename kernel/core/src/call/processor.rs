@@ -12,7 +12,7 @@ use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_NONE, Status}
 use aegis_abi::upcall::UpcallKind;
 
 use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument, refuse_if};
-use crate::capability::Capability;
+use crate::capability::{CapRef, Capability};
 use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::predicate::{CheckedTerm, Source};
@@ -27,7 +27,7 @@ const TERM_WORDS: usize = 4;
 pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorCreate) -> Answer {
     let target = state.lookup_environment(caller.environment, call.environment, Rights::CONTROL)?;
     let rights = Rights::READ | Rights::WRITE;
-    let (_, frames) = state.lookup(caller.environment, call.frames, CapType::Frames, rights)?;
+    let (paid_with, frames) = state.lookup(caller.environment, call.frames, CapType::Frames, rights)?;
     if call.save_area_frame_count == 0 || call.save_area_frame_count > SAVE_AREA_FRAME_COUNT_MAX {
         return Err(bad_argument(3));
     }
@@ -41,7 +41,7 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Pro
     refuse_if(!in_window(call.control_address, 1), bad_argument(4))?;
     refuse_if(!in_window(call.save_area_base, pages.save_area_frame_count), bad_argument(5))?;
     let slot = state.empty_slot(caller.environment, call.slot)?;
-    let named = state.make_processor(target, caller.environment, pages)?;
+    let named = state.make_processor(target, pages, paid_with)?;
     let capability = Capability::object(CapType::Processor, PROCESSOR_RIGHTS, named);
     state.store_capability(slot, &capability);
     Ok(0)
@@ -59,8 +59,8 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn make_processor(
         &mut self,
         environment: EnvironmentId,
-        payer: EnvironmentId,
         pages: Pages,
+        paid_with: CapRef,
     ) -> Result<Named<ProcessorId>, Status> {
         self.environments[environment].check_share(Table::Processors)?;
         let id = self.processors.find(|p| p.serial == 0).ok_or(Status::TableFull)?;
@@ -78,7 +78,7 @@ impl<M: Machine> State<'_, M> {
         self.processors[id] = Processor {
             serial,
             environment: Some(environment),
-            payer: Some(payer),
+            paid_with: Some(paid_with),
             pages,
             vector_state,
             funding,
@@ -100,6 +100,7 @@ impl<M: Machine> State<'_, M> {
         let root = self.environments[environment].root;
         let object = &mut self.processors[processor];
         if object.state != ProcessorState::Stopped
+            || object.is_ending
             || self.environments[environment].is_stopped()
             || self.environments[environment].is_ending
         {
@@ -161,8 +162,7 @@ pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: Pr
     if progress == crate::space::Progress::Done {
         let (at, capability) = state.lookup_any(caller.environment, call.slot)?;
         if capability.child.is_none() {
-            let mut budget = crate::space::WALK_BUDGET;
-            state.delete(at, &mut budget, false)?;
+            state.delete(at, false)?;
         }
     }
     answer(progress)

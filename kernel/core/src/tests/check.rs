@@ -47,6 +47,7 @@ pub(super) fn check(state: &State<Fake>) {
     check_tree(state, &everybodys);
     check_frames(state, &live, &counts, &everybodys);
     check_processors(state);
+    check_authority(state, &everybodys);
     let quota: u64 = live.iter().map(|e| state.environments[*e].frame_quota).sum();
     let mut shares = [0; TABLE_COUNT];
     for environment in &live {
@@ -141,12 +142,15 @@ fn walk(
             let map = if is_large { &mut counts.large } else { &mut counts.small };
             *map.entry(frame.0).or_default() += 1;
             // While a capability dies, its mappings are being broken: it is still there to be
-            // repeated.
+            // repeated. So are those of frames that are being taken.
+            let (first, count) = state.environments[environment].reclaim.in_hand;
+            let is_in_hand = (first..first + count).any(|taken| (frame.0..frame.0 + pages).contains(&taken));
             let is_covered = capabilities.iter().any(|(_, c)| {
                 let mut c = *c;
                 c.flags &= !DYING;
                 c.covers(frame.0, pages, rights)
-            }) || state.environments[environment].is_ending;
+            }) || is_in_hand
+                || state.environments[environment].is_ending;
             assert!(is_covered, "{frame:?} is mapped without authority in {environment:?}");
         }
         FrameKind::Shared => assert_eq!(rights, Rights::READ),
@@ -251,6 +255,14 @@ fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, al
         pin(binding.first, binding.count);
     }
     let mut originals: BTreeMap<u64, EnvironmentId> = BTreeMap::new();
+    for environment in live {
+        // What is being taken is in no capability: nothing can be bound to it any more.
+        let (first, count) = state.environments[*environment].reclaim.in_hand;
+        for frame in first..first + count {
+            originals.insert(frame, *environment);
+            assert!(all.iter().all(|(_, c)| !c.covers(frame, 1, Rights::empty())), "{frame} is in hand");
+        }
+    }
     for (at, capability) in all {
         if capability.kind == CapType::Frames && capability.parent.is_none() {
             for frame in capability.object..capability.object + capability.count {
@@ -351,5 +363,69 @@ fn check_processors(state: &State<Fake>) {
     for bell in state.bells.ids() {
         let expected = waiters.get(&BellId::index(bell)).copied().unwrap_or(0);
         assert_eq!(state.bells[bell].waiter_count, expected);
+    }
+}
+
+/// Every binding has the capability that it was made with.
+fn check_authority(state: &State<Fake>, all: &Capabilities) {
+    let has = |at: Option<CapRef>, kind: CapType, rights: Rights, object: u64| {
+        let capability = at.and_then(|at| state.capability(at)).expect("what was bound has its capability");
+        assert_eq!((capability.kind, capability.object), (kind, object), "{at:?}");
+        assert!(capability.rights.contains(rights));
+    };
+    let object = |index: usize, serial: u64| index as u64 | serial << 16;
+    for (id, bell) in state.bells.iter().filter(|(_, bell)| bell.serial != 0) {
+        if let Some((named, with)) = bell.processor {
+            has(Some(with), CapType::Processor, Rights::CONTROL, object(named.id.index(), named.serial));
+        }
+        if bell.deadline_ns != 0 {
+            has(bell.deadline_with, CapType::Bell, Rights::RING, object(id.index(), bell.serial));
+        }
+    }
+    for (_, gate) in state.gates.iter().filter(|(_, gate)| gate.serial != 0) {
+        if let Some((named, with)) = gate.processor {
+            has(Some(with), CapType::Processor, Rights::CONTROL, object(named.id.index(), named.serial));
+        }
+    }
+    for (id, device) in state.devices.iter() {
+        for route in device.routes.iter() {
+            if let Some(named) = route.bell {
+                let [device_at, bell_at] = route.bound_with.expect("a route says with what it was made");
+                has(Some(device_at), CapType::Device, Rights::CONTROL, object(id.index(), 0));
+                has(Some(bell_at), CapType::Bell, Rights::RING, object(named.id.index(), named.serial));
+            }
+        }
+    }
+    for (id, environment) in state.environments.iter().filter(|(_, e)| e.serial != 0) {
+        if let Some((bell, [at, bell_at])) = environment.watch {
+            has(Some(at), CapType::Environment, Rights::CONTROL, object(id.index(), environment.serial.into()));
+            has(Some(bell_at), CapType::Bell, Rights::RING, object(bell.id.index(), bell.serial));
+        }
+    }
+    let covers = |at: Option<CapRef>, rights: Rights, first: u64, count: u64| {
+        let capability = at.and_then(|at| state.capability(at)).expect("what pins frames has a capability");
+        // While it is deleted, what was bound with it is being let go of.
+        let capability = Capability { flags: capability.flags & !DYING, ..capability };
+        assert!(capability.covers(first, count, rights), "{at:?} covers what was bound with it");
+    };
+    for binding in state.dma_bindings.iter().filter(|binding| binding.environment.is_some()) {
+        covers(binding.bound_with, Rights::DMA, binding.first, binding.count);
+    }
+    for (_, processor) in state.processors.iter().filter(|(_, p)| p.serial != 0) {
+        let pages = &processor.pages;
+        covers(processor.paid_with, Rights::READ | Rights::WRITE, pages.first_frame, pages.frame_count());
+        let own = || all.iter().filter(|(at, _)| Some(at.environment) == processor.environment);
+        for term in processor.predicate.terms() {
+            let is_authorised = match term.source {
+                Source::Word { frame, .. } => own().any(|(_, c)| c.covers(frame.0, 1, Rights::READ)),
+                Source::Bell(named) => {
+                    let name = object(named.id.index(), named.serial);
+                    let is_it = |c: &Capability| c.kind == CapType::Bell && c.object == name;
+                    state.live_bell(named).is_none() || own().any(|(_, c)| is_it(c) && c.rights.contains(Rights::WAIT))
+                }
+                Source::Clock | Source::Never => true,
+            };
+            assert!(is_authorised, "{:?} is not the sleeper's to see", term.source);
+        }
     }
 }

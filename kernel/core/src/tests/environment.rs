@@ -2,7 +2,7 @@
 
 use aegis_abi::call::{
     Call, CapDerive, CapGrant, CapRead, EnvironmentCreate, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate,
-    ProcessorCreate, ProcessorDestroy, ProcessorStart,
+    ProcessorCreate, ProcessorDestroy, ProcessorStart, StopReason,
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::BindEntry;
@@ -294,18 +294,28 @@ fn an_environment_that_complies_keeps_the_rest() {
 }
 
 #[test]
-fn what_cannot_be_taken_ends_the_attempt() {
+fn who_keeps_what_cannot_be_taken_is_stopped() {
     let mut world = World::new();
-    world.environment(S, 0);
+    let child = world.environment(S, 0);
     world.ok(reclaim(S, 10, 1));
     world.state.machine.now_ns += 1_000_000;
-    let decision = world.timer(0);
-    assert!(decision.deadline_ns.is_some_and(|ns| ns > world.state.machine.now_ns + 1_000_000));
+    world.timer(0);
+    // Donated frames that are in no use are taken.
+    let object = &world.state.environments[child];
+    assert_eq!((object.frames_owned, object.stop.reason), (54, StopReason::Running));
+    for (count, owned, reason) in [(45, 9, StopReason::Running), (9, 5, StopReason::FramesKept)] {
+        world.ok(reclaim(S, count, 1));
+        world.state.machine.now_ns += 1_000_000;
+        let decision = world.timer(0);
+        assert!(decision.deadline_ns.is_some_and(|ns| ns > world.state.machine.now_ns + 1_000_000));
+        let object = &world.state.environments[child];
+        assert_eq!((object.frames_owned, object.stop.reason), (owned, reason));
+    }
     world.ok(destroy(S));
 }
 
 #[test]
-fn pages_of_a_processor_are_not_revoked_under_it() {
+fn a_processor_ends_with_the_capability_for_its_pages() {
     let mut world = World::new();
     world.environment(S, 50);
     world.processor(S + 10, S);
@@ -322,9 +332,13 @@ fn pages_of_a_processor_are_not_revoked_under_it() {
         save_area_base: LIBOS_BASE + 0x2000,
     });
     assert_eq!(world.call_on(1, make), (Status::Ok, 0));
-    let revoke = Call::CapRevoke(aegis_abi::call::CapRevoke { slot: CapSlot(S + 20) });
-    assert_eq!(world.refused(revoke), Status::Busy);
-    let unmake = Call::ProcessorDestroy(ProcessorDestroy { slot: CapSlot(7) });
-    assert_eq!(world.call_on(1, unmake), (Status::Ok, 0));
-    world.ok(revoke);
+    // Who holds them cannot drop them under the processor; who granted them has them back.
+    let drop = Call::CapDrop(aegis_abi::call::CapDrop { slot: CapSlot(6) });
+    assert_eq!(world.call_on(1, drop).0, Status::Busy);
+    let split = super::frame::split(6, 8, 1);
+    assert_eq!(world.call_on(1, split).0, Status::Busy);
+    world.ok(Call::CapRevoke(aegis_abi::call::CapRevoke { slot: CapSlot(S + 20) }));
+    let start = Call::ProcessorStart(ProcessorStart { slot: CapSlot(7), rip: CODE, rsp: 0, argument: 0 });
+    assert_eq!(world.call_on(1, start).0, Status::WrongState);
+    world.ok(Call::FrameFree(aegis_abi::call::FrameFree { slot: CapSlot(S + 20) }));
 }

@@ -148,15 +148,21 @@ fn the_table_finds_what_is_free_whatever_the_blocks_say() {
     let mut table = FrameTable::EMPTY;
     assert!(table.install(&mut frames, &mut blocks));
     table.set_range(10, 1290, FrameKind::Free, 0);
-    assert_eq!(table.find_free(512, 512), Some(FrameNumber(512)));
-    assert_eq!(table.find_free(513, 512), Some(FrameNumber(512)));
-    assert_eq!(table.find_free(1290, 1), Some(FrameNumber(10)));
-    assert_eq!(table.find_free(1291, 1), None);
+    let find = |table: &mut FrameTable<'_>, count: u64, alignment: u64| {
+        let mut search = table.new_search(count);
+        table.find_free(count, alignment, &mut search).ok().map(|frame| frame.0)
+    };
+    assert_eq!(find(&mut table, 512, 512), Some(512));
+    assert_eq!(find(&mut table, 513, 512), Some(512));
+    assert_eq!(find(&mut table, 1290, 1), Some(10));
+    assert_eq!(find(&mut table, 1291, 1), None);
+    assert!(table.all_free(10, 1290) && !table.all_free(9, 1290) && !table.all_free(11, 1290));
     table.set(FrameNumber(600), FrameKind::Owned, 1);
-    assert_eq!(table.find_free(512, 512), None);
-    assert_eq!(table.find_free(700, 1), None);
-    assert_eq!(table.find_free(699, 1), Some(FrameNumber(601)));
-    assert_eq!(table.find_free(590, 1), Some(FrameNumber(10)));
-    assert_eq!(table.find_free(591, 1), Some(FrameNumber(601)));
+    assert!(table.all_free(601, 699) && !table.all_free(512, 512));
+    assert_eq!(find(&mut table, 512, 512), None);
+    assert_eq!(find(&mut table, 700, 1), None);
+    assert_eq!(find(&mut table, 699, 1), Some(601));
+    assert_eq!(find(&mut table, 590, 1), Some(10));
+    assert_eq!(find(&mut table, 591, 1), Some(601));
     assert!(table.summaries_hold());
 }

@@ -198,7 +198,8 @@ impl Service {
             servers.push(server);
             // A gate of the server's own environment, made as that would make it.
             let named = crate::id::Named { id: server, serial: world.state.processors[server].serial };
-            let gate = world.state.new_gate(environment, named, CODE + 0x400, 0).expect("room");
+            let with = crate::capability::CapRef { environment: world.first, slot: slot + 2 };
+            let gate = world.state.new_gate(environment, (named, with), CODE + 0x400, 0).expect("room");
             let capability = crate::capability::Capability::object(
                 aegis_abi::types::CapType::Gate,
                 Rights::CALL | Rights::GRANT,

@@ -4,7 +4,9 @@
 //! invariants that hold between any two kernel entries, the others are one module for each family of calls. `random`
 //! throws arbitrary calls at it.
 
+mod authority;
 mod bind;
+mod budget;
 mod cache;
 mod capability;
 mod check;

@@ -415,7 +415,7 @@ impl Model {
             }
         }
         for (_, object) in state.processors.iter().filter(|(_, p)| p.serial != 0) {
-            let serial = object.payer.map_or(0, |payer| state.environments[payer].serial);
+            let serial = object.paid_with.map_or(0, |at| state.environments[at.environment].serial);
             let is_paid = self.allows(serial, object.pages.first_frame, object.pages.frame_count(), Rights::WRITE);
             assert!(is_paid, "pages at {} are written without authority of {serial}", object.pages.first_frame);
         }

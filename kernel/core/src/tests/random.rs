@@ -18,7 +18,8 @@ use super::check::check;
 use super::world::{CODE, S, World, cpu};
 use crate::capability::{CapRef, Capability};
 use crate::id::{EnvironmentId, Id};
-use crate::space::{Progress, WALK_BUDGET};
+use crate::space::Progress;
+use crate::state::WORK_BUDGET;
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
 pub(super) const PATTERNS: [&str; 53] = [
@@ -378,6 +379,7 @@ impl Arena {
         let serial = self.serials[number];
         for turn in 0.. {
             assert!(turn < 10_000, "an environment does not end");
+            self.world.state.work_left = WORK_BUDGET;
             if self.world.state.environments[child].serial != serial
                 || self.world.state.end_environment(child) == Progress::Done
             {
@@ -392,10 +394,10 @@ impl Arena {
         for slot in slots {
             let at = CapRef { environment: self.world.first, slot };
             while self.world.state.capability(at).is_some() {
-                let mut budget = WALK_BUDGET;
                 let state = &mut self.world.state;
-                if state.revoke(at, &mut budget, true) == Ok(Progress::Done) {
-                    let result = state.delete(at, &mut budget, true);
+                state.work_left = WORK_BUDGET;
+                if state.revoke(at) == Progress::Done {
+                    let result = state.delete(at, true);
                     assert!(result.is_ok(), "{result:?}");
                 }
                 for index in 0..CPU_COUNT {

@@ -31,6 +31,7 @@ fn create(slot: u32, frames: u32) -> Call {
 impl World {
     /// A call of an environment, whether it runs or not.
     fn call_of(&mut self, environment: EnvironmentId, call: Call) -> Status {
+        self.state.work_left = crate::state::WORK_BUDGET;
         let (number, words) = call.encode();
         let caller = Caller { cpu: cpu(0), processor: self.first_processor, environment };
         match dispatch(&mut self.state, caller, number, &words) {

@@ -100,7 +100,8 @@ fn a_bundle_in_free_memory_or_beyond_is_refused() {
 fn without_memory_there_is_no_first_environment() {
     let mut state = machine();
     while state.frames.free_count() > 100 {
-        let frame = state.frames.find_free(1, 1).expect("free");
+        let mut search = state.frames.new_search(1);
+        let frame = state.frames.find_free(1, 1, &mut search).expect("free");
         state.frames.set(frame, crate::frame::FrameKind::Reserved, 0);
     }
     assert_eq!(state.start_first_environment(FIRST), Err(BootError::NoMemory));

@@ -1,5 +1,6 @@
 //! A machine of plain memory, and a driver that enters the kernel as its environments would.
 
+use core::cell::Cell;
 use core::ops::{Index, IndexMut};
 use std::boxed::Box;
 use std::vec;
@@ -29,6 +30,8 @@ pub(super) const BUNDLE: u64 = 16;
 pub(super) const BUNDLE_FRAME_COUNT: u64 = 5;
 const FREE: u64 = 64;
 pub(super) const SLICE_NS: u64 = 10_000_000;
+/// Most words that one kernel entry may read and write, whatever it does.
+pub(super) const WORDS_PER_ENTRY_MAX: u64 = 32 * 1024;
 /// Where tests put what the kernel reads from the caller.
 pub(super) const SCRATCH: u64 = FIRST_SAVE_AREA_BASE;
 /// Code of the library OS.
@@ -96,6 +99,8 @@ pub(super) struct Fake {
     pub(super) caches: Caches,
     pub(super) now_ns: u64,
     pub(super) zeroed: u64,
+    /// Words read and written since the kernel was entered.
+    pub(super) words: Cell<u64>,
     pub(super) flushed: Vec<u64>,
     /// Who had to forget, flush by flush.
     pub(super) holders: Vec<Holders>,
@@ -111,27 +116,40 @@ pub(super) struct Fake {
     pub(super) unmasked: Vec<(usize, usize)>,
 }
 
+impl Fake {
+    fn count_words(&self, count: usize) {
+        self.words.set(self.words.get() + count as u64);
+    }
+}
+
 impl Machine for Fake {
     fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
+        self.count_words(1);
         self.memory[frame.0 as usize][word_index]
     }
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
         self.speculate();
+        self.count_words(1);
         self.memory[frame.0 as usize][word_index] = value;
         self.speculate();
     }
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
         let words = self.memory[frame.0 as usize].iter().copied().enumerate();
-        words.skip(word_index).find(|(_, word)| *word != 0)
+        let found = words.skip(word_index).find(|(_, word)| *word != 0);
+        self.count_words(found.map_or(512, |found| found.0 + 1).saturating_sub(word_index));
+        found
     }
     fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT] {
+        self.count_words(COUNT);
         *self.memory[frame.0 as usize][word_index..].first_chunk().expect("the words are in the frame")
     }
     fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]) {
+        self.count_words(COUNT);
         self.memory[frame.0 as usize][word_index..][..COUNT].copy_from_slice(&values);
     }
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64> {
         self.speculate();
+        self.count_words(1);
         let word = &mut self.memory[frame.0 as usize][word_index];
         if *word == old {
             *word = new;
@@ -142,6 +160,8 @@ impl Machine for Fake {
     }
     fn zero_frame(&mut self, frame: FrameNumber) {
         self.zeroed += 1;
+        // By cache lines.
+        self.count_words(64);
         self.memory.zero(frame.0 as usize);
         self.speculate();
     }
@@ -241,6 +261,8 @@ pub(super) struct World {
     pub(super) first_processor: ProcessorId,
     /// Off where a test checks less often than at every entry.
     pub(super) check_after_entry: bool,
+    /// Words of the entry that read and wrote most.
+    pub(super) words_max: u64,
 }
 
 pub(super) fn cpu(index: usize) -> CpuId {
@@ -269,6 +291,7 @@ fn fake() -> Fake {
         caches: Caches::new(),
         now_ns: 1000,
         zeroed: 0,
+        words: Cell::new(0),
         flushed: Vec::new(),
         holders: Vec::new(),
         entered_root: None,
@@ -357,6 +380,7 @@ impl World {
             first_processor,
             transfers_at_once: true,
             check_after_entry,
+            words_max: 0,
         };
         world.kick(0);
         assert_eq!(world.current(0), Some(first_processor));
@@ -370,6 +394,9 @@ impl World {
     /// What the glue does after an entry: loads what was decided.
     pub(super) fn entered(&mut self, index: usize, decision: Decision) -> Decision {
         self.last[index] = Some(decision);
+        let words = self.state.machine.words.get();
+        assert!(words <= WORDS_PER_ENTRY_MAX, "an entry read and wrote {words} words");
+        self.words_max = self.words_max.max(words);
         assert_eq!(decision.next, self.current(index));
         if decision.is_switch() {
             let next = decision.next.map(|processor| self.state.context(processor));
@@ -388,18 +415,21 @@ impl World {
 
     pub(super) fn kick(&mut self, index: usize) -> Decision {
         self.state.machine.caches.this_cpu = index;
+        self.state.machine.words.set(0);
         let decision = self.state.on_kick(cpu(index), &mut self.frame[index]);
         self.entered(index, decision)
     }
 
     pub(super) fn timer(&mut self, index: usize) -> Decision {
         self.state.machine.caches.this_cpu = index;
+        self.state.machine.words.set(0);
         let decision = self.state.on_timer(cpu(index), &mut self.frame[index]);
         self.entered(index, decision)
     }
 
     pub(super) fn exception(&mut self, index: usize, vector: u64, address: u64) -> Decision {
         self.state.machine.caches.this_cpu = index;
+        self.state.machine.words.set(0);
         self.frame[index].vector = vector;
         self.frame[index].error_code = 6;
         self.frame[index].fault_address = address;
@@ -410,6 +440,7 @@ impl World {
     pub(super) fn interrupt(&mut self, index: usize, device: usize, interrupt: usize) -> Decision {
         let device = DeviceId::from_index(device).expect("a device");
         self.state.machine.caches.this_cpu = index;
+        self.state.machine.words.set(0);
         let frame = &mut self.frame[index];
         let decision = self.state.on_interrupt(cpu(index), frame, device, interrupt);
         self.entered(index, decision)
@@ -418,6 +449,7 @@ impl World {
     /// A program's own `syscall`.
     pub(super) fn enter_program(&mut self, index: usize) -> Decision {
         self.state.machine.caches.this_cpu = index;
+        self.state.machine.words.set(0);
         let current = self.current(index);
         let same = Decision { previous: current, next: current, deadline_ns: None };
         let decision = self.state.on_syscall(cpu(index), &mut self.frame[index]).unwrap_or(same);
@@ -436,6 +468,7 @@ impl World {
         [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9] = words;
         frame.rip = frame.rip.max(LIBOS_BASE + 2);
         self.state.machine.caches.this_cpu = index;
+        self.state.machine.words.set(0);
         // As the glue does.
         let tries = self.transfers_at_once;
         let transfer = tries.then(|| self.state.on_transfer(cpu(index), frame)).flatten();
