@@ -30,7 +30,7 @@ use aegis_virtio::guard::{FunctionMemory, Geometry, GuardedFunction, operation, 
 use aegis_virtio::{AnyTransport, ConfigurationFault, VirtioError, device_type, open};
 
 use crate::device::{DEVICE_COUNT_MAX, Device, DeviceError};
-use crate::memory::{fill, map, repeat, unmap};
+use crate::memory::{drop_slot, map, repeat, take_clear, unmap};
 
 /// Most functions of a pod: a console, and its directories.
 const FUNCTION_COUNT_MAX: usize = 1 + SHARE_COUNT_MAX;
@@ -94,8 +94,6 @@ pub(crate) struct Client<'a> {
     /// Our slots of its functions, and the number of the first among all functions of pods.
     pub(crate) devices: &'a [CapSlot],
     pub(crate) first_device: usize,
-    /// Frames that are free may have been a pod's and ours since, and have to be cleared.
-    pub(crate) clears: bool,
 }
 
 /// Frames of ours that the guard of these functions takes.
@@ -164,7 +162,7 @@ impl Guard {
     }
 
     fn make_processor(&self) -> Result<(), DeviceError> {
-        let first = repeat(|| call::frame_allocate(self.frames, FRAME_COUNT, None, 0))?;
+        let first = take_clear(self.frames, FRAME_COUNT)?;
         let (control, save_area) = (self.base(), self.base() + SAVE_AREA_OFFSET);
         let last = first + FRAME_COUNT - 1;
         let pages =
@@ -194,10 +192,7 @@ impl Guard {
         let layout = Layout::of(device)?;
         let [frames, written, used, bell] = self.function_slots(index);
         let count = layout.end as u64;
-        let first = repeat(|| call::frame_allocate(frames, count, None, 0))?;
-        if client.clears {
-            fill(frames, first, count, |bytes| bytes.fill(0))?;
-        }
+        let first = take_clear(frames, count)?;
         let transport = open(&device)?.ok_or(VirtioError::from(ConfigurationFault::NotVirtio))?;
         // SAFETY: the frames are new; what the device is told of them is up to the guard.
         let physical = unsafe { call::device_dma_bind(device.0, frames, 0, layout.served as u64) }?;
@@ -292,15 +287,6 @@ impl Guard {
 
 /// What the pod may do with the frames that are its to write.
 const WRITTEN: Rights = Rights::READ.union(Rights::WRITE);
-
-/// Drops a capability, if there is one.
-fn drop_slot(slot: CapSlot) -> Result<(), DeviceError> {
-    if call::cap_read(slot, 0).is_ok() {
-        // SAFETY: nothing of ours is mapped by it any more.
-        repeat(|| unsafe { call::cap_drop(slot) })?;
-    }
-    Ok(())
-}
 
 /// Where a guard's processor begins.
 extern "C" fn guard_begin() -> ! {

@@ -3,7 +3,6 @@
 #![allow(unsafe_code, reason = "the boot information, and a heap that must not be there")]
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::Cell;
 use core::fmt;
 use core::ops::Range;
 
@@ -108,8 +107,6 @@ struct Machine<'a> {
     share: [u32; TABLE_COUNT],
     devices: &'a [CapSlot],
     trusts_devices: bool,
-    /// A pod has ended since the start.
-    has_ended_one: Cell<bool>,
 }
 
 /// A pod's place in the machine.
@@ -146,7 +143,6 @@ impl Place<'_> {
             devices: &machine.devices[self.devices.clone()],
             first_device: self.devices.start,
             trusts_devices: machine.trusts_devices,
-            clears: machine.has_ended_one.get(),
             image: &machine.image,
             info: machine.info,
         };
@@ -159,10 +155,9 @@ impl Place<'_> {
     }
 
     /// Takes the pod apart; whatever is left of one that cannot be is never started again.
-    fn end(&mut self, machine: &Machine<'_>) -> Result<(), DeviceError> {
+    fn end(&mut self) -> Result<(), DeviceError> {
         self.last = self.state();
         self.has_news = true;
-        machine.has_ended_one.set(true);
         let has_stopped = self.pod.take().map_or(Ok(true), |pod| pod.end())?;
         if !has_stopped {
             say(format_args!("{}: a device of it does not stop; it cannot be started again", self.plan.name()));
@@ -191,7 +186,7 @@ impl Place<'_> {
                 }
                 Err(_) => Outcome::Refused,
             },
-            (Action::Destroy, Some(_)) => done(self.end(machine)),
+            (Action::Destroy, Some(_)) => done(self.end()),
         }
     }
 
@@ -221,15 +216,8 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     }
     let mut currencies = Currencies::make(&plan)?;
     let share = equal_share(plan.pods().count())?;
-    let machine = Machine {
-        info,
-        bundle,
-        image,
-        share,
-        devices: &devices[..device_count],
-        trusts_devices: plan.trusts_devices,
-        has_ended_one: Cell::new(false),
-    };
+    let machine =
+        Machine { info, bundle, image, share, devices: &devices[..device_count], trusts_devices: plan.trusts_devices };
     let mut places = [const { None }; POD_COUNT_MAX];
     let mut device = 0;
     for ((number, place), (plan, part)) in (0..).zip(&mut places).zip(plan.pods().zip(pod_parts())) {
@@ -305,7 +293,7 @@ fn wait(
                     "{name}: stopped by the kernel: reason {reason}, vector {vector}, address {address:#x}, at {rip:#x}"
                 ));
             }
-            place.end(machine).map_err(|error| Failure::Device(*place.plan, error))?;
+            place.end().map_err(|error| Failure::Device(*place.plan, error))?;
         }
         if let Some(line) = &mut line {
             line.serve(|order| match order {

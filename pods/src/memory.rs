@@ -9,6 +9,7 @@ use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags};
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_SELF};
 use aegis_abi::{CapSlot, Status};
 use aegis_rt::call::{self, Outcome, Refusal};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the bundle's parts are shown.
 const BUNDLE_BASE: u64 = LIBOS_BASE + (1 << 32);
@@ -73,6 +74,29 @@ impl Bundle {
         // pods have copies of what they write.
         Ok(unsafe { core::slice::from_raw_parts(address as *const u8, length_bytes as usize) })
     }
+}
+
+/// Frames of ours have become free: those that are taken now may have been a pod's to write, and the kernel clears only
+/// what comes from somebody else.
+static HAS_FREED: AtomicBool = AtomicBool::new(false);
+
+/// Takes frames that hold nothing: the first.
+pub(crate) fn take_clear(slot: CapSlot, count: u64) -> Outcome {
+    let first = repeat(|| call::frame_allocate(slot, count, None, 0))?;
+    if HAS_FREED.load(Ordering::Relaxed) {
+        fill(slot, first, count, |bytes| bytes.fill(0))?;
+    }
+    Ok(first)
+}
+
+/// Drops a capability of ours that nothing is mapped by any more, if there is one.
+pub(crate) fn drop_slot(slot: CapSlot) -> Result<(), Refusal> {
+    if call::cap_read(slot, 0).is_ok() {
+        HAS_FREED.store(true, Ordering::Relaxed);
+        // SAFETY: the caller's promise; so nothing of ours goes.
+        repeat(|| unsafe { call::cap_drop(slot) })?;
+    }
+    Ok(())
 }
 
 /// Fills frames that `slot` covers: `write` gets them as bytes.

@@ -25,7 +25,7 @@ use aegis_rt::clock;
 
 use crate::device::DeviceError;
 use crate::guard::{self, Client, Guard};
-use crate::memory::{Bundle, fill, map, repeat};
+use crate::memory::{Bundle, drop_slot, fill, map, repeat, take_clear};
 
 /// Slots of ours that pods use, from here on.
 const SLOT_POD_FIRST: u32 = 128;
@@ -78,8 +78,6 @@ pub(crate) struct Making<'a> {
     pub(crate) first_device: usize,
     /// It drives them itself.
     pub(crate) trusts_devices: bool,
-    /// See [`Client::clears`].
-    pub(crate) clears: bool,
     /// The library OS.
     pub(crate) image: &'a Image,
     /// What the kernel told us.
@@ -130,8 +128,8 @@ impl Pod {
             }
             return Ok(pod);
         }
-        let (devices, first_device, clears) = (making.devices, making.first_device, making.clears);
-        let client = Client { number, environment, processor, devices, first_device, clears };
+        let (devices, first_device) = (making.devices, making.first_device);
+        let client = Client { number, environment, processor, devices, first_device };
         pod.guard = Some(Guard::make(&client)?);
         Ok(pod)
     }
@@ -176,7 +174,7 @@ impl Pod {
 
     /// Its first processor and boot information, as the kernel makes them.
     fn make_processor(&self, making: &Making<'_>) -> Result<(), Refusal> {
-        let first = repeat(|| call::frame_allocate(self.frames, FIRST_FRAME_COUNT, None, 0))?;
+        let first = take_clear(self.frames, FIRST_FRAME_COUNT)?;
         let info_frame = first + FIRST_FRAME_COUNT - 1;
         let info = boot_info(making);
         fill(self.frames, info_frame, 1, |bytes| {
@@ -250,10 +248,7 @@ impl Pod {
         repeat(|| unsafe { call::environment_destroy(self.environment) })?;
         let has_stopped = self.guard.map_or(Ok(true), |guard| guard.end())?;
         for slot in [self.processor, self.frames, self.data, self.bundle, self.bell] {
-            if call::cap_read(slot, 0).is_ok() {
-                // SAFETY: as above.
-                repeat(|| unsafe { call::cap_drop(slot) })?;
-            }
+            drop_slot(slot)?;
         }
         Ok(has_stopped)
     }

@@ -50,7 +50,8 @@ pub fn register(handler: GateHandler) {
     control::set_library_word(WORD_GATE_HANDLER, handler as usize as u64);
 }
 
-/// Waits for calls for ever; each enters at [`gate_entry`] on a fresh save area.
+/// Waits for calls for ever; each enters at [`gate_entry`] on a fresh save area. A wait that is interrupted begins
+/// again.
 ///
 /// # Safety
 /// Everything in this processor's save area is given up.
@@ -141,9 +142,11 @@ core::arch::global_asm!(
     "mov r13, [rdi + 64]",
     "mov r14, [rdi + 72]",
     "mov r15, [rdi + 80]",
+    "2:",
     "mov eax, {reply}",
     "syscall",
-    "ud2",
+    // The wait was interrupted: whoever queued is gone, or an upcall is due. The reply was given; wait again.
+    "jmp 2b",
     gate_handler = const offset_of!(ControlPage, library) + 8 * WORD_GATE_HANDLER,
     reply = const GateReply::NUMBER,
 );

@@ -75,21 +75,38 @@ fn and_on_q35() {
     attack("q35", 2);
 }
 
+/// Pods that end in the middle of their requests, as many as there is room for, each of them seven times.
+const FLIGHT_COUNT: usize = 11;
+const FLIGHT_END_COUNT: usize = 6;
+
 /// A pod that ends in the middle of its requests is started again: its functions are reset, and nothing of it is left
 /// in the memory that the next one gets.
-#[test]
-fn pods_that_end_with_requests_in_flight_leave_nothing() {
+fn end_in_flight(machine: &str) {
     let Some(program) = compile("dma", ATTACK, &["-O1", "-static"]) else { return };
     let volume = format!("volumes = ['{}:/v:ro']", std::env::temp_dir().display());
-    for machine in ["microvm", "q35"] {
-        let text = [
-            pod("flight", &program, "flight", &format!("{volume}\nrestart = \"on-failure:6\"")),
-            pod("honest", &program, "honest 10", ""),
-        ];
-        let ended = up(&format!("flight-{machine}"), &["-M", machine], &text.concat());
-        assert_eq!(lines_of(&ended, "flight"), [""; 0], "{machine} {ended:?}");
-        assert_eq!(lines_of(&ended, "honest"), ["intact"], "{machine} {ended:?}");
-        let end_count = ended.errors.matches("flight: stopped by the kernel").count();
-        assert_eq!(end_count, 7, "{machine} {ended:?}");
+    let restart = format!("{volume}\nrestart = \"on-failure:{}\"", FLIGHT_END_COUNT - 1);
+    let flight = |number| pod(&format!("flight-{number}"), &program, "flight", &restart);
+    let mut text: String = (0..FLIGHT_COUNT).map(flight).collect();
+    text.push_str(&pod("honest", &program, "honest 6", ""));
+    let ended = up(&format!("flight-{machine}"), &["-M", machine], &text);
+    for number in 0..FLIGHT_COUNT {
+        assert_eq!(lines_of(&ended, &format!("flight-{number}")), [""; 0], "{machine} {ended:?}");
+    }
+    assert_eq!(lines_of(&ended, "honest"), ["intact"], "{machine} {ended:?}");
+    let end_count = ended.errors.matches("stopped by the kernel").count();
+    assert_eq!(end_count, FLIGHT_COUNT * FLIGHT_END_COUNT, "{machine} {ended:?}");
+}
+
+#[test]
+fn pods_that_end_with_requests_in_flight_leave_nothing() {
+    end_in_flight("microvm");
+    end_in_flight("q35");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn a_thousand_pods_that_end_with_requests_in_flight_leave_nothing() {
+    for _ in 0..1000_usize.div_ceil(FLIGHT_COUNT * FLIGHT_END_COUNT) {
+        end_in_flight("microvm");
     }
 }

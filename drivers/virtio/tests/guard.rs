@@ -182,6 +182,10 @@ impl World {
     fn new(device: impl FnOnce(&FakeBus) -> SharedSerial) -> Self {
         let bus = FakeBus::new(1024);
         let device = device(&bus);
+        Self::over(bus, device)
+    }
+
+    fn over(bus: FakeBus, device: SharedSerial) -> Self {
         let transport = MmioTransport::new(mmio(&device)).expect("a modern device");
         let geometry = Geometry::of(transport.device_type().expect("a type")).expect("a type that can be guarded");
         let mut dma = bus.dma();
@@ -194,6 +198,22 @@ impl World {
         let memory = FunctionMemory { driver_base: pages.address, rings, used: used.clone(), device: own };
         let guard = TestGuard(Rc::new(RefCell::new(GuardedFunction::new(transport, memory).expect("it fits"))));
         Self { bus, device, geometry, pages, used, secret, guard }
+    }
+
+    /// Takes the function apart, and lets its memory go.
+    fn end(self) -> (FakeBus, SharedSerial) {
+        assert!(self.guard.0.borrow_mut().stop());
+        let own = {
+            let Self { guard, pages, used, secret, .. } = self;
+            let function = Rc::into_inner(guard.0).expect("nobody else has it").into_inner();
+            let own = function.into_memory().device;
+            [pages, used, secret, own]
+        };
+        let mut dma = self.bus.dma();
+        for part in own {
+            dma.release(Rc::into_inner(part.all).expect("nobody else has it").into_inner());
+        }
+        (self.bus, self.device)
     }
 
     fn console() -> Self {
@@ -307,6 +327,12 @@ fn a_console_works_over_a_guard() {
 
 #[test]
 fn a_wish_for_interrupts_reaches_the_device_at_once() {
+    for is_armed in [false, true] {
+        wish_for_interrupts(is_armed);
+    }
+}
+
+fn wish_for_interrupts(is_armed: bool) {
     let world = World::console();
     world.device.borrow_mut().pace = Pace::Stepped;
     let mut console = Console::new(world.transport(), world.dma(), LIMITS).expect("an honest device");
@@ -318,7 +344,9 @@ fn a_wish_for_interrupts_reaches_the_device_at_once() {
     let stdout = PortId::new(2);
     world.device.borrow_mut().port(2).output_room = 0;
     while console.write(stdout, &[1; 4096]).expect("an honest device") > 0 {}
-    console.arm_tx(stdout).expect("an honest device");
+    if is_armed {
+        console.arm_tx(stdout).expect("an honest device");
+    }
     world.device.borrow_mut().lower_all();
     world.device.borrow_mut().port(2).output_room = usize::MAX;
     world.device.borrow_mut().step();
@@ -482,6 +510,29 @@ fn steps_come_in_their_order() {
     refused(10, [0; 3]);
     refused(u64::MAX, [0; 3]);
     assert!(world.device.borrow().accepted_features() & 1 << 33 != 0, "the guard takes what is the platform's");
+    world.assert_clean();
+}
+
+#[test]
+fn a_thousand_functions_that_end_with_requests_in_flight_leave_quiet_memory() {
+    let mut world = World::console();
+    world.device.borrow_mut().pace = Pace::Stepped;
+    for round in 0..1000 {
+        world.run(5);
+        let chains: Vec<[u64; 2]> = (0..8).map(|number| descriptor(number * 4096, 4096, 0, 0)).collect();
+        write_rings(&mut world.rings(5), &chains, &[0, 1, 2, 3, 4, 5, 6, 7], 8);
+        assert_eq!(world.ask(operation::KICK, [5, 0, 0])[0], outcome::DONE);
+        world.device.borrow_mut().port(1).output_room = round % 9000;
+        if round % 2 == 0 {
+            world.device.borrow_mut().step();
+        }
+        let (bus, device) = world.end();
+        // What it had in hand is nothing to it any more.
+        device.borrow_mut().step();
+        assert_eq!(bus.violations(), []);
+        assert_eq!(bus.live_page_count(), 0);
+        world = World::over(bus, device);
+    }
     world.assert_clean();
 }
 

@@ -431,9 +431,9 @@ impl<T: Transport, D: Dma> Console<T, D> {
         Ok(port.receiver.ready_bytes() == 0)
     }
 
-    /// Copies bytes into transmit buffers without telling the device, as many as fit; the rest
-    /// needs [`Events::writable`] first. Small pieces share a buffer. While the host has not opened
-    /// its end nothing fits.
+    /// Copies bytes into transmit buffers without telling the device, as many as fit; the rest needs a
+    /// [`Console::flush`] and then [`Events::writable`] first. Small pieces share a buffer. While the host has
+    /// not opened its end nothing fits.
     ///
     /// # Errors
     /// [`CallerFault::Port`], [`VirtioError::HostClosed`], [`VirtioError::Memory`] if not even one
@@ -442,7 +442,7 @@ impl<T: Transport, D: Dma> Console<T, D> {
         let buffer_count = usize::from(self.limits.transmit_buffer_count);
         let port = select(&mut self.ports[..self.port_count], port)?;
         match port.state {
-            PortState::Open => port.transmitter.queue_bytes(&mut self.transport, &mut self.dma, buffer_count, bytes),
+            PortState::Open => port.transmitter.queue_bytes(&mut self.dma, buffer_count, bytes),
             PortState::Waiting => Ok(0),
             PortState::Closed | PortState::Removed => Err(VirtioError::HostClosed),
             PortState::Absent => Err(CallerFault::Port.into()),

@@ -34,6 +34,8 @@ pub(super) struct Transmitter<B> {
     /// Sum of `lengths` of the buffers that the device has.
     pushed_bytes: usize,
     wait: Wait,
+    /// The wish for interrupts stands in the ring, and whoever has to be told of it was not yet.
+    has_untold_wish: bool,
 }
 
 /// Whether someone wants to be told that the device consumes.
@@ -59,6 +61,7 @@ impl<B> Transmitter<B> {
             filling: None,
             pushed_bytes: 0,
             wait: Wait::Nobody,
+            has_untold_wish: false,
         }
     }
 }
@@ -67,14 +70,13 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// Copies as many bytes as fit.
     pub(super) fn queue_bytes(
         &mut self,
-        transport: &mut impl Transport,
         dma: &mut impl Dma<Buffer = B>,
         buffer_count_max: usize,
         bytes: &[u8],
     ) -> Result<usize, VirtioError> {
         let mut taken = 0;
         while taken < bytes.len() {
-            let Some(mut filling) = self.next_buffer(transport, dma, buffer_count_max)? else {
+            let Some(mut filling) = self.next_buffer(dma, buffer_count_max)? else {
                 break;
             };
             let Some(buffer) = &mut self.buffers[filling.slot] else {
@@ -98,7 +100,14 @@ impl<B: DmaBuffer> Transmitter<B> {
             return Ok(());
         };
         if queue.publish()? {
+            // Who is told of new buffers sees the wish too.
             transport.notify(queue.index())?;
+        } else if self.has_untold_wish {
+            transport.interrupts_wanted(queue.index())?;
+        }
+        if core::mem::take(&mut self.has_untold_wish) {
+            // What came back before the wish was seen raises no interrupt.
+            self.reap()?;
         }
         Ok(())
     }
@@ -121,15 +130,26 @@ impl<B: DmaBuffer> Transmitter<B> {
 
     /// Has the device interrupt when it returns something that it has not returned yet.
     pub(super) fn arm(&mut self, transport: &mut impl Transport) -> Result<(), VirtioError> {
+        self.wish()?;
+        if let Some(queue) = &mut self.queue
+            && core::mem::take(&mut self.has_untold_wish)
+        {
+            transport.interrupts_wanted(queue.index())?;
+        }
+        // What the device returned before it saw the request raises no interrupt.
+        self.reap()
+    }
+
+    /// The same, where a flush follows.
+    fn wish(&mut self) -> Result<(), VirtioError> {
         self.reap()?;
         self.wait = Wait::Waiting;
         if let Some(queue) = &mut self.queue
             && queue.interrupts() == Interrupts::Suppressed
         {
             queue.set_interrupts(Interrupts::Wanted)?;
-            transport.interrupts_wanted(queue.index())?;
+            self.has_untold_wish = true;
         }
-        // What the device returned before it saw the request raises no interrupt.
         self.reap()
     }
 
@@ -159,7 +179,6 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// asked to interrupt.
     fn next_buffer(
         &mut self,
-        transport: &mut impl Transport,
         dma: &mut impl Dma<Buffer = B>,
         buffer_count_max: usize,
     ) -> Result<Option<Filling>, VirtioError> {
@@ -173,7 +192,7 @@ impl<B: DmaBuffer> Transmitter<B> {
             self.add_buffer(dma, buffer_count_max)?;
         }
         if self.idle == 0 {
-            self.arm(transport)?;
+            self.wish()?;
         }
         if self.idle == 0 {
             return Ok(None);
@@ -223,6 +242,7 @@ impl<B: DmaBuffer> Transmitter<B> {
     /// Nobody waits.
     fn calm(&mut self) -> Result<(), VirtioError> {
         self.wait = Wait::Nobody;
+        self.has_untold_wish = false;
         self.queue.as_mut().map_or(Ok(()), |queue| queue.set_interrupts(Interrupts::Suppressed))
     }
 }

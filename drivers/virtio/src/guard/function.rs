@@ -114,6 +114,11 @@ impl<T: Transport, B: DmaBuffer> GuardedFunction<T, B> {
         self.reset().is_ok()
     }
 
+    /// Gives the memory back, of a device that was stopped.
+    pub fn into_memory(self) -> FunctionMemory<B> {
+        self.memory
+    }
+
     fn answer(&mut self, operation: u64, [first, second, third]: [u64; 3]) -> Result<[u64; 2], Refusal> {
         match operation {
             operation::DESCRIBE => {
