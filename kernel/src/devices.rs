@@ -41,7 +41,7 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
         add_pci(state, boot, function);
     }
     add_serial(state, boot);
-    machine::log!(Info, "no IOMMU is used: a device reaches all memory that its driver tells it of");
+    machine::log!(Info, "no IOMMU is used: whoever drives a device can reach all memory by it");
     if left_out != 0 {
         machine::log!(Error, "{left_out} PCI functions are left out: only {FUNCTION_COUNT_MAX} are kept");
     }

@@ -240,7 +240,7 @@ impl Guard {
     pub(crate) fn end(&self) -> Result<bool, DeviceError> {
         if call::cap_read(self.processor, 0).is_ok() {
             // SAFETY: its memory is its own.
-            unsafe { call::processor_stop(self.processor) }?;
+            repeat(|| unsafe { call::processor_stop(self.processor) })?;
             repeat(|| call::processor_destroy(self.processor))?;
         }
         let mut has_stopped = true;

@@ -1,17 +1,19 @@
 //! The manager: the first environment of a machine with several pods.
 //!
 //! It divides the machine once, by the plan in the bundle (`aegis_image::pods`), and then waits: it makes an
-//! environment for each pod, with the frames, device functions and tickets that are the pod's own, starts the pod's
-//! library OS there as the kernel would start it, and takes the pod apart when it has ended. It serves nobody inside:
-//! no pod can call it, and nothing passes through it. So pods are kept apart by the kernel alone. The host tool has a
+//! environment for each pod, with the frames and tickets that are the pod's own, starts the pod's library OS there as
+//! the kernel would start it, and takes the pod apart when it has ended. It keeps the device functions, and makes a
+//! guard for each pod, which the pod alone can call and pays for. Nothing else inside can call it. The host tool has a
 //! line to it, on which it asks how pods are and orders changes (`aegis_image::orders`).
 //!
 //! Invariants: all pods are made before the first runs, so a machine that is too small says so at once; a device
-//! function is granted to one pod; what pods share (the library OS's code) none of them can write; the bells that pods
+//! function serves one pod, and its guard is touched by one processor at a time; what pods share (the library OS's
+//! code) none of them can write; frames that come back are cleared before they are given again; the bells that pods
 //! ring are looked at, never believed further than that the pod is to be taken apart.
 //!
-//! Modules: `manager` has the order of things, `pod` makes and ends one, `currency` makes those that pay for pods,
-//! `orders` is the line to the host, `memory` shows frames, `report` is the kernel's log.
+//! Modules: `manager` has the order of things, `pod` makes and ends one, `guard` and `device` are its devices,
+//! `currency` makes those that pay for pods, `orders` is the line to the host, `memory` shows frames, `report` is the
+//! kernel's log.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
