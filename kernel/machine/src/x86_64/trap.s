@@ -77,7 +77,7 @@ syscall_entry:
         push {vector_program_syscall}
         jmp 4f
 2:      test rax, rax
-        jz 5f
+        jz 5b
         mov rsp, gs:[{kernel_stack_top}]
         push {user_data}
         push qword ptr gs:[{user_rsp}]
