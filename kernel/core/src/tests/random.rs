@@ -337,6 +337,11 @@ impl Arena {
 
     fn step(&mut self) {
         let index = self.random.below(CPU_COUNT as u64) as usize;
+        self.step_on(index);
+    }
+
+    /// Anything happens on a processor.
+    pub(super) fn step_on(&mut self, index: usize) {
         self.world.state.machine.now_ns += self.random.below(2_000_000);
         let Some(processor) = self.world.current(index) else {
             match self.random.below(3) {
