@@ -144,3 +144,19 @@ pub struct SystemPage {
     /// Slice length.
     pub slice_ns: u64,
 }
+
+impl SystemPage {
+    /// Its words in the order in which they are stored.
+    #[must_use]
+    pub const fn to_words(&self) -> [u64; 7] {
+        [
+            self.clock_base_ns,
+            self.clock_base_tsc,
+            self.clock_multiplier,
+            self.clock_shift as u64 | (self.processor_count as u64) << 32,
+            self.tsc_hz,
+            self.vector_state_mask,
+            self.slice_ns,
+        ]
+    }
+}

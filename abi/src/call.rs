@@ -293,46 +293,46 @@ pub const TICKET_AMOUNT_MAX: u64 = 1 << 31;
 /// One base unit, in values.
 pub const TICKET_VALUE_ONE: u64 = 1 << 20;
 
-/// Fields of [`TicketRead`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum TicketField {
-    /// The ticket's amount, in its payer's currency.
-    Amount = 0,
-    /// 1 while the ticket funds the object.
-    IsFunding = 1,
-    /// Amounts of all tickets of the object's own currency; of a processor, with what it keeps.
-    IssuedAmount = 2,
-    /// The part of these that competes.
-    ActiveAmount = 3,
-    /// What the object is worth, in base units of `TICKET_VALUE_ONE`; 0 while nothing of it wants to run.
-    Value = 4,
+numbered! {
+    /// Fields of [`TicketRead`].
+    pub enum TicketField {
+        /// The ticket's amount, in its payer's currency.
+        Amount = 0,
+        /// 1 while the ticket funds the object.
+        IsFunding = 1,
+        /// Amounts of all tickets of the object's own currency; of a processor, with what it keeps.
+        IssuedAmount = 2,
+        /// The part of these that competes.
+        ActiveAmount = 3,
+        /// What the object is worth, in base units of `TICKET_VALUE_ONE`; 0 while nothing of it wants to run.
+        Value = 4,
+    }
 }
 
-/// Fields of [`EnvironmentRead`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum EnvironmentField {
-    /// [`StopReason`], 0 while it runs.
-    Stopped = 0,
-    /// Stopped by an exception: its vector.
-    StopVector = 1,
-    /// Stopped by an exception: its fault address.
-    StopAddress = 2,
-    /// Stopped: the instruction pointer.
-    StopRip = 3,
-    /// Frames that it owns.
-    FramesOwned = 4,
-    /// Frames that it may own.
-    FrameQuota = 5,
-    /// Donated frames not yet used.
-    FramesDonated = 6,
-    /// Capability slots in its table.
-    SlotCount = 7,
-    /// Frames that nobody owns (any environment may ask).
-    FramesFree = 8,
-    /// Nanoseconds of processor time that its processors used, those that are unmade included.
-    TimeUsedNs = 9,
+numbered! {
+    /// Fields of [`EnvironmentRead`].
+    pub enum EnvironmentField {
+        /// [`StopReason`], 0 while it runs.
+        Stopped = 0,
+        /// Stopped by an exception: its vector.
+        StopVector = 1,
+        /// Stopped by an exception: its fault address.
+        StopAddress = 2,
+        /// Stopped: the instruction pointer.
+        StopRip = 3,
+        /// Frames that it owns.
+        FramesOwned = 4,
+        /// Frames that it may own.
+        FrameQuota = 5,
+        /// Donated frames not yet used.
+        FramesDonated = 6,
+        /// Capability slots in its table.
+        SlotCount = 7,
+        /// Frames that nobody owns (any environment may ask).
+        FramesFree = 8,
+        /// Nanoseconds of processor time that its processors used, those that are unmade included.
+        TimeUsedNs = 9,
+    }
 }
 
 /// Why the kernel stopped an environment.
@@ -351,18 +351,18 @@ pub enum StopReason {
     FramesKept = 4,
 }
 
-/// Fields of [`ProcessorRead`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum ProcessorField {
-    /// [`ProcessorState`].
-    State = 0,
-    /// Nanoseconds of processor time used.
-    TimeUsedNs = 1,
-    /// Slices begun.
-    Slices = 2,
-    /// Nanoseconds by which slice-end upcalls overran.
-    OverrunNs = 3,
+numbered! {
+    /// Fields of [`ProcessorRead`].
+    pub enum ProcessorField {
+        /// [`ProcessorState`].
+        State = 0,
+        /// Nanoseconds of processor time used.
+        TimeUsedNs = 1,
+        /// Slices begun.
+        Slices = 2,
+        /// Nanoseconds by which slice-end upcalls overran.
+        OverrunNs = 3,
+    }
 }
 
 /// What a virtual processor is doing.

@@ -5,6 +5,27 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// Declares an enumeration that comes over the boundary as a number.
+macro_rules! numbered {
+    ($(#[$meta:meta])* pub enum $name:ident { $( $(#[$doc:meta])* $variant:ident = $number:literal, )* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum $name { $( $(#[$doc])* $variant = $number, )* }
+
+        impl $name {
+            /// The one with this number.
+            #[must_use]
+            pub const fn from_number(number: u32) -> Option<Self> {
+                match number {
+                    $( $number => Some(Self::$variant), )*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
 pub mod boot;
 pub mod call;
 pub mod counter;

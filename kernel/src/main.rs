@@ -116,7 +116,7 @@ mod bare {
         [(key >> 64) as u64, key as u64]
     }
 
-    /// Fills the page that every environment sees, word by word as `abi::boot::SystemPage` lays it out.
+    /// Fills the page that every environment sees.
     fn write_system_page(frame: FrameNumber, boot: &Boot, slice_ns: u64) {
         let page = SystemPage {
             clock_base_ns: boot.clock.base_ns,
@@ -129,16 +129,7 @@ mod bare {
             slice_ns,
         };
         machine::physical_zero(frame);
-        let words = [
-            page.clock_base_ns,
-            page.clock_base_tsc,
-            page.clock_multiplier,
-            u64::from(page.clock_shift) | u64::from(page.processor_count) << 32,
-            page.tsc_hz,
-            page.vector_state_mask,
-            page.slice_ns,
-        ];
-        for (index, word) in words.into_iter().enumerate() {
+        for (index, word) in page.to_words().into_iter().enumerate() {
             machine::physical_store(frame, index, word);
         }
     }

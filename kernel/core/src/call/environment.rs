@@ -77,38 +77,29 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Envir
     let target = any_environment(state, caller, call.slot, Rights::READ)?;
     let object = &state.environments[target];
     let stop = object.stop;
-    let field = |field: EnvironmentField| field as u32 == call.field;
     for (first, counts) in [(FIELD_SHARE_FIRST, object.share), (FIELD_USED_FIRST, object.used)] {
         if let Some(count) = counts.get(call.field.wrapping_sub(first) as usize) {
             return Ok(u64::from(*count));
         }
     }
-    if field(EnvironmentField::Stopped) {
-        Ok(stop.reason as u64)
-    } else if field(EnvironmentField::StopVector) {
-        Ok(stop.vector)
-    } else if field(EnvironmentField::StopAddress) {
-        Ok(stop.address)
-    } else if field(EnvironmentField::StopRip) {
-        Ok(stop.rip)
-    } else if field(EnvironmentField::FramesOwned) {
-        Ok(object.frames_owned)
-    } else if field(EnvironmentField::FrameQuota) {
-        Ok(object.frame_quota)
-    } else if field(EnvironmentField::FramesDonated) {
-        Ok(object.donated_count)
-    } else if field(EnvironmentField::SlotCount) {
-        let tables = object.table.iter().flatten().count() as u64;
-        Ok(tables * u64::from(crate::capability::SLOTS_PER_FRAME))
-    } else if field(EnvironmentField::FramesFree) {
-        Ok(state.frames.free_count())
-    } else if field(EnvironmentField::TimeUsedNs) {
-        let own = |id: &ProcessorId| state.processors[*id].environment == Some(target);
-        let live_ns = state.processors.ids().filter(own).map(|id| state.time_used_ns(id));
-        Ok(live_ns.fold(object.time_used_ns, u64::saturating_add))
-    } else {
-        Err(bad_argument(1))
-    }
+    Ok(match EnvironmentField::from_number(call.field).ok_or(bad_argument(1))? {
+        EnvironmentField::Stopped => stop.reason as u64,
+        EnvironmentField::StopVector => stop.vector,
+        EnvironmentField::StopAddress => stop.address,
+        EnvironmentField::StopRip => stop.rip,
+        EnvironmentField::FramesOwned => object.frames_owned,
+        EnvironmentField::FrameQuota => object.frame_quota,
+        EnvironmentField::FramesDonated => object.donated_count,
+        EnvironmentField::SlotCount => {
+            object.table.iter().flatten().count() as u64 * u64::from(crate::capability::SLOTS_PER_FRAME)
+        }
+        EnvironmentField::FramesFree => state.frames.free_count(),
+        EnvironmentField::TimeUsedNs => {
+            let own = |id: &ProcessorId| state.processors[*id].environment == Some(target);
+            let live_ns = state.processors.ids().filter(own).map(|id| state.time_used_ns(id));
+            live_ns.fold(object.time_used_ns, u64::saturating_add)
+        }
+    })
 }
 
 pub(super) fn watch<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentWatch) -> Answer {

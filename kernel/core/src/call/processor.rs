@@ -141,18 +141,12 @@ pub(super) fn stop<M: Machine>(state: &mut State<M>, caller: Caller, call: Proce
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorRead) -> Answer {
     let named = state.lookup_processor(caller.environment, call.slot, Rights::READ)?;
     let object = &state.processors[named.id];
-    let field = |field: ProcessorField| field as u32 == call.field;
-    if field(ProcessorField::State) {
-        Ok(object.state as u64)
-    } else if field(ProcessorField::TimeUsedNs) {
-        Ok(state.time_used_ns(named.id))
-    } else if field(ProcessorField::Slices) {
-        Ok(object.slices)
-    } else if field(ProcessorField::OverrunNs) {
-        Ok(object.overrun_ns)
-    } else {
-        Err(bad_argument(1))
-    }
+    Ok(match ProcessorField::from_number(call.field).ok_or(bad_argument(1))? {
+        ProcessorField::State => object.state as u64,
+        ProcessorField::TimeUsedNs => state.time_used_ns(named.id),
+        ProcessorField::Slices => object.slices,
+        ProcessorField::OverrunNs => object.overrun_ns,
+    })
 }
 
 pub(super) fn destroy<M: Machine>(state: &mut State<M>, caller: Caller, call: ProcessorDestroy) -> Answer {

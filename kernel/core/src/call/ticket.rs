@@ -78,19 +78,12 @@ pub(super) fn issue<M: Machine>(state: &mut State<M>, caller: Caller, call: Tick
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: TicketRead) -> Answer {
     let funded = funded(state, caller, call.slot, Rights::READ)?;
-    let field = |field: TicketField| field as u32 == call.field;
     state.settle_funding(true);
-    if field(TicketField::Amount) {
-        Ok(state.lottery.amount(funded.ticket))
-    } else if field(TicketField::IsFunding) {
-        Ok(u64::from(state.lottery.target(funded.ticket).is_some()))
-    } else if field(TicketField::IssuedAmount) {
-        Ok(state.lottery.issued_amount(funded.currency))
-    } else if field(TicketField::ActiveAmount) {
-        Ok(state.lottery.active_amount(funded.currency))
-    } else if field(TicketField::Value) {
-        state.lottery.value(funded.currency).map_err(|_| Status::WrongState.into())
-    } else {
-        Err(bad_argument(1))
-    }
+    Ok(match TicketField::from_number(call.field).ok_or(bad_argument(1))? {
+        TicketField::Amount => state.lottery.amount(funded.ticket),
+        TicketField::IsFunding => u64::from(state.lottery.target(funded.ticket).is_some()),
+        TicketField::IssuedAmount => state.lottery.issued_amount(funded.currency),
+        TicketField::ActiveAmount => state.lottery.active_amount(funded.currency),
+        TicketField::Value => state.lottery.value(funded.currency).map_err(|_| Status::WrongState)?,
+    })
 }
