@@ -244,7 +244,7 @@ calls! {
     // The machine.
 
     /// Writes up to `LOG_BYTES_MAX` bytes to the kernel's log.
-    38 MachineLog { slot: CapSlot, pointer: u64, length: u64 }
+    38 MachineLog { slot: CapSlot, length: u64, low: u64, high: u64 }
     /// Ends the machine; `code` is told to whoever runs it.
     39 MachineOff { slot: CapSlot, code: u32 }
     /// Reads counter `index` of `environment` (`crate::counter::Counter`).
@@ -283,8 +283,8 @@ calls! {
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more
 /// tables.
 pub const ENVIRONMENT_FRAME_COUNT_MIN: u64 = 8;
-/// Most bytes that one [`MachineLog`] writes.
-pub const LOG_BYTES_MAX: u64 = 256;
+/// Most bytes that one [`MachineLog`] writes: what the transmitter of a serial port holds.
+pub const LOG_BYTES_MAX: u64 = 16;
 
 /// Amount of a ticket that nobody changed.
 pub const TICKET_AMOUNT_DEFAULT: u64 = 1000;

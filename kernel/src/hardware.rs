@@ -310,8 +310,8 @@ impl Machine for Hardware {
         self.set_masked(device, interrupt, false);
     }
 
-    fn log(&mut self, bytes: &[u8]) {
-        machine::log_bytes(bytes);
+    fn log(&mut self, bytes: &[u8]) -> usize {
+        machine::log_bytes(bytes)
     }
 
     fn power_off(&mut self, code: u32) {

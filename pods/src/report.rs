@@ -2,12 +2,11 @@
 
 use core::fmt::{Arguments, Write};
 
-use aegis_abi::call::LOG_BYTES_MAX;
 use aegis_abi::types::SLOT_MACHINE;
 use aegis_rt::call;
 
 /// Longest line; what is longer is cut.
-const LINE_BYTES_MAX: usize = LOG_BYTES_MAX as usize;
+const LINE_BYTES_MAX: usize = 256;
 
 struct Line {
     bytes: [u8; LINE_BYTES_MAX],

@@ -260,11 +260,28 @@ pub fn sleep(terms: &[Term]) -> Outcome {
     unsafe { issue(Call::Sleep(call)) }
 }
 
-/// Writes to the kernel's log.
+/// How often in a row the log may take nothing before its writer gives up.
+const LOG_REFUSAL_COUNT_MAX: u32 = 1_000_000;
+
+/// Writes to the kernel's log, piece by piece as fast as that goes; how many bytes it took.
 pub fn machine_log(slot: CapSlot, text: &[u8]) -> Outcome {
-    let call = numbers::MachineLog { slot, pointer: text.as_ptr() as u64, length: text.len() as u64 };
-    // SAFETY: the kernel only reads the text.
-    unsafe { issue(Call::MachineLog(call)) }
+    let mut written = 0;
+    let mut refusal_count = 0;
+    loop {
+        let rest = &text[written..];
+        let length = rest.len().min(numbers::LOG_BYTES_MAX as usize);
+        let byte = |(index, byte): (usize, &u8)| u128::from(*byte) << (8 * index);
+        let bytes: u128 = rest[..length].iter().enumerate().map(byte).sum();
+        let (low, high) = (bytes as u64, (bytes >> 64) as u64);
+        let call = numbers::MachineLog { slot, length: length as u64, low, high };
+        // SAFETY: the call reads no memory.
+        let taken = unsafe { issue(Call::MachineLog(call)) }?;
+        written += (taken as usize).min(rest.len());
+        refusal_count = if taken == 0 { refusal_count + 1 } else { 0 };
+        if written == text.len() || refusal_count == LOG_REFUSAL_COUNT_MAX {
+            return Ok(written as u64);
+        }
+    }
 }
 
 /// Ends the machine. Comes back only if the capability does not allow it.

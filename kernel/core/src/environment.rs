@@ -37,7 +37,7 @@ pub(crate) struct Environment {
     pub(crate) frame_quota: u64,
     /// Its reason is `Running` while it runs.
     pub(crate) stop: StopReport,
-    /// Rung when it stops.
+    /// Rung when it stops, and when whoever paid for it has ended.
     /// With the capabilities for the environment and for the bell.
     pub(crate) watch: Option<(Named<BellId>, [CapRef; 2])>,
     pub(crate) is_ending: bool,
@@ -167,11 +167,16 @@ impl<M: Machine> State<'_, M> {
         }
         self.environments[environment].stop = report;
         self.stop_processors(environment);
-        if let Some(bell) = self.environments[environment].watch.and_then(|(named, _)| self.live_bell(named)) {
-            self.ring(bell);
-        }
+        self.tell_watcher(environment);
         if self.first_environment == Some(environment) {
             self.machine.first_environment_stopped(report);
+        }
+    }
+
+    /// Something of an environment changed that its maker may want to know.
+    pub(crate) fn tell_watcher(&mut self, environment: EnvironmentId) {
+        if let Some(bell) = self.environments[environment].watch.and_then(|(named, _)| self.live_bell(named)) {
+            self.ring(bell);
         }
     }
 

@@ -265,14 +265,16 @@ impl<M: Machine> State<'_, M> {
         Ok(())
     }
 
-    /// An environment ends, which has no processors and made no environments. Whom it paid for, its maker pays for
-    /// again, or whoever made that one: nobody else pays for the first environment, so there no cycle is closed.
+    /// An environment ends, which has no processors and made no environments. The tickets by which it paid for others
+    /// are their makers' now and fund nothing; whoever watches those is told.
     pub(crate) fn unfund_environment(&mut self, environment: EnvironmentId) {
         for id in self.environments.ids() {
             let object = &self.environments[id];
-            let mut payer = object.parent.filter(|_| object.payer == Some(environment));
-            while let Some(next) = payer.filter(|next| self.issue_ticket(id, *next).is_err()) {
-                payer = self.environments[next].parent;
+            let maker = object.parent.filter(|_| object.payer == Some(environment));
+            if let (Some(maker), Some(ticket)) = (maker, object.ticket) {
+                let _ = self.lottery.unfund(ticket);
+                let _ = self.issue_ticket(id, maker);
+                self.tell_watcher(id);
             }
         }
         let object = &self.environments[environment];

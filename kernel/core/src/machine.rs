@@ -113,8 +113,8 @@ pub trait Machine {
     /// Unmasks it.
     fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize);
 
-    /// Writes bytes to the kernel's log.
-    fn log(&mut self, bytes: &[u8]);
+    /// Writes at most `LOG_BYTES_MAX` bytes to the kernel's log without waiting; how many it took.
+    fn log(&mut self, bytes: &[u8]) -> usize;
     /// Ends the machine with a code. A fake may return.
     fn power_off(&mut self, code: u32);
     /// The first environment was stopped: says why and ends the machine. A fake may return.

@@ -301,24 +301,6 @@ impl<M: Machine> State<'_, M> {
         Ok(frame)
     }
 
-    /// Copies bytes from the caller's memory; `bytes` is as long as the slice.
-    pub(crate) fn read_user_bytes(
-        &self,
-        processor: ProcessorId,
-        slice: UserSlice,
-        bytes: &mut [u8],
-    ) -> Result<(), Status> {
-        let skip = slice.address % 8;
-        let aligned = UserSlice { address: slice.address - skip, length_bytes: slice.length_bytes + skip };
-        let mut reader = self.user_reader(processor, aligned);
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            let at = index as u64 + skip;
-            let [word] = self.read_user(&mut reader, at / 8)?;
-            *byte = (word >> (at % 8 * 8)) as u8;
-        }
-        Ok(())
-    }
-
     /// The frame that a user page is mapped to.
     #[inline(always)]
     pub(crate) fn translate(&self, root: FrameNumber, page: u64) -> Option<FrameNumber> {

@@ -333,9 +333,7 @@ fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
     struct Log;
     impl Write for Log {
         fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            for chunk in text.as_bytes().chunks(aegis_abi::call::LOG_BYTES_MAX as usize) {
-                let _ = call::machine_log(SLOT_MACHINE, chunk);
-            }
+            let _ = call::machine_log(SLOT_MACHINE, text.as_bytes());
             Ok(())
         }
     }

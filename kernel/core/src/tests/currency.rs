@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use aegis_abi::call::{
-    Call, CapDerive, CapGrant, EnvironmentDestroy, ProcessorStop, TicketAmount, TicketField, TicketFund, TicketIssue,
-    TicketRead,
+    BellCreate, BellTake, Call, CapDerive, CapGrant, EnvironmentDestroy, EnvironmentWatch, ProcessorStop, TicketAmount,
+    TicketField, TicketFund, TicketIssue, TicketRead,
 };
 use aegis_abi::share::Table;
-use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_SELF, Status};
+use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 
 use super::random::Random;
 use super::world::{S, SLICE_NS, World};
@@ -182,15 +182,22 @@ fn only_who_is_above_both_payers_changes_them() {
 }
 
 #[test]
-fn when_a_payer_ends_the_maker_pays_again() {
+fn when_a_payer_ends_its_tickets_fund_nothing_and_the_watcher_is_told() {
     let (mut world, environments) = world(5);
     run(&mut world, 0);
     world.ok(amount(slot(0), 7));
     world.ok(issue(slot(0), slot(1)));
     world.ok(issue(slot(1), slot(2)));
+    let bell = CapSlot(95);
+    world.ok(Call::BellCreate(BellCreate { slot: bell, processor: SLOT_NONE }));
+    world.ok(Call::EnvironmentWatch(EnvironmentWatch { slot: CapSlot(slot(0)), bell }));
     destroy(&mut world, 1);
     assert_eq!(world.state.environments[environments[0]].payer, Some(world.first));
     assert_eq!(world.ok(read(slot(0), TicketField::Amount)), 7);
+    assert_eq!(world.ok(read(slot(0), TicketField::IsFunding)), 0);
+    assert_eq!(world.ok(Call::BellTake(BellTake { slot: bell })), 1, "told once");
+    assert_eq!(value(&mut world, 0), 0);
+    world.ok(fund(slot(0), slot(0)));
     world.ok(amount(slot(0), 1000));
     assert_eq!(value(&mut world, 0), 500);
     // Who was without funding stays so.
@@ -198,7 +205,7 @@ fn when_a_payer_ends_the_maker_pays_again() {
     world.ok(issue(slot(0), slot(2)));
     destroy(&mut world, 2);
     assert_eq!(world.ok(read(slot(0), TicketField::IsFunding)), 0);
-    // 3 made 4 and is paid by it: once 4's payer has ended 3 cannot pay for 4, so whoever made 3 does.
+    // A maker that is paid for by what it made gets the ticket back all the same: what funds nothing closes no cycle.
     let (mut world, environments) = self::world(3);
     let [maker, made, payer] = environments[..] else { unreachable!() };
     adopt(&mut world, made, maker);
@@ -208,7 +215,8 @@ fn when_a_payer_ends_the_maker_pays_again() {
     destroy(&mut world, 2);
     assert_eq!(world.state.environments[payer].serial, 0);
     let payers = [maker, made].map(|environment| world.state.environments[environment].payer);
-    assert_eq!(payers, [Some(made), Some(world.first)]);
+    assert_eq!(payers, [Some(made), Some(maker)]);
+    assert_eq!(world.refused(fund(slot(1), slot(1))), Status::WrongState, "that would");
     destroy(&mut world, 0);
     assert_eq!(world.state.environments[made].serial, 0, "it goes with its maker");
 }
@@ -244,16 +252,11 @@ impl Model {
         self.part(known.payer) * known.amount as f64 / all as f64
     }
 
-    /// Whoever made it pays, or above.
+    /// Whoever made it has the ticket, which funds nothing.
     fn end(&mut self, number: u32) {
         self.0.remove(&number);
-        let paid: Vec<u32> = self.0.iter().filter(|(_, it)| it.payer == number).map(|(it, _)| *it).collect();
-        for it in paid {
-            let mut payer = self.0[&it].maker;
-            while self.0[&it].is_funded && self.funds(it, payer) {
-                payer = self.0[&payer].maker;
-            }
-            self.0.get_mut(&it).expect("it is there").payer = payer;
+        for it in self.0.values_mut().filter(|it| it.payer == number) {
+            (it.payer, it.is_funded) = (it.maker, false);
         }
     }
 }

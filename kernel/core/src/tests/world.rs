@@ -210,8 +210,9 @@ impl Machine for Fake {
     fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize) {
         self.unmasked.push((device.index(), interrupt));
     }
-    fn log(&mut self, bytes: &[u8]) {
+    fn log(&mut self, bytes: &[u8]) -> usize {
         self.log.extend_from_slice(bytes);
+        bytes.len()
     }
     fn power_off(&mut self, code: u32) {
         self.power_off = Some(code);

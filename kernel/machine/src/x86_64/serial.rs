@@ -12,6 +12,8 @@ use super::instructions::{in8, out8};
 const COM1: u16 = 0x3f8;
 const LINE_STATUS: u16 = COM1 + 5;
 const TRANSMIT_EMPTY: u8 = 1 << 5;
+/// What the transmitter of a 16550 holds.
+const FIFO_BYTES: usize = 16;
 /// Reads of the status register before a byte is written regardless; a missing device answers all ones at once.
 const WAIT_COUNT_MAX: u32 = 100_000;
 
@@ -73,11 +75,19 @@ pub fn log_write(line: fmt::Arguments<'_>) {
     write(format_args!("aegis: {line}\n"));
 }
 
-/// Writes bytes as they are, whatever the level.
-pub fn log_bytes(bytes: &[u8]) {
-    for byte in bytes {
-        put(*byte);
+/// Loads the transmitter with as many bytes as it holds, as they are and whatever the level, if it is empty; else takes
+/// none. Waits for nothing.
+#[must_use]
+pub fn log_bytes(bytes: &[u8]) -> usize {
+    // SAFETY: a UART reaches no memory.
+    if unsafe { in8(LINE_STATUS) } & TRANSMIT_EMPTY == 0 {
+        return 0;
     }
+    for byte in bytes.iter().take(FIFO_BYTES) {
+        // SAFETY: a UART reaches no memory.
+        unsafe { out8(COM1, *byte) };
+    }
+    bytes.len().min(FIFO_BYTES)
 }
 
 /// Writes text as it is, with carriage returns before line ends.
