@@ -232,8 +232,32 @@ fn many_pods_get_a_machine_with_room_for_them() {
         let expected: Vec<String> = (0..50).map(|line| format!("line {line} of {number}")).collect();
         assert_eq!(output_of(&ended, &format!("p{number}")), expected);
     }
-    let ended = up("no-room", &["-M", "microvm"], &text);
+    // Each would need a page of register blocks of its own.
+    let ended = up("no-room", &["-M", "microvm", "--trust-devices"], &text);
     assert!(ended.status == 125 && ended.errors.contains("no room"), "{ended:?}");
+}
+
+#[test]
+fn pods_that_are_trusted_drive_their_devices_themselves() {
+    let folder = std::env::temp_dir();
+    let volume = format!("volumes = ['{}:/v:ro']", folder.display());
+    let pods = [shell("a", "ls /v > /dev/null && echo a", &volume), shell("b", "echo b", "")].concat();
+    for machine in ["microvm", "q35"] {
+        for (text, options, word) in [
+            (pods.clone(), &["-M", machine, "--verbose"][..], "the manager guards them"),
+            (pods.clone(), &["-M", machine, "--verbose", "--trust-devices"], "nothing confines them"),
+            (
+                format!("[machine]\ntrust_devices = true\n{pods}"),
+                &["-M", machine, "--verbose"],
+                "nothing confines them",
+            ),
+        ] {
+            let ended = up("trusted", options, &text);
+            assert_eq!(ended.status, 0, "{ended:?}");
+            assert_eq!((output_of(&ended, "a"), output_of(&ended, "b")), (vec!["a".into()], vec!["b".into()]));
+            assert!(ended.errors.contains(word), "{ended:?}");
+        }
+    }
 }
 
 #[test]
