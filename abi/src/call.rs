@@ -175,8 +175,9 @@ calls! {
     13 EnvironmentRead { slot: CapSlot, field: u32 }
     /// Names the bell that is rung when the environment stops.
     14 EnvironmentWatch { slot: CapSlot, bell: CapSlot }
-    /// Asks an environment for frames: it gets a revocation upcall and `deadline_ns` (a time since the kernel's
-    /// start) to free them; after that the kernel takes them and reports them in the control page.
+    /// Takes `frame_count` frames of quota from an environment: it gets a revocation upcall and `deadline_ns` (a time
+    /// since the kernel's start) to free what it owns beyond the rest; after that the kernel takes them and reports
+    /// them in the control page.
     15 EnvironmentReclaim { slot: CapSlot, frame_count: u64, deadline_ns: u64 }
 
     // Virtual processors.
@@ -278,6 +279,11 @@ calls! {
     /// Sets how many entries of a table (`crate::share::Table`) an environment that the caller made may use with all
     /// that it makes; the caller's own share pays, or gets back.
     52 EnvironmentShare { slot: CapSlot, table: u32, count: u32 }
+
+    // Quota of frames.
+
+    /// Lets an environment own `frame_count` frames more, out of the caller's quota.
+    56 EnvironmentQuota { slot: CapSlot, frame_count: u64 }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more

@@ -63,7 +63,7 @@ pub struct ControlPage {
     pub save_area_top: u64,
     /// User address of the save area's first byte.
     pub save_area_base: u64,
-    /// Set on [`UpcallKind::Revocation`]: frames asked for.
+    /// Set on [`UpcallKind::Revocation`]: frames that were owned beyond the quota that is left.
     pub revocation_frame_count: u64,
     /// Entries of `repossessed` that the kernel has written.
     pub repossessed_count: u64,
@@ -73,7 +73,7 @@ pub struct ControlPage {
     pub library: [u64; 64],
 }
 
-/// Frames that one reclaim can take by force and report.
+/// Frames taken by force that can be reported before the library OS resets the count.
 pub const REPOSSESSED_COUNT_MAX: usize = 64;
 
 /// What the kernel pushes on the save area; also what [`UpcallKind::Syscall`] handlers build for themselves.

@@ -134,9 +134,12 @@ stubs! {
     space_create(slot: CapSlot) => SpaceCreate { slot: slot };
     /// Names the bell for an environment's stop.
     environment_watch(slot: CapSlot, bell: CapSlot) => EnvironmentWatch { slot: slot, bell: bell };
-    /// Asks an environment for frames.
+    /// Takes quota from an environment, and the frames that it owns beyond it.
     environment_reclaim(slot: CapSlot, frame_count: u64, deadline_ns: u64)
         => EnvironmentReclaim { slot: slot, frame_count: frame_count, deadline_ns: deadline_ns };
+    /// Passes some of the caller's quota on to an environment.
+    environment_quota(slot: CapSlot, frame_count: u64)
+        => EnvironmentQuota { slot: slot, frame_count: frame_count };
     /// Makes a virtual processor.
     processor_create(slot: CapSlot, environment: CapSlot, frames: CapSlot, save_area_frame_count: u32,
         control_address: u64, save_area_base: u64)

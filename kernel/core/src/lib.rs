@@ -13,7 +13,7 @@
 //! | `call` | the kernel calls, by family |
 //! | `capability`, `delete` | tables and derivation; revocation and what goes with it |
 //! | [`frame`], `space`, `spaces` | ownership of frames; page tables; address spaces as objects |
-//! | `environment`, `share`, `reclaim` | environments; their parts of the tables; frames asked back |
+//! | `environment`, `share`, `reclaim` | environments; their parts of the tables; quota taken back |
 //! | `processor`, `schedule`, `predicate` | upcalls; slices; sleeping |
 //! | `funding` | tickets and currencies of environments and processors; who wins the next slice |
 //! | `bell`, `gate`, [`device`] | notification; protected control transfer; device functions |

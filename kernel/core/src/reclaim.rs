@@ -28,8 +28,6 @@ const STEP_NS: u64 = 100_000;
 pub(crate) struct Reclaim {
     /// When the kernel takes what is missing; 0: nothing was asked.
     pub(crate) deadline_ns: u64,
-    /// Frames that it may own then.
-    pub(crate) frames_target: u64,
     /// First and number of the frames in hand.
     pub(crate) in_hand: (u64, u64),
     /// From where their mappings are still to be broken.
@@ -41,25 +39,23 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
-    pub(crate) const NONE: Self =
-        Self { deadline_ns: 0, frames_target: 0, in_hand: (0, 0), cursor: 0, slot: 0, takes_pinned: false };
+    pub(crate) const NONE: Self = Self { deadline_ns: 0, in_hand: (0, 0), cursor: 0, slot: 0, takes_pinned: false };
 }
 
 impl<M: Machine> State<'_, M> {
-    /// Asks an environment for frames. What it will lose of its quota goes back to its creator at
-    /// once.
+    /// Takes quota, at most all, from an environment, and asks it for the frames that it owns beyond the rest. The
+    /// quota goes back to its creator at once.
     pub(crate) fn begin_reclaim(&mut self, environment: EnvironmentId, frame_count: u64, deadline_ns: u64) {
         let object = &mut self.environments[environment];
-        let target = object.frames_owned.saturating_sub(frame_count);
-        let quota_lost = object.frame_quota.saturating_sub(target).min(frame_count);
-        object.reclaim = Reclaim { deadline_ns: deadline_ns.max(1), frames_target: target, ..Reclaim::NONE };
-        object.frame_quota -= quota_lost;
+        object.reclaim = Reclaim { deadline_ns: deadline_ns.max(1), ..Reclaim::NONE };
+        object.frame_quota -= frame_count;
+        let asked = object.frames_owned.saturating_sub(object.frame_quota);
         if let Some(parent) = object.parent {
-            self.environments[parent].frame_quota += quota_lost;
+            self.environments[parent].frame_quota += frame_count;
         }
         if let Some(processor) = self.first_processor(environment) {
             let control = self.processors[processor].pages.control();
-            self.machine.store(control, control_word!(revocation_frame_count), frame_count);
+            self.machine.store(control, control_word!(revocation_frame_count), asked);
             self.make_due(processor, UpcallKind::Revocation);
         }
         self.note_reclaim(deadline_ns.max(1));
@@ -108,7 +104,7 @@ impl<M: Machine> State<'_, M> {
     /// Goes on with a repossession; false if there is nothing (more) to do in this pass.
     fn repossess_step(&mut self, environment: EnvironmentId) -> bool {
         let object = &mut self.environments[environment];
-        let (reclaim, excess) = (object.reclaim, object.frames_owned.saturating_sub(object.reclaim.frames_target));
+        let (reclaim, excess) = (object.reclaim, object.frames_owned.saturating_sub(object.frame_quota));
         if reclaim.in_hand.1 != 0 {
             return self.break_in_hand(environment);
         }
@@ -192,7 +188,7 @@ impl<M: Machine> State<'_, M> {
         }
         while self.work_left != 0 && {
             let object = &self.environments[environment];
-            object.frames_owned > object.reclaim.frames_target
+            object.frames_owned > object.frame_quota
         } {
             let Some(frame) = self.pop_donated(environment) else {
                 let reclaim = &mut self.environments[environment].reclaim;

@@ -379,12 +379,19 @@ fn hoarder(machine: &Machine, ignores: u64) -> Result<Child, crate::suite::Failu
     Ok(child)
 }
 
+/// Frames that a child may own and does not.
+fn unused_quota(child: &Child) -> Result<u64, crate::suite::Failure> {
+    let quota = expect_ok!(read(child.environment, EnvironmentField::FrameQuota));
+    Ok(quota - expect_ok!(read(child.environment, EnvironmentField::FramesOwned)))
+}
+
 fn reclaim_complied(machine: &Machine) -> CaseResult {
     let child = hoarder(machine, 0)?;
     expect_equal!(child.shared.get(READY), 10);
     let owned = expect_ok!(read(child.environment, EnvironmentField::FramesOwned));
     let deadline = wait::now_ns() + 10_000_000_000;
-    expect_ok!(call::environment_reclaim(child.environment, 4, deadline));
+    let unused = unused_quota(&child)?;
+    expect_ok!(call::environment_reclaim(child.environment, unused + 4, deadline));
     expect!(child::await_word(&child, FREED, 1));
     expect_equal!(child.shared.get(ASKED), 4);
     expect_equal!(child.shared.get(FREED), 4);
@@ -400,7 +407,8 @@ fn reclaim_ignored(machine: &Machine) -> CaseResult {
     let free = expect_ok!(read(SLOT_SELF, EnvironmentField::FramesFree));
     let owned = expect_ok!(read(child.environment, EnvironmentField::FramesOwned));
     let deadline = wait::now_ns() + 200_000_000;
-    expect_ok!(call::environment_reclaim(child.environment, 3, deadline));
+    let unused = unused_quota(&child)?;
+    expect_ok!(call::environment_reclaim(child.environment, unused + 3, deadline));
     let again = call::environment_reclaim(child.environment, 1, deadline);
     expect_refused!(again, Status::WrongState);
     expect!(child::await_word(&child, TAKEN, 3));
@@ -409,7 +417,7 @@ fn reclaim_ignored(machine: &Machine) -> CaseResult {
     expect!(child.shared.get(TAKEN_FIRST) != 0);
     expect_equal!(read(child.environment, EnvironmentField::FramesOwned), Ok(owned - 3));
     expect_equal!(read(SLOT_SELF, EnvironmentField::FramesFree), Ok(free + 3));
-    expect_equal!(read(SLOT_SELF, EnvironmentField::FrameQuota), Ok(quota + 3));
+    expect_equal!(read(SLOT_SELF, EnvironmentField::FrameQuota), Ok(quota + unused + 3));
     // Three of its pages are gone, and it learns that from the vector, not from a crash.
     expect!(wait::until(|| child.shared.get(STILL_MAPPED) == 1 + 7));
     expect_equal!(child::await_word(&child, TAKEN, 3), true);
@@ -423,7 +431,8 @@ fn reclaim_refuses(machine: &Machine) -> CaseResult {
     let child = expect_ok!(child::make(machine, 0, 0));
     let reclaim = |slot, count| call::environment_reclaim(slot, count, 1);
     expect_equal!(reclaim(child.environment, 0), bad_argument(1));
-    expect_equal!(reclaim(child.environment, 65), bad_argument(1));
+    let quota = expect_ok!(read(child.environment, EnvironmentField::FrameQuota));
+    expect_equal!(reclaim(child.environment, quota + 1), bad_argument(1));
     expect_equal!(reclaim(child.environment, u64::MAX), bad_argument(1));
     expect_refused!(reclaim(SLOT_SELF, 1), Status::WrongState);
     expect_refused!(reclaim(child.frames, 1), Status::WrongType);

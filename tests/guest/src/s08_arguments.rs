@@ -71,7 +71,7 @@ fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
 /// Calls that take no slot.
 const WITHOUT_SLOTS: [u64; 3] = [0, 22, 29];
 
-fn rows(entry: &BindEntry) -> [Row; 46] {
+fn rows(entry: &BindEntry) -> [Row; 47] {
     use Kind::{Any, AnyFunded, Funded, Right, Space, Target, Type};
     let at = |slot: CapSlot| u64::from(slot.0);
     let (frames, environment, processor) = (at(FRAMES), at(ENVIRONMENT), at(PROCESSOR));
@@ -131,6 +131,7 @@ fn rows(entry: &BindEntry) -> [Row; 46] {
         row(46, [processor, 0, 0, 0, 0, 0], &[(0, Funded)]),
         row(47, [environment, u64::from(SLOT_SELF.0), 0, 0, 0, 0], &[(0, Right(E)), (1, Right(E))]),
         row(52, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
+        row(56, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
     ]
 }
 

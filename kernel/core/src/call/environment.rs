@@ -1,12 +1,11 @@
-//! Calls 11 to 15: making, ending, reading, watching environments, and asking them for frames.
+//! Calls 11 to 15 and 56: making, ending, reading, watching environments, and moving their quota of frames.
 
 use aegis_abi::call::{
-    ENVIRONMENT_FRAME_COUNT_MIN, EnvironmentCreate, EnvironmentDestroy, EnvironmentField, EnvironmentRead,
-    EnvironmentReclaim, EnvironmentShare, EnvironmentWatch,
+    ENVIRONMENT_FRAME_COUNT_MIN, EnvironmentCreate, EnvironmentDestroy, EnvironmentField, EnvironmentQuota,
+    EnvironmentRead, EnvironmentReclaim, EnvironmentShare, EnvironmentWatch,
 };
 use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLES};
 use aegis_abi::types::{CapType, Rights, SLOT_NONE, SLOT_SELF, Status};
-use aegis_abi::upcall::REPOSSESSED_COUNT_MAX;
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::{CapRef, Capability, DYING, FILLING};
@@ -137,9 +136,17 @@ pub(super) fn share<M: Machine>(state: &mut State<M>, caller: Caller, call: Envi
 
 pub(super) fn reclaim<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentReclaim) -> Answer {
     let target = state.lookup_environment(caller.environment, call.slot, Rights::CONTROL)?;
-    refuse_if(call.frame_count == 0 || call.frame_count > REPOSSESSED_COUNT_MAX as u64, bad_argument(1))?;
     let object = &state.environments[target];
+    refuse_if(call.frame_count == 0 || call.frame_count > object.frame_quota, bad_argument(1))?;
     refuse_if(object.parent.is_none() || object.reclaim.deadline_ns != 0, Status::WrongState)?;
     state.begin_reclaim(target, call.frame_count, call.deadline_ns);
+    Ok(0)
+}
+
+pub(super) fn quota<M: Machine>(state: &mut State<M>, caller: Caller, call: EnvironmentQuota) -> Answer {
+    let target = state.lookup_environment(caller.environment, call.slot, Rights::RECEIVE)?;
+    refuse_if(call.frame_count > state.environments[caller.environment].frames_left(), Status::NoFrames)?;
+    state.environments[caller.environment].frame_quota -= call.frame_count;
+    state.environments[target].frame_quota += call.frame_count;
     Ok(0)
 }

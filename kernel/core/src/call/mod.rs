@@ -146,6 +146,7 @@ dispatch! {
     EnvironmentRead => environment::read;
     EnvironmentWatch => environment::watch;
     EnvironmentReclaim => environment::reclaim;
+    EnvironmentQuota => environment::quota;
     ProcessorCreate => processor::create;
     ProcessorStart => processor::start;
     ProcessorRead => processor::read;

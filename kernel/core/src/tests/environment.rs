@@ -1,8 +1,8 @@
 //! Calls 11 to 20: making and ending environments and processors, and frames asked back.
 
 use aegis_abi::call::{
-    Call, CapDerive, CapGrant, CapRead, EnvironmentCreate, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate,
-    ProcessorCreate, ProcessorDestroy, ProcessorStart, StopReason,
+    Call, CapDerive, CapGrant, CapRead, EnvironmentCreate, EnvironmentDestroy, EnvironmentQuota, EnvironmentReclaim,
+    FrameAllocate, ProcessorCreate, ProcessorDestroy, ProcessorStart, StopReason,
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::BindEntry;
@@ -238,8 +238,11 @@ fn an_environment_that_does_not_comply_loses_frames_and_is_told_which() {
     assert_eq!(world.call_on(1, bind), (Status::Ok, 1));
 
     let quota = world.state.environments[world.first].frame_quota;
-    world.ok(reclaim(S, 3, DEADLINE_NS));
+    // What it may own and does not is given up first.
+    let (unused, owned) = (world.state.environments[child].frames_left(), world.state.environments[child].frames_owned);
+    world.ok(reclaim(S, unused + 3, DEADLINE_NS));
     assert_eq!(world.refused(reclaim(S, 3, DEADLINE_NS)), Status::WrongState);
+    assert_eq!(world.state.environments[child].frame_quota, owned - 3);
     assert!(world.state.machine.kicked.contains(&super::world::cpu(1)));
     world.kick(1);
     assert_eq!(world.frame[1].rip, CODE + 0x600);
@@ -259,7 +262,7 @@ fn an_environment_that_does_not_comply_loses_frames_and_is_told_which() {
     let mapped = |n: u64| world.state.translate(root, ((at + 0x1000) >> 12) + n);
     assert_eq!(mapped(6), Some(FrameNumber(first + 6)));
     assert_eq!(mapped(7), None);
-    assert!(world.state.environments[world.first].frame_quota > quota);
+    assert_eq!(world.state.environments[world.first].frame_quota, quota + unused + 3);
 }
 
 #[test]
@@ -279,7 +282,8 @@ fn an_environment_that_complies_keeps_the_rest() {
     };
     world.call_on(1, allocate(5));
     world.call_on(1, allocate(6));
-    world.ok(reclaim(S, 5, DEADLINE_NS));
+    let unused = world.state.environments[child].frames_left();
+    world.ok(reclaim(S, unused + 5, DEADLINE_NS));
     world.call_on(1, Call::FrameFree(aegis_abi::call::FrameFree { slot: CapSlot(6) }));
     world.state.machine.now_ns = DEADLINE_NS;
     world.timer(0);
@@ -287,10 +291,37 @@ fn an_environment_that_complies_keeps_the_rest() {
     assert_eq!(object.frames_owned, 64 + 5);
     let own = crate::capability::CapRef { environment: child, slot: 5 };
     assert_eq!(world.state.capability(own).map(|c| c.count), Some(5));
-    for (count, deadline) in [(0, 1), (65, 1), (u64::MAX, 1)] {
+    for (count, deadline) in [(0, 1), (64 + 5 + 1, 1), (u64::MAX, 1)] {
         assert_eq!(world.call(reclaim(S, count, deadline)), (Status::BadArgument, 1));
     }
     assert_eq!(world.refused(reclaim(SLOT_SELF.0, 1, 1)), Status::WrongState);
+}
+
+#[test]
+fn quota_moves_between_an_environment_and_its_creator() {
+    let mut world = World::new();
+    let child = world.environment(S, 100);
+    let quota =
+        |slot: u32, frame_count: u64| Call::EnvironmentQuota(EnvironmentQuota { slot: CapSlot(slot), frame_count });
+    let quotas = |world: &World| [world.first, child].map(|id| world.state.environments[id].frame_quota);
+    let before = quotas(&world);
+    let left = world.state.environments[world.first].frames_left();
+    for (count, status) in [(left + 1, Status::NoFrames), (u64::MAX, Status::NoFrames)] {
+        assert_eq!(world.refused(quota(S, count)), status);
+    }
+    assert_eq!(world.refused(quota(S + 1, 1)), Status::BadSlot);
+    assert_eq!(quotas(&world), before);
+    world.ok(quota(S, left));
+    assert_eq!(quotas(&world), [before[0] - left, before[1] + left]);
+    // What it does not own goes without a time.
+    world.ok(reclaim(S, left + 30, DEADLINE_NS));
+    assert_eq!(quotas(&world), [before[0] + 30, before[1] - 30]);
+    // Quota that comes back before the deadline is kept.
+    let owned = world.state.environments[child].frames_owned;
+    world.state.machine.now_ns = DEADLINE_NS;
+    world.timer(0);
+    assert_eq!(world.state.environments[child].frames_owned, owned);
+    world.ok(reclaim(S, 1, 2 * DEADLINE_NS));
 }
 
 #[test]

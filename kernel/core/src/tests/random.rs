@@ -317,6 +317,10 @@ impl Arena {
         let processor = CapSlot(slot.0 + 2);
         let call = match self.random.below(12) {
             0 => Call::CapRevoke(aegis_abi::call::CapRevoke { slot: CapSlot(slot.0 + 4) }),
+            1 if self.random.below(3) == 0 => {
+                let frame_count = self.random.below(70);
+                Call::EnvironmentQuota(aegis_abi::call::EnvironmentQuota { slot, frame_count })
+            }
             1 => Call::EnvironmentReclaim(EnvironmentReclaim {
                 slot,
                 frame_count: 1 + self.random.below(70),

@@ -316,7 +316,8 @@ fn frames_are_taken_out_of_spaces_by_force() {
     world.state.machine.memory[scratch as usize][..4].copy_from_slice(&words);
     let bind = Call::Bind(aegis_abi::call::Bind { space: CapSlot(9), entries: FAR, entry_count: 1 });
     assert_eq!(world.call_on(1, bind), (Status::Ok, 1));
-    world.ok(Call::EnvironmentReclaim(EnvironmentReclaim { slot: CapSlot(S), frame_count: 2, deadline_ns: 5_000 }));
+    let frame_count = world.state.environments[child].frames_left() + 2;
+    world.ok(Call::EnvironmentReclaim(EnvironmentReclaim { slot: CapSlot(S), frame_count, deadline_ns: 5_000 }));
     world.state.machine.now_ns = 5_000;
     world.timer(0);
     let tables = world.state.spaces.ids().find_map(|space| world.state.space_tables(space, child)).expect("one");
