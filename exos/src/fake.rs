@@ -73,6 +73,7 @@ struct State {
     binds_until_refusal: Option<u64>,
     bind_calls: u64,
     bind_entries: u64,
+    frame_limit: Option<u64>,
     now_ns: u64,
     random_state: u64,
     log: Vec<(LogLevel, String)>,
@@ -102,6 +103,7 @@ impl FakeMachine {
                 binds_until_refusal: None,
                 bind_calls: 0,
                 bind_entries: 0,
+                frame_limit: None,
                 now_ns: 0,
                 random_state: 0x9e37_79b9_7f4a_7c15,
                 log: Vec::new(),
@@ -192,7 +194,18 @@ impl FakeMachine {
     }
 }
 
+impl FakeMachine {
+    /// What [`Kernel::frame_limit`] says from now on.
+    pub fn set_frame_limit(&self, frame_count: u64) {
+        self.state.lock().frame_limit = Some(frame_count);
+    }
+}
+
 impl Kernel for FakeMachine {
+    fn frame_limit(&self) -> Option<u64> {
+        self.state.lock().frame_limit
+    }
+
     fn create_space(&self) -> Result<CapSlot, Status> {
         let mut state = self.state.lock();
         state.next_slot += 1;

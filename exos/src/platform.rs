@@ -32,6 +32,11 @@ pub trait Kernel: Send + Sync {
         false
     }
 
+    /// Frames that the pod's pool may hold now; `None`: as many as at the start.
+    fn frame_limit(&self) -> Option<u64> {
+        None
+    }
+
     /// Nanoseconds since the kernel's start.
     fn now_ns(&self) -> u64;
 

@@ -8,6 +8,7 @@
 //! - [`random`]: where chance comes from: a keyed generator, and a number below a bound without bias.
 //! - [`mutex`]: a lock whose holder runs with the funding of all who wait for it.
 //! - [`inverse`]: who loses a unit of a resource that is divided by space.
+//! - [`division`]: rounds of asking and losing among holders with a guaranteed and a greatest size.
 //! - [`Policy`]: what a dispatcher needs of a scheduler; the lottery, [`Stride`] and [`RoundRobin`] are behind it.
 //!
 //! # Why the draw goes from currency to currency
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod currency;
+pub mod division;
 mod draw;
 mod error;
 pub mod inverse;

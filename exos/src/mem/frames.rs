@@ -12,8 +12,9 @@
 //! - Two kinds of frame are never counted, written or freed: those of the boot bundle
 //!   ([`FramePool::add_borrowed`]) and the one zero frame ([`FramePool::zero_frame`]). `retain` and
 //!   `release` pass them over, so callers need no cases.
-//! - Limit: `limit_bytes` of the pod. Reaching it, and the kernel having no frames left, are both
-//!   `ENOMEM`.
+//! - Limit: what [`Kernel::frame_limit`] says, at most `limit_bytes` of the pod; it is asked for whenever the pool grows.
+//!   Reaching it, and the kernel having no frames left, are both `ENOMEM`. A limit that falls below what is held takes
+//!   effect by [`FramePool::shrink`].
 //! - Frames come with unknown contents; [`FramePool::allocate_zeroed`] clears.
 //!
 //! The heap that serves exos's own allocations must take its frames from the kernel directly, not
@@ -28,7 +29,7 @@ use aegis_abi::types::SLOT_NONE;
 use aegis_abi::{CapSlot, FrameNumber};
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Errno, Result};
 use crate::mem::first_faults::StartFaults;
@@ -64,13 +65,23 @@ pub trait Reclaim: Send + Sync {
     /// Releases up to `frame_count` frames; answers how many were. Called while the asker holds locks of its own, so a
     /// lock is only tried.
     fn reclaim(&self, frame_count: u64) -> u64;
+
+    /// Tells of every frame that [`Self::reclaim_from`] would release now.
+    fn visit(&self, seen: &mut dyn FnMut(FrameNumber));
+
+    /// Releases the frames that are chosen, as far as it can, and answers how many were.
+    fn reclaim_from(&self, is_chosen: &dyn Fn(FrameNumber) -> bool) -> u64;
 }
 
 /// The frames of one pod. Shared by everything that holds frames.
 pub struct FramePool {
     kernel: Arc<dyn Kernel>,
     bytes: Arc<dyn FrameBytes>,
-    limit_frames: u64,
+    /// As [`Kernel::frame_limit`] said last, and the most that it can say.
+    limit_frames: AtomicU64,
+    limit_frames_max: u64,
+    /// Frames that the cache gave up because there were no others.
+    pressure: AtomicU64,
     state: Mutex<State>,
     reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
     /// How many take from the reserve just now.
@@ -120,7 +131,9 @@ impl FramePool {
         Arc::new(Self {
             kernel,
             bytes,
-            limit_frames: limit_bytes / PAGE_SIZE,
+            limit_frames: AtomicU64::new(limit_bytes / PAGE_SIZE),
+            limit_frames_max: limit_bytes / PAGE_SIZE,
+            pressure: AtomicU64::new(0),
             state: Mutex::new(State {
                 index: Vec::new(),
                 regions: Vec::new(),
@@ -157,13 +170,37 @@ impl FramePool {
 
     /// Asks the cache for frames; answers how many came.
     pub fn reclaim(&self, frame_count: u64) -> u64 {
-        let reclaimer = self.reclaimer.lock().as_ref().and_then(Weak::upgrade);
-        reclaimer.map_or(0, |reclaimer| reclaimer.reclaim(frame_count))
+        let released = self.cache().map_or(0, |cache| cache.reclaim(frame_count));
+        self.pressure.fetch_add(released, Ordering::Relaxed);
+        released
+    }
+
+    fn cache(&self) -> Option<Arc<dyn Reclaim>> {
+        self.reclaimer.lock().as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Frames that the cache gave up since the start because there were no others.
+    #[must_use]
+    pub fn pressure(&self) -> u64 {
+        self.pressure.load(Ordering::Relaxed)
+    }
+
+    /// The limit as it was when the pool last asked for it.
+    #[must_use]
+    pub fn limit_at_last(&self) -> u64 {
+        self.limit_frames.load(Ordering::Relaxed)
+    }
+
+    /// Frames that the pool may hold now, and beyond which its limit will never be.
+    pub fn limits(&self) -> (u64, u64) {
+        let now = self.kernel.frame_limit().map_or(self.limit_frames_max, |limit| limit.min(self.limit_frames_max));
+        self.limit_frames.store(now, Ordering::Relaxed);
+        (now, self.limit_frames_max)
     }
 
     /// Sets frames aside for [`Self::with_reserve`], as many as the limit asks for and as there are.
     pub fn fill_reserve(&self) {
-        let wanted = (self.limit_frames / RESERVE_SHARE).min(RESERVE_FRAMES_MAX) as usize;
+        let wanted = (self.limits().0 / RESERVE_SHARE).min(RESERVE_FRAMES_MAX) as usize;
         let mut state = self.state.lock();
         while state.reserve.len() < wanted {
             if state.available.is_empty() && self.grow(&mut state).is_err() {
@@ -335,15 +372,68 @@ impl FramePool {
     /// How the pool is filled.
     #[must_use]
     pub fn statistics(&self) -> FrameStatistics {
+        let (limit, _) = self.limits();
         let state = self.state.lock();
-        FrameStatistics { held: state.held, free: state.free, limit: self.limit_frames }
+        FrameStatistics { held: state.held, free: state.free, limit }
     }
 
     /// Frames that can still be had before the limit, as far as the pool knows: free ones and those not yet taken.
     #[must_use]
     pub fn frames_available(&self) -> u64 {
         let state = self.state.lock();
-        state.free + self.limit_frames.saturating_sub(state.held)
+        state.free + self.limit_at_last().saturating_sub(state.held)
+    }
+
+    /// Frames of grants that could go back to the kernel: free, or given up by the cache without harm.
+    #[must_use]
+    pub fn spare(&self) -> u64 {
+        self.emptied(u64::MAX).iter().map(|(_, grant)| grant.count).sum()
+    }
+
+    /// Lets the pool hold `frame_count` frames less, or as many fewer as can be had without harm: gives whole grants
+    /// back to the kernel, those first that hold least, after the cache has let go of what it holds in them. Answers
+    /// how many frames went.
+    pub fn shrink(&self, frame_count: u64) -> u64 {
+        let chosen = self.emptied(frame_count);
+        let is_held: u64 = chosen.iter().map(|(held, _)| u64::from(*held)).sum();
+        if is_held > 0
+            && let Some(cache) = self.cache()
+        {
+            let numbers = chosen.iter().map(|(_, grant)| (grant.first.0, grant.first.0 + grant.count));
+            let mut ranges: Vec<(u64, u64)> = numbers.collect();
+            ranges.sort_unstable();
+            cache.reclaim_from(&|frame| {
+                let index = ranges.partition_point(|(first, _)| *first <= frame.0);
+                index > 0 && frame.0 < ranges[index - 1].1
+            });
+        }
+        self.give_back(frame_count)
+    }
+
+    /// Grants of at least `frame_count` frames together, if there are so many, that hold nothing but what the cache
+    /// can let go of, with how much that is; those first that hold least.
+    fn emptied(&self, frame_count: u64) -> Vec<(u32, FrameGrant)> {
+        let mut cached = alloc::collections::BTreeMap::new();
+        if let Some(cache) = self.cache() {
+            let seen = &mut |frame: FrameNumber| *cached.entry(frame.0 / GROUP_FRAMES as u64).or_insert(0) += 1;
+            cache.visit(seen);
+        }
+        let state = self.state.lock();
+        let fits = |grant: &FrameGrant| {
+            let groups = grant.first.0 / GROUP_FRAMES as u64..(grant.first.0 + grant.count) / GROUP_FRAMES as u64;
+            let held: u32 = cached.range(groups).map(|(_, count)| *count).sum();
+            (state.used_count(*grant) == held).then_some((held, *grant))
+        };
+        let mut found: Vec<(u32, FrameGrant)> = state.grants.iter().filter_map(fits).collect();
+        drop(state);
+        found.sort_unstable_by_key(|(held, grant)| (*held, core::cmp::Reverse(grant.count)));
+        let mut sum = 0;
+        let enough = found.iter().position(|(_, grant)| {
+            sum += grant.count;
+            sum >= frame_count
+        });
+        found.truncate(enough.map_or(found.len(), |index| index + 1));
+        found
     }
 
     /// Gives grants without a used frame back to the kernel until `frame_count` frames are given;
@@ -378,7 +468,8 @@ impl FramePool {
     /// Takes one more grant: a whole region, or what is left.
     fn grow(&self, state: &mut State) -> Result<()> {
         let mut count = REGION_FRAMES as u64;
-        while count > self.limit_frames.saturating_sub(state.held) {
+        let (limit, _) = self.limits();
+        while count > limit.saturating_sub(state.held) {
             count /= 2;
         }
         while count >= GROUP_FRAMES as u64 {
@@ -456,6 +547,15 @@ impl State {
     fn is_grant_free(&self, grant: FrameGrant) -> bool {
         let frames = grant.first.0..grant.first.0 + grant.count;
         frames.into_iter().all(|frame| self.count(FrameNumber(frame)) == Some(0))
+    }
+
+    /// Frames of a grant that somebody references.
+    fn used_count(&self, grant: FrameGrant) -> u32 {
+        let Some((region_index, place)) = self.locate(grant.first) else { return 0 };
+        let region = &self.regions[region_index as usize];
+        let places = place..place + grant.count as usize;
+        let is_used = |place: &usize| region.free[place / 64] & 1 << (place % 64) == 0;
+        places.filter(is_used).count() as u32
     }
 
     /// The lowest free frames of the region in use, ascending, as far as one word of its bits goes: how many, at least
@@ -649,102 +749,5 @@ impl core::fmt::Debug for FrameRef {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::FramePool;
-    use crate::error::Errno;
-    use crate::fake::{FAKE_BUNDLE_FRAME, FakeMachine};
-    use crate::platform::{FrameBytes, FrameGrant};
-    use aegis_abi::FrameNumber;
-    use aegis_abi::types::SLOT_BUNDLE;
-    use alloc::sync::Arc;
-    use alloc::vec::Vec;
-
-    fn pool(machine_frames: u64, limit_frames: u64) -> (Arc<FakeMachine>, Arc<FramePool>) {
-        let machine = FakeMachine::with_frames(machine_frames);
-        let pool = FramePool::new(machine.clone(), machine.clone(), limit_frames * 4096);
-        (machine, pool)
-    }
-
-    #[test]
-    fn frames_are_neighbours_and_come_back() {
-        let (_, pool) = pool(4096, 4096);
-        let frames: Vec<_> = (0..600).map(|_| pool.allocate().expect("memory")).collect();
-        for pair in frames[..512].windows(2) {
-            assert_eq!(pair[0].0 + 1, pair[1].0);
-        }
-        assert_ne!(pool.slot_of(frames[0]), pool.slot_of(frames[599]));
-        pool.release_all(&frames);
-        let statistics = pool.statistics();
-        assert_eq!((statistics.held, statistics.free), (1024, 1024));
-        assert_eq!(pool.give_back(u64::MAX), 1024);
-        assert_eq!(pool.statistics().held, 0);
-    }
-
-    #[test]
-    fn the_limit_and_an_empty_kernel_are_enomem() {
-        for (machine_frames, limit) in [(4096, 700), (700, 4096), (40, 4096), (4096, 16)] {
-            let (_, pool) = pool(machine_frames, limit);
-            let mut frames = Vec::new();
-            let error = loop {
-                match pool.allocate() {
-                    Ok(frame) => frames.push(frame),
-                    Err(error) => break error,
-                }
-            };
-            assert_eq!(error, Errno::ENOMEM);
-            let expected = machine_frames.min(limit) / 16 * 16;
-            assert_eq!(frames.len() as u64, expected, "{machine_frames} {limit}");
-            pool.release(frames[3]);
-            assert_eq!(pool.allocate(), Ok(frames[3]));
-        }
-    }
-
-    #[test]
-    fn a_frame_lives_as_long_as_its_last_reference() {
-        let (machine, pool) = pool(1024, 1024);
-        let first = pool.allocate_ref().expect("memory");
-        let second = first.clone();
-        let frame = first.frame();
-        assert_eq!(pool.reference_count(frame), 2);
-        drop(first);
-        let mut byte = [9];
-        machine.read(frame, 100, &mut byte);
-        assert_eq!(byte, [0]);
-        let kept = second.into_frame();
-        assert_eq!(pool.reference_count(kept), 1);
-        drop(pool.adopt(kept));
-        assert_eq!(pool.reference_count(frame), 0);
-        assert_eq!(pool.statistics().free, 512);
-    }
-
-    #[test]
-    fn borrowed_and_zero_frames_are_never_counted() {
-        let (machine, pool) = pool(1024, 1024);
-        let count = machine.set_bundle(&[7; 5000]);
-        let first = FrameNumber(FAKE_BUNDLE_FRAME);
-        pool.add_borrowed(FrameGrant { slot: SLOT_BUNDLE, first, count });
-        pool.retain(first);
-        pool.release(first);
-        pool.release(first);
-        assert!(pool.is_immutable(first));
-        assert_eq!(pool.slot_of(FrameNumber(first.0 + 1)), SLOT_BUNDLE);
-        assert_eq!(pool.slot_of(FrameNumber(first.0 + 2)).0, 0);
-        let zero = pool.zero_frame().expect("memory");
-        assert_eq!(pool.zero_frame(), Ok(zero));
-        pool.release(zero);
-        assert!(pool.is_immutable(zero));
-        let copy = pool.allocate_copy(first).expect("memory");
-        let mut byte = [0];
-        machine.read(copy, 4095, &mut byte);
-        assert_eq!(byte, [7]);
-    }
-
-    #[test]
-    #[should_panic(expected = "release of a free frame")]
-    fn a_second_release_is_noticed() {
-        let (_, pool) = pool(1024, 1024);
-        let frame = pool.allocate().expect("memory");
-        pool.release(frame);
-        pool.release(frame);
-    }
-}
+#[path = "frames_tests.rs"]
+mod tests;

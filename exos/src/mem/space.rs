@@ -406,6 +406,30 @@ impl AddressSpace {
         }
     }
 
+    /// Unmaps and forgets the pages of files that nothing locks, so that caches can let go of them; the next touch maps
+    /// them again. How many there were.
+    pub fn forget_file_pages(&mut self) -> u64 {
+        let areas = self.areas.iter().filter(|area| area.file().is_some() && !area.flags.contains(AreaFlags::LOCKED));
+        let ranges: alloc::vec::Vec<Range<u64>> = areas.map(Area::pages).collect();
+        let before = self.pages.file_count();
+        for pages in ranges {
+            let binder = &mut self.binder;
+            self.pages.update(pages, &mut self.pool.lock(), |_, page, entry| {
+                if !entry.has(PageFlags::FILE) {
+                    return Some(entry);
+                }
+                if entry.has(PageFlags::MAPPED) {
+                    binder.unmap(page);
+                }
+                binder.release(entry.frame());
+                None
+            });
+            // See `clear`.
+            let _ = self.flush();
+        }
+        before - self.pages.file_count()
+    }
+
     /// Takes the areas and pages of `range` away.
     pub(crate) fn remove_range(&mut self, range: Range<u64>) -> Result<()> {
         if !self.areas.remove(range.clone()) {

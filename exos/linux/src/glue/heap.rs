@@ -1,5 +1,6 @@
-//! exos's heap: a TLSF allocator over 2 MiB pages that are bound one at a time as it grows, and before it the blocks of
-//! usual sizes that were freed last (`exos_linux::spare_blocks`).
+//! exos's heap: a TLSF allocator over 2 MiB pages that are bound one at a time as it grows (over smaller pieces where
+//! there is little memory), and before it the blocks of usual sizes that were freed last
+//! (`exos_linux::spare_blocks`).
 //!
 //! Growth calls the kernel directly and allocates nothing itself. A failed growth is a failed allocation; exos's own
 //! structures are bounded, so that means the machine has no memory left, and the allocation error handler ends the
@@ -17,8 +18,11 @@ use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel};
 /// First-level classes: blocks up to 2^(5 + 28) bytes.
 type Tlsf = rlsf::Tlsf<'static, u32, u32, 28, 32>;
 
-/// Frames of a large page's pieces where memory is in pieces.
+/// Frames of a large page's pieces where memory is in pieces, or scarce.
 const PIECE_FRAMES: u64 = 32;
+const PIECE_BYTES: u64 = PIECE_FRAMES * 4096;
+/// With fewer free frames than these the heap grows by pieces: most of a large page would never be used.
+const SCARCE_FRAMES: u64 = (16 << 20) / 4096;
 
 /// A block of the heap that nobody uses.
 #[derive(Clone, Copy)]
@@ -94,20 +98,21 @@ impl Heap {
     /// Binds enough large pages for `layout` and gives them to the allocator. False if there is no memory.
     fn grow(&mut self, layout: Layout) -> bool {
         let wanted = (layout.size() as u64).saturating_add(layout.align() as u64).saturating_add(4096);
-        let page_count = wanted.div_ceil(LARGE_PAGE_SIZE);
-        let Some(end) = page_count.checked_mul(LARGE_PAGE_SIZE).and_then(|b| b.checked_add(self.bound_bytes)) else {
-            return false;
-        };
+        // Once it has begun with pieces it goes on with them until a large page is full.
+        let is_scarce = kernel::free_frame_count() < SCARCE_FRAMES;
+        let by_pieces = is_scarce || !self.bound_bytes.is_multiple_of(LARGE_PAGE_SIZE);
+        let (step, bind): (u64, fn(u64) -> bool) =
+            if by_pieces { (PIECE_BYTES, bind_heap_piece) } else { (LARGE_PAGE_SIZE, bind_heap_page) };
+        let Some(length) = wanted.checked_next_multiple_of(step) else { return false };
+        let end = self.bound_bytes.saturating_add(length);
         if end > HEAP_BYTES_MAX {
             return false;
         }
         let start = HEAP_BASE + self.bound_bytes;
-        for index in 0..page_count {
-            if !bind_heap_page(start + index * LARGE_PAGE_SIZE) {
-                return false;
-            }
+        if !(0..length / step).all(|index| bind(start + index * step)) {
+            return false;
         }
-        let length = (page_count * LARGE_PAGE_SIZE) as usize;
+        let length = length as usize;
         let Some(base) = NonNull::new(start as *mut u8) else { return false };
         let block = NonNull::slice_from_raw_parts(base, length);
         // SAFETY: the pages were just bound, are used by nothing else and stay bound for ever; they follow the last
@@ -128,8 +133,11 @@ impl Heap {
 fn bind_heap_page(address: u64) -> bool {
     let large = BindFlags::WRITE | BindFlags::LARGE;
     bind_heap_frames(address, LARGE_PAGE_FRAMES, LARGE_PAGE_FRAMES.trailing_zeros(), large)
-        || (0..LARGE_PAGE_FRAMES / PIECE_FRAMES)
-            .all(|index| bind_heap_frames(address + index * PIECE_FRAMES * 4096, PIECE_FRAMES, 0, BindFlags::WRITE))
+        || (0..LARGE_PAGE_FRAMES / PIECE_FRAMES).all(|index| bind_heap_piece(address + index * PIECE_BYTES))
+}
+
+fn bind_heap_piece(address: u64) -> bool {
+    bind_heap_frames(address, PIECE_FRAMES, 0, BindFlags::WRITE)
 }
 
 fn bind_heap_frames(address: u64, frame_count: u64, alignment_log2: u32, flags: BindFlags) -> bool {

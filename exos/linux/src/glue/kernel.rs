@@ -10,31 +10,58 @@ use aegis_abi::{CapSlot, FrameNumber, Status};
 use aegis_rt::call;
 use aegis_rt::clock;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use exos::platform::{BindFault, FrameGrant};
 use exos::sync::SpinMutex;
 
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
 const SLOT_FREE_FIRST: u32 = SLOT_OF_DONATIONS.0 + 1;
+/// Slots of an environment.
+const SLOT_COUNT: u32 = 4096;
 /// Where frames are between being taken and being donated. A slot that was never used may need a table frame itself,
 /// which is what there is none of then; this one's is there, since the next slots are taken at the start.
 const SLOT_OF_DONATIONS: CapSlot = CapSlot(128);
 /// Frames donated at a time when the kernel asks for table frames.
 const DONATION_FRAME_COUNT: u64 = 64;
 
-/// The next capability slot that was never used. Slots of freed grants are not reused: grants are few and large.
-static SLOT_NEXT: AtomicU32 = AtomicU32::new(SLOT_FREE_FIRST);
+/// One behind the next slot that exos takes for itself, from the top downwards. Programs' frames have slots from
+/// [`SLOT_FREE_FIRST`] upwards: where frames are taken by force, those of lower slots are taken first.
+static SLOT_NEXT: AtomicU32 = AtomicU32::new(SLOT_COUNT);
 
-/// A capability slot that is free.
+/// A capability slot for something of exos's own, which it keeps.
 pub(crate) fn next_slot() -> CapSlot {
-    CapSlot(SLOT_NEXT.fetch_add(1, Ordering::Relaxed))
+    CapSlot(SLOT_NEXT.fetch_sub(1, Ordering::Relaxed) - 1)
+}
+
+/// The slots of programs' frames: bit n of word m stands for slot 64 m + n.
+static PROGRAM_SLOTS: SpinMutex<[u64; SLOT_COUNT as usize / 64]> = SpinMutex::new([0; SLOT_COUNT as usize / 64]);
+
+/// The lowest free slot for frames of programs.
+fn take_program_slot() -> Option<CapSlot> {
+    let mut words = PROGRAM_SLOTS.lock();
+    let first = SLOT_FREE_FIRST as usize / 64;
+    words[first] |= (1 << (SLOT_FREE_FIRST % 64)) - 1;
+    let (number, word) = words.iter_mut().enumerate().skip(first).find(|(_, word)| **word != u64::MAX)?;
+    let bit = word.trailing_ones();
+    let slot = number as u32 * 64 + bit;
+    if slot >= SLOT_NEXT.load(Ordering::Relaxed) {
+        return None;
+    }
+    *word |= 1 << bit;
+    Some(CapSlot(slot))
+}
+
+fn free_program_slot(slot: CapSlot) {
+    PROGRAM_SLOTS.lock()[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
 }
 
 /// Slots that hold a capability that exos took.
 pub(crate) fn capability_count() -> u64 {
     let slots = SPACE_SLOTS.lock();
     let free_count = (slots.free.len() + slots.kept.len()) as u32;
-    u64::from(SLOT_NEXT.load(Ordering::Relaxed) - SLOT_FREE_FIRST - free_count)
+    let program_count: u32 = PROGRAM_SLOTS.lock().iter().map(|word| word.count_ones()).sum();
+    let program_count = program_count.saturating_sub(SLOT_FREE_FIRST % 64);
+    u64::from(SLOT_COUNT - SLOT_NEXT.load(Ordering::Relaxed) + program_count - free_count)
 }
 
 /// Repeats a call with donations for as long as it asks for table frames.
@@ -117,31 +144,66 @@ fn end_space(slots: &mut SpaceSlots, slot: CapSlot) -> Result<(), Status> {
     ended.map(|_| ())
 }
 
-/// Frames that the program's memory leaves to exos, so that it meets an end of memory before exos's own structures do.
-const LEFT_BY_PROGRAM_FRAME_COUNT: u64 = (8 << 20) / 4096;
-/// Frames that stacks of new threads leave to the structures that are already there.
-const LEFT_BY_STACKS_FRAME_COUNT: u64 = (5 << 20) / 4096;
+/// One part in so many of all memory is left by the program's memory to exos, so that it meets an end of memory before
+/// exos's own structures do, at least and at most so many frames.
+const LEFT_BY_PROGRAM_SHARE: u64 = 16;
+const LEFT_BY_PROGRAM_FRAME_COUNTS: [u64; 2] = [(1 << 20) / 4096, (8 << 20) / 4096];
 
 /// Takes frames for programs, as long as enough are left for exos.
 pub(crate) fn take_program_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-    take_frames_beyond(LEFT_BY_PROGRAM_FRAME_COUNT, count, alignment_log2)
+    refuse_beyond(left_by_program(frame_quota()), count)?;
+    let slot = take_program_slot().ok_or(Status::TableFull)?;
+    take_frames_at(slot, count, alignment_log2).inspect_err(|_| free_program_slot(slot))
+}
+
+/// Gives frames of programs back.
+pub(crate) fn free_program_frames(grant: FrameGrant) -> Result<(), Status> {
+    with_tables(|| call::frame_free(grant.slot))?;
+    free_program_slot(grant.slot);
+    Ok(())
 }
 
 /// Takes frames for a thread's stack, as long as enough are left for exos's structures.
 pub(crate) fn take_stack_frames(count: u64) -> Result<FrameGrant, Status> {
-    take_frames_beyond(LEFT_BY_STACKS_FRAME_COUNT, count, 0)
+    // Less than programs leave, so that a thread can begin where its memory ends.
+    refuse_beyond(left_by_program(frame_quota()) / 8 * 5, count)?;
+    take_frames(count, 0)
 }
 
-fn take_frames_beyond(left_count: u64, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-    if free_frame_count() < left_count + count {
-        return Err(Status::NoFrames);
-    }
-    take_frames(count, alignment_log2)
+fn left_by_program(quota: u64) -> u64 {
+    let [least, most] = LEFT_BY_PROGRAM_FRAME_COUNTS;
+    (quota / LEFT_BY_PROGRAM_SHARE).clamp(least, most)
 }
 
-/// Takes contiguous frames; donates table frames when the table of capabilities has to grow.
+fn refuse_beyond(left_count: u64, count: u64) -> Result<(), Status> {
+    if free_frame_count() < left_count + count { Err(Status::NoFrames) } else { Ok(()) }
+}
+
+/// Memory that the program never gets, besides a 64th of all: a part of all, and the most.
+const RESERVE_SHARE: u64 = 16;
+const RESERVE_FRAMES_MAX: u64 = (4 << 20) / 4096;
+
+/// Frames that were exos's own when the program's memory was first measured.
+static OWN_FRAME_COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// Says that what is owned now is exos's own, and not the program's.
+pub(crate) fn note_own_frames() {
+    OWN_FRAME_COUNT.store(frames_owned(), Ordering::Relaxed);
+}
+
+/// Frames of the program's memory: all that there may be now, less what exos needs to describe it (page tables, page
+/// maps, its own structures), so that the program meets its limit before exos meets the machine's end.
+pub(crate) fn program_frame_limit() -> u64 {
+    let all = frame_quota().saturating_sub(OWN_FRAME_COUNT.load(Ordering::Relaxed));
+    all.saturating_sub(all / 64 + (all / RESERVE_SHARE).min(RESERVE_FRAMES_MAX))
+}
+
+/// Takes contiguous frames for exos itself; donates table frames when the table of capabilities has to grow.
 pub(crate) fn take_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-    let slot = next_slot();
+    take_frames_at(next_slot(), count, alignment_log2)
+}
+
+fn take_frames_at(slot: CapSlot, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
     let first = loop {
         match call::frame_allocate(slot, count, None, alignment_log2) {
             Ok(first) => break first,
@@ -205,8 +267,17 @@ pub(crate) fn now_ns() -> u64 {
 
 /// Frames that this environment may still take. What others may take is not free for it, though nobody owns it yet.
 pub(crate) fn free_frame_count() -> u64 {
-    let read = |field| call::environment_read(SLOT_SELF, field).unwrap_or(0);
-    read(EnvironmentField::FrameQuota).saturating_sub(read(EnvironmentField::FramesOwned))
+    frame_quota().saturating_sub(frames_owned())
+}
+
+/// Frames that this environment may own.
+pub(crate) fn frame_quota() -> u64 {
+    call::environment_read(SLOT_SELF, EnvironmentField::FrameQuota).unwrap_or(0)
+}
+
+/// Frames that it owns; for a while more than it may, when quota was taken.
+pub(crate) fn frames_owned() -> u64 {
+    call::environment_read(SLOT_SELF, EnvironmentField::FramesOwned).unwrap_or(0)
 }
 
 /// The entry that maps an address of the running program, of whatever level; 0 if there is none. The tables that lead

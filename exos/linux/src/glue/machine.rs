@@ -50,7 +50,11 @@ impl Kernel for MachineKernel {
     }
 
     fn free_frames(&self, grant: FrameGrant) -> Result<(), Status> {
-        call::frame_free(grant.slot).map(|_| ()).map_err(|refusal| refusal.status)
+        kernel::free_program_frames(grant)
+    }
+
+    fn frame_limit(&self) -> Option<u64> {
+        Some(kernel::program_frame_limit())
     }
 
     fn bind(&self, space: CapSlot, entries: &[BindEntry]) -> Result<(), BindFault> {

@@ -44,9 +44,6 @@ use super::{direct, fiber, kernel, processor, user};
 /// Version of the control protocol.
 const PROTOCOL_VERSION: u32 = 1;
 
-/// Memory that the program never gets, besides a 64th of all.
-const RESERVE_BYTES: u64 = 4 << 20;
-
 #[global_allocator]
 pub(crate) static HEAP: GlobalHeap = GlobalHeap::new();
 
@@ -216,14 +213,12 @@ fn bundle_grant(info: &BootInfo) -> FrameGrant {
     FrameGrant { slot: SLOT_BUNDLE, first: FrameNumber(info.bundle_frame), count: info.bundle_frame_count }
 }
 
-/// What the program may use: what the user said, at most what there is, less what exos needs to describe it (page
-/// tables, page maps, its own structures), so that the program meets its limit before exos meets the machine's end.
+/// What the program may use at most: what the user said. What there is for it is looked at as it changes.
 fn memory_limit(config: &Config) -> u64 {
-    let all_bytes = kernel::free_frame_count() * 4096;
-    let free_bytes = all_bytes.saturating_sub(all_bytes / 64 + RESERVE_BYTES);
+    kernel::note_own_frames();
     match config.memory_limit_bytes {
-        0 => free_bytes,
-        limit => limit.min(free_bytes),
+        0 => u64::MAX,
+        limit => limit,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The bound on cached pages of host files: one for all such file systems of a pod.
 //!
-//! Pages belong to their inodes; here is only the order in which they came, and their number. Beyond the limit, and
+//! Pages belong to their inodes; here is only the order in which they came, and their number. Beyond the limit, which
+//! is a part of the pod's, and
 //! when the pod runs out of frames ([`Reclaim`]), the oldest go first; a page that is mapped, or that may hold stores
 //! that the server has not, is passed over and becomes the newest.
 //!
@@ -9,12 +10,14 @@
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 
+use aegis_abi::FrameNumber;
+
 use super::inode::NinepInode;
 use crate::mem::frames::{FramePool, Reclaim};
 use crate::sync::Mutex;
 
-/// One part in so many of the pod's frames may be cached pages.
-const CACHE_SHARE: u64 = 2;
+/// One part in so many of the pod's frames is not for cached pages.
+const KEPT_SHARE: u64 = 8;
 /// Queue entries without a page that are tolerated besides as many as there are pages.
 const DEAD_ENTRY_COUNT_MAX: usize = 1024;
 
@@ -29,7 +32,7 @@ struct State {
 /// How many pages are cached, and which came first.
 pub struct PageCache {
     state: Mutex<State>,
-    page_count_max: u64,
+    pool: Weak<FramePool>,
 }
 
 /// What became of a page that should go.
@@ -45,9 +48,8 @@ pub(super) enum Eviction {
 impl PageCache {
     /// An empty cache for the frames of `pool`, which asks it for frames when it has none.
     #[must_use]
-    pub fn new(pool: &FramePool) -> Arc<Self> {
-        let page_count_max = (pool.statistics().limit / CACHE_SHARE).max(1);
-        let cache = Arc::new(Self { state: Mutex::default(), page_count_max });
+    pub fn new(pool: &Arc<FramePool>) -> Arc<Self> {
+        let cache = Arc::new(Self { state: Mutex::default(), pool: Arc::downgrade(pool) });
         let own: Weak<Self> = Arc::downgrade(&cache);
         pool.set_reclaimer(own);
         cache
@@ -70,10 +72,24 @@ impl PageCache {
             if state.queue.len() > 2 * state.page_count as usize + DEAD_ENTRY_COUNT_MAX {
                 state.queue.retain(|(inode, _)| inode.strong_count() > 0);
             }
-            state.page_count.saturating_sub(self.page_count_max)
+            let all = self.pool.upgrade().map_or(0, |pool| pool.limit_at_last());
+            state.page_count.saturating_sub((all - all / KEPT_SHARE).max(1))
         };
-        if surplus > 0 {
-            self.reclaim(surplus);
+        if surplus > 0
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.reclaim(surplus);
+        }
+    }
+
+    /// Looks at each page once, but for those that come and go meanwhile. Takes no memory: there may be none.
+    fn each(&self, mut look: impl FnMut(&NinepInode, u64)) {
+        let mut place = 0;
+        while let Some((inode, index)) = { self.state.lock().queue.get(place).cloned() } {
+            if let Some(inode) = inode.upgrade() {
+                look(&inode, index);
+            }
+            place += 1;
         }
     }
 
@@ -104,6 +120,22 @@ impl Reclaim for PageCache {
                 Eviction::Gone => {}
             }
         }
+        freed
+    }
+
+    fn visit(&self, seen: &mut dyn FnMut(FrameNumber)) {
+        self.each(|inode, index| inode.evictable(index).into_iter().for_each(&mut *seen));
+    }
+
+    fn reclaim_from(&self, is_chosen: &dyn Fn(FrameNumber) -> bool) -> u64 {
+        let mut freed = 0;
+        self.each(|inode, index| {
+            let is_chosen = inode.evictable(index).is_some_and(is_chosen);
+            if is_chosen && matches!(inode.evict(index), Eviction::Freed) {
+                freed += 1;
+            }
+        });
+        self.remove(freed);
         freed
     }
 }

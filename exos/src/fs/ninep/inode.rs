@@ -14,6 +14,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use aegis_abi::FrameNumber;
+
 use super::super::permission::Credentials;
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Source};
@@ -255,6 +257,13 @@ impl NinepInode {
 
     fn pipe(&self) -> Arc<Pipe> {
         self.state.lock().pipe.get_or_insert_with(|| Pipe::new(self.number)).clone()
+    }
+
+    /// The frame of a page that [`Self::evict`] would free.
+    pub(super) fn evictable(&self, index: u64) -> Option<FrameNumber> {
+        let state = self.state.try_lock()?;
+        let page = state.pages.get(&index)?;
+        (!page.is_in_use(&self.fs.pool)).then(|| page.frame())
     }
 
     /// Lets a page go, if nobody has it; see [`super::cache`].

@@ -8,6 +8,7 @@
 //! Reading ahead: a reader that goes on where the last run ended gets runs that double up to [`RUN_PAGES_MAX`]; a
 //! page fault reads the aligned block of [`FAULT_PAGES`] around it, which is what the fault handler then maps.
 
+use aegis_abi::FrameNumber;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -45,6 +46,10 @@ impl Page {
     /// It may be out of date.
     pub(super) fn doubt(&mut self) {
         self.is_doubted = !self.is_dirty;
+    }
+
+    pub(super) fn frame(&self) -> FrameNumber {
+        self.frame.frame()
     }
 
     /// Whether anybody but the cache has it, or needs it.
