@@ -195,6 +195,14 @@ impl FakeMachine {
 }
 
 impl FakeMachine {
+    /// Takes frames from the end of a grant.
+    ///
+    /// # Panics
+    /// There is no such grant.
+    pub fn take_by_force(&self, slot: CapSlot, frame_count: u64) {
+        self.state.lock().grants.get_mut(&slot.0).expect("a grant").count -= frame_count;
+    }
+
     /// What [`Kernel::frame_limit`] says from now on.
     pub fn set_frame_limit(&self, frame_count: u64) {
         self.state.lock().frame_limit = Some(frame_count);
@@ -202,6 +210,10 @@ impl FakeMachine {
 }
 
 impl Kernel for FakeMachine {
+    fn frames_left(&self, grant: FrameGrant) -> u64 {
+        self.state.lock().grants.get(&grant.slot.0).map_or(0, |grant| grant.count)
+    }
+
     fn frame_limit(&self) -> Option<u64> {
         self.state.lock().frame_limit
     }

@@ -37,6 +37,14 @@ pub trait Kernel: Send + Sync {
         None
     }
 
+    /// The pod gave up cached frames, because there were no others, that it may want again.
+    fn note_pressure(&self, _frame_count: u64) {}
+
+    /// Which frames of a grant are left, from its first on; fewer than there were if some were taken by force.
+    fn frames_left(&self, grant: FrameGrant) -> u64 {
+        grant.count
+    }
+
     /// Nanoseconds since the kernel's start.
     fn now_ns(&self) -> u64;
 

@@ -5,6 +5,7 @@
 //!
 //! Neighbours: page faults (`glue/entry.rs`), `/proc/PID/oom_score` and `oom_score_adj`.
 
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use exos::platform::LogLevel;
@@ -42,18 +43,18 @@ fn is_ending(process: &Process) -> bool {
     process.has_ended() && !process.is_zombie.load(Ordering::Acquire)
 }
 
-/// Has the process killed that holds most, unless one is ending already.
-fn choose_victim(target: &Target<'_>) {
-    let system = target.system;
+/// Has the process killed that holds most, unless one is ending already, or so many frames are free.
+fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64) {
     let processes = system.processes.all();
     let alive = processes.iter().filter(|process| !process.has_ended());
     let scored = alive.filter_map(|process| Some((score_of(system, process)?, process.pid, process)));
-    let victim = scored.max_by_key(|(score, pid, _)| (*score, *pid)).map_or(target.process, |(_, _, most)| most);
+    let victim = scored.max_by_key(|(score, pid, _)| (*score, *pid)).map(|(_, _, most)| most).or(own);
     // Somebody who ends, or has just ended, makes room. Looked at last: one who was alive above may be on his way.
     let makes_room = processes.iter().any(|process| is_ending(process));
-    if makes_room || system.pool.statistics().free > FREE_ENOUGH_FRAMES {
+    if makes_room || system.pool.statistics().free > enough_frames {
         return;
     }
+    let Some(victim) = victim else { return };
     if victim.was_chosen_to_end.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -70,11 +71,38 @@ fn choose_victim(target: &Target<'_>) {
 /// Afterwards the caller looks whether its own process was the one to go.
 pub fn make_room(target: &Target<'_>) {
     let system = target.system;
-    choose_victim(target);
+    if !system.platform.ask_for_memory() {
+        choose_victim(system, Some(target.process), FREE_ENOUGH_FRAMES);
+    }
     if !is_ending(target.process) {
         system.platform.wait(Some(system.kernel.now_ns() + LOOK_AGAIN_NS));
     }
     system.pool.fill_reserve();
+}
+
+/// More is owned than may be, and nothing is left that could be given without harm.
+pub fn give_way(system: &System) {
+    choose_victim(system, None, u64::MAX);
+}
+
+/// Frames were taken by force: ends the processes that had them.
+pub fn forget_taken(system: &System) {
+    let taken = system.pool.forget_taken();
+    if taken.is_empty() {
+        return;
+    }
+    let mut count = 0;
+    for process in system.processes.all() {
+        if process.space().lock().forget_taken(&taken) && !process.has_ended() {
+            let payload = SignalPayload::Sender { pid: 0, uid: 0, value: 0 };
+            process.raise(Signal::KILL, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
+            count += 1;
+        }
+    }
+    system.kernel.log(
+        LogLevel::Warning,
+        format_args!("{} frames in use were taken; {count} processes that had them are ended", taken.len()),
+    );
 }
 
 #[cfg(test)]

@@ -43,6 +43,14 @@ pub trait Platform: Send + Sync {
     fn own_memory(&self) -> OwnMemory {
         OwnMemory::default()
     }
+    /// Memory has come to its end: asks for more. True: it may have come, or is on its way; false: none will come.
+    fn ask_for_memory(&self) -> bool {
+        false
+    }
+    /// Bytes that nobody takes from the pod, and that it can have at most; `None`: what it has stays.
+    fn memory_bounds(&self) -> Option<(u64, u64)> {
+        None
+    }
     /// The number of the virtual processor that runs this.
     fn processor_number(&self) -> u32;
     /// The FS base of the running program.

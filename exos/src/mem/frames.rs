@@ -69,6 +69,9 @@ pub trait Reclaim: Send + Sync {
     /// Tells of every frame that [`Self::reclaim_from`] would release now.
     fn visit(&self, seen: &mut dyn FnMut(FrameNumber));
 
+    /// Lets go of all that is in the chosen frames, whoever uses it: it is lost.
+    fn forget(&self, is_chosen: &dyn Fn(FrameNumber) -> bool);
+
     /// Releases the frames that are chosen, as far as it can, and answers how many were.
     fn reclaim_from(&self, is_chosen: &dyn Fn(FrameNumber) -> bool) -> u64;
 }
@@ -172,6 +175,9 @@ impl FramePool {
     pub fn reclaim(&self, frame_count: u64) -> u64 {
         let released = self.cache().map_or(0, |cache| cache.reclaim(frame_count));
         self.pressure.fetch_add(released, Ordering::Relaxed);
+        if released > 0 {
+            self.kernel.note_pressure(released);
+        }
         released
     }
 
@@ -390,6 +396,31 @@ impl FramePool {
         self.emptied(u64::MAX).iter().map(|(_, grant)| grant.count).sum()
     }
 
+    /// Forgets the frames that the kernel has taken by force, wherever they are: nobody gets them again, and caches let
+    /// go of them whoever uses them. Answers those that were in use, ascending.
+    pub fn forget_taken(&self) -> Vec<FrameNumber> {
+        let mut taken = Vec::new();
+        {
+            let mut state = self.state.lock();
+            for index in 0..state.grants.len() {
+                let grant = state.grants[index];
+                let left = self.kernel.frames_left(grant).min(grant.count);
+                state.grants[index].count = left;
+                for frame in grant.first.0 + left..grant.first.0 + grant.count {
+                    taken.extend(state.take_away(FrameNumber(frame)));
+                }
+            }
+            state.grants.retain(|grant| grant.count > 0);
+        }
+        taken.sort_unstable();
+        if !taken.is_empty()
+            && let Some(cache) = self.cache()
+        {
+            cache.forget(&|frame| taken.binary_search(&frame).is_ok());
+        }
+        taken
+    }
+
     /// Lets the pool hold `frame_count` frames less, or as many fewer as can be had without harm: gives whole grants
     /// back to the kernel, those first that hold least, after the cache has let go of what it holds in them. Answers
     /// how many frames went.
@@ -547,6 +578,24 @@ impl State {
     fn is_grant_free(&self, grant: FrameGrant) -> bool {
         let frames = grant.first.0..grant.first.0 + grant.count;
         frames.into_iter().all(|frame| self.count(FrameNumber(frame)) == Some(0))
+    }
+
+    /// Has a frame neither free nor counted any more; itself, if it was in use.
+    fn take_away(&mut self, frame: FrameNumber) -> Option<FrameNumber> {
+        let (region_index, place) = self.locate(frame)?;
+        self.held -= 1;
+        let region = &mut self.regions[region_index as usize];
+        region.counts[place] = PINNED;
+        if region.free[place / 64] & 1 << (place % 64) == 0 {
+            return Some(frame);
+        }
+        region.free[place / 64] &= !(1 << (place % 64));
+        region.free_count -= 1;
+        self.free -= 1;
+        if region.free_count == 0 {
+            self.available.retain(|&other| other != region_index);
+        }
+        None
     }
 
     /// Frames of a grant that somebody references.

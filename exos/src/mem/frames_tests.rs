@@ -114,6 +114,10 @@ impl Reclaim for Cache {
         frames.iter().filter(|frame| frame.pool().reference_count(frame.frame()) == 1).for_each(|it| seen(it.frame()));
     }
 
+    fn forget(&self, is_chosen: &dyn Fn(FrameNumber) -> bool) {
+        self.0.lock().retain(|frame| !is_chosen(frame.frame()));
+    }
+
     fn reclaim_from(&self, is_chosen: &dyn Fn(FrameNumber) -> bool) -> u64 {
         let mut frames = self.0.lock();
         let before = frames.len();
@@ -163,4 +167,25 @@ fn shrinking_gives_what_is_free_and_what_a_cache_can_let_go_of() {
     drop(program);
     assert_eq!(pool.shrink(1), 512, "a cache's pages beside free ones");
     assert_eq!(pool.statistics().held, 0);
+}
+
+#[test]
+fn frames_that_were_taken_are_nobodys() {
+    let (machine, pool) = pool(1024, 1024);
+    let frames: Vec<_> = (0..500).map(|_| pool.allocate_ref().expect("memory")).collect();
+    let cached = frames[490].clone();
+    let cache = Arc::new(Cache(Mutex::new(alloc::vec![cached])));
+    let own: alloc::sync::Weak<Cache> = Arc::downgrade(&cache);
+    pool.set_reclaimer(own);
+    assert_eq!(pool.forget_taken(), []);
+    machine.take_by_force(pool.slot_of(frames[0].frame()), 22);
+    let taken = pool.forget_taken();
+    assert_eq!(taken, frames[490..].iter().map(FrameRef::frame).collect::<Vec<_>>());
+    assert_eq!((pool.statistics().held, pool.statistics().free), (490, 0));
+    assert!(cache.0.lock().is_empty(), "its page is lost");
+    assert_eq!(pool.forget_taken(), []);
+    // Whoever had them lets go of them as of others.
+    drop(frames);
+    assert_eq!((pool.statistics().held, pool.statistics().free), (490, 490));
+    assert_eq!(pool.shrink(1), 490);
 }

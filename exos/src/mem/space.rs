@@ -11,9 +11,9 @@
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use aegis_abi::CapSlot;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::memory::BindFlags;
+use aegis_abi::{CapSlot, FrameNumber};
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{
@@ -404,6 +404,26 @@ impl AddressSpace {
             // See `clear`.
             let _ = self.drop_pages(pages);
         }
+    }
+
+    /// Forgets the pages whose frames are among these, ascending, which are not there any more: whether there were any.
+    pub fn forget_taken(&mut self, taken: &[FrameNumber]) -> bool {
+        let mut has_lost = false;
+        let binder = &mut self.binder;
+        self.pages.update(0..PROGRAM_END >> PAGE_SHIFT, &mut self.pool.lock(), |_, page, entry| {
+            if taken.binary_search(&entry.frame()).is_err() {
+                return Some(entry);
+            }
+            has_lost = true;
+            if entry.has(PageFlags::MAPPED) {
+                binder.unmap(page);
+            }
+            binder.release(entry.frame());
+            None
+        });
+        // See `clear`.
+        let _ = self.flush();
+        has_lost
     }
 
     /// Unmaps and forgets the pages of files that nothing locks, so that caches can let go of them; the next touch maps

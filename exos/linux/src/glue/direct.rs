@@ -9,6 +9,7 @@ use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{FrameNumber, Status};
 use core::sync::atomic::{AtomicU32, Ordering};
 use exos::platform::{BindFault, FrameBytes, FrameGrant};
+use exos::sync::Once;
 
 use super::{DIRECT_BASE, DIRECT_FRAME_COUNT, kernel, user};
 
@@ -59,6 +60,34 @@ fn bind_pieces(grant: FrameGrant, operation: BindOperation, rights: BindFlags) -
         first += count;
     }
     Ok(())
+}
+
+/// Frame of nobody's that the view shows where frames were taken by force.
+static SINK: Once<Option<FrameGrant>> = Once::new();
+
+/// Takes the frame that stands in for frames that are gone, while there is one.
+pub(crate) fn keep_sink() {
+    SINK.call_once(|| kernel::take_frames(1, 0).ok());
+}
+
+/// The view has no page at an address where it had one: the kernel took frames by force, and large pages with them.
+/// Shows what is still ours again, and the sink where nothing is. Takes no lock that exos holds while it looks at
+/// frames.
+pub(crate) fn repair(address: u64) -> bool {
+    if !(DIRECT_BASE..DIRECT_BASE + DIRECT_FRAME_COUNT * PAGE_SIZE).contains(&address) {
+        return false;
+    }
+    let frame = (address - DIRECT_BASE) / PAGE_SIZE;
+    let own = kernel::program_grant_of(FrameNumber(frame));
+    let Some((slot, shown)) = own.map(|slot| (slot, frame)).or_else(|| {
+        let sink = SINK.get().copied().flatten()?;
+        Some((sink.slot, sink.first.0))
+    }) else {
+        return false;
+    };
+    let entry = BindEntry::map(DIRECT_BASE + frame * PAGE_SIZE, shown, 1, slot, BindFlags::WRITE);
+    // SAFETY: the view's own place of this frame, at which nothing is.
+    unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.is_ok()
 }
 
 /// The bytes of an immutable range of the view.

@@ -31,7 +31,7 @@ use exos_linux::{native, quick, table, trace};
 use super::processor::{this_number, this_processor};
 use super::run::{RUN, Run, end};
 use super::user::Faulted;
-use super::{HEAP_BASE, fast, fiber, kernel, user, vector};
+use super::{HEAP_BASE, direct, fast, fiber, kernel, memory, user, vector};
 
 /// RFLAGS: trap after each instruction.
 const TRAP_FLAG: u64 = 1 << 8;
@@ -460,7 +460,9 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
         return exception(run, frame);
     }
     if frame.kind == KIND_HELD_BACK {
-        control::take_pending();
+        memory::note(control::take_pending());
+    } else {
+        memory::note(1 << frame.kind);
     }
     this_processor().take_bell();
     if this_number() == 0 {
@@ -478,6 +480,9 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
         fiber::carry_out(run.pod.system.scheduler.tick(this_number(), now_ns), now_ns);
         if IS_SHORT_OF_MEMORY.swap(false, Ordering::Relaxed) {
             make_room(&target(run));
+        }
+        if memory::is_asked() {
+            memory::answer(run);
         }
         show_own_text(run, frame);
         leave(run, frame, None);
@@ -561,6 +566,9 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
     if frame.vector == VECTOR_DEBUG && fast::contains(frame.rip) {
         // A program that single-steps itself into a rewritten call: the steps in exos are not its business.
         frame.rflags &= !TRAP_FLAG;
+        return;
+    }
+    if frame.vector == VECTOR_PAGE_FAULT && direct::repair(frame.fault_address) {
         return;
     }
     match user::faulted(frame.rip).filter(|copy| copy.expects(frame)) {

@@ -156,6 +156,21 @@ pub(crate) fn take_program_frames(count: u64, alignment_log2: u32) -> Result<Fra
     take_frames_at(slot, count, alignment_log2).inspect_err(|_| free_program_slot(slot))
 }
 
+/// Frames that are left of a grant, from its first on.
+pub(crate) fn frames_left(grant: FrameGrant) -> u64 {
+    let read = |field| call::cap_read(grant.slot, field).unwrap_or(0);
+    if read(1) == grant.first.0 { read(2) } else { 0 }
+}
+
+/// The slot of the grant that a frame of programs is in.
+pub(crate) fn program_grant_of(frame: FrameNumber) -> Option<CapSlot> {
+    let words = *PROGRAM_SLOTS.lock();
+    let is_taken = |slot: &u32| words[*slot as usize / 64] & 1 << (slot % 64) != 0;
+    let mut slots = (SLOT_FREE_FIRST..SLOT_COUNT).filter(is_taken).map(CapSlot);
+    let read = |slot, field| call::cap_read(slot, field).unwrap_or(0);
+    slots.find(|slot| (read(*slot, 1)..read(*slot, 1) + read(*slot, 2)).contains(&frame.0))
+}
+
 /// Gives frames of programs back.
 pub(crate) fn free_program_frames(grant: FrameGrant) -> Result<(), Status> {
     with_tables(|| call::frame_free(grant.slot))?;
@@ -191,16 +206,20 @@ pub(crate) fn note_own_frames() {
     OWN_FRAME_COUNT.store(frames_owned(), Ordering::Relaxed);
 }
 
-/// Frames of the program's memory: all that there may be now, less what exos needs to describe it (page tables, page
-/// maps, its own structures), so that the program meets its limit before exos meets the machine's end.
-pub(crate) fn program_frame_limit() -> u64 {
-    let all = frame_quota().saturating_sub(OWN_FRAME_COUNT.load(Ordering::Relaxed));
+/// Frames of the program's memory with this quota: all, less what exos needs to describe it (page tables, page maps, its
+/// own structures), so that the program meets its limit before exos meets the machine's end.
+pub(crate) fn program_frames_of(quota: u64) -> u64 {
+    let all = quota.saturating_sub(OWN_FRAME_COUNT.load(Ordering::Relaxed));
     all.saturating_sub(all / 64 + (all / RESERVE_SHARE).min(RESERVE_FRAMES_MAX))
 }
 
 /// Takes contiguous frames for exos itself; donates table frames when the table of capabilities has to grow.
 pub(crate) fn take_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
-    take_frames_at(next_slot(), count, alignment_log2)
+    let slot = next_slot();
+    take_frames_at(slot, count, alignment_log2).inspect_err(|_| {
+        // Unless somebody else took one meanwhile.
+        let _ = SLOT_NEXT.compare_exchange(slot.0, slot.0 + 1, Ordering::Relaxed, Ordering::Relaxed);
+    })
 }
 
 fn take_frames_at(slot: CapSlot, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {

@@ -30,7 +30,7 @@ use rand_chacha::rand_core::RngCore;
 use super::devices::HostConsole;
 use super::processor::{Bells, this_number, this_processor};
 use super::run::HEAP;
-use super::{fiber, kernel, stack, vector};
+use super::{fiber, kernel, memory, stack, vector};
 
 /// Bytes of trace lines that may wait for the host before the program waits for it.
 const TRACE_BACKLOG_BYTES_MAX: usize = 64 * 1024;
@@ -53,8 +53,18 @@ impl Kernel for MachineKernel {
         kernel::free_program_frames(grant)
     }
 
+    fn note_pressure(&self, frame_count: u64) {
+        memory::note_pressure(frame_count);
+    }
+
+    fn frames_left(&self, grant: FrameGrant) -> u64 {
+        kernel::frames_left(grant)
+    }
+
     fn frame_limit(&self) -> Option<u64> {
-        Some(kernel::program_frame_limit())
+        let quota = kernel::frame_quota();
+        memory::note_quota(quota);
+        Some(kernel::program_frames_of(quota))
     }
 
     fn bind(&self, space: CapSlot, entries: &[BindEntry]) -> Result<(), BindFault> {
@@ -233,6 +243,16 @@ impl Platform for MachinePlatform {
 
     fn own_memory(&self) -> OwnMemory {
         OwnMemory { heap_bytes: HEAP.used_bytes(), stack_bytes: stack::used_bytes() }
+    }
+
+    fn ask_for_memory(&self) -> bool {
+        memory::ask()
+    }
+
+    fn memory_bounds(&self) -> Option<(u64, u64)> {
+        let [guaranteed, limit] =
+            memory::bounds().map(|(guaranteed, limit)| [guaranteed, limit].map(kernel::program_frames_of))?;
+        Some((guaranteed * 4096, limit * 4096))
     }
 
     fn processor_number(&self) -> u32 {

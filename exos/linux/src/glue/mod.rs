@@ -23,6 +23,7 @@ pub(crate) mod fiber;
 pub(crate) mod heap;
 pub(crate) mod kernel;
 pub(crate) mod machine;
+pub(crate) mod memory;
 pub(crate) mod patience;
 pub(crate) mod processor;
 pub(crate) mod run;

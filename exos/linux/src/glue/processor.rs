@@ -20,7 +20,7 @@ use exos::task::schedule::{Processors, Task};
 
 use super::run::RUN;
 use super::stack::Stack;
-use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel, patience, shares};
+use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel, memory, patience, shares};
 
 /// Most virtual processors that exos makes.
 pub(crate) const COUNT_MAX: usize = 16;
@@ -333,13 +333,14 @@ extern "C" fn idle_entry() -> ! {
 
 /// Runs what is ready, and sleeps when nothing is.
 fn idle() -> ! {
-    aegis_rt::upcall::register(handlers(), &[UpcallKind::Bell]);
+    let kinds = [UpcallKind::Bell, UpcallKind::Revocation, UpcallKind::Repossession];
+    aegis_rt::upcall::register(handlers(), &kinds);
     patience::begin();
     let run = RUN.get().expect("processors start after the run has begun");
     fast::register(run.pod.system.options.trace);
     let number = this_number();
     loop {
-        control::take_pending();
+        memory::note(control::take_pending());
         this_processor().take_bell();
         if number == 0 {
             run.platform.absorb();
@@ -347,7 +348,13 @@ fn idle() -> ! {
         let now_ns = kernel::now_ns();
         match run.pod.system.scheduler.pick(number, now_ns) {
             Some(task) => fiber::run(task, now_ns),
-            None => sleep(number, run.platform.console_bells()),
+            None => {
+                memory::answer(run);
+                if number == 0 {
+                    memory::count_spare(&run.pod.system.pool, false);
+                }
+                sleep(number, run.platform.console_bells());
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ use super::heap::GlobalHeap;
 use super::machine::{Host, MachineKernel, MachinePlatform};
 use super::processor::Bells;
 use super::shares::Share;
-use super::{direct, fiber, kernel, processor, user};
+use super::{direct, fiber, kernel, memory, processor, user};
 
 /// Version of the control protocol.
 const PROTOCOL_VERSION: u32 = 1;
@@ -216,6 +216,7 @@ fn bundle_grant(info: &BootInfo) -> FrameGrant {
 /// What the program may use at most: what the user said. What there is for it is looked at as it changes.
 fn memory_limit(config: &Config) -> u64 {
     kernel::note_own_frames();
+    memory::begin();
     match config.memory_limit_bytes {
         0 => u64::MAX,
         limit => limit,

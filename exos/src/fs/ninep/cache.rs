@@ -127,6 +127,12 @@ impl Reclaim for PageCache {
         self.each(|inode, index| inode.evictable(index).into_iter().for_each(&mut *seen));
     }
 
+    fn forget(&self, is_chosen: &dyn Fn(FrameNumber) -> bool) {
+        let mut gone = 0;
+        self.each(|inode, index| gone += u64::from(inode.forget(index, is_chosen)));
+        self.remove(gone);
+    }
+
     fn reclaim_from(&self, is_chosen: &dyn Fn(FrameNumber) -> bool) -> u64 {
         let mut freed = 0;
         self.each(|inode, index| {

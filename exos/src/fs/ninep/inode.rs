@@ -259,6 +259,15 @@ impl NinepInode {
         self.state.lock().pipe.get_or_insert_with(|| Pipe::new(self.number)).clone()
     }
 
+    /// Lets a page go that is in a chosen frame, whoever has it; whether there was one.
+    pub(super) fn forget(&self, index: u64, is_chosen: &dyn Fn(FrameNumber) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let is_lost = state.pages.get(&index).is_some_and(|page| is_chosen(page.frame()));
+        let gone = if is_lost { state.pages.remove(&index) } else { None };
+        drop(state);
+        gone.is_some()
+    }
+
     /// The frame of a page that [`Self::evict`] would free.
     pub(super) fn evictable(&self, index: u64) -> Option<FrameNumber> {
         let state = self.state.try_lock()?;

@@ -1,0 +1,179 @@
+//! Memory that comes and goes while the pod runs: what exos does when quota is taken from it, and how it tells the
+//! manager what it wants (`aegis_image::memory`).
+//!
+//! Upcalls only note that there is something to do ([`note`]); it is done where a thread is about to go on with its
+//! program, or a processor is idle ([`answer`]): no lock of exos is held there. First go free frames and what caches
+//! can let go of, then pages of files that are mapped, and if that is not enough a process, as at the end of memory.
+//! So the pod is below its quota before the kernel takes anything by force. Where it does, exos looks which frames
+//! went, ends the processes that had them, and goes on.
+
+use aegis_abi::upcall::UpcallKind;
+use aegis_image::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_POD_MEMORY_BELL, UNIT_FRAME_COUNT};
+use aegis_rt::call;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use exos::mem::FramePool;
+use exos_linux::out_of_memory::give_way;
+
+use super::run::Run;
+use super::{direct, kernel};
+
+/// Kinds of upcalls that say that something happened to the pod's frames.
+const KINDS: u32 = 1 << UpcallKind::Revocation as u32 | 1 << UpcallKind::Repossession as u32;
+/// How long until another look, while more is owned than may be.
+const LOOK_AGAIN_NS: u64 = 2_000_000;
+/// The manager is told of pressure no more often than this.
+const RING_INTERVAL_NS: u64 = 20_000_000;
+/// What can be spared is counted no more often than this.
+const COUNT_INTERVAL_NS: u64 = 200_000_000;
+/// How long an end of memory waits for the manager.
+const PATIENCE_NS: u64 = 1_500_000_000;
+/// Frames that are asked for at an end of memory.
+const NEEDED_FRAME_COUNT: u64 = 4 * UNIT_FRAME_COUNT;
+
+/// There is something to do.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// Whether the pod has a page that the manager looks at.
+static HAS_PAGE: AtomicBool = AtomicBool::new(false);
+static RUNG_NS: AtomicU64 = AtomicU64::new(0);
+static COUNTED_NS: AtomicU64 = AtomicU64::new(0);
+/// When frames were needed first, 0 if none are, and what the quota was and had been refused then.
+static NEEDED_NS: AtomicU64 = AtomicU64::new(0);
+static QUOTA: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Looks whether memory can change.
+pub(crate) fn begin() {
+    let has_page = call::cap_read(SLOT_POD_MEMORY, 0).is_ok();
+    HAS_PAGE.store(has_page, Ordering::Relaxed);
+    if has_page {
+        direct::keep_sink();
+    }
+}
+
+fn page() -> Option<&'static MemoryPage> {
+    // SAFETY: whoever grants the frame has mapped it there, for the pod's life; all its words are atomic.
+    HAS_PAGE.load(Ordering::Relaxed).then(|| unsafe { &*(MEMORY_PAGE_BASE as *const MemoryPage) })
+}
+
+/// Frames that others can take no more of, and that there can be at most; `None`: what there is stays.
+pub(crate) fn bounds() -> Option<(u64, u64)> {
+    page().map(|page| (MemoryPage::read(&page.guaranteed), MemoryPage::read(&page.limit)))
+}
+
+/// Notes upcalls: bit n for kind n.
+#[inline]
+pub(crate) fn note(kinds: u32) {
+    if kinds & KINDS != 0 {
+        IS_ASKED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether [`answer`] has something to do.
+#[inline]
+pub(crate) fn is_asked() -> bool {
+    IS_ASKED.load(Ordering::Relaxed)
+}
+
+/// Frames owned beyond the quota.
+fn excess() -> u64 {
+    kernel::frames_owned().saturating_sub(kernel::frame_quota())
+}
+
+/// Gives up what is owned beyond the quota. Called where no lock is held.
+#[cold]
+pub(crate) fn answer(run: &Run) {
+    if !IS_ASKED.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let system = &run.pod.system;
+    let pool = &system.pool;
+    exos_linux::out_of_memory::forget_taken(system);
+    pool.shrink(excess());
+    if excess() > 0 {
+        for process in system.processes.all() {
+            process.space().lock().forget_file_pages();
+        }
+        pool.shrink(excess());
+    }
+    if excess() > 0 {
+        give_way(system);
+        IS_ASKED.store(true, Ordering::Relaxed);
+        run.platform.bells.arm_timer(kernel::now_ns() + LOOK_AGAIN_NS);
+    }
+    count_spare(pool, true);
+    if HAS_PAGE.load(Ordering::Relaxed) {
+        let _ = call::bell_ring(SLOT_POD_MEMORY_BELL);
+    }
+}
+
+/// Tells the manager what could be spared, now and then.
+pub(crate) fn count_spare(pool: &FramePool, is_urgent: bool) {
+    let Some(page) = page() else { return };
+    let now_ns = kernel::now_ns();
+    if is_urgent || now_ns.saturating_sub(COUNTED_NS.load(Ordering::Relaxed)) >= COUNT_INTERVAL_NS {
+        COUNTED_NS.store(now_ns, Ordering::Relaxed);
+        MemoryPage::write(&page.spare, pool.spare());
+    }
+}
+
+/// Memory was given up that will be wanted again. The caller may hold locks.
+pub(crate) fn note_pressure(frame_count: u64) {
+    let Some(page) = page() else { return };
+    page.pressure.fetch_add(frame_count, Ordering::Relaxed);
+    ring(kernel::now_ns());
+}
+
+fn ring(now_ns: u64) {
+    if now_ns.saturating_sub(RUNG_NS.load(Ordering::Relaxed)) >= RING_INTERVAL_NS {
+        RUNG_NS.store(now_ns, Ordering::Relaxed);
+        let _ = call::bell_ring(SLOT_POD_MEMORY_BELL);
+    }
+}
+
+/// Memory has come to its end. Asks the manager for more; false: none will come.
+pub(crate) fn ask() -> bool {
+    let Some(page) = page() else { return false };
+    let quota = kernel::frame_quota();
+    if note_quota(quota) {
+        return true;
+    }
+    let now_ns = kernel::now_ns();
+    let refused = MemoryPage::read(&page.refused);
+    if quota >= MemoryPage::read(&page.limit) {
+        return false;
+    }
+    let since_ns = NEEDED_NS.load(Ordering::Relaxed);
+    if since_ns == 0 {
+        NEEDED_NS.store(now_ns, Ordering::Relaxed);
+        REFUSED.store(refused, Ordering::Relaxed);
+        QUOTA.store(quota, Ordering::Relaxed);
+        MemoryPage::write(&page.needed, NEEDED_FRAME_COUNT);
+        let _ = call::bell_ring(SLOT_POD_MEMORY_BELL);
+        return true;
+    }
+    let is_open = REFUSED.load(Ordering::Relaxed) == refused && now_ns.saturating_sub(since_ns) < PATIENCE_NS;
+    if is_open {
+        ring(now_ns);
+    } else {
+        end_need();
+    }
+    is_open
+}
+
+/// Looks whether memory that was needed has come.
+pub(crate) fn note_quota(quota: u64) -> bool {
+    let has_come = NEEDED_NS.load(Ordering::Relaxed) != 0 && quota > QUOTA.load(Ordering::Relaxed);
+    if has_come {
+        end_need();
+    }
+    has_come
+}
+
+/// Memory has come, or will not.
+fn end_need() {
+    if NEEDED_NS.swap(0, Ordering::Relaxed) != 0
+        && let Some(page) = page()
+    {
+        MemoryPage::write(&page.needed, 0);
+    }
+}
