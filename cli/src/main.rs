@@ -85,6 +85,7 @@ fn main() -> ExitCode {
         Command::Logs(options) => ended(verbs::logs(&options)),
         Command::Exec(options) => ended(exec::exec(&options)),
         Command::Stop(options) => ended(verbs::stop(&options)),
+        Command::Memory(options) => ended(verbs::memory(&options)),
         Command::Tickets(options) => ended(verbs::tickets(&options)),
         Command::Bench(options) => ExitCode::from(bench::bench(&options)),
         Command::Test(options) => ExitCode::from(compare::test(&options)),

@@ -86,7 +86,7 @@ FILE:
   with = [\"./conf:/etc/conf\"]
   env = { PORT = \"80\" }
   workdir = \"/\"
-  memory = \"64M\"         # for its programs, enforced [256M]
+  memory = \"64M\"         # for its programs, enforced; \"64M/512M\": guaranteed and at most [256M]
   tickets = 2000         # its share of the processors is in proportion [1000]
 
 Paths on this host are relative to FILE. Each pod has a library OS, memory and devices of its own and
@@ -122,6 +122,8 @@ pub(crate) enum Command {
     Exec(Box<ExecOptions>),
     /// End pods, or a whole machine
     Stop(verbs::StopOptions),
+    /// Show or change the memory of pods
+    Memory(verbs::MemoryOptions),
     /// Show or change the tickets of pods
     Tickets(verbs::TicketsOptions),
     /// Measure this system and Linux side by side
@@ -404,6 +406,16 @@ pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
         return Err(format!("at most {}G", MEMORY_BYTES_MAX >> 30));
     }
     Ok(bytes)
+}
+
+/// What is guaranteed, and the most: a size as [`parse_memory`] takes it for both, or two of them with a slash between.
+pub(crate) fn parse_memory_range(text: &str) -> Result<(u64, u64), String> {
+    let Some((guaranteed, limit)) = text.split_once('/') else { return parse_memory(text).map(|bytes| (bytes, bytes)) };
+    let (guaranteed, limit) = (parse_memory(guaranteed)?, parse_memory(limit)?);
+    if limit < guaranteed {
+        return Err(format!("{text}: the limit is below what is guaranteed"));
+    }
+    Ok((guaranteed, limit))
 }
 
 /// As [`parse_bytes`]; QEMU and the kernel judge what is too little.

@@ -168,8 +168,11 @@ fn bundle_of(
     let plan = file.pods.iter().zip(files).map(|(entry, files)| {
         let frame_quota = pod_quota_mib(entry.options.memory) * FRAMES_PER_MIB;
         let device_count = 1 + files.shares.len() as u32;
-        PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count)
-            .map(|plan| plan.held(entry.restart.is_ever()).paid_by(entry.payer.map(|payer| payer as u32)))
+        PodPlan::new(&entry.name, frame_quota, entry.tickets, device_count).map(|plan| {
+            plan.limited(pod_quota_mib(entry.memory_limit) * FRAMES_PER_MIB)
+                .held(entry.restart.is_ever())
+                .paid_by(entry.payer.map(|payer| payer as u32))
+        })
     });
     let currency = |entry: &CurrencyEntry| CurrencyPlan {
         ticket_amount: entry.tickets,

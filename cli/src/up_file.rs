@@ -14,7 +14,8 @@ use toml_span::Value;
 use toml_span::value::{Key, Table};
 
 use crate::options::{
-    CPU_COUNT_MAX, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, MEMORY_DEFAULT, PodOptions, parse_memory, parse_with,
+    CPU_COUNT_MAX, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, MEMORY_DEFAULT, PodOptions, parse_memory, parse_memory_range,
+    parse_with,
 };
 use crate::program::absolute;
 use crate::remote::restart::Restart;
@@ -52,6 +53,8 @@ pub(crate) struct PodEntry {
     pub(crate) words: Vec<OsString>,
     /// What belongs to it.
     pub(crate) options: PodOptions,
+    /// Memory that its programs may have at most, if nobody else wants it.
+    pub(crate) memory_limit: u64,
     /// Amount of its ticket.
     pub(crate) tickets: u64,
     /// The currency that this ticket is in, by its place among all; `None`: the base.
@@ -175,6 +178,14 @@ impl Reader<'_> {
         parse_memory(self.string(key, value)?).map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))
     }
 
+    /// What is guaranteed, and the most: `SIZE` for both, or `SIZE/SIZE`.
+    fn memory_range(&self, key: &Key<'_>, value: &Value<'_>) -> Result<(u64, u64)> {
+        if value.as_integer().is_some() {
+            return self.memory(key, value).map(|bytes| (bytes, bytes));
+        }
+        parse_memory_range(self.string(key, value)?).map_err(|why| self.wrong(value, format!("{}: {why}", key.name)))
+    }
+
     fn machine(&self, value: &Value<'_>, file: &mut UpFile) -> Result<()> {
         for (key, value) in in_order(self.table(value)?) {
             match &*key.name {
@@ -250,7 +261,7 @@ impl Reader<'_> {
             working_directory: "/".into(),
             memory,
         };
-        let (mut program, mut arguments) = (None, Vec::new());
+        let (mut program, mut arguments, mut memory_limit) = (None, Vec::new(), memory);
         let (mut tickets, mut currency, mut restart) = (TICKETS_DEFAULT, None, Restart::NO);
         for (key, value) in in_order(self.table(value)?) {
             match &*key.name {
@@ -262,7 +273,7 @@ impl Reader<'_> {
                 "with" => options.with = self.list(key, value, |text| parse_with(text.into()))?,
                 "env" => options.environment = self.environment(value)?,
                 "workdir" => options.working_directory = self.string(key, value)?.into(),
-                "memory" => options.memory = self.memory(key, value)?,
+                "memory" => (options.memory, memory_limit) = self.memory_range(key, value)?,
                 "tickets" => tickets = self.tickets(key, value)?,
                 "currency" => currency = Some(self.currency_use(key, value)?),
                 "restart" => {
@@ -290,7 +301,7 @@ impl Reader<'_> {
         }
         let words = std::iter::once(program).chain(arguments).collect();
         let name = name.name.to_string();
-        Ok((PodEntry { name, words, options, tickets, payer: None, restart }, currency))
+        Ok((PodEntry { name, words, options, memory_limit, tickets, payer: None, restart }, currency))
     }
 
     fn program(&self, key: &Key<'_>, value: &Value<'_>) -> Result<OsString> {

@@ -2,9 +2,9 @@
 //!
 //! Key modules: [`tree`] describes a file tree in memory; [`erofs`] writes it as an uncompressed EROFS image and reads
 //! such images; [`flat`] turns a linked library OS into pages that the kernel maps where they lie; [`config`] says what
-//! to run; [`bundle`] puts the parts into one file for the machine's loader; [`pods`] divides a machine among several,
-//! [`orders`] is what the host tells and asks whoever divides it while it runs, and [`memory`] what pods and that one tell each other; [`sessions`] is what passes between
-//! it and a pod's library OS about processes that it starts there.
+//! to run; [`bundle`] puts the parts into one file for the machine's loader; [`pods`] divides a machine among several;
+//! [`orders`] is what the host tells and asks whoever divides it while it runs, [`memory`] what pods and that one tell
+//! each other; [`sessions`] is what passes between it and a pod's library OS about processes that it starts there.
 //!
 //! The crate is `no_std` with `alloc` and has no features, because the same reader runs in the host tool and in the
 //! library OS. It never touches a file system: output goes to a [`Sink`], file contents come from a

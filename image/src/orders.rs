@@ -11,7 +11,7 @@ use crate::bytes::{put, u32_at, u64_at};
 /// Bytes of an order.
 pub const ORDER_BYTES: usize = 32;
 /// Bytes of an answer.
-pub const ANSWER_BYTES: usize = 104;
+pub const ANSWER_BYTES: usize = 120;
 
 /// Number of an answer to nothing; no order has it.
 pub const EVENT_ID: u32 = 0;
@@ -41,11 +41,13 @@ pub enum Action {
     Restart = 3,
     /// One that has ended, or ends, will not be wanted again: the machine may end without it.
     Release = 4,
+    /// Change what is guaranteed to it of the memory, and what it may have at most: see [`amount_of_memory`].
+    Memory = 5,
 }
 
 impl Action {
     fn from_word(word: u32) -> Option<Self> {
-        let all = [Self::Read, Self::Tickets, Self::Destroy, Self::Restart, Self::Release];
+        let all = [Self::Read, Self::Tickets, Self::Destroy, Self::Restart, Self::Release, Self::Memory];
         all.into_iter().find(|action| *action as u32 == word)
     }
 }
@@ -59,8 +61,20 @@ pub struct Order {
     pub action: Option<Action>,
     /// The pod, counted in the plan's order, or from [`CURRENCY_FIRST`] on the currency.
     pub pod: u32,
-    /// `Tickets`: the amount.
+    /// `Tickets`: the amount. `Memory`: [`amount_of_memory`].
     pub amount: u64,
+}
+
+/// The amount of an order that sets memory, in frames.
+#[must_use]
+pub fn amount_of_memory(guaranteed: u32, limit: u32) -> u64 {
+    u64::from(limit) << 32 | u64::from(guaranteed)
+}
+
+/// What such an amount says: the frames that are guaranteed, and the most.
+#[must_use]
+pub fn memory_of_amount(amount: u64) -> (u64, u64) {
+    (amount & 0xffff_ffff, amount >> 32)
 }
 
 /// What came of an order.
@@ -81,6 +95,8 @@ pub enum Outcome {
     Refused = 5,
     /// The pod runs.
     IsRunning = 6,
+    /// There is not so much memory beside what is guaranteed to others.
+    NoMemory = 7,
 }
 
 impl Outcome {
@@ -93,6 +109,7 @@ impl Outcome {
             Self::HasEnded,
             Self::Refused,
             Self::IsRunning,
+            Self::NoMemory,
         ];
         all.into_iter().find(|outcome| *outcome as u32 == word)
     }
@@ -123,6 +140,10 @@ pub struct PodState {
     pub interrupts: u64,
     /// Slices begun.
     pub slices: u64,
+    /// Frames that others cannot take from it.
+    pub frames_guaranteed: u64,
+    /// Frames that it may own at most, if nobody else wants them.
+    pub frames_limit: u64,
 }
 
 /// An answer.
@@ -199,12 +220,14 @@ impl PodState {
             self.exceptions,
             self.interrupts,
             self.slices,
+            self.frames_guaranteed,
+            self.frames_limit,
         ]
     }
 
     fn from_words(is_running: bool, words: [u64; COUNT_COUNT]) -> Self {
         let [now_ns, tickets, time_used_ns, frames_owned, frame_quota, rest @ ..] = words;
-        let [kernel_calls, system_call_traps, exceptions, interrupts, slices] = rest;
+        let [kernel_calls, system_call_traps, exceptions, interrupts, slices, frames_guaranteed, frames_limit] = rest;
         Self {
             is_running,
             now_ns,
@@ -217,6 +240,8 @@ impl PodState {
             exceptions,
             interrupts,
             slices,
+            frames_guaranteed,
+            frames_limit,
         }
     }
 }

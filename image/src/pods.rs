@@ -35,7 +35,7 @@ pub const PART_POD: u32 = 18;
 /// First eight bytes of a plan.
 pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"AEGISPOD");
 /// Version of the encoding.
-pub const PLAN_VERSION: u32 = 4;
+pub const PLAN_VERSION: u32 = 5;
 /// Most pods of a machine: what the bundle has parts for, besides the manager, the plan and the library OS.
 pub const POD_COUNT_MAX: usize = BUNDLE_PART_COUNT_MAX - 3;
 /// Most currencies of a machine, the base aside.
@@ -65,7 +65,8 @@ pub const GUARDED_SLOT_BELL: u32 = 2;
 const HEADER_BYTES: usize = 24;
 /// Flag of the plan: [`Plan::trusts_devices`].
 const FLAG_TRUST: u32 = 1;
-const NAME_OFFSET: usize = 32;
+const LIMIT_OFFSET: usize = 32;
+const NAME_OFFSET: usize = 40;
 /// Flag of an entry: [`PodPlan::is_held`].
 const FLAG_HELD: u32 = 1;
 const ENTRY_BYTES: usize = NAME_OFFSET + POD_NAME_BYTES_MAX;
@@ -85,8 +86,10 @@ pub struct CurrencyPlan {
 /// What belongs to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodPlan {
-    /// Frames that it may own.
+    /// Frames that it may own at first, and whatever others want.
     pub frame_quota: u64,
+    /// Frames that it may own at most, if nobody else wants them.
+    pub frame_limit: u64,
     /// Amount of the ticket that funds it.
     pub ticket_amount: u64,
     /// Device functions.
@@ -110,13 +113,20 @@ impl PodPlan {
         let mut bytes = [0; POD_NAME_BYTES_MAX];
         bytes[..name.len()].copy_from_slice(name.as_bytes());
         let (is_held, payer, name_bytes) = (false, None, name.len() as u32);
-        Some(Self { frame_quota, ticket_amount, device_count, payer, is_held, name_bytes, name: bytes })
+        let frame_limit = frame_quota;
+        Some(Self { frame_quota, frame_limit, ticket_amount, device_count, payer, is_held, name_bytes, name: bytes })
     }
 
     /// The same, with its ticket in another currency.
     #[must_use]
     pub fn paid_by(self, payer: Option<u32>) -> Self {
         Self { payer, ..self }
+    }
+
+    /// The same, with more memory if there is some; never less than it may own at first.
+    #[must_use]
+    pub fn limited(self, frame_limit: u64) -> Self {
+        Self { frame_limit: frame_limit.max(self.frame_quota), ..self }
     }
 
     /// The same, held.
@@ -173,6 +183,7 @@ pub fn encode(pods: &[PodPlan], currencies: &[CurrencyPlan], trusts_devices: boo
         put(&mut bytes, at + 20, pod.name_bytes.to_le_bytes());
         put(&mut bytes, at + 24, (if pod.is_held { FLAG_HELD } else { 0 }).to_le_bytes());
         put(&mut bytes, at + 28, pod.payer.unwrap_or(PAYER_BASE).to_le_bytes());
+        put(&mut bytes, at + LIMIT_OFFSET, pod.frame_limit.to_le_bytes());
         bytes[at + NAME_OFFSET..at + ENTRY_BYTES].copy_from_slice(&pod.name);
     }
     Some(bytes)
@@ -278,7 +289,12 @@ fn decode_pod(entry: &[u8], currency_count: u32) -> Option<PodPlan> {
     }
     let is_held = u32_at(entry, 24)? & FLAG_HELD != 0;
     let payer = decode_payer(u32_at(entry, 28)?, currency_count)?;
-    PodPlan::new(name, frame_quota, ticket_amount, device_count).map(|plan| plan.held(is_held).paid_by(payer))
+    let frame_limit = u64_at(entry, LIMIT_OFFSET)?;
+    if frame_limit < frame_quota {
+        return None;
+    }
+    PodPlan::new(name, frame_quota, ticket_amount, device_count)
+        .map(|plan| plan.limited(frame_limit).held(is_held).paid_by(payer))
 }
 
 #[cfg(test)]
@@ -291,7 +307,10 @@ mod tests {
     use proptest::prelude::{any, proptest};
 
     fn pod(name: &str) -> PodPlan {
-        PodPlan::new(name, 1000, 3, 2).expect("a good name").held(name.ends_with('1'))
+        PodPlan::new(name, 1000, 3, 2)
+            .expect("a good name")
+            .limited(if name.ends_with('2') { 4000 } else { 0 })
+            .held(name.ends_with('1'))
     }
 
     #[test]

@@ -93,7 +93,16 @@ mod tests {
     use crate::random::{Keyed, Random};
 
     fn part(tickets: u32, held: u32) -> Part {
-        Part { tickets, guaranteed: 0, limit: 1 << 20, held, wanted: 0, spare: u32::MAX, is_in_need: false, is_asked: true }
+        Part {
+            tickets,
+            guaranteed: 0,
+            limit: 1 << 20,
+            held,
+            wanted: 0,
+            spare: u32::MAX,
+            is_in_need: false,
+            is_asked: true,
+        }
     }
 
     /// Lets all parts ask for a step in each round, from whatever they hold at first; what each holds in the mean.

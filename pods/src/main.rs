@@ -12,7 +12,8 @@
 //! ring are looked at, never believed further than that the pod is to be taken apart.
 //!
 //! Modules: `manager` has the order of things, `pod` makes and ends one, `guard` and `device` are its devices,
-//! `currency` makes those that pay for pods, `orders` is the line to the host, `memory` shows frames, `report` is the
+//! `currency` makes those that pay for pods, `orders` is the line to the host, `memory` shows frames, `division` moves
+//! memory between pods, `report` is the
 //! kernel's log.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -20,6 +21,8 @@
 mod currency;
 #[cfg(target_os = "none")]
 mod device;
+#[cfg(target_os = "none")]
+mod division;
 #[cfg(target_os = "none")]
 mod guard;
 #[cfg(target_os = "none")]

@@ -7,20 +7,21 @@ use core::fmt;
 use core::ops::Range;
 
 use aegis_abi::boot::{BUNDLE_PART_COUNT_MAX, BootInfo, BundleHeader, BundlePart};
-use aegis_abi::call::TICKET_AMOUNT_MAX;
+use aegis_abi::call::{EnvironmentField, TICKET_AMOUNT_MAX};
 use aegis_abi::layout::PAGE_SIZE;
 use aegis_abi::share::TABLE_COUNT;
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
-use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE};
+use aegis_abi::types::{SLOT_BUNDLE, SLOT_MACHINE, SLOT_SELF};
 use aegis_abi::{CapSlot, Rights, Status};
 use aegis_image::bundle::{self, BundleDamage};
 use aegis_image::flat::{self, FlatDamage};
-use aegis_image::orders::{Action, Answer, CURRENCY_FIRST, EVENT_ID, Order, Outcome, PodState};
+use aegis_image::orders::{Action, Answer, CURRENCY_FIRST, EVENT_ID, Order, Outcome, PodState, memory_of_amount};
 use aegis_image::pods::{PART_LIBRARY_OS, PART_PLAN, PART_POD, POD_COUNT_MAX, Plan, PlanDamage, PodPlan};
 use aegis_rt::call::{self, Refusal};
 
 use crate::currency::{Currencies, Currency};
 use crate::device::{DeviceError, functions_of_pods};
+use crate::division::{self, Division, Member, Share};
 use crate::memory::Bundle;
 use crate::orders::Line;
 use crate::pod::{Image, Making, Pod, equal_share};
@@ -123,6 +124,8 @@ struct Place<'a> {
     ticket_amount: u64,
     /// Our slot of the currency that the ticket is in.
     payer: Option<CapSlot>,
+    /// Its part of the memory.
+    share: Share,
     /// How it was at its end.
     last: PodState,
     /// The host is to be told of its end.
@@ -146,18 +149,23 @@ impl Place<'_> {
             image: &machine.image,
             info: machine.info,
         };
-        Pod::make(self.number, &making)
+        let pod = Pod::make(self.number, &making)?;
+        self.share.open(self.number, self.plan, pod.environment())?;
+        Ok(pod)
     }
 
     fn state(&self) -> PodState {
         let state = self.pod.as_ref().map_or(PodState { is_running: false, ..self.last }, Pod::state);
-        PodState { now_ns: crate::pod::now_ns(), tickets: self.ticket_amount, ..state }
+        let (frames_guaranteed, frames_limit) = (self.share.guaranteed, self.share.limit);
+        let (now_ns, tickets) = (crate::pod::now_ns(), self.ticket_amount);
+        PodState { now_ns, tickets, frames_guaranteed, frames_limit, ..state }
     }
 
     /// Takes the pod apart; whatever is left of one that cannot be is never started again.
     fn end(&mut self) -> Result<(), DeviceError> {
         self.last = self.state();
         self.has_news = true;
+        self.share.close(self.number)?;
         let has_stopped = self.pod.take().map_or(Ok(true), |pod| pod.end())?;
         if !has_stopped {
             say(format_args!("{}: a device of it does not stop; it cannot be started again", self.plan.name()));
@@ -166,7 +174,8 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn act(&mut self, machine: &Machine<'_>, action: Action, amount: u64) -> Outcome {
+    /// `all`: frames that are not guaranteed to other pods.
+    fn act(&mut self, machine: &Machine<'_>, action: Action, amount: u64, all: u64) -> Outcome {
         let done = |result: Result<(), DeviceError>| result.map_or(Outcome::Refused, |()| Outcome::Done);
         match (action, &self.pod) {
             (Action::Read, _) => Outcome::Done,
@@ -177,7 +186,7 @@ impl Place<'_> {
             (Action::Restart, Some(_)) => Outcome::IsRunning,
             (Action::Restart, None) if !self.is_held => Outcome::HasEnded,
             (Action::Restart, None) => done(self.restart(machine)),
-            (Action::Tickets | Action::Destroy, None) => Outcome::HasEnded,
+            (Action::Tickets | Action::Destroy | Action::Memory, None) => Outcome::HasEnded,
             (Action::Tickets, Some(_)) if !(1..=TICKET_AMOUNT_MAX).contains(&amount) => Outcome::BadAmount,
             (Action::Tickets, Some(pod)) => match pod.set_tickets(amount) {
                 Ok(()) => {
@@ -186,6 +195,10 @@ impl Place<'_> {
                 }
                 Err(_) => Outcome::Refused,
             },
+            (Action::Memory, Some(_)) => {
+                let (guaranteed, limit) = memory_of_amount(amount);
+                self.share.set(guaranteed, limit, all)
+            }
             (Action::Destroy, Some(_)) => done(self.end()),
         }
     }
@@ -218,6 +231,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     let share = equal_share(plan.pods().count())?;
     let machine =
         Machine { info, bundle, image, share, devices: &devices[..device_count], trusts_devices: plan.trusts_devices };
+    let division = Division::begin()?;
     let mut places = [const { None }; POD_COUNT_MAX];
     let mut device = 0;
     for ((number, place), (plan, part)) in (0..).zip(&mut places).zip(plan.pods().zip(pod_parts())) {
@@ -232,6 +246,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
             is_held: plan.is_held,
             ticket_amount: plan.ticket_amount,
             payer: currencies.slot(plan.payer),
+            share: Share::of(plan),
             last: PodState::default(),
             has_news: false,
         };
@@ -247,7 +262,7 @@ fn divide(info: &BootInfo) -> Result<(), Failure> {
     for pod in places.iter().flatten().filter_map(|place| place.pod) {
         pod.start()?;
     }
-    wait(&machine, &mut places, &mut currencies, line)
+    wait(&machine, &mut places, &mut currencies, line, division)
 }
 
 fn find(header: &BundleHeader, kind: u32) -> Result<BundlePart, Failure> {
@@ -270,13 +285,22 @@ fn wait(
     places: &mut [Option<Place<'_>>],
     currencies: &mut Currencies,
     mut line: Option<Line>,
+    mut division: Division,
 ) -> Result<(), Failure> {
     while places.iter().flatten().any(|place| place.pod.is_some() || place.is_held) {
-        let mut terms = [Term::default(); POD_COUNT_MAX + 1];
+        let next_ns = divide_memory(&mut division, places);
+        let mut terms = [Term::default(); POD_COUNT_MAX + 3];
         let mut count = 0;
         let bells = places.iter().flatten().filter_map(|place| Some(place.pod.as_ref()?.bell()));
-        for bell in bells.chain(line.as_ref().map(Line::bell)) {
+        // While there is a round to come, it is soon enough for whoever rings.
+        let of_memory = next_ns.is_none().then_some(division::SLOT_BELL);
+        for bell in bells.chain(line.as_ref().map(Line::bell)).chain(of_memory) {
             terms[count] = bell_term(count as u32, bell);
+            count += 1;
+        }
+        if let Some(deadline_ns) = next_ns {
+            let (source, operator) = (TermSource::Clock as u32, TermOperator::AtLeast as u32);
+            terms[count] = Term { product: count as u32, source, operator, slot: 0, address: 0, value: deadline_ns };
             count += 1;
         }
         // Whatever ended the sleep, the bells say what came.
@@ -305,6 +329,28 @@ fn wait(
     Ok(())
 }
 
+/// Moves memory between the pods that run; when to look again.
+fn divide_memory(division: &mut Division, places: &mut [Option<Place<'_>>]) -> Option<u64> {
+    let waiting = places.iter().flatten().filter(|place| place.pod.is_none() && place.is_held);
+    let kept = waiting.map(|place| place.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum();
+    let mut members = [const { None }; POD_COUNT_MAX];
+    for (place, member) in places.iter_mut().flatten().zip(&mut members) {
+        let (tickets, share) = (place.ticket_amount, &mut place.share);
+        *member = place.pod.as_ref().map(|pod| Member { environment: pod.environment(), tickets, share });
+    }
+    division.go_on(&mut members, kept)
+}
+
+/// Frames that could be guaranteed to one pod, the others having what they are guaranteed.
+fn frames_for(places: &[Option<Place<'_>>], number: u32) -> u64 {
+    let read = |field| call::environment_read(SLOT_SELF, field).unwrap_or(0);
+    let left = read(EnvironmentField::FrameQuota).saturating_sub(read(EnvironmentField::FramesOwned));
+    let held: u64 = places.iter().flatten().filter_map(|place| Some(place.pod.as_ref()?.state().frame_quota)).sum();
+    let others =
+        places.iter().flatten().filter(|place| place.number != number && (place.pod.is_some() || place.is_held));
+    (left + held).saturating_sub(others.map(|place| place.share.guaranteed + Pod::FRAME_COUNT_BESIDE).sum())
+}
+
 /// Answers an order, or without one tells of the end of a pod that has not been told of.
 fn answer(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], order: Option<&Order>) -> Option<Answer> {
     let Some(order) = order else {
@@ -313,11 +359,12 @@ fn answer(machine: &Machine<'_>, places: &mut [Option<Place<'_>>], order: Option
         let (id, outcome) = (EVENT_ID, Some(Outcome::HasEnded));
         return Some(Answer { id, pod: place.number, outcome, state: place.state() });
     };
+    let all = frames_for(places, order.pod);
     let place = places.get_mut(order.pod as usize).and_then(Option::as_mut);
     let (outcome, state) = match (place, order.action) {
         (None, _) => (Outcome::NoSuchPod, PodState::default()),
         (Some(place), None) => (Outcome::UnknownAction, place.state()),
-        (Some(place), Some(action)) => (place.act(machine, action, order.amount), place.state()),
+        (Some(place), Some(action)) => (place.act(machine, action, order.amount, all), place.state()),
     };
     Some(Answer { id: order.id, pod: order.pod, outcome: Some(outcome), state })
 }

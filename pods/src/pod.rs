@@ -198,6 +198,14 @@ impl Pod {
         Ok(())
     }
 
+    /// Frames of ours that it takes besides its quota, at most.
+    pub(crate) const FRAME_COUNT_BESIDE: u64 = TABLE_FRAME_COUNT + FIRST_FRAME_COUNT + 512;
+
+    /// Our slot of its environment.
+    pub(crate) fn environment(&self) -> CapSlot {
+        self.environment
+    }
+
     /// Lets it run.
     pub(crate) fn start(&self) -> Result<(), Refusal> {
         let stack_top = FIRST_SAVE_AREA_BASE + FIRST_SAVE_AREA_FRAME_COUNT * PAGE_SIZE;

@@ -4,6 +4,7 @@
 //! [`Desk::tick`]. Nothing here waits. A client has one request at a time; what it costs to answer one is bounded, and
 //! so is what is kept of answers that a client does not take.
 
+mod memory;
 pub(crate) mod sessions;
 
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ pub(crate) enum DeskSlot {
 enum Why {
     /// For this client's report.
     Report(u64),
-    /// For this client, to change a ticket.
+    /// For this client, to change a ticket or a pod's memory.
     Tickets(u64),
     /// To take a pod apart, or to let it go for good.
     Destroy,
@@ -439,6 +440,7 @@ impl Desk {
                 None
             }
             ["tickets", pod, amount] => self.change_tickets(number, pod, amount).err(),
+            ["memory", pod, range] => self.change_memory(number, pod, range).err(),
             ["exec", ..] => self.begin_session(number, frame, sides).err(),
             ["stop", grace_ms, ref pods @ ..] => self.stop(number, grace_ms, pods, sides).err(),
             ["logs", follows, ref pods @ ..] => self.show_logs(number, follows == "follow", pods).err(),
@@ -644,6 +646,7 @@ impl Desk {
                 match answer.outcome {
                     Some(Outcome::Done) => client.end(0, ""),
                     Some(Outcome::HasEnded) => client.refuse(&format!("{name}: has ended")),
+                    Some(Outcome::NoMemory) => client.refuse(&memory::too_much(&name)),
                     other => client.refuse(&format!("{name}: the machine's manager refused it ({other:?})")),
                 }
             }
@@ -719,7 +722,7 @@ impl Desk {
                 let _ = write!(
                     text,
                     " tickets={} time_ns={} now_ns={} frames={} frame_quota={} kernel_calls={} traps={} exceptions={} \
-                     interrupts={} slices={}",
+                     interrupts={} slices={} guaranteed={} limit={}",
                     state.tickets,
                     state.time_used_ns,
                     state.now_ns,
@@ -729,7 +732,9 @@ impl Desk {
                     state.system_call_traps,
                     state.exceptions,
                     state.interrupts,
-                    state.slices
+                    state.slices,
+                    state.frames_guaranteed,
+                    state.frames_limit
                 );
             }
             text.push('\n');

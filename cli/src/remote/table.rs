@@ -258,6 +258,17 @@ fn mebibytes(bytes: u64) -> String {
     format!("{}.{} MiB", bytes >> 20, (bytes >> 10) % 1024 * 10 / 1024)
 }
 
+/// What `aegis memory` prints: what each pod holds, what it may hold now, what of it others cannot take, and the most.
+pub(crate) fn memory_table(report: &Report) -> String {
+    let mut table = Table::new(&["POD", "RESIDENT", "ALLOWED", "GUARANTEED", "LIMIT"], "<>>>>");
+    for pod in &report.pods {
+        let cells = ["frames", "frame_quota", "guaranteed", "limit"];
+        let cells = cells.map(|key| mebibytes(pod.number(key) * FRAME_BYTES));
+        table.row(std::iter::once(pod.name.clone()).chain(cells).collect());
+    }
+    table.text()
+}
+
 fn memory(pod: &Row) -> String {
     let [used, most] = ["frames", "frame_quota"].map(|key| pod.number(key) * FRAME_BYTES);
     format!("{} of {}", mebibytes(used), mebibytes(most))
@@ -301,10 +312,11 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Report, pods_table, tickets_table, top_table};
+    use super::{Report, memory_table, pods_table, tickets_table, top_table};
 
     const TEXT: &str = "machine shop\n\
-        pod web state=running tickets=3000 time_ns=1500000000 frames=512 frame_quota=8192 kernel_calls=5 traps=6\n\
+        pod web state=running tickets=3000 time_ns=1500000000 frames=512 frame_quota=8192 guaranteed=4096 limit=16384 \
+        kernel_calls=5 traps=6\n\
         pod worker state=running tickets=1000 time_ns=500000000 frames=256 frame_quota=8192 kernel_calls=7\n\
         pod done state=ended status=3 tickets=1000 time_ns=0\n\
         noise of another version\n\
@@ -322,6 +334,8 @@ mod tests {
         assert!(lines[3].contains("ended (3)"), "{text}");
         assert_eq!(lines[6], "shop     web    1     0  S      0.002 s  1.5 MiB  sh -c a=\"b c\"");
         assert_eq!(tickets_table(&report).lines().nth(1), Some("web        3000  75.0 %"));
+        let line = "web      2.0 MiB  32.0 MiB    16.0 MiB  64.0 MiB";
+        assert_eq!(memory_table(&report).lines().nth(1), Some(line));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `aegis ps`, `top`, `logs`, `stop`, `tickets`: what they print and how they end.
+//! `aegis ps`, `top`, `logs`, `stop`, `memory`, `tickets`: what they print and how they end.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::client::{Conversation, Machine, running, the_machine};
-use super::table::{Report, pods_table, tickets_table, top_table};
+use super::table::{Report, memory_table, pods_table, tickets_table, top_table};
 use super::wire::Kind;
 use crate::errors::{Doing, Error};
 use crate::options::parse_seconds;
@@ -103,6 +103,20 @@ pub(crate) struct TicketsOptions {
     amount: Option<OsString>,
 }
 
+/// `aegis memory`.
+#[derive(Debug, Args)]
+pub(crate) struct MemoryOptions {
+    /// Which machine.
+    #[command(flatten)]
+    choice: MachineChoice,
+    /// The pod whose memory is to be changed; without it, all are shown
+    #[arg(requires = "size")]
+    pod: Option<OsString>,
+    /// What is guaranteed to its programs and what they can have at most, as 64M/512M; 64M is both
+    #[arg(value_name = "SIZE", allow_hyphen_values = true)]
+    size: Option<OsString>,
+}
+
 fn parse_grace(text: &str) -> Result<Duration, String> {
     if text == "0" { Ok(Duration::ZERO) } else { parse_seconds(text) }
 }
@@ -178,6 +192,19 @@ pub(crate) fn tickets(options: &TicketsOptions) -> Result<u8, Error> {
             Ok(0)
         }
         _ => print(&tickets_table(&Report::parse(&conversation.text(&["pods"])?))),
+    }
+}
+
+/// `aegis memory`.
+pub(crate) fn memory(options: &MemoryOptions) -> Result<u8, Error> {
+    let mut conversation = options.choice.open()?;
+    match (&options.pod, &options.size) {
+        (Some(pod), Some(size)) => {
+            let words: [&[u8]; 3] = [b"memory", pod.as_bytes(), size.as_bytes()];
+            conversation.text(&words)?;
+            Ok(0)
+        }
+        _ => print(&memory_table(&Report::parse(&conversation.text(&["pods"])?))),
     }
 }
 

@@ -12,9 +12,8 @@
 //! - Two kinds of frame are never counted, written or freed: those of the boot bundle
 //!   ([`FramePool::add_borrowed`]) and the one zero frame ([`FramePool::zero_frame`]). `retain` and
 //!   `release` pass them over, so callers need no cases.
-//! - Limit: what [`Kernel::frame_limit`] says, at most `limit_bytes` of the pod; it is asked for whenever the pool grows.
-//!   Reaching it, and the kernel having no frames left, are both `ENOMEM`. A limit that falls below what is held takes
-//!   effect by [`FramePool::shrink`].
+//! - Limit: what [`Kernel::frame_limit`] says, at most `limit_bytes` of the pod, looked at whenever the pool grows.
+//!   Reaching it, and the kernel having no frames left, are both `ENOMEM`. [`FramePool::shrink`] goes below a new one.
 //! - Frames come with unknown contents; [`FramePool::allocate_zeroed`] clears.
 //!
 //! The heap that serves exos's own allocations must take its frames from the kernel directly, not
@@ -83,11 +82,9 @@ pub struct FramePool {
     /// As [`Kernel::frame_limit`] said last, and the most that it can say.
     limit_frames: AtomicU64,
     limit_frames_max: u64,
-    /// Frames that the cache gave up because there were no others.
-    pressure: AtomicU64,
     state: Mutex<State>,
     reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
-    /// How many take from the reserve just now.
+    /// Who takes from the reserve just now.
     urgent_count: AtomicU32,
     patched_text: PatchedText,
     start_faults: StartFaults,
@@ -136,7 +133,6 @@ impl FramePool {
             bytes,
             limit_frames: AtomicU64::new(limit_bytes / PAGE_SIZE),
             limit_frames_max: limit_bytes / PAGE_SIZE,
-            pressure: AtomicU64::new(0),
             state: Mutex::new(State {
                 index: Vec::new(),
                 regions: Vec::new(),
@@ -174,7 +170,6 @@ impl FramePool {
     /// Asks the cache for frames; answers how many came.
     pub fn reclaim(&self, frame_count: u64) -> u64 {
         let released = self.cache().map_or(0, |cache| cache.reclaim(frame_count));
-        self.pressure.fetch_add(released, Ordering::Relaxed);
         if released > 0 {
             self.kernel.note_pressure(released);
         }
@@ -183,12 +178,6 @@ impl FramePool {
 
     fn cache(&self) -> Option<Arc<dyn Reclaim>> {
         self.reclaimer.lock().as_ref().and_then(Weak::upgrade)
-    }
-
-    /// Frames that the cache gave up since the start because there were no others.
-    #[must_use]
-    pub fn pressure(&self) -> u64 {
-        self.pressure.load(Ordering::Relaxed)
     }
 
     /// The limit as it was when the pool last asked for it.

@@ -148,7 +148,7 @@ fn the_limit_follows_the_kernels() {
 fn shrinking_gives_what_is_free_and_what_a_cache_can_let_go_of() {
     let (_, pool) = pool(8192, 8192);
     let mut frames: Vec<_> = (0..2048).map(|_| pool.allocate_ref().expect("memory")).collect();
-    // The first grant is a program's in part, the second a cache's but for one page that is mapped, the third a cache's.
+    // The first grant is a program's in part, the second a cache's but for a mapped page, the third a cache's.
     let program: Vec<_> = frames.drain(..100).collect();
     let free: Vec<_> = frames.drain(1436..).collect();
     let mapped = frames[500].clone();

@@ -206,11 +206,23 @@ pub(crate) fn note_own_frames() {
     OWN_FRAME_COUNT.store(frames_owned(), Ordering::Relaxed);
 }
 
-/// Frames of the program's memory with this quota: all, less what exos needs to describe it (page tables, page maps, its
+/// What the user said that the program may use, with the quota that there was at the start.
+static PROGRAM_FRAMES_MAX: AtomicU64 = AtomicU64::new(u64::MAX);
+static QUOTA_AT_START: AtomicU64 = AtomicU64::new(0);
+
+/// Has the program use no more than this while the quota is not raised.
+pub(crate) fn limit_program_frames(frame_count: u64) {
+    PROGRAM_FRAMES_MAX.store(frame_count, Ordering::Relaxed);
+    QUOTA_AT_START.store(frame_quota(), Ordering::Relaxed);
+}
+
+/// Frames of the program's memory with this quota: all, less what exos needs to describe it (page tables, maps, its
 /// own structures), so that the program meets its limit before exos meets the machine's end.
 pub(crate) fn program_frames_of(quota: u64) -> u64 {
     let all = quota.saturating_sub(OWN_FRAME_COUNT.load(Ordering::Relaxed));
-    all.saturating_sub(all / 64 + (all / RESERVE_SHARE).min(RESERVE_FRAMES_MAX))
+    let left = all.saturating_sub(all / 64 + (all / RESERVE_SHARE).min(RESERVE_FRAMES_MAX));
+    let is_raised = quota > QUOTA_AT_START.load(Ordering::Relaxed);
+    if is_raised { left } else { left.min(PROGRAM_FRAMES_MAX.load(Ordering::Relaxed)) }
 }
 
 /// Takes contiguous frames for exos itself; donates table frames when the table of capabilities has to grow.

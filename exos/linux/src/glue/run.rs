@@ -217,10 +217,13 @@ fn bundle_grant(info: &BootInfo) -> FrameGrant {
 fn memory_limit(config: &Config) -> u64 {
     kernel::note_own_frames();
     memory::begin();
-    match config.memory_limit_bytes {
-        0 => u64::MAX,
-        limit => limit,
+    let limit = if config.memory_limit_bytes == 0 { u64::MAX } else { config.memory_limit_bytes };
+    if memory::bounds().is_some() {
+        // It can become more.
+        kernel::limit_program_frames(limit / 4096);
+        return u64::MAX;
     }
+    limit
 }
 
 /// Ends the run because the process has ended.
