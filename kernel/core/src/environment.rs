@@ -93,6 +93,11 @@ impl Environment {
         self.stop.reason != StopReason::Running
     }
 
+    /// Frames that it owns and may not any more.
+    pub(crate) fn excess(&self) -> u64 {
+        self.frames_owned.saturating_sub(self.frame_quota)
+    }
+
     /// Frames that it may still take.
     pub(crate) fn frames_left(&self) -> u64 {
         self.frame_quota.saturating_sub(self.frames_owned)

@@ -44,18 +44,14 @@ impl Reclaim {
 
 impl<M: Machine> State<'_, M> {
     /// Takes quota, at most all, from an environment, and asks it for the frames that it owns beyond the rest. The
-    /// quota goes back to its creator at once.
+    /// caller passes the quota on.
     pub(crate) fn begin_reclaim(&mut self, environment: EnvironmentId, frame_count: u64, deadline_ns: u64) {
         let object = &mut self.environments[environment];
         object.reclaim = Reclaim { deadline_ns: deadline_ns.max(1), ..Reclaim::NONE };
         object.frame_quota -= frame_count;
-        let asked = object.frames_owned.saturating_sub(object.frame_quota);
-        if let Some(parent) = object.parent {
-            self.environments[parent].frame_quota += frame_count;
-        }
         if let Some(processor) = self.first_processor(environment) {
             let control = self.processors[processor].pages.control();
-            self.machine.store(control, control_word!(revocation_frame_count), asked);
+            self.machine.store(control, control_word!(revocation_frame_count), self.environments[environment].excess());
             self.make_due(processor, UpcallKind::Revocation);
         }
         self.note_reclaim(deadline_ns.max(1));
@@ -82,13 +78,12 @@ impl<M: Machine> State<'_, M> {
         self.reclaim_min_ns = 0;
         for environment in self.environments.ids() {
             let object = &self.environments[environment];
-            if object.serial == 0 || object.reclaim.deadline_ns == 0 {
+            let deadline_ns = object.reclaim.deadline_ns;
+            // The end of one that is ending takes all.
+            if object.serial == 0 || deadline_ns == 0 || object.is_ending {
                 continue;
             }
-            let deadline_ns = object.reclaim.deadline_ns;
-            if object.is_ending {
-                // Its end takes all.
-            } else if now_ns < deadline_ns {
+            if now_ns < deadline_ns {
                 self.note_reclaim(deadline_ns);
             } else {
                 while self.work_left != 0 && self.repossess_step(environment) {}
@@ -104,7 +99,7 @@ impl<M: Machine> State<'_, M> {
     /// Goes on with a repossession; false if there is nothing (more) to do in this pass.
     fn repossess_step(&mut self, environment: EnvironmentId) -> bool {
         let object = &mut self.environments[environment];
-        let (reclaim, excess) = (object.reclaim, object.frames_owned.saturating_sub(object.frame_quota));
+        let (reclaim, excess) = (object.reclaim, object.excess());
         if reclaim.in_hand.1 != 0 {
             return self.break_in_hand(environment);
         }
@@ -186,10 +181,7 @@ impl<M: Machine> State<'_, M> {
             self.stop_environment(environment, report);
             return false;
         }
-        while self.work_left != 0 && {
-            let object = &self.environments[environment];
-            object.frames_owned > object.frame_quota
-        } {
+        while self.work_left != 0 && self.environments[environment].excess() != 0 {
             let Some(frame) = self.pop_donated(environment) else {
                 let reclaim = &mut self.environments[environment].reclaim;
                 (reclaim.takes_pinned, reclaim.slot) = (true, 0);
@@ -209,5 +201,3 @@ impl<M: Machine> State<'_, M> {
         }
     }
 }
-
-const _: () = assert!(size_of::<ControlPage>() <= 4096);

@@ -139,9 +139,9 @@ pub(super) fn reclaim<M: Machine>(state: &mut State<M>, caller: Caller, call: En
     let object = &state.environments[target];
     refuse_if(call.frame_count == 0 || call.frame_count > object.frame_quota, bad_argument(1))?;
     let deadline_ns = object.reclaim.deadline_ns;
-    let has_begun = deadline_ns != 0 && state.machine.now_ns() >= deadline_ns;
-    let is_asked = deadline_ns != 0 && object.frames_owned > object.frame_quota || has_begun;
-    refuse_if(object.parent.is_none() || is_asked, Status::WrongState)?;
+    let is_asked = deadline_ns != 0 && (object.excess() != 0 || state.machine.now_ns() >= deadline_ns);
+    let parent = object.parent.filter(|_| !is_asked).ok_or(Status::WrongState)?;
+    state.environments[parent].frame_quota += call.frame_count;
     state.begin_reclaim(target, call.frame_count, call.deadline_ns);
     Ok(0)
 }

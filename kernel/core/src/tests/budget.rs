@@ -218,7 +218,9 @@ fn a_walk_through_empty_tables_is_cut_too() {
     assert!(calls > 2 && world.words_max < 20_000, "{calls} {}", world.words_max);
 }
 
-fn reclaim(frame_count: u64) -> Call {
+/// Asks for frames at once, and for all that the child does not own.
+fn reclaim(world: &World, child: &Child, frame_count: u64) -> Call {
+    let frame_count = world.state.environments[child.environment].frames_left() + frame_count;
     Call::EnvironmentReclaim(EnvironmentReclaim { slot: CapSlot(S), frame_count, deadline_ns: 1 })
 }
 
@@ -233,7 +235,8 @@ fn what_is_being_taken_cannot_be_mapped_again() {
         assert_eq!(child.bind(&mut world, map(*va, first + 3, 1, 5)), Status::Ok);
     }
     // A copy, a donation, a part: nothing of it keeps the frame.
-    world.ok(reclaim(2));
+    let call = reclaim(&world, &child, 2);
+    world.ok(call);
     let mut passes = 0;
     while child.is_mapped(&world, places[39]) {
         world.state.machine.now_ns += 1_000_000;
@@ -261,7 +264,8 @@ fn frames_in_hand_go_with_an_environment_that_ends() {
     for index in 0..40 {
         assert_eq!(child.bind(&mut world, map(VA + (index << 21), first + 3, 1, 5)), Status::Ok);
     }
-    world.ok(reclaim(2));
+    let call = reclaim(&world, &child, 2);
+    world.ok(call);
     world.state.machine.now_ns += 1_000_000;
     world.timer(0);
     assert_ne!(world.state.environments[child.environment].reclaim.in_hand.1, 0);
@@ -289,7 +293,8 @@ fn pinned_frames_are_taken_when_nothing_else_is_left() {
     });
     assert_eq!(world.call_on(1, make).0, Status::Ok);
     let donated = world.state.environments[child.environment].donated_count;
-    world.ok(reclaim(donated + 3));
+    let call = reclaim(&world, &child, donated + 3);
+    world.ok(call);
     for _ in 0..10 {
         world.state.machine.now_ns += 1_000_000;
         world.timer(0);
@@ -306,7 +311,8 @@ fn an_allocation_left_half_way_is_taken() {
     let child = Child::new(&mut world, 1000);
     assert_eq!(world.call_on(1, allocate(5, 400)).0, Status::Again);
     let owned = world.state.environments[child.environment].frames_owned;
-    world.ok(reclaim(64));
+    let call = reclaim(&world, &child, 64);
+    world.ok(call);
     for _ in 0..4 {
         world.state.machine.now_ns += 1_000_000;
         world.timer(0);
