@@ -189,6 +189,8 @@ impl Hardware {
         }
     }
 
+    // Its loop is one turn nearly always, and is not to be unrolled into its callers.
+    #[inline(never)]
     fn flush(&self, holders: Holders, flush: Flush) {
         let holds = |cpu: &usize| match holders {
             Holders::Root(root) => self.roots[*cpu] == root.0,

@@ -82,7 +82,6 @@ fn copy_message(from: &UpcallFrame, to: &mut UpcallFrame) {
 pub(crate) fn save_call(from: &UpcallFrame, to: &mut UpcallFrame) {
     copy_message(from, to);
     to.rdi = from.rdi;
-    to.vector = from.vector;
     to.rip = from.rip;
     to.rflags = from.rflags;
     to.rsp = from.rsp;
@@ -171,7 +170,8 @@ impl<M: Machine> State<'_, M> {
             Yield::NUMBER => return self.yield_at_once(caller, frame).map(|next| (processor, next)),
             _ => return None,
         };
-        (frame.rax, frame.rcx, frame.r11) = (Status::Ok as u64, 0, 0);
+        // RCX and R11 are what `sysret` makes of RIP and RFLAGS.
+        frame.rax = Status::Ok as u64;
         self.count(environment, Counter::KernelCalls, 1);
         self.pass_on(cpu, processor, next);
         Some((processor, next))

@@ -273,12 +273,13 @@ impl<M: Machine> State<'_, M> {
         self.end_turn(cpu, processor, now_ns);
         let object = &mut self.processors[processor];
         save_call(frame, &mut object.registers);
-        (object.registers.rax, object.registers.rdx) = (Status::Ok as u64, 0);
+        let registers = &mut object.registers;
+        (registers.rax, registers.rdx, registers.vector) = (Status::Ok as u64, 0, frame.vector);
         self.make_ready(processor);
         self.begin_turn(cpu, next, now_ns);
         let registers = &self.processors[next].registers;
         save_call(registers, frame);
-        (frame.rax, frame.rdx, frame.rcx, frame.r11) = (registers.rax, registers.rdx, 0, 0);
+        (frame.rax, frame.rdx) = (registers.rax, registers.rdx);
         Some(next)
     }
 

@@ -130,6 +130,10 @@ impl Flush {
         if is_window { Holders::Environment(self.tables.environment) } else { Holders::Root(self.tables.root) }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.page_count == 0
+    }
+
     fn add_large(&mut self, address: u64) {
         self.add(address);
         self.add(window_address(address));

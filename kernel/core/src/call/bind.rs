@@ -94,7 +94,9 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
             break;
         }
     }
-    flush.finish(&mut state.machine);
+    if !flush.is_empty() {
+        flush.finish(&mut state.machine);
+    }
     outcome
 }
 
