@@ -129,7 +129,7 @@ impl<M: Machine> State<'_, M> {
         let frame = self.pop_donated(environment)?;
         self.frames.set(frame, kind, self.environments[environment].serial);
         self.machine.zero_frame(frame);
-        self.spend(64);
+        self.spend(24);
         Some(frame)
     }
 

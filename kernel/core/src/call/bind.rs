@@ -193,7 +193,7 @@ fn change<M: Machine>(
                 if batch.operation == BindOperation::Unmap {
                     state.unmap_large(target.environment, place, page, flush);
                 } else if let Some(leaf) = state.leaf(place) {
-                    check_cover(state, target, batch, range, &mut cover, leaf)?;
+                    check_cover(state, target, batch, range, &mut cover, (leaf, LARGE_PAGE_FRAMES))?;
                     state.change_leaf(place, leaf, bits, address, flush);
                 }
             }
@@ -205,7 +205,7 @@ fn change<M: Machine>(
                 for page in page..next.min(end) {
                     let place = State::<M>::small_place(table, page);
                     if let Some(leaf) = state.leaf(place) {
-                        check_cover(state, target, batch, range, &mut cover, leaf)?;
+                        check_cover(state, target, batch, range, &mut cover, (leaf, 1))?;
                         let address = batch.address + ((page - first) << PAGE_SHIFT);
                         state.change_leaf(place, leaf, bits, address, flush);
                     }
@@ -229,26 +229,27 @@ fn leaf_change(batch: &Batch) -> (u64, u64) {
 
 /// Protect: the caller's capability covers the frames, and so does one of the target's where that is another, and the
 /// leaf is not yet as it shall be: so a call that is repeated goes on where its budget was used up.
+#[inline(always)]
 fn check_cover<M: Machine>(
     state: &mut State<M>,
     target: Tables,
     batch: &Batch,
     range: Option<FrameRange>,
     cover: &mut Option<&mut Cover>,
-    leaf: u64,
+    (leaf, count): (u64, u64),
 ) -> Result<(), Status> {
     let Some(range) = range else {
         return Ok(());
     };
-    let frames = (frame_of(leaf).0, if leaf & entry::LARGE != 0 { LARGE_PAGE_FRAMES } else { 1 });
-    let is_covered = range.contains(frames.0, frames.1);
-    let (clear, set) = leaf_change(batch);
-    let Some(cover) = cover.as_deref_mut().filter(|_| is_covered && leaf & !clear | set != leaf) else {
-        return if is_covered { Ok(()) } else { Err(Status::MissingRight) };
+    let is_to_change = |(clear, set): (u64, u64)| leaf & !clear | set != leaf;
+    let is_covered = match cover {
+        Some(cover) if range.contains(frame_of(leaf).0, count) && is_to_change(leaf_change(batch)) => {
+            if state.work_left == 0 {
+                return Err(Status::Again);
+            }
+            state.is_covered(target.environment, (frame_of(leaf).0, count), flag_rights(batch.flags), None, cover)
+        }
+        _ => range.contains(frame_of(leaf).0, count),
     };
-    if state.work_left == 0 {
-        return Err(Status::Again);
-    }
-    let rights = flag_rights(batch.flags);
-    if state.is_covered(target.environment, frames, rights, None, cover) { Ok(()) } else { Err(Status::MissingRight) }
+    if is_covered { Ok(()) } else { Err(Status::MissingRight) }
 }
