@@ -38,6 +38,8 @@ pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(60);
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(2);
 /// The longest time for writing what is left after the tool ended the machine.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+/// How long a pod of several may go on after the signal that ends the machine, as with other engines.
+const GRACE: Duration = Duration::from_secs(10);
 /// How much of the end of the kernel's log is kept.
 const LOG_BYTES_MAX: usize = 64 * 1024;
 /// How much QEMU may say before the rest is dropped.
@@ -140,7 +142,7 @@ struct Relay<'a> {
     log_tail: Vec<u8>,
     qemu_stderr: Option<ChildStderr>,
     qemu_errors: Vec<u8>,
-    terminated: bool,
+    terminated: Option<u8>,
     first_failure: Option<usize>,
     cause: Option<Cause>,
     output_error: Option<io::Error>,
@@ -192,7 +194,7 @@ impl<'a> Relay<'a> {
             log_tail: Vec::new(),
             qemu_stderr,
             qemu_errors: Vec::new(),
-            terminated: false,
+            terminated: None,
             first_failure: None,
             cause: None,
             output_error: None,
@@ -320,8 +322,12 @@ impl<'a> Relay<'a> {
             }
         }
         let told = desk.tick(&mut self.sides);
+        let has_failed = desk.has_failed_to_stop();
         for (number, line) in told {
             self.tell(number, &format!("aegis: {line}"));
+        }
+        if let Some(signal) = self.terminated.filter(|_| has_failed && self.cause.is_none()) {
+            self.end(Cause::Signal(signal));
         }
     }
 
@@ -473,13 +479,13 @@ impl<'a> Relay<'a> {
         match event {
             // The machine is gone; the user does not want to wait for the last output.
             Event::Terminate(_) if self.qemu_end.is_some() => self.limit = Some(Instant::now()),
-            Event::Terminate(signal) if self.terminated || !self.sides.iter().any(|side| side.greeted) => {
+            Event::Terminate(signal) if self.terminated.is_some() || !self.sides.iter().any(|side| side.greeted) => {
                 self.end(Cause::Signal(signal));
             }
             Event::Terminate(signal) => {
-                self.terminated = true;
+                self.terminated = Some(signal);
                 if let Some(desk) = &mut self.desk {
-                    desk.start_none_again(&mut self.sides);
+                    desk.end_all(&mut self.sides, GRACE);
                 }
                 self.send_all(ToGuest::Signal(signal));
             }

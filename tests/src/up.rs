@@ -1,7 +1,7 @@
 //! A machine with pods that runs while a test asks it (`aegis up`).
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::programs::{Ended, remote, up_tool};
 
@@ -49,6 +49,15 @@ impl Up {
     #[must_use]
     pub fn ask(&self, words: &[&str]) -> Ended {
         remote(self.name, words)
+    }
+
+    /// Ends it as a supervisor does: with one SIGTERM.
+    ///
+    /// # Panics
+    /// If it cannot be sent.
+    pub fn terminate(&self) {
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(status.expect("there is a kill").success());
     }
 
     /// What is left of the output, and the status.

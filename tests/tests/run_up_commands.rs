@@ -21,6 +21,15 @@ fn a_pod_that_is_stopped_is_not_started_again() {
     assert_eq!((rest.as_str(), status), ("a | told\nb | told\n", 0));
 }
 
+#[test]
+fn a_pod_that_does_not_hear_ends_after_the_grace() {
+    let mut machine = Up::start("deaf", &[], &[shell("a", LISTENS, ""), shell("b", DEAF, "")].concat());
+    machine.wait_for(&["a | ready", "b | ready"]);
+    machine.terminate();
+    let (rest, status) = machine.end();
+    assert_eq!((rest.as_str(), status), ("a | told\n", 137));
+}
+
 const LISTENS: &str = "trap \"echo told; exit 0\" TERM; echo ready; while true; do sleep 0.05; done";
 const DEAF: &str = "trap \"\" TERM; echo ready; while true; do sleep 0.05; done";
 

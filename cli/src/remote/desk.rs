@@ -338,12 +338,20 @@ impl Desk {
         }
     }
 
-    /// No pod is started again from now on.
-    pub(crate) fn start_none_again(&mut self, sides: &mut [Side]) {
+    /// No pod is started again from now on, and one that goes on in spite of its signal is ended after the grace.
+    pub(crate) fn end_all(&mut self, sides: &mut [Side], grace: Duration) {
+        let next = Instant::now() + grace;
         for (pod, side) in sides.iter_mut().enumerate() {
             self.let_go(pod);
             side.is_waiting = false;
+            let stopping = self.pods[pod].stopping.get_or_insert(Stopping { stage: Stage::Terminated, next });
+            stopping.next = stopping.next.min(next);
         }
+    }
+
+    /// A pod is still there after all that can be done to it.
+    pub(crate) fn has_failed_to_stop(&self) -> bool {
+        self.pods.iter().any(|pod| pod.stopping.is_some_and(|it| it.stage == Stage::Failed))
     }
 
     /// Starts a pod again when it is time and nothing of it is left. What it says comes perhaps before the manager's
