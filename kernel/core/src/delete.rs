@@ -251,7 +251,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The device functions for which an environment has usable capabilities, `except` aside.
-    fn devices_held(&mut self, environment: EnvironmentId, except: CapRef) -> HeldDevices {
+    pub(crate) fn devices_held(&mut self, environment: EnvironmentId, except: CapRef) -> HeldDevices {
         let mut held = HeldDevices::default();
         let mut looked = 0;
         for at in self.slots(environment).filter(|at| *at != except) {

@@ -166,18 +166,14 @@ impl<M: Machine> State<'_, M> {
     /// Stops a function on behalf of an environment that loses it, then lets go of what the
     /// function could reach for it.
     pub(crate) fn release_device(&mut self, device: DeviceId, environment: EnvironmentId) {
-        let uses_dma = self.dma_bindings.iter().any(|b| b.device == Some(device) && b.environment == Some(environment));
-        let mut is_routed = false;
         for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
             if self.devices[device].routes[interrupt].environment == Some(environment) {
                 self.machine.interrupt_mask(device, interrupt);
                 self.devices[device].routes[interrupt] = Route::NONE;
-                is_routed = true;
             }
         }
-        if uses_dma || is_routed {
-            self.machine.device_enable(device, false);
-        }
+        // Whatever it bound: a driver that polls, and knows where its frames are, binds nothing.
+        self.machine.device_enable(device, false);
         for index in 0..self.dma_bindings.len() {
             let binding = &self.dma_bindings[index];
             if binding.device == Some(device) && binding.environment == Some(environment) {
@@ -186,9 +182,10 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Everything that an environment bound at devices.
+    /// All functions that an environment controls: nothing is bound at others.
     pub(crate) fn release_devices_of(&mut self, environment: EnvironmentId) {
-        for device in self.devices.ids() {
+        let held = self.devices_held(environment, CapRef { environment, slot: 0 });
+        for device in self.devices.ids().filter(|device| held.has(*device, 0)) {
             self.release_device(device, environment);
         }
     }

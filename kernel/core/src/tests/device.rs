@@ -2,7 +2,8 @@
 
 use aegis_abi::call::{
     BellCreate, BellTake, Call, CapDerive, CapDrop, CapGrant, CapRevoke, DeviceControl, DeviceDmaBind, DeviceDmaUnbind,
-    DeviceInterruptAsk, DeviceInterruptBind, DeviceMap, DevicePort, DeviceRead, FrameFree, MachineLog, MachineOff,
+    DeviceInterruptAsk, DeviceInterruptBind, DeviceMap, DevicePort, DeviceRead, EnvironmentDestroy, FrameFree,
+    MachineLog, MachineOff,
 };
 use aegis_abi::device::DeviceField;
 use aegis_abi::memory::entry;
@@ -273,4 +274,23 @@ fn a_page_of_several_functions_goes_with_the_last_of_their_capabilities() {
     assert_ne!(leaf(&world, VA), 0);
     world.ok(drop(second));
     assert_eq!(leaf(&world, VA), 0);
+}
+
+#[test]
+fn a_driver_that_polls_leaves_no_function_at_work() {
+    let mut world = World::new();
+    world.environment(S, 50);
+    world.processor(S + 10, S);
+    let rights = Rights::all().bits();
+    world.ok(Call::CapGrant(CapGrant { source: DEVICE, environment: CapSlot(S), target: CapSlot(5), rights }));
+    world.start(S + 10);
+    world.kick(1);
+    // No interrupt, no range of frames: it knows where its memory is and tells the registers.
+    let enable = Call::DeviceControl(DeviceControl { slot: CapSlot(5), operation: 0 });
+    assert_eq!(world.call_on(1, enable).0, Status::Ok);
+    let destroy = Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S) });
+    while world.call(destroy).0 == Status::Again {
+        world.kick(1);
+    }
+    assert_eq!(world.state.machine.enabled.last(), Some(&(0, false)));
 }
