@@ -82,7 +82,12 @@ pub(crate) const fn directory_address(address: u64) -> u64 {
 
 /// Takes `count` frames into a slot.
 pub(crate) fn take(slot: CapSlot, count: u64) -> Result<FrameNumber, call::Refusal> {
-    call::frame_allocate(slot, count, None, 0).map(FrameNumber)
+    loop {
+        match call::frame_allocate(slot, count, None, 0) {
+            Err(refusal) if refusal.status == Status::Again => {}
+            outcome => return outcome.map(FrameNumber),
+        }
+    }
 }
 
 /// Gives back everything that a case may have left behind: environments, processors, spaces, mappings, capabilities, in
