@@ -442,11 +442,10 @@ fn reclaim_refuses(machine: &Machine) -> CaseResult {
     expect_ok!(reclaim(child.environment, 5));
     expect!(wait::until(|| read(child.environment, EnvironmentField::FramesOwned) == Ok(owned - 5)));
     expect_equal!(read(child.environment, EnvironmentField::Stopped), Ok(StopReason::Running as u64));
-    while read(child.environment, EnvironmentField::Stopped) == Ok(StopReason::Running as u64) {
-        let _ = reclaim(child.environment, 64);
-        wait::pause(1_000_000);
-    }
-    expect_equal!(read(child.environment, EnvironmentField::Stopped), Ok(StopReason::FramesKept as u64));
+    let quota = expect_ok!(read(child.environment, EnvironmentField::FrameQuota));
+    expect!(wait::until(|| reclaim(child.environment, quota).is_ok()));
+    let stopped = StopReason::FramesKept as u64;
+    expect!(wait::until(|| read(child.environment, EnvironmentField::Stopped) == Ok(stopped)));
     Ok(())
 }
 
