@@ -23,7 +23,7 @@ fn a_pod_that_is_stopped_is_not_started_again() {
 
 #[test]
 fn a_pod_that_does_not_hear_ends_after_the_grace() {
-    let mut machine = Up::start("deaf", &[], &[shell("a", LISTENS, ""), shell("b", DEAF, "")].concat());
+    let mut machine = Up::start("unheard", &[], &[shell("a", LISTENS, ""), shell("b", DEAF, "")].concat());
     machine.wait_for(&["a | ready", "b | ready"]);
     machine.terminate();
     let (rest, status) = machine.end();
