@@ -14,6 +14,15 @@ use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::state::State;
 
+/// How often an idle processor looks at the words that sleepers wait for, and anybody at many of them.
+pub(crate) const WORD_POLL_NS: u64 = 200_000;
+/// Terms of sleepers that wait for words which a scheduling decision looks at.
+const LOOK_TERM_COUNT: usize = 8;
+/// As many once in `WORD_POLL_NS`.
+const LONG_LOOK_TERM_COUNT: usize = 256;
+/// What the look at a term is charged with.
+const TERM_NS: u64 = 10;
+
 /// What a checked term looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -55,12 +64,14 @@ impl Predicate {
         has_words: false,
     };
 
-    /// Adds a term; false if there is no room.
+    /// Adds a term behind those of its product, so that one look at each term evaluates all products; false if there
+    /// is no room.
     pub(crate) fn push(&mut self, term: CheckedTerm) -> bool {
-        let Some(place) = self.terms.get_mut(usize::from(self.count)) else {
-            return false;
-        };
-        *place = term;
+        let count = usize::from(self.count);
+        let before = self.terms.iter().take(count).rposition(|it| it.product == term.product);
+        let Some(places) = self.terms.get_mut(before.map_or(count, |last| last + 1)..=count) else { return false };
+        places.rotate_right(1);
+        places[0] = term;
         self.count += 1;
         self.has_words |= matches!(term.source, Source::Word { .. });
         true
@@ -108,13 +119,18 @@ impl<M: Machine> State<'_, M> {
 
     /// The number of the first product that holds.
     pub(crate) fn evaluate(&self, predicate: &Predicate, now_ns: u64) -> Option<u32> {
-        let terms = predicate.terms.get(..usize::from(predicate.count))?;
+        let mut terms = predicate.terms.get(..usize::from(predicate.count))?;
         if let [term] = terms {
             return self.term_holds(term, now_ns).then_some(term.product);
         }
-        terms.iter().map(|term| term.product).find(|product| {
-            terms.iter().filter(|term| term.product == *product).all(|term| self.term_holds(term, now_ns))
-        })
+        while let Some(first) = terms.first() {
+            let (product, rest) = terms.split_at(terms.partition_point(|term| term.product == first.product));
+            if product.iter().all(|term| self.term_holds(term, now_ns)) {
+                return Some(first.product);
+            }
+            terms = rest;
+        }
+        None
     }
 
     /// Puts a processor to sleep; its registers are saved and its predicate is built already. False
@@ -139,7 +155,7 @@ impl<M: Machine> State<'_, M> {
             done += 1;
         }
         let predicate = &self.processors[processor].predicate;
-        self.word_sleeper_count += u32::from(predicate.has_words);
+        let has_words = predicate.has_words;
         let clock_ns = predicate.clock_min_ns();
         if self.clock_min_ns != 0 && clock_ns < self.clock_min_ns {
             self.clock_min_ns = clock_ns;
@@ -150,7 +166,12 @@ impl<M: Machine> State<'_, M> {
             self.cpus[cpu].is_deadline_stale = true;
         }
         self.processors[processor].state = ProcessorState::Asleep;
-        self.sleepers.push(&mut self.links, processor);
+        if has_words {
+            self.word_sleeper_count += 1;
+            self.word_sleepers.push(&mut self.links, processor);
+        } else {
+            self.sleepers.push(&mut self.links, processor);
+        }
         true
     }
 
@@ -171,10 +192,14 @@ impl<M: Machine> State<'_, M> {
 
     /// Releases what a sleeper held. The caller sets its next state.
     pub(crate) fn end_sleep(&mut self, processor: ProcessorId) {
-        self.sleepers.remove(&mut self.links, processor);
+        if self.processors[processor].predicate.has_words {
+            self.word_sleepers.remove(&mut self.links, processor);
+            self.word_sleeper_count -= 1;
+        } else {
+            self.sleepers.remove(&mut self.links, processor);
+        }
         self.let_go_of(processor, self.processors[processor].predicate.count.into());
         let predicate = &mut self.processors[processor].predicate;
-        self.word_sleeper_count = self.word_sleeper_count.saturating_sub(u32::from(predicate.has_words));
         if predicate.clock_min_ns() != u64::MAX {
             self.clock_min_ns = 0;
         }
@@ -191,15 +216,20 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn wake_where(&mut self, now_ns: u64, concerns: impl Fn(&CheckedTerm) -> bool) {
-        let mut next = self.sleepers.first();
-        while let Some(processor) = next {
-            next = self.links.after(processor);
-            let predicate = &self.processors[processor].predicate;
-            if predicate.terms().any(|t| concerns(&t))
-                && let Some(product) = self.evaluate(predicate, now_ns)
-            {
-                self.wake(processor, Status::Ok, u64::from(product));
+        for queue in [self.sleepers, self.word_sleepers] {
+            let mut next = queue.first();
+            while let Some(processor) = next {
+                next = self.links.after(processor);
+                if self.processors[processor].predicate.terms().any(|t| concerns(&t)) {
+                    self.wake_if_due(processor, now_ns);
+                }
             }
+        }
+    }
+
+    fn wake_if_due(&mut self, processor: ProcessorId, now_ns: u64) {
+        if let Some(product) = self.evaluate(&self.processors[processor].predicate, now_ns) {
+            self.wake(processor, Status::Ok, u64::from(product));
         }
     }
 
@@ -211,10 +241,25 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Looks at the sleepers that wait for words.
+    /// Looks at sleepers that wait for words, in turn: at few terms, and once in a while at more, for which they are
+    /// charged. So nobody pays for what others wait for, and everybody who waits is looked at.
     pub(crate) fn wake_for_words(&mut self, now_ns: u64) {
-        if self.word_sleeper_count != 0 {
-            self.wake_where(now_ns, |term| matches!(term.source, Source::Word { .. }));
+        let is_long_look = now_ns >= self.word_look_ns;
+        let mut term_count = if is_long_look { LONG_LOOK_TERM_COUNT } else { LOOK_TERM_COUNT };
+        for _ in 0..self.word_sleeper_count {
+            let Some(processor) = self.word_sleepers.first() else { break };
+            let count = usize::from(self.processors[processor].predicate.count);
+            if count > term_count {
+                break;
+            }
+            term_count -= count;
+            self.word_sleepers.pop(&mut self.links);
+            self.word_sleepers.push(&mut self.links, processor);
+            if is_long_look {
+                self.word_look_ns = now_ns.saturating_add(WORD_POLL_NS);
+                self.processors[processor].funding.unpaid_ns += count as u64 * TERM_NS;
+            }
+            self.wake_if_due(processor, now_ns);
         }
     }
 
@@ -236,6 +281,7 @@ impl<M: Machine> State<'_, M> {
             self.clock_min_ns = self
                 .sleepers
                 .members(&self.links)
+                .chain(self.word_sleepers.members(&self.links))
                 .flat_map(|processor| self.processors[processor].predicate.terms())
                 .filter(|term| term.source == Source::Clock && term.value > checked_ns)
                 .map(|term| term.value)

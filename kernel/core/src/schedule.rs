@@ -19,10 +19,8 @@ use crate::call::Caller;
 use crate::gate::save_call;
 use crate::id::{CpuId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::{Machine, StopReport};
+use crate::predicate::WORD_POLL_NS;
 use crate::state::State;
-
-/// How often an idle processor looks at the words that sleepers wait for.
-const WORD_POLL_NS: u64 = 200_000;
 
 /// A physical processor.
 pub(crate) struct Cpu {

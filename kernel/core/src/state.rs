@@ -99,8 +99,12 @@ pub struct State<'a, M> {
     pub(crate) ready: ReadySet,
     /// First of those whose funding does not say yet what they do.
     pub(crate) touched: Option<ProcessorId>,
-    /// Who is asleep, in the order in which they fell asleep.
+    /// Who is asleep and waits for no words, in the order in which they fell asleep.
     pub(crate) sleepers: Queue,
+    /// Those of them that wait for words, in the order in which they are looked at.
+    pub(crate) word_sleepers: Queue,
+    /// When many of these may be looked at again.
+    pub(crate) word_look_ns: u64,
     /// Serial of the object made last.
     pub(crate) last_serial: u64,
     /// Serial of the environment made last; also names frame owners.
@@ -151,6 +155,8 @@ impl<M> State<'_, M> {
             ready: ReadySet::EMPTY,
             touched: None,
             sleepers: Queue::EMPTY,
+            word_sleepers: Queue::EMPTY,
+            word_look_ns: 0,
             last_serial: 0,
             last_environment_serial: 0,
             slice_ns: 0,

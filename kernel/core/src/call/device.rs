@@ -39,35 +39,24 @@ fn description<M: Machine>(
 
 pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceRead) -> Answer {
     let (_, device) = description(state, caller, call.slot, Rights::READ)?;
-    let field = |field: DeviceField| field as u32 == call.field;
     let region = || device.regions.get(call.index as usize).ok_or(bad_argument(2));
-    if field(DeviceField::Kind) {
-        Ok(device.kind as u64)
-    } else if field(DeviceField::Identity) {
-        Ok(u64::from(device.identity))
-    } else if field(DeviceField::Location) {
-        Ok(u64::from(device.location))
-    } else if field(DeviceField::RegionCount) {
-        Ok(device.region_count())
-    } else if field(DeviceField::InterruptCount) {
-        Ok(u64::from(device.interrupt_count))
-    } else if field(DeviceField::Class) {
-        Ok(u64::from(device.class))
-    } else if field(DeviceField::RegionOffset) {
-        Ok(region()?.base % PAGE_SIZE)
-    } else if field(DeviceField::RegionLength) {
-        Ok(region()?.length_bytes)
-    } else if field(DeviceField::RegionIsPorts) {
-        Ok(u64::from(region()?.is_ports))
-    } else if field(DeviceField::Config) {
-        refuse_if(device.kind != DeviceKind::Pci, Status::WrongState)?;
-        refuse_if(call.index >= CONFIG_BYTES || !call.index.is_multiple_of(4), bad_argument(2))?;
-        Ok(u64::from(state.machine.config_read(device.location, call.index)))
-    } else if field(DeviceField::DmaConfined) {
-        Ok(u64::from(device.is_dma_confined))
-    } else {
-        Err(bad_argument(1))
-    }
+    Ok(match DeviceField::from_number(call.field).ok_or(bad_argument(1))? {
+        DeviceField::Kind => device.kind as u64,
+        DeviceField::Identity => u64::from(device.identity),
+        DeviceField::Location => u64::from(device.location),
+        DeviceField::RegionCount => device.region_count(),
+        DeviceField::InterruptCount => u64::from(device.interrupt_count),
+        DeviceField::Class => u64::from(device.class),
+        DeviceField::RegionOffset => region()?.base % PAGE_SIZE,
+        DeviceField::RegionLength => region()?.length_bytes,
+        DeviceField::RegionIsPorts => u64::from(region()?.is_ports),
+        DeviceField::Config => {
+            refuse_if(device.kind != DeviceKind::Pci, Status::WrongState)?;
+            refuse_if(call.index >= CONFIG_BYTES || !call.index.is_multiple_of(4), bad_argument(2))?;
+            u64::from(state.machine.config_read(device.location, call.index))
+        }
+        DeviceField::DmaConfined => u64::from(device.is_dma_confined),
+    })
 }
 
 pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceControl) -> Answer {

@@ -308,7 +308,8 @@ fn check_frames(state: &State<Fake>, live: &[EnvironmentId], counts: &Counts, al
 
 fn check_processors(state: &State<Fake>) {
     assert!(state.funding_holds());
-    let asleep: Vec<_> = state.sleepers.members(&state.links).collect();
+    let words: Vec<_> = state.word_sleepers.members(&state.links).collect();
+    let asleep: Vec<_> = state.sleepers.members(&state.links).chain(words.iter().copied()).collect();
     let mut waiters: BTreeMap<usize, u32> = BTreeMap::new();
     let mut word_sleepers = 0;
     for id in state.processors.ids() {
@@ -358,6 +359,7 @@ fn check_processors(state: &State<Fake>) {
             }
         }
         word_sleepers += u32::from(has_words);
+        assert_eq!(words.contains(&id), has_words && object.state == ProcessorState::Asleep, "{id:?}");
     }
     assert_eq!(word_sleepers, state.word_sleeper_count);
     for bell in state.bells.ids() {

@@ -1,10 +1,15 @@
 //! Sleeping and wakeup predicates.
 
+use std::vec::Vec;
+
 use aegis_abi::call::{BellCreate, BellRing, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep, Yield};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 
+use aegis_abi::types::FrameNumber;
+
 use super::world::{S, SCRATCH, World};
+use crate::predicate::{CheckedTerm, Source, WORD_POLL_NS};
 
 const BELL: u32 = S + 50;
 const CLOCK_NS: u64 = 5_000_000;
@@ -227,4 +232,44 @@ fn a_time_that_came_while_somebody_else_woke_is_not_missed() {
     assert!(decision.deadline_ns.is_some_and(|ns| ns <= CLOCK_NS + 1));
     world.timer(0);
     assert!(!is_asleep(&world));
+}
+
+/// Sleepers with many terms: no scheduling decision looks at many of them, none starves, and they pay.
+#[test]
+fn words_of_many_sleepers_are_looked_at_in_turn() {
+    let (mut world, frame) = world();
+    world.check_after_entry = false;
+    let slots = (0..8).map(|index| S + 100 + 2 * index);
+    let sleepers: Vec<_> = slots.map(|slot| world.processor(slot, SLOT_SELF.0)).collect();
+    let source = |word_index| Source::Word { frame: FrameNumber(frame), word_index, shift: 0, mask: u64::MAX };
+    for (number, sleeper) in (0..).zip(&sleepers) {
+        for index in 0..32 {
+            // Products stand mixed: each is put together.
+            let (product, operator) = (index % 4, TermOperator::Equal);
+            let term = CheckedTerm { product, source: source(number), operator, value: 1 };
+            assert!(world.state.processors[*sleeper].predicate.push(term));
+        }
+        let full = CheckedTerm { product: 0, source: source(0), operator: TermOperator::Equal, value: 1 };
+        assert!(!world.state.processors[*sleeper].predicate.push(full), "32 are all");
+        let products: Vec<_> = world.state.processors[*sleeper].predicate.terms().map(|term| term.product).collect();
+        assert!(products.is_sorted());
+        assert!(world.state.begin_sleep(*sleeper));
+    }
+    let order = |world: &World| world.state.word_sleepers.members(&world.state.links).collect::<Vec<_>>();
+    let mut now_ns = 10 * WORD_POLL_NS;
+    world.state.wake_for_words(now_ns);
+    let (before, unpaid_ns) = (order(&world), world.state.processors[sleepers[0]].funding.unpaid_ns);
+    assert!(unpaid_ns > super::world::SLICE_NS, "the look was charged");
+    for _ in 0..100 {
+        now_ns += 1;
+        world.state.wake_for_words(now_ns);
+    }
+    assert_eq!(order(&world), before, "none of that size is looked at so often");
+    assert_eq!(world.state.processors[sleepers[0]].funding.unpaid_ns, unpaid_ns);
+    // Those with few terms are, at every decision; and whatever holds is found within a few long looks.
+    world.state.machine.memory[frame as usize][5] = 1;
+    now_ns += WORD_POLL_NS;
+    world.state.wake_for_words(now_ns);
+    assert_eq!(world.state.processors[sleepers[5]].state, ProcessorState::Ready);
+    assert_eq!(world.state.word_sleeper_count, 7);
 }
