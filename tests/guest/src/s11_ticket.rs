@@ -166,10 +166,15 @@ fn others_pay(machine: &Machine) -> CaseResult {
     while let Err(refusal) = unsafe { call::environment_destroy(shop.environment) } {
         expect!(refusal.status == Status::Again);
     }
-    expect_equal!(call::ticket_read(SLOT_SELF, TicketField::ActiveAmount), Ok(6000));
+    // What it paid for is ours again, with its amount, and funds nothing until we say so.
+    expect_equal!(call::ticket_read(SLOT_SELF, TicketField::ActiveAmount), Ok(1000));
     expect_equal!(call::ticket_read(one.environment, TicketField::Amount), Ok(4000));
+    expect_equal!(call::ticket_read(one.environment, TicketField::IsFunding), Ok(0));
+    expect_equal!(value(&one), Ok(0));
+    expect_ok!(call::ticket_fund(one.environment, one.environment));
+    expect_equal!(value(&one), Ok(800 * TICKET_VALUE_ONE));
     expect_ok!(call::ticket_amount(one.environment, 3000));
-    expect_equal!(value(&one), Ok(600 * TICKET_VALUE_ONE));
+    expect_equal!(value(&one), Ok(750 * TICKET_VALUE_ONE));
     Ok(())
 }
 
