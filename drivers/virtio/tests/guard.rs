@@ -381,12 +381,15 @@ fn a_share_works_over_a_guard() {
     world.assert_clean();
 }
 
+/// What breaks a rule: its name, descriptors, entries of the available ring, and its index.
+type Row = (&'static str, Vec<[u64; 2]>, Vec<u16>, u16);
+
 #[test]
 fn a_broken_rule_costs_the_function_and_nothing_else() {
     let write = 2;
     let good = descriptor(0, 100, 0, 0);
     let end = (Geometry::CONSOLE.driver_page_count() * PAGE_BYTES) as u64;
-    let rows: [(&str, Vec<[u64; 2]>, Vec<u16>, u16); 20] = [
+    let rows: [Row; 20] = [
         ("one byte beyond", vec![descriptor(end - 99, 100, 0, 0)], vec![0], 1),
         ("begins beyond", vec![descriptor(end, 1, 0, 0)], vec![0], 1),
         ("the kernel", vec![descriptor(0x10_0000, 1 << 20, 0, 0)], vec![0], 1),

@@ -114,7 +114,7 @@ impl Flush {
             return;
         }
         if let Some(last) = self.run_count.checked_sub(1).and_then(|last| self.runs.get_mut(last))
-            && address == (*last & !(PAGE_SIZE - 1)) + (*last % PAGE_SIZE << PAGE_SHIFT)
+            && address == (*last & !(PAGE_SIZE - 1)) + ((*last % PAGE_SIZE) << PAGE_SHIFT)
         {
             *last += 1;
             return;
