@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Seconds that one run may take on a busy machine under emulation.
 const TIME_LIMIT_S: &str = "120";
@@ -195,10 +196,15 @@ pub fn compile_with(compiler: &str, name: &str, source: &str, options: &[&str]) 
     }
     let folder = std::env::temp_dir().join(format!("aegis-tests-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
-    let (text, program) = (folder.join("source.c"), folder.join(name));
+    // Tests run side by side: what another one is running now must not change under it.
+    static COMPILED_COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COMPILED_COUNT.fetch_add(1, Ordering::Relaxed);
+    let (text, fresh) = (folder.join(format!("source-{number}.c")), folder.join(format!("fresh-{number}")));
     std::fs::write(&text, source).expect("the temporary folder is writable");
-    let status = Command::new(compiler).args(options).arg("-o").args([&program, &text]).arg("-lm").status();
+    let status = Command::new(compiler).args(options).arg("-o").args([&fresh, &text]).arg("-lm").status();
     assert!(status.expect("the compiler runs").success(), "{name} does not compile");
+    let program = folder.join(name);
+    std::fs::rename(&fresh, &program).expect("the temporary folder is writable");
     Some(program)
 }
 

@@ -11,9 +11,7 @@
 //! there every run looks only at whether all stays whole, and `cargo xtask attack` holds longer runs to the bounds,
 //! with twice the mean.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use aegis_tests::programs::{Ended, compile_with, up};
 
@@ -44,14 +42,8 @@ impl Plan {
     }
 }
 
-/// A static program of `tests/attacks`, compiled once though tests run side by side; `None` where there is no compiler.
+/// A static program of `tests/attacks`; `None` where there is no compiler.
 fn program(name: &str) -> Option<String> {
-    static COMPILED: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
-    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    compiled.entry(name.to_owned()).or_insert_with(|| compile_attack(name)).clone()
-}
-
-fn compile_attack(name: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("attacks");
     let text = std::fs::read_to_string(folder.join(name).with_extension("c")).expect("the source is in the tree");
     let include = format!("-I{}", folder.display());
