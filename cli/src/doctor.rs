@@ -8,6 +8,8 @@ use std::process::Command;
 use crate::accel::{KVM_DEVICE, open_device};
 use crate::artifacts::{Artifacts, find_qboot, find_qemu};
 use crate::cache::Cache;
+use crate::qemu::Driver;
+use crate::up::confinement;
 
 /// Exit status when something that every run needs is missing.
 const STATUS_INCOMPLETE: u8 = 1;
@@ -32,7 +34,7 @@ fn finding(state: State, name: &'static str, text: impl Into<String>) -> Finding
 /// Prints the findings; the answer is the exit status.
 pub(crate) fn doctor() -> u8 {
     let mut findings = qemu();
-    findings.extend([artifacts(), kvm(), qboot(), cache(), memory()]);
+    findings.extend([artifacts(), isolation(), kvm(), qboot(), cache(), memory()]);
     for Finding { state, name, text } in &findings {
         let mark = match state {
             State::Fine => "ok     ",
@@ -89,6 +91,11 @@ fn artifacts() -> Finding {
         },
         Err(error) => finding(State::Missing, "kernel and exos", error.to_string()),
     }
+}
+
+/// What keeps pods from each other's memory: it needs nothing of the host, so it is always there.
+fn isolation() -> Finding {
+    finding(State::Fine, "isolation", confinement(Driver::Guard))
 }
 
 fn kvm() -> Finding {

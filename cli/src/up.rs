@@ -92,7 +92,7 @@ pub(crate) fn up(options: &UpOptions, start: Instant) -> Result<u8, Error> {
 }
 
 /// What keeps a pod's devices from memory that is not its own, in one line.
-fn confinement(driver: Driver) -> &'static str {
+pub(crate) fn confinement(driver: Driver) -> &'static str {
     match driver {
         Driver::Guard => "devices: the manager guards them; a pod's reach the pod's memory and no other",
         Driver::Pod => "devices: nothing confines them; whoever takes over a pod's library OS reaches all memory",
