@@ -13,32 +13,22 @@ use crate::machine::Machine;
 use crate::predicate::Source;
 use crate::state::State;
 
-/// A bell.
-pub(crate) struct Bell {
-    /// 0: the table entry is free.
-    pub(crate) serial: u64,
-    pub(crate) owner: Option<EnvironmentId>,
-    pub(crate) count: u64,
-    /// With the capability for it.
-    pub(crate) processor: Option<(Named<ProcessorId>, CapRef)>,
-    /// Terms of sleepers that wait for it.
-    pub(crate) waiter_count: u32,
-    /// When it is rung by the clock; 0: not.
-    pub(crate) deadline_ns: u64,
-    /// The capability with which that was said.
-    pub(crate) deadline_with: Option<CapRef>,
-}
-
-impl Bell {
-    pub(crate) const EMPTY: Self = Self {
-        serial: 0,
-        owner: None,
-        count: 0,
-        processor: None,
-        waiter_count: 0,
-        deadline_ns: 0,
-        deadline_with: None,
-    };
+begins! {
+    /// A bell.
+    pub(crate) struct Bell {
+        /// 0: the table entry is free.
+        pub(crate) serial: u64 = 0,
+        pub(crate) owner: Option<EnvironmentId> = None,
+        pub(crate) count: u64 = 0,
+        /// With the capability for it.
+        pub(crate) processor: Option<(Named<ProcessorId>, CapRef)> = None,
+        /// Terms of sleepers that wait for it.
+        pub(crate) waiter_count: u32 = 0,
+        /// When it is rung by the clock; 0: not.
+        pub(crate) deadline_ns: u64 = 0,
+        /// The capability with which that was said.
+        pub(crate) deadline_with: Option<CapRef> = None,
+    }
 }
 
 impl<M: Machine> State<'_, M> {

@@ -79,28 +79,26 @@ impl DeviceDescription {
     }
 }
 
-/// Where an interrupt goes.
-#[derive(Clone, Copy)]
-pub(crate) struct Route {
-    pub(crate) environment: Option<EnvironmentId>,
-    pub(crate) bell: Option<Named<BellId>>,
-    /// The capabilities for the function and for the bell.
-    pub(crate) bound_with: Option<[CapRef; 2]>,
+begins! {
+    /// Where an interrupt goes.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Route {
+        pub(crate) environment: Option<EnvironmentId> = None,
+        pub(crate) bell: Option<Named<BellId>> = None,
+        /// The capabilities for the function and for the bell.
+        pub(crate) bound_with: Option<[CapRef; 2]> = None,
+    }
 }
 
-impl Route {
-    pub(crate) const NONE: Self = Self { environment: None, bell: None, bound_with: None };
-}
-
-/// A device function.
-pub(crate) struct Device {
-    pub(crate) description: Option<DeviceDescription>,
-    pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX],
+begins! {
+    /// A device function.
+    pub(crate) struct Device {
+        pub(crate) description: Option<DeviceDescription> = None,
+        pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX] = [Route::EMPTY; DEVICE_INTERRUPT_COUNT_MAX],
+    }
 }
 
 impl Device {
-    pub(crate) const EMPTY: Self = Self { description: None, routes: [Route::NONE; DEVICE_INTERRUPT_COUNT_MAX] };
-
     pub(crate) fn has_page(&self, frame: u64) -> bool {
         self.description.is_some_and(|description| {
             description.regions.iter().any(|region| {
@@ -133,20 +131,18 @@ impl HeldDevices {
 
 const _: () = assert!(crate::id::DEVICE_COUNT_MAX <= 64);
 
-/// Frames that a device may reach.
-#[derive(Clone, Copy)]
-pub(crate) struct DmaBinding {
-    pub(crate) device: Option<DeviceId>,
-    /// Who bound them; `None`: the table entry is free.
-    pub(crate) environment: Option<EnvironmentId>,
-    /// The capability for the frames.
-    pub(crate) bound_with: Option<CapRef>,
-    pub(crate) first: u64,
-    pub(crate) count: u64,
-}
-
-impl DmaBinding {
-    pub(crate) const EMPTY: Self = Self { device: None, environment: None, bound_with: None, first: 0, count: 0 };
+begins! {
+    /// Frames that a device may reach.
+    #[derive(Clone, Copy)]
+    pub(crate) struct DmaBinding {
+        pub(crate) device: Option<DeviceId> = None,
+        /// Who bound them; `None`: the table entry is free.
+        pub(crate) environment: Option<EnvironmentId> = None,
+        /// The capability for the frames.
+        pub(crate) bound_with: Option<CapRef> = None,
+        pub(crate) first: u64 = 0,
+        pub(crate) count: u64 = 0,
+    }
 }
 
 impl<M: Machine> State<'_, M> {
@@ -169,7 +165,7 @@ impl<M: Machine> State<'_, M> {
         for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
             if self.devices[device].routes[interrupt].environment == Some(environment) {
                 self.machine.interrupt_mask(device, interrupt);
-                self.devices[device].routes[interrupt] = Route::NONE;
+                self.devices[device].routes[interrupt] = Route::EMPTY;
             }
         }
         // Whatever it bound: a driver that polls, and knows where its frames are, binds nothing.
@@ -196,7 +192,7 @@ impl<M: Machine> State<'_, M> {
             for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
                 if self.devices[device].routes[interrupt].bound_with.is_some_and(|with| with.contains(&at)) {
                     self.machine.interrupt_mask(device, interrupt);
-                    self.devices[device].routes[interrupt] = Route::NONE;
+                    self.devices[device].routes[interrupt] = Route::EMPTY;
                 }
             }
         }

@@ -22,73 +22,50 @@ use crate::share::{Counts, WHOLE};
 use crate::space::Progress;
 use crate::state::State;
 
-/// An environment.
-pub(crate) struct Environment {
-    /// 0: the table entry is free. Also the owner of its frames.
-    pub(crate) serial: u32,
-    pub(crate) parent: Option<EnvironmentId>,
-    pub(crate) root: FrameNumber,
-    /// Frames of the capability table, by number.
-    pub(crate) table: [Option<NonZeroU32>; TABLE_FRAME_COUNT_MAX],
-    /// First of the donated frames that are not in use.
-    donated_head: u32,
-    pub(crate) donated_count: u64,
-    pub(crate) frames_owned: u64,
-    pub(crate) frame_quota: u64,
-    /// Its reason is `Running` while it runs.
-    pub(crate) stop: StopReport,
-    /// Rung when it stops, and when whoever paid for it has ended.
-    /// With the capabilities for the environment and for the bell.
-    pub(crate) watch: Option<(Named<BellId>, [CapRef; 2])>,
-    pub(crate) is_ending: bool,
-    /// While ending: its address spaces are gone.
-    pub(crate) has_no_space: bool,
-    /// Has ever mapped a device's region.
-    pub(crate) maps_devices: bool,
-    pub(crate) counters: [u64; COUNTER_COUNT],
-    /// Time that processors used which are unmade.
-    pub(crate) time_used_ns: u64,
-    /// Time that whichever of its processors wins the next draw is charged for.
-    pub(crate) debt_ns: u64,
-    /// Entries of each table that it may use, what it passed on not counted.
-    pub(crate) share: Counts,
-    /// Entries that it uses.
-    pub(crate) used: Counts,
-    pub(crate) reclaim: Reclaim,
-    /// What its processors and the environments that it makes are funded in; the base stands for none.
-    pub(crate) currency: CurrencyId,
-    /// What funds that.
-    pub(crate) ticket: Option<TicketId>,
-    /// Whose currency the ticket is of; the first environment's is of the base.
-    pub(crate) payer: Option<EnvironmentId>,
+begins! {
+    /// An environment.
+    pub(crate) struct Environment {
+        /// 0: the table entry is free. Also the owner of its frames.
+        pub(crate) serial: u32 = 0,
+        pub(crate) parent: Option<EnvironmentId> = None,
+        pub(crate) root: FrameNumber = FrameNumber(0),
+        /// Frames of the capability table, by number.
+        pub(crate) table: [Option<NonZeroU32>; TABLE_FRAME_COUNT_MAX] = [None; TABLE_FRAME_COUNT_MAX],
+        /// First of the donated frames that are not in use.
+        donated_head: u32 = 0,
+        pub(crate) donated_count: u64 = 0,
+        pub(crate) frames_owned: u64 = 0,
+        pub(crate) frame_quota: u64 = 0,
+        /// Its reason is `Running` while it runs.
+        pub(crate) stop: StopReport = StopReport::RUNNING,
+        /// Rung when it stops, and when whoever paid for it has ended.
+        /// With the capabilities for the environment and for the bell.
+        pub(crate) watch: Option<(Named<BellId>, [CapRef; 2])> = None,
+        pub(crate) is_ending: bool = false,
+        /// While ending: its address spaces are gone.
+        pub(crate) has_no_space: bool = false,
+        /// Has ever mapped a device's region.
+        pub(crate) maps_devices: bool = false,
+        pub(crate) counters: [u64; COUNTER_COUNT] = [0; COUNTER_COUNT],
+        /// Time that processors used which are unmade.
+        pub(crate) time_used_ns: u64 = 0,
+        /// Time that whichever of its processors wins the next draw is charged for.
+        pub(crate) debt_ns: u64 = 0,
+        /// Entries of each table that it may use, what it passed on not counted.
+        pub(crate) share: Counts = [0; TABLE_COUNT],
+        /// Entries that it uses.
+        pub(crate) used: Counts = [0; TABLE_COUNT],
+        pub(crate) reclaim: Reclaim = Reclaim::EMPTY,
+        /// What its processors and the environments that it makes are funded in; the base stands for none.
+        pub(crate) currency: CurrencyId = CurrencyId::BASE,
+        /// What funds that.
+        pub(crate) ticket: Option<TicketId> = None,
+        /// Whose currency the ticket is of; the first environment's is of the base.
+        pub(crate) payer: Option<EnvironmentId> = None,
+    }
 }
 
 impl Environment {
-    pub(crate) const EMPTY: Self = Self {
-        serial: 0,
-        parent: None,
-        root: FrameNumber(0),
-        table: [None; TABLE_FRAME_COUNT_MAX],
-        donated_head: 0,
-        donated_count: 0,
-        frames_owned: 0,
-        frame_quota: 0,
-        stop: StopReport::RUNNING,
-        watch: None,
-        is_ending: false,
-        has_no_space: false,
-        maps_devices: false,
-        counters: [0; COUNTER_COUNT],
-        time_used_ns: 0,
-        debt_ns: 0,
-        share: [0; TABLE_COUNT],
-        used: [0; TABLE_COUNT],
-        reclaim: Reclaim::NONE,
-        currency: CurrencyId::BASE,
-        ticket: None,
-        payer: None,
-    };
-
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.reason != StopReason::Running
     }
@@ -332,7 +309,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn end_frames(&mut self, environment: EnvironmentId) -> Progress {
-        let (first, count) = core::mem::replace(&mut self.environments[environment].reclaim, Reclaim::NONE).in_hand;
+        let (first, count) = core::mem::replace(&mut self.environments[environment].reclaim, Reclaim::EMPTY).in_hand;
         self.free_frames(environment, first, count, false);
         while let Some(frame) = self.pop_donated(environment) {
             self.free_frames(environment, frame.0, 1, true);

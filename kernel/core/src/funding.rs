@@ -37,46 +37,37 @@ const _: () = {
 
 pub(crate) type KernelLottery = Lottery<CURRENCIES, TICKETS>;
 
-/// A processor's part in the lottery.
-pub(crate) struct Funding {
-    /// Its client; the base stands for none.
-    pub(crate) client: CurrencyId,
-    /// What funds it, of its environment's currency.
-    pub(crate) ticket: Option<TicketId>,
-    /// What it passes on to whom it called last.
-    transfer: Option<(ProcessorId, TicketId)>,
-    /// What it used since the last draw that it won: the next one is as much later.
-    pub(crate) unpaid_ns: u64,
-    is_ready: bool,
-    is_touched: bool,
-    next_touched: Option<ProcessorId>,
+begins! {
+    /// A processor's part in the lottery.
+    pub(crate) struct Funding {
+        /// Its client; the base stands for none.
+        pub(crate) client: CurrencyId = CurrencyId::BASE,
+        /// What funds it, of its environment's currency.
+        pub(crate) ticket: Option<TicketId> = None,
+        /// What it passes on to whom it called last.
+        transfer: Option<(ProcessorId, TicketId)> = None,
+        /// What it used since the last draw that it won: the next one is as much later.
+        pub(crate) unpaid_ns: u64 = 0,
+        is_ready: bool = false,
+        is_touched: bool = false,
+        next_touched: Option<ProcessorId> = None,
+    }
 }
 
-impl Funding {
-    pub(crate) const EMPTY: Self = Self {
-        client: CurrencyId::BASE,
-        ticket: None,
-        transfer: None,
-        unpaid_ns: 0,
-        is_ready: false,
-        is_touched: false,
-        next_touched: None,
-    };
-}
-
-/// Those that want to run and do not. Members are marked in their objects; the sum names the only one, if there is one.
-#[derive(Clone, Copy)]
-pub(crate) struct ReadySet {
-    count: u32,
-    /// Exclusive or of the members' numbers.
-    sum: usize,
-    /// Whom the unfunded go on from.
-    last_unfunded: usize,
+begins! {
+    /// Those that want to run and do not. Members are marked in their objects; the sum names the only one, if there is
+    /// one.
+    #[derive(Clone, Copy)]
+    pub(crate) struct ReadySet {
+        count: u32 = 0,
+        /// Exclusive or of the members' numbers.
+        sum: usize = 0,
+        /// Whom the unfunded go on from.
+        last_unfunded: usize = 0,
+    }
 }
 
 impl ReadySet {
-    pub(crate) const EMPTY: Self = Self { count: 0, sum: 0, last_unfunded: 0 };
-
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }

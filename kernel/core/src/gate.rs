@@ -23,35 +23,31 @@ use crate::processor::{SLEEP_ENDING_KINDS, USER_FLAGS, start_registers};
 use crate::schedule::Queue;
 use crate::state::State;
 
-/// A gate: where calls enter which processor.
-pub(crate) struct Gate {
-    /// 0: the table entry is free.
-    pub(crate) serial: u64,
-    pub(crate) owner: Option<EnvironmentId>,
-    /// With the capability for it.
-    pub(crate) processor: Option<(Named<ProcessorId>, CapRef)>,
-    pub(crate) rip: u64,
-    pub(crate) badge: u64,
+begins! {
+    /// A gate: where calls enter which processor.
+    pub(crate) struct Gate {
+        /// 0: the table entry is free.
+        pub(crate) serial: u64 = 0,
+        pub(crate) owner: Option<EnvironmentId> = None,
+        /// With the capability for it.
+        pub(crate) processor: Option<(Named<ProcessorId>, CapRef)> = None,
+        pub(crate) rip: u64 = 0,
+        pub(crate) badge: u64 = 0,
+    }
 }
 
-impl Gate {
-    pub(crate) const EMPTY: Self = Self { serial: 0, owner: None, processor: None, rip: 0, badge: 0 };
-}
-
-/// A processor's part in calls.
-pub(crate) struct Transfer {
-    /// Who waits to be served.
-    pub(crate) callers: Queue,
-    /// Whose call is in hand.
-    pub(crate) serving: Option<ProcessorId>,
-    /// Calling or queueing: through which gate, to whom.
-    pub(crate) calling: Option<Call>,
-    /// Ready to serve one of `callers`, and not told yet which.
-    pub(crate) picks: bool,
-}
-
-impl Transfer {
-    pub(crate) const EMPTY: Self = Self { callers: Queue::EMPTY, serving: None, calling: None, picks: false };
+begins! {
+    /// A processor's part in calls.
+    pub(crate) struct Transfer {
+        /// Who waits to be served.
+        pub(crate) callers: Queue = Queue::EMPTY,
+        /// Whose call is in hand.
+        pub(crate) serving: Option<ProcessorId> = None,
+        /// Calling or queueing: through which gate, to whom.
+        pub(crate) calling: Option<Call> = None,
+        /// Ready to serve one of `callers`, and not told yet which.
+        pub(crate) picks: bool = false,
+    }
 }
 
 /// A call that waits for its reply.

@@ -23,6 +23,33 @@
 #[cfg(test)]
 extern crate std;
 
+/// Structs whose fields say what they begin with; `EMPTY` is all of that. One that takes a part says how it is made.
+macro_rules! begins {
+    ($(#[$attribute:meta])* pub(crate) struct $name:ident {
+        $($(#[$about:meta])* $visibility:vis $field:ident: $type:ty = $begin:expr,)*
+    }) => {
+        $(#[$attribute])*
+        pub(crate) struct $name { $($(#[$about])* $visibility $field: $type,)* }
+
+        impl $name {
+            pub(crate) const EMPTY: Self = Self { $($field: $begin,)* };
+        }
+    };
+    ($(#[$attribute:meta])* pub struct $name:ident<$life:lifetime, $part:ident> = $make:ident($given:ident) {
+        $($(#[$about:meta])* $visibility:vis $field:ident: $type:ty = $begin:expr,)*
+    }) => {
+        $(#[$attribute])*
+        pub struct $name<$life, $part> { $($(#[$about])* $visibility $field: $type,)* }
+
+        impl<$part> $name<'_, $part> {
+            /// All zero bits but the part that is given, so that a static costs nothing in the image.
+            pub const fn $make($given: $part) -> Self {
+                Self { $($field: $begin,)* }
+            }
+        }
+    };
+}
+
 mod bell;
 pub mod boot;
 mod call;

@@ -110,59 +110,39 @@ impl Pages {
     }
 }
 
-/// A virtual processor.
-pub(crate) struct Processor {
-    /// 0: the table entry is free.
-    pub(crate) serial: u64,
-    pub(crate) environment: Option<EnvironmentId>,
-    /// The capability that the pages were made with.
-    pub(crate) paid_with: Option<CapRef>,
-    /// Is unmade as soon as it has left its physical processor; does not start again.
-    pub(crate) is_ending: bool,
-    /// The root table of the space that it is in, from its start on.
-    pub(crate) root: FrameNumber,
-    pub(crate) state: ProcessorState,
-    pub(crate) has_run: bool,
-    /// Bit n: an upcall of kind n waits for the return to user mode.
-    pub(crate) due: u32,
-    pub(crate) cpu: Option<CpuId>,
-    pub(crate) pages: Pages,
-    pub(crate) vector_state: FrameNumber,
-    pub(crate) registers: UpcallFrame,
-    pub(crate) fs_base: u64,
-    pub(crate) gs_base: u64,
-    pub(crate) predicate: Predicate,
-    pub(crate) transfer: Transfer,
-    pub(crate) funding: Funding,
-    pub(crate) time_used_ns: u64,
-    pub(crate) slices: u64,
-    pub(crate) overrun_ns: u64,
+begins! {
+    /// A virtual processor.
+    pub(crate) struct Processor {
+        /// 0: the table entry is free.
+        pub(crate) serial: u64 = 0,
+        pub(crate) environment: Option<EnvironmentId> = None,
+        /// The capability that the pages were made with.
+        pub(crate) paid_with: Option<CapRef> = None,
+        /// Is unmade as soon as it has left its physical processor; does not start again.
+        pub(crate) is_ending: bool = false,
+        /// The root table of the space that it is in, from its start on.
+        pub(crate) root: FrameNumber = FrameNumber(0),
+        pub(crate) state: ProcessorState = ProcessorState::Stopped,
+        pub(crate) has_run: bool = false,
+        /// Bit n: an upcall of kind n waits for the return to user mode.
+        pub(crate) due: u32 = 0,
+        pub(crate) cpu: Option<CpuId> = None,
+        pub(crate) pages: Pages =
+            Pages { first_frame: 0, save_area_frame_count: 0, control_address: 0, save_area_base: 0 },
+        pub(crate) vector_state: FrameNumber = FrameNumber(0),
+        pub(crate) registers: UpcallFrame = UpcallFrame::ZERO,
+        pub(crate) fs_base: u64 = 0,
+        pub(crate) gs_base: u64 = 0,
+        pub(crate) predicate: Predicate = Predicate::EMPTY,
+        pub(crate) transfer: Transfer = Transfer::EMPTY,
+        pub(crate) funding: Funding = Funding::EMPTY,
+        pub(crate) time_used_ns: u64 = 0,
+        pub(crate) slices: u64 = 0,
+        pub(crate) overrun_ns: u64 = 0,
+    }
 }
 
 impl Processor {
-    pub(crate) const EMPTY: Self = Self {
-        serial: 0,
-        environment: None,
-        paid_with: None,
-        is_ending: false,
-        root: FrameNumber(0),
-        state: ProcessorState::Stopped,
-        has_run: false,
-        due: 0,
-        cpu: None,
-        pages: Pages { first_frame: 0, save_area_frame_count: 0, control_address: 0, save_area_base: 0 },
-        vector_state: FrameNumber(0),
-        registers: UpcallFrame::ZERO,
-        fs_base: 0,
-        gs_base: 0,
-        predicate: Predicate::EMPTY,
-        transfer: Transfer::EMPTY,
-        funding: Funding::EMPTY,
-        time_used_ns: 0,
-        slices: 0,
-        overrun_ns: 0,
-    };
-
     /// The environment of a processor that exists. A free entry is nobody's caller; the first
     /// environment stands in for it.
     pub(crate) fn environment_id(&self) -> EnvironmentId {

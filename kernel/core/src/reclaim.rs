@@ -23,23 +23,21 @@ use crate::state::State;
 /// How long after a piece of a forced repossession the next one is done: a piece takes some 20 us.
 const STEP_NS: u64 = 100_000;
 
-/// What was asked of an environment.
-#[derive(Clone, Copy)]
-pub(crate) struct Reclaim {
-    /// When the kernel takes what is missing; 0: nothing was asked.
-    pub(crate) deadline_ns: u64,
-    /// First and number of the frames in hand.
-    pub(crate) in_hand: (u64, u64),
-    /// From where their mappings are still to be broken.
-    cursor: u64,
-    /// Slots before this one had nothing to take.
-    slot: u32,
-    /// Nothing is left that is not pinned.
-    takes_pinned: bool,
-}
-
-impl Reclaim {
-    pub(crate) const NONE: Self = Self { deadline_ns: 0, in_hand: (0, 0), cursor: 0, slot: 0, takes_pinned: false };
+begins! {
+    /// What was asked of an environment.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Reclaim {
+        /// When the kernel takes what is missing; 0: nothing was asked.
+        pub(crate) deadline_ns: u64 = 0,
+        /// First and number of the frames in hand.
+        pub(crate) in_hand: (u64, u64) = (0, 0),
+        /// From where their mappings are still to be broken.
+        cursor: u64 = 0,
+        /// Slots before this one had nothing to take.
+        slot: u32 = 0,
+        /// Nothing is left that is not pinned.
+        takes_pinned: bool = false,
+    }
 }
 
 impl<M: Machine> State<'_, M> {
@@ -47,7 +45,7 @@ impl<M: Machine> State<'_, M> {
     /// caller passes the quota on.
     pub(crate) fn begin_reclaim(&mut self, environment: EnvironmentId, frame_count: u64, deadline_ns: u64) {
         let object = &mut self.environments[environment];
-        object.reclaim = Reclaim { deadline_ns: deadline_ns.max(1), ..Reclaim::NONE };
+        object.reclaim = Reclaim { deadline_ns: deadline_ns.max(1), ..Reclaim::EMPTY };
         object.frame_quota -= frame_count;
         if let Some(processor) = self.first_processor(environment) {
             let control = self.processors[processor].pages.control();
@@ -104,7 +102,7 @@ impl<M: Machine> State<'_, M> {
             return self.break_in_hand(environment);
         }
         if excess == 0 {
-            object.reclaim = Reclaim::NONE;
+            object.reclaim = Reclaim::EMPTY;
             // It may derive again from what was being revoked.
             self.set_flag(CapRef { environment, slot: reclaim.slot }, REVOKING, false);
             return false;
@@ -176,7 +174,7 @@ impl<M: Machine> State<'_, M> {
     /// No capability is left: next come donated frames, then what is pinned, then the environment's end.
     fn end_round(&mut self, environment: EnvironmentId) -> bool {
         if self.environments[environment].reclaim.takes_pinned {
-            self.environments[environment].reclaim = Reclaim::NONE;
+            self.environments[environment].reclaim = Reclaim::EMPTY;
             let report = StopReport { reason: StopReason::FramesKept, ..StopReport::RUNNING };
             self.stop_environment(environment, report);
             return false;

@@ -22,56 +22,38 @@ use crate::machine::{Machine, StopReport};
 use crate::predicate::WORD_POLL_NS;
 use crate::state::State;
 
-/// A physical processor.
-pub(crate) struct Cpu {
-    /// The registers of `current` are in the trap frame.
-    pub(crate) is_live: bool,
-    /// The timer may have to be set anew.
-    pub(crate) is_deadline_stale: bool,
-    /// When the timer fires. Sooner than needed is harmless, and setting it is dear in a virtual machine.
-    pub(crate) armed_ns: u64,
-    pub(crate) current: Option<ProcessorId>,
-    /// `current` when the kernel was entered.
-    pub(crate) entered: Option<ProcessorId>,
-    /// Who had it before.
-    pub(crate) last: Option<ProcessorId>,
-    /// Takes the rest of the slice.
-    pub(crate) hand_off: Option<ProcessorId>,
-    /// Gave its slice up for whoever wins it, so is not in the next draw.
-    pub(crate) gave_way: Option<ProcessorId>,
-    /// Who pays for what is used of the slice under way.
-    pub(crate) payer: Option<ProcessorId>,
-    /// The payer was given the rest of somebody's slice.
-    is_given: bool,
-    /// Since when nobody has been charged.
-    uncharged_ns: u64,
-    pub(crate) slice_end_ns: u64,
-    /// The slice is over and its holder must be gone by then; 0: it is not over.
-    pub(crate) limit_ns: u64,
-    /// How often the limit was missed.
-    missed_count: u32,
-    /// Since when `current` has it.
-    pub(crate) dispatched_ns: u64,
-}
-
-impl Cpu {
-    pub(crate) const EMPTY: Self = Self {
-        is_live: false,
-        is_deadline_stale: false,
-        armed_ns: 0,
-        current: None,
-        entered: None,
-        last: None,
-        hand_off: None,
-        gave_way: None,
-        payer: None,
-        is_given: false,
-        uncharged_ns: 0,
-        slice_end_ns: 0,
-        limit_ns: 0,
-        missed_count: 0,
-        dispatched_ns: 0,
-    };
+begins! {
+    /// A physical processor.
+    pub(crate) struct Cpu {
+        /// The registers of `current` are in the trap frame.
+        pub(crate) is_live: bool = false,
+        /// The timer may have to be set anew.
+        pub(crate) is_deadline_stale: bool = false,
+        /// When the timer fires. Sooner than needed is harmless, and setting it is dear in a virtual machine.
+        pub(crate) armed_ns: u64 = 0,
+        pub(crate) current: Option<ProcessorId> = None,
+        /// `current` when the kernel was entered.
+        pub(crate) entered: Option<ProcessorId> = None,
+        /// Who had it before.
+        pub(crate) last: Option<ProcessorId> = None,
+        /// Takes the rest of the slice.
+        pub(crate) hand_off: Option<ProcessorId> = None,
+        /// Gave its slice up for whoever wins it, so is not in the next draw.
+        pub(crate) gave_way: Option<ProcessorId> = None,
+        /// Who pays for what is used of the slice under way.
+        pub(crate) payer: Option<ProcessorId> = None,
+        /// The payer was given the rest of somebody's slice.
+        is_given: bool = false,
+        /// Since when nobody has been charged.
+        uncharged_ns: u64 = 0,
+        pub(crate) slice_end_ns: u64 = 0,
+        /// The slice is over and its holder must be gone by then; 0: it is not over.
+        pub(crate) limit_ns: u64 = 0,
+        /// How often the limit was missed.
+        missed_count: u32 = 0,
+        /// Since when `current` has it.
+        pub(crate) dispatched_ns: u64 = 0,
+    }
 }
 
 /// Successor of each processor in the one queue that it is in.
@@ -85,16 +67,16 @@ impl Links {
     }
 }
 
-/// A first-in first-out queue of processors.
-#[derive(Clone, Copy)]
-pub(crate) struct Queue {
-    head: Option<ProcessorId>,
-    tail: Option<ProcessorId>,
+begins! {
+    /// A first-in first-out queue of processors.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Queue {
+        head: Option<ProcessorId> = None,
+        tail: Option<ProcessorId> = None,
+    }
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Self = Self { head: None, tail: None };
-
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_none()
     }

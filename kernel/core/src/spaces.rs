@@ -19,16 +19,14 @@ use crate::machine::Machine;
 use crate::space::{Progress, Tables, WINDOW_SLOT};
 use crate::state::State;
 
-/// An address space that is not a home space.
-pub(crate) struct Space {
-    /// 0: the table entry is free.
-    pub(crate) serial: u64,
-    pub(crate) environment: Option<EnvironmentId>,
-    pub(crate) root: FrameNumber,
-}
-
-impl Space {
-    pub(crate) const EMPTY: Self = Self { serial: 0, environment: None, root: FrameNumber(0) };
+begins! {
+    /// An address space that is not a home space.
+    pub(crate) struct Space {
+        /// 0: the table entry is free.
+        pub(crate) serial: u64 = 0,
+        pub(crate) environment: Option<EnvironmentId> = None,
+        pub(crate) root: FrameNumber = FrameNumber(0),
+    }
 }
 
 impl<M: Machine> State<'_, M> {

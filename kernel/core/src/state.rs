@@ -71,105 +71,70 @@ pub struct Context {
     pub gs_base: u64,
 }
 
-/// The kernel.
-pub struct State<'a, M> {
-    /// The machine, for the glue's own use.
-    pub machine: M,
-    pub(crate) frames: FrameTable<'a>,
-    pub(crate) environments: Arena<EnvironmentId, Environment, ENVIRONMENT_COUNT_MAX>,
-    pub(crate) spaces: Arena<SpaceId, Space, SPACE_COUNT_MAX>,
-    pub(crate) processors: Arena<ProcessorId, Processor, PROCESSOR_COUNT_MAX>,
-    pub(crate) bells: Arena<BellId, Bell, BELL_COUNT_MAX>,
-    pub(crate) gates: Arena<GateId, Gate, GATE_COUNT_MAX>,
-    pub(crate) devices: Arena<DeviceId, Device, DEVICE_COUNT_MAX>,
-    pub(crate) dma_bindings: [DmaBinding; DMA_BINDING_COUNT_MAX],
-    pub(crate) cpus: Arena<CpuId, Cpu, CPU_COUNT_MAX>,
-    /// The physical processor that is in the kernel now.
-    pub(crate) this_cpu: Option<CpuId>,
-    /// Physical processors that wait for an interrupt, a bit each.
-    pub(crate) idle_cpus: u32,
-    /// What this entry may still look at; see `spend`.
-    pub(crate) work_left: usize,
-    pub(crate) links: Links,
-    /// Who funds whom.
-    pub(crate) lottery: KernelLottery,
-    /// What decides the draws.
-    pub(crate) random: Keyed,
-    /// Who wants to run and does not.
-    pub(crate) ready: ReadySet,
-    /// First of those whose funding does not say yet what they do.
-    pub(crate) touched: Option<ProcessorId>,
-    /// Who is asleep and waits for no words, in the order in which they fell asleep.
-    pub(crate) sleepers: Queue,
-    /// Those of them that wait for words, in the order in which they are looked at.
-    pub(crate) word_sleepers: Queue,
-    /// When many of these may be looked at again.
-    pub(crate) word_look_ns: u64,
-    /// Serial of the object made last.
-    pub(crate) last_serial: u64,
-    /// Serial of the environment made last; also names frame owners.
-    pub(crate) last_environment_serial: u32,
-    /// Slice length.
-    pub(crate) slice_ns: u64,
-    /// Earliest clock term of any sleeper; `u64::MAX` means none, 0 that it must be computed.
-    pub(crate) clock_min_ns: u64,
-    /// Clock terms up to then have been looked at.
-    pub(crate) clock_checked_ns: u64,
-    /// Earliest deadline of any bell; `u64::MAX` means none, 0 that it must be computed.
-    pub(crate) bell_clock_min_ns: u64,
-    /// No bell at or above this index was ever made.
-    pub(crate) bell_end: usize,
-    /// Sleepers that wait for words.
-    pub(crate) word_sleeper_count: u32,
-    /// Earliest reclaim deadline; 0 none.
-    pub(crate) reclaim_min_ns: u64,
-    /// Whose upper entries every root table shares.
-    pub(crate) template_root: FrameNumber,
-    /// The system page.
-    pub(crate) system_page: FrameNumber,
-    /// Its end ends the machine.
-    pub(crate) first_environment: Option<EnvironmentId>,
-}
-
-impl<M> State<'_, M> {
-    /// The state before `init`: all zero bits but the machine, so that a static costs nothing in
-    /// the image.
-    pub const fn new(machine: M) -> Self {
-        Self {
-            machine,
-            frames: FrameTable::EMPTY,
-            environments: Arena::new([const { Environment::EMPTY }; ENVIRONMENT_COUNT_MAX]),
-            spaces: Arena::new([const { Space::EMPTY }; SPACE_COUNT_MAX]),
-            processors: Arena::new([const { Processor::EMPTY }; PROCESSOR_COUNT_MAX]),
-            bells: Arena::new([const { Bell::EMPTY }; BELL_COUNT_MAX]),
-            gates: Arena::new([const { Gate::EMPTY }; GATE_COUNT_MAX]),
-            devices: Arena::new([const { Device::EMPTY }; DEVICE_COUNT_MAX]),
-            dma_bindings: [const { DmaBinding::EMPTY }; DMA_BINDING_COUNT_MAX],
-            cpus: Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
-            this_cpu: None,
-            idle_cpus: 0,
-            work_left: 0,
-            links: Links::EMPTY,
-            lottery: KernelLottery::new(),
-            random: Keyed::new([0; 2]),
-            ready: ReadySet::EMPTY,
-            touched: None,
-            sleepers: Queue::EMPTY,
-            word_sleepers: Queue::EMPTY,
-            word_look_ns: 0,
-            last_serial: 0,
-            last_environment_serial: 0,
-            slice_ns: 0,
-            clock_min_ns: 0,
-            clock_checked_ns: 0,
-            bell_clock_min_ns: 0,
-            bell_end: 0,
-            word_sleeper_count: 0,
-            reclaim_min_ns: 0,
-            template_root: FrameNumber(0),
-            system_page: FrameNumber(0),
-            first_environment: None,
-        }
+begins! {
+    /// The kernel.
+    pub struct State<'a, M> = new(machine) {
+        /// The machine, for the glue's own use.
+        pub machine: M = machine,
+        pub(crate) frames: FrameTable<'a> = FrameTable::EMPTY,
+        pub(crate) environments: Arena<EnvironmentId, Environment, ENVIRONMENT_COUNT_MAX> =
+            Arena::new([const { Environment::EMPTY }; ENVIRONMENT_COUNT_MAX]),
+        pub(crate) spaces: Arena<SpaceId, Space, SPACE_COUNT_MAX> =
+            Arena::new([const { Space::EMPTY }; SPACE_COUNT_MAX]),
+        pub(crate) processors: Arena<ProcessorId, Processor, PROCESSOR_COUNT_MAX> =
+            Arena::new([const { Processor::EMPTY }; PROCESSOR_COUNT_MAX]),
+        pub(crate) bells: Arena<BellId, Bell, BELL_COUNT_MAX> = Arena::new([const { Bell::EMPTY }; BELL_COUNT_MAX]),
+        pub(crate) gates: Arena<GateId, Gate, GATE_COUNT_MAX> = Arena::new([const { Gate::EMPTY }; GATE_COUNT_MAX]),
+        pub(crate) devices: Arena<DeviceId, Device, DEVICE_COUNT_MAX> =
+            Arena::new([const { Device::EMPTY }; DEVICE_COUNT_MAX]),
+        pub(crate) dma_bindings: [DmaBinding; DMA_BINDING_COUNT_MAX] =
+            [const { DmaBinding::EMPTY }; DMA_BINDING_COUNT_MAX],
+        pub(crate) cpus: Arena<CpuId, Cpu, CPU_COUNT_MAX> = Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
+        /// The physical processor that is in the kernel now.
+        pub(crate) this_cpu: Option<CpuId> = None,
+        /// Physical processors that wait for an interrupt, a bit each.
+        pub(crate) idle_cpus: u32 = 0,
+        /// What this entry may still look at; see `spend`.
+        pub(crate) work_left: usize = 0,
+        pub(crate) links: Links = Links::EMPTY,
+        /// Who funds whom.
+        pub(crate) lottery: KernelLottery = KernelLottery::new(),
+        /// What decides the draws.
+        pub(crate) random: Keyed = Keyed::new([0; 2]),
+        /// Who wants to run and does not.
+        pub(crate) ready: ReadySet = ReadySet::EMPTY,
+        /// First of those whose funding does not say yet what they do.
+        pub(crate) touched: Option<ProcessorId> = None,
+        /// Who is asleep and waits for no words, in the order in which they fell asleep.
+        pub(crate) sleepers: Queue = Queue::EMPTY,
+        /// Those of them that wait for words, in the order in which they are looked at.
+        pub(crate) word_sleepers: Queue = Queue::EMPTY,
+        /// When many of these may be looked at again.
+        pub(crate) word_look_ns: u64 = 0,
+        /// Serial of the object made last.
+        pub(crate) last_serial: u64 = 0,
+        /// Serial of the environment made last; also names frame owners.
+        pub(crate) last_environment_serial: u32 = 0,
+        /// Slice length.
+        pub(crate) slice_ns: u64 = 0,
+        /// Earliest clock term of any sleeper; `u64::MAX` means none, 0 that it must be computed.
+        pub(crate) clock_min_ns: u64 = 0,
+        /// Clock terms up to then have been looked at.
+        pub(crate) clock_checked_ns: u64 = 0,
+        /// Earliest deadline of any bell; `u64::MAX` means none, 0 that it must be computed.
+        pub(crate) bell_clock_min_ns: u64 = 0,
+        /// No bell at or above this index was ever made.
+        pub(crate) bell_end: usize = 0,
+        /// Sleepers that wait for words.
+        pub(crate) word_sleeper_count: u32 = 0,
+        /// Earliest reclaim deadline; 0 none.
+        pub(crate) reclaim_min_ns: u64 = 0,
+        /// Whose upper entries every root table shares.
+        pub(crate) template_root: FrameNumber = FrameNumber(0),
+        /// The system page.
+        pub(crate) system_page: FrameNumber = FrameNumber(0),
+        /// Its end ends the machine.
+        pub(crate) first_environment: Option<EnvironmentId> = None,
     }
 }
 

@@ -140,7 +140,7 @@ pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, c
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let interrupt = interrupt_index(&description, call.interrupt)?;
     let route = if call.bell == SLOT_NONE {
-        Route::NONE
+        Route::EMPTY
     } else {
         Route {
             environment: Some(caller.environment),
