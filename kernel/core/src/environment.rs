@@ -51,6 +51,10 @@ begins! {
         pub(crate) time_used_ns: u64 = 0,
         /// Time that whichever of its processors wins the next draw is charged for.
         pub(crate) debt_ns: u64 = 0,
+        /// What it missed before that and has not won by.
+        pub(crate) missed_ns: u64 = 0,
+        /// `State::paid_ns` when one of its processors, or of those whom it pays, last took part in a draw.
+        pub(crate) present_ns: u64 = 0,
         /// Entries of each table that it may use, what it passed on not counted.
         pub(crate) share: Counts = [0; TABLE_COUNT],
         /// Entries that it uses.

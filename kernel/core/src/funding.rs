@@ -11,7 +11,7 @@
 //! a member of the ready set, whatever the lottery answers (INV-5).
 
 use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
-use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Error, Lottery, TicketId, Used, VALUE_ONE};
+use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Error, Lottery, Random, TicketId, Used, VALUE_ONE};
 
 use crate::id::{ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
@@ -168,6 +168,48 @@ impl<M: Machine> State<'_, M> {
         let environment = self.processors[processor].environment_id();
         let debt_ns = core::mem::take(&mut self.environments[environment].debt_ns);
         self.processors[processor].funding.unpaid_ns = unpaid_ns.saturating_sub(paid_ns).saturating_add(debt_ns);
+        self.paid_ns += paid_ns;
+        self.note_presence(environment);
+    }
+
+    /// An environment and those that pay for it, the first one apart, whose currency is all that there is.
+    fn next_payer(&self, environment: EnvironmentId) -> Option<EnvironmentId> {
+        self.environments[environment].payer.filter(|payer| Some(*payer) != self.first_environment)
+    }
+
+    /// A processor of an environment takes part in draws, or did until now: what was paid up to now it has not missed.
+    pub(crate) fn note_presence(&mut self, environment: EnvironmentId) {
+        let mut next = Some(environment);
+        while let Some(id) = next {
+            self.environments[id].present_ns = self.paid_ns;
+            next = self.next_payer(id);
+        }
+    }
+
+    /// Whether one who woke wins for the draws that it missed: with a chance of its part of what others paid in them,
+    /// by what it owes; what is left of one that was sure, a slice at most, is for the next time. Where something else is
+    /// ready that the same tickets fund, these missed nothing.
+    pub(crate) fn wins_missed(&mut self, processor: ProcessorId) -> bool {
+        self.settle_funding(true);
+        let (funding, environment) = (&self.processors[processor].funding, self.processors[processor].environment_id());
+        let (client, unpaid_ns) = (funding.client, self.unpaid(funding.unpaid_ns).used_ns);
+        let (mut ticket, mut present_ns, mut next) = (funding.ticket, 0, Some(environment));
+        while let Some(id) = next {
+            let object = &self.environments[id];
+            let amount = ticket.map_or(0, |ticket| self.lottery.amount(ticket));
+            if Some(id) != self.first_environment && self.lottery.active_amount(object.currency) != amount {
+                return false;
+            }
+            (ticket, present_ns, next) = (object.ticket, object.present_ns.max(present_ns), self.next_payer(id));
+        }
+        let missed_ns = self.paid_ns - present_ns + self.environments[environment].missed_ns;
+        self.note_presence(environment);
+        let all = self.lottery.value(CurrencyId::BASE).unwrap_or(0);
+        let own = self.lottery.value(client).unwrap_or(0);
+        let needed_ns = u128::from(all - own) * u128::from(unpaid_ns) / u128::from(own.max(1));
+        let needed_ns = u64::try_from(needed_ns).unwrap_or(u64::MAX).max(1);
+        self.environments[environment].missed_ns = missed_ns.saturating_sub(needed_ns).min(self.slice_ns);
+        own != 0 && self.random.below(needed_ns) < missed_ns
     }
 
     /// Takes the winner of the next slice out of the ready set. `gave_way` wins only if there is nobody else.

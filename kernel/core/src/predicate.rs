@@ -166,6 +166,7 @@ impl<M: Machine> State<'_, M> {
             self.cpus[cpu].is_deadline_stale = true;
         }
         self.processors[processor].state = ProcessorState::Asleep;
+        self.note_presence(self.processors[processor].environment_id());
         if has_words {
             self.word_sleeper_count += 1;
             self.word_sleepers.push(&mut self.links, processor);
@@ -212,7 +213,7 @@ impl<M: Machine> State<'_, M> {
         let registers = &mut self.processors[processor].registers;
         registers.rax = status as u64;
         registers.rdx = value;
-        self.make_ready(processor);
+        self.make_ready_at_once(processor);
     }
 
     fn wake_where(&mut self, now_ns: u64, concerns: impl Fn(&CheckedTerm) -> bool) {

@@ -290,7 +290,7 @@ impl<M: Machine> State<'_, M> {
                 self.wake(processor, aegis_abi::Status::Interrupted, 0);
             }
             // Its registers say already that waiting for calls was interrupted.
-            ProcessorState::Accepting if bit & SLEEP_ENDING_KINDS != 0 => self.make_ready(processor),
+            ProcessorState::Accepting if bit & SLEEP_ENDING_KINDS != 0 => self.make_ready_at_once(processor),
             _ => {}
         }
     }

@@ -17,7 +17,7 @@ use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFram
 
 use crate::call::Caller;
 use crate::gate::save_call;
-use crate::id::{CpuId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
+use crate::id::{CpuId, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::predicate::WORD_POLL_NS;
 use crate::state::State;
@@ -40,6 +40,10 @@ begins! {
         pub(crate) hand_off: Option<ProcessorId> = None,
         /// Gave its slice up for whoever wins it, so is not in the next draw.
         pub(crate) gave_way: Option<ProcessorId> = None,
+        /// Woke and won the next slice: of several processors another may have taken it meanwhile.
+        winner: Option<ProcessorId> = None,
+        /// Nobody who wakes wins a slice here before then.
+        wake_draw_ns: u64 = 0,
         /// Who pays for what is used of the slice under way.
         pub(crate) payer: Option<ProcessorId> = None,
         /// The payer was given the rest of somebody's slice.
@@ -55,6 +59,9 @@ begins! {
         pub(crate) dispatched_ns: u64 = 0,
     }
 }
+
+/// At most one who wakes wins a slice of a physical processor in this time.
+const WAKE_DRAW_NS: u64 = 1_000_000;
 
 /// Successor of each processor in the one queue that it is in.
 pub(crate) struct Links([Option<ProcessorId>; PROCESSOR_COUNT_MAX]);
@@ -143,6 +150,15 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
+    /// As that, of one that waited: it may win the slice under way.
+    pub(crate) fn make_ready_at_once(&mut self, processor: ProcessorId) {
+        let cpu = self.prompt_cpu.filter(|_| self.idle_cpus == 0);
+        self.make_ready(processor);
+        if let Some(cpu) = cpu {
+            self.draw_on_wake(cpu, processor);
+        }
+    }
+
     /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the
     /// slice is over, `target` waits for its turn like everybody else, so that nobody stretches a
     /// slice by passing it on.
@@ -176,6 +192,15 @@ impl<M: Machine> State<'_, M> {
         *unpaid_ns += (end_ns - from_ns).min(given_max_ns.saturating_sub(*unpaid_ns));
         *unpaid_ns += now_ns.saturating_sub(end_ns);
         self.touch(payer);
+    }
+
+    /// Whose device interrupted pays for what that took, not who ran.
+    pub(crate) fn charge_interrupt(&mut self, cpu: CpuId, driver: Option<EnvironmentId>, since_ns: u64) {
+        let took_ns = self.machine.now_ns().saturating_sub(since_ns);
+        if let Some(driver) = driver {
+            self.environments[driver].debt_ns += took_ns;
+            self.cpus[cpu].uncharged_ns += took_ns;
+        }
     }
 
     /// Takes the physical processor from its current holder and charges the time. Returns the time.
@@ -272,7 +297,10 @@ impl<M: Machine> State<'_, M> {
             // Here too, so that processors which only yield to each other starve no sleeper.
             self.wake_for_words(now_ns);
         }
-        let Some(processor) = handed.or_else(|| self.choose(gave_way)) else {
+        let winner = self.cpus[cpu].winner.take();
+        let Some(processor) =
+            handed.or_else(|| winner.filter(|it| self.take_from_ready(*it))).or_else(|| self.choose(gave_way))
+        else {
             let here = &mut self.cpus[cpu];
             (here.limit_ns, here.payer, here.is_deadline_stale) = (0, None, true);
             return false;
@@ -312,12 +340,36 @@ impl<M: Machine> State<'_, M> {
         self.count(environment, Counter::Slices, 1);
     }
 
+    /// Somebody woke by the clock or by a device: wins the slice under way as often as pays for the draws that it missed.
+    pub(crate) fn draw_on_wake(&mut self, cpu: CpuId, processor: ProcessorId) {
+        let now_ns = self.machine.now_ns();
+        let here = &mut self.cpus[cpu];
+        if here.current.is_none() || here.limit_ns != 0 || here.winner.is_some() || now_ns < here.wake_draw_ns {
+            return;
+        }
+        here.wake_draw_ns = now_ns.saturating_add(WAKE_DRAW_NS);
+        if self.wins_missed(processor) {
+            let here = &mut self.cpus[cpu];
+            here.winner = Some(processor);
+            here.slice_end_ns = here.slice_end_ns.min(now_ns);
+            here.is_deadline_stale = true;
+        }
+    }
+
     /// What is due by the clock: sleepers, reclaims, the end of this physical processor's slice.
     pub(crate) fn scheduling_pass(&mut self, cpu: CpuId, frame: &UpcallFrame) {
         let now_ns = self.machine.now_ns();
+        self.prompt_cpu = Some(cpu);
         self.ring_due(now_ns);
         self.wake_due(now_ns);
+        self.prompt_cpu = None;
         self.reclaim_due(now_ns);
+        self.end_slice(cpu, frame);
+    }
+
+    /// Ends this physical processor's slice, if it is over.
+    pub(crate) fn end_slice(&mut self, cpu: CpuId, frame: &UpcallFrame) {
+        let now_ns = self.machine.now_ns();
         let Some(processor) = self.cpus[cpu].current else {
             return;
         };

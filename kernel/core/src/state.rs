@@ -92,6 +92,10 @@ begins! {
         pub(crate) cpus: Arena<CpuId, Cpu, CPU_COUNT_MAX> = Arena::new([const { Cpu::EMPTY }; CPU_COUNT_MAX]),
         /// The physical processor that is in the kernel now.
         pub(crate) this_cpu: Option<CpuId> = None,
+        /// Whose clock or device is being heard: who wakes by it need not wait for the slice's end.
+        pub(crate) prompt_cpu: Option<CpuId> = None,
+        /// What has been paid in all draws.
+        pub(crate) paid_ns: u64 = 0,
         /// Physical processors that wait for an interrupt, a bit each.
         pub(crate) idle_cpus: u32 = 0,
         /// What this entry may still look at; see `spend`.
@@ -230,7 +234,12 @@ impl<M: Machine> State<'_, M> {
             let environment = self.processors[processor].environment_id();
             self.count(environment, Counter::Interrupts, 1);
         }
+        let since_ns = self.machine.now_ns();
+        self.prompt_cpu = Some(cpu);
         self.device_interrupt(device, interrupt);
+        self.prompt_cpu = None;
+        self.charge_interrupt(cpu, self.devices[device].routes.get(interrupt).and_then(|it| it.environment), since_ns);
+        self.end_slice(cpu, frame);
         self.leave(cpu, frame)
     }
 

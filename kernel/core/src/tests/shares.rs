@@ -332,6 +332,33 @@ fn chance_gains_nothing() {
     gains_nothing(&[Actor::Random, Actor::Greedy(5 * MS), Actor::Sleeping(4 * MS, MS)], false);
 }
 
+/// A sleeper that wants more than its tickets say gets what they say, and one that wants less gets that.
+#[test]
+fn a_sleeper_gets_what_it_is_due() {
+    for (environments, due) in [
+        ([(500, [Actor::Sleeping(4 * MS, MS)].as_slice()), (500, &[Actor::Honest])].as_slice(), 0.5),
+        (&[(300, &[Actor::Sleeping(4 * MS, MS)]), (200, &[Actor::Honest]), (100, &[Actor::Honest])], 0.5),
+        (&[(300, &[Actor::Sleeping(9 * MS, MS)]), (200, &[Actor::Honest]), (100, &[Actor::Honest])], 0.5),
+        (&[(500, &[Actor::Sleeping(MS, 4 * MS)]), (500, &[Actor::Honest])], 0.2),
+        (&[(900, &[Actor::Sleeping(MS / 10, MS)]), (100, &[Actor::Honest])], 1.0 / 11.0),
+    ] {
+        let got = play(1, 300, environments);
+        let (share, deviation) = got[0];
+        assert!((share - due).abs() < 3.0 * deviation + 0.01 * due, "{environments:?}: {got:?}");
+    }
+}
+
+/// Sleeps in the company of whatever else the same tickets fund take nothing from others.
+#[test]
+fn sleeping_gains_nothing() {
+    gains_nothing(&[Actor::Sleeping(4 * MS, MS)], true);
+    gains_nothing(&[Actor::Sleeping(4 * MS, MS), Actor::Honest], true);
+    gains_nothing(&[Actor::Sleeping(MS, MS), Actor::Sleeping(MS, MS)], false);
+    gains_nothing(&[Actor::Sleeping(4 * MS, 4 * MS), Actor::Sleeping(4 * MS, 4 * MS)], false);
+    gains_nothing(&[Actor::Sleeping(MS / 10, MS), Actor::Yielding(MS), Actor::Greedy(3 * MS)], false);
+    gains_nothing(&[Actor::Sleeping(2 * MS, 2 * MS), Actor::Passing(MS)], false);
+}
+
 /// On several processors, with half as many environments again as there are processors.
 #[test]
 fn an_honest_one_keeps_its_part_of_several_processors() {
@@ -385,4 +412,38 @@ fn a_debt_outlives_its_processor() {
     world.ok(Call::ProcessorDestroy(aegis_abi::call::ProcessorDestroy { slot: CapSlot(S + 5) }));
     world.ok(Call::EnvironmentDestroy(aegis_abi::call::EnvironmentDestroy { slot: CapSlot(S) }));
     assert_eq!(world.state.environments[world.first].debt_ns, 77 + SLICE_NS);
+}
+
+/// Of 20 interrupts, a slice and more apart, beside ten that compute, all but a few have their driver run at once: it
+/// waits for nobody's slice.
+#[test]
+fn a_device_interrupt_is_served_at_once() {
+    let device = crate::id::DeviceId::from_index(0).expect("a device");
+    let mut late = 0;
+    for key in 0..KEYS {
+        let mut game = Game::new(key, 1, &[(100, [Actor::Honest].as_slice()); 11]);
+        let driver = game.players.remove(0).processor;
+        let environment = game.world.state.processors[driver].environment_id();
+        let bell = game.world.state.new_bell(environment, None).expect("room");
+        let route =
+            crate::device::Route { environment: Some(environment), bell: Some(bell), ..crate::device::Route::EMPTY };
+        game.world.state.devices[device].routes[0] = route;
+        for index in 0..21 {
+            if index > 0 {
+                game.run(13 * MS);
+                game.world.interrupt(0, 0, 0);
+                late += u32::from(game.world.current(0) != Some(driver));
+            }
+            while game.world.current(0) != Some(driver) {
+                game.run(MS / 10);
+            }
+            game.world.state.machine.now_ns += MS / 50;
+            game.world.state.bells[bell.id].count = 0;
+            let rung =
+                CheckedTerm { product: 0, source: Source::Bell(bell), operator: TermOperator::AtLeast, value: 1 };
+            game.world.state.processors[driver].predicate.push(rung);
+            game.world.enter(0, Call::Sleep(Sleep { terms: 0, term_count: 0 }));
+        }
+    }
+    assert!(late <= 12, "{late} of {} waited", KEYS * 20);
 }
