@@ -187,8 +187,8 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Whether one who woke wins for the draws that it missed: with a chance of its part of what others paid in them,
-    /// by what it owes; what is left of one that was sure, a slice at most, is for the next time. Where something else is
-    /// ready that the same tickets fund, these missed nothing.
+    /// by what it owes; what is left of one that was sure, a slice at most, is for the next time. Where something else
+    /// is ready that the same tickets fund, these missed nothing.
     pub(crate) fn wins_missed(&mut self, processor: ProcessorId) -> bool {
         self.settle_funding(true);
         let (funding, environment) = (&self.processors[processor].funding, self.processors[processor].environment_id());

@@ -340,7 +340,8 @@ impl<M: Machine> State<'_, M> {
         self.count(environment, Counter::Slices, 1);
     }
 
-    /// Somebody woke by the clock or by a device: wins the slice under way as often as pays for the draws that it missed.
+    /// Somebody woke by the clock or by a device: wins the slice under way as often as is due for the draws that it
+    /// missed.
     pub(crate) fn draw_on_wake(&mut self, cpu: CpuId, processor: ProcessorId) {
         let now_ns = self.machine.now_ns();
         let here = &mut self.cpus[cpu];
