@@ -169,7 +169,8 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
         },
         start_ns,
     }));
-    let thread = Arc::new(Thread::new(pid, system.scheduler.new_task(None)));
+    let thread =
+        Arc::new(Thread::new(pid, &process, process.identities.lock().clone(), system.scheduler.new_task(None)));
     process.threads.lock().push(thread.clone());
     system.processes.add(process.clone());
     facts.set_system(&system);
@@ -304,7 +305,7 @@ fn working_directory(
     config: &Config,
     now: Timestamp,
 ) -> core::result::Result<Location, BootError> {
-    let credentials = Credentials { uid: config.uid, gid: config.gid, groups: Vec::new() };
+    let credentials = Credentials::of_user(config.uid, config.gid);
     let caller = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now };
     namespace
         .lookup(&caller, namespace.root(), &config.working_directory, LookupFlags::DIRECTORY)

@@ -133,10 +133,10 @@ impl Context<'_> {
         false
     }
 
-    /// Whether the process has a capability now.
+    /// Whether the thread has a capability now.
     #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
-        self.process.identities.lock().can(capability)
+        self.thread.identities.lock().can(capability)
     }
 
     /// Nanoseconds since the machine's start.

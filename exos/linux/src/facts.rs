@@ -1,11 +1,10 @@
-//! What a process may ask about itself that is one word: answered by the entry of rewritten system calls in a few
-//! instructions, without a lock and without a frame (`glue/fast.rs`); and what the processor wants to know of it
-//! whenever it runs one of its threads.
+//! What a thread may ask about itself that is one word: answered by the entry of rewritten system calls in a few
+//! instructions, without a lock and without a frame (`glue/fast.rs`).
 //!
 //! Invariant: each word is what the call's handler in [`crate::call::identity`] would answer. Whoever changes a parent
 //! or an identity publishes it here before its own call ends.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::process::Identities;
 
@@ -25,12 +24,10 @@ pub struct Facts {
     pub gid: AtomicU32,
     /// `getegid`.
     pub effective_gid: AtomicU32,
-    /// It has handled faults of its own ([`crate::native`]), so that its faults are offered to it first.
-    pub has_handled_faults: AtomicBool,
 }
 
 impl Facts {
-    /// The facts of a process.
+    /// The facts of a thread of a process.
     #[must_use]
     pub fn new(pid: u32, parent: u32, identities: &Identities) -> Self {
         let facts = Self { pid: AtomicU32::new(pid), parent: AtomicU32::new(parent), ..Self::default() };

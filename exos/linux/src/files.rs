@@ -197,11 +197,11 @@ impl ProcessFiles {
         namespace: &Namespace,
         path: &[u8],
         flags: LookupFlags,
-        is_root: impl FnOnce() -> bool,
+        may_search_all: impl FnOnce() -> bool,
     ) -> Option<Location> {
         let directories = self.directories.lock();
         let start = if path.first() == Some(&b'/') { &directories.root } else { &directories.current };
-        namespace.lookup_known(start, path, flags, is_root)
+        namespace.lookup_known(start, path, flags, may_search_all)
     }
 
     /// The working directory.
@@ -311,27 +311,25 @@ impl Access {
     /// With the identity that files are checked with.
     #[must_use]
     pub fn new(context: &Context<'_>) -> Self {
-        Self::for_process(context.system, context.process)
+        let credentials = context.thread.identities.lock().for_files();
+        Self::with_credentials(context.system, context.process, credentials)
     }
 
     /// With the real identity, for `access(2)`.
     #[must_use]
     pub fn with_real_identity(context: &Context<'_>) -> Self {
-        Self::with_identity(context.system, context.process, 0)
+        let credentials = context.thread.identities.lock().for_access();
+        Self::with_credentials(context.system, context.process, credentials)
     }
 
     /// For a process outside of any call.
     #[must_use]
     pub fn for_process(system: &System, process: &Process) -> Self {
-        Self::with_identity(system, process, 3)
+        let credentials = process.identities.lock().for_files();
+        Self::with_credentials(system, process, credentials)
     }
 
-    /// With the `which`-th of [`crate::process::Identities::uid`] and `gid`.
-    fn with_identity(system: &System, process: &Process, which: usize) -> Self {
-        let credentials = {
-            let identities = process.identities.lock();
-            Credentials { uid: identities.uid[which], gid: identities.gid[which], groups: identities.groups.clone() }
-        };
+    fn with_credentials(system: &System, process: &Process, credentials: Credentials) -> Self {
         Self {
             namespace: system.files.namespace.clone(),
             credentials,

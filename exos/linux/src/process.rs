@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use exos::fs::permission::Credentials;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::sync::Mutex;
 use exos::task::capability::{Capabilities, Capability};
@@ -21,6 +22,8 @@ use exos::task::weight;
 use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::signal_frame::AlternateStack;
 
+/// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
+pub const TIMER_SLACK_NS: u64 = 50_000;
 /// `SCHED_IDLE`.
 pub const POLICY_IDLE: u32 = 5;
 /// `SCHED_RESET_ON_FORK`, a bit of a policy.
@@ -67,6 +70,20 @@ pub struct Identities {
 }
 
 impl Identities {
+    /// What files are checked with.
+    #[must_use]
+    pub fn for_files(&self) -> Credentials {
+        let capabilities = self.capabilities.effective;
+        Credentials { uid: self.uid[3], gid: self.gid[3], groups: self.groups.clone(), capabilities }
+    }
+
+    /// What `access(2)` checks files with: the real identity.
+    #[must_use]
+    pub fn for_access(&self) -> Credentials {
+        let capabilities = self.capabilities.of_real_user(self.uid[0]);
+        Credentials { uid: self.uid[0], gid: self.gid[0], groups: self.groups.clone(), capabilities }
+    }
+
     /// Whether it has a capability now.
     #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
@@ -124,8 +141,6 @@ pub struct TimesNs {
 
 /// A process.
 pub struct Process {
-    /// What it may ask about itself without a lock; published whenever the fields that it repeats change.
-    pub facts: crate::facts::Facts,
     /// How often its system-call sites trap.
     pub traps: crate::traps::TrapCounts,
     /// Its number.
@@ -150,7 +165,8 @@ pub struct Process {
     pub signals: Mutex<ProcessSignals>,
     /// Its limits.
     pub limits: Mutex<Limits>,
-    /// Who it is.
+    /// Who it is to others: its first thread, or the only one that is left. Taken after a thread's; written by
+    /// [`Thread::change_identities`] alone.
     pub identities: Mutex<Identities>,
     /// What it runs.
     pub image: Mutex<Image>,
@@ -184,14 +200,22 @@ pub struct Process {
     pub parent_death_signal: AtomicU8,
     /// `/proc/PID/oom_score_adj`.
     pub out_of_memory_adjust: Mutex<i32>,
+    /// `PR_SET_THP_DISABLE`; nobody gets large pages.
+    pub has_no_large_pages: AtomicBool,
     /// It was killed so that others have memory.
     pub was_chosen_to_end: AtomicBool,
+    /// It has handled faults of its own ([`crate::native`]), so that its faults are offered to it first.
+    pub has_handled_faults: AtomicBool,
 }
 
 /// A thread.
 pub struct Thread {
     /// Its number.
     pub tid: u32,
+    /// What it may ask about itself without a lock; published whenever the fields that it repeats change.
+    pub facts: crate::facts::Facts,
+    /// Who it is. Changed by [`Thread::change_identities`].
+    pub identities: Mutex<Identities>,
     /// What the scheduler knows of it.
     pub task: Arc<Task>,
     /// It has called `exit`, or its process replaces it.
@@ -211,6 +235,8 @@ pub struct Thread {
     pub nice: AtomicI32,
     /// Its priority of input and output as it was set; nobody acts on it.
     pub io_priority: AtomicU32,
+    /// `PR_SET_TIMERSLACK`; timers here are exact.
+    pub timer_slack_ns: AtomicU64,
     /// Where its memory is to come from; there is only one place.
     pub memory_policy: Mutex<crate::call::memory_policy::MemoryPolicy>,
     /// What it waits for words of memory with.
@@ -250,7 +276,6 @@ impl Process {
     #[must_use]
     pub fn new(birth: Birth) -> Self {
         Self {
-            facts: crate::facts::Facts::new(birth.pid, birth.parent, &birth.identities),
             traps: crate::traps::TrapCounts::default(),
             pid: birth.pid,
             parent: AtomicU32::new(birth.parent),
@@ -280,7 +305,9 @@ impl Process {
             is_subreaper: AtomicBool::new(false),
             parent_death_signal: AtomicU8::new(0),
             out_of_memory_adjust: Mutex::new(0),
+            has_no_large_pages: AtomicBool::new(false),
             was_chosen_to_end: AtomicBool::new(false),
+            has_handled_faults: AtomicBool::new(false),
         }
     }
 
@@ -317,7 +344,9 @@ impl Process {
     /// Gives it another parent.
     pub fn set_parent(&self, parent: u32) {
         self.parent.store(parent, Ordering::Release);
-        self.facts.parent.store(self.visible_parent(), Ordering::Relaxed);
+        for thread in self.threads.lock().iter() {
+            thread.facts.parent.store(self.visible_parent(), Ordering::Relaxed);
+        }
     }
 
     /// Its parent as programs see it: an orphan's is 1, as if an `init` had taken it.
@@ -479,11 +508,13 @@ impl Process {
 }
 
 impl Thread {
-    /// A thread that has not started.
+    /// A thread of `process` that has not started.
     #[must_use]
-    pub fn new(tid: u32, task: Arc<Task>) -> Self {
+    pub fn new(tid: u32, process: &Process, identities: Identities, task: Arc<Task>) -> Self {
         Self {
             tid,
+            facts: crate::facts::Facts::new(process.pid, process.visible_parent(), &identities),
+            identities: Mutex::new(identities),
             is_ending: AtomicBool::new(false),
             needs_attention: AtomicBool::new(true),
             used_ns: AtomicU64::new(0),
@@ -492,6 +523,7 @@ impl Thread {
             policy: AtomicU32::new(0),
             nice: AtomicI32::new(0),
             io_priority: AtomicU32::new(0),
+            timer_slack_ns: AtomicU64::new(TIMER_SLACK_NS),
             memory_policy: Mutex::default(),
             futex: FutexWaiter::new(Arc::<Task>::downgrade(&task)),
             task,
@@ -525,6 +557,22 @@ impl Thread {
     /// The look begins: what changes from now on calls anew.
     pub fn take_attention(&self) {
         self.needs_attention.swap(false, Ordering::AcqRel);
+    }
+
+    /// Changes who the thread is; if it stands for the process, the process with it.
+    pub fn change_identities<T>(
+        &self,
+        process: &Process,
+        change: impl FnOnce(&mut Identities) -> exos::error::Result<T>,
+    ) -> exos::error::Result<T> {
+        let stands_for_process = self.tid == process.pid || process.threads.lock().len() == 1;
+        let mut identities = self.identities.lock();
+        let answer = change(&mut identities)?;
+        self.facts.publish(&identities);
+        if stands_for_process {
+            process.identities.lock().clone_from(&identities);
+        }
+        Ok(answer)
     }
 
     /// Its nice value.

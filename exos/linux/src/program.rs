@@ -217,11 +217,11 @@ fn forget_old_program(process: &Process, thread: &Thread) {
     process.signals.lock().dispositions.reset_for_exec();
     process.timers.lock().clear();
     process.was_key_asked.store(false, Ordering::Relaxed);
-    {
-        let mut identities = process.identities.lock();
+    let _ = thread.change_identities(process, |identities| {
         let [real, effective, ..] = identities.uid;
         identities.capabilities.follow_execution(real, effective);
-    }
+        Ok(())
+    });
     *thread.stack.lock() = AlternateStack::default();
     *thread.clear_tid_address.lock() = 0;
     *thread.robust_list.lock() = (0, 0);

@@ -16,7 +16,6 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::location::Location;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
-use exos::fs::permission::Credentials;
 use exos::fs::pipe::PIPE_BUFFER_BYTES;
 use exos::fs::vnode::{FileKind, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
@@ -176,8 +175,8 @@ fn known(caller: &Target<'_>, directory: u64, address: u64, flags: LookupFlags) 
     if path.is_empty() || (directory as i32 != CURRENT_DIRECTORY && path.first() != Some(&b'/')) {
         return None;
     }
-    let is_root = || caller.process.identities.lock().uid[3] == 0;
-    caller.process.files.lookup_known(&caller.system.files.namespace, path, flags, is_root)
+    let may_search_all = || caller.thread.identities.lock().capabilities.effective.may_search_all();
+    caller.process.files.lookup_known(&caller.system.files.namespace, path, flags, may_search_all)
 }
 
 #[inline]
@@ -243,10 +242,7 @@ fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
     if location.inode().kind() != FileKind::Regular {
         return None;
     }
-    let credentials = {
-        let identities = caller.process.identities.lock();
-        Credentials { uid: identities.uid[3], gid: identities.gid[3], groups: identities.groups.clone() }
-    };
+    let credentials = caller.thread.identities.lock().for_files();
     let namespace = &caller.system.files.namespace;
     // The walk is over, and nothing is created or cut off that would need a time.
     let opener = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
@@ -282,7 +278,7 @@ pub fn own_signal(caller: &Target<'_>, frame: &UpcallFrame) -> Option<(Signal, S
         return None;
     }
     let signal = Signal::new(number).ok().filter(|signal| !signal.acts_when_raised())?;
-    let uid = caller.process.facts.uid.load(Ordering::Relaxed);
+    let uid = caller.thread.facts.uid.load(Ordering::Relaxed);
     let payload = SignalPayload::Sender { pid, uid, value: 0 };
     Some((signal, SignalInfo { code: CODE_THREAD, errno: 0, payload }))
 }

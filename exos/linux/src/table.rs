@@ -172,6 +172,9 @@ const MISCELLANY: &[Entry] = &[
     partial(Sysno::syslog, "an empty log", miscellany::syslog),
     partial(Sysno::reboot, "never permitted", miscellany::reboot),
     partial(Sysno::mount, "never permitted", miscellany::not_permitted),
+    partial(Sysno::swapon, "never permitted", miscellany::not_permitted),
+    partial(Sysno::swapoff, "never permitted", miscellany::not_permitted),
+    partial(Sysno::acct, "never permitted", miscellany::not_permitted),
     partial(Sysno::umount2, "never permitted", miscellany::not_permitted),
     full(Sysno::vhangup, miscellany::vhangup),
 ];

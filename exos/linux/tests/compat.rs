@@ -82,8 +82,7 @@ const GAPS: &[Gap] = &[
 
 /// What the table cannot say.
 const OTHER_LIMITS: &[&str] = &[
-    "Capabilities are a process's, not a single thread's. What files allow goes by the user: user 0 \
-           may read and write all of them also without `CAP_DAC_OVERRIDE`. No file has capabilities.",
+    "No file has capabilities. A write to a file that runs as its owner leaves it so.",
     "Files that a program writes are in memory and gone when the machine goes down; the root image \
            is read-only below them.",
     "The GS register belongs to exos: programs cannot set its base (`arch_prctl`). FS is theirs.",

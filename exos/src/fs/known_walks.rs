@@ -12,7 +12,7 @@
 //!   entry ([`Entry::is_deleted`]), so neither forgets anything.
 //! - A walk is kept with the generation that was current before it began.
 //! - Only walks through directories whose names and permissions change by the name space alone are kept
-//!   ([`super::vnode::Inode::is_steady`]), and only for those who may search all of them: everybody, or user 0.
+//!   ([`super::vnode::Inode::is_steady`]), and only for those who may search all of them: everybody, or the privileged.
 //! - Nothing is kept alive: places hold entries weakly. A mount is held until the next [`KnownWalks::forget_all`] that
 //!   is told to let go.
 //!
@@ -39,8 +39,8 @@ pub(super) const PATH_BYTES_KEPT_MAX: usize = 56;
 pub(super) enum Walkers {
     /// Everybody may search every directory of it.
     All,
-    /// User 0, who may search any.
-    Root,
+    /// Whoever may search any.
+    Privileged,
 }
 
 /// A walk: from where, by which path, to what of it.
@@ -120,7 +120,7 @@ impl KnownWalks {
 
     /// Where a walk leads, if that is known for this user.
     #[inline]
-    pub(super) fn find(&self, route: &Route<'_>, is_root: impl FnOnce() -> bool) -> Option<Location> {
+    pub(super) fn find(&self, route: &Route<'_>, may_search_all: impl FnOnce() -> bool) -> Option<Location> {
         let hash = route.hash();
         let place = self.places.get(hash as usize % PLACE_COUNT)?.try_lock()?;
         if place.hash != hash {
@@ -130,7 +130,7 @@ impl KnownWalks {
         let is_it = known.generation == self.generation()
             && known.start.as_ptr() == Arc::as_ptr(route.start.entry())
             && known.end == route.end()
-            && (known.walkers == Walkers::All || is_root())
+            && (known.walkers == Walkers::All || may_search_all())
             && is_same(known.path.get(..usize::from(known.path_length))?, route.path);
         if !is_it {
             return None;

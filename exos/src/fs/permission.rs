@@ -1,7 +1,8 @@
 //! Who may do what: POSIX permission bits as Linux checks them (path_resolution(7), capabilities(7)).
 //!
-//! User 0 stands for the capabilities `CAP_DAC_OVERRIDE`, `CAP_FOWNER`, `CAP_CHOWN` and `CAP_FSETID`: it
-//! may do everything, except execute a file that nobody may execute.
+//! The bits are asked first and capabilities then: with `CAP_DAC_OVERRIDE` one may do everything, except execute a file
+//! that nobody may execute; with `CAP_DAC_READ_SEARCH` read files and search directories. Being user 0 gives nothing by
+//! itself: user 0 with no capability is a user like another.
 
 use alloc::vec::Vec;
 
@@ -9,6 +10,7 @@ use bitflags::bitflags;
 
 use super::vnode::{FileKind, Metadata, Protection};
 use crate::error::{Errno, Result};
+use crate::task::capability::{Capability, CapabilitySet};
 
 /// Sticky bit.
 pub const MODE_STICKY: u32 = 0o1000;
@@ -30,7 +32,8 @@ bitflags! {
     }
 }
 
-/// Who asks: the identity that file access is checked with (`fsuid`, `fsgid`, supplementary groups).
+/// Who asks: the identity that file access is checked with (`fsuid`, `fsgid`, supplementary groups), and the effective
+/// capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User.
@@ -39,15 +42,28 @@ pub struct Credentials {
     pub gid: u32,
     /// Further groups.
     pub groups: Vec<u32>,
+    /// What it may do besides.
+    pub capabilities: CapabilitySet,
 }
 
 impl Credentials {
-    /// User and group 0.
-    pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new() };
+    /// User and group 0 with every capability.
+    pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new(), capabilities: CapabilitySet::ALL };
 
-    /// Whether this is the user who may do everything.
-    pub fn is_root(&self) -> bool {
-        self.uid == 0
+    /// A user who has all capabilities if it is user 0, and no further groups.
+    pub fn of_user(uid: u32, gid: u32) -> Self {
+        let capabilities = if uid == 0 { CapabilitySet::ALL } else { CapabilitySet::EMPTY };
+        Self { uid, gid, groups: Vec::new(), capabilities }
+    }
+
+    /// Whether a capability is there.
+    pub fn can(&self, capability: Capability) -> bool {
+        self.capabilities.contains(capability)
+    }
+
+    /// Whether every directory may be searched.
+    pub fn may_search_all(&self) -> bool {
+        self.capabilities.may_search_all()
     }
 
     /// Whether `gid` is among the groups.
@@ -57,7 +73,7 @@ impl Credentials {
 
     /// Whether this user owns the file or may act as if.
     pub fn is_owner(&self, metadata: &Metadata) -> bool {
-        self.is_root() || self.uid == metadata.uid
+        self.uid == metadata.uid || self.can(Capability::FOWNER)
     }
 
     /// Checks permission bits.
@@ -65,10 +81,6 @@ impl Credentials {
     /// # Errors
     /// `EACCES`.
     pub fn check(&self, inode: Protection, wish: Wish) -> Result<()> {
-        if self.is_root() {
-            let nobody_executes = inode.kind != FileKind::Directory && inode.permissions & 0o111 == 0;
-            return if wish.contains(Wish::EXECUTE) && nobody_executes { Err(Errno::EACCES) } else { Ok(()) };
-        }
         let triple = if self.uid == inode.uid {
             inode.permissions >> 6
         } else if self.is_in_group(inode.gid) {
@@ -76,7 +88,19 @@ impl Credentials {
         } else {
             inode.permissions
         };
-        if Wish::from_bits_truncate(triple).contains(wish) { Ok(()) } else { Err(Errno::EACCES) }
+        let is_allowed = Wish::from_bits_truncate(triple).contains(wish) || self.overrides(inode, wish);
+        if is_allowed { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Whether capabilities allow what permission bits do not.
+    fn overrides(&self, inode: Protection, wish: Wish) -> bool {
+        let is_directory = inode.kind == FileKind::Directory;
+        let only_looks = if is_directory { !wish.contains(Wish::WRITE) } else { wish == Wish::READ };
+        if only_looks && self.may_search_all() {
+            return true;
+        }
+        let nobody_executes = !is_directory && inode.permissions & 0o111 == 0;
+        self.can(Capability::DAC_OVERRIDE) && !(wish.contains(Wish::EXECUTE) && nobody_executes)
     }
 
     /// Whether a name that leads to `victim` may be taken out of `directory`, which one may write.

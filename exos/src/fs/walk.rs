@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
         }
         match self.is_for_all {
             true => Some(Walkers::All),
-            false => self.caller.credentials.is_root().then_some(Walkers::Root),
+            false => self.caller.credentials.may_search_all().then_some(Walkers::Privileged),
         }
     }
 

@@ -15,12 +15,17 @@ pub const CAPABILITY_LAST: u8 = 40;
 
 #[expect(missing_docs, reason = "the names of capabilities(7), of those that exos asks for")]
 impl Capability {
+    pub const CHOWN: Self = Self(0);
+    pub const DAC_OVERRIDE: Self = Self(1);
     pub const DAC_READ_SEARCH: Self = Self(2);
+    pub const FOWNER: Self = Self(3);
+    pub const FSETID: Self = Self(4);
     pub const KILL: Self = Self(5);
     pub const SETGID: Self = Self(6);
     pub const SETUID: Self = Self(7);
     pub const SETPCAP: Self = Self(8);
     pub const NET_ADMIN: Self = Self(12);
+    pub const IPC_LOCK: Self = Self(14);
     pub const SYS_CHROOT: Self = Self(18);
     pub const SYS_PTRACE: Self = Self(19);
     pub const SYS_ADMIN: Self = Self(21);
@@ -29,6 +34,9 @@ impl Capability {
     pub const SYS_RESOURCE: Self = Self(24);
     pub const SYS_TIME: Self = Self(25);
     pub const SYS_TTY_CONFIG: Self = Self(26);
+    pub const MKNOD: Self = Self(27);
+    pub const LEASE: Self = Self(28);
+    pub const SYSLOG: Self = Self(34);
     pub const WAKE_ALARM: Self = Self(35);
 
     /// The one with this number; `EINVAL` if there is none.
@@ -58,6 +66,12 @@ impl CapabilitySet {
     #[must_use]
     pub const fn contains(self, capability: Capability) -> bool {
         self.0 & capability.bit() != 0
+    }
+
+    /// Whether it lets one search every directory and read every file.
+    #[must_use]
+    pub const fn may_search_all(self) -> bool {
+        self.contains(Capability::DAC_READ_SEARCH) || self.contains(Capability::DAC_OVERRIDE)
     }
 
     /// Whether all of it is in `other`.
@@ -168,6 +182,16 @@ impl Capabilities {
             (true, false) => self.effective = CapabilitySet::EMPTY,
             (false, true) => self.effective = self.permitted,
             _ => {}
+        }
+    }
+
+    /// What counts where the real user is asked for instead of the effective one (`access`).
+    #[must_use]
+    pub fn of_real_user(&self, real: u32) -> CapabilitySet {
+        match real {
+            _ if self.secure_bits & BIT_NO_FOLLOW != 0 => self.effective,
+            0 => self.permitted,
+            _ => CapabilitySet::EMPTY,
         }
     }
 

@@ -2,19 +2,16 @@
 //! `exos::task::capability`'s.
 
 use exos::error::{Errno, Result};
-use exos::task::capability::{AmbientChange, Capability, CapabilitySet};
+use exos::task::capability::{AmbientChange, Capabilities, Capability, CapabilitySet};
 use syscalls::Sysno;
 
 use crate::abi::bytes::{Encoder, get};
 use crate::context::{Arguments, Context};
-use crate::table::{Entry, partial};
+use crate::table::{Entry, full};
 use crate::user::{read_array, read_vec, write_all};
 
 /// This family's part of the table.
-pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::capget, "of processes, not of single threads", capget),
-    partial(Sysno::capset, "for a whole process; what files allow goes by the user alone", capset),
-];
+pub const ENTRIES: &[Entry] = &[full(Sysno::capget, capget), full(Sysno::capset, capset)];
 
 /// `_LINUX_CAPABILITY_VERSION_1` to `_3`: the first has one word for each set.
 const VERSIONS: [(u32, usize); 3] = [(0x1998_0330, 1), (0x2007_1026, 2), (0x2008_0522, 2)];
@@ -45,11 +42,14 @@ pub fn capget(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Resul
         return Err(Errno::EINVAL);
     }
     let held = if pid == 0 || pid == context.process.pid || pid == context.thread.tid {
-        context.process.identities.lock().capabilities
+        context.thread.identities.lock().capabilities
     } else {
-        let mut others = context.system.processes.all().into_iter();
-        let other = others.find(|process| process.pid == pid || process.thread(pid).is_some());
-        other.ok_or(Errno::ESRCH)?.identities.lock().capabilities
+        let others = context.system.processes.all();
+        let held = others.iter().find_map(|process| match process.thread(pid) {
+            Some(thread) => Some(thread.identities.lock().capabilities),
+            None => (process.pid == pid).then(|| process.identities.lock().capabilities),
+        });
+        held.ok_or(Errno::ESRCH)?
     };
     let sets = [held.effective, held.permitted, held.inheritable];
     let encoder = (0..words).fold(Encoder::new(), |encoder, word| {
@@ -71,7 +71,7 @@ pub fn capset(context: &mut Context<'_>, [header, data, ..]: Arguments) -> Resul
         let parts = (0..words).map(|word| u64::from(get::u32(&bytes, (word * SET_COUNT + index) * 4)) << (32 * word));
         CapabilitySet(parts.fold(0, |all, part| all | part) & CapabilitySet::ALL.0)
     };
-    context.process.identities.lock().capabilities.set(set(0), set(1), set(2)).map(|()| 0)
+    change(context, |held| held.set(set(0), set(1), set(2)))
 }
 
 /// The options of `prctl(2)` that concern capabilities; every other is `EINVAL`.
@@ -85,11 +85,11 @@ pub(super) fn option(context: &Context<'_>, option: u64, arguments: [u64; 4]) ->
     const AMBIENT: u64 = 47;
     let [argument, ..] = arguments;
     match option {
-        GET_KEEPS => Ok(u64::from(context.process.identities.lock().capabilities.keeps())),
+        GET_KEEPS => Ok(u64::from(context.thread.identities.lock().capabilities.keeps())),
         SET_KEEPS => set_keeps(context, argument),
         BOUND_READ => read_bound(context, argument),
         BOUND_DROP => drop_bound(context, argument),
-        GET_SECURE_BITS => Ok(u64::from(context.process.identities.lock().capabilities.secure_bits())),
+        GET_SECURE_BITS => Ok(u64::from(context.thread.identities.lock().capabilities.secure_bits())),
         SET_SECURE_BITS => set_secure_bits(context, argument),
         AMBIENT => ambient(context, arguments),
         _ => Err(Errno::EINVAL),
@@ -98,7 +98,7 @@ pub(super) fn option(context: &Context<'_>, option: u64, arguments: [u64; 4]) ->
 
 /// `PR_CAPBSET_READ`.
 fn read_bound(context: &Context<'_>, number: u64) -> Result<u64> {
-    let bounding = context.process.identities.lock().capabilities.bounding;
+    let bounding = context.thread.identities.lock().capabilities.bounding;
     Ok(u64::from(bounding.contains(Capability::new(number)?)))
 }
 
@@ -108,7 +108,7 @@ fn drop_bound(context: &Context<'_>, number: u64) -> Result<u64> {
         return Err(Errno::EPERM);
     }
     let capability = Capability::new(number)?;
-    context.process.identities.lock().capabilities.drop_bound(capability).map(|()| 0)
+    change(context, |held| held.drop_bound(capability))
 }
 
 /// `PR_SET_KEEPCAPS`.
@@ -116,12 +116,12 @@ fn set_keeps(context: &Context<'_>, wanted: u64) -> Result<u64> {
     if wanted > 1 {
         return Err(Errno::EINVAL);
     }
-    context.process.identities.lock().capabilities.set_keeps(wanted == 1).map(|()| 0)
+    change(context, |held| held.set_keeps(wanted == 1))
 }
 
 /// `PR_SET_SECUREBITS`.
 fn set_secure_bits(context: &Context<'_>, bits: u64) -> Result<u64> {
-    context.process.identities.lock().capabilities.set_secure_bits(bits).map(|()| 0)
+    change(context, |held| held.set_secure_bits(bits))
 }
 
 /// `PR_CAP_AMBIENT`.
@@ -139,13 +139,18 @@ fn ambient(context: &Context<'_>, [operation, number, fourth, fifth]: [u64; 4]) 
     let capability = Capability::new(number)?;
     match operation {
         _ if fourth != 0 || fifth != 0 => Err(Errno::EINVAL),
-        IS_SET => Ok(u64::from(context.process.identities.lock().capabilities.ambient.contains(capability))),
+        IS_SET => Ok(u64::from(context.thread.identities.lock().capabilities.ambient.contains(capability))),
         RAISE => change_ambient(context, AmbientChange::Raise(capability)),
         LOWER => change_ambient(context, AmbientChange::Lower(capability)),
         _ => Err(Errno::EINVAL),
     }
 }
 
-fn change_ambient(context: &Context<'_>, change: AmbientChange) -> Result<u64> {
-    context.process.identities.lock().capabilities.change_ambient(change).map(|()| 0)
+fn change_ambient(context: &Context<'_>, wanted: AmbientChange) -> Result<u64> {
+    change(context, |held| held.change_ambient(wanted))
+}
+
+/// Changes what the calling thread holds.
+fn change(context: &Context<'_>, change: impl FnOnce(&mut Capabilities) -> Result<()>) -> Result<u64> {
+    context.thread.change_identities(context.process, |identities| change(&mut identities.capabilities)).map(|()| 0)
 }

@@ -141,8 +141,8 @@ fn set_status(context: &Context<'_>, description: &Description, flags: u64) -> R
     let becomes_silent =
         wanted.contains(StatusFlags::NO_ACCESS_TIME) && !description.status().contains(StatusFlags::NO_ACCESS_TIME);
     if becomes_silent {
-        let user = context.process.identities.lock().uid[3];
-        if user != 0 && user != description.metadata().uid {
+        let credentials = context.thread.identities.lock().for_files();
+        if !credentials.is_owner(&description.metadata()) {
             return Err(Errno::EPERM);
         }
     }

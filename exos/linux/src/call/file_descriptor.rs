@@ -293,7 +293,7 @@ pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> 
     let name: Vec<u8> = read_string(context.memory, name, NAME_BYTES, Errno::EINVAL)?;
     let seals = if flags & ALLOW_SEALING != 0 { Seals::empty() } else { Seals::SEAL };
     let (uid, gid) = {
-        let identities = context.process.identities.lock();
+        let identities = context.thread.identities.lock();
         (identities.uid[3], identities.gid[3])
     };
     let creation = Creation { permissions: 0o777, uid, gid, now: crate::files::now(context) };

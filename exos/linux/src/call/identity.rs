@@ -10,7 +10,7 @@ use exos::task::limits::Limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context};
-use crate::process::Process;
+use crate::process::{Identities, Process};
 use crate::user::{read_array, read_vec, write_all};
 
 /// "Leave as it is" in `setresuid` and its like.
@@ -35,22 +35,27 @@ pub fn getppid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 
 /// `getuid(2)`.
 pub fn getuid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    Ok(u64::from(context.process.identities.lock().uid[0]))
+    Ok(u64::from(context.thread.identities.lock().uid[0]))
 }
 
 /// `geteuid(2)`.
 pub fn geteuid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    Ok(u64::from(context.process.identities.lock().uid[1]))
+    Ok(u64::from(context.thread.identities.lock().uid[1]))
 }
 
 /// `getgid(2)`.
 pub fn getgid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    Ok(u64::from(context.process.identities.lock().gid[0]))
+    Ok(u64::from(context.thread.identities.lock().gid[0]))
 }
 
 /// `getegid(2)`.
 pub fn getegid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    Ok(u64::from(context.process.identities.lock().gid[1]))
+    Ok(u64::from(context.thread.identities.lock().gid[1]))
+}
+
+/// Changes who the calling thread is.
+fn change(context: &Context<'_>, change: impl FnOnce(&mut Identities) -> Result<u64>) -> Result<u64> {
+    context.thread.change_identities(context.process, change)
 }
 
 /// Sets real, effective and saved identity as `setresuid` does; the one for files follows the effective one.
@@ -71,22 +76,22 @@ fn set_three(identity: &mut [u32; 4], wanted: [u32; 3], is_privileged: bool) -> 
 
 /// `setresuid(2)`: the capabilities follow.
 pub fn setresuid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
-    let mut identities = context.process.identities.lock();
-    let (is_privileged, before) = (identities.can(Capability::SETUID), identities.uid);
-    set_three(&mut identities.uid, [real as u32, effective as u32, saved as u32], is_privileged)?;
-    let after = identities.uid;
-    identities.capabilities.follow_user(before, after);
-    context.process.facts.publish(&identities);
-    Ok(0)
+    change(context, |identities| {
+        let (is_privileged, before) = (identities.can(Capability::SETUID), identities.uid);
+        set_three(&mut identities.uid, [real as u32, effective as u32, saved as u32], is_privileged)?;
+        let after = identities.uid;
+        identities.capabilities.follow_user(before, after);
+        Ok(0)
+    })
 }
 
 /// `setresgid(2)`.
 pub fn setresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
-    let mut identities = context.process.identities.lock();
-    let is_privileged = identities.can(Capability::SETGID);
-    set_three(&mut identities.gid, [real as u32, effective as u32, saved as u32], is_privileged)?;
-    context.process.facts.publish(&identities);
-    Ok(0)
+    change(context, |identities| {
+        let is_privileged = identities.can(Capability::SETGID);
+        set_three(&mut identities.gid, [real as u32, effective as u32, saved as u32], is_privileged)?;
+        Ok(0)
+    })
 }
 
 /// `setuid(2)`: all three with privilege, else the effective one.
@@ -126,22 +131,22 @@ fn set_two(identity: &mut [u32; 4], [real, effective]: [u32; 2], is_privileged: 
 
 /// `setreuid(2)`: the capabilities follow.
 pub fn setreuid(context: &mut Context<'_>, [real, effective, ..]: Arguments) -> Result<u64> {
-    let mut identities = context.process.identities.lock();
-    let (is_privileged, before) = (identities.can(Capability::SETUID), identities.uid);
-    set_two(&mut identities.uid, [real as u32, effective as u32], is_privileged)?;
-    let after = identities.uid;
-    identities.capabilities.follow_user(before, after);
-    context.process.facts.publish(&identities);
-    Ok(0)
+    change(context, |identities| {
+        let (is_privileged, before) = (identities.can(Capability::SETUID), identities.uid);
+        set_two(&mut identities.uid, [real as u32, effective as u32], is_privileged)?;
+        let after = identities.uid;
+        identities.capabilities.follow_user(before, after);
+        Ok(0)
+    })
 }
 
 /// `setregid(2)`.
 pub fn setregid(context: &mut Context<'_>, [real, effective, ..]: Arguments) -> Result<u64> {
-    let mut identities = context.process.identities.lock();
-    let is_privileged = identities.can(Capability::SETGID);
-    set_two(&mut identities.gid, [real as u32, effective as u32], is_privileged)?;
-    context.process.facts.publish(&identities);
-    Ok(0)
+    change(context, |identities| {
+        let is_privileged = identities.can(Capability::SETGID);
+        set_two(&mut identities.gid, [real as u32, effective as u32], is_privileged)?;
+        Ok(0)
+    })
 }
 
 fn write_three(context: &Context<'_>, addresses: [u64; 3], identity: [u32; 4]) -> Result<u64> {
@@ -153,40 +158,42 @@ fn write_three(context: &Context<'_>, addresses: [u64; 3], identity: [u32; 4]) -
 
 /// `getresuid(2)`.
 pub fn getresuid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
-    let identity = context.process.identities.lock().uid;
+    let identity = context.thread.identities.lock().uid;
     write_three(context, [real, effective, saved], identity)
 }
 
 /// `getresgid(2)`.
 pub fn getresgid(context: &mut Context<'_>, [real, effective, saved, ..]: Arguments) -> Result<u64> {
-    let identity = context.process.identities.lock().gid;
+    let identity = context.thread.identities.lock().gid;
     write_three(context, [real, effective, saved], identity)
 }
 
 /// `setfsuid(2)`: answers the identity before.
 pub fn setfsuid(context: &mut Context<'_>, [uid, ..]: Arguments) -> Result<u64> {
-    let mut identities = context.process.identities.lock();
-    let before = identities.uid[3];
-    if uid as u32 != KEEP && (identities.can(Capability::SETUID) || identities.uid.contains(&(uid as u32))) {
-        identities.uid[3] = uid as u32;
-        identities.capabilities.follow_file_user(before, uid as u32);
-    }
-    Ok(u64::from(before))
+    change(context, |identities| {
+        let before = identities.uid[3];
+        if uid as u32 != KEEP && (identities.can(Capability::SETUID) || identities.uid.contains(&(uid as u32))) {
+            identities.uid[3] = uid as u32;
+            identities.capabilities.follow_file_user(before, uid as u32);
+        }
+        Ok(u64::from(before))
+    })
 }
 
 /// `setfsgid(2)`.
 pub fn setfsgid(context: &mut Context<'_>, [gid, ..]: Arguments) -> Result<u64> {
-    let mut identities = context.process.identities.lock();
-    let before = identities.gid[3];
-    if gid as u32 != KEEP && (identities.can(Capability::SETGID) || identities.gid.contains(&(gid as u32))) {
-        identities.gid[3] = gid as u32;
-    }
-    Ok(u64::from(before))
+    change(context, |identities| {
+        let before = identities.gid[3];
+        if gid as u32 != KEEP && (identities.can(Capability::SETGID) || identities.gid.contains(&(gid as u32))) {
+            identities.gid[3] = gid as u32;
+        }
+        Ok(u64::from(before))
+    })
 }
 
 /// `getgroups(2)`.
 pub fn getgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> Result<u64> {
-    let groups = context.process.identities.lock().groups.clone();
+    let groups = context.thread.identities.lock().groups.clone();
     if (count as u32 as i32) < 0 {
         return Err(Errno::EINVAL);
     }
@@ -209,8 +216,11 @@ pub fn setgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> 
         return Err(Errno::EINVAL);
     }
     let bytes = read_vec(context.memory, address, count * 4, GROUP_COUNT_MAX as usize * 4)?;
-    context.process.identities.lock().groups = bytes.chunks_exact(4).map(|chunk| get::u32(chunk, 0)).collect();
-    Ok(0)
+    let groups = bytes.chunks_exact(4).map(|chunk| get::u32(chunk, 0)).collect();
+    change(context, |identities| {
+        identities.groups = groups;
+        Ok(0)
+    })
 }
 
 /// The process that `pid` names; 0 is the caller.
@@ -235,6 +245,9 @@ pub fn getpgrp(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 /// `setpgid(2)`: of the caller, or of a child that has not called `execve`.
 pub fn setpgid(context: &mut Context<'_>, [pid, group, ..]: Arguments) -> Result<u64> {
     if (group as u32 as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if (pid as u32 as i32) < 0 {
         return Err(Errno::EINVAL);
     }
     let target = find(context, pid)?;
@@ -287,7 +300,7 @@ fn encode_limit(limit: Limit) -> [u8; 16] {
 /// `prlimit64(2)`.
 pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Arguments) -> Result<u64> {
     let target = find(context, pid)?;
-    let own = context.process.identities.lock().uid;
+    let own = context.thread.identities.lock().uid;
     if !context.can(Capability::SYS_RESOURCE) && target.identities.lock().uid[..3] != own[..3] {
         return Err(Errno::EPERM);
     }

@@ -118,7 +118,7 @@ fn usage(name: &str, usage: &str) -> Failure {
 
 /// Who asks: 0 for whoever may all.
 fn who(context: &Context<'_>) -> u32 {
-    if context.can(Capability::SYS_NICE) { 0 } else { context.process.identities.lock().uid[1] }
+    if context.can(Capability::SYS_NICE) { 0 } else { context.thread.identities.lock().uid[1] }
 }
 
 fn amount(word: &str) -> core::result::Result<u64, Failure> {

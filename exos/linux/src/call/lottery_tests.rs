@@ -122,9 +122,12 @@ fn a_user_has_his_own_currencies_alone() {
     let world = running();
     good(&world, "mktkt 5 base");
     {
-        let mut identities = world.pod.process.identities.lock();
-        identities.uid = [1000; 4];
-        identities.capabilities = exos::task::capability::Capabilities::of_user(1000);
+        let changed = world.pod.thread.change_identities(&world.pod.process, |identities| {
+            identities.uid = [1000; 4];
+            identities.capabilities = exos::task::capability::Capabilities::of_user(1000);
+            Ok(())
+        });
+        assert_eq!(changed, Ok(()));
     }
     let refused = |line: &str, what: &str| {
         let command = line.split(' ').next().expect("a word");

@@ -281,18 +281,31 @@ fn read_sending(context: &Context<'_>, header: &Header) -> Result<Sending<'stati
     Ok(sending)
 }
 
-/// Who a sender says it is. `EPERM`: it may not say so. `EINVAL`.
+/// Who a sender says it is. `EPERM`: it may not say so. `ESRCH`: nobody. `EINVAL`.
 fn claimed_identity(context: &Context<'_>, data: &[u8]) -> Result<Identity> {
     const BYTES: usize = 12;
     if data.len() != BYTES {
         return Err(Errno::EINVAL);
     }
     let claimed = Identity { pid: get::u32(data, 0), uid: get::u32(data, 4), gid: get::u32(data, 8) };
-    let identities = context.process.identities.lock();
-    let is_allowed = (claimed.pid == context.process.pid || identities.can(Capability::SYS_ADMIN))
+    if claimed.uid == u32::MAX || claimed.gid == u32::MAX {
+        return Err(Errno::EINVAL);
+    }
+    let is_allowed = may_claim(context, &claimed);
+    // Who is allowed to name others still has to name somebody.
+    let is_somebody = claimed.pid == context.process.pid || context.system.processes.get(claimed.pid).is_some();
+    match (is_allowed, is_somebody) {
+        (false, _) => Err(Errno::EPERM),
+        (true, false) => Err(Errno::ESRCH),
+        (true, true) => Ok(claimed),
+    }
+}
+
+fn may_claim(context: &Context<'_>, claimed: &Identity) -> bool {
+    let identities = context.thread.identities.lock();
+    (claimed.pid == context.process.pid || identities.can(Capability::SYS_ADMIN))
         && (identities.uid[..3].contains(&claimed.uid) || identities.can(Capability::SETUID))
-        && (identities.gid[..3].contains(&claimed.gid) || identities.can(Capability::SETGID));
-    if is_allowed { Ok(claimed) } else { Err(Errno::EPERM) }
+        && (identities.gid[..3].contains(&claimed.gid) || identities.can(Capability::SETGID))
 }
 
 fn send_message(

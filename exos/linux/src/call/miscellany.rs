@@ -8,6 +8,7 @@ use exos::task::capability::Capability;
 use super::capability;
 use crate::abi::bytes::Encoder;
 use crate::context::{Arguments, Context};
+use crate::process::TIMER_SLACK_NS;
 use crate::user::{CHUNK_BYTES, read_vec, write_all};
 
 /// What `uname -r` says: a version that current C libraries accept, with our mark.
@@ -132,7 +133,6 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
     const SET_NAME: u64 = 15;
     const GET_NAME: u64 = 16;
     const GET_SECURE_COMPUTING: u64 = 21;
-    const GET_TIMER_SLACK: u64 = 30;
     const SET_SUBREAPER: u64 = 36;
     const GET_SUBREAPER: u64 = 37;
     const SET_NO_NEW_PRIVILEGES: u64 = 38;
@@ -173,14 +173,51 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
         }
         GET_SECURE_COMPUTING => Ok(0),
         GET_NO_NEW_PRIVILEGES if [argument, third, fourth, fifth] == [0; 4] => {
-            Ok(u64::from(context.process.identities.lock().has_no_new_privileges))
+            Ok(u64::from(context.thread.identities.lock().has_no_new_privileges))
         }
         SET_NO_NEW_PRIVILEGES if argument == 1 && [third, fourth, fifth] == [0; 3] => {
-            context.process.identities.lock().has_no_new_privileges = true;
+            context.thread.change_identities(context.process, |identities| {
+                identities.has_no_new_privileges = true;
+                Ok(0)
+            })
+        }
+        _ => quiet_option(context, option, [argument, third, fourth, fifth]),
+    }
+}
+
+/// The options of `prctl(2)` that are kept and change little.
+fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Result<u64> {
+    const GET_TIMING: u64 = 13;
+    const SET_TIMING: u64 = 14;
+    const SET_TIMER_SLACK: u64 = 29;
+    const GET_TIMER_SLACK: u64 = 30;
+    const GET_TID_ADDRESS: u64 = 40;
+    const SET_NO_LARGE_PAGES: u64 = 41;
+    const GET_NO_LARGE_PAGES: u64 = 42;
+    let [argument, ..] = arguments;
+    match option {
+        GET_TIMING => Ok(0),
+        // Only statistical timing, as on Linux.
+        SET_TIMING if argument == 0 => Ok(0),
+        GET_TIMER_SLACK => Ok(context.thread.timer_slack_ns.load(Ordering::Relaxed)),
+        SET_TIMER_SLACK => {
+            let slack_ns = if argument as i64 <= 0 { TIMER_SLACK_NS } else { argument };
+            context.thread.timer_slack_ns.store(slack_ns, Ordering::Relaxed);
             Ok(0)
         }
-        GET_TIMER_SLACK => Ok(50_000),
-        _ => capability::option(context, option, [argument, third, fourth, fifth]),
+        GET_TID_ADDRESS => {
+            let address = *context.thread.clear_tid_address.lock();
+            write_all(context.memory, argument, &address.to_le_bytes())?;
+            Ok(0)
+        }
+        SET_NO_LARGE_PAGES if arguments[1..] == [0; 3] => {
+            context.process.has_no_large_pages.store(argument != 0, Ordering::Relaxed);
+            Ok(0)
+        }
+        GET_NO_LARGE_PAGES if arguments == [0; 4] => {
+            Ok(u64::from(context.process.has_no_large_pages.load(Ordering::Relaxed)))
+        }
+        _ => capability::option(context, option, arguments),
     }
 }
 
@@ -213,8 +250,12 @@ pub fn personality(_: &mut Context<'_>, [persona, ..]: Arguments) -> Result<u64>
 }
 
 /// `syslog(2)`: an empty log.
-pub fn syslog(_: &mut Context<'_>, [kind, ..]: Arguments) -> Result<u64> {
+pub fn syslog(context: &mut Context<'_>, [kind, ..]: Arguments) -> Result<u64> {
+    /// `SYSLOG_ACTION_READ_ALL` and `SYSLOG_ACTION_SIZE_BUFFER`, which are everybody's.
+    const HARMLESS: [u64; 2] = [3, 10];
+    let may_control = context.can(Capability::SYSLOG) || context.can(Capability::SYS_ADMIN);
     match kind {
+        0..=10 if !may_control && !HARMLESS.contains(&kind) => Err(Errno::EPERM),
         0..=10 => Ok(0),
         _ => Err(Errno::EINVAL),
     }

@@ -165,7 +165,7 @@ mod tests {
         for wrong in [0, abi::TICKETS_MAX + 1, u64::MAX] {
             assert_eq!(set(&world, wrong), Err(Errno::EINVAL));
         }
-        world.pod.process.identities.lock().capabilities = exos::task::capability::Capabilities::of_user(1000);
+        world.pod.thread.identities.lock().capabilities = exos::task::capability::Capabilities::of_user(1000);
         assert_eq!(set(&world, 5001), Err(Errno::EPERM));
         assert_eq!((set(&world, 10), set(&world, 11)), (Ok(5000), Err(Errno::EPERM)));
         assert_eq!(world.pod.thread.task.weight(), 10);

@@ -142,7 +142,7 @@ fn is_own(context: &Context<'_>, process: &Arc<Process>) -> bool {
     if Arc::ptr_eq(context.process, process) {
         return true;
     }
-    let user = context.process.identities.lock().uid[1];
+    let user = context.thread.identities.lock().uid[1];
     let theirs = process.identities.lock().uid;
     user == theirs[0] || user == theirs[1]
 }
@@ -272,7 +272,7 @@ fn targets(context: &Context<'_>, which: u64, who: u64) -> Result<Vec<(Arc<Proce
             context.system.processes.in_group(group)
         }
         3 => {
-            let uid = if who == 0 { context.process.identities.lock().uid[0] } else { who };
+            let uid = if who == 0 { context.thread.identities.lock().uid[0] } else { who };
             let all = context.system.processes.all();
             all.into_iter().filter(|process| process.identities.lock().uid[0] == uid).collect()
         }

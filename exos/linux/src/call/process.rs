@@ -12,6 +12,7 @@ use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::fs::description::StatusFlags;
 use exos::fs::readiness::Readiness;
+use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
@@ -172,9 +173,10 @@ fn first_frame(context: &Context<'_>, wish: &Wish) -> UpcallFrame {
     frame
 }
 
-/// A thread with the caller's mask and name.
-fn new_thread(context: &Context<'_>, tid: u32, wish: &Wish) -> Arc<Thread> {
-    let thread = Thread::new(tid, context.system.scheduler.new_task(Some(&context.thread.task)));
+/// A thread of `process` with the caller's identities, mask and name.
+fn new_thread(context: &Context<'_>, process: &Process, tid: u32, wish: &Wish) -> Arc<Thread> {
+    let identities = context.thread.identities.lock().clone();
+    let thread = Thread::new(tid, process, identities, context.system.scheduler.new_task(Some(&context.thread.task)));
     thread.task.set_affinity(context.thread.task.affinity());
     thread.policy.store(inherited_policy(context.thread), Ordering::Relaxed);
     thread.nice.store(inherited_nice(context.thread), Ordering::Relaxed);
@@ -182,6 +184,7 @@ fn new_thread(context: &Context<'_>, tid: u32, wish: &Wish) -> Arc<Thread> {
         thread.weigh();
     }
     thread.io_priority.store(context.thread.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
+    thread.timer_slack_ns.store(context.thread.timer_slack_ns.load(Ordering::Relaxed), Ordering::Relaxed);
     *thread.memory_policy.lock() = *context.thread.memory_policy.lock();
     thread.signals.lock().mask = context.thread.signals.lock().mask;
     thread.name.lock().clone_from(&context.thread.name.lock());
@@ -203,25 +206,27 @@ fn check_thread_storage(wish: &Wish) -> Result<()> {
 /// `EAGAIN` if the user has as many processes and threads as allowed.
 fn check_count(context: &Context<'_>) -> Result<()> {
     let limit = context.process.limits.lock().soft(Resource::Processes);
-    let uid = context.process.identities.lock().uid[0];
+    let uid = context.thread.identities.lock().uid[0];
     let own = context.system.processes.all();
     let count: usize = own
         .iter()
         .filter(|process| process.identities.lock().uid[0] == uid)
         .map(|process| process.threads.lock().len().max(1))
         .sum();
-    if uid != 0 && count as u64 >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
+    let is_privileged = uid == 0 || context.can(Capability::SYS_RESOURCE) || context.can(Capability::SYS_ADMIN);
+    if !is_privileged && count as u64 >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
 }
 
 fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
     check_thread_storage(wish)?;
     check_count(context)?;
     let tid = context.system.processes.take_number()?;
-    let thread = new_thread(context, tid, wish);
+    let thread = new_thread(context, context.process, tid, wish);
     let frame = first_frame(context, wish);
     let started = write_tids(context, wish, tid).and_then(|()| {
         // In the list before it runs, so that whoever ends the process reaches it.
         context.process.threads.lock().push(thread.clone());
+        thread.facts.parent.store(context.process.visible_parent(), Ordering::Relaxed);
         context.system.facts.add_process(context.process.clone(), thread.clone());
         context.system.platform.start_thread(context.process, &thread, &frame, thread_start(wish))
     });
@@ -300,7 +305,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
         let _ = memory.lock().write_all(wish.child_tid, &pid.to_le_bytes());
     }
     let parent = if wish.flags & CLONE_PARENT != 0 { caller.parent() } else { caller.pid };
-    let identities = caller.identities.lock().clone();
+    let identities = context.thread.identities.lock().clone();
     let process = Process::new(Birth {
         pid,
         parent,
@@ -314,6 +319,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     process.exit_signal.store(wish.exit_signal, Ordering::Relaxed);
     process.control_group.store(caller.control_group.load(Ordering::Relaxed), Ordering::Relaxed);
     process.borrows_memory.store(borrows, Ordering::Release);
+    process.has_no_large_pages.store(caller.has_no_large_pages.load(Ordering::Relaxed), Ordering::Relaxed);
     process.was_key_asked.store(caller.was_key_asked.load(Ordering::Relaxed), Ordering::Relaxed);
     process.limits.lock().clone_from(&caller.limits.lock());
     process.image.lock().clone_from(&caller.image.lock());
@@ -330,7 +336,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
 }
 
 fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> Result<Arc<Process>> {
-    let thread = new_thread(context, process.pid, wish);
+    let thread = new_thread(context, process, process.pid, wish);
     if wish.flags & CLONE_VM == 0 {
         // A copy has the caller's alternate stack too; one that borrows memory must not use it.
         *thread.stack.lock() = *context.thread.stack.lock();

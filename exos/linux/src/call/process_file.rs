@@ -105,14 +105,14 @@ pub(super) fn may_trace(context: &Context<'_>, target: &Arc<Process>) -> bool {
         return true;
     }
     let (own_uid, own_gid) = {
-        let own = context.process.identities.lock();
+        let own = context.thread.identities.lock();
         (own.uid[0], own.gid[0])
     };
     let (theirs, held) = {
         let identities = target.identities.lock();
         ((identities.uid, identities.gid), identities.capabilities.permitted)
     };
-    let own_held = context.process.identities.lock().capabilities.permitted;
+    let own_held = context.thread.identities.lock().capabilities.permitted;
     let is_same = theirs.0[..3].iter().all(|uid| *uid == own_uid) && theirs.1[..3].iter().all(|gid| *gid == own_gid);
     is_same && held.is_within(own_held) && *target.is_dumpable.lock()
 }

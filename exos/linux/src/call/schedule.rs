@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
+use exos::task::capability::Capability;
 use exos::task::schedule::SLICE_NS;
 
 use crate::abi::time::write_timespec;
@@ -25,6 +26,17 @@ fn find(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
         return Ok(thread);
     }
     context.system.processes.all().iter().find_map(|process| process.thread(tid)).ok_or(Errno::ESRCH)
+}
+
+/// As [`find`], for calls that change it. `EPERM`: it is another user's.
+fn find_own(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
+    let thread = find(context, tid)?;
+    if Arc::ptr_eq(&thread, context.thread) || context.can(Capability::SYS_NICE) {
+        return Ok(thread);
+    }
+    let user = context.thread.identities.lock().uid[1];
+    let [real, effective, ..] = thread.identities.lock().uid;
+    if user == real || user == effective { Ok(thread) } else { Err(Errno::EPERM) }
 }
 
 /// `sched_yield(2)`.
@@ -51,10 +63,11 @@ pub fn sched_getaffinity(context: &mut Context<'_>, [tid, length, address, ..]: 
 
 /// `sched_setaffinity(2)`: any set that holds a processor that exists. One that runs elsewhere moves at once.
 pub fn sched_setaffinity(context: &mut Context<'_>, [tid, length, address, ..]: Arguments) -> Result<u64> {
-    let thread = find(context, tid)?;
+    let thread = find_own(context, tid);
     let bytes = read_vec(context.memory, address, length.min(MASK_BYTES_MAX as u64), MASK_BYTES_MAX)?;
     let mask = bytes.iter().take(8).rev().fold(0, |mask, byte| mask << 8 | u64::from(*byte));
     let mask = mask & existing(context);
+    let thread = thread?;
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
@@ -130,6 +143,9 @@ fn set_policy(context: &Context<'_>, tid: u64, policy: Option<u32>, address: u64
     let priority = i32::from_le_bytes(read_array(context.memory, address)?);
     let thread = thread?;
     let policy = policy.unwrap_or_else(|| thread.policy.load(Ordering::Relaxed));
+    if matches!(policy & !RESET_ON_FORK, 0 | 3 | 5) && priority == 0 {
+        find_own(context, tid)?;
+    }
     match policy & !RESET_ON_FORK {
         0 | 3 | 5 if priority == 0 => {
             thread.policy.store(policy, Ordering::Relaxed);

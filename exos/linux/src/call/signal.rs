@@ -168,7 +168,7 @@ pub fn rt_sigtimedwait(context: &mut Context<'_>, [set, info, timeout, size, ..]
 
 /// Who sends: ourselves.
 fn sender(context: &Context<'_>, code: i32) -> SignalInfo {
-    let uid = context.process.identities.lock().uid[0];
+    let uid = context.thread.identities.lock().uid[0];
     SignalInfo { code, errno: 0, payload: SignalPayload::Sender { pid: context.process.pid, uid, value: 0 } }
 }
 
@@ -182,7 +182,7 @@ fn may_signal(context: &Context<'_>, target: &Process, signal: Option<Signal>) -
     if target.pid == context.process.pid {
         return true;
     }
-    let own = context.process.identities.lock().uid;
+    let own = context.thread.identities.lock().uid;
     let theirs = target.identities.lock().uid;
     let is_same_user = [own[0], own[1]].iter().any(|uid| *uid == theirs[0] || *uid == theirs[2]);
     let is_same_session = *context.process.session.lock() == *target.session.lock();

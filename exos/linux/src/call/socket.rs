@@ -54,7 +54,7 @@ pub(super) fn socket_at(context: &Context<'_>, descriptor: u64) -> Result<(Arc<D
 
 /// The caller as the other side is told of it.
 pub(super) fn identity_of(context: &Context<'_>) -> Identity {
-    let identities = context.process.identities.lock();
+    let identities = context.thread.identities.lock();
     Identity { pid: context.process.pid, uid: identities.uid[1], gid: identities.gid[1] }
 }
 

@@ -508,7 +508,7 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
         return;
     }
     if handler.is_some_and(|handler| native::ask(&handler, frame, &ProgramMemory, result)) {
-        fast::offer_faults(&target.process.facts);
+        fast::offer_faults(target.process);
         return;
     }
     // Handlers of signals know the program's own text.

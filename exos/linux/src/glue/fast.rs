@@ -24,6 +24,7 @@ use aegis_rt::upcall::{WORD_STACK_TOP, set_fault_handler};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use exos_linux::facts::Facts;
+use exos_linux::process::{Process, Thread};
 
 use super::entry;
 
@@ -55,20 +56,20 @@ unsafe extern "C" {
     static exos_fast_tail_jump: u8;
 }
 
-/// Says whose calls this processor answers from now on: while the thread runs on it, so `facts` is there for as long.
+/// Says whose calls this processor answers from now on: while the thread runs on it, so its facts stay.
 #[inline]
-pub(crate) fn set_thread(facts: &Facts, tid: u32) {
-    control::set_library_word(WORD_FACTS, core::ptr::from_ref(facts) as u64);
-    control::set_library_word(WORD_THREAD, u64::from(tid));
-    let has_handled_faults = facts.has_handled_faults.load(Ordering::Relaxed);
+pub(crate) fn set_thread(process: &Process, thread: &Thread) {
+    control::set_library_word(WORD_FACTS, core::ptr::from_ref::<Facts>(&thread.facts) as u64);
+    control::set_library_word(WORD_THREAD, u64::from(thread.tid));
+    let has_handled_faults = process.has_handled_faults.load(Ordering::Relaxed);
     set_fault_handler(has_handled_faults.then_some(entry::fault_at_once));
 }
 
 /// Has the faults of a process that handles some itself offered to it first: on this processor from now on, on another
 /// from the next time on that one of its threads comes there. Until then, and where it handles none any more, they take
 /// the way of all others.
-pub(crate) fn offer_faults(facts: &Facts) {
-    facts.has_handled_faults.store(true, Ordering::Relaxed);
+pub(crate) fn offer_faults(process: &Process) {
+    process.has_handled_faults.store(true, Ordering::Relaxed);
     set_fault_handler(Some(entry::fault_at_once));
 }
 

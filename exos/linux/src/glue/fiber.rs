@@ -212,7 +212,7 @@ fn take(task: &Arc<Task>, now_ns: u64) -> u64 {
     aegis_rt::upcall::set_stack_top(fiber.stack.top());
     control::set_library_word(WORD_FIBER, core::ptr::from_ref(fiber) as u64);
     let (process, thread) = fiber.owner();
-    fast::set_thread(&process.facts, thread.tid);
+    fast::set_thread(process, thread);
     thread.note_dispatch(true, now_ns);
     // SAFETY: as above.
     unsafe { *fiber.saved_rsp.get() }

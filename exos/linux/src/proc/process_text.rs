@@ -79,7 +79,7 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
     out.raw(b"CoreDumping:\t0\nTHP_enabled:\t0\n");
     put!(out, "Threads:\t{}\n", subject.member.threads.len());
     signal_lines(subject, out);
-    let has_no_new_privileges = u8::from(process.identities.lock().has_no_new_privileges);
+    let has_no_new_privileges = u8::from(subject.thread.identities.lock().has_no_new_privileges);
     put!(out, "NoNewPrivs:\t{has_no_new_privileges}\n");
     out.raw(b"Seccomp:\t0\nSeccomp_filters:\t0\n");
     out.raw(b"Speculation_Store_Bypass:\tunknown\nSpeculationIndirectBranch:\tunknown\n");
@@ -95,7 +95,7 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
 
 fn identity_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
     let process = &*subject.member.process;
-    let identities = process.identities.lock().clone();
+    let identities = subject.thread.identities.lock().clone();
     for (label, ids) in [("Uid", identities.uid), ("Gid", identities.gid)] {
         put!(out, "{label}:\t{}\t{}\t{}\t{}\n", ids[0], ids[1], ids[2], ids[3]);
     }
@@ -125,7 +125,7 @@ fn signal_lines(subject: &Subject<'_>, out: &mut Text<'_>) {
     for (label, set) in rows {
         put!(out, "{label}:\t{:016x}\n", set.0);
     }
-    let held = process.identities.lock().capabilities;
+    let held = subject.thread.identities.lock().capabilities;
     let rows = [
         ("Inh", held.inheritable),
         ("Prm", held.permitted),

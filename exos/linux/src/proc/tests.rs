@@ -56,7 +56,7 @@ fn status_tells_identity_and_signals() {
         let caught = Disposition { handler: 0x1000, ..Disposition::default() };
         signals.dispositions.set(Signal::INT, caught).unwrap();
         signals.dispositions.set(Signal::PIPE, Disposition { handler: 1, ..caught }).unwrap();
-        world.pod.process.identities.lock().groups = vec![4, 27];
+        world.pod.thread.identities.lock().groups = vec![4, 27];
     }
     world.pod.thread.signals.lock().set_mask(Signal::USR1.bit());
     let status = world.read("/proc/self/status").unwrap();
@@ -69,7 +69,7 @@ fn status_tells_identity_and_signals() {
     assert_eq!(field(&status, "Threads"), "1");
     assert_eq!((field(&status, "Cpus_allowed"), field(&status, "Cpus_allowed_list")), ("3", "0-1"));
     assert!(status.lines().all(|line| line.split_once(":\t").is_some()), "{status}");
-    world.pod.process.identities.lock().capabilities = Capabilities::of_user(5);
+    world.pod.thread.identities.lock().capabilities = Capabilities::of_user(5);
     assert_eq!(field(&world.read("/proc/self/status").unwrap(), "CapEff"), "0000000000000000");
 }
 

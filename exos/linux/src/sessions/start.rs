@@ -73,7 +73,8 @@ impl Starts {
         let (ends, streams) = streams_of(system, &config, now).map_err(no_memory)?;
         let pid = system.processes.take_number().map_err(no_memory)?;
         let process = new_process(system, pid, &config);
-        let thread = Arc::new(Thread::new(pid, system.scheduler.new_task(None)));
+        let thread =
+            Arc::new(Thread::new(pid, &process, process.identities.lock().clone(), system.scheduler.new_task(None)));
         let (streams, failure) = (Mutex::new(Some(streams)), Mutex::default());
         let start = Arc::new(Start { config, streams, failure });
         let session = Session::new(process.clone(), start.clone(), ends, news);

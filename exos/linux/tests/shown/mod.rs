@@ -51,8 +51,9 @@ impl Shown {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let mut words: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let programs = sources(&root.join("../../tests/linux"), |name| name.ends_with(".c"));
+        let families = sources(&root.join("../../tests/linux/answers"), |name| name.ends_with(".c"));
         let own = sources(&root.join("src/call"), |name| name.ends_with("_tests.rs"));
-        for path in programs.into_iter().chain(own) {
+        for path in programs.into_iter().chain(families).chain(own) {
             let text = std::fs::read_to_string(&path).expect("the sources can be read");
             let test = path.file_name().expect("it is a file").to_string_lossy().into_owned();
             for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {

@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use crate::error::{Errno, Result};
 use crate::fs::location::{Location, MountFlags};
@@ -71,8 +70,8 @@ fn change(world: &World, sequence: &mut Sequence) {
 fn compare(world: &World, caller: &Caller<'_>, start: &Location, path: &str, flags: LookupFlags) -> usize {
     let walked: Result<Location> = Walk::new(caller, start, path.as_bytes()).and_then(|walk| walk.finish(flags));
     let begin = if path.starts_with('/') { caller.root } else { start };
-    let is_root = || caller.credentials.is_root();
-    let known = world.namespace.lookup_known(begin, path.as_bytes(), flags, is_root);
+    let may_search_all = || caller.credentials.may_search_all();
+    let known = world.namespace.lookup_known(begin, path.as_bytes(), flags, may_search_all);
     if let Some(known) = &known {
         assert_eq!(Ok(known), walked.as_ref(), "{path} {flags:?} was known");
     }
@@ -86,7 +85,7 @@ fn compare(world: &World, caller: &Caller<'_>, start: &Location, path: &str, fla
 fn what_is_known_is_what_a_walk_finds() {
     let world = World::tmpfs();
     let mut sequence = Sequence(1);
-    let somebody = Credentials { uid: 5, gid: 5, groups: Vec::new() };
+    let somebody = Credentials::of_user(5, 5);
     let (mut known_count, mut found_count) = (0, 0);
     for _ in 0..3_000 {
         change(&world, &mut sequence);

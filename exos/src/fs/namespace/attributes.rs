@@ -7,6 +7,7 @@ use crate::fs::permission::{MODE_SET_GID, MODE_SET_UID, Wish};
 use crate::fs::vnode::{FileKind, FileSystemStatistics, SetAttributes, Timestamp};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::fs::watch::event;
+use crate::task::capability::Capability;
 
 /// A new owner (`chown`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl Namespace {
             return Err(Errno::EPERM);
         }
         let mut permissions = permissions & 0o7777;
-        if !caller.credentials.is_root() && !caller.credentials.is_in_group(metadata.gid) {
+        if !caller.credentials.can(Capability::FSETID) && !caller.credentials.is_in_group(metadata.gid) {
             permissions &= !MODE_SET_GID;
         }
         let attributes = SetAttributes { permissions: Some(permissions), ..Default::default() };
@@ -83,7 +84,7 @@ impl Namespace {
         let owns = credentials.uid == metadata.uid;
         let uid_allowed = change.uid.is_none_or(|uid| owns && uid == metadata.uid);
         let gid_allowed = change.gid.is_none_or(|gid| owns && (gid == metadata.gid || credentials.is_in_group(gid)));
-        let is_allowed = credentials.is_root() || (uid_allowed && gid_allowed);
+        let is_allowed = credentials.can(Capability::CHOWN) || (uid_allowed && gid_allowed);
         if !is_allowed {
             return Err(Errno::EPERM);
         }

@@ -158,7 +158,7 @@ impl Namespace {
     pub fn lookup(&self, caller: &Caller<'_>, start: &Location, path: &[u8], flags: LookupFlags) -> Result<Location> {
         let is_absolute = path.first() == Some(&b'/');
         let route = Route { start: if is_absolute { caller.root } else { start }, path, flags };
-        if let Some(known) = self.known(&route, || caller.credentials.is_root()) {
+        if let Some(known) = self.known(&route, || caller.credentials.may_search_all()) {
             return Ok(known);
         }
         let generation = self.walks.generation();
@@ -170,22 +170,22 @@ impl Namespace {
         Ok(walk.into_here())
     }
 
-    /// What is at a path, if a walk to there is known that everybody may do, or user 0 and that is who asks. `start` is
-    /// the root for an absolute path.
+    /// What is at a path, if a walk to there is known that everybody may do, or those who may search all, of whom the
+    /// caller is one. `start` is the root for an absolute path.
     #[inline]
     pub fn lookup_known(
         &self,
         start: &Location,
         path: &[u8],
         flags: LookupFlags,
-        is_root: impl FnOnce() -> bool,
+        may_search_all: impl FnOnce() -> bool,
     ) -> Option<Location> {
-        self.known(&Route { start, path, flags }, is_root)
+        self.known(&Route { start, path, flags }, may_search_all)
     }
 
     #[inline]
-    fn known(&self, route: &Route<'_>, is_root: impl FnOnce() -> bool) -> Option<Location> {
-        if route.path.len() <= PATH_BYTES_KEPT_MAX { self.walks.find(route, is_root) } else { None }
+    fn known(&self, route: &Route<'_>, may_search_all: impl FnOnce() -> bool) -> Option<Location> {
+        if route.path.len() <= PATH_BYTES_KEPT_MAX { self.walks.find(route, may_search_all) } else { None }
     }
 
     /// The text of a link (`readlink`); magic links show the path of what they jump to.

@@ -9,6 +9,7 @@ use crate::fs::permission::Wish;
 use crate::fs::vnode::{FileKind, NewNode, PATH_BYTES_MAX, RenameMode, is_same};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
 use crate::fs::watch::event;
+use crate::task::capability::Capability;
 
 /// A directory and a last component.
 struct Target {
@@ -76,7 +77,7 @@ impl Namespace {
             let _change = self.change.lock();
             let name = self.check_new_name(&target, node.kind() == FileKind::Directory)?;
             let is_device = matches!(node, NewNode::CharacterDevice(_) | NewNode::BlockDevice(_));
-            if is_device && !caller.credentials.is_root() {
+            if is_device && !caller.credentials.can(Capability::MKNOD) {
                 return Err(Errno::EPERM);
             }
             self.create_in(caller, &target.parent, &name, node, permissions)?

@@ -146,7 +146,7 @@ fn as_another_user() -> (World, Location) {
     world.put("/sticky/root", b"x");
     let file = find(&world, "/open/root").unwrap();
     assert_eq!(world.open("/open/root", Access::Read, OpenFlags::EXECUTE, NONE).err(), Some(Errno::EACCES));
-    world.credentials = Credentials { uid: 5, gid: 6, groups: [7].to_vec() };
+    world.credentials = Credentials { groups: [7].to_vec(), ..Credentials::of_user(5, 6) };
     (world, file)
 }
 
