@@ -42,6 +42,11 @@ fn locks() {
     same_on_processors("locks");
 }
 
+#[test]
+fn stops_and_what_undoes_them() {
+    same_on_processors("stops");
+}
+
 const SCRIPTS: &[&str] = &[
     "echo a | cat",
     "for i in $(seq 1 200); do echo $i; done | grep 7 | sort -r | head -3; (exit 3); echo $?",

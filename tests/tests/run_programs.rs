@@ -66,6 +66,15 @@ fn interpreters_compute() {
 }
 
 #[test]
+fn valgrind_translates_text_that_others_have_patched() {
+    if is_there("valgrind") {
+        let script = "for i in 1 2 3 4 5 6 7 8 9; do ls / > /dev/null; done; valgrind -q ls /etc/apt; \
+                      valgrind -q sh -c 'echo a | cat; exit 3'";
+        same(&["--root", "/"], &["sh", "-c", script], b"");
+    }
+}
+
+#[test]
 fn machines_memory_and_processors_can_be_chosen() {
     for options in [["--cpus", "4"], ["-m", "64M"], ["-m", "4G"], ["-M", "pc"], ["-M", "q35"]] {
         same(&options, &["busybox", "echo", "chosen"], b"");

@@ -1,4 +1,5 @@
-//! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | repeat | tidy | count | toolchain`.
+//! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | repeat | stress | tidy | count |
+//! toolchain`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -15,6 +16,7 @@ mod lexer;
 mod process;
 mod repeat;
 mod source;
+mod stress;
 mod suite;
 mod tidy;
 mod toml;
@@ -34,6 +36,8 @@ usage: cargo xtask <command>
                                   searches for calls of the kernel core that break something; ten seconds, if not told
   repeat [--times N] [--cpus LIST] [NAME…]
                                   tests/commands on Aegis, many times in a row, against the host; takes hours
+  stress [--cpus LIST] [--seconds N] [--memory SIZE] [--limit SECONDS] [NAME…]
+                                  the stressors of Debian's stress-ng on Aegis, one after another; half an hour
   test                            build, unit tests on the host, tidy, then the suites that boot QEMU
   tidy [--fast]                   style as a test: rustfmt, clippy (not with --fast), limits and laws of tidy.toml
   count                           lines per folder
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         ["attack", words @ ..] => attack::run(&root, words),
         ["compare"] => compare::run(&root),
         ["repeat", words @ ..] => repeat::run(&root, words),
+        ["stress", words @ ..] => stress::run(&root, words),
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),
         ["tidy", "--fast"] => tidy::run(&root, tidy::Depth::Fast),
         ["count"] => count::print(&root),

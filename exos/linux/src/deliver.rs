@@ -14,7 +14,7 @@ use exos::task::signal::{self, Delivery, Disposition, Signal, SignalInfo, Signal
 use crate::abi::errno;
 use crate::call::timer::complete_notice;
 use crate::context::Restart;
-use crate::leaving::{ChildChange, tell_parent};
+use crate::leaving::{ChildChange, is_orphaned, tell_parent};
 use crate::process::{Ending, Process, Thread};
 use crate::signal_frame::{self, Entry};
 use crate::system::System;
@@ -61,6 +61,10 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
             let mut shared = target.process.signals.lock();
             let shared = &mut *shared;
             let delivery = signal::next(&mut thread, &mut shared.pending, &mut shared.dispositions);
+            if let Some(Delivery::Stop(_)) = delivery {
+                // Whoever continues the process discards the signal under these locks, then looks here: he finds one.
+                target.process.pause.lock().is_stopping = true;
+            }
             (delivery, thread.has_deliverable(&shared.pending))
         };
         match delivery {
@@ -161,14 +165,14 @@ pub fn enter_handler(
 /// Stops the process: all its threads wait from their next look on. A group that nobody could continue is not stopped
 /// by the terminal's signals.
 fn stop_process(target: &Target<'_>, signal: Signal) {
-    {
-        let mut pause = target.process.pause.lock();
-        pause.stopped_by = Some(signal);
-        pause.is_stop_unreported = true;
-        pause.is_continue_unreported = false;
+    let group = *target.process.group.lock();
+    if signal != Signal::STOP && is_orphaned(target.system, group) {
+        return;
     }
-    tell_parent(target.system, target.process, ChildChange::Stopped(signal));
-    target.process.interrupt_threads();
+    if target.process.pause.lock().stop(signal) {
+        tell_parent(target.system, target.process, ChildChange::Stopped(signal));
+        target.process.interrupt_threads();
+    }
 }
 
 /// Waits until the process is continued or killed. Whoever continues it wakes its threads.

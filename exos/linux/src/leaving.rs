@@ -160,7 +160,8 @@ pub fn is_orphaned(system: &System, group: u32) -> bool {
     let has_guardian = |member: &Arc<Process>| {
         let session = *member.session.lock();
         system.processes.get(member.parent()).is_some_and(|parent| {
-            *parent.group.lock() != group && *parent.session.lock() == session && !parent.has_ended()
+            let is_outside = *parent.group.lock() != group;
+            is_outside && *parent.session.lock() == session && !parent.has_ended()
         })
     };
     !system.processes.in_group(group).iter().filter(|member| !member.has_ended()).any(has_guardian)

@@ -128,6 +128,23 @@ pub struct Pause {
     pub is_continue_untold: bool,
     /// It was continued and nobody has waited for that.
     pub is_continue_unreported: bool,
+    /// A stop signal was taken from those that wait, and nothing has continued or killed the process since.
+    pub is_stopping: bool,
+    /// `SIGKILL` was sent: nothing stops it any more.
+    pub is_killed: bool,
+}
+
+impl Pause {
+    /// Stops by a signal that was taken, unless the process was continued or killed meanwhile: whether it did.
+    pub fn stop(&mut self, signal: Signal) -> bool {
+        let stops = core::mem::take(&mut self.is_stopping) && !self.is_killed;
+        if stops {
+            self.stopped_by = Some(signal);
+            self.is_stop_unreported = true;
+            self.is_continue_unreported = false;
+        }
+        stops
+    }
 }
 
 /// Processor time in nanoseconds.
@@ -425,6 +442,8 @@ impl Process {
             let all = stops.iter().fold(SignalSet::default(), |set, stop| set.union(stop.bit()));
             self.discard_pending(all);
             let mut pause = self.pause.lock();
+            pause.is_killed |= signal == Signal::KILL;
+            pause.is_stopping = false;
             if pause.stopped_by.take().is_some() && signal == Signal::CONT {
                 pause.is_stop_unreported = false;
                 pause.is_continue_unreported = true;

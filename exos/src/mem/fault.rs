@@ -9,12 +9,13 @@
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use aegis_abi::FrameNumber;
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
+use aegis_abi::{CapSlot, FrameNumber};
 
 use crate::error::Result;
 use crate::mem::area::{Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
 use crate::mem::page_map::{PageEntry, PageFlags};
+use crate::mem::patched_text::is_text;
 use crate::mem::source::{FilePage, PageError, PageIntent, WantedPage};
 use crate::mem::space::{AddressSpace, is_exclusive, rights};
 use crate::mem::window::WINDOW_PAGES_MAX;
@@ -157,7 +158,7 @@ impl AddressSpace {
                 None => self.map_zeros(&area, page),
                 Some(file) if is_write && file.is_shared => self.share_pages(&area, file, page),
                 Some(file) if is_write => self.copy_pages(&area, file, page),
-                Some(file) => self.map_file_around(&area, file, page),
+                Some(file) => self.map_file_around(&area, file, page, access),
             },
         }
     }
@@ -311,19 +312,26 @@ impl AddressSpace {
         Ok(count)
     }
 
-    /// Loads and fetches from a file mapping: the page, and its neighbours that are at hand.
+    /// Loads and fetches from a file mapping: the page, and its neighbours that are at hand. Who loads from text for
+    /// the first time sees the file's bytes: a program that translates code reads it and never fetches it. Neighbours
+    /// that another process has patched are left for the touch that decides.
     fn map_file_around(
         &mut self,
         area: &Area,
         file: &FileBacking,
         page: u64,
+        access: Access,
     ) -> core::result::Result<u32, FaultOutcome> {
         let block = block_around(area, page, FAULT_AROUND_PAGES);
-        if let Some(count) = self.map_fixed_run(area, file, page, block.clone()) {
+        if let Some(count) = self.map_fixed_run(area, file, (page, access), block.clone()) {
             return Ok(count);
         }
         let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
-        let target = self.text_entry(area, page, target).ok_or(FaultOutcome::OutOfMemory)?;
+        let target = match access {
+            Access::Execute => self.text_entry(area, page, target),
+            _ => self.clean_entry(area, target),
+        };
+        let target = target.ok_or(FaultOutcome::OutOfMemory)?;
         let mut entries = [None; FAULT_AROUND_PAGES as usize];
         let (first, first_index) = (block.start, area.file_index(block.start));
         let mut found = [const { None }; FAULT_AROUND_PAGES as usize];
@@ -333,7 +341,11 @@ impl AddressSpace {
         for (place, (neighbour, found)) in entries.iter_mut().zip(block.clone().zip(found)) {
             *place = match found {
                 _ if neighbour == page => Some(target),
-                Some(found) if self.pages.get(neighbour).is_none() => self.text_entry(area, neighbour, found),
+                Some(found) if self.pages.get(neighbour).is_none() => match access {
+                    Access::Execute => self.text_entry(area, neighbour, found),
+                    _ if self.is_offered(area, &found) => None,
+                    _ => self.clean_entry(area, found),
+                },
                 _ => None,
             };
         }
@@ -342,7 +354,13 @@ impl AddressSpace {
 
     /// The same for a block that begins with whole pages of the boot bundle, `page` among them: they need no counting,
     /// and one bind entry maps many. `None`: it does not.
-    fn map_fixed_run(&mut self, area: &Area, file: &FileBacking, page: u64, block: Range<u64>) -> Option<u32> {
+    fn map_fixed_run(
+        &mut self,
+        area: &Area,
+        file: &FileBacking,
+        (page, access): (u64, Access),
+        block: Range<u64>,
+    ) -> Option<u32> {
         let first_index = area.file_index(block.start);
         let run = file.source.fixed_run(first_index..first_index + (block.end - block.start))?;
         let pages = block.start..block.start + run.count;
@@ -350,13 +368,30 @@ impl AddressSpace {
             return None;
         }
         let slot = self.pool.lock().borrowed_slot(run)?;
+        let offered = if is_text(area) { self.pool.patched_text().offered_of(run) } else { 0 };
+        if access == Access::Execute {
+            let count = self.take_offers(area, offered, run.first, &pages);
+            return Some(count + self.fill_fixed(area, (run.first, slot), &pages, pages.clone()));
+        }
+        let mut left_out = offered & !(1 << (page - pages.start));
+        let (mut start, mut count) = (pages.start, 0);
+        while left_out != 0 {
+            let place = pages.start + u64::from(left_out.trailing_zeros());
+            left_out &= left_out - 1;
+            count += self.fill_fixed(area, (run.first, slot), &pages, start..place);
+            start = place + 1;
+        }
+        Some(count + self.fill_fixed(area, (run.first, slot), &pages, start..pages.end))
+    }
+
+    /// Maps what is offered, a bit each, of `pages`, whose frames begin with `first`.
+    fn take_offers(&mut self, area: &Area, mut offered: u64, first: FrameNumber, pages: &Range<u64>) -> u32 {
         let mut count = 0;
-        let mut offered = self.pool.patched_text().offered_of(run);
         while offered != 0 {
             let place = u64::from(offered.trailing_zeros());
             offered &= offered - 1;
             let page = pages.start + place;
-            let frame = self.pool.adopt(FrameNumber(run.first.0 + place));
+            let frame = self.pool.adopt(FrameNumber(first.0 + place));
             let found = FilePage { frame, valid_bytes: PAGE_SIZE as usize };
             if self.pages.get(page).is_none()
                 && let Some(patched) = self.take_offer(area, page, &found)
@@ -365,16 +400,28 @@ impl AddressSpace {
                 count += 1;
             }
         }
-        let flags = rights(false, area.protection);
-        let binder = &mut self.binder;
-        let filled = self.pages.fill_fixed(pages.clone(), run.first, &mut self.pool.lock(), |part| {
-            let frame = FrameNumber(run.first.0 + (part.start - pages.start));
-            binder.map_run(part, frame, slot, flags);
-        });
-        Some(count + filled as u32)
+        count
     }
 
-    /// The entry for a file's page that is only read or executed: what another process has patched, or the page itself.
+    /// Maps the unknown ones of a `part` of `pages`, whose frames begin with `first`.
+    fn fill_fixed(
+        &mut self,
+        area: &Area,
+        (first, slot): (FrameNumber, CapSlot),
+        pages: &Range<u64>,
+        part: Range<u64>,
+    ) -> u32 {
+        let frame_of = |page: u64| FrameNumber(first.0 + (page - pages.start));
+        let (flags, start) = (rights(false, area.protection), part.start);
+        let binder = &mut self.binder;
+        let filled = self.pages.fill_fixed(part, frame_of(start), &mut self.pool.lock(), |part| {
+            let frame = frame_of(part.start);
+            binder.map_run(part, frame, slot, flags);
+        });
+        filled as u32
+    }
+
+    /// The entry for a file's page that is executed: what another process has patched, or the page itself.
     fn text_entry(&mut self, area: &Area, page: u64, found: FilePage) -> Option<PageEntry> {
         match self.take_offer(area, page, &found) {
             Some(patched) => Some(patched),

@@ -1,7 +1,7 @@
 //! Patched pages of text that all processes of a pod share.
 //!
-//! Whoever has rewritten a site offers the page with its jumps ([`AddressSpace::offer_rewrites`]); whoever touches the
-//! same page of the same file for the first time gets that instead of the file's, with the trampolines that it needs
+//! Whoever has rewritten a site offers the page with its jumps ([`AddressSpace::offer_rewrites`]); whoever first
+//! fetches from the same page of the same file gets that instead of the file's, with the trampolines that it needs
 //! ([`AddressSpace::take_offer`]). So a site is decoded, proven and patched once, traps in the first process that runs
 //! it only, and costs one page for all.
 //!
@@ -14,6 +14,8 @@
 //! but for the jumps; a page that nobody can write, as those of the boot bundle, was compared when it was offered.
 //! It is taken only for the first touch of a page that nobody can write, so what ADR 0012 promises
 //! of pages that become writable holds as it does for a process's own patches: those are private copies, too.
+//! It is never taken for a load: who reads text that he does not execute, as valgrind does with its client's,
+//! translates it, and a trampoline is nothing that can be translated.
 //!
 //! Limits: [`OFFER_COUNT_MAX`] pages, and one in [`OFFER_SHARE`] of the pod's frames; further pages are patched by each
 //! process for itself.
@@ -77,6 +79,11 @@ impl PatchedText {
         Some(Arc::clone(offer))
     }
 
+    /// Whether the page of this frame is offered.
+    fn has(&self, original: FrameNumber) -> bool {
+        self.count.load(Ordering::Acquire) != 0 && self.offers.lock().contains_key(&original.0)
+    }
+
     /// Which of a run's pages are offered, a bit each from its first on; no more than 64 are looked at.
     pub(crate) fn offered_of(&self, run: FixedRun) -> u64 {
         if self.count.load(Ordering::Acquire) == 0 {
@@ -137,6 +144,11 @@ fn moved(site: &Site, distance: u64) -> Site {
     Site { plan, trampoline: to(site.trampoline) }
 }
 
+/// Whether a page of `area` may be a patched one: text that nobody writes to.
+pub(crate) fn is_text(area: &Area) -> bool {
+    area.protection == TEXT_RIGHTS
+}
+
 /// Where the first byte of an area's file is, or would be.
 fn base_of(area: &Area) -> Option<u64> {
     let file = area.file().filter(|file| !file.is_shared)?;
@@ -151,7 +163,7 @@ impl AddressSpace {
         let page = site.plan.jump >> PAGE_SHIFT;
         let Some(area) = self.areas.find(site.plan.jump).cloned() else { return };
         let (Some(base), Some(file)) = (base_of(&area), area.file()) else { return };
-        if area.protection != TEXT_RIGHTS {
+        if !is_text(&area) {
             return;
         }
         let sites: Vec<Site> = self.sites.patched_in(page);
@@ -184,11 +196,16 @@ impl AddressSpace {
         pool.patched_text().put(&pool, original.frame.into_frame(), offer);
     }
 
+    /// Whether there is an offer for the page `found` of `area`, fitting or not.
+    pub(crate) fn is_offered(&self, area: &Area, found: &FilePage) -> bool {
+        is_text(area) && self.pool.patched_text().has(found.frame.frame())
+    }
+
     /// For page `page` of `area` that is touched for the first time and would be `found`: the patched one, with a
     /// reference, if there is one that fits here.
     pub(crate) fn take_offer(&mut self, area: &Area, page: u64, found: &FilePage) -> Option<PageEntry> {
         let is_none = self.pool.patched_text().count.load(Ordering::Acquire) == 0;
-        if is_none || area.protection != TEXT_RIGHTS || found.valid_bytes < PAGE_SIZE as usize {
+        if is_none || !is_text(area) || found.valid_bytes < PAGE_SIZE as usize {
             return None;
         }
         let pool = self.pool.clone();

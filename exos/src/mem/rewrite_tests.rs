@@ -89,6 +89,12 @@ fn rewrite(space: &mut AddressSpace, site: u64) -> Option<Result<(), Refusal>> {
     space.rewrite_site(TEXT + site + 7, ENTRY)
 }
 
+/// The first touch of text by who executes it.
+fn fetch(space: &mut AddressSpace, address: u64) {
+    let outcome = space.handle_fault(address, super::Access::Execute);
+    assert!(matches!(outcome, super::FaultOutcome::Resolved { .. }), "{outcome:?}");
+}
+
 fn code(setup: &Setup, space: &mut AddressSpace, site: u64) -> Vec<u8> {
     (0..CODE.len() as u64).map(|offset| load(setup, space, TEXT + site + offset)).collect()
 }
@@ -272,6 +278,32 @@ fn text_of_the_bundle_is_taken_with_the_run_around_it() {
     assert_eq!(code(&setup, &mut writable, SITES[0]), CODE);
 }
 
+#[test]
+fn who_loads_from_text_sees_the_file_and_who_fetches_beside_it_takes_the_offer() {
+    let setup = Setup::new();
+    let bytes = program_bytes();
+    let sources: [Arc<dyn PageSource>; 2] = [program(&setup.pool), setup.bundle_of(&bytes, bytes.len())];
+    for (source, slot) in sources.iter().zip([60, 62]) {
+        let first = offered(&setup, source);
+        let frame = |space: &AddressSpace, address: u64| space.frame_at(address).map(|(frame, _)| frame);
+        let file = |page: u64| source.resident_page(page).map(|page| page.frame.frame());
+        // A load beside the patched page leaves that one for its own first touch.
+        let mut second = setup.space_of(CapSlot(slot));
+        map_at(&mut second, source, TEXT);
+        assert_eq!(second.handle_fault(TEXT, super::Access::Read), resolved(1));
+        assert_eq!((frame(&second, TEXT), frame(&second, TEXT + PAGE)), (file(0), None));
+        assert_eq!(second.handle_fault(TEXT + PAGE, super::Access::Execute), resolved(1));
+        assert_eq!(frame(&second, TEXT + PAGE), frame(&first, TEXT + PAGE), "patched");
+        // A load from it shows what the file says, and a fetch afterwards, too.
+        let mut reader = setup.space_of(CapSlot(slot + 1));
+        map_at(&mut reader, source, TEXT);
+        assert_eq!(reader.handle_fault(TEXT + SITES[0], super::Access::Read), resolved(2));
+        assert_eq!(frame(&reader, TEXT + PAGE), file(1));
+        assert_eq!(code(&setup, &mut reader, SITES[0]), CODE);
+        assert_eq!(reader.rewrite_site(TEXT + SITES[0] + 7, ENTRY), Some(Ok(())), "its own patch");
+    }
+}
+
 fn resolved(pages: u32) -> super::FaultOutcome {
     super::FaultOutcome::Resolved { pages }
 }
@@ -284,6 +316,7 @@ fn an_offer_is_not_taken_where_it_does_not_fit_or_is_not_true() {
     let trampoline = first.sites().patched(TEXT + SITES[0] + 5).expect("patched").trampoline;
     let code_at = |space: &mut AddressSpace, address: u64| {
         let mut bytes = [0; 8];
+        fetch(space, address);
         space.read_exact(address, &mut bytes).expect("readable");
         bytes
     };
@@ -326,6 +359,7 @@ fn a_process_that_took_an_offer_forks_and_patches_more_like_any_other() {
     let mut second = setup.space_of(CapSlot(60));
     map_at(&mut second, &source, TEXT);
     let mut byte = [0];
+    fetch(&mut second, TEXT + SITES[0]);
     second.read_exact(TEXT + SITES[0], &mut byte).expect("readable");
     assert_eq!(byte, [0xe9]);
     assert_eq!(second.rewrite_site(TEXT + SITES[1] + 7, ENTRY), Some(Ok(())));
@@ -337,7 +371,7 @@ fn a_process_that_took_an_offer_forks_and_patches_more_like_any_other() {
     second.offer_rewrites(TEXT + SITES[1] + 7);
     let mut third = setup.space_of(CapSlot(62));
     map_at(&mut third, &source, TEXT);
-    third.read_exact(TEXT + SITES[0], &mut byte).expect("readable");
+    fetch(&mut third, TEXT + SITES[0]);
     assert!(SITES.iter().all(|site| third.sites().patched(TEXT + site + 5).is_some()));
     assert_eq!(rewrite(&mut first, SITES[1]), Some(Ok(())), "who was there before patches for himself");
 }
@@ -360,9 +394,8 @@ fn newer_trampolines_take_the_place_of_older_ones_that_they_hold() {
     let mut second = setup.space_of(CapSlot(60));
     map_at(&mut second, &one, TEXT);
     map_at(&mut second, &two, other);
-    let mut byte = [0];
     for address in [TEXT, other] {
-        second.read_exact(address + SITES[0], &mut byte).expect("readable");
+        fetch(&mut second, address + SITES[0]);
         let site = second.sites().patched(address + SITES[0] + 5).expect("taken");
         let copy: Vec<u8> = (0..5).map(|offset| load(&setup, &mut second, site.trampoline + offset)).collect();
         assert_eq!(copy, CODE[..5]);
@@ -391,6 +424,7 @@ fn trampolines_are_where_a_program_that_maps_and_unmaps_does_not_meet_them() {
         space.unmap(place, PAGE).expect("aligned");
         space.unmap(TEXT, 2 * PAGE).expect("aligned");
         map(&mut space, &source, CODE_RIGHTS, false);
+        fetch(&mut space, TEXT + SITES[0]);
         assert_ne!(code(&setup, &mut space, SITES[0]), CODE, "taken back at the first touch");
     }
     let anywhere = space.map(MapRequest::anonymous(Placement::Hint(0), PAGE, Protection::READ)).expect("room");
@@ -440,8 +474,7 @@ fn all_that_one_process_patched_in_a_real_library_is_taken_by_another() {
         let mut second = setup.space_of(slot);
         map_it(&mut second, address);
         for site in &patched {
-            let mut byte = [0];
-            second.read_exact(address + site, &mut byte).expect("readable");
+            fetch(&mut second, address + site);
             assert!(second.sites().patched(address + site).is_some(), "{site:#x}");
         }
     }

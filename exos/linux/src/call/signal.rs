@@ -185,7 +185,9 @@ fn may_signal(context: &Context<'_>, target: &Process, signal: Option<Signal>) -
     let own = context.thread.identities.lock().uid;
     let theirs = target.identities.lock().uid;
     let is_same_user = [own[0], own[1]].iter().any(|uid| *uid == theirs[0] || *uid == theirs[2]);
-    let is_same_session = *context.process.session.lock() == *target.session.lock();
+    // One lock after the other: two processes that signal each other would wait for each other's.
+    let own_session = *context.process.session.lock();
+    let is_same_session = *target.session.lock() == own_session;
     context.can(Capability::KILL) || is_same_user || signal == Some(Signal::CONT) && is_same_session
 }
 

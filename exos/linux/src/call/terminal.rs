@@ -29,7 +29,8 @@ const DECISECOND_NS: u64 = 100_000_000;
 
 /// The caller as terminals see it.
 fn caller_of(context: &Context<'_>) -> TerminalCaller {
-    let (group, session) = (*context.process.group.lock(), *context.process.session.lock());
+    let group = *context.process.group.lock();
+    let session = *context.process.session.lock();
     let mask = context.thread.signals.lock().mask;
     let shared = context.process.signals.lock();
     let ignored = [Signal::TTIN, Signal::TTOU].into_iter().filter(|signal| shared.dispositions.is_ignored(*signal));

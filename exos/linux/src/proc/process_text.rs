@@ -72,7 +72,8 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
     put!(out, "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\n", process.pid, subject.thread.tid, process.visible_parent());
     out.raw(b"TracerPid:\t0\n");
     identity_lines(subject, out);
-    let (group, session) = (*process.group.lock(), *process.session.lock());
+    let group = *process.group.lock();
+    let session = *process.session.lock();
     put!(out, "NStgid:\t{}\nNSpid:\t{}\n", process.pid, subject.thread.tid);
     put!(out, "NSpgid:\t{group}\nNSsid:\t{session}\n");
     status_lines(process, out);
@@ -169,7 +170,9 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
     put!(out, "{} (", subject.thread.tid);
     out.escaped(&subject.thread.name.lock(), b"\n\\");
     put!(out, ") {} {} ", state(subject).0, process.visible_parent());
-    put!(out, "{} {} 0 -1 {FLAGS} ", *process.group.lock(), *process.session.lock());
+    let group = *process.group.lock();
+    let session = *process.session.lock();
+    put!(out, "{group} {session} 0 -1 {FLAGS} ");
     put!(out, "{} 0 0 0 ", faults.resolved);
     let used_ticks = process.used_ns(subject.system.kernel.now_ns()) / TICK_NS;
     put!(out, "{used_ticks} 0 0 0 {} {nice} ", 20 + nice);
