@@ -284,6 +284,13 @@ calls! {
 
     /// Lets an environment own `frame_count` frames more, out of the caller's quota.
     56 EnvironmentQuota { slot: CapSlot, frame_count: u64 }
+
+    // One of what other calls do many of.
+
+    /// What `Bind` does for one entry, whose four words are in registers (`crate::memory::BindEntry`).
+    57 BindOne { space: CapSlot, operation: u64, virtual_address: u64, frame: u64, pages: u64 }
+    /// Sleeps until a bell has been rung, and takes its count.
+    58 BellAwait { slot: CapSlot }
 }
 
 /// Frames that an environment costs at least: its root page table, its first table of capabilities, and three more

@@ -4,18 +4,18 @@ use bitflags::bitflags;
 
 use crate::types::CapSlot;
 
-/// What a [`BindEntry`] does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum BindOperation {
-    /// Map `page_count` pages from `frame` on at `virtual_address`; an existing mapping there is replaced.
-    Map = 0,
-    /// Remove the mappings of the range; pages that are not mapped are passed over.
-    Unmap = 1,
-    /// Set the rights of the mapped pages of the range to `flags`, at most what `slot` allows for each frame.
-    Protect = 2,
-    /// Clear accessed and dirty bits of the range.
-    Clean = 3,
+numbered! {
+    /// What a [`BindEntry`] does.
+    pub enum BindOperation {
+        /// Map `page_count` pages from `frame` on at `virtual_address`; an existing mapping there is replaced.
+        Map = 0,
+        /// Remove the mappings of the range; pages that are not mapped are passed over.
+        Unmap = 1,
+        /// Set the rights of the mapped pages of the range to `flags`, at most what `slot` allows for each frame.
+        Protect = 2,
+        /// Clear accessed and dirty bits of the range.
+        Clean = 3,
+    }
 }
 
 bitflags! {

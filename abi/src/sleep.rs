@@ -8,32 +8,32 @@
 /// Most terms of a predicate.
 pub const PREDICATE_TERM_COUNT_MAX: usize = 32;
 
-/// What a term looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum TermSource {
-    /// The 32-bit word at physical address `address`, inside the frames of `slot` (READ). Pinned while asleep.
-    Word32 = 0,
-    /// The count of the bell in `slot` (WAIT).
-    Bell = 1,
-    /// Nanoseconds since the kernel's start.
-    Clock = 2,
-    /// The 64-bit word at physical address `address`.
-    Word64 = 3,
+numbered! {
+    /// What a term looks at.
+    pub enum TermSource {
+        /// The 32-bit word at physical address `address`, inside the frames of `slot` (READ). Pinned while asleep.
+        Word32 = 0,
+        /// The count of the bell in `slot` (WAIT).
+        Bell = 1,
+        /// Nanoseconds since the kernel's start.
+        Clock = 2,
+        /// The 64-bit word at physical address `address`.
+        Word64 = 3,
+    }
 }
 
-/// How a term compares its source with `value`, unsigned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum TermOperator {
-    /// Source = value.
-    Equal = 0,
-    /// Source ≠ value.
-    NotEqual = 1,
-    /// Source ≥ value.
-    AtLeast = 2,
-    /// Source < value.
-    Less = 3,
+numbered! {
+    /// How a term compares its source with `value`, unsigned.
+    pub enum TermOperator {
+        /// Source = value.
+        Equal = 0,
+        /// Source ≠ value.
+        NotEqual = 1,
+        /// Source ≥ value.
+        AtLeast = 2,
+        /// Source < value.
+        Less = 3,
+    }
 }
 
 /// One term, read by the kernel from the caller's memory (8-byte aligned).

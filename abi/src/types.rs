@@ -64,28 +64,28 @@ bitflags! {
     }
 }
 
-/// What a capability names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum CapType {
-    /// Empty slot.
-    Null = 0,
-    /// A range of frames.
-    Frames = 1,
-    /// An environment.
-    Environment = 2,
-    /// A virtual processor.
-    Processor = 3,
-    /// A bell.
-    Bell = 4,
-    /// A gate for protected control transfer.
-    Gate = 5,
-    /// A device function.
-    Device = 6,
-    /// The machine: log and power.
-    Machine = 7,
-    /// An address space of an environment.
-    Space = 8,
+numbered! {
+    /// What a capability names.
+    pub enum CapType {
+        /// Empty slot.
+        Null = 0,
+        /// A range of frames.
+        Frames = 1,
+        /// An environment.
+        Environment = 2,
+        /// A virtual processor.
+        Processor = 3,
+        /// A bell.
+        Bell = 4,
+        /// A gate for protected control transfer.
+        Gate = 5,
+        /// A device function.
+        Device = 6,
+        /// The machine: log and power.
+        Machine = 7,
+        /// An address space of an environment.
+        Space = 8,
+    }
 }
 
 /// Who has to change something before the call can succeed.

@@ -176,19 +176,6 @@ impl Hardware {
         self.routes.iter().find(is_it).map_or(Line::None, |route| route.line)
     }
 
-    fn set_masked(&self, device: DeviceId, interrupt: usize, masked: bool) {
-        match (self.line_of(device, interrupt), masked) {
-            (Line::Gsi(gsi), true) => machine::line_mask(gsi),
-            (Line::Gsi(gsi), false) => machine::line_unmask(gsi),
-            (Line::Message(index), _) => {
-                if let Some(function) = self.pci_function(device) {
-                    machine::msi_x_mask(&function, index, masked);
-                }
-            }
-            (Line::None, _) => {}
-        }
-    }
-
     // Its loop is one turn nearly always, and is not to be unrolled into its callers.
     #[inline(never)]
     fn flush(&self, holders: Holders, flush: Flush) {
@@ -304,12 +291,17 @@ impl Machine for Hardware {
         }
     }
 
-    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize) {
-        self.set_masked(device, interrupt, true);
-    }
-
-    fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize) {
-        self.set_masked(device, interrupt, false);
+    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool) {
+        match (self.line_of(device, interrupt), is_masked) {
+            (Line::Gsi(gsi), true) => machine::line_mask(gsi),
+            (Line::Gsi(gsi), false) => machine::line_unmask(gsi),
+            (Line::Message(index), _) => {
+                if let Some(function) = self.pci_function(device) {
+                    machine::msi_x_mask(&function, index, is_masked);
+                }
+            }
+            (Line::None, _) => {}
+        }
     }
 
     fn log(&mut self, bytes: &[u8]) -> usize {

@@ -162,6 +162,8 @@ stubs! {
     bell_ring_at(slot: CapSlot, deadline_ns: u64) => BellRingAt { slot: slot, deadline_ns: deadline_ns };
     /// Takes a bell's count.
     bell_take(slot: CapSlot) => BellTake { slot: slot };
+    /// Sleeps until a bell has been rung, and takes its count.
+    bell_await(slot: CapSlot) => BellAwait { slot: slot };
     /// Makes a gate.
     gate_create(slot: CapSlot, processor: CapSlot, rip: u64, badge: u64)
         => GateCreate { slot: slot, processor: processor, rip: rip, badge: badge };
@@ -253,6 +255,22 @@ pub unsafe fn bind(space: CapSlot, entries: &[BindEntry]) -> Outcome {
     };
     // SAFETY: passed on to our caller.
     unsafe { issue(Call::Bind(call)) }
+}
+
+/// Does what [`bind`] does for one entry, and faster.
+///
+/// # Safety
+/// As for [`bind`].
+pub unsafe fn bind_one(space: CapSlot, entry: &BindEntry) -> Outcome {
+    let call = numbers::BindOne {
+        space,
+        operation: u64::from(entry.operation) | u64::from(entry.flags) << 32,
+        virtual_address: entry.virtual_address,
+        frame: entry.frame,
+        pages: u64::from(entry.page_count) | u64::from(entry.slot) << 32,
+    };
+    // SAFETY: passed on to our caller.
+    unsafe { issue(Call::BindOne(call)) }
 }
 
 /// Sleeps until the predicate holds; the value is the product that held.

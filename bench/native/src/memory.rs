@@ -86,7 +86,8 @@ pub(crate) fn bind_all(entries: &[BindEntry]) -> Outcome {
 
 /// Applies one entry to our own space.
 pub(crate) fn bind(entry: BindEntry) -> Measured {
-    named(bind_all(&[entry]), "Bind")
+    // SAFETY: as for `bind_all`.
+    named(unsafe { call::bind_one(SLOT_SELF, &entry) }, "BindOne")
 }
 
 /// Applies one entry to another's space, repeating bounded calls.

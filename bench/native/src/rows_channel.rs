@@ -5,7 +5,6 @@
 use core::sync::atomic::Ordering;
 
 use aegis_abi::CapSlot;
-use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_rt::{call, control};
 
 use crate::memory::Measured;
@@ -153,19 +152,7 @@ fn shared_spinning(count: u64) -> Measured {
 
 /// Sleeps until the bell was rung, and takes its count.
 fn await_bell(bell: CapSlot) {
-    let term = Term {
-        product: 0,
-        source: TermSource::Bell as u32,
-        operator: TermOperator::AtLeast as u32,
-        slot: bell.0,
-        address: 0,
-        value: 1,
-    };
-    loop {
-        let _ = call::sleep(&[term]);
-        if call::bell_take(bell).is_ok_and(|count| count != 0) {
-            return;
-        }
+    while call::bell_await(bell).is_err() {
         // Something else is pending that nobody asked for.
         let _ = control::take_pending();
     }

@@ -152,18 +152,11 @@ fn check_first_word(word: u64, kind: CapType, rights: Rights) -> Result<(), Stat
 }
 
 fn kind_from_word(word: u64) -> CapType {
-    match word as u8 {
-        1 => CapType::Frames,
-        2 => CapType::Environment,
-        3 => CapType::Processor,
-        4 => CapType::Bell,
-        5 => CapType::Gate,
-        6 => CapType::Device,
-        7 => CapType::Machine,
-        8 => CapType::Space,
-        _ => CapType::Null,
-    }
+    CapType::from_number(word as u32 & 0xff).unwrap_or(CapType::Null)
 }
+
+/// What a slot names and what is still there, or why not.
+type Live<T> = Result<T, Status>;
 
 impl<M: Machine> State<'_, M> {
     /// Frame and first word of an entry, if the table has a frame there.
@@ -282,13 +275,8 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// The frames that a capability authorises.
-    pub(crate) fn lookup_frames(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        rights: Rights,
-    ) -> Result<FrameRange, Status> {
-        let (first, count) = self.lookup_object(environment, slot, CapType::Frames, rights)?;
+    pub(crate) fn lookup_frames(&self, by: EnvironmentId, slot: CapSlot, rights: Rights) -> Result<FrameRange, Status> {
+        let (first, count) = self.lookup_object(by, slot, CapType::Frames, rights)?;
         Ok(FrameRange { first, count })
     }
 
@@ -311,13 +299,8 @@ impl<M: Machine> State<'_, M> {
 
     /// An environment that is not being ended.
     #[inline(always)]
-    pub(crate) fn lookup_environment(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        rights: Rights,
-    ) -> Result<EnvironmentId, Status> {
-        let named = self.lookup_named(environment, slot, CapType::Environment, rights)?;
+    pub(crate) fn lookup_environment(&self, by: EnvironmentId, slot: CapSlot, rights: Rights) -> Live<EnvironmentId> {
+        let named = self.lookup_named(by, slot, CapType::Environment, rights)?;
         self.live_environment(named).filter(|target| !self.environments[*target].is_ending).ok_or(Status::WrongState)
     }
 
@@ -325,46 +308,31 @@ impl<M: Machine> State<'_, M> {
     #[inline(always)]
     pub(crate) fn lookup_processor(
         &self,
-        environment: EnvironmentId,
+        by: EnvironmentId,
         slot: CapSlot,
         rights: Rights,
-    ) -> Result<Named<ProcessorId>, Status> {
-        let named = self.lookup_named(environment, slot, CapType::Processor, rights)?;
+    ) -> Live<Named<ProcessorId>> {
+        let named = self.lookup_named(by, slot, CapType::Processor, rights)?;
         self.live_processor(named).map(|_| named).ok_or(Status::WrongState)
     }
 
     /// A bell that still exists.
     #[inline(always)]
-    pub(crate) fn lookup_bell(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        rights: Rights,
-    ) -> Result<Named<BellId>, Status> {
-        let named = self.lookup_named(environment, slot, CapType::Bell, rights)?;
+    pub(crate) fn lookup_bell(&self, by: EnvironmentId, slot: CapSlot, rights: Rights) -> Live<Named<BellId>> {
+        let named = self.lookup_named(by, slot, CapType::Bell, rights)?;
         self.live_bell(named).map(|_| named).ok_or(Status::WrongState)
     }
 
     /// A gate that still exists; a gate that does not is a peer that is gone.
     #[inline(always)]
-    pub(crate) fn lookup_gate(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        rights: Rights,
-    ) -> Result<GateId, Status> {
-        let named = self.lookup_named(environment, slot, CapType::Gate, rights)?;
+    pub(crate) fn lookup_gate(&self, by: EnvironmentId, slot: CapSlot, rights: Rights) -> Result<GateId, Status> {
+        let named = self.lookup_named(by, slot, CapType::Gate, rights)?;
         self.live_gate(named).ok_or(Status::PeerGone)
     }
 
     /// A device function.
-    pub(crate) fn lookup_device(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        rights: Rights,
-    ) -> Result<DeviceId, Status> {
-        let named = self.lookup_named(environment, slot, CapType::Device, rights)?;
+    pub(crate) fn lookup_device(&self, by: EnvironmentId, slot: CapSlot, rights: Rights) -> Result<DeviceId, Status> {
+        let named = self.lookup_named(by, slot, CapType::Device, rights)?;
         Ok(named.id)
     }
 
@@ -519,14 +487,11 @@ impl<M: Machine> State<'_, M> {
     }
 }
 
-/// What the last search for authority found: the same for all of these frames.
-pub(crate) struct Cover {
-    range: FrameRange,
-    rights: Rights,
-    is_covered: bool,
-}
-
-impl Cover {
-    pub(crate) const NONE: Self =
-        Self { range: FrameRange { first: 0, count: 0 }, rights: Rights::empty(), is_covered: false };
+begins! {
+    /// What the last search for authority found: the same for all of these frames.
+    pub(crate) struct Cover {
+        range: FrameRange = FrameRange { first: 0, count: 0 },
+        rights: Rights = Rights::empty(),
+        is_covered: bool = false,
+    }
 }

@@ -148,7 +148,7 @@ begins! {
 impl<M: Machine> State<'_, M> {
     /// An interrupt came: it is masked until somebody asks for the next one.
     pub(crate) fn device_interrupt(&mut self, device: DeviceId, interrupt: usize) {
-        self.machine.interrupt_mask(device, interrupt);
+        self.machine.interrupt_mask(device, interrupt, true);
         let bell = self.devices[device]
             .routes
             .get(interrupt)
@@ -164,7 +164,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn release_device(&mut self, device: DeviceId, environment: EnvironmentId) {
         for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
             if self.devices[device].routes[interrupt].environment == Some(environment) {
-                self.machine.interrupt_mask(device, interrupt);
+                self.machine.interrupt_mask(device, interrupt, true);
                 self.devices[device].routes[interrupt] = Route::EMPTY;
             }
         }
@@ -191,7 +191,7 @@ impl<M: Machine> State<'_, M> {
         for device in self.devices.ids() {
             for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
                 if self.devices[device].routes[interrupt].bound_with.is_some_and(|with| with.contains(&at)) {
-                    self.machine.interrupt_mask(device, interrupt);
+                    self.machine.interrupt_mask(device, interrupt, true);
                     self.devices[device].routes[interrupt] = Route::EMPTY;
                 }
             }

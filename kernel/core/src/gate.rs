@@ -8,7 +8,7 @@
 //! chain of calls has no cycle, because a call that would close one is refused.
 
 use aegis_abi::Status;
-use aegis_abi::call::{GateCall, GateReply, ProcessorState, Yield};
+use aegis_abi::call::{BellAwait, GateCall, GateReply, ProcessorState, Yield};
 use aegis_abi::counter::Counter;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::share::Table;
@@ -163,6 +163,7 @@ impl<M: Machine> State<'_, M> {
         let next = match frame.rax {
             GateCall::NUMBER => self.call_at_once(caller, frame)?,
             GateReply::NUMBER => self.reply_at_once(processor, frame)?,
+            BellAwait::NUMBER => return self.wait_at_once(caller, frame).map(|next| (processor, next)),
             Yield::NUMBER => return self.yield_at_once(caller, frame).map(|next| (processor, next)),
             _ => return None,
         };

@@ -108,10 +108,8 @@ pub trait Machine {
     /// Lets a device function reach memory and decode its regions, or stops it; returns when it has
     /// stopped.
     fn device_enable(&mut self, device: DeviceId, enable: bool);
-    /// Masks an interrupt of a device function.
-    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize);
-    /// Unmasks it.
-    fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize);
+    /// Masks an interrupt of a device function, or unmasks it.
+    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool);
 
     /// Writes at most `LOG_BYTES_MAX` bytes to the kernel's log without waiting; how many it took.
     fn log(&mut self, bytes: &[u8]) -> usize;

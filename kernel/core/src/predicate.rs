@@ -48,21 +48,27 @@ pub(crate) struct CheckedTerm {
     pub(crate) value: u64,
 }
 
-/// The predicate of a sleeping processor; empty while it does not sleep. It is large, so it is built where it stays,
-/// and emptied without writing the terms.
-pub(crate) struct Predicate {
-    terms: [CheckedTerm; PREDICATE_TERM_COUNT_MAX],
-    count: u8,
-    has_words: bool,
+begins! {
+    /// The predicate of a sleeping processor; empty while it does not sleep. It is large, so it is built where it
+    /// stays, and emptied without writing the terms.
+    pub(crate) struct Predicate {
+        terms: [CheckedTerm; PREDICATE_TERM_COUNT_MAX] =
+            [CheckedTerm { product: 0, source: Source::Never, operator: TermOperator::Equal, value: 0 };
+                PREDICATE_TERM_COUNT_MAX],
+        count: u8 = 0,
+        has_words: bool = false,
+        /// Its count is taken by whoever wakes.
+        pub(crate) awaited: Option<BellId> = None,
+    }
 }
 
 impl Predicate {
-    pub(crate) const EMPTY: Self = Self {
-        terms: [CheckedTerm { product: 0, source: Source::Never, operator: TermOperator::Equal, value: 0 };
-            PREDICATE_TERM_COUNT_MAX],
-        count: 0,
-        has_words: false,
-    };
+    /// Waits for a bell alone.
+    pub(crate) fn wait_for(&mut self, bell: Named<BellId>) {
+        self.terms[0] =
+            CheckedTerm { product: 0, source: Source::Bell(bell), operator: TermOperator::AtLeast, value: 1 };
+        (self.count, self.awaited) = (1, Some(bell.id));
+    }
 
     /// Adds a term behind those of its product, so that one look at each term evaluates all products; false if there
     /// is no room.
@@ -78,8 +84,7 @@ impl Predicate {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.count = 0;
-        self.has_words = false;
+        (self.count, self.has_words, self.awaited) = (0, false, None);
     }
 
     fn term(&self, index: usize) -> Option<&CheckedTerm> {
@@ -228,9 +233,17 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
+    /// What a predicate that holds answers: its product, or the count of the bell that it waits for, which it takes.
+    pub(crate) fn take_what_holds(&mut self, processor: ProcessorId, now_ns: u64) -> Option<u64> {
+        let predicate = &self.processors[processor].predicate;
+        let product = self.evaluate(predicate, now_ns)?;
+        let taken = predicate.awaited.map(|bell| core::mem::take(&mut self.bells[bell].count));
+        Some(taken.unwrap_or(u64::from(product)))
+    }
+
     fn wake_if_due(&mut self, processor: ProcessorId, now_ns: u64) {
-        if let Some(product) = self.evaluate(&self.processors[processor].predicate, now_ns) {
-            self.wake(processor, Status::Ok, u64::from(product));
+        if let Some(value) = self.take_what_holds(processor, now_ns) {
+            self.wake(processor, Status::Ok, value);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::gate::save_call;
 use crate::id::{CpuId, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::predicate::WORD_POLL_NS;
+use crate::processor::SLEEP_ENDING_KINDS;
 use crate::state::State;
 
 begins! {
@@ -261,8 +262,44 @@ impl<M: Machine> State<'_, M> {
         } else {
             return None;
         };
+        self.leave_at_once(caller, next, frame)?;
+        if !is_directed {
+            self.charge(cpu, processor, now_ns);
+            (self.cpus[cpu].payer, self.cpus[cpu].is_given) = (Some(next), true);
+        }
+        self.make_ready(processor);
+        self.enter_at_once(caller, next, frame, now_ns);
+        Some(next)
+    }
+
+    /// A wait for a bell that was not rung, where one is ready and has nothing delivered. `None`: it is not so, and
+    /// nothing is changed.
+    #[inline(never)]
+    pub(crate) fn wait_at_once(&mut self, caller: Caller, frame: &mut UpcallFrame) -> Option<ProcessorId> {
+        let Caller { cpu, processor, environment } = caller;
+        let slot = CapSlot(u32::try_from(frame.rdi).ok()?);
+        let bell = self.lookup_bell(environment, slot, Rights::WAIT).ok()?;
+        let next = self.ready.only().filter(|_| self.word_sleeper_count == 0 && self.bells[bell.id].count == 0)?;
+        let (_, pending) = self.mask_word(processor);
+        if pending & SLEEP_ENDING_KINDS != 0 {
+            return None;
+        }
+        self.leave_at_once(caller, next, frame)?;
+        self.processors[processor].predicate.wait_for(bell);
+        self.begin_sleep(processor);
+        let now_ns = self.machine.now_ns();
+        self.charge(cpu, processor, now_ns);
+        self.begin_slice(cpu, next, now_ns);
+        self.enter_at_once(caller, next, frame, now_ns);
+        Some(next)
+    }
+
+    /// Takes `next` out of the ready set and saves a caller that makes room for it, if nothing has to be delivered to
+    /// either; else changes nothing.
+    #[inline(always)]
+    fn leave_at_once(&mut self, caller: Caller, next: ProcessorId, frame: &UpcallFrame) -> Option<()> {
         let object = &self.processors[next];
-        let is_due = object.due != 0 || object.transfer.picks || self.processors[processor].due != 0;
+        let is_due = object.due != 0 || object.transfer.picks || self.processors[caller.processor].due != 0;
         if !self.is_in_ready(next) || is_due || object.registers.vector != frame.vector {
             return None;
         }
@@ -270,22 +307,20 @@ impl<M: Machine> State<'_, M> {
             return None;
         }
         self.take_from_ready(next);
-        self.count(environment, Counter::KernelCalls, 1);
-        if !is_directed {
-            self.charge(cpu, processor, now_ns);
-            (self.cpus[cpu].payer, self.cpus[cpu].is_given) = (Some(next), true);
-        }
-        self.end_turn(cpu, processor, now_ns);
-        let object = &mut self.processors[processor];
-        save_call(frame, &mut object.registers);
-        let registers = &mut object.registers;
+        self.count(caller.environment, Counter::KernelCalls, 1);
+        let registers = &mut self.processors[caller.processor].registers;
+        save_call(frame, registers);
         (registers.rax, registers.rdx, registers.vector) = (Status::Ok as u64, 0, frame.vector);
-        self.make_ready(processor);
-        self.begin_turn(cpu, next, now_ns);
+        Some(())
+    }
+
+    #[inline(always)]
+    fn enter_at_once(&mut self, caller: Caller, next: ProcessorId, frame: &mut UpcallFrame, now_ns: u64) {
+        self.end_turn(caller.cpu, caller.processor, now_ns);
+        self.begin_turn(caller.cpu, next, now_ns);
         let registers = &self.processors[next].registers;
         save_call(registers, frame);
         (frame.rax, frame.rdx) = (registers.rax, registers.rdx);
-        Some(next)
     }
 
     /// Gives a free physical processor to whom it was handed off, or to the winner of a draw: of the rest of the slice

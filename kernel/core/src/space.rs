@@ -130,10 +130,6 @@ impl Flush {
         if is_window { Holders::Environment(self.tables.environment) } else { Holders::Root(self.tables.root) }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.page_count == 0
-    }
-
     fn add_large(&mut self, address: u64) {
         self.add(address);
         self.add(window_address(address));
@@ -619,7 +615,7 @@ impl<M: Machine> State<'_, M> {
 
     fn break_mappings_in(&mut self, tables: Tables, page_end: u64, broken: Broken, cursor: &mut u64) -> Progress {
         let mut flush = Flush::new(tables);
-        let mut cover = Cover::NONE;
+        let mut cover = Cover::EMPTY;
         let mut progress = Progress::Done;
         while let Some((page, directory)) = self.next_directory(tables.root, *cursor, page_end) {
             // A cursor in the middle of a page table goes on there.

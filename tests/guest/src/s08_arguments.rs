@@ -71,7 +71,7 @@ fn row(number: u64, words: [u64; 6], arguments: &[(usize, Kind)]) -> Row {
 /// Calls that take no slot.
 const WITHOUT_SLOTS: [u64; 3] = [0, 22, 29];
 
-fn rows(entry: &BindEntry) -> [Row; 47] {
+fn rows(entry: &BindEntry) -> [Row; 49] {
     use Kind::{Any, AnyFunded, Funded, Right, Space, Target, Type};
     let at = |slot: CapSlot| u64::from(slot.0);
     let (frames, environment, processor) = (at(FRAMES), at(ENVIRONMENT), at(PROCESSOR));
@@ -132,6 +132,8 @@ fn rows(entry: &BindEntry) -> [Row; 47] {
         row(47, [environment, u64::from(SLOT_SELF.0), 0, 0, 0, 0], &[(0, Right(E)), (1, Right(E))]),
         row(52, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
         row(56, [environment, 0, 0, 0, 0, 0], &[(0, Right(E))]),
+        row(57, [environment, 0, SCRATCH_BASE, 0, u64::from(FRAMES.0) << 32 | 1, 0], &[(0, Space)]),
+        row(58, [bell, 0, 0, 0, 0, 0], &[(0, Right(B))]),
     ]
 }
 

@@ -125,11 +125,11 @@ fn random_word(random: &mut Random) -> u64 {
 
 /// What each call's arguments are, by its number: s slot, o slot of the object it works on, t slot to fill, r rights,
 /// c count, f frame, x field, a address, p pointer to the buffer, w when.
-const SHAPES: [&[u8]; 57] = [
+const SHAPES: [&[u8]; 59] = [
     b"", b"strcc", b"sotr", b"s", b"s", b"sx", b"tcfx", b"s", b"stc", b"so", b"opc", b"tsc", b"o", b"ox", b"os",
     b"ocw", b"tosxaa", b"oaac", b"o", b"ox", b"o", b"s", b"px", b"ts", b"s", b"s", b"tsac", b"s", b"s", b"", b"sxx",
     b"sx", b"sxa", b"sxcxxc", b"sxs", b"sx", b"sscc", b"sscc", b"spc", b"sc", b"ox", b"sw", b"t", b"s", b"ox", b"oo",
-    b"ox", b"oo", b"", b"", b"", b"", b"oxc", b"", b"", b"", b"oc",
+    b"ox", b"oo", b"", b"", b"", b"", b"oxc", b"", b"", b"", b"oc", b"oxafc", b"s",
 ];
 
 /// An argument that fits, or any word.
@@ -186,7 +186,9 @@ fn is_spared(random: &mut Random, number: u64, words: &[u64; 6]) -> bool {
     let binds_own = number == 10 && own_environment && random.below(64) != 0;
     let stops_itself = number == 18 && words[0] == 9;
     let is_deadly = takes_slot && own_slot || stops_itself;
-    binds_own && touches_own(random) || is_deadly && random.below(32) != 0
+    let is_own = |page: &u64| page.abs_diff(words[2]) < 64 * PAGE_SIZE;
+    let binds_one = number == 57 && own_environment && OWN_ADDRESSES.iter().any(is_own);
+    binds_own && touches_own(random) || (is_deadly || binds_one) && random.below(32) != 0
 }
 
 /// Random entries rarely name an address of the child's own; those that do are made harmless.

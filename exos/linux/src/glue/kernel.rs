@@ -272,7 +272,13 @@ pub(crate) unsafe fn bind_all(space: CapSlot, entries: &[BindEntry]) -> Result<(
     while done < entries.len() {
         let limit = entries.len().min(done + aegis_abi::memory::BIND_ENTRY_COUNT_MAX as usize);
         // SAFETY: passed on to our caller.
-        match unsafe { call::bind(space, &entries[done..limit]) } {
+        let outcome = unsafe {
+            match &entries[done..limit] {
+                [entry] => call::bind_one(space, entry),
+                batch => call::bind(space, batch),
+            }
+        };
+        match outcome {
             Ok(_) => done = limit,
             Err(refusal) => {
                 done = (done + refusal.value as usize).min(entries.len());

@@ -4,7 +4,7 @@
 //! answers `Again` before it. An entry that is refused half way (no donated frames, a large page in
 //! its way) leaves the pages done so far; repeating it is harmless.
 
-use aegis_abi::call::Bind;
+use aegis_abi::call::{Bind, BindOne};
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::memory::{
     BIND_ENTRY_COUNT_MAX, BIND_LARGE_PAGE_COUNT_MAX, BIND_PAGE_COUNT_MAX, BindFlags, BindOperation, entry,
@@ -42,13 +42,7 @@ impl Batch {
     }
 
     fn check(words: [u64; ENTRY_WORDS]) -> Result<Self, Status> {
-        let operation = match words[0] as u32 {
-            0 => BindOperation::Map,
-            1 => BindOperation::Unmap,
-            2 => BindOperation::Protect,
-            3 => BindOperation::Clean,
-            _ => return Err(Status::BadArgument),
-        };
+        let operation = BindOperation::from_number(words[0] as u32).ok_or(Status::BadArgument)?;
         let batch = Self {
             operation,
             flags: BindFlags::from_bits((words[0] >> 32) as u32).ok_or(Status::BadArgument)?,
@@ -85,7 +79,7 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
     let mut reader = state.user_reader(caller.processor, slice);
     let mut flush = Flush::new(target);
     let mut budget = BIND_PAGE_COUNT_MAX;
-    let mut cover = Cover::NONE;
+    let mut cover = Cover::EMPTY;
     let mut outcome = Ok(u64::from(call.entry_count));
     for index in 0..u64::from(call.entry_count) {
         let step = bind_entry(state, caller, target, &mut reader, index, (&mut budget, &mut cover), &mut flush);
@@ -94,10 +88,17 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
             break;
         }
     }
-    if !flush.is_empty() {
-        flush.finish(&mut state.machine);
-    }
+    flush.finish(&mut state.machine);
     outcome
+}
+
+pub(super) fn bind_one<M: Machine>(state: &mut State<M>, caller: Caller, call: BindOne) -> Answer {
+    let target = state.lookup_tables(caller.environment, call.space)?;
+    let batch = Batch::check([call.operation, call.virtual_address, call.frame, call.pages])?;
+    let (mut flush, mut cover) = (Flush::new(target), Cover::EMPTY);
+    let outcome = apply(state, caller, target, &batch, (&mut cover, &mut flush));
+    flush.finish(&mut state.machine);
+    Ok(outcome.map(|()| 0)?)
 }
 
 fn bind_entry<M: Machine>(
@@ -111,20 +112,30 @@ fn bind_entry<M: Machine>(
 ) -> Result<(), Status> {
     let batch = Batch::check(state.read_user(reader, index)?)?;
     let is_first = *budget == BIND_PAGE_COUNT_MAX;
-    let is_foreign = caller.environment != target.environment;
     let cost = batch.cost();
     // Tables that are made, and authority that is looked for in another's table, have a budget of their own.
     if !is_first && (cost > *budget || state.work_left == 0) {
         return Err(Status::Again);
     }
     *budget = budget.saturating_sub(cost.max(1));
+    apply(state, caller, target, &batch, (cover, flush))
+}
+
+fn apply<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    target: Tables,
+    batch: &Batch,
+    (cover, flush): (&mut Cover, &mut Flush),
+) -> Result<(), Status> {
     match batch.operation {
-        BindOperation::Map => map(state, caller, target, &batch, (cover, flush)),
+        BindOperation::Map => map(state, caller, target, batch, (cover, flush)),
         BindOperation::Protect => {
-            let range = authority(state, caller, &batch)?;
-            change(state, target, &batch, Some(range), is_foreign.then_some(cover), flush)
+            let range = authority(state, caller, batch)?;
+            let is_foreign = caller.environment != target.environment;
+            change(state, target, batch, Some(range), is_foreign.then_some(cover), flush)
         }
-        BindOperation::Unmap | BindOperation::Clean => change(state, target, &batch, None, None, flush),
+        BindOperation::Unmap | BindOperation::Clean => change(state, target, batch, None, None, flush),
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: De
     } else if call.operation == DeviceOperation::Disable as u32 {
         state.machine.device_enable(device, false);
         for interrupt in 0..description.interrupt_count as usize {
-            state.machine.interrupt_mask(device, interrupt);
+            state.machine.interrupt_mask(device, interrupt, true);
         }
     } else {
         return Err(bad_argument(1));
@@ -152,7 +152,7 @@ pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, c
     };
     let place = state.devices[device].routes.get_mut(interrupt).ok_or(bad_argument(1))?;
     *place = route;
-    state.machine.interrupt_mask(device, interrupt);
+    state.machine.interrupt_mask(device, interrupt, true);
     Ok(0)
 }
 
@@ -161,7 +161,7 @@ pub(super) fn interrupt_ask<M: Machine>(state: &mut State<M>, caller: Caller, ca
     let interrupt = interrupt_index(&description, call.interrupt)?;
     let is_bound = state.devices[device].routes.get(interrupt).is_some_and(|route| route.bell.is_some());
     refuse_if(!is_bound, Status::WrongState)?;
-    state.machine.interrupt_unmask(device, interrupt);
+    state.machine.interrupt_mask(device, interrupt, false);
     Ok(0)
 }
 

@@ -92,6 +92,7 @@ pub(crate) fn may_switch(number: u64) -> bool {
             | call::GateCall::NUMBER
             | call::GateSend::NUMBER
             | call::GateReply::NUMBER
+            | call::BellAwait::NUMBER
     )
 }
 
@@ -127,6 +128,7 @@ dispatch! {
     GateCall => gate::call;
     GateSend => gate::send;
     GateReply => gate::reply;
+    BellAwait => processor::await_bell;
 }
 
 dispatch! {
@@ -141,6 +143,7 @@ dispatch! {
     FrameSplit => frame::split;
     FrameDonate => frame::donate;
     Bind => bind::bind;
+    BindOne => bind::bind_one;
     EnvironmentCreate => environment::create;
     EnvironmentDestroy => environment::destroy;
     EnvironmentRead => environment::read;

@@ -1,8 +1,8 @@
 //! Calls 16 to 22: virtual processors, yielding and sleeping.
 
 use aegis_abi::call::{
-    ProcessorCreate, ProcessorDestroy, ProcessorField, ProcessorRead, ProcessorStart, ProcessorState, ProcessorStop,
-    Sleep, Yield,
+    BellAwait, ProcessorCreate, ProcessorDestroy, ProcessorField, ProcessorRead, ProcessorStart, ProcessorState,
+    ProcessorStop, Sleep, Yield,
 };
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE};
 use aegis_abi::share::Table;
@@ -186,14 +186,37 @@ pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Y
 }
 
 pub(super) fn sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Outcome {
-    let outcome = try_sleep(state, caller, call).unwrap_or_else(|refusal| Outcome::Done(refusal.status, refusal.value));
-    if outcome != Outcome::Left {
-        state.processors[caller.processor].predicate.clear();
-    }
+    let terms = read_terms(state, caller, call);
+    fall_asleep(state, caller, terms)
+}
+
+/// Call 58: sleeps until a bell has been rung.
+pub(super) fn await_bell<M: Machine>(state: &mut State<M>, caller: Caller, call: BellAwait) -> Outcome {
+    let bell = state.lookup_bell(caller.environment, call.slot, Rights::WAIT);
+    let waits = bell.map(|named| state.processors[caller.processor].predicate.wait_for(named));
+    fall_asleep(state, caller, waits.map_err(Refusal::from))
+}
+
+/// Sleeps by the predicate that was built, unless it holds already or something is pending.
+fn fall_asleep<M: Machine>(state: &mut State<M>, caller: Caller, built: Result<(), Refusal>) -> Outcome {
+    let now_ns = state.machine.now_ns();
+    let (_, pending) = state.mask_word(caller.processor);
+    let outcome = if let Err(refusal) = built {
+        Outcome::Done(refusal.status, refusal.value)
+    } else if let Some(value) = state.take_what_holds(caller.processor, now_ns) {
+        Outcome::Done(Status::Ok, value)
+    } else if (pending | state.processors[caller.processor].due) & SLEEP_ENDING_KINDS != 0 {
+        Outcome::Done(Status::Interrupted, 0)
+    } else if state.begin_sleep(caller.processor) {
+        return Outcome::Left;
+    } else {
+        Outcome::Done(Status::TableFull, 0)
+    };
+    state.processors[caller.processor].predicate.clear();
     outcome
 }
 
-fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Result<Outcome, Refusal> {
+fn read_terms<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> Result<(), Refusal> {
     refuse_if(call.term_count as usize > PREDICATE_TERM_COUNT_MAX, bad_argument(1))?;
     if call.term_count != 0 {
         let length_bytes = u64::from(call.term_count) * TERM_WORDS as u64 * 8;
@@ -205,15 +228,7 @@ fn try_sleep<M: Machine>(state: &mut State<M>, caller: Caller, call: Sleep) -> R
             refuse_if(!state.processors[caller.processor].predicate.push(term), bad_argument(1))?;
         }
     }
-    let now_ns = state.machine.now_ns();
-    if let Some(product) = state.evaluate(&state.processors[caller.processor].predicate, now_ns) {
-        return Ok(Outcome::Done(Status::Ok, u64::from(product)));
-    }
-    let (_, pending) = state.mask_word(caller.processor);
-    if (pending | state.processors[caller.processor].due) & SLEEP_ENDING_KINDS != 0 {
-        return Ok(Outcome::Done(Status::Interrupted, 0));
-    }
-    if state.begin_sleep(caller.processor) { Ok(Outcome::Left) } else { Err(Status::TableFull.into()) }
+    Ok(())
 }
 
 fn read_term<M: Machine>(
@@ -224,26 +239,16 @@ fn read_term<M: Machine>(
 ) -> Result<CheckedTerm, Status> {
     let words: [u64; TERM_WORDS] = state.read_user(reader, index)?;
     let slot = CapSlot((words[1] >> 32) as u32);
-    let operator = match words[1] as u32 {
-        0 => TermOperator::Equal,
-        1 => TermOperator::NotEqual,
-        2 => TermOperator::AtLeast,
-        3 => TermOperator::Less,
+    let operator = TermOperator::from_number(words[1] as u32).ok_or(Status::BadArgument)?;
+    let is_at_least = operator == TermOperator::AtLeast;
+    let source = match TermSource::from_number((words[0] >> 32) as u32) {
+        Some(TermSource::Word32) => word_source(state, caller, slot, words[2], 4)?,
+        Some(TermSource::Word64) => word_source(state, caller, slot, words[2], 8)?,
+        Some(TermSource::Bell) if is_at_least => {
+            Source::Bell(state.lookup_bell(caller.environment, slot, Rights::WAIT)?)
+        }
+        Some(TermSource::Clock) if is_at_least => Source::Clock,
         _ => return Err(Status::BadArgument),
-    };
-    let source_number = (words[0] >> 32) as u32;
-    let is_word = source_number == TermSource::Word32 as u32 || source_number == TermSource::Word64 as u32;
-    if !is_word && operator != TermOperator::AtLeast {
-        return Err(Status::BadArgument);
-    }
-    let source = if is_word {
-        word_source(state, caller, slot, words[2], source_number)?
-    } else if source_number == TermSource::Bell as u32 {
-        Source::Bell(state.lookup_bell(caller.environment, slot, Rights::WAIT)?)
-    } else if source_number == TermSource::Clock as u32 {
-        Source::Clock
-    } else {
-        return Err(Status::BadArgument);
     };
     Ok(CheckedTerm { product: words[0] as u32, source, operator, value: words[3] })
 }
@@ -253,10 +258,8 @@ fn word_source<M: Machine>(
     caller: Caller,
     slot: CapSlot,
     address: u64,
-    source_number: u32,
+    bytes: u64,
 ) -> Result<Source, Status> {
-    let is_short = source_number == TermSource::Word32 as u32;
-    let bytes = if is_short { 4 } else { 8 };
     if !address.is_multiple_of(bytes) {
         return Err(Status::BadAddress);
     }
@@ -269,6 +272,6 @@ fn word_source<M: Machine>(
         frame: FrameNumber(frame),
         word_index: (address % PAGE_SIZE / 8) as u16,
         shift: (address % 8 * 8) as u8,
-        mask: if is_short { 0xffff_ffff } else { u64::MAX },
+        mask: u64::MAX >> (64 - 8 * bytes),
     })
 }

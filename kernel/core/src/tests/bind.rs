@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
-use aegis_abi::call::{Bind, Call, CapDerive, CapDrop, CapGrant, CapRevoke, FrameAllocate, FrameFree};
+use aegis_abi::call::{Bind, BindOne, Call, CapDerive, CapDrop, CapGrant, CapRevoke, FrameAllocate, FrameFree};
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::{BIND_ENTRY_COUNT_MAX, BindEntry, BindFlags, BindOperation, entry};
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_SELF, Status};
@@ -371,4 +371,25 @@ fn frames_in_use_are_not_donated() {
     let mut entry = map(BindFlags::empty(), VA + (9 << 39), bound, 1);
     entry.slot = S + 1;
     assert_eq!(world.bind(&[entry]).0, Status::Ok);
+}
+
+#[test]
+fn one_entry_goes_in_registers_as_in_a_batch() {
+    let mut world = World::new();
+    let frame = world.frames(S, 2);
+    let one = |operation, flags: BindFlags, virtual_address, frame, slot: u32| {
+        let operation = operation as u64 | u64::from(flags.bits()) << 32;
+        let pages = 1 | u64::from(slot) << 32;
+        Call::BindOne(BindOne { space: SLOT_SELF, operation, virtual_address, frame, pages })
+    };
+    let write = BindFlags::WRITE;
+    assert_eq!(world.call(one(BindOperation::Map, write, VA, frame, S)), (Status::Ok, 0));
+    world.write(VA, &[7]);
+    assert_eq!(world.state.machine.memory[frame as usize][0], 7);
+    assert_eq!(world.call(one(BindOperation::Protect, BindFlags::empty(), VA, 0, S)), (Status::Ok, 0));
+    assert_eq!(world.call(one(BindOperation::Map, write, VA, frame + 2, S)), (Status::MissingRight, 0));
+    assert_eq!(world.call(one(BindOperation::Map, write, VA + 1, frame, S)), (Status::BadAddress, 0));
+    assert_eq!(world.call(one(BindOperation::Map, write, VA, frame, S + 3)), (Status::BadSlot, 0));
+    assert_eq!(world.call(one(BindOperation::Unmap, write, VA, 0, 0)), (Status::Ok, 0));
+    assert!(world.state.translate(world.state.environments[world.first].root, VA >> 12).is_none());
 }

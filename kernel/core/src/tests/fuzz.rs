@@ -6,7 +6,7 @@
 //! tables and the devices reach only what the model allows, and the invariants of `check` hold. `cargo xtask fuzz`
 //! builds this with the compiler's counters and lets it go on.
 
-use aegis_abi::call::{Bind, Call, Sleep};
+use aegis_abi::call::{Bind, BindOne, Call, Sleep};
 use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::types::{Rights, Status};
 use aegis_fuzz::Shape;
@@ -147,12 +147,12 @@ impl Run {
         if self.world.current(cpu) == Some(self.world.first_processor) { SCRATCH } else { CHILD_SCRATCH }
     }
 
-    /// Four words of a batch entry or a term, before the call that reads them.
-    fn write_record(&mut self, cpu: usize, environment: EnvironmentId, is_entry: bool, record: &[u8]) {
+    /// Four words of a batch entry or a term.
+    fn words_of(&self, environment: EnvironmentId, is_entry: bool, record: &[u8]) -> [u64; 4] {
         let slot_word = slot(record[6]);
         let frame =
             self.frame_of(environment, record[6]).wrapping_add(COUNTS[usize::from(record[7] >> 4)].wrapping_sub(1));
-        let words = if is_entry {
+        if is_entry {
             let count = COUNTS[usize::from(record[8] % 16)] & 0xffff_ffff;
             let flags = u64::from(record[4] >> 3);
             let operation = u64::from(record[4] % 5) | flags << 32;
@@ -170,7 +170,12 @@ impl Run {
             let address = frame << 12 | OFFSETS[usize::from(record[7] & 15)] & 0xfff;
             let source = u64::from(record[4] % 4) | u64::from(record[4] >> 4) << 32;
             [source, u64::from(record[5] % 6) | slot_word << 32, address, value]
-        };
+        }
+    }
+
+    /// Writes such words before the call that reads them.
+    fn write_record(&mut self, cpu: usize, environment: EnvironmentId, is_entry: bool, record: &[u8]) {
+        let words = self.words_of(environment, is_entry, record);
         let at = self.scratch(cpu) + u64::from(record[10] % 4) * 32;
         for (index, word) in words.into_iter().enumerate() {
             self.write(cpu, at + index as u64 * 8, word);
@@ -191,6 +196,9 @@ impl Run {
             let at = self.scratch(cpu);
             words =
                 if number == Bind::NUMBER { [slot(record[3]), at, count, 0, 0, 0] } else { [at, count, 0, 0, 0, 0] };
+        }
+        if number == BindOne::NUMBER {
+            words[1..5].copy_from_slice(&self.words_of(environment, true, record));
         }
         let before = Model::before(&self.world.state, environment, number, &words);
         let caller = self.world.current(cpu);

@@ -7,7 +7,8 @@
 use std::vec::Vec;
 
 use aegis_abi::call::{
-    Bind, Call, CapGrant, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, ProcessorStart, Sleep, SpaceEnter,
+    Bind, BindOne, Call, CapGrant, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, ProcessorStart, Sleep,
+    SpaceEnter,
 };
 use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::memory::BindEntry;
@@ -22,10 +23,11 @@ use crate::space::Progress;
 use crate::state::WORK_BUDGET;
 
 /// What the argument registers of each call hold, by number; see `Arena::argument`.
-pub(super) const PATTERNS: [&str; 53] = [
+pub(super) const PATTERNS: [&str; 59] = [
     "", "XTrin", "XETr", "X", "X", "Xi", "Tnfb", "F", "FTn", "FE", "E", "TFn", "E", "Ei", "EB", "Ent", "TEFnaa",
     "Paww", "P", "Pi", "P", "P", "", "TP", "B", "B", "TPaw", "G", "G", "", "Dii", "Db", "Dia", "Diinbw", "DbB", "Db",
-    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi", "EE", "", "", "", "", "Ein",
+    "DFin", "DFin", "Man", "M", "Ei", "Bt", "T", "S", "Xn", "XX", "Xi", "EE", "", "", "", "", "Ein", "", "", "", "En",
+    "Swafw", "B",
 ];
 
 const CPU_COUNT: usize = 3;
@@ -263,6 +265,11 @@ impl Arena {
         let frame = self.world.state.capability(at).map_or(0, |c| c.object + self.random.below(c.count.clamp(1, 16)));
         let address = self.random.pick(&[PROGRAM_BASE, 0x4000_0000, LIBOS_BASE + (3 << 39), PROGRAM_END - 0x1000]);
         let words = [self.random.below(2) << 32, address, frame, 1 | slot << 32];
+        if self.random.below(2) == 0 {
+            let [operation, address, frame, pages] = words;
+            self.world.enter_raw(index, BindOne::NUMBER, [space, operation, address, frame, pages, 0]);
+            return;
+        }
         for scratch in &self.scratch {
             self.world.state.machine.memory[*scratch as usize][..4].copy_from_slice(&words);
         }
@@ -292,7 +299,7 @@ impl Arena {
         let number = match self.random.below(12) {
             0 => Bind::NUMBER,
             1 => SpaceEnter::NUMBER,
-            _ => self.random.below(54),
+            _ => self.random.below(60),
         };
         let pattern = PATTERNS.get(number as usize).copied().unwrap_or("");
         let mut words = [0; 6];
@@ -306,6 +313,8 @@ impl Arena {
                 words[0] = self.argument(environment, b'S');
             }
             words[1..].copy_from_slice(&[CHILD_SCRATCH, self.random.below(6), 0, 0, 0]);
+        } else if number == BindOne::NUMBER {
+            words[1..5].copy_from_slice(&self.random.bind_entry());
         } else if number == Sleep::NUMBER {
             words = [CHILD_SCRATCH, self.random.below(5), 0, 0, 0, 0];
         }

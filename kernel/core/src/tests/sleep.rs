@@ -2,7 +2,9 @@
 
 use std::vec::Vec;
 
-use aegis_abi::call::{BellCreate, BellRing, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep, Yield};
+use aegis_abi::call::{
+    BellAwait, BellCreate, BellRing, BellRingAt, Call, CapDerive, CapDrop, FrameFree, ProcessorState, Sleep, Yield,
+};
 use aegis_abi::sleep::{Term, TermOperator, TermSource};
 use aegis_abi::types::{CapSlot, Rights, SLOT_FIRST_PROCESSOR, SLOT_NONE, SLOT_SELF, Status};
 
@@ -272,4 +274,39 @@ fn words_of_many_sleepers_are_looked_at_in_turn() {
     world.state.wake_for_words(now_ns);
     assert_eq!(world.state.processors[sleepers[5]].state, ProcessorState::Ready);
     assert_eq!(world.state.word_sleeper_count, 7);
+}
+
+#[test]
+fn a_bell_is_awaited_and_its_count_taken() {
+    for (at_once, has_other) in [(true, true), (true, false), (false, true), (false, false)] {
+        let (mut world, _) = world();
+        world.transfers_at_once = at_once;
+        let wait = Call::BellAwait(BellAwait { slot: CapSlot(BELL) });
+        for _ in 0..3 {
+            world.ok(Call::BellRing(BellRing { slot: CapSlot(BELL) }));
+        }
+        assert_eq!(world.call(wait), (Status::Ok, 3), "it was rung already");
+        if has_other {
+            world.environment(S + 10, 20);
+            world.processor(S + 12, S + 10);
+            world.start(S + 12);
+        }
+        world.ok(Call::BellRingAt(BellRingAt { slot: CapSlot(BELL), deadline_ns: CLOCK_NS }));
+        let decision = world.enter(0, wait);
+        assert_eq!((decision.next.is_some(), is_asleep(&world)), (has_other, true));
+        world.state.machine.now_ns = CLOCK_NS;
+        world.timer(0);
+        assert!(!is_asleep(&world));
+        if world.current(0) != Some(world.first_processor) {
+            world.enter(0, Call::Yield(Yield { processor: SLOT_NONE }));
+        }
+        assert_eq!(world.current(0), Some(world.first_processor));
+        assert_eq!(world.result(0), (Status::Ok, 1), "the count came with it");
+        let late = Call::BellRingAt(BellRingAt { slot: CapSlot(BELL), deadline_ns: 0 });
+        world.ok(late);
+        assert_eq!(world.call(wait), (Status::Ok, 1));
+        assert_eq!(world.refused(Call::BellAwait(BellAwait { slot: CapSlot(S) })), Status::WrongType);
+        world.set_masks(world.first_processor, 1, 1 << aegis_abi::upcall::UpcallKind::Bell as u32);
+        assert_eq!(world.refused(wait), Status::Interrupted);
+    }
 }

@@ -204,11 +204,11 @@ impl Machine for Fake {
     fn device_enable(&mut self, device: DeviceId, enable: bool) {
         self.enabled.push((device.index(), enable));
     }
-    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize) {
+    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool) {
         self.unmasked.retain(|u| *u != (device.index(), interrupt));
-    }
-    fn interrupt_unmask(&mut self, device: DeviceId, interrupt: usize) {
-        self.unmasked.push((device.index(), interrupt));
+        if !is_masked {
+            self.unmasked.push((device.index(), interrupt));
+        }
     }
     fn log(&mut self, bytes: &[u8]) -> usize {
         self.log.extend_from_slice(bytes);

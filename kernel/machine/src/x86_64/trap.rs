@@ -12,7 +12,7 @@ use core::mem::{offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use aegis_abi::call::{GateCall, GateReply, Yield};
+use aegis_abi::call::{BellAwait, GateCall, GateReply, Yield};
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
 use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, UpcallKind};
 
@@ -89,7 +89,7 @@ global_asm!(
     handlers = sym HANDLERS,
     handlers_syscall = const offset_of!(Handlers, syscall),
     handlers_transfer = const offset_of!(Handlers, transfer),
-    transfers = const 1_u32 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER,
+    transfers = const 1_u32 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER | 1 << (BellAwait::NUMBER % 32),
     dispatch_trap = sym dispatch_trap,
     dispatch_own_stack = sym dispatch_own_stack,
     dispatch_noncanonical = sym dispatch_noncanonical,
