@@ -89,7 +89,8 @@ global_asm!(
     handlers = sym HANDLERS,
     handlers_syscall = const offset_of!(Handlers, syscall),
     handlers_transfer = const offset_of!(Handlers, transfer),
-    transfers = const 1_u32 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER | 1 << (BellAwait::NUMBER % 32),
+    transfers = const 1_u32 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER
+        | 1 << (BellAwait::NUMBER % 32),
     dispatch_trap = sym dispatch_trap,
     dispatch_own_stack = sym dispatch_own_stack,
     dispatch_noncanonical = sym dispatch_noncanonical,
@@ -107,7 +108,7 @@ unsafe extern "C" {
 pub struct Handlers {
     /// A `syscall` in the upper half, or one in the lower half whose control page has no entry point for it.
     pub syscall: extern "C" fn(&mut TrapFrame),
-    /// One whose RAX says `GateCall`, `GateReply` or `Yield`.
+    /// One whose RAX says `GateCall`, `GateReply`, `Yield` or `BellAwait`.
     pub transfer: extern "C" fn(&mut TrapFrame),
     /// An exception in user mode that `trap.s` could not deliver: `vector`, `error_code` and, for page faults,
     /// `fault_address` are set.
