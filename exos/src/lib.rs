@@ -18,6 +18,7 @@ pub mod load;
 pub mod mem;
 pub mod net;
 pub mod platform;
+pub mod preempt;
 pub mod rewrite;
 pub mod sync;
 pub mod task;

@@ -32,6 +32,11 @@ pub fn set_patience(relax: fn()) {
     PATIENCE.call_once(|| relax);
 }
 
+/// What is done between two looks at a lock that is taken, for one that is a word under another lock.
+pub fn relax() {
+    Patience::relax();
+}
+
 impl RelaxStrategy for Patience {
     #[cold]
     fn relax() {

@@ -83,6 +83,18 @@ pub fn set_masked(masked: bool) {
     }
 }
 
+/// Whether some kind was held back.
+#[inline]
+pub fn has_pending() -> bool {
+    let bits: u32;
+    // SAFETY: inside the control page.
+    unsafe {
+        core::arch::asm!("mov {:e}, dword ptr gs:[{}]", out(reg) bits, const offset_of!(ControlPage, pending),
+            options(nostack, preserves_flags));
+    }
+    bits != 0
+}
+
 /// Takes the kinds that were held back: bit n stands for kind n.
 pub fn take_pending() -> u32 {
     let bits: u32;

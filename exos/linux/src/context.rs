@@ -6,16 +6,16 @@
 //! wants to be delivered. A change between the look and the wait makes the wait return at once.
 
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::Ordering;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
+use exos::preempt::Interruption;
 use exos::task::capability::Capability;
 use exos::task::schedule::Task;
-use exos::task::signal::SignalSet;
 
 use crate::deliver::Target;
+use crate::interruption::interruption;
 use crate::process::{Process, Thread};
 use crate::system::System;
 use crate::user::UserMemory;
@@ -115,22 +115,7 @@ impl Context<'_> {
 
     #[cold]
     fn looks_for_signal(&self) -> bool {
-        let is_leaving = self.thread.is_ending.load(Ordering::Acquire) || self.process.has_ended();
-        if is_leaving || self.process.pause.lock().stopped_by.is_some() {
-            return true;
-        }
-        let thread = self.thread.signals.lock();
-        let shared = self.process.signals.lock();
-        let interesting = SignalSet(!thread.mask.0);
-        let waiting = thread.pending.set().union(shared.pending.set());
-        let mut candidates = SignalSet(waiting.0 & interesting.0);
-        while let Some(signal) = candidates.first() {
-            if !shared.dispositions.is_ignored(signal) {
-                return true;
-            }
-            candidates = candidates.without(signal.bit());
-        }
-        false
+        interruption(self.process, self.thread) != Interruption::None
     }
 
     /// Whether the thread has a capability now.

@@ -24,6 +24,7 @@ use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
 use exos::fs::transfer::{Destination, Source};
 use exos::fs::vnode::OpenFile;
+use exos::preempt::Pace;
 use exos::sync::Mutex;
 
 use crate::call::poll::{ERROR, HANG_UP, events_of, interest_of};
@@ -350,11 +351,12 @@ impl Epoll {
         let mut has_put_back = false;
         // Those that come or come back meanwhile are for the next look.
         let mut left = 1;
-        let mut is_first = true;
+        let (mut is_first, mut pace) = (true, Pace::default());
         while left > 0
             && let Some((watched, count)) = self.ready.take_first()
         {
             left = if core::mem::take(&mut is_first) { count - 1 } else { left - 1 };
+            pace.offer();
             match watched.look() {
                 Look::Gone => self.forget(watched.key),
                 Look::Idle { announces: true } => {}
@@ -439,6 +441,16 @@ impl Epoll {
                     .inner()
                     .iter()
                     .any(|inner| inner.extension::<Self>().is_some_and(|inner| inner.leads_to(other, limit - 1))))
+    }
+}
+
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        // The last that came goes first: many may be in one queue, and whoever leaves its end leaves at once.
+        let mut pace = Pace::default();
+        while self.state.get_mut().watched.pop_last().is_some() {
+            pace.offer();
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use exos::fs::vnode::{FileKind, InodeRef, Sealable, Seals, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::mem::MapBacking;
 use exos::net::unix::UnixDomain;
+use exos::preempt::Pace;
 use exos::sync::{Mutex, MutexGuard};
 use exos::task::limits::{Limits, Resource};
 
@@ -116,8 +117,10 @@ impl ProcessFiles {
     /// Closes everything: the process has ended.
     pub fn close_all(&self) {
         let closed = core::mem::take(&mut *self.table.lock()).into_all();
+        let mut pace = Pace::default();
         for description in closed {
             self.release(description);
+            pace.offer_page();
         }
     }
 

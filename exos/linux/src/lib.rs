@@ -18,6 +18,7 @@ pub mod exception;
 pub mod facts;
 pub mod files;
 pub mod host;
+pub mod interruption;
 pub mod jobs;
 pub mod leaving;
 pub mod lottery_programs;

@@ -146,8 +146,8 @@ impl DescriptorTable {
 
     /// Everything that is open, once for each descriptor.
     #[must_use]
-    pub fn into_all(self) -> Vec<Arc<Description>> {
-        self.slots.into_iter().flatten().map(|slot| slot.description).collect()
+    pub fn into_all(self) -> impl Iterator<Item = Arc<Description>> {
+        self.slots.into_iter().flatten().map(|slot| slot.description)
     }
 
     /// Whether a descriptor is closed on `execve` (`F_GETFD`).

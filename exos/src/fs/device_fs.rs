@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 
 use super::memory_fs::ensure_node;
 use super::namespace::{Device, Namespace};
+use super::page::PAGE_BYTES;
 use super::permission::Credentials;
 use super::stream::StreamInode;
 use super::terminal::table::{MASTER_DEVICE, Terminals};
@@ -16,6 +17,7 @@ use super::transfer::{Destination, Source, partial, take_unseen};
 use super::vnode::{Creation, DeviceNumber, Inode, InodeRef, NewNode, OpenFile, OpenRequest, SeekSupport, Timestamp};
 use crate::error::{Errno, Result};
 use crate::platform::Kernel;
+use crate::preempt::{self, PIECE_BYTES};
 
 const fn memory_device(minor: u32) -> DeviceNumber {
     DeviceNumber { major: 1, minor }
@@ -118,7 +120,7 @@ impl OpenFile for MemoryDevice {
         let wanted = destination.remaining();
         let done = match self.kind {
             Kind::Null => return Ok(0),
-            Kind::Zero | Kind::Full => destination.put_zeros(wanted),
+            Kind::Zero | Kind::Full => put_zeros(destination),
             Kind::Random => return self.read_random(destination),
         };
         if done < wanted { partial(done, Errno::EFAULT) } else { Ok(done) }
@@ -142,6 +144,19 @@ impl OpenFile for MemoryDevice {
     }
 }
 
+/// Fills `destination` with zeros, up to a fault or a signal; how many bytes.
+fn put_zeros(destination: &mut dyn Destination) -> usize {
+    let mut done = 0;
+    loop {
+        let step = destination.remaining().min(PIECE_BYTES);
+        let copied = destination.put_zeros(step);
+        done += copied;
+        if copied < step || destination.remaining() == 0 || preempt::unless_signalled().is_err() {
+            return done;
+        }
+    }
+}
+
 fn put_random(kernel: &dyn Kernel, destination: &mut dyn Destination) -> usize {
     let mut bytes = [0; 256];
     let mut done = 0;
@@ -150,7 +165,7 @@ fn put_random(kernel: &dyn Kernel, destination: &mut dyn Destination) -> usize {
         kernel.random(&mut bytes[..step]);
         let copied = destination.put(&bytes[..step]);
         done += copied;
-        if copied < step {
+        if copied < step || (done.is_multiple_of(PAGE_BYTES) && preempt::unless_signalled().is_err()) {
             break;
         }
     }

@@ -24,6 +24,7 @@ use super::vnode::{
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
+use crate::preempt::Pace;
 
 /// Where the image's bytes are in frames, so that pages can be mapped.
 #[derive(Clone)]
@@ -175,7 +176,7 @@ impl Inode for ErofsInode {
             return put_from(bytes.ok_or(Errno::EIO)?, offset, destination);
         }
         let mut bounce = [0; 512];
-        let mut done = 0;
+        let (mut done, mut pace) = (0, Pace::default());
         while destination.remaining() > 0 {
             let step = destination.remaining().min(bounce.len());
             let position = offset.saturating_add(done as u64);
@@ -187,6 +188,9 @@ impl Inode for ErofsInode {
             done += copied;
             if copied < count {
                 return partial(done, Errno::EFAULT);
+            }
+            if pace.page_unless_killed().is_err() {
+                return Ok(done);
             }
         }
         Ok(done)

@@ -17,6 +17,7 @@ use super::vnode::{
     Metadata, NewNode, OpenFile, OpenRequest, SeekSupport, SetAttributes, Timestamp,
 };
 use crate::error::{Errno, Result};
+use crate::preempt;
 use crate::sync::Mutex;
 
 /// procfs's magic number (Linux `magic.h`).
@@ -565,6 +566,8 @@ impl OpenFile for TextFile {
             None => {
                 let mut made = Vec::new();
                 self.inode.append_text(&mut made)?;
+                // Whoever is killed may have made a part of it, which nobody is to see.
+                preempt::unless_killed()?;
                 let made = Arc::new(made);
                 *self.text.lock() = Some(made.clone());
                 made

@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
+use crate::preempt::Pace;
 use crate::sync::{Mutex, MutexGuard};
 
 bitflags! {
@@ -139,13 +140,14 @@ impl WaitQueue {
     }
 
     fn wake_all<'a>(&'a self, mut waiters: MutexGuard<'a, Waiters>, events: Readiness) {
-        let mut ids = 0..waiters.next_id;
+        let (mut ids, mut pace) = (0..waiters.next_id, Pace::default());
         while let Some((next, waiter)) = waiters.next_concerned(events, &ids) {
             drop(waiters);
             waiter.wake(events);
             drop(waiter);
             let Some(next) = next else { return };
             ids.start = next;
+            pace.offer_page();
             waiters = self.waiters.lock();
         }
     }

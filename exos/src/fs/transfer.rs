@@ -12,6 +12,7 @@ use aegis_abi::FrameNumber;
 
 use crate::error::{Errno, Result};
 use crate::platform::FrameBytes;
+use crate::preempt::{self, PIECE_BYTES};
 
 /// Where a read puts its bytes: one buffer or several in a row.
 pub trait Destination {
@@ -104,14 +105,14 @@ pub trait Source {
     }
 }
 
-/// Takes all that is left and keeps none of it; how many bytes could be read.
+/// Takes all that is left and keeps none of it, or as much as a signal lets it; how many bytes could be read.
 pub fn take_unseen<S: Source + ?Sized>(source: &mut S) -> usize {
     let (mut unseen, mut done) = ([0; UNSEEN_STEP_BYTES], 0);
     while source.remaining() > 0 {
         let step = source.remaining().min(unseen.len());
         let taken = source.take(&mut unseen[..step]);
         done += taken;
-        if taken < step {
+        if taken < step || (done.is_multiple_of(PIECE_BYTES) && preempt::unless_signalled().is_err()) {
             break;
         }
     }
@@ -278,8 +279,16 @@ pub fn put_from(bytes: &[u8], offset: u64, destination: &mut dyn Destination) ->
     if count == 0 {
         return Ok(0);
     }
-    match destination.put(&bytes[start..start + count]) {
-        0 => Err(Errno::EFAULT),
-        copied => Ok(copied),
+    let mut done = 0;
+    for piece in bytes[start..start + count].chunks(PIECE_BYTES) {
+        let copied = destination.put(piece);
+        done += copied;
+        if copied < piece.len() {
+            return partial(done, Errno::EFAULT);
+        }
+        if done < count && preempt::unless_killed().is_err() {
+            break;
+        }
     }
+    Ok(done)
 }

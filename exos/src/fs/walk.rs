@@ -14,6 +14,7 @@ use super::location::Location;
 use super::permission::{Credentials, Wish};
 use super::vnode::{FileKind, LinkTarget, PATH_BYTES_MAX, Timestamp};
 use crate::error::{Errno, Result};
+use crate::preempt;
 
 /// Most links followed in one walk.
 pub const LINK_FOLLOW_MAX: usize = 40;
@@ -279,6 +280,7 @@ impl<'a> Walk<'a> {
         if self.link_count > LINK_FOLLOW_MAX {
             return Err(Errno::ELOOP);
         }
+        preempt::unless_killed()?;
         match link.inode().follow_link()? {
             LinkTarget::Jump(location) => self.here = location,
             LinkTarget::Path(target) => {

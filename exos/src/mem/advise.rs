@@ -14,6 +14,7 @@ use crate::mem::area::{AreaFlags, Protection};
 use crate::mem::fault::{Access, FaultOutcome};
 use crate::mem::page_map::PageFlags;
 use crate::mem::space::{AddressSpace, page_align};
+use crate::preempt::{self, Pace};
 
 /// What `madvise` says. The personality maps numbers; a number without a meaning is its `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +61,10 @@ impl AddressSpace {
         let length = page_align(length).ok_or(Errno::EINVAL)?;
         let end = start.checked_add(length).ok_or(Errno::EINVAL)?;
         let (parts, has_holes) = self.parts(start..end);
+        let mut pace = Pace::default();
         for part in parts {
             self.advise_part(part, advice)?;
+            pace.offer();
         }
         if has_holes { Err(Errno::ENOMEM) } else { Ok(()) }
     }
@@ -110,7 +113,9 @@ impl AddressSpace {
     }
 
     fn populate_part(&mut self, pages: Range<u64>, access: Access) -> Result<()> {
+        let mut pace = Pace::default();
         for page in pages {
+            pace.page_unless_killed()?;
             let is_there = self.pages.get(page).is_some_and(|entry| {
                 entry.has(PageFlags::MAPPED) && (access == Access::Read || entry.has(PageFlags::WRITE))
             });
@@ -158,7 +163,7 @@ impl AddressSpace {
         if has_holes {
             return Err(Errno::ENOMEM);
         }
-        let mut present = Vec::new();
+        let (mut present, mut pace) = (Vec::new(), Pace::default());
         for part in parts {
             let Some(area) = self.areas.find(part.start) else {
                 continue;
@@ -167,6 +172,7 @@ impl AddressSpace {
                 let is_present = self.pages.get(page).is_some()
                     || area.file().is_some_and(|file| file.source.resident_page(area.file_index(page)).is_some());
                 present.push(u8::from(is_present));
+                pace.unless_killed()?;
             }
         }
         Ok(present)
@@ -198,6 +204,7 @@ impl AddressSpace {
             if !on_fault {
                 self.populate(part)?;
             }
+            preempt::unless_killed()?;
         }
         if has_holes { Err(Errno::ENOMEM) } else { Ok(()) }
     }

@@ -19,6 +19,7 @@ use crate::mem::patched_text::is_text;
 use crate::mem::source::{FilePage, PageError, PageIntent, WantedPage};
 use crate::mem::space::{AddressSpace, is_exclusive, rights};
 use crate::mem::window::WINDOW_PAGES_MAX;
+use crate::preempt::Pace;
 
 /// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
 pub const FAULT_AROUND_PAGES: u64 = 16;
@@ -498,7 +499,7 @@ impl AddressSpace {
     /// without rights are passed over.
     pub fn populate(&mut self, range: Range<u64>) -> Result<()> {
         let mut address = range.start;
-        let mut outcome = Ok(());
+        let (mut outcome, mut pace) = (Ok(()), Pace::default());
         while address < range.end {
             let Some(area) = self.areas.find_at_or_above(address) else {
                 break;
@@ -517,6 +518,7 @@ impl AddressSpace {
                     outcome = Err(crate::error::Errno::ENOMEM);
                     break;
                 }
+                pace.page_unless_killed()?;
             }
             address = end.max(address + PAGE_SIZE);
         }

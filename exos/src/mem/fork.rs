@@ -3,7 +3,7 @@
 //! Nothing is copied and the child's page table is not touched: the child shares what the parent knows of its pages
 //! ([`super::page_map`]) and maps them by blocks when it faults, so that a child that calls `execve` at once pays for
 //! few of them, and a parent with much memory for its leaves only. The pages that the parent has written since its last
-//! fork become read-only in one batch; the first store of either side copies, the last user of a frame gets it back
+//! fork become read-only, some at a time; the first store of either side copies, the last user of a frame gets it back
 //! without a copy. Pages of files and of shared memory stay what they are: for a store, their source is asked again.
 
 use aegis_abi::CapSlot;
@@ -13,15 +13,18 @@ use alloc::vec::Vec;
 
 use crate::error::Result;
 use crate::mem::area::AreaFlags;
-use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
+use crate::mem::page_map::{PageEntry, PageFlags};
+use crate::mem::pieces::PIECE_PAGES;
 use crate::mem::space::{AddressSpace, bind_flags};
+use crate::preempt;
 
 impl AddressSpace {
     /// A copy of this space over the empty page table of `environment`, sharing all frames. Limits
     /// and heap are inherited, locks are not, nor areas with `DONT_FORK`; areas with `WIPE_ON_FORK`
     /// come without their pages.
     ///
-    /// `ENOMEM` if the kernel refuses the batch; then the parent is whole and the copy is dropped.
+    /// `ENOMEM` if the kernel refuses a batch, `EINTR` if the process ends meanwhile; then the parent is whole and the
+    /// copy is dropped.
     pub fn clone_cow(&mut self, environment: CapSlot) -> Result<AddressSpace> {
         let pool = Arc::clone(&self.pool);
         let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
@@ -30,23 +33,31 @@ impl AddressSpace {
         child.sites = self.sites.clone();
         child.handlers = self.handlers.clone();
         child.areas = self.areas.clone();
-        child.pages = self.share_pages_for_fork();
+        self.protect_pages_for_fork()?;
+        child.pages = self.pages.share();
         child.leave_out_areas();
         child.note_peak();
-        self.flush()?;
         child.start_as_child(Arc::clone(&self.child_faults));
         Ok(child)
     }
 
-    /// What is known of all pages, for a child; the private ones become read-only here.
-    fn share_pages_for_fork(&mut self) -> PageMap {
-        let (binder, areas, frames) = (&mut self.binder, &self.areas, self.pool.lock());
-        self.pages.fork(|page, entry| {
-            let Some(area) = areas.find(page << PAGE_SHIFT).filter(|area| !area.is_shared()) else { return false };
-            let read_only = entry.without(PageFlags::WRITE);
-            binder.protect(page, frames.slot_of(entry.frame()), bind_flags(read_only, area.protection));
-            true
-        })
+    /// The private pages become read-only, piece by piece.
+    fn protect_pages_for_fork(&mut self) -> Result<()> {
+        let mut next = 0;
+        loop {
+            let (binder, areas, frames) = (&mut self.binder, &self.areas, self.pool.lock());
+            let rest = self.pages.protect_for_fork(next, PIECE_PAGES, |page, entry| {
+                let Some(area) = areas.find(page << PAGE_SHIFT).filter(|area| !area.is_shared()) else { return false };
+                let read_only = entry.without(PageFlags::WRITE);
+                binder.protect(page, frames.slot_of(entry.frame()), bind_flags(read_only, area.protection));
+                true
+            });
+            drop(frames);
+            self.flush()?;
+            let Some(rest) = rest else { return Ok(()) };
+            preempt::unless_killed()?;
+            next = rest;
+        }
     }
 
     /// In a child: takes away what it does not inherit. Nothing is mapped here yet.

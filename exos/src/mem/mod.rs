@@ -29,6 +29,7 @@ pub mod frames;
 pub mod native;
 mod page_map;
 pub mod patched_text;
+mod pieces;
 pub mod protect;
 pub mod remap;
 mod rewrite;

@@ -14,6 +14,7 @@
 //! writable; no page of a leaf is writable from two spaces unless it is one of shared memory.
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::IntoValues;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -26,6 +27,8 @@ use crate::mem::frames::FrameCounts;
 const LEAF_SHIFT: u32 = 6;
 /// A bit each in a word.
 const LEAF_PAGES: usize = 1 << LEAF_SHIFT;
+/// What a look at a leaf counts among pages that are changed.
+const LEAF_LOOK_PAGES: u64 = 2;
 const FRAME_SHIFT: u32 = 12;
 
 bitflags! {
@@ -222,6 +225,18 @@ pub(crate) struct PageMap {
 impl PageMap {
     pub(crate) fn get(&self, page: u64) -> Option<PageEntry> {
         self.leaves.get(&(page >> LEAF_SHIFT))?.get(slot(page))
+    }
+
+    /// The first known page of `range`.
+    pub(crate) fn next_known(&self, range: Range<u64>) -> Option<u64> {
+        if range.is_empty() {
+            return None;
+        }
+        self.leaves.range(leaf_numbers(&range)).find_map(|(number, view)| {
+            let (first, slots) = slots_in(*number, &range);
+            let bits = view.leaf.known & bits_of(&slots);
+            (bits != 0).then(|| first + u64::from(bits.trailing_zeros()))
+        })
     }
 
     /// How many pages from the start of `range` on are not known, or wanted as they are.
@@ -451,13 +466,22 @@ impl PageMap {
         self.spare = leaf.filter(|leaf| Arc::strong_count(leaf) == 1).or_else(|| self.spare.take());
     }
 
-    /// All that is known, for another space, which maps nothing of it yet. Each page that is writable here becomes read
-    /// only if `protect` says so.
-    pub(crate) fn fork(&mut self, mut protect: impl FnMut(u64, PageEntry) -> bool) -> Self {
-        let mut other = Self { counts: self.counts, ..Self::default() };
-        other.note_peak();
-        for (number, view) in &mut self.leaves {
+    /// Each page that is writable, from `start` on, becomes read-only if `protect` says so. Ends behind some
+    /// `count` pages; the page to go on from is answered.
+    pub(crate) fn protect_for_fork(
+        &mut self,
+        start: u64,
+        count: u64,
+        mut protect: impl FnMut(u64, PageEntry) -> bool,
+    ) -> Option<u64> {
+        let mut left = count;
+        for (number, view) in self.leaves.range_mut(start >> LEAF_SHIFT..) {
+            if left == 0 {
+                return Some(number << LEAF_SHIFT);
+            }
             let mut bits = view.writable;
+            // A look at a leaf takes time, too.
+            left = left.saturating_sub(u64::from(bits.count_ones()).max(LEAF_LOOK_PAGES));
             while bits != 0 {
                 let index = take_slot(&mut bits);
                 let page = (number << LEAF_SHIFT) + index as u64;
@@ -466,17 +490,22 @@ impl PageMap {
                 }
             }
         }
+        None
+    }
+
+    /// All that is known, for another space, which maps nothing of it yet.
+    pub(crate) fn share(&mut self) -> Self {
+        let mut other = Self { counts: self.counts, ..Self::default() };
+        other.note_peak();
         let shared = |view: &View| View { leaf: Arc::clone(&view.leaf), mapped: 0, writable: 0 };
         other.leaves = self.leaves.iter().map(|(number, view)| (*number, shared(view))).collect();
         other
     }
 
-    /// Forgets all pages; `release` gets the frame of each that no other space shares, and its reference.
-    pub(crate) fn clear(&mut self, mut release: impl FnMut(FrameNumber)) {
-        for view in core::mem::take(&mut self.leaves).into_values() {
-            Arc::into_inner(view.leaf).iter().flat_map(Leaf::frames).for_each(&mut release);
-        }
+    /// Forgets all pages; whoever takes them releases their frames.
+    pub(crate) fn take_leaves(&mut self) -> TakenLeaves {
         self.counts = PageCounts::default();
+        TakenLeaves(core::mem::take(&mut self.leaves).into_values())
     }
 
     /// Notes of all pages that the page table does not map them any more; `unmap` gets ranges that hold those that it
@@ -514,6 +543,19 @@ impl PageMap {
 
     fn note_peak(&mut self) {
         self.resident_peak = self.resident_peak.max(self.counts.owned + self.counts.file);
+    }
+}
+
+/// Leaves that no page map has any more.
+pub(crate) struct TakenLeaves(IntoValues<u64, View>);
+
+impl TakenLeaves {
+    /// Lets go of the leaves of some `count` pages; `release` gets the frame of each page that no other space shares,
+    /// and its reference. False: there are none left.
+    pub(crate) fn release_some(&mut self, count: u64, mut release: impl FnMut(FrameNumber)) -> bool {
+        let leaves = self.0.by_ref().take(count as usize / LEAF_PAGES);
+        leaves.for_each(|view| Arc::into_inner(view.leaf).iter().flat_map(Leaf::frames).for_each(&mut release));
+        self.0.len() > 0
     }
 }
 
@@ -590,7 +632,8 @@ mod tests {
                 assert_eq!(before, None);
                 (page % 3 == 0).then_some(entry(frame))
             });
-            let other = map.fork(|_, _| true);
+            assert_eq!(map.protect_for_fork(0, u64::MAX, |_, _| true), None);
+            let other = map.share();
             let of_both = [&mut map, &mut { other }].map(|map| {
                 let mut count = 0;
                 map.update(pages.clone(), &mut pool.lock(), |_, page, entry| {

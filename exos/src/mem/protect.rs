@@ -12,7 +12,9 @@ use aegis_abi::types::SLOT_NONE;
 use crate::error::{Errno, Result};
 use crate::mem::area::{Area, AreaFlags, Protection, is_data};
 use crate::mem::page_map::PageFlags;
+use crate::mem::pieces::is_long;
 use crate::mem::space::{AddressSpace, is_exclusive, page_align, rights};
+use crate::preempt::Pace;
 
 /// What `mprotect` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ impl AddressSpace {
             }
             next = area.start;
         }
+        let mut pace = Pace::default();
         while next < end {
             let area = self.areas.find(next).ok_or(Errno::ENOMEM)?;
             let part = next..area.end.min(end);
@@ -53,6 +56,7 @@ impl AddressSpace {
             if area.protection != protection {
                 self.protect_part(part, protection)?;
             }
+            pace.offer();
         }
         Ok(())
     }
@@ -81,8 +85,15 @@ impl AddressSpace {
     fn protect_part(&mut self, part: Range<u64>, protection: Protection) -> Result<()> {
         self.unpatch_unless(protection, &part);
         self.areas.set_protection(&part, protection);
-        let binder = &mut self.binder;
         let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
+        self.protect_pages(pages, protection)
+    }
+
+    fn protect_pages(&mut self, pages: Range<u64>, protection: Protection) -> Result<()> {
+        if is_long(&pages) {
+            return self.in_pieces(pages, |space, pages| space.protect_pages(pages, protection));
+        }
+        let binder = &mut self.binder;
         let mut frames = self.pool.lock();
         if protection.is_empty() {
             self.pages.update(pages, &mut frames, |_, page, entry| {

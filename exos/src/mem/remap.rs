@@ -13,6 +13,7 @@ use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, Backing, lower_bound};
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::space::{AddressSpace, Placement, page_align};
 use crate::mem::window::FaultWindow;
+use crate::preempt::Pace;
 
 /// Whether `mremap` may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +200,9 @@ impl AddressSpace {
             None
         });
         let protection = self.areas.find(target).ok_or(Errno::EFAULT)?.protection;
+        let mut pace = Pace::default();
         for (page, entry) in moving {
+            pace.offer();
             if entry.has(PageFlags::MAPPED) {
                 self.set_page(page, entry, protection);
             } else {

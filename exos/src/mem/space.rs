@@ -25,8 +25,10 @@ use crate::mem::first_faults::{FirstFaults, Notes};
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
+use crate::mem::pieces::{PIECE_PAGES, is_long};
 use crate::mem::source::{PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
+use crate::preempt;
 use crate::rewrite::sites::SiteTable;
 use crate::sync::Mutex;
 
@@ -330,6 +332,11 @@ impl AddressSpace {
         self.areas.iter()
     }
 
+    /// The areas that end behind `address`, in ascending order: where a look at them goes on that gave the space back.
+    pub fn areas_from(&self, address: u64) -> impl Iterator<Item = &Area> {
+        self.areas.overlapping(address..u64::MAX)
+    }
+
     /// The area that holds `address`.
     #[must_use]
     pub fn area_at(&self, address: u64) -> Option<&Area> {
@@ -382,8 +389,15 @@ impl AddressSpace {
     /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
     pub fn abandon(&mut self) {
         self.areas = AreaList::new();
-        let mut frames = self.pool.lock();
-        self.pages.clear(|frame| frames.release(frame));
+        let mut left = self.pages.take_leaves();
+        loop {
+            let mut frames = self.pool.lock();
+            if !left.release_some(PIECE_PAGES, |frame| frames.release(frame)) {
+                return;
+            }
+            drop(frames);
+            preempt::offer();
+        }
     }
 
     /// Forgets the pages of a file from page `first_index` on, in every mapping, after it was
@@ -466,6 +480,9 @@ impl AddressSpace {
 
     /// As [`Self::drop_pages`], for pages without rewritten sites.
     pub(crate) fn drop_known_pages(&mut self, pages: Range<u64>) -> Result<()> {
+        if is_long(&pages) {
+            return self.in_pieces(pages, Self::drop_known_pages);
+        }
         let binder = &mut self.binder;
         self.pages.update(pages, &mut self.pool.lock(), |_, page, entry| {
             if entry.has(PageFlags::MAPPED) {

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, Waiter};
+use crate::preempt::{self, Pace};
 use crate::sync::Mutex;
 
 /// Queues of different words share a bucket of so many.
@@ -191,7 +192,7 @@ impl FutexTable {
     pub fn wake(&self, key: FutexKey, count: usize, mask: u32) -> usize {
         let mut queues = self.queues.lock();
         let id_end = queues.next_id + 1;
-        let mut woken = 0;
+        let (mut woken, mut pace) = (0, Pace::default());
         while woken < count
             && let Some(waiter) = queues.take_to_wake(key, mask, id_end)
         {
@@ -201,6 +202,7 @@ impl FutexTable {
             if woken == count {
                 break;
             }
+            pace.offer();
             queues = self.queues.lock();
         }
         woken
@@ -226,7 +228,7 @@ impl FutexTable {
         let id_end = queues.next_id + 1;
         let take_one = |queues: &mut Queues| queues.take_to_wake(from, MATCH_ANY, id_end);
         let woken: Vec<_> = core::iter::from_fn(|| take_one(&mut queues)).take(wake_count).collect();
-        let mut moved_count = 0;
+        let (mut moved_count, mut pace) = (0, Pace::default());
         while moved_count < move_count
             && let Some(entry) = queues.take(from, MATCH_ANY, id_end)
         {
@@ -236,9 +238,18 @@ impl FutexTable {
             entry.waiter.bucket.store(bucket, Ordering::Relaxed);
             queues.buckets[bucket].push_back(Entry { key: to, id, ..entry });
             moved_count += 1;
+            if pace.is_due() {
+                // Who comes meanwhile is not meant, and who goes is not there any more.
+                drop(queues);
+                preempt::offer();
+                queues = self.queues.lock();
+            }
         }
         drop(queues);
-        woken.iter().for_each(|waiter| waiter.wake());
+        for waiter in &woken {
+            waiter.wake();
+            pace.offer();
+        }
         Ok((woken.len(), moved_count))
     }
 

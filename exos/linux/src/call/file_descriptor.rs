@@ -11,6 +11,7 @@ use exos::fs::description::{Description, StatusFlags};
 use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
 use exos::fs::readiness::Readiness;
 use exos::fs::vnode::{Creation, Seals};
+use exos::preempt::{self, PIECE_COUNT, Pace};
 use syscalls::Sysno;
 
 use super::terminal;
@@ -192,11 +193,26 @@ pub fn close_range(context: &mut Context<'_>, [first, last, flags, ..]: Argument
         return Err(Errno::EINVAL);
     }
     let files = &context.process.files;
-    let closed = files.table().remove_range(first as u32, last as u32, flags & MARK != 0)?;
-    for description in closed {
-        files.release(description);
+    let (mut first, last, only_marks) = (first as u32, last as u32, flags & MARK != 0);
+    if first > last {
+        return Err(Errno::EINVAL);
     }
-    Ok(0)
+    loop {
+        // As many as are open at the most: beyond the table is nothing to close.
+        let size = files.table().size() as u32;
+        let end = last.min(first.saturating_add(PIECE_COUNT as u32));
+        let closed = files.table().remove_range(first, end, only_marks)?;
+        let mut pace = Pace::default();
+        for description in closed {
+            files.release(description);
+            pace.offer_page();
+        }
+        if end == last || end >= size {
+            return Ok(0);
+        }
+        preempt::offer();
+        first = end + 1;
+    }
 }
 
 /// `dup(2)`.

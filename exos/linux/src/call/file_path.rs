@@ -7,6 +7,7 @@ use exos::fs::location::Location;
 use exos::fs::permission::Wish;
 use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
+use exos::preempt::{self, Pace};
 use exos::task::capability::Capability;
 use syscalls::Sysno;
 
@@ -67,7 +68,12 @@ fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], push: 
     let before = description.offset();
     let mut bytes = Vec::new();
     let mut is_refused = false;
+    let mut pace = Pace::default();
     let mut consumer = |entry: DirectoryEntry<'_>| {
+        if pace.is_due() && preempt::unless_signalled().is_err() {
+            // As on Linux, what there is comes first.
+            return false;
+        }
         let fits = push(&mut bytes, limit, &entry);
         is_refused |= !fits;
         fits

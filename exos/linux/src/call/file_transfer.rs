@@ -15,6 +15,7 @@ use exos::fs::transfer::{Buffer, Source, take_unseen};
 use exos::fs::vnode::{Allocate, FileKind, Metadata, is_same};
 use exos::net::unix::{Socket, SocketFile};
 use exos::platform::FrameBytes;
+use exos::preempt;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
@@ -245,6 +246,9 @@ pub(crate) fn write_from_source(
                 if count == 0 || source.remaining() == 0 || !description.writes_all() {
                     return Ok(done);
                 }
+                if preempt::unless_killed().is_err() {
+                    return Ok(done);
+                }
             }
             Err(_) if done > 0 => return Ok(done),
             Err(error) => return Err(error),
@@ -451,7 +455,7 @@ fn copy(
         done += written;
         from = from.map(|offset| offset + written);
         to = to.map(|offset| offset + written);
-        if (written as usize) < count {
+        if (written as usize) < count || (done < length && preempt::unless_signalled().is_err()) {
             break;
         }
     }

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
+use exos::preempt;
 use exos::task::capability::Capability;
 
 use super::capability;
@@ -91,7 +92,7 @@ pub fn getrandom(context: &mut Context<'_>, [address, length, flags, ..]: Argume
             Err(error) => return Err(error),
         };
         done += count as u64;
-        if count < step {
+        if count < step || (done < length && preempt::unless_signalled().is_err()) {
             break;
         }
     }

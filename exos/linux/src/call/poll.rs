@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, WaitQueue};
+use exos::preempt::Pace;
 use syscalls::Sysno;
 
 use super::signal::install_optional_mask;
@@ -92,9 +93,22 @@ trait Watched {
     fn queues(&self) -> Vec<Arc<WaitQueue>>;
 }
 
+/// Places in the queues of all that is waited for. They are left from the last one on: many may be in one queue, and
+/// whoever leaves its end leaves at once.
+struct Registrations(Vec<Registration>);
+
+impl Drop for Registrations {
+    fn drop(&mut self) {
+        let mut pace = Pace::default();
+        while self.0.pop().is_some() {
+            pace.offer();
+        }
+    }
+}
+
 /// Looks at `watched` until any is ready, or until `deadline_ns`. As on Linux, a signal counts before the time does.
 fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut dyn Watched) -> Result<u64> {
-    let mut watching: Option<Vec<Registration>> = None;
+    let mut watching: Option<Registrations> = None;
     loop {
         let count = watched.look();
         if count > 0 {
@@ -110,8 +124,12 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut 
             context.wait(deadline_ns)?;
         } else {
             // What changes before this is found by the next look.
-            let queues = watched.queues();
-            watching = Some(queues.iter().map(|queue| context.watch(queue, Readiness::all())).collect());
+            let (queues, mut pace) = (watched.queues(), Pace::default());
+            let watch = |queue| {
+                pace.offer();
+                context.watch(queue, Readiness::all())
+            };
+            watching = Some(Registrations(queues.iter().map(watch).collect()));
         }
     }
 }
@@ -153,7 +171,12 @@ impl Polled {
 
 impl Watched for Vec<Polled> {
     fn look(&mut self) -> u64 {
-        self.iter_mut().map(|entry| u64::from(entry.look())).sum()
+        let mut pace = Pace::default();
+        let look = |entry: &mut Polled| {
+            pace.offer();
+            u64::from(entry.look())
+        };
+        self.iter_mut().map(look).sum()
     }
 
     fn queues(&self) -> Vec<Arc<WaitQueue>> {
@@ -177,7 +200,9 @@ fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: 
     }
     let bytes = count * ENTRY_BYTES as u64;
     let mut bytes = read_vec(context.memory, address, bytes, limit * ENTRY_BYTES)?;
+    let mut pace = Pace::default();
     let read = |entry: &[u8]| {
+        pace.offer();
         let descriptor = get::i32(entry, 0);
         Polled {
             target: (descriptor >= 0).then(|| polled(context, descriptor as u64)),
@@ -242,7 +267,9 @@ struct Selected {
 
 impl Watched for Vec<Selected> {
     fn look(&mut self) -> u64 {
+        let mut pace = Pace::default();
         for entry in self.iter_mut() {
+            pace.offer();
             entry.is_ready = events_of(entry.description.readiness()) & SETS[entry.set].1 != 0;
         }
         self.iter().filter(|entry| entry.is_ready).count() as u64
@@ -258,7 +285,7 @@ fn select_until(context: &mut Context<'_>, count: u64, addresses: [u64; 3], dead
     // As on Linux, what is beyond the table is not looked at.
     let count = count.min(context.process.files.table().size().next_multiple_of(64).max(64));
     let byte_count = count.div_ceil(64) * 8;
-    let mut selected = Vec::new();
+    let (mut selected, mut pace) = (Vec::new(), Pace::default());
     let mut sets: [Vec<u8>; 3] = Default::default();
     for (set, address) in addresses.into_iter().enumerate().filter(|(_, address)| *address != 0) {
         sets[set] = read_vec(context.memory, address, byte_count as u64, byte_count)?;
@@ -266,6 +293,7 @@ fn select_until(context: &mut Context<'_>, count: u64, addresses: [u64; 3], dead
     for (set, bits) in sets.iter().enumerate() {
         for number in (0..count).filter(|number| is_set(bits, *number)) {
             let description = polled(context, number as u64)?;
+            pace.offer();
             selected.push(Selected { set, number, description, is_ready: false });
         }
     }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::transfer::{Destination, Source};
+use exos::preempt::Pace;
 use syscalls::Sysno;
 
 use super::process_file::may_trace;
@@ -88,13 +89,13 @@ fn open(
 fn transfer(source: &mut dyn Source, destination: &mut dyn Destination) -> Result<u64> {
     let wanted = source.remaining().min(destination.remaining());
     let mut buffer = alloc::vec![0; PIECE_BYTES.min(wanted)];
-    let mut moved = 0;
+    let (mut moved, mut pace) = (0, Pace::default());
     while moved < wanted {
         let length = buffer.len().min(wanted - moved);
         let there = source.take(&mut buffer[..length]);
         let put = destination.put(&buffer[..there]);
         moved += put;
-        if put < length {
+        if put < length || pace.page_unless_killed().is_err() {
             break;
         }
     }

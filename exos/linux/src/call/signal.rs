@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
+use exos::preempt::Pace;
 use exos::task::capability::Capability;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
@@ -218,7 +219,9 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
     };
     let info = sender(context, CODE_USER);
     let mut outcome = Err(Errno::ESRCH);
+    let mut pace = Pace::default();
     for target in targets {
+        pace.offer_page();
         match send(context, &target, signal, info) {
             Ok(()) => outcome = Ok(0),
             Err(error) if outcome.is_err() => outcome = Err(error),

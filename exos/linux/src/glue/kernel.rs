@@ -12,6 +12,7 @@ use aegis_rt::clock;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use exos::platform::{BindFault, FrameGrant};
+use exos::preempt;
 use exos::sync::SpinMutex;
 
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
@@ -65,12 +66,17 @@ pub(crate) fn capability_count() -> u64 {
 }
 
 /// Repeats a call with donations for as long as it asks for table frames.
-pub(crate) fn with_tables(mut make: impl FnMut() -> call::Outcome) -> Result<u64, Status> {
+pub(crate) fn with_tables(make: impl FnMut() -> call::Outcome) -> Result<u64, Status> {
+    with_tables_between(make, || {})
+}
+
+/// The same, with something done whenever the kernel has done a part.
+fn with_tables_between(mut make: impl FnMut() -> call::Outcome, between: fn()) -> Result<u64, Status> {
     loop {
         match make() {
             Ok(value) => return Ok(value),
             Err(refusal) if refusal.status == Status::NoTables => donate()?,
-            Err(refusal) if refusal.status == Status::Again => {}
+            Err(refusal) if refusal.status == Status::Again => between(),
             Err(refusal) => return Err(refusal.status),
         }
     }
@@ -96,25 +102,37 @@ static SPACE_SLOTS: SpinMutex<SpaceSlots> =
 
 /// Makes an address space.
 pub(crate) fn create_space() -> Result<CapSlot, Status> {
-    let mut slots = SPACE_SLOTS.lock();
-    if let Some(slot) = slots.kept.pop() {
-        return Ok(slot);
-    }
-    let ending = core::mem::take(&mut slots.ending);
+    let ending = {
+        let mut slots = SPACE_SLOTS.lock();
+        if let Some(slot) = slots.kept.pop() {
+            return Ok(slot);
+        }
+        core::mem::take(&mut slots.ending)
+    };
     for slot in ending {
-        let _ = end_space(&mut slots, slot);
+        let _ = destroy_space(slot);
     }
-    let slot = slots.free.pop().unwrap_or_else(next_slot);
+    let free = SPACE_SLOTS.lock().free.pop();
+    let slot = free.unwrap_or_else(next_slot);
     let made = with_tables(|| call::space_create(slot));
     if made.is_err() {
-        slots.free.push(slot);
+        SPACE_SLOTS.lock().free.push(slot);
     }
     made.map(|_| slot)
 }
 
 /// Ends an address space. `Busy`: a processor is in it; it is ended later.
 pub(crate) fn destroy_space(slot: CapSlot) -> Result<(), Status> {
-    end_space(&mut SPACE_SLOTS.lock(), slot)
+    SPACE_SLOTS.lock().table_counts.retain(|(other, _)| *other != slot);
+    // The slot is in no list, so it is nobody else's while this takes its time.
+    // SAFETY: no program's thread is in the space any more, and exos's own memory is in the window.
+    let ended = with_tables_between(|| unsafe { call::cap_drop(slot) }, preempt::offer);
+    let mut slots = SPACE_SLOTS.lock();
+    match ended {
+        Ok(_) => slots.free.push(slot),
+        Err(_) => slots.ending.push(slot),
+    }
+    ended.map(|_| ())
 }
 
 /// Takes a space without mappings for the next process, unless there are enough of them or it has many tables.
@@ -131,17 +149,6 @@ pub(crate) fn keep_space(slot: CapSlot, table_count: u64) -> bool {
     }
     slots.kept.push(slot);
     true
-}
-
-fn end_space(slots: &mut SpaceSlots, slot: CapSlot) -> Result<(), Status> {
-    slots.table_counts.retain(|(other, _)| *other != slot);
-    // SAFETY: no program's thread is in the space any more, and exos's own memory is in the window.
-    let ended = with_tables(|| unsafe { call::cap_drop(slot) });
-    match ended {
-        Ok(_) => slots.free.push(slot),
-        Err(_) => slots.ending.push(slot),
-    }
-    ended.map(|_| ())
 }
 
 /// One part in so many of all memory is left by the program's memory to exos, so that it meets an end of memory before
@@ -268,6 +275,15 @@ fn donate() -> Result<(), Status> {
 /// # Safety
 /// As `aegis_rt::call::bind`.
 pub(crate) unsafe fn bind_all(space: CapSlot, entries: &[BindEntry]) -> Result<(), BindFault> {
+    // SAFETY: passed on to our caller.
+    unsafe { bind_in_pieces(space, entries, || {}) }
+}
+
+/// The same, with something done between two calls.
+///
+/// # Safety
+/// As `aegis_rt::call::bind`.
+pub(crate) unsafe fn bind_in_pieces(space: CapSlot, entries: &[BindEntry], between: fn()) -> Result<(), BindFault> {
     let mut done = 0;
     while done < entries.len() {
         let limit = entries.len().min(done + aegis_abi::memory::BIND_ENTRY_COUNT_MAX as usize);
@@ -279,11 +295,15 @@ pub(crate) unsafe fn bind_all(space: CapSlot, entries: &[BindEntry]) -> Result<(
             }
         };
         match outcome {
-            Ok(_) => done = limit,
+            Ok(_) if limit == entries.len() => return Ok(()),
+            Ok(_) => {
+                done = limit;
+                between();
+            }
             Err(refusal) => {
                 done = (done + refusal.value as usize).min(entries.len());
                 match refusal.status {
-                    Status::Again => {}
+                    Status::Again => between(),
                     Status::NoTables => {
                         donate().map_err(|status| BindFault { entry_index: done, status })?;
                     }

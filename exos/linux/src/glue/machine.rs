@@ -16,6 +16,7 @@ use exos::error::Errno;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::stream::Stream;
 use exos::platform::{BindFault, FrameGrant, Kernel, LogLevel};
+use exos::preempt;
 use exos::sync::{Mutex, Once};
 use exos::task::schedule::{Choice, Task};
 use exos_linux::host::HostPorts;
@@ -73,7 +74,7 @@ impl Kernel for MachineKernel {
             return Err(BindFault { entry_index, status: Status::BadArgument });
         }
         // SAFETY: the program's half holds no Rust object.
-        unsafe { kernel::bind_all(space, entries) }
+        unsafe { kernel::bind_in_pieces(space, entries, preempt::offer) }
     }
 
     fn create_space(&self) -> Result<CapSlot, Status> {

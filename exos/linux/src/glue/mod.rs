@@ -25,6 +25,7 @@ pub(crate) mod kernel;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod patience;
+pub(crate) mod preemption;
 pub(crate) mod processor;
 pub(crate) mod run;
 pub(crate) mod shares;

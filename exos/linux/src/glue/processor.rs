@@ -20,7 +20,7 @@ use exos::task::schedule::{Processors, Task};
 
 use super::run::RUN;
 use super::stack::Stack;
-use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel, memory, patience, shares};
+use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel, memory, patience, preemption, shares};
 
 /// Most virtual processors that exos makes.
 pub(crate) const COUNT_MAX: usize = 16;
@@ -336,6 +336,7 @@ fn idle() -> ! {
     let kinds = [UpcallKind::Bell, UpcallKind::Revocation, UpcallKind::Repossession];
     aegis_rt::upcall::register(handlers(), &kinds);
     patience::begin();
+    preemption::begin();
     let run = RUN.get().expect("processors start after the run has begun");
     fast::register(run.pod.system.options.trace);
     let number = this_number();

@@ -2,6 +2,7 @@
 
 use exos::fs::vnode::DeviceNumber;
 use exos::mem::{AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, Protection, SpaceTotals};
+use exos::preempt;
 
 use super::{Text, put};
 use crate::process::Process;
@@ -9,6 +10,8 @@ use crate::process::Process;
 /// Column at which `maps` shows names.
 const NAME_COLUMN: usize = 73;
 const PAGE_KIB: u64 = 4;
+/// Areas that are shown while the memory is locked once.
+const AREA_COUNT_AT_ONCE: usize = 128;
 
 /// Where a program's own parts lie, as its executable was mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,22 +37,40 @@ pub(super) fn program_ranges(process: &Process) -> ProgramRanges {
         }
         *end = area.end();
     };
-    for area in process.space().lock().areas() {
+    for_each_area(process, |area| {
         if area.file().is_none() || area.identity() != identity {
-            continue;
+            return;
         }
         if area.protection().contains(Protection::EXECUTE) {
             extend(&mut ranges.code_start, &mut ranges.code_end, area);
         } else if area.protection().contains(Protection::WRITE) {
             extend(&mut ranges.data_start, &mut ranges.data_end, area);
         }
-    }
+    });
     ranges
 }
 
 /// Pages present.
 pub(super) fn resident(totals: &SpaceTotals) -> u64 {
     totals.resident_anonymous + totals.resident_file
+}
+
+/// Shows `show` the areas in ascending order. As on Linux the memory is given back now and then, so that its process
+/// can go on: what changes behind the place that was reached is shown as it is then. Ends early for a reader that was
+/// killed.
+fn for_each_area(process: &Process, mut show: impl FnMut(&Area)) {
+    let memory = process.space();
+    let mut next = 0;
+    loop {
+        let before = next;
+        memory.lock().areas_from(next).take(AREA_COUNT_AT_ONCE).for_each(|area| {
+            show(area);
+            next = area.end();
+        });
+        if next == before || preempt::unless_killed().is_err() {
+            return;
+        }
+    }
 }
 
 /// The areas as Linux would have them: without those that rewritten calls jump to. Programs look for the first line of
@@ -60,9 +81,10 @@ fn shown(space: &AddressSpace) -> impl Iterator<Item = &Area> {
 
 /// `maps`.
 pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
-    let memory = process.space();
-    let space = memory.lock();
-    for area in shown(&space) {
+    for_each_area(process, |area| {
+        if area.label() == AreaLabel::Trampolines {
+            return;
+        }
         let line_start = out.len();
         let (major, minor, inode) = match area.label() {
             AreaLabel::Vdso | AreaLabel::Vvar => (0, 0, 0),
@@ -78,7 +100,7 @@ pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
             out.escaped(name.as_bytes(), b"\n");
         }
         out.raw(b"\n");
-    }
+    });
 }
 
 fn numbers(identity: FileIdentity) -> (u32, u32, u64) {

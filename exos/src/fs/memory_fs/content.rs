@@ -7,12 +7,18 @@ use super::super::page::{PAGE_BYTES, valid_bytes};
 use super::super::transfer::SliceDestination;
 use super::super::vnode::{InodeRef, OFFSET_MAX, SeekTarget};
 use super::MemoryFs;
-use super::page_map::PageMap;
+use super::page_map::{PageMap, Taken};
 use crate::error::{Errno, Result};
 use crate::mem::frames::FrameRef;
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 
 const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Pages of a file that are looked at, made or freed under one lock.
+pub(super) const PIECE_PAGES: u64 = 128;
+
+/// Pages that were taken out of a file, and holes.
+pub(super) type Pages = Taken<Option<FrameRef>>;
 
 /// Contents of a file. Bytes behind `size_bytes` in the last page are zero.
 #[derive(Default)]
@@ -128,22 +134,41 @@ impl Content {
         (done, None)
     }
 
-    /// Sets the size; what is cut off will read as zeros if the file grows again.
-    pub(super) fn resize(&mut self, fs: &MemoryFs, size_bytes: u64) -> Result<()> {
+    /// Sets the size; what is cut off will read as zeros if the file grows again. The pages that are cut off are the
+    /// caller's: he drops them without a lock and tells [`Self::note_dropped`].
+    pub(super) fn resize(&mut self, fs: &MemoryFs, size_bytes: u64) -> Result<Option<Pages>> {
         if size_bytes > OFFSET_MAX {
             return Err(Errno::EFBIG);
         }
+        let mut cut_off = None;
         if size_bytes < self.size_bytes {
             self.is_base_whole &= size_bytes >= self.base_bytes;
             self.base_bytes = self.base_bytes.min(size_bytes);
-            let cut_off = self.pages.take(size_bytes.div_ceil(PAGE)..u64::MAX);
-            self.give_back(fs, cut_off.flatten().count() as u64);
+            cut_off = Some(self.pages.take(size_bytes.div_ceil(PAGE)..u64::MAX));
             if let Some(Some(page)) = self.pages.get(size_bytes / PAGE) {
                 zero_range(fs, page, (size_bytes % PAGE) as usize, PAGE_BYTES);
             }
         }
         self.size_bytes = size_bytes;
-        Ok(())
+        Ok(cut_off)
+    }
+
+    /// So many own pages that were taken out are dropped.
+    pub(super) fn note_dropped(&mut self, fs: &MemoryFs, count: u64) {
+        self.give_back(fs, count);
+    }
+
+    /// All pages, of a file that is gone.
+    pub(super) fn take_pages(&mut self) -> Pages {
+        self.pages.take_all()
+    }
+
+    /// The end of the first piece of a range of bytes, in which at most [`PIECE_PAGES`] pages have to be looked at.
+    pub(super) fn piece_end(&self, start: u64, end: u64) -> u64 {
+        let index = start / PAGE;
+        let first = if index < self.base_page_count() { Some(index) } else { self.pages.next_index(index) };
+        let behind = first.map(|first| first.saturating_add(PIECE_PAGES).saturating_mul(PAGE));
+        behind.map_or(end, |behind| behind.min(end))
     }
 
     /// Makes the range read as zeros and frees its whole pages.
@@ -175,13 +200,9 @@ impl Content {
         Ok(())
     }
 
-    /// Makes own pages for the whole range, so that later writes cannot fail for space. On error those made
-    /// so far stay.
+    /// Makes own pages for the whole range, which is short, so that later writes cannot fail for space. On error those
+    /// made so far stay.
     pub(super) fn reserve(&mut self, fs: &MemoryFs, base: Option<&InodeRef>, start: u64, end: u64) -> Result<()> {
-        let statistics = fs.statistics();
-        if (end - start) / PAGE > statistics.block_count {
-            return Err(Errno::ENOSPC);
-        }
         for index in start / PAGE..end.div_ceil(PAGE) {
             self.page_to_write(fs, base, index)?;
         }

@@ -20,6 +20,7 @@ mod directory;
 mod names;
 mod node;
 mod page_map;
+mod writing;
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};

@@ -15,15 +15,16 @@ use super::super::vnode::{
     Timestamp, WritePosition, is_access_due,
 };
 use super::MemoryFs;
-use super::content::{Backing, Content};
+use super::content::{Backing, Content, PIECE_PAGES, Pages};
 use super::directory::{self, Known, Names};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 use crate::platform::FrameBytes;
-use crate::sync::Mutex;
+use crate::preempt::{self, Pace};
+use crate::sync::{self, Mutex};
 
-/// Bytes that one lock of a file writes at most: an append up to this size is never torn.
-const WRITE_CHUNK_BYTES_MAX: usize = 64 * 1024;
+/// Bytes that one lock of a file moves at most.
+pub(super) const WRITE_CHUNK_BYTES_MAX: usize = 64 * 1024;
 /// What tmpfs counts per entry in a directory's size.
 const DIRECTORY_ENTRY_BYTES: u64 = 20;
 
@@ -52,6 +53,8 @@ pub(super) struct State {
     /// Made without a name and may still get one (`O_TMPFILE`).
     pub(super) is_linkable: bool,
     pub(super) seals: Seals,
+    /// Somebody writes more than one chunk: others who write, or change the size, wait until he is done.
+    pub(super) is_in_long_write: bool,
     pub(super) body: Body,
 }
 
@@ -64,7 +67,7 @@ pub(super) enum Body {
 }
 
 impl Body {
-    fn size_bytes(&self) -> u64 {
+    pub(super) fn size_bytes(&self) -> u64 {
         match self {
             Self::File(content) => content.size_bytes,
             _ => 0,
@@ -103,6 +106,7 @@ impl MemoryNode {
             is_changed: false,
             is_linkable: false,
             seals: Seals::SEAL,
+            is_in_long_write: false,
             body,
         };
         let state = Mutex::new(state);
@@ -131,6 +135,7 @@ impl MemoryNode {
             is_changed: false,
             is_linkable: false,
             seals: Seals::SEAL,
+            is_in_long_write: false,
             body,
         };
         Self {
@@ -173,7 +178,7 @@ impl MemoryNode {
         }
     }
 
-    fn with_content<R>(&self, work: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+    pub(super) fn with_content<R>(&self, work: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
         match self.kind {
             FileKind::Regular => work(&mut self.state.lock()),
             FileKind::Directory => Err(Errno::EISDIR),
@@ -183,7 +188,7 @@ impl MemoryNode {
 
     /// This node's own `Arc`. A node is found by whoever changes it, so its file system or directory can
     /// name it again.
-    fn keep(&self, state: &mut State) -> bool {
+    pub(super) fn keep(&self, state: &mut State) -> bool {
         let is_first = self.base.is_some() && !state.is_changed;
         state.is_changed = true;
         is_first
@@ -191,7 +196,7 @@ impl MemoryNode {
 
     /// Called after a change, without the lock, if [`Self::keep`] said so: from now on this node cannot be
     /// made again from the base.
-    fn kept(&self) {
+    pub(super) fn kept(&self) {
         if let Some(node) = self.base.as_ref().and_then(|_| self.fs.known_over(self.inode_number)) {
             self.fs.keep_changed(self.inode_number, &node);
         }
@@ -210,6 +215,34 @@ impl MemoryNode {
         Ok(result)
     }
 
+    /// As [`Self::change`], but not in the middle of somebody's long write.
+    fn change_alone<R>(&self, mut work: impl FnMut(&mut State) -> Result<R>) -> Result<R> {
+        loop {
+            let outcome = self.change(|state| if state.is_in_long_write { Ok(None) } else { work(state).map(Some) })?;
+            if let Some(result) = outcome {
+                return Ok(result);
+            }
+            preempt::unless_killed()?;
+            sync::relax();
+        }
+    }
+
+    /// Drops pages that were cut off, without a lock.
+    fn drop_pages(&self, pages: Option<Pages>) {
+        let mut pages = pages.into_iter().flatten();
+        loop {
+            let mut looked_count = 0;
+            let count = pages.by_ref().take(PIECE_PAGES as usize).inspect(|_| looked_count += 1).flatten().count();
+            if let (Body::File(content), 1..) = (&mut self.state.lock().body, count) {
+                content.note_dropped(&self.fs, count as u64);
+            }
+            if looked_count < PIECE_PAGES as usize {
+                return;
+            }
+            preempt::offer();
+        }
+    }
+
     pub(super) fn child(&self, name: &[u8]) -> Result<Arc<Self>> {
         match self.with_names(|names| names.get(name))? {
             Known::Own(node) => Ok(node),
@@ -223,7 +256,7 @@ impl MemoryNode {
 
     /// Has the base's pages of `range` at hand that this file shows, for as long as the answer is kept: so that they
     /// can be used under the lock without a wait. What cannot be had shows there.
-    fn fetch(&self, range: Range<u64>) -> Vec<FilePage> {
+    pub(super) fn fetch(&self, range: Range<u64>) -> Vec<FilePage> {
         let Some(base) = self.base.as_ref().filter(|base| base.may_wait()) else { return Vec::new() };
         let wanted: Vec<u64> = match &self.state.lock().body {
             Body::File(content) => {
@@ -235,80 +268,9 @@ impl MemoryNode {
         wanted.into_iter().filter_map(|index| base.page(index, PageIntent::Read).ok()).collect()
     }
 
-    fn write_chunk(
-        &self,
-        position: WritePosition,
-        bytes: &[u8],
-        now: Timestamp,
-    ) -> Result<(u64, usize, Option<Errno>)> {
-        self.with_content(|_| Ok(()))?;
-        let start = match position {
-            WritePosition::At(offset) => offset,
-            WritePosition::End => self.with_content(|state| Ok(state.body.size_bytes()))?,
-        };
-        let _fetched = self.fetch(pages_of(start, bytes.len() as u64));
-        self.change(|state| {
-            let State { body: Body::File(content), seals, .. } = state else {
-                return Err(Errno::EINVAL);
-            };
-            let offset = match position {
-                WritePosition::At(offset) => offset,
-                WritePosition::End => content.size_bytes,
-            };
-            let room = OFFSET_MAX.saturating_sub(offset).min(bytes.len() as u64) as usize;
-            if room == 0 && !bytes.is_empty() {
-                return Err(Errno::EFBIG);
-            }
-            let grows = offset + room as u64 > content.size_bytes;
-            if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) || (grows && seals.contains(Seals::GROW)) {
-                return Err(Errno::EPERM);
-            }
-            let (done, error) = content.write(&self.fs, self.base.as_ref(), offset, &bytes[..room]);
-            if let (0, Some(error)) = (done, error) {
-                return Err(error);
-            }
-            state.modified = now;
-            state.changed = now;
-            Ok((offset, done, error))
-        })
-    }
-
-    /// Writes what `source` has by way of `chunk`.
-    fn write_by(
-        &self,
-        chunk: &mut [u8],
-        position: WritePosition,
-        source: &mut dyn Source,
-        now: Timestamp,
-    ) -> Result<(u64, usize)> {
-        let mut start = None;
-        let mut done = 0;
-        while source.remaining() > 0 || start.is_none() {
-            let wanted = source.remaining().min(chunk.len());
-            let taken = source.take(&mut chunk[..wanted]);
-            let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
-            if taken == 0 && wanted > 0 {
-                let begin = start.unwrap_or(0);
-                return partial(done, Errno::EFAULT).map(|count| (begin, count));
-            }
-            let (begin, written, error) = match self.write_chunk(to, &chunk[..taken], now) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    return partial(done, error).map(|count| (start.unwrap_or(0), count));
-                }
-            };
-            start.get_or_insert(begin);
-            done += written;
-            if written < wanted || error.is_some() {
-                break;
-            }
-        }
-        Ok((start.unwrap_or(0), done))
-    }
-
     /// Moves bytes of own pages from `offset` on under the lock, until an end of the file, of the own pages or of
     /// `wanted`, or a fault; `step` moves so many bytes of one frame from so far in it. How many were moved.
-    fn move_at_once(
+    pub(super) fn move_at_once(
         &self,
         content: &Content,
         offset: u64,
@@ -342,32 +304,6 @@ impl MemoryNode {
         }
     }
 
-    /// The beginning of a write over what is there, without a buffer in between. What it cannot do is left to
-    /// [`Self::write_by`], which says why.
-    fn write_at_once(&self, offset: u64, source: &mut dyn Source, now: Timestamp) -> usize {
-        let (done, is_first) = {
-            let mut state = self.state.lock();
-            let Body::File(content) = &state.body else { return 0 };
-            if state.seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE | Seals::GROW) {
-                return 0;
-            }
-            let wanted = source.remaining();
-            let done = self.move_at_once(content, offset, wanted, |frames, frame, within, count| {
-                source.take_frame_at_once(frames, frame, within, count)
-            });
-            if done == 0 {
-                return 0;
-            }
-            state.modified = now;
-            state.changed = now;
-            (done, self.keep(&mut state))
-        };
-        if is_first {
-            self.kept();
-        }
-        done
-    }
-
     fn read_page(
         &self,
         offset: u64,
@@ -395,7 +331,7 @@ impl MemoryNode {
 }
 
 /// Pages that a range of bytes touches.
-fn pages_of(offset: u64, length: u64) -> Range<u64> {
+pub(super) fn pages_of(offset: u64, length: u64) -> Range<u64> {
     offset / PAGE_BYTES as u64..offset.saturating_add(length).div_ceil(PAGE_BYTES as u64)
 }
 
@@ -408,8 +344,13 @@ impl Drop for MemoryNode {
                 below.append(&mut last.state.get_mut().body.take_nodes());
             }
         }
-        if let Body::File(content) = &self.state.get_mut().body {
+        if let Body::File(content) = &mut self.state.get_mut().body {
             self.fs.give_pages(content.own_page_count());
+            let mut pace = Pace::default();
+            for page in content.take_pages() {
+                drop(page);
+                pace.offer();
+            }
         }
         if self.base.is_some() {
             self.fs.forget(self.inode_number);
@@ -528,7 +469,11 @@ impl Inode for MemoryNode {
     fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
         let wanted = destination.remaining();
         let mut done = self.read_at_once(offset, wanted, destination);
+        let mut pace = Pace::default();
         while done < wanted {
+            if let Err(error) = pace.page_unless_killed() {
+                return partial(done, error);
+            }
             let position = offset.saturating_add(done as u64);
             let page_index = position / PAGE_BYTES as u64;
             let (backing, left) = self.with_content(|state| match &state.body {
@@ -572,7 +517,7 @@ impl Inode for MemoryNode {
 
     fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
         self.with_content(|_| Ok(()))?;
-        self.change(|state| {
+        let cut_off = self.change_alone(|state| {
             let State { body: Body::File(content), seals, .. } = state else {
                 return Err(Errno::EINVAL);
             };
@@ -581,11 +526,13 @@ impl Inode for MemoryNode {
             if (shrinks && seals.contains(Seals::SHRINK)) || (grows && seals.contains(Seals::GROW)) {
                 return Err(Errno::EPERM);
             }
-            content.resize(&self.fs, size_bytes)?;
+            let cut_off = content.resize(&self.fs, size_bytes)?;
             state.modified = now;
             state.changed = now;
-            Ok(())
-        })
+            Ok(cut_off)
+        })?;
+        self.drop_pages(cut_off);
+        Ok(())
     }
 
     fn allocate(&self, mode: Allocate, offset: u64, length: u64, now: Timestamp) -> Result<()> {
@@ -594,33 +541,48 @@ impl Inode for MemoryNode {
         self.with_content(|_| Ok(()))?;
         // What is in between is not read, or only for a file that gets all of its pages.
         let _fetched = [offset, end.saturating_sub(1)].map(|edge| self.fetch(pages_of(edge, 1)));
-        self.change(|state| {
-            let State { body: Body::File(content), seals, .. } = state else {
-                return Err(Errno::EINVAL);
-            };
-            let punches = !matches!(mode, Allocate::Extend | Allocate::KeepSize);
-            let keeps_size = !matches!(mode, Allocate::Extend | Allocate::ZeroRange);
-            if punches && seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
-                return Err(Errno::EPERM);
+        let punches = !matches!(mode, Allocate::Extend | Allocate::KeepSize);
+        let keeps_size = !matches!(mode, Allocate::Extend | Allocate::ZeroRange);
+        if mode != Allocate::PunchHole && length / PAGE_BYTES as u64 > self.fs.statistics().block_count {
+            return Err(Errno::ENOSPC);
+        }
+        let base = self.base.as_ref();
+        let mut start = offset;
+        while start < end {
+            // The file may be another one after each piece, so all is looked at again.
+            start = self.change_alone(|state| {
+                let State { body: Body::File(content), seals, .. } = state else {
+                    return Err(Errno::EINVAL);
+                };
+                if punches && seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+                    return Err(Errno::EPERM);
+                }
+                let grows = !keeps_size && end > content.size_bytes;
+                if grows && seals.contains(Seals::GROW) {
+                    return Err(Errno::EPERM);
+                }
+                let piece_end = match mode {
+                    Allocate::PunchHole => content.piece_end(start, end),
+                    _ => (start / PAGE_BYTES as u64 + PIECE_PAGES).saturating_mul(PAGE_BYTES as u64).min(end),
+                };
+                if punches {
+                    content.punch(&self.fs, base, start, piece_end)?;
+                }
+                if mode != Allocate::PunchHole {
+                    content.reserve(&self.fs, base, start, piece_end)?;
+                }
+                if grows && piece_end == end {
+                    content.resize(&self.fs, end)?;
+                }
+                state.modified = now;
+                state.changed = now;
+                Ok(piece_end)
+            })?;
+            if start < end {
+                preempt::unless_signalled()?;
             }
-            let grows = !keeps_size && end > content.size_bytes;
-            if grows && seals.contains(Seals::GROW) {
-                return Err(Errno::EPERM);
-            }
-            let base = self.base.as_ref();
-            if punches {
-                content.punch(&self.fs, base, offset, end)?;
-            }
-            if mode != Allocate::PunchHole {
-                content.reserve(&self.fs, base, offset, end)?;
-            }
-            if grows {
-                content.resize(&self.fs, end)?;
-            }
-            state.modified = now;
-            state.changed = now;
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {

@@ -7,7 +7,9 @@
 //! Neighbour: [`super::content`], which knows what an entry means.
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
+use alloc::collections::btree_map::IntoValues;
+use alloc::vec::{self, Vec};
+use core::iter::Chain;
 use core::ops::Range;
 
 /// Most entries of a run: it lies in one piece of memory.
@@ -18,6 +20,9 @@ pub(super) struct PageMap<T> {
     run: Vec<T>,
     others: BTreeMap<u64, T>,
 }
+
+/// Entries that were taken out.
+pub(super) type Taken<T> = Chain<vec::IntoIter<T>, IntoValues<u64, T>>;
 
 impl<T> Default for PageMap<T> {
     fn default() -> Self {
@@ -66,8 +71,14 @@ impl<T> PageMap<T> {
         self.others.range(index..).next().map(|(next, _)| *next)
     }
 
+    /// Takes out all entries.
+    pub(super) fn take_all(&mut self) -> Taken<T> {
+        let Self { run, others } = core::mem::take(self);
+        run.into_iter().chain(others.into_values())
+    }
+
     /// Takes out all entries of a range; the run ends there.
-    pub(super) fn take(&mut self, range: Range<u64>) -> impl Iterator<Item = T> + use<T> {
+    pub(super) fn take(&mut self, range: Range<u64>) -> Taken<T> {
         let length = self.run.len() as u64;
         let (start, end) = (range.start.min(length) as usize, range.end.min(length) as usize);
         let mut taken = Vec::new();

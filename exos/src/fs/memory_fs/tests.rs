@@ -12,6 +12,8 @@ use crate::fs::transfer::{Buffer, Destination, Source};
 use crate::fs::vnode::{Allocate, DeviceNumber, InodeRef, NewNode, Seals, WritePosition, downcast};
 use crate::mem::frames::FramePool;
 use crate::mem::source::{PageError, PageIntent};
+use crate::preempt::Interruption;
+use crate::preempt::test_support::interrupted_after;
 
 fn file(directory: &InodeRef, name: &str) -> InodeRef {
     directory.create(name.as_bytes(), NewNode::Regular, BY_ROOT).unwrap()
@@ -262,4 +264,96 @@ fn no_inodes_no_root() {
     let identity = Identity { device: DeviceNumber::default(), magic: TMPFS_MAGIC };
     let root = MemoryFs::create(pool(), identity, limits, BY_ROOT);
     assert_eq!(root.err(), Some(Errno::ENOSPC));
+}
+
+/// Bytes of a program that has others write to the same file while its own write goes on.
+struct Meddler<'a> {
+    left: usize,
+    file: &'a InodeRef,
+    refused: Vec<Errno>,
+}
+
+impl Source for Meddler<'_> {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        if !self.file.metadata().size_bytes.is_multiple_of(7) {
+            // In the middle of the write: whoever comes waits, and ends here only because he is killed.
+            let outcomes = [
+                self.file.write_at(WritePosition::End, &mut &b"x"[..], NOW).map(|_| ()),
+                write(self.file, 0, b"y").map(|_| ()),
+                self.file.truncate(1, NOW),
+                self.file.allocate(Allocate::Extend, 0, 1 << 20, NOW),
+            ];
+            self.refused.extend(outcomes.into_iter().filter_map(Result::err));
+        }
+        into.fill(7);
+        self.left -= into.len();
+        into.len()
+    }
+}
+
+#[test]
+fn a_long_append_is_not_torn() {
+    let (root, pool) = {
+        let pool = pool();
+        (tmpfs_root(&pool, 1, LARGE), pool)
+    };
+    let file = file(&root, "a");
+    write(&file, 0, &[1; 7]).unwrap();
+    let mut source = Meddler { left: 2 << 16, file: &file, refused: Vec::new() };
+    let (outcome, _) = interrupted_after(1, Interruption::Kill, || file.write_at(WritePosition::End, &mut source, NOW));
+    assert_eq!(outcome, Ok((7, 2 << 16)));
+    assert_eq!(source.refused, [Errno::EINTR; 4]);
+    let bytes = read(&file, 0, 1 << 20);
+    assert!(bytes.len() == 7 + (2 << 16) && bytes[..7] == [1; 7] && bytes[7..].iter().all(|byte| *byte == 7));
+    // The next one is alone again.
+    assert_eq!(write(&file, 0, b"z"), Ok(1));
+    file.truncate(0, NOW).unwrap();
+    assert_eq!(frames_used(&pool), 0);
+}
+
+#[test]
+fn whoever_is_killed_writes_and_reads_no_further() {
+    let root = tmpfs_root(&pool(), 1, LARGE);
+    let file = file(&root, "a");
+    let bytes = vec![3; 8 << 16];
+    let (written, point_count) = interrupted_after(1, Interruption::Kill, || write(&file, 0, &bytes));
+    assert_eq!((written, point_count), (Ok(2 << 16), 2));
+    assert_eq!(write(&file, 0, &bytes), Ok(8 << 16), "the mark of the one who was killed is gone");
+    let mut buffer = Buffer::with_limit(8 << 16);
+    let (read, _) = interrupted_after(1, Interruption::Kill, || file.read_at(0, &mut buffer));
+    assert!((1 << 16..4 << 16).contains(&read.unwrap()));
+    let (read, _) = interrupted_after(0, Interruption::Signal, || file.read_at(0, &mut Buffer::with_limit(8 << 16)));
+    assert_eq!(read, Ok(8 << 16), "a signal that does not end the process ends no read of a file");
+}
+
+#[test]
+fn space_is_reserved_and_given_back_piece_by_piece() {
+    let pool = pool();
+    let root = tmpfs_root(&pool, 1, LARGE);
+    let file = file(&root, "a");
+    let length = 1000 * 4096;
+    let allocate = |mode| file.allocate(mode, 0, length, NOW);
+    let (outcome, _) = interrupted_after(2, Interruption::Signal, || allocate(Allocate::Extend));
+    assert_eq!((outcome, file.metadata().size_bytes), (Err(Errno::EINTR), 0));
+    assert_eq!(frames_used(&pool), 3 * 128);
+    assert_eq!(interrupted_after(u64::MAX, Interruption::None, || allocate(Allocate::Extend)), (Ok(()), 7));
+    assert_eq!((file.metadata().size_bytes, frames_used(&pool)), (length, 1000));
+    allocate(Allocate::PunchHole).unwrap();
+    assert_eq!((file.metadata().block_count, frames_used(&pool)), (0, 0));
+    // A hole as large as a file can be has nothing to look at.
+    file.truncate(1 << 62, NOW).unwrap();
+    assert_eq!(write(&file, 1 << 61, &[1; 5000]), Ok(5000));
+    file.allocate(Allocate::PunchHole, 1, 1 << 62, NOW).unwrap();
+    assert_eq!(frames_used(&pool), 0);
+    allocate(Allocate::KeepSize).unwrap();
+    let (_, point_count) = interrupted_after(0, Interruption::Kill, || file.truncate(4096, NOW));
+    assert!(point_count >= 7, "{point_count}");
+    assert_eq!((file.metadata().block_count, frames_used(&pool)), (8, 1));
+    drop(file);
+    root.unlink(b"a", NOW).unwrap();
+    assert_eq!((frames_used(&pool), root.statistics().free_block_count), (0, LARGE.bytes_max / 4096));
 }

@@ -22,6 +22,7 @@ use super::session::Fid;
 use crate::error::{Errno, Result};
 use crate::mem::frames::{FramePool, FrameRef};
 use crate::mem::source::{FilePage, PageError, PageIntent};
+use crate::preempt::{self, Pace};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages that one run of reading ahead has at most.
@@ -77,7 +78,7 @@ impl NinepInode {
     /// Reads from `offset` to the end of the file or of `destination`.
     pub(super) fn read_pages(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
         self.refresh(super::ATTRIBUTE_AGE_NS_MAX);
-        let mut done = 0;
+        let (mut done, mut pace) = (0, Pace::default());
         while destination.remaining() > 0 {
             let position = offset.saturating_add(done as u64);
             let left = self.size_bytes().saturating_sub(position);
@@ -94,6 +95,9 @@ impl NinepInode {
             done += copied;
             if copied < count {
                 return partial(done, Errno::EFAULT);
+            }
+            if pace.page_unless_killed().is_err() {
+                return Ok(done);
             }
         }
         Ok(done)
@@ -316,7 +320,7 @@ impl NinepInode {
                 Ok(written) => {
                     self.note_written(offset, &chunk[..written], now);
                     done += written;
-                    if written < wanted {
+                    if written < wanted || preempt::unless_killed().is_err() {
                         break;
                     }
                 }
@@ -398,12 +402,13 @@ impl NinepInode {
         }
         let fid = self.opened(true)?;
         let mut bytes = alloc::vec![0; PAGE_BYTES];
-        let mut outcome = Ok(());
+        let (mut outcome, mut pace) = (Ok(()), Pace::default());
         for (index, frame) in dirty {
             let Some(count) = valid_bytes(self.size_bytes(), index) else { continue };
             self.fs.pool.bytes().read(frame.frame(), 0, &mut bytes);
             let sent = self.send(&fid, index * PAGE, &bytes[..count]);
             outcome = outcome.and(sent.and_then(|sent| if sent == count { Ok(()) } else { Err(Errno::EIO) }));
+            pace.offer_page();
         }
         self.forget_clean_pages();
         outcome

@@ -16,6 +16,7 @@ use super::job_control::{JobControl, TerminalCaller, Verdict};
 use super::modes::local;
 use super::table::Terminals;
 use crate::error::{Errno, Result};
+use crate::preempt;
 use crate::sync::Mutex;
 use crate::task::signal::Signal;
 
@@ -507,6 +508,7 @@ impl OpenFile for SlaveFile {
             }
             done += taken;
             self.tty.pump();
+            preempt::offer();
             if taken < wanted {
                 self.tty.master_queue.notify(Readiness::READ);
                 return partial(done, Errno::EFAULT);
@@ -610,6 +612,7 @@ impl OpenFile for MasterFile {
                 self.tty.untake_output(&bounce[copied..count]);
                 return partial(done, Errno::EFAULT);
             }
+            preempt::offer();
         }
         self.tty.tell_room();
         Ok(done)
@@ -626,6 +629,7 @@ impl OpenFile for MasterFile {
             let taken = source.take(&mut bounce[..wanted]);
             // Input that a line's end makes room for is still there: room only grows while nobody else types.
             done += self.tty.type_in(&bounce[..taken]);
+            preempt::offer();
             if taken < wanted {
                 return partial(done, Errno::EFAULT);
             }

@@ -14,6 +14,7 @@ use super::{Identity, MESSAGE_OVERHEAD_BYTES, SocketKind};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Destination, Source, partial};
+use crate::preempt::Pace;
 
 /// Bytes moved at a time.
 const CHUNK_BYTES: usize = 4096;
@@ -178,11 +179,16 @@ impl Socket {
     ) -> Result<usize> {
         let identity = self.told_identity(peer, sending);
         let mut bounce = [0; CHUNK];
-        let mut done = 0;
+        let (mut done, mut pace) = (0, Pace::default());
         let outcome = loop {
             let wanted = source.remaining().min(CHUNK);
             if wanted == 0 {
                 break Ok(());
+            }
+            if done > 0
+                && let Err(error) = pace.page_unless_killed()
+            {
+                break Err(error);
             }
             let granted = self.budget.take_some(wanted);
             if granted == 0 {
@@ -279,7 +285,7 @@ impl Socket {
     ) -> Result<Received> {
         let gather = wants.gather.get_or_insert_with(|| Gather::new(wants.is_peek, self.wants_identity()));
         let mut bounce = [0; CHUNK];
-        let mut received = Received::default();
+        let (mut received, mut pace) = (Received::default(), Pace::default());
         let outcome = loop {
             let room = destination.remaining().min(CHUNK);
             if room == 0 && received.byte_count > 0 {
@@ -310,7 +316,7 @@ impl Socket {
                 break Err(Errno::EFAULT);
             }
             received.is_final = gather.is_final();
-            if room == 0 || received.is_final {
+            if room == 0 || received.is_final || pace.page_unless_killed().is_err() {
                 break Ok(());
             }
         };

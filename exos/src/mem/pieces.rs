@@ -1,0 +1,111 @@
+//! Changes of ranges with many pages, piece by piece (`crate::preempt`).
+//!
+//! A range is told by its areas at once; what is done to its pages, which are as many as memory holds, is done for some
+//! of them at a time: their entries and frames under the pool's lock, the page table in one batch, and then a
+//! preemption point. The address space stays locked over it, so nobody sees half of a change but programs, which see
+//! pages go or become read-only one after the other, as on every machine.
+
+use core::ops::Range;
+
+use crate::error::Result;
+use crate::mem::space::AddressSpace;
+use crate::preempt;
+
+/// Pages of one piece: some 100,000 instructions where all are there.
+pub(crate) const PIECE_PAGES: u64 = 1024;
+
+/// Whether there may be more pages than one piece has.
+#[inline]
+pub(crate) fn is_long(pages: &Range<u64>) -> bool {
+    pages.end.saturating_sub(pages.start) > PIECE_PAGES
+}
+
+impl AddressSpace {
+    /// Does `work` for all known pages of `pages`, ascending, piece by piece. `ENOMEM` if the kernel refuses one; the
+    /// others are done.
+    #[cold]
+    pub(crate) fn in_pieces(
+        &mut self,
+        pages: Range<u64>,
+        mut work: impl FnMut(&mut Self, Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let mut outcome = Ok(());
+        let mut next = pages.start;
+        while let Some(start) = self.pages.next_known(next..pages.end) {
+            next = pages.end.min(start.saturating_add(PIECE_PAGES));
+            outcome = outcome.and(work(self, start..next));
+            if !self.is_batching {
+                preempt::offer();
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PIECE_PAGES;
+    use crate::error::Errno;
+    use crate::mem::test_support::{BASE, ENVIRONMENT, PAGE, Setup};
+    use crate::mem::{Access, AddressSpace, FaultOutcome, MapRequest, Placement, ProtectReach, Protection};
+    use crate::preempt::Interruption;
+    use crate::preempt::test_support::interrupted_after;
+    use aegis_abi::CapSlot;
+
+    const LENGTH: u64 = 5 * PIECE_PAGES * PAGE;
+    const CHILD: CapSlot = CapSlot(ENVIRONMENT.0 + 1);
+
+    /// All of `LENGTH` from `BASE` down is there, and writable.
+    fn filled(setup: &Setup) -> (AddressSpace, u64) {
+        let mut space = setup.space();
+        let request = MapRequest {
+            populate: true,
+            ..MapRequest::anonymous(Placement::Hint(0), LENGTH, Protection::READ | Protection::WRITE)
+        };
+        let start = space.map(request).unwrap();
+        assert!(start + LENGTH <= BASE && setup.used() == LENGTH / PAGE);
+        (space, start)
+    }
+
+    #[test]
+    fn all_of_a_long_range_is_unmapped_with_points_in_between() {
+        let setup = Setup::new();
+        let (mut space, start) = filled(&setup);
+        let unmap = || space.unmap(start, LENGTH);
+        let (outcome, point_count) = interrupted_after(0, Interruption::Kill, unmap);
+        assert_eq!((outcome, setup.used()), (Ok(()), 0));
+        assert!(point_count >= 5, "{point_count}");
+        // Nothing is there: nothing takes time.
+        let (outcome, point_count) = interrupted_after(0, Interruption::Kill, || space.unmap(PAGE * 16, 1 << 46));
+        assert_eq!((outcome, point_count), (Ok(()), 0));
+    }
+
+    #[test]
+    fn a_fork_that_is_killed_leaves_the_parent_whole() {
+        let setup = Setup::new();
+        let (mut space, start) = filled(&setup);
+        let (outcome, _) = interrupted_after(1, Interruption::Kill, || space.clone_cow(CHILD).map(|_| ()));
+        assert_eq!(outcome, Err(Errno::EINTR));
+        for page in [0, PIECE_PAGES, 5 * PIECE_PAGES - 1] {
+            let outcome = space.handle_fault(start + page * PAGE, Access::Write);
+            assert!(matches!(outcome, FaultOutcome::Resolved { .. }));
+        }
+        assert_eq!(setup.used(), LENGTH / PAGE);
+    }
+
+    #[test]
+    fn rights_are_changed_and_pages_are_had_piece_by_piece() {
+        let setup = Setup::new();
+        let (mut space, start) = filled(&setup);
+        let protect = || space.protect(start, LENGTH, Protection::READ, ProtectReach::Range);
+        let (outcome, point_count) = interrupted_after(0, Interruption::Kill, protect);
+        assert_eq!((outcome, point_count >= 5), (Ok(()), true));
+        assert!(!space.frame_at(start + LENGTH - PAGE).unwrap().1);
+        space.unmap(start, LENGTH).unwrap();
+        let request = MapRequest::anonymous(Placement::Hint(0), LENGTH, Protection::READ | Protection::WRITE);
+        let start = space.map(request).unwrap();
+        let populate = || space.populate(start..start + LENGTH);
+        assert_eq!(interrupted_after(3, Interruption::Kill, populate).0, Err(Errno::EINTR));
+        assert!(setup.used() < PIECE_PAGES);
+    }
+}
