@@ -19,7 +19,6 @@ use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::pipe::PIPE_BUFFER_BYTES;
 use exos::fs::vnode::{FileKind, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
-use exos::preempt::PIECE_BYTES;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
@@ -67,9 +66,6 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
     let extents = one(frame.rsi, frame.rdx).ok()?;
     if offset.is_none() && description.reads_zeros() {
         let Extent { address, length } = extents[0];
-        if length > PIECE_BYTES as u64 {
-            return None;
-        }
         return settled(description.read_zeros(length as usize, |count| caller.memory.zero_out(address, count)));
     }
     let mut writer = UserWriter::new(caller.memory, &extents);

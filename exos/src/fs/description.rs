@@ -306,7 +306,7 @@ impl Description {
     }
 
     /// Reads `wanted` bytes where [`Self::reads_zeros`] holds: `zero` writes so many zero bytes to the program, and
-    /// answers how many it could.
+    /// answers how many it could before a fault or a signal.
     ///
     /// # Errors
     /// `EBADF`: not open for reading. `EFAULT`.

@@ -54,16 +54,47 @@ struct Entry {
     id: u64,
     interest: Readiness,
     waiter: Weak<dyn Waiter>,
+    has_left: bool,
+}
+
+/// Who has left, while his place is still there: nobody can be woken.
+struct Gone;
+
+impl Waiter for Gone {
+    fn wake(&self, _: Readiness) {}
 }
 
 #[derive(Default)]
 struct Waiters {
     next_id: u64,
-    /// In the order in which they came, so by `id`.
+    /// In the order in which they came, so by `id`. Those who left are in it without a waiter while they are not most
+    /// of it; the last is never one of them.
     list: Vec<Entry>,
+    left_count: usize,
 }
 
 impl Waiters {
+    /// Has the last of the list be somebody who is there.
+    #[cold]
+    fn trim(&mut self) {
+        while self.list.pop_if(|entry| entry.has_left).is_some() {
+            self.left_count -= 1;
+        }
+    }
+
+    /// Has one leave who is not the last. Those behind him move up when half of the list has left, so that many may
+    /// leave in any order.
+    #[cold]
+    fn take_from_middle(&mut self, place: usize) {
+        let entry = &mut self.list[place];
+        (entry.waiter, entry.has_left) = (Weak::<Gone>::new(), true);
+        self.left_count += 1;
+        if self.left_count * 2 > self.list.len() {
+            self.list.retain(|entry| !entry.has_left);
+            self.left_count = 0;
+        }
+    }
+
     /// The first of those with numbers in `ids` whom `events` concern, and the number to go on with unless nobody came
     /// after him.
     #[inline]
@@ -119,7 +150,7 @@ impl WaitQueue {
     fn join(self: &Arc<Self>, waiters: &mut Waiters, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
         let id = waiters.next_id;
         waiters.next_id += 1;
-        waiters.list.push(Entry { id, interest, waiter });
+        waiters.list.push(Entry { id, interest, waiter, has_left: false });
         Registration { queue: self.clone(), id }
     }
 
@@ -154,7 +185,8 @@ impl WaitQueue {
 
     /// Registered waiters.
     pub fn waiter_count(&self) -> usize {
-        self.waiters.lock().list.len()
+        let waiters = self.waiters.lock();
+        waiters.list.len() - waiters.left_count
     }
 }
 
@@ -169,8 +201,11 @@ impl Drop for Registration {
         let mut waiters = self.queue.waiters.lock();
         if waiters.list.last().is_some_and(|entry| entry.id == self.id) {
             waiters.list.pop();
+            if waiters.left_count > 0 {
+                waiters.trim();
+            }
         } else if let Ok(place) = waiters.list.binary_search_by_key(&self.id, |entry| entry.id) {
-            waiters.list.remove(place);
+            waiters.take_from_middle(place);
         }
     }
 }
@@ -256,5 +291,24 @@ mod tests {
         queue.notify(Readiness::READ);
         assert_eq!(*order.lock(), [0, 1, 3]);
         assert_eq!(queue.waiter_count(), 6);
+    }
+
+    #[test]
+    fn many_leave_in_any_order_and_the_others_are_woken_as_they_came() {
+        let (queue, count) = (WaitQueue::new(), Arc::new(Count::default()));
+        let waiter = || Arc::<Count>::downgrade(&count);
+        for step in [1, 3, 7, 99, 100] {
+            let mut places: Vec<_> = (0..100).map(|_| Some(queue.register(waiter(), Readiness::READ))).collect();
+            let mut left = 100;
+            for index in (0..100).map(|index| index * step % 101 % 100) {
+                left -= usize::from(places[index].take().is_some());
+                assert_eq!(queue.waiter_count(), left);
+                let before = count.0.load(Ordering::Relaxed);
+                queue.notify(Readiness::READ);
+                assert_eq!(count.0.load(Ordering::Relaxed) - before, left);
+            }
+            drop(places);
+            assert!(queue.waiters.lock().list.is_empty() && queue.waiters.lock().left_count == 0);
+        }
     }
 }

@@ -12,6 +12,7 @@ use aegis_abi::upcall::UpcallFrame;
 use core::arch::x86_64::__cpuid_count;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::Errno;
+use exos::preempt::{self, PIECE_BYTES};
 use exos_linux::exception::{VECTOR_PAGE_FAULT, VECTOR_PROTECTION};
 
 use super::{direct, vector};
@@ -375,13 +376,33 @@ pub(super) fn is_wide() -> bool {
     IS_WIDE.load(Ordering::Relaxed)
 }
 
-/// Writes zero bytes to the program; gives how many, fewer than asked if memory ended.
+/// Writes zero bytes to the program; gives how many, fewer than asked if memory ended, or if a signal came where they
+/// were many.
 #[inline]
 pub(crate) fn zero_out(address: u64, length: usize) -> usize {
-    if check(address, length).is_err() {
-        return 0;
+    const ROOM: u64 = PROGRAM_END - PROGRAM_BASE - PIECE_BYTES as u64;
+    if address.wrapping_sub(PROGRAM_BASE) > ROOM || length > PIECE_BYTES {
+        return zero_out_in_pieces(address, length);
     }
     // SAFETY: the destination is in the program's half, which holds no Rust object, and the fixup handles a fault.
     let left = unsafe { exos_user_zero(address as *mut u8, length) };
     length - left
+}
+
+#[cold]
+fn zero_out_in_pieces(address: u64, length: usize) -> usize {
+    if check(address, length).is_err() {
+        return 0;
+    }
+    let mut done = 0;
+    while done < length {
+        let step = (length - done).min(PIECE_BYTES);
+        // SAFETY: as in `zero_out`.
+        let left = unsafe { exos_user_zero((address + done as u64) as *mut u8, step) };
+        done += step - left;
+        if left > 0 || (done < length && preempt::unless_signalled().is_err()) {
+            break;
+        }
+    }
+    done
 }
