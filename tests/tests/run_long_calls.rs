@@ -1,4 +1,5 @@
-//! A call that takes long keeps nobody else waiting, and ends for a signal (`tests/linux/long_calls.c`, `docs/adr/0036`).
+//! A call that takes long keeps nobody else waiting, and ends for a signal (`tests/linux/long_calls.c`,
+//! `docs/adr/0036-long-calls-have-preemption-points.md`).
 //!
 //! Time is the guest's, which counts instructions, so a run is the same every time and on every host.
 
@@ -111,7 +112,7 @@ fn tables_of_descriptors_threads_and_processes() {
 }
 
 /// With `-icount` QEMU runs one processor at a time, and another one only when that one's next timer is due: one that
-/// sleeps and is told of work starts as late as that, whatever the guest does. So the bound is not the guest's own here.
+/// sleeps and is told of work starts as late as that, whatever the guest does. So the bound is not the guest's own.
 #[test]
 fn on_two_processors() {
     let some = [

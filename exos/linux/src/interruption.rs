@@ -1,4 +1,5 @@
-//! What has become of a thread that works or waits: whether a signal could be delivered to it, and whether that ends it.
+//! What has become of a thread that works or waits: whether a signal could be delivered to it, and whether that ends
+//! it.
 //!
 //! Asked by waits ([`crate::context`]) and at preemption points (`exos::preempt`). Nothing is taken: what is found is
 //! acted on where the program goes on ([`crate::deliver`]).
