@@ -47,6 +47,12 @@ fn stops_and_what_undoes_them() {
     same_on_processors("stops");
 }
 
+#[test]
+fn what_two_processes_do_crosswise_ends() {
+    let Some(path) = build("crossed", "static", "gcc", &["-static"]) else { return };
+    same(&["--cpus", "2"], &[&path.display().to_string()], b"");
+}
+
 const SCRIPTS: &[&str] = &[
     "echo a | cat",
     "for i in $(seq 1 200); do echo $i; done | grep 7 | sort -r | head -3; (exit 3); echo $?",

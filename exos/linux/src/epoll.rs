@@ -46,6 +46,9 @@ const PUT_BACK: Readiness = Readiness::WRITE;
 /// Events with which an entry is not reported at all.
 const DISARMED: u32 = 0;
 
+/// Held while an instance is put into another: that they form no circle holds for all of a pod's together.
+static NESTING: Mutex<()> = Mutex::new(());
+
 /// What is watched: a descriptor's number and the description that it was one for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -271,6 +274,8 @@ impl Epoll {
             return Err(Errno::EPERM);
         }
         let inner = description.extension::<Self>();
+        // Two that are added at once must not each overlook the other, and close a circle.
+        let nesting = inner.map(|_| NESTING.lock());
         if let Some(inner) = inner {
             let row = self.height(NESTING_MAX) + inner.depth(NESTING_MAX);
             if row > NESTING_MAX || inner.leads_to(self, NESTING_MAX) {
@@ -306,6 +311,7 @@ impl Epoll {
             watchers.retain(|watcher| watcher.strong_count() > 0);
             watchers.push(Arc::downgrade(own));
         }
+        drop(nesting);
         watched.arm(description, events, data)
     }
 
