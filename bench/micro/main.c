@@ -1,5 +1,6 @@
 /*
- * The micro suite: what the primitives of an operating system cost, on Aegis and on Linux alike.
+ * What suites micro and scale have in common: finds the rows of a program (`row_tables`) and measures them, on Aegis and
+ * on Linux alike.
  *
  *   micro --list REGEX                      prints the names that the extended regular expression finds, one a line
  *   micro --run NAME,NAME… TARGET_US BATCHES quietly|aloud
@@ -41,9 +42,8 @@
 
 char own_path[512];
 
-static const struct row *const tables[] = {control_rows, call_rows,    memory_rows,  fault_rows,
-                                           file_rows,    process_rows, channel_rows, exos_rows,
-                                           NULL};
+long row_size, row_parts;
+
 static const char *failed_what = "";
 static int failed_errno;
 static sigjmp_buf row_guard;
@@ -114,11 +114,11 @@ static int measure(const struct row *row, int64_t target_ns, int batches, double
         int64_t elapsed_ns = row->measure(operations);
         MARK(2);
         if (elapsed_ns < 0) return 0;
-        batch_ns[batch] = (double)elapsed_ns / operations;
+        batch_ns[batch] = (double)elapsed_ns / operations / row_parts;
     }
     qsort(batch_ns, batches, sizeof *batch_ns, compare);
     *median_ns = batch_ns[batches / 2];
-    *count = operations;
+    *count = operations * row_parts;
     return 1;
 }
 
@@ -147,6 +147,8 @@ static void run_row(const struct row *row, const char *name, int64_t target_ns, 
     printf("start %s\n", name);
     if (says_all) fflush(stdout);
     guard_signals();
+    row_size = row->size;
+    row_parts = 1;
     int signal_number = sigsetjmp(row_guard, 1);
     if (signal_number)
         printf("na %s -%d %s\n", name, signal_number, strsignal(signal_number));
@@ -171,7 +173,7 @@ static const char *name_in_place(const struct row *row, enum place place) {
 /* Finds a row by its name and sets `row_place`. */
 static const struct row *find_row(const char *wanted) {
     for (row_place = ANYWHERE; row_place <= DIFFERENT; row_place++)
-        for (const struct row *const *table = tables; *table; table++)
+        for (const struct row *const *table = row_tables; *table; table++)
             for (const struct row *row = *table; row->name; row++) {
                 const char *name = name_in_place(row, row_place);
                 if (name && !strcmp(name, wanted)) return row;
@@ -210,7 +212,7 @@ static int list_rows(const char *expression) {
         return 2;
     }
     for (enum place place = ANYWHERE; place <= DIFFERENT; place++)
-        for (const struct row *const *table = tables; *table; table++)
+        for (const struct row *const *table = row_tables; *table; table++)
             for (const struct row *row = *table; row->name; row++) {
                 const char *name = name_in_place(row, place);
                 if (name && !regexec(&regex, name, 0, NULL, 0)) printf("%s\n", name);

@@ -27,13 +27,20 @@ struct row {
     unsigned places;
     /* It is not measured ANYWHERE: it needs two processors. */
     int only_placed;
+    /* How many of something there are around the operation; `row_size` while the row runs. */
+    long size;
 };
 
 #define BOTH_PLACES (1 << SAME | 1 << DIFFERENT)
 
-/* Each file's rows; a row without a name ends a table. */
-extern const struct row control_rows[], call_rows[], memory_rows[], fault_rows[], file_rows[], process_rows[],
-    channel_rows[], exos_rows[];
+/* A program's tables, in the order of its rows; NULL ends them, and a row without a name ends a table. */
+extern const struct row *const row_tables[];
+
+/* The running row's `size`. */
+extern long row_size;
+
+/* How many operations each of `count` is: a row sets it if it is not 1. */
+extern long row_parts;
 
 /* Remembers what did not work and errno; a row returns its value. */
 int64_t failed(const char *what);

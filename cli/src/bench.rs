@@ -1,6 +1,6 @@
 //! `aegis bench`: the same static program on Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `boot`, `apps` and `lottery` are the suites; `native` has the rows of `micro` that only Aegis can run. They
+//! `micro`, `scale`, `boot`, `apps` and `lottery` are the suites; `native` has the rows of `micro` that only Aegis can run. They
 //! start machines through `system`, which knows the command lines; `linux` gets Debian's kernel, `compile` makes the
 //! programs, `cpio` packs them, `guest` runs a process within limits and `output` reads what the program says. What was
 //! measured is a `result::Report`, which `report` prints, `html` shows as a page, and `json` writes and reads back for
@@ -34,6 +34,7 @@ mod output;
 mod progress;
 mod report;
 mod result;
+mod scale;
 pub(crate) mod system;
 mod trace;
 
@@ -100,6 +101,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
             Suite::Micro => micro::run(options, &machines, &filter)?,
             Suite::Boot => boot::run(options, &machines, &filter)?,
             Suite::Apps => apps::run(options, &machines, &filter)?,
+            Suite::Scale => scale::run(options, &machines, &filter)?,
             Suite::Lottery => lottery::run(options, &machines, &filter)?,
         };
         let Some(measured) = measured else { continue };

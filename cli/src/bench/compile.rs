@@ -26,12 +26,29 @@ const MICRO: Source = Source {
     files: &[
         ("micro.h", include_str!("../../../bench/micro/micro.h")),
         ("main.c", include_str!("../../../bench/micro/main.c")),
+        ("tables.c", include_str!("../../../bench/micro/tables.c")),
         ("rows_cpu.c", include_str!("../../../bench/micro/rows_cpu.c")),
         ("rows_memory.c", include_str!("../../../bench/micro/rows_memory.c")),
         ("rows_file.c", include_str!("../../../bench/micro/rows_file.c")),
         ("rows_process.c", include_str!("../../../bench/micro/rows_process.c")),
         ("rows_exos.c", include_str!("../../../bench/micro/rows_exos.c")),
         EXOS_HEADER,
+    ],
+    flags: &["-O2", "-static", "-pthread", "-w"],
+};
+/// The program of suite scale: its own rows, and what the programs have in common.
+const SCALE: Source = Source {
+    name: "scale",
+    files: &[
+        ("micro.h", include_str!("../../../bench/micro/micro.h")),
+        ("main.c", include_str!("../../../bench/micro/main.c")),
+        ("rows_cpu.c", include_str!("../../../bench/micro/rows_cpu.c")),
+        ("tables.c", include_str!("../../../bench/scale/tables.c")),
+        ("rows_names.c", include_str!("../../../bench/scale/rows_names.c")),
+        ("rows_maps.c", include_str!("../../../bench/scale/rows_maps.c")),
+        ("rows_descriptors.c", include_str!("../../../bench/scale/rows_descriptors.c")),
+        ("rows_tasks.c", include_str!("../../../bench/scale/rows_tasks.c")),
+        ("rows_pairs.c", include_str!("../../../bench/scale/rows_pairs.c")),
     ],
     flags: &["-O2", "-static", "-pthread", "-w"],
 };
@@ -81,6 +98,11 @@ const SLOWDOWN_VARIABLE: &str = "AEGIS_BENCH_SLOWDOWN";
 /// The program of suite micro, compiled if it is not in `cache` yet.
 pub(crate) fn micro(cache: &Path) -> Result<PathBuf, Failure> {
     program(cache, &MICRO, &[format!("-DNULL_CALL_EXTRA={}", slowdown()?)])
+}
+
+/// The program of suite scale.
+pub(crate) fn scale(cache: &Path) -> Result<PathBuf, Failure> {
+    program(cache, &SCALE, &[])
 }
 
 /// The launcher of suite apps.

@@ -1,4 +1,4 @@
-//! Suite `micro`: the rows of `bench/micro` on each system.
+//! Suite `micro`: the rows of `bench/micro` on each system; and what suite `scale` has in common with it.
 //!
 //! Under `--icount` each system runs twice, and every row has to repeat to the digit. In wall
 //! time the systems run in turn, so that what else happens on the host falls on all of them.
@@ -51,12 +51,42 @@ pub(super) fn run(
     if machines.has_aegis() {
         names.extend(native::ROWS.iter().filter(|row| row.is_bare).map(|row| row.name.to_string()));
     }
+    run_program(
+        options,
+        machines,
+        filter,
+        Program { suite: "micro", file: &machines.micro, batch_count: 3, limits: LIMITS },
+        names,
+    )
+}
+
+/// A program of rows.
+#[derive(Clone, Copy)]
+pub(super) struct Program<'a> {
+    /// The suite's name.
+    pub(super) suite: &'static str,
+    /// The executable.
+    pub(super) file: &'a Path,
+    /// Batches of a row, of which the median counts.
+    pub(super) batch_count: u8,
+    /// How long one of its machines may take.
+    pub(super) limits: Limits,
+}
+
+/// Measures those of a program's rows that were asked for; `None` if there are none.
+pub(super) fn run_program(
+    options: &BenchOptions,
+    machines: &Machines,
+    filter: &RowFilter,
+    program: Program<'_>,
+    names: Vec<String>,
+) -> Result<Option<Measured>, Failure> {
     let mode = options.mode();
     let Some(groups) = groups(names, filter, mode) else { return Ok(None) };
-    let initramfs = machines.micro_initramfs()?;
+    let initramfs = machines.rows_initramfs(program.file)?;
     let has_native = groups.iter().any(|group| group.is_native);
     let native = has_native.then(|| native::Program::find(&machines.qemu, &machines.cache)).transpose()?;
-    let suite = Micro { machines, initramfs, native, mode, groups };
+    let suite = Micro { machines, program, initramfs, native, mode, groups };
     let systems = machines.systems();
     let pairs = if mode == Mode::Icount { 1 } else { options.pairs };
     let mut doubts = Vec::new();
@@ -115,7 +145,7 @@ fn groups(mut names: Vec<String>, filter: &RowFilter, mode: Mode) -> Option<Vec<
 }
 
 /// All rows of the program.
-fn row_names(program: &Path) -> Result<Vec<String>, Failure> {
+pub(super) fn row_names(program: &Path) -> Result<Vec<String>, Failure> {
     let output = Command::new(program)
         .args(["--list", "."])
         .output()
@@ -134,16 +164,9 @@ struct Group {
     names: Vec<String>,
 }
 
-/// Whether the program has a row of this name.
-pub(super) fn check_row_name(program: &Path, name: &str) -> Result<(), Failure> {
-    if row_names(program)?.iter().any(|it| it == name) {
-        return Ok(());
-    }
-    Err(Failure::Rows(format!("there is no row {name:?}")))
-}
-
 struct Micro<'a> {
     machines: &'a Machines,
+    program: Program<'a>,
     initramfs: PathBuf,
     /// If there are native rows.
     native: Option<native::Program<'a>>,
@@ -175,20 +198,20 @@ impl Micro<'_> {
             Some(native) if group.is_native => Some(native.bundle(&words)?),
             _ => None,
         };
-        Ok(Started { guest: Guest::start(&self.line(system, group, &words), LIMITS)?, _bundle: bundle })
+        Ok(Started { guest: Guest::start(&self.line(system, group, &words), self.program.limits)?, _bundle: bundle })
     }
 
     /// What the program is told. A batch takes 4 ms of instructions, or 20 ms of time.
     fn words(&self, names: &str, manner: &str) -> [String; 4] {
         let target_us = if self.mode == Mode::Icount { 4_000 } else { 20_000 };
-        [names.to_string(), target_us.to_string(), "3".to_string(), manner.to_string()]
+        [names.to_string(), target_us.to_string(), self.program.batch_count.to_string(), manner.to_string()]
     }
 
     fn line(&self, system: System, group: &Group, words: &[String; 4]) -> super::guest::Line {
         let shape = Shape { icount_shift: self.mode.icount_shift(), cpu_count: group.cpu_count };
         match &self.native {
             Some(native) if group.is_native => native.line(shape),
-            _ => self.machines.micro_line(system, words, &self.initramfs, shape),
+            _ => self.machines.rows_line(system, self.program.file, words, &self.initramfs, shape),
         }
     }
 
@@ -280,7 +303,7 @@ impl Micro<'_> {
         };
         let both = systems.starts_with(&[System::Aegis, System::LinuxTuned]);
         Table {
-            suite: "micro".into(),
+            suite: self.program.suite.into(),
             unit: match self.mode {
                 Mode::Icount => "instructions",
                 Mode::Wall => "ns",
@@ -293,7 +316,7 @@ impl Micro<'_> {
     }
 
     fn progress(&self, system: System, what: &str) {
-        progress::say(&format!("micro on {}, {what}", system.title()));
+        progress::say(&format!("{} on {}, {what}", self.program.suite, system.title()));
     }
 }
 

@@ -15,6 +15,7 @@ Suites:
   micro  what single operations cost: calls, faults, signals, files, pipes
   boot   time from the command to the first output, least memory, bytes of kernel and image
   apps   Debian's python3, sqlite3, gzip, xz, gcc, perl and others from start to end
+  scale  what operations cost among many things (row:N), and two threads beside one (only when it is named)
   lottery  the experiments of the lottery's paper in guest time, a figure for each (only when it is named)
 
 Examples:
@@ -37,6 +38,8 @@ pub(crate) enum Suite {
     Boot,
     /// Real programs
     Apps,
+    /// Costs that grow with how much there is
+    Scale,
     /// The scheduler's experiments
     Lottery,
 }
@@ -51,6 +54,7 @@ impl Suite {
             Self::Micro => "micro",
             Self::Boot => "boot",
             Self::Apps => "apps",
+            Self::Scale => "scale",
             Self::Lottery => "lottery",
         }
     }
@@ -69,10 +73,10 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct BenchOptions {
-    /// What to measure: micro, boot, apps (default: these), lottery
+    /// What to measure: micro, boot, apps (default: these), scale, lottery
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
-    /// Count guest instructions instead of time: every run gives the same figures (micro, apps)
+    /// Count guest instructions instead of time: every run gives the same figures (micro, scale, apps)
     #[arg(long)]
     pub(crate) icount: bool,
     /// Run the experiments of suite lottery once each, and a tenth as long
@@ -96,7 +100,7 @@ pub(crate) struct BenchOptions {
     /// Say what changed since this file of --json
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Instead of measuring, say which functions the instructions of this row of micro fell in; the last of several
+    /// Instead of measuring, say which functions the instructions of this row of micro or scale fell in; the last of several
     #[arg(
         long,
         value_name = "NAME[,NAME...]",

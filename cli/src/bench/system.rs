@@ -71,6 +71,8 @@ pub(crate) struct Machines {
     pub(crate) tool: PathBuf,
     /// The program of suite micro.
     pub(crate) micro: PathBuf,
+    /// The program of suite scale.
+    pub(crate) scale: PathBuf,
     /// The cache directory.
     pub(crate) cache: PathBuf,
     /// Linux, if it takes part.
@@ -93,13 +95,14 @@ impl Machines {
             qemu,
             tool,
             micro: compile::micro(&cache)?,
+            scale: compile::scale(&cache)?,
             linux: wants_linux.then(|| Kernel::get(&cache)).transpose()?,
             cache,
             has_aegis,
         })
     }
 
-    /// Who takes part in suite micro.
+    /// Who takes part in suites micro and scale.
     pub(crate) fn systems(&self) -> Vec<System> {
         let mut systems = Vec::new();
         if self.has_aegis {
@@ -116,11 +119,10 @@ impl Machines {
         self.has_aegis
     }
 
-    /// The initramfs of the micro program, whose `/init` it is. It lies beside the program: tools of other versions
+    /// The initramfs of a program of rows, whose `/init` it is. It lies beside the program: tools of other versions
     /// share the cache.
-    pub(crate) fn micro_initramfs(&self) -> Result<PathBuf, Failure> {
-        let directory = self.micro.parent().unwrap_or(&self.cache);
-        Self::initramfs(&directory.join("micro.cpio"), "init", &self.micro)
+    pub(crate) fn rows_initramfs(&self, program: &Path) -> Result<PathBuf, Failure> {
+        Self::initramfs(&program.with_extension("cpio"), "init", program)
     }
 
     /// The initramfs of a program of the host's, whose `/GUEST_NAME` it is.
@@ -142,8 +144,15 @@ impl Machines {
         Ok(path.into())
     }
 
-    /// The line that runs the micro program. `words` are its verb's arguments; `initramfs` is for Linux.
-    pub(crate) fn micro_line(&self, system: System, words: &[String; 4], initramfs: &Path, shape: Shape) -> Line {
+    /// The line that runs a program of rows. `words` are its verb's arguments; `initramfs` is for Linux.
+    pub(crate) fn rows_line(
+        &self,
+        system: System,
+        rows: &Path,
+        words: &[String; 4],
+        initramfs: &Path,
+        shape: Shape,
+    ) -> Line {
         let cpu_count = shape.cpu_count.to_string();
         match (system, &self.linux) {
             (System::Aegis, _) | (_, None) => {
@@ -154,7 +163,7 @@ impl Machines {
                 if shape.icount_shift.is_some() {
                     options.push("--icount");
                 }
-                let mut program = vec![self.micro.clone().into_os_string(), "--run".into()];
+                let mut program = vec![rows.as_os_str().into(), "--run".into()];
                 program.extend(words.iter().map(Into::into));
                 aegis_line(&self.tool, MEMORY_MIB, &options, program)
             }
@@ -258,6 +267,7 @@ mod tests {
             qemu: "qemu".into(),
             tool: "aegis".into(),
             micro: "/c/micro".into(),
+            scale: "/c/scale".into(),
             cache: "/c".into(),
             linux: Some(Kernel { image: "/c/vmlinuz".into(), version: "6.1".into() }),
             has_aegis: true,
@@ -267,14 +277,16 @@ mod tests {
     fn line(system: System, counts_instructions: bool) -> String {
         let words = ["a,b".to_string(), "1000".to_string(), "3".to_string(), "aloud".to_string()];
         let shape = Shape { icount_shift: counts_instructions.then_some(0), cpu_count: 1 };
-        shown(&machines().micro_line(system, &words, Path::new("/c/init"), shape))
+        let machines = machines();
+        shown(&machines.rows_line(system, &machines.micro, &words, Path::new("/c/init"), shape))
     }
 
     #[test]
     fn two_processors() {
         let words = ["a@diff".to_string(), "1000".to_string(), "3".to_string(), "aloud".to_string()];
         let shape = Shape { icount_shift: None, cpu_count: 2 };
-        let line = |system| shown(&machines().micro_line(system, &words, Path::new("/c/init"), shape));
+        let machines = machines();
+        let line = |system| shown(&machines.rows_line(system, &machines.micro, &words, Path::new("/c/init"), shape));
         assert!(line(System::Aegis).contains(" -q --cpus 2 "));
         assert!(line(System::LinuxTuned).contains(" -smp 2 "));
     }

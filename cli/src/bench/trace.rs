@@ -28,7 +28,7 @@ use aegis_abi::layout::LIBOS_IMAGE_BASE;
 
 use super::failure::{Failure, last_line};
 use super::guest::{Event, Guest, Limits, Line};
-use super::micro::{TWO_PROCESSORS, check_row_name};
+use super::micro::{TWO_PROCESSORS, row_names};
 use super::native;
 use super::options::BenchOptions;
 use super::output::Output;
@@ -60,15 +60,12 @@ pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure>
         .filter(|row| row.is_bare)
         .map(|_| native::Program::find(&machines.qemu, &machines.cache))
         .transpose()?;
-    if native.is_none() {
-        name.split(',').try_for_each(|name| check_row_name(&machines.micro, name))?;
-    }
     let (program, base) = match &native {
         Some(_) => (Artifacts::find().native_bench(), LIBOS_IMAGE_BASE),
-        None => (machines.micro.clone(), 0),
+        None => (program_of(&machines, name)?.to_path_buf(), 0),
     };
     let plugin = Plugin::prepare(&machines, &read_file(&program)?, base)?;
-    let initramfs = machines.micro_initramfs()?;
+    let initramfs = machines.rows_initramfs(if native.is_some() { &machines.micro } else { &program })?;
     let trace = Trace { machines: &machines, plugin, name, program, initramfs, native };
     let mut text = String::new();
     // Linux as it comes has no part: its functions are those of the tuned one, and more of them. Native rows have no
@@ -81,6 +78,19 @@ pub(super) fn run(options: &BenchOptions, name: &str) -> Result<String, Failure>
         text += &trace.system(system, options)?;
     }
     Ok(text)
+}
+
+/// The program that has all of the rows of a list.
+fn program_of<'a>(machines: &'a Machines, list: &str) -> Result<&'a Path, Failure> {
+    let mut missing = "";
+    for program in [&machines.micro, &machines.scale] {
+        let names = row_names(program)?;
+        match list.split(',').find(|name| !names.iter().any(|it| it == name)) {
+            None => return Ok(program),
+            Some(name) => missing = name,
+        }
+    }
+    Err(Failure::Rows(format!("no suite has the row {missing:?} and the others")))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -147,7 +157,7 @@ impl Trace<'_> {
         let bundle = self.native.as_ref().map(|native| native.bundle(&words)).transpose()?;
         let mut line = match &self.native {
             Some(native) => native.line(SHAPE),
-            None => self.machines.micro_line(system, &words, &self.initramfs, SHAPE),
+            None => self.machines.rows_line(system, &self.program, &words, &self.initramfs, SHAPE),
         };
         let starter = if system == System::Aegis && bundle.is_none() { Starter::Tool } else { Starter::Qemu };
         self.plugin.add_to(&mut line, starter, output);

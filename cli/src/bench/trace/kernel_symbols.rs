@@ -28,7 +28,7 @@ pub(super) fn get(machines: &Machines, kernel: &Kernel) -> Result<Symbols, Failu
 }
 
 fn ask(machines: &Machines, kernel: &Kernel) -> Result<String, Failure> {
-    let initramfs = machines.micro_initramfs()?;
+    let initramfs = machines.rows_initramfs(&machines.micro)?;
     let line = LinuxLine {
         qemu: &machines.qemu,
         kernel: &kernel.image,
