@@ -114,10 +114,10 @@ static int measure(const struct row *row, int64_t target_ns, int batches, double
         int64_t elapsed_ns = row->measure(operations);
         MARK(2);
         if (elapsed_ns < 0) return 0;
-        batch_ns[batch] = (double)elapsed_ns / operations / row_parts;
+        batch_ns[batch] = (double)elapsed_ns / operations;
     }
     qsort(batch_ns, batches, sizeof *batch_ns, compare);
-    *median_ns = batch_ns[batches / 2];
+    *median_ns = batch_ns[batches / 2] / row_parts;
     *count = operations * row_parts;
     return 1;
 }

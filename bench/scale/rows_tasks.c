@@ -22,6 +22,17 @@ static void *wait_until_over(void *argument) {
     return argument;
 }
 
+static int end_threads(pthread_t *threads, long number) {
+    pthread_mutex_lock(&mutex);
+    is_over = 1;
+    pthread_cond_broadcast(&condition);
+    pthread_mutex_unlock(&mutex);
+    int failures = 0;
+    for (long i = 0; i < number; i++) failures += pthread_join(threads[i], NULL) != 0;
+    free(threads);
+    return failures;
+}
+
 static pthread_t *start_threads(int64_t *elapsed_ns) {
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_NPROC, &limit);
@@ -33,22 +44,16 @@ static pthread_t *start_threads(int64_t *elapsed_ns) {
     int64_t start = now_ns();
     for (long i = 0; threads && i < row_size; i++) {
         errno = pthread_create(threads + i, &attributes, wait_until_over, NULL);
-        if (errno) return NULL;
+        if (errno) {
+            int error = errno;
+            end_threads(threads, i);
+            errno = error;
+            return NULL;
+        }
     }
     if (elapsed_ns) *elapsed_ns += now_ns() - start;
     while (waiting_count < row_size) usleep(1000);
     return threads;
-}
-
-static int end_threads(pthread_t *threads) {
-    pthread_mutex_lock(&mutex);
-    is_over = 1;
-    pthread_cond_broadcast(&condition);
-    pthread_mutex_unlock(&mutex);
-    int failures = 0;
-    for (long i = 0; i < row_size; i++) failures += pthread_join(threads[i], NULL) != 0;
-    free(threads);
-    return failures;
 }
 
 /* One of as many, made one after the other. */
@@ -57,7 +62,7 @@ static int64_t create_threads(long count) {
     for (long i = 0; i < count; i++) {
         pthread_t *threads = start_threads(&elapsed_ns);
         CHECK(threads, "pthread_create");
-        CHECK(!end_threads(threads), "pthread_join");
+        CHECK(!end_threads(threads, row_size), "pthread_join");
     }
     row_parts = row_size;
     return elapsed_ns;
@@ -70,7 +75,7 @@ static int64_t wake_and_join(long count) {
         pthread_t *threads = start_threads(NULL);
         CHECK(threads, "pthread_create");
         int64_t start = now_ns();
-        CHECK(!end_threads(threads), "pthread_join");
+        CHECK(!end_threads(threads, row_size), "pthread_join");
         elapsed_ns += now_ns() - start;
     }
     row_parts = row_size;
@@ -88,7 +93,7 @@ static int64_t pipe_beside_threads(long count) {
     for (long i = 0; i < count; i++)
         CHECK(write(ends[1], &byte, 1) == 1 && read(ends[0], &byte, 1) == 1, "write or read");
     int64_t elapsed_ns = now_ns() - start;
-    CHECK(!end_threads(threads), "pthread_join");
+    CHECK(!end_threads(threads, row_size), "pthread_join");
     close(ends[0]), close(ends[1]);
     return elapsed_ns;
 }
@@ -164,10 +169,10 @@ static int64_t sleep_beside(long count) {
 
 const struct row task_rows[] = {SIZED("thread_create", create_threads, 100),
                                 SIZED("thread_create", create_threads, 1000),
-                                SIZED("thread_create", create_threads, 4000),
+                                SIZED("thread_create", create_threads, 3000),
                                 SIZED("wake_and_join", wake_and_join, 100),
                                 SIZED("wake_and_join", wake_and_join, 1000),
-                                SIZED("wake_and_join", wake_and_join, 4000),
+                                SIZED("wake_and_join", wake_and_join, 3000),
                                 SIZED("pipe_beside_threads", pipe_beside_threads, 100),
                                 SIZED("pipe_beside_threads", pipe_beside_threads, 1000),
                                 SIZED("fork_kill_wait", fork_kill_wait, 10),
@@ -175,8 +180,8 @@ const struct row task_rows[] = {SIZED("thread_create", create_threads, 100),
                                 SIZED("timer_among", timer_among, 10),
                                 SIZED("timer_among", timer_among, 100),
                                 SIZED("timer_among", timer_among, 1000),
-                                SIZED("timer_among", timer_among, 2000),
+                                SIZED("timer_among", timer_among, 1500),
                                 SIZED("sleep_beside", sleep_beside, 10),
                                 SIZED("sleep_beside", sleep_beside, 100),
-                                SIZED("sleep_beside", sleep_beside, 1000),
+                                SIZED("sleep_beside", sleep_beside, 1500),
                                 {0}};

@@ -1,6 +1,7 @@
 //! `aegis bench`: the same static program on Aegis and on Linux, in the same QEMU, in one run.
 //!
-//! `micro`, `scale`, `boot`, `apps` and `lottery` are the suites; `native` has the rows of `micro` that only Aegis can run. They
+//! `micro`, `scale`, `boot`, `apps` and `lottery` are the suites; `native` has the rows of `micro` that only Aegis can
+//! run. They
 //! start machines through `system`, which knows the command lines; `linux` gets Debian's kernel, `compile` makes the
 //! programs, `cpio` packs them, `guest` runs a process within limits and `output` reads what the program says. What was
 //! measured is a `result::Report`, which `report` prints, `html` shows as a page, and `json` writes and reads back for

@@ -100,7 +100,7 @@ pub(crate) struct BenchOptions {
     /// Say what changed since this file of --json
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Instead of measuring, say which functions the instructions of this row of micro or scale fell in; the last of several
+    /// Instead of measuring, say where the instructions of this row of micro or scale fell; of several, the last
     #[arg(
         long,
         value_name = "NAME[,NAME...]",

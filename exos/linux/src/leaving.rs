@@ -20,6 +20,8 @@ use crate::memory::Space;
 use crate::process::{Ending, Process};
 use crate::system::System;
 
+/// The processor's note in a page-table entry that it was used.
+const ACCESSED: u64 = aegis_abi::memory::entry::ACCESSED;
 /// `SA_NOCLDWAIT`.
 const FLAG_NO_CHILD_WAIT: u64 = 2;
 /// `SA_NOCLDSTOP`.
@@ -66,7 +68,10 @@ pub fn thread_leaves(target: &Target<'_>) {
     process.times.lock().ended_threads += thread.used_ns(0);
     let is_last = {
         let mut threads = process.threads.lock();
-        threads.retain(|other| other.tid != thread.tid);
+        // Threads mostly end in the order in which they began.
+        if let Some(place) = threads.iter().position(|other| other.tid == thread.tid) {
+            threads.remove(place);
+        }
         threads.is_empty()
     };
     if thread.tid != process.pid {
@@ -75,7 +80,11 @@ pub fn thread_leaves(target: &Target<'_>) {
     }
     // One that waits in `execve` or for a thread of the same process looks again.
     process.changes.notify(Readiness::READ);
-    process.interrupt_threads();
+    // The others are woken only for what this thread may have been told of and not taken: so that the end of many
+    // threads costs each of them the same.
+    if process.has_news() {
+        process.interrupt_threads();
+    }
     if is_last {
         process_leaves(system, process);
     }
@@ -109,6 +118,10 @@ fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
 
 /// Leaves the process's memory and drops it, or gives it back to the parent that lent it.
 pub fn release_memory(system: &Arc<System>, process: &Arc<Process>) {
+    if !process.borrows_memory.load(Ordering::Acquire) {
+        // Nobody changes the tables while the space is locked, and the processor is in it until it is left below.
+        process.space().lock().note_touched(|address| system.platform.page_entry(address) & ACCESSED != 0);
+    }
     let before = process.replace_space(system.empty_space.clone());
     give_memory_back(system, process, before);
 }

@@ -112,7 +112,10 @@ impl ProcFacts {
         if let Ok(index) = members.binary_search_by_key(&pid, |member| member.process.pid)
             && members[index].threads.len() > 1
         {
-            members[index].threads.retain(|thread| thread.tid != tid);
+            let threads = &mut members[index].threads;
+            if let Ok(place) = threads.binary_search_by_key(&tid, |thread| thread.tid) {
+                threads.remove(place);
+            }
         }
     }
 

@@ -493,6 +493,14 @@ impl Process {
         }
     }
 
+    /// Whether there is something for any of the threads to look at: a signal, a stop, the end.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.has_ended()
+            || self.signals.lock().pending.set() != SignalSet::default()
+            || self.pause.lock().stopped_by.is_some()
+    }
+
     /// Makes all threads look at the process again.
     pub fn interrupt_threads(&self) {
         for thread in self.thread_list() {

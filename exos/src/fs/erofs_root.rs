@@ -26,6 +26,9 @@ use crate::mem::frames::FramePool;
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 use crate::preempt::Pace;
 
+/// Bytes of a directory with the entries `.` and `..` alone: two entries of twelve bytes, and their names.
+const EMPTY_DIRECTORY_BYTES: u64 = 2 * 12 + 3;
+
 /// Where the image's bytes are in frames, so that pages can be mapped.
 #[derive(Clone)]
 pub struct ImageFrames {
@@ -127,6 +130,10 @@ impl Inode for ErofsInode {
         }
         let found = self.root.image.lookup(&self.inode, name).map_err(damaged)?;
         self.open_number(found.ok_or(Errno::ENOENT)?.number)
+    }
+
+    fn is_always_empty(&self) -> bool {
+        self.inode.kind == erofs::FileKind::Directory && self.inode.size_bytes <= EMPTY_DIRECTORY_BYTES
     }
 
     fn read_directory(&self, cookie: u64, consumer: &mut EntryConsumer<'_>) -> Result<u64> {

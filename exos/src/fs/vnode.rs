@@ -463,6 +463,11 @@ pub trait Inode: Any + Send + Sync {
         false
     }
 
+    /// Whether it is a directory that has no names and never gets any, so that none needs to be looked up.
+    fn is_always_empty(&self) -> bool {
+        false
+    }
+
     /// Whether names in this directory and its permissions change by the name space alone, so that a walk through it
     /// can be known beforehand.
     fn is_steady(&self) -> bool {

@@ -23,6 +23,8 @@ use crate::preempt::Pace;
 
 /// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
 pub const FAULT_AROUND_PAGES: u64 = 16;
+/// File pages looked at around one that is resolved ahead: as many as a word has bits.
+const AHEAD_PAGES: u64 = 64;
 /// Known pages of no file mapped around a fault.
 const REMAP_PAGES: u64 = 64;
 /// Below this many frames left, nothing is resolved ahead.
@@ -323,33 +325,49 @@ impl AddressSpace {
         page: u64,
         access: Access,
     ) -> core::result::Result<u32, FaultOutcome> {
-        let block = block_around(area, page, FAULT_AROUND_PAGES);
-        if let Some(count) = self.map_fixed_run(area, file, (page, access), block.clone()) {
+        // What is to be resolved ahead is known page by page, so that there may be more at once; what is going to be
+        // stored to is better copied than mapped first.
+        let is_known = self.ahead.is_some() && !area.protection.contains(Protection::WRITE);
+        let reach = if is_known { AHEAD_PAGES } else { FAULT_AROUND_PAGES };
+        if let Some(count) = self.map_fixed_run(area, file, (page, access), block_around(area, page, reach)) {
             return Ok(count);
         }
+        let block = block_around(area, page, FAULT_AROUND_PAGES);
         let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
         let target = match access {
             Access::Execute => self.text_entry(area, page, target),
             _ => self.clean_entry(area, target),
         };
         let target = target.ok_or(FaultOutcome::OutOfMemory)?;
+        let wanted = self.worth_ahead(&block, page) & !self.pages.known_from(block.start);
+        let is_text = is_text(area);
         let mut entries = [None; FAULT_AROUND_PAGES as usize];
         let (first, first_index) = (block.start, area.file_index(block.start));
-        let mut found = [const { None }; FAULT_AROUND_PAGES as usize];
-        file.source.resident_pages(first_index..first_index + (block.end - first), &mut |index, page| {
-            found[(index - first_index) as usize] = Some(page);
+        let mut special = [const { None }; FAULT_AROUND_PAGES as usize];
+        let mut has_special = false;
+        file.source.resident_pages(first_index..first_index + (block.end - first), &mut |index, found| {
+            let place = index - first_index;
+            if wanted >> place & 1 == 0 || first + place == page {
+                return;
+            }
+            if is_text || found.valid_bytes < PAGE_SIZE as usize {
+                special[place as usize] = Some(found);
+                has_special = true;
+            } else {
+                entries[place as usize] = Some(PageEntry::new(found.frame.into_frame(), PageFlags::FILE));
+            }
         });
-        for (place, (neighbour, found)) in entries.iter_mut().zip(block.clone().zip(found)) {
-            *place = match found {
-                _ if neighbour == page => Some(target),
-                Some(found) if self.pages.get(neighbour).is_none() => match access {
+        if has_special {
+            for ((place, neighbour), found) in entries.iter_mut().zip(block.clone()).zip(special) {
+                let Some(found) = found else { continue };
+                *place = match access {
                     Access::Execute => self.text_entry(area, neighbour, found),
                     _ if self.is_offered(area, &found) => None,
                     _ => self.clean_entry(area, found),
-                },
-                _ => None,
-            };
+                };
+            }
         }
+        entries[(page - first) as usize] = Some(target);
         Ok(self.set_pages(block, area.protection, |_, page, _| entries[(page - first) as usize]))
     }
 
@@ -369,20 +387,14 @@ impl AddressSpace {
             return None;
         }
         let slot = self.pool.lock().borrowed_slot(run)?;
+        let worth = self.worth_ahead(&pages, page) & u64::MAX >> (64 - run.count.min(64));
         let offered = if is_text(area) { self.pool.patched_text().offered_of(run) } else { 0 };
         if access == Access::Execute {
-            let count = self.take_offers(area, offered, run.first, &pages);
-            return Some(count + self.fill_fixed(area, (run.first, slot), &pages, pages.clone()));
+            let count = self.take_offers(area, offered & worth, run.first, &pages);
+            return Some(count + self.fill_fixed(area, (run.first, slot), &pages, worth));
         }
-        let mut left_out = offered & !(1 << (page - pages.start));
-        let (mut start, mut count) = (pages.start, 0);
-        while left_out != 0 {
-            let place = pages.start + u64::from(left_out.trailing_zeros());
-            left_out &= left_out - 1;
-            count += self.fill_fixed(area, (run.first, slot), &pages, start..place);
-            start = place + 1;
-        }
-        Some(count + self.fill_fixed(area, (run.first, slot), &pages, start..pages.end))
+        let left_out = offered & !(1 << (page - pages.start));
+        Some(self.fill_fixed(area, (run.first, slot), &pages, worth & !left_out))
     }
 
     /// Maps what is offered, a bit each, of `pages`, whose frames begin with `first`.
@@ -404,22 +416,29 @@ impl AddressSpace {
         count
     }
 
-    /// Maps the unknown ones of a `part` of `pages`, whose frames begin with `first`.
+    /// Maps the unknown ones of `pages` that are `wanted`, a bit each; their frames begin with `first`.
     fn fill_fixed(
         &mut self,
         area: &Area,
         (first, slot): (FrameNumber, CapSlot),
         pages: &Range<u64>,
-        part: Range<u64>,
+        mut wanted: u64,
     ) -> u32 {
         let frame_of = |page: u64| FrameNumber(first.0 + (page - pages.start));
-        let (flags, start) = (rights(false, area.protection), part.start);
-        let binder = &mut self.binder;
-        let filled = self.pages.fill_fixed(part, frame_of(start), &mut self.pool.lock(), |part| {
-            let frame = frame_of(part.start);
-            binder.map_run(part, frame, slot, flags);
-        });
-        filled as u32
+        let flags = rights(false, area.protection);
+        let (binder, frames) = (&mut self.binder, &mut self.pool.lock());
+        let mut count = 0;
+        while wanted != 0 {
+            let start = pages.start + u64::from(wanted.trailing_zeros());
+            let length = u64::from((!(wanted >> wanted.trailing_zeros())).trailing_zeros());
+            wanted &= wanted.wrapping_add(1 << wanted.trailing_zeros());
+            let part = start..start + length;
+            count += self.pages.fill_fixed(part, frame_of(start), frames, |part| {
+                let frame = frame_of(part.start);
+                binder.map_run(part, frame, slot, flags);
+            });
+        }
+        count as u32
     }
 
     /// The entry for a file's page that is executed: what another process has patched, or the page itself.

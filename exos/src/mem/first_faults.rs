@@ -12,7 +12,12 @@
 //! Places: what is loaded lies elsewhere in each run, so a fault in it is noted by its distance ([`StartPlaces`]).
 //! Where nothing lies when the program starts (its heap, its libraries), nothing is noted of its start.
 //!
-//! Limits: [`CHILD_FAULT_COUNT`] and [`START_FAULT_COUNT`] faults, those of [`PROGRAM_COUNT_MAX`] programs.
+//! A fault brings its neighbours, of which a short run touches few. So the first runs of a program are looked at when
+//! they end ([`AddressSpace::note_touched`]): the page tables say what they touched of its files. That is resolved ahead
+//! and no neighbour more; a fault of its own still brings all of them.
+//!
+//! Limits: [`CHILD_FAULT_COUNT`] and [`START_FAULT_COUNT`] faults, those of [`PROGRAM_COUNT_MAX`] programs, and of each
+//! program's parts the first [`TOUCHED_PAGE_COUNT_MAX`] pages.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,6 +38,14 @@ const CHILD_FAULT_COUNT: usize = 12;
 const START_FAULT_COUNT: usize = 32;
 /// A program's start is over after so many.
 const START_FAULT_REACH: u64 = 48;
+/// Runs that are looked at when they end.
+const LOOK_COUNT: u8 = 4;
+/// So many of them have to have been before neighbours are left out.
+const LOOK_COUNT_MIN: u8 = 2;
+/// Pages of a program or an interpreter of which is remembered whether they were touched.
+const TOUCHED_PAGE_COUNT_MAX: u64 = 4096;
+/// Pages between two that were touched that are mapped with them: an entry of a batch costs what these cost.
+const BRIDGED_PAGE_COUNT: u32 = 2;
 /// Programs whose faults are remembered.
 const PROGRAM_COUNT_MAX: usize = 32;
 
@@ -79,6 +92,78 @@ impl StartPlaces {
     }
 }
 
+/// What runs of a program touched of a part of it, a bit a page, from its first on.
+#[derive(Clone, Debug, Default)]
+struct TouchedPages(Vec<u64>);
+
+impl TouchedPages {
+    /// A page that there is no memory to note is not noted.
+    fn add(&mut self, page: u64) {
+        let index = (page / 64) as usize;
+        if page >= TOUCHED_PAGE_COUNT_MAX {
+            return;
+        }
+        if index >= self.0.len() {
+            let missing = index + 1 - self.0.len();
+            if self.0.try_reserve(missing).is_err() {
+                return;
+            }
+            self.0.resize(index + 1, 0);
+        }
+        self.0[index] |= 1 << (page % 64);
+    }
+
+    /// Of 64 pages from `page` on.
+    fn from(&self, page: u64) -> u64 {
+        let word = |index: u64| self.0.get(index as usize).copied().unwrap_or(0);
+        let (index, shift) = (page / 64, page % 64);
+        let high = word(index + 1).checked_shl(64 - shift as u32).unwrap_or(0);
+        word(index) >> shift | high
+    }
+}
+
+/// What runs touched of a program and of its interpreter, and how many of them were looked at.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    parts: [TouchedPages; 2],
+    look_count: u8,
+}
+
+/// What is worth resolving ahead in a space: what was touched, from where its parts lie.
+pub(crate) struct Ahead {
+    touched: Arc<Touched>,
+    parts: [Range<u64>; 2],
+}
+
+impl Ahead {
+    /// Of the 64 pages from the start of `block` on, a bit each; with `page`, and with the few between two.
+    fn of(&self, block: &Range<u64>, page: u64) -> u64 {
+        let part = self.parts.iter().position(|part| part.contains(&(page << PAGE_SHIFT)));
+        let Some(part) = part else { return u64::MAX };
+        let first = self.parts[part].start >> PAGE_SHIFT;
+        let touched = match block.start.checked_sub(first) {
+            Some(distance) => self.touched.parts[part].from(distance),
+            // A block may begin before the part does.
+            None => self.touched.parts[part].from(0).checked_shl((first - block.start) as u32).unwrap_or(0),
+        };
+        let own = 1_u64.checked_shl((page - block.start) as u32).unwrap_or(0);
+        bridged(touched | own)
+    }
+}
+
+/// With the bits between two that are set, if they are few.
+fn bridged(bits: u64) -> u64 {
+    let distances =
+        (1..=BRIDGED_PAGE_COUNT).flat_map(|low| (1..=BRIDGED_PAGE_COUNT + 1 - low).map(move |high| (low, high)));
+    distances.fold(bits, |all, (low, high)| all | bits << low & bits >> high)
+}
+
+/// Which program a space was loaded with, and where.
+pub(crate) struct Start {
+    faults: Arc<Mutex<FirstFaults>>,
+    parts: [Range<u64>; 2],
+}
+
 /// A fault at a distance from an anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
@@ -98,12 +183,13 @@ pub(crate) struct FirstFaults {
     count_max: usize,
     /// How many runs began.
     run: u64,
+    touched: Arc<Touched>,
 }
 
 impl Default for FirstFaults {
     /// Of children.
     fn default() -> Self {
-        Self { faults: Vec::new(), count_max: CHILD_FAULT_COUNT, run: 0 }
+        Self { faults: Vec::new(), count_max: CHILD_FAULT_COUNT, run: 0, touched: Arc::default() }
     }
 }
 
@@ -200,8 +286,46 @@ impl AddressSpace {
     /// For a program that was loaded: what its runs before touched first.
     pub(crate) fn start_as_before(&mut self, program: FileIdentity, places: StartPlaces) {
         let faults = self.pool.start_faults().of(program);
-        let run = faults.lock().begin();
+        let (run, touched) = {
+            let mut faults = faults.lock();
+            (faults.begin(), faults.touched.clone())
+        };
+        let parts = [places.image.clone(), places.interpreter.clone()];
+        if touched.look_count >= LOOK_COUNT_MIN {
+            self.ahead = Some(Ahead { touched: touched.clone(), parts: parts.clone() });
+        }
+        if touched.look_count < LOOK_COUNT {
+            self.start = Some(Start { faults: faults.clone(), parts });
+        }
         self.repeat_first_faults(Notes { faults, places: Some(places), run, left_count: START_FAULT_REACH });
+        self.ahead = None;
+    }
+
+    /// For a program that ends: what it touched of its files, if that is still to be learned. `is_accessed` says it of
+    /// the page at an address.
+    pub fn note_touched(&mut self, is_accessed: impl Fn(u64) -> bool) {
+        let Some(Start { faults, parts }) = self.start.take() else { return };
+        let mut touched = Touched::clone(&faults.lock().touched);
+        if touched.look_count >= LOOK_COUNT {
+            return;
+        }
+        for (part, known) in parts.iter().zip(&mut touched.parts) {
+            let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
+            let first = pages.start;
+            self.pages.mapped_in(first..pages.end.min(first + TOUCHED_PAGE_COUNT_MAX), |page| {
+                if is_accessed(page << PAGE_SHIFT) {
+                    known.add(page - first);
+                }
+            });
+        }
+        touched.look_count += 1;
+        // Another run that ended meanwhile is looked at for nothing.
+        faults.lock().touched = Arc::new(touched);
+    }
+
+    /// Which of the 64 pages from the start of `block` on are worth mapping with `page`, one of them: a bit each.
+    pub(crate) fn worth_ahead(&self, block: &Range<u64>, page: u64) -> u64 {
+        self.ahead.as_ref().map_or(u64::MAX, |ahead| ahead.of(block, page))
     }
 
     /// Resolves in one batch what was noted, and goes on noting. What cannot be had without waiting or at all is left
@@ -268,7 +392,10 @@ impl AddressSpace {
 mod tests {
     use alloc::sync::Arc;
 
-    use super::{Anchor, Fault, FirstFaults, PROGRAM_COUNT_MAX, START_FAULT_COUNT, StartFaults};
+    use super::{
+        Ahead, Anchor, Fault, FirstFaults, LOOK_COUNT, PROGRAM_COUNT_MAX, START_FAULT_COUNT, StartFaults,
+        TOUCHED_PAGE_COUNT_MAX, Touched, TouchedPages,
+    };
     use crate::mem::fault::Access;
     use crate::mem::source::FileIdentity;
 
@@ -295,6 +422,23 @@ mod tests {
         let run = faults.begin();
         (0..1000).for_each(|page| faults.note(fault(page, Access::Read, run)));
         assert_eq!(faults.faults.len(), START_FAULT_COUNT);
+    }
+
+    #[test]
+    fn what_was_touched_is_mapped_with_what_lies_between() {
+        let mut pages = TouchedPages::default();
+        [0, 3, 10, 63, 64, 70, 130, TOUCHED_PAGE_COUNT_MAX].into_iter().for_each(|page| pages.add(page));
+        assert_eq!(pages.0.len(), 3, "what is far is not noted");
+        assert_eq!(pages.from(60) & 0xffff, 1 << 3 | 1 << 4 | 1 << 10);
+        assert_eq!(pages.from(128), 1 << 2);
+        let touched = Touched { parts: [pages, TouchedPages::default()], look_count: LOOK_COUNT };
+        let parts = [0x40_0000..0x50_0000, 0x7000_0000..0x7001_0000];
+        let ahead = Ahead { touched: Arc::new(touched), parts };
+        assert_eq!(ahead.of(&(0x400..0x410), 0x405) & 0xffff, 0b100_0011_1111, "0 and 3, 5, 10, and what lies between");
+        assert_eq!(ahead.of(&(0x3fe..0x410), 0x400) & 0xff, 0b0011_1100);
+        assert_eq!(ahead.of(&(0x7_0000..0x7_0010), 0x7_0008), 1 << 8, "nothing was touched there");
+        assert_eq!(ahead.of(&(0x1000..0x1010), 0x1008), u64::MAX, "other files have all neighbours");
+        assert_eq!(super::bridged(0b1_0001), 0b1_0001);
     }
 
     #[test]

@@ -217,7 +217,10 @@ pub(crate) struct PageMap {
     leaves: BTreeMap<u64, View>,
     counts: PageCounts,
     resident_peak: u64,
-    mapped_leaf_count: u64,
+    /// See [`Self::table_bound`].
+    table_bound: u64,
+    /// The page table that the last leaf lies in that got its first mapped page.
+    last_table: Option<u64>,
     /// One that was emptied last, for the next page that is far from all others.
     spare: Option<Arc<Leaf>>,
 }
@@ -237,6 +240,16 @@ impl PageMap {
             let bits = view.leaf.known & bits_of(&slots);
             (bits != 0).then(|| first + u64::from(bits.trailing_zeros()))
         })
+    }
+
+    /// Which of the 64 pages from `page` on are known, a bit each.
+    pub(crate) fn known_from(&self, page: u64) -> u64 {
+        let known = |number: u64| self.leaves.get(&number).map_or(0, |view| view.leaf.known);
+        let (number, index) = (page >> LEAF_SHIFT, slot(page) as u32);
+        match index {
+            0 => known(number),
+            _ => known(number) >> index | known(number + 1) << (LEAF_PAGES as u32 - index),
+        }
     }
 
     /// How many pages from the start of `range` on are not known, or wanted as they are.
@@ -402,7 +415,9 @@ impl PageMap {
             } else {
                 Self::fill_shared(view, &mut self.counts, (first, slots), frames, &mut change);
             }
-            self.mapped_leaf_count += u64::from(was_unmapped && view.mapped != 0);
+            if was_unmapped && view.mapped != 0 {
+                note_table(&mut self.last_table, &mut self.table_bound, number);
+            }
             if view.leaf.known == 0 {
                 self.drop_empty(number);
             }
@@ -432,7 +447,9 @@ impl PageMap {
             if bits == 0 {
                 continue;
             }
-            self.mapped_leaf_count += u64::from(view.mapped == 0);
+            if view.mapped == 0 {
+                note_table(&mut self.last_table, &mut self.table_bound, number);
+            }
             view.mapped |= bits;
             view.writable &= !bits;
             count += u64::from(bits.count_ones());
@@ -458,6 +475,20 @@ impl PageMap {
         self.counts.file += count;
         self.note_peak();
         count
+    }
+
+    /// Visits the mapped pages of `range`, ascending.
+    pub(crate) fn mapped_in(&self, range: Range<u64>, mut visit: impl FnMut(u64)) {
+        if range.is_empty() {
+            return;
+        }
+        for (number, view) in self.leaves.range(leaf_numbers(&range)) {
+            let (first, slots) = slots_in(*number, &range);
+            let mut bits = view.mapped & bits_of(&slots);
+            while bits != 0 {
+                visit(first + take_slot(&mut bits) as u64);
+            }
+        }
     }
 
     /// Takes a leaf out in which nothing is known any more; others may share it.
@@ -521,9 +552,10 @@ impl PageMap {
         }
     }
 
-    /// How often a leaf got its first mapped page: no fewer than the page tables that were made for them.
-    pub(crate) fn mapped_leaf_count(&self) -> u64 {
-        self.mapped_leaf_count
+    /// How often a leaf got its first mapped page in another page table than the leaf before: no fewer than the page
+    /// tables of the lowest level that were made for them.
+    pub(crate) fn table_bound(&self) -> u64 {
+        self.table_bound
     }
 
     /// Private pages of the program that take a frame.
@@ -557,6 +589,15 @@ impl TakenLeaves {
         leaves.for_each(|view| Arc::into_inner(view.leaf).iter().flat_map(Leaf::frames).for_each(&mut release));
         self.0.len() > 0
     }
+}
+
+/// Leaves in a page table.
+const TABLE_LEAVES: u64 = 512 / LEAF_PAGES as u64;
+
+/// Notes that leaf `number` got its first mapped page.
+fn note_table(last: &mut Option<u64>, bound: &mut u64, number: u64) {
+    let table = Some(number / TABLE_LEAVES);
+    *bound += u64::from(core::mem::replace(last, table) != table);
 }
 
 /// Corrects the counts for an entry that became another.
@@ -619,6 +660,23 @@ mod tests {
                 assert_eq!(map.count_down(start..end, wants), down, "{start}..{end}");
             }
         }
+    }
+
+    #[test]
+    fn the_known_pages_of_a_stretch() {
+        let pool = pool();
+        let mut map = PageMap::default();
+        for page in [3, 63, 64, 100, 127, 130] {
+            map.insert(page, entry(pool.allocate().expect("there are frames")), &mut pool.lock());
+        }
+        for start in 0..140 {
+            let expected = (0..64).fold(0, |bits, place| bits | u64::from(map.get(start + place).is_some()) << place);
+            assert_eq!(map.known_from(start), expected, "{start}");
+        }
+        let mut mapped = alloc::vec::Vec::new();
+        map.mapped_in(63..128, |page| mapped.push(page));
+        assert_eq!(mapped, [63, 64, 100, 127]);
+        assert_eq!(map.table_bound(), 1, "leaves of one page table");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::mem::area::{
 };
 use crate::mem::area_list::AreaList;
 use crate::mem::binder::{Binder, MapRun};
-use crate::mem::first_faults::{FirstFaults, Notes};
+use crate::mem::first_faults::{Ahead, FirstFaults, Notes, Start};
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
@@ -187,6 +187,10 @@ pub struct AddressSpace {
     pub(crate) child_faults: Arc<Mutex<FirstFaults>>,
     /// Where its own first faults are noted.
     pub(crate) notes: Option<Notes>,
+    /// While a program's first faults are resolved: which neighbours are, too.
+    pub(crate) ahead: Option<Ahead>,
+    /// The program that was loaded, if what it touches is to be looked at when it ends.
+    pub(crate) start: Option<Start>,
 }
 
 impl AddressSpace {
@@ -214,6 +218,8 @@ impl AddressSpace {
             wanted: None,
             child_faults: Arc::default(),
             notes: None,
+            ahead: None,
+            start: None,
         }
     }
 
@@ -383,7 +389,7 @@ impl AddressSpace {
     /// No fewer than the page tables that were made for this space.
     #[must_use]
     pub fn page_table_bound(&self) -> u64 {
-        self.pages.mapped_leaf_count()
+        self.pages.table_bound()
     }
 
     /// Releases everything without touching page tables: the address space is gone, and its mappings with it.

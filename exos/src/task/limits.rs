@@ -55,7 +55,7 @@ impl Default for Limits {
         values[Resource::OpenFiles as usize] = Limit { soft: 1024, hard: 65_536 };
         values[Resource::LockedMemory as usize] = Limit { soft: 8 << 20, hard: 8 << 20 };
         values[Resource::Processes as usize] = Limit { soft: 4096, hard: 4096 };
-        values[Resource::PendingSignals as usize] = Limit { soft: 1024, hard: 1024 };
+        values[Resource::PendingSignals as usize] = Limit { soft: 4096, hard: 4096 };
         values[Resource::MessageQueue as usize] = Limit { soft: 819_200, hard: 819_200 };
         values[Resource::Nice as usize] = Limit { soft: 0, hard: 0 };
         values[Resource::RealTimePriority as usize] = Limit { soft: 0, hard: 0 };

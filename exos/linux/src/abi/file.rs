@@ -363,15 +363,16 @@ pub fn push_entry64(out: &mut Vec<u8>, limit: usize, entry: &exos::fs::vnode::Di
     if out.len() + length > limit {
         return false;
     }
-    let bytes = Encoder::new()
-        .u64(entry.inode_number)
-        .u64(entry.next_cookie)
-        .u16(length as u16)
-        .u8(entry_type(entry.kind))
-        .raw(entry.name)
-        .zero_to(length)
-        .finish();
-    out.extend_from_slice(&bytes);
+    let mut head = [0; 19];
+    head[..8].copy_from_slice(&entry.inode_number.to_le_bytes());
+    head[8..16].copy_from_slice(&entry.next_cookie.to_le_bytes());
+    head[16..18].copy_from_slice(&(length as u16).to_le_bytes());
+    head[18] = entry_type(entry.kind);
+    let end = out.len() + length;
+    out.reserve(length);
+    out.extend_from_slice(&head);
+    out.extend_from_slice(entry.name);
+    out.resize(end, 0);
     true
 }
 

@@ -9,7 +9,7 @@ use exos::task::capability::Capability;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
 use super::timer::{complete_notice, forget_signal};
-use crate::abi::bytes::{Encoder, get};
+use crate::abi::bytes::get;
 use crate::abi::time::read_timespec;
 use crate::context::{Arguments, Context, Restart};
 use crate::deliver::{Target, raise_fault};
@@ -66,8 +66,11 @@ pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arg
         forget_signal(context.system, context.process, signal);
     }
     if old != 0 {
-        let bytes =
-            Encoder::new().u64(before.handler).u64(before.flags).u64(before.restorer).u64(before.mask.0).finish();
+        let mut bytes = [0; 32];
+        let words = [before.handler, before.flags, before.restorer, before.mask.0];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         write_all(context.memory, old, &bytes)?;
     }
     Ok(0)

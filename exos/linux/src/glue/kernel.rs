@@ -84,8 +84,9 @@ fn with_tables_between(mut make: impl FnMut() -> call::Outcome, between: fn()) -
 
 /// Most spaces that are kept for the next process. A process that forks, whose child executes a program, uses two.
 const KEPT_SPACE_COUNT_MAX: usize = 8;
-/// Most page tables that a kept space may have: processes lie at different addresses, so they become more.
-const KEPT_TABLE_COUNT_MAX: u64 = 512;
+/// Most page tables of the lowest level that a kept space may have: processes lie at different addresses, so they
+/// become more.
+const KEPT_TABLE_COUNT_MAX: u64 = 256;
 
 /// Slots of address spaces: free ones, ones whose end a processor still held up, and spaces without a mapping, whose
 /// tables fit the next process as they fitted the last. Making and unmaking tables is a third of what a process costs.

@@ -3,12 +3,15 @@
 //! An own entry hides the base's entry of that name; a whiteout hides it without a replacement. Cookies of
 //! own entries count up and are never used again, and lie above all cookies of a base, so a listing that is
 //! continued after any change neither repeats nor misses an entry that was there all the time.
+//!
+//! A name is found by its hash, and the listing has its order: neither costs more where there are many names.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
+use super::super::name_table::NameTable;
 use super::super::vnode::{DirectoryEntry, EntryConsumer, InodeRef};
 use super::MemoryNode;
 use crate::error::{Errno, Result};
@@ -18,8 +21,8 @@ pub(super) const BASE_COOKIE_MAX: u64 = 1 << 48;
 
 /// Names of a directory.
 pub(super) struct Names {
-    entries: BTreeMap<Arc<[u8]>, Own>,
-    order: BTreeMap<u64, Arc<[u8]>>,
+    entries: NameTable<Own>,
+    order: BTreeMap<u64, (Arc<[u8]>, Arc<MemoryNode>)>,
     whiteouts: BTreeSet<Arc<[u8]>>,
     next_cookie: u64,
     /// The directory was removed: nothing can be created in it.
@@ -45,7 +48,7 @@ pub(super) enum Known {
 impl Names {
     pub(super) fn new() -> Self {
         Self {
-            entries: BTreeMap::new(),
+            entries: NameTable::default(),
             order: BTreeMap::new(),
             whiteouts: BTreeSet::new(),
             next_cookie: BASE_COOKIE_MAX + 1,
@@ -55,7 +58,8 @@ impl Names {
 
     /// The nodes of all own entries, which are forgotten.
     pub(super) fn take_nodes(&mut self) -> Vec<Arc<MemoryNode>> {
-        core::mem::take(&mut self.entries).into_values().map(|own| own.node).collect()
+        self.entries = NameTable::default();
+        core::mem::take(&mut self.order).into_values().map(|(_, node)| node).collect()
     }
 
     pub(super) fn own_count(&self) -> usize {
@@ -65,23 +69,26 @@ impl Names {
     pub(super) fn get(&self, name: &[u8]) -> Known {
         match self.entries.get(name) {
             Some(own) => Known::Own(own.node.clone()),
-            None if self.whiteouts.contains(name) => Known::Whiteout,
+            None if self.has_whiteout(name) => Known::Whiteout,
             None => Known::Nothing,
         }
     }
 
     /// Whether the base's entry of that name is out of sight.
     pub(super) fn hides(&self, name: &[u8]) -> bool {
-        self.entries.contains_key(name) || self.whiteouts.contains(name)
+        self.entries.get(name).is_some() || self.has_whiteout(name)
+    }
+
+    fn has_whiteout(&self, name: &[u8]) -> bool {
+        !self.whiteouts.is_empty() && self.whiteouts.contains(name)
     }
 
     /// Leads `name` to `node`; what it led to before is returned.
     pub(super) fn insert(&mut self, name: &[u8], node: Arc<MemoryNode>) -> Option<Arc<MemoryNode>> {
-        let name: Arc<[u8]> = name.into();
         let cookie = self.next_cookie;
         self.next_cookie += 1;
-        self.whiteouts.remove(&name);
-        self.order.insert(cookie, name.clone());
+        self.whiteouts.remove(name);
+        self.order.insert(cookie, (name.into(), node.clone()));
         let before = self.entries.insert(name, Own { cookie, node })?;
         self.order.remove(&before.cookie);
         Some(before.node)
@@ -101,14 +108,9 @@ impl Names {
     /// Up to `out`'s capacity own entries behind `cookie`.
     fn batch_behind(&self, cookie: u64, out: &mut Vec<Listed>) {
         out.clear();
-        for (cookie, name) in self.order.range((Bound::Excluded(cookie), Bound::Unbounded)) {
-            if out.len() == out.capacity() {
-                break;
-            }
-            if let Some(own) = self.entries.get(name) {
-                out.push((*cookie, name.clone(), own.node.clone()));
-            }
-        }
+        let behind = self.order.range((Bound::Excluded(cookie), Bound::Unbounded));
+        let listed = behind.map(|(cookie, (name, node))| (*cookie, name.clone(), node.clone()));
+        out.extend(listed.take(out.capacity()));
     }
 }
 
@@ -171,7 +173,7 @@ pub(super) fn is_empty(directory: &MemoryNode, base: Option<&InodeRef>) -> Resul
 
 /// Whether the base has an entry of that name.
 pub(super) fn base_has(base: Option<&InodeRef>, name: &[u8]) -> Result<bool> {
-    match base.map(|base| base.lookup(name)) {
+    match base.filter(|base| !base.is_always_empty()).map(|base| base.lookup(name)) {
         None | Some(Err(Errno::ENOENT)) => Ok(false),
         Some(Ok(_)) => Ok(true),
         Some(Err(error)) => Err(error),

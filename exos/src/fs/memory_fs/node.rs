@@ -248,8 +248,8 @@ impl MemoryNode {
             Known::Own(node) => Ok(node),
             Known::Whiteout => Err(Errno::ENOENT),
             Known::Nothing => match &self.base {
-                Some(base) => Ok(self.fs.node_over(&base.lookup(name)?)),
-                None => Err(Errno::ENOENT),
+                Some(base) if !base.is_always_empty() => Ok(self.fs.node_over(&base.lookup(name)?)),
+                _ => Err(Errno::ENOENT),
             },
         }
     }

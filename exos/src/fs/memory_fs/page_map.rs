@@ -13,7 +13,7 @@ use core::iter::Chain;
 use core::ops::Range;
 
 /// Most entries of a run: it lies in one piece of memory.
-const RUN_LENGTH_MAX: usize = 4096;
+const RUN_LENGTH_MAX: usize = 1 << 16;
 
 /// Entries by index.
 pub(super) struct PageMap<T> {
