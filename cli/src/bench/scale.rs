@@ -2,8 +2,8 @@
 //!
 //! A row `NAME:N` is one operation where there are N of something; it is measured as those of `micro` are, whose
 //! machines and repeated runs these are. A row `two_NAME@diff` is one of two threads or processes that share nothing,
-//! on two processors, and needs time; its figure is no time but a part of what one alone takes (`rows_pairs.c`), so these
-//! rows have a table of their own.
+//! on two processors, and needs time; its figure is no time but a part of what one alone takes (`rows_pairs.c`), so
+//! these rows have a table of their own.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ use exos::fs::walk::{Caller, LookupFlags};
 use exos::mem::MapBacking;
 use exos::net::unix::UnixDomain;
 use exos::preempt::Pace;
-use exos::sync::{Mutex, MutexGuard};
+use exos::sync::{Mutex, MutexGuard, RwLock};
 use exos::task::limits::{Limits, Resource};
 
 use crate::context::Context;
@@ -72,7 +72,8 @@ struct Directories {
 pub struct ProcessFiles {
     table: Mutex<DescriptorTable>,
     owner: u64,
-    directories: Mutex<Directories>,
+    /// Read by each call with a path, in all threads at once.
+    directories: RwLock<Directories>,
     umask: AtomicU32,
     descriptor_limit: AtomicU32,
     size_limit_bytes: AtomicU64,
@@ -88,7 +89,7 @@ impl ProcessFiles {
         let files = Self {
             table: Mutex::new(DescriptorTable::new()),
             owner: namespace.number(),
-            directories: Mutex::new(Directories { current, root: namespace.root().clone() }),
+            directories: RwLock::new(Directories { current, root: namespace.root().clone() }),
             umask: AtomicU32::new(0o022),
             descriptor_limit: AtomicU32::new(0),
             size_limit_bytes: AtomicU64::new(u64::MAX),
@@ -105,7 +106,7 @@ impl ProcessFiles {
         Self {
             table: Mutex::new(self.table.lock().clone()),
             owner: namespace.number(),
-            directories: Mutex::new(self.directories.lock().clone()),
+            directories: RwLock::new(self.directories.read().clone()),
             umask: AtomicU32::new(self.umask()),
             descriptor_limit: AtomicU32::new(self.descriptor_limit()),
             size_limit_bytes: AtomicU64::new(self.size_limit_bytes()),
@@ -202,7 +203,7 @@ impl ProcessFiles {
         flags: LookupFlags,
         may_search_all: impl FnOnce() -> bool,
     ) -> Option<Location> {
-        let directories = self.directories.lock();
+        let directories = self.directories.read();
         let start = if path.first() == Some(&b'/') { &directories.root } else { &directories.current };
         namespace.lookup_known(start, path, flags, may_search_all)
     }
@@ -210,23 +211,23 @@ impl ProcessFiles {
     /// The working directory.
     #[must_use]
     pub fn current(&self) -> Location {
-        self.directories.lock().current.clone()
+        self.directories.read().current.clone()
     }
 
     /// The root directory.
     #[must_use]
     pub fn root(&self) -> Location {
-        self.directories.lock().root.clone()
+        self.directories.read().root.clone()
     }
 
     /// Changes the working directory; what it was is returned, to be dropped without the lock.
     pub fn set_current(&self, current: Location) -> Location {
-        core::mem::replace(&mut self.directories.lock().current, current)
+        core::mem::replace(&mut self.directories.write().current, current)
     }
 
     /// Changes the root directory.
     pub fn set_root(&self, root: Location) -> Location {
-        core::mem::replace(&mut self.directories.lock().root, root)
+        core::mem::replace(&mut self.directories.write().root, root)
     }
 
     /// Permission bits that new files do not get.

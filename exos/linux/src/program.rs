@@ -169,14 +169,17 @@ pub fn start(
     frame: &mut UpcallFrame,
 ) -> core::result::Result<(), LoadError> {
     let Prepared { program, location, wish } = prepared;
-    let facts = start_facts(system, process);
+    let mut random = [0; 40];
+    system.kernel.random(&mut random);
+    let (facts, places) = random.split_at(16);
+    let facts = start_facts(system, process, facts);
     let request = LoadRequest {
         arguments: &wish.arguments,
         environment: &wish.environment,
         executable: &wish.path,
         facts,
         vdso: system.vdso.as_ref(),
-        shifts: shifts(system),
+        shifts: shifts(places),
     };
     let loaded = {
         let memory = process.space();
@@ -228,10 +231,11 @@ fn forget_old_program(process: &Process, thread: &Thread) {
     *process.is_dumpable.lock() = true;
 }
 
-fn start_facts(system: &System, process: &Process) -> StartFacts {
+/// What the auxiliary vector tells; `bytes` are 16 random ones.
+fn start_facts(system: &System, process: &Process, bytes: &[u8]) -> StartFacts {
     let identities = process.identities.lock();
     let mut random = [0; 16];
-    system.kernel.random(&mut random);
+    random.copy_from_slice(bytes);
     let [_, _, _, processor_features] = system.platform.cpuid(1, 0);
     let (_, vector_bytes) = system.platform.vector_format();
     StartFacts {
@@ -244,11 +248,9 @@ fn start_facts(system: &System, process: &Process) -> StartFacts {
     }
 }
 
-/// Draws where things go, within the limits of `Shifts`.
-fn shifts(system: &System) -> Shifts {
-    let mut bytes = [0; 24];
-    system.kernel.random(&mut bytes);
-    let word = |index: usize| crate::abi::bytes::get::u64(&bytes, index * 8);
+/// Where things go, within the limits of `Shifts`; `bytes` are 24 random ones.
+fn shifts(bytes: &[u8]) -> Shifts {
+    let word = |index: usize| crate::abi::bytes::get::u64(bytes, index * 8);
     Shifts {
         image_pages: word(0) & ((1 << 28) - 1),
         stack_pages: word(1) & ((1 << 22) - 1),

@@ -133,13 +133,20 @@ impl LockTable {
             self.entry_count.fetch_add(1, Ordering::Relaxed);
             Vec::new()
         });
-        if held.iter().any(|other| other.conflicts(&lock)) {
-            return Err(Errno::EAGAIN);
+        // One look at each, as there may be many: where they lie says most of them have nothing to do with it.
+        let mut replaces_own = false;
+        for other in held.iter().filter(|other| lock.range.meets(&other.range)) {
+            if other.conflicts(&lock) {
+                return Err(Errno::EAGAIN);
+            }
+            replaces_own |= other.owner == lock.owner;
         }
         if held.len() + 2 > LOCK_COUNT_MAX {
             return Err(Errno::ENOMEM);
         }
-        cut(held, lock.owner, &lock.range);
+        if replaces_own {
+            cut(held, lock.owner, &lock.range);
+        }
         held.push(lock);
         drop(table);
         // A lock that became weaker lets others in.

@@ -13,8 +13,8 @@
 //! Where nothing lies when the program starts (its heap, its libraries), nothing is noted of its start.
 //!
 //! A fault brings its neighbours, of which a short run touches few. So the first runs of a program are looked at when
-//! they end ([`AddressSpace::note_touched`]): the page tables say what they touched of its files. That is resolved ahead
-//! and no neighbour more; a fault of its own still brings all of them.
+//! they end ([`AddressSpace::note_touched`]): the page tables say what they touched of its files. What is resolved
+//! ahead is that and no neighbour more; a fault of its own still brings all of them.
 //!
 //! Limits: [`CHILD_FAULT_COUNT`] and [`START_FAULT_COUNT`] faults, those of [`PROGRAM_COUNT_MAX`] programs, and of each
 //! program's parts the first [`TOUCHED_PAGE_COUNT_MAX`] pages.
