@@ -24,7 +24,7 @@ use syscalls::Sysno;
 
 use crate::abi::file as abi;
 use crate::call::file_transfer::{one, receive_into, send_from};
-use crate::call::signal::CODE_THREAD;
+use crate::call::signal::{CODE_THREAD, change_action};
 use crate::call::{epoll, futex, memory};
 use crate::context::Context;
 use crate::deliver::Target;
@@ -264,6 +264,11 @@ pub fn close(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 /// `mprotect(2)`.
 pub fn mprotect(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     Some(memory::protect(caller.process, [frame.rdi, frame.rsi, frame.rdx]))
+}
+
+/// `rt_sigaction(2)`: who starts a program looks at the action of every signal.
+pub fn rt_sigaction(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
+    Some(change_action(caller, [frame.rdi, frame.rsi, frame.rdx, frame.r10]))
 }
 
 /// `tkill(2)` and `tgkill(2)` to the calling thread: which signal, with what. Not those that do something when they are

@@ -36,12 +36,18 @@ fn read_set(context: &Context<'_>, address: u64) -> Result<SignalSet> {
 
 /// `rt_sigaction(2)`.
 pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arguments) -> Result<u64> {
+    let Context { system, process, thread, memory, .. } = *context;
+    change_action(&Target { system, process, thread, memory }, [number, new, old, size])
+}
+
+/// `rt_sigaction`, which never waits.
+pub fn change_action(caller: &Target<'_>, [number, new, old, size]: [u64; 4]) -> Result<u64> {
     check_set_size(size)?;
     let signal = Signal::new(number)?;
     let wanted = if new == 0 {
         None
     } else {
-        let bytes: [u8; 32] = read_array(context.memory, new)?;
+        let bytes: [u8; 32] = read_array(caller.memory, new)?;
         Some(Disposition {
             handler: get::u64(&bytes, 0),
             flags: get::u64(&bytes, 8),
@@ -50,7 +56,7 @@ pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arg
         })
     };
     let (before, is_discarded) = {
-        let mut signals = context.process.signals.lock();
+        let mut signals = caller.process.signals.lock();
         let before = signals.dispositions.get(signal);
         let mut is_discarded = false;
         if let Some(disposition) = wanted {
@@ -63,7 +69,7 @@ pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arg
         (before, is_discarded)
     };
     if is_discarded {
-        forget_signal(context.system, context.process, signal);
+        forget_signal(caller.system, caller.process, signal);
     }
     if old != 0 {
         let mut bytes = [0; 32];
@@ -71,7 +77,7 @@ pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arg
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        write_all(context.memory, old, &bytes)?;
+        write_all(caller.memory, old, &bytes)?;
     }
     Ok(0)
 }

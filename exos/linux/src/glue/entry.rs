@@ -264,6 +264,11 @@ pub(crate) extern "C" fn mprotect(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::mprotect)
 }
 
+/// `rt_sigaction`.
+pub(crate) extern "C" fn rt_sigaction(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::rt_sigaction)
+}
+
 /// `tkill`, `tgkill`: a thread that raises a signal itself goes straight to its handler.
 pub(crate) extern "C" fn thread_kill(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
