@@ -41,6 +41,8 @@ pub enum Errno {
     EDOM,
     ERANGE,
     EDEADLK,
+    ENOMSG,
+    EIDRM,
     ENAMETOOLONG,
     ENOSYS,
     ENOTEMPTY,

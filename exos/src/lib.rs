@@ -14,6 +14,7 @@ extern crate alloc;
 pub mod error;
 pub mod fake;
 pub mod fs;
+pub mod ipc;
 pub mod load;
 pub mod mem;
 pub mod net;

@@ -38,6 +38,14 @@ fn same_in_all_builds(program: &str) {
     }
 }
 
+/// Does in the machine what it does on the host, on one, two and four processors.
+fn same_on_processors(program: &str) {
+    let Some(path) = build(program, &BUILDS[0]) else { return };
+    for count in ["1", "2", "4"] {
+        same(&["--cpus", count], &[&path.display().to_string()], b"");
+    }
+}
+
 #[test]
 fn memory_calls() {
     same_in_all_builds("memory");
@@ -101,6 +109,26 @@ fn policies_nodes_namespaces_and_hung_up_terminals() {
 #[test]
 fn the_memory_of_other_processes() {
     same_in_all_builds("process_memory");
+}
+
+#[test]
+fn shared_memory_of_system_v() {
+    same_on_processors("ipc_shm");
+}
+
+#[test]
+fn semaphores_of_system_v() {
+    same_on_processors("ipc_sem");
+}
+
+#[test]
+fn message_queues_of_system_v() {
+    same_on_processors("ipc_msg");
+}
+
+#[test]
+fn message_queues_of_posix() {
+    same_on_processors("mqueue");
 }
 
 #[test]

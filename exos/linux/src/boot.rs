@@ -20,6 +20,7 @@ use exos::fs::terminal::table::Terminals;
 use exos::fs::vnode::{Creation, DeviceNumber, InodeRef, NewNode, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::fs::{device_fs, erofs_root, group_fs, overlay, proc_fs, text_fs};
+use exos::ipc::Ipc;
 use exos::load::mapping_base;
 use exos::load::vdso::{VdsoData, VdsoPages};
 use exos::mem::{AddressSpace, FramePool};
@@ -135,6 +136,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let system = Arc::new(System {
         kernel: ground.kernel,
         platform: ground.platform,
+        ipc: Ipc::new(&ground.pool),
         pool: ground.pool,
         locks: LockTable::new(ground.scheduler.clone()),
         scheduler: ground.scheduler,

@@ -28,6 +28,7 @@ use exos::task::limits::{Limits, Resource};
 
 use crate::context::Context;
 use crate::process::Process;
+use crate::queue_file::QueueFile;
 use crate::system::System;
 use crate::timer_file::TimerSet;
 use crate::user::{Text, read_text};
@@ -79,6 +80,8 @@ pub struct ProcessFiles {
     size_limit_bytes: AtomicU64,
     terminal: Mutex<Option<Arc<dyn Terminal>>>,
     timers: Arc<TimerSet>,
+    /// The process, if it asked to be told of messages in queues: closing a queue ends that.
+    notified_pid: AtomicU32,
 }
 
 impl ProcessFiles {
@@ -95,6 +98,7 @@ impl ProcessFiles {
             size_limit_bytes: AtomicU64::new(u64::MAX),
             terminal: Mutex::new(None),
             timers: Arc::default(),
+            notified_pid: AtomicU32::new(0),
         };
         files.apply_limits(&limits);
         files
@@ -112,6 +116,7 @@ impl ProcessFiles {
             size_limit_bytes: AtomicU64::new(self.size_limit_bytes()),
             terminal: Mutex::new(self.terminal()),
             timers: self.timers.clone(),
+            notified_pid: AtomicU32::new(0),
         }
     }
 
@@ -162,11 +167,20 @@ impl ProcessFiles {
     /// Lets go of a description that left the table. The process's record locks on its file go with it, whatever other
     /// descriptors of the file are left.
     pub fn release(&self, description: Arc<Description>) {
+        let notified_pid = self.notified_pid.load(Ordering::Relaxed);
+        if notified_pid != 0 {
+            forget_notification(&description, notified_pid);
+        }
         if !description.may_be_locked() {
             return;
         }
         let (locks, file) = description.locks();
         locks.unlock(file, LockFamily::Record, self.lock_owner(), LockRange::ALL);
+    }
+
+    /// The process asked to be told of messages in a queue.
+    pub fn note_notification(&self, pid: u32) {
+        self.notified_pid.store(pid, Ordering::Relaxed);
     }
 
     /// The timers that are files: whoever waits must not sleep over them.
@@ -293,6 +307,14 @@ impl ProcessFiles {
         }
         let source = MappedFile::new(location, self.root())?;
         Ok(MapBacking::File { source, offset_bytes, is_readable: true, is_writable })
+    }
+}
+
+/// Of a message queue that a process closes, it is not told any more.
+#[cold]
+fn forget_notification(description: &Description, pid: u32) {
+    if let Some(file) = description.extension::<QueueFile>() {
+        file.queue().forget_notification(pid);
     }
 }
 

@@ -106,6 +106,7 @@ pub fn release_thread_words(target: &Target<'_>) {
 fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
     process.ending.lock().get_or_insert(Ending::Exited(0));
     process.files.close_all();
+    system.ipc.semaphores.process_ends(process.pid, system.realtime_ns() / 1_000_000_000);
     release_memory(system, process);
     adopt_children(system, process);
     if *process.session.lock() == process.pid {
@@ -128,6 +129,9 @@ pub fn release_memory(system: &Arc<System>, process: &Arc<Process>) {
 
 /// Lets go of memory that the process ran in until now: the processor leaves it first.
 pub fn give_memory_back(system: &Arc<System>, process: &Arc<Process>, before: Arc<Space>) {
+    if !process.borrows_memory.load(Ordering::Acquire) {
+        crate::call::shared_memory::note_detached(system, process, &before);
+    }
     system.platform.enter_space(&process.space());
     drop(before);
     if process.borrows_memory.swap(false, Ordering::AcqRel) {

@@ -31,6 +31,7 @@ pub mod process_file;
 pub mod processes;
 pub mod profile;
 pub mod program;
+pub mod queue_file;
 pub mod quick;
 pub mod report;
 pub mod sessions;

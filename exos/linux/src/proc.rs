@@ -11,6 +11,7 @@
 //! order that `process` states.
 
 mod control_group;
+mod ipc_text;
 mod memory_text;
 mod mount_text;
 mod process_text;
@@ -310,7 +311,7 @@ impl ProcessProvider for ProcFacts {
         let field = match text {
             SystemText::HostName => &system.hostname,
             SystemText::DomainName => &system.domain_name,
-            _ => return Err(Errno::EPERM),
+            _ => return ipc_text::set_limit(&system.ipc, text, value),
         };
         let name = value.split(|byte| matches!(byte, 0 | b'\n')).next().unwrap_or_default();
         *field.lock() = name[..name.len().min(HOST_NAME_BYTES_MAX)].to_vec();

@@ -136,6 +136,8 @@ pub struct System {
     pub futexes: FutexTable,
     /// Threads that wait for locks whose word names the holder.
     pub locks: LockTable,
+    /// Objects that processes find by key or name.
+    pub ipc: exos::ipc::Ipc,
     /// Memory without anything in it: what ended processes have.
     pub empty_space: Arc<Space>,
     /// What `/proc` is made from.

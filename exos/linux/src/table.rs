@@ -8,9 +8,9 @@ use syscalls::Sysno;
 
 use crate::call::{
     capability, clock_adjust, epoll, event_file, file_control, file_descriptor, file_metadata, file_path,
-    file_transfer, futex, identity, memory, memory_policy, message, miscellany, namespace, native, poll, priority,
-    process, process_file, process_memory, program, schedule, signal, socket, socket_option, splice, time, timer,
-    watch,
+    file_transfer, futex, identity, memory, memory_policy, message, message_queue, miscellany, namespace, native, poll,
+    posix_queue, priority, process, process_file, process_memory, program, schedule, semaphore, shared_memory, signal,
+    socket, socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
 
@@ -68,13 +68,17 @@ pub const ENTRIES: &[&[Entry]] = &[
     memory::ENTRIES,
     memory_policy::ENTRIES,
     message::ENTRIES,
+    message_queue::ENTRIES,
     namespace::ENTRIES,
     poll::ENTRIES,
+    posix_queue::ENTRIES,
     priority::ENTRIES,
     process::ENTRIES,
     process_file::ENTRIES,
     process_memory::ENTRIES,
     program::ENTRIES,
+    semaphore::ENTRIES,
+    shared_memory::ENTRIES,
     socket::ENTRIES,
     socket_option::ENTRIES,
     splice::ENTRIES,

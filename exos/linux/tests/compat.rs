@@ -50,9 +50,10 @@ const GAPS: &[Gap] = &[
         calls: &[Sysno::io_uring_setup, Sysno::io_setup],
     },
     Gap {
-        what: "Message queues, System V objects",
-        text: "Shared memory is `mmap` and `memfd_create`.",
-        calls: &[Sysno::mq_open, Sysno::shmget, Sysno::semget, Sysno::msgget],
+        what: "Threads that a message queue starts",
+        text: "`mq_notify` with `SIGEV_THREAD` is made by C libraries of a netlink socket, which is not there: \
+               they say `ENOSYS`. No file system shows POSIX message queues as files (`/dev/mqueue`).",
+        calls: &[Sysno::mq_notify],
     },
     Gap {
         what: "Debugging and inspection of others",

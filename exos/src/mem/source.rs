@@ -104,6 +104,11 @@ pub trait PageSource: Send + Sync {
     /// The path for `/proc/self/maps`, with ` (deleted)` if it has no name any more.
     fn path(&self) -> String;
 
+    /// The number of the System V shared memory segment that it is.
+    fn segment(&self) -> Option<i32> {
+        None
+    }
+
     /// `msync(MS_SYNC)`: writes the pages back. Sources without a disk have nothing to do.
     fn sync(&self, _first_index: u64, _page_count: u64) -> Result<()> {
         Ok(())
@@ -188,6 +193,12 @@ impl SharedMemory {
     #[must_use]
     pub fn new(pool: Arc<FramePool>) -> Arc<Self> {
         Arc::new(Self { pool, pages: Mutex::new(BTreeMap::new()) })
+    }
+
+    /// Pages that there are.
+    #[must_use]
+    pub fn page_count(&self) -> u64 {
+        self.pages.lock().len() as u64
     }
 }
 

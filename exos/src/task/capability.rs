@@ -26,6 +26,7 @@ impl Capability {
     pub const SETPCAP: Self = Self(8);
     pub const NET_ADMIN: Self = Self(12);
     pub const IPC_LOCK: Self = Self(14);
+    pub const IPC_OWNER: Self = Self(15);
     pub const SYS_CHROOT: Self = Self(18);
     pub const SYS_PTRACE: Self = Self(19);
     pub const SYS_ADMIN: Self = Self(21);

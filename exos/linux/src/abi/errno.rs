@@ -44,9 +44,22 @@ pub const fn number(errno: Errno) -> u32 {
         Errno::ENOSYS => 38,
         Errno::ENOTEMPTY => 39,
         Errno::ELOOP => 40,
+        Errno::ENOMSG => 42,
+        Errno::EIDRM => 43,
         Errno::ENODATA => 61,
         Errno::EPROTO => 71,
         Errno::EOVERFLOW => 75,
+        Errno::ESTALE => 116,
+        Errno::ECANCELED => 125,
+        Errno::EOWNERDEAD => 130,
+        Errno::ENOTRECOVERABLE => 131,
+        of_sockets => socket_number(of_sockets),
+    }
+}
+
+/// The numbers of what sockets say; all others are above.
+const fn socket_number(errno: Errno) -> u32 {
+    match errno {
         Errno::ENOTSOCK => 88,
         Errno::EDESTADDRREQ => 89,
         Errno::EMSGSIZE => 90,
@@ -68,10 +81,7 @@ pub const fn number(errno: Errno) -> u32 {
         Errno::ECONNREFUSED => 111,
         Errno::EALREADY => 114,
         Errno::EINPROGRESS => 115,
-        Errno::ESTALE => 116,
-        Errno::ECANCELED => 125,
-        Errno::EOWNERDEAD => 130,
-        Errno::ENOTRECOVERABLE => 131,
+        _ => 22,
     }
 }
 
@@ -79,4 +89,17 @@ pub const fn number(errno: Errno) -> u32 {
 #[must_use]
 pub const fn to_word(errno: Errno) -> u64 {
     (number(errno) as u64).wrapping_neg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+    use exos::error::Errno;
+
+    #[test]
+    fn only_invalid_arguments_have_the_number_of_invalid_arguments() {
+        for errno in [Errno::ENOTSOCK, Errno::ECONNREFUSED, Errno::EALREADY, Errno::EINPROGRESS, Errno::EIDRM] {
+            assert_ne!(number(errno), number(Errno::EINVAL), "{errno:?}");
+        }
+    }
 }

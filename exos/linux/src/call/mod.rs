@@ -14,16 +14,19 @@ mod file_tests;
 pub mod file_transfer;
 pub mod futex;
 pub mod identity;
+pub mod ipc_object;
 pub mod lottery;
 pub mod memory;
 pub mod memory_policy;
 pub mod message;
+pub mod message_queue;
 pub mod miscellany;
 pub mod namespace;
 pub mod native;
 pub mod poll;
 #[cfg(test)]
 mod poll_tests;
+pub mod posix_queue;
 pub mod priority;
 #[cfg(test)]
 mod priority_tests;
@@ -32,6 +35,8 @@ pub mod process_file;
 pub mod process_memory;
 pub mod program;
 pub mod schedule;
+pub mod semaphore;
+pub mod shared_memory;
 pub mod signal;
 pub mod socket;
 pub mod socket_option;

@@ -19,6 +19,7 @@ use syscalls::Sysno;
 
 use super::process_file;
 use super::schedule::{inherited_nice, inherited_policy};
+use super::shared_memory;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context, Restart};
@@ -301,6 +302,9 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
         let _ = write_all(context.memory, wish.parent_tid, &pid.to_le_bytes());
     }
     let memory = if borrows { caller.space() } else { Arc::new(caller.space().fork()?) };
+    if !borrows {
+        shared_memory::note_attached(context.system, caller, &memory);
+    }
     if wish.flags & CLONE_CHILD_SETTID != 0 {
         let _ = memory.lock().write_all(wish.child_tid, &pid.to_le_bytes());
     }

@@ -8,7 +8,7 @@ use exos::fs::proc_fs::SystemText;
 use exos::mem::area::AREA_COUNT_MAX;
 
 use super::process_text::TICK_NS;
-use super::{Member, Text, processor_text, put, random_uuid};
+use super::{Member, Text, ipc_text, processor_text, put, random_uuid};
 use crate::call::miscellany::{RELEASE, VERSION};
 use crate::system::System;
 
@@ -57,7 +57,21 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
         SystemText::OverflowGid | SystemText::OverflowUid => out.raw(b"65534\n"),
         SystemText::ProcessIdMax => out.raw(b"32768\n"),
         SystemText::EntropyAvailable | SystemText::PoolSize => out.raw(b"256\n"),
-        SystemText::SharedMemoryMax => out.raw(b"18446744073692774399\n"),
+        SystemText::QueueMessageCount
+        | SystemText::QueueMessageCountMax
+        | SystemText::QueueMessageBytes
+        | SystemText::QueueMessageBytesMax
+        | SystemText::QueueCountMax
+        | SystemText::MessageBytesMax
+        | SystemText::MessageQueueBytes
+        | SystemText::MessageQueueCountMax
+        | SystemText::SemaphoreLimits
+        | SystemText::SharedMemoryPages
+        | SystemText::SharedMemoryMax
+        | SystemText::SharedMemoryCountMax => ipc_text::limit(&system.ipc, text, out),
+        SystemText::MessageQueues => ipc_text::messages(&system.ipc, out),
+        SystemText::SemaphoreSets => ipc_text::semaphores(&system.ipc, out),
+        SystemText::SharedMemorySegments => ipc_text::segments(&system.ipc, out),
         SystemText::ThreadsMax => out.raw(b"4096\n"),
         SystemText::SomaxConn => out.raw(b"4096\n"),
         SystemText::MapCountMax => put!(out, "{AREA_COUNT_MAX}\n"),

@@ -241,10 +241,22 @@ impl Namespace {
         status: StatusFlags,
         now: Timestamp,
     ) -> Arc<Description> {
+        let request = OpenRequest { read: true, write: true, non_blocking: false };
+        self.anonymous_for(request, display_name.as_bytes(), file, status, now)
+    }
+
+    /// The same, open only for what `request` says.
+    pub fn anonymous_for(
+        &self,
+        request: OpenRequest,
+        display_name: &[u8],
+        file: Arc<dyn OpenFile>,
+        status: StatusFlags,
+        now: Timestamp,
+    ) -> Arc<Description> {
         // The kind of Linux's anonymous inodes is none at all; a regular file is the nearest.
         let inode = PseudoInode::new(self.number(), FileKind::Regular, now, None);
-        let location = Location::pseudo(&self.pseudo_mount, inode, display_name.as_bytes());
-        let request = OpenRequest { read: true, write: true, non_blocking: false };
+        let location = Location::pseudo(&self.pseudo_mount, inode, display_name);
         self.describe(location, request, status, Some(file))
     }
 
