@@ -226,6 +226,30 @@ fn the_lock_admits_one_and_shows_what_the_last_one_left() {
     });
 }
 
+/// One that comes back for the lock while another waits: both have their turns, whoever the host does not run meanwhile.
+#[test]
+fn whoever_waits_has_its_turn() {
+    model(|| {
+        let lock = Arc::new(KernelLock::new(UnsafeCell::new(0)));
+        begin(&lock);
+        let guard = lock.lock();
+        let other = Arc::clone(&lock);
+        let thread = thread::spawn(move || {
+            processor::become_processor(1);
+            // SAFETY: the lock is what is tested.
+            other.lock().with_mut(|count| unsafe { *count += 1 });
+        });
+        drop(guard);
+        for _ in 0..2 {
+            // SAFETY: as above.
+            lock.lock().with_mut(|count| unsafe { *count += 1 });
+        }
+        thread.join().expect("it ends");
+        // SAFETY: as above.
+        assert_eq!(lock.lock().with(|count| unsafe { *count }), 3);
+    });
+}
+
 /// Takes frame 1 away from a page while another processor may use it, and gives it to somebody who writes it.
 fn take_away(waits_for_lock: bool) {
     static DONE: AtomicBool = AtomicBool::new(false);

@@ -121,7 +121,7 @@ impl<'a, M: Machine> State<'a, M> {
         let mut flush = Flush::new(tables);
         let bits = leaf_bits(BindFlags::empty());
         let page = self.system_page;
-        self.map_small(tables, SYSTEM_PAGE_BASE, page, bits, &mut flush)
+        self.map_small(SYSTEM_PAGE_BASE, page, bits, &mut flush)
     }
 
     /// Makes the first environment and its processor, which the scheduler picks at the next
@@ -198,7 +198,7 @@ impl<'a, M: Machine> State<'a, M> {
         let mut flush = Flush::new(tables);
         for page in 0..page_count {
             let address = address + (page << PAGE_SHIFT);
-            self.map_small(tables, address, FrameNumber(frame + page), leaf_bits(flags), &mut flush)?;
+            self.map_small(address, FrameNumber(frame + page), leaf_bits(flags), &mut flush)?;
         }
         Ok(())
     }

@@ -261,14 +261,8 @@ impl<M: Machine> State<'_, M> {
 
     /// Object and count of a capability with a type and rights: only three words are read of its entry.
     #[inline(always)]
-    fn lookup_object(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        kind: CapType,
-        rights: Rights,
-    ) -> Result<(u64, u64), Status> {
-        let (frame, word) = self.entry_place(CapRef { environment, slot: slot.0 }).ok_or(Status::BadSlot)?;
+    fn lookup_object(&self, by: EnvironmentId, slot: CapSlot, kind: CapType, rights: Rights) -> Live<(u64, u64)> {
+        let (frame, word) = self.entry_place(CapRef { environment: by, slot: slot.0 }).ok_or(Status::BadSlot)?;
         let [first, object, count] = self.machine.load_words(frame, word);
         check_first_word(first, kind, rights)?;
         Ok((object, count))

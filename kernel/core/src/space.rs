@@ -43,6 +43,9 @@ const CURSOR_SPACE_SHIFT: u32 = 36;
 /// Pages from which on an unmapping looks for the next page that is mapped rather than at each.
 const UNMAP_SKIP_PAGES: u64 = 16;
 
+/// Done as a whole, or not at all.
+type Done = Result<(), Status>;
+
 /// How far a bounded piece of work came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -369,16 +372,9 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Maps one small page; what was there is replaced.
-    pub(crate) fn map_small(
-        &mut self,
-        tables: Tables,
-        address: u64,
-        frame: FrameNumber,
-        bits: u64,
-        flush: &mut Flush,
-    ) -> Result<(), Status> {
-        let place = self.make_place(tables, page_number(address), 0)?;
-        self.map_at(tables, place, address, frame, bits, flush)
+    pub(crate) fn map_small(&mut self, address: u64, frame: FrameNumber, bits: u64, flush: &mut Flush) -> Done {
+        let place = self.make_place(flush.tables, page_number(address), 0)?;
+        self.map_at(place, address, frame, bits, flush)
     }
 
     /// The place for a small page at `address`, where that of the page before it may be known.
@@ -398,32 +394,25 @@ impl<M: Machine> State<'_, M> {
     #[inline(always)]
     pub(crate) fn map_at(
         &mut self,
-        tables: Tables,
         place: Place,
         address: u64,
         frame: FrameNumber,
         bits: u64,
         flush: &mut Flush,
-    ) -> Result<(), Status> {
+    ) -> Done {
         if !self.frames.count_mapping(frame) {
             return Err(Status::TableFull);
         }
         let old = self.load(place);
         self.machine.store(place.table, place.index, frame.address() | bits);
-        self.forget_small(tables.environment, old, address, flush);
-        self.count(tables.environment, Counter::PagesBound, 1);
+        self.forget_small(flush.tables.environment, old, address, flush);
+        self.count(flush.tables.environment, Counter::PagesBound, 1);
         Ok(())
     }
 
     /// Maps one large page; an empty page table in its place goes back to the donation.
-    pub(crate) fn map_large(
-        &mut self,
-        tables: Tables,
-        address: u64,
-        frame: FrameNumber,
-        bits: u64,
-        flush: &mut Flush,
-    ) -> Result<(), Status> {
+    pub(crate) fn map_large(&mut self, address: u64, frame: FrameNumber, bits: u64, flush: &mut Flush) -> Done {
+        let tables = flush.tables;
         let place = self.make_place(tables, page_number(address), 1)?;
         let old = self.load(place);
         let is_table = is_present(old) && old & entry::LARGE == 0;

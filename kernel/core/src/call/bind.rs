@@ -169,10 +169,10 @@ fn map<M: Machine>(
             if state.work_left == 0 {
                 return Err(Status::Again);
             }
-            state.map_large(target, address, frame, bits, flush)?;
+            state.map_large(address, frame, bits, flush)?;
         } else {
             let place = state.place_after(target, address, last)?;
-            state.map_at(target, place, address, frame, bits, flush)?;
+            state.map_at(place, address, frame, bits, flush)?;
             last = Some(place);
         }
     }

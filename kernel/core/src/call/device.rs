@@ -102,7 +102,7 @@ pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: Device
     for index in (0..count).filter(|index| region.is_mappable(*index)) {
         let address = call.virtual_address + (index << PAGE_SHIFT);
         let frame = FrameNumber(first + index);
-        result = state.map_small(tables, address, frame, leaf_bits(flags), &mut flush);
+        result = state.map_small(address, frame, leaf_bits(flags), &mut flush);
         if result.is_err() {
             break;
         }

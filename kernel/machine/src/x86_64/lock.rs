@@ -1,6 +1,10 @@
 //! The kernel lock: one spinning lock around the kernel's state, which keeps answering translation shootdowns while
 //! it waits.
 //!
+//! It is fair: a word has a bit for each processor that waits, and who leaves it free leaves it to the next of these in
+//! turn, so a processor waits for each other one once. The next one may be one that the host of a virtual machine does
+//! not run: the others are patient with it for a while only. Where nobody waits it is one exchange.
+//!
 //! Interrupts are always off in ring 0 (but for the idle loop, which holds nothing), so a processor that waits here
 //! can only be told to drop translations by being asked: every wait loop of the machine calls [`shootdown::service`].
 //! See that module for the argument.
@@ -8,15 +12,22 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::shootdown;
+use super::{processor, shootdown};
 
-/// State behind a spinning lock. Fair queueing is left out on purpose: with fewer host threads than processors it
-/// waits for the one processor that does not run.
+/// Bit of the word: somebody has the lock.
+const TAKEN: u32 = 1 << 31;
+/// From this bit on the word says who had it last, while anybody waits: the turns go on behind it. Below are the bits
+/// of those that wait.
+const LAST_SHIFT: u32 = 24;
+/// How often a processor looks at a free lock that is another's turn before it takes it: some microseconds.
+const PATIENCE: u32 = 200;
+
+/// State behind a spinning lock.
 #[derive(Debug)]
 pub struct KernelLock<T> {
-    taken: AtomicBool,
+    word: AtomicU32,
     state: UnsafeCell<T>,
 }
 
@@ -32,19 +43,42 @@ pub struct KernelGuard<'lock, T> {
 impl<T> KernelLock<T> {
     /// An open lock.
     pub const fn new(state: T) -> Self {
-        KernelLock { taken: AtomicBool::new(false), state: UnsafeCell::new(state) }
+        KernelLock { word: AtomicU32::new(0), state: UnsafeCell::new(state) }
     }
 
     /// Waits for the lock. A processor that holds it and asks again waits for ever.
+    #[inline(always)]
     pub fn lock(&self) -> KernelGuard<'_, T> {
         // Acquire pairs with the release in `drop`: the state is seen as the last holder left it.
-        while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            while self.taken.load(Ordering::Relaxed) {
-                shootdown::service();
-                core::hint::spin_loop();
-            }
+        if self.word.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait();
         }
         KernelGuard { lock: self }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let own = processor::processor_index() as u32;
+        self.word.fetch_or(1 << own, Ordering::Relaxed);
+        let mut patience = PATIENCE;
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if word & TAKEN == 0 {
+                let (waiting, first) = (word & ((1 << LAST_SHIFT) - 1), (word >> LAST_SHIFT) + 1);
+                let is_next = (first + waiting.rotate_right(first).trailing_zeros()) % u32::BITS == own;
+                let others = waiting & !(1 << own);
+                // A word is 0 when the lock is free and nobody waits.
+                let taken = TAKEN | if others == 0 { 0 } else { own << LAST_SHIFT | others };
+                if (is_next || patience == 0)
+                    && self.word.compare_exchange(word, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return;
+                }
+                patience = patience.saturating_sub(1);
+            }
+            shootdown::service();
+            core::hint::spin_loop();
+        }
     }
 }
 
@@ -66,6 +100,6 @@ impl<T> DerefMut for KernelGuard<'_, T> {
 
 impl<T> Drop for KernelGuard<'_, T> {
     fn drop(&mut self) {
-        self.lock.taken.store(false, Ordering::Release);
+        self.lock.word.fetch_and(!TAKEN, Ordering::Release);
     }
 }
