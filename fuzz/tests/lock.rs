@@ -226,7 +226,7 @@ fn the_lock_admits_one_and_shows_what_the_last_one_left() {
     });
 }
 
-/// One that comes back for the lock while another waits: both have their turns, whoever the host does not run meanwhile.
+/// One that comes back for the lock while another waits: both have their turns, whomever the host does not run.
 #[test]
 fn whoever_waits_has_its_turn() {
     model(|| {
