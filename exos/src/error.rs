@@ -41,6 +41,7 @@ pub enum Errno {
     EDOM,
     ERANGE,
     EDEADLK,
+    ENOLCK,
     ENOMSG,
     EIDRM,
     ENAMETOOLONG,

@@ -20,6 +20,7 @@ pub mod mem;
 pub mod net;
 pub mod platform;
 pub mod preempt;
+pub mod reserve;
 pub mod rewrite;
 pub mod sync;
 pub mod task;

@@ -25,6 +25,7 @@ use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
 use exos::fs::transfer::{Destination, Source};
 use exos::fs::vnode::OpenFile;
 use exos::preempt::Pace;
+use exos::reserve;
 use exos::sync::Mutex;
 
 use crate::call::poll::{ERROR, HANG_UP, events_of, interest_of};
@@ -187,6 +188,9 @@ impl Watched {
         self.data.store(data, Ordering::Release);
         self.events.store(events | ERROR | HANG_UP, Ordering::Release);
         let registration = queue.register(Arc::<Self>::downgrade(self), interest_of(events));
+        if !registration.is_held() {
+            return Err(Errno::ENOMEM);
+        }
         let before = self.registration.lock().replace(registration);
         drop(before);
         // It may be ready now.
@@ -302,6 +306,11 @@ impl Epoll {
             if state.watched.len() >= ENTRY_COUNT_MAX {
                 return Err(Errno::ENOMEM);
             }
+            let watched_count = state.watched.len();
+            let mut entries = self.ready.entries.lock();
+            // Each has a place on the list when it is ready: nothing fails then.
+            reserve::reserve_queue(&mut entries, watched_count + 1)?;
+            drop(entries);
             state.watched.insert(key, watched.clone());
             state.sweep()
         };
@@ -309,10 +318,23 @@ impl Epoll {
         if let Some(inner) = inner {
             let mut watchers = inner.watchers.lock();
             watchers.retain(|watcher| watcher.strong_count() > 0);
+            if let Err(error) = reserve::reserve(&mut watchers, 1) {
+                drop(watchers);
+                self.take_out(&key);
+                return Err(error);
+            }
             watchers.push(Arc::downgrade(own));
         }
         drop(nesting);
-        watched.arm(description, events, data)
+        watched.arm(description, events, data).inspect_err(|_| self.take_out(&key))
+    }
+
+    /// Takes an entry out again that did not come about.
+    fn take_out(&self, key: &Key) {
+        let watched = self.state.lock().watched.remove(key);
+        if let Some(watched) = watched {
+            watched.disarm();
+        }
     }
 
     fn find(&self, descriptor: u32, description: &Description) -> Result<Arc<Watched>> {

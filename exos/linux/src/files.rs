@@ -105,10 +105,12 @@ impl ProcessFiles {
     }
 
     /// What a child made by `fork` has: the same descriptions, directories and limits.
-    #[must_use]
-    pub fn fork(&self, namespace: &Arc<Namespace>) -> Self {
-        Self {
-            table: Mutex::new(self.table.lock().clone()),
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn fork(&self, namespace: &Arc<Namespace>) -> Result<Self> {
+        Ok(Self {
+            table: Mutex::new(self.table.lock().copy()?),
             owner: namespace.number(),
             directories: RwLock::new(self.directories.read().clone()),
             umask: AtomicU32::new(self.umask()),
@@ -117,7 +119,7 @@ impl ProcessFiles {
             terminal: Mutex::new(self.terminal()),
             timers: self.timers.clone(),
             notified_pid: AtomicU32::new(0),
-        }
+        })
     }
 
     /// Closes everything: the process has ended.
@@ -150,12 +152,7 @@ impl ProcessFiles {
     /// Fails unless there is room for another descriptor: `EMFILE` comes before a file is looked for or made.
     pub fn check_room(&self) -> Result<()> {
         let limit = self.descriptor_limit() as usize;
-        let table = self.table.lock();
-        if table.size() < limit || table.numbers().take_while(|number| (*number as usize) < limit).count() < limit {
-            Ok(())
-        } else {
-            Err(Errno::EMFILE)
-        }
+        if self.table.lock().has_room(limit) { Ok(()) } else { Err(Errno::EMFILE) }
     }
 
     /// Who owns the record locks that are taken through this table.
@@ -257,9 +254,14 @@ impl ProcessFiles {
 
     /// Closes what `execve` closes.
     pub fn close_for_exec(&self) {
-        let closed = self.table.lock().remove_for_exec();
-        for description in closed {
-            self.release(description);
+        loop {
+            let closed = self.table.lock().remove_for_exec();
+            if closed.is_empty() {
+                return;
+            }
+            for description in closed {
+                self.release(description);
+            }
         }
     }
 

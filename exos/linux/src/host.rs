@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
+use exos::reserve;
 use exos::sync::Mutex;
 
 use crate::sessions::Line;
@@ -95,6 +96,11 @@ impl<C: Console> HostPorts<C> {
         Self { inner: Mutex::new((console, state)) }
     }
 
+    /// Takes memory for one line, so that there is always some for the last.
+    pub fn prepare(&self) {
+        self.inner.lock().1.backlog.reserve(LINE_BYTES_MAX + 1);
+    }
+
     /// Looks at the device and takes control lines in. True if anything happened.
     pub fn pump(&self) -> bool {
         let mut inner = self.inner.lock();
@@ -163,11 +169,13 @@ impl<C: Console> HostPorts<C> {
         if inner.0.is_gone(port) { 0 } else { inner.0.pending_bytes(port) }
     }
 
-    /// Sends a control line; `text` is made one line of at most [`LINE_BYTES_MAX`]. Dropped if the host does not read.
+    /// Sends a control line; `text` is made one line of at most [`LINE_BYTES_MAX`]. Dropped if the host does not
+    /// read, or where there is no memory for it.
     pub fn send_line(&self, text: &str) {
         let mut inner = self.inner.lock();
         let (console, state) = &mut *inner;
-        if state.backlog.len() < CONTROL_BACKLOG_BYTES_MAX {
+        let has_memory = reserve::reserve_queue(&mut state.backlog, text.len().min(LINE_BYTES_MAX) + 1).is_ok();
+        if state.backlog.len() < CONTROL_BACKLOG_BYTES_MAX && has_memory {
             let mut length = 0;
             for character in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
                 if length + character.len_utf8() >= LINE_BYTES_MAX {

@@ -17,6 +17,7 @@ pub mod events;
 pub mod exception;
 pub mod facts;
 pub mod files;
+pub mod gate;
 pub mod host;
 pub mod interruption;
 pub mod jobs;

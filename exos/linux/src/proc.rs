@@ -32,6 +32,7 @@ use exos::fs::permission::Credentials;
 use exos::fs::proc_fs::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
 use exos::fs::vnode::Timestamp;
 use exos::fs::walk::{Caller, LookupFlags};
+use exos::reserve;
 use exos::sync::{Mutex, Once};
 
 use crate::process::{Process, Thread};
@@ -85,6 +86,18 @@ impl ProcFacts {
     pub fn set_system(&self, system: &Arc<System>) {
         self.system.call_once(|| Arc::downgrade(system));
         self.boot_id.call_once(|| random_uuid(system));
+    }
+
+    /// Room for one more thread of a process that may be new, so that [`Self::add_process`] takes little memory.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn make_room(&self, pid: u32) -> Result<()> {
+        let mut members = self.members.lock();
+        match members.binary_search_by_key(&pid, |member| member.process.pid) {
+            Ok(index) => reserve::reserve(&mut members[index].threads, 1),
+            Err(_) => reserve::reserve(&mut members, 1),
+        }
     }
 
     /// Adds a process with its first thread, or another thread to a process that is there. The
@@ -199,7 +212,7 @@ impl ProcessProvider for ProcFacts {
         let system = self.system()?;
         let (member, thread) = self.find(name)?;
         let process = &*member.process;
-        let mut out = Text(out);
+        let mut out = Text::new(out);
         let subject = process_text::Subject { system: &system, member: &member, thread: &thread };
         match text {
             ProcessText::AuxiliaryVector => out.raw(&process.image.lock().auxiliary),
@@ -230,7 +243,7 @@ impl ProcessProvider for ProcFacts {
             ProcessText::StatM => memory_text::statm(process, &mut out),
             ProcessText::Status => process_text::status(&subject, &mut out),
         }
-        Ok(())
+        out.end()
     }
 
     fn set_process_text(&self, name: ProcessName, text: ProcessText, value: &[u8]) -> Result<()> {
@@ -290,11 +303,11 @@ impl ProcessProvider for ProcFacts {
         let close_on_exec = member.process.files.table().close_on_exec(number)?;
         let flags = open_flags(description.is_readable(), description.is_writable(), description.status());
         let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 };
-        let mut out = Text(out);
+        let mut out = Text::new(out);
         put!(out, "pos:\t{}\nflags:\t0{flags:o}\n", description.offset());
         let (mount, inode_number) = (description.location().mount().id, description.metadata().inode_number);
         put!(out, "mnt_id:\t{mount}\nino:\t{inode_number}\n");
-        Ok(())
+        out.end()
     }
 
     fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()> {
@@ -302,8 +315,9 @@ impl ProcessProvider for ProcFacts {
         let boot_id = self.boot_id.get().copied().unwrap_or_default();
         let members = self.members();
         let subject = system_text::Subject { system: &system, members: &members, boot_id };
-        system_text::append(&subject, text, &mut Text(out));
-        Ok(())
+        let mut out = Text::new(out);
+        system_text::append(&subject, text, &mut out);
+        out.end()
     }
 
     fn set_system_text(&self, text: SystemText, value: &[u8]) -> Result<()> {
@@ -357,11 +371,30 @@ fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 
 }
 
 /// Where texts are written: bytes, because names need not be UTF-8.
-struct Text<'a>(&'a mut Vec<u8>);
+struct Text<'a> {
+    bytes: &'a mut Vec<u8>,
+    /// There was no memory for all of it.
+    is_cut: bool,
+}
+
+impl<'a> Text<'a> {
+    fn new(bytes: &'a mut Vec<u8>) -> Self {
+        Self { bytes, is_cut: false }
+    }
+
+    /// What is to be told of it. `ENOMEM`.
+    fn end(self) -> Result<()> {
+        if self.is_cut { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+}
 
 impl Text<'_> {
     fn raw(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        if reserve::reserve(self.bytes, bytes.len()).is_err() {
+            self.is_cut = true;
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Strings that end with a zero byte each.
@@ -385,16 +418,17 @@ impl Text<'_> {
 
     /// Blanks up to `column` of the line that began at `line_start`.
     fn pad_to(&mut self, line_start: usize, column: usize) {
-        let end = (line_start + column).max(self.0.len());
-        self.0.resize(end, b' ');
+        for _ in self.bytes.len()..line_start + column {
+            self.raw(b" ");
+        }
     }
 
     fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     fn formatted(&mut self, text: fmt::Arguments<'_>) {
-        // Writing to a vector does not fail.
+        // Writing to a vector does not fail; whether it was cut is asked at the end.
         let _ = fmt::Write::write_fmt(self, text);
     }
 }

@@ -186,7 +186,7 @@ pub struct Process {
     /// [`Thread::change_identities`] alone.
     pub identities: Mutex<Identities>,
     /// What it runs.
-    pub image: Mutex<Image>,
+    pub image: Mutex<Arc<Image>>,
     /// `ITIMER_REAL`, `ITIMER_VIRTUAL`, `ITIMER_PROF`; the last two in processor time.
     pub interval_timers: Mutex<[IntervalTimer; 3]>,
     /// The timers of `timer_create`. Taken without a lock of the signals.

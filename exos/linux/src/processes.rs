@@ -38,13 +38,13 @@ impl Processes {
         if table.numbers.len() >= COUNT_MAX {
             return Err(Errno::EAGAIN);
         }
-        let in_use: BTreeSet<u32> =
-            table.processes.values().flat_map(|process| [*process.group.lock(), *process.session.lock()]).collect();
         // Ends: there are more numbers than can be in use.
         loop {
             table.last = if table.last >= NUMBER_MAX { 2 } else { table.last + 1 };
             let number = table.last;
-            if !in_use.contains(&number) && table.numbers.insert(number) {
+            let is_in = |process: &Arc<Process>| [*process.group.lock(), *process.session.lock()].contains(&number);
+            if !table.numbers.contains(&number) && !table.processes.values().any(is_in) {
+                table.numbers.insert(number);
                 return Ok(number);
             }
         }

@@ -193,14 +193,14 @@ pub fn start(
     let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);
     *thread.name.lock() = base_name[..base_name.len().min(NAME_BYTES_MAX)].to_vec();
     let executable = location.path_from(&process.files.root());
-    *process.image.lock() = Image {
+    *process.image.lock() = Arc::new(Image {
         executable,
         location: Some(location),
         arguments: wish.arguments,
         environment: wish.environment,
         auxiliary: loaded.auxiliary,
         start_stack: loaded.stack_pointer,
-    };
+    });
     *frame = UpcallFrame {
         rip: loaded.entry,
         rsp: loaded.stack_pointer,

@@ -19,6 +19,7 @@ use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::pipe::PIPE_BUFFER_BYTES;
 use exos::fs::vnode::{FileKind, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
+use exos::reserve;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
@@ -229,6 +230,7 @@ pub fn openat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 /// Opens a regular file that is there, with no flag but those that matter to the descriptor.
 #[inline]
 fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
+    reserve::check().ok()?;
     let flags = u64::from(flags as u32);
     let access = match flags & !(abi::O_CLOSE_ON_EXEC | abi::O_LARGE_FILE | abi::O_NO_CONTROLLING_TERMINAL) {
         0 => Access::Read,

@@ -103,7 +103,7 @@ fn the_name_is_the_commands_and_whole() {
     let world = world();
     let name = |thread: &[u8], executable: &[u8]| {
         *world.pod.thread.name.lock() = thread.to_vec();
-        world.pod.process.image.lock().executable = executable.to_vec();
+        alloc::sync::Arc::make_mut(&mut *world.pod.process.image.lock()).executable = executable.to_vec();
         super::program_name(&world.target())
     };
     assert_eq!(name(b"a-long-program-", b"/bin/a-long-program-name"), "a-long-program-name");

@@ -74,6 +74,12 @@ impl<T: Copy> SpareBlocks<T> {
         block
     }
 
+    /// Any kept block, and its class.
+    pub fn take_any(&mut self) -> Option<(SizeClass, T)> {
+        let index = self.classes.iter().position(|kept| kept.count > 0)?;
+        self.take(SizeClass(index)).map(|block| (SizeClass(index), block))
+    }
+
     /// Keeps a block of `class`; false if there are enough.
     #[must_use]
     #[inline]
@@ -126,5 +132,7 @@ mod tests {
             assert_eq!(spare.take(small), Some(number));
         }
         assert_eq!((spare.take(small), spare.take(large), spare.take(large)), (None, Some(7), None));
+        assert!(spare.keep(large, 8) && spare.keep(small, 9));
+        assert_eq!((spare.take_any(), spare.take_any(), spare.take_any()), (Some((small, 9)), Some((large, 8)), None));
     }
 }

@@ -4,6 +4,7 @@
 //! `Full` does what Linux does for one process, `Partial` says in a word what is missing.
 
 use exos::error::{Errno, Result};
+use exos::reserve::{self, Level};
 use syscalls::Sysno;
 
 use crate::call::{
@@ -13,6 +14,7 @@ use crate::call::{
     socket, socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
+use crate::gate;
 
 /// How much of a call is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,9 +237,12 @@ pub fn name(number: u64) -> Option<&'static str> {
     native.or_else(|| Sysno::new(usize::try_from(number).ok()?).map(|number| number.name()))
 }
 
-/// Does system call `number`. What is missing is named once.
+/// Does system call `number`, unless there is no memory for it ([`gate`]). What is missing is named once.
 #[inline]
 pub fn dispatch(context: &mut Context<'_>, number: u64, arguments: Arguments) -> Result<u64> {
+    if reserve::level() != Level::Whole {
+        gate::pass(context, number, &arguments)?;
+    }
     match HANDLERS.get(number as usize) {
         Some(Some(handler)) => handler(context, arguments),
         _ => dispatch_other(context, number, arguments),

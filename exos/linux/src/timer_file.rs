@@ -3,8 +3,8 @@
 //! Nothing runs when a timer expires: whoever looks at it counts what expired since the last look. So that somebody
 //! looks in time, every wait asks the [`TimerSet`] when the next one is due.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
 use exos::fs::vnode::OpenFile;
 use exos::platform::Kernel;
-use exos::sync::Mutex;
+use exos::sync::{Mutex, Once};
 
 use crate::process::IntervalTimer;
 
@@ -33,6 +33,16 @@ pub struct TimerFile {
     is_realtime: bool,
     state: Mutex<State>,
     queue: Arc<WaitQueue>,
+    /// The set that it is in, and its number there.
+    membership: Once<(Arc<TimerSet>, u64)>,
+}
+
+impl Drop for TimerFile {
+    fn drop(&mut self) {
+        if let Some((set, number)) = self.membership.get() {
+            set.timers.lock().1.remove(number);
+        }
+    }
 }
 
 impl TimerFile {
@@ -41,7 +51,7 @@ impl TimerFile {
     #[must_use]
     pub fn new(kernel: Arc<dyn Kernel>, is_realtime: bool) -> Arc<Self> {
         let (state, queue) = (Mutex::default(), WaitQueue::new());
-        Arc::new(Self { kernel, is_realtime, state, queue })
+        Arc::new(Self { kernel, is_realtime, state, queue, membership: Once::new() })
     }
 
     /// Whether absolute times are meant on the realtime clock.
@@ -146,17 +156,20 @@ impl OpenFile for TimerFile {
 /// The timers that processes sharing it have open.
 #[derive(Default)]
 pub struct TimerSet {
-    timers: Mutex<Vec<Weak<TimerFile>>>,
+    /// By number, with the last number that was given.
+    timers: Mutex<(u64, BTreeMap<u64, Weak<TimerFile>>)>,
     /// One was added at some time: most processes never have any, and their waits need not look.
     is_used: AtomicBool,
 }
 
 impl TimerSet {
     /// Adds a timer; it leaves by itself when it is closed.
-    pub fn add(&self, timer: &Arc<TimerFile>) {
+    pub fn add(self: &Arc<Self>, timer: &Arc<TimerFile>) {
         let mut timers = self.timers.lock();
-        timers.retain(|timer| timer.strong_count() > 0);
-        timers.push(Arc::downgrade(timer));
+        timers.0 += 1;
+        let number = timers.0;
+        timers.1.insert(number, Arc::downgrade(timer));
+        timer.membership.call_once(|| (self.clone(), number));
         self.is_used.store(true, Ordering::Release);
     }
 
@@ -170,10 +183,22 @@ impl TimerSet {
     /// When the next one expires (monotonic), if any is armed.
     #[must_use]
     pub fn earliest_ns(&self, now_ns: u64) -> Option<u64> {
-        let timers = self.timers.lock();
-        let alive: Vec<_> = timers.iter().filter_map(Weak::upgrade).collect();
-        drop(timers);
-        let deadlines = alive.iter().map(|timer| timer.look(|state, _| state.timer.deadline_ns));
-        deadlines.filter(|deadline_ns| *deadline_ns != 0).map(|deadline_ns| deadline_ns.max(now_ns)).min()
+        let mut earliest_ns = None;
+        let mut next = 0;
+        // One by one, as the last reference to one may be dropped here, which must not be under the lock.
+        loop {
+            let timer = match self.timers.lock().1.range(next..).next() {
+                Some((number, timer)) => {
+                    next = number + 1;
+                    timer.upgrade()
+                }
+                None => return earliest_ns,
+            };
+            let deadline_ns = timer.map_or(0, |timer| timer.look(|state, _| state.timer.deadline_ns));
+            if deadline_ns != 0 {
+                let deadline_ns = deadline_ns.max(now_ns);
+                earliest_ns = Some(earliest_ns.map_or(deadline_ns, |earliest: u64| earliest.min(deadline_ns)));
+            }
+        }
     }
 }

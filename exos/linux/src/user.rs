@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
+use exos::reserve;
 
 /// Bytes moved at a time between a file and the program.
 pub const CHUNK_BYTES: usize = 4096;
@@ -238,6 +239,7 @@ pub fn read_string(memory: &dyn UserMemory, address: u64, limit: usize, too_long
         if count < room {
             return Err(Errno::EFAULT);
         }
+        reserve::reserve(&mut text, count)?;
         text.extend_from_slice(&chunk[..count]);
         if text.len() > limit {
             return Err(too_long);

@@ -12,7 +12,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::error::{Errno, Result};
+use crate::error::Result;
+use crate::reserve;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;
@@ -29,8 +30,7 @@ pub struct Block {
 
 impl Block {
     fn new() -> Result<Self> {
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(BLOCK_BYTES).map_err(|_| Errno::ENOMEM)?;
+        let mut memory = reserve::vector(BLOCK_BYTES)?;
         memory.resize(BLOCK_BYTES, 0);
         Ok(Self { memory, start: 0, end: 0 })
     }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use super::description::Description;
 use crate::error::{Errno, Result};
+use crate::reserve;
 
 /// Most descriptors in a table, whatever the limit says (`/proc/sys/fs/nr_open`).
 pub const DESCRIPTOR_COUNT_MAX: u32 = 1 << 20;
@@ -23,8 +24,11 @@ struct Slot {
     close_on_exec: bool,
 }
 
-/// The descriptors of a process. `clone` is what `fork` does with them.
-#[derive(Clone, Default)]
+/// Descriptors that are closed at a time: closing must not fail for want of memory.
+pub const CLOSED_COUNT_MAX: usize = 1024;
+
+/// The descriptors of a process.
+#[derive(Default)]
 pub struct DescriptorTable {
     slots: Vec<Option<Slot>>,
     /// No slot below this one is free.
@@ -35,6 +39,11 @@ impl DescriptorTable {
     /// An empty table.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same descriptions under the same numbers, for another process. `ENOMEM`.
+    pub fn copy(&self) -> Result<Self> {
+        Ok(Self { slots: reserve::copy(&self.slots)?, first_free: self.first_free })
     }
 
     /// The description of a descriptor.
@@ -103,8 +112,14 @@ impl DescriptorTable {
         taken.map(|slot| slot.description).ok_or(Errno::EBADF)
     }
 
-    /// Closes all descriptors from `first` to `last`, or marks them, as `close_range` does. The closed ones
-    /// are returned.
+    /// Whether a number below `limit` is free.
+    pub fn has_room(&self, limit: usize) -> bool {
+        let below = self.slots.len().min(limit);
+        below < limit || self.slots[self.first_free.min(below)..below].iter().any(Option::is_none)
+    }
+
+    /// Closes descriptors from `first` to `last`, or marks all of them, as `close_range` does. The closed ones
+    /// are returned, no more than [`CLOSED_COUNT_MAX`] at a time: until there are none.
     ///
     /// # Errors
     /// `EINVAL`: `first` is above `last`.
@@ -120,6 +135,9 @@ impl DescriptorTable {
         let mut closed = Vec::new();
         let end = (last as usize).saturating_add(1).min(self.slots.len());
         for index in (first as usize).min(end)..end {
+            if closed.len() == CLOSED_COUNT_MAX {
+                break;
+            }
             if only_mark {
                 if let Some(slot) = &mut self.slots[index] {
                     slot.close_on_exec = true;
@@ -132,10 +150,14 @@ impl DescriptorTable {
         Ok(closed)
     }
 
-    /// Closes what is to be closed on `execve`, and returns it.
+    /// Closes what is to be closed on `execve`, and returns it, no more than [`CLOSED_COUNT_MAX`] at a time: until
+    /// there is none.
     pub fn remove_for_exec(&mut self) -> Vec<Arc<Description>> {
         let mut closed = Vec::new();
         for (index, place) in self.slots.iter_mut().enumerate() {
+            if closed.len() == CLOSED_COUNT_MAX {
+                break;
+            }
             if let Some(slot) = place.take_if(|slot| slot.close_on_exec) {
                 self.first_free = self.first_free.min(index);
                 closed.push(slot.description);
@@ -145,7 +167,6 @@ impl DescriptorTable {
     }
 
     /// Everything that is open, once for each descriptor.
-    #[must_use]
     pub fn into_all(self) -> impl Iterator<Item = Arc<Description>> {
         self.slots.into_iter().flatten().map(|slot| slot.description)
     }
@@ -186,7 +207,7 @@ impl DescriptorTable {
         let index = number as usize;
         if index >= self.slots.len() {
             let missing = index + 1 - self.slots.len();
-            self.slots.try_reserve(missing).map_err(|_| Errno::ENOMEM)?;
+            reserve::reserve(&mut self.slots, missing)?;
             self.slots.resize(index + 1, None);
         }
         Ok(self.slots[index].replace(slot).map(|before| before.description))
@@ -231,7 +252,7 @@ mod tests {
         assert_eq!((table.close_on_exec(0), table.close_on_exec(1)), (Ok(true), Ok(false)));
         assert_eq!(table.duplicate_to(0, 8, false, 8).err(), Some(Errno::EBADF));
         assert_eq!(table.duplicate_to(5, 1, false, 8).err(), Some(Errno::EBADF));
-        let mut child = table.clone();
+        let mut child = table.copy().unwrap();
         assert_eq!(child.remove_for_exec().len(), 1);
         assert_eq!(child.numbers().collect::<alloc::vec::Vec<_>>(), [1]);
         assert_eq!(child.add(other, false, 0, 8), Ok(0));

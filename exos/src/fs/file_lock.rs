@@ -4,8 +4,7 @@
 //! to a description, a `flock` lock to a description. The two families do not see each other, as on Linux.
 //! Nothing here waits: a conflict is `EAGAIN`, and [`LockTable::wait_queue`] tells of every release.
 //!
-//! Limit: [`LOCK_COUNT_MAX`] locks per file, beyond it `ENOLCK` (told as `ENOMEM`, for want of that name in
-//! [`Errno`]).
+//! Limit: [`LOCK_COUNT_MAX`] locks per file, beyond it `ENOLCK`.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -15,6 +14,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::readiness::{Readiness, WaitQueue};
 use super::vnode::{DeviceNumber, Metadata};
 use crate::error::{Errno, Result};
+use crate::reserve;
 use crate::sync::Mutex;
 
 /// Most locks of one family on one file.
@@ -126,8 +126,9 @@ impl LockTable {
     /// [`LockRange::ALL`].
     ///
     /// # Errors
-    /// `EAGAIN`: somebody else's lock is in the way. `ENOMEM`: too many locks.
+    /// `EAGAIN`: somebody else's lock is in the way. `ENOLCK`: too many locks, or no memory for one more.
     pub fn lock(&self, file: LockedFile, family: LockFamily, lock: HeldLock) -> Result<()> {
+        reserve::check().map_err(|_| Errno::ENOLCK)?;
         let mut table = self.held.lock();
         let held = table.entry((file, family)).or_insert_with(|| {
             self.entry_count.fetch_add(1, Ordering::Relaxed);
@@ -141,8 +142,9 @@ impl LockTable {
             }
             replaces_own |= other.owner == lock.owner;
         }
-        if held.len() + 2 > LOCK_COUNT_MAX {
-            return Err(Errno::ENOMEM);
+        // What it replaces is cut into two at most.
+        if held.len() + 2 > LOCK_COUNT_MAX || reserve::reserve(held, 2).is_err() {
+            return Err(Errno::ENOLCK);
         }
         if replaces_own {
             cut(held, lock.owner, &lock.range);

@@ -8,6 +8,8 @@
 //! A queue counts what it tells. Whoever has read the count before he looked can join only if it is still the
 //! same ([`WaitQueue::register_unless_told`]), so one look is enough: a change that came after it, and was told
 //! before he joined, keeps him out.
+//!
+//! Limit: memory. Whoever finds none is told at once that something changed, each time.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -17,6 +19,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use bitflags::bitflags;
 
 use crate::preempt::Pace;
+use crate::reserve;
 use crate::sync::{Mutex, MutexGuard};
 
 bitflags! {
@@ -49,6 +52,9 @@ pub trait Waiter: Send + Sync {
     /// not block.
     fn wake(&self, events: Readiness);
 }
+
+/// The number of a registration for which there was no memory.
+const NO_PLACE: u64 = u64::MAX;
 
 struct Entry {
     id: u64,
@@ -150,8 +156,15 @@ impl WaitQueue {
     fn join(self: &Arc<Self>, waiters: &mut Waiters, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
         let id = waiters.next_id;
         waiters.next_id += 1;
-        waiters.list.push(Entry { id, interest, waiter, has_left: false });
-        Registration { queue: self.clone(), id }
+        if reserve::reserve(&mut waiters.list, 1).is_ok() {
+            waiters.list.push(Entry { id, interest, waiter, has_left: false });
+            return Registration { queue: self.clone(), id };
+        }
+        // Whoever finds no place is told at once, and looks again until there is one: he misses nothing.
+        if let Some(waiter) = waiter.upgrade() {
+            waiter.wake(interest);
+        }
+        Registration { queue: self.clone(), id: NO_PLACE }
     }
 
     /// How often something was told. Read before a look, it says later whether the look is out of date.
@@ -194,6 +207,14 @@ impl WaitQueue {
 pub struct Registration {
     queue: Arc<WaitQueue>,
     id: u64,
+}
+
+impl Registration {
+    /// Whether it is one; false where there was no memory for it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.id != NO_PLACE
+    }
 }
 
 impl Drop for Registration {

@@ -5,7 +5,8 @@
 
 use alloc::vec::Vec;
 
-use crate::error::{Errno, Result};
+use crate::error::Result;
+use crate::reserve;
 
 /// Smallest memory that [`Ring::reserve`] takes.
 const CAPACITY_BYTES_MIN: usize = 4096;
@@ -37,8 +38,7 @@ impl Ring {
         if capacity <= self.bytes.len() {
             return Ok(());
         }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(capacity).map_err(|_| Errno::ENOMEM)?;
+        let mut bytes = reserve::vector(capacity)?;
         bytes.resize(capacity, 0);
         let length = self.length;
         self.pop(&mut bytes[..length]);

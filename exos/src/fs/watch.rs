@@ -20,6 +20,7 @@ use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
 use super::vnode::{FileKind, InodeRef, OpenFile};
 use crate::error::{Errno, Result};
+use crate::reserve::{self, reserve_queue};
 use crate::sync::Mutex;
 
 /// Most watchers of a name space (`fs.inotify.max_user_instances`).
@@ -117,11 +118,13 @@ impl Instance {
         if self.events.back().is_some_and(|last| event.repeats(last)) {
             return;
         }
-        if self.events.len() < EVENT_COUNT_MAX {
-            self.events.push_back(event);
-        } else if self.events.len() == EVENT_COUNT_MAX {
-            self.events.push_back(Event { watch: -1, mask: event::OVERFLOW, cookie: 0, name: Vec::new() });
+        let has_room = self.events.len() < EVENT_COUNT_MAX && reserve::check().is_ok();
+        let overflow = Event { watch: -1, mask: event::OVERFLOW, cookie: 0, name: Vec::new() };
+        let event = if has_room { event } else { overflow };
+        if self.events.back().is_some_and(|last| last.watch == -1) || reserve_queue(&mut self.events, 1).is_err() {
+            return;
         }
+        self.events.push_back(event);
     }
 }
 

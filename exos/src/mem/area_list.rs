@@ -9,6 +9,7 @@ use core::ops::Range;
 
 use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
 
+use crate::error::Result;
 use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, AreaTotals, Protection, lower_bound};
 use crate::mem::area_runs::{AreaRuns, Position};
 
@@ -22,7 +23,6 @@ struct SearchHint {
 }
 
 /// The areas by address.
-#[derive(Clone)]
 pub(crate) struct AreaList {
     areas: AreaRuns,
     totals: AreaTotals,
@@ -36,6 +36,11 @@ impl AreaList {
             totals: AreaTotals::default(),
             hint: SearchHint { top: 0, below: 0, largest_hole: u64::MAX },
         }
+    }
+
+    /// A copy of all. `ENOMEM`.
+    pub(crate) fn copy(&self) -> Result<Self> {
+        Ok(Self { areas: self.areas.copy()?, totals: self.totals, hint: self.hint })
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -13,6 +13,8 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use super::area::Area;
+use crate::error::Result;
+use crate::reserve;
 
 /// Most areas in a run: what an insertion moves at most.
 const RUN_LENGTH_MAX: usize = 32;
@@ -27,7 +29,7 @@ pub(super) struct Position {
 }
 
 /// The runs.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct AreaRuns {
     runs: Vec<Vec<Area>>,
     length: usize,
@@ -36,6 +38,17 @@ pub(super) struct AreaRuns {
 }
 
 impl AreaRuns {
+    /// A copy of all. `ENOMEM`.
+    pub(super) fn copy(&self) -> Result<Self> {
+        let mut runs = reserve::vector(self.runs.len())?;
+        for run in &self.runs {
+            let mut copy = reserve::vector(RUN_LENGTH_MAX)?;
+            copy.extend_from_slice(run);
+            runs.push(copy);
+        }
+        Ok(Self { runs, length: self.length, recent: self.recent.clone() })
+    }
+
     pub(super) fn len(&self) -> usize {
         self.length
     }

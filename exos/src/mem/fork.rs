@@ -23,18 +23,18 @@ impl AddressSpace {
     /// and heap are inherited, locks are not, nor areas with `DONT_FORK`; areas with `WIPE_ON_FORK`
     /// come without their pages.
     ///
-    /// `ENOMEM` if the kernel refuses a batch, `EINTR` if the process ends meanwhile; then the parent is whole and the
-    /// copy is dropped.
+    /// `ENOMEM` if the kernel refuses a batch, or where there is no memory for what is known of the pages; `EINTR` if
+    /// the process ends meanwhile. Then the parent is whole and the copy is dropped.
     pub fn clone_cow(&mut self, environment: CapSlot) -> Result<AddressSpace> {
         let pool = Arc::clone(&self.pool);
         let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
         child.break_start = self.break_start;
         child.break_end = self.break_end;
-        child.sites = self.sites.clone();
+        child.sites = self.sites.copy()?;
         child.handlers = self.handlers.clone();
-        child.areas = self.areas.clone();
+        child.areas = self.areas.copy()?;
         self.protect_pages_for_fork()?;
-        child.pages = self.pages.share();
+        child.pages = self.pages.share()?;
         child.leave_out_areas();
         child.note_peak();
         child.start_as_child(Arc::clone(&self.child_faults));

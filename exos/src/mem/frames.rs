@@ -35,6 +35,7 @@ use crate::mem::first_faults::StartFaults;
 use crate::mem::patched_text::PatchedText;
 use crate::mem::source::FixedRun;
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
+use crate::reserve;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Frames in a region, the unit of bookkeeping: 2 MiB.
@@ -503,7 +504,8 @@ impl FramePool {
 
     fn accept(&self, state: &mut State, grant: FrameGrant) -> Result<()> {
         let number = grant.first.0 / LARGE_PAGE_FRAMES;
-        if number >= REGION_NUMBER_MAX || self.bytes.attach(grant).is_err() {
+        let has_room = number < REGION_NUMBER_MAX && state.make_room(number as usize).is_ok();
+        if !has_room || self.bytes.attach(grant).is_err() {
             // A grant that cannot be used is worth nothing to us; if the kernel does not take it
             // back either, it stays its.
             let _ = self.kernel.free_frames(grant);
@@ -515,6 +517,15 @@ impl FramePool {
 }
 
 impl State {
+    /// Room for one more grant, in the region of that number. `ENOMEM`.
+    fn make_room(&mut self, number: usize) -> Result<()> {
+        let missing = (number + 1).saturating_sub(self.index.len());
+        reserve::reserve(&mut self.index, missing)?;
+        reserve::reserve(&mut self.regions, 1)?;
+        reserve::reserve(&mut self.available, self.regions.len() + 1)?;
+        reserve::reserve(&mut self.grants, 1)
+    }
+
     fn add(&mut self, grant: FrameGrant) {
         let number = (grant.first.0 / LARGE_PAGE_FRAMES) as usize;
         if self.index.len() <= number {

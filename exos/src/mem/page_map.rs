@@ -22,7 +22,9 @@ use core::ops::Range;
 use aegis_abi::FrameNumber;
 use bitflags::bitflags;
 
+use crate::error::Result;
 use crate::mem::frames::FrameCounts;
+use crate::reserve;
 
 const LEAF_SHIFT: u32 = 6;
 /// A bit each in a word.
@@ -524,13 +526,13 @@ impl PageMap {
         None
     }
 
-    /// All that is known, for another space, which maps nothing of it yet.
-    pub(crate) fn share(&mut self) -> Self {
+    /// All that is known, for another space, which maps nothing of it yet. `ENOMEM`.
+    pub(crate) fn share(&mut self) -> Result<Self> {
         let mut other = Self { counts: self.counts, ..Self::default() };
         other.note_peak();
         let shared = |view: &View| View { leaf: Arc::clone(&view.leaf), mapped: 0, writable: 0 };
-        other.leaves = self.leaves.iter().map(|(number, view)| (*number, shared(view))).collect();
-        other
+        other.leaves = reserve::tree(self.leaves.iter().map(|(number, view)| (*number, shared(view))))?;
+        Ok(other)
     }
 
     /// Forgets all pages; whoever takes them releases their frames.
@@ -691,7 +693,7 @@ mod tests {
                 (page % 3 == 0).then_some(entry(frame))
             });
             assert_eq!(map.protect_for_fork(0, u64::MAX, |_, _| true), None);
-            let other = map.share();
+            let other = map.share().expect("there is memory");
             let of_both = [&mut map, &mut { other }].map(|map| {
                 let mut count = 0;
                 map.update(pages.clone(), &mut pool.lock(), |_, page, entry| {

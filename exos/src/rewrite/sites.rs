@@ -13,6 +13,8 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
 use super::Refusal;
 use super::plan::{JUMP_BYTES, Plan};
 use super::trampoline::{Site, TRAMPOLINE_BYTES_MAX};
+use crate::error::Result;
+use crate::reserve;
 
 /// Most sites that an address space remembers.
 pub const SITE_COUNT_MAX: usize = 16 * 1024;
@@ -32,7 +34,7 @@ pub enum SiteState {
 }
 
 /// The sites of an address space.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct SiteTable {
     /// By the address of the `syscall`.
     states: BTreeMap<u64, SiteState>,
@@ -47,6 +49,17 @@ pub struct SiteTable {
 }
 
 impl SiteTable {
+    /// A copy of all. `ENOMEM`.
+    pub fn copy(&self) -> Result<Self> {
+        Ok(Self {
+            states: reserve::tree(self.states.iter().map(|(syscall, state)| (*syscall, *state)))?,
+            sites: reserve::tree(self.sites.iter().map(|(jump, site)| (*jump, *site)))?,
+            pages: reserve::tree(self.pages.iter().map(|(page, slots)| (*page, *slots)))?,
+            reach: self.reach.clone(),
+            trampolines: self.trampolines.clone(),
+        })
+    }
+
     /// Whether nothing is patched and no trampoline exists.
     #[must_use]
     pub fn is_empty(&self) -> bool {

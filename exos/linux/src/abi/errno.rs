@@ -41,6 +41,7 @@ pub const fn number(errno: Errno) -> u32 {
         Errno::ERANGE => 34,
         Errno::EDEADLK => 35,
         Errno::ENAMETOOLONG => 36,
+        Errno::ENOLCK => 37,
         Errno::ENOSYS => 38,
         Errno::ENOTEMPTY => 39,
         Errno::ELOOP => 40,

@@ -10,6 +10,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, WaitQueue};
 use exos::preempt::Pace;
+use exos::reserve;
 use syscalls::Sysno;
 
 use super::signal::install_optional_mask;
@@ -90,7 +91,7 @@ trait Watched {
     /// How many are ready.
     fn look(&mut self) -> u64;
     /// Who tells when that may have changed.
-    fn queues(&self) -> Vec<Arc<WaitQueue>>;
+    fn queues(&self) -> Result<Vec<Arc<WaitQueue>>>;
 }
 
 /// Places in the queues of all that is waited for. They are left from the last one on: many may be in one queue, and
@@ -124,12 +125,14 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut 
             context.wait(deadline_ns)?;
         } else {
             // What changes before this is found by the next look.
-            let (queues, mut pace) = (watched.queues(), Pace::default());
+            let (queues, mut pace) = (watched.queues()?, Pace::default());
             let watch = |queue| {
                 pace.offer();
                 context.watch(queue, Readiness::all())
             };
-            watching = Some(Registrations(queues.iter().map(watch).collect()));
+            let mut registrations = reserve::vector(queues.len())?;
+            registrations.extend(queues.iter().map(watch));
+            watching = Some(Registrations(registrations));
         }
     }
 }
@@ -179,10 +182,17 @@ impl Watched for Vec<Polled> {
         self.iter_mut().map(look).sum()
     }
 
-    fn queues(&self) -> Vec<Arc<WaitQueue>> {
+    fn queues(&self) -> Result<Vec<Arc<WaitQueue>>> {
         let descriptions = self.iter().filter_map(|entry| entry.target.as_ref()?.as_ref().ok());
-        descriptions.filter_map(|description| description.wait_queue()).cloned().collect()
+        gathered(self.len(), descriptions.filter_map(|description| description.wait_queue()))
     }
+}
+
+/// Queues, as many as `count_max`. `ENOMEM`.
+fn gathered<'a>(count_max: usize, queues: impl Iterator<Item = &'a Arc<WaitQueue>>) -> Result<Vec<Arc<WaitQueue>>> {
+    let mut gathered = reserve::vector(count_max)?;
+    gathered.extend(queues.take(count_max).cloned());
+    Ok(gathered)
 }
 
 /// The description that is polled; `O_PATH` descriptors cannot be.
@@ -210,7 +220,8 @@ fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: 
             found: 0,
         }
     };
-    let mut entries: Vec<Polled> = bytes.chunks_exact(ENTRY_BYTES).map(read).collect();
+    let mut entries: Vec<Polled> = reserve::vector(count as usize)?;
+    entries.extend(bytes.chunks_exact(ENTRY_BYTES).map(read));
     let outcome = until_any(context, deadline_ns, &mut entries);
     if outcome.is_ok() {
         for (bytes, entry) in bytes.chunks_exact_mut(ENTRY_BYTES).zip(&entries) {
@@ -275,8 +286,8 @@ impl Watched for Vec<Selected> {
         self.iter().filter(|entry| entry.is_ready).count() as u64
     }
 
-    fn queues(&self) -> Vec<Arc<WaitQueue>> {
-        self.iter().filter_map(|entry| entry.description.wait_queue()).cloned().collect()
+    fn queues(&self) -> Result<Vec<Arc<WaitQueue>>> {
+        gathered(self.len(), self.iter().filter_map(|entry| entry.description.wait_queue()))
     }
 }
 
@@ -294,6 +305,7 @@ fn select_until(context: &mut Context<'_>, count: u64, addresses: [u64; 3], dead
         for number in (0..count).filter(|number| is_set(bits, *number)) {
             let description = polled(context, number as u64)?;
             pace.offer();
+            reserve::reserve(&mut selected, 1)?;
             selected.push(Selected { set, number, description, is_ready: false });
         }
     }

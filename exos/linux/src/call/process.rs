@@ -12,6 +12,7 @@ use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::fs::description::StatusFlags;
 use exos::fs::readiness::Readiness;
+use exos::reserve;
 use exos::task::capability::Capability;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
@@ -225,8 +226,12 @@ fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
     let thread = new_thread(context, context.process, tid, wish);
     let frame = first_frame(context, wish);
     let started = write_tids(context, wish, tid).and_then(|()| {
+        context.system.facts.make_room(context.process.pid)?;
+        let mut threads = context.process.threads.lock();
+        reserve::reserve(&mut threads, 1)?;
         // In the list before it runs, so that whoever ends the process reaches it.
-        context.process.threads.lock().push(thread.clone());
+        threads.push(thread.clone());
+        drop(threads);
         thread.facts.parent.store(context.process.visible_parent(), Ordering::Relaxed);
         context.system.facts.add_process(context.process.clone(), thread.clone());
         context.system.platform.start_thread(context.process, &thread, &frame, thread_start(wish))
@@ -316,7 +321,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
         group: *caller.group.lock(),
         session: *caller.session.lock(),
         memory,
-        files: caller.files.fork(&context.system.files.namespace),
+        files: caller.files.fork(&context.system.files.namespace)?,
         identities,
         start_ns: context.now_ns(),
     });
@@ -345,6 +350,7 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> 
         // A copy has the caller's alternate stack too; one that borrows memory must not use it.
         *thread.stack.lock() = *context.thread.stack.lock();
     }
+    context.system.facts.make_room(process.pid)?;
     process.threads.lock().push(thread.clone());
     context.system.processes.add(process.clone());
     context.system.facts.add_process(process.clone(), thread.clone());

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::Readiness;
 use exos::load::mapping_base;
+use exos::reserve;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
@@ -44,6 +45,8 @@ pub(super) fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize
         }
         let text = read_string(memory, address, STRING_BYTES_MAX - 1, Errno::E2BIG)?;
         *room = room.checked_sub(text.len() + 9).ok_or(Errno::E2BIG)?;
+        reserve::check()?;
+        reserve::reserve(&mut strings, 1)?;
         strings.push(text);
         position = position.checked_add(8).ok_or(Errno::EFAULT)?;
     }

@@ -12,6 +12,7 @@ use exos::fs::pipe::{PIPE_BUFFER_BYTES, Taken};
 use exos::fs::readiness::Readiness;
 use exos::fs::transfer::Buffer;
 use exos::fs::vnode::FileKind;
+use exos::reserve;
 use syscalls::Sysno;
 
 use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset, writev};
@@ -181,7 +182,7 @@ pub fn tee(context: &mut Context<'_>, [input, output, length, flags, ..]: Argume
     let length = length.min(TRANSFER_BYTES_MAX) as usize;
     let mut bytes: Vec<u8> = Vec::new();
     let count = length.min(from.readable_bytes()).min(to.room());
-    bytes.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    reserve::reserve(&mut bytes, count)?;
     bytes.resize(count, 0);
     let count = from.peek(&mut bytes);
     let mut source = &bytes[..count];

@@ -2,14 +2,17 @@
 //! there is little memory), and before it the blocks of usual sizes that were freed last
 //! (`exos_linux::spare_blocks`).
 //!
-//! Growth calls the kernel directly and allocates nothing itself. A failed growth is a failed allocation; exos's own
-//! structures are bounded, so that means the machine has no memory left, and the allocation error handler ends the
-//! program by name.
+//! Growth calls the kernel directly and allocates nothing itself. The heap grows while it is no more than half of what
+//! the pod may own, and leaves programs some frames beyond what they leave to it (`kernel::may_own_more`). Behind that
+//! is the reserve (`exos::reserve`): blocks of the heap that are kept back, and opened one by one for small requests
+//! that find nothing else. Whoever makes something for a program is refused while one is open. So the last of them is
+//! never used up; if it were, the allocation error handler would end the pod by name.
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
+use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level};
 use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
@@ -24,6 +27,18 @@ const PIECE_BYTES: u64 = PIECE_FRAMES * 4096;
 /// With fewer free frames than these the heap grows by pieces: most of a large page would never be used.
 const SCARCE_FRAMES: u64 = (16 << 20) / 4096;
 
+/// A block of the reserve.
+const RESERVED: Layout = layout_of(BLOCK_BYTES);
+/// The large one.
+const LARGE_RESERVED: Layout = layout_of(LARGE_BYTES);
+
+const fn layout_of(bytes: usize) -> Layout {
+    match Layout::from_size_align(bytes, 16) {
+        Ok(layout) => layout,
+        Err(_) => panic!("16 is a power of two, and there are fewer bytes than half of all"),
+    }
+}
+
 /// A block of the heap that nobody uses.
 #[derive(Clone, Copy)]
 struct Block(NonNull<u8>);
@@ -36,6 +51,10 @@ unsafe impl Send for Block {}
 struct Heap {
     tlsf: Tlsf,
     spare: SpareBlocks<Block>,
+    /// Blocks of [`RESERVED`] that are kept back.
+    reserve: [Option<Block>; BLOCK_COUNT],
+    /// One of [`LARGE_RESERVED`].
+    large: Option<Block>,
     bound_bytes: u64,
     /// In blocks that somebody has.
     used_bytes: u64,
@@ -49,13 +68,19 @@ pub(crate) struct GlobalHeap {
 impl GlobalHeap {
     /// An empty heap; the first allocation binds memory.
     pub(crate) const fn new() -> Self {
-        let heap = Heap { tlsf: Tlsf::new(), spare: SpareBlocks::new(), bound_bytes: 0, used_bytes: 0 };
+        let (tlsf, spare, reserve) = (Tlsf::new(), SpareBlocks::new(), [None; BLOCK_COUNT]);
+        let heap = Heap { tlsf, spare, reserve, large: None, bound_bytes: 0, used_bytes: 0 };
         Self { heap: SpinMutex::new(heap) }
     }
 
-    /// Bytes in use.
+    /// Bytes in use, the reserve apart.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.heap.lock().used_bytes
+    }
+
+    /// Keeps back what is missing of the reserve, as far as there is memory.
+    pub(crate) fn fill_reserve(&self) {
+        self.heap.lock().fill_reserve();
     }
 }
 
@@ -77,7 +102,73 @@ impl Heap {
         if let Some(block) = self.tlsf.allocate(layout) {
             return Some(block);
         }
-        if self.grow(layout) { self.tlsf.allocate(layout) } else { None }
+        if self.grow(layout) {
+            return self.tlsf.allocate(layout);
+        }
+        self.carve_at_end(layout)
+    }
+
+    /// The same where the heap cannot grow: from what is kept for the next who wants as many bytes, then from the
+    /// reserve.
+    #[cold]
+    fn carve_at_end(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        self.free_spare();
+        if let Some(block) = self.tlsf.allocate(layout) {
+            return Some(block);
+        }
+        let bytes = layout.size() + layout.align();
+        if bytes > BLOCK_BYTES {
+            let Block(opened) = if bytes <= LARGE_BYTES { self.large.take()? } else { return None };
+            // SAFETY: it was carved with this layout, and nobody has it.
+            unsafe { self.tlsf.deallocate(opened, LARGE_RESERVED.align()) };
+            self.tell_level();
+            return self.tlsf.allocate(layout);
+        }
+        while let Some(Block(opened)) = self.reserve.iter_mut().find_map(Option::take) {
+            // SAFETY: it was carved with this layout, and nobody has it.
+            unsafe { self.tlsf.deallocate(opened, RESERVED.align()) };
+            self.tell_level();
+            if let Some(block) = self.tlsf.allocate(layout) {
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    fn fill_reserve(&mut self) {
+        while let Some(place) = self.reserve.iter().position(Option::is_none) {
+            let Some(block) = self.keep_back(RESERVED) else { break };
+            self.reserve[place] = Some(block);
+        }
+        if self.large.is_none() {
+            self.large = self.keep_back(LARGE_RESERVED);
+        }
+        self.tell_level();
+    }
+
+    /// A block for the reserve.
+    fn keep_back(&mut self, layout: Layout) -> Option<Block> {
+        let mut block = self.tlsf.allocate(layout);
+        if block.is_none() {
+            self.free_spare();
+            block = self.tlsf.allocate(layout);
+        }
+        if block.is_none() && self.grow(layout) {
+            block = self.tlsf.allocate(layout);
+        }
+        block.map(Block)
+    }
+
+    fn tell_level(&self) {
+        reserve::set_level(Level::of(self.reserve.iter().flatten().count(), self.large.is_some()));
+    }
+
+    /// Gives the blocks of usual sizes back, so that they can be joined.
+    fn free_spare(&mut self) {
+        while let Some((class, Block(block))) = self.spare.take_any() {
+            // SAFETY: it was carved with its class's layout, and nobody has it.
+            unsafe { self.tlsf.deallocate(block, class.layout().align()) };
+        }
     }
 
     /// Takes a block back.
@@ -105,7 +196,7 @@ impl Heap {
             if by_pieces { (PIECE_BYTES, bind_heap_piece) } else { (LARGE_PAGE_SIZE, bind_heap_page) };
         let Some(length) = wanted.checked_next_multiple_of(step) else { return false };
         let end = self.bound_bytes.saturating_add(length);
-        if end > HEAP_BYTES_MAX {
+        if end > HEAP_BYTES_MAX || !kernel::may_own_more(end / 4096, length / 4096) {
             return false;
         }
         let start = HEAP_BASE + self.bound_bytes;

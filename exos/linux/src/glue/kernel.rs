@@ -156,6 +156,8 @@ pub(crate) fn keep_space(slot: CapSlot, table_count: u64) -> bool {
 /// exos's own structures do, at least and at most so many frames.
 const LEFT_BY_PROGRAM_SHARE: u64 = 16;
 const LEFT_BY_PROGRAM_FRAME_COUNTS: [u64; 2] = [(1 << 20) / 4096, (8 << 20) / 4096];
+/// Frames of exos's heap that are never refused while there are any.
+const ALWAYS_OWN_FRAME_COUNT: u64 = (3 << 20) / 4096;
 
 /// Takes frames for programs, as long as enough are left for exos.
 pub(crate) fn take_program_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
@@ -186,16 +188,56 @@ pub(crate) fn free_program_frames(grant: FrameGrant) -> Result<(), Status> {
     Ok(())
 }
 
-/// Takes frames for a thread's stack, as long as enough are left for exos's structures.
-pub(crate) fn take_stack_frames(count: u64) -> Result<FrameGrant, Status> {
+/// Takes frames for threads' stacks, of which there are `own_count` frames then, as long as enough are left for exos's
+/// structures.
+pub(crate) fn take_stack_frames(own_count: u64, count: u64) -> Result<FrameGrant, Status> {
+    if !may_own_more(own_count, count) {
+        return Err(Status::NoFrames);
+    }
     // Less than programs leave, so that a thread can begin where its memory ends.
     refuse_beyond(left_by_program(frame_quota()) / 8 * 5, count)?;
-    take_frames(count, 0)
+    let slot = STACK_SLOTS.lock().take().unwrap_or_else(next_slot);
+    take_frames_at(slot, count, 0).inspect_err(|_| STACK_SLOTS.lock().keep(slot))
+}
+
+/// Gives frames of stacks back, of which none is mapped any more.
+pub(crate) fn free_stack_frames(grant: FrameGrant) -> Result<(), Status> {
+    with_tables(|| call::frame_free(grant.slot))?;
+    STACK_SLOTS.lock().keep(grant.slot);
+    Ok(())
+}
+
+/// Slots that groups of stacks had: bit n of word m stands for slot 64 m + n.
+struct FreeSlots([u64; SLOT_COUNT as usize / 64]);
+
+static STACK_SLOTS: SpinMutex<FreeSlots> = SpinMutex::new(FreeSlots([0; SLOT_COUNT as usize / 64]));
+
+impl FreeSlots {
+    fn keep(&mut self, slot: CapSlot) {
+        self.0[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
+    }
+
+    fn take(&mut self) -> Option<CapSlot> {
+        let (number, word) = self.0.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let bit = word.trailing_zeros();
+        *word &= *word - 1;
+        Some(CapSlot(number as u32 * 64 + bit))
+    }
 }
 
 fn left_by_program(quota: u64) -> u64 {
     let [least, most] = LEFT_BY_PROGRAM_FRAME_COUNTS;
     (quota / LEFT_BY_PROGRAM_SHARE).clamp(least, most)
+}
+
+/// Whether exos may take `count` frames more for something that programs make grow, of which it has `own_count` then:
+/// always a little, then while there is twice as much left as programs leave, and never more than half of all. So
+/// neither of the two can take what the other needs to go on.
+pub(crate) fn may_own_more(own_count: u64, count: u64) -> bool {
+    let quota = frame_quota();
+    let left_count = left_by_program(quota);
+    let is_little = own_count <= ALWAYS_OWN_FRAME_COUNT + left_count / 4;
+    is_little || (own_count <= quota / 2 && quota.saturating_sub(frames_owned()) >= 2 * left_count + count)
 }
 
 fn refuse_beyond(left_count: u64, count: u64) -> Result<(), Status> {

@@ -19,6 +19,7 @@ use exos::fs::readiness::WaitQueue;
 use exos::fs::stream::Stream;
 use exos::mem::FramePool;
 use exos::platform::FrameGrant;
+use exos::reserve;
 use exos::rewrite::REFUSALS;
 use exos::sync::{Mutex, Once};
 use exos::task::schedule::Scheduler;
@@ -69,6 +70,7 @@ pub(crate) extern "C" fn start(info: *const BootInfo) -> ! {
     };
     let bell = console.bell();
     let host = Arc::new(HostPorts::new(console));
+    host.prepare();
     host.send_line(&alloc::format!("hello {PROTOCOL_VERSION}"));
     let mut frame = UpcallFrame::default();
     match begin(&info, &host, bell, &mut frame) {
@@ -144,6 +146,8 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
     let pool = FramePool::new(machine_kernel.clone(), Arc::new(direct::DirectView), memory_limit(&config));
     pool.add_borrowed(bundle_grant(info));
     pool.fill_reserve();
+    HEAP.fill_reserve();
+    reserve::set_refill(|| HEAP.fill_reserve());
     let scheduler = Scheduler::new(processor_count, bells);
     scheduler.set_key(draw_key(&config));
     let ground = Ground {
@@ -263,6 +267,11 @@ fn fail(host: &Host, status: u8, text: &str) -> ! {
 
 /// Sends the last line and ends the machine, or this pod of it, when it has left.
 fn finish(host: &Host, line: &str) -> ! {
+    // There is always memory for one line.
+    while host.control_backlog_bytes() > 0 {
+        host.pump();
+        core::hint::spin_loop();
+    }
     host.send_line(line);
     while host.control_backlog_bytes() > 0 {
         host.pump();

@@ -2,12 +2,13 @@
 //! processor.
 //!
 //! A stack lies in the window in a slot of its own, with an unmapped guard below it, so that one that runs over faults
-//! instead of writing into another. Stacks are bound in groups, never unbound, and used again.
+//! instead of writing into another. Stacks are bound in groups and used again. A group that nobody uses any more goes
+//! back to the kernel, unless few stacks are free without it.
 
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::types::SLOT_SELF;
-use alloc::vec::Vec;
 use exos::error::{Errno, Result};
+use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
 
 use super::{STACK_BASE, kernel};
@@ -21,12 +22,36 @@ const GROUP_COUNT: u64 = 8;
 /// Most stacks: every thread of a pod, and every processor.
 const COUNT_MAX: u64 = 17_408;
 
+/// Free stacks beyond which groups go back.
+const KEPT_COUNT: usize = 64;
+const GROUP_COUNT_MAX: usize = (COUNT_MAX / GROUP_COUNT) as usize;
+
+/// Stacks that are neighbours, and one capability.
+#[derive(Clone, Copy)]
+struct Group {
+    /// `None`: nothing is bound there.
+    grant: Option<FrameGrant>,
+    /// Bit n: stack n is free.
+    free: u8,
+}
+
 struct Stacks {
-    free: Vec<u64>,
+    groups: [Group; GROUP_COUNT_MAX],
+    /// No group below this one has a free stack.
+    first_free: usize,
+    free_count: usize,
     made_count: u64,
 }
 
-static STACKS: SpinMutex<Stacks> = SpinMutex::new(Stacks { free: Vec::new(), made_count: 0 });
+const _: () = assert!(GROUP_COUNT == 8, "a bit each in a byte");
+const ALL_FREE: u8 = u8::MAX;
+
+static STACKS: SpinMutex<Stacks> = SpinMutex::new(Stacks {
+    groups: [Group { grant: None, free: 0 }; GROUP_COUNT_MAX],
+    first_free: 0,
+    free_count: 0,
+    made_count: 0,
+});
 
 /// A stack that is its holder's until it is dropped.
 pub(crate) struct Stack {
@@ -37,10 +62,17 @@ impl Stack {
     /// A stack with nothing of value on it. `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         let mut stacks = STACKS.lock();
-        if stacks.free.is_empty() {
-            make_group(&mut stacks)?;
+        if stacks.free_count == 0 {
+            stacks.make_group()?;
         }
-        stacks.free.pop().map(|top| Self { top }).ok_or(Errno::ENOMEM)
+        let first = stacks.first_free;
+        let found = stacks.groups[first..].iter().position(|group| group.free != 0).ok_or(Errno::ENOMEM)?;
+        let number = first + found;
+        let index = stacks.groups[number].free.trailing_zeros();
+        stacks.groups[number].free &= !(1 << index);
+        stacks.first_free = number;
+        stacks.free_count -= 1;
+        Ok(Self { top: top_of(number as u64 * GROUP_COUNT + u64::from(index)) })
     }
 
     /// One past its last byte.
@@ -51,31 +83,77 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        STACKS.lock().free.push(self.top);
+        let index = (self.top - STACK_BASE) / STRIDE_BYTES - 1;
+        STACKS.lock().take_back(index);
     }
+}
+
+/// One past the last byte of a stack by its place.
+fn top_of(index: u64) -> u64 {
+    STACK_BASE + (index + 1) * STRIDE_BYTES
 }
 
 /// Bytes of the stacks that somebody has.
 pub(crate) fn used_bytes() -> u64 {
     let stacks = STACKS.lock();
-    (stacks.made_count - stacks.free.len() as u64) * STACK_BYTES
+    (stacks.made_count - stacks.free_count as u64) * STACK_BYTES
 }
 
-fn make_group(stacks: &mut Stacks) -> Result<()> {
-    if stacks.made_count + GROUP_COUNT > COUNT_MAX {
-        return Err(Errno::ENOMEM);
+impl Stacks {
+    fn take_back(&mut self, index: u64) {
+        let number = (index / GROUP_COUNT) as usize;
+        let group = &mut self.groups[number];
+        group.free |= 1 << (index % GROUP_COUNT);
+        let is_all_free = group.free == ALL_FREE;
+        self.free_count += 1;
+        self.first_free = self.first_free.min(number);
+        if is_all_free && self.free_count >= KEPT_COUNT + GROUP_COUNT as usize {
+            self.unmake(number);
+        }
     }
-    stacks.free.try_reserve(COUNT_MAX as usize).map_err(|_| Errno::ENOMEM)?;
-    let frame_count = STACK_BYTES / 4096;
-    let grant = kernel::take_stack_frames(GROUP_COUNT * frame_count).map_err(|_| Errno::ENOMEM)?;
-    for index in 0..GROUP_COUNT {
-        let top = STACK_BASE + (stacks.made_count + 1) * STRIDE_BYTES;
-        let frame = grant.first.0 + index * frame_count;
-        let entry = BindEntry::map(top - STACK_BYTES, frame, frame_count as u32, grant.slot, BindFlags::WRITE);
-        // SAFETY: this part of the window is used only here, and each slot once.
-        unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.map_err(|_| Errno::ENOMEM)?;
-        stacks.made_count += 1;
-        stacks.free.push(top);
+
+    fn make_group(&mut self) -> Result<()> {
+        let frame_count = STACK_BYTES / 4096;
+        let group_frames = GROUP_COUNT * frame_count;
+        let own_frames = self.made_count * frame_count + group_frames;
+        let number = self.groups.iter().position(|group| group.grant.is_none()).ok_or(Errno::ENOMEM)?;
+        let grant = kernel::take_stack_frames(own_frames, group_frames).map_err(|_| Errno::ENOMEM)?;
+        let mut entries = [BindEntry::default(); GROUP_COUNT as usize];
+        for (index, entry) in (0..).zip(&mut entries) {
+            let bottom = top_of(number as u64 * GROUP_COUNT + index) - STACK_BYTES;
+            let frame = grant.first.0 + index * frame_count;
+            *entry = BindEntry::map(bottom, frame, frame_count as u32, grant.slot, BindFlags::WRITE);
+        }
+        // SAFETY: this part of the window is used only here, and nothing is bound at a group without a grant.
+        if unsafe { kernel::bind_all(SLOT_SELF, &entries) }.is_err() {
+            self.give(number, grant);
+            return Err(Errno::ENOMEM);
+        }
+        self.groups[number] = Group { grant: Some(grant), free: ALL_FREE };
+        self.free_count += GROUP_COUNT as usize;
+        self.made_count += GROUP_COUNT;
+        self.first_free = self.first_free.min(number);
+        Ok(())
     }
-    Ok(())
+
+    /// Gives a group back in which every stack is free.
+    fn unmake(&mut self, number: usize) {
+        let Some(grant) = self.groups[number].grant else { return };
+        if self.give(number, grant) {
+            self.groups[number] = Group { grant: None, free: 0 };
+            self.free_count -= GROUP_COUNT as usize;
+            self.made_count -= GROUP_COUNT;
+        }
+    }
+
+    /// Unbinds a group and frees its frames. False: they stay as they are.
+    fn give(&self, number: usize, grant: FrameGrant) -> bool {
+        let mut entries = [BindEntry::default(); GROUP_COUNT as usize];
+        for (index, entry) in (0..).zip(&mut entries) {
+            let bottom = top_of(number as u64 * GROUP_COUNT + index) - STACK_BYTES;
+            *entry = BindEntry::unmap(bottom, (STACK_BYTES / 4096) as u32);
+        }
+        // SAFETY: nobody has a stack of the group.
+        unsafe { kernel::bind_all(SLOT_SELF, &entries) }.is_ok() && kernel::free_stack_frames(grant).is_ok()
+    }
 }

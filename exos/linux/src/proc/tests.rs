@@ -114,6 +114,7 @@ fn the_program_tells_what_it_was_started_with() {
     let world = World::new();
     {
         let mut image = world.pod.process.image.lock();
+        let image = alloc::sync::Arc::make_mut(&mut image);
         image.arguments = vec![b"ls".to_vec(), b"".to_vec(), b"-l".to_vec()];
         image.environment = vec![b"A=1".to_vec()];
     }

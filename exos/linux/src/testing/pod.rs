@@ -60,7 +60,7 @@ impl World {
         let config = Config { realtime_start_ns: START_S * 1_000_000_000, ..Config::default() };
         let pod = boot(ground, &config).unwrap();
         *pod.thread.name.lock() = b"program".to_vec();
-        pod.process.image.lock().executable = b"/bin/program".to_vec();
+        Arc::make_mut(&mut *pod.process.image.lock()).executable = b"/bin/program".to_vec();
         let memory = SpaceMemory(pod.process.space().clone());
         Self { platform, pod, memory, frame: UpcallFrame::default() }
     }

@@ -33,6 +33,7 @@ use super::spare::SpareBuffer;
 use super::vnode::{Creation, DeviceNumber, FileSystemStatistics, InodeRef, NewNode};
 use crate::error::{Errno, Result};
 use crate::mem::frames::FramePool;
+use crate::reserve;
 use crate::sync::Mutex;
 
 /// How much a file system may hold.
@@ -170,6 +171,7 @@ impl MemoryFs {
 
     /// `ENOSPC` where another page written would leave programs less memory than what is reserved for them.
     fn check_reserve(&self) -> Result<()> {
+        reserve::check().map_err(|_| Errno::ENOSPC)?;
         let reserve = self.pool.statistics().limit / 16;
         let has_room = || self.pool.frames_available() > reserve;
         // A cache gives way to files.

@@ -21,6 +21,7 @@ use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::ring::Ring;
 use crate::fs::transfer::{Destination, Source};
+use crate::reserve;
 use crate::sync::Mutex;
 
 /// Messages that wait for a receiver who is not connected to their sender (`net.unix.max_dgram_qlen`): one more than
@@ -145,6 +146,7 @@ impl Stream {
 
     fn push(&mut self, bytes: &[u8], identity: Option<Identity>, rights: Option<Rights>) -> Result<()> {
         self.ring.reserve(bytes.len())?;
+        reserve::reserve_queue(&mut self.segments, 1)?;
         self.ring.push(bytes);
         self.close_segment(identity, rights);
         Ok(())
@@ -515,8 +517,7 @@ impl Endpoint {
         let Some(message) = messages.front() else {
             return inbox.empty_outcome().map(|_| None);
         };
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(message.bytes.len()).map_err(|_| Errno::ENOMEM)?;
+        let mut bytes = reserve::vector(message.bytes.len())?;
         bytes.extend_from_slice(&message.bytes);
         let rights = message.rights.as_ref().and_then(Rights::duplicate);
         Ok(Some(Peeked { bytes, identity: message.identity, rights, from: message.from.clone() }))

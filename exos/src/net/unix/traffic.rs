@@ -15,6 +15,7 @@ use crate::error::{Errno, Result};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Destination, Source, partial};
 use crate::preempt::Pace;
+use crate::reserve;
 
 /// Bytes moved at a time.
 const CHUNK_BYTES: usize = 4096;
@@ -353,8 +354,7 @@ impl Socket {
 
 /// Takes a whole message. `EFAULT`, `ENOBUFS`.
 fn take_all(source: &mut dyn Source, length: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOBUFS)?;
+    let mut bytes = reserve::vector(length).map_err(|_| Errno::ENOBUFS)?;
     bytes.resize(length, 0);
     if source.take(&mut bytes) < length { Err(Errno::EFAULT) } else { Ok(bytes) }
 }

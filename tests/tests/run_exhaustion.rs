@@ -1,0 +1,80 @@
+//! Programs that make objects of one kind without end: each is refused with an error that Linux has for it, gives up
+//! what it made and can make as many again, a process beside it lives, and the pod ends with the program's status.
+
+use std::path::{Path, PathBuf};
+
+use aegis_tests::programs::{aegis, compile};
+
+/// What a pod of each size is tried with. Kinds that stop at a limit of their own number are tried once.
+const ALL: &[&str] = &[
+    "symlinks",
+    "entries",
+    "directories",
+    "links",
+    "pairs",
+    "datagrams",
+    "pipes",
+    "large_pipes",
+    "eventfds",
+    "epolls",
+    "timerfds",
+    "signalfds",
+    "opens",
+    "sockets",
+    "maps",
+    "forks",
+    "zombies",
+    "threads",
+    "files",
+    "sparse_files",
+    "memfds",
+    "connections",
+    "rights",
+];
+const ONCE: &[&str] = &["epoll_entries", "inotifies", "watches", "events", "locks", "signals", "timers", "attributes"];
+
+fn program() -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("exhaustion/exhaust.c");
+    let text = std::fs::read_to_string(source).expect("the program's source is in the tree");
+    compile("exhaust", &text, &["-O1", "-w", "-static", "-pthread"])
+}
+
+/// Each of `kinds` in a pod of its own.
+fn each(memory: &str, kinds: &[&str]) {
+    let Some(program) = program() else { return };
+    let program = program.display().to_string();
+    let mut wrong = Vec::new();
+    for kind in kinds {
+        let ended = aegis(&["-m", memory], &[&program, kind], b"");
+        if ended.status != 0 {
+            let output = String::from_utf8_lossy(&ended.output).into_owned();
+            wrong.push(format!("{kind}: status {}\n{output}{}", ended.status, ended.errors));
+        }
+    }
+    assert!(wrong.is_empty(), "with -m {memory}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_small_pod() {
+    each("32M", ALL);
+}
+
+#[test]
+fn a_pod_of_64_mib() {
+    each("64M", ALL);
+    each("64M", ONCE);
+}
+
+/// What does not end at the number of descriptors, processes or areas takes longest.
+#[test]
+fn a_large_pod() {
+    each("512M", &["pairs", "large_pipes", "eventfds", "forks", "threads", "maps", "files", "memfds"]);
+}
+
+/// One after the other in one pod: none leaves anything behind that the next would miss.
+#[test]
+fn all_kinds_in_one_pod() {
+    let Some(program) = program() else { return };
+    let ended = aegis(&["-m", "64M", "--timeout", "300"], &[&program.display().to_string(), "all"], b"");
+    assert_eq!(ended.status, 0, "{}{}", String::from_utf8_lossy(&ended.output), ended.errors);
+}
