@@ -1,7 +1,9 @@
 //! The end of the pod's memory: which process has to go, so that the others can go on.
 //!
-//! As on Linux: the one that holds most, after `oom_score_adj`. It is killed by a mark as by any `SIGKILL`, gives its
-//! memory back where it next looks, and whoever met the end of memory waits for that and tries again.
+//! As on Linux: the one whose end frees most, after `oom_score_adj`, and the first process of the pod only where there is
+//! no other, because its end is the pod's. What counts is what exos gets back: pages, page tables, stacks, what waits in
+//! pipes, files without a name, and something for each area and descriptor. It is killed by a mark as by any `SIGKILL`,
+//! gives its memory back where it next looks, and whoever met the end of memory waits for that and tries again.
 //!
 //! Neighbours: page faults (`glue/entry.rs`), `/proc/PID/oom_score` and `oom_score_adj`.
 
@@ -9,9 +11,11 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use exos::platform::LogLevel;
+use exos::reserve::{self, Level};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
 use crate::deliver::Target;
+use crate::leaving::FIRST_PID;
 use crate::process::Process;
 use crate::system::System;
 
@@ -21,6 +25,12 @@ const CODE_KERNEL: i32 = 0x80;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// With more free frames than these somebody has given some back meanwhile.
 const FREE_ENOUGH_FRAMES: u64 = 64;
+/// Frames that are given back for exos's heap to take.
+const GIVEN_BACK_FRAMES: u64 = 1024;
+/// What an area, a descriptor and a thread take of exos's memory, about.
+const AREA_BYTES: u64 = 128;
+const DESCRIPTOR_BYTES: u64 = 512;
+const THREAD_BYTES: u64 = 72 << 10;
 /// An `oom_score_adj` that says: never this one.
 const ADJUST_NEVER: i32 = -1000;
 
@@ -31,12 +41,39 @@ fn score(held_bytes: u64, total_bytes: u64, adjust: i32) -> Option<i64> {
     (adjust > ADJUST_NEVER).then(|| (share as i64 + i64::from(adjust)).max(0))
 }
 
+/// What the end of a process frees, in bytes, as far as that can be seen from it alone.
+fn freed_bytes(process: &Process) -> u64 {
+    let (pages, areas) = {
+        let memory = process.space();
+        let space = memory.lock();
+        // No leaf was mapped more often than once for each table.
+        (space.totals().resident_anonymous + space.page_table_bound(), space.areas().count() as u64)
+    };
+    let threads = process.threads.lock().len() as u64;
+    let mut freed = pages * 4096 + areas * AREA_BYTES + threads * THREAD_BYTES;
+    let size = process.files.table().size() as u32;
+    for number in 0..size {
+        let Ok(description) = process.files.get(u64::from(number)) else { continue };
+        freed += DESCRIPTOR_BYTES;
+        if let Some(pipe) = description.pipe() {
+            freed += pipe.readable_bytes() as u64;
+        } else {
+            let metadata = description.metadata();
+            freed += if metadata.link_count == 0 { metadata.block_count * 512 } else { 0 };
+        }
+    }
+    freed
+}
+
 /// `oom_score` of a process.
 #[must_use]
 pub fn score_of(system: &System, process: &Process) -> Option<i64> {
-    let totals = process.space().lock().totals();
-    let held_bytes = totals.resident_anonymous * 4096;
-    score(held_bytes, system.memory_bytes().0, *process.out_of_memory_adjust.lock())
+    score(freed_bytes(process), system.memory_bytes().0, *process.out_of_memory_adjust.lock())
+}
+
+/// Which of several is to go: `first` only if it is the only one, then the one with most points, then the youngest.
+fn chosen<T>(candidates: impl Iterator<Item = (i64, u32, T)>, first: u32) -> Option<T> {
+    candidates.max_by_key(|(score, pid, _)| (*pid != first, *score, *pid)).map(|(_, _, chosen)| chosen)
 }
 
 fn is_ending(process: &Process) -> bool {
@@ -48,7 +85,7 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     let processes = system.processes.all();
     let alive = processes.iter().filter(|process| !process.has_ended());
     let scored = alive.filter_map(|process| Some((score_of(system, process)?, process.pid, process)));
-    let victim = scored.max_by_key(|(score, pid, _)| (*score, *pid)).map(|(_, _, most)| most).or(own);
+    let victim = chosen(scored, FIRST_PID).or(own);
     // Somebody who ends, or has just ended, makes room. Looked at last: one who was alive above may be on his way.
     let makes_room = processes.iter().any(|process| is_ending(process));
     if makes_room || system.pool.statistics().free > enough_frames {
@@ -58,7 +95,7 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     if victim.was_chosen_to_end.swap(true, Ordering::Relaxed) {
         return;
     }
-    let held_kib = victim.space().lock().totals().resident_anonymous * 4;
+    let held_kib = freed_bytes(victim) / 1024;
     system.kernel.log(
         LogLevel::Warning,
         format_args!("out of memory: process {} is killed, which holds {held_kib} KiB", victim.pid),
@@ -71,8 +108,18 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
 /// Afterwards the caller looks whether its own process was the one to go.
 pub fn make_room(target: &Target<'_>) {
     let system = target.system;
+    let is_low = || reserve::refilled_level() == Level::Low;
+    let mut needs_heap = is_low();
+    if needs_heap && system.pool.give_back(GIVEN_BACK_FRAMES) > 0 {
+        needs_heap = is_low();
+        if !needs_heap {
+            return;
+        }
+    }
     if !system.platform.ask_for_memory() {
-        choose_victim(system, Some(target.process), FREE_ENOUGH_FRAMES);
+        // exos's own structures have none: frames that are free in the pool are no use to them.
+        let enough_frames = if needs_heap { u64::MAX } else { FREE_ENOUGH_FRAMES };
+        choose_victim(system, Some(target.process), enough_frames);
     }
     if !is_ending(target.process) {
         system.platform.wait(Some(system.kernel.now_ns() + LOOK_AGAIN_NS));
@@ -107,7 +154,16 @@ pub fn forget_taken(system: &System) {
 
 #[cfg(test)]
 mod tests {
-    use super::score;
+    use super::{chosen, score};
+
+    #[test]
+    fn the_first_process_goes_last_and_of_equals_the_youngest() {
+        let pick = |candidates: &[(i64, u32)]| chosen(candidates.iter().map(|(score, pid)| (*score, *pid, *pid)), 1);
+        assert_eq!(pick(&[(900, 1), (1, 7), (0, 9)]), Some(7));
+        assert_eq!(pick(&[(900, 1), (5, 7), (5, 9)]), Some(9));
+        assert_eq!(pick(&[(0, 1)]), Some(1));
+        assert_eq!(pick(&[]), None);
+    }
 
     #[test]
     fn the_adjustment_counts_in_thousandths_of_all_memory() {

@@ -50,8 +50,7 @@ const NO_REGION: u32 = u32::MAX;
 const GIVEN_UP: FrameNumber = FrameNumber(u64::MAX);
 /// The count of a frame that is never freed.
 const PINNED: u32 = u32::MAX;
-/// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB,
-/// beyond which grants are refused.
+/// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB, and no more is taken.
 const REGION_NUMBER_MAX: u64 = 1 << 19;
 
 /// Frames that a pool without any asks for at a time.
@@ -504,10 +503,9 @@ impl FramePool {
 
     fn accept(&self, state: &mut State, grant: FrameGrant) -> Result<()> {
         let number = grant.first.0 / LARGE_PAGE_FRAMES;
-        let has_room = number < REGION_NUMBER_MAX && state.make_room(number as usize).is_ok();
-        if !has_room || self.bytes.attach(grant).is_err() {
-            // A grant that cannot be used is worth nothing to us; if the kernel does not take it
-            // back either, it stays its.
+        let is_known = number < REGION_NUMBER_MAX && state.make_room(number as usize).is_ok();
+        if !is_known || self.bytes.attach(grant).is_err() {
+            // A grant that cannot be used is worth nothing; if the kernel does not take it back, it stays its.
             let _ = self.kernel.free_frames(grant);
             return Err(Errno::ENOMEM);
         }
@@ -517,7 +515,7 @@ impl FramePool {
 }
 
 impl State {
-    /// Room for one more grant, in the region of that number. `ENOMEM`.
+    /// Room for one more grant, in region `number`. `ENOMEM`.
     fn make_room(&mut self, number: usize) -> Result<()> {
         let missing = (number + 1).saturating_sub(self.index.len());
         reserve::reserve(&mut self.index, missing)?;

@@ -12,6 +12,7 @@ use aegis_rt::upcall::KIND_HELD_BACK;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
+use exos::reserve::{self, Level};
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
 use exos_linux::call::signal::return_from_handler;
@@ -508,6 +509,11 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     if frame.vector != VECTOR_PAGE_FAULT {
         return other_exception(run, &target, frame);
     }
+    if reserve::level() == Level::Low && reserve::refilled_level() == Level::Low {
+        // What describes pages has no memory: as where pages have none.
+        make_room(&target);
+        return leave(run, frame, None);
+    }
     let Told { result, handler, own_rip } = target.process.space().resolve_or_tell(frame);
     if let FaultResult::Resolved(_) = result {
         return;
@@ -581,6 +587,12 @@ fn own_exception(run: &Run, frame: &mut UpcallFrame) {
         Some(Faulted { stop, .. }) if frame.vector != VECTOR_PAGE_FAULT => frame.rip = stop,
         Some(Faulted { stop, .. }) => {
             let target = target(run);
+            if reserve::level() == Level::Low && reserve::refilled_level() == Level::Low {
+                IS_SHORT_OF_MEMORY.store(true, Ordering::Relaxed);
+                this_processor().ring();
+                frame.rip = stop;
+                return;
+            }
             let mut result = target.process.space().resolve(frame);
             if matches!(result, FaultResult::OutOfMemory) {
                 // Locks may be held here, so nobody is killed or waited for before the call is over.
