@@ -106,7 +106,9 @@ impl Content {
             return Ok(page);
         }
         fs.check_reserve()?;
-        self.own_page(fs, base, index)
+        // Frames that the pool may have and the kernel has not: for a file there is no room either way.
+        let page = self.own_page(fs, base, index);
+        page.map_err(|error| if error == Errno::ENOMEM { Errno::ENOSPC } else { error })
     }
 
     /// Writes `bytes` at `offset`, page by page; returns how many before an error stopped it.
