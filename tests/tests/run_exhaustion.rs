@@ -70,8 +70,8 @@ fn a_large_pod() {
     each("512M", &["pairs", "large_pipes", "eventfds", "forks", "maps", "files", "memfds"]);
 }
 
-/// One after the other in one pod: none leaves anything behind that the next would miss. Of each 3,000 at most, which is
-/// more than there can be of most that take much.
+/// One after the other in one pod: none leaves anything behind that the next would miss. Of each 3,000 at most, which
+/// is more than there can be of most that take much.
 #[test]
 fn all_kinds_in_one_pod() {
     let Some(program) = program() else { return };

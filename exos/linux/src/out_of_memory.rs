@@ -1,9 +1,10 @@
 //! The end of the pod's memory: which process has to go, so that the others can go on.
 //!
-//! As on Linux: the one whose end frees most, after `oom_score_adj`, and the first process of the pod only where there is
-//! no other, because its end is the pod's. What counts is what exos gets back: pages, page tables, stacks, what waits in
-//! pipes, files without a name, and something for each area and descriptor. It is killed by a mark as by any `SIGKILL`,
-//! gives its memory back where it next looks, and whoever met the end of memory waits for that and tries again.
+//! As on Linux: the one whose end frees most, after `oom_score_adj`, and the first process of the pod only where
+//! there is no other, because its end is the pod's. What counts is what exos gets back: pages, page tables, stacks,
+//! what waits in pipes, files without a name, and something for each area and descriptor. It is killed by a mark as by
+//! any `SIGKILL`, gives its memory back where it next looks, and whoever met the end of memory waits for that and
+//! tries again.
 //!
 //! Neighbours: page faults (`glue/entry.rs`), `/proc/PID/oom_score` and `oom_score_adj`.
 
