@@ -122,6 +122,20 @@ static void selecting(void) {
 
 static void handler(int signal) { (void)signal; }
 
+/* Until a child waits for something. */
+static void until_asleep(pid_t child) {
+    char where[40], text[300];
+    sprintf(where, "/proc/%d/stat", child);
+    for (;;) {
+        FILE *file = fopen(where, "r");
+        if (!file) return;
+        char *end = fgets(text, sizeof text, file) ? strrchr(text, ')') : 0;
+        fclose(file);
+        if (end && end[2] == 'S') return;
+        usleep(1000);
+    }
+}
+
 static void waiting(void) {
     int id = msgget(IPC_PRIVATE, IPC_CREAT | 0600), status;
     pid_t child[3];
@@ -134,7 +148,7 @@ static void waiting(void) {
             _exit(got == 2 && message.type == index + 1 ? message.text[0] - 'a' : 99);
         }
     }
-    usleep(20000);
+    for (int index = 0; index < 3; index++) until_asleep(child[index]);
     put(id, 3, "d", 0);
     put(id, 1, "b", 0);
     put(id, 2, "c", 0);
@@ -150,7 +164,7 @@ static void waiting(void) {
     put(id, 1, "1234567", 0);
     child[0] = fork();
     if (child[0] == 0) _exit(put(id, 2, "later", 0) != 0);
-    usleep(20000);
+    until_asleep(child[0]);
     take(id, "makes room", 100, 1, 0);
     take(id, "then", 100, 0, 0);
     waitpid(child[0], &status, 0);
@@ -159,7 +173,7 @@ static void waiting(void) {
     put(id, 1, "1234567", 0);
     child[0] = fork();
     if (child[0] == 0) _exit(put(id, 2, "with more room", 0) != 0);
-    usleep(20000);
+    until_asleep(child[0]);
     control.msg_qbytes = 1000;
     msgctl(id, IPC_SET, &control);
     waitpid(child[0], &status, 0);
@@ -180,7 +194,7 @@ static void waiting(void) {
             long result = kind ? msgsnd(id, &message, 100, 0) : msgrcv(id, &message, 100, 0, 0);
             _exit(result < 0 && errno == EINTR ? 4 : 5);
         }
-        usleep(50000);
+        until_asleep(child[0]);
         kill(child[0], SIGUSR1);
         waitpid(child[0], &status, 0);
         printf("interrupted %d\n", WEXITSTATUS(status));
@@ -189,7 +203,7 @@ static void waiting(void) {
             struct message message = {.type = 1};
             _exit(kind ? msgsnd(id, &message, 100, 0) : msgrcv(id, &message, 100, 0, 0));
         }
-        usleep(50000);
+        until_asleep(child[0]);
         kill(child[0], SIGKILL);
         waitpid(child[0], &status, 0);
         printf("killed %d\n", WTERMSIG(status));
@@ -204,7 +218,7 @@ static void waiting(void) {
         struct message message;
         _exit(msgrcv(id, &message, 3, 0, 0) < 0 ? errno : 0);
     }
-    usleep(50000);
+    until_asleep(child[0]);
     put(id, 1, "too long for it", 0);
     waitpid(child[0], &status, 0);
     printf("too small: %s\n", name(WEXITSTATUS(status)));
@@ -221,7 +235,8 @@ static void waiting(void) {
             _exit(result < 0 ? errno : 0);
         }
     }
-    usleep(50000);
+    until_asleep(child[0]);
+    until_asleep(child[1]);
     msgctl(id, IPC_RMID, 0);
     for (int index = 0; index < 2; index++) {
         waitpid(child[index], &status, 0);

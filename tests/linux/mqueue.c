@@ -113,6 +113,20 @@ static void order(void) {
 
 static void handler(int signal) { (void)signal; }
 
+/* Until a child waits for something. */
+static void until_asleep(pid_t child) {
+    char where[40], text[300];
+    sprintf(where, "/proc/%d/stat", child);
+    for (;;) {
+        FILE *file = fopen(where, "r");
+        if (!file) return;
+        char *end = fgets(text, sizeof text, file) ? strrchr(text, ')') : 0;
+        fclose(file);
+        if (end && end[2] == 'S') return;
+        usleep(1000);
+    }
+}
+
 static void waiting(void) {
     mqd_t queue = make(1, 32, 0);
     struct timespec soon, bad = {0, 1000000000};
@@ -128,7 +142,7 @@ static void waiting(void) {
     int status;
     pid_t child = fork();
     if (child == 0) _exit(mq_send(queue, "later", 5, 2));
-    usleep(30000);
+    until_asleep(child);
     take(queue, "makes room");
     take(queue, "then");
     waitpid(child, &status, 0);
@@ -139,7 +153,7 @@ static void waiting(void) {
         fflush(stdout);
         _exit(0);
     }
-    usleep(30000);
+    until_asleep(child);
     mq_send(queue, "to it", 5, 4);
     waitpid(child, &status, 0);
     struct sigaction action = {.sa_handler = handler};
@@ -151,13 +165,13 @@ static void waiting(void) {
             long result = kind ? mq_send(queue, "x", 1, 0) : mq_receive(queue, text, sizeof text, 0);
             _exit(result < 0 && errno == EINTR ? 4 : 5);
         }
-        usleep(50000);
+        until_asleep(child);
         kill(child, SIGUSR1);
         waitpid(child, &status, 0);
         printf("interrupted %d\n", WEXITSTATUS(status));
         child = fork();
         if (child == 0) _exit(kind ? mq_send(queue, "x", 1, 0) : mq_receive(queue, text, sizeof text, 0));
-        usleep(50000);
+        until_asleep(child);
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         printf("killed %d\n", WTERMSIG(status));
@@ -171,7 +185,7 @@ static void waiting(void) {
         fflush(stdout);
         _exit(0);
     }
-    usleep(50000);
+    until_asleep(child);
     kill(child, SIGUSR1);
     usleep(20000);
     mq_send(queue, "went on", 7, 0);
