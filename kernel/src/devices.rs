@@ -125,7 +125,8 @@ fn regions(function: &Function) -> [Region; DEVICE_REGION_COUNT_MAX] {
     let table = function.msi_x_frames();
     for (region, bar) in regions.iter_mut().zip(function.bars) {
         *region = match bar {
-            Bar::None => Region::HOLE,
+            // Firmware may have left ports without an address; those from 0 on are the machine's own controllers.
+            Bar::None | Bar::Ports { port: 0, .. } => Region::HOLE,
             Bar::Ports { port, count } => {
                 Region { is_ports: true, base: u64::from(port), length_bytes: u64::from(count), ..Region::HOLE }
             }
