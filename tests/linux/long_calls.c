@@ -213,6 +213,17 @@ static void touched(void) {
     area = fresh(BIG, 0);
     touch(area, BIG);
 }
+static void shared_area(void) {
+    area = mmap(0, BIG, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (area == MAP_FAILED) fail("mmap");
+    touch(area, BIG);
+}
+// So much that nothing of it is there.
+static void vast(void) {
+    area = mmap(0, 1L << 40, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED) fail("mmap");
+}
+static long do_mincore_vast(void) { return mincore(area, 1L << 37, (unsigned char *)buffer); }
 static void stripes(void) {
     touched();
     // Every second page of its own, so that there are many areas.
@@ -444,7 +455,8 @@ static struct variant {
     { "read_mem", own_memory, do_read_mem }, { "write_mem", own_memory, do_write_mem },
     { "sendfile", itself, do_sendfile, 1 }, { "copy_file_range", two_files, do_copy_range, 1 },
     { "splice", splice_ready, do_splice }, { "tee", tee_ready, do_tee }, { "vmsplice", pipe_drained, do_vmsplice },
-    { "populate", none, do_populate }, { "munmap", touched, do_munmap }, { "munmap_stripes", stripes, do_munmap },
+    { "populate", none, do_populate }, { "munmap", touched, do_munmap }, { "munmap_shared", shared_area, do_munmap },
+    { "mincore_vast", vast, do_mincore_vast }, { "munmap_stripes", stripes, do_munmap },
     { "mprotect", touched, do_mprotect }, { "mprotect_stripes", stripes, do_mprotect },
     { "mremap", touched, do_mremap }, { "madvise", touched, do_madvise }, { "mlock", unlimited, do_mlock },
     { "msync", mapped_file, do_msync }, { "mincore", touched, do_mincore }, { "fork", touched, do_fork },

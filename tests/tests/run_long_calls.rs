@@ -40,6 +40,8 @@ const GROUPS: [&[&str]; 5] = [
         "populate",
         "munmap",
         "munmap_stripes",
+        "munmap_shared",
+        "mincore_vast",
         "mprotect",
         "mprotect_stripes",
         "mremap",

@@ -35,3 +35,50 @@ pub fn interruption(process: &Process, thread: &Thread) -> Interruption {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use exos::preempt::Interruption;
+    use exos::task::signal::{Disposition, HANDLER_IGNORE, Signal, SignalInfo};
+
+    use super::interruption;
+    use crate::process::Ending;
+    use crate::testing::pod::World;
+
+    fn found(world: &World) -> Interruption {
+        interruption(&world.pod.process, &world.pod.thread)
+    }
+
+    #[test]
+    fn what_ends_the_process_is_told_from_what_has_a_handler() {
+        let world = World::new();
+        let (process, thread) = (&world.pod.process, &world.pod.thread);
+        assert_eq!(found(&world), Interruption::None);
+        process.raise(Signal::CHLD, SignalInfo::default());
+        assert_eq!(found(&world), Interruption::None, "ignored");
+        thread.set_mask(process, Signal::TERM.bit());
+        process.raise(Signal::TERM, SignalInfo::default());
+        assert_eq!(found(&world), Interruption::None, "blocked");
+        thread.set_mask(process, Default::default());
+        assert_eq!(found(&world), Interruption::Kill, "by default");
+        let set = |handler| {
+            let disposition = Disposition { handler, ..Disposition::default() };
+            process.signals.lock().dispositions.set(Signal::TERM, disposition).unwrap();
+        };
+        set(0x1000);
+        assert_eq!(found(&world), Interruption::Signal, "a handler");
+        set(HANDLER_IGNORE);
+        assert_eq!(found(&world), Interruption::None);
+        process.raise(Signal::STOP, SignalInfo::default());
+        assert_eq!(found(&world), Interruption::Signal, "it is to stop");
+        process.raise(Signal::KILL, SignalInfo::default());
+        assert_eq!(found(&world), Interruption::Kill);
+    }
+
+    #[test]
+    fn an_end_counts_before_signals_are_looked_at() {
+        let world = World::new();
+        world.pod.process.end(Ending::Exited(0));
+        assert_eq!(found(&world), Interruption::Kill);
+    }
+}

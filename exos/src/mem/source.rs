@@ -20,6 +20,7 @@ use aegis_abi::FrameNumber;
 
 use crate::error::{Errno, Result};
 use crate::mem::frames::{FramePool, FrameRef};
+use crate::preempt::Pace;
 use crate::sync::Mutex;
 
 /// What a page is wanted for.
@@ -199,6 +200,16 @@ impl SharedMemory {
     #[must_use]
     pub fn page_count(&self) -> u64 {
         self.pages.lock().len() as u64
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        let mut pace = Pace::default();
+        for frame in core::mem::take(self.pages.get_mut()).into_values() {
+            drop(frame);
+            pace.offer();
+        }
     }
 }
 

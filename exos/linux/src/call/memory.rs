@@ -7,6 +7,7 @@ use exos::mem::{
     Advice, AreaFlags, AreaLabel, MapBacking, MapRequest, Movement, Placement, ProtectReach, Protection, RemapRequest,
     SyncMode,
 };
+use exos::preempt;
 use syscalls::Sysno;
 
 use crate::context::{Arguments, Context};
@@ -234,9 +235,20 @@ pub fn msync(context: &mut Context<'_>, [address, length, flags, ..]: Arguments)
 
 /// `mincore(2)`.
 pub fn mincore(context: &mut Context<'_>, [address, length, vector, ..]: Arguments) -> Result<u64> {
-    let resident = context.process.space().lock().resident(address, length)?;
-    write_all(context.memory, vector, &resident)?;
-    Ok(0)
+    // A range may be as long as all of a program's memory, of which none has to be there.
+    const STEP_BYTES: u64 = 64 << 20;
+    let mut done = 0;
+    loop {
+        let start = address.checked_add(done).ok_or(Errno::ENOMEM)?;
+        let step = (length - done).min(STEP_BYTES);
+        let resident = context.process.space().lock().resident(start, step)?;
+        write_all(context.memory, vector.wrapping_add(done / 4096), &resident)?;
+        done += step;
+        if done == length {
+            return Ok(0);
+        }
+        preempt::unless_killed()?;
+    }
 }
 
 /// `mlock(2)`.

@@ -11,6 +11,7 @@ use exos::fs::transfer::Source;
 use exos::net::unix::address::Address;
 use exos::net::unix::flight::{RIGHTS_COUNT_MAX, Rights};
 use exos::net::unix::{Identity, Sending, Socket, SocketKind, Wants};
+use exos::preempt;
 use exos::task::capability::Capability;
 use exos::task::signal::Signal;
 use syscalls::Sysno;
@@ -348,6 +349,9 @@ pub fn sendmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, .
             Err(_) if done > 0 => break,
             Err(error) => return Err(error),
         }
+        if preempt::unless_killed().is_err() {
+            break;
+        }
     }
     Ok(done)
 }
@@ -463,7 +467,8 @@ pub fn recvmmsg(context: &mut Context<'_>, [descriptor, headers, count, flags, t
         if flags & flag::WAIT_FOR_ONE != 0 {
             flags |= flag::DO_NOT_WAIT;
         }
-        if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
+        let is_late = deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns);
+        if is_late || preempt::unless_killed().is_err() {
             break;
         }
     }

@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::Readiness;
 use exos::load::mapping_base;
+use exos::preempt::{self, Pace};
 use exos::reserve;
 use exos::task::limits::Resource;
 use exos::task::signal::Signal;
@@ -22,7 +23,7 @@ use crate::memory::{Space, space_limits};
 use crate::process::Ending;
 use crate::program::{Wish, prepare, start};
 use crate::table::{Entry, full};
-use crate::user::{STRING_BYTES_MAX, UserMemory, read_array, read_string};
+use crate::user::{STRING_BYTES_MAX, STRING_STEP_BYTES, UserMemory, read_array, read_string};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[full(Sysno::execve, execve), full(Sysno::execveat, execveat)];
@@ -32,7 +33,7 @@ const STRINGS_BYTES_MAX: usize = 6 << 20;
 
 /// Reads an array of strings that ends with a null pointer; a null array is empty.
 pub(super) fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
-    let mut strings = Vec::new();
+    let (mut strings, mut pace) = (Vec::new(), Pace::default());
     let mut position = array;
     if array == 0 {
         return Ok(strings);
@@ -47,6 +48,9 @@ pub(super) fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize
         *room = room.checked_sub(text.len() + 9).ok_or(Errno::E2BIG)?;
         reserve::check()?;
         reserve::reserve(&mut strings, 1)?;
+        if pace.is_due_after(1 + text.len() / STRING_STEP_BYTES) {
+            preempt::unless_killed()?;
+        }
         strings.push(text);
         position = position.checked_add(8).ok_or(Errno::EFAULT)?;
     }

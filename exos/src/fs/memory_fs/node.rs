@@ -339,14 +339,15 @@ impl Drop for MemoryNode {
     fn drop(&mut self) {
         // The nodes below go one by one, so that a deep tree needs no deep stack.
         let mut below = self.state.get_mut().body.take_nodes();
+        let mut pace = Pace::default();
         while let Some(node) = below.pop() {
+            pace.offer();
             if let Some(mut last) = Arc::into_inner(node) {
                 below.append(&mut last.state.get_mut().body.take_nodes());
             }
         }
         if let Body::File(content) = &mut self.state.get_mut().body {
             self.fs.give_pages(content.own_page_count());
-            let mut pace = Pace::default();
             for page in content.take_pages() {
                 drop(page);
                 pace.offer();
