@@ -96,6 +96,7 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     if victim.was_chosen_to_end.swap(true, Ordering::Relaxed) {
         return;
     }
+    system.counters.ended_for_memory.fetch_add(1, Ordering::Relaxed);
     let held_kib = freed_bytes(victim) / 1024;
     system.kernel.log(
         LogLevel::Warning,
@@ -109,6 +110,7 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
 /// Afterwards the caller looks whether its own process was the one to go.
 pub fn make_room(target: &Target<'_>) {
     let system = target.system;
+    system.counters.memory_ends.fetch_add(1, Ordering::Relaxed);
     let is_low = || reserve::refilled_level() == Level::Low;
     let mut needs_heap = is_low();
     if needs_heap && system.pool.give_back(GIVEN_BACK_FRAMES) > 0 {

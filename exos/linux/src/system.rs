@@ -118,6 +118,10 @@ pub struct Counters {
     pub pages_mapped: AtomicU64,
     /// Signals delivered to handlers.
     pub signals: AtomicU64,
+    /// How often memory came to its end.
+    pub memory_ends: AtomicU64,
+    /// Processes that were ended for that.
+    pub ended_for_memory: AtomicU64,
 }
 
 /// The pod.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
-use exos::fs::group_fs::tree::{ControlGroups, GroupProvider};
+use exos::fs::group_fs::tree::{ControlGroups, GroupProvider, MemoryUse};
 use exos::fs::proc_fs::ProcessProvider;
 use exos::task::schedule::{GroupId, Scheduler};
 
@@ -62,6 +62,24 @@ impl GroupProvider for ProcFacts {
 
     fn threads(&self, group: u64) -> Vec<u32> {
         self.in_group(group).flat_map(|member| member.threads).map(|thread| thread.tid).collect()
+    }
+
+    fn memory(&self) -> Result<MemoryUse> {
+        let system = self.system().map_err(|_| Errno::ENODEV)?;
+        let (total, free) = system.memory_bytes();
+        let (guaranteed, limit) = system.platform.memory_bounds().unwrap_or((total, total));
+        let own = system.platform.own_memory();
+        let anonymous = |member: &Member| member.process.space().lock().totals().resident_anonymous * 4096;
+        Ok(MemoryUse {
+            current: total.saturating_sub(free),
+            anonymous: self.members().iter().map(anonymous).sum(),
+            guaranteed,
+            limit: limit.max(total),
+            structures: own.heap_bytes,
+            stacks: own.stack_bytes,
+            end_count: system.counters.memory_ends.load(Ordering::Relaxed),
+            killed_count: system.counters.ended_for_memory.load(Ordering::Relaxed),
+        })
     }
 
     fn attach(&self, process: u32, group: u64, tasks: GroupId) -> Result<()> {

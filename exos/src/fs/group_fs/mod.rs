@@ -22,10 +22,12 @@ use crate::task::weight::{NICE_MAX, NICE_MIN, nice_of, of_nice};
 
 pub mod tree;
 
-use tree::{ControlGroups, Nodes, ROOT};
+use tree::{ControlGroups, MemoryUse, Nodes, ROOT};
 
 /// cgroup v2's magic number (Linux `magic.h`).
 pub const CGROUP2_MAGIC: u64 = 0x6367_7270;
+/// Numbers of inodes for a group and its files.
+const FILE_COUNT_MAX: u64 = 32;
 /// Longest text that can be written to a file here.
 const WRITE_BYTES_MAX: usize = 4096;
 /// `cpu.weight`.
@@ -38,6 +40,8 @@ const WEIGHT_OF_TASK: u64 = 100;
 enum Scope {
     Everywhere,
     NotInRoot,
+    /// The pod's own.
+    OnlyInRoot,
     /// Where `cpu` is handed to the group.
     Controlled,
 }
@@ -56,10 +60,16 @@ enum Text {
     CpuStatistics,
     Weight,
     WeightNice,
+    MemoryCurrent,
+    MemoryEvents,
+    MemoryHigh,
+    MemoryMax,
+    MemoryMin,
+    MemoryStatistics,
 }
 
 impl Text {
-    const ALL: [(&'static str, Self, u32, Scope); 11] = [
+    const ALL: [(&'static str, Self, u32, Scope); 17] = [
         ("cgroup.controllers", Self::Controllers, 0o444, Scope::Everywhere),
         ("cgroup.events", Self::Events, 0o444, Scope::NotInRoot),
         ("cgroup.procs", Self::Processes, 0o644, Scope::Everywhere),
@@ -71,6 +81,12 @@ impl Text {
         ("cpu.stat", Self::CpuStatistics, 0o444, Scope::Everywhere),
         ("cpu.weight", Self::Weight, 0o644, Scope::Controlled),
         ("cpu.weight.nice", Self::WeightNice, 0o644, Scope::Controlled),
+        ("memory.current", Self::MemoryCurrent, 0o444, Scope::OnlyInRoot),
+        ("memory.events", Self::MemoryEvents, 0o444, Scope::OnlyInRoot),
+        ("memory.high", Self::MemoryHigh, 0o444, Scope::OnlyInRoot),
+        ("memory.max", Self::MemoryMax, 0o444, Scope::OnlyInRoot),
+        ("memory.min", Self::MemoryMin, 0o444, Scope::OnlyInRoot),
+        ("memory.stat", Self::MemoryStatistics, 0o444, Scope::OnlyInRoot),
     ];
 
     fn of(name: &[u8]) -> Option<Self> {
@@ -85,6 +101,7 @@ impl Text {
         match self.row().3 {
             Scope::Everywhere => true,
             Scope::NotInRoot => group != ROOT,
+            Scope::OnlyInRoot => group == ROOT,
             Scope::Controlled => group != ROOT && nodes.is_controlled(group),
         }
     }
@@ -95,7 +112,16 @@ impl Text {
         }
         let list = |numbers: Vec<u32>| numbers.iter().map(|number| format!("{number}\n")).collect();
         let controller = |is_there| String::from(if is_there { "cpu\n" } else { "" });
+        if self.row().3 == Scope::OnlyInRoot {
+            return Ok(self.of_memory(&nodes.provider.memory()?));
+        }
         Ok(match self {
+            Self::MemoryCurrent
+            | Self::MemoryEvents
+            | Self::MemoryHigh
+            | Self::MemoryMax
+            | Self::MemoryMin
+            | Self::MemoryStatistics => return Err(Errno::ENODEV),
             Self::Controllers => controller(nodes.is_controlled(group)),
             Self::Control => controller(nodes.hands_on(group)),
             Self::Events => format!("populated {}\nfrozen 0\n", u8::from(nodes.is_populated(group))),
@@ -129,6 +155,25 @@ impl Text {
         })
     }
 
+    /// A text about the pod's memory.
+    fn of_memory(self, memory: &MemoryUse) -> String {
+        match self {
+            Self::MemoryCurrent => format!("{}\n", memory.current),
+            Self::MemoryMax => format!("{}\n", memory.limit),
+            Self::MemoryMin => format!("{}\n", memory.guaranteed),
+            Self::MemoryEvents => {
+                let MemoryUse { end_count, killed_count, .. } = memory;
+                format!("low 0\nhigh 0\nmax {end_count}\noom {end_count}\noom_kill {killed_count}\noom_group_kill 0\n")
+            }
+            Self::MemoryStatistics => {
+                let MemoryUse { anonymous, structures, stacks, .. } = memory;
+                let (file, kernel) = (memory.current.saturating_sub(*anonymous), structures + stacks);
+                format!("anon {anonymous}\nfile {file}\nkernel {kernel}\nkernel_stack {stacks}\nslab {structures}\n")
+            }
+            _ => String::from("max\n"),
+        }
+    }
+
     fn take(self, group: u64, nodes: &mut Nodes<'_>, text: &str) -> Result<()> {
         if !nodes.exists(group) || !self.is_in(group, nodes) {
             return Err(Errno::ENODEV);
@@ -156,7 +201,7 @@ impl Text {
                 }
                 nodes.set_amount(group, of_nice(nice))
             }
-            Self::Controllers | Self::Events | Self::Statistics | Self::CpuStatistics => Err(Errno::EINVAL),
+            _ => Err(Errno::EINVAL),
         }
     }
 }
@@ -212,7 +257,7 @@ impl GroupInode {
     }
 
     fn number(&self) -> u64 {
-        self.group * 16 + self.text.map_or(0, |text| text as u64 + 1)
+        self.group * FILE_COUNT_MAX + self.text.map_or(0, |text| text as u64 + 1)
     }
 }
 
@@ -266,10 +311,11 @@ impl Inode for GroupInode {
         };
         let texts = texts.into_iter().map(|row| {
             let cookie = row.1 as u64 + 1;
-            (row.0.as_bytes().to_vec(), cookie, self.group * 16 + cookie, FileKind::Regular)
+            (row.0.as_bytes().to_vec(), cookie, self.group * FILE_COUNT_MAX + cookie, FileKind::Regular)
         });
-        let groups =
-            groups.into_iter().map(|(name, group)| (name, GROUP_COOKIES + group, group * 16, FileKind::Directory));
+        let groups = groups
+            .into_iter()
+            .map(|(name, group)| (name, GROUP_COOKIES + group, group * FILE_COUNT_MAX, FileKind::Directory));
         let mut position = cookie;
         for (name, next_cookie, inode_number, kind) in texts.chain(groups).filter(|entry| entry.1 > cookie) {
             if !consumer(DirectoryEntry { name: &name, inode_number, kind, next_cookie }) {

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::tree::{ControlGroups, GroupProvider, ROOT};
+use super::tree::{ControlGroups, GroupProvider, MemoryUse, ROOT};
 use super::{Text, weight_of};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
@@ -18,6 +18,12 @@ struct Numbers {
 }
 
 impl GroupProvider for Numbers {
+    fn memory(&self) -> Result<MemoryUse> {
+        let (current, anonymous, guaranteed, limit) = (5000, 2000, 8000, 9000);
+        let (structures, stacks, end_count, killed_count) = (70, 30, 4, 2);
+        Ok(MemoryUse { current, anonymous, guaranteed, limit, structures, stacks, end_count, killed_count })
+    }
+
     fn now_ns(&self) -> u64 {
         0
     }
@@ -189,4 +195,20 @@ fn groups_are_at_most_so_many_and_so_deep() {
     assert_eq!((depth, world.make(at, "d")), (31, Err(Errno::EAGAIN)));
     let count = (0..2000).map_while(|index| world.make(ROOT, &format!("g{index}")).ok()).count();
     assert_eq!((count, world.make(ROOT, "x")), (1023 - 31, Err(Errno::EAGAIN)));
+}
+
+#[test]
+fn the_root_tells_the_memory_of_the_pod() {
+    let world = World::new();
+    assert_eq!(world.read(ROOT, Text::MemoryCurrent), Ok(String::from("5000\n")));
+    assert_eq!(world.read(ROOT, Text::MemoryMin), Ok(String::from("8000\n")));
+    assert_eq!(world.read(ROOT, Text::MemoryMax), Ok(String::from("9000\n")));
+    assert_eq!(world.read(ROOT, Text::MemoryHigh), Ok(String::from("max\n")));
+    let events = world.read(ROOT, Text::MemoryEvents).unwrap();
+    assert!(events.contains("oom 4\noom_kill 2\n"), "{events}");
+    let statistics = world.read(ROOT, Text::MemoryStatistics).unwrap();
+    assert!(statistics.starts_with("anon 2000\nfile 3000\nkernel 100\n"), "{statistics}");
+    let group = world.make(ROOT, "g").unwrap();
+    assert_eq!(world.read(group, Text::MemoryCurrent), Err(Errno::ENODEV));
+    assert_eq!(world.write(ROOT, Text::MemoryMax, "1"), Err(Errno::EINVAL));
 }

@@ -40,6 +40,32 @@ pub trait GroupProvider: Send + Sync {
     /// # Errors
     /// `ESRCH`.
     fn attach(&self, process: u32, group: u64, tasks: GroupId) -> Result<()>;
+    /// The pod's memory, for the root.
+    ///
+    /// # Errors
+    /// `ENODEV`: nobody knows yet.
+    fn memory(&self) -> Result<MemoryUse>;
+}
+
+/// What a pod has of memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Programs' pages and files.
+    pub current: u64,
+    /// Of these, private pages of programs.
+    pub anonymous: u64,
+    /// What nobody takes from it.
+    pub guaranteed: u64,
+    /// What it can have at most.
+    pub limit: u64,
+    /// What exos has for itself, stacks apart; not in `current`.
+    pub structures: u64,
+    /// Stacks of threads in exos; not in `current`.
+    pub stacks: u64,
+    /// How often memory came to its end.
+    pub end_count: u64,
+    /// Processes that were ended for it.
+    pub killed_count: u64,
 }
 
 /// A group.
