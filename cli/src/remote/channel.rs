@@ -79,6 +79,10 @@ impl Channel {
         if self.sessions.len() >= SESSION_COUNT_MAX {
             return Err(format!("more than {SESSION_COUNT_MAX} sessions at a time in one pod"));
         }
+        // Also for callers that come and go: what they leave waits as well.
+        if self.out.len() > OUT_BYTES_MAX {
+            return Err("the pod does not listen".into());
+        }
         let token = match self.receiver {
             Some(_) => None,
             None => Some(self.open().map_err(|error| format!("/dev/urandom: {error}"))?),

@@ -164,3 +164,18 @@ fn there_is_a_most_of_sessions_and_of_words() {
     let config = Config { program: b"p".to_vec(), ..Config::default() };
     assert!(pod.channel.begin(17, &config).expect_err("full").contains("more than 16"));
 }
+
+#[test]
+fn callers_that_come_and_go_fill_no_memory_while_a_pod_does_not_listen() {
+    let mut pod = Pod::new();
+    let config = Config { program: b"p".to_vec(), arguments: vec![vec![b'x'; 200_000]], ..Config::default() };
+    let refused = (0..1000).find_map(|client| match pod.channel.begin(client, &config) {
+        Ok((session, _)) => {
+            pod.channel.hang_up(session);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert_eq!(refused.as_deref(), Some("the pod does not listen"));
+    assert!(pod.channel.out.len() < super::OUT_BYTES_MAX + (1 << 20), "{} bytes wait", pod.channel.out.len());
+}
