@@ -296,7 +296,10 @@ impl ProcessFiles {
             return Err(Errno::EACCES);
         }
         let location = description.location().clone();
-        if location.inode().kind() == FileKind::CharacterDevice && !is_shared && is_zero_device(&location) {
+        if location.inode().kind() == FileKind::CharacterDevice && is_zero_device(&location) {
+            if is_shared && stores && !description.is_writable() {
+                return Err(Errno::EACCES);
+            }
             return Ok(MapBacking::Anonymous);
         }
         let mut is_writable = description.is_writable();
@@ -320,7 +323,7 @@ fn forget_notification(description: &Description, pid: u32) {
     }
 }
 
-/// `/dev/zero`, whose private mappings are plain memory.
+/// `/dev/zero`, whose mappings are plain memory.
 fn is_zero_device(location: &Location) -> bool {
     let node = location.inode().metadata().device_node;
     (node.major, node.minor) == (1, 5)

@@ -107,6 +107,8 @@ fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
     process.ending.lock().get_or_insert(Ending::Exited(0));
     process.files.close_all();
     system.ipc.semaphores.process_ends(process.pid, system.realtime_ns() / 1_000_000_000);
+    let running = process.image.lock().running.take();
+    drop(running);
     release_memory(system, process);
     adopt_children(system, process);
     if *process.session.lock() == process.pid {

@@ -23,6 +23,7 @@ mod tests;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::StatusFlags;
@@ -161,14 +162,18 @@ impl ProcFacts {
     fn member(&self, pid: u32) -> Result<Member> {
         let members = self.members.lock();
         let found = members.binary_search_by_key(&pid, |member| member.process.pid);
-        found.map(|index| members[index].clone()).map_err(|_| Errno::ESRCH)
+        let has_thread = |member: &&Member| member.threads.iter().any(|thread| thread.tid == pid);
+        // A thread's number leads to its process, though no directory lists it.
+        let found = found.map(|index| &members[index]).ok().or_else(|| members.iter().find(has_thread));
+        found.cloned().ok_or(Errno::ESRCH)
     }
 
     /// A process, and the thread that the name means: the first one if it names none.
     fn find(&self, name: ProcessName) -> Result<(Member, Arc<Thread>)> {
         let member = self.member(name.process)?;
         let wanted = match name.thread {
-            None => member.threads.first(),
+            None if name.process == member.process.pid => member.threads.first(),
+            None => member.threads.iter().find(|thread| thread.tid == name.process),
             Some(tid) => member.threads.iter().find(|thread| thread.tid == tid),
         };
         let thread = wanted.cloned().ok_or(Errno::ESRCH)?;
@@ -187,7 +192,7 @@ fn random_uuid(system: &System) -> [u8; 16] {
 
 impl ProcessProvider for ProcFacts {
     fn current(&self) -> (u32, u32) {
-        self.current_source.get().and_then(|source| source()).unwrap_or_else(|| *self.current.lock())
+        self.current_numbers()
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -229,7 +234,12 @@ impl ProcessProvider for ProcFacts {
             ProcessText::Environment => out.strings(&process.image.lock().environment),
             ProcessText::InputOutput => process_text::input_output(&mut out),
             ProcessText::Limits => process_text::limits(&process.limits.lock(), &mut out),
-            ProcessText::LoginUser => out.raw(b"4294967295"),
+            ProcessText::LoginUser | ProcessText::SessionId => out.raw(b"4294967295"),
+            ProcessText::GroupMap | ProcessText::UserMap => put!(out, "{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX),
+            ProcessText::SetGroups => out.raw(b"allow\n"),
+            ProcessText::Personality => put!(out, "{:08x}\n", process.persona.load(Ordering::Relaxed)),
+            ProcessText::TimerSlack => put!(out, "{}\n", thread.timer_slack_ns.load(Ordering::Relaxed)),
+            ProcessText::WaitChannel => out.raw(b"0"),
             ProcessText::Maps => memory_text::maps(process, &mut out),
             ProcessText::MountInfo => mount_text::mount_info(&system, process, &mut out),
             ProcessText::Mounts => mount_text::mounts(&system, process, &mut out),
@@ -334,6 +344,12 @@ impl ProcessProvider for ProcFacts {
 }
 
 impl ProcFacts {
+    /// Process and thread that ask.
+    #[must_use]
+    pub fn current_numbers(&self) -> (u32, u32) {
+        self.current_source.get().and_then(|source| source()).unwrap_or_else(|| *self.current.lock())
+    }
+
     fn look_up(&self, root: &Location, path: &[u8]) -> Result<Location> {
         let credentials = Credentials::ROOT;
         let caller = Caller { root, credentials: &credentials, umask: 0, now: Timestamp::default() };

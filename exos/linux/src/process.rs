@@ -24,6 +24,8 @@ use crate::signal_frame::AlternateStack;
 
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
 pub const TIMER_SLACK_NS: u64 = 50_000;
+/// `ADDR_NO_RANDOMIZE`, a bit of a personality: programs lie where they always lie.
+pub const NO_SHIFTS: u32 = 0x4_0000;
 /// `SCHED_IDLE`.
 pub const POLICY_IDLE: u32 = 5;
 /// `SCHED_RESET_ON_FORK`, a bit of a policy.
@@ -98,6 +100,8 @@ pub struct Image {
     pub executable: Vec<u8>,
     /// Where the executable is.
     pub location: Option<exos::fs::location::Location>,
+    /// Keeps the executable from being written.
+    pub running: Option<Arc<exos::fs::page::RunningFile>>,
     /// Arguments.
     pub arguments: Vec<Vec<u8>>,
     /// Environment.
@@ -217,6 +221,8 @@ pub struct Process {
     pub parent_death_signal: AtomicU8,
     /// `/proc/PID/oom_score_adj`.
     pub out_of_memory_adjust: Mutex<i32>,
+    /// `personality(2)`.
+    pub persona: AtomicU32,
     /// `PR_SET_THP_DISABLE`; nobody gets large pages.
     pub has_no_large_pages: AtomicBool,
     /// It was killed so that others have memory.
@@ -322,6 +328,7 @@ impl Process {
             is_subreaper: AtomicBool::new(false),
             parent_death_signal: AtomicU8::new(0),
             out_of_memory_adjust: Mutex::new(0),
+            persona: AtomicU32::new(0),
             has_no_large_pages: AtomicBool::new(false),
             was_chosen_to_end: AtomicBool::new(false),
             has_handled_faults: AtomicBool::new(false),

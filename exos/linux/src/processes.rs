@@ -77,6 +77,12 @@ impl Processes {
         self.table.lock().processes.get(&pid).cloned()
     }
 
+    /// The process that a number names which may be one of its threads'; zombies too.
+    #[must_use]
+    pub fn named(&self, number: u32) -> Option<Arc<Process>> {
+        self.get(number).or_else(|| self.all().into_iter().find(|process| process.thread(number).is_some()))
+    }
+
     /// All of them, ascending by number; zombies too.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Process>> {

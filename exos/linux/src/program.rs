@@ -12,14 +12,14 @@ use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use exos::error::{Errno, Result};
 use exos::fs::location::Location;
 use exos::fs::namespace::{OpenFlags, OpenHow};
-use exos::fs::page::MappedFile;
+use exos::fs::page::{MappedFile, RunningFile};
 use exos::fs::vnode::FileKind;
 use exos::load::script::{parse_script, script_arguments};
 use exos::load::stack::StartFacts;
 use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file};
 
 use crate::files::Access;
-use crate::process::{Image, Process, Thread};
+use crate::process::{Image, NO_SHIFTS, Process, Thread};
 use crate::profile;
 use crate::signal_frame::{AlternateStack, STACK_BYTES_MIN};
 use crate::system::System;
@@ -95,6 +95,7 @@ impl StartError {
 pub struct Prepared {
     program: Program,
     location: Location,
+    running: RunningFile,
     wish: Wish,
 }
 
@@ -113,9 +114,10 @@ pub fn prepare(
     for _ in 0..=SCRIPT_DEPTH_MAX {
         let (file, location) = open_program(access, &found).map_err(StartError::Open)?;
         let Some(line) = script_line(system, &file).map_err(StartError::Open)? else {
+            let running = RunningFile::begin(location.inode()).map_err(StartError::Open)?;
             let mut open = |path: &[u8]| find_program(access, start, path).map(|(file, _)| file);
             let program = Program::open(&system.pool, file, &mut open).map_err(StartError::Load)?;
-            return Ok(Prepared { program, location, wish: Wish { path: name, ..wish } });
+            return Ok(Prepared { program, location, running, wish: Wish { path: name, ..wish } });
         };
         if wish.is_path_lost {
             return Err(StartError::Open(Errno::ENOENT));
@@ -168,7 +170,7 @@ pub fn start(
     prepared: Prepared,
     frame: &mut UpcallFrame,
 ) -> core::result::Result<(), LoadError> {
-    let Prepared { program, location, wish } = prepared;
+    let Prepared { program, location, running, wish } = prepared;
     let mut random = [0; 40];
     system.kernel.random(&mut random);
     let (facts, places) = random.split_at(16);
@@ -179,7 +181,7 @@ pub fn start(
         executable: &wish.path,
         facts,
         vdso: system.vdso.as_ref(),
-        shifts: shifts(places),
+        shifts: shifts(process, places),
     };
     let loaded = {
         let memory = process.space();
@@ -196,6 +198,7 @@ pub fn start(
     *process.image.lock() = Arc::new(Image {
         executable,
         location: Some(location),
+        running: Some(Arc::new(running)),
         arguments: wish.arguments,
         environment: wish.environment,
         auxiliary: loaded.auxiliary,
@@ -249,7 +252,10 @@ fn start_facts(system: &System, process: &Process, bytes: &[u8]) -> StartFacts {
 }
 
 /// Where things go, within the limits of `Shifts`; `bytes` are 24 random ones.
-fn shifts(bytes: &[u8]) -> Shifts {
+fn shifts(process: &Process, bytes: &[u8]) -> Shifts {
+    if process.persona.load(Ordering::Relaxed) & NO_SHIFTS != 0 {
+        return Shifts { image_pages: 0, stack_pages: 0, heap_pages: 0 };
+    }
     let word = |index: usize| crate::abi::bytes::get::u64(bytes, index * 8);
     Shifts {
         image_pages: word(0) & ((1 << 28) - 1),

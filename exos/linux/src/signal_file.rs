@@ -1,7 +1,8 @@
 //! signalfd(2): pending signals that are read instead of handled.
 //!
-//! It belongs to the thread that made it. Signals do not announce themselves here; whoever looks finds what is
-//! pending, and each look tells waiters about signals that were not there at the look before.
+//! It shows whoever asks the own signals, as on Linux: those of the thread that reads, and of its process. Signals do not
+//! announce themselves here; whoever looks finds what is pending, and each look tells waiters about signals that were
+//! not there at the look before.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -25,8 +26,6 @@ pub const INFO_BYTES: usize = 128;
 /// Signals as a file.
 pub struct SignalFile {
     system: Weak<System>,
-    process: Weak<Process>,
-    thread: Weak<Thread>,
     mask: Mutex<SignalSet>,
     /// What was pending at the last look.
     seen: Mutex<SignalSet>,
@@ -34,13 +33,11 @@ pub struct SignalFile {
 }
 
 impl SignalFile {
-    /// The signals of `mask`, as they come to a thread.
+    /// The signals of `mask`.
     #[must_use]
-    pub fn new(system: &Arc<System>, process: &Arc<Process>, thread: &Arc<Thread>, mask: SignalSet) -> Arc<Self> {
+    pub fn new(system: &Arc<System>, mask: SignalSet) -> Arc<Self> {
         Arc::new(Self {
             system: Arc::downgrade(system),
-            process: Arc::downgrade(process),
-            thread: Arc::downgrade(thread),
             mask: Mutex::new(mask),
             seen: Mutex::default(),
             queue: WaitQueue::new(),
@@ -52,8 +49,17 @@ impl SignalFile {
         *self.mask.lock() = mask;
     }
 
+    /// Who asks.
+    fn asker(&self) -> Option<(Arc<Process>, Arc<Thread>)> {
+        let system = self.system.upgrade()?;
+        let (pid, tid) = system.facts.current_numbers();
+        let process = system.processes.get(pid)?;
+        let thread = process.thread(tid)?;
+        Some((process, thread))
+    }
+
     fn take(&self) -> Option<(Signal, SignalInfo)> {
-        let (process, thread) = (self.process.upgrade()?, self.thread.upgrade()?);
+        let (process, thread) = self.asker()?;
         let mask = *self.mask.lock();
         let taken = {
             let mut own = thread.signals.lock();
@@ -66,9 +72,7 @@ impl SignalFile {
     }
 
     fn pending(&self) -> SignalSet {
-        let (Some(process), Some(thread)) = (self.process.upgrade(), self.thread.upgrade()) else {
-            return SignalSet::default();
-        };
+        let Some((process, thread)) = self.asker() else { return SignalSet::default() };
         let mask = *self.mask.lock();
         let own = thread.signals.lock();
         let shared = process.signals.lock();

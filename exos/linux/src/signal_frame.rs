@@ -162,7 +162,9 @@ pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>
     }
     let uses_alternate = entry.disposition.flags & FLAG_ON_STACK != 0
         && entry.stack.flags & STACK_DISABLE == 0
-        && !entry.stack.contains(frame.rsp);
+        && !entry.stack.contains(frame.rsp.wrapping_sub(RED_ZONE_BYTES));
+    // Whoever is on it already stays on it, or has no stack left.
+    let stays_on_alternate = uses_alternate || entry.stack.contains(frame.rsp);
     let top = if uses_alternate {
         entry.stack.base.wrapping_add(entry.stack.length)
     } else {
@@ -171,7 +173,7 @@ pub fn build(memory: &dyn UserMemory, frame: &mut UpcallFrame, entry: &Entry<'_>
     let (_, vector_bytes) = entry.vector_format;
     let vector_address = top.wrapping_sub((vector_bytes + VECTOR_TRAILER_BYTES) as u64) & !63;
     let frame_address = (vector_address.wrapping_sub(8 * FRAME_WORD_COUNT as u64) & !15).wrapping_sub(8);
-    if uses_alternate && frame_address < entry.stack.base {
+    if stays_on_alternate && !entry.stack.contains(frame_address) {
         return Err(Errno::EFAULT);
     }
     memory.save_vector(vector_address, entry.vector_format)?;

@@ -8,10 +8,10 @@ use exos::reserve::{self, Level};
 use syscalls::Sysno;
 
 use crate::call::{
-    capability, clock_adjust, epoll, event_file, file_control, file_descriptor, file_metadata, file_path,
-    file_transfer, futex, identity, memory, memory_policy, message, message_queue, miscellany, namespace, native, poll,
-    posix_queue, priority, process, process_file, process_memory, program, schedule, semaphore, shared_memory, signal,
-    socket, socket_option, splice, time, timer, watch,
+    capability, clock_adjust, epoll, event_file, extended_attribute, file_control, file_descriptor, file_metadata,
+    file_path, file_transfer, futex, identity, memory, memory_policy, message, message_queue, miscellany, namespace,
+    native, poll, posix_queue, priority, process, process_file, process_memory, program, schedule, semaphore,
+    shared_memory, signal, socket, socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
 use crate::gate;
@@ -63,6 +63,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     event_file::ENTRIES,
     file_control::ENTRIES,
     file_descriptor::ENTRIES,
+    extended_attribute::ENTRIES,
     file_metadata::ENTRIES,
     file_path::ENTRIES,
     file_transfer::ENTRIES,
@@ -174,7 +175,11 @@ const MISCELLANY: &[Entry] = &[
     partial(Sysno::arch_prctl, "GS belongs to exos", miscellany::arch_prctl),
     partial(Sysno::prctl, "the options that programs set on themselves", miscellany::prctl),
     full(Sysno::membarrier, miscellany::membarrier),
-    partial(Sysno::personality, "only PER_LINUX", miscellany::personality),
+    partial(
+        Sysno::personality,
+        "only PER_LINUX; of its flags ADDR_NO_RANDOMIZE has an effect",
+        miscellany::personality,
+    ),
     partial(Sysno::syslog, "an empty log", miscellany::syslog),
     partial(Sysno::reboot, "never permitted", miscellany::reboot),
     partial(Sysno::mount, "never permitted", miscellany::not_permitted),

@@ -74,11 +74,6 @@ const GAPS: &[Gap] = &[
             Sysno::landlock_create_ruleset,
         ],
     },
-    Gap {
-        what: "Extended attributes",
-        text: "No file has any, and none can be set.",
-        calls: &[Sysno::setxattr, Sysno::getxattr],
-    },
 ];
 
 /// What the table cannot say.

@@ -127,6 +127,11 @@ impl Description {
     ) -> Arc<Self> {
         let (status, offset) = (AtomicU32::new(status.bits()), Mutex::new(0));
         let nature = Nature::of(location.inode(), file.as_ref());
+        if request.write
+            && let Some(users) = location.inode().users()
+        {
+            users.count_writer(true);
+        }
         Arc::new(Self { number, location, request, status, offset, file, nature, locks, watches })
     }
 
@@ -198,6 +203,11 @@ impl Description {
     /// Whether every read gives zero bytes, as many as are asked for: what [`Self::read_zeros`] needs.
     pub fn reads_zeros(&self) -> bool {
         self.nature.reads_zeros
+    }
+
+    /// Whether a write is one value, which whoever tries again has to keep ([`OpenFile::takes_whole`]).
+    pub fn takes_whole(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.takes_whole())
     }
 
     /// Whether a blocking write goes on until its source is empty (pipes, streams).
@@ -571,6 +581,11 @@ impl Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
+        if self.request.write
+            && let Some(users) = self.inode().users()
+        {
+            users.count_writer(false);
+        }
         if !self.is_path_only() {
             let mask = if self.request.write { event::CLOSE_WRITE } else { event::CLOSE_NOWRITE };
             self.watches.tell(&self.location, mask, true);

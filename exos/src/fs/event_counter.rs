@@ -82,6 +82,10 @@ impl OpenFile for EventCounter {
         Ok(VALUE_BYTES)
     }
 
+    fn takes_whole(&self) -> bool {
+        true
+    }
+
     fn readiness(&self) -> Readiness {
         let value = *self.value.lock();
         let mut ready = Readiness::empty();

@@ -4,6 +4,9 @@
 //! to a description, a `flock` lock to a description. The two families do not see each other, as on Linux.
 //! Nothing here waits: a conflict is `EAGAIN`, and [`LockTable::wait_queue`] tells of every release.
 //!
+//! Who sleeps for a record lock says so ([`LockTable::begin_wait`]), so that a circle of processes that wait for each
+//! other is found by the one that would close it (`EDEADLK`). Descriptions are not looked at, as on Linux.
+//!
 //! Limit: [`LOCK_COUNT_MAX`] locks per file, beyond it `ENOLCK`.
 
 use alloc::collections::BTreeMap;
@@ -112,12 +115,31 @@ pub struct LockTable {
     held: Mutex<BTreeMap<(LockedFile, LockFamily), Vec<HeldLock>>>,
     /// Entries of `held`, changed under its lock.
     entry_count: AtomicUsize,
+    /// Record locks that processes sleep for, with a number for each wait. Taken after `held`.
+    waits: Mutex<Vec<(u64, LockedFile, HeldLock)>>,
     queue: Arc<WaitQueue>,
+}
+
+/// A process sleeps for a lock, until this is dropped.
+pub struct LockWait<'a> {
+    table: &'a LockTable,
+    number: u64,
+}
+
+impl Drop for LockWait<'_> {
+    fn drop(&mut self) {
+        self.table.waits.lock().retain(|(number, ..)| *number != self.number);
+    }
 }
 
 impl Default for LockTable {
     fn default() -> Self {
-        Self { held: Mutex::default(), entry_count: AtomicUsize::new(0), queue: WaitQueue::new() }
+        Self {
+            held: Mutex::default(),
+            waits: Mutex::default(),
+            entry_count: AtomicUsize::new(0),
+            queue: WaitQueue::new(),
+        }
     }
 }
 
@@ -154,6 +176,42 @@ impl LockTable {
         // A lock that became weaker lets others in.
         self.queue.notify(Readiness::ALWAYS);
         Ok(())
+    }
+
+    /// Notes that a process is about to sleep until `lock` can be had.
+    ///
+    /// # Errors
+    /// `EDEADLK`: those whom it would wait for wait for it. `ENOMEM`.
+    pub fn begin_wait(&self, file: LockedFile, lock: HeldLock) -> Result<LockWait<'_>> {
+        let table = self.held.lock();
+        let mut waits = self.waits.lock();
+        let mut seen: Vec<LockOwner> = Vec::new();
+        let note = |seen: &mut Vec<LockOwner>, file: LockedFile, wanted: &HeldLock| -> Result<()> {
+            let held = table.get(&(file, LockFamily::Record)).map_or(&[][..], Vec::as_slice);
+            for other in held.iter().filter(|other| other.conflicts(wanted)) {
+                if !seen.contains(&other.owner) {
+                    seen.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                    seen.push(other.owner);
+                }
+            }
+            Ok(())
+        };
+        note(&mut seen, file, &lock)?;
+        let mut next = 0;
+        while let Some(&owner) = seen.get(next) {
+            if owner == lock.owner {
+                return Err(Errno::EDEADLK);
+            }
+            for (_, file, wanted) in waits.iter().filter(|(_, _, wanted)| wanted.owner == owner) {
+                // Its own circle is somebody else's to find: only whom it waits for counts.
+                note(&mut seen, *file, wanted)?;
+            }
+            next += 1;
+        }
+        let number = waits.last().map_or(1, |(number, ..)| number + 1);
+        waits.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        waits.push((number, file, lock));
+        Ok(LockWait { table: self, number })
     }
 
     /// Gives up what the owner holds in a range.
@@ -218,6 +276,24 @@ mod tests {
     fn lock(owner: u64, kind: LockKind, start: u64, last: u64) -> HeldLock {
         let owner = LockOwner::Process(owner);
         HeldLock { owner, process: 1, kind, range: LockRange { start, last } }
+    }
+
+    #[test]
+    fn who_would_close_a_circle_is_told() {
+        let table = LockTable::default();
+        let other = LockedFile { inode_number: 2, ..FILE };
+        let mine = |owner| lock(owner, LockKind::Exclusive, 0, 9);
+        assert_eq!(table.lock(FILE, LockFamily::Record, mine(1)), Ok(()));
+        assert_eq!(table.lock(other, LockFamily::Record, mine(2)), Ok(()));
+        assert_eq!(table.lock(other, LockFamily::Record, lock(3, LockKind::Exclusive, 10, 19)), Ok(()));
+        let wait = table.begin_wait(FILE, mine(2)).ok();
+        assert!(wait.is_some());
+        assert_eq!(table.begin_wait(other, mine(1)).err(), Some(Errno::EDEADLK));
+        let third = table.begin_wait(FILE, mine(3)).ok();
+        assert_eq!(table.begin_wait(other, lock(1, LockKind::Shared, 12, 12)).err(), Some(Errno::EDEADLK));
+        drop((wait, third));
+        assert!(table.begin_wait(other, mine(1)).is_ok());
+        assert!(table.waits.lock().is_empty());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Files as `mmap` sees them: an inode at a place in the name space becomes a [`PageSource`].
 //!
-//! Pages are counted references to frames, so a page that is mapped survives `truncate` and `unlink` of its
-//! file, as on Linux.
+//! Pages are counted references to frames, so a page that is mapped survives `unlink` of its file, as on Linux. Whoever
+//! cuts a file short takes what is behind its end out of the mappings; [`FileUsers`] says whether there are any.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::ops::Range;
 
+use super::file_users::FileUsers;
 use super::location::Location;
 use super::vnode::{Allocate, InodeRef, Timestamp};
 use crate::error::{Errno, Result};
@@ -39,8 +40,55 @@ impl MappedFile {
         if !inode.is_mappable() {
             return Err(Errno::ENODEV);
         }
+        if let Some(users) = inode.users() {
+            users.count_mapping(true);
+        }
         Ok(Arc::new(Self { inode, location, root }))
     }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        if let Some(users) = self.inode.users() {
+            users.count_mapping(false);
+        }
+    }
+}
+
+/// A file that runs as a program: nobody can open it for writing meanwhile.
+pub struct RunningFile(InodeRef);
+
+impl RunningFile {
+    /// From now on.
+    ///
+    /// # Errors
+    /// `ETXTBSY`: it is open for writing.
+    pub fn begin(inode: &InodeRef) -> Result<Self> {
+        let running = Self(inode.clone());
+        if let Some(users) = inode.users() {
+            users.count_runner(true);
+            if users.is_written() {
+                return Err(Errno::ETXTBSY);
+            }
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for RunningFile {
+    fn drop(&mut self) {
+        if let Some(users) = self.0.users() {
+            users.count_runner(false);
+        }
+    }
+}
+
+/// Whether a file can be written now.
+///
+/// # Errors
+/// `ETXTBSY`: it is a program that runs.
+pub(super) fn check_not_run(inode: &InodeRef) -> Result<()> {
+    if inode.users().is_some_and(FileUsers::is_run) { Err(Errno::ETXTBSY) } else { Ok(()) }
 }
 
 impl PageSource for MappedFile {

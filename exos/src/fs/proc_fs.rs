@@ -57,6 +57,7 @@ texts! {
         CommandLine => "cmdline" 0o444,
         CommandName => "comm" 0o644,
         Environment => "environ" 0o400,
+        GroupMap => "gid_map" 0o644,
         InputOutput => "io" 0o400,
         Limits => "limits" 0o444,
         LoginUser => "loginuid" 0o644,
@@ -65,10 +66,16 @@ texts! {
         Mounts => "mounts" 0o444,
         OutOfMemoryScore => "oom_score" 0o444,
         OutOfMemoryAdjust => "oom_score_adj" 0o644,
+        Personality => "personality" 0o400,
+        SessionId => "sessionid" 0o444,
+        SetGroups => "setgroups" 0o644,
         SmapsRollup => "smaps_rollup" 0o444,
         Stat => "stat" 0o444,
         StatM => "statm" 0o444,
         Status => "status" 0o444,
+        TimerSlack => "timerslack_ns" 0o666,
+        UserMap => "uid_map" 0o644,
+        WaitChannel => "wchan" 0o444,
     }
 }
 

@@ -13,9 +13,12 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
 
+use super::extended_attribute::AttributeChange;
+use super::file_users::FileUsers;
 use super::location::Location;
 use super::permission::Credentials;
 use super::readiness::Readiness;
+pub use super::seals::{Sealable, Seals};
 use super::transfer::{Destination, Source};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
@@ -372,6 +375,12 @@ pub trait OpenFile: Send + Sync {
         false
     }
 
+    /// Whether a write is one value whose bytes are taken before it is known whether there is room: whoever tries again
+    /// has to keep them.
+    fn takes_whole(&self) -> bool {
+        false
+    }
+
     /// Whether a blocking write goes on until all is written (pipes, streams).
     fn writes_all(&self) -> bool {
         false
@@ -718,6 +727,43 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`. `EOPNOTSUPP`: the file system keeps none. `ENOMEM`.
+    fn extended_attribute(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let _ = name;
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Sets one; `None` takes it away.
+    ///
+    /// # Errors
+    /// As above; `EEXIST`, `ENOSPC`.
+    fn set_extended_attribute(
+        &self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        change: AttributeChange,
+        now: Timestamp,
+    ) -> Result<()> {
+        let _ = (name, value, change, now);
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// The names of all, each with a zero byte behind it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn extended_attribute_names(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    /// Who uses it; `None`: that is not counted, because it is no regular file or nobody can write it.
+    fn users(&self) -> Option<&FileUsers> {
+        None
+    }
+
     /// The totals of the file system.
     fn statistics(&self) -> FileSystemStatistics;
 }
@@ -729,35 +775,6 @@ pub enum WritePosition {
     At(u64),
     /// At the end, found and moved in one step (`O_APPEND`).
     End,
-}
-
-bitflags::bitflags! {
-    /// What may not happen to a file any more (fcntl(2), `F_ADD_SEALS`).
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Seals: u32 {
-        /// No further seals.
-        const SEAL = 1 << 0;
-        /// The size may not shrink.
-        const SHRINK = 1 << 1;
-        /// The size may not grow.
-        const GROW = 1 << 2;
-        /// Contents may not change.
-        const WRITE = 1 << 3;
-        /// Contents may not change except through writable mappings that exist already.
-        const FUTURE_WRITE = 1 << 4;
-    }
-}
-
-/// A file that can be sealed.
-pub trait Sealable {
-    /// The seals so far.
-    fn get(&self) -> Seals;
-
-    /// Adds seals. That no writable shared mapping exists when `WRITE` is added, the caller has seen to.
-    ///
-    /// # Errors
-    /// `EPERM`: sealed against it.
-    fn add(&self, seals: Seals) -> Result<()>;
 }
 
 /// The inode as a `T`, if it is one: for operations on two inodes of one file system.

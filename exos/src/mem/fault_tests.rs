@@ -188,7 +188,7 @@ fn truncating_a_mapped_file_takes_its_pages() {
     }
     file.truncate(3);
     let source: Arc<dyn PageSource> = file;
-    space.drop_file_pages(&source, 3);
+    space.drop_file_pages(source.identity(), &(3..u64::MAX), false);
     assert_eq!(load(&setup, &mut space, A + 2 * PAGE), 9);
     assert_eq!(space.handle_fault(A + 3 * PAGE, Access::Read), FaultOutcome::Bus);
     assert_eq!(setup.used(), 3);

@@ -26,7 +26,7 @@ use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::pieces::{PIECE_PAGES, is_long};
-use crate::mem::source::{PageSource, SharedMemory, WantedPage};
+use crate::mem::source::{FileIdentity, PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
 use crate::preempt;
 use crate::rewrite::sites::SiteTable;
@@ -52,6 +52,9 @@ impl Default for SpaceLimits {
     }
 }
 
+/// Where `MAP_32BIT` ends.
+const LOW_END: u64 = 1 << 31;
+
 /// How the address of a mapping is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -61,6 +64,8 @@ pub enum Placement {
     Fixed(u64),
     /// Exactly here if it is free (`MAP_FIXED_NOREPLACE`), else `EEXIST`.
     FixedNoReplace(u64),
+    /// Anywhere in the first 2 GiB (`MAP_32BIT`).
+    Low,
 }
 
 /// What is mapped.
@@ -406,24 +411,43 @@ impl AddressSpace {
         }
     }
 
-    /// Forgets the pages of a file from page `first_index` on, in every mapping, after it was
-    /// truncated there; the next touch faults.
-    pub fn drop_file_pages(&mut self, source: &Arc<dyn PageSource>, first_index: u64) {
-        let identity = source.identity();
-        let affected: alloc::vec::Vec<Range<u64>> = self
-            .areas
-            .iter()
-            .filter_map(|area| {
-                let file = area.file().filter(|file| file.source.identity() == identity)?;
-                let skipped = first_index.saturating_sub(file.first_index);
-                let pages = area.pages();
-                Some(pages.start.saturating_add(skipped).min(pages.end)..pages.end)
-            })
-            .collect();
-        for pages in affected {
-            // See `clear`.
-            let _ = self.drop_pages(pages);
+    /// Forgets the pages `indices` of a file in every mapping, because they are not the file's any more; the next touch
+    /// faults. Private copies go too (`truncate`) or stay (a hole).
+    pub fn drop_file_pages(&mut self, file: FileIdentity, indices: &Range<u64>, keeps_copies: bool) {
+        // In the order of addresses, and found anew after each: nothing is allocated for it.
+        let mut from = 0;
+        while let Some((pages, is_shared)) = self.next_pages_of(file, indices, from) {
+            from = pages.end << PAGE_SHIFT;
+            if !keeps_copies || is_shared {
+                // See `clear`.
+                let _ = self.drop_pages(pages);
+                continue;
+            }
+            for page in pages {
+                if self.pages.get(page).is_some_and(|entry| entry.has(PageFlags::FILE)) {
+                    let _ = self.drop_pages(page..page + 1);
+                }
+            }
         }
+    }
+
+    /// The file that is mapped at `address`, and the index of the page there.
+    #[must_use]
+    pub fn file_pages(&self, address: u64) -> Option<(FileIdentity, u64)> {
+        let area = self.areas.find(address)?;
+        Some((area.file()?.source.identity(), area.file_index(address >> PAGE_SHIFT)))
+    }
+
+    /// The first mapped pages at or above `from` that show pages `indices` of a file, and whether they are shared.
+    fn next_pages_of(&self, file: FileIdentity, indices: &Range<u64>, from: u64) -> Option<(Range<u64>, bool)> {
+        self.areas.overlapping(from..PROGRAM_END).find_map(|area| {
+            let backing = area.file().filter(|backing| backing.source.identity() == file)?;
+            let pages = area.pages();
+            let first_index = area.file_index(pages.start);
+            let page_of = |index: u64| pages.start.saturating_add(index.saturating_sub(first_index)).min(pages.end);
+            let found = page_of(indices.start)..page_of(indices.end);
+            (found.start < found.end && found.start >= from >> PAGE_SHIFT).then_some((found, backing.is_shared))
+        })
     }
 
     /// Forgets the pages whose frames are among these, ascending, which are not there any more: whether there were any.
@@ -634,6 +658,7 @@ impl AddressSpace {
         }
         match placement {
             Placement::Hint(hint) => self.place_near(hint, length),
+            Placement::Low => self.areas.find_hole(length, LOW_END).ok_or(Errno::ENOMEM),
             Placement::Fixed(start) => check_fixed(start, length).map(|()| start),
             Placement::FixedNoReplace(start) => {
                 check_fixed(start, length)?;

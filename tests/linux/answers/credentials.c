@@ -167,8 +167,6 @@ static void schedules(void) {
         char at[64];
         sprintf(at, "/proc/%d/stat", child);
         T(try_open(at, O_RDONLY));
-        sprintf(at, "/proc/%d/mem", child);
-        T(try_open(at, O_RDONLY));
     });
     T(sched_setaffinity(child, sizeof set, &set)), T(sched_setparam(child, &none));
     close(line[1]);

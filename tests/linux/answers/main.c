@@ -1,7 +1,7 @@
 // Runs the families of answers, each in a process and a directory of its own; or those that are named.
 #include "answers.h"
 
-#define FAMILIES(one) one(credentials)
+#define FAMILIES(one) one(credentials) one(mapped) one(signalling) one(waiting) one(attributes)
 #define DECLARE(name) void name(void);
 FAMILIES(DECLARE)
 static const struct {

@@ -190,6 +190,8 @@ pub mod option {
     pub const TYPE: u64 = 3;
     /// `SO_ERROR`.
     pub const ERROR: u64 = 4;
+    /// `SO_LINGER`.
+    pub const LINGER: u64 = 13;
     /// `SO_BROADCAST`.
     pub const BROADCAST: u64 = 6;
     /// `SO_SNDBUF`.

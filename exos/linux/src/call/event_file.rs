@@ -119,7 +119,7 @@ pub fn signalfd4(context: &mut Context<'_>, [descriptor, mask, size, flags, ..]:
         description.extension::<SignalFile>().ok_or(Errno::EINVAL)?.set_mask(mask);
         return Ok(u64::from(descriptor as u32));
     }
-    let file = SignalFile::new(context.system, context.process, context.thread, mask);
+    let file = SignalFile::new(context.system, mask);
     let namespace = &context.system.files.namespace;
     let now = crate::files::now(context);
     let description = namespace.anonymous("anon_inode:[signalfd]", file, status_flags(flags), now);

@@ -270,8 +270,13 @@ fn take_lock(
     context.restart = Restart::UnlessHandlerForbids;
     let (table, file) = description.locks();
     let _watching = waits.then(|| context.watch(table.wait_queue(), Readiness::all()));
+    let sees_circles = family == LockFamily::Record && matches!(lock.owner, LockOwner::Process(_));
     loop {
         match table.lock(file, family, lock) {
+            Err(Errno::EAGAIN) if waits && sees_circles => {
+                let _wait = table.begin_wait(file, lock)?;
+                context.wait(None)?;
+            }
             Err(Errno::EAGAIN) if waits => context.wait(None)?,
             outcome => return outcome.map(|()| 0),
         }

@@ -10,11 +10,11 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
 use exos::fs::readiness::Readiness;
-use exos::fs::vnode::{Creation, Seals};
+use exos::fs::vnode::{Creation, FileKind, Seals};
 use exos::preempt::{self, PIECE_COUNT, Pace};
 use syscalls::Sysno;
 
-use super::terminal;
+use super::{file_cut, terminal};
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context, Restart};
@@ -102,6 +102,9 @@ fn open_with(
         Err(Errno::ENXIO) => terminal::open_controlling(context, &access, &start, path, &how)?,
         outcome => outcome?,
     };
+    if flags & abi::O_TRUNCATE != 0 && description.inode().kind() == FileKind::Regular {
+        file_cut::cut(context.system, description.inode(), 0);
+    }
     terminal::adopt(context, &description, flags);
     wait_for_other_end(context, &description)?;
     context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)

@@ -1,6 +1,4 @@
-//! What is known about files, and changing it: `stat` and its kin, permissions, owners, times, extended attributes.
-
-use alloc::vec::Vec;
+//! What is known about files, and changing it: `stat` and its kin, permissions, owners, times.
 
 use exos::error::{Errno, Result};
 use exos::fs::location::Location;
@@ -13,8 +11,8 @@ use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context};
 use crate::files::{AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_NO_FOLLOW, Access, CURRENT_DIRECTORY, find_at};
-use crate::table::{Entry, full, partial};
-use crate::user::{read_array, read_string, write_all};
+use crate::table::{Entry, full};
+use crate::user::{read_array, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -41,30 +39,17 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::fchown, fchown),
     full(Sysno::fchownat, fchownat),
     full(Sysno::umask, umask),
-    partial(Sysno::getxattr, NO_ATTRIBUTES, getxattr),
-    partial(Sysno::lgetxattr, NO_ATTRIBUTES, lgetxattr),
-    partial(Sysno::fgetxattr, NO_ATTRIBUTES, fgetxattr),
-    partial(Sysno::listxattr, NO_ATTRIBUTES, listxattr),
-    partial(Sysno::llistxattr, NO_ATTRIBUTES, llistxattr),
-    partial(Sysno::flistxattr, NO_ATTRIBUTES, flistxattr),
-    partial(Sysno::setxattr, NO_ATTRIBUTES, setxattr),
-    partial(Sysno::lsetxattr, NO_ATTRIBUTES, lsetxattr),
-    partial(Sysno::fsetxattr, NO_ATTRIBUTES, fsetxattr),
-    partial(Sysno::removexattr, NO_ATTRIBUTES, removexattr),
-    partial(Sysno::lremovexattr, NO_ATTRIBUTES, lremovexattr),
-    partial(Sysno::fremovexattr, NO_ATTRIBUTES, fremovexattr),
 ];
 
-const NO_ATTRIBUTES: &str = "no file has extended attributes";
 const HERE: u64 = CURRENT_DIRECTORY as u64;
 
 /// Finds what a path from the working directory leads to.
-fn find(context: &Context<'_>, path: u64, flags: u64) -> Result<Location> {
+pub(super) fn find(context: &Context<'_>, path: u64, flags: u64) -> Result<Location> {
     find_at(context, &Access::new(context), HERE, path, flags, AT_NO_FOLLOW)
 }
 
 /// The location of a descriptor; `EBADF` also for those that are only places, unless `allows_path_only`.
-fn location_of(context: &Context<'_>, descriptor: u64, allows_path_only: bool) -> Result<Location> {
+pub(super) fn location_of(context: &Context<'_>, descriptor: u64, allows_path_only: bool) -> Result<Location> {
     let description = context.process.files.get(descriptor)?;
     if description.is_path_only() && !allows_path_only {
         return Err(Errno::EBADF);
@@ -310,98 +295,4 @@ pub fn fchownat(context: &mut Context<'_>, [directory, path, uid, gid, flags, _]
 /// `umask(2)`.
 pub fn umask(context: &mut Context<'_>, [mask, ..]: Arguments) -> Result<u64> {
     Ok(u64::from(context.process.files.set_umask(mask as u32)))
-}
-
-/// Reads the name of an extended attribute. `ERANGE`: empty or longer than 255 bytes.
-fn attribute_name(context: &Context<'_>, name: u64) -> Result<Vec<u8>> {
-    const NAME_BYTES_MAX: usize = 255;
-    let name = read_string(context.memory, name, NAME_BYTES_MAX, Errno::ERANGE)?;
-    if name.is_empty() { Err(Errno::ERANGE) } else { Ok(name) }
-}
-
-/// `getxattr(2)`: the file is found, the attribute is not.
-pub fn getxattr(context: &mut Context<'_>, [path, name, ..]: Arguments) -> Result<u64> {
-    find(context, path, 0)?;
-    attribute_name(context, name)?;
-    Err(Errno::ENODATA)
-}
-
-/// `lgetxattr(2)`.
-pub fn lgetxattr(context: &mut Context<'_>, [path, name, ..]: Arguments) -> Result<u64> {
-    find(context, path, AT_NO_FOLLOW)?;
-    attribute_name(context, name)?;
-    Err(Errno::ENODATA)
-}
-
-/// `fgetxattr(2)`.
-pub fn fgetxattr(context: &mut Context<'_>, [descriptor, name, ..]: Arguments) -> Result<u64> {
-    location_of(context, descriptor, false)?;
-    attribute_name(context, name)?;
-    Err(Errno::ENODATA)
-}
-
-/// `listxattr(2)`.
-pub fn listxattr(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
-    find(context, path, 0)?;
-    Ok(0)
-}
-
-/// `llistxattr(2)`.
-pub fn llistxattr(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
-    find(context, path, AT_NO_FOLLOW)?;
-    Ok(0)
-}
-
-/// `flistxattr(2)`.
-pub fn flistxattr(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
-    location_of(context, descriptor, false)?;
-    Ok(0)
-}
-
-/// What setting an attribute checks before it finds that there are none.
-fn check_set_attribute(context: &Context<'_>, name: u64, size: u64, flags: u64) -> Result<()> {
-    const SIZE_BYTES_MAX: u64 = 65536;
-    const CREATE: u64 = 1;
-    const REPLACE: u64 = 2;
-    if u64::from(flags as u32) & !(CREATE | REPLACE) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    attribute_name(context, name)?;
-    if size > SIZE_BYTES_MAX { Err(Errno::E2BIG) } else { Ok(()) }
-}
-
-/// `setxattr(2)`.
-pub fn setxattr(context: &mut Context<'_>, [path, name, _, size, flags, _]: Arguments) -> Result<u64> {
-    find(context, path, 0)?;
-    check_set_attribute(context, name, size, flags)?;
-    Err(Errno::EOPNOTSUPP)
-}
-
-/// `lsetxattr(2)`.
-pub fn lsetxattr(context: &mut Context<'_>, [path, name, _, size, flags, _]: Arguments) -> Result<u64> {
-    find(context, path, AT_NO_FOLLOW)?;
-    check_set_attribute(context, name, size, flags)?;
-    Err(Errno::EOPNOTSUPP)
-}
-
-/// `fsetxattr(2)`.
-pub fn fsetxattr(context: &mut Context<'_>, [descriptor, name, _, size, flags, _]: Arguments) -> Result<u64> {
-    location_of(context, descriptor, false)?;
-    check_set_attribute(context, name, size, flags)?;
-    Err(Errno::EOPNOTSUPP)
-}
-
-/// `removexattr(2)`.
-pub fn removexattr(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
-    getxattr(context, arguments)
-}
-
-/// `lremovexattr(2)`.
-pub fn lremovexattr(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
-    lgetxattr(context, arguments)
-}
-
-/// `fremovexattr(2)`.
-pub fn fremovexattr(context: &mut Context<'_>, arguments: Arguments) -> Result<u64> {
-    fgetxattr(context, arguments)
 }

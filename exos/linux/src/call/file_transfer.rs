@@ -19,6 +19,7 @@ use exos::preempt;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use syscalls::Sysno;
 
+use super::file_cut;
 use super::waiting::until_ready;
 use super::{message, terminal};
 use crate::context::{Arguments, Context, Restart};
@@ -50,7 +51,7 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::fdatasync, fsync),
     full(Sysno::syncfs, syncfs),
     full(Sysno::sync, sync),
-    full(Sysno::sync_file_range, fsync),
+    full(Sysno::sync_file_range, sync_file_range),
     full(Sysno::fadvise64, fadvise64),
     full(Sysno::readahead, readahead),
 ];
@@ -221,6 +222,9 @@ pub(crate) fn write_from_source(
     if let Some(socket) = socket_of(description, offset) {
         return message::write_socket(context, description, socket, source);
     }
+    if description.takes_whole() && offset.is_none() {
+        return write_value(context, description, source);
+    }
     let room = match source.remaining() {
         // Nothing to write is not even refused by a pipe that nobody reads.
         0 if description.pipe().is_some() => return Ok(0),
@@ -254,6 +258,21 @@ pub(crate) fn write_from_source(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Writes one value of eight bytes, which are the same for each attempt.
+fn write_value(context: &mut Context<'_>, description: &Arc<Description>, source: &mut dyn Source) -> Result<u64> {
+    let mut bytes = [0; 8];
+    if source.remaining() < bytes.len() {
+        return Err(Errno::EINVAL);
+    }
+    if source.take(&mut bytes) < bytes.len() {
+        return Err(Errno::EFAULT);
+    }
+    let count = until_ready(context, description, Readiness::WRITE, |context| {
+        description.write(&mut &bytes[..], || now(context))
+    })?;
+    Ok(count as u64)
 }
 
 /// A signal that the process brought upon itself.
@@ -543,6 +562,7 @@ pub fn ftruncate(context: &mut Context<'_>, [descriptor, length, ..]: Arguments)
         check_new_size(context, &description.metadata(), length)?;
     }
     description.truncate(length, now(context))?;
+    file_cut::cut(context.system, description.inode(), length);
     Ok(0)
 }
 
@@ -558,7 +578,8 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
         let location = access.find(&start, &path, true, false)?;
         check_new_size(context, &location.inode().metadata(), length)?;
     }
-    access.namespace().truncate(&access.caller(), &start, &path, length)?;
+    let location = access.namespace().truncate(&access.caller(), &start, &path, length)?;
+    file_cut::cut(context.system, location.inode(), length);
     Ok(0)
 }
 
@@ -581,6 +602,9 @@ pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, .
         check_new_size(context, &description.metadata(), offset + length)?;
     }
     description.allocate(mode, offset as i64, length as i64, now(context))?;
+    if !matches!(mode, Allocate::Extend | Allocate::KeepSize) {
+        file_cut::punch(context.system, description.inode(), offset, length);
+    }
     Ok(0)
 }
 
@@ -593,6 +617,24 @@ pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u
     match description.inode().kind() {
         FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => description.inode().sync().map(|()| 0),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `sync_file_range(2)`: all of it, if any of it.
+pub fn sync_file_range(context: &mut Context<'_>, [descriptor, offset, length, flags, ..]: Arguments) -> Result<u64> {
+    const FLAGS: u64 = 7;
+    let description = context.process.files.get(descriptor)?;
+    let end = (offset as i64).checked_add(length as i64);
+    let is_range = offset as i64 >= 0 && end.is_some_and(|end| end >= offset as i64);
+    if description.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    if u64::from(flags as u32) & !FLAGS != 0 || !is_range {
+        return Err(Errno::EINVAL);
+    }
+    match description.inode().kind() {
+        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => description.inode().sync().map(|()| 0),
+        _ => Err(Errno::ESPIPE),
     }
 }
 

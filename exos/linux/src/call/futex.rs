@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::mem::Access;
 use exos::task::futex::{FutexKey, FutexWait, FutexWaiter, MATCH_ANY};
@@ -48,6 +49,9 @@ fn private_key(process: &Process, address: u64) -> Result<FutexKey> {
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
+    if address >= PROGRAM_END {
+        return Err(Errno::EFAULT);
+    }
     Ok(FutexKey::Private { space: process.space_number(), address })
 }
 
@@ -55,7 +59,7 @@ fn private_key(process: &Process, address: u64) -> Result<FutexKey> {
 #[inline]
 pub(crate) fn wake_private(caller: &Target<'_>, address: u64, count: u32) -> Result<u64> {
     let key = private_key(caller.process, address)?;
-    Ok(caller.system.futexes.wake(key, waiter_count(count), MATCH_ANY) as u64)
+    Ok(caller.system.futexes.wake(key, wake_count(count), MATCH_ANY) as u64)
 }
 
 /// [`WAIT_PRIVATE`] without a time.
@@ -65,13 +69,18 @@ pub(crate) fn wait_private(context: &mut Context<'_>, address: u64, expected: u3
     wait(context, key, address, expected, MATCH_ANY, None)
 }
 
-/// How many waiters a call means.
+/// How many waiters a wake means: as on Linux one also for 0 and for negative numbers.
 #[inline]
-fn waiter_count(word: u32) -> usize {
-    (word as i32).max(0) as usize
+fn wake_count(word: u32) -> usize {
+    (word as i32).max(1) as usize
 }
 
-/// The word at `address`; shared if its memory is, whatever the program says of it.
+/// How many waiters a move means. `EINVAL`.
+fn move_count(word: u64) -> Result<usize> {
+    usize::try_from(word as u32 as i32).map_err(|_| Errno::EINVAL)
+}
+
+/// The word at `address`; shared if its memory is, unless the program says that nobody else uses it. `EFAULT`.
 fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey> {
     let private = private_key(process, address)?;
     if is_private {
@@ -79,8 +88,10 @@ fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey>
     }
     let space = process.space();
     let mut inner = space.lock();
-    if !inner.area_at(address).is_some_and(|area| area.is_shared()) {
-        return Ok(private);
+    let area = inner.area_at(address).filter(|area| !area.protection().is_empty()).ok_or(Errno::EFAULT)?;
+    if !area.is_shared() {
+        // Who says that a word is private does not meet who does not, on Linux either. No word has an odd address.
+        return Ok(FutexKey::Private { space: process.space_number(), address: address | 1 });
     }
     let frame = inner.frame_for(address, Access::Read).map_err(|_| Errno::EFAULT)?;
     Ok(FutexKey::Shared { physical_address: frame.address() + address % 4096 })
@@ -119,7 +130,6 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
     let flags = operation & (PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let operation = u64::from(operation as u32) & !(PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let is_private = flags & PRIVATE_FLAG != 0;
-    let count = |word: u64| waiter_count(word as u32);
     let mask = if operation >= 9 { third as u32 } else { MATCH_ANY };
     if mask == 0 {
         return Err(Errno::EINVAL);
@@ -133,13 +143,14 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
         }
         1 | 10 => {
             let key = key(context, address)?;
-            Ok(context.system.futexes.wake(key, count(value), mask) as u64)
+            Ok(context.system.futexes.wake(key, wake_count(value as u32), mask) as u64)
         }
         3 | 4 => {
+            let counts = (move_count(value)?, move_count(timeout)?);
             let (from, to) = (key(context, address)?, key(context, second)?);
             let memory = context.memory;
             let look = || Ok(operation == 3 || read_word(memory, address)? == third as u32);
-            let (woken, moved) = context.system.futexes.requeue(from, to, count(value), count(timeout), look)?;
+            let (woken, moved) = context.system.futexes.requeue(from, to, counts.0, counts.1, look)?;
             Ok((if operation == 3 { woken } else { woken + moved }) as u64)
         }
         5 => wake_operation(context, [address, second], [value, timeout], third as u32, is_private),
@@ -291,10 +302,9 @@ fn wake_operation(
         5 => before >= compared,
         _ => return Err(Errno::ENOSYS),
     };
-    let limit = |word: u64| (word as u32 as i32).max(0) as usize;
-    let mut woken = context.system.futexes.wake(first_key, limit(count), MATCH_ANY);
+    let mut woken = context.system.futexes.wake(first_key, wake_count(count as u32), MATCH_ANY);
     if holds {
-        woken += context.system.futexes.wake(second_key, limit(second_count), MATCH_ANY);
+        woken += context.system.futexes.wake(second_key, wake_count(second_count as u32), MATCH_ANY);
     }
     Ok(woken as u64)
 }

@@ -7,6 +7,7 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::limits::Limit;
 
+use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context};
@@ -228,7 +229,7 @@ fn find(context: &Context<'_>, pid: u64) -> Result<Arc<Process>> {
     match pid as u32 {
         0 => Ok(context.process.clone()),
         pid if pid == context.process.pid => Ok(context.process.clone()),
-        pid => context.system.processes.get(pid).ok_or(Errno::ESRCH),
+        pid => context.system.processes.named(pid).ok_or(Errno::ESRCH),
     }
 }
 
@@ -251,6 +252,10 @@ pub fn setpgid(context: &mut Context<'_>, [pid, group, ..]: Arguments) -> Result
         return Err(Errno::EINVAL);
     }
     let target = find(context, pid)?;
+    if pid as u32 != 0 && pid as u32 != target.pid {
+        // A thread's number.
+        return Err(Errno::EINVAL);
+    }
     let own_session = *context.process.session.lock();
     let target_session = *target.session.lock();
     if target.pid != context.process.pid {
@@ -311,6 +316,7 @@ pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Argum
         let limit = Limit { soft: get::u64(&bytes, 0), hard: get::u64(&bytes, 8) };
         let is_privileged = context.can(Capability::SYS_RESOURCE);
         target.limits.lock().set(resource, limit, is_privileged)?;
+        arm_processor_limit(context.system, &target);
         target.files.apply_limits(&target.limits.lock());
         target.space().apply_limits(&target.limits.lock());
     }

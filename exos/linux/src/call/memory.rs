@@ -10,6 +10,7 @@ use exos::mem::{
 use exos::preempt;
 use syscalls::Sysno;
 
+use super::file_cut::drop_from_all;
 use crate::context::{Arguments, Context};
 use crate::process::Process;
 use crate::profile;
@@ -92,16 +93,22 @@ pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor
     if offset % 4096 != 0 {
         return Err(Errno::EINVAL);
     }
+    if (offset >> 12).checked_add(length.div_ceil(4096)).is_none_or(|end| end > 1 << 52) {
+        return Err(Errno::EOVERFLOW);
+    }
     let placement = if flags & MAP_FIXED_NOREPLACE != 0 {
         Placement::FixedNoReplace(address)
     } else if flags & MAP_FIXED != 0 {
         Placement::Fixed(address)
+    } else if flags & MAP_32BIT != 0 {
+        Placement::Low
     } else {
         Placement::Hint(address)
     };
     let backing = if flags & MAP_ANONYMOUS != 0 {
         MapBacking::Anonymous
     } else {
+        check_reach(offset, length)?;
         context.process.files.mapping(descriptor, offset, is_shared, protection(prot).contains(Protection::WRITE))?
     };
     let mut area_flags = AreaFlags::empty();
@@ -122,6 +129,12 @@ pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor
         profile::tell(context.system, &context.process.space(), mapped, mapped.saturating_add(length));
     }
     Ok(mapped)
+}
+
+/// Files end at the largest offset. `EOVERFLOW`.
+fn check_reach(offset: u64, length: u64) -> Result<()> {
+    let end = offset.checked_add(length.next_multiple_of(4096));
+    if end.is_some_and(|end| end <= i64::MAX as u64) { Ok(()) } else { Err(Errno::EOVERFLOW) }
 }
 
 /// `munmap(2)`.
@@ -216,7 +229,22 @@ pub fn madvise(context: &mut Context<'_>, [address, length, advice, ..]: Argumen
         23 => Advice::PopulateWrite,
         _ => return Err(Errno::EINVAL),
     };
+    if advice == Advice::Remove {
+        return remove_pages(context, address, length);
+    }
     context.process.space().lock().advise(address, length, advice)?;
+    Ok(0)
+}
+
+/// `MADV_REMOVE`: others who map the file lose the pages too.
+fn remove_pages(context: &Context<'_>, address: u64, length: u64) -> Result<u64> {
+    let memory = context.process.space();
+    let shown = memory.lock().file_pages(address);
+    memory.lock().advise(address, length, Advice::Remove)?;
+    if let Some((file, first_index)) = shown {
+        let end = first_index.saturating_add(length.div_ceil(4096));
+        drop_from_all(context.system, file, &(first_index..end), true);
+    }
     Ok(0)
 }
 

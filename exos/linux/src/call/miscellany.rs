@@ -222,6 +222,9 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
     }
 }
 
+/// The bits of a personality that say whose programs: 0 is Linux.
+const KIND: u32 = 0xff;
+
 /// At most 15 bytes of a name.
 fn read_string_prefix(context: &Context<'_>, address: u64) -> Result<alloc::vec::Vec<u8>> {
     let mut bytes = [0; 16];
@@ -245,9 +248,17 @@ pub fn membarrier(_: &mut Context<'_>, [command, flags, ..]: Arguments) -> Resul
     }
 }
 
-/// `personality(2)`: only that of Linux.
-pub fn personality(_: &mut Context<'_>, [persona, ..]: Arguments) -> Result<u64> {
-    if persona == 0xffff_ffff || persona == 0 { Ok(0) } else { Err(Errno::EINVAL) }
+/// `personality(2)`: kept for programs that ask; what has an effect is [`crate::process::NO_SHIFTS`].
+pub fn personality(context: &mut Context<'_>, [persona, ..]: Arguments) -> Result<u64> {
+    const ASK: u32 = u32::MAX;
+    let process = &context.process;
+    let before = match persona as u32 {
+        ASK => process.persona.load(Ordering::Relaxed),
+        // Another kernel's programs would need other calls.
+        persona if persona & KIND != 0 => return Err(Errno::EINVAL),
+        persona => process.persona.swap(persona, Ordering::Relaxed),
+    };
+    Ok(u64::from(before))
 }
 
 /// `syslog(2)`: an empty log.

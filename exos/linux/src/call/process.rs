@@ -21,6 +21,7 @@ use syscalls::Sysno;
 use super::process_file;
 use super::schedule::{inherited_nice, inherited_policy};
 use super::shared_memory;
+use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context, Restart};
@@ -328,6 +329,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     process.exit_signal.store(wish.exit_signal, Ordering::Relaxed);
     process.control_group.store(caller.control_group.load(Ordering::Relaxed), Ordering::Relaxed);
     process.borrows_memory.store(borrows, Ordering::Release);
+    process.persona.store(caller.persona.load(Ordering::Relaxed), Ordering::Relaxed);
     process.has_no_large_pages.store(caller.has_no_large_pages.load(Ordering::Relaxed), Ordering::Relaxed);
     process.was_key_asked.store(caller.was_key_asked.load(Ordering::Relaxed), Ordering::Relaxed);
     process.limits.lock().clone_from(&caller.limits.lock());
@@ -353,6 +355,7 @@ fn start_process(context: &Context<'_>, process: &Arc<Process>, wish: &Wish) -> 
     context.system.facts.make_room(process.pid)?;
     process.threads.lock().push(thread.clone());
     context.system.processes.add(process.clone());
+    arm_processor_limit(context.system, process);
     context.system.facts.add_process(process.clone(), thread.clone());
     let frame = first_frame(context, wish);
     context.system.platform.start_thread(process, &thread, &frame, thread_start(wish))?;
@@ -442,7 +445,9 @@ fn is_chosen(child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
 fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<Found>> {
     let children = context.system.processes.children_of(context.process.pid);
     let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(child, choice, options)).collect();
-    if chosen.is_empty() {
+    // Of one that has ended nothing but that can be told.
+    let may_tell = |child: &Arc<Process>| options & EXITED != 0 || !child.is_zombie.load(Ordering::Acquire);
+    if !chosen.iter().any(may_tell) {
         return Err(Errno::ECHILD);
     }
     Ok(chosen.iter().find_map(|child| look_at(context, child, options)))

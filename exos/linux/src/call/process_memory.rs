@@ -40,13 +40,7 @@ impl UserMemory for Remote {
 
 /// The process that a process or thread number names.
 fn find(context: &Context<'_>, pid: u64) -> Result<Arc<Process>> {
-    let pid = pid as u32;
-    let found = context.system.processes.get(pid);
-    let found = found.or_else(|| {
-        let all = context.system.processes.all();
-        all.iter().find(|process| process.thread(pid).is_some()).cloned()
-    });
-    found.ok_or(Errno::ESRCH)
+    context.system.processes.named(pid as u32).ok_or(Errno::ESRCH)
 }
 
 /// The two sides of a transfer.

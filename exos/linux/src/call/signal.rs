@@ -156,6 +156,7 @@ pub fn rt_sigtimedwait(context: &mut Context<'_>, [set, info, timeout, size, ..]
         0 => None,
         address => Some(context.now_ns().saturating_add(read_timespec(context.memory, address)?)),
     };
+    let mut outcome = Ok(());
     loop {
         let taken = {
             let mut thread = context.thread.signals.lock();
@@ -169,10 +170,12 @@ pub fn rt_sigtimedwait(context: &mut Context<'_>, [set, info, timeout, size, ..]
             }
             return Ok(u64::from(signal.number()));
         }
+        // Whatever interrupted the wait: what is waited for is taken first, blocked or not.
+        outcome?;
         if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
             return Err(Errno::EAGAIN);
         }
-        context.wait(deadline_ns)?;
+        outcome = context.wait(deadline_ns);
     }
 }
 
@@ -224,7 +227,7 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
             processes.all().into_iter().filter(spared).collect()
         }
         pid if pid < 0 => processes.in_group(pid.unsigned_abs()),
-        pid => processes.get(pid.unsigned_abs()).into_iter().collect(),
+        pid => processes.named(pid.unsigned_abs()).into_iter().collect(),
     };
     let info = sender(context, CODE_USER);
     let mut outcome = Err(Errno::ESRCH);
@@ -316,7 +319,7 @@ pub(super) fn user_info(context: &Context<'_>, address: u64, number: u64, pid: u
 pub fn rt_sigqueueinfo(context: &mut Context<'_>, [pid, number, info, ..]: Arguments) -> Result<u64> {
     let signal = signal_or_probe(number)?;
     let info = read_info(context, info, pid as u32 != context.process.pid)?;
-    let target = context.system.processes.get(pid as u32).ok_or(Errno::ESRCH)?;
+    let target = context.system.processes.named(pid as u32).ok_or(Errno::ESRCH)?;
     send(context, &target, signal, info).map(|()| 0)
 }
 

@@ -50,6 +50,7 @@ fn value_of(socket: &Socket, name: u64) -> Result<Vec<u8>> {
         option::SEND_LOW_WATER => 1,
         option::PROTOCOL => 0,
         name if KEPT.contains(&name) => i32::from(socket.kept_options() & 1 << name != 0),
+        option::LINGER => return Ok(socket.linger().to_le_bytes().to_vec()),
         option::PEER_CREDENTIALS => {
             // Nobody has been there yet: no process, and no user at all.
             let nobody = Identity { pid: 0, uid: u32::MAX, gid: u32::MAX };
@@ -120,6 +121,13 @@ pub fn setsockopt(context: &mut Context<'_>, [descriptor, level, name, address, 
         }
         option::SEND_BUFFER_FORCE => socket.set_send_buffer_bytes(bytes),
         option::RECEIVE_BUFFER_FORCE => socket.set_receive_buffer_bytes(bytes),
+        option::LINGER => {
+            // Closing a local socket never waits; it is told back as Linux does.
+            let bytes: [u8; 8] =
+                if length < 8 { return Err(Errno::EINVAL) } else { read_array(context.memory, address)? };
+            let seconds = if value == 0 { socket.linger() >> 32 } else { u64::from(get::u32(&bytes, 4)) };
+            socket.set_linger(seconds << 32 | u64::from(value != 0));
+        }
         option::PASS_CREDENTIALS => socket.set_wants_identity(value != 0),
         option::RECEIVE_LOW_WATER => socket.set_low_water_bytes(if value < 0 { i32::MAX as usize } else { bytes }),
         name if KEPT.contains(&name) => socket.keep_option(name as u32, value != 0),

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
-use exos::fs::description::Description;
+use exos::fs::description::{Description, StatusFlags};
 use exos::fs::pipe::{PIPE_BUFFER_BYTES, Taken};
 use exos::fs::readiness::Readiness;
 use exos::fs::transfer::Buffer;
@@ -15,12 +15,12 @@ use exos::fs::vnode::FileKind;
 use exos::reserve;
 use syscalls::Sysno;
 
-use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset, writev};
+use super::file_transfer::{Capped, read_offset, readable, readv, writable, write_from_source, write_offset};
 use super::waiting::until_ready;
 use crate::context::{Arguments, Context};
 use crate::files::now;
 use crate::table::{Entry, full, partial};
-use crate::user::TRANSFER_BYTES_MAX;
+use crate::user::{TRANSFER_BYTES_MAX, UserReader, read_extents};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
@@ -84,7 +84,8 @@ pub fn splice(context: &mut Context<'_>, [input, from, output, to, length, flags
         (None, None) => true,
         _ => false,
     };
-    if is_same || input.inode().kind() == FileKind::Directory {
+    let appends = output.pipe().is_none() && output.status().contains(StatusFlags::APPEND);
+    if is_same || appends || input.inode().kind() == FileKind::Directory {
         return Err(Errno::EINVAL);
     }
     if output.pipe().is_some() && input.pipe().is_none() {
@@ -189,7 +190,7 @@ pub fn tee(context: &mut Context<'_>, [input, output, length, flags, ..]: Argume
     write_from_source(context, &output, &mut Capped::new(&mut source, count), None)
 }
 
-/// `vmsplice(2)`: `writev` or `readv`, as the pipe's end is one or the other.
+/// `vmsplice(2)`: to a pipe as much as there is room for; from one as `readv`.
 pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, ..]: Arguments) -> Result<u64> {
     if flags & !FLAGS != 0 {
         return Err(Errno::EINVAL);
@@ -199,10 +200,16 @@ pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, .
         return Err(Errno::EBADF);
     }
     if description.is_writable() {
-        if flags & NON_BLOCKING != 0 {
-            wait_for_room(context, &description, false)?;
+        let extents = read_extents(context.memory, extents, count)?;
+        if extents.iter().all(|extent| extent.length == 0) {
+            return Ok(0);
         }
-        return writev(context, [descriptor, extents, count, 0, 0, 0]);
+        wait_for_room(context, &description, flags & NON_BLOCKING == 0)?;
+        // What there is room for, as on Linux: whoever reads may be who writes.
+        let room = description.pipe().map_or(0, |pipe| pipe.room());
+        let memory = context.memory;
+        let mut source = UserReader::new(memory, &extents);
+        return write_from_source(context, &description, &mut Capped::new(&mut source, room), None);
     }
     if flags & NON_BLOCKING != 0 {
         wait_for_bytes(context, &description, false)?;

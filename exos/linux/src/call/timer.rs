@@ -5,7 +5,7 @@
 //! due, at most every [`LOOK_STEP_NS`]. What expires of a `timer_create` timer is `exos::task::timer`'s.
 
 use exos::error::{Errno, Result};
-use exos::task::limits::Resource;
+use exos::task::limits::{Limit, Resource, UNLIMITED};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 use exos::task::timer::{Notice, Setting, TimeBase};
 use syscalls::Sysno;
@@ -135,7 +135,43 @@ pub fn check(process: &Process, now_ns: u64) -> Option<u64> {
     let bases = [TimeBase::Monotonic, TimeBase::Process, TimeBase::Process];
     let intervals = (0..3).filter_map(|which| check_interval(process, which, bases[which], signals[which], now_ns));
     let next_ns = intervals.min();
-    next_ns.into_iter().chain(check_created(process, now_ns)).min()
+    let limit_ns = check_processor_limit(process, now_ns);
+    next_ns.into_iter().chain(check_created(process, now_ns)).chain(limit_ns).min()
+}
+
+/// `RLIMIT_CPU`: a signal for each second beyond the soft limit, the end at the hard one. When to look again.
+fn check_processor_limit(process: &Process, now_ns: u64) -> Option<u64> {
+    let limit = processor_limit(process)?;
+    let used_ns = base_ns(process, TimeBase::Process, now_ns);
+    let at_ns = |seconds: u64| seconds.max(1).saturating_mul(1_000_000_000);
+    let info = SignalInfo { code: CODE_KERNEL, ..SignalInfo::default() };
+    if used_ns >= at_ns(limit.hard) {
+        process.raise(Signal::KILL, info);
+        return None;
+    }
+    let mut soft = limit.soft;
+    if used_ns >= at_ns(soft) {
+        soft = soft.max(1).saturating_add(1);
+        // As on Linux, where the program sees it move too.
+        let _ = process.limits.lock().set(Resource::Cpu as usize, Limit { soft: soft.min(limit.hard), ..limit }, false);
+        process.raise(Signal::XCPU, info);
+    }
+    Some(look_ns(process, TimeBase::Process, at_ns(soft.min(limit.hard)), now_ns))
+}
+
+/// The limit of processor time in seconds, if there is one.
+fn processor_limit(process: &Process) -> Option<Limit> {
+    let limit = process.limits.lock().get(Resource::Cpu as usize).ok()?;
+    (limit.soft != UNLIMITED || limit.hard != UNLIMITED).then_some(limit)
+}
+
+/// Has the machine look in time for the limit of a process's processor time.
+pub fn arm_processor_limit(system: &System, process: &Process) {
+    if let Some(limit) = processor_limit(process) {
+        let now_ns = system.kernel.now_ns();
+        let end_ns = limit.soft.min(limit.hard).max(1).saturating_mul(1_000_000_000);
+        system.platform.arm_timer(Some(look_ns(process, TimeBase::Process, end_ns, now_ns)));
+    }
 }
 
 fn check_interval(process: &Process, which: usize, base: TimeBase, signal: Signal, now_ns: u64) -> Option<u64> {

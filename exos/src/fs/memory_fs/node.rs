@@ -1,10 +1,13 @@
 //! The inode of the in-memory file system.
 
 use aegis_abi::FrameNumber;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::super::extended_attribute::{AttributeChange, ExtendedAttributes};
+use super::super::file_users::FileUsers;
 use super::super::page::PAGE_BYTES;
 use super::super::permission::Credentials;
 use super::super::pipe::{Pipe, PipeEnd};
@@ -36,6 +39,7 @@ pub struct MemoryNode {
     pub(super) device_node: DeviceNumber,
     pub(super) base: Option<InodeRef>,
     pub(super) can_seal: bool,
+    pub(super) users: FileUsers,
     pub(super) state: Mutex<State>,
 }
 
@@ -55,6 +59,7 @@ pub(super) struct State {
     pub(super) seals: Seals,
     /// Somebody writes more than one chunk: others who write, or change the size, wait until he is done.
     pub(super) is_in_long_write: bool,
+    pub(super) extended: Option<Box<ExtendedAttributes>>,
     pub(super) body: Body,
 }
 
@@ -107,10 +112,11 @@ impl MemoryNode {
             is_linkable: false,
             seals: Seals::SEAL,
             is_in_long_write: false,
+            extended: None,
             body,
         };
         let state = Mutex::new(state);
-        Self { fs, inode_number, kind, device_node, base: None, can_seal: false, state }
+        Self { fs, inode_number, kind, device_node, base: None, can_seal: false, users: FileUsers::default(), state }
     }
 
     pub(super) fn over(fs: Arc<MemoryFs>, base: InodeRef) -> Self {
@@ -136,6 +142,7 @@ impl MemoryNode {
             is_linkable: false,
             seals: Seals::SEAL,
             is_in_long_write: false,
+            extended: None,
             body,
         };
         Self {
@@ -144,6 +151,7 @@ impl MemoryNode {
             kind: of_base.kind,
             device_node: of_base.device_node,
             base: Some(base),
+            users: FileUsers::default(),
             can_seal: false,
             state: Mutex::new(state),
         }
@@ -688,6 +696,36 @@ impl Inode for MemoryNode {
 
     fn seals(&self) -> Option<&dyn Sealable> {
         self.can_seal.then_some(self)
+    }
+
+    fn extended_attribute(&self, name: &[u8]) -> Result<Vec<u8>> {
+        self.state.lock().extended.as_ref().map_or(Err(Errno::ENODATA), |extended| extended.get(name))
+    }
+
+    fn set_extended_attribute(
+        &self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        change: AttributeChange,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.change(|state| {
+            let extended = state.extended.get_or_insert_with(Box::default);
+            match value {
+                Some(value) => extended.set(name, value, change)?,
+                None => extended.remove(name)?,
+            }
+            state.changed = now;
+            Ok(())
+        })
+    }
+
+    fn extended_attribute_names(&self) -> Result<Vec<u8>> {
+        self.state.lock().extended.as_ref().map_or(Ok(Vec::new()), |extended| extended.names())
+    }
+
+    fn users(&self) -> Option<&FileUsers> {
+        (self.kind == FileKind::Regular).then_some(&self.users)
     }
 
     fn statistics(&self) -> FileSystemStatistics {

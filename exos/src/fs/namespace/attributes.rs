@@ -3,6 +3,7 @@
 use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::location::{Location, MountFlags};
+use crate::fs::page::check_not_run;
 use crate::fs::permission::{MODE_SET_GID, MODE_SET_UID, Wish};
 use crate::fs::vnode::{FileKind, FileSystemStatistics, SetAttributes, Timestamp};
 use crate::fs::walk::{Caller, LookupFlags};
@@ -137,11 +138,11 @@ impl Namespace {
         Ok(())
     }
 
-    /// Sets the size of the file at a path (`truncate`).
+    /// Sets the size of the file at a path (`truncate`); where that is.
     ///
     /// # Errors
-    /// `EISDIR`, `EINVAL`: not a regular file. `EACCES`, `EROFS`, `EFBIG`, `EPERM`, those of a lookup.
-    pub fn truncate(&self, caller: &Caller<'_>, start: &Location, path: &[u8], size_bytes: u64) -> Result<()> {
+    /// `ETXTBSY`, `EISDIR`, `EINVAL`: not a regular file. `EACCES`, `EROFS`, `EFBIG`, `EPERM`, those of a lookup.
+    pub fn truncate(&self, caller: &Caller<'_>, start: &Location, path: &[u8], size_bytes: u64) -> Result<Location> {
         let location = self.lookup(caller, start, path, LookupFlags::FOLLOW)?;
         match location.inode().kind() {
             FileKind::Regular => {}
@@ -150,9 +151,10 @@ impl Namespace {
         }
         location.mount().check_writable()?;
         caller.check(&location, Wish::WRITE)?;
+        check_not_run(location.inode())?;
         location.inode().truncate(size_bytes, caller.now)?;
         self.watches.tell(&location, event::MODIFY, false);
-        Ok(())
+        Ok(location)
     }
 
     /// Checks what a caller may do with a file (`access`; the caller passes real or effective identity).

@@ -9,6 +9,7 @@
 //! removes; `attributes` changes metadata.
 
 mod attributes;
+mod extended;
 mod names;
 mod open;
 

@@ -8,6 +8,7 @@ use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
 use crate::fs::location::{Location, MountFlags};
+use crate::fs::page::check_not_run;
 use crate::fs::permission::Wish;
 use crate::fs::vnode::{Creation, FileKind, NewNode, OpenFile, OpenRequest};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
@@ -170,12 +171,22 @@ impl Namespace {
             return Err(Errno::EPERM);
         }
         let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
-        let file = self.open_inode(caller, &location, request)?;
-        if truncates && kind == FileKind::Regular && file.is_none() {
-            location.inode().truncate(0, caller.now)?;
-            self.watches.tell(&location, event::MODIFY, false);
+        let writes = wish.contains(Wish::WRITE);
+        if writes {
+            check_not_run(location.inode())?;
         }
-        Ok(self.describe(location, request, how.status, file))
+        let file = self.open_inode(caller, &location, request)?;
+        let is_stored = file.is_none();
+        let description = self.describe(location, request, how.status, file);
+        if writes {
+            // Now that it is counted, a program that starts finds it.
+            check_not_run(description.inode())?;
+        }
+        if truncates && kind == FileKind::Regular && is_stored {
+            description.inode().truncate(0, caller.now)?;
+            self.watches.tell(description.location(), event::MODIFY, false);
+        }
+        Ok(description)
     }
 
     /// A description over `file`, which the caller found to be what is at `location` for it.

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use aegis_abi::FrameNumber;
 
+use super::super::file_users::FileUsers;
 use super::super::permission::Credentials;
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Source};
@@ -45,6 +46,7 @@ pub(super) struct NinepInode {
     pub(super) own: Weak<Self>,
     pub(super) number: u64,
     kind: FileKind,
+    users: FileUsers,
     pub(super) state: Mutex<State>,
 }
 
@@ -95,7 +97,8 @@ impl NinepInode {
             pipe: None,
             is_unlinked: false,
         };
-        Self { fs, own, number: number_of(attributes.qid), kind: attributes.kind, state: Mutex::new(state) }
+        let (number, kind) = (number_of(attributes.qid), attributes.kind);
+        Self { fs, own, number, kind, users: FileUsers::default(), state: Mutex::new(state) }
     }
 
     /// Whether attributes are those of this file and not of another that has its number now.
@@ -489,6 +492,10 @@ impl Inode for NinepInode {
 
     fn sync_file_system(&self) -> Result<()> {
         self.fs.sync_all()
+    }
+
+    fn users(&self) -> Option<&FileUsers> {
+        (self.kind == FileKind::Regular).then_some(&self.users)
     }
 
     fn statistics(&self) -> FileSystemStatistics {

@@ -73,6 +73,7 @@ pub struct Socket {
     timeouts_ns: [AtomicU64; 2],
     low_water_bytes: AtomicUsize,
     kept: AtomicU64,
+    linger: AtomicU64,
 }
 
 impl Socket {
@@ -96,6 +97,7 @@ impl Socket {
             timeouts_ns: Default::default(),
             low_water_bytes: AtomicUsize::new(1),
             kept: AtomicU64::new(0),
+            linger: AtomicU64::new(0),
         })
     }
 
@@ -208,6 +210,16 @@ impl Socket {
     /// Switches that mean nothing to a local socket but are told back as they were set, one bit each.
     pub fn kept_options(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
+    }
+
+    /// How long closing would wait (`struct linger` as one word): kept and told back only.
+    pub fn linger(&self) -> u64 {
+        self.linger.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_linger(&self, linger: u64) {
+        self.linger.store(linger, Ordering::Relaxed);
     }
 
     /// Sets or clears one of them.
