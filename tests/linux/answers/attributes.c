@@ -55,25 +55,8 @@ static void own_files(void) {
     fd = open("/proc/self/timerslack_ns", O_RDONLY);
     T(read(fd, bytes, sizeof bytes)), IS(memcmp(bytes, "12345\n", 6) == 0);
 }
-static void closed_output(void) {
-    static const char *const lines[] = {"echo x >&-", "echo x 1>&-; echo $?", "printf x >&-", "exec >&-; echo x", "cat /dev/null >&-", "echo x >/dev/full", "pwd >&-"};
-    for (unsigned i = 0; i < sizeof lines / sizeof *lines; i++) {
-        fflush(stdout);
-        pid_t child = fork();
-        if (child == 0) {
-            dup2(open("/dev/null", O_WRONLY), 2);
-            execl("/bin/sh", "sh", "-c", lines[i], NULL);
-            _exit(127);
-        }
-        int status;
-        waitpid(child, &status, 0);
-        tell(lines[i], WEXITSTATUS(status) == 127 ? 0 : WEXITSTATUS(status));
-    }
-}
-
 void attributes(void) {
     CHILD("extended attributes", extended());
     CHILD("personalities", personalities());
     CHILD("own files", own_files());
-    CHILD("closed output", closed_output());
 }

@@ -97,11 +97,8 @@ static void epolls(void) {
     struct timespec wrong = {0, 1000000000};
     struct pollfd many[2] = {{fd, POLLIN}, {-5, POLLIN}};
     T(poll(many, 2, 0)), T(many[1].revents), many[1].fd = 99, T(poll(many, 2, 0)), T(many[1].revents), T(poll((void *)8, 1, 0)), T(poll(NULL, 0, 0)), T(ppoll(many, 1, &wrong, NULL)), T(poll(many, -1, 0));
-    fd_set reads;
-    FD_ZERO(&reads);
-    FD_SET(99, &reads);
     struct timeval negative = {-1, 0}, none = {0, 0};
-    T(select(100, &reads, NULL, NULL, &none)), T(select(-1, NULL, NULL, NULL, &none)), T(select(0, NULL, NULL, NULL, &negative)), T(select(1, (void *)8, NULL, NULL, &none)), T(syscall(SYS_pselect6, 0, 0, 0, 0, &wrong, 0));
+    T(select(-1, NULL, NULL, NULL, &none)), T(select(0, NULL, NULL, NULL, &negative)), T(select(1, (void *)8, NULL, NULL, &none)), T(syscall(SYS_pselect6, 0, 0, 0, 0, &wrong, 0));
     T(inotify_init1(99)), T(inotify_add_watch(set, ".", IN_OPEN)), T(inotify_add_watch(99, ".", IN_OPEN)), T(inotify_rm_watch(set, 1));
     int notify = inotify_init1(IN_NONBLOCK);
     T(inotify_add_watch(notify, ".", 0)), T(inotify_add_watch(notify, "nothing", IN_OPEN)), T(inotify_add_watch(notify, "", IN_OPEN)), T(inotify_rm_watch(notify, 99)), T(read(notify, big, 8)), T(read(notify, big, 100)), T(inotify_add_watch(notify, ".", IN_OPEN | IN_MASK_ADD | IN_MASK_CREATE));

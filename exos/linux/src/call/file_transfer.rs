@@ -156,7 +156,8 @@ fn write_from(
             return outcome.map(|count| count as u64);
         }
     }
-    write_from_source(context, description, &mut reader, offset)
+    // The attempt may have taken bytes that nobody wrote.
+    write_from_source(context, description, &mut UserReader::new(memory, extents), offset)
 }
 
 /// A source of which no more than so many bytes are used.

@@ -130,7 +130,7 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
     let flags = operation & (PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let operation = u64::from(operation as u32) & !(PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let is_private = flags & PRIVATE_FLAG != 0;
-    let mask = if operation >= 9 { third as u32 } else { MATCH_ANY };
+    let mask = if matches!(operation, 9 | 10) { third as u32 } else { MATCH_ANY };
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
