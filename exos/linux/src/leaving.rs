@@ -107,8 +107,9 @@ fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
     process.ending.lock().get_or_insert(Ending::Exited(0));
     process.files.close_all();
     system.ipc.semaphores.process_ends(process.pid, system.realtime_ns() / 1_000_000_000);
-    let running = process.image.lock().running.take();
-    drop(running);
+    // A program that has ended can be written again; a zombie has no command line on Linux either.
+    let image = core::mem::take(&mut *process.image.lock());
+    drop(image);
     release_memory(system, process);
     adopt_children(system, process);
     if *process.session.lock() == process.pid {
