@@ -26,7 +26,7 @@ pub(crate) fn test(root: &Path) -> Result<(), Error> {
 /// Runs tests that find the artefacts.
 fn cargo_test(root: &Path, name: &'static str, packages: &[&str]) -> Result<(), Error> {
     let mut cargo = build::host_cargo(root);
-    cargo.arg("test").args(packages).env("AEGIS_ARTIFACTS", build::artefact_dir(root));
+    cargo.args(["test", "--no-fail-fast"]).args(packages).env("AEGIS_ARTIFACTS", build::artefact_dir(root));
     step(name, || process::run_loudly(name, &mut cargo))
 }
 
