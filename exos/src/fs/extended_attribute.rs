@@ -24,10 +24,13 @@ pub enum AttributeChange {
     Replace,
 }
 
+/// A name and its value.
+type Attribute = (Box<[u8]>, Box<[u8]>);
+
 /// A file's attributes.
 #[derive(Debug, Default)]
 pub struct ExtendedAttributes {
-    entries: Vec<(Box<[u8]>, Box<[u8]>)>,
+    entries: Vec<Attribute>,
 }
 
 impl ExtendedAttributes {

@@ -210,7 +210,7 @@ pub struct ReceiveWait<'a> {
 
 impl Queue {
     fn fits(&self, length: usize) -> bool {
-        self.bytes + length as u64 <= self.bytes_max && self.messages.len() as u64 + 1 <= self.bytes_max
+        self.bytes + length as u64 <= self.bytes_max && (self.messages.len() as u64) < self.bytes_max
     }
 
     /// Hands a message to the first receiver that takes it.
