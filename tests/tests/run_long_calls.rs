@@ -39,9 +39,9 @@ const GROUPS: [&[&str]; 5] = [
     &[
         "populate",
         "munmap",
-        "munmap_stripes",
         "munmap_shared",
         "mincore_vast",
+        "munmap_stripes",
         "mprotect",
         "mprotect_stripes",
         "mremap",
