@@ -383,11 +383,12 @@ int main(void) {
     together();
     strangers();
     fflush(stdout);
-    if (fork() == 0) {
+    pid_t child = fork();
+    if (child == 0) {
         bounds();
         fflush(stdout);
         _exit(0);
     }
-    wait(0);
+    waitpid(child, 0, 0); // This child: one that nobody waited for before must not do.
     return 0;
 }
