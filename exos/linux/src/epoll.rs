@@ -69,6 +69,8 @@ struct Watched {
     key: Key,
     me: Weak<Self>,
     description: Weak<Description>,
+    /// The instance that watches. Once it is closed nothing is passed on: a look for circles sees it no more.
+    own: Weak<Description>,
     events: AtomicU32,
     data: AtomicU64,
     /// Its description said that something changed, and it was not reported since.
@@ -81,6 +83,9 @@ struct Watched {
 
 impl Waiter for Watched {
     fn wake(&self, _: Readiness) {
+        if self.own.strong_count() == 0 {
+            return;
+        }
         self.has_changed.store(true, Ordering::Release);
         if let Some(ready) = self.ready.upgrade() {
             ready.list(self);
@@ -291,6 +296,7 @@ impl Epoll {
             key,
             me: me.clone(),
             description: Arc::downgrade(description),
+            own: Arc::downgrade(own),
             events: AtomicU32::new(DISARMED),
             data: AtomicU64::new(0),
             has_changed: AtomicBool::new(false),
