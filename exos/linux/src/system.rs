@@ -106,7 +106,7 @@ pub struct Options {
 pub struct Counters {
     /// System calls that arrived as upcalls.
     pub syscalls_trapped: AtomicU64,
-    /// Distinct sites that trapped.
+    /// Sites that trapped, each once for a process.
     pub sites_found: AtomicU64,
     /// Sites that became jumps.
     pub sites_patched: AtomicU64,

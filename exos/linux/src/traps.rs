@@ -15,7 +15,7 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 /// What is to be done about a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heat {
-    /// The site is new here: note it.
+    /// The site is new here.
     New,
     /// Nothing.
     Cold,

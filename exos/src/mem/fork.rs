@@ -17,6 +17,7 @@ use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::pieces::PIECE_PAGES;
 use crate::mem::space::{AddressSpace, bind_flags};
 use crate::preempt;
+use crate::rewrite::sites::SiteTable;
 
 impl AddressSpace {
     /// A copy of this space over the empty page table of `environment`, sharing all frames. Limits
@@ -30,7 +31,7 @@ impl AddressSpace {
         let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
         child.break_start = self.break_start;
         child.break_end = self.break_end;
-        child.sites = self.sites.copy()?;
+        child.sites = SiteTable::share(&self.sites)?;
         child.handlers = self.handlers.clone();
         child.areas = self.areas.copy()?;
         self.protect_pages_for_fork()?;

@@ -227,7 +227,8 @@ impl AddressSpace {
             return None;
         }
         pool.patched_text().taken_count.fetch_add(sites.len() as u64, Ordering::Relaxed);
-        sites.into_iter().for_each(|site| self.sites.add(site));
+        let table = self.sites_mut();
+        sites.into_iter().for_each(|site| table.add(site));
         Some(PageEntry::new(offer.patched, PageFlags::OWNED))
     }
 
@@ -250,7 +251,7 @@ impl AddressSpace {
         }
         self.pool.retain(frame);
         let is_done = self.swap_page(page, frame, TEXT_RIGHTS).is_ok();
-        self.sites.take_all_slots(address);
+        self.sites_mut().take_all_slots(address);
         is_done
     }
 
@@ -262,7 +263,7 @@ impl AddressSpace {
         self.pool.retain(frame);
         self.set_page(address >> PAGE_SHIFT, PageEntry::new(frame, PageFlags::OWNED), TEXT_RIGHTS);
         // Slots that others use are not free here, lest their trampolines be overwritten.
-        self.sites.take_all_slots(address);
+        self.sites_mut().take_all_slots(address);
         true
     }
 }

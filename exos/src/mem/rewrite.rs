@@ -84,16 +84,15 @@ impl AddressSpace {
         &self.sites
     }
 
-    /// Notes that the `syscall` before `return_address` trapped; whether it is a site that was not known.
-    pub fn note_site(&mut self, return_address: u64) -> bool {
-        self.sites.note(return_address.wrapping_sub(SYSCALL_BYTES))
+    pub(crate) fn sites_mut(&mut self) -> &mut SiteTable {
+        Arc::make_mut(&mut self.sites)
     }
 
     /// Rewrites the `syscall` before `return_address` if that is safe: what became of it, or `None` if that was decided
     /// before. `entry_offset` is where trampolines find exos's entry, from GS.
     pub fn rewrite_site(&mut self, return_address: u64, entry_offset: u32) -> Option<Result<(), Refusal>> {
         let syscall = return_address.wrapping_sub(SYSCALL_BYTES);
-        self.sites.note(syscall);
+        self.sites_mut().note(syscall);
         match self.sites.state(syscall) {
             Some(SiteState::Found) => {}
             Some(_) => return None,
@@ -104,7 +103,7 @@ impl AddressSpace {
             return None;
         }
         if let Err(refusal) = outcome {
-            self.sites.refuse(syscall, refusal);
+            self.sites_mut().refuse(syscall, refusal);
         }
         Some(outcome)
     }
@@ -152,7 +151,7 @@ impl AddressSpace {
         let frame = self.pool.allocate_copy(entry.frame()).map_err(|_| Refusal::NoMemory)?;
         self.pool.bytes().write(frame, (plan.jump % PAGE_SIZE) as usize, &site.jump());
         self.swap_page(page, frame, area.protection)?;
-        self.sites.add(site);
+        self.sites_mut().add(site);
         Ok(())
     }
 
@@ -212,7 +211,7 @@ impl AddressSpace {
         let mut request = MapRequest::anonymous(Placement::FixedNoReplace(address), PAGE_SIZE, protection);
         request.label = AreaLabel::Trampolines;
         self.map(request)?;
-        self.sites.add_page(address);
+        self.sites_mut().add_page(address);
         Ok(())
     }
 
@@ -260,7 +259,7 @@ impl AddressSpace {
         if !self.sites.may_reach(pages) {
             return;
         }
-        for page in self.sites.forget(pages) {
+        for page in self.sites_mut().forget(pages) {
             self.forget_page(page);
         }
     }

@@ -179,8 +179,8 @@ pub struct AddressSpace {
     pub(crate) lock_future: bool,
     pub(crate) total_peak: u64,
     pub(crate) fault_counts: FaultCounts,
-    /// Rewritten system-call sites.
-    pub(crate) sites: SiteTable,
+    /// Rewritten system-call sites, which a copy of this space may have too.
+    pub(crate) sites: Arc<SiteTable>,
     /// What the program is asked itself ([`super::native`]).
     pub(crate) handlers: Handlers,
     /// Page tables are changed at the end of the batch.
@@ -216,7 +216,7 @@ impl AddressSpace {
             lock_future: false,
             total_peak: 0,
             fault_counts: FaultCounts::default(),
-            sites: SiteTable::default(),
+            sites: Arc::default(),
             handlers: Handlers::default(),
             is_batching: false,
             waits_for_no_page: false,
@@ -614,10 +614,12 @@ impl AddressSpace {
     }
 
     pub(crate) fn check_promise(&self, bytes: u64) -> Result<()> {
-        if bytes >> PAGE_SHIFT > self.pool.statistics().limit {
-            return Err(Errno::ENOMEM);
+        let frames = bytes >> PAGE_SHIFT;
+        // The limit as it was last is no promise either, and needs no kernel call to say yes.
+        if frames <= self.pool.limit_at_last() || frames <= self.pool.limits().0 {
+            return Ok(());
         }
-        Ok(())
+        Err(Errno::ENOMEM)
     }
 
     /// `RLIMIT_AS` and `RLIMIT_DATA` for `bytes` more.

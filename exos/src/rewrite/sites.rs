@@ -1,10 +1,11 @@
 //! The rewritten sites of one address space: what was found, what became of it, and where trampolines are.
 //!
 //! A trampoline page is cut into slots of [`TRAMPOLINE_BYTES_MAX`] bytes. The table is arithmetic;
-//! `crate::mem::rewrite` makes pages and page tables agree with it. It is copied with its address space, as the pages
-//! are.
+//! `crate::mem::rewrite` makes pages and page tables agree with it. A copy of an address space has the same table until
+//! one of both changes it, as it has the same pages.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -18,6 +19,8 @@ use crate::reserve;
 
 /// Most sites that an address space remembers.
 pub const SITE_COUNT_MAX: usize = 16 * 1024;
+/// A table of so many sites is copied where that cannot fail.
+const SHARED_SITE_COUNT_MAX: usize = 512;
 /// Page numbers beyond belong to no program.
 const PAGE_NUMBER_MAX: u64 = 1 << 40;
 const SLOT_COUNT: u64 = PAGE_SIZE / TRAMPOLINE_BYTES_MAX;
@@ -34,7 +37,7 @@ pub enum SiteState {
 }
 
 /// The sites of an address space.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SiteTable {
     /// By the address of the `syscall`.
     states: BTreeMap<u64, SiteState>,
@@ -49,8 +52,13 @@ pub struct SiteTable {
 }
 
 impl SiteTable {
-    /// A copy of all. `ENOMEM`.
-    pub fn copy(&self) -> Result<Self> {
+    /// The table for a copy of the address space: the same one, until one of both changes it. One that is too long to
+    /// be copied then is copied now: `ENOMEM`.
+    pub fn share(this: &Arc<Self>) -> Result<Arc<Self>> {
+        if this.states.len() <= SHARED_SITE_COUNT_MAX { Ok(Arc::clone(this)) } else { this.copy().map(Arc::new) }
+    }
+
+    fn copy(&self) -> Result<Self> {
         Ok(Self {
             states: reserve::tree(self.states.iter().map(|(syscall, state)| (*syscall, *state)))?,
             sites: reserve::tree(self.sites.iter().map(|(jump, site)| (*jump, *site)))?,

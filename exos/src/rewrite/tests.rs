@@ -1,5 +1,7 @@
 //! Plans, trampolines and function bounds over bytes written here, and over the programs of the host.
 
+use alloc::sync::Arc;
+
 use super::Refusal;
 use super::functions::{FileBytes, function_at};
 use super::plan::{JUMP_BYTES, Plan, SYSCALL_BYTES, plan};
@@ -124,12 +126,20 @@ fn the_table_forgets_text_and_finds_patches_that_lose_their_trampoline() {
     assert_ne!(table.place(&plan, |_| true), Some(site), "a slot is used once");
     let page = START >> 12;
     assert_eq!(table.patched_pages(&(page..page + 1)), [page]);
-    let mut copy = table.copy().expect("there is memory");
+    let mut table = Arc::new(table);
+    let mut copy = SiteTable::share(&table).expect("there is memory");
+    assert!(Arc::ptr_eq(&table, &copy), "one table until somebody changes it");
+    let copy = Arc::make_mut(&mut copy);
     assert_eq!(copy.forget(&(page..page + 1)), Vec::<u64>::new());
     assert_eq!(copy.state(plan.syscall), None);
     let trampoline = site.trampoline >> 12;
+    let table = Arc::make_mut(&mut table);
     assert_eq!(table.forget(&(trampoline..trampoline + 1)), [page]);
     assert!(table.is_empty());
+    // A long table is copied at once, where there may be no memory for it.
+    (0..2000).for_each(|index| assert!(table.note(START + index * 16)));
+    let long = Arc::new(core::mem::take(table));
+    assert!(!Arc::ptr_eq(&long, &SiteTable::share(&long).expect("there is memory")));
 }
 
 struct Whole(Vec<u8>);

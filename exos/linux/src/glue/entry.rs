@@ -353,8 +353,7 @@ fn consider_rewriting(run: &Run, return_address: u64) {
     match target(run).process.traps.count(return_address) {
         Heat::Cold => {}
         Heat::New => {
-            let is_new = target(run).process.space().lock().note_site(return_address);
-            counters.sites_found.fetch_add(u64::from(is_new), Ordering::Relaxed);
+            counters.sites_found.fetch_add(1, Ordering::Relaxed);
         }
         Heat::Hot => match target(run).process.space().rewrite_site(return_address, fast::ENTRY_OFFSET) {
             Some(Ok(())) => {
