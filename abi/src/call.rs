@@ -233,8 +233,9 @@ calls! {
     32 DeviceMap { slot: CapSlot, region: u32, virtual_address: u64 }
     /// Reads (`is_write` 0) or writes a port of a port region: `width_bytes` 1, 2 or 4. Value: what was read.
     33 DevicePort { slot: CapSlot, region: u32, offset: u32, width_bytes: u32, is_write: u32, value: u32 }
-    /// Rings `bell` when interrupt `interrupt` of the function arrives; 0 unbinds. It starts masked.
-    34 DeviceInterruptBind { slot: CapSlot, interrupt: u32, bell: CapSlot }
+    /// Rings `bell` when interrupt `interrupt` of the function arrives; 0 unbinds. It starts masked. `cpu`: which
+    /// physical processor takes it, plus one; 0 for the one where the caller is.
+    34 DeviceInterruptBind { slot: CapSlot, interrupt: u32, bell: CapSlot, cpu: u32 }
     /// Asks for the next interrupt: it is masked when it arrives, until this is called again.
     35 DeviceInterruptAsk { slot: CapSlot, interrupt: u32 }
     /// Lets the function reach frames of `frames` (DMA right) and pins them. Value: the device address of the first.

@@ -52,5 +52,7 @@ numbered! {
         Enable = 0,
         /// Stop the function reaching memory and mask its interrupts.
         Disable = 1,
+        /// Stop the function and reset it, where it can be reset: `Again` until it is at rest.
+        Reset = 2,
     }
 }

@@ -1,17 +1,20 @@
 //! Describes the machine's device functions to the core: PCI functions and virtio blocks. The kernel drives none of
 //! them.
 
-use aegis_abi::device::{DEVICE_REGION_COUNT_MAX, DeviceKind};
+use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;
 use aegis_kernel_core::{DeviceDescription, Region, State};
 use aegis_machine as machine;
-use machine::pci::{self, Bar, Function};
-use machine::{Boot, PciPorts, VirtioMmioSlot};
+use aegis_pci::{self as pci, Bar, ConfigAccess, Function, Reset};
+use machine::frame_range::FrameRange;
+use machine::{Boot, PciPorts, VIRTIO_BLOCK_BYTES, VirtioMmioSlot};
 
-use crate::hardware::{Backend, FUNCTION_COUNT_MAX, Hardware, Line};
+use crate::hardware::{Backend, Hardware, Line};
 
 /// PCI class of bridges, which nobody may drive: they decide what others can reach.
 const CLASS_BRIDGE: u32 = 6;
+/// Most PCI functions that are kept.
+const FUNCTION_COUNT_MAX: usize = 48;
 /// Most MSI-X entries of a function that are routed.
 const MESSAGE_COUNT_MAX: u16 = 4;
 
@@ -22,7 +25,7 @@ const SERIAL_LINE: usize = 3;
 
 /// Finds all device functions. What does not fit the tables is left out, and the log says so.
 pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
-    machine::virtio_mmio_slots(boot.command_line, &boot.topology, |slot| add_virtio_mmio(state, slot));
+    machine::virtio_mmio_slots(&boot.topology, |slot| add_virtio_mmio(state, slot));
     let mut functions = [None; FUNCTION_COUNT_MAX];
     let mut found = functions.iter_mut();
     let mut left_out = 0;
@@ -35,9 +38,8 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
             None => left_out += 1,
         }
     });
-    let mut window = pci::Window::default();
-    for function in functions.iter_mut().flatten() {
-        pci::assign_addresses(&PciPorts, function, &mut window);
+    pci::assign_addresses(&PciPorts, &mut functions);
+    for function in functions.iter().flatten() {
         add_pci(state, boot, function);
     }
     add_serial(state, boot);
@@ -49,7 +51,7 @@ pub(crate) fn describe(state: &mut State<'static, Hardware>, boot: &Boot) {
 
 fn add_virtio_mmio(state: &mut State<'static, Hardware>, slot: VirtioMmioSlot) {
     let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
-    regions[0] = Region { base: slot.address, length_bytes: slot.length_bytes, ..Region::HOLE };
+    regions[0] = Region { base: slot.address, length_bytes: VIRTIO_BLOCK_BYTES, ..Region::HOLE };
     let description = DeviceDescription {
         kind: DeviceKind::VirtioMmio,
         identity: slot.device_id,
@@ -57,11 +59,10 @@ fn add_virtio_mmio(state: &mut State<'static, Hardware>, slot: VirtioMmioSlot) {
         class: 0,
         regions,
         interrupt_count: 1,
-        is_dma_confined: false,
     };
     if let Some(device) = state.add_device(description) {
         state.machine.set_backend(device, Backend::VirtioMmio(slot.address));
-        state.machine.add_route(device, 0, Line::Gsi(slot.gsi));
+        state.machine.add_route(device, 0, Line::Gsi { gsi: slot.gsi, is_level: true });
     }
 }
 
@@ -86,47 +87,74 @@ fn add_serial(state: &mut State<'static, Hardware>, boot: &Boot) {
         class: 0,
         regions,
         interrupt_count: 1,
-        is_dma_confined: false,
     };
     if let Some(device) = state.add_device(description) {
-        state.machine.add_route(device, 0, Line::Gsi(boot.topology.isa_lines[SERIAL_LINE].gsi));
+        let gsi = boot.topology.isa_lines[SERIAL_LINE].gsi;
+        state.machine.add_route(device, 0, Line::Gsi { gsi, is_level: true });
     }
 }
 
 fn add_pci(state: &mut State<'static, Hardware>, boot: &Boot, function: &Function) {
-    let message_count = function.msi_x.map_or(0, |msi_x| msi_x.entry_count.min(MESSAGE_COUNT_MAX));
-    let line = function.interrupt_line.and_then(|line| boot.topology.isa_lines.get(usize::from(line)));
+    // Quiet, whatever firmware did with it; an MSI-X table is in its memory, which must decode while it is written.
+    PciPorts.change_command(function.address, pci::COMMAND_BUS_MASTER, false);
+    let decodes = if function.msi_x.is_some() { pci::COMMAND_MEMORY } else { 0 };
+    PciPorts.change_command(function.address, pci::COMMAND_INTX_DISABLE | decodes, true);
+    let mut lines = [Line::None; DEVICE_INTERRUPT_COUNT_MAX];
+    let line_count = lines_of(state, boot, function, &mut lines);
     let description = DeviceDescription {
         kind: DeviceKind::Pci,
         identity: u32::from(function.device) << 16 | u32::from(function.vendor),
         location: u32::from(function.address.0),
         class: function.class,
         regions: regions(function),
-        interrupt_count: if message_count > 0 { u32::from(message_count) } else { u32::from(line.is_some()) },
-        is_dma_confined: false,
+        interrupt_count: line_count as u32,
     };
     let Some(device) = state.add_device(description) else { return };
-    let Some(index) = state.machine.add_function(*function) else { return };
-    state.machine.set_backend(device, Backend::Pci(index));
-    if message_count > 0 {
-        // The table is in the function's memory, which must decode while it is written.
-        state.machine.decode_memory(function);
-        for entry in 0..message_count {
-            state.machine.add_route(device, usize::from(entry), Line::Message(entry));
-        }
-    } else if let Some(line) = line {
-        state.machine.add_route(device, 0, Line::Gsi(line.gsi));
+    state.machine.set_backend(device, Backend::Pci(*function, Reset::NONE));
+    for (interrupt, line) in lines[..line_count].iter().enumerate() {
+        state.machine.add_route(device, interrupt, *line);
     }
+}
+
+/// How a function's interrupts arrive: messages if it can send them, else lines that nobody has for himself.
+fn lines_of(
+    state: &State<'static, Hardware>,
+    boot: &Boot,
+    function: &Function,
+    lines: &mut [Line; DEVICE_INTERRUPT_COUNT_MAX],
+) -> usize {
+    let isa = |line: u8| boot.topology.isa_lines.get(usize::from(line));
+    let mut count = 0;
+    let mut add = |line| {
+        lines[count] = line;
+        count += 1;
+    };
+    if let Some(msi_x) = function.msi_x {
+        (0..msi_x.entry_count.min(MESSAGE_COUNT_MAX)).for_each(|entry| add(Line::MsiX(entry)));
+    } else if function.has_legacy_channel(0) || function.has_legacy_channel(1) {
+        for line in pci::IDE_LINES.into_iter().filter_map(isa) {
+            add(Line::Gsi { gsi: line.gsi, is_level: line.level });
+        }
+    } else if let Some(capability) = function.msi {
+        add(Line::Msi(capability));
+    } else if let Some(line) = function.interrupt_line.and_then(isa) {
+        let can_share = pci::has_intx_disable(&PciPorts, function.address);
+        let line = if can_share { Line::Intx(line.gsi) } else { Line::Gsi { gsi: line.gsi, is_level: true } };
+        if state.machine.has_room_on(line) {
+            add(line);
+        }
+    }
+    count
 }
 
 /// What the function decodes, with the pages of its MSI-X table reserved.
 fn regions(function: &Function) -> [Region; DEVICE_REGION_COUNT_MAX] {
     let mut regions = [Region::HOLE; DEVICE_REGION_COUNT_MAX];
-    let table = function.msi_x_frames();
+    let table_bytes = function.msi_x.map_or(0, |table| u64::from(table.entry_count) * pci::MSI_X_ENTRY_BYTES);
+    let table = function.msi_x_table_address().map(|address| FrameRange::covering_bytes(address, table_bytes));
     for (region, bar) in regions.iter_mut().zip(function.bars) {
         *region = match bar {
-            // Firmware may have left ports without an address; those from 0 on are the machine's own controllers.
-            Bar::None | Bar::Ports { port: 0, .. } => Region::HOLE,
+            Bar::None => Region::HOLE,
             Bar::Ports { port, count } => {
                 Region { is_ports: true, base: u64::from(port), length_bytes: u64::from(count), ..Region::HOLE }
             }

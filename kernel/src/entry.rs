@@ -116,9 +116,11 @@ fn interrupt(frame: &mut TrapFrame, vector: u8) {
     match vector {
         VECTOR_TIMER => enter(frame, State::on_timer),
         VECTOR_RESCHEDULE => enter(frame, State::on_kick),
-        _ => enter(frame, |state, cpu, frame| match state.machine.device_of(vector) {
-            Some((device, interrupt)) => state.on_interrupt(cpu, frame, device, interrupt),
-            None => state.on_kick(cpu, frame),
+        _ => enter(frame, |state, cpu, frame| {
+            let source = Hardware::source_of(vector);
+            let decision = state.on_interrupt(cpu, frame, source);
+            state.machine.end_interrupt(source);
+            decision
         }),
     }
 }

@@ -9,13 +9,11 @@ use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
 use aegis_kernel_core::machine::{Holders, Machine, PortWidth, StopReport};
 use aegis_kernel_core::processor::Pages;
 use aegis_machine as machine;
-use machine::pci::{self, Function, FunctionAddress};
+use aegis_pci::{self as pci, ConfigAccess, Function, FunctionAddress, Reset};
 use machine::{ContextPlaces, DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
 
 /// Most interrupt routes: one vector each.
 const ROUTE_COUNT_MAX: usize = (DEVICE_VECTOR_LAST - DEVICE_VECTOR_FIRST) as usize + 1;
-/// Most PCI functions that are kept.
-pub(crate) const FUNCTION_COUNT_MAX: usize = 48;
 /// Register of a virtio block that resets the device when 0 is written (Virtio 1.2, 4.2.2).
 const VIRTIO_STATUS_REGISTER: u64 = 0x70;
 /// Reads of the command register after bus mastering was switched off, which flush writes that are on the way.
@@ -26,10 +24,29 @@ const STOP_READ_COUNT: u32 = 4;
 pub(crate) enum Line {
     /// No line.
     None,
-    /// A line of an I/O interrupt controller.
-    Gsi(u32),
+    /// A line of an I/O interrupt controller, for one function alone: held back at the controller.
+    Gsi {
+        /// Its number.
+        gsi: u32,
+        /// Level-triggered, else edge.
+        is_level: bool,
+    },
+    /// The same for PCI functions, any number of them: each is held back by its own command register, so that none
+    /// waits for another.
+    Intx(u32),
+    /// The function's one message, by its capability.
+    Msi(u16),
     /// An entry of the function's MSI-X table.
-    Message(u16),
+    MsiX(u16),
+}
+
+impl Line {
+    fn gsi(self) -> Option<u32> {
+        match self {
+            Self::Gsi { gsi, .. } | Self::Intx(gsi) => Some(gsi),
+            _ => None,
+        }
+    }
 }
 
 /// An interrupt of a device function, found by its vector.
@@ -38,10 +55,14 @@ struct Route {
     device: Option<DeviceId>,
     interrupt: usize,
     line: Line,
+    /// The physical processor that takes it.
+    cpu: usize,
+    /// The source that is next on the same line; 0 at the last.
+    next: usize,
 }
 
 impl Route {
-    const NONE: Self = Self { device: None, interrupt: 0, line: Line::None };
+    const NONE: Self = Self { device: None, interrupt: 0, line: Line::None, cpu: 0, next: 0 };
 }
 
 /// What stands behind a device function. Zero bits are nothing.
@@ -49,8 +70,8 @@ impl Route {
 pub(crate) enum Backend {
     /// Nothing.
     None,
-    /// A PCI function: index in `functions`.
-    Pci(usize),
+    /// A PCI function.
+    Pci(Function, Reset),
     /// A virtio register block at this physical address.
     VirtioMmio(u64),
 }
@@ -60,8 +81,6 @@ pub(crate) struct Hardware {
     routes: [Route; ROUTE_COUNT_MAX],
     route_count: usize,
     backends: [Backend; DeviceId::COUNT],
-    functions: [Function; FUNCTION_COUNT_MAX],
-    function_count: usize,
     /// The root that each processor has loaded, by index; 0 is the kernel's.
     roots: [u64; PROCESSOR_COUNT_MAX],
     /// Whose root that is.
@@ -77,8 +96,6 @@ impl Hardware {
             routes: [Route::NONE; ROUTE_COUNT_MAX],
             route_count: 0,
             backends: [Backend::None; DeviceId::COUNT],
-            functions: [Function::NONE; FUNCTION_COUNT_MAX],
-            function_count: 0,
             roots: [0; PROCESSOR_COUNT_MAX],
             environments: [None; PROCESSOR_COUNT_MAX],
             places: [ContextPlaces::NONE; ProcessorId::COUNT],
@@ -112,68 +129,73 @@ impl Hardware {
         }
     }
 
-    /// Keeps a PCI function; its index, or `None` if there are too many.
-    pub(crate) fn add_function(&mut self, function: Function) -> Option<usize> {
-        let index = self.function_count;
-        *self.functions.get_mut(index)? = function;
-        self.function_count += 1;
-        Some(index)
-    }
-
-    /// A kept function.
-    pub(crate) fn function(&self, index: usize) -> Option<Function> {
-        self.functions[..self.function_count].get(index).copied()
-    }
-
     /// Says what stands behind a device function.
     pub(crate) fn set_backend(&mut self, device: DeviceId, backend: Backend) {
         self.backends[device.index()] = backend;
     }
 
-    /// Gives an interrupt of a device function a vector, masked. False if none is left or the line does not exist.
-    pub(crate) fn add_route(&mut self, device: DeviceId, interrupt: usize, line: Line) -> bool {
-        if self.route_count == ROUTE_COUNT_MAX {
-            return false;
+    /// The source of an interrupt that came by this vector.
+    pub(crate) fn source_of(vector: u8) -> usize {
+        usize::from(vector.wrapping_sub(DEVICE_VECTOR_FIRST)) + 1
+    }
+
+    /// Lets a line of several through again, when those who raised it are held back themselves.
+    pub(crate) fn end_interrupt(&mut self, source: usize) {
+        if let Some(Route { line: Line::Intx(gsi), .. }) = source.checked_sub(1).and_then(|at| self.routes.get(at)) {
+            machine::line_unmask(*gsi);
         }
-        let vector = DEVICE_VECTOR_FIRST + self.route_count as u8;
-        let is_routed = match line {
-            Line::None => false,
+    }
+
+    /// Whether a line is free, or all who have it can share it.
+    pub(crate) fn has_room_on(&self, line: Line) -> bool {
+        let is_other = |route: &Route| route.line.gsi().is_some() && route.line.gsi() == line.gsi();
+        let is_shared = |line| matches!(line, Line::Intx(_));
+        self.routes.iter().all(|route| !is_other(route) || is_shared(line) && is_shared(route.line))
+    }
+
+    /// Gives an interrupt of a device function a vector, that of its line if others have it, masked. One for which none
+    /// is left never comes.
+    pub(crate) fn add_route(&mut self, device: DeviceId, interrupt: usize, line: Line) {
+        let place = self.route_count;
+        let Some(route) = self.routes.get_mut(place) else { return };
+        *route = Route { device: Some(device), interrupt, line, cpu: 0, next: 0 };
+        self.route_count += 1;
+        let gsi = line.gsi();
+        let mut before = self.routes[..place].iter_mut().rev();
+        if let Some(before) = before.find(|route| gsi.is_some() && route.line.gsi() == gsi) {
+            before.next = place + 1;
+        }
+        self.program(place);
+    }
+
+    /// Sends a route's interrupt to its processor, masked.
+    fn program(&mut self, place: usize) {
+        let Route { device: Some(device), line, cpu, .. } = self.routes[place] else { return };
+        let first = line.gsi().and_then(|gsi| self.routes.iter().position(|route| route.line.gsi() == Some(gsi)));
+        let vector = DEVICE_VECTOR_FIRST + first.unwrap_or(place) as u8;
+        match (line, self.pci_function(device)) {
             // QEMU's virtio blocks and PCI links are level-triggered, active high.
-            Line::Gsi(gsi) => machine::line_route(gsi, vector, true, false),
-            Line::Message(index) => {
-                self.pci_function(device).is_some_and(|function| machine::msi_x_route(&function, index, vector))
+            (Line::Gsi { gsi, is_level }, _) => machine::line_route(gsi, vector, is_level, false, cpu),
+            (Line::Intx(gsi), Some(function)) => {
+                PciPorts.change_command(function.address, pci::COMMAND_INTX_DISABLE, true);
+                machine::line_route(gsi, vector, true, false, cpu);
+                machine::line_unmask(gsi);
             }
-        };
-        if is_routed {
-            self.routes[self.route_count] = Route { device: Some(device), interrupt, line };
-            self.route_count += 1;
+            (Line::Msi(capability), Some(function)) => machine::msi_route(function.address, capability, vector, cpu),
+            (Line::MsiX(index), Some(function)) => machine::msi_x_route(&function, index, vector, cpu),
+            _ => {}
         }
-        is_routed
-    }
-
-    /// Lets a function decode its memory, without letting it reach any.
-    pub(crate) fn decode_memory(&mut self, function: &Function) {
-        use machine::pci::ConfigAccess;
-        let before = PciPorts.read_command(function.address);
-        PciPorts.write_command(function.address, before & !pci::COMMAND_BUS_MASTER | pci::COMMAND_MEMORY);
-    }
-
-    /// Which interrupt of which device function a vector is.
-    pub(crate) fn device_of(&self, vector: u8) -> Option<(DeviceId, usize)> {
-        let route = self.routes.get(usize::from(vector.checked_sub(DEVICE_VECTOR_FIRST)?))?;
-        Some((route.device?, route.interrupt))
     }
 
     fn pci_function(&self, device: DeviceId) -> Option<Function> {
         match self.backends[device.index()] {
-            Backend::Pci(index) => self.function(index),
+            Backend::Pci(function, _) => Some(function),
             _ => None,
         }
     }
 
-    fn line_of(&self, device: DeviceId, interrupt: usize) -> Line {
-        let is_it = |route: &&Route| route.device == Some(device) && route.interrupt == interrupt;
-        self.routes.iter().find(is_it).map_or(Line::None, |route| route.line)
+    fn place_of(&self, device: DeviceId, interrupt: usize) -> Option<usize> {
+        self.routes.iter().position(|route| route.device == Some(device) && route.interrupt == interrupt)
     }
 
     // Its loop is one turn nearly always, and is not to be unrolled into its callers.
@@ -271,17 +293,12 @@ impl Machine for Hardware {
     }
 
     fn config_read(&mut self, location: u32, offset: u32) -> u32 {
-        use machine::pci::ConfigAccess;
         PciPorts.read(FunctionAddress(location as u16), offset as u16)
     }
 
     fn device_enable(&mut self, device: DeviceId, enable: bool) {
         match self.backends[device.index()] {
-            Backend::Pci(index) => {
-                if let Some(function) = self.function(index) {
-                    pci_enable(&function, enable);
-                }
-            }
+            Backend::Pci(function, _) => pci_enable(&function, enable),
             // A block has no switch of its own; a device that is reset reaches no memory until a driver sets it up
             // again.
             Backend::VirtioMmio(address) if !enable => {
@@ -291,16 +308,56 @@ impl Machine for Hardware {
         }
     }
 
-    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool) {
-        match (self.line_of(device, interrupt), is_masked) {
-            (Line::Gsi(gsi), true) => machine::line_mask(gsi),
-            (Line::Gsi(gsi), false) => machine::line_unmask(gsi),
-            (Line::Message(index), _) => {
-                if let Some(function) = self.pci_function(device) {
-                    machine::msi_x_mask(&function, index, is_masked);
-                }
+    fn device_reset(&mut self, device: DeviceId) -> bool {
+        if let Backend::Pci(function, reset) = &mut self.backends[device.index()]
+            && !reset.step(&PciPorts, function.address, machine::now_ns())
+        {
+            return false;
+        }
+        self.device_enable(device, false);
+        // What a reset function knew of its messages is gone.
+        for place in 0..self.route_count {
+            if self.routes[place].device == Some(device) {
+                self.program(place);
             }
-            (Line::None, _) => {}
+        }
+        true
+    }
+
+    fn interrupt_route(&mut self, device: DeviceId, interrupt: usize, cpu: CpuId) -> bool {
+        let is_there = cpu.index() < machine::processor_count();
+        if let Some(place) = self.place_of(device, interrupt).filter(|_| is_there) {
+            self.routes[place].cpu = cpu.index();
+            self.program(place);
+        }
+        is_there
+    }
+
+    fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool) {
+        let Some(place) = self.place_of(device, interrupt) else { return };
+        match (self.routes[place].line, self.pci_function(device)) {
+            (Line::Gsi { gsi, .. }, _) if is_masked => machine::line_mask(gsi),
+            (Line::Gsi { gsi, .. }, _) => machine::line_unmask(gsi),
+            (Line::Intx(_), Some(function)) => {
+                PciPorts.change_command(function.address, pci::COMMAND_INTX_DISABLE, is_masked);
+            }
+            (Line::Msi(capability), Some(function)) => {
+                pci::set_msi_enabled(&PciPorts, function.address, capability, !is_masked);
+            }
+            (Line::MsiX(index), Some(function)) => machine::msi_x_mask(&function, index, is_masked),
+            _ => {}
+        }
+    }
+
+    fn next_raised(&mut self, mut source: usize) -> Option<(DeviceId, usize, usize)> {
+        loop {
+            let route = *self.routes.get(source.checked_sub(1)?)?;
+            let device = route.device?;
+            match (route.line, self.pci_function(device)) {
+                (Line::Intx(_), Some(function)) if !pci::raises_intx(&PciPorts, function.address) => {}
+                _ => return Some((device, route.interrupt, route.next)),
+            }
+            source = route.next;
         }
     }
 
@@ -331,14 +388,8 @@ impl Machine for Hardware {
 
 /// Switches decoding and bus mastering of a function on, or bus mastering off, waiting for what is on the way.
 fn pci_enable(function: &Function, enable: bool) {
-    use machine::pci::ConfigAccess;
-    let before = PciPorts.read_command(function.address);
     let on = pci::COMMAND_IO | pci::COMMAND_MEMORY | pci::COMMAND_BUS_MASTER;
-    let mut after = if enable { before | on } else { before & !pci::COMMAND_BUS_MASTER };
-    if function.msi_x.is_some() {
-        after |= pci::COMMAND_INTX_DISABLE;
-    }
-    PciPorts.write_command(function.address, after);
+    PciPorts.change_command(function.address, if enable { on } else { pci::COMMAND_BUS_MASTER }, enable);
     for _ in 0..STOP_READ_COUNT {
         PciPorts.read_command(function.address);
     }

@@ -175,9 +175,12 @@ stubs! {
         => DevicePort {
             slot: slot, region: region, offset: offset, width_bytes: width_bytes, is_write: is_write, value: value,
         };
+    /// Binds an interrupt to a bell; physical processor `cpu` - 1 takes it, for 0 the one where the caller is.
+    device_interrupt_bind_at(slot: CapSlot, interrupt: u32, bell: CapSlot, cpu: u32)
+        => DeviceInterruptBind { slot: slot, interrupt: interrupt, bell: bell, cpu: cpu };
     /// Binds an interrupt to a bell.
     device_interrupt_bind(slot: CapSlot, interrupt: u32, bell: CapSlot)
-        => DeviceInterruptBind { slot: slot, interrupt: interrupt, bell: bell };
+        => DeviceInterruptBind { slot: slot, interrupt: interrupt, bell: bell, cpu: 0 };
     /// Asks for the next interrupt.
     device_interrupt_ask(slot: CapSlot, interrupt: u32) => DeviceInterruptAsk { slot: slot, interrupt: interrupt };
     /// Changes the amount of the ticket that funds an environment or a processor.

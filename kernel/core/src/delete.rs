@@ -237,17 +237,24 @@ impl<M: Machine> State<'_, M> {
         capability.flags |= DYING;
         self.store_capability(at, &capability);
         let held = self.devices_held(environment, at);
-        if capability.rights.contains(Rights::CONTROL) && !held.has(device, 0) {
-            self.release_device(device, environment);
-        }
         let environment_object = &self.environments[environment];
-        if environment_object.has_no_space || !environment_object.maps_devices {
+        if environment_object.has_no_space {
             return Progress::Done;
         }
-        let broken = Broken::Device { device, held };
-        let progress = self.break_mappings(environment, broken, &mut capability.cursor);
-        self.store_capability(at, &capability);
-        progress
+        if environment_object.maps_devices {
+            let broken = Broken::Device { device, held };
+            let progress = self.break_mappings(environment, broken, &mut capability.cursor);
+            self.store_capability(at, &capability);
+            if progress == Progress::More {
+                return progress;
+            }
+        }
+        // Its registers are out of reach now, so that at rest it stays so.
+        let loses = |right, kind| capability.rights.contains(right) && !held.has(device, kind);
+        if loses(Rights::CONTROL, 0) || loses(Rights::READ | Rights::WRITE, 2) {
+            return self.release_device(device, environment);
+        }
+        Progress::Done
     }
 
     /// The device functions for which an environment has usable capabilities, `except` aside.

@@ -2,8 +2,9 @@
 //!
 //! The kernel drives no device. It maps regions, passes port accesses on, routes interrupts to
 //! bells (counted, and masked until asked for again), and keeps a record of the frames that a
-//! device may reach, which are pinned. Invariant: when an environment's last capability for a
-//! function goes, the function is stopped before the frames that it could reach are unpinned.
+//! device may reach, which are pinned. Invariant: when an environment's last capability to set a
+//! function to work goes, the function is at rest, stopped and reset, before the frames that it
+//! could reach are unpinned.
 
 use aegis_abi::device::{DEVICE_INTERRUPT_COUNT_MAX, DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::PAGE_SHIFT;
@@ -13,7 +14,11 @@ use aegis_abi::types::Rights;
 use crate::capability::CapRef;
 use crate::id::{BellId, DeviceId, EnvironmentId, Id, Named};
 use crate::machine::Machine;
+use crate::space::Progress;
 use crate::state::State;
+
+/// What a step of a reset costs of an entry's budget.
+const RESET_COST: usize = 1024;
 
 /// A memory or port region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,8 +73,6 @@ pub struct DeviceDescription {
     pub regions: [Region; DEVICE_REGION_COUNT_MAX],
     /// Interrupts that the glue can route, at most `DEVICE_INTERRUPT_COUNT_MAX`.
     pub interrupt_count: u32,
-    /// An IOMMU confines its DMA.
-    pub is_dma_confined: bool,
 }
 
 impl DeviceDescription {
@@ -90,10 +93,24 @@ begins! {
     }
 }
 
+/// What a function does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Nobody ever touched it.
+    Untouched,
+    /// What its driver told it.
+    InUse,
+    /// It is being reset because somebody asked for that.
+    Resetting,
+    /// It is being reset because somebody loses it, which is not to be disturbed.
+    Releasing,
+}
+
 begins! {
     /// A device function.
     pub(crate) struct Device {
         pub(crate) description: Option<DeviceDescription> = None,
+        pub(crate) work: Work = Work::Untouched,
         pub(crate) routes: [Route; DEVICE_INTERRUPT_COUNT_MAX] = [Route::EMPTY; DEVICE_INTERRUPT_COUNT_MAX],
     }
 }
@@ -123,6 +140,11 @@ impl HeldDevices {
             .for_each(|(held, kind)| *held |= u64::from(rights.contains(kind)) << device.index());
     }
 
+    /// Whether it can be set to work: by its registers, or by being enabled.
+    pub(crate) fn can_work(&self, device: DeviceId) -> bool {
+        self.has(device, 0) || self.has(device, 2)
+    }
+
     /// Whether a function is held: 0 with CONTROL, 1 with READ, 2 with READ and WRITE.
     pub(crate) fn has(&self, device: DeviceId, kind: usize) -> bool {
         self.0.get(kind).is_some_and(|held| held >> device.index() & 1 != 0)
@@ -146,22 +168,27 @@ begins! {
 }
 
 impl<M: Machine> State<'_, M> {
-    /// An interrupt came: it is masked until somebody asks for the next one.
-    pub(crate) fn device_interrupt(&mut self, device: DeviceId, interrupt: usize) {
+    /// An interrupt came: it is masked until somebody asks for the next one. Whoever it is for.
+    pub(crate) fn device_interrupt(&mut self, device: DeviceId, interrupt: usize) -> Option<EnvironmentId> {
         self.machine.interrupt_mask(device, interrupt, true);
-        let bell = self.devices[device]
-            .routes
-            .get(interrupt)
-            .and_then(|route| route.bell)
-            .and_then(|named| self.live_bell(named));
-        if let Some(bell) = bell {
+        let route = *self.devices[device].routes.get(interrupt)?;
+        if let Some(bell) = route.bell.and_then(|named| self.live_bell(named)) {
             self.ring(bell);
         }
+        route.environment
     }
 
-    /// Stops a function on behalf of an environment that loses it, then lets go of what the
+    /// Goes on with a reset, for whoever asked for it or for one who loses the function.
+    pub(crate) fn reset_device(&mut self, device: DeviceId, why: Work) -> Progress {
+        self.spend(RESET_COST);
+        let is_at_rest = self.machine.device_reset(device);
+        self.devices[device].work = if is_at_rest { Work::InUse } else { why };
+        if is_at_rest { Progress::Done } else { Progress::More }
+    }
+
+    /// Brings a function to rest on behalf of an environment that loses it, then lets go of what the
     /// function could reach for it.
-    pub(crate) fn release_device(&mut self, device: DeviceId, environment: EnvironmentId) {
+    pub(crate) fn release_device(&mut self, device: DeviceId, environment: EnvironmentId) -> Progress {
         for interrupt in 0..DEVICE_INTERRUPT_COUNT_MAX {
             if self.devices[device].routes[interrupt].environment == Some(environment) {
                 self.machine.interrupt_mask(device, interrupt, true);
@@ -169,21 +196,29 @@ impl<M: Machine> State<'_, M> {
             }
         }
         // Whatever it bound: a driver that polls, and knows where its frames are, binds nothing.
-        self.machine.device_enable(device, false);
+        if self.devices[device].work != Work::Untouched && self.reset_device(device, Work::Releasing) == Progress::More
+        {
+            return Progress::More;
+        }
         for index in 0..self.dma_bindings.len() {
             let binding = &self.dma_bindings[index];
             if binding.device == Some(device) && binding.environment == Some(environment) {
                 self.release_dma_binding(index);
             }
         }
+        Progress::Done
     }
 
-    /// All functions that an environment controls: nothing is bound at others.
-    pub(crate) fn release_devices_of(&mut self, environment: EnvironmentId) {
+    /// All functions that an environment can set to work, one after the other.
+    pub(crate) fn release_devices_of(&mut self, environment: EnvironmentId) -> Progress {
         let held = self.devices_held(environment, CapRef { environment, slot: 0 });
-        for device in self.devices.ids().filter(|device| held.has(*device, 0)) {
-            self.release_device(device, environment);
+        while let Some(device) = DeviceId::from_index(self.environments[environment].devices_released) {
+            if held.can_work(device) && self.release_device(device, environment) == Progress::More {
+                return Progress::More;
+            }
+            self.environments[environment].devices_released += 1;
         }
+        Progress::Done
     }
 
     /// Masks and forgets the interrupts that were bound with a capability.

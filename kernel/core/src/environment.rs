@@ -44,6 +44,8 @@ begins! {
         pub(crate) is_ending: bool = false,
         /// While ending: its address spaces are gone.
         pub(crate) has_no_space: bool = false,
+        /// While ending: device functions, in order, that it does not drive any more.
+        pub(crate) devices_released: usize = 0,
         /// Has ever mapped a device's region.
         pub(crate) maps_devices: bool = false,
         pub(crate) counters: [u64; COUNTER_COUNT] = [0; COUNTER_COUNT],
@@ -214,7 +216,9 @@ impl<M: Machine> State<'_, M> {
             return Progress::More;
         }
         if !self.environments[environment].has_no_space {
-            self.release_devices_of(environment);
+            if self.release_devices_of(environment) == Progress::More {
+                return Progress::More;
+            }
             if self.end_spaces(environment) == Progress::More {
                 return Progress::More;
             }

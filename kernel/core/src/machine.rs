@@ -108,6 +108,14 @@ pub trait Machine {
     /// Lets a device function reach memory and decode its regions, or stops it; returns when it has
     /// stopped.
     fn device_enable(&mut self, device: DeviceId, enable: bool);
+    /// Brings a device function to rest: it reaches no memory, raises no interrupt, has nothing under way, and is reset
+    /// where it can be. False while it takes its time: call again.
+    fn device_reset(&mut self, device: DeviceId) -> bool;
+    /// Sends an interrupt of a device function, masked, to a physical processor; false if there is none of that name.
+    fn interrupt_route(&mut self, device: DeviceId, interrupt: usize, cpu: CpuId) -> bool;
+    /// The next interrupt of a device function that raises `source` and is not masked, and the source to ask for after
+    /// that, which may be none.
+    fn next_raised(&mut self, source: usize) -> Option<(DeviceId, usize, usize)>;
     /// Masks an interrupt of a device function, or unmasks it.
     fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool);
 

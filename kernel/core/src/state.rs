@@ -222,23 +222,21 @@ impl<M: Machine> State<'_, M> {
         self.leave(cpu, frame)
     }
 
-    /// An interrupt of a device function: counts and masks it, rings its bell.
-    pub fn on_interrupt(
-        &mut self,
-        cpu: CpuId,
-        frame: &mut UpcallFrame,
-        device: DeviceId,
-        interrupt: usize,
-    ) -> Decision {
+    /// An interrupt of device functions, by its source: masks each that raises it, rings its bell.
+    pub fn on_interrupt(&mut self, cpu: CpuId, frame: &mut UpcallFrame, mut source: usize) -> Decision {
         if let Some(processor) = self.enter(cpu) {
             let environment = self.processors[processor].environment_id();
             self.count(environment, Counter::Interrupts, 1);
         }
         let since_ns = self.machine.now_ns();
+        let mut who = None;
         self.prompt_cpu = Some(cpu);
-        self.device_interrupt(device, interrupt);
+        while let Some((device, interrupt, next)) = self.machine.next_raised(source) {
+            who = self.device_interrupt(device, interrupt).or(who);
+            source = next;
+        }
         self.prompt_cpu = None;
-        self.charge_interrupt(cpu, self.devices[device].routes.get(interrupt).and_then(|it| it.environment), since_ns);
+        self.charge_interrupt(cpu, who, since_ns);
         self.end_slice(cpu, frame);
         self.leave(cpu, frame)
     }

@@ -47,8 +47,6 @@ pub struct IsaLine {
 /// What the MADT says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// Physical address of the local APIC.
-    pub local_apic: u64,
     apic_ids: [u32; PROCESSOR_COUNT_MAX],
     processor_count: usize,
     io_apics: [IoApicEntry; IO_APIC_COUNT_MAX],
@@ -84,7 +82,6 @@ impl Topology {
     pub fn from_acpi(reader: &impl PhysicalReader, rsdp: u64) -> Option<Topology> {
         let madt = find_table(reader, rsdp, *b"APIC")?;
         let mut topology = Topology::empty();
-        topology.local_apic = u64::from(reader.read_u32(madt.address + HEADER_BYTES)?);
         let end = madt.address + madt.length_bytes;
         let mut at = madt.address + HEADER_BYTES + 8;
         while at + 2 <= end {
@@ -124,7 +121,6 @@ impl Topology {
                     *slot = line;
                 }
             }
-            (5, 12..) => self.local_apic = reader.read_u64(at + 4)?,
             (9, 16..) if reader.read_u32(at + 8)? & ENABLED != 0 => {
                 self.add_processor(reader.read_u32(at + 4)?);
             }
@@ -139,7 +135,6 @@ impl Topology {
             line.gsi = gsi;
         }
         Topology {
-            local_apic: 0xfee0_0000,
             apic_ids: [0; PROCESSOR_COUNT_MAX],
             processor_count: 0,
             io_apics: [IoApicEntry::default(); IO_APIC_COUNT_MAX],

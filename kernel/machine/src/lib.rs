@@ -16,7 +16,6 @@ pub mod clock;
 pub mod command_line;
 pub mod descriptor;
 pub mod frame_range;
-pub mod pci;
 pub mod start_info;
 #[cfg(test)]
 mod start_tests;

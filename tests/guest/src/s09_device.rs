@@ -110,7 +110,7 @@ fn read_refuses(machine: &Machine) -> CaseResult {
             // SAFETY: refused.
             unsafe { call::issue_words(DeviceControl::NUMBER, &[u64::from(device.0), operation, 0, 0, 0, 0]) }
         };
-        expect!(bad(2) == (Status::BadArgument as u64, 1));
+        expect!(bad(3) == (Status::BadArgument as u64, 1));
     }
     Ok(())
 }

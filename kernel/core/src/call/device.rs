@@ -10,11 +10,11 @@ use aegis_abi::memory::BindFlags;
 use aegis_abi::share::Table;
 use aegis_abi::types::{CapType, FrameNumber, Rights, SLOT_NONE, Status};
 
-use super::{Answer, Caller, bad_argument, refuse_if};
+use super::{Answer, Caller, answer, bad_argument, refuse_if};
 use crate::capability::CapRef;
-use crate::device::{DeviceDescription, DmaBinding, Region, Route};
+use crate::device::{DeviceDescription, DmaBinding, Region, Route, Work};
 use crate::frame::FrameKind;
-use crate::id::DeviceId;
+use crate::id::{CpuId, DeviceId, Id};
 use crate::machine::{Machine, PortWidth};
 use crate::space::{Flush, in_windows, leaf_bits};
 use crate::state::State;
@@ -55,23 +55,41 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
             refuse_if(call.index >= CONFIG_BYTES || !call.index.is_multiple_of(4), bad_argument(2))?;
             u64::from(state.machine.config_read(device.location, call.index))
         }
-        DeviceField::DmaConfined => u64::from(device.is_dma_confined),
+        DeviceField::DmaConfined => 0,
     })
 }
 
 pub(super) fn control<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceControl) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
-    if call.operation == DeviceOperation::Enable as u32 {
-        state.machine.device_enable(device, true);
-    } else if call.operation == DeviceOperation::Disable as u32 {
-        state.machine.device_enable(device, false);
-        for interrupt in 0..description.interrupt_count as usize {
-            state.machine.interrupt_mask(device, interrupt, true);
+    let operation = DeviceOperation::from_number(call.operation).ok_or(bad_argument(1))?;
+    let work = state.devices[device].work;
+    match operation {
+        DeviceOperation::Enable => {
+            refuse_if(matches!(work, Work::Resetting | Work::Releasing), Status::Busy)?;
+            state.machine.device_enable(device, true);
+            state.devices[device].work = Work::InUse;
         }
-    } else {
-        return Err(bad_argument(1));
+        DeviceOperation::Disable => {
+            state.machine.device_enable(device, false);
+            for interrupt in 0..description.interrupt_count as usize {
+                state.machine.interrupt_mask(device, interrupt, true);
+            }
+        }
+        DeviceOperation::Reset => {
+            state.lookup_device(caller.environment, call.slot, Rights::READ | Rights::WRITE)?;
+            refuse_if(work == Work::Releasing, Status::Busy)?;
+            return answer(state.reset_device(device, Work::Resetting));
+        }
     }
     Ok(0)
+}
+
+/// Remembers that somebody can have set a function to work.
+fn touch<M: Machine>(state: &mut State<M>, device: DeviceId) {
+    let work = &mut state.devices[device].work;
+    if *work == Work::Untouched {
+        *work = Work::InUse;
+    }
 }
 
 fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, super::Refusal> {
@@ -79,7 +97,7 @@ fn region_at(device: &DeviceDescription, index: u32) -> Result<&Region, super::R
 }
 
 pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceMap) -> Answer {
-    let (_, description) = description(state, caller, call.slot, Rights::READ)?;
+    let (device, description) = description(state, caller, call.slot, Rights::READ)?;
     let (_, capability) = state.lookup(caller.environment, call.slot, CapType::Device, Rights::READ)?;
     let region = region_at(&description, call.region)?;
     refuse_if(region.is_ports, bad_argument(1))?;
@@ -96,6 +114,7 @@ pub(super) fn map<M: Machine>(state: &mut State<M>, caller: Caller, call: Device
     let mut flags = BindFlags::UNCACHED;
     flags.set(BindFlags::WRITE, capability.rights.contains(Rights::WRITE));
     state.environments[caller.environment].maps_devices = true;
+    touch(state, device);
     let tables = state.current_tables(caller.processor);
     let mut flush = Flush::new(tables);
     let mut result = Ok(());
@@ -118,7 +137,7 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
         1 => Rights::WRITE,
         _ => return Err(bad_argument(4)),
     };
-    let (_, description) = description(state, caller, call.slot, rights)?;
+    let (device, description) = description(state, caller, call.slot, rights)?;
     let region = region_at(&description, call.region)?;
     refuse_if(!region.is_ports, bad_argument(1))?;
     let width = PortWidth::from_bytes(call.width_bytes).ok_or(bad_argument(3))?;
@@ -126,6 +145,7 @@ pub(super) fn port<M: Machine>(state: &mut State<M>, caller: Caller, call: Devic
     refuse_if(end > region.length_bytes, bad_argument(2))?;
     let port = u16::try_from(region.base + u64::from(call.offset)).map_err(|_| bad_argument(2))?;
     if call.is_write == 1 {
+        touch(state, device);
         state.machine.port_write(port, width, call.value);
         return Ok(0);
     }
@@ -139,6 +159,10 @@ fn interrupt_index(device: &DeviceDescription, interrupt: u32) -> Result<usize, 
 pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, call: DeviceInterruptBind) -> Answer {
     let (device, description) = description(state, caller, call.slot, Rights::CONTROL)?;
     let interrupt = interrupt_index(&description, call.interrupt)?;
+    let cpu = match call.cpu {
+        0 => caller.cpu,
+        name => CpuId::from_index(name as usize - 1).ok_or(bad_argument(3))?,
+    };
     let route = if call.bell == SLOT_NONE {
         Route::EMPTY
     } else {
@@ -150,6 +174,7 @@ pub(super) fn interrupt_bind<M: Machine>(state: &mut State<M>, caller: Caller, c
             ),
         }
     };
+    refuse_if(!state.machine.interrupt_route(device, interrupt, cpu), bad_argument(3))?;
     let place = state.devices[device].routes.get_mut(interrupt).ok_or(bad_argument(1))?;
     *place = route;
     state.machine.interrupt_mask(device, interrupt, true);

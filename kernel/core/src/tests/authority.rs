@@ -132,7 +132,7 @@ fn an_interrupt_rings_no_bell_without_both_capabilities() {
         world.ok(copy(S, S + 1));
         world.ok(copy(device, S + 2));
         let (slot, bell) = (CapSlot(S + 2), CapSlot(S + 1));
-        world.ok(Call::DeviceInterruptBind(DeviceInterruptBind { slot, interrupt: 0, bell }));
+        world.ok(Call::DeviceInterruptBind(DeviceInterruptBind { slot, interrupt: 0, bell, cpu: 0 }));
         world.ok(Call::DeviceInterruptAsk(DeviceInterruptAsk { slot, interrupt: 0 }));
         assert_eq!(world.state.machine.unmasked, [(0, 0)]);
         world.ok(drop(if is_bell { S + 1 } else { S + 2 }));

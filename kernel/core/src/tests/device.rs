@@ -9,7 +9,9 @@ use aegis_abi::device::DeviceField;
 use aegis_abi::memory::entry;
 use aegis_abi::types::{CapSlot, Rights, SLOT_DEVICE_FIRST, SLOT_MACHINE, SLOT_NONE, SLOT_SELF, Status};
 
-use super::world::{DEVICE_FRAME, S, World};
+use std::vec::Vec;
+
+use super::world::{DEVICE_FRAME, S, SHARED_LINE, World};
 use crate::space::Directory;
 
 const DEVICE: CapSlot = SLOT_DEVICE_FIRST;
@@ -122,7 +124,7 @@ fn interrupts_are_counted_and_masked_until_asked_for() {
     let ask = Call::DeviceInterruptAsk(DeviceInterruptAsk { slot: DEVICE, interrupt: 1 });
     assert_eq!(world.refused(ask), Status::WrongState);
     let bind = |interrupt: u32, bell: CapSlot| {
-        Call::DeviceInterruptBind(DeviceInterruptBind { slot: DEVICE, interrupt, bell })
+        Call::DeviceInterruptBind(DeviceInterruptBind { slot: DEVICE, interrupt, bell, cpu: 0 })
     };
     assert_eq!(world.call(bind(2, bell)), (Status::BadArgument, 1));
     assert_eq!(world.refused(bind(1, DEVICE)), Status::WrongType);
@@ -176,7 +178,23 @@ fn losing_the_device_stops_it_before_its_frames_are_let_go() {
     world.frames(S, 4);
     world.ok(dma(S, 0, 4));
     world.ok(Call::CapDrop(CapDrop { slot: DEVICE }));
-    assert_eq!(world.state.machine.enabled, [(0, false)]);
+    assert_eq!(world.state.machine.enabled, [], "nobody ever touched it");
+    world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
+    world.frames(S, 4);
+    let second = CapSlot(DEVICE.0 + 1);
+    // It is in the same page.
+    world.ok(Call::CapDrop(CapDrop { slot: CapSlot(DEVICE.0 + 2) }));
+    world.ok(Call::DeviceMap(DeviceMap { slot: second, region: 0, virtual_address: VA }));
+    world.ok(Call::DeviceDmaBind(DeviceDmaBind { slot: second, frames: CapSlot(S), offset: 0, count: 4 }));
+    world.state.machine.reset_steps[0] = 3;
+    let drop = Call::CapDrop(CapDrop { slot: second });
+    for _ in 0..3 {
+        assert_eq!(world.refused(drop), Status::Again);
+        assert_eq!(leaf(&world, VA), 0, "its registers are out of reach before it is brought to rest");
+        assert_eq!(world.refused(Call::FrameFree(FrameFree { slot: CapSlot(S) })), Status::Busy);
+    }
+    world.ok(drop);
+    assert_eq!(world.state.machine.reset, [1]);
     world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
 }
 
@@ -223,7 +241,110 @@ fn a_device_is_enabled_and_disabled() {
     world.ok(control(0));
     world.ok(control(1));
     assert_eq!(world.state.machine.enabled, [(0, true), (0, false)]);
-    assert_eq!(world.call(control(2)), (Status::BadArgument, 1));
+    assert_eq!(world.call(control(3)), (Status::BadArgument, 1));
+}
+
+#[test]
+fn a_reset_is_the_holders_until_somebody_loses_the_function() {
+    let mut world = World::new();
+    let derived = |target: u32, rights: Rights| {
+        Call::CapDerive(CapDerive {
+            source: DEVICE,
+            target: CapSlot(target),
+            rights: rights.bits(),
+            offset: 0,
+            count: 0,
+        })
+    };
+    let control = |slot: CapSlot, operation: u32| Call::DeviceControl(DeviceControl { slot, operation });
+    world.ok(derived(S, Rights::CONTROL));
+    assert_eq!(world.refused(control(CapSlot(S), 2)), Status::MissingRight, "it is the whole function's");
+    world.state.machine.reset_steps[0] = 2;
+    world.ok(control(DEVICE, 0));
+    for _ in 0..2 {
+        assert_eq!(world.refused(control(DEVICE, 2)), Status::Again);
+        assert_eq!(world.refused(control(DEVICE, 0)), Status::Busy);
+    }
+    world.ok(control(DEVICE, 2));
+    world.ok(control(DEVICE, 0));
+    assert_eq!(world.state.machine.reset, [0]);
+    // Another environment has it, and loses it.
+    world.environment(S + 1, 50);
+    let rights = Rights::all().bits();
+    world.ok(Call::CapGrant(CapGrant { source: DEVICE, environment: CapSlot(S + 1), target: CapSlot(5), rights }));
+    let destroy = Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S + 1) });
+    assert_eq!(world.refused(destroy), Status::Again);
+    assert_eq!(world.refused(control(DEVICE, 0)), Status::Busy);
+    assert_eq!(world.refused(control(DEVICE, 2)), Status::Busy, "the loser's reset is not to be prolonged");
+    while world.call(destroy).0 == Status::Again {}
+    assert_eq!(world.state.machine.reset, [0, 0], "once, not at every step of the end");
+    world.ok(control(DEVICE, 0));
+}
+
+#[test]
+fn functions_that_share_a_line_do_not_wait_for_each_other() {
+    let mut world = World::new();
+    let bell = bell(&mut world);
+    world.ok(Call::BellCreate(BellCreate { slot: CapSlot(S + 10), processor: SLOT_NONE }));
+    let devices = [DEVICE, CapSlot(DEVICE.0 + 1)];
+    for (slot, bell) in devices.into_iter().zip([bell, CapSlot(S + 10)]) {
+        world.ok(Call::DeviceInterruptBind(DeviceInterruptBind { slot, interrupt: 0, bell, cpu: 0 }));
+    }
+    let ask = |world: &mut World, number: usize| {
+        world.ok(Call::DeviceInterruptAsk(DeviceInterruptAsk { slot: devices[number], interrupt: 0 }))
+    };
+    world.state.machine.sharers = Vec::from([(0, 0), (1, 0)]);
+    world.state.machine.raised = Vec::from([(0, 0)]);
+    ask(&mut world, 0);
+    ask(&mut world, 1);
+    let take = |world: &mut World, slot: u32| world.ok(Call::BellTake(BellTake { slot: CapSlot(slot) }));
+    world.source(0, SHARED_LINE);
+    assert_eq!((take(&mut world, S + 9), take(&mut world, S + 10)), (1, 0), "only who raised it is told");
+    // The first never acknowledges: it is held back itself, and the second goes on.
+    world.state.machine.raised.push((1, 0));
+    for _ in 0..3 {
+        assert_eq!(world.state.machine.unmasked, [(1, 0)]);
+        world.source(0, SHARED_LINE);
+        assert_eq!((take(&mut world, S + 9), take(&mut world, S + 10)), (0, 1));
+        ask(&mut world, 1);
+    }
+    ask(&mut world, 0);
+    world.source(1, SHARED_LINE);
+    assert_eq!((take(&mut world, S + 9), take(&mut world, S + 10)), (1, 1), "both at once");
+    world.source(0, SHARED_LINE);
+    assert_eq!((take(&mut world, S + 9), take(&mut world, S + 10)), (0, 0));
+}
+
+#[test]
+fn an_interrupt_goes_to_the_processor_that_was_named() {
+    let mut world = World::new();
+    let bell = bell(&mut world);
+    let bind = |cpu: u32| Call::DeviceInterruptBind(DeviceInterruptBind { slot: DEVICE, interrupt: 1, bell, cpu });
+    world.ok(bind(0));
+    assert_eq!(world.state.machine.routed[0], (0, 1, 0), "where the caller is");
+    world.ok(bind(3));
+    assert_eq!(world.state.machine.routed[0], (0, 1, 2));
+    for cpu in [5, 17, u32::MAX] {
+        assert_eq!(world.call(bind(cpu)), (Status::BadArgument, 3));
+    }
+}
+
+#[test]
+fn who_can_only_write_registers_leaves_the_function_at_rest() {
+    let mut world = World::new();
+    world.environment(S, 50);
+    world.processor(S + 10, S);
+    let rights = (Rights::READ | Rights::WRITE).bits();
+    world.ok(Call::CapGrant(CapGrant { source: DEVICE, environment: CapSlot(S), target: CapSlot(5), rights }));
+    world.start(S + 10);
+    world.kick(1);
+    let map = Call::DeviceMap(DeviceMap { slot: CapSlot(5), region: 0, virtual_address: VA });
+    assert_eq!(world.call_on(1, map).0, Status::Ok);
+    let destroy = Call::EnvironmentDestroy(EnvironmentDestroy { slot: CapSlot(S) });
+    while world.call(destroy).0 == Status::Again {
+        world.kick(1);
+    }
+    assert_eq!(world.state.machine.reset, [0]);
 }
 
 #[test]

@@ -114,7 +114,19 @@ pub(super) struct Fake {
     pub(super) ports: Vec<(u16, u32)>,
     pub(super) enabled: Vec<(usize, bool)>,
     pub(super) unmasked: Vec<(usize, usize)>,
+    /// Calls that a reset takes before the function is at rest, and how many are left of the one under way.
+    pub(super) reset_steps: [usize; 2],
+    /// Functions that came to rest.
+    pub(super) reset: Vec<usize>,
+    /// Where interrupts were sent, the last first.
+    pub(super) routed: Vec<(usize, usize, usize)>,
+    /// Interrupts that share the line [`SHARED_LINE`], and which of them their functions raise.
+    pub(super) sharers: Vec<(usize, usize)>,
+    pub(super) raised: Vec<(usize, usize)>,
 }
+
+/// The source of a line that several functions have; what is below are a function's own.
+pub(super) const SHARED_LINE: usize = 0x1000;
 
 impl Fake {
     fn count_words(&self, count: usize) {
@@ -204,6 +216,36 @@ impl Machine for Fake {
     fn device_enable(&mut self, device: DeviceId, enable: bool) {
         self.enabled.push((device.index(), enable));
     }
+    fn device_reset(&mut self, device: DeviceId) -> bool {
+        let [steps, left] = &mut self.reset_steps;
+        if *left == 0 {
+            self.enabled.push((device.index(), false));
+            *left = *steps + 1;
+        }
+        *left -= 1;
+        if *left == 0 {
+            self.reset.push(device.index());
+        }
+        *left == 0
+    }
+    fn interrupt_route(&mut self, device: DeviceId, interrupt: usize, cpu: CpuId) -> bool {
+        self.routed.insert(0, (device.index(), interrupt, cpu.index()));
+        cpu.index() < 4
+    }
+    fn next_raised(&mut self, source: usize) -> Option<(DeviceId, usize, usize)> {
+        if source < SHARED_LINE {
+            let number = source.checked_sub(1)?;
+            return Some((DeviceId::from_index(number / 256)?, number % 256, 0));
+        }
+        let from = source - SHARED_LINE;
+        let is_raised = |at: &usize| {
+            let sharer = self.sharers[*at];
+            self.raised.contains(&sharer) && self.unmasked.contains(&sharer)
+        };
+        let at = (from..self.sharers.len()).find(is_raised)?;
+        let (device, interrupt) = self.sharers[at];
+        Some((DeviceId::from_index(device)?, interrupt, SHARED_LINE + at + 1))
+    }
     fn interrupt_mask(&mut self, device: DeviceId, interrupt: usize, is_masked: bool) {
         self.unmasked.retain(|u| *u != (device.index(), interrupt));
         if !is_masked {
@@ -239,7 +281,6 @@ pub(super) fn pci_function() -> DeviceDescription {
         class: 0x07_8000,
         regions,
         interrupt_count: 2,
-        is_dma_confined: false,
     }
 }
 
@@ -304,6 +345,11 @@ fn fake() -> Fake {
         ports: Vec::new(),
         enabled: Vec::new(),
         unmasked: Vec::new(),
+        reset_steps: [0; 2],
+        reset: Vec::new(),
+        routed: Vec::new(),
+        sharers: Vec::new(),
+        raised: Vec::new(),
     }
 }
 
@@ -439,11 +485,14 @@ impl World {
     }
 
     pub(super) fn interrupt(&mut self, index: usize, device: usize, interrupt: usize) -> Decision {
-        let device = DeviceId::from_index(device).expect("a device");
+        self.source(index, device * 256 + interrupt + 1)
+    }
+
+    /// An interrupt by its source, which may be a line of several functions.
+    pub(super) fn source(&mut self, index: usize, source: usize) -> Decision {
         self.state.machine.caches.this_cpu = index;
         self.state.machine.words.set(0);
-        let frame = &mut self.frame[index];
-        let decision = self.state.on_interrupt(cpu(index), frame, device, interrupt);
+        let decision = self.state.on_interrupt(cpu(index), &mut self.frame[index], source);
         self.entered(index, decision)
     }
 

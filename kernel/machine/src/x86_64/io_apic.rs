@@ -1,4 +1,4 @@
-//! I/O APICs: interrupt lines (by global number) to vectors of the boot processor. The legacy controllers are masked
+//! I/O APICs: interrupt lines (by global number) to vectors of a processor. The legacy controllers are masked
 //! off.
 //!
 //! Registers: Intel 82093AA data sheet, 3.2. An index register and a data register make every access two steps, so a
@@ -75,28 +75,26 @@ impl IoApic {
     }
 }
 
-/// Calls `change` with the I/O APIC of a line and the line's low redirection register; false if no I/O APIC has the
-/// line.
-fn with_line(gsi: u32, change: impl FnOnce(IoApic, u32)) -> bool {
+/// Calls `change` with the I/O APIC of a line and the line's low redirection register, if one has the line.
+fn with_line(gsi: u32, change: impl FnOnce(IoApic, u32)) {
     let io_apics = IO_APICS.lock();
     let found = io_apics.iter().find(|io_apic| gsi.wrapping_sub(io_apic.gsi_base) < io_apic.line_count);
     if let Some(io_apic) = found {
         change(*io_apic, REGISTER_REDIRECTION + 2 * (gsi - io_apic.gsi_base));
     }
-    found.is_some()
 }
 
-/// Sends a line to `vector` of the boot processor, masked at first. False if there is no such line.
-pub fn line_route(gsi: u32, vector: u8, level: bool, active_low: bool) -> bool {
+/// Sends a line, if it exists, to `vector` of a processor, masked at first.
+pub fn line_route(gsi: u32, vector: u8, level: bool, active_low: bool, cpu: usize) {
     let line = if level { gsi } else { NO_LINE };
     LEVEL_LINES[usize::from(vector)].store(line, Ordering::Relaxed);
     with_line(gsi, |io_apic, register| {
         let trigger = if level { LEVEL } else { 0 };
         let polarity = if active_low { ACTIVE_LOW } else { 0 };
         io_apic.write(register, MASKED);
-        io_apic.write(register + 1, start::apic_id(0) << 24);
+        io_apic.write(register + 1, start::apic_id(cpu) << 24);
         io_apic.write(register, MASKED | trigger | polarity | u32::from(vector));
-    })
+    });
 }
 
 /// Holds a line back; one that is raised meanwhile is delivered when it is unmasked (level) or lost (edge).

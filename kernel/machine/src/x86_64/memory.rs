@@ -34,7 +34,6 @@ static ABOVE_IMAGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 #[derive(Debug)]
 pub struct BootMemory {
     free: FrameRangeList,
-    total_frame_count: u64,
 }
 
 impl BootMemory {
@@ -42,13 +41,11 @@ impl BootMemory {
     pub(crate) fn from_map(info: &StartInfo) -> BootMemory {
         let mut free = FrameRangeList::new();
         let mut end = 0;
-        let mut total_frame_count = 0;
         let visited = info.for_each_memory(&BootReader, |address, length_bytes, kind| {
             let range = FrameRange::inside_bytes(address, length_bytes);
             let mappable = range.end() << PAGE_SHIFT <= paging::DIRECT_MAP_BYTES_MAX;
             if kind == MEMORY_TYPE_RAM && mappable {
                 free.add(range);
-                total_frame_count += range.count;
                 end = range.end().max(end);
             }
         });
@@ -60,18 +57,12 @@ impl BootMemory {
         let image_end = paging::image_frames().end();
         ABOVE_IMAGE[0].store(image_end, Ordering::Relaxed);
         ABOVE_IMAGE[1].store(end.saturating_sub(image_end), Ordering::Relaxed);
-        BootMemory { free, total_frame_count }
+        BootMemory { free }
     }
 
     /// Keeps these frames out of what is given away.
     pub(crate) fn reserve(&mut self, range: FrameRange) {
         self.free.subtract(range);
-    }
-
-    /// Frames of the machine's memory, in use or not.
-    #[must_use]
-    pub fn total_frame_count(&self) -> u64 {
-        self.total_frame_count
     }
 
     /// One past the highest frame of memory: what a table indexed by frame must cover.

@@ -38,17 +38,17 @@ pub use paging::{
     KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_kernel_root, activate_root, flush_all, flush_page, kernel_root,
     kernel_slot_entry,
 };
-pub use pci_ports::{PciPorts, msi_x_mask, msi_x_route};
+pub use pci_ports::{PciPorts, msi_route, msi_x_mask, msi_x_route};
 pub use ports::{port_read_u8, port_read_u16, port_read_u32, port_write_u8, port_write_u16, port_write_u32};
 pub use power::{ExitCode, power_off};
 pub use processor::{ContextPlaces, clear_upcall_places, processor_index, set_upcall_places, take_entry_counts};
 pub use serial::{LogLevel, log_bytes, log_enabled, log_write};
 pub use shootdown::{Flush, shootdown};
 pub use start::{processor_count, start_processors};
-pub use time::{clock_scale, now_ns, timer_set_ns, timer_stop};
+pub use time::{now_ns, timer_set_ns, timer_stop};
 pub use trap::{Handlers, enter, frame_is_user, idle_frame, set_handlers};
 pub use vector_state::{vector_initialize, vector_restore, vector_save, vector_state_mask};
-pub use virtio_mmio::{VirtioMmioSlot, virtio_mmio_slots};
+pub use virtio_mmio::{VIRTIO_BLOCK_BYTES, VirtioMmioSlot, virtio_mmio_slots};
 
 use crate::acpi::Topology;
 use crate::clock::ClockScale;
@@ -109,7 +109,7 @@ extern "C" fn machine_start(start_info: u64, entry_tsc: u64) -> ! {
     memory::reserve_image(&mut memory);
     paging::install_final(&info, &mut memory, features);
     vector_state::initialize(features);
-    crate::log!(Debug, "{} frames of memory, features {features:?}", memory.total_frame_count());
+    crate::log!(Debug, "{} frames of memory, features {features:?}", memory.frame_end());
 
     local_apic::initialize();
     let calibration = time::start_calibration();

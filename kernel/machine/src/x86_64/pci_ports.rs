@@ -1,12 +1,13 @@
-//! PCI configuration space through ports 0xcf8 and 0xcfc, and MSI-X tables.
+//! PCI configuration space through ports 0xcf8 and 0xcfc, and where messages go.
 //!
 //! An address port and a data port make every access two steps, guarded by a leaf lock as in [`super::io_apic`].
 #![allow(unsafe_code, reason = "ports and device registers")]
 
+use aegis_pci::{self as pci, ConfigAccess, Function, FunctionAddress, MSI_X_ENTRY_BYTES};
+
 use super::instructions::{in32, mmio_read, mmio_write, out32};
 use super::lock::KernelLock;
 use super::{memory, start};
-use crate::pci::{ConfigAccess, Function, FunctionAddress, MSI_X_ENTRY_BYTES};
 
 const ADDRESS: u16 = 0xcf8;
 const DATA: u16 = 0xcfc;
@@ -45,35 +46,40 @@ impl ConfigAccess for PciPorts {
     }
 }
 
-/// Makes entry `index` of a function's MSI-X table send `vector` to the boot processor, masked at first.
-///
-/// False if the function has no such entry or its table is out of reach. The function must decode memory.
-pub fn msi_x_route(function: &Function, index: u16, vector: u8) -> bool {
-    let Some(entry) = entry_address(function, index) else {
-        return false;
-    };
-    // SAFETY: `entry` is inside the region of the table; the message goes to the local APIC with a vector that is
-    // handled.
-    unsafe {
-        mmio_write(entry + 12, ENTRY_MASKED);
-        mmio_write(entry, MESSAGE_ADDRESS | start::apic_id(0) << 12);
-        mmio_write(entry + 4, 0);
-        mmio_write(entry + 8, u32::from(vector));
+/// Makes entry `index` of a function's MSI-X table, if it is there, send `vector` to a processor, masked at first. The
+/// function must decode memory.
+pub fn msi_x_route(function: &Function, index: u16, vector: u8, cpu: usize) {
+    if let Some(entry) = entry_address(function, index) {
+        // SAFETY: `entry` is inside the region of the table; the message goes to the local APIC with a vector that is
+        // handled.
+        unsafe {
+            mmio_write(entry + 12, ENTRY_MASKED);
+            mmio_write(entry, message_address(cpu));
+            mmio_write(entry + 4, 0);
+            mmio_write(entry + 8, u32::from(vector));
+        }
     }
-    true
 }
 
 /// Masks or unmasks an entry; a message that is due meanwhile is sent when it is unmasked.
-pub fn msi_x_mask(function: &Function, index: u16, masked: bool) -> bool {
-    let Some(entry) = entry_address(function, index) else {
-        return false;
-    };
-    // SAFETY: as above; only the mask bit changes.
-    unsafe {
-        let control = mmio_read(entry + 12) & !ENTRY_MASKED;
-        mmio_write(entry + 12, control | u32::from(masked));
+pub fn msi_x_mask(function: &Function, index: u16, masked: bool) {
+    if let Some(entry) = entry_address(function, index) {
+        // SAFETY: as above; only the mask bit changes.
+        unsafe {
+            let control = mmio_read(entry + 12) & !ENTRY_MASKED;
+            mmio_write(entry + 12, control | u32::from(masked));
+        }
     }
-    true
+}
+
+/// Makes a function's one message send `vector` to a processor, turned off at first.
+pub fn msi_route(function: FunctionAddress, capability: u16, vector: u8, cpu: usize) {
+    pci::set_msi_enabled(&PciPorts, function, capability, false);
+    pci::write_msi(&PciPorts, function, capability, message_address(cpu), u32::from(vector));
+}
+
+fn message_address(cpu: usize) -> u32 {
+    MESSAGE_ADDRESS | start::apic_id(cpu) << 12
 }
 
 fn entry_address(function: &Function, index: u16) -> Option<u64> {

@@ -21,7 +21,6 @@ const READING_COUNT: usize = 8;
 static BASE_TSC: AtomicU64 = AtomicU64::new(0);
 static MULTIPLIER: AtomicU64 = AtomicU64::new(0);
 static SHIFT: AtomicU32 = AtomicU32::new(0);
-static TSC_HZ: AtomicU64 = AtomicU64::new(0);
 
 /// A measurement that has begun, or its result.
 #[derive(Debug)]
@@ -56,7 +55,6 @@ pub(crate) fn finish_calibration(calibration: Calibration, base_tsc: u64) -> Clo
     BASE_TSC.store(scale.base_tsc, Ordering::Relaxed);
     MULTIPLIER.store(scale.multiplier, Ordering::Relaxed);
     SHIFT.store(scale.shift, Ordering::Relaxed);
-    TSC_HZ.store(scale.tsc_hz, Ordering::Relaxed);
     scale
 }
 
@@ -113,18 +111,6 @@ fn kvm_tsc_hz() -> Option<u64> {
     };
     let shift = (words[7] & 0xff) as u8 as i8;
     clock::tsc_hz_of_scale(words[6], shift)
-}
-
-/// The clock's scale, as the system page shows it to environments.
-#[must_use]
-pub fn clock_scale() -> ClockScale {
-    ClockScale {
-        base_tsc: BASE_TSC.load(Ordering::Relaxed),
-        base_ns: 0,
-        multiplier: MULTIPLIER.load(Ordering::Relaxed),
-        shift: SHIFT.load(Ordering::Relaxed),
-        tsc_hz: TSC_HZ.load(Ordering::Relaxed),
-    }
 }
 
 /// Nanoseconds since the kernel's first instruction.

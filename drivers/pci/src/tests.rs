@@ -121,9 +121,9 @@ fn registers_without_an_address_get_aligned_ones_that_do_not_overlap() {
     let bus = FakeBus::default();
     bus.add(0, &[(0, 0x1237_8086)], [0; BAR_COUNT]);
     bus.add(8, &[(0, 0x1003_1af4)], [0xffff_f000, 0, 0xffff_c000, 0, 0, 0]);
-    let mut function = scanned(&bus)[1];
-    let mut window = Window::default();
-    assign_addresses(&bus, &mut function, &mut window);
+    let mut functions = [Some(scanned(&bus)[1])];
+    assign_addresses(&bus, &mut functions);
+    let function = functions[0].expect("kept");
     let memory = |bar: Bar| match bar {
         Bar::Memory { address, length_bytes } => (address, length_bytes),
         other => panic!("no memory: {other:?}"),
