@@ -186,14 +186,29 @@ fn bundle_of(
     boot::build_several(&PodsImage { manager, library_os, plan: &plan, pods })
 }
 
+/// The memory of the machine: what the file says, or what all pods may have together. Of the host's memory no more than
+/// there is, unless the pods are guaranteed more.
 fn memory_mib(file: &UpFile, bundle: &BootBundle) -> Result<u64, Error> {
-    let quotas: Vec<u64> = file.pods.iter().map(|entry| pod_quota_mib(entry.options.memory)).collect();
-    let needed_mib = memory_of_pods_mib(&quotas, bundle.size_bytes);
+    let of_pods = |bytes: fn(&PodEntry) -> u64| {
+        let quotas: Vec<u64> = file.pods.iter().map(|entry| pod_quota_mib(bytes(entry))).collect();
+        memory_of_pods_mib(&quotas, bundle.size_bytes)
+    };
+    let needed_mib = of_pods(|entry| entry.options.memory);
+    let wished_mib = of_pods(|entry| entry.memory_limit);
     match file.memory.map(|bytes| bytes.div_ceil(1 << 20)) {
         Some(mib) if mib < needed_mib => Err(Error::Usage(format!(
             "[machine] memory is {mib} MiB, and the pods with their roots and the system need {needed_mib} MiB"
         ))),
         Some(mib) => Ok(mib),
+        None if wished_mib > needed_mib => Ok(wished_mib.min(host_memory_mib()).max(needed_mib)),
         None => Ok(needed_mib),
     }
+}
+
+/// Memory of the host that is not in use; none where it does not say.
+fn host_memory_mib() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
 }

@@ -74,6 +74,8 @@ struct State {
     bind_calls: u64,
     bind_entries: u64,
     frame_limit: Option<u64>,
+    /// By how much the limit grows whenever frames are waited for, and up to where.
+    growth: Option<(u64, u64)>,
     now_ns: u64,
     random_state: u64,
     log: Vec<(LogLevel, String)>,
@@ -104,6 +106,7 @@ impl FakeMachine {
                 bind_calls: 0,
                 bind_entries: 0,
                 frame_limit: None,
+                growth: None,
                 now_ns: 0,
                 random_state: 0x9e37_79b9_7f4a_7c15,
                 log: Vec::new(),
@@ -207,6 +210,11 @@ impl FakeMachine {
     pub fn set_frame_limit(&self, frame_count: u64) {
         self.state.lock().frame_limit = Some(frame_count);
     }
+
+    /// Has the limit grow by `step` frames, up to `limit`, whenever frames are waited for.
+    pub fn grow_frame_limit(&self, step: u64, limit: u64) {
+        self.state.lock().growth = Some((step, limit));
+    }
 }
 
 impl Kernel for FakeMachine {
@@ -216,6 +224,17 @@ impl Kernel for FakeMachine {
 
     fn frame_limit(&self) -> Option<u64> {
         self.state.lock().frame_limit
+    }
+
+    fn frame_limit_at_most(&self) -> Option<u64> {
+        self.state.lock().growth.map(|(_, limit)| limit)
+    }
+
+    fn await_frames(&self) -> bool {
+        let mut state = self.state.lock();
+        let (Some(now), Some((step, limit))) = (state.frame_limit, state.growth) else { return false };
+        state.frame_limit = Some((now + step).min(limit));
+        now < limit
     }
 
     fn create_space(&self) -> Result<CapSlot, Status> {

@@ -37,6 +37,21 @@ pub trait Kernel: Send + Sync {
         None
     }
 
+    /// Frames that the pod's pool may ever hold, while the pod is allowed more where it needs more; `None`: as many as
+    /// [`Kernel::frame_limit`].
+    fn frame_limit_at_most(&self) -> Option<u64> {
+        None
+    }
+
+    /// Somebody wanted frames and there were none.
+    fn note_shortage(&self) {}
+
+    /// Asks for more frames, and waits until there may be some; false: none will come. Called where nothing is held
+    /// that may not be held over a wait.
+    fn await_frames(&self) -> bool {
+        false
+    }
+
     /// The pod gave up cached frames, because there were no others, that it may want again.
     fn note_pressure(&self, _frame_count: u64) {}
 

@@ -230,7 +230,7 @@ fn name_space(
         (None, None) => memory_store(&ground.pool, 1, 0o755, now).map_err(BootError::Root)?,
     };
     let identity = Identity { device: file_system(2), magic: overlay::OVERLAY_MAGIC };
-    let limits = store_limits(&ground.pool);
+    let limits = STORE_LIMITS;
     let over = if is_live { overlay::over_live } else { overlay::over };
     let root = over(ground.pool.clone(), identity, limits, &base).map_err(BootError::Root)?;
     let description = MountDescription { kind: "overlay", source: "overlay", flags: MountFlags::default() };
@@ -294,13 +294,12 @@ fn ensure_directory(namespace: &Arc<Namespace>, path: &[u8], permissions: u32, n
 fn memory_store(pool: &Arc<FramePool>, minor: u32, permissions: u32, now: Timestamp) -> Result<InodeRef> {
     let identity = Identity { device: file_system(minor), magic: TMPFS_MAGIC };
     let creation = Creation { permissions, uid: 0, gid: 0, now };
-    let root = MemoryFs::create(pool.clone(), identity, store_limits(pool), creation)?;
+    let root = MemoryFs::create(pool.clone(), identity, STORE_LIMITS, creation)?;
     Ok(root)
 }
 
-fn store_limits(pool: &FramePool) -> StoreLimits {
-    StoreLimits { bytes_max: pool.statistics().limit.saturating_mul(4096), inode_count_max: INODE_COUNT_MAX }
-}
+/// As much as the pod may have, which can change.
+const STORE_LIMITS: StoreLimits = StoreLimits { bytes_max: u64::MAX, inode_count_max: INODE_COUNT_MAX };
 
 fn working_directory(
     namespace: &Arc<Namespace>,

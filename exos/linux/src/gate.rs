@@ -87,7 +87,11 @@ pub fn pass(context: &Context<'_>, number: u64, arguments: &Arguments) -> Result
         context.system.pool.give_back(POOL_FREE_FRAMES);
         level = reserve::refilled_level();
     }
-    match (level, refusal(call, arguments)) {
+    let refusal = refusal(call, arguments);
+    while level != Level::Whole && refusal.is_some() && context.system.pool.await_frames() {
+        level = reserve::refilled_level();
+    }
+    match (level, refusal) {
         (Level::Whole, _) => Ok(()),
         (_, Some(error)) => Err(error),
         (Level::Low, None) if !gives_up(call) => {

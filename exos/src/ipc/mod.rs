@@ -53,7 +53,7 @@ impl Ipc {
     /// None yet; shared memory comes from `pool`, whose size bounds what the rest may cost.
     #[must_use]
     pub fn new(pool: &Arc<FramePool>) -> Self {
-        let account = account::Account::new(pool.statistics().limit * 4096 / ACCOUNT_PART);
+        let account = account::Account::new(pool.limit_at_most() * 4096 / ACCOUNT_PART);
         Self {
             segments: shared_memory::Segments::new(pool.clone()),
             semaphores: semaphore::Semaphores::new(account.clone()),

@@ -294,7 +294,7 @@ impl Segments {
         if state.page_count().saturating_add(page_count) > limits.page_count_max {
             return Err(Errno::ENOSPC);
         }
-        if page_count > self.pool.statistics().limit {
+        if page_count > self.pool.limit_at_most() {
             return Err(Errno::ENOMEM);
         }
         state.removed.try_reserve(1).map_err(|_| Errno::ENOMEM)?;

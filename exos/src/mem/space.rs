@@ -616,7 +616,7 @@ impl AddressSpace {
     pub(crate) fn check_promise(&self, bytes: u64) -> Result<()> {
         let frames = bytes >> PAGE_SHIFT;
         // The limit as it was last is no promise either, and needs no kernel call to say yes.
-        if frames <= self.pool.limit_at_last() || frames <= self.pool.limits().0 {
+        if frames <= self.pool.limit_at_last() || frames <= self.pool.limit_at_most() {
             return Ok(());
         }
         Err(Errno::ENOMEM)

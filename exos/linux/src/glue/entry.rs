@@ -126,6 +126,10 @@ pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
         consider_rewriting(run, frame.rip);
     }
     let served = if run.pod.system.options.trace { serve_shown(run, frame) } else { serve(run, frame) };
+    if served.is_plain(frame) {
+        return end_served(run, frame, &served);
+    }
+    let served = served_again(run, frame, served);
     end_served(run, frame, &served);
 }
 
@@ -314,6 +318,7 @@ pub(crate) extern "C" fn rewritten_shown(frame: &mut UpcallFrame) -> Ended {
 /// The end of a rewritten call by its frame.
 #[cold]
 fn end_rewritten(run: &Run, frame: &mut UpcallFrame, served: Served) -> Ended {
+    let served = served_again(run, frame, served);
     let (return_address, continuation) = (frame.rip, core::mem::take(&mut frame.fault_address));
     end_served(run, frame, &served);
     if !served.replaces_registers && frame.rip == return_address {
@@ -381,7 +386,11 @@ impl Served {
     /// Whether nothing is left to be done but to tell the result: nearly always.
     #[inline]
     fn is_plain(&self, frame: &UpcallFrame) -> bool {
-        self.result != Err(Errno::EINTR) && frame.rflags & TRAP_FLAG == 0 && !self.needs_attention
+        let is_final = match self.result {
+            Ok(_) => true,
+            Err(error) => !matches!(error, Errno::EINTR | Errno::ENOMEM | Errno::ENOSPC),
+        };
+        is_final && frame.rflags & TRAP_FLAG == 0 && !self.needs_attention
     }
 }
 
@@ -408,6 +417,18 @@ fn serve_shown(run: &Run, frame: &mut UpcallFrame) -> Served {
     run.pod.system.platform.trace(&line);
     let Context { replaces_registers, restart, thread, .. } = context;
     Served { number, result, replaces_registers, restart, needs_attention: thread.needs_attention() }
+}
+
+/// What has failed for want of memory has done nothing: it is done once more whenever there may be some again.
+#[cold]
+fn served_again(run: &Run, frame: &mut UpcallFrame, mut served: Served) -> Served {
+    while matches!(served.result, Err(Errno::ENOMEM | Errno::ENOSPC))
+        && !served.needs_attention
+        && memory::await_for_call()
+    {
+        served = serve(run, frame);
+    }
+    served
 }
 
 /// Tells the result by the frame, and does what follows a call.

@@ -16,7 +16,7 @@ use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level};
 use exos::sync::SpinMutex;
 use exos_linux::spare_blocks::{SizeClass, SpareBlocks};
 
-use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel};
+use super::{HEAP_BASE, HEAP_BYTES_MAX, kernel, memory};
 
 /// First-level classes: blocks up to 2^(5 + 28) bytes.
 type Tlsf = rlsf::Tlsf<'static, u32, u32, 28, 32>;
@@ -112,6 +112,7 @@ impl Heap {
     /// reserve.
     #[cold]
     fn carve_at_end(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        memory::note_shortage();
         self.free_spare();
         if let Some(block) = self.tlsf.allocate(layout) {
             return Some(block);

@@ -15,6 +15,8 @@ use exos::platform::{BindFault, FrameGrant};
 use exos::preempt;
 use exos::sync::SpinMutex;
 
+use super::memory;
+
 /// Slots below are the kernel's choice for the first environment (`aegis_abi::types::SLOT_*`).
 const SLOT_FREE_FIRST: u32 = SLOT_OF_DONATIONS.0 + 1;
 /// Slots of an environment.
@@ -306,7 +308,10 @@ fn donate() -> Result<(), Status> {
         match call::frame_allocate(SLOT_OF_DONATIONS, DONATION_FRAME_COUNT, None, 0) {
             Ok(_) => break,
             Err(refusal) if refusal.status == Status::Again => {}
-            Err(refusal) => return Err(refusal.status),
+            Err(refusal) => {
+                memory::note_shortage();
+                return Err(refusal.status);
+            }
         }
     }
     call::frame_donate(SLOT_OF_DONATIONS, SLOT_SELF).map_err(|refusal| refusal.status)?;

@@ -58,6 +58,18 @@ impl Kernel for MachineKernel {
         memory::note_pressure(frame_count);
     }
 
+    fn note_shortage(&self) {
+        memory::note_shortage();
+    }
+
+    fn frame_limit_at_most(&self) -> Option<u64> {
+        memory::bounds().map(|(_, limit)| kernel::program_frames_of(limit))
+    }
+
+    fn await_frames(&self) -> bool {
+        memory::await_frames()
+    }
+
     fn frames_left(&self, grant: FrameGrant) -> u64 {
         kernel::frames_left(grant)
     }

@@ -13,9 +13,11 @@ use aegis_rt::call;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use exos::mem::FramePool;
 use exos_linux::out_of_memory::give_way;
+use exos_linux::system::Platform;
 
-use super::run::Run;
-use super::{direct, kernel};
+use super::processor::this_processor;
+use super::run::{RUN, Run};
+use super::{direct, fiber, kernel};
 
 /// Kinds of upcalls that say that something happened to the pod's frames.
 const KINDS: u32 = 1 << UpcallKind::Revocation as u32 | 1 << UpcallKind::Repossession as u32;
@@ -25,10 +27,17 @@ const LOOK_AGAIN_NS: u64 = 2_000_000;
 const RING_INTERVAL_NS: u64 = 20_000_000;
 /// What can be spared is counted no more often than this.
 const COUNT_INTERVAL_NS: u64 = 200_000_000;
+/// Until another look, while memory was asked for.
+const ASK_AGAIN_NS: u64 = 1_000_000;
 /// How long an end of memory waits for the manager.
 const PATIENCE_NS: u64 = 1_500_000_000;
-/// Frames that are asked for at an end of memory.
+/// What the manager has refused is not asked for again so soon.
+const REFUSAL_NS: u64 = 50_000_000;
+/// Frames that are asked for at an end of memory, and at one that follows soon: each time twice as many.
 const NEEDED_FRAME_COUNT: u64 = 4 * UNIT_FRAME_COUNT;
+const NEEDED_FRAME_COUNT_MAX: u64 = 32 * UNIT_FRAME_COUNT;
+/// What is soon.
+const SOON_NS: u64 = 100_000_000;
 
 /// There is something to do.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
@@ -40,6 +49,13 @@ static COUNTED_NS: AtomicU64 = AtomicU64::new(0);
 static NEEDED_NS: AtomicU64 = AtomicU64::new(0);
 static QUOTA: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// How many frames were needed last, and until when the next need is one that follows soon.
+static NEEDED: AtomicU64 = AtomicU64::new(0);
+static SOON_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+/// Until when the manager's last refusal holds.
+static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+/// Somebody found no frames since a call looked last.
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// Looks whether memory can change.
 pub(crate) fn begin() {
@@ -130,40 +146,74 @@ fn ring(now_ns: u64) {
     }
 }
 
+/// Somebody found no frames. The caller may hold locks.
+pub(crate) fn note_shortage() {
+    IS_SHORT.store(true, Ordering::Relaxed);
+}
+
+/// Whether a call that just failed did so for want of frames, and may find some now: asks for them, and waits. Called
+/// where no lock is held.
+#[cold]
+pub(crate) fn await_for_call() -> bool {
+    IS_SHORT.swap(false, Ordering::Relaxed) && await_frames()
+}
+
+/// Asks for frames, and waits until there may be some; false: none will come.
+pub(crate) fn await_frames() -> bool {
+    let Some(run) = RUN.get() else { return false };
+    let may_wait = fiber::current().is_some() && !this_processor().keeps_running();
+    if !may_wait || !ask() {
+        return false;
+    }
+    run.platform.wait(Some(kernel::now_ns() + ASK_AGAIN_NS));
+    true
+}
+
 /// Memory has come to its end. Asks the manager for more; false: none will come.
 pub(crate) fn ask() -> bool {
     let Some(page) = page() else { return false };
+    IS_SHORT.store(false, Ordering::Relaxed);
     let quota = kernel::frame_quota();
     if note_quota(quota) {
         return true;
     }
-    let now_ns = kernel::now_ns();
-    let refused = MemoryPage::read(&page.refused);
-    if quota >= MemoryPage::read(&page.limit) {
+    let limit = MemoryPage::read(&page.limit);
+    if quota >= limit {
         return false;
     }
+    let now_ns = kernel::now_ns();
+    let refused = MemoryPage::read(&page.refused);
     let since_ns = NEEDED_NS.load(Ordering::Relaxed);
-    if since_ns == 0 {
-        NEEDED_NS.store(now_ns, Ordering::Relaxed);
-        REFUSED.store(refused, Ordering::Relaxed);
-        QUOTA.store(quota, Ordering::Relaxed);
-        MemoryPage::write(&page.needed, NEEDED_FRAME_COUNT);
-        let _ = call::bell_ring(SLOT_POD_MEMORY_BELL);
-        return true;
+    if since_ns != 0 {
+        let is_open = REFUSED.load(Ordering::Relaxed) == refused && now_ns.saturating_sub(since_ns) < PATIENCE_NS;
+        if is_open {
+            ring(now_ns);
+        } else {
+            REFUSED_UNTIL_NS.store(now_ns + REFUSAL_NS, Ordering::Relaxed);
+            end_need();
+        }
+        return is_open;
     }
-    let is_open = REFUSED.load(Ordering::Relaxed) == refused && now_ns.saturating_sub(since_ns) < PATIENCE_NS;
-    if is_open {
-        ring(now_ns);
-    } else {
-        end_need();
+    if now_ns < REFUSED_UNTIL_NS.load(Ordering::Relaxed) {
+        return false;
     }
-    is_open
+    let is_soon = now_ns < SOON_UNTIL_NS.load(Ordering::Relaxed);
+    let wanted = if is_soon { 2 * NEEDED.load(Ordering::Relaxed) } else { 0 };
+    let needed = wanted.clamp(NEEDED_FRAME_COUNT, NEEDED_FRAME_COUNT_MAX);
+    NEEDED.store(needed, Ordering::Relaxed);
+    NEEDED_NS.store(now_ns, Ordering::Relaxed);
+    REFUSED.store(refused, Ordering::Relaxed);
+    QUOTA.store(quota, Ordering::Relaxed);
+    MemoryPage::write(&page.needed, needed);
+    let _ = call::bell_ring(SLOT_POD_MEMORY_BELL);
+    true
 }
 
 /// Looks whether memory that was needed has come.
 pub(crate) fn note_quota(quota: u64) -> bool {
     let has_come = NEEDED_NS.load(Ordering::Relaxed) != 0 && quota > QUOTA.load(Ordering::Relaxed);
     if has_come {
+        SOON_UNTIL_NS.store(kernel::now_ns() + SOON_NS, Ordering::Relaxed);
         end_need();
     }
     has_come

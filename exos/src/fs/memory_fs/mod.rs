@@ -13,7 +13,8 @@
 //! memory is copied (INV-F1).
 //!
 //! Limits: bytes in pages and inodes per file system, as given; beyond them `ENOSPC`. So that a program that fills
-//! its files learns of it and lives, writes leave a sixteenth of the pod's frames to memory; mappings do not.
+//! its files learns of it and lives, writes leave a sixteenth of the pod's frames to memory; mappings do not. Where the
+//! pod can have more frames than it has, a write waits for them before it says `ENOSPC`.
 
 mod content;
 mod directory;
@@ -39,7 +40,7 @@ use crate::sync::Mutex;
 /// How much a file system may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes in pages of files.
+    /// Bytes in pages of files; never more than the pod may have.
     pub bytes_max: u64,
     /// Inodes (those of the base do not count).
     pub inode_count_max: u64,
@@ -182,12 +183,18 @@ impl MemoryFs {
         take(&self.page_count, self.limits.bytes_max / PAGE_BYTES as u64)
     }
 
+    /// What was to be written met `error`, of which nothing is left: whether there may be room now.
+    fn awaits_room(&self, error: Errno) -> bool {
+        let has_own_room = || self.page_count.load(Ordering::Relaxed) < self.limits.bytes_max / PAGE_BYTES as u64;
+        error == Errno::ENOSPC && has_own_room() && self.pool.await_frames()
+    }
+
     fn give_pages(&self, count: u64) {
         self.page_count.fetch_sub(count, Ordering::Relaxed);
     }
 
     fn statistics(&self) -> FileSystemStatistics {
-        let block_count = self.limits.bytes_max / PAGE_BYTES as u64;
+        let block_count = (self.limits.bytes_max / PAGE_BYTES as u64).min(self.pool.limit_at_most());
         let taken = self.page_count.load(Ordering::Relaxed);
         let inodes_taken = self.inode_count.load(Ordering::Relaxed);
         FileSystemStatistics {

@@ -559,7 +559,7 @@ impl Inode for MemoryNode {
         let mut start = offset;
         while start < end {
             // The file may be another one after each piece, so all is looked at again.
-            start = self.change_alone(|state| {
+            let reached = self.change_alone(|state| {
                 let State { body: Body::File(content), seals, .. } = state else {
                     return Err(Errno::EINVAL);
                 };
@@ -586,7 +586,11 @@ impl Inode for MemoryNode {
                 state.modified = now;
                 state.changed = now;
                 Ok(piece_end)
-            })?;
+            });
+            start = match reached {
+                Err(error) if self.fs.awaits_room(error) => start,
+                reached => reached?,
+            };
             if start < end {
                 preempt::unless_signalled()?;
             }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Identity, Limits, MemoryFs, MemoryNode, TMPFS_MAGIC, ensure_node};
 use crate::error::Errno;
+use crate::fake::FakeMachine;
 use crate::fs::page::PAGE_BYTES;
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, pool, tmpfs_root};
 use crate::fs::transfer::{Buffer, Destination, Source};
@@ -88,6 +89,30 @@ fn writes_leave_memory_to_programs() {
     root.unlink(b"large", NOW).unwrap();
     drop(large);
     assert_eq!(write(&file(&root, "small"), 0, &megabyte), Ok(1 << 20));
+}
+
+#[test]
+fn a_write_waits_for_memory_that_the_pod_can_have() {
+    let machine = FakeMachine::new();
+    let pool = FramePool::new(machine.clone(), machine.clone(), 64 << 20);
+    machine.set_frame_limit(1024);
+    machine.grow_frame_limit(512, 4096);
+    let root = tmpfs_root(&pool, 1, LARGE);
+    assert_eq!(root.statistics().block_count, 4096, "what it may become");
+    let large = file(&root, "large");
+    let room = (4096 - 4096 / 16) * 4096;
+    assert_eq!(write(&large, 0, &vec![1; 16 << 20]), Ok(room), "one write, all that there can be");
+    assert_eq!(write(&large, room as u64, &[1]), Err(Errno::ENOSPC));
+    drop((large, root.unlink(b"large", NOW)));
+    machine.set_frame_limit(1024);
+    let all = file(&root, "allocated");
+    let whole = all.allocate(Allocate::Extend, 0, room as u64, NOW);
+    assert_eq!((whole, all.metadata().block_count), (Ok(()), room as u64 / 512));
+    let own = Limits { bytes_max: 4096, inode_count_max: 3 };
+    let small = file(&tmpfs_root(&pool, 2, own), "small");
+    machine.set_frame_limit(1024);
+    assert_eq!(write(&small, 4096, &[1]).map(|_| write(&small, 0, &[1])), Ok(Err(Errno::ENOSPC)));
+    assert_eq!(pool.statistics().limit, 1024, "its own limit is no reason to ask for more");
 }
 
 #[test]
@@ -355,5 +380,5 @@ fn space_is_reserved_and_given_back_piece_by_piece() {
     assert_eq!((file.metadata().block_count, frames_used(&pool)), (8, 1));
     drop(file);
     root.unlink(b"a", NOW).unwrap();
-    assert_eq!((frames_used(&pool), root.statistics().free_block_count), (0, LARGE.bytes_max / 4096));
+    assert_eq!((frames_used(&pool), root.statistics().free_block_count), (0, pool.limit_at_most()));
 }

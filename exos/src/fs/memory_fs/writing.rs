@@ -75,6 +75,34 @@ impl MemoryNode {
         })
     }
 
+    /// As [`Self::write_chunk`], waiting for memory where it is what is missing.
+    fn write_all(
+        &self,
+        position: WritePosition,
+        bytes: &[u8],
+        now: Timestamp,
+        long: &mut LongWrite<'_>,
+    ) -> Result<(u64, usize, Option<Errno>)> {
+        let mut start = None;
+        let mut done = 0;
+        loop {
+            let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
+            let error = match self.write_chunk(to, &bytes[done..], now, long) {
+                Ok((begin, written, error)) => {
+                    start.get_or_insert(begin);
+                    done += written;
+                    error
+                }
+                Err(error) => Some(error),
+            };
+            match (error, start) {
+                (Some(error), _) if self.fs.awaits_room(error) => {}
+                (Some(error), None) => return Err(error),
+                (error, start) => return Ok((start.unwrap_or(0), done, error)),
+            }
+        }
+    }
+
     /// Writes what `source` has by way of `chunk`.
     pub(super) fn write_by(
         &self,
@@ -94,7 +122,7 @@ impl MemoryNode {
                 let begin = start.unwrap_or(0);
                 return partial(done, Errno::EFAULT).map(|count| (begin, count));
             }
-            let (begin, written, error) = match self.write_chunk(to, &chunk[..taken], now, &mut long) {
+            let (begin, written, error) = match self.write_all(to, &chunk[..taken], now, &mut long) {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     return partial(done, error).map(|count| (start.unwrap_or(0), count));
