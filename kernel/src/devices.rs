@@ -95,10 +95,10 @@ fn add_serial(state: &mut State<'static, Hardware>, boot: &Boot) {
 }
 
 fn add_pci(state: &mut State<'static, Hardware>, boot: &Boot, function: &Function) {
-    // Quiet, whatever firmware did with it; an MSI-X table is in its memory, which must decode while it is written.
-    PciPorts.change_command(function.address, pci::COMMAND_BUS_MASTER, false);
-    let decodes = if function.msi_x.is_some() { pci::COMMAND_MEMORY } else { 0 };
-    PciPorts.change_command(function.address, pci::COMMAND_INTX_DISABLE | decodes, true);
+    // Quiet, whatever firmware did with it, and within reach: for a driver that sets it up before it may reach memory,
+    // and for us, as an MSI-X table is in its memory.
+    let command = pci::COMMAND_INTX_DISABLE | pci::COMMAND_IO | pci::COMMAND_MEMORY;
+    PciPorts.write_command(function.address, command);
     let mut lines = [Line::None; DEVICE_INTERRUPT_COUNT_MAX];
     let line_count = lines_of(state, boot, function, &mut lines);
     let description = DeviceDescription {

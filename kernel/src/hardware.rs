@@ -9,7 +9,7 @@ use aegis_kernel_core::id::{CpuId, DeviceId, EnvironmentId, Id, ProcessorId};
 use aegis_kernel_core::machine::{Holders, Machine, PortWidth, StopReport};
 use aegis_kernel_core::processor::Pages;
 use aegis_machine as machine;
-use aegis_pci::{self as pci, ConfigAccess, Function, FunctionAddress, Reset};
+use aegis_pci::{self as pci, Bar, ConfigAccess, Function, FunctionAddress, Reset};
 use machine::{ContextPlaces, DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, Flush, PROCESSOR_COUNT_MAX, PciPorts};
 
 /// Most interrupt routes: one vector each.
@@ -309,10 +309,13 @@ impl Machine for Hardware {
     }
 
     fn device_reset(&mut self, device: DeviceId) -> bool {
-        if let Backend::Pci(function, reset) = &mut self.backends[device.index()]
-            && !reset.step(&PciPorts, function.address, machine::now_ns())
-        {
-            return false;
+        if let Backend::Pci(function, reset) = &mut self.backends[device.index()] {
+            if reset.is_at_its_begin() {
+                stop_transfers(function);
+            }
+            if !reset.step(&PciPorts, function.address, machine::now_ns()) {
+                return false;
+            }
         }
         self.device_enable(device, false);
         // What a reset function knew of its messages is gone.
@@ -383,6 +386,21 @@ impl Machine for Hardware {
             report.rip
         );
         machine::power_off(machine::ExitCode::FirstEnvironmentStopped)
+    }
+}
+
+/// Ends what a disk controller transfers, by the standard means of its class: QEMU goes on with a transfer that it has
+/// begun, bus master or not.
+fn stop_transfers(function: &Function) {
+    match (function.class >> 8, function.bars[4], function.bars[5]) {
+        // PCI IDE Controller 1.0: the start bits of both channels.
+        (pci::CLASS_IDE, Bar::Ports { port, .. }, _) => {
+            machine::port_write_u8(port, 0);
+            machine::port_write_u8(port + 8, 0);
+        }
+        // AHCI 1.3.1, 3.1.2: global control, reset.
+        (pci::CLASS_AHCI, _, Bar::Memory { address, .. }) => machine::device_register_write(address + 4, 1 << 31 | 1),
+        _ => {}
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Machine {
     memory_mib: u64,
     slice_ms: u32,
     counts_instructions: bool,
+    devices: Vec<String>,
+    has_full_firmware: bool,
     limit: Duration,
 }
 
@@ -117,6 +119,8 @@ impl Machine {
             memory_mib: 64,
             slice_ms: 2,
             counts_instructions: false,
+            devices: Vec::new(),
+            has_full_firmware: false,
             limit: LIMIT,
         }
     }
@@ -150,6 +154,19 @@ impl Machine {
     #[must_use]
     pub fn counting_instructions(self) -> Self {
         Self { counts_instructions: true, ..self }
+    }
+
+    /// More options of QEMU's, devices for the suite.
+    #[must_use]
+    pub fn devices(mut self, options: &[&str]) -> Self {
+        self.devices.extend(options.iter().map(ToString::to_string));
+        self
+    }
+
+    /// Firmware that numbers buses and gives addresses, where the machine has PCI.
+    #[must_use]
+    pub fn full_firmware(self) -> Self {
+        Self { has_full_firmware: true, ..self }
     }
 
     /// How long it may take.
@@ -213,12 +230,13 @@ impl Machine {
             }
             MachineKind::Pc | MachineKind::Q35 => {
                 let qboot = Path::new("/usr/share/qemu/qboot.rom");
-                if qboot.exists() {
+                if qboot.exists() && !self.has_full_firmware {
                     command.arg("-bios").arg(qboot);
                 }
                 command.args(["-device", "virtio-rng-pci,disable-legacy=on,disable-modern=off"]);
             }
         }
+        command.args(&self.devices);
         command.arg("-append").arg(format!("slice_ms={}", self.slice_ms));
         command.arg("-kernel").arg(kernel).arg("-initrd").arg(bundle);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -46,7 +46,9 @@ pub const COMMAND_INTX_DISABLE: u16 = 1 << 10;
 /// Status register: the function asserts its INTx, whether or not that is let through.
 const STATUS_INTERRUPT: u16 = 1 << 3;
 /// Class and subclass of an IDE controller.
-const CLASS_IDE: u32 = 0x0101;
+pub const CLASS_IDE: u32 = 0x0101;
+/// The same of an AHCI controller.
+pub const CLASS_AHCI: u32 = 0x0106;
 /// What an IDE channel in compatibility mode decodes whatever its registers say: command block and control port.
 const IDE_PORTS: [[(u16, u16); 2]; 2] = [[(0x1f0, 8), (0x3f6, 1)], [(0x170, 8), (0x376, 1)]];
 /// The lines of its channels.
@@ -211,7 +213,7 @@ fn read_function(access: &impl ConfigAccess, address: FunctionAddress, header: u
     };
     let interrupt = access.read(address, INTERRUPT_LINE);
     let pin = interrupt >> 8 & 0xff;
-    let line = interrupt as u8;
+    let line = piix_line(access, address, pin).unwrap_or(interrupt as u8);
     let mut function = Function {
         address,
         vendor: identity as u16,
@@ -230,6 +232,16 @@ fn read_function(access: &impl ConfigAccess, address: FunctionAddress, header: u
         }
     }
     function
+}
+
+/// Where the PIIX3 of QEMU's `pc` sends a pin of a function on its own bus, whatever firmware wrote into the function
+/// (`qboot` is wrong there): Intel 82371SB data sheet, 2.2.10; slot and pin lead to a router's input as in QEMU's
+/// `hw/pci-host/i440fx.c`.
+fn piix_line(access: &impl ConfigAccess, address: FunctionAddress, pin: u32) -> Option<u8> {
+    const BRIDGE: FunctionAddress = FunctionAddress(1 << 3);
+    let is_below = address.0 < 1 << 8 && access.read(BRIDGE, 0) == 0x7000_8086;
+    let input = (u32::from(address.0 >> 3) + pin + 2) & 3;
+    is_below.then(|| access.read_u8(BRIDGE, 0x60 + input as u16))
 }
 
 /// Sizes the registers by storing all ones, with decoding off meanwhile.
@@ -436,6 +448,12 @@ enum Phase {
 impl Reset {
     /// None under way.
     pub const NONE: Self = Self { phase: Phase::Begin, until_ns: 0, header: [0; 16], express_control: 0 };
+
+    /// Whether the next step is the first.
+    #[must_use]
+    pub fn is_at_its_begin(&self) -> bool {
+        matches!(self.phase, Phase::Begin)
+    }
 
     /// Does what is due; true when the function is at rest, else call again. A later call begins anew.
     pub fn step(&mut self, access: &impl ConfigAccess, function: FunctionAddress, now_ns: u64) -> bool {

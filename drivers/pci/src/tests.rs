@@ -93,6 +93,18 @@ fn functions_behind_bridges_are_found_with_their_regions() {
 }
 
 #[test]
+fn the_bridge_knows_better_which_line_a_pin_has() {
+    let bus = FakeBus::default();
+    bus.add(0, &[(0, 0x1237_8086)], [0; 6]);
+    bus.add(0x08, &[(0, 0x7000_8086), (0x60, 0x800b_0a05)], [0; 6]);
+    for slot in 3..8 {
+        bus.add(slot << 3, &[(0, 0x100e_8086), (0x3c, 0x0000_0109)], [0; 6]);
+    }
+    let lines: Vec<_> = scanned(&bus)[2..].iter().map(|function| function.interrupt_line).collect();
+    assert_eq!(lines, [Some(11), None, Some(5), Some(10), Some(11)]);
+}
+
+#[test]
 fn a_capability_loop_and_a_table_outside_its_region_are_survived() {
     let bus = FakeBus::default();
     bus.add(0, &[(0, 0x1_8086), (0x04, 0x0010_0000), (0x34, 0x40), (0x40, 0x4009)], [0; 6]);

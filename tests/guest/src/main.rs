@@ -47,6 +47,8 @@ mod s10_space;
 #[cfg(target_os = "none")]
 mod s11_ticket;
 #[cfg(target_os = "none")]
+mod s12_drivers;
+#[cfg(target_os = "none")]
 mod suite;
 #[cfg(target_os = "none")]
 mod thread;

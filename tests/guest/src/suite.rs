@@ -196,6 +196,7 @@ const SUITES: &[Suite] = &[
     crate::s09_device::SUITE,
     crate::s10_space::SUITE,
     crate::s11_ticket::SUITE,
+    crate::s12_drivers::SUITE,
 ];
 
 /// Where the kernel enters: RDI is the boot information.
