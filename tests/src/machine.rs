@@ -150,6 +150,12 @@ impl Machine {
         Self { memory_mib, ..self }
     }
 
+    /// Length of slices.
+    #[must_use]
+    pub fn slice_ms(self, slice_ms: u32) -> Self {
+        Self { slice_ms, ..self }
+    }
+
     /// Guest time counts guest instructions: every run is the same.
     #[must_use]
     pub fn counting_instructions(self) -> Self {

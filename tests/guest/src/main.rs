@@ -49,6 +49,8 @@ mod s11_ticket;
 #[cfg(target_os = "none")]
 mod s12_drivers;
 #[cfg(target_os = "none")]
+mod s13_latency;
+#[cfg(target_os = "none")]
 mod suite;
 #[cfg(target_os = "none")]
 mod thread;

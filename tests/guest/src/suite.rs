@@ -197,6 +197,7 @@ const SUITES: &[Suite] = &[
     crate::s10_space::SUITE,
     crate::s11_ticket::SUITE,
     crate::s12_drivers::SUITE,
+    crate::s13_latency::SUITE,
 ];
 
 /// Where the kernel enters: RDI is the boot information.

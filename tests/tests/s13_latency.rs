@@ -1,0 +1,23 @@
+//! From a device's interrupt to the first instruction of who waits for it, by the guest's clock, which counts
+//! instructions. The case is in `tests/guest/src/s13_latency.rs`.
+
+use std::time::Duration;
+
+use aegis_tests::{Machine, MachineKind};
+
+const CASES: [&str; 1] = ["interrupt_beside_ten_that_compute"];
+
+#[test]
+fn on_pc() {
+    let devices = ["-netdev", "hubport,id=a,hubid=0", "-device", "e1000,netdev=a,addr=4,romfile=,mitigation=off"];
+    let machine = Machine::new().machine(MachineKind::Pc).devices(&devices).slice_ms(10).counting_instructions();
+    let outcome = match machine.limit(Duration::from_secs(120)).suite("s13_latency").run() {
+        Ok(outcome) => outcome,
+        Err(failure) => panic!("{failure}"),
+    };
+    let text = &outcome.log.text;
+    text.lines().filter(|line| line.starts_with("interrupt to")).for_each(|line| println!("{line}"));
+    if let Err(problem) = outcome.check(&CASES.map(|case| format!("s13_latency/{case}"))) {
+        panic!("{problem}\n--- the machine said ({}) ---\n{text}", outcome.end());
+    }
+}
