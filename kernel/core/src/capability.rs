@@ -255,22 +255,23 @@ impl<M: Machine> State<'_, M> {
         kind: CapType,
         rights: Rights,
     ) -> Result<(CapRef, Capability), Status> {
-        self.lookup_object(environment, slot, kind, rights)?;
+        self.lookup_words::<1>(CapRef { environment, slot: slot.0 }, kind, rights)?;
         self.lookup_any(environment, slot)
     }
 
-    /// Object and count of a capability with a type and rights: only three words are read of its entry.
+    /// The first words of a capability with a type and rights: no more is read of its entry.
     #[inline(always)]
-    fn lookup_object(&self, by: EnvironmentId, slot: CapSlot, kind: CapType, rights: Rights) -> Live<(u64, u64)> {
-        let (frame, word) = self.entry_place(CapRef { environment: by, slot: slot.0 }).ok_or(Status::BadSlot)?;
-        let [first, object, count] = self.machine.load_words(frame, word);
-        check_first_word(first, kind, rights)?;
-        Ok((object, count))
+    fn lookup_words<const COUNT: usize>(&self, at: CapRef, kind: CapType, rights: Rights) -> Live<[u64; COUNT]> {
+        let (frame, word) = self.entry_place(at).ok_or(Status::BadSlot)?;
+        let words: [u64; COUNT] = self.machine.load_words(frame, word);
+        check_first_word(words[0], kind, rights)?;
+        Ok(words)
     }
 
     /// The frames that a capability authorises.
     pub(crate) fn lookup_frames(&self, by: EnvironmentId, slot: CapSlot, rights: Rights) -> Result<FrameRange, Status> {
-        let (first, count) = self.lookup_object(by, slot, CapType::Frames, rights)?;
+        let at = CapRef { environment: by, slot: slot.0 };
+        let [_, first, count] = self.lookup_words(at, CapType::Frames, rights)?;
         Ok(FrameRange { first, count })
     }
 
@@ -288,7 +289,8 @@ impl<M: Machine> State<'_, M> {
         kind: CapType,
         rights: Rights,
     ) -> Result<Named<I>, Status> {
-        named(self.lookup_object(environment, slot, kind, rights)?.0).ok_or(Status::WrongState)
+        let [_, object] = self.lookup_words(CapRef { environment, slot: slot.0 }, kind, rights)?;
+        named(object).ok_or(Status::WrongState)
     }
 
     /// An environment that is not being ended.
@@ -454,8 +456,7 @@ impl<M: Machine> State<'_, M> {
         let (mut begin, mut end, mut is_covered, mut looked) = (0, u64::MAX, false, 0);
         for at in self.slots(environment) {
             looked += SLOT_COST;
-            let Ok((object, object_count)) = self.lookup_object(environment, CapSlot(at.slot), CapType::Frames, rights)
-            else {
+            let Ok([_, object, object_count]) = self.lookup_words(at, CapType::Frames, rights) else {
                 continue;
             };
             if Some(at) == except {

@@ -35,7 +35,9 @@ macro_rules! ids {
                 u16::try_from(index + 1).ok().and_then(NonZeroU16::new).map(Self)
             }
             fn index(self) -> usize {
-                usize::from(self.0.get()) - 1
+                const { assert!($count.is_power_of_two(), "the mask changes no index of the table") };
+                // What `from_index` checked is said again so that it needs no check where the table is indexed.
+                usize::from(self.0.get() - 1) & ($count - 1)
             }
         }
     )* };

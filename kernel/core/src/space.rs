@@ -95,13 +95,14 @@ pub(crate) struct Tables {
 const FLUSH_RUN_COUNT_MAX: usize = 8;
 const FLUSH_PAGE_COUNT_MAX: u64 = 32;
 
-/// Translations to remove before a call ends.
+/// Translations to remove before a call ends. In this order it is made without being copied.
+#[repr(C)]
 pub(crate) struct Flush {
-    tables: Tables,
     /// First address of each run, with its pages in the bits that are 0 there.
     runs: [u64; FLUSH_RUN_COUNT_MAX],
     run_count: usize,
     page_count: u64,
+    tables: Tables,
     has_window: bool,
 }
 

@@ -41,6 +41,7 @@ impl Batch {
         pages as u32
     }
 
+    #[inline(always)]
     fn check(words: [u64; ENTRY_WORDS]) -> Result<Self, Status> {
         let operation = BindOperation::from_number(words[0] as u32).ok_or(Status::BadArgument)?;
         let batch = Self {
@@ -162,7 +163,8 @@ fn map<M: Machine>(
     let bits = leaf_bits(batch.flags);
     let unit = if batch.is_large() { LARGE_PAGE_FRAMES } else { 1 };
     let mut last = None;
-    for page in (0..batch.page_count).step_by(unit as usize) {
+    let mut page = 0;
+    while page < batch.page_count {
         let address = batch.address + (page << PAGE_SHIFT);
         let frame = FrameNumber(batch.frame + page);
         if batch.is_large() {
@@ -175,6 +177,7 @@ fn map<M: Machine>(
             state.map_at(place, address, frame, bits, flush)?;
             last = Some(place);
         }
+        page += unit;
     }
     Ok(())
 }

@@ -27,8 +27,10 @@ const LOW_MAP_BYTES: u64 = 4 << 30;
 
 /// One past the highest frame of memory.
 static MEMORY_END: AtomicU64 = AtomicU64::new(0);
-/// One past the last frame of the kernel's image, and how many frames follow it: nearly all there are.
-static ABOVE_IMAGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// One past the last frame of the kernel's image.
+static ABOVE_IMAGE_FIRST: AtomicU64 = AtomicU64::new(0);
+/// How many frames follow the image: nearly all there are.
+static ABOVE_IMAGE_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Memory that nobody uses yet, for the kernel's tables first and for environments afterwards.
 #[derive(Debug)]
@@ -55,8 +57,8 @@ impl BootMemory {
         free.subtract(FrameRange { start: 0, count: LOW_MEMORY_FRAMES });
         MEMORY_END.store(end, Ordering::Relaxed);
         let image_end = paging::image_frames().end();
-        ABOVE_IMAGE[0].store(image_end, Ordering::Relaxed);
-        ABOVE_IMAGE[1].store(end.saturating_sub(image_end), Ordering::Relaxed);
+        ABOVE_IMAGE_FIRST.store(image_end, Ordering::Relaxed);
+        ABOVE_IMAGE_COUNT.store(end.saturating_sub(image_end), Ordering::Relaxed);
         BootMemory { free }
     }
 
@@ -178,8 +180,8 @@ pub(crate) fn direct_address(address: u64) -> u64 {
 pub(crate) fn frame_address(frame: FrameNumber) -> u64 {
     // Below the image, or above it; one of the two is said by one comparison.
     if frame.0 >= paging::image_frames().start {
-        let above = frame.0.wrapping_sub(ABOVE_IMAGE[0].load(Ordering::Relaxed));
-        if above >= ABOVE_IMAGE[1].load(Ordering::Relaxed) {
+        let above = frame.0.wrapping_sub(ABOVE_IMAGE_FIRST.load(Ordering::Relaxed));
+        if above >= ABOVE_IMAGE_COUNT.load(Ordering::Relaxed) {
             no_memory(frame);
         }
     }
