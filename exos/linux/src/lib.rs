@@ -16,6 +16,7 @@ pub mod epoll;
 pub mod events;
 pub mod exception;
 pub mod facts;
+pub mod file_owner;
 pub mod files;
 pub mod gate;
 pub mod host;

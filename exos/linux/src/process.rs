@@ -227,6 +227,8 @@ pub struct Process {
     pub has_no_large_pages: AtomicBool,
     /// It was killed so that others have memory.
     pub was_chosen_to_end: AtomicBool,
+    /// It has given up the terminal that its session has (`TIOCNOTTY`).
+    pub has_left_terminal: AtomicBool,
     /// It has handled faults of its own ([`crate::native`]), so that its faults are offered to it first.
     pub has_handled_faults: AtomicBool,
 }
@@ -330,6 +332,7 @@ impl Process {
             out_of_memory_adjust: Mutex::new(0),
             persona: AtomicU32::new(0),
             has_no_large_pages: AtomicBool::new(false),
+            has_left_terminal: AtomicBool::new(false),
             was_chosen_to_end: AtomicBool::new(false),
             has_handled_faults: AtomicBool::new(false),
         }

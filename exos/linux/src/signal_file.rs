@@ -85,6 +85,7 @@ impl SignalFile {
 pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
     let (mut pid, mut uid, mut timer, mut overrun, mut status) = (0, 0, 0, 0, 0);
     let (mut value, mut address) = (0, 0);
+    let (mut file, mut events) = (0, 0);
     match info.payload {
         SignalPayload::None => {}
         SignalPayload::Sender { pid: sender, uid: user, value: word } => {
@@ -94,6 +95,7 @@ pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
         SignalPayload::Child { pid: child, uid: user, status: word } => {
             (pid, uid, status) = (child, user, word);
         }
+        SignalPayload::File { band, descriptor } => (events, file) = (band, descriptor),
         SignalPayload::Timer { id, overrun: missed, value: word } => {
             (timer, overrun, value) = (id, missed, word);
         }
@@ -104,9 +106,9 @@ pub fn encode_info(signal: Signal, info: &SignalInfo) -> Vec<u8> {
         .i32(info.code)
         .u32(pid)
         .u32(uid)
-        .i32(0)
+        .i32(file)
         .i32(timer)
-        .u32(0)
+        .u32(events)
         .i32(overrun)
         .u32(0)
         .i32(status)

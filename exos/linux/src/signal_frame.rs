@@ -140,6 +140,7 @@ fn info_words(signal: Signal, info: &SignalInfo) -> [u64; 4] {
         SignalPayload::Sender { pid, uid, value } => (pair(pid, uid), value),
         SignalPayload::Fault { address } => (address, 0),
         SignalPayload::Child { pid, uid, status } => (pair(pid, uid), u64::from(status as u32)),
+        SignalPayload::File { band, descriptor } => (u64::from(band), u64::from(descriptor as u32)),
         SignalPayload::Timer { id, overrun, value } => (pair(id as u32, overrun as u32), value),
     };
     [pair(u32::from(signal.number()), info.errno as u32), u64::from(info.code as u32), first, second]

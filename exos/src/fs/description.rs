@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use bitflags::bitflags;
 
-use super::file_lock::{LockFamily, LockOwner, LockRange, LockTable, LockedFile};
+use super::file_lock::{Attachment, LockFamily, LockOwner, LockRange, LockTable, LockedFile};
 use super::location::{Location, MountFlags};
 use super::pipe::Pipe;
 use super::readiness::{Readiness, WaitQueue};
@@ -44,7 +44,7 @@ bitflags! {
         const DATA_SYNC = 1 << 4;
         /// `O_SYNC`; without effect in memory.
         const SYNC = 1 << 5;
-        /// `O_ASYNC`: signal-driven; kept for `F_GETFL` only.
+        /// `O_ASYNC`: whoever owns it is told by a signal (the personality's part).
         const ASYNC = 1 << 6;
         /// `O_DIRECTORY` was given.
         const DIRECTORY = 1 << 7;
@@ -518,6 +518,16 @@ impl Description {
         (&self.locks, LockedFile::from(&self.metadata()))
     }
 
+    /// Keeps something with this description until it is closed, in place of what was kept before. `ENOMEM`.
+    pub fn attach(&self, attachment: Attachment) -> Result<()> {
+        self.locks.attach(self.number, attachment)
+    }
+
+    /// What is kept with it.
+    pub fn attachment(&self) -> Option<Attachment> {
+        self.locks.attachment(self.number)
+    }
+
     fn size_for_reading(&self) -> u64 {
         match &self.file {
             Some(_) => u64::MAX,
@@ -594,6 +604,7 @@ impl Drop for Description {
             return;
         }
         let owner = LockOwner::Description(self.number);
+        self.locks.forget(self.number);
         let file = LockedFile::from(&self.location.inode().metadata());
         for family in [LockFamily::Whole, LockFamily::Record] {
             self.locks.unlock(file, family, owner, LockRange::ALL);

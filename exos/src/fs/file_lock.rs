@@ -7,13 +7,18 @@
 //! Who sleeps for a record lock says so ([`LockTable::begin_wait`]), so that a circle of processes that wait for each
 //! other is found by the one that would close it (`EDEADLK`). Descriptions are not looked at, as on Linux.
 //!
+//! What a personality attaches to a description until it is closed ([`LockTable::attach`]) stands here too, and leases
+//! ([`super::lease`]): descriptions and `open` look at one word to learn that there is nothing of all this.
+//!
 //! Limit: [`LOCK_COUNT_MAX`] locks per file, beyond it `ENOLCK`.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::lease::Lease;
 use super::readiness::{Readiness, WaitQueue};
 use super::vnode::{DeviceNumber, Metadata};
 use crate::error::{Errno, Result};
@@ -91,8 +96,8 @@ impl HeldLock {
 /// The file that a lock is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockedFile {
-    device: DeviceNumber,
-    inode_number: u64,
+    pub(super) device: DeviceNumber,
+    pub(super) inode_number: u64,
 }
 
 impl From<&Metadata> for LockedFile {
@@ -117,8 +122,14 @@ pub struct LockTable {
     entry_count: AtomicUsize,
     /// Record locks that processes sleep for, with a number for each wait. Taken after `held`.
     waits: Mutex<Vec<(u64, LockedFile, HeldLock)>>,
+    /// By the number of the description.
+    attached: Mutex<BTreeMap<u64, Attachment>>,
+    pub(super) leases: Mutex<Vec<Lease>>,
     queue: Arc<WaitQueue>,
 }
+
+/// What is kept with a description until it is closed.
+pub type Attachment = Arc<dyn Any + Send + Sync>;
 
 /// A process sleeps for a lock, until this is dropped.
 pub struct LockWait<'a> {
@@ -138,6 +149,8 @@ impl Default for LockTable {
             held: Mutex::default(),
             waits: Mutex::default(),
             entry_count: AtomicUsize::new(0),
+            attached: Mutex::default(),
+            leases: Mutex::default(),
             queue: WaitQueue::new(),
         }
     }
@@ -228,6 +241,39 @@ impl LockTable {
             }
         }
         self.queue.notify(Readiness::ALWAYS);
+    }
+
+    /// Keeps `attachment` with the description of that number until it is closed, in place of what was kept before.
+    /// `ENOMEM`.
+    pub(super) fn attach(&self, description: u64, attachment: Attachment) -> Result<()> {
+        reserve::check()?;
+        let before = self.attached.lock().insert(description, attachment);
+        if before.is_none() {
+            self.count_entry(true);
+        }
+        Ok(())
+    }
+
+    /// What is kept with a description.
+    pub(super) fn attachment(&self, description: u64) -> Option<Attachment> {
+        if self.is_idle() { None } else { self.attached.lock().get(&description).cloned() }
+    }
+
+    /// A description is closed: what was kept with it, and its lease.
+    #[cold]
+    pub(super) fn forget(&self, description: u64) {
+        let attachment = self.attached.lock().remove(&description);
+        if attachment.is_some() {
+            self.count_entry(false);
+        }
+        self.end_lease(description);
+    }
+
+    pub(super) fn count_entry(&self, is_new: bool) {
+        match is_new {
+            true => self.entry_count.fetch_add(1, Ordering::Relaxed),
+            false => self.entry_count.fetch_sub(1, Ordering::Relaxed),
+        };
     }
 
     /// Whether nobody holds any lock, so that there is nothing to give up.

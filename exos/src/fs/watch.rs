@@ -374,6 +374,16 @@ impl Watcher {
         })
     }
 
+    /// What the first event says; it is gone then. For those who only want to know that something happened.
+    pub fn take_mask(&self) -> Option<u32> {
+        self.take(usize::MAX).ok().map(|event| event.mask)
+    }
+
+    /// The queue that is told of events.
+    pub fn told_queue(&self) -> &Arc<WaitQueue> {
+        &self.queue
+    }
+
     /// The first event, if it has room in `byte_count` bytes. `EINVAL`: it has not; `EAGAIN`: there is none.
     fn take(&self, byte_count: usize) -> Result<Event> {
         let mut inner = self.table.inner.lock();

@@ -211,6 +211,13 @@ pub enum SignalPayload {
         /// `si_status`.
         status: i32,
     },
+    /// A file that is ready.
+    File {
+        /// `si_band`: poll's events.
+        band: u32,
+        /// `si_fd`.
+        descriptor: i32,
+    },
     /// A POSIX timer.
     Timer {
         /// `si_timerid`.

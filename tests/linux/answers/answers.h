@@ -26,6 +26,16 @@
 #include <time.h>
 #include <unistd.h>
 
+// A program: a name and what it does, found by `main` in a section of the file.
+struct program {
+    const char *name;
+    void (*run)(void);
+} __attribute__((aligned(16)));
+#define PROGRAM(name)                                                                                                  \
+    static void name(void);                                                                                            \
+    static const struct program name##_entry __attribute__((section("programs"), used)) = {#name, name};               \
+    static void name(void)
+
 // Prints `text` and a result: a number, or the name of the error.
 static inline void tell(const char *text, long result) {
     if (result == -1)

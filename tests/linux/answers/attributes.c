@@ -55,7 +55,7 @@ static void own_files(void) {
     fd = open("/proc/self/timerslack_ns", O_RDONLY);
     T(read(fd, bytes, sizeof bytes)), IS(memcmp(bytes, "12345\n", 6) == 0);
 }
-void attributes(void) {
+PROGRAM(attributes) {
     CHILD("extended attributes", extended());
     CHILD("personalities", personalities());
     CHILD("own files", own_files());

@@ -222,7 +222,7 @@ static void calls(void) {
     T(syscall(SYS_capget, 0, 0)), T(syscall(SYS_capget, &(int[2]){1, 2}, 0)), T(syscall(SYS_getrandom, 0, 0, 99));
 }
 
-void credentials(void) {
+PROGRAM(credentials) {
     CHILD("files", files_without());
     CHILD("threads", threads());
     CHILD("capabilities of threads", caps_of_threads());

@@ -1,28 +1,20 @@
-// Runs the families of answers, each in a process and a directory of its own; or those that are named.
+// Runs the programs of answers, each in a process and a directory of its own; or those that are named.
 #include "answers.h"
 
-#define FAMILIES(one) one(credentials) one(mapped) one(signalling) one(waiting) one(attributes)
-#define DECLARE(name) void name(void);
-FAMILIES(DECLARE)
-static const struct {
-    const char *name;
-    void (*run)(void);
-} families[] = {
-#define ENTRY(name) {#name, name},
-    FAMILIES(ENTRY)};
+extern const struct program __start_programs[], __stop_programs[];
 
 int main(int count, char **words) {
     if (count > 1 && strcmp(words[1], "sleep") == 0)
         return read(0, &(char){0}, 1) != 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     umask(022);
-    for (unsigned i = 0; i < sizeof families / sizeof *families; i++) {
+    for (const struct program *program = __start_programs; program < __stop_programs; program++) {
         int is_meant = count < 2;
         for (int word = 1; word < count; word++)
-            is_meant |= strcmp(words[word], families[i].name) == 0;
+            is_meant |= strcmp(words[word], program->name) == 0;
         if (!is_meant)
             continue;
-        printf("== %s\n", families[i].name);
+        printf("== %s\n", program->name);
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
@@ -31,7 +23,7 @@ int main(int count, char **words) {
                 _exit(99);
             setpgid(0, 0);
             alarm(60);
-            families[i].run();
+            program->run();
             fflush(stdout);
             _exit(0);
         }

@@ -207,7 +207,7 @@ static void locked(void) {
     T(MAP(4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0));
 }
 
-void mapped(void) {
+PROGRAM(mapped) {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
     sigaction(SIGSEGV, &action, NULL), sigaction(SIGBUS, &action, NULL);
     cut("a file", sized("file", 4, 'f'));

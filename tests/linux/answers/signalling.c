@@ -253,7 +253,7 @@ static void processor_time(void) {
     });
 }
 
-void signalling(void) {
+PROGRAM(signalling) {
     CHILD("stacks", stacks());
     CHILD("waits", waits());
     CHILD("files of signals", files_of_signals());

@@ -175,7 +175,7 @@ static void sockets(void) {
     T(send(pair[0], "x", 1, 0)), T(send(pair[0], "x", 1, MSG_NOSIGNAL)), T(recv(pair[0], big, 1, 0)), T(send(pair[0], (void *)8, 1, 0)), T(sendto(pair[0], "x", 1, 0, (void *)&name, sizeof name)), T(sendmsg(pair[0], (void *)8, 0)), T(recvmsg(pair[0], (void *)8, 0));
 }
 
-void waiting(void) {
+PROGRAM(waiting) {
     CHILD("splices", splices());
     CHILD("record locks", record_locks());
     CHILD("events", events());

@@ -131,6 +131,16 @@ pub mod control {
     pub const SET_SIGNAL: u64 = 10;
     /// `F_GETSIG`.
     pub const GET_SIGNAL: u64 = 11;
+    /// `F_SETOWN_EX`.
+    pub const SET_OWNER_KIND: u64 = 15;
+    /// `F_GETOWN_EX`.
+    pub const GET_OWNER_KIND: u64 = 16;
+    /// `F_SETLEASE`.
+    pub const SET_LEASE: u64 = 1024;
+    /// `F_GETLEASE`.
+    pub const GET_LEASE: u64 = 1025;
+    /// `F_NOTIFY`.
+    pub const NOTIFY: u64 = 1026;
     /// `F_OFD_GETLK`.
     pub const GET_DESCRIPTION_LOCK: u64 = 36;
     /// `F_OFD_SETLK`.
@@ -199,6 +209,22 @@ pub mod request {
     pub const GET_UNSENT_COUNT: u32 = 0x5411;
     /// `TIOCSTI`.
     pub const TYPE_IN: u32 = 0x5412;
+    /// `TIOCEXCL`.
+    pub const MAKE_EXCLUSIVE: u32 = 0x540c;
+    /// `TIOCNXCL`.
+    pub const END_EXCLUSIVE: u32 = 0x540d;
+    /// `TIOCGEXCL`.
+    pub const GET_EXCLUSIVE: u32 = 0x8004_5440;
+    /// `TIOCGSOFTCAR`.
+    pub const GET_SOFT_CARRIER: u32 = 0x5419;
+    /// `TIOCSSOFTCAR`.
+    pub const SET_SOFT_CARRIER: u32 = 0x541a;
+    /// `TIOCSETD`.
+    pub const SET_DISCIPLINE: u32 = 0x5423;
+    /// `TIOCGETD`.
+    pub const GET_DISCIPLINE: u32 = 0x5424;
+    /// `TIOCSIG`.
+    pub const SEND_SIGNAL: u32 = 0x4004_5436;
     /// `TIOCPKT`.
     pub const SET_PACKETS: u32 = 0x5420;
     /// `TIOCNOTTY`.
@@ -219,6 +245,14 @@ pub mod request {
     pub const CLOSE_ON_EXEC: u32 = 0x5451;
     /// `FIOASYNC`.
     pub const SET_ASYNC: u32 = 0x5452;
+    /// `FIOSETOWN`.
+    pub const SET_OWNER: u32 = 0x8901;
+    /// `SIOCSPGRP`.
+    pub const SET_SOCKET_GROUP: u32 = 0x8902;
+    /// `FIOGETOWN`.
+    pub const GET_OWNER: u32 = 0x8903;
+    /// `SIOCGPGRP`.
+    pub const GET_SOCKET_GROUP: u32 = 0x8904;
 }
 
 /// Bytes of `struct stat`.

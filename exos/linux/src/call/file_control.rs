@@ -8,11 +8,13 @@ use exos::fs::file_lock::{HeldLock, LockFamily, LockKind, LockOwner, LockRange};
 use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::readiness::Readiness;
 use exos::fs::stream::Terminal;
+use exos::fs::terminal::tty::Side;
 use exos::fs::vnode::{FileKind, Seals};
 use exos::mem::FileIdentity;
 use exos::net::unix::SocketFile;
 use syscalls::Sysno;
 
+use super::file_owner;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::file::{self as abi, control, request};
 use crate::context::{Arguments, Context, Restart};
@@ -21,7 +23,7 @@ use crate::user::{read_array, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
-    partial(Sysno::fcntl, "no leases, no directory notices, no SIGIO", fcntl),
+    full(Sysno::fcntl, fcntl),
     full(Sysno::flock, flock),
     partial(Sysno::ioctl, "terminals, FIONREAD, SIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX", ioctl),
 ];
@@ -62,22 +64,22 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
             Ok(0)
         }
         control::GET_STATUS => Ok(status_number(&description)),
-        control::SET_STATUS => set_status(context, &description, argument),
+        control::SET_STATUS => set_status(context, &description, descriptor, argument),
         control::GET_LOCK | control::GET_DESCRIPTION_LOCK => find_lock(context, &description, command, argument),
         control::SET_LOCK
         | control::SET_LOCK_WAIT
         | control::SET_DESCRIPTION_LOCK
         | control::SET_DESCRIPTION_LOCK_WAIT => set_lock(context, &description, command, argument),
-        // Nothing sends SIGIO, so that whom it would go to is not kept.
-        control::SET_OWNER | control::GET_OWNER | control::GET_SIGNAL => Ok(0),
-        control::SET_SIGNAL if argument <= 64 => Ok(0),
         control::GET_PIPE_SIZE | control::SET_PIPE_SIZE => pipe_size(&description, command, argument as u32),
         control::GET_SEALS => {
             let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
             Ok(u64::from(seals.get().bits()))
         }
         control::ADD_SEALS => add_seals(context, &description, argument as u32),
-        _ => Err(Errno::EINVAL),
+        _ => {
+            let answer = file_owner::control(context, &description, descriptor, [command, argument]);
+            answer.unwrap_or(Err(Errno::EINVAL))
+        }
     }
 }
 
@@ -132,10 +134,9 @@ fn status_number(description: &Description) -> u64 {
     abi::status_number(status) | access | if is_large { abi::O_LARGE_FILE } else { 0 }
 }
 
-fn set_status(context: &Context<'_>, description: &Description, flags: u64) -> Result<u64> {
+fn set_status(context: &Context<'_>, description: &Arc<Description>, descriptor: u64, flags: u64) -> Result<u64> {
     let mut wanted = abi::status_flags(flags);
-    if description.wait_queue().is_none() {
-        // What is always ready has nothing to signal.
+    if wanted.contains(StatusFlags::ASYNC) && !file_owner::can_signal(description) {
         wanted -= StatusFlags::ASYNC;
     }
     let becomes_silent =
@@ -146,13 +147,19 @@ fn set_status(context: &Context<'_>, description: &Description, flags: u64) -> R
             return Err(Errno::EPERM);
         }
     }
+    if wanted.union(description.status()).contains(StatusFlags::ASYNC) {
+        file_owner::set_async(context, description, descriptor, wanted.contains(StatusFlags::ASYNC))?;
+    }
     description.set_status(wanted);
     Ok(0)
 }
 
-const LOCK_SHARED: u16 = 0;
-const LOCK_EXCLUSIVE: u16 = 1;
-const LOCK_NONE: u16 = 2;
+/// `F_RDLCK`.
+pub(super) const LOCK_SHARED: u16 = 0;
+/// `F_WRLCK`.
+pub(super) const LOCK_EXCLUSIVE: u16 = 1;
+/// `F_UNLCK`.
+pub(super) const LOCK_NONE: u16 = 2;
 
 /// Reads the range of a `struct flock`. `EINVAL`, `EOVERFLOW`.
 fn lock_range(description: &Description, bytes: &[u8; abi::LOCK_BYTES]) -> Result<LockRange> {
@@ -321,9 +328,23 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
         request::CLOSE_ON_EXEC => files.table().set_close_on_exec(descriptor as u32, true)?,
         request::KEEP_ON_EXEC => files.table().set_close_on_exec(descriptor as u32, false)?,
         request::SET_NON_BLOCKING => {
-            set_flag(context, &description, StatusFlags::NON_BLOCKING, argument)?;
+            let value = i32::from_le_bytes(read_array(context.memory, argument)?);
+            let mut status = description.status();
+            status.set(StatusFlags::NON_BLOCKING, value != 0);
+            description.set_status(status);
         }
-        request::SET_ASYNC => set_flag(context, &description, StatusFlags::ASYNC, argument)?,
+        request::SET_ASYNC => set_async(context, &description, descriptor, argument)?,
+        request::SET_OWNER | request::SET_SOCKET_GROUP if description.extension::<SocketFile>().is_some() => {
+            let owner = i32::from_le_bytes(read_array(context.memory, argument)?);
+            file_owner::set_owner(context, &description, owner)?;
+        }
+        request::GET_OWNER | request::GET_SOCKET_GROUP if description.extension::<SocketFile>().is_some() => {
+            let owner = file_owner::owner_number(&description) as i32;
+            write_all(context.memory, argument, &owner.to_le_bytes())?;
+        }
+        request::GET_READABLE_COUNT if description.terminal_side().is_some_and(Side::is_hung_up) => {
+            return Err(Errno::EIO);
+        }
         request::GET_READABLE_COUNT => {
             let count = match description.extension::<SocketFile>() {
                 Some(file) => file.socket().readable_bytes()?,
@@ -354,11 +375,18 @@ fn has_blocks(description: &Description) -> bool {
     matches!(description.inode().kind(), FileKind::Regular | FileKind::Directory)
 }
 
-/// Sets or clears a status flag as the program's `int` says.
-fn set_flag(context: &Context<'_>, description: &Description, flag: StatusFlags, address: u64) -> Result<()> {
-    let value = i32::from_le_bytes(read_array(context.memory, address)?);
+/// `FIOASYNC`. `ENOTTY`: the file has no changes to signal.
+fn set_async(context: &Context<'_>, description: &Arc<Description>, descriptor: u64, address: u64) -> Result<()> {
+    let is_wanted = i32::from_le_bytes(read_array(context.memory, address)?) != 0;
     let mut status = description.status();
-    status.set(flag, value != 0);
+    if status.contains(StatusFlags::ASYNC) == is_wanted {
+        return Ok(());
+    }
+    if !file_owner::can_signal(description) {
+        return Err(Errno::ENOTTY);
+    }
+    file_owner::set_async(context, description, descriptor, is_wanted)?;
+    status.set(StatusFlags::ASYNC, is_wanted);
     description.set_status(status);
     Ok(())
 }

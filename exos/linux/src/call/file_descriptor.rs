@@ -100,14 +100,33 @@ fn open_with(
     }
     let description = match access.namespace().open(&caller, &start, path, &how) {
         Err(Errno::ENXIO) => terminal::open_controlling(context, &access, &start, path, &how)?,
+        Err(Errno::EAGAIN) if flags & abi::O_NON_BLOCKING == 0 => {
+            after_leases(context, || access.namespace().open(&caller, &start, path, &how))?
+        }
         outcome => outcome?,
     };
     if flags & abi::O_TRUNCATE != 0 && description.inode().kind() == FileKind::Regular {
         file_cut::cut(context.system, description.inode(), 0);
     }
-    terminal::adopt(context, &description, flags);
+    terminal::adopt(context, &description, flags)?;
     wait_for_other_end(context, &description)?;
     context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
+}
+
+/// Tries again and again while a lease is in the way.
+#[cold]
+pub(super) fn after_leases<T>(context: &mut Context<'_>, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+    const LOOK_NS: u64 = 1_000_000_000;
+    context.restart = Restart::UnlessHandlerForbids;
+    let locks = context.system.files.namespace.locks().clone();
+    let _watching = context.watch(locks.wait_queue(), Readiness::all());
+    loop {
+        match act() {
+            // The table tells of leases that are given up; time that is over shows at the next look.
+            Err(Errno::EAGAIN) => context.wait(Some(context.now_ns() + LOOK_NS))?,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// A named pipe is open when both ends are there.

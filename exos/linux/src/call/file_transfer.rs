@@ -579,6 +579,13 @@ pub fn truncate(context: &mut Context<'_>, [path, length, ..]: Arguments) -> Res
         let location = access.find(&start, &path, true, false)?;
         check_new_size(context, &location.inode().metadata(), length)?;
     }
+    if !access.namespace().locks().is_idle() {
+        let location = access.find(&start, &path, true, false)?;
+        let caller = access.caller();
+        super::file_descriptor::after_leases(context, || {
+            access.namespace().break_leases(&caller, location.inode(), true)
+        })?;
+    }
     let location = access.namespace().truncate(&access.caller(), &start, &path, length)?;
     file_cut::cut(context.system, location.inode(), length);
     Ok(0)

@@ -292,6 +292,7 @@ pub fn setsid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
     }
     *context.process.session.lock() = pid;
     *context.process.group.lock() = pid;
+    context.process.has_left_terminal.store(false, Ordering::Relaxed);
     Ok(u64::from(pid))
 }
 

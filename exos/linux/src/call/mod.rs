@@ -10,6 +10,7 @@ pub mod file_control;
 mod file_cut;
 pub mod file_descriptor;
 pub mod file_metadata;
+mod file_owner;
 pub mod file_path;
 #[cfg(test)]
 mod file_tests;

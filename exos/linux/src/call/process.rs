@@ -330,6 +330,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     process.control_group.store(caller.control_group.load(Ordering::Relaxed), Ordering::Relaxed);
     process.borrows_memory.store(borrows, Ordering::Release);
     process.persona.store(caller.persona.load(Ordering::Relaxed), Ordering::Relaxed);
+    process.has_left_terminal.store(caller.has_left_terminal.load(Ordering::Relaxed), Ordering::Relaxed);
     process.has_no_large_pages.store(caller.has_no_large_pages.load(Ordering::Relaxed), Ordering::Relaxed);
     process.was_key_asked.store(caller.was_key_asked.load(Ordering::Relaxed), Ordering::Relaxed);
     process.limits.lock().clone_from(&caller.limits.lock());

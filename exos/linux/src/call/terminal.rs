@@ -2,6 +2,7 @@
 //! write, and opening.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
@@ -30,7 +31,9 @@ const DECISECOND_NS: u64 = 100_000_000;
 /// The caller as terminals see it.
 fn caller_of(context: &Context<'_>) -> TerminalCaller {
     let group = *context.process.group.lock();
-    let session = *context.process.session.lock();
+    let own_session = *context.process.session.lock();
+    // Who has given the session's terminal up is for every terminal like somebody of no session.
+    let session = if context.process.has_left_terminal.load(Ordering::Relaxed) { 0 } else { own_session };
     let mask = context.thread.signals.lock().mask;
     let shared = context.process.signals.lock();
     let ignored = [Signal::TTIN, Signal::TTOU].into_iter().filter(|signal| shared.dispositions.is_ignored(*signal));
@@ -119,21 +122,24 @@ pub(super) fn open_controlling(
     if location.inode().metadata().device_node != CONTROLLING_TERMINAL {
         return Err(Errno::ENXIO);
     }
-    let session = *context.process.session.lock();
     let files = &context.system.files;
-    let tty = files.terminals.controlling(session).ok_or(Errno::ENXIO)?;
+    let tty = files.terminals.controlling(caller_of(context).session).ok_or(Errno::ENXIO)?;
     Ok(access.namespace().open_as(location, how, tty.open_slave()?))
 }
 
-/// A leader without a terminal that opens one gets it, unless it asked not to.
-pub(super) fn adopt(context: &Context<'_>, description: &Description, flags: u64) {
-    let Some(side @ Side::Slave(_)) = description.terminal_side() else { return };
+/// A leader without a terminal that opens one gets it, unless it asked not to. `EBUSY`: somebody has it for himself.
+pub(super) fn adopt(context: &Context<'_>, description: &Description, flags: u64) -> Result<()> {
+    let Some(side @ Side::Slave(_)) = description.terminal_side() else { return Ok(()) };
     let caller = caller_of(context);
+    if side.tty().is_exclusive() && !caller.is_root {
+        return Err(Errno::EBUSY);
+    }
     if flags & abi::O_NO_CONTROLLING_TERMINAL == 0 && caller.is_leader && side.tty().session().is_none() {
         let other = context.system.files.terminals.controlling(caller.session);
         // Failing to is no error of open's.
         let _ = side.tty().take_control(&caller, other.as_ref(), false);
     }
+    Ok(())
 }
 
 /// Fails unless `tty` is the caller's controlling terminal; the master side need not be.
@@ -168,7 +174,9 @@ pub(super) fn request(
     let tty = side.tty();
     if matches!(side, Side::Slave(_)) && is_change(number) {
         let verdict = tty.judge_changer(&caller);
-        obey(context, verdict)?;
+        // As on Linux, who may not put a group in front has no terminal to do so.
+        let refusal = if number == request::SET_FOREGROUND_GROUP { Errno::ENOTTY } else { Errno::EIO };
+        obey(context, verdict).map_err(|error| if error == Errno::EIO { refusal } else { error })?;
     }
     match side {
         Side::Master(_) => match master_request(context, tty, number, address) {
@@ -182,9 +190,12 @@ pub(super) fn request(
         outcome => return outcome.map(|()| 0),
     }
     let memory = context.memory;
+    match line_request(context, tty, &caller, number, address) {
+        Err(Errno::ENOTTY) => {}
+        outcome => return outcome.map(|()| 0),
+    }
     match number {
-        // What is typed by programs cannot be told from what is typed by people.
-        request::TYPE_IN => return Err(Errno::EIO),
+        request::OPEN_PEER => return Err(Errno::EIO),
         request::GET_UNSENT_COUNT => {
             let count = if matches!(side, Side::Slave(_)) { tty.pending_output() } else { 0 };
             write_all(memory, address, &(count as u32).to_le_bytes())?;
@@ -204,7 +215,7 @@ pub(super) fn request(
         request::FLOW => match address {
             0 => tty.set_stopped(true),
             1 => tty.set_stopped(false),
-            // Nobody sends us anything that could be told to wait.
+            2 | 3 if matches!(side, Side::Slave(_)) => tty.send_flow(address == 2),
             2 | 3 => {}
             _ => return Err(Errno::EINVAL),
         },
@@ -215,6 +226,35 @@ pub(super) fn request(
         other => super::file_control::terminal_request(context, description.terminal()?, other, address)?,
     }
     Ok(0)
+}
+
+/// What is about the line itself: its discipline, its carrier, who may open it, what is typed by a program. `ENOTTY`:
+/// another request.
+fn line_request(context: &Context<'_>, tty: &Tty, caller: &TerminalCaller, number: u32, address: u64) -> Result<()> {
+    let memory = context.memory;
+    match number {
+        request::TYPE_IN => {
+            let is_own = tty.session() == Some(caller.session);
+            if !is_own && !caller.is_root {
+                return Err(Errno::EPERM);
+            }
+            let [byte] = read_array(memory, address)?;
+            tty.type_byte(byte);
+        }
+        request::MAKE_EXCLUSIVE => tty.set_exclusive(true),
+        request::END_EXCLUSIVE => tty.set_exclusive(false),
+        request::GET_EXCLUSIVE => write_all(memory, address, &u32::from(tty.is_exclusive()).to_le_bytes())?,
+        // There is one discipline, and no carrier to be lost.
+        request::GET_DISCIPLINE => write_all(memory, address, &[0; 4])?,
+        request::GET_SOFT_CARRIER => write_all(memory, address, &0u32.to_le_bytes())?,
+        request::SET_DISCIPLINE => match u32::from_le_bytes(read_array(memory, address)?) {
+            0 => {}
+            _ => return Err(Errno::EINVAL),
+        },
+        request::SET_SOFT_CARRIER => drop(read_array::<4>(memory, address)?),
+        _ => return Err(Errno::ENOTTY),
+    }
+    Ok(())
 }
 
 /// Requests that [`session_request`] answers.
@@ -261,10 +301,11 @@ fn session_request(
         }
         request::GIVE_UP_CONTROL => {
             check_own(side, caller)?;
-            if !caller.is_leader {
-                return Err(Errno::EPERM);
+            if caller.is_leader {
+                tty.leave_control();
+            } else {
+                context.process.has_left_terminal.store(true, Ordering::Relaxed);
             }
-            tty.leave_control();
             Ok(())
         }
         _ => Err(Errno::ENOTTY),
@@ -281,6 +322,7 @@ fn master_request(context: &mut Context<'_>, tty: &Tty, number: u32, address: u6
         request::GET_LOCK => put(u32::from(tty.is_locked()))?,
         request::SET_PACKETS => tty.set_packets(i32::from_le_bytes(read_array(memory, address)?) != 0),
         request::GET_PACKETS => put(u32::from(tty.has_packets()))?,
+        request::SEND_SIGNAL => tty.send_signal(address)?,
         request::OPEN_PEER => return open_peer(context, tty, address),
         _ => return Err(Errno::ENOTTY),
     }
@@ -305,6 +347,6 @@ fn open_peer(context: &mut Context<'_>, tty: &Tty, flags: u64) -> Result<u64> {
         permissions: 0,
     };
     let description = access.namespace().open_at(&access.caller(), location, &how)?;
-    adopt(context, &description, flags);
+    adopt(context, &description, flags)?;
     context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
 }

@@ -7,10 +7,11 @@ use bitflags::bitflags;
 use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
+use crate::fs::file_lock::LockedFile;
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::page::check_not_run;
 use crate::fs::permission::Wish;
-use crate::fs::vnode::{Creation, FileKind, NewNode, OpenFile, OpenRequest};
+use crate::fs::vnode::{Creation, FileKind, InodeRef, NewNode, OpenFile, OpenRequest, Timestamp};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
 use crate::fs::watch::event;
 
@@ -136,7 +137,7 @@ impl Namespace {
     /// Opens what is at a location, as `open` does with what it found.
     ///
     /// # Errors
-    /// `ELOOP`: a link. `EISDIR`, `EACCES`, `EROFS`, `EPERM`, `ENXIO`.
+    /// `ELOOP`: a link. `EAGAIN`: a lease is in the way. `EISDIR`, `EACCES`, `EROFS`, `EPERM`, `ENXIO`.
     pub fn open_at(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {
         let kind = location.inode().kind();
         let truncates = how.flags.contains(OpenFlags::TRUNCATE);
@@ -175,6 +176,9 @@ impl Namespace {
         if writes {
             check_not_run(location.inode())?;
         }
+        if !self.locks.is_idle() && kind == FileKind::Regular {
+            self.break_leases(caller, location.inode(), writes)?;
+        }
         let file = self.open_inode(caller, &location, request)?;
         let is_stored = file.is_none();
         let description = self.describe(location, request, how.status, file);
@@ -187,6 +191,16 @@ impl Namespace {
             self.watches.tell(description.location(), event::MODIFY, false);
         }
         Ok(description)
+    }
+
+    /// Has those told whose leases on a file are in the way of whoever opens or cuts it. `EAGAIN`: there are such.
+    #[cold]
+    pub fn break_leases(&self, caller: &Caller<'_>, inode: &InodeRef, writes: bool) -> Result<()> {
+        // Who came without a time, by a short way, comes again with one.
+        if caller.now == Timestamp::default() {
+            return Err(Errno::EAGAIN);
+        }
+        self.locks.break_leases(LockedFile::from(&inode.metadata()), writes, caller.now.seconds.cast_unsigned())
     }
 
     /// A description over `file`, which the caller found to be what is at `location` for it.

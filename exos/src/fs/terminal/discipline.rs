@@ -131,6 +131,21 @@ impl LineDiscipline {
         self.is_stopped = true;
     }
 
+    /// Sends the other side the character that tells it to stop or to go on, before all else (`TCIOFF`, `TCION`).
+    pub fn send_flow(&mut self, stops: bool) {
+        let place = if stops { character::STOP } else { character::START };
+        let byte = self.modes.characters[place];
+        if byte != 0 {
+            self.untake_output(&[byte]);
+        }
+    }
+
+    /// Whether the characters that stop and start output are the usual ones, and obeyed: what packet mode tells.
+    pub fn has_usual_flow(&self) -> bool {
+        let characters = &self.modes.characters;
+        self.modes.has_input(input::FLOW) && (characters[character::STOP], characters[character::START]) == (0x13, 0x11)
+    }
+
     /// Lets it go on.
     pub fn restart(&mut self) {
         self.is_stopped = false;
@@ -178,6 +193,10 @@ impl LineDiscipline {
             b'\r' if self.modes.has_input(input::IGNORE_RETURN) => return None,
             b'\r' if self.modes.has_input(input::RETURN_TO_NEWLINE) => byte = b'\n',
             b'\n' if self.modes.has_input(input::NEWLINE_TO_RETURN) => byte = b'\r',
+            0xff if self.modes.has_input(input::MARK_PARITY) && !self.modes.has_input(input::STRIP) => {
+                // Doubled, so that it cannot be taken for the mark of a faulty byte.
+                self.receive_plain(byte);
+            }
             _ => {}
         }
         if !(self.modes.is_canonical() && self.receive_editing(byte)) {

@@ -4,6 +4,7 @@ use super::super::stream::TerminalModes;
 
 /// `c_iflag`.
 pub(super) mod input {
+    pub(in super::super) const MARK_PARITY: u32 = 8;
     pub(in super::super) const STRIP: u32 = 0x20;
     pub(in super::super) const NEWLINE_TO_RETURN: u32 = 0x40;
     pub(in super::super) const IGNORE_RETURN: u32 = 0x80;
@@ -39,6 +40,7 @@ pub(super) mod local {
     pub(in super::super) const ECHO_PRINT: u32 = 0x400;
     pub(in super::super) const ECHO_KILL_ERASE: u32 = 0x800;
     pub(in super::super) const EXTENDED: u32 = 0x8000;
+    pub(in super::super) const EXTERNAL: u32 = 0x10000;
 }
 
 /// Places in `c_cc`.

@@ -121,10 +121,10 @@ impl Terminals {
         table.values().find(|node| node.tty.session() == Some(session)).map(|node| node.tty.clone())
     }
 
-    /// The leader of a session has ended: its terminal hangs up.
+    /// The leader of a session has ended: its terminal controls nobody any more.
     pub fn end_session(&self, session: u32) {
         if let Some(tty) = self.controlling(session) {
-            tty.hang_up(true);
+            tty.lose_leader();
         }
     }
 

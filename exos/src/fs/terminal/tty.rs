@@ -31,6 +31,9 @@ mod packet {
     pub(super) const FLUSH_WRITE: u8 = 2;
     pub(super) const STOP: u8 = 4;
     pub(super) const START: u8 = 8;
+    pub(super) const NO_STOP: u8 = 0x10;
+    pub(super) const DO_STOP: u8 = 0x20;
+    pub(super) const EXTERNAL: u8 = 0x40;
 }
 
 /// Who controls and who is in front.
@@ -69,6 +72,7 @@ pub struct Tty {
     generation: AtomicU32,
     is_master_gone: AtomicBool,
     is_locked: AtomicBool,
+    is_exclusive: AtomicBool,
     /// Packet mode and the status to tell next.
     packet: Mutex<Option<u8>>,
     slave_queue: Arc<WaitQueue>,
@@ -88,6 +92,7 @@ impl Tty {
             generation: AtomicU32::new(0),
             is_master_gone: AtomicBool::new(false),
             is_locked: AtomicBool::new(screen.is_none()),
+            is_exclusive: AtomicBool::new(false),
             packet: Mutex::new(None),
             slave_queue: WaitQueue::new(),
             master_queue: WaitQueue::new(),
@@ -116,6 +121,40 @@ impl Tty {
         self.is_locked.store(value, Ordering::Relaxed);
     }
 
+    /// Whether only who may do everything can open it once more (`TIOCEXCL`).
+    pub fn is_exclusive(&self) -> bool {
+        self.is_exclusive.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub fn set_exclusive(&self, value: bool) {
+        self.is_exclusive.store(value, Ordering::Relaxed);
+    }
+
+    /// Takes one byte as typed (`TIOCSTI`).
+    pub fn type_byte(&self, byte: u8) {
+        self.type_in(&[byte]);
+    }
+
+    /// Sends the group in front a signal (`TIOCSIG`).
+    ///
+    /// # Errors
+    /// `EINVAL`: no signal that a key sends.
+    pub fn send_signal(&self, number: u64) -> Result<()> {
+        let signal = Signal::new(number)?;
+        if !matches!(signal, Signal::INT | Signal::QUIT | Signal::TSTP) {
+            return Err(Errno::EINVAL);
+        }
+        self.signal_foreground(signal);
+        Ok(())
+    }
+
+    /// Tells the other side to stop sending, or to go on (`TCIOFF`, `TCION`).
+    pub fn send_flow(&self, stops: bool) {
+        self.discipline.lock().send_flow(stops);
+        self.master_queue.notify(Readiness::READ);
+    }
+
     /// Whether the master side reads packets (`TIOCPKT`).
     pub fn has_packets(&self) -> bool {
         self.packet.lock().is_some()
@@ -130,7 +169,12 @@ impl Tty {
     }
 
     fn tell_packet(&self, status: u8) {
-        let is_told = self.packet.lock().as_mut().map(|told| *told |= status).is_some();
+        let flow = packet::NO_STOP | packet::DO_STOP;
+        let is_told = self.packet.lock().as_mut().map(|told| {
+            let kept = if status & flow != 0 { *told & !flow } else { *told };
+            *told = kept | status;
+        });
+        let is_told = is_told.is_some();
         if is_told {
             self.master_queue.notify(Readiness::PRIORITY | Readiness::READ);
         }
@@ -319,6 +363,18 @@ impl Tty {
         self.master_queue.notify(Readiness::READ);
     }
 
+    /// The session's leader has ended: the group in front is told, and a pseudo-terminal controls nobody any more. The
+    /// host's terminal hangs up, as one with a line does.
+    pub(super) fn lose_leader(&self) {
+        if self.screen.is_some() {
+            return self.hang_up(false);
+        }
+        let before = core::mem::take(&mut *self.control.lock());
+        if before.foreground != 0 {
+            self.jobs.signal_group(before.foreground, Signal::HUP);
+        }
+    }
+
     /// The other end is gone: all slave sides that are open now read the end and write nothing, and the session is
     /// told: its leader, and the group in the foreground as well unless the leader is to do that.
     pub(super) fn hang_up(&self, tells_foreground: bool) {
@@ -374,7 +430,21 @@ impl Terminal for Tty {
     }
 
     fn set_modes(&self, modes: TerminalModes) {
-        self.discipline.lock().set_modes(modes);
+        let status = {
+            let mut discipline = self.discipline.lock();
+            let is_external = modes.has_local(local::EXTERNAL) || discipline.modes().has_local(local::EXTERNAL);
+            let had_flow = discipline.has_usual_flow();
+            discipline.set_modes(modes);
+            let flow = match (had_flow, discipline.has_usual_flow()) {
+                (true, false) => packet::NO_STOP,
+                (false, true) => packet::DO_STOP,
+                _ => 0,
+            };
+            flow | if is_external { packet::EXTERNAL } else { 0 }
+        };
+        if status != 0 {
+            self.tell_packet(status);
+        }
         self.slave_queue.notify(Readiness::ALWAYS);
         self.master_queue.notify(Readiness::READ);
     }

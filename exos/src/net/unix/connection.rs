@@ -187,7 +187,7 @@ impl Socket {
         other.set_wants_identity(target.wants_identity());
         other.endpoint.set_writer(self.budget.clone());
         if self.state.lock().is_send_shut {
-            other.endpoint.shut();
+            other.endpoint.shut(false);
         }
         let endpoint = other.endpoint.clone();
         self.endpoint.set_writer(other.budget.clone());
@@ -264,15 +264,16 @@ impl Socket {
         if halves.sending {
             self.state.lock().is_send_shut = true;
             if let Some(peer) = &peer {
-                peer.shut();
+                peer.shut(false);
             }
         }
         if halves.receiving {
-            self.endpoint.shut();
+            self.endpoint.shut(false);
         }
-        let events = Readiness::ALWAYS | Readiness::HANG_UP | Readiness::READ_HANG_UP;
+        let mut events = Readiness::ALWAYS | Readiness::READ_HANG_UP;
+        events.set(Readiness::HANG_UP, halves.sending && halves.receiving);
         self.endpoint.queue.notify(events);
-        if let Some(peer) = peer {
+        if let Some(peer) = peer.filter(|_| halves.receiving) {
             peer.queue.notify(events);
         }
     }
@@ -295,7 +296,7 @@ impl Socket {
                 if had_unread {
                     peer.set_error(Errno::ECONNRESET);
                 }
-                peer.shut();
+                peer.shut(true);
             }
             Phase::Listening(listener) => {
                 for pending in listener.pending {
@@ -318,7 +319,7 @@ impl Socket {
         self.endpoint.purge(rights);
         if let Phase::Connected(peer) = phase {
             peer.set_error(Errno::ECONNRESET);
-            peer.shut();
+            peer.shut(true);
         }
     }
 }

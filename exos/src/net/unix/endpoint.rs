@@ -322,9 +322,11 @@ impl Endpoint {
     }
 
     /// Nothing more comes in; what is inside can be read.
-    pub(super) fn shut(&self) {
+    pub(super) fn shut(&self, is_gone: bool) {
         self.inbox.lock().is_shut = true;
-        self.queue.notify(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::READ_HANG_UP);
+        let mut events = Readiness::ALWAYS | Readiness::READ_HANG_UP;
+        events.set(Readiness::HANG_UP, is_gone);
+        self.queue.notify(events);
     }
 
     /// Bytes that `FIONREAD` tells: all of a stream or of all records, the first datagram's.
