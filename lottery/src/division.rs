@@ -6,7 +6,9 @@
 //! in inverse proportion to their chances of losing: `(T - t) / T` of part `t` of all tickets `T`.
 //!
 //! Nobody loses what it is guaranteed. What costs its holder more than the asker gains is asked for only by those in
-//! need: of others a part gives what it says that it can spare.
+//! need: of others a part gives what it says that it can spare. Who is in need gets what others can spare, then what
+//! they hold, then, where only those are left that are in need as well, takes its chance among them. Who is asked
+//! already is not asked again: what would come from it comes in a later round.
 
 use crate::inverse::{Holder, loser};
 use crate::random::Random;
@@ -31,8 +33,8 @@ pub struct Part {
     pub spare: u32,
     /// It cannot go on without what it wants.
     pub is_in_need: bool,
-    /// It can be asked now.
-    pub is_asked: bool,
+    /// It is asked for units already, or is to get some.
+    pub is_busy: bool,
 }
 
 /// What a round moves.
@@ -42,11 +44,30 @@ pub struct Round {
     pub losses: [u32; PART_COUNT_MAX],
     /// Units that each part gets.
     pub gains: [u32; PART_COUNT_MAX],
+    /// Parts in need that get nothing, now or later, unless others change what they do.
+    pub is_refused: [bool; PART_COUNT_MAX],
+}
+
+/// Who loses a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pick {
+    Loser(usize),
+    /// Nobody now; it is worth asking again.
+    Later,
+    Nobody,
 }
 
 /// Divides once: each part gets at most `step` of the units that it wants. `free` units are nobody's; whoever is in
-/// need is first at them, then the part behind `first`, and so on round.
-pub fn divide(parts: &[Part], free: u32, step: u32, first: usize, random: &mut impl Random) -> Round {
+/// need is first at them, then the part behind `first`, and so on round. Parts that want units themselves are asked
+/// by others that only want some if the round `is_exchange`.
+pub fn divide(
+    parts: &[Part],
+    free: u32,
+    step: u32,
+    first: usize,
+    is_exchange: bool,
+    random: &mut impl Random,
+) -> Round {
     let count = parts.len().min(PART_COUNT_MAX);
     let parts = &parts[..count];
     let mut round = Round::default();
@@ -59,32 +80,52 @@ pub fn divide(parts: &[Part], free: u32, step: u32, first: usize, random: &mut i
             if free > 0 {
                 free -= 1;
             } else {
-                match pick(parts, &round, asker, random) {
-                    Some(giver) if giver != asker => round.losses[giver] += 1,
-                    Some(_) => continue,
-                    None => break,
+                match pick(parts, &round, asker, is_exchange, random) {
+                    Pick::Loser(giver) if giver != asker => round.losses[giver] += 1,
+                    Pick::Loser(_) if !part.is_in_need => continue,
+                    Pick::Later => break,
+                    Pick::Loser(_) | Pick::Nobody => {
+                        round.is_refused[asker] = part.is_in_need && round.gains[asker] == 0;
+                        break;
+                    }
                 }
             }
             round.gains[asker] += 1;
         }
+        // More than its limit it never gets.
+        round.is_refused[asker] |= part.is_in_need && part.held >= part.limit;
     }
     round
 }
 
-/// Who loses the next unit for `asker`; `None`: nobody has one to lose.
-fn pick(parts: &[Part], round: &Round, asker: usize, random: &mut impl Random) -> Option<usize> {
-    let mut holders = [Holder::default(); PART_COUNT_MAX];
-    let mut has_other = false;
-    for (index, (part, holder)) in parts.iter().zip(&mut holders).enumerate() {
-        let left = part.held.saturating_sub(round.losses[index]);
-        let can_spare = round.losses[index] < part.spare || parts[asker].is_in_need;
-        let is_asked = index == asker || part.is_asked && left > part.guaranteed && can_spare;
-        has_other |= is_asked && index != asker;
-        // Who is in need gains nothing by losing to itself.
-        let counts = is_asked && !(index == asker && part.is_in_need);
-        *holder = Holder { tickets: part.tickets, units: if counts { left } else { 0 } };
+/// Who loses the next unit for `asker`.
+fn pick(parts: &[Part], round: &Round, asker: usize, is_exchange: bool, random: &mut impl Random) -> Pick {
+    let is_in_need = parts[asker].is_in_need;
+    let left = |index: usize| parts[index].held.saturating_sub(round.losses[index]);
+    let has_more = |index: usize| index != asker && left(index) > parts[index].guaranteed;
+    let can_spare = |index: usize| round.losses[index] < parts[index].spare;
+    let is_content = |index: usize| parts[index].wanted == 0 || is_exchange;
+    let one_of = |random: &mut _, counts: &dyn Fn(usize) -> bool, with_asker: bool| {
+        let is_asked = |index: usize| has_more(index) && !parts[index].is_busy && counts(index);
+        let mut holders = [Holder::default(); PART_COUNT_MAX];
+        for (index, holder) in holders.iter_mut().enumerate().take(parts.len()) {
+            let takes_part = is_asked(index) || with_asker && index == asker;
+            *holder = Holder { tickets: parts[index].tickets, units: if takes_part { left(index) } else { 0 } };
+        }
+        (0..parts.len()).any(is_asked).then(|| loser(&holders[..parts.len()], random)).flatten()
+    };
+    let found = if is_in_need {
+        one_of(random, &|index| can_spare(index) && !parts[index].is_in_need, false)
+            .or_else(|| one_of(random, &|index| !parts[index].is_in_need, false))
+            .or_else(|| one_of(random, &|_| is_exchange, true))
+    } else {
+        one_of(random, &|index| can_spare(index) && is_content(index), true)
+    };
+    match found {
+        Some(index) => Pick::Loser(index),
+        None if is_in_need && (0..parts.len()).any(has_more) => Pick::Later,
+        None => Pick::Nobody,
     }
-    if has_other { loser(&holders[..parts.len()], random) } else { None }
 }
 
 #[cfg(test)]
@@ -101,7 +142,7 @@ mod tests {
             wanted: 0,
             spare: u32::MAX,
             is_in_need: false,
-            is_asked: true,
+            is_busy: false,
         }
     }
 
@@ -111,7 +152,7 @@ mod tests {
         let mut sums = [0u64; 3];
         for number in 0..2 * round_count {
             parts.iter_mut().for_each(|part| part.wanted = step);
-            let round = divide(&parts, 0, step, number, &mut random);
+            let round = divide(&parts, 0, step, number, true, &mut random);
             for (index, part) in parts.iter_mut().enumerate() {
                 part.held = part.held + round.gains[index] - round.losses[index];
                 sums[index] += if number >= round_count { u64::from(part.held) } else { 0 };
@@ -140,7 +181,7 @@ mod tests {
         parts[0].limit = 150;
         for number in 0..1000 {
             parts[0].wanted = 7;
-            let round = divide(&parts, 0, 64, number, &mut Keyed::new([number as u64, 0]));
+            let round = divide(&parts, 0, 64, number, true, &mut Keyed::new([number as u64, 0]));
             for (index, part) in parts.iter_mut().enumerate() {
                 part.held = part.held + round.gains[index] - round.losses[index];
             }
@@ -155,13 +196,13 @@ mod tests {
         parts[1].spare = 3;
         parts[0].wanted = 20;
         let mut random = Keyed::new([1, 2]);
-        let round = divide(&parts, 0, 100, 0, &mut random);
+        let round = divide(&parts, 0, 100, 0, true, &mut random);
         assert!(round.losses[1] <= 3 && round.gains[0] == round.losses[1]);
         parts[0].is_in_need = true;
-        let round = divide(&parts, 0, 100, 0, &mut random);
+        let round = divide(&parts, 0, 100, 0, true, &mut random);
         assert_eq!((round.losses[1], round.gains[0], round.losses[0]), (10, 10, 0));
         parts[1].guaranteed = 4;
-        assert_eq!(divide(&parts, 0, 100, 0, &mut random).losses[1], 6);
+        assert_eq!(divide(&parts, 0, 100, 0, true, &mut random).losses[1], 6);
     }
 
     #[test]
@@ -169,10 +210,10 @@ mod tests {
         let mut parts = [part(1, 0), part(1, 0), part(1, 0)];
         parts.iter_mut().for_each(|part| part.wanted = 4);
         let mut random = Keyed::new([3, 4]);
-        assert_eq!(divide(&parts, 6, 4, 1, &mut random).gains[..3], [0, 4, 2]);
+        assert_eq!(divide(&parts, 6, 4, 1, true, &mut random).gains[..3], [0, 4, 2]);
         parts[0].is_in_need = true;
-        assert_eq!(divide(&parts, 6, 4, 1, &mut random).gains[..3], [4, 2, 0]);
-        assert_eq!(divide(&[], 6, 4, 0, &mut random).gains, [0; 16]);
+        assert_eq!(divide(&parts, 6, 4, 1, true, &mut random).gains[..3], [4, 2, 0]);
+        assert_eq!(divide(&[], 6, 4, 0, true, &mut random).gains, [0; 16]);
     }
 
     #[test]
@@ -188,18 +229,66 @@ mod tests {
                 wanted: below(300),
                 spare: below(300),
                 is_in_need: below(2) == 0,
-                is_asked: below(2) == 0,
+                is_busy: below(2) == 0,
             });
             let (count, free, step) = (below(21) as usize, below(100), below(50));
             let parts = &parts[..count];
-            let round = divide(parts, free, step, number, &mut random);
+            let round = divide(parts, free, step, number, number % 2 == 0, &mut random);
             let [gained, lost] = [round.gains, round.losses].map(|counts| counts.iter().sum::<u32>());
             assert!(gained >= lost && gained - lost <= free);
             for (index, part) in parts.iter().take(16).enumerate() {
                 let (gain, loss) = (round.gains[index], round.losses[index]);
                 assert!(gain <= step.min(part.wanted));
                 assert!(gain == 0 || part.held + gain <= part.limit);
-                assert!(loss == 0 || part.is_asked && part.held - loss >= part.guaranteed);
+                assert!(loss == 0 || !part.is_busy && part.held - loss >= part.guaranteed);
+            }
+        }
+    }
+
+    #[test]
+    fn need_takes_what_is_spare_first_and_waits_for_who_gives_already() {
+        let mut random = Keyed::new([8, 9]);
+        let mut parts = [part(1, 10), part(1, 100), part(1, 20)];
+        (parts[0].wanted, parts[0].is_in_need) = (16, true);
+        (parts[1].spare, parts[2].spare) = (0, 8);
+        let round = divide(&parts, 0, 16, 0, false, &mut random);
+        assert_eq!((round.losses[2] >= 8, round.gains[0], round.is_refused[0]), (true, 16, false));
+        // The only one that has something gives already: it is worth waiting for.
+        (parts[1].is_busy, parts[2].held) = (true, 0);
+        let round = divide(&parts, 0, 16, 0, false, &mut random);
+        assert_eq!((round.gains[0], round.is_refused[0]), (0, false));
+        parts[1].held = 0;
+        assert!(divide(&parts, 0, 16, 0, false, &mut random).is_refused[0], "nobody has anything");
+        parts[0].limit = 10;
+        assert!(divide(&parts, 50, 16, 0, false, &mut random).is_refused[0], "its own limit");
+    }
+
+    #[test]
+    fn of_those_in_need_tickets_say_who_is_refused() {
+        let mut random = Keyed::new([10, 11]);
+        let mut parts = [part(900, 50), part(100, 50)];
+        parts.iter_mut().for_each(|part| (part.wanted, part.is_in_need) = (1, true));
+        let mut refusals = [0; 2];
+        for number in 0..1000 {
+            let round = divide(&parts, 0, 1, number, true, &mut random);
+            refusals.iter_mut().zip(round.is_refused).for_each(|(count, is_refused)| *count += u32::from(is_refused));
+        }
+        assert!(refusals[0] < 200 && refusals[1] > 800, "{refusals:?}");
+        assert_eq!(divide(&parts, 0, 1, 0, false, &mut random).is_refused[..2], [false; 2], "not in each round");
+    }
+
+    #[test]
+    fn spread_draws_stay_at_the_fixed_point() {
+        let mut random = crate::random::Spread::new(17);
+        let mut parts = [part(300, 30), part(200, 30), part(100, 30)];
+        let due = [90.0 * 2.0 / 4.7, 90.0 * 1.5 / 4.7, 90.0 * 1.2 / 4.7];
+        for number in 0..2000 {
+            parts.iter_mut().for_each(|part| part.wanted = 4);
+            let round = divide(&parts, 0, 4, number, true, &mut random);
+            for (index, part) in parts.iter_mut().enumerate() {
+                part.held = part.held + round.gains[index] - round.losses[index];
+                let distance = (f64::from(part.held) - due[index]).abs();
+                assert!(number < 200 || distance < 4.0, "{number}: {index} holds {}", part.held);
             }
         }
     }

@@ -50,6 +50,9 @@ fn at(mut weights: impl Iterator<Item = u128>, number: u128) -> Option<usize> {
 
 /// A number below `end` (not 0): words of as many bits as `end` has, until one is below it.
 fn below_wide(end: u128, random: &mut impl Random) -> u128 {
+    if let Ok(end) = u64::try_from(end) {
+        return u128::from(random.below(end));
+    }
     let mask = u128::MAX >> end.leading_zeros();
     loop {
         let number = (u128::from(random.next_word()) << 64 | u128::from(random.next_word())) & mask;

@@ -57,3 +57,26 @@ impl Random for Keyed {
         hasher.finish()
     }
 }
+/// Words that are spread evenly: of any number in a row each part of all words gets its due to within a few. For draws
+/// whose sum matters and that nobody gains by foreseeing.
+///
+/// Multiples of the golden section, whose discrepancy is the least of all such sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    word: u64,
+}
+
+impl Spread {
+    /// The sequence that begins here.
+    #[must_use]
+    pub const fn new(word: u64) -> Self {
+        Self { word }
+    }
+}
+
+impl Random for Spread {
+    fn next_word(&mut self) -> u64 {
+        self.word = self.word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.word
+    }
+}

@@ -15,7 +15,7 @@ use aegis_image::memory::{MEMORY_PAGE_BASE, MemoryPage, SLOT_POD_MEMORY, SLOT_PO
 use aegis_image::orders::Outcome;
 use aegis_image::pods::{POD_COUNT_MAX, PodPlan};
 use aegis_lottery::division::{PART_COUNT_MAX, Part, divide};
-use aegis_lottery::random::Keyed;
+use aegis_lottery::random::Spread;
 use aegis_rt::call::{self, Refusal};
 
 use crate::memory::{map, repeat, unmap};
@@ -32,8 +32,9 @@ const ROUND_NS: u64 = 10_000_000;
 /// Who wants memory itself is asked for it in one of so many rounds: each unit that goes between two that want it is
 /// read in again by one of them.
 const EXCHANGE_ROUNDS: u64 = 10;
-/// Units that a pod gets in a round.
+/// Units that a pod under pressure wants, and that a pod gets in a round at most.
 const STEP: u32 = 4;
+const STEP_MAX: u32 = 32;
 /// What a pod said of pressure counts for so long.
 const PRESSURE_NS: u64 = 300_000_000;
 /// What a pod has to give frames back, before the kernel takes them.
@@ -144,7 +145,7 @@ impl Held {
 
 /// When the next round is, and what it draws with.
 pub(crate) struct Division {
-    random: Keyed,
+    random: Spread,
     round_ns: u64,
     round_number: u64,
 }
@@ -153,8 +154,11 @@ impl Division {
     /// Makes the bell that pods ring.
     pub(crate) fn begin() -> Result<Self, Refusal> {
         call::bell_create(SLOT_BELL, SLOT_NONE)?;
-        let key = [now_ns(), aegis_rt::clock::time_stamp()];
-        Ok(Self { random: Keyed::new(key), round_ns: 0, round_number: 0 })
+        Ok(Self {
+            random: Spread::new(now_ns() ^ aegis_rt::clock::time_stamp().rotate_left(32)),
+            round_ns: 0,
+            round_number: 0,
+        })
     }
 
     /// Does what there is to do now, leaving `kept` frames to pods that do not run. Answers when to look again, if
@@ -171,13 +175,13 @@ impl Division {
         let mut has_more = false;
         for (member, part) in members.iter_mut().zip(&mut parts) {
             let Some(member) = member else { continue };
-            *part = part_of(member, now_ns, is_exchange);
+            *part = part_of(member, now_ns);
             has_more |= part.wanted > 0 || member.share.owed > 0 || Held::of(member.environment).overhang() > 0;
         }
         // Smaller pieces than units are nobody's.
         free -= free.min(members.iter().flatten().map(|member| member.share.owed).sum());
         let first = self.round_number as usize;
-        let round = divide(&parts, (free / UNIT_FRAME_COUNT) as u32, STEP, first, &mut self.random);
+        let round = divide(&parts, (free / UNIT_FRAME_COUNT) as u32, STEP_MAX, first, is_exchange, &mut self.random);
         for (index, member) in members.iter_mut().enumerate() {
             let Some(member) = member else { continue };
             let [loss, gain] =
@@ -187,8 +191,7 @@ impl Division {
                 let _ = call::environment_reclaim(member.environment, loss, now_ns + DEADLINE_NS);
             }
             member.share.owed += gain;
-            if parts[index].is_in_need
-                && gain == 0
+            if round.is_refused[index]
                 && member.share.owed == 0
                 && let Some(page) = member.share.page
             {
@@ -218,7 +221,7 @@ impl Division {
 }
 
 /// How a pod stands, in units.
-fn part_of(member: &mut Member<'_>, now_ns: u64, is_exchange: bool) -> Part {
+fn part_of(member: &mut Member<'_>, now_ns: u64) -> Part {
     let held = Held::of(member.environment);
     let share = &mut *member.share;
     let Some(page) = share.page else { return Part::default() };
@@ -252,6 +255,6 @@ fn part_of(member: &mut Member<'_>, now_ns: u64, is_exchange: bool) -> Part {
         wanted,
         spare: units(spare),
         is_in_need: needed > 0,
-        is_asked: held.overhang() == 0 && share.owed == 0 && (wanted == 0 || is_exchange),
+        is_busy: held.overhang() > 0 || share.owed > 0,
     }
 }
