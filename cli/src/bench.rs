@@ -100,6 +100,7 @@ fn measure(options: &BenchOptions) -> Result<Report, Failure> {
     for suite in options.suites() {
         let measured = match suite {
             Suite::Micro => micro::run(options, &machines, &filter)?,
+            Suite::Native => micro::run_native(options, &machines, &filter)?,
             Suite::Boot => boot::run(options, &machines, &filter)?,
             Suite::Apps => apps::run(options, &machines, &filter)?,
             Suite::Scale => scale::run(options, &machines, &filter)?,

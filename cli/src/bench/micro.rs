@@ -49,15 +49,27 @@ pub(super) fn run(
 ) -> Result<Option<Measured>, Failure> {
     let mut names = row_names(&machines.micro)?;
     if machines.has_aegis() {
-        names.extend(native::ROWS.iter().filter(|row| row.is_bare).map(|row| row.name.to_string()));
+        names.extend(bare_rows());
     }
-    run_program(
-        options,
-        machines,
-        filter,
-        Program { suite: "micro", file: &machines.micro, batch_count: 3, limits: LIMITS },
-        names,
-    )
+    run_program(options, machines, filter, program(machines, "micro"), names)
+}
+
+/// As [`run`], of the rows of the kernel contract alone.
+pub(super) fn run_native(
+    options: &BenchOptions,
+    machines: &Machines,
+    filter: &RowFilter,
+) -> Result<Option<Measured>, Failure> {
+    let names = if machines.has_aegis() { bare_rows().collect() } else { Vec::new() };
+    run_program(options, machines, filter, program(machines, "native"), names)
+}
+
+fn bare_rows() -> impl Iterator<Item = String> {
+    native::ROWS.iter().filter(|row| row.is_bare).map(|row| row.name.to_string())
+}
+
+fn program<'a>(machines: &'a Machines, suite: &'static str) -> Program<'a> {
+    Program { suite, file: &machines.micro, batch_count: 3, limits: LIMITS }
 }
 
 /// A program of rows.

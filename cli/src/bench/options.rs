@@ -13,6 +13,7 @@ const PAIR_COUNT_MAX: i64 = 99;
 const NOTES: &str = "\
 Suites:
   micro  what single operations cost: calls, faults, signals, files, pipes
+  native  what calls of the kernel itself cost (rows native_* of micro)
   boot   time from the command to the first output, least memory, bytes of kernel and image
   apps   Debian's python3, sqlite3, gzip, xz, gcc, perl and others from start to end
   scale  what operations cost among many things (row:N), and two threads beside one (only when it is named)
@@ -34,6 +35,8 @@ whole). A row that cannot run on a system is n/a with its reason and no failure.
 pub(crate) enum Suite {
     /// The primitives of an operating system
     Micro,
+    /// The kernel contract itself: rows of micro
+    Native,
     /// Time to the first output, least memory, bytes
     Boot,
     /// Real programs
@@ -52,6 +55,7 @@ impl Suite {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Micro => "micro",
+            Self::Native => "native",
             Self::Boot => "boot",
             Self::Apps => "apps",
             Self::Scale => "scale",
@@ -73,7 +77,7 @@ pub(crate) enum Side {
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct BenchOptions {
-    /// What to measure: micro, boot, apps (default: these), scale, lottery
+    /// What to measure: micro, boot, apps (default: these), native, scale, lottery
     #[arg(value_name = "SUITE", hide_possible_values = true)]
     suites: Vec<Suite>,
     /// Count guest instructions instead of time: every run gives the same figures (micro, scale, apps)
@@ -143,8 +147,10 @@ impl BenchOptions {
         let asked: &[Suite] = if self.suites.is_empty() { &Suite::ALL } else { &self.suites };
         let mut suites = Vec::new();
         let counted = |suite: &Suite| !self.icount || *suite != Suite::Boot;
+        // `micro` has the rows of `native`.
+        let is_within = |suite: &Suite| *suite == Suite::Native && asked.contains(&Suite::Micro);
         for suite in asked {
-            if counted(suite) && !suites.contains(suite) {
+            if counted(suite) && !is_within(suite) && !suites.contains(suite) {
                 suites.push(*suite);
             }
         }
@@ -199,6 +205,8 @@ mod tests {
         assert!(options("--icount boot").check().is_err());
         assert!(options("--quick micro").check().is_err() && options("lottery --quick").check().is_ok());
         assert_eq!(options("--icount").suites(), [Suite::Micro, Suite::Apps]);
+        assert_eq!(options("native").suites(), [Suite::Native]);
+        assert_eq!(options("--icount micro native").suites(), [Suite::Micro]);
     }
 
     #[test]
