@@ -212,8 +212,8 @@ pub(crate) fn top_table(before: Option<&Report>, now: &Report) -> String {
     };
     let shares = Shares::new(&now.pods, &now.currencies);
     let got_all: u64 = now.pods.iter().map(|pod| since(pod).0).sum();
-    let heads = ["POD", "STATE", "TICKETS", "WANTED", "GOT", "TIME", "MEMORY", "ENTRIES"];
-    let mut table = Table::new(&heads, "<<>>>>>>");
+    let heads = ["POD", "STATE", "TICKETS", "WANTED", "GOT", "TIME", "MEMORY", "GUARANTEED", "LIMIT", "ENTRIES"];
+    let mut table = Table::new(&heads, "<<>>>>>>>>");
     for pod in &now.pods {
         let (used_ns, entries) = since(pod);
         table.row(vec![
@@ -224,6 +224,8 @@ pub(crate) fn top_table(before: Option<&Report>, now: &Report) -> String {
             part(used_ns, got_all),
             seconds(pod.number("time_ns")),
             memory(pod),
+            frames(pod, "guaranteed"),
+            frames(pod, "limit"),
             entries.to_string(),
         ]);
     }
@@ -263,15 +265,19 @@ pub(crate) fn memory_table(report: &Report) -> String {
     let mut table = Table::new(&["POD", "RESIDENT", "ALLOWED", "GUARANTEED", "LIMIT"], "<>>>>");
     for pod in &report.pods {
         let cells = ["frames", "frame_quota", "guaranteed", "limit"];
-        let cells = cells.map(|key| mebibytes(pod.number(key) * FRAME_BYTES));
+        let cells = cells.map(|key| frames(pod, key));
         table.row(std::iter::once(pod.name.clone()).chain(cells).collect());
     }
     table.text()
 }
 
 fn memory(pod: &Row) -> String {
-    let [used, most] = ["frames", "frame_quota"].map(|key| pod.number(key) * FRAME_BYTES);
-    format!("{} of {}", mebibytes(used), mebibytes(most))
+    format!("{} of {}", frames(pod, "frames"), frames(pod, "frame_quota"))
+}
+
+/// A number of frames.
+fn frames(pod: &Row, key: &str) -> String {
+    mebibytes(pod.number(key) * FRAME_BYTES)
 }
 
 /// Columns of text, each as wide as its widest cell.
@@ -346,6 +352,7 @@ mod tests {
         let cells: Vec<&str> = text.lines().nth(2).unwrap_or_default().split_whitespace().collect();
         assert_eq!(cells[..7], ["web", "running", "3000", "75.0", "%", "75.0", "%"], "{text}");
         assert_eq!(cells.last(), Some(&"4"), "{text}");
+        assert!(text.lines().nth(2).is_some_and(|line| line.contains("16.0 MiB  64.0 MiB")), "{text}");
         let since_start = top_table(None, &before);
         assert!(since_start.lines().nth(3).is_some_and(|line| line.contains("25.0 %  25.0 %")), "{since_start}");
         assert!(top_table(None, &Report::parse("machine m\npod a state=starting\n")).contains('-'));
