@@ -6,7 +6,7 @@
 #[must_use]
 pub fn value<'line>(line: &'line str, key: &str) -> Option<&'line str> {
     let words = line.split_ascii_whitespace().map(|word| word.split_once('=').unwrap_or((word, "")));
-    words.filter(|(name, _)| *name == key).last().map(|(_, value)| value)
+    words.filter(|(name, _)| *name == key).next_back().map(|(_, value)| value)
 }
 
 #[cfg(test)]

@@ -169,6 +169,7 @@ PROGRAM(tty_hangups) {
     struct pollfd wait;
     make(), write(slave, "last", 4), close(slave), show("what was written", master, 10), show("no slave", master, 10);
     wait = (struct pollfd){master, POLLIN | POLLOUT}, T(poll(&wait, 1, 0)), T(wait.revents), T(write(master, "x", 1));
+    pause_ms(20); /* Linux echoes later. */
     slave = open(ptsname(master), O_RDWR | O_NOCTTY), fcntl(master, F_SETFL, O_NONBLOCK), show("open again", master, 10);
     fcntl(slave, F_SETFL, O_NONBLOCK), show("written meanwhile", slave, 10);
     char name[64];

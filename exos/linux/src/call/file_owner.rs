@@ -96,7 +96,7 @@ fn name(context: &Context<'_>, description: &Description, kind: Kind, number: u3
 /// `F_SETOWN`: a group's number is negative.
 pub(super) fn set_owner(context: &Context<'_>, description: &Description, number: i32) -> Result<u64> {
     match number {
-        i32::MIN => Err(Errno::EINVAL),
+        ..0 if number == i32::MIN => Err(Errno::EINVAL),
         ..0 => name(context, description, Kind::Group, number.unsigned_abs()),
         _ => name(context, description, Kind::Process, number.unsigned_abs()),
     }
