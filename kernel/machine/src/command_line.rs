@@ -5,8 +5,8 @@
 /// The value of the last `key=value` word; an empty string for a bare `key`.
 #[must_use]
 pub fn value<'line>(line: &'line str, key: &str) -> Option<&'line str> {
-    let words = line.split_ascii_whitespace().map(|word| word.split_once('=').unwrap_or((word, "")));
-    words.filter(|(name, _)| *name == key).next_back().map(|(_, value)| value)
+    let mut words = line.split_ascii_whitespace().map(|word| word.split_once('=').unwrap_or((word, "")));
+    words.rfind(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 #[cfg(test)]
