@@ -67,6 +67,7 @@ impl Route {
 
 /// What stands behind a device function. Zero bits are nothing.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one table of fixed size: there is no heap to put a variant on")]
 pub(crate) enum Backend {
     /// Nothing.
     None,
