@@ -174,7 +174,10 @@ PROGRAM(leases) {
     while (!got_count)
         pause_ms(5);
     show("a writer waits");
-    printf("let go\n"), fflush(stdout), T(fcntl(fd, F_SETLEASE, F_UNLCK)), waitpid(child, NULL, 0);
+    printf("let go\n"), fflush(stdout);
+    // The child's line comes as soon as the lease is gone: what the call gave is told after it.
+    int let_go = fcntl(fd, F_SETLEASE, F_UNLCK);
+    waitpid(child, NULL, 0), T(let_go);
     T(fcntl(fd, F_SETLEASE, F_RDLCK)), T(truncate("leased", 0) * 0);
     child = fork();
     if (child == 0) {
