@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use aegis_abi::CapSlot;
 use aegis_abi::boot::BUNDLE_PART_COUNT_MAX;
 use aegis_abi::call::TICKET_AMOUNT_MAX;
+use aegis_abi::layout::LIBOS_BASE;
 
 use crate::bytes::{put, slice, u32_at, u64_at};
 
@@ -46,6 +47,11 @@ pub const POD_NAME_BYTES_MAX: usize = 32;
 /// Slot of a pod's own table: the bell by which it says that it has ended. The first environment has none; it ends
 /// the machine.
 pub const SLOT_POD_END: CapSlot = CapSlot(6);
+/// Where a pod's library OS writes why it gave up, before it rings [`SLOT_POD_END`]: a page of the pod's, text up to
+/// the first zero. The manager says it on the kernel's log when the pod has been taken apart; pods cannot write there.
+pub const POD_WORDS_BASE: u64 = LIBOS_BASE + 0x4000;
+/// Bytes of it that are said; a longer text is cut.
+pub const POD_WORDS_BYTES_MAX: usize = 200;
 /// Slot of a pod's own table: the frames of the library OS that all pods share, not writable.
 pub const SLOT_POD_IMAGE: CapSlot = CapSlot(7);
 /// Slot of a pod's own table: its copy of what the library OS writes.

@@ -166,7 +166,7 @@ impl Place<'_> {
         self.last = self.state();
         self.has_news = true;
         self.share.close(self.number)?;
-        let has_stopped = self.pod.take().map_or(Ok(true), |pod| pod.end())?;
+        let has_stopped = self.pod.take().map_or(Ok(true), |pod| pod.end(self.plan.name()))?;
         if !has_stopped {
             say(format_args!("{}: a device of it does not stop; it cannot be started again", self.plan.name()));
             self.is_held = false;

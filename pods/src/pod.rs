@@ -1,9 +1,9 @@
 //! One pod: its environment made, started and taken apart.
 //!
 //! A pod finds what the kernel gives to a first environment, at the same slots and addresses, so that its library OS
-//! need not know that it is not alone. What differs: the machine can be written to (log) and not ended, so a bell is
-//! there to say that the pod has ended; the bundle's frames are a derived capability; the boot information tells of the
-//! pod's own devices and frames.
+//! need not know that it is not alone. What differs: it can neither end the machine nor write to its log,
+//! so there is a bell to say that the pod has ended and a page for the reason; the bundle's frames are a derived
+//! capability; the boot information tells of the pod's own devices and frames.
 #![allow(unsafe_code, reason = "calls that change memory, of environments that do not run")]
 
 use aegis_abi::boot::{BOOT_INFO_MAGIC, BootInfo, FLAT_EXECUTE, FLAT_WRITE, FlatHeader, FlatSegment};
@@ -19,13 +19,16 @@ use aegis_abi::types::{
 };
 use aegis_abi::{ABI_VERSION, CapSlot, Rights};
 use aegis_image::orders::PodState;
-use aegis_image::pods::{POD_COUNT_MAX, PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE};
+use aegis_image::pods::{
+    POD_COUNT_MAX, POD_WORDS_BASE, POD_WORDS_BYTES_MAX, PodPlan, SLOT_POD_DATA, SLOT_POD_END, SLOT_POD_IMAGE,
+};
 use aegis_rt::call::{self, Refusal};
 use aegis_rt::clock;
 
 use crate::device::DeviceError;
 use crate::guard::{self, Client, Guard};
 use crate::memory::{Bundle, drop_slot, fill, map, repeat, take_clear};
+use crate::report::say;
 
 /// Slots of ours that pods use, from here on.
 const SLOT_POD_FIRST: u32 = 128;
@@ -35,8 +38,8 @@ const SLOT_STRIDE: u32 = 8;
 pub(crate) const SLOT_CURRENCY_FIRST: u32 = SLOT_POD_FIRST + POD_COUNT_MAX as u32 * SLOT_STRIDE;
 /// Frames that pay for a pod's tables at first; its library OS donates more of its own.
 const TABLE_FRAME_COUNT: u64 = 128;
-/// Control page, save area, boot information page.
-const FIRST_FRAME_COUNT: u64 = 1 + FIRST_SAVE_AREA_FRAME_COUNT + 1;
+/// Control page, save area, boot information page, page of the last words.
+const FIRST_FRAME_COUNT: u64 = 1 + FIRST_SAVE_AREA_FRAME_COUNT + 1 + 1;
 
 const READ_WRITE: Rights = Rights::READ.union(Rights::WRITE);
 
@@ -94,6 +97,7 @@ pub(crate) struct Pod {
     bundle: CapSlot,
     bell: CapSlot,
     entry: u64,
+    words_frame: u64,
     guard: Option<Guard>,
 }
 
@@ -103,7 +107,7 @@ impl Pod {
         let slot = |index| CapSlot(SLOT_POD_FIRST + number * SLOT_STRIDE + index);
         let [environment, processor, frames, data, bundle, bell, tables] = core::array::from_fn(|n| slot(n as u32));
         let entry = making.image.header.entry;
-        let mut pod = Self { environment, processor, frames, data, bundle, bell, entry, guard: None };
+        let mut pod = Self { environment, processor, frames, data, bundle, bell, entry, words_frame: 0, guard: None };
         // What its guard takes is a part of what it may have.
         let guard_count = if making.trusts_devices { 0 } else { guard::frame_count(making.devices)? };
         let quota = making.plan.frame_quota.saturating_sub(guard_count);
@@ -117,7 +121,7 @@ impl Pod {
         call::bell_create(bell, SLOT_NONE)?;
         call::environment_watch(environment, bell)?;
         call::cap_grant(bell, environment, SLOT_POD_END, Rights::RING)?;
-        call::cap_grant(SLOT_MACHINE, environment, SLOT_MACHINE, Rights::READ | Rights::LOG)?;
+        call::cap_grant(SLOT_MACHINE, environment, SLOT_MACHINE, Rights::READ)?;
         pod.make_bundle(making)?;
         pod.make_image(making.image)?;
         pod.make_processor(making)?;
@@ -173,9 +177,10 @@ impl Pod {
     }
 
     /// Its first processor and boot information, as the kernel makes them.
-    fn make_processor(&self, making: &Making<'_>) -> Result<(), Refusal> {
+    fn make_processor(&mut self, making: &Making<'_>) -> Result<(), Refusal> {
         let first = take_clear(self.frames, FIRST_FRAME_COUNT)?;
-        let info_frame = first + FIRST_FRAME_COUNT - 1;
+        let info_frame = first + FIRST_FRAME_COUNT - 2;
+        self.words_frame = info_frame + 1;
         let info = boot_info(making);
         fill(self.frames, info_frame, 1, |bytes| {
             // SAFETY: a page is aligned and long enough for it, and the structure has no padding.
@@ -186,6 +191,7 @@ impl Pod {
             (FIRST_CONTROL_BASE, first, 1, BindFlags::WRITE),
             (FIRST_SAVE_AREA_BASE, first + 1, FIRST_SAVE_AREA_FRAME_COUNT, BindFlags::WRITE),
             (BOOT_INFO_BASE, info_frame, 1, BindFlags::empty()),
+            (POD_WORDS_BASE, self.words_frame, 1, BindFlags::WRITE),
         ];
         for (address, frame, page_count, flags) in places {
             map(self.environment, address, frame, page_count, self.frames, flags)?;
@@ -250,10 +256,17 @@ impl Pod {
             .map(|field| call::environment_read(self.environment, field).unwrap_or(0))
     }
 
-    /// Takes it apart: afterwards its frames are free and its devices stopped. False if one of them did not stop.
-    pub(crate) fn end(&self) -> Result<bool, DeviceError> {
+    /// Takes it apart: afterwards its frames are free and its devices stopped, and what it left as its last words is
+    /// said under its name. False if one of the devices did not stop.
+    pub(crate) fn end(&self, name: &str) -> Result<bool, DeviceError> {
         // SAFETY: nothing of ours is in the pod's memory; the work place was unmapped when it was made.
         repeat(|| unsafe { call::environment_destroy(self.environment) })?;
+        // Nobody writes there any more. Whatever the bytes are, the kernel's log shows letters alone.
+        fill(self.frames, self.words_frame, 1, |bytes| {
+            let words = bytes[..POD_WORDS_BYTES_MAX].split(|byte| *byte == 0).next().unwrap_or_default();
+            let words = words.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+            words.lines().for_each(|line| say(format_args!("{name}: {line}")));
+        })?;
         let has_stopped = self.guard.map_or(Ok(true), |guard| guard.end())?;
         for slot in [self.processor, self.frames, self.data, self.bundle, self.bell] {
             drop_slot(slot)?;

@@ -1,4 +1,4 @@
-// Writes to the kernel's log as fast as it can, for those who may; asks all the same if it may not.
+// Asks to write to the kernel's log as fast as it can, which no pod may.
 #include "attack.h"
 
 int main(int argc, char **argv) {

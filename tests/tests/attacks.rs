@@ -95,9 +95,17 @@ fn sleeps_are_kept(plan: Plan, attackers: &[&str]) {
     for attacker in attackers {
         let (beside, said) = beside(plan, "sleep", Some((attacker, &[&end, "1"]))).expect("there is a compiler");
         println!("cpus {}, {attacker}: {beside:?} us, quiet {quiet:?}; {said}", plan.cpus);
+        assert!(*attacker != "logger" || has_no_log(&said), "a pod writes to the kernel's log: {said}");
         assert!(beside[0] <= quiet[0] * mean_factor, "{attacker}: mean {} us, quiet {}", beside[0], quiet[0]);
         assert!(beside[1] <= quiet[0] * worst_factor, "{attacker}: worst {} us, quiet {}", beside[1], quiet[0]);
     }
+}
+
+/// It asked, and was refused each time.
+fn has_no_log(said: &str) -> bool {
+    let mut words = said.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    let (asked, refused) = (words.next(), words.next());
+    asked.is_some_and(|count| count > 0) && asked == refused
 }
 
 /// One that holds its slice ends back gets no more than its ticket says: the honest one's share of the time, counted in

@@ -88,8 +88,11 @@ fn a_pod_that_runs_out_of_its_memory_does_not_touch_the_others() {
 }
 
 /// Takes its own library OS apart: the entry points that the kernel calls are gone, and nobody is left to say so.
-const SUICIDE: &str = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts(\"before\"); fflush(stdout); \
-                       usleep(200000); volatile unsigned long *control = (void *)0xffff800000003000; \
+/// Before, it writes what a library OS that gives up leaves as its last words, with what a terminal would obey.
+const SUICIDE: &str = "#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\nint main(void) { \
+                       puts(\"before\"); fflush(stdout); usleep(200000); \
+                       strcpy((char *)0xffff800000004000, \"last words\\nof\\33[2J two lines\"); \
+                       volatile unsigned long *control = (void *)0xffff800000003000; \
                        for (int i = 4; i < 12; i++) control[i] = 0; getppid(); return 0; }\n";
 
 #[test]
@@ -103,6 +106,8 @@ fn a_pod_whose_library_os_is_destroyed_ends_alone() {
     assert_eq!(output_of(&ended, "stays"), ["still here"]);
     assert!(ended.errors.contains("gone: ended without saying how"), "{ended:?}");
     assert!(ended.errors.contains("pods: gone: stopped by the kernel: reason 1"), "{ended:?}");
+    assert!(ended.errors.contains("pods: gone: last words"), "{ended:?}");
+    assert!(ended.errors.contains("pods: gone: of?[2J two lines"), "{ended:?}");
 }
 
 #[test]

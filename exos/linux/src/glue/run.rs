@@ -11,7 +11,7 @@ use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
 use aegis_image::config::Config;
-use aegis_image::pods::SLOT_POD_END;
+use aegis_image::pods::{POD_WORDS_BASE, POD_WORDS_BYTES_MAX, SLOT_POD_END};
 use aegis_rt::{call, clock};
 use core::sync::atomic::{AtomicU64, Ordering};
 use exos::fs::ninep::Requester;
@@ -337,14 +337,22 @@ fn send_stats(run: &Run) {
 #[panic_handler]
 fn panic(information: &core::panic::PanicInfo<'_>) -> ! {
     use core::fmt::Write;
-    /// The kernel's log.
-    struct Log;
-    impl Write for Log {
+    /// The kernel's log or, in a pod, which may not write there, the page that its manager looks at.
+    struct LastWords(usize);
+    impl Write for LastWords {
         fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            let _ = call::machine_log(SLOT_MACHINE, text.as_bytes());
+            if call::machine_log(SLOT_MACHINE, text.as_bytes()).is_ok() {
+                return Ok(());
+            }
+            for byte in text.bytes().take(POD_WORDS_BYTES_MAX.saturating_sub(self.0)) {
+                // SAFETY: who may not write to the log is a pod, whose manager maps this page for writing; nothing
+                // refers to it, and no more than a page's bytes are counted.
+                unsafe { (POD_WORDS_BASE as *mut u8).add(self.0).write_volatile(byte) };
+                self.0 += 1;
+            }
             Ok(())
         }
     }
-    let _ = writeln!(Log, "exos: {information}");
+    let _ = writeln!(LastWords(0), "exos: {information}");
     power_off(1)
 }
