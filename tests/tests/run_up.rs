@@ -110,6 +110,30 @@ fn a_pod_whose_library_os_is_destroyed_ends_alone() {
     assert!(ended.errors.contains("pods: gone: of?[2J two lines"), "{ended:?}");
 }
 
+/// Computes from one time of the machine's clock to another, and says how much of that was its own, in ms.
+const OWN_TIME: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
+    static long ms(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); \
+        return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
+    int main(int argc, char **argv) { long begin = atol(argv[1]), end = atol(argv[2]); \
+        while (ms(CLOCK_MONOTONIC) < begin); long own = ms(CLOCK_PROCESS_CPUTIME_ID); \
+        while (ms(CLOCK_MONOTONIC) < end); printf(\"%ld\\n\", ms(CLOCK_PROCESS_CPUTIME_ID) - own); }\n";
+
+#[test]
+fn the_time_of_other_pods_is_not_a_programs_own() {
+    let Some(program) = compile("own-time", OWN_TIME, &["-O1", "-static"]) else { return };
+    let (begin_ms, end_ms) = (1000, 2000);
+    let pod = |name| {
+        format!("[pod.{name}]\nprogram = {:?}\nargs = [\"{begin_ms}\", \"{end_ms}\"]\nmemory = \"24M\"\n", program)
+    };
+    let text = format!("[machine]\ncpus = 1\n{}{}", pod("a"), pod("b"));
+    let ended = up("own-time", &["--icount"], &text);
+    let own = |pod| output_of(&ended, pod).concat().parse::<u64>().unwrap_or_else(|_| panic!("{ended:?}"));
+    let (a, b) = (own("a"), own("b"));
+    // What either waited for the other is nobody's; a slice at each end may be counted whole.
+    assert!((a + b).abs_diff(end_ms - begin_ms) <= 30, "{a} and {b} ms of {}", end_ms - begin_ms);
+    assert!(a > 0 && b > 0, "{a} and {b} ms");
+}
+
 #[test]
 fn directories_belong_to_the_pod_that_asked_for_them() {
     let folder = std::env::temp_dir().join(format!("aegis-up-shares-{}", std::process::id()));

@@ -644,6 +644,15 @@ impl Thread {
         self.used_ns.load(Ordering::Relaxed) + since_ns
     }
 
+    /// For `lost_ns` of the time since a processor began to run it, other environments had that processor, which says
+    /// so.
+    pub fn forgive(&self, lost_ns: u64, now_ns: u64) {
+        let dispatched_ns = self.dispatched_ns.load(Ordering::Relaxed);
+        if dispatched_ns != 0 {
+            self.dispatched_ns.store(dispatched_ns.saturating_add(lost_ns).min(now_ns), Ordering::Relaxed);
+        }
+    }
+
     /// Notes that a processor begins to run it (`true`) or has stopped.
     pub fn note_dispatch(&self, is_running: bool, now_ns: u64) {
         let before_ns = self.dispatched_ns.swap(if is_running { now_ns } else { 0 }, Ordering::Relaxed);

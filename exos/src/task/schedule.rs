@@ -606,6 +606,12 @@ impl Scheduler {
         self.announce(processor, Decision { choice: Choice::Stay, tick_within_ns });
     }
 
+    /// For `lost_ns` others had `processor`, whose current task is not charged for that.
+    pub fn forgive(&self, processor: usize, lost_ns: u64, now_ns: u64) {
+        let seat = &mut self.inner.lock().seats[processor];
+        seat.charged_ns = seat.charged_ns.saturating_add(lost_ns).min(now_ns);
+    }
+
     /// The current task of `processor` gives up the rest of its turn.
     pub fn yield_turn(&self, processor: usize, now_ns: u64) -> Choice {
         let ((decision, told), may_be_throttled) = {

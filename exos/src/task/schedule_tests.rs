@@ -71,6 +71,22 @@ fn two_take_turns_and_a_sleeper_comes_back_in_time() {
 }
 
 #[test]
+fn time_that_others_had_is_not_charged() {
+    let (scheduler, _) = world(1);
+    let (first, second) = (scheduler.new_task(None), scheduler.new_task(None));
+    scheduler.adopt(0, &first);
+    scheduler.start(&second);
+    assert!(Arc::ptr_eq(&switched(scheduler.tick(0, 0)), &second));
+    // More than a turn has passed, of which a tenth was the task's own: it goes on.
+    scheduler.forgive(0, SLICE_NS, SLICE_NS + SLICE_NS / 10);
+    assert!(matches!(scheduler.tick(0, SLICE_NS + SLICE_NS / 10), Choice::Stay));
+    // No more is forgiven than has passed.
+    scheduler.forgive(0, u64::MAX, SLICE_NS + SLICE_NS / 5);
+    assert!(matches!(scheduler.tick(0, SLICE_NS + SLICE_NS / 5), Choice::Stay));
+    assert!(Arc::ptr_eq(&switched(scheduler.tick(0, 3 * SLICE_NS)), &first));
+}
+
+#[test]
 fn affinity_decides_who_is_told_and_who_runs() {
     let (scheduler, told) = world(2);
     assert!(scheduler.pick(0, 0).is_none() && scheduler.pick(1, 0).is_none());

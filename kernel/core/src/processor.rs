@@ -139,6 +139,9 @@ begins! {
         pub(crate) time_used_ns: u64 = 0,
         pub(crate) slices: u64 = 0,
         pub(crate) overrun_ns: u64 = 0,
+        /// When it last lost a physical processor; all ones if it waited since.
+        pub(crate) left_ns: u64 = 0,
+        pub(crate) preempted_ns: u64 = 0,
     }
 }
 

@@ -154,6 +154,7 @@ impl<M: Machine> State<'_, M> {
     /// As that, of one that waited: it may win the slice under way.
     pub(crate) fn make_ready_at_once(&mut self, processor: ProcessorId) {
         let cpu = self.prompt_cpu.filter(|_| self.idle_cpus == 0);
+        self.processors[processor].left_ns = u64::MAX;
         self.make_ready(processor);
         if let Some(cpu) = cpu {
             self.draw_on_wake(cpu, processor);
@@ -221,7 +222,7 @@ impl<M: Machine> State<'_, M> {
         here.last = Some(processor);
         let used_ns = now_ns.saturating_sub(here.dispatched_ns);
         let object = &mut self.processors[processor];
-        object.cpu = None;
+        (object.cpu, object.left_ns) = (None, now_ns);
         object.time_used_ns = object.time_used_ns.wrapping_add(used_ns);
     }
 
@@ -348,8 +349,10 @@ impl<M: Machine> State<'_, M> {
                 self.begin_slice(cpu, processor, now_ns);
             }
             let had_it_before = self.cpus[cpu].last == Some(processor);
-            if self.processors[processor].has_run && !had_it_before {
-                self.processors[processor].due |= 1 << UpcallKind::SliceBegin as u32;
+            let object = &mut self.processors[processor];
+            if object.has_run {
+                object.preempted_ns += now_ns.saturating_sub(object.left_ns);
+                object.due |= u32::from(!had_it_before) << UpcallKind::SliceBegin as u32;
             }
         }
         self.cpus[cpu].uncharged_ns = now_ns;

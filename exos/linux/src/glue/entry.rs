@@ -485,11 +485,8 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     if frame.kind == UpcallKind::Exception as u32 {
         return exception(run, frame);
     }
-    if frame.kind == KIND_HELD_BACK {
-        memory::note(control::take_pending());
-    } else {
-        memory::note(1 << frame.kind);
-    }
+    let kinds = if frame.kind == KIND_HELD_BACK { control::take_pending() } else { 1 << frame.kind };
+    this_processor().take_in(kinds);
     this_processor().take_bell();
     if this_number() == 0 {
         if frame.rip < LIBOS_BASE {

@@ -40,7 +40,7 @@ fn look(fiber: &fiber::Fiber, is_told: bool) -> Interruption {
 /// Takes in what the processor was told, and lets others run who have precedence.
 fn give_way() {
     let Some(run) = RUN.get() else { return };
-    memory::note(control::take_pending());
+    this_processor().take_in(control::take_pending());
     this_processor().take_bell();
     if this_number() == 0 {
         this_processor().keep_running(|| run.platform.absorb());

@@ -5,6 +5,7 @@
 //! bells; a ring between its look and its sleep ends the sleep at once.
 
 use aegis_abi::CapSlot;
+use aegis_abi::call::ProcessorField;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, Term, TermOperator, TermSource};
@@ -49,6 +50,10 @@ pub(crate) struct Processor {
     yielded_ns: AtomicU64,
     /// Its control page, 0 until it has joined.
     control_address: AtomicU64,
+    /// The capability for it.
+    slot: AtomicU32,
+    /// Time that others had it for, as far as its tasks were forgiven that.
+    forgiven_ns: AtomicU64,
     idle_stack: Once<Stack>,
 }
 
@@ -67,6 +72,27 @@ impl Processor {
         is_due
     }
 
+    /// Takes in what the processor was told, its caller: bit n for an upcall of kind n.
+    pub(crate) fn take_in(&self, kinds: u32) {
+        memory::note(kinds);
+        if kinds & 1 << UpcallKind::SliceBegin as u32 != 0 {
+            self.forgive();
+        }
+    }
+
+    /// Other environments had it: that is no time of the task that was interrupted.
+    #[cold]
+    fn forgive(&self) {
+        let (Some(run), slot) = (RUN.get(), CapSlot(self.slot.load(Ordering::Acquire))) else { return };
+        let preempted_ns = call::processor_read(slot, ProcessorField::PreemptedNs).unwrap_or(0);
+        let lost_ns = preempted_ns.saturating_sub(self.forgiven_ns.swap(preempted_ns, Ordering::Relaxed));
+        let now_ns = kernel::now_ns();
+        run.pod.system.scheduler.forgive(this_number(), lost_ns, now_ns);
+        if let Some(fiber) = fiber::current() {
+            fiber.owner().1.forgive(lost_ns, now_ns);
+        }
+    }
+
     const fn new() -> Self {
         Self {
             idle_rsp: UnsafeCell::new(0),
@@ -80,6 +106,8 @@ impl Processor {
             armed_within_ns: AtomicU64::new(u64::MAX),
             yielded_ns: AtomicU64::new(0),
             control_address: AtomicU64::new(0),
+            slot: AtomicU32::new(0),
+            forgiven_ns: AtomicU64::new(0),
             idle_stack: Once::new(),
         }
     }
@@ -226,6 +254,7 @@ fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
     let bell = kernel::next_slot();
     call::bell_create(bell, slot).map_err(|_| ())?;
     PROCESSORS[index].bell.store(bell.0, Ordering::Release);
+    PROCESSORS[index].slot.store(slot.0, Ordering::Release);
     PROCESSORS[index].control_address.store(control::control_address(), Ordering::Release);
     Ok(())
 }
@@ -333,7 +362,7 @@ extern "C" fn idle_entry() -> ! {
 
 /// Runs what is ready, and sleeps when nothing is.
 fn idle() -> ! {
-    let kinds = [UpcallKind::Bell, UpcallKind::Revocation, UpcallKind::Repossession];
+    let kinds = [UpcallKind::SliceBegin, UpcallKind::Bell, UpcallKind::Revocation, UpcallKind::Repossession];
     aegis_rt::upcall::register(handlers(), &kinds);
     patience::begin();
     preemption::begin();
@@ -341,7 +370,7 @@ fn idle() -> ! {
     fast::register(run.pod.system.options.trace);
     let number = this_number();
     loop {
-        memory::note(control::take_pending());
+        this_processor().take_in(control::take_pending());
         this_processor().take_bell();
         if number == 0 {
             run.platform.absorb();
