@@ -49,6 +49,8 @@ begins! {
         /// What it used since the last draw that it won: the next one is as much later.
         pub(crate) unpaid_ns: u64 = 0,
         is_ready: bool = false,
+        /// Is ready since the clock or a device woke it, and was not drawn for yet.
+        is_woken: bool = false,
         is_touched: bool = false,
         next_touched: Option<ProcessorId> = None,
     }
@@ -64,6 +66,8 @@ begins! {
         sum: usize = 0,
         /// Whom the unfunded go on from.
         last_unfunded: usize = 0,
+        /// Whom those that woke go on from.
+        last_woken: usize = 0,
     }
 }
 
@@ -85,7 +89,8 @@ impl<M: Machine> State<'_, M> {
 
     #[inline(always)]
     pub(crate) fn add_to_ready(&mut self, processor: ProcessorId) {
-        self.processors[processor].funding.is_ready = true;
+        let funding = &mut self.processors[processor].funding;
+        (funding.is_ready, funding.is_woken) = (true, false);
         self.ready.count += 1;
         self.ready.sum ^= processor.index();
         self.touch(processor);
@@ -186,30 +191,72 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Whether one who woke wins for the draws that it missed: with a chance of its part of what others paid in them,
-    /// by what it owes; what is left of one that was sure, a slice at most, is for the next time. Where something else
-    /// is ready that the same tickets fund, these missed nothing.
-    pub(crate) fn wins_missed(&mut self, processor: ProcessorId) -> bool {
+    /// The tickets that fund one who is ready, all that compete with them, and what had been paid when anything of them
+    /// last took part in a draw. `None`: something else that they fund is ready, so they miss no draw.
+    fn lone_part(&mut self, processor: ProcessorId) -> Option<(u64, u64, u64)> {
         self.settle_funding(true);
-        let (funding, environment) = (&self.processors[processor].funding, self.processors[processor].environment_id());
-        let (client, unpaid_ns) = (funding.client, self.unpaid(funding.unpaid_ns).used_ns);
-        let (mut ticket, mut present_ns, mut next) = (funding.ticket, 0, Some(environment));
+        let mut ticket = self.processors[processor].funding.ticket?;
+        let (mut present_ns, mut next) = (0, Some(self.processors[processor].environment_id()));
         while let Some(id) = next {
             let object = &self.environments[id];
-            let amount = ticket.map_or(0, |ticket| self.lottery.amount(ticket));
-            if Some(id) != self.first_environment && self.lottery.active_amount(object.currency) != amount {
-                return false;
+            present_ns = object.present_ns.max(present_ns);
+            if Some(id) == self.first_environment {
+                break;
             }
-            (ticket, present_ns, next) = (object.ticket, object.present_ns.max(present_ns), self.next_payer(id));
+            if self.lottery.active_amount(object.currency) != self.lottery.amount(ticket) {
+                return None;
+            }
+            (ticket, next) = (object.ticket?, self.next_payer(id));
         }
-        let missed_ns = self.paid_ns - present_ns + self.environments[environment].missed_ns;
+        self.lottery.target(ticket)?;
+        let all = self.lottery.active_amount(self.lottery.issuer(ticket).ok()?);
+        Some((self.lottery.amount(ticket), all, present_ns))
+    }
+
+    /// One who just woke is due a draw for what others paid in the draws that it missed; false: it missed none. Of what
+    /// it is due for already a slice at most counts.
+    pub(crate) fn note_missed(&mut self, processor: ProcessorId) -> bool {
+        let Some((_, _, present_ns)) = self.lone_part(processor) else {
+            return false;
+        };
+        let environment = self.processors[processor].environment_id();
+        let object = &mut self.environments[environment];
+        object.missed_ns = object.missed_ns.min(self.slice_ns) + (self.paid_ns - present_ns);
         self.note_presence(environment);
-        let all = self.lottery.value(CurrencyId::BASE).unwrap_or(0);
-        let own = self.lottery.value(client).unwrap_or(0);
-        let needed_ns = u128::from(all - own) * u128::from(unpaid_ns) / u128::from(own.max(1));
+        self.processors[processor].funding.is_woken = true;
+        true
+    }
+
+    /// The next of those that woke and are due a draw; none either when the budget is used up.
+    pub(crate) fn next_woken(&mut self) -> Option<ProcessorId> {
+        let from = self.ready.last_woken + 1;
+        let is_woken = |index: &usize| {
+            ProcessorId::from_index(*index).is_some_and(|processor| {
+                let funding = &self.processors[processor].funding;
+                funding.is_ready && funding.is_woken
+            })
+        };
+        let next = (from..PROCESSOR_COUNT_MAX).chain(0..from).find(is_woken).filter(|_| self.work_left != 0)?;
+        self.spend(PROCESSOR_COUNT_MAX / 4);
+        self.ready.last_woken = next;
+        ProcessorId::from_index(next)
+    }
+
+    /// Whether one who woke wins for the draws that it missed: with a chance of its part of what others paid in them,
+    /// by what it owes; what is left of one that was sure, a slice at most, is for the next time.
+    pub(crate) fn wins_missed(&mut self, processor: ProcessorId) -> bool {
+        self.processors[processor].funding.is_woken = false;
+        let Some((own, all, _)) = self.lone_part(processor) else {
+            return false;
+        };
+        let unpaid_ns = self.unpaid(self.processors[processor].funding.unpaid_ns).used_ns;
+        let needed_ns = u128::from(all.saturating_sub(own)) * u128::from(unpaid_ns) / u128::from(own.max(1));
         let needed_ns = u64::try_from(needed_ns).unwrap_or(u64::MAX).max(1);
-        self.environments[environment].missed_ns = missed_ns.saturating_sub(needed_ns).min(self.slice_ns);
-        own != 0 && self.random.below(needed_ns) < missed_ns
+        let environment = self.processors[processor].environment_id();
+        let missed_ns = &mut self.environments[environment].missed_ns;
+        let wins = self.random.below(needed_ns) < *missed_ns;
+        *missed_ns = missed_ns.saturating_sub(needed_ns).min(self.slice_ns);
+        wins
     }
 
     /// Takes the winner of the next slice out of the ready set. `gave_way` wins only if there is nobody else.

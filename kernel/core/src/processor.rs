@@ -403,7 +403,7 @@ impl<M: Machine> State<'_, M> {
 ///
 /// The page below the save area counts as part of it, so that code which ran off its end does not
 /// start again at the top.
-fn push_address(pages: &Pages, rsp: u64) -> Option<u64> {
+pub(crate) fn push_address(pages: &Pages, rsp: u64) -> Option<u64> {
     let (base, top) = (pages.save_area_base, pages.save_area_top());
     let below = if (base - PAGE_SIZE..=top).contains(&rsp) { rsp.checked_sub(RED_ZONE_BYTES)? } else { top };
     let address = below.checked_sub(FRAME_BYTES)? & !15;

@@ -45,6 +45,8 @@ begins! {
         winner: Option<ProcessorId> = None,
         /// Nobody who wakes wins a slice here before then.
         wake_draw_ns: u64 = 0,
+        /// Somebody woke here who is drawn for then.
+        has_woken: bool = false,
         /// Who pays for what is used of the slice under way.
         pub(crate) payer: Option<ProcessorId> = None,
         /// The payer was given the rest of somebody's slice.
@@ -156,8 +158,12 @@ impl<M: Machine> State<'_, M> {
         let cpu = self.prompt_cpu.filter(|_| self.idle_cpus == 0);
         self.processors[processor].left_ns = u64::MAX;
         self.make_ready(processor);
-        if let Some(cpu) = cpu {
-            self.draw_on_wake(cpu, processor);
+        if let Some(cpu) = cpu
+            && self.note_missed(processor)
+        {
+            let only = Some(processor).filter(|_| !self.cpus[cpu].has_woken);
+            self.cpus[cpu].has_woken = true;
+            self.draw_on_wake(cpu, only);
         }
     }
 
@@ -371,28 +377,43 @@ impl<M: Machine> State<'_, M> {
         here.limit_ns = 0;
         here.missed_count = 0;
         // The timer that is set fires no later than before.
-        here.is_deadline_stale |= here.slice_end_ns < here.armed_ns;
+        here.is_deadline_stale |= here.slice_end_ns < here.armed_ns || here.has_woken;
         self.processors[processor].slices += 1;
         self.pay(processor);
         let environment = self.processors[processor].environment_id();
         self.count(environment, Counter::Slices, 1);
     }
 
-    /// Somebody woke by the clock or by a device: wins the slice under way as often as is due for the draws that it
-    /// missed.
-    pub(crate) fn draw_on_wake(&mut self, cpu: CpuId, processor: ProcessorId) {
+    /// When those who woke are drawn for on this physical processor: not now if somebody has won or a slice is ending.
+    fn wake_draw_ns(&self, cpu: CpuId) -> u64 {
+        let here = &self.cpus[cpu];
+        let may_draw = here.has_woken && here.current.is_some() && here.limit_ns == 0 && here.winner.is_none();
+        if may_draw { here.wake_draw_ns } else { u64::MAX }
+    }
+
+    /// Whoever woke by the clock or by a device wins the slice under way as often as is due for the draws that it
+    /// missed. Once somebody has won, the others wait for a while, and are drawn for in turn. `only`: nobody else
+    /// waits.
+    pub(crate) fn draw_on_wake(&mut self, cpu: CpuId, only: Option<ProcessorId>) {
         let now_ns = self.machine.now_ns();
-        let here = &mut self.cpus[cpu];
-        if here.current.is_none() || here.limit_ns != 0 || here.winner.is_some() || now_ns < here.wake_draw_ns {
+        if now_ns < self.wake_draw_ns(cpu) {
+            self.cpus[cpu].is_deadline_stale |= self.cpus[cpu].has_woken;
             return;
         }
-        here.wake_draw_ns = now_ns.saturating_add(WAKE_DRAW_NS);
-        if self.wins_missed(processor) {
-            let here = &mut self.cpus[cpu];
-            here.winner = Some(processor);
-            here.slice_end_ns = here.slice_end_ns.min(now_ns);
-            here.is_deadline_stale = true;
+        let mut next = only.or_else(|| self.next_woken());
+        while let Some(processor) = next {
+            if self.wins_missed(processor) {
+                let here = &mut self.cpus[cpu];
+                (here.winner, here.has_woken) = (next, only.is_none());
+                here.wake_draw_ns = now_ns.saturating_add(WAKE_DRAW_NS);
+                here.slice_end_ns = here.slice_end_ns.min(now_ns);
+                here.is_deadline_stale = true;
+                return;
+            }
+            next = self.next_woken();
         }
+        // With the budget used up there may be more.
+        self.cpus[cpu].has_woken = self.work_left == 0;
     }
 
     /// What is due by the clock: sleepers, reclaims, the end of this physical processor's slice.
@@ -402,6 +423,7 @@ impl<M: Machine> State<'_, M> {
         self.ring_due(now_ns);
         self.wake_due(now_ns);
         self.prompt_cpu = None;
+        self.draw_on_wake(cpu, None);
         self.reclaim_due(now_ns);
         self.end_slice(cpu, frame);
     }
@@ -448,6 +470,7 @@ impl<M: Machine> State<'_, M> {
             (Some(_), 0) => self.cpus[cpu].slice_end_ns,
             (Some(_), limit_ns) => limit_ns,
         };
+        deadline_ns = deadline_ns.min(self.wake_draw_ns(cpu));
         deadline_ns = deadline_ns.min(self.next_clock_ns()).min(self.next_bell_ns());
         if self.reclaim_min_ns != 0 {
             deadline_ns = deadline_ns.min(self.reclaim_min_ns);

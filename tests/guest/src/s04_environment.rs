@@ -235,6 +235,8 @@ fn processor_states(_: &Machine) -> CaseResult {
     let busy = [state(ProcessorState::Ready), state(ProcessorState::Running)];
     expect!(busy.contains(&thread.state()));
     let slices = || call::processor_read(thread.processor, ProcessorField::Slices);
+    // A yield gives it the rest of a slice, which is none of its own; a sleep lets it win one.
+    wait::pause(1_000_000);
     expect!(wait::until(|| slices().is_ok_and(|count| count > 0)));
     expect_ok!(stop());
     expect_equal!(thread.state(), state(ProcessorState::Stopped));

@@ -119,7 +119,7 @@ impl Random {
 pub(super) struct Arena {
     pub(super) world: World,
     random: Random,
-    children: Vec<EnvironmentId>,
+    pub(super) children: Vec<EnvironmentId>,
     serials: Vec<u32>,
     scratch: Vec<u64>,
 }

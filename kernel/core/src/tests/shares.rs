@@ -17,8 +17,8 @@ use super::world::{CODE, S, SLICE_NS, World, cpu};
 use crate::id::{Id, Named, ProcessorId};
 use crate::predicate::{CheckedTerm, Source};
 
-const KEYS: u64 = 30;
-const MS: u64 = 1_000_000;
+pub(super) const KEYS: u64 = 30;
+pub(super) const MS: u64 = 1_000_000;
 const SLICE_END: u32 = UpcallKind::SliceEnd as u32;
 /// The slot in which an environment's first processor finds its second, and where that one's gate is.
 const MATE: CapSlot = CapSlot(9);
@@ -26,7 +26,7 @@ const GATE: CapSlot = CapSlot(10);
 
 /// What a processor does, for ever.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Actor {
+pub(super) enum Actor {
     /// Computes.
     Honest,
     /// Holds the slice's end back, computes this much beyond it, and yields in time.
@@ -50,8 +50,8 @@ enum Actor {
 }
 
 /// A processor and what it is about.
-struct Player {
-    processor: ProcessorId,
+pub(super) struct Player {
+    pub(super) processor: ProcessorId,
     actor: Actor,
     used_ns: u64,
     /// Until it does something.
@@ -60,16 +60,16 @@ struct Player {
     held_back: bool,
 }
 
-struct Game {
-    world: World,
-    players: Vec<Player>,
+pub(super) struct Game {
+    pub(super) world: World,
+    pub(super) players: Vec<Player>,
     cpu_count: usize,
     random: Keyed,
 }
 
 impl Game {
     /// An environment with as many tickets as it says for each entry, with a processor for each actor.
-    fn new(key: u64, cpu_count: usize, environments: &[(u64, &[Actor])]) -> Self {
+    pub(super) fn new(key: u64, cpu_count: usize, environments: &[(u64, &[Actor])]) -> Self {
         let mut world = World::new();
         world.check_after_entry = false;
         world.state.random = Keyed::new([key, 3]);
@@ -196,7 +196,7 @@ impl Game {
         Call::Sleep(Sleep { terms: 0, term_count: 0 })
     }
 
-    fn run(&mut self, duration_ns: u64) {
+    pub(super) fn run(&mut self, duration_ns: u64) {
         let end_ns = self.world.state.machine.now_ns + duration_ns;
         while self.world.state.machine.now_ns < end_ns {
             while let Some(kicked) = self.world.state.machine.kicked.pop() {
@@ -233,7 +233,7 @@ impl Game {
     }
 
     /// The part of all time that the players of each environment used.
-    fn shares(&self) -> Vec<f64> {
+    pub(super) fn shares(&self) -> Vec<f64> {
         let environment = |player: &Player| self.world.state.processors[player.processor].environment;
         let mut sums: Vec<(Option<crate::id::EnvironmentId>, f64)> = Vec::new();
         for player in &self.players {
@@ -357,6 +357,8 @@ fn sleeping_gains_nothing() {
     gains_nothing(&[Actor::Sleeping(4 * MS, 4 * MS), Actor::Sleeping(4 * MS, 4 * MS)], false);
     gains_nothing(&[Actor::Sleeping(MS / 10, MS), Actor::Yielding(MS), Actor::Greedy(3 * MS)], false);
     gains_nothing(&[Actor::Sleeping(2 * MS, 2 * MS), Actor::Passing(MS)], false);
+    gains_nothing(&[Actor::Sleeping(MS, MS / 100)], true);
+    gains_nothing(&[Actor::Sleeping(MS / 5, MS / 20)], false);
 }
 
 /// On several processors, with half as many environments again as there are processors.
@@ -412,38 +414,4 @@ fn a_debt_outlives_its_processor() {
     world.ok(Call::ProcessorDestroy(aegis_abi::call::ProcessorDestroy { slot: CapSlot(S + 5) }));
     world.ok(Call::EnvironmentDestroy(aegis_abi::call::EnvironmentDestroy { slot: CapSlot(S) }));
     assert_eq!(world.state.environments[world.first].debt_ns, 77 + SLICE_NS);
-}
-
-/// Of 20 interrupts, a slice and more apart, beside ten that compute, all but a few have their driver run at once: it
-/// waits for nobody's slice.
-#[test]
-fn a_device_interrupt_is_served_at_once() {
-    let device = crate::id::DeviceId::from_index(0).expect("a device");
-    let mut late = 0;
-    for key in 0..KEYS {
-        let mut game = Game::new(key, 1, &[(100, [Actor::Honest].as_slice()); 11]);
-        let driver = game.players.remove(0).processor;
-        let environment = game.world.state.processors[driver].environment_id();
-        let bell = game.world.state.new_bell(environment, None).expect("room");
-        let route =
-            crate::device::Route { environment: Some(environment), bell: Some(bell), ..crate::device::Route::EMPTY };
-        game.world.state.devices[device].routes[0] = route;
-        for index in 0..21 {
-            if index > 0 {
-                game.run(13 * MS);
-                game.world.interrupt(0, 0, 0);
-                late += u32::from(game.world.current(0) != Some(driver));
-            }
-            while game.world.current(0) != Some(driver) {
-                game.run(MS / 10);
-            }
-            game.world.state.machine.now_ns += MS / 50;
-            game.world.state.bells[bell.id].count = 0;
-            let rung =
-                CheckedTerm { product: 0, source: Source::Bell(bell), operator: TermOperator::AtLeast, value: 1 };
-            game.world.state.processors[driver].predicate.push(rung);
-            game.world.enter(0, Call::Sleep(Sleep { terms: 0, term_count: 0 }));
-        }
-    }
-    assert!(late <= 12, "{late} of {} waited", KEYS * 20);
 }
