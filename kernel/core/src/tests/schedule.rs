@@ -174,7 +174,7 @@ fn an_idle_processor_is_woken_and_time_is_charged() {
     assert_eq!(world.ok(read(ProcessorField::TimeUsedNs)), 1234);
     assert_eq!(world.ok(read(ProcessorField::Slices)), 1);
     assert_eq!(world.ok(read(ProcessorField::State)), ProcessorState::Running as u64);
-    let (status, value) = world.call(Call::ProcessorRead(ProcessorRead { slot: CapSlot(CHILD), field: 4 }));
+    let (status, value) = world.call(Call::ProcessorRead(ProcessorRead { slot: CapSlot(CHILD), field: 5 }));
     assert_eq!((status, value), (Status::BadArgument, 1));
 }
 
