@@ -131,7 +131,7 @@ impl Capability {
 }
 
 /// What an object word names.
-fn named<I: Id>(object: u64) -> Option<Named<I>> {
+pub(crate) fn named<I: Id>(object: u64) -> Option<Named<I>> {
     Some(Named { id: I::from_index((object & 0xffff) as usize)?, serial: object >> 16 })
 }
 
@@ -266,6 +266,21 @@ impl<M: Machine> State<'_, M> {
         let words: [u64; COUNT] = self.machine.load_words(frame, word);
         check_first_word(words[0], kind, rights)?;
         Ok(words)
+    }
+
+    /// Which of two objects a capability with the right to control is for, and its word; another is not the first.
+    #[inline(always)]
+    pub(crate) fn lookup_either(
+        &self,
+        by: EnvironmentId,
+        slot: CapSlot,
+        kinds: [CapType; 2],
+    ) -> Result<(bool, u64), Status> {
+        let (frame, word) = self.entry_place(CapRef { environment: by, slot: slot.0 }).ok_or(Status::BadSlot)?;
+        let [first, object] = self.machine.load_words(frame, word);
+        let is_second = first as u8 == kinds[1] as u8;
+        check_first_word(first, kinds[usize::from(is_second)], Rights::CONTROL)?;
+        Ok((is_second, object))
     }
 
     /// The frames that a capability authorises.

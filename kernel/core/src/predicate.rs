@@ -70,6 +70,12 @@ impl Predicate {
         (self.count, self.awaited) = (1, Some(bell.id));
     }
 
+    /// Whether it waits for this bell alone, and takes its count.
+    #[inline(always)]
+    fn awaits(&self, bell: Named<BellId>) -> bool {
+        self.awaited == Some(bell.id) && self.terms[0].source == Source::Bell(bell)
+    }
+
     /// Adds a term behind those of its product, so that one look at each term evaluates all products; false if there
     /// is no room.
     pub(crate) fn push(&mut self, term: CheckedTerm) -> bool {
@@ -170,8 +176,7 @@ impl<M: Machine> State<'_, M> {
         {
             self.cpus[cpu].is_deadline_stale = true;
         }
-        self.processors[processor].state = ProcessorState::Asleep;
-        self.note_presence(self.processors[processor].environment_id());
+        self.note_asleep(processor);
         if has_words {
             self.word_sleeper_count += 1;
             self.word_sleepers.push(&mut self.links, processor);
@@ -179,6 +184,20 @@ impl<M: Machine> State<'_, M> {
             self.sleepers.push(&mut self.links, processor);
         }
         true
+    }
+
+    /// Puts a processor to sleep until a bell, which is there, is rung; its registers are saved.
+    #[inline(always)]
+    pub(crate) fn begin_wait(&mut self, processor: ProcessorId, bell: Named<BellId>) {
+        self.processors[processor].predicate.wait_for(bell);
+        self.bells[bell.id].waiter_count += 1;
+        self.note_asleep(processor);
+        self.sleepers.push(&mut self.links, processor);
+    }
+
+    fn note_asleep(&mut self, processor: ProcessorId) {
+        self.processors[processor].state = ProcessorState::Asleep;
+        self.note_presence(self.processors[processor].environment_id());
     }
 
     /// Releases what the first `count` terms of a predicate hold.
@@ -249,6 +268,19 @@ impl<M: Machine> State<'_, M> {
 
     /// A bell was rung: looks at the sleepers that wait for it.
     pub(crate) fn wake_for_bell(&mut self, bell: BellId) {
+        let named = Named { id: bell, serial: self.bells[bell].serial };
+        // Nearly always one waits for it, for nothing else, and as the first.
+        if let Some(processor) = self.sleepers.first()
+            && self.processors[processor].predicate.awaits(named)
+        {
+            self.bells[bell].waiter_count -= 1;
+            self.sleepers.pop(&mut self.links);
+            self.processors[processor].predicate.clear();
+            let count = core::mem::take(&mut self.bells[bell].count);
+            let registers = &mut self.processors[processor].registers;
+            (registers.rax, registers.rdx) = (Status::Ok as u64, count);
+            self.make_ready_at_once(processor);
+        }
         if self.bells[bell].waiter_count != 0 {
             let now_ns = self.machine.now_ns();
             self.wake_where(now_ns, |term| matches!(term.source, Source::Bell(named) if named.id == bell));

@@ -292,8 +292,7 @@ impl<M: Machine> State<'_, M> {
             return None;
         }
         self.leave_at_once(caller, next, frame)?;
-        self.processors[processor].predicate.wait_for(bell);
-        self.begin_sleep(processor);
+        self.begin_wait(processor, bell);
         let now_ns = self.machine.now_ns();
         self.charge(cpu, processor, now_ns);
         self.begin_slice(cpu, next, now_ns);

@@ -91,6 +91,13 @@ pub(crate) struct Tables {
     pub(crate) root: FrameNumber,
 }
 
+impl Tables {
+    /// Who may hold a translation: the library OS window is in every space of the environment.
+    fn holders(&self, is_window: bool) -> Holders {
+        if is_window { Holders::Environment(self.environment) } else { Holders::Root(self.root) }
+    }
+}
+
 /// Runs of pages that are flushed one by one, and pages in them; beyond that everything is flushed.
 const FLUSH_RUN_COUNT_MAX: usize = 8;
 const FLUSH_PAGE_COUNT_MAX: u64 = 32;
@@ -111,7 +118,7 @@ impl Flush {
         Self { tables, runs: [0; FLUSH_RUN_COUNT_MAX], run_count: 0, page_count: 0, has_window: false }
     }
 
-    fn add(&mut self, address: u64) {
+    pub(crate) fn add(&mut self, address: u64) {
         self.page_count += 1;
         self.has_window |= address >= LIBOS_BASE;
         if self.page_count > FLUSH_PAGE_COUNT_MAX {
@@ -129,12 +136,7 @@ impl Flush {
         self.run_count += 1;
     }
 
-    /// Who may hold a translation: the library OS window is in every space of the environment.
-    fn holders(&self, is_window: bool) -> Holders {
-        if is_window { Holders::Environment(self.tables.environment) } else { Holders::Root(self.tables.root) }
-    }
-
-    fn add_large(&mut self, address: u64) {
+    pub(crate) fn add_large(&mut self, address: u64) {
         self.add(address);
         self.add(window_address(address));
     }
@@ -144,10 +146,10 @@ impl Flush {
             Some(runs) => {
                 for run in runs {
                     let address = run & !(PAGE_SIZE - 1);
-                    machine.flush_pages(self.holders(address >= LIBOS_BASE), address, run % PAGE_SIZE);
+                    machine.flush_pages(self.tables.holders(address >= LIBOS_BASE), address, run % PAGE_SIZE);
                 }
             }
-            None => machine.flush_all(self.holders(self.has_window)),
+            None => machine.flush_all(self.tables.holders(self.has_window)),
         }
     }
 }
@@ -157,7 +159,7 @@ fn window_address(address: u64) -> u64 {
     PAGE_TABLE_WINDOW + ((page_number(address) / ENTRIES as u64) << PAGE_SHIFT)
 }
 
-fn page_number(address: u64) -> u64 {
+pub(crate) fn page_number(address: u64) -> u64 {
     (address & 0x0000_ffff_ffff_ffff) >> PAGE_SHIFT
 }
 
@@ -411,6 +413,22 @@ impl<M: Machine> State<'_, M> {
         Ok(())
     }
 
+    /// Puts a small page's word, which is counted already or 0, in the place of what was there.
+    #[inline(always)]
+    pub(crate) fn replace_page(&mut self, tables: Tables, place: Place, (address, new): (u64, u64)) {
+        let old = self.load(place);
+        if old | new != 0 {
+            self.machine.store(place.table, place.index, new);
+        }
+        if new != 0 {
+            self.count(tables.environment, Counter::PagesBound, 1);
+        }
+        if is_present(old) {
+            self.uncount(tables.environment, old, false);
+            self.machine.flush_pages(tables.holders(address >= LIBOS_BASE), address, 1);
+        }
+    }
+
     /// Maps one large page; an empty page table in its place goes back to the donation.
     pub(crate) fn map_large(&mut self, address: u64, frame: FrameNumber, bits: u64, flush: &mut Flush) -> Done {
         let tables = flush.tables;
@@ -512,18 +530,12 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Clears and sets bits of a leaf that was `old`, without losing accessed and dirty bits that the
-    /// processor sets meanwhile. Inline: a call of it is a fifth of what protecting a page costs.
+    /// processor sets meanwhile; true if that changes it, so that it is to be flushed. Inline: a call of it is a fifth
+    /// of what protecting a page costs.
     #[inline(always)]
-    pub(crate) fn change_leaf(
-        &mut self,
-        place: Place,
-        mut old: u64,
-        (clear, set): (u64, u64),
-        address: u64,
-        flush: &mut Flush,
-    ) {
+    pub(crate) fn change_leaf(&mut self, place: Place, mut old: u64, (clear, set): (u64, u64)) -> bool {
         if old & !clear | set == old {
-            return;
+            return false;
         }
         // The processor sets at most two more bits.
         for _ in 0..4 {
@@ -533,10 +545,15 @@ impl<M: Machine> State<'_, M> {
                 Err(seen) => old = seen,
             }
         }
-        if old & entry::LARGE != 0 {
-            flush.add_large(address);
-        } else {
-            flush.add(address);
+        true
+    }
+
+    /// As that, of a small page that maps something, and no translation of it is left.
+    #[inline(always)]
+    pub(crate) fn change_page(&mut self, tables: Tables, place: Place, bits: (u64, u64), address: u64) {
+        let old = self.load(place);
+        if self.change_leaf(place, old, bits) {
+            self.machine.flush_pages(tables.holders(address >= LIBOS_BASE), address, 1);
         }
     }
 

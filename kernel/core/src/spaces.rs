@@ -10,9 +10,9 @@
 use aegis_abi::call::ProcessorState;
 use aegis_abi::layout::PAGE_TABLE_SLOT;
 use aegis_abi::share::Table;
-use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
 
-use crate::capability::{CapRef, Capability, DYING};
+use crate::capability::{CapRef, Capability, DYING, named};
 use crate::frame::FrameKind;
 use crate::id::{EnvironmentId, Named, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Machine;
@@ -39,11 +39,13 @@ impl<M: Machine> State<'_, M> {
     /// The tables that a slot stands for: those of a space, or of an environment's home space.
     #[inline(always)]
     pub(crate) fn lookup_tables(&self, environment: EnvironmentId, slot: CapSlot) -> Result<Tables, Status> {
-        if self.kind_in(environment, slot) == CapType::Space {
-            let named = self.lookup_named(environment, slot, CapType::Space, Rights::CONTROL)?;
-            return self.live_space(named).ok_or(Status::WrongState);
+        let (is_space, object) = self.lookup_either(environment, slot, [CapType::Environment, CapType::Space])?;
+        if is_space {
+            return named(object).and_then(|named| self.live_space(named)).ok_or(Status::WrongState);
         }
-        self.lookup_environment(environment, slot, Rights::CONTROL).map(|target| self.home_tables(target))
+        let target = named(object).and_then(|named| self.live_environment(named));
+        let target = target.filter(|target| !self.environments[*target].is_ending).ok_or(Status::WrongState)?;
+        Ok(self.home_tables(target))
     }
 
     /// The tables of a space, if the table entry still holds the one that was named.

@@ -14,7 +14,9 @@ use aegis_abi::types::{CapSlot, FrameNumber, Status};
 use super::{Answer, Caller, Refusal, bad_argument, refuse_if};
 use crate::capability::{Cover, FrameRange};
 use crate::machine::Machine;
-use crate::space::{Directory, Flush, Tables, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits};
+use crate::space::{
+    Directory, Flush, Tables, UserReader, UserSlice, flag_rights, frame_of, in_windows, leaf_bits, page_number,
+};
 use crate::state::State;
 
 const ENTRY_WORDS: usize = 4;
@@ -96,10 +98,57 @@ pub(super) fn bind<M: Machine>(state: &mut State<M>, caller: Caller, call: Bind)
 pub(super) fn bind_one<M: Machine>(state: &mut State<M>, caller: Caller, call: BindOne) -> Answer {
     let target = state.lookup_tables(caller.environment, call.space)?;
     let batch = Batch::check([call.operation, call.virtual_address, call.frame, call.pages])?;
+    let is_own_page = batch.page_count == 1 && caller.environment == target.environment;
+    if is_own_page && let Some(outcome) = bind_page(state, caller, target, &batch) {
+        return Ok(outcome.map(|()| 0)?);
+    }
     let (mut flush, mut cover) = (Flush::new(target), Cover::EMPTY);
     let outcome = apply(state, caller, target, &batch, (&mut cover, &mut flush));
     flush.finish(&mut state.machine);
     Ok(outcome.map(|()| 0)?)
+}
+
+/// Does one page of the caller's own where its table is there: nearly always. `None`: it is not so.
+#[inline(always)]
+fn bind_page<M: Machine>(
+    state: &mut State<M>,
+    caller: Caller,
+    target: Tables,
+    batch: &Batch,
+) -> Option<Result<(), Status>> {
+    let page = page_number(batch.address);
+    let Directory::Table(table) = state.directory(target.root, page) else { return None };
+    let place = State::<M>::small_place(table, page);
+    let is_map = match batch.operation {
+        BindOperation::Map => true,
+        BindOperation::Protect => false,
+        BindOperation::Unmap => {
+            state.replace_page(target, place, (batch.address, 0));
+            return Some(Ok(()));
+        }
+        BindOperation::Clean => return None,
+    };
+    let range = match authority(state, caller, batch) {
+        Ok(range) => range,
+        Err(status) => return Some(Err(status)),
+    };
+    let frame = match state.leaf(place) {
+        _ if is_map => FrameNumber(batch.frame),
+        Some(leaf) => frame_of(leaf),
+        None => return Some(Ok(())),
+    };
+    if !range.contains(frame.0, 1) {
+        return Some(Err(Status::MissingRight));
+    }
+    if is_map && !state.frames.count_mapping(frame) {
+        return Some(Err(Status::TableFull));
+    }
+    if is_map {
+        state.replace_page(target, place, (batch.address, frame.address() | leaf_bits(batch.flags)));
+    } else {
+        state.change_page(target, place, leaf_change(batch), batch.address);
+    }
+    Some(Ok(()))
 }
 
 fn bind_entry<M: Machine>(
@@ -208,7 +257,9 @@ fn change<M: Machine>(
                     state.unmap_large(target.environment, place, page, flush);
                 } else if let Some(leaf) = state.leaf(place) {
                     check_cover(state, target, batch, range, &mut cover, (leaf, LARGE_PAGE_FRAMES))?;
-                    state.change_leaf(place, leaf, bits, address, flush);
+                    if state.change_leaf(place, leaf, bits) {
+                        flush.add_large(address);
+                    }
                 }
             }
             Directory::Table(_) if batch.is_large() => return Err(Status::WrongState),
@@ -221,7 +272,9 @@ fn change<M: Machine>(
                     if let Some(leaf) = state.leaf(place) {
                         check_cover(state, target, batch, range, &mut cover, (leaf, 1))?;
                         let address = batch.address + ((page - first) << PAGE_SHIFT);
-                        state.change_leaf(place, leaf, bits, address, flush);
+                        if state.change_leaf(place, leaf, bits) {
+                            flush.add(address);
+                        }
                     }
                 }
             }

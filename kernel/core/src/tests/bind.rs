@@ -393,3 +393,58 @@ fn one_entry_goes_in_registers_as_in_a_batch() {
     assert_eq!(world.call(one(BindOperation::Unmap, write, VA, 0, 0)), (Status::Ok, 0));
     assert!(world.state.translate(world.state.environments[world.first].root, VA >> 12).is_none());
 }
+
+/// What one page of the caller's own comes to by its short way, with everything that can be wrong about it, and by the
+/// long one.
+#[test]
+fn one_page_goes_by_the_short_way_as_by_the_long_one() {
+    use BindOperation::{Clean, Map, Protect, Unmap};
+    let outcomes = |is_batch: bool| {
+        let mut world = World::new();
+        let (own, other) = (world.frames(S, 2), world.frames(S + 1, 1));
+        let derive =
+            CapDerive { source: CapSlot(S), target: CapSlot(S + 2), rights: Rights::READ.bits(), offset: 0, count: 2 };
+        world.ok(Call::CapDerive(derive));
+        let (none, write) = (BindFlags::empty(), BindFlags::WRITE);
+        let steps = [
+            (Protect, write, VA, 0, S),
+            (Map, write, VA, 0, S),
+            (Map, write, VA, own, S),
+            (Protect, write, VA + 0x1000, 0, S),
+            (Map, write, VA + 0x1000, 0, S),
+            (Map, write, VA + 0x1000, u64::MAX, S),
+            (Map, write, VA + 0x1000, other, S),
+            (Map, write, VA + 0x1000, own + 1, S + 2),
+            (Map, none, VA + 0x1000, own + 1, S + 2),
+            (Protect, write, VA + 0x1000, 0, S + 2),
+            (Protect, write, VA + 0x1000, 0, S + 1),
+            (Protect, write, VA + 0x1000, 0, S),
+            (Map, write, VA + 0x1000, other, S + 1),
+            (Clean, none, VA + 0x1000, 0, 0),
+            (Unmap, none, VA, 0, 0),
+            (Unmap, none, VA, 0, 0),
+            (Unmap, none, VA + (1 << 39), 0, 0),
+        ];
+        let root = world.state.environments[world.first].root;
+        let step = |(operation, flags, virtual_address, frame, slot): (BindOperation, BindFlags, u64, u64, u32)| {
+            let status = if is_batch {
+                let operation = operation as u32;
+                let flags = flags.bits();
+                world.bind(&[BindEntry { operation, flags, virtual_address, frame, page_count: 1, slot }]).0
+            } else {
+                let operation = operation as u64 | u64::from(flags.bits()) << 32;
+                let pages = 1 | u64::from(slot) << 32;
+                world.call(Call::BindOne(BindOne { space: SLOT_SELF, operation, virtual_address, frame, pages })).0
+            };
+            let leaf = |page: u64| match world.state.directory(root, page) {
+                Directory::Table(table) => Some(world.state.machine.memory[table.0 as usize][page as usize % 512]),
+                _ => None,
+            };
+            (status, leaf(VA >> 12), leaf((VA >> 12) + 1))
+        };
+        let seen = steps.map(step);
+        // One of them is still mapped, and both count so.
+        (seen, world.call(Call::FrameFree(FrameFree { slot: CapSlot(S + 1) })).0)
+    };
+    assert_eq!(outcomes(false), outcomes(true));
+}
