@@ -15,9 +15,13 @@ use std::process::Command;
 use crate::toolchain::Toolchain;
 use crate::{Error, process};
 
-/// Packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
-const GUEST_PACKAGES: [&str; 6] =
-    ["aegis-kernel", "exos-linux", "exos-mini", "aegis-pods", "aegis-bench-native", "aegis-tests-guest"];
+const KERNEL_PACKAGE: &str = "aegis-kernel";
+/// What the kernel is compiled with besides: its backtraces follow frame pointers, and it lies where it is linked to lie.
+/// Neither is so of the others (ADR 0040), so the kernel has a build folder of its own.
+const KERNEL_CONFIG: &str =
+    "target.x86_64-unknown-none.rustflags=['-Cforce-frame-pointers=yes', '-Crelocation-model=static']";
+/// The other packages that run in the machine. Cargo builds all in one go, so what they share is compiled once.
+const USER_PACKAGES: [&str; 5] = ["exos-linux", "exos-mini", "aegis-pods", "aegis-bench-native", "aegis-tests-guest"];
 const HOST_PACKAGE: &str = "aegis";
 
 /// Names under which the binaries of the guest packages are published; those of `aegis-tests-guest` get theirs by rule.
@@ -65,10 +69,15 @@ pub(crate) fn build(root: &Path, profile: Profile) -> Result<(), Error> {
     File::create(&fresh_stamp).map_err(Error::io(&fresh_stamp))?;
 
     let toolchain = Toolchain::find(root)?;
-    let mut guest = toolchain.cargo(root, "build");
-    guest.arg("--target-dir").arg(toolchain.target_dir(&host_target_dir(root)));
-    packages(&mut guest, &GUEST_PACKAGES);
-    let binaries = run(&mut guest, profile, "building the kernel and the library OS")?;
+    let target_dir = toolchain.target_dir(&host_target_dir(root));
+    let mut kernel = toolchain.cargo(root, "build");
+    kernel.args(["--config", KERNEL_CONFIG]).arg("--target-dir").arg(target_dir.join("kernel"));
+    packages(&mut kernel, &[KERNEL_PACKAGE]);
+    let mut binaries = run(&mut kernel, profile, "building the kernel")?;
+    let mut user = toolchain.cargo(root, "build");
+    user.arg("--target-dir").arg(target_dir);
+    packages(&mut user, &USER_PACKAGES);
+    binaries.extend(run(&mut user, profile, "building the library OS")?);
     publish_guest(&binaries, &artefacts)?;
 
     let mut host = host_cargo(root);
@@ -103,7 +112,8 @@ pub(crate) fn host_cargo(root: &Path) -> Command {
 
 /// The packages that run in the machine, as arguments.
 pub(crate) fn guest_packages(command: &mut Command) {
-    packages(command, &GUEST_PACKAGES);
+    packages(command, &[KERNEL_PACKAGE]);
+    packages(command, &USER_PACKAGES);
 }
 
 fn packages(command: &mut Command, names: &[&str]) {
