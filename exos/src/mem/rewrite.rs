@@ -55,25 +55,33 @@ impl<'a> MappedBytes<'a> {
     }
 }
 
+impl MappedBytes<'_> {
+    /// The bytes of the page of `offset` from there on, which are one at least.
+    fn rest_of_page(&mut self, offset: u64) -> Option<&[u8]> {
+        if offset / PAGE_SIZE != self.index {
+            let page = self.source.page(offset / PAGE_SIZE, PageIntent::Read).ok()?;
+            self.pool.bytes().read(page.frame.frame(), 0, &mut self.page[..]);
+            (self.index, self.valid_bytes) = (offset / PAGE_SIZE, page.valid_bytes);
+        }
+        let rest = self.page[..self.valid_bytes].get((offset % PAGE_SIZE) as usize..)?;
+        if rest.is_empty() { None } else { Some(rest) }
+    }
+}
+
 impl FileBytes for MappedBytes<'_> {
     fn read(&mut self, offset: u64, into: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < into.len() {
-            let next = offset.checked_add(done as u64)?;
-            if next / PAGE_SIZE != self.index {
-                let page = self.source.page(next / PAGE_SIZE, PageIntent::Read).ok()?;
-                self.pool.bytes().read(page.frame.frame(), 0, &mut self.page[..]);
-                (self.index, self.valid_bytes) = (next / PAGE_SIZE, page.valid_bytes);
-            }
-            let start = (next % PAGE_SIZE) as usize;
-            let count = self.valid_bytes.checked_sub(start)?.min(into.len() - done);
-            if count == 0 {
-                return None;
-            }
-            into[done..done + count].copy_from_slice(&self.page[start..start + count]);
+            let rest = self.rest_of_page(offset.checked_add(done as u64)?)?;
+            let count = rest.len().min(into.len() - done);
+            into[done..done + count].copy_from_slice(&rest[..count]);
             done += count;
         }
         Some(())
+    }
+
+    fn at_hand(&mut self, offset: u64) -> &[u8] {
+        self.rest_of_page(offset).unwrap_or_default()
     }
 }
 

@@ -11,6 +11,11 @@ use core::ops::Range;
 pub trait FileBytes {
     /// Fills `into` from `offset`; `None` if the file ends before.
     fn read(&mut self, offset: u64, into: &mut [u8]) -> Option<()>;
+    /// What lies from `offset` on, as far as it is at hand without more reading; perhaps nothing.
+    fn at_hand(&mut self, offset: u64) -> &[u8] {
+        let _ = offset;
+        &[]
+    }
 }
 
 /// Most program and section headers that are looked at.
@@ -142,10 +147,10 @@ impl<'a> Elf<'a> {
     fn by_walk(&mut self, address: u64) -> Option<Range<u64>> {
         let (mut position, length) = self.section_named(b".eh_frame\0")?;
         let end = position.checked_add(length)?;
-        for _ in 0..WALK_COUNT_MAX {
-            if position + 8 > end {
-                break;
-            }
+        let mut left = WALK_COUNT_MAX;
+        while left > 0 && position + 8 <= end {
+            position = self.pass_over(position, end, address, &mut left);
+            left = left.saturating_sub(1);
             let length = self.u32(position)?;
             if length == 0 || length == u32::MAX {
                 break;
@@ -159,6 +164,33 @@ impl<'a> Elf<'a> {
             position += 4 + u64::from(length);
         }
         None
+    }
+
+    /// Passes over descriptions in the usual form that share the information entry read last and are not about
+    /// `address`, while their bytes are at hand: nearly all of them. No more than `left`, which counts them.
+    fn pass_over(&mut self, mut position: u64, end: u64, address: u64, left: &mut u64) -> u64 {
+        let Some((information, (form, false))) = self.form else { return position };
+        let Some(distance) = self.address_of(position).map(|at| at.wrapping_sub(position)) else { return position };
+        if form != RELATIVE_TO_ITSELF | FORM_I32 {
+            return position;
+        }
+        let mut bytes = self.file.at_hand(position);
+        while let Some(head) = bytes.first_chunk::<16>()
+            && *left > 0
+        {
+            let [length, back, start, count] =
+                core::array::from_fn(|word| u32::from_le_bytes(core::array::from_fn(|byte| head[word * 4 + byte])));
+            let begin = (position + 8).wrapping_add(distance).wrapping_add_signed(i64::from(start as i32));
+            let next = position + 4 + u64::from(length);
+            let is_known = length >= 12 && (position + 4).checked_sub(u64::from(back)) == Some(information);
+            if !is_known || next + 8 > end || address.wrapping_sub(begin) < u64::from(count) {
+                break;
+            }
+            *left -= 1;
+            bytes = bytes.get((next - position) as usize..).unwrap_or_default();
+            position = next;
+        }
+        position
     }
 
     /// The addresses that the frame description at `entry` is about.

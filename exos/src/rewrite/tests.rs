@@ -144,6 +144,20 @@ fn the_table_forgets_text_and_finds_patches_that_lose_their_trampoline() {
 
 struct Whole(Vec<u8>);
 
+/// The same, by pages of which one is at hand.
+struct Paged(Whole);
+
+impl FileBytes for Paged {
+    fn read(&mut self, offset: u64, into: &mut [u8]) -> Option<()> {
+        self.0.read(offset, into)
+    }
+
+    fn at_hand(&mut self, offset: u64) -> &[u8] {
+        let end = (offset as usize / 4096 + 1) * 4096;
+        self.0.0.get(offset as usize..end.min(self.0.0.len())).unwrap_or_default()
+    }
+}
+
 impl FileBytes for Whole {
     fn read(&mut self, offset: u64, into: &mut [u8]) -> Option<()> {
         let start = usize::try_from(offset).ok()?;
@@ -177,6 +191,34 @@ fn the_sites_of_real_files_are_planned_within_their_functions() {
         }
     }
     assert!(planned > 0 || !std::path::Path::new("/lib/x86_64-linux-gnu/libc.so.6").exists());
+}
+
+/// A file without a sorted table is walked: by what is at hand as by single reads, and both find what the table says.
+#[test]
+fn a_walk_finds_what_the_table_finds() {
+    let own = std::env::current_exe().expect("has a name");
+    let bytes = std::fs::read(own).expect("is there");
+    let mut by_table = Whole(bytes.clone());
+    let mut walked = Whole(bytes);
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(core::array::from_fn(|byte| bytes[at + byte]));
+    let (headers, count) = (word(&walked.0, 32) as usize, word(&walked.0, 56) as u16);
+    for header in (0..usize::from(count)).map(|index| headers + index * 56) {
+        if word(&walked.0, header) as u32 == 0x6474_e550 {
+            walked.0[header..header + 4].fill(0);
+        }
+    }
+    let mut paged = Paged(Whole(walked.0.clone()));
+    let calls: Vec<usize> = (0..walked.0.len() - 1).filter(|at| walked.0[*at..at + 2] == [0x0f, 0x05]).collect();
+    let mut found = 0;
+    for at in calls.iter().step_by(calls.len() / 20 + 1) {
+        let function = function_at(&mut walked, *at as u64);
+        assert_eq!(function_at(&mut paged, *at as u64), function);
+        if let Some(told) = function_at(&mut by_table, *at as u64) {
+            assert_eq!(function, Some(told));
+            found += 1;
+        }
+    }
+    assert!(found > 0);
 }
 
 #[test]
