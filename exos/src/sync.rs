@@ -21,6 +21,8 @@ pub type MutexGuard<'a, T> = spin::mutex::MutexGuard<'a, T, Patience>;
 pub type RwLock<T> = spin::rwlock::RwLock<T, Patience>;
 /// A lock whose holder does not wait.
 pub type SpinMutex<T> = spin::mutex::Mutex<T, spin::relax::Spin>;
+/// A [`SpinMutex`] that is held.
+pub type SpinMutexGuard<'a, T> = spin::mutex::MutexGuard<'a, T, spin::relax::Spin>;
 
 /// What is done between two looks at a lock that is taken.
 pub struct Patience;

@@ -35,30 +35,30 @@ field!(/// Frames that the creator asks for.
 field!(/// Frames taken by force so far.
     repossessed_count, repossessed_count);
 
-/// Word `index` of the library OS's own words. 0 beyond the end.
+/// Most words of the library OS's own.
+const LIBRARY_WORD_COUNT: usize = 64;
+
+/// Word `INDEX` of the library OS's own words.
 #[must_use]
-pub fn library_word(index: usize) -> u64 {
-    if index >= 64 {
-        return 0;
-    }
+#[inline(always)]
+pub fn library_word<const INDEX: usize>() -> u64 {
+    const { assert!(INDEX < LIBRARY_WORD_COUNT) };
     let value: u64;
     // SAFETY: inside the control page.
     unsafe {
-        core::arch::asm!("mov {}, gs:[{} + {}*8]",
-            out(reg) value, const offset_of!(ControlPage, library), in(reg) index,
+        core::arch::asm!("mov {}, gs:[{}]", out(reg) value, const offset_of!(ControlPage, library) + 8 * INDEX,
             options(nostack, readonly, preserves_flags));
     }
     value
 }
 
-/// Sets word `index` of the library OS's own words; ignored beyond the end.
-pub fn set_library_word(index: usize, value: u64) {
-    if index >= 64 {
-        return;
-    }
+/// Sets word `INDEX` of the library OS's own words.
+#[inline(always)]
+pub fn set_library_word<const INDEX: usize>(value: u64) {
+    const { assert!(INDEX < LIBRARY_WORD_COUNT) };
     // SAFETY: inside the control page, in the part that is the library OS's own.
     unsafe {
-        core::arch::asm!("mov gs:[{} + {}*8], {}", const offset_of!(ControlPage, library), in(reg) index, in(reg) value,
+        core::arch::asm!("mov gs:[{}], {}", const offset_of!(ControlPage, library) + 8 * INDEX, in(reg) value,
             options(nostack, preserves_flags));
     }
 }

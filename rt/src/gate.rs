@@ -47,7 +47,7 @@ fn transfer(number: u64, gate: CapSlot, message: &mut Message) -> Result<(), Ref
 
 /// Registers the handler that [`gate_entry`] calls on this virtual processor.
 pub fn register(handler: GateHandler) {
-    control::set_library_word(WORD_GATE_HANDLER, handler as usize as u64);
+    control::set_library_word::<WORD_GATE_HANDLER>(handler as usize as u64);
 }
 
 /// Waits for calls for ever; each enters at [`gate_entry`] on a fresh save area. A wait that is interrupted begins

@@ -69,8 +69,8 @@ pub struct UpcallHandlers {
 pub fn register(handlers: UpcallHandlers, kinds: &[UpcallKind]) {
     set_stack_top(control::save_area_top());
     set_fault_handler(None);
-    control::set_library_word(WORD_SYSCALL_HANDLER, handlers.syscall as usize as u64);
-    control::set_library_word(WORD_UPCALL_HANDLER, handlers.other as usize as u64);
+    control::set_library_word::<WORD_SYSCALL_HANDLER>(handlers.syscall as usize as u64);
+    control::set_library_word::<WORD_UPCALL_HANDLER>(handlers.other as usize as u64);
     control::set_entry(UpcallKind::Syscall, syscall_entry as *const () as u64);
     control::set_entry(UpcallKind::Exception, upcall_entry as *const () as u64);
     for kind in kinds {
@@ -81,13 +81,13 @@ pub fn register(handlers: UpcallHandlers, kinds: &[UpcallKind]) {
 /// Names the stack that handlers of this virtual processor run on from the next upcall on: one past its last byte, a
 /// multiple of 16. It has to be mapped for as long as it is the current one, and holds nothing while a program runs.
 pub fn set_stack_top(top: u64) {
-    control::set_library_word(WORD_STACK_TOP, top);
+    control::set_library_word::<WORD_STACK_TOP>(top);
 }
 
 /// Names who looks at a program's exceptions first, where handlers have a stack of their own; nobody at the start.
 #[inline]
 pub fn set_fault_handler(handler: Option<FaultHandler>) {
-    control::set_library_word(WORD_FAULT_HANDLER, handler.map_or(0, |handler| handler as usize as u64));
+    control::set_library_word::<WORD_FAULT_HANDLER>(handler.map_or(0, |handler| handler as usize as u64));
 }
 
 unsafe extern "C" {

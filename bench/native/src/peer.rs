@@ -231,6 +231,6 @@ pub(crate) fn serve_with(handler: gate::GateHandler) -> ! {
 
 /// The same on processor number `index`.
 pub(crate) fn serve_with_as(index: usize, handler: gate::GateHandler) -> ! {
-    control::set_library_word(gate::WORD_GATE_HANDLER, handler as usize as u64);
+    control::set_library_word::<{ gate::WORD_GATE_HANDLER }>(handler as usize as u64);
     serve_at_as(index, gate::gate_entry as *const () as u64)
 }

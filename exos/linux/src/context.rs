@@ -56,10 +56,15 @@ pub struct Context<'a> {
     pub restart: Restart,
 }
 
+#[cold]
+fn looks_for_signal(process: &Process, thread: &Thread) -> bool {
+    interruption(process, thread) != Interruption::None
+}
+
 impl<'a> Context<'a> {
     /// Of a call whose frame holds only what Rust code does not preserve: for handlers that do without the rest.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn of_short_way(caller: &Target<'a>, frame: &'a mut UpcallFrame) -> Self {
         let Target { system, process, thread, memory } = *caller;
         Self { system, process, thread, memory, frame, replaces_registers: false, restart: Restart::Never }
@@ -91,7 +96,7 @@ impl Context<'_> {
     /// Blocks the thread until something may have changed, or until `deadline_ns` (monotonic).
     ///
     /// `EINTR`: a signal is waiting to be delivered; nothing was given up.
-    #[inline]
+    #[inline(always)]
     pub fn wait(&mut self, deadline_ns: Option<u64>) -> Result<()> {
         if self.has_signal() {
             return Err(Errno::EINTR);
@@ -108,14 +113,9 @@ impl Context<'_> {
 
     /// Whether a signal could be delivered to this thread now, or the process is to end.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn has_signal(&self) -> bool {
-        self.thread.needs_attention() && self.looks_for_signal()
-    }
-
-    #[cold]
-    fn looks_for_signal(&self) -> bool {
-        interruption(self.process, self.thread) != Interruption::None
+        self.thread.needs_attention() && looks_for_signal(self.process, self.thread)
     }
 
     /// Whether the thread has a capability now.

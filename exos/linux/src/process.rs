@@ -180,6 +180,8 @@ pub struct Process {
     pub control_group: AtomicU64,
     /// Its memory: shared with its parent from `vfork` to `execve`, replaced by `execve`, empty when it has ended.
     memory: Mutex<Arc<crate::memory::Space>>,
+    /// The number of that address space: changes under the lock of `memory`.
+    space_number: AtomicU64,
     /// Its descriptors, current and root directory.
     pub files: crate::files::ProcessFiles,
     /// Its signals. Taken after a thread's.
@@ -276,6 +278,11 @@ pub struct Thread {
     pub robust_list: Mutex<(u64, u64)>,
 }
 
+/// The number of an address space.
+fn number_of(space: &crate::memory::Space) -> u64 {
+    u64::from(space.slot().0)
+}
+
 /// How a process comes about: what differs from one to the next.
 pub struct Birth {
     /// Its number.
@@ -309,6 +316,7 @@ impl Process {
             group: Mutex::new(birth.group),
             session: Mutex::new(birth.session),
             control_group: AtomicU64::new(exos::fs::group_fs::tree::ROOT),
+            space_number: AtomicU64::new(number_of(&birth.memory)),
             memory: Mutex::new(birth.memory),
             files: birth.files,
             signals: Mutex::default(),
@@ -353,13 +361,16 @@ impl Process {
 
     /// The number of its memory's address space.
     #[must_use]
+    #[inline]
     pub fn space_number(&self) -> u64 {
-        u64::from(self.memory.lock().slot().0)
+        self.space_number.load(Ordering::Relaxed)
     }
 
     /// Gives it other memory; what it had is returned, to be dropped without a lock and by nobody who runs in it.
     pub fn replace_space(&self, space: Arc<crate::memory::Space>) -> Arc<crate::memory::Space> {
-        core::mem::replace(&mut *self.memory.lock(), space)
+        let mut memory = self.memory.lock();
+        self.space_number.store(number_of(&space), Ordering::Relaxed);
+        core::mem::replace(&mut *memory, space)
     }
 
     /// Its parent's number.
@@ -562,7 +573,7 @@ impl Thread {
             io_priority: AtomicU32::new(0),
             timer_slack_ns: AtomicU64::new(TIMER_SLACK_NS),
             memory_policy: Mutex::default(),
-            futex: FutexWaiter::new(Arc::<Task>::downgrade(&task)),
+            futex: FutexWaiter::new(task.clone()),
             task,
             stack: Mutex::new(AlternateStack::default()),
             name: Mutex::default(),
@@ -653,11 +664,14 @@ impl Thread {
         }
     }
 
-    /// Notes that a processor begins to run it (`true`) or has stopped.
+    /// Notes that a processor begins to run it (`true`) or has stopped. Called by that processor only.
+    #[inline]
     pub fn note_dispatch(&self, is_running: bool, now_ns: u64) {
-        let before_ns = self.dispatched_ns.swap(if is_running { now_ns } else { 0 }, Ordering::Relaxed);
+        let before_ns = self.dispatched_ns.load(Ordering::Relaxed);
+        self.dispatched_ns.store(if is_running { now_ns } else { 0 }, Ordering::Relaxed);
         if before_ns != 0 {
-            self.used_ns.fetch_add(now_ns.saturating_sub(before_ns), Ordering::Relaxed);
+            let used_ns = self.used_ns.load(Ordering::Relaxed) + now_ns.saturating_sub(before_ns);
+            self.used_ns.store(used_ns, Ordering::Relaxed);
         }
     }
 }

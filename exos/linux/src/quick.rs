@@ -102,6 +102,7 @@ fn unless_interrupted(outcome: Result<u64>) -> Answer {
 }
 
 /// `futex(2)`: what locks and condition variables of one process ask for by the shortest way.
+#[inline(always)]
 pub fn futex(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     let (address, value) = (frame.rdi, frame.rdx as u32);
     match frame.rsi as u32 {
@@ -109,11 +110,16 @@ pub fn futex(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
         futex::WAIT_PRIVATE if frame.r10 == 0 => {
             unless_interrupted(futex::wait_private(&mut Context::of_short_way(caller, frame), address, value))
         }
-        _ => {
-            let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-            unless_interrupted(futex::futex(&mut Context::of_short_way(caller, frame), arguments))
-        }
+        _ => other_futex(Target { ..*caller }, frame),
     }
+}
+
+/// `futex(2)` as its handler does it.
+#[inline(never)]
+fn other_futex(caller: Target<'_>, frame: &mut UpcallFrame) -> Answer {
+    let caller = &caller;
+    let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+    unless_interrupted(futex::futex(&mut Context::of_short_way(caller, frame), arguments))
 }
 
 /// `write(2)`, `pwrite64(2)`.

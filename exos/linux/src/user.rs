@@ -28,6 +28,11 @@ pub trait UserMemory {
         let _ = (address, into);
         0
     }
+    /// The word at `address`, unless its page cannot be had at once.
+    fn word_at_once(&self, address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        (self.copy_in_at_once(address, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
+    }
     /// As [`Self::copy_out`], but ends at the first fault.
     fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
         let _ = (address, from);

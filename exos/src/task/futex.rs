@@ -11,7 +11,7 @@
 //! The word is read under the table's lock; reading may fault, and the fault handler does not take that lock.
 
 use alloc::collections::VecDeque;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -43,29 +43,39 @@ pub enum FutexKey {
     },
 }
 
-impl FutexKey {
+/// Stands for the address space of a shared word: no number of one.
+const SHARED: u64 = u64::MAX;
+
+/// A key as it is compared: address space and address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word {
+    space: u64,
+    address: u64,
+}
+
+impl From<FutexKey> for Word {
+    #[inline(always)]
+    fn from(key: FutexKey) -> Self {
+        match key {
+            FutexKey::Private { space, address } => Self { space, address },
+            FutexKey::Shared { physical_address } => Self { space: SHARED, address: physical_address },
+        }
+    }
+}
+
+impl Word {
     /// Where its queue is.
+    #[inline(always)]
     fn bucket(self) -> usize {
-        let number = match self {
-            Self::Private { space, address } => (address / 4) ^ (space << 32),
-            Self::Shared { physical_address } => physical_address / 4,
-        };
+        let number = (self.address / 4) ^ (self.space << 32);
         // Fibonacci hashing: the upper bits of the product depend on all of the number's.
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKET_COUNT.ilog2())) as usize
-    }
-
-    /// The address space of a private word.
-    fn space(self) -> Option<u64> {
-        match self {
-            Self::Private { space, .. } => Some(space),
-            Self::Shared { .. } => None,
-        }
     }
 }
 
 /// Somebody who waits for one word at a time: made once, used for all its waits.
 pub struct FutexWaiter {
-    waiter: Weak<dyn Waiter>,
+    waiter: Arc<dyn Waiter>,
     /// Somebody took it out of its queue to wake it. Changes under the table's lock.
     is_woken: AtomicBool,
     /// The bucket that it is in while it waits: requeues move it. Changes under the table's lock.
@@ -74,19 +84,18 @@ pub struct FutexWaiter {
 
 impl FutexWaiter {
     /// One whom `waiter` is woken for.
-    pub fn new(waiter: Weak<dyn Waiter>) -> Arc<Self> {
+    pub fn new(waiter: Arc<dyn Waiter>) -> Arc<Self> {
         Arc::new(Self { waiter, is_woken: AtomicBool::new(false), bucket: AtomicUsize::new(0) })
     }
 
+    #[inline]
     fn wake(&self) {
-        if let Some(waiter) = self.waiter.upgrade() {
-            waiter.wake(Readiness::empty());
-        }
+        self.waiter.wake(Readiness::empty());
     }
 }
 
 struct Entry {
-    key: FutexKey,
+    word: Word,
     mask: u32,
     /// Grows from wait to wait.
     id: u64,
@@ -122,17 +131,25 @@ pub struct FutexWait<'a> {
 impl FutexWait<'_> {
     /// Whether somebody woke this waiter, rather than something else.
     #[must_use]
+    #[inline]
     pub fn is_woken(&self) -> bool {
         self.waiter.is_woken.load(Ordering::Acquire)
     }
 }
 
 impl Drop for FutexWait<'_> {
+    #[inline]
     fn drop(&mut self) {
         // Whoever is woken has left the queue.
-        if self.is_woken() {
-            return;
+        if !self.is_woken() {
+            self.leave();
         }
+    }
+}
+
+impl FutexWait<'_> {
+    #[cold]
+    fn leave(&self) {
         let mut queues = self.table.queues.lock();
         let bucket = &mut queues.buckets[self.waiter.bucket.load(Ordering::Relaxed)];
         if let Some(place) = bucket.iter().position(|entry| Arc::ptr_eq(&entry.waiter, self.waiter)) {
@@ -142,22 +159,27 @@ impl Drop for FutexWait<'_> {
 }
 
 impl Queues {
-    /// Takes the first waiter of `key` out whose mask meets `mask` and who came before `id_end`.
+    /// Takes the first waiter of `word` out whose mask meets `mask` and who came before `id_end`.
     #[inline]
-    fn take(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Entry> {
-        let bucket = &mut self.buckets[key.bucket()];
-        let is_meant = |entry: &Entry| entry.key == key && entry.mask & mask != 0 && entry.id < id_end;
+    fn take(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Entry> {
+        let bucket = &mut self.buckets[word.bucket()];
+        let is_meant = |entry: &Entry| entry.word == word && entry.mask & mask != 0 && entry.id < id_end;
         // Nearly always the first one.
         if is_meant(bucket.front()?) {
             return bucket.pop_front();
         }
+        Self::take_behind(bucket, is_meant)
+    }
+
+    #[cold]
+    fn take_behind(bucket: &mut Bucket, is_meant: impl Fn(&Entry) -> bool) -> Option<Entry> {
         bucket.remove(bucket.iter().position(is_meant)?)
     }
 
     /// As [`Self::take`], to be woken.
     #[inline]
-    fn take_to_wake(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter>> {
-        let Entry { waiter, .. } = self.take(key, mask, id_end)?;
+    fn take_to_wake(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter>> {
+        let Entry { waiter, .. } = self.take(word, mask, id_end)?;
         waiter.is_woken.store(true, Ordering::Release);
         Some(waiter)
     }
@@ -169,6 +191,7 @@ impl FutexTable {
     ///
     /// # Errors
     /// `EAGAIN` if it has not; what `look` fails with.
+    #[inline]
     pub fn wait_if<'a>(
         &'a self,
         key: FutexKey,
@@ -181,20 +204,33 @@ impl FutexTable {
             return Err(Errno::EAGAIN);
         }
         queues.next_id += 1;
-        let (id, bucket) = (queues.next_id, key.bucket());
+        let word = Word::from(key);
+        let (id, bucket) = (queues.next_id, word.bucket());
         waiter.is_woken.store(false, Ordering::Relaxed);
         waiter.bucket.store(bucket, Ordering::Relaxed);
-        queues.buckets[bucket].push_back(Entry { key, mask, id, waiter: waiter.clone() });
+        queues.buckets[bucket].push_back(Entry { word, mask, id, waiter: waiter.clone() });
         Ok(FutexWait { table: self, waiter })
     }
 
     /// Wakes up to `count` of those who wait now and whose mask meets `mask`; says how many.
+    #[inline]
     pub fn wake(&self, key: FutexKey, count: usize, mask: u32) -> usize {
+        if count != 1 {
+            return self.wake_several(key, count, mask);
+        }
+        let first = self.queues.lock().take_to_wake(key.into(), mask, u64::MAX);
+        first.map_or(0, |waiter| {
+            waiter.wake();
+            1
+        })
+    }
+
+    fn wake_several(&self, key: FutexKey, count: usize, mask: u32) -> usize {
         let mut queues = self.queues.lock();
         let id_end = queues.next_id + 1;
         let (mut woken, mut pace) = (0, Pace::default());
         while woken < count
-            && let Some(waiter) = queues.take_to_wake(key, mask, id_end)
+            && let Some(waiter) = queues.take_to_wake(key.into(), mask, id_end)
         {
             drop(queues);
             waiter.wake();
@@ -225,6 +261,7 @@ impl FutexTable {
         if !look()? {
             return Err(Errno::EAGAIN);
         }
+        let (from, to) = (Word::from(from), Word::from(to));
         let id_end = queues.next_id + 1;
         let take_one = |queues: &mut Queues| queues.take_to_wake(from, MATCH_ANY, id_end);
         let woken: Vec<_> = core::iter::from_fn(|| take_one(&mut queues)).take(wake_count).collect();
@@ -236,7 +273,7 @@ impl FutexTable {
             queues.next_id += 1;
             let (id, bucket) = (queues.next_id, to.bucket());
             entry.waiter.bucket.store(bucket, Ordering::Relaxed);
-            queues.buckets[bucket].push_back(Entry { key: to, id, ..entry });
+            queues.buckets[bucket].push_back(Entry { word: to, id, ..entry });
             moved_count += 1;
             if pace.is_due() {
                 // Who comes meanwhile is not meant, and who goes is not there any more.
@@ -258,7 +295,7 @@ impl FutexTable {
     pub fn waiter_count(&self, space: Option<u64>) -> usize {
         let queues = self.queues.lock();
         let entries = queues.buckets.iter().flatten();
-        entries.filter(|entry| space.is_none() || entry.key.space() == space).count()
+        entries.filter(|entry| space.is_none_or(|space| entry.word.space == space)).count()
     }
 }
 
@@ -268,6 +305,7 @@ mod tests {
     use crate::error::{Errno, Result};
     use crate::fs::Count;
     use crate::fs::readiness::{Readiness, Waiter};
+    use crate::sync::Once;
     use alloc::sync::Arc;
     use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -275,7 +313,7 @@ mod tests {
     const B: FutexKey = FutexKey::Shared { physical_address: 0x5000 };
 
     fn waiters<const N: usize>(count: &Arc<Count>) -> [Arc<FutexWaiter>; N] {
-        core::array::from_fn(|_| FutexWaiter::new(Arc::<Count>::downgrade(count)))
+        core::array::from_fn(|_| FutexWaiter::new(count.clone()))
     }
 
     fn wait<'a>(table: &'a FutexTable, mask: u32, waiter: &'a Arc<FutexWaiter>) -> FutexWait<'a> {
@@ -334,25 +372,23 @@ mod tests {
     /// Whoever is woken waits again at once: a thread that finds the word as it was.
     struct Stubborn {
         table: FutexTable,
-        other: Arc<FutexWaiter>,
+        other: Once<Arc<FutexWaiter>>,
         round_count: AtomicUsize,
     }
 
     impl Waiter for Stubborn {
         fn wake(&self, _: Readiness) {
             self.round_count.fetch_add(1, Ordering::Relaxed);
-            core::mem::forget(wait(&self.table, MATCH_ANY, &self.other));
+            core::mem::forget(wait(&self.table, MATCH_ANY, self.other.get().unwrap()));
         }
     }
 
     #[test]
     fn one_wake_wakes_only_those_who_were_there() {
-        let stubborn = Arc::new_cyclic(|me: &alloc::sync::Weak<Stubborn>| Stubborn {
-            table: FutexTable::default(),
-            other: FutexWaiter::new(me.clone()),
-            round_count: AtomicUsize::new(0),
-        });
-        let waiter = FutexWaiter::new(Arc::<Stubborn>::downgrade(&stubborn));
+        let stubborn =
+            Arc::new(Stubborn { table: FutexTable::default(), other: Once::new(), round_count: AtomicUsize::new(0) });
+        stubborn.other.call_once(|| FutexWaiter::new(stubborn.clone()));
+        let waiter = FutexWaiter::new(stubborn.clone());
         let _wait = wait(&stubborn.table, MATCH_ANY, &waiter);
         assert_eq!(stubborn.table.wake(A, usize::MAX, MATCH_ANY), 1);
         assert_eq!((stubborn.round_count.load(Ordering::Relaxed), stubborn.table.waiter_count(None)), (1, 1));

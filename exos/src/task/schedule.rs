@@ -25,10 +25,10 @@ use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::fs::readiness::{Readiness, Waiter};
-use crate::sync::{Once, SpinMutex};
+use crate::sync::{Once, SpinMutex, SpinMutexGuard};
 
 use queue::{Queues, Turn};
 
@@ -102,6 +102,9 @@ pub struct Task {
     maker: Weak<Task>,
     /// Its registers and stack are in use by a processor. Set by whoever dispatches it, cleared by whoever has left it.
     pub is_on_processor: AtomicBool,
+    /// Where the owner of registers and stacks has its part: what `machine` holds, found without a question what that
+    /// is. 0: nothing yet.
+    pub place: AtomicUsize,
     /// What the owner of registers and stacks keeps with it.
     pub machine: Once<Box<dyn Any + Send + Sync>>,
 }
@@ -319,6 +322,18 @@ impl Inner {
         Some(if is_same { Choice::Stay } else { Choice::Switch(task) })
     }
 
+    /// Has a task woken at a time: that, if it is the earliest now.
+    fn note_sleeper(&mut self, task: Arc<Task>, deadline_ns: u64) -> Option<u64> {
+        let is_first = self.sleepers.first_key_value().is_none_or(|((first, _), _)| deadline_ns < *first);
+        self.sleepers.insert((deadline_ns, task.id), task);
+        is_first.then_some(deadline_ns)
+    }
+
+    #[inline(never)]
+    fn forget_sleeper(&mut self, task: &Task, deadline_ns: u64) {
+        self.sleepers.remove(&(deadline_ns, task.id));
+    }
+
     /// When a busy processor has to look whether its task has to make room; `None` if nobody waits for that.
     fn wanted_tick(&self, processor: usize) -> Option<u64> {
         if self.queues.is_uneven() {
@@ -446,6 +461,7 @@ impl Scheduler {
             member: AtomicU32::new(0),
             maker: maker.map_or_else(Weak::new, Arc::downgrade),
             is_on_processor: AtomicBool::new(false),
+            place: AtomicUsize::new(0),
             machine: Once::new(),
         })
     }
@@ -516,7 +532,7 @@ impl Scheduler {
             // Who is being dropped is waited for by nobody.
             let Some(me) = task.me.upgrade() else { return };
             if let Some(deadline_ns) = deadline_ns {
-                inner.sleepers.remove(&(deadline_ns, task.id));
+                inner.forget_sleeper(task, deadline_ns);
             }
             inner.make_ready(me, &mut state)
         };
@@ -537,38 +553,60 @@ impl Scheduler {
 
     /// Blocks the current task of `processor` until it is woken or until `deadline_ns`.
     pub fn block(&self, processor: usize, deadline_ns: Option<u64>, now_ns: u64) -> Choice {
-        let mut earliest_ns = None;
-        let decision = {
-            let mut guard = self.inner.lock();
-            let inner = &mut *guard;
-            let seat = &mut inner.seats[processor];
-            let since_ns = now_ns.saturating_sub(seat.charged_ns);
-            let Some(task) = &seat.current else { return Choice::Idle };
-            {
-                let mut state = task.state.lock();
-                if core::mem::take(&mut state.is_woken) {
-                    return Choice::Stay;
-                }
-                state.status = Status::Blocked { deadline_ns };
-                state.turn.charge(since_ns);
+        let mut inner = self.inner.lock();
+        let Inner { queues, seats, .. } = &mut *inner;
+        let Some(seat) = seats.get_mut(processor) else { return Choice::Idle };
+        let Some(task) = &seat.current else { return Choice::Idle };
+        let since_ns = now_ns.saturating_sub(seat.charged_ns);
+        {
+            let mut state = task.state.lock();
+            if core::mem::take(&mut state.is_woken) {
+                return Choice::Stay;
             }
-            seat.used_ns += since_ns;
-            if let Some(deadline_ns) = deadline_ns {
-                let task = task.clone();
-                let is_first = inner.sleepers.first_key_value().is_none_or(|((first, _), _)| deadline_ns < *first);
-                earliest_ns = is_first.then_some(deadline_ns);
-                inner.sleepers.insert((deadline_ns, task.id), task);
+            state.status = Status::Blocked { deadline_ns };
+            state.turn.charge(since_ns);
+        }
+        seat.used_ns += since_ns;
+        // Nearly always it waits for no time, all are equal, and somebody was woken.
+        if deadline_ns.is_none()
+            && !queues.is_uneven()
+            && let Some(next) = queues.take_woken(processor)
+        {
+            seat.current = Some(next.clone());
+            seat.charged_ns = now_ns;
+            if queues.turn_count() == 0 {
+                return Choice::Switch(next);
             }
-            // Nobody who is blocked is chosen, so it is not the same task again.
-            if inner.queues.is_uneven() {
-                inner.charge_group(processor, since_ns, now_ns);
-                let decision = inner.choose_by_lot(processor, None, now_ns);
-                drop(guard);
-                self.arm_release();
-                decision
-            } else {
-                inner.choose_in_turn(processor, None, now_ns)
-            }
+            let tick_within_ns = inner.tick_for_others(processor);
+            drop(inner);
+            return self.announce(processor, Decision { choice: Choice::Switch(next), tick_within_ns });
+        }
+        self.choose_after_block(inner, (processor, deadline_ns), since_ns, now_ns)
+    }
+
+    /// Who runs on a processor whose current task has been blocked just now.
+    #[inline(never)]
+    fn choose_after_block(
+        &self,
+        mut guard: SpinMutexGuard<'_, Inner>,
+        (processor, deadline_ns): (usize, Option<u64>),
+        since_ns: u64,
+        now_ns: u64,
+    ) -> Choice {
+        let inner = &mut *guard;
+        let task = inner.seats[processor].current.clone();
+        let earliest_ns = deadline_ns.zip(task).and_then(|(deadline_ns, task)| inner.note_sleeper(task, deadline_ns));
+        // Nobody who is blocked is chosen, so it is not the same task again.
+        let decision = if inner.queues.is_uneven() {
+            inner.charge_group(processor, since_ns, now_ns);
+            let decision = inner.choose_by_lot(processor, None, now_ns);
+            drop(guard);
+            self.arm_release();
+            decision
+        } else {
+            let decision = inner.choose_in_turn(processor, None, now_ns);
+            drop(guard);
+            decision
         };
         if let Some(earliest_ns) = earliest_ns {
             self.processors.arm(earliest_ns);

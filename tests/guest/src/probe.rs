@@ -121,7 +121,7 @@ pub(crate) fn reset() {
         control::set_entry(kind, 0);
     }
     install();
-    control::set_library_word(WORD_STACK, 0);
+    control::set_library_word::<WORD_STACK>(0);
     control::set_masked(false);
     let _ = control::take_pending();
 }
@@ -143,15 +143,15 @@ pub(crate) extern "C" fn on_upcall(frame: &mut UpcallFrame) {
 
 /// Leaves the probed function, or lets an unexpected exception end the environment.
 pub(crate) fn catch(frame: &mut UpcallFrame) {
-    let stack = control::library_word(WORD_STACK);
+    let stack = control::library_word::<WORD_STACK>();
     if stack == 0 {
         control::set_entry(UpcallKind::Exception, 0);
         return;
     }
-    control::set_library_word(WORD_VECTOR, frame.vector);
-    control::set_library_word(WORD_ERROR, frame.error_code);
-    control::set_library_word(WORD_ADDRESS, frame.fault_address);
-    control::set_library_word(WORD_RIP, frame.rip);
+    control::set_library_word::<WORD_VECTOR>(frame.vector);
+    control::set_library_word::<WORD_ERROR>(frame.error_code);
+    control::set_library_word::<WORD_ADDRESS>(frame.fault_address);
+    control::set_library_word::<WORD_RIP>(frame.rip);
     frame.rip = probe_fault as *const () as u64;
     frame.rsp = stack;
     // Only the flags that a function may expect at its return.
@@ -167,10 +167,10 @@ pub(crate) fn enter(function: u64, first: u64, second: u64) -> Result<u64, Fault
         return Ok(entered.value);
     }
     Err(Fault {
-        vector: control::library_word(WORD_VECTOR),
-        error_code: control::library_word(WORD_ERROR),
-        address: control::library_word(WORD_ADDRESS),
-        rip: control::library_word(WORD_RIP),
+        vector: control::library_word::<WORD_VECTOR>(),
+        error_code: control::library_word::<WORD_ERROR>(),
+        address: control::library_word::<WORD_ADDRESS>(),
+        rip: control::library_word::<WORD_RIP>(),
     })
 }
 

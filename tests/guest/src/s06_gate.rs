@@ -77,7 +77,7 @@ extern "C" fn answer(badge: u64, message: &mut Message) {
 /// Serves with the handler at `argument`.
 extern "C" fn server(argument: u64) -> ! {
     probe::install();
-    control::set_library_word(gate::WORD_GATE_HANDLER, argument);
+    control::set_library_word::<{ gate::WORD_GATE_HANDLER }>(argument);
     // SAFETY: nothing in the save area is needed any more.
     unsafe { gate::serve() }
 }

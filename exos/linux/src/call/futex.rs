@@ -11,7 +11,6 @@ use exos::error::{Errno, Result};
 use exos::mem::Access;
 use exos::task::futex::{FutexKey, FutexWait, FutexWaiter, MATCH_ANY};
 use exos::task::lock::{Claim, Holder, LockWord, OWNER, OWNER_DIED, WAITERS};
-use exos::task::schedule::Task;
 use syscalls::Sysno;
 
 use crate::abi::bytes::get;
@@ -56,14 +55,14 @@ fn private_key(process: &Process, address: u64) -> Result<FutexKey> {
 }
 
 /// [`WAKE_PRIVATE`].
-#[inline]
+#[inline(always)]
 pub(crate) fn wake_private(caller: &Target<'_>, address: u64, count: u32) -> Result<u64> {
     let key = private_key(caller.process, address)?;
     Ok(caller.system.futexes.wake(key, wake_count(count), MATCH_ANY) as u64)
 }
 
 /// [`WAIT_PRIVATE`] without a time.
-#[inline]
+#[inline(always)]
 pub(crate) fn wait_private(context: &mut Context<'_>, address: u64, expected: u32) -> Result<u64> {
     let key = private_key(context.process, address)?;
     wait(context, key, address, expected, MATCH_ANY, None)
@@ -99,13 +98,6 @@ fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey>
 
 fn read_word(memory: &dyn UserMemory, address: u64) -> Result<u32> {
     Ok(u32::from_le_bytes(read_array(memory, address)?))
-}
-
-/// The word, unless its page cannot be had at once: the queues are locked.
-#[inline]
-fn word_at_once(memory: &dyn UserMemory, address: u64) -> Option<u32> {
-    let mut bytes = [0; 4];
-    if memory.copy_in_at_once(address, &mut bytes) == bytes.len() { Some(u32::from_le_bytes(bytes)) } else { None }
 }
 
 /// When a wait ends: relative on the monotonic clock for `FUTEX_WAIT`, else absolute.
@@ -169,6 +161,19 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
     }
 }
 
+/// Joins the queue of a word whose page was not at hand: it is made present before the queues are locked.
+#[cold]
+fn wait_for_present<'a>(
+    (system, thread, memory): (&'a System, &'a Thread, &dyn UserMemory),
+    key: FutexKey,
+    (address, expected): (u64, u32),
+    mask: u32,
+) -> Result<FutexWait<'a>> {
+    read_word(memory, address)?;
+    system.futexes.wait_if(key, mask, &thread.futex, || Ok(read_word(memory, address)? == expected))
+}
+
+#[inline(always)]
 fn wait(
     context: &mut Context<'_>,
     key: FutexKey,
@@ -179,14 +184,9 @@ fn wait(
 ) -> Result<u64> {
     context.restart = Restart::UnlessHandlerForbids;
     let (system, thread, memory) = (context.system, context.thread, context.memory);
-    let look = || word_at_once(memory, address).map(|word| word == expected).ok_or(Errno::EFAULT);
+    let look = || memory.word_at_once(address).map(|word| word == expected).ok_or(Errno::EFAULT);
     let waiting = match system.futexes.wait_if(key, mask, &thread.futex, look) {
-        Err(Errno::EFAULT) => {
-            // The page is made present before the queues are locked.
-            read_word(memory, address)?;
-            let look = || Ok(read_word(memory, address)? == expected);
-            system.futexes.wait_if(key, mask, &thread.futex, look)?
-        }
+        Err(Errno::EFAULT) => wait_for_present((system, thread, memory), key, (address, expected), mask)?,
         outcome => outcome?,
     };
     loop {
@@ -242,7 +242,7 @@ pub fn futex_waitv(context: &mut Context<'_>, [entries, count, flags, timeout, c
 fn wait_for_any(context: &mut Context<'_>, words: &[(FutexKey, u64, u32)], deadline_ns: Option<u64>) -> Result<u64> {
     context.restart = Restart::UnlessHandlerForbids;
     let (system, memory) = (context.system, context.memory);
-    let new_waiter = |_: &_| FutexWaiter::new(Arc::<Task>::downgrade(&context.thread.task));
+    let new_waiter = |_: &_| FutexWaiter::new(context.thread.task.clone());
     let waiters: Vec<_> = words.iter().map(new_waiter).collect();
     let mut waits = Vec::with_capacity(words.len());
     // As on Linux, the last of those that were woken is told.

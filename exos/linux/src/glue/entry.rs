@@ -53,6 +53,9 @@ impl UserMemory for ProgramMemory {
     fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
         user::copy_in_at_once(address, into)
     }
+    fn word_at_once(&self, address: u64) -> Option<u32> {
+        user::word_at_once(address)
+    }
     fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
         user::copy_out_at_once(address, from)
     }

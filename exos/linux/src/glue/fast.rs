@@ -59,8 +59,8 @@ unsafe extern "C" {
 /// Says whose calls this processor answers from now on: while the thread runs on it, so its facts stay.
 #[inline]
 pub(crate) fn set_thread(process: &Process, thread: &Thread) {
-    control::set_library_word(WORD_FACTS, core::ptr::from_ref::<Facts>(&thread.facts) as u64);
-    control::set_library_word(WORD_THREAD, u64::from(thread.tid));
+    control::set_library_word::<WORD_FACTS>(core::ptr::from_ref::<Facts>(&thread.facts) as u64);
+    control::set_library_word::<WORD_THREAD>(u64::from(thread.tid));
     let has_handled_faults = process.has_handled_faults.load(Ordering::Relaxed);
     set_fault_handler(has_handled_faults.then_some(entry::fault_at_once));
 }
@@ -77,11 +77,11 @@ pub(crate) fn offer_faults(process: &Process) {
 ///
 /// With `shows_all` every call takes the long way, so that all can be traced.
 pub(crate) fn register(shows_all: bool) {
-    control::set_library_word(WORD_ATTENTION, 0);
-    control::set_library_word(WORD_COUNT, 0);
-    control::set_library_word(WORD_LONG_COUNT, 0);
+    control::set_library_word::<WORD_ATTENTION>(0);
+    control::set_library_word::<WORD_COUNT>(0);
+    control::set_library_word::<WORD_LONG_COUNT>(0);
     let entry = if shows_all { &raw const exos_fast_entry_long } else { &raw const exos_fast_entry };
-    control::set_library_word(WORD_ENTRY, entry as u64);
+    control::set_library_word::<WORD_ENTRY>(entry as u64);
 }
 
 /// Where the control page counts the short calls that its processor has answered.
@@ -98,7 +98,7 @@ pub(crate) fn contains(rip: u64) -> bool {
 /// it that the call looks for signals at its end.
 pub(crate) fn complete(frame: &mut UpcallFrame) {
     if frame.rip < &raw const exos_fast_decided as u64 {
-        control::set_library_word(WORD_ATTENTION, 1);
+        control::set_library_word::<WORD_ATTENTION>(1);
         return;
     }
     if frame.rip <= &raw const exos_fast_tail as u64 {
@@ -106,14 +106,14 @@ pub(crate) fn complete(frame: &mut UpcallFrame) {
         frame.rflags = unsafe { (frame.rsp as *const u64).read() };
     }
     if frame.rip <= &raw const exos_fast_tail_stack as u64 {
-        frame.rsp = control::library_word(WORD_STACK_POINTER);
+        frame.rsp = control::library_word::<WORD_STACK_POINTER>();
     }
-    frame.rip = control::library_word(WORD_CONTINUATION);
+    frame.rip = control::library_word::<WORD_CONTINUATION>();
 }
 
 /// Nothing is to be looked at any more.
 pub(crate) fn clear_attention() {
-    control::set_library_word(WORD_ATTENTION, 0);
+    control::set_library_word::<WORD_ATTENTION>(0);
 }
 
 // The frame is the one that `aegis_rt`'s `syscall_entry` builds.

@@ -103,7 +103,7 @@ extern "C" fn fiber_begins(frame: &mut UpcallFrame) {
 
 /// The fiber that runs on this processor; `None` while it is idle.
 pub(crate) fn current() -> Option<&'static Fiber> {
-    let address = control::library_word(WORD_FIBER) as *const Fiber;
+    let address = control::library_word::<WORD_FIBER>() as *const Fiber;
     // SAFETY: the word is null or points into the current task, which the scheduler and the fiber's own thread keep
     // alive until after it has been switched out for good.
     unsafe { address.as_ref() }
@@ -130,7 +130,7 @@ pub(crate) fn start(
         words.add(SWITCH_WORD_COUNT as usize - 1).write(exos_fiber_entry as *const () as u64);
     }
     let mut vector: Box<VectorBuffer> = Box::default();
-    vector::save(vector.bytes());
+    vector::save(&mut vector);
     let fs_base = start.fs_base.unwrap_or_else(read_fs_base);
     let fiber = Fiber {
         stack,
@@ -140,14 +140,17 @@ pub(crate) fn start(
         space_slot: AtomicU32::new(process.space().slot().0),
         owner: UnsafeCell::new(Some((process.clone(), thread.clone()))),
     };
-    thread.task.machine.call_once(|| Box::new(fiber));
+    let kept = thread.task.machine.call_once(|| Box::new(fiber)).downcast_ref::<Fiber>();
+    thread.task.place.store(kept.map_or(0, |fiber| core::ptr::from_ref(fiber) as usize), Ordering::Release);
     system.scheduler.start(&thread.task);
     Ok(())
 }
 
+#[inline]
 fn fiber_of(task: &Task) -> &Fiber {
-    let machine = task.machine.get().and_then(|machine| machine.downcast_ref::<Fiber>());
-    machine.expect("a task that was started has a fiber")
+    let place = task.place.load(Ordering::Relaxed) as *const Fiber;
+    // SAFETY: null, or the task's own fiber, which it keeps (`start`).
+    unsafe { place.as_ref() }.expect("a task that was started has a fiber")
 }
 
 /// Does what the scheduler chose for this processor. Comes back when this fiber is chosen again (at once for `Stay`).
@@ -177,14 +180,14 @@ fn switch_to(next: Option<Arc<Task>>, now_ns: u64) {
     let before = current();
     if let Some(fiber) = before {
         // SAFETY: the fiber is on this processor.
-        unsafe { vector::save((*fiber.vector.get()).bytes()) };
+        unsafe { vector::save(&mut *fiber.vector.get()) };
         fiber.fs_base.store(read_fs_base(), Ordering::Relaxed);
         fiber.owner().1.note_dispatch(false, now_ns);
     }
     let load = match &next {
-        Some(task) => take(task, now_ns),
+        Some(task) => take(processor, task, now_ns),
         None => {
-            control::set_library_word(WORD_FIBER, 0);
+            control::set_library_word::<WORD_FIBER>(0);
             processor.idle_rsp()
         }
     };
@@ -198,19 +201,19 @@ fn switch_to(next: Option<Arc<Task>>, now_ns: u64) {
 
 /// Makes a task's state that of this processor; its stack pointer.
 #[inline(always)]
-fn take(task: &Arc<Task>, now_ns: u64) -> u64 {
+fn take(processor: &Processor, task: &Arc<Task>, now_ns: u64) -> u64 {
     // Its last processor may be just about to leave it.
     while task.is_on_processor.swap(true, Ordering::Acquire) {
         core::hint::spin_loop();
     }
     let fiber = fiber_of(task);
-    enter_slot(fiber.space_slot.load(Ordering::Relaxed));
+    enter_slot(processor, fiber.space_slot.load(Ordering::Relaxed));
     // SAFETY: exos does not use FS; the address was checked when it was set.
     unsafe { write_fs_base(fiber.fs_base.load(Ordering::Relaxed)) };
     // SAFETY: the fiber is on this processor now.
-    unsafe { vector::load((*fiber.vector.get()).bytes()) };
+    unsafe { vector::load(&*fiber.vector.get()) };
     aegis_rt::upcall::set_stack_top(fiber.stack.top());
-    control::set_library_word(WORD_FIBER, core::ptr::from_ref(fiber) as u64);
+    control::set_library_word::<WORD_FIBER>(core::ptr::from_ref(fiber) as u64);
     let (process, thread) = fiber.owner();
     fast::set_thread(process, thread);
     thread.note_dispatch(true, now_ns);
@@ -222,13 +225,18 @@ fn take(task: &Arc<Task>, now_ns: u64) -> u64 {
 fn finish_switch() {
     let processor: &Processor = this_processor();
     let Some(task) = processor.take_left() else { return };
-    let has_ended = processor.take_end();
-    let owner = if has_ended {
-        // SAFETY: the fiber has ended and is on this processor until the store below.
-        unsafe { (*fiber_of(&task).owner.get()).take() }
-    } else {
-        None
-    };
+    if processor.has_end() {
+        return finish_end(processor, task);
+    }
+    task.is_on_processor.store(false, Ordering::Release);
+}
+
+/// As that, where what ran before has ended.
+#[cold]
+fn finish_end(processor: &Processor, task: Arc<Task>) {
+    processor.take_end();
+    // SAFETY: the fiber has ended and is on this processor until the store below.
+    let owner = unsafe { (*fiber_of(&task).owner.get()).take() };
     task.is_on_processor.store(false, Ordering::Release);
     // The thread holds the task; so the order matters only in that nothing is dropped on a stack in use.
     drop(owner);
@@ -240,12 +248,11 @@ pub(crate) fn enter_space(space: &Space) {
     if let Some(fiber) = current() {
         fiber.space_slot.store(space.slot().0, Ordering::Relaxed);
     }
-    enter_slot(space.slot().0);
+    enter_slot(this_processor(), space.slot().0);
 }
 
 #[inline]
-fn enter_slot(slot: u32) {
-    let processor = this_processor();
+fn enter_slot(processor: &Processor, slot: u32) {
     if processor.space_slot() != slot {
         // A space outlives the fibers in it, so this does not fail; if it did, the program would fault at once.
         // SAFETY: exos's code, stacks and data are all in the window, which every space has.
@@ -256,7 +263,7 @@ fn enter_slot(slot: u32) {
 
 /// An idle processor is in nobody's memory, so that it can end.
 pub(crate) fn enter_home() {
-    enter_slot(aegis_abi::types::SLOT_SELF.0);
+    enter_slot(this_processor(), aegis_abi::types::SLOT_SELF.0);
 }
 
 /// The FS base.

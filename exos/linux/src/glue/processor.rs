@@ -139,8 +139,13 @@ impl Processor {
         self.has_ended.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn take_end(&self) -> bool {
-        self.has_ended.swap(false, Ordering::Relaxed)
+    /// Whether what is just left has ended.
+    pub(crate) fn has_end(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_end(&self) {
+        self.has_ended.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn space_slot(&self) -> u32 {
@@ -187,7 +192,10 @@ impl Processor {
 
     /// Has the bell ring within a time, unless it will already.
     fn arm_slice(&self, within_ns: u64) {
-        if self.armed_within_ns.fetch_min(within_ns, Ordering::AcqRel) > within_ns {
+        // Nearly always it will.
+        if self.armed_within_ns.load(Ordering::Acquire) > within_ns
+            && self.armed_within_ns.fetch_min(within_ns, Ordering::AcqRel) > within_ns
+        {
             let _ = call::bell_ring_at(self.bell(), kernel::now_ns() + within_ns);
         }
     }
@@ -197,7 +205,7 @@ static PROCESSORS: [Processor; COUNT_MAX] = [const { Processor::new() }; COUNT_M
 
 /// The number of the processor that runs this.
 pub(crate) fn this_number() -> usize {
-    control::library_word(WORD_PROCESSOR) as usize
+    control::library_word::<WORD_PROCESSOR>() as usize
 }
 
 /// The processor that runs this.
@@ -250,7 +258,7 @@ fn handlers() -> UpcallHandlers {
 /// Makes the calling processor number `index`, with a bell, ready to take upcalls.
 fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
     control::set_masked(true);
-    control::set_library_word(WORD_PROCESSOR, index as u64);
+    control::set_library_word::<WORD_PROCESSOR>(index as u64);
     let bell = kernel::next_slot();
     call::bell_create(bell, slot).map_err(|_| ())?;
     PROCESSORS[index].bell.store(bell.0, Ordering::Release);

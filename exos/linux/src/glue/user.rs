@@ -27,6 +27,8 @@ unsafe extern "C" {
     fn exos_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
     fn exos_user_zero(to: *mut u8, length: usize) -> usize;
     fn exos_user_put_pair(to: *mut u64, first: u64, second: u64) -> bool;
+    fn exos_user_get_word(from: *const u32) -> u64;
+    static exos_user_get_word_stop: u8;
     fn exos_user_copy_at_once(to: *mut u8, from: *const u8, length: usize) -> usize;
     static exos_user_zero_start: u8;
     static exos_user_zero_end: u8;
@@ -190,6 +192,15 @@ core::arch::global_asm!(
     "exos_user_put_pair_stop:",
     "xor eax, eax",
     "ret",
+    ".balign 16",
+    ".global exos_user_get_word",
+    "exos_user_get_word:",
+    "mov eax, [rdi]",
+    "ret",
+    ".global exos_user_get_word_stop",
+    "exos_user_get_word_stop:",
+    "mov rax, -1",
+    "ret",
 );
 
 /// A copy that has faulted.
@@ -216,10 +227,12 @@ impl Faulted {
 /// The copy at `rip`; `None` if that is no copy.
 pub(crate) fn faulted(rip: u64) -> Option<Faulted> {
     let put_pair = exos_user_put_pair as *const u8;
+    let get_word = exos_user_get_word as *const u8;
     [
         (&raw const exos_user_copy_start, &raw const exos_user_copy_end, &raw const exos_user_copy_stop, false),
         (&raw const exos_user_zero_start, &raw const exos_user_zero_end, &raw const exos_user_zero_stop, false),
         (put_pair, &raw const exos_user_put_pair_stop, &raw const exos_user_put_pair_stop, false),
+        (get_word, &raw const exos_user_get_word_stop, &raw const exos_user_get_word_stop, true),
         (
             &raw const exos_user_copy_at_once_start,
             &raw const exos_user_copy_at_once_end,
@@ -305,6 +318,14 @@ pub(crate) fn copy_in_at_once(address: u64, into: &mut [u8]) -> usize {
     // SAFETY: as in `copy_in`.
     let left = unsafe { exos_user_copy_at_once(into.as_mut_ptr(), address as *const u8, into.len()) };
     into.len() - left
+}
+
+/// The word at `address`; `None` where it is not the program's, or would fault.
+#[inline]
+pub(crate) fn word_at_once(address: u64) -> Option<u32> {
+    check(address, 4).ok()?;
+    // SAFETY: the source is in the program's half, where a fault is handled by the fixup.
+    u32::try_from(unsafe { exos_user_get_word(address as *const u32) }).ok()
 }
 
 /// As [`copy_out`], but ends at the first fault.

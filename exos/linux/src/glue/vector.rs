@@ -10,7 +10,7 @@ use exos::error::{Errno, Result};
 use exos_linux::signal_frame::{
     HEADER_BYTES, LEGACY_BYTES, SOFTWARE_BYTES_OFFSET, VECTOR_MAGIC_1, VECTOR_MAGIC_2, VECTOR_TRAILER_BYTES,
 };
-use exos_linux::vector_buffer::VECTOR_BYTES_MAX;
+use exos_linux::vector_buffer::{VECTOR_BYTES_MAX, VectorBuffer};
 
 use super::user;
 
@@ -148,36 +148,41 @@ pub(crate) fn load_from_frame(address: u64, (mask, length): (u64, usize)) -> Res
     if outcome == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Saves the processor's vector state in an area that [`is_area`].
-pub(crate) fn save(into: &mut [u8]) {
-    assert!(is_area(into), "vector state goes to a VectorBuffer");
+/// Saves the processor's vector state.
+#[inline]
+pub(crate) fn save(into: &mut VectorBuffer) {
     // SAFETY: the area is 64-byte aligned and a page long, which the kernel keeps XCR0's state below; its header is
     // zero or XSAVE's own.
     unsafe {
-        core::arch::asm!("xsave64 [{}]", in(reg) into.as_mut_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
+        core::arch::asm!("xsave64 [{}]", in(reg) core::ptr::from_mut(into), in("eax") u32::MAX, in("edx") u32::MAX,
             options(nostack, preserves_flags));
     }
 }
 
 /// Loads what [`save`] saved.
-pub(crate) fn load(area: &[u8]) {
-    assert!(is_area(area), "vector state comes from a VectorBuffer");
-    // SAFETY: aligned and long enough; the header is XSAVE's, so XRSTOR does not fault. exos is soft-float code and
-    // loses nothing.
-    unsafe {
-        core::arch::asm!("xrstor64 [{}]", in(reg) area.as_ptr(), in("eax") u32::MAX, in("edx") u32::MAX,
-            options(nostack, readonly, preserves_flags));
-    }
+#[inline]
+pub(crate) fn load(from: &VectorBuffer) {
+    // SAFETY: a buffer's header is zero or XSAVE's own.
+    unsafe { load_area(core::ptr::from_ref(from).cast()) };
 }
 
 /// Loads the initial state.
 pub(crate) fn reset() {
-    load(&INITIAL_STATE.0);
+    // SAFETY: the header is zero.
+    unsafe { load_area(&raw const INITIAL_STATE) };
 }
 
-/// Whether XSAVE and XRSTOR can work on these bytes.
-fn is_area(bytes: &[u8]) -> bool {
-    bytes.len() >= VECTOR_BYTES_MAX && bytes.as_ptr().addr().is_multiple_of(64)
+/// Loads an area.
+///
+/// # Safety
+/// Its header is zero or XSAVE's own, so that XRSTOR does not fault.
+#[inline]
+unsafe fn load_area(area: *const Area) {
+    // SAFETY: aligned and long enough, and as above; exos is soft-float code and loses nothing.
+    unsafe {
+        core::arch::asm!("xrstor64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX,
+            options(nostack, readonly, preserves_flags));
+    }
 }
 
 /// An XSAVE area.

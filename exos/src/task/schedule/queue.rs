@@ -50,7 +50,13 @@ impl Turn {
         self.left_ns() == 0
     }
 
+    #[inline]
     pub(super) fn charge(&mut self, used_ns: u64) {
+        // Nearly always.
+        if used_ns <= self.left_ns {
+            self.left_ns -= used_ns;
+            return;
+        }
         let beyond_ns = used_ns.saturating_sub(self.left_ns);
         self.left_ns = self.left_ns.saturating_sub(used_ns);
         self.extra_ns = self.extra_ns.saturating_sub(beyond_ns);
@@ -106,15 +112,14 @@ pub(super) struct Queues {
 
 #[inline(always)]
 fn take_able(queue: &mut VecDeque<Arc<Task>>, processor: usize) -> Option<Arc<Task>> {
+    let first = queue.pop_front()?;
     // Nearly always.
-    if queue.front()?.may_run_on(processor) {
-        return queue.pop_front();
-    }
-    take_behind(queue, processor)
+    if first.may_run_on(processor) { Some(first) } else { take_behind(queue, first, processor) }
 }
 
 #[cold]
-fn take_behind(queue: &mut VecDeque<Arc<Task>>, processor: usize) -> Option<Arc<Task>> {
+fn take_behind(queue: &mut VecDeque<Arc<Task>>, first: Arc<Task>, processor: usize) -> Option<Arc<Task>> {
+    queue.push_front(first);
     let index = queue.iter().position(|task| task.may_run_on(processor))?;
     queue.remove(index)
 }
@@ -156,11 +161,27 @@ impl Queues {
     /// The next for `processor` where all are equal, with a turn: running there from now on.
     #[inline]
     pub(super) fn take_in_turn(&mut self, processor: usize) -> Option<Arc<Task>> {
+        self.take_woken(processor).or_else(|| self.take_waiting(processor))
+    }
+
+    /// As that, of those that were woken.
+    #[inline(always)]
+    pub(super) fn take_woken(&mut self, processor: usize) -> Option<Arc<Task>> {
+        let task = take_able(&mut self.woken, processor)?;
+        let mut state = task.state.lock();
+        state.status = Status::Running(processor);
+        state.turn.enter(self.round);
+        drop(state);
+        Some(task)
+    }
+
+    /// As that, where nobody was woken.
+    fn take_waiting(&mut self, processor: usize) -> Option<Arc<Task>> {
         if self.woken.is_empty() && self.waiting.is_empty() && !self.spent.is_empty() {
             self.round += 1;
             core::mem::swap(&mut self.waiting, &mut self.spent);
         }
-        let in_turn = take_able(&mut self.woken, processor).or_else(|| take_able(&mut self.waiting, processor));
+        let in_turn = take_able(&mut self.waiting, processor);
         let is_in_turn = in_turn.is_some();
         let task = in_turn.or_else(|| take_able(&mut self.spent, processor))?;
         let mut state = task.state.lock();
