@@ -117,6 +117,13 @@ pub mod processor {
     }
 }
 
+pub mod instructions {
+    /// Where another processor may run.
+    pub fn look_again(_looks: &mut u32) {
+        loom::hint::spin_loop();
+    }
+}
+
 pub mod start {
     /// Two processors.
     pub fn started_mask() -> u32 {

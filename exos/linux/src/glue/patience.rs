@@ -10,7 +10,8 @@ use super::processor::{this_number, this_processor};
 use super::run::RUN;
 use super::{fiber, kernel, shares};
 
-/// Looks between which a holder that runs on another processor gets time to end.
+/// Looks between which a holder that runs on another processor gets time to end. PAUSE is for the last of them: in a
+/// virtual machine each may give the processor away, or leave translated code for a lock that the holder needs, too.
 const LOOKS_PER_TURN: u32 = 64;
 
 /// From now on locks that are taken are waited for so.
@@ -18,14 +19,18 @@ pub(super) fn begin() {
     exos::sync::set_patience(relax);
 }
 
+fn is_turn_over() -> bool {
+    this_processor().count_lock_look().is_multiple_of(LOOKS_PER_TURN)
+}
+
 fn relax() {
-    core::hint::spin_loop();
-    let Some(run) = RUN.get() else { return };
+    let Some(run) = RUN.get() else { return core::hint::spin_loop() };
     let (processor, system) = (this_processor(), &run.pod.system);
-    let has_passed = system.processor_count == 1 || processor.count_lock_look().is_multiple_of(LOOKS_PER_TURN);
+    let has_passed = system.processor_count == 1 || is_turn_over();
     if !has_passed {
         return;
     }
+    core::hint::spin_loop();
     shares::look();
     if fiber::current().is_none() || processor.keeps_running() {
         return;

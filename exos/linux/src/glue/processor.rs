@@ -169,7 +169,9 @@ impl Processor {
 
     /// Notes another look at a lock that is taken; how many there were.
     pub(crate) fn count_lock_look(&self) -> u32 {
-        self.lock_look_count.fetch_add(1, Ordering::Relaxed)
+        let count = self.lock_look_count.load(Ordering::Relaxed);
+        self.lock_look_count.store(count.wrapping_add(1), Ordering::Relaxed);
+        count
     }
 
     fn bell(&self) -> CapSlot {

@@ -33,6 +33,18 @@ pub(crate) struct Features {
     pub(crate) xsaveopt: bool,
 }
 
+/// Looks at a word that another processor will change, of which one says so to the processor (PAUSE).
+const LOOKS_PER_PAUSE: u32 = 64;
+
+/// What is done between two looks at such a word; `looks` counts them. PAUSE on each would be dear in a virtual
+/// machine: some monitors give the processor away for it, and QEMU's translator leaves the translated code and takes a
+/// lock that the other processor needs, too. On none, one that emulates its processors in turn would never get to the
+/// other.
+pub(crate) fn look_again(looks: &mut u32) {
+    *looks = looks.wrapping_add(1);
+    let _ = looks.is_multiple_of(LOOKS_PER_PAUSE).then(core::hint::spin_loop);
+}
+
 /// Answer of CPUID.
 pub(crate) fn cpuid(leaf: u32, subleaf: u32) -> CpuidResult {
     __cpuid_count(leaf, subleaf)

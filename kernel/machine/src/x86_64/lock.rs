@@ -14,7 +14,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{processor, shootdown};
+use super::{instructions, processor, shootdown};
 
 /// Bit of the word: somebody has the lock.
 const TAKEN: u32 = 1 << 31;
@@ -60,7 +60,7 @@ impl<T> KernelLock<T> {
     fn wait(&self) {
         let own = processor::processor_index() as u32;
         self.word.fetch_or(1 << own, Ordering::Relaxed);
-        let mut patience = PATIENCE;
+        let (mut patience, mut looks) = (PATIENCE, 0);
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if word & TAKEN == 0 {
@@ -77,7 +77,7 @@ impl<T> KernelLock<T> {
                 patience = patience.saturating_sub(1);
             }
             shootdown::service();
-            core::hint::spin_loop();
+            instructions::look_again(&mut looks);
         }
     }
 }

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use aegis_abi::layout::PAGE_SIZE;
 
-use super::{interrupt, paging, panic, processor};
+use super::{instructions, interrupt, paging, panic, processor};
 
 /// Pages above which dropping everything is cheaper.
 const SINGLE_PAGE_COUNT_MAX: u64 = 32;
@@ -45,21 +45,22 @@ static PAGE_COUNT: AtomicU64 = AtomicU64::new(0);
 /// the tables before.
 pub fn shootdown(processors: u32, flush: Flush) {
     let own = 1 << processor::processor_index();
+    let (address, page_count) = match flush {
+        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
+        _ => (0, 0),
+    };
     if processors & own != 0 {
-        flush_local(flush);
+        flush_local(address, page_count);
     }
     let others = processors & !own & super::start::started_mask();
     if others == 0 {
         return;
     }
+    let mut looks = 0;
     while SLOT_TAKEN.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         service();
-        core::hint::spin_loop();
+        instructions::look_again(&mut looks);
     }
-    let (address, page_count) = match flush {
-        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
-        _ => (0, 0),
-    };
     ADDRESS.store(address, Ordering::Relaxed);
     PAGE_COUNT.store(page_count, Ordering::Relaxed);
     // Release: a target that sees its bit sees the request and the changed tables.
@@ -70,7 +71,7 @@ pub fn shootdown(processors: u32, flush: Flush) {
         if panic::in_progress() {
             break;
         }
-        core::hint::spin_loop();
+        instructions::look_again(&mut looks);
     }
     SLOT_TAKEN.store(false, Ordering::Release);
 }
@@ -81,21 +82,16 @@ pub(crate) fn service() {
     if PENDING.load(Ordering::Acquire) & own == 0 {
         return;
     }
-    let page_count = PAGE_COUNT.load(Ordering::Relaxed);
-    flush_local(match page_count {
-        0 => Flush::All,
-        _ => Flush::Pages { address: ADDRESS.load(Ordering::Relaxed), page_count },
-    });
+    flush_local(ADDRESS.load(Ordering::Relaxed), PAGE_COUNT.load(Ordering::Relaxed));
     PENDING.fetch_and(!own, Ordering::Release);
 }
 
-fn flush_local(flush: Flush) {
-    match flush {
-        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => {
-            for index in 0..page_count {
-                paging::flush_page(address.wrapping_add(index * PAGE_SIZE));
-            }
-        }
-        _ => paging::flush_all(),
+/// Drops so many pages' translations here; 0 stands for everything.
+fn flush_local(address: u64, page_count: u64) {
+    if page_count == 0 {
+        paging::flush_all();
+    }
+    for index in 0..page_count {
+        paging::flush_page(address.wrapping_add(index * PAGE_SIZE));
     }
 }
