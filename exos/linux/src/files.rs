@@ -5,14 +5,14 @@
 //! only.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::descriptor_table::DescriptorTable;
 use exos::fs::file_lock::{LockFamily, LockOwner, LockRange};
-use exos::fs::location::Location;
-use exos::fs::namespace::Namespace;
+use exos::fs::location::{Entry, Location};
+use exos::fs::namespace::{Namespace, WalkStart};
 use exos::fs::ninep::cache::PageCache;
 use exos::fs::page::MappedFile;
 use exos::fs::permission::Credentials;
@@ -29,6 +29,7 @@ use exos::task::limits::{Limits, Resource};
 use crate::context::Context;
 use crate::process::Process;
 use crate::queue_file::QueueFile;
+use crate::seen_descriptors::SeenDescriptors;
 use crate::system::System;
 use crate::timer_file::TimerSet;
 use crate::user::{Text, read_text};
@@ -69,12 +70,43 @@ struct Directories {
     root: Location,
 }
 
+/// The same by their numbers, for threads that look at them all the time and must not write to what the others read, as
+/// the reader of a lock does.
+struct Starts {
+    current: AtomicUsize,
+    root: AtomicUsize,
+    /// Goes on after each change, before what was there is let go of: who finds it as it was had numbers of entries
+    /// that were alive meanwhile.
+    change_count: AtomicU64,
+}
+
+impl Starts {
+    fn new(directories: &Directories) -> Self {
+        let number = |place| AtomicUsize::new(WalkStart::at(place).number());
+        let (current, root) = (number(&directories.current), number(&directories.root));
+        Self { current, root, change_count: AtomicU64::new(0) }
+    }
+
+    /// Takes over a change. Called with the lock of the directories, which still have what is being replaced.
+    fn update(&self, directories: &Directories) {
+        self.current.store(WalkStart::at(&directories.current).number(), Ordering::Relaxed);
+        self.root.store(WalkStart::at(&directories.root).number(), Ordering::Relaxed);
+        // Release: who sees the new count sees the new numbers.
+        self.change_count.fetch_add(1, Ordering::Release);
+    }
+}
+
 /// A process's view.
 pub struct ProcessFiles {
     table: Mutex<DescriptorTable>,
+    /// How often somebody had the table to take something out of it.
+    change_count: AtomicU64,
+    /// Whether there has been more than one thread.
+    has_threads: AtomicBool,
     owner: u64,
     /// Read by each call with a path, in all threads at once.
     directories: RwLock<Directories>,
+    starts: Starts,
     umask: AtomicU32,
     descriptor_limit: AtomicU32,
     size_limit_bytes: AtomicU64,
@@ -89,10 +121,14 @@ impl ProcessFiles {
     #[must_use]
     pub fn new(namespace: &Arc<Namespace>, current: Location) -> Self {
         let limits = Limits::default();
+        let directories = Directories { current, root: namespace.root().clone() };
         let files = Self {
             table: Mutex::new(DescriptorTable::new()),
+            change_count: AtomicU64::new(0),
+            has_threads: AtomicBool::new(false),
             owner: namespace.number(),
-            directories: RwLock::new(Directories { current, root: namespace.root().clone() }),
+            starts: Starts::new(&directories),
+            directories: RwLock::new(directories),
             umask: AtomicU32::new(0o022),
             descriptor_limit: AtomicU32::new(0),
             size_limit_bytes: AtomicU64::new(u64::MAX),
@@ -109,10 +145,14 @@ impl ProcessFiles {
     /// # Errors
     /// `ENOMEM`.
     pub fn fork(&self, namespace: &Arc<Namespace>) -> Result<Self> {
+        let directories = self.directories.read().clone();
         Ok(Self {
             table: Mutex::new(self.table.lock().copy()?),
+            change_count: AtomicU64::new(0),
+            has_threads: AtomicBool::new(false),
             owner: namespace.number(),
-            directories: RwLock::new(self.directories.read().clone()),
+            starts: Starts::new(&directories),
+            directories: RwLock::new(directories),
             umask: AtomicU32::new(self.umask()),
             descriptor_limit: AtomicU32::new(self.descriptor_limit()),
             size_limit_bytes: AtomicU64::new(self.size_limit_bytes()),
@@ -124,7 +164,7 @@ impl ProcessFiles {
 
     /// Closes everything: the process has ended.
     pub fn close_all(&self) {
-        let closed = core::mem::take(&mut *self.table.lock()).into_all();
+        let closed = core::mem::take(&mut *self.table()).into_all();
         let mut pace = Pace::default();
         for description in closed {
             self.release(description);
@@ -134,7 +174,39 @@ impl ProcessFiles {
 
     /// The descriptors, for one operation.
     pub fn table(&self) -> MutexGuard<'_, DescriptorTable> {
-        self.table.lock()
+        let table = self.table.lock();
+        // Before anything leaves it: who finds the count as it was goes on as if that came later.
+        self.change_count.fetch_add(1, Ordering::Release);
+        table
+    }
+
+    /// From now on the process has threads that use the table at once.
+    pub fn note_threads(&self) {
+        self.has_threads.store(true, Ordering::Relaxed);
+    }
+
+    /// As [`Self::get`], by what a thread has `seen` before: it writes nothing then that other threads read.
+    #[inline]
+    pub fn get_seen(&self, seen: &SeenDescriptors, descriptor: u64) -> Result<Arc<Description>> {
+        if self.has_threads.load(Ordering::Relaxed) { self.find_seen(seen, descriptor) } else { self.get(descriptor) }
+    }
+
+    #[inline(never)]
+    fn find_seen(&self, seen: &SeenDescriptors, descriptor: u64) -> Result<Arc<Description>> {
+        let change_count = self.change_count.load(Ordering::Acquire);
+        match seen.find(descriptor, change_count) {
+            Some(description) => Ok(description),
+            None => self.see(seen, descriptor),
+        }
+    }
+
+    fn see(&self, seen: &SeenDescriptors, descriptor: u64) -> Result<Arc<Description>> {
+        let table = self.table.lock();
+        let change_count = self.change_count.load(Ordering::Relaxed);
+        let description = table.get(descriptor as u32)?;
+        drop(table);
+        seen.keep(descriptor, change_count, &description);
+        Ok(description)
     }
 
     /// The description of a descriptor; `EBADF` also for numbers that are none.
@@ -219,6 +291,23 @@ impl ProcessFiles {
         namespace.lookup_known(start, path, flags, may_search_all)
     }
 
+    /// The same for whoever needs the entry only. No thread of the process writes anything here that another reads.
+    #[inline]
+    pub fn entry_known(
+        &self,
+        namespace: &Namespace,
+        path: &[u8],
+        flags: LookupFlags,
+        may_search_all: impl FnOnce() -> bool,
+    ) -> Option<Arc<Entry>> {
+        let starts = &self.starts;
+        let change_count = starts.change_count.load(Ordering::Acquire);
+        let start = if path.first() == Some(&b'/') { &starts.root } else { &starts.current };
+        let start = WalkStart::from_number(start.load(Ordering::Relaxed));
+        let found = namespace.entry_known(start, path, flags, may_search_all);
+        found.filter(|_| starts.change_count.load(Ordering::Acquire) == change_count)
+    }
+
     /// The working directory.
     #[must_use]
     pub fn current(&self) -> Location {
@@ -233,12 +322,18 @@ impl ProcessFiles {
 
     /// Changes the working directory; what it was is returned, to be dropped without the lock.
     pub fn set_current(&self, current: Location) -> Location {
-        core::mem::replace(&mut self.directories.write().current, current)
+        let mut directories = self.directories.write();
+        let before = core::mem::replace(&mut directories.current, current);
+        self.starts.update(&directories);
+        before
     }
 
     /// Changes the root directory.
     pub fn set_root(&self, root: Location) -> Location {
-        core::mem::replace(&mut self.directories.write().root, root)
+        let mut directories = self.directories.write();
+        let before = core::mem::replace(&mut directories.root, root);
+        self.starts.update(&directories);
+        before
     }
 
     /// Permission bits that new files do not get.

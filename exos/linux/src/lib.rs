@@ -36,6 +36,7 @@ pub mod program;
 pub mod queue_file;
 pub mod quick;
 pub mod report;
+pub mod seen_descriptors;
 pub mod sessions;
 pub mod shares;
 pub mod signal_file;

@@ -20,6 +20,7 @@ use exos::task::timer::TimerTable;
 use exos::task::weight;
 
 use crate::leaving::{FIRST_PID, NO_PARENT};
+use crate::seen_descriptors::SeenDescriptors;
 use crate::signal_frame::AlternateStack;
 
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
@@ -225,7 +226,7 @@ pub struct Process {
     pub out_of_memory_adjust: Mutex<i32>,
     /// `personality(2)`.
     pub persona: AtomicU32,
-    /// `PR_SET_THP_DISABLE`; nobody gets large pages.
+    /// `PR_SET_THP_DISABLE`; its memory knows it, too.
     pub has_no_large_pages: AtomicBool,
     /// It was killed so that others have memory.
     pub was_chosen_to_end: AtomicBool,
@@ -276,6 +277,8 @@ pub struct Thread {
     pub clear_tid_address: Mutex<u64>,
     /// `set_robust_list`: head and length.
     pub robust_list: Mutex<(u64, u64)>,
+    /// Descriptors that it used lately. Its own.
+    pub seen_descriptors: SeenDescriptors,
 }
 
 /// The number of an address space.
@@ -571,6 +574,7 @@ impl Thread {
             policy: AtomicU32::new(0),
             nice: AtomicI32::new(0),
             io_priority: AtomicU32::new(0),
+            seen_descriptors: SeenDescriptors::default(),
             timer_slack_ns: AtomicU64::new(TIMER_SLACK_NS),
             memory_policy: Mutex::default(),
             futex: FutexWaiter::new(task.clone()),

@@ -17,7 +17,7 @@ use exos::fs::description::{Description, StatusFlags};
 use exos::fs::location::Location;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
 use exos::fs::pipe::PIPE_BUFFER_BYTES;
-use exos::fs::vnode::{FileKind, Timestamp};
+use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::reserve;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
@@ -56,7 +56,7 @@ fn now(caller: &Target<'_>) -> Timestamp {
 /// `read(2)`, `pread64(2)`: with an offset or at the description's own.
 #[inline(always)]
 fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
-    let description = caller.process.files.get(frame.rdi).ok()?;
+    let description = caller.process.files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
     if !description.is_plain() {
         let context = Context::of_short_way(caller, frame);
         return if offset.is_none() { receive(context, &description) } else { None };
@@ -126,7 +126,7 @@ fn other_futex(caller: Target<'_>, frame: &mut UpcallFrame) -> Answer {
 #[inline(always)]
 fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let files = &caller.process.files;
-    let description = files.get(frame.rdi).ok()?;
+    let description = files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
     // Of a pipe only what goes in whole or not at all: if not, the handler begins anew.
     let is_whole = || description.is_pipe() && offset.is_none() && frame.rdx <= PIPE_BUFFER_BYTES as u64;
     if !description.is_writable() || files.size_limit_bytes() != u64::MAX {
@@ -174,21 +174,37 @@ pub fn pwrite64(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
     write_to(caller, frame, Some(offset_of(frame)?))
 }
 
-/// What the path at `address` leads to, if a walk to there is known. `directory` is where a relative one starts.
-#[inline]
-fn known(caller: &Target<'_>, directory: u64, address: u64, flags: LookupFlags) -> Option<Location> {
-    let mut bytes = [0; STRING_STEP_BYTES];
-    let path = read_short(caller.memory, address, &mut bytes)?;
-    if path.is_empty() || (directory as i32 != CURRENT_DIRECTORY && path.first() != Some(&b'/')) {
-        return None;
-    }
-    let may_search_all = || caller.thread.identities.lock().capabilities.effective.may_search_all();
-    caller.process.files.lookup_known(&caller.system.files.namespace, path, flags, may_search_all)
+/// The path at `address`, if it is short enough for a walk that may be known. `directory` is where a relative one
+/// starts.
+#[inline(always)]
+fn path_at<'a>(
+    caller: &Target<'_>,
+    directory: u64,
+    address: u64,
+    bytes: &'a mut [u8; STRING_STEP_BYTES],
+) -> Option<&'a [u8]> {
+    let path = read_short(caller.memory, address, bytes)?;
+    let starts_elsewhere = directory as i32 != CURRENT_DIRECTORY && path.first() != Some(&b'/');
+    if path.is_empty() || starts_elsewhere { None } else { Some(path) }
 }
 
 #[inline]
-fn tell_status(caller: &Target<'_>, location: &Location, address: u64) -> Answer {
-    Some(write_all(caller.memory, address, &abi::stat(&location.inode().metadata())).map(|()| 0))
+fn may_search_all(caller: &Target<'_>) -> bool {
+    caller.thread.identities.lock().capabilities.effective.may_search_all()
+}
+
+/// What a path leads to, if a walk to there is known.
+#[inline]
+fn known(caller: &Target<'_>, directory: u64, address: u64, flags: LookupFlags) -> Option<Location> {
+    let mut bytes = [0; STRING_STEP_BYTES];
+    let path = path_at(caller, directory, address, &mut bytes)?;
+    let namespace = &caller.system.files.namespace;
+    caller.process.files.lookup_known(namespace, path, flags, || may_search_all(caller))
+}
+
+#[inline]
+fn tell_status(caller: &Target<'_>, inode: &InodeRef, address: u64) -> Answer {
+    Some(write_all(caller.memory, address, &abi::stat(&inode.metadata())).map(|()| 0))
 }
 
 /// `stat(2)`.
@@ -213,14 +229,17 @@ pub fn newfstatat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 
 #[inline]
 fn status_at(caller: &Target<'_>, [directory, path, address]: [u64; 3], flags: LookupFlags) -> Answer {
-    let location = known(caller, directory, path, flags)?;
-    tell_status(caller, &location, address)
+    let mut bytes = [0; STRING_STEP_BYTES];
+    let path = path_at(caller, directory, path, &mut bytes)?;
+    let namespace = &caller.system.files.namespace;
+    let entry = caller.process.files.entry_known(namespace, path, flags, || may_search_all(caller))?;
+    tell_status(caller, entry.inode(), address)
 }
 
 /// `fstat(2)`.
 pub fn fstat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
-    let description = caller.process.files.get(frame.rdi).ok()?;
-    tell_status(caller, description.location(), frame.rsi)
+    let description = caller.process.files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
+    tell_status(caller, description.location().inode(), frame.rsi)
 }
 
 /// `open(2)`.

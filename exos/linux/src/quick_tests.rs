@@ -132,3 +132,30 @@ fn zeros_are_read_as_by_the_handler() {
     assert_eq!(quickly(&world, read, [nothing, buffer, 2]), Some(Ok(0)));
     assert_eq!(world.get(buffer, 2), [7; 2]);
 }
+
+#[test]
+fn what_a_thread_has_seen_is_closed_and_replaced_by_others() {
+    let world = World::new();
+    let files = &world.pod.process.files;
+    files.note_threads();
+    assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
+    assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
+    let (to, from) = (world.room(8), world.put(b"abc"));
+    assert_eq!(quickly(&world, write, [4, from, 2]), Some(Ok(2)));
+    for _ in 0..2 {
+        assert_eq!(quickly(&world, read, [3, to, 1]), Some(Ok(1)));
+    }
+    // Another's: the second pipe, which is empty, and then nothing.
+    assert_eq!(world.call(Sysno::dup2, [5, 3]), Ok(3));
+    assert_eq!(quickly(&world, write, [6, from, 3]), Some(Ok(3)));
+    assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(3)));
+    assert_eq!(world.call(Sysno::close, [3]), Ok(0));
+    assert_eq!(quickly(&world, read, [3, to, 8]), None);
+    assert_eq!(world.call(Sysno::read, [3, to, 8]), Err(EBADF));
+    // Nothing is kept open: the first pipe has no reader any more.
+    assert_eq!(world.call(Sysno::write, [4, from, 1]), Err(Errno::EPIPE));
+    // A number that is taken again.
+    assert_eq!(world.call(Sysno::dup, [5]), Ok(3));
+    assert_eq!(quickly(&world, write, [6, from, 1]), Some(Ok(1)));
+    assert_eq!(quickly(&world, read, [3, to, 8]), Some(Ok(1)));
+}

@@ -43,11 +43,38 @@ pub(super) enum Walkers {
     Privileged,
 }
 
+/// The place where walks start, told by its entry, which must be alive: another one that comes after it may have the
+/// same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start(usize);
+
+impl Start {
+    /// Of a place.
+    #[must_use]
+    #[inline]
+    pub fn at(place: &Location) -> Self {
+        Self(Arc::as_ptr(place.entry()).addr())
+    }
+
+    /// What [`Self::number`] told.
+    #[must_use]
+    #[inline]
+    pub fn from_number(number: usize) -> Self {
+        Self(number)
+    }
+
+    /// To be kept in an atomic word.
+    #[must_use]
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// A walk: from where, by which path, to what of it.
 #[derive(Clone, Copy)]
 pub(super) struct Route<'a> {
     /// Where it starts: the root for an absolute path.
-    pub(super) start: &'a Location,
+    pub(super) start: Start,
     /// The path.
     pub(super) path: &'a [u8],
     /// What is done at its end.
@@ -58,8 +85,7 @@ impl Route<'_> {
     /// A hash of all of it. Two starts and two kinds of end differ in it nearly always, and are compared besides.
     #[inline]
     fn hash(&self) -> u64 {
-        let start = Arc::as_ptr(self.start.entry()).addr() as u64;
-        hash_of(self.path) ^ (start >> 4) ^ u64::from(self.end()) << 32
+        hash_of(self.path) ^ (self.start.0 as u64 >> 4) ^ u64::from(self.end()) << 32
     }
 
     #[inline]
@@ -80,7 +106,9 @@ struct Known {
     mount: Arc<Mount>,
 }
 
+/// In cache lines of its own: two processors that walk to different places do not meet.
 #[derive(Default)]
+#[repr(align(64))]
 struct Place {
     /// Hash of the walk that is kept or was done last.
     hash: u64,
@@ -121,6 +149,22 @@ impl KnownWalks {
     /// Where a walk leads, if that is known for this user.
     #[inline]
     pub(super) fn find(&self, route: &Route<'_>, may_search_all: impl FnOnce() -> bool) -> Option<Location> {
+        self.find_with(route, may_search_all, |entry, mount| Location::of_parts(mount.clone(), entry))
+    }
+
+    /// As [`Self::find`], where only the entry matters: what all walks share is not written.
+    #[inline]
+    pub(super) fn find_entry(&self, route: &Route<'_>, may_search_all: impl FnOnce() -> bool) -> Option<Arc<Entry>> {
+        self.find_with(route, may_search_all, |entry, _| entry)
+    }
+
+    #[inline]
+    fn find_with<R>(
+        &self,
+        route: &Route<'_>,
+        may_search_all: impl FnOnce() -> bool,
+        found: impl FnOnce(Arc<Entry>, &Arc<Mount>) -> R,
+    ) -> Option<R> {
         let hash = route.hash();
         let place = self.places.get(hash as usize % PLACE_COUNT)?.try_lock()?;
         if place.hash != hash {
@@ -128,7 +172,7 @@ impl KnownWalks {
         }
         let known = place.known.as_ref()?;
         let is_it = known.generation == self.generation()
-            && known.start.as_ptr() == Arc::as_ptr(route.start.entry())
+            && known.start.as_ptr().addr() == route.start.0
             && known.end == route.end()
             && (known.walkers == Walkers::All || may_search_all())
             && is_same(known.path.get(..usize::from(known.path_length))?, route.path);
@@ -136,11 +180,18 @@ impl KnownWalks {
             return None;
         }
         let entry = known.entry.upgrade().filter(|entry| !entry.is_deleted())?;
-        Some(Location::of_parts(known.mount.clone(), entry))
+        Some(found(entry, &known.mount))
     }
 
-    /// A walk that began in `generation` has led to `found`. It is kept if it was the last of its place before.
-    pub(super) fn keep(&self, route: &Route<'_>, walkers: Walkers, generation: u64, found: &Location) {
+    /// A walk from `start` that began in `generation` has led to `found`. It is kept if it was the last of its place
+    /// before.
+    pub(super) fn keep(
+        &self,
+        (route, start): (&Route<'_>, &Location),
+        walkers: Walkers,
+        generation: u64,
+        found: &Location,
+    ) {
         if route.path.len() > PATH_BYTES_KEPT_MAX {
             return;
         }
@@ -154,7 +205,7 @@ impl KnownWalks {
         path[..route.path.len()].copy_from_slice(route.path);
         let before = place.known.replace(Known {
             generation,
-            start: Arc::downgrade(route.start.entry()),
+            start: Arc::downgrade(start.entry()),
             path,
             path_length: route.path.len() as u8,
             end: route.end(),

@@ -180,6 +180,9 @@ fn first_frame(context: &Context<'_>, wish: &Wish) -> UpcallFrame {
 fn new_thread(context: &Context<'_>, process: &Process, tid: u32, wish: &Wish) -> Arc<Thread> {
     let identities = context.thread.identities.lock().clone();
     let thread = Thread::new(tid, process, identities, context.system.scheduler.new_task(Some(&context.thread.task)));
+    if process.pid == context.process.pid {
+        process.files.note_threads();
+    }
     thread.task.set_affinity(context.thread.task.affinity());
     thread.policy.store(inherited_policy(context.thread), Ordering::Relaxed);
     thread.nice.store(inherited_nice(context.thread), Ordering::Relaxed);

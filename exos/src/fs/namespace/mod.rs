@@ -24,8 +24,9 @@ pub use open::{Access, OpenFlags, OpenHow};
 use super::description::{Description, StatusFlags};
 use super::event_counter::EventCounter;
 use super::file_lock::LockTable;
-use super::known_walks::{KnownWalks, PATH_BYTES_KEPT_MAX, Route};
-use super::location::{Location, Mount, MountDescription, MountFlags};
+pub use super::known_walks::Start as WalkStart;
+use super::known_walks::{KnownWalks, PATH_BYTES_KEPT_MAX, Route, Start};
+use super::location::{Entry, Location, Mount, MountDescription, MountFlags};
 use super::memory_fs::MemoryNode;
 use super::permission::Credentials;
 use super::pipe::PipeEnd;
@@ -158,7 +159,8 @@ impl Namespace {
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EIO`.
     pub fn lookup(&self, caller: &Caller<'_>, start: &Location, path: &[u8], flags: LookupFlags) -> Result<Location> {
         let is_absolute = path.first() == Some(&b'/');
-        let route = Route { start: if is_absolute { caller.root } else { start }, path, flags };
+        let start_place = if is_absolute { caller.root } else { start };
+        let route = Route { start: Start::at(start_place), path, flags };
         if let Some(known) = self.known(&route, || caller.credentials.may_search_all()) {
             return Ok(known);
         }
@@ -166,7 +168,7 @@ impl Namespace {
         let mut walk = Walk::new(caller, start, path)?;
         walk.run(flags)?;
         if let Some(walkers) = walk.walkers(is_absolute) {
-            self.walks.keep(&route, walkers, generation, walk.here());
+            self.walks.keep((&route, start_place), walkers, generation, walk.here());
         }
         Ok(walk.into_here())
     }
@@ -181,7 +183,21 @@ impl Namespace {
         flags: LookupFlags,
         may_search_all: impl FnOnce() -> bool,
     ) -> Option<Location> {
-        self.known(&Route { start, path, flags }, may_search_all)
+        self.known(&Route { start: Start::at(start), path, flags }, may_search_all)
+    }
+
+    /// The same for whoever needs the entry only, from a place whose entry lives meanwhile. Threads that ask for paths
+    /// of their own do not write to a word that another of them reads.
+    #[inline]
+    pub fn entry_known(
+        &self,
+        start: Start,
+        path: &[u8],
+        flags: LookupFlags,
+        may_search_all: impl FnOnce() -> bool,
+    ) -> Option<Arc<Entry>> {
+        let route = Route { start, path, flags };
+        if path.len() <= PATH_BYTES_KEPT_MAX { self.walks.find_entry(&route, may_search_all) } else { None }
     }
 
     #[inline]
