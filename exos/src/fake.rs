@@ -16,8 +16,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
+use aegis_abi::layout::{LARGE_PAGE_FRAMES, LIBOS_BASE, LIBOS_END, PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
 use aegis_abi::types::SLOT_BUNDLE;
 use aegis_abi::{CapSlot, FrameNumber, Status};
@@ -401,6 +402,7 @@ impl State {
         }
         let flags = BindFlags::from_bits(entry.flags).ok_or(Status::BadArgument)?;
         let first_page = start >> PAGE_SHIFT;
+        self.check_large(space, first_page..first_page + count, entry, flags)?;
         for index in 0..count {
             let key = (space.0, first_page + index);
             match entry.operation {
@@ -415,11 +417,36 @@ impl State {
                 operation if operation == BindOperation::Protect as u32 => {
                     if let Some(mapping) = self.tables.get(&key).copied() {
                         self.check_slot(entry.slot, mapping.frame, flags)?;
+                        let flags = flags | mapping.flags & BindFlags::LARGE;
                         self.tables.insert(key, FakeMapping { flags, ..mapping });
                     }
                 }
                 operation if operation == BindOperation::Clean as u32 => {}
                 _ => return Err(Status::BadArgument),
+            }
+        }
+        Ok(())
+    }
+
+    /// A large page is changed as a whole, and only one of them or nothing is replaced by one.
+    fn check_large(
+        &self,
+        space: CapSlot,
+        pages: Range<u64>,
+        entry: &BindEntry,
+        flags: BindFlags,
+    ) -> Result<(), Status> {
+        let (is_large, is_map) = (flags.contains(BindFlags::LARGE), entry.operation == BindOperation::Map as u32);
+        let mut at = [pages.start, pages.end, if is_map { entry.frame } else { 0 }].into_iter();
+        if is_large && !at.all(|number| number.is_multiple_of(LARGE_PAGE_FRAMES)) {
+            return Err(Status::BadArgument);
+        }
+        for (&(_, page), mapping) in self.tables.range((space.0, pages.start)..(space.0, pages.end)) {
+            let block = page / LARGE_PAGE_FRAMES * LARGE_PAGE_FRAMES;
+            let is_part = block < pages.start || pages.end < block + LARGE_PAGE_FRAMES;
+            let was_large = mapping.flags.contains(BindFlags::LARGE);
+            if was_large && (is_part || is_map && !is_large) || is_large && !was_large {
+                return Err(Status::WrongState);
             }
         }
         Ok(())

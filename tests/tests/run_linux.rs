@@ -52,6 +52,11 @@ fn memory_calls() {
 }
 
 #[test]
+fn large_pages_are_cut_up_and_shared() {
+    same_on_processors("large_pages");
+}
+
+#[test]
 fn file_calls() {
     same_in_all_builds("files");
 }

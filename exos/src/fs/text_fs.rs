@@ -83,7 +83,14 @@ pub fn system_tree(processor_count: u32, device: DeviceNumber, now: Timestamp) -
     files.push((b"devices/system/node/online".to_vec(), b"0\n".to_vec()));
     files.push((b"fs/cgroup/".to_vec(), Vec::new()));
     files.push((b"fs/lottery/".to_vec(), Vec::new()));
-    files.push((b"kernel/mm/transparent_hugepage/enabled".to_vec(), b"always madvise [never]\n".to_vec()));
+    let large_pages: [(&str, &[u8]); 3] = [
+        ("enabled", b"[always] madvise never\n"),
+        ("shmem_enabled", b"always within_size advise [never] deny force\n"),
+        ("hpage_pmd_size", b"2097152\n"),
+    ];
+    for (name, text) in large_pages {
+        files.push((format!("kernel/mm/transparent_hugepage/{name}").into_bytes(), text.to_vec()));
+    }
     build(files, device, now)
 }
 

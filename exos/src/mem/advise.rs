@@ -20,8 +20,12 @@ use crate::preempt::{self, Pace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// A hint without effect here: `NORMAL`, `RANDOM`, `SEQUENTIAL`, `WILLNEED`, `COLD`, `PAGEOUT`,
-    /// huge pages, merging, dumping.
+    /// merging, dumping.
     Hint,
+    /// `HUGEPAGE`: large pages at the first store.
+    Large,
+    /// `NOHUGEPAGE`: none.
+    NoLarge,
     /// `DONTNEED`: private anonymous pages read as zero again, file pages are read again.
     DontNeed,
     /// `FREE`: as `DontNeed`, allowed for private anonymous memory only.
@@ -90,6 +94,8 @@ impl AddressSpace {
             }
             Advice::WipeOnFork => Err(Errno::EINVAL),
             Advice::KeepOnFork => self.change_flags(part, AreaFlags::empty(), AreaFlags::WIPE_ON_FORK),
+            Advice::Large => self.change_flags(part, AreaFlags::LARGE, AreaFlags::NO_LARGE),
+            Advice::NoLarge => self.change_flags(part, AreaFlags::NO_LARGE, AreaFlags::LARGE),
             Advice::PopulateRead => self.populate_part(pages, Access::Read),
             Advice::PopulateWrite => self.populate_part(pages, Access::Write),
         }

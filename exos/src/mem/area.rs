@@ -44,6 +44,10 @@ bitflags! {
         const DONT_FORK = 1 << 3;
         /// Zero in a forked child (`MADV_WIPEONFORK`).
         const WIPE_ON_FORK = 1 << 4;
+        /// Large pages at the first store (`MADV_HUGEPAGE`).
+        const LARGE = 1 << 5;
+        /// No large pages (`MADV_NOHUGEPAGE`).
+        const NO_LARGE = 1 << 6;
     }
 }
 

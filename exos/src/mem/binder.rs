@@ -15,12 +15,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use aegis_abi::layout::PAGE_SHIFT;
+use aegis_abi::layout::{LARGE_PAGE_FRAMES, PAGE_SHIFT};
 use aegis_abi::memory::{BIND_PAGE_COUNT_MAX, BindEntry, BindFlags, BindOperation};
 use aegis_abi::{CapSlot, FrameNumber};
 
 use crate::error::{Errno, Result};
-use crate::mem::frames::FramePool;
+use crate::mem::frames::{FramePool, FrameRun};
 use crate::mem::page_map::{PageFlags, PageMap};
 use crate::platform::LogLevel;
 
@@ -31,7 +31,7 @@ const BRIDGE_PAGES: u64 = 512;
 #[derive(Default)]
 pub(crate) struct Binder {
     entries: Vec<BindEntry>,
-    release: Vec<FrameNumber>,
+    release: Vec<FrameRun>,
     /// Entries before this one join no more.
     sealed_count: usize,
 }
@@ -55,9 +55,11 @@ impl Binder {
 
     /// Clears the accessed and dirty bits of `pages`.
     pub(crate) fn clean(&mut self, pages: Range<u64>) {
-        for first in pages.clone().step_by(BIND_PAGE_COUNT_MAX as usize) {
-            let count = (pages.end - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
+        let mut first = pages.start;
+        while first < pages.end {
+            let count = count_of_entry(first, pages.end);
             self.entries.push(BindEntry::clean(first << PAGE_SHIFT, count));
+            first += u64::from(count);
         }
     }
 
@@ -119,7 +121,7 @@ impl Binder {
     pub(crate) fn protect_run(&mut self, pages: Range<u64>, slot: CapSlot, flags: BindFlags) {
         let mut first = pages.start;
         while first < pages.end {
-            let page_count = (pages.end - first).min(u64::from(BIND_PAGE_COUNT_MAX)) as u32;
+            let page_count = count_of_entry(first, pages.end);
             self.entries.push(BindEntry {
                 operation: BindOperation::Protect as u32,
                 flags: flags.bits(),
@@ -134,7 +136,15 @@ impl Binder {
 
     /// Releases one reference to `frame` once the batch is done.
     pub(crate) fn release(&mut self, frame: FrameNumber) {
-        self.release.push(frame);
+        match self.release.last_mut() {
+            Some(run) if run.first + u64::from(run.count) == frame.0 => run.count += 1,
+            _ => self.release.push(FrameRun { first: frame.0, count: 1 }),
+        }
+    }
+
+    /// The same for frames that lie one behind the other.
+    pub(crate) fn release_run(&mut self, run: FrameRun) {
+        self.release.push(run);
     }
 
     /// Does the batch. `ENOMEM` if the kernel refused a mapping; the page map then says what is mapped.
@@ -149,10 +159,14 @@ impl Binder {
             outcome = Err(Errno::ENOMEM);
             let mut entry = self.entries[failed];
             let range = entry.virtual_address >> PAGE_SHIFT..end_page(&entry);
+            while let Some((block, _)) = pages.next_large(0, &range) {
+                // Refused, or about to be: what the page table has of it goes below, or with the batch's rest.
+                pages.unmap_large(block);
+            }
             pages
                 .update(range, &mut pool.lock(), |_, _, page| Some(page.without(PageFlags::MAPPED | PageFlags::WRITE)));
             let was_unmap = entry.operation == BindOperation::Unmap as u32;
-            entry.operation = BindOperation::Unmap as u32;
+            (entry.operation, entry.flags) = (BindOperation::Unmap as u32, 0);
             if was_unmap || pool.kernel().bind(space, &[entry]).is_err() {
                 self.keep_frames(pool);
             }
@@ -161,7 +175,7 @@ impl Binder {
         self.entries.clear();
         self.sealed_count = 0;
         if !self.release.is_empty() {
-            pool.release_all(&self.release);
+            pool.release_runs(&self.release);
             self.release.clear();
         }
         outcome
@@ -170,7 +184,7 @@ impl Binder {
     /// An unmap failed, which only a lost address space explains: the frames may still be mapped,
     /// so nobody else gets them.
     fn keep_frames(&mut self, pool: &Arc<FramePool>) {
-        let count = self.release.len();
+        let count: u32 = self.release.iter().map(|run| run.count).sum();
         let text = format_args!("mem: unmap refused; {count} frames are kept unused");
         pool.kernel().log(LogLevel::Warning, text);
         self.release.clear();
@@ -208,6 +222,12 @@ impl Binder {
     }
 }
 
+/// Pages of the next entry of a range: as many as it can have, and no part of a large page unless the range has it.
+fn count_of_entry(first: u64, end: u64) -> u32 {
+    let most = u64::from(BIND_PAGE_COUNT_MAX) - first % LARGE_PAGE_FRAMES;
+    (end - first).min(most) as u32
+}
+
 /// Pages that are mapped one after the other: neighbours, with neighbouring frames of one capability.
 pub(crate) struct MapRun {
     page: u64,
@@ -221,6 +241,34 @@ impl MapRun {
     /// Without a page.
     pub(crate) fn new() -> Self {
         Self { page: 0, frame: 0, page_count: 0, slot: CapSlot(0), flags: BindFlags::empty() }
+    }
+
+    /// One page.
+    pub(crate) fn of_page(page: u64, frame: FrameNumber, slot: CapSlot, flags: BindFlags) -> Self {
+        Self { page, frame: frame.0, page_count: 1, slot, flags }
+    }
+
+    /// As [`Self::add`], for pages and frames that lie one behind the other, no more than [`BIND_PAGE_COUNT_MAX`].
+    pub(crate) fn add_pages(
+        &mut self,
+        binder: &mut Binder,
+        pages: Range<u64>,
+        first: FrameNumber,
+        slot: CapSlot,
+        flags: BindFlags,
+    ) {
+        let count = u64::from(self.page_count);
+        let added = (pages.end - pages.start) as u32;
+        if pages.start == self.page + count
+            && first.0 == self.frame + count
+            && (slot, flags) == (self.slot, self.flags)
+            && (1..=BIND_PAGE_COUNT_MAX - added).contains(&self.page_count)
+        {
+            self.page_count += added;
+            return;
+        }
+        binder.map(self);
+        *self = Self { page: pages.start, frame: first.0, page_count: added, slot, flags };
     }
 
     /// Takes `page` on, mapped to `frame`, whose capability is `slot`; what it does not continue goes to the batch.

@@ -14,6 +14,9 @@ use aegis_abi::{CapSlot, FrameNumber};
 
 use crate::error::Result;
 use crate::mem::area::{Area, AreaFlags, FileBacking, Protection, STACK_GUARD_BYTES};
+use crate::mem::binder::MapRun;
+use crate::mem::frames::GROUP_FRAMES;
+use crate::mem::page_map::blocks::BLOCK_PAGES;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::patched_text::is_text;
 use crate::mem::source::{FilePage, PageError, PageIntent, WantedPage};
@@ -201,6 +204,9 @@ impl AddressSpace {
         if let Some(file) = area.file().filter(|file| file.is_shared) {
             return self.share_pages(area, file, page);
         }
+        if self.pages.has_large() && self.reclaim_large(area, page) {
+            return Ok(BLOCK_PAGES as u32);
+        }
         if self.is_exclusive(entry) {
             return Ok(self.reclaim_around(area, page));
         }
@@ -225,6 +231,9 @@ impl AddressSpace {
     fn remap_around(&mut self, area: &Area, page: u64, entry: PageEntry) -> u32 {
         if entry.has(PageFlags::MAPPED) {
             // The page table has it already: another thread was faster, or the processor's view was old.
+            if self.repeat_large(page) {
+                return 1;
+            }
             self.set_page(page, entry, area.protection);
             return 1;
         }
@@ -246,6 +255,9 @@ impl AddressSpace {
 
     /// Stores to untouched anonymous memory get frames of zeros.
     fn fill_anonymous(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
+        if let Some(count) = self.fill_large(area, page) {
+            return Ok(count);
+        }
         let pool = Arc::clone(&self.pool);
         let range = self.plan(area, page, |entry: PageEntry| pool.is_zero_frame(entry.frame()));
         if range.end - range.start == 1 {
@@ -268,9 +280,33 @@ impl AddressSpace {
         for neighbours in used.chunk_by(|low, high| low.0 + 1 == high.0) {
             self.pool.bytes().zero(neighbours[0], neighbours.len());
         }
-        self.set_pages(range, area.protection, |_, page, _| used.get((page - start) as usize).map(|&it| owned(it)));
+        // There are no more than a word has bits.
+        if self.pages.known_from(start) & u64::MAX >> (u64::BITS as usize - used.len()) != 0 {
+            self.set_pages(range, area.protection, |_, page, _| used.get((page - start) as usize).map(|&it| owned(it)));
+        } else {
+            self.fill_fresh(start, used, area.protection);
+        }
         self.pool.release_all(spare);
         Ok(used.len() as u32)
+    }
+
+    /// Maps fresh frames, whose references come with them, at the pages from `page` on, of which none is known.
+    fn fill_fresh(&mut self, mut page: u64, fresh: &[FrameNumber], protection: Protection) {
+        let (binder, frames) = (&mut self.binder, &mut self.pool.lock());
+        let (flags, mut run) = (rights(true, protection), MapRun::new());
+        for neighbours in fresh.chunk_by(|low, high| low.0 + 1 == high.0) {
+            let (first, last) = (neighbours[0], neighbours[neighbours.len() - 1]);
+            // A capability is for frames that lie one behind the other.
+            let is_of_one = frames.slot_of(first) == frames.slot_of(last);
+            let entry = (first, PageFlags::OWNED | PageFlags::WRITE);
+            self.pages.fill_unknown(page..page + neighbours.len() as u64, entry, frames, |_| {});
+            for part in neighbours.chunk_by(|_, high| is_of_one || !high.0.is_multiple_of(GROUP_FRAMES as u64)) {
+                let end = page + part.len() as u64;
+                run.add_pages(binder, page..end, part[0], frames.slot_of(part[0]), flags);
+                page = end;
+            }
+        }
+        binder.map(&run);
     }
 
     /// Stores to untouched pages of a private file mapping get copies.
@@ -433,7 +469,7 @@ impl AddressSpace {
             let length = u64::from((!(wanted >> wanted.trailing_zeros())).trailing_zeros());
             wanted &= wanted.wrapping_add(1 << wanted.trailing_zeros());
             let part = start..start + length;
-            count += self.pages.fill_fixed(part, frame_of(start), frames, |part| {
+            count += self.pages.fill_unknown(part, (frame_of(start), PageFlags::FILE), frames, |part| {
                 let frame = frame_of(part.start);
                 binder.map_run(part, frame, slot, flags);
             });

@@ -31,6 +31,7 @@ impl AddressSpace {
         let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
         child.break_start = self.break_start;
         child.break_end = self.break_end;
+        child.has_no_large_pages = self.has_no_large_pages;
         child.sites = SiteTable::share(&self.sites)?;
         child.handlers = self.handlers.clone();
         child.areas = self.areas.copy()?;
@@ -44,6 +45,9 @@ impl AddressSpace {
 
     /// The private pages become read-only, piece by piece.
     fn protect_pages_for_fork(&mut self) -> Result<()> {
+        if self.pages.has_large() {
+            self.protect_blocks_for_fork()?;
+        }
         let mut next = 0;
         loop {
             let (binder, areas, frames) = (&mut self.binder, &self.areas, self.pool.lock());

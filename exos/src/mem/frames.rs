@@ -30,6 +30,7 @@ use aegis_abi::types::SLOT_NONE;
 use aegis_abi::{CapSlot, FrameNumber};
 
 use core::cell::Cell;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Errno, Result};
@@ -43,7 +44,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// Frames in a region, the unit of bookkeeping: 2 MiB.
 const REGION_FRAMES: usize = LARGE_PAGE_FRAMES as usize;
 /// Frames in the smallest grant that is asked for, when memory is nearly gone.
-const GROUP_FRAMES: usize = 16;
+pub(crate) const GROUP_FRAMES: usize = 16;
 const GROUPS: usize = REGION_FRAMES / GROUP_FRAMES;
 const WORDS: usize = REGION_FRAMES / 64;
 /// "No region" in the table from frame to region.
@@ -55,6 +56,8 @@ const PINNED: u32 = u32::MAX;
 /// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB, and no more is taken.
 const REGION_NUMBER_MAX: u64 = 1 << 19;
 
+/// Regions among which one is looked for that is all free.
+const BLOCK_LOOK_COUNT: usize = 256;
 /// Frames that a pool without any asks for at a time.
 const RECLAIM_FRAMES: u64 = 64;
 /// Of how many frames of the limit one is set aside, and the most.
@@ -90,6 +93,13 @@ pub struct FramePool {
     urgent_count: AtomicU32,
     patched_text: PatchedText,
     start_faults: StartFaults,
+}
+
+/// Frames that lie one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameRun {
+    pub(crate) first: u64,
+    pub(crate) count: u32,
 }
 
 /// How the pool is filled.
@@ -333,6 +343,27 @@ impl FramePool {
         frames.iter().for_each(|&frame| state.release(frame));
     }
 
+    /// The same by runs.
+    pub(crate) fn release_runs(&self, runs: &[FrameRun]) {
+        let mut state = self.state.lock();
+        runs.iter().for_each(|&run| state.release_run(run));
+    }
+
+    /// The first of the frames of a whole region, with unknown contents and one reference each, all of one capability;
+    /// `None` if there is none at hand and the kernel has none.
+    pub(crate) fn allocate_block(&self) -> Option<FrameNumber> {
+        let mut state = self.state.lock();
+        if let Some(first) = state.take_block() {
+            return Some(first);
+        }
+        if state.held + LARGE_PAGE_FRAMES > self.limits().0 {
+            return None;
+        }
+        let grant = self.kernel.allocate_frames(LARGE_PAGE_FRAMES, LARGE_PAGE_FRAMES.trailing_zeros()).ok()?;
+        self.accept(&mut state, grant).ok()?;
+        state.take_block()
+    }
+
     /// References to `frame`; `u32::MAX` for a frame that is never freed or not the pool's.
     #[must_use]
     pub fn reference_count(&self, frame: FrameNumber) -> u32 {
@@ -516,6 +547,46 @@ impl State {
         count
     }
 
+    /// The first frame of a region that is all free and of one grant, all of which are taken.
+    fn take_block(&mut self) -> Option<FrameNumber> {
+        let is_whole = |index: &u32| {
+            let region = &self.regions[*index as usize];
+            region.free_count == REGION_FRAMES as u32 && region.slots.iter().all(|slot| *slot == region.slots[0])
+        };
+        let place = self.available.iter().rev().take(BLOCK_LOOK_COUNT).position(is_whole)?;
+        let index = self.available.remove(self.available.len() - 1 - place);
+        let region = &mut self.regions[index as usize];
+        region.counts.fill(1);
+        (region.free, region.free_count) = ([0; WORDS], 0);
+        self.free -= LARGE_PAGE_FRAMES;
+        Some(FrameNumber(region.first))
+    }
+
+    /// One reference less for each frame of a run.
+    fn release_run(&mut self, run: FrameRun) {
+        if run.count == 1 {
+            return self.release(FrameNumber(run.first));
+        }
+        let (mut frame, end) = (run.first, run.first + u64::from(run.count));
+        while frame < end {
+            let next = end.min((frame / LARGE_PAGE_FRAMES + 1) * LARGE_PAGE_FRAMES);
+            let number = usize::try_from(frame / LARGE_PAGE_FRAMES).unwrap_or(usize::MAX);
+            if let Some(&index) = self.index.get(number)
+                && let Some(region) = self.regions.get_mut(index as usize)
+            {
+                let first = region.first;
+                let freed = region.release((frame - first) as usize..(next - first) as usize);
+                let was_full = region.free_count == 0;
+                region.free_count += freed;
+                self.free += u64::from(freed);
+                if was_full && freed > 0 {
+                    self.available.push(index);
+                }
+            }
+            frame = next;
+        }
+    }
+
     fn retain(&mut self, frame: FrameNumber) {
         if let Some(count) = self.count_mut(frame)
             && *count != PINNED
@@ -525,6 +596,7 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn release(&mut self, frame: FrameNumber) {
         let Some((region_index, place)) = self.locate(frame) else {
             return;
@@ -578,6 +650,33 @@ impl State {
     }
 }
 
+impl Region {
+    /// One reference less for each frame; how many are free now.
+    fn release(&mut self, places: Range<usize>) -> u32 {
+        if places.len() == REGION_FRAMES && self.counts.iter().all(|count| *count == 1) {
+            self.counts.fill(0);
+            self.free = [u64::MAX; WORDS];
+            return REGION_FRAMES as u32;
+        }
+        let mut freed = 0;
+        let start = places.start;
+        for (place, count) in (start..).zip(&mut self.counts[places]) {
+            match *count {
+                1 => {
+                    *count = 0;
+                    self.free[place / 64] |= 1 << (place % 64);
+                    freed += 1;
+                }
+                PINNED => {}
+                _ if self.slots[place / GROUP_FRAMES] == SLOT_NONE => {}
+                0 => panic!("release of a free frame {}", self.first + place as u64),
+                _ => *count -= 1,
+            }
+        }
+        freed
+    }
+}
+
 /// The references to the pool's frames, behind its lock.
 pub(crate) struct FrameCounts<'a> {
     state: MutexGuard<'a, State>,
@@ -594,6 +693,17 @@ impl FrameCounts<'_> {
     /// See [`FramePool::release`].
     pub(crate) fn release(&mut self, frame: FrameNumber) {
         self.state.release(frame);
+    }
+
+    /// See [`FramePool::release_runs`].
+    pub(crate) fn release_run(&mut self, run: FrameRun) {
+        self.state.release_run(run);
+    }
+
+    /// Whether each frame of a region from `first` on has one reference.
+    pub(crate) fn is_block_exclusive(&self, first: FrameNumber) -> bool {
+        let region = self.region_of(first).filter(|(_, place)| *place == 0);
+        region.is_some_and(|(region, _)| region.counts.iter().all(|count| *count == 1))
     }
 
     /// See [`FramePool::reference_count`].

@@ -8,7 +8,7 @@
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;
 //! - [`fault`] resolves faults, many pages at a time where that pays (`window`), and `first_faults` those that come
-//!   again;
+//!   again; `large` is for large pages;
 //! - [`native`] is what a program may decide by itself, through the native interface;
 //! - [`rewrite`] patches system-call sites (`crate::rewrite` decides);
 //! - [`source`] is the seam to files.
@@ -26,6 +26,7 @@ pub mod fault;
 pub(crate) mod first_faults;
 pub mod fork;
 pub mod frames;
+mod large;
 pub mod native;
 mod page_map;
 pub mod patched_text;
@@ -42,6 +43,8 @@ pub mod window;
 mod error_tests;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod large_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]

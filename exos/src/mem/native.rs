@@ -18,6 +18,7 @@ use aegis_abi::layout::PAGE_SHIFT;
 use crate::error::{Errno, Result};
 use crate::mem::advise::Advice;
 use crate::mem::area::Protection;
+use crate::mem::large::Whole;
 use crate::mem::protect::ProtectReach;
 use crate::mem::space::{AddressSpace, MapRequest, Placement, checked_range};
 
@@ -149,6 +150,8 @@ impl AddressSpace {
     /// Clears the accessed and dirty bits of a range in the page table. `EINVAL` no range of whole pages.
     pub fn clean(&mut self, start: u64, length: u64) -> Result<()> {
         let range = checked_range(start, length)?;
+        // Who asks for the bits asks page by page.
+        self.settle_large(&(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT), Whole::Split);
         self.binder.clean(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT);
         self.flush()
     }

@@ -13,6 +13,8 @@
 //! [`PageFlags::MAPPED`] is set exactly while the page table maps the page, and [`PageFlags::WRITE`] while it maps it
 //! writable; no page of a leaf is writable from two spaces unless it is one of shared memory.
 
+pub(crate) mod blocks;
+
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::IntoValues;
 use alloc::sync::Arc;
@@ -20,10 +22,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use aegis_abi::FrameNumber;
+use aegis_abi::memory::BindFlags;
 use bitflags::bitflags;
 
 use crate::error::Result;
-use crate::mem::frames::FrameCounts;
+use crate::mem::frames::{FrameCounts, FrameRun};
 use crate::reserve;
 
 const LEAF_SHIFT: u32 = 6;
@@ -225,6 +228,8 @@ pub(crate) struct PageMap {
     last_table: Option<u64>,
     /// One that was emptied last, for the next page that is far from all others.
     spare: Option<Arc<Leaf>>,
+    /// Which blocks are mapped by a large page, and how ([`blocks`]).
+    large: BTreeMap<u64, BindFlags>,
 }
 
 impl PageMap {
@@ -299,7 +304,24 @@ impl PageMap {
 
     /// Sets an entry where there is none.
     pub(crate) fn insert(&mut self, page: u64, entry: PageEntry, frames: &mut FrameCounts<'_>) {
-        self.fill(page..page + 1, frames, |_, _, _| Some(entry));
+        self.replace(page, entry, frames);
+    }
+
+    /// Sets an entry; the one before, whose reference the caller takes over.
+    pub(crate) fn replace(&mut self, page: u64, entry: PageEntry, frames: &mut FrameCounts<'_>) -> Option<PageEntry> {
+        let (number, index, spare) = (page >> LEAF_SHIFT, slot(page), &mut self.spare);
+        let view = self.leaves.entry(number).or_insert_with(|| View::empty(spare.take()));
+        let was_unmapped = view.mapped == 0;
+        let before = view.get(index);
+        view.set(index, Some(entry), frames);
+        if was_unmapped && view.mapped != 0 {
+            note_table(&mut self.last_table, &mut self.table_bound, number);
+        }
+        if !before.is_some_and(|before| entry.counts_as(before)) {
+            adjust(&mut self.counts, before, Some(entry));
+            self.note_peak();
+        }
+        before
     }
 
     /// Changes every known page of `range`, ascending: `change` gives the entry that replaces it,
@@ -427,13 +449,14 @@ impl PageMap {
         self.note_peak();
     }
 
-    /// Maps every page of `range` that is not known, read-only, to the frame of a file that belongs to it: `first` is
-    /// that of the first page, and they lie one behind the other and are never counted. `mapped` gets the pages by
-    /// runs, ascending. Answers how many they are.
-    pub(crate) fn fill_fixed(
+    /// Maps every page of `range` that is not known to the frame that belongs to it, as `flags` say: `first` is that of
+    /// the first page, and they lie one behind the other. For frames that need no counting: they are a file's and are
+    /// never counted, or their references come with them. `mapped` gets the pages by runs, ascending. Answers how many
+    /// they are.
+    pub(crate) fn fill_unknown(
         &mut self,
         range: Range<u64>,
-        first: FrameNumber,
+        (first, flags): (FrameNumber, PageFlags),
         frames: &mut FrameCounts<'_>,
         mut mapped: impl FnMut(Range<u64>),
     ) -> u64 {
@@ -453,7 +476,7 @@ impl PageMap {
                 note_table(&mut self.last_table, &mut self.table_bound, number);
             }
             view.mapped |= bits;
-            view.writable &= !bits;
+            view.writable = view.writable & !bits | if flags.contains(PageFlags::WRITE) { bits } else { 0 };
             count += u64::from(bits.count_ones());
             let leaf = match Arc::get_mut(&mut view.leaf) {
                 Some(leaf) => leaf,
@@ -465,7 +488,7 @@ impl PageMap {
                 let length = (!(bits >> start)).trailing_zeros();
                 let run = first_page + u64::from(start)..first_page + u64::from(start + length);
                 let frame = FrameNumber(first.0 + (run.start - range.start));
-                let mut word = PageEntry::new(frame, PageFlags::FILE).0;
+                let mut word = PageEntry::new(frame, flags).0 & !STATE;
                 for entry in &mut leaf.entries[start as usize..(start + length) as usize] {
                     *entry = word;
                     word += 1 << FRAME_SHIFT;
@@ -474,7 +497,11 @@ impl PageMap {
                 mapped(run);
             }
         }
-        self.counts.file += count;
+        if flags.contains(PageFlags::OWNED) {
+            self.counts.owned += count;
+        } else {
+            self.counts.file += count;
+        }
         self.note_peak();
         count
     }
@@ -538,6 +565,7 @@ impl PageMap {
     /// Forgets all pages; whoever takes them releases their frames.
     pub(crate) fn take_leaves(&mut self) -> TakenLeaves {
         self.counts = PageCounts::default();
+        self.large.clear();
         TakenLeaves(core::mem::take(&mut self.leaves).into_values())
     }
 
@@ -545,11 +573,10 @@ impl PageMap {
     /// did, ascending.
     pub(crate) fn unmap_all(&mut self, mut unmap: impl FnMut(Range<u64>)) {
         for (number, view) in &mut self.leaves {
-            let bits = core::mem::take(&mut view.mapped);
             view.writable = 0;
-            if bits != 0 {
-                let first = number << LEAF_SHIFT;
-                unmap(first + u64::from(bits.trailing_zeros())..first + 64 - u64::from(bits.leading_zeros()));
+            if view.mapped != 0 {
+                unmap(view.mapped_pages(*number));
+                view.mapped = 0;
             }
         }
     }
@@ -584,11 +611,11 @@ impl PageMap {
 pub(crate) struct TakenLeaves(IntoValues<u64, View>);
 
 impl TakenLeaves {
-    /// Lets go of the leaves of some `count` pages; `release` gets the frame of each page that no other space shares,
-    /// and its reference. False: there are none left.
-    pub(crate) fn release_some(&mut self, count: u64, mut release: impl FnMut(FrameNumber)) -> bool {
+    /// Lets go of the leaves of some `count` pages; `release` gets the frames of the pages that no other space shares,
+    /// and their references. False: there are none left.
+    pub(crate) fn release_some(&mut self, count: u64, mut release: impl FnMut(FrameRun)) -> bool {
         let leaves = self.0.by_ref().take(count as usize / LEAF_PAGES);
-        leaves.for_each(|view| Arc::into_inner(view.leaf).iter().flat_map(Leaf::frames).for_each(&mut release));
+        leaves.for_each(|view| Arc::into_inner(view.leaf).iter().for_each(|leaf| leaf.runs(|run, _| release(run))));
         self.0.len() > 0
     }
 }

@@ -5,9 +5,12 @@
 //! preemption point. The address space stays locked over it, so nobody sees half of a change but programs, which see
 //! pages go or become read-only one after the other, as on every machine.
 
+use core::cell::RefCell;
 use core::ops::Range;
 
 use crate::error::Result;
+use crate::mem::page_map::PageFlags;
+use crate::mem::page_map::blocks::BLOCK_PAGES;
 use crate::mem::space::AddressSpace;
 use crate::preempt;
 
@@ -21,6 +24,29 @@ pub(crate) fn is_long(pages: &Range<u64>) -> bool {
 }
 
 impl AddressSpace {
+    /// As [`Self::drop_pages`], for pages without rewritten sites.
+    pub(crate) fn drop_known_pages(&mut self, pages: Range<u64>) -> Result<()> {
+        if is_long(&pages) {
+            return self.in_pieces(pages, Self::drop_known_pages);
+        }
+        self.drop_large(&pages);
+        let binder = RefCell::new(&mut self.binder);
+        let mut frames = self.pool.lock();
+        let (unmap, release) =
+            (|pages| binder.borrow_mut().unmap_run(pages), |run| binder.borrow_mut().release_run(run));
+        self.pages.take_whole(&pages, &mut frames, unmap, release);
+        let binder = binder.into_inner();
+        self.pages.update(pages, &mut frames, |_, page, entry| {
+            if entry.has(PageFlags::MAPPED) {
+                binder.unmap(page);
+            }
+            binder.release(entry.frame());
+            None
+        });
+        drop(frames);
+        self.flush()
+    }
+
     /// Does `work` for all known pages of `pages`, ascending, piece by piece. `ENOMEM` if the kernel refuses one; the
     /// others are done.
     #[cold]
@@ -32,7 +58,8 @@ impl AddressSpace {
         let mut outcome = Ok(());
         let mut next = pages.start;
         while let Some(start) = self.pages.next_known(next..pages.end) {
-            next = pages.end.min(start.saturating_add(PIECE_PAGES));
+            // Pieces end where blocks do.
+            next = pages.end.min(start.saturating_add(PIECE_PAGES) / BLOCK_PAGES * BLOCK_PAGES);
             outcome = outcome.and(work(self, start..next));
             if !self.is_batching {
                 preempt::offer();
@@ -47,7 +74,7 @@ mod tests {
     use super::PIECE_PAGES;
     use crate::error::Errno;
     use crate::mem::test_support::{BASE, ENVIRONMENT, PAGE, Setup};
-    use crate::mem::{Access, AddressSpace, FaultOutcome, MapRequest, Placement, ProtectReach, Protection};
+    use crate::mem::{Access, AddressSpace, AreaFlags, FaultOutcome, MapRequest, Placement, ProtectReach, Protection};
     use crate::preempt::Interruption;
     use crate::preempt::test_support::interrupted_after;
     use aegis_abi::CapSlot;
@@ -60,6 +87,7 @@ mod tests {
         let mut space = setup.space();
         let request = MapRequest {
             populate: true,
+            flags: AreaFlags::NO_LARGE,
             ..MapRequest::anonymous(Placement::Hint(0), LENGTH, Protection::READ | Protection::WRITE)
         };
         let start = space.map(request).unwrap();

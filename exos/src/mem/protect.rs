@@ -11,6 +11,7 @@ use aegis_abi::types::SLOT_NONE;
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{Area, AreaFlags, Protection, is_data};
+use crate::mem::large::Whole;
 use crate::mem::page_map::PageFlags;
 use crate::mem::pieces::is_long;
 use crate::mem::space::{AddressSpace, is_exclusive, page_align, rights};
@@ -93,6 +94,12 @@ impl AddressSpace {
         if is_long(&pages) {
             return self.in_pieces(pages, |space, pages| space.protect_pages(pages, protection));
         }
+        let whole = if protection.is_empty() {
+            Whole::Unmap
+        } else {
+            Whole::Keep(rights(protection.contains(Protection::WRITE), protection))
+        };
+        self.settle_large(&pages, whole);
         let binder = &mut self.binder;
         let mut frames = self.pool.lock();
         if protection.is_empty() {

@@ -10,6 +10,7 @@ use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE, PROGRAM_BASE, PROGRAM_END};
 
 use crate::error::{Errno, Result};
 use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, Backing, lower_bound};
+use crate::mem::large::Whole;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::space::{AddressSpace, Placement, page_align};
 use crate::mem::window::FaultWindow;
@@ -191,6 +192,7 @@ impl AddressSpace {
         let mut moving: Vec<(u64, PageEntry)> = Vec::new();
         let first = old.start >> PAGE_SHIFT;
         self.unpatch(&(first..old.end >> PAGE_SHIFT));
+        self.settle_large(&(first..old.end >> PAGE_SHIFT), Whole::Split);
         let binder = &mut self.binder;
         self.pages.update(first..old.end >> PAGE_SHIFT, &mut self.pool.lock(), |_, page, entry| {
             if entry.has(PageFlags::MAPPED) {

@@ -23,9 +23,10 @@ use crate::mem::area_list::AreaList;
 use crate::mem::binder::{Binder, MapRun};
 use crate::mem::first_faults::{Ahead, FirstFaults, Notes, Start};
 use crate::mem::frames::{FrameCounts, FramePool};
+use crate::mem::large::Whole;
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
-use crate::mem::pieces::{PIECE_PAGES, is_long};
+use crate::mem::pieces::PIECE_PAGES;
 use crate::mem::source::{FileIdentity, PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
 use crate::preempt;
@@ -150,6 +151,8 @@ pub struct SpaceTotals {
     pub resident_file: u64,
     /// The most pages present at once.
     pub resident_peak: u64,
+    /// Private pages that large pages map.
+    pub large: u64,
 }
 
 /// Counts of faults by how they ended, for `getrusage` and `--stats`.
@@ -177,6 +180,8 @@ pub struct AddressSpace {
     pub(crate) break_start: u64,
     pub(crate) break_end: u64,
     pub(crate) lock_future: bool,
+    /// `PR_SET_THP_DISABLE`.
+    pub(crate) has_no_large_pages: bool,
     pub(crate) total_peak: u64,
     pub(crate) fault_counts: FaultCounts,
     /// Rewritten system-call sites, which a copy of this space may have too.
@@ -214,6 +219,7 @@ impl AddressSpace {
             break_start: 0,
             break_end: 0,
             lock_future: false,
+            has_no_large_pages: false,
             total_peak: 0,
             fault_counts: FaultCounts::default(),
             sites: Arc::default(),
@@ -363,6 +369,7 @@ impl AddressSpace {
             resident_anonymous: self.pages.owned_count(),
             resident_file: self.pages.file_count(),
             resident_peak: self.pages.resident_peak(),
+            large: self.pages.large_page_count(),
         }
     }
 
@@ -386,6 +393,7 @@ impl AddressSpace {
     /// Unmaps everything, so that the page tables can be another program's; what is known of the pages stays. False:
     /// the kernel refused.
     pub fn unmap_all(&mut self) -> bool {
+        self.settle_large(&(0..PROGRAM_END), Whole::Unmap);
         let binder = &mut self.binder;
         self.pages.unmap_all(|pages| binder.unmap_run(pages));
         self.flush().is_ok()
@@ -403,7 +411,7 @@ impl AddressSpace {
         let mut left = self.pages.take_leaves();
         loop {
             let mut frames = self.pool.lock();
-            if !left.release_some(PIECE_PAGES, |frame| frames.release(frame)) {
+            if !left.release_some(PIECE_PAGES, |run| frames.release_run(run)) {
                 return;
             }
             drop(frames);
@@ -452,8 +460,8 @@ impl AddressSpace {
 
     /// Forgets the pages whose frames are among these, ascending, which are not there any more: whether there were any.
     pub fn forget_taken(&mut self, taken: &[FrameNumber]) -> bool {
-        let mut has_lost = false;
-        let binder = &mut self.binder;
+        self.unmap_taken_blocks(taken);
+        let (binder, mut has_lost) = (&mut self.binder, false);
         self.pages.update(0..PROGRAM_END >> PAGE_SHIFT, &mut self.pool.lock(), |_, page, entry| {
             if taken.binary_search(&entry.frame()).is_err() {
                 return Some(entry);
@@ -508,22 +516,6 @@ impl AddressSpace {
         self.drop_known_pages(pages)
     }
 
-    /// As [`Self::drop_pages`], for pages without rewritten sites.
-    pub(crate) fn drop_known_pages(&mut self, pages: Range<u64>) -> Result<()> {
-        if is_long(&pages) {
-            return self.in_pieces(pages, Self::drop_known_pages);
-        }
-        let binder = &mut self.binder;
-        self.pages.update(pages, &mut self.pool.lock(), |_, page, entry| {
-            if entry.has(PageFlags::MAPPED) {
-                binder.unmap(page);
-            }
-            binder.release(entry.frame());
-            None
-        });
-        self.flush()
-    }
-
     /// Does `work` with one change of the page tables at its end. `ENOMEM` if the kernel refuses that.
     pub(crate) fn in_one_batch<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.is_batching = true;
@@ -551,7 +543,19 @@ impl AddressSpace {
     /// Records `entry` for `page` and queues its mapping; an entry that was there loses its
     /// reference after the flush.
     pub(crate) fn set_page(&mut self, page: u64, entry: PageEntry, protection: Protection) {
-        self.set_pages(page..page + 1, protection, |_, _, _| Some(entry));
+        self.settle_large(&(page..page + 1), Whole::Split);
+        let mut frames = self.pool.lock();
+        let shown = if protection.is_empty() {
+            entry.without(PageFlags::MAPPED | PageFlags::WRITE)
+        } else {
+            let (slot, flags) = (frames.slot_of(entry.frame()), bind_flags(entry, protection));
+            self.binder.map(&MapRun::of_page(page, entry.frame(), slot, flags));
+            entry.with(PageFlags::MAPPED)
+        };
+        let before = self.pages.replace(page, shown, &mut frames);
+        if let Some(before) = before.filter(|before| before.frame() != entry.frame()) {
+            self.binder.release(before.frame());
+        }
     }
 
     /// As [`Self::set_page`] for the pages of a short range to which `entry_of` gives an entry: how many. It gets the
@@ -563,9 +567,8 @@ impl AddressSpace {
         protection: Protection,
         mut entry_of: impl FnMut(&FrameCounts<'_>, u64, Option<PageEntry>) -> Option<PageEntry>,
     ) -> u32 {
-        let binder = &mut self.binder;
-        let mut run = MapRun::new();
-        let mut count = 0;
+        self.settle_large(&range, Whole::Split);
+        let (binder, mut run, mut count) = (&mut self.binder, MapRun::new(), 0);
         self.pages.fill(range, &mut self.pool.lock(), |frames, page, before| {
             let entry = entry_of(frames, page, before)?;
             count += 1;

@@ -7,8 +7,13 @@
 
 use core::ops::Range;
 
+use crate::mem::page_map::blocks::BLOCK_PAGES;
+
 /// Most pages resolved at once for a program that walks.
 pub const WINDOW_PAGES_MAX: u64 = 64;
+
+/// Pages after which a walk is long.
+const LONG_WALK_PAGES: u64 = BLOCK_PAGES;
 
 /// The state of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,32 +21,46 @@ pub(crate) struct FaultWindow {
     next_up: u64,
     next_down: u64,
     pages: u64,
+    /// Pages that this walk has resolved so far.
+    walked: u64,
 }
 
 impl FaultWindow {
     /// A walk is expected to begin at the first page, or for a stack at the last.
     pub(crate) fn new(pages: &Range<u64>, grows_down: bool) -> Self {
         let next_down = if grows_down { pages.end } else { 0 };
-        Self { next_up: if grows_down { u64::MAX } else { pages.start }, next_down, pages: 1 }
+        Self { next_up: if grows_down { u64::MAX } else { pages.start }, next_down, pages: 1, walked: 0 }
     }
 
-    /// The pages to resolve for a fault at `page`; contains it, may reach beyond the area.
+    /// The pages to resolve for a fault at `page`; contains it, may reach beyond the area. A long walk stops at each
+    /// block, so that it can go on with the whole of it ([`Self::is_at_block`]).
     pub(crate) fn plan(&mut self, page: u64) -> Range<u64> {
+        let is_long = self.walked >= LONG_WALK_PAGES - WINDOW_PAGES_MAX;
         if page == self.next_up {
             self.pages = (self.pages * 2).min(WINDOW_PAGES_MAX);
-            page..page + self.pages
+            let end = page + self.pages;
+            page..if is_long { end.min((page / BLOCK_PAGES + 1) * BLOCK_PAGES) } else { end }
         } else if page + 1 == self.next_down {
             self.pages = (self.pages * 2).min(WINDOW_PAGES_MAX);
-            (page + 1).saturating_sub(self.pages)..page + 1
+            let start = (page + 1).saturating_sub(self.pages);
+            (if is_long { start.max(page / BLOCK_PAGES * BLOCK_PAGES) } else { start })..page + 1
         } else {
-            self.pages = 1;
+            (self.pages, self.walked) = (1, 0);
             page..page + 1
         }
+    }
+
+    /// Whether a long walk has come to the first page of a block, or to its last from above.
+    pub(crate) fn is_at_block(&self, page: u64, block: &Range<u64>) -> bool {
+        let is_up = page == self.next_up && page == block.start;
+        let is_down = page + 1 == self.next_down && page + 1 == block.end;
+        self.walked >= LONG_WALK_PAGES && (is_up || is_down)
     }
 
     /// What was resolved.
     pub(crate) fn resolved(&mut self, range: &Range<u64>) {
         self.next_up = range.end;
         self.next_down = range.start;
+        self.walked += range.end - range.start;
     }
 }

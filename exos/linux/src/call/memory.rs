@@ -217,7 +217,9 @@ pub fn brk(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
 /// `madvise(2)`.
 pub fn madvise(context: &mut Context<'_>, [address, length, advice, ..]: Arguments) -> Result<u64> {
     let advice = match advice {
-        0..=3 | 12..=17 | 20 | 21 | 25 => Advice::Hint,
+        0..=3 | 12 | 13 | 16 | 17 | 20 | 21 | 25 => Advice::Hint,
+        14 => Advice::Large,
+        15 => Advice::NoLarge,
         4 => Advice::DontNeed,
         8 => Advice::Free,
         9 => Advice::Remove,

@@ -213,6 +213,7 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
         }
         SET_NO_LARGE_PAGES if arguments[1..] == [0; 3] => {
             context.process.has_no_large_pages.store(argument != 0, Ordering::Relaxed);
+            context.process.space().lock().set_no_large_pages(argument != 0);
             Ok(0)
         }
         GET_NO_LARGE_PAGES if arguments == [0; 4] => {

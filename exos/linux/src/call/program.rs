@@ -126,7 +126,9 @@ fn fresh_space(context: &mut Context<'_>) -> Result<Arc<Space>> {
     let limits = context.process.limits.lock().clone();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
     let space = Space::create(&context.system.kernel, &context.system.pool, base, space_limits(&limits));
-    space.map(Arc::new).inspect_err(|_| context.replaces_registers = false)
+    let space = space.inspect_err(|_| context.replaces_registers = false)?;
+    space.lock().set_no_large_pages(context.process.has_no_large_pages.load(Ordering::Relaxed));
+    Ok(Arc::new(space))
 }
 
 /// Ends the other threads and waits until they have left. False: the process itself has to end.

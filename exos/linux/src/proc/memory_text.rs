@@ -144,7 +144,7 @@ pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
         ("Referenced:", anonymous + file),
         ("Anonymous:", anonymous),
         ("LazyFree:", 0),
-        ("AnonHugePages:", 0),
+        ("AnonHugePages:", totals.large),
         ("ShmemPmdMapped:", 0),
         ("FilePmdMapped:", 0),
         ("Shared_Hugetlb:", 0),

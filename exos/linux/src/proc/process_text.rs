@@ -1,6 +1,7 @@
 //! `status`, `stat`, `limits`, `io`: a process (`fs/proc/array.c`, `fs/proc/base.c`).
 
 use alloc::string::String;
+use core::sync::atomic::Ordering;
 
 use exos::task::limits::{Limits, RESOURCE_COUNT, Resource, UNLIMITED};
 use exos::task::signal::{HANDLER_DEFAULT, HANDLER_IGNORE, SIGNAL_MAX, Signal, SignalSet};
@@ -77,7 +78,8 @@ pub(super) fn status(subject: &Subject<'_>, out: &mut Text<'_>) {
     put!(out, "NStgid:\t{}\nNSpid:\t{}\n", process.pid, subject.thread.tid);
     put!(out, "NSpgid:\t{group}\nNSsid:\t{session}\n");
     status_lines(process, out);
-    out.raw(b"CoreDumping:\t0\nTHP_enabled:\t0\n");
+    let has_large_pages = u8::from(!process.has_no_large_pages.load(Ordering::Relaxed));
+    put!(out, "CoreDumping:\t0\nTHP_enabled:\t{has_large_pages}\n");
     put!(out, "Threads:\t{}\n", subject.member.threads.len());
     signal_lines(subject, out);
     let has_no_new_privileges = u8::from(subject.thread.identities.lock().has_no_new_privileges);

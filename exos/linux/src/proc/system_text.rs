@@ -164,6 +164,8 @@ struct MemoryFigures {
     cached: u64,
     promised: u64,
     locked: u64,
+    /// Of what is anonymous, what large pages map.
+    large: u64,
     /// Exos's own, which is not part of the total.
     structures: u64,
     stacks: u64,
@@ -175,14 +177,15 @@ impl MemoryFigures {
         let (total, free) = (total_bytes / 1024, free_bytes / 1024);
         let own = subject.system.platform.own_memory();
         let (structures, stacks) = (own.heap_bytes / 1024, own.stack_bytes / 1024);
-        let (anonymous, mapped, cached, promised, locked) = (0, 0, 0, 0, 0);
-        let mut figures = Self { total, free, anonymous, mapped, cached, promised, locked, structures, stacks };
+        let (anonymous, mapped, cached, promised, locked, large) = (0, 0, 0, 0, 0, 0);
+        let mut figures = Self { total, free, anonymous, mapped, cached, promised, locked, large, structures, stacks };
         for member in subject.members {
             let totals = member.process.space().lock().totals();
             figures.anonymous += totals.resident_anonymous * 4;
             figures.mapped += totals.resident_file * 4;
             figures.promised += (totals.areas.data + totals.areas.stack) * 4;
             figures.locked += totals.areas.locked * 4;
+            figures.large += totals.large * 4;
         }
         figures.cached = total.saturating_sub(free + figures.anonymous);
         figures
@@ -229,6 +232,12 @@ fn memory(subject: &Subject<'_>, out: &mut Text<'_>) {
         ("VmallocUsed", 0),
         ("VmallocChunk", 0),
         ("Percpu", 0),
+        ("HardwareCorrupted", 0),
+        ("AnonHugePages", figures.large),
+        ("ShmemHugePages", 0),
+        ("ShmemPmdMapped", 0),
+        ("FileHugePages", 0),
+        ("FilePmdMapped", 0),
     ];
     for (label, kib) in rows {
         put!(out, "{:<16}{kib:>8} kB\n", alloc::format!("{label}:"));
