@@ -16,7 +16,7 @@ use crate::toolchain::Toolchain;
 use crate::{Error, process};
 
 const KERNEL_PACKAGE: &str = "aegis-kernel";
-/// What the kernel is compiled with besides: its backtraces follow frame pointers, and it lies where it is linked to lie.
+/// What the kernel is compiled with besides: its backtraces follow frame pointers, and it lies where it is linked.
 /// Neither is so of the others (ADR 0040), so the kernel has a build folder of its own.
 const KERNEL_CONFIG: &str =
     "target.x86_64-unknown-none.rustflags=['-Cforce-frame-pointers=yes', '-Crelocation-model=static']";
