@@ -11,7 +11,7 @@ use exos_linux::interruption::interruption;
 
 use super::processor::{this_number, this_processor};
 use super::run::RUN;
-use super::{fiber, kernel, memory};
+use super::{fiber, kernel};
 
 /// From now on work has preemption points.
 pub(super) fn begin() {
