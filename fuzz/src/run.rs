@@ -25,12 +25,12 @@ fn number(name: &str) -> Option<u64> {
     Some(text.replace('_', "").parse().unwrap_or_else(|_| panic!("AEGIS_FUZZ_{name} is not a number: {text}")))
 }
 
-/// Searches as the environment says.
+/// Searches as the environment says, beginning with some inputs.
 ///
 /// # Panics
 ///
 /// If an input breaks something; the input was written to where the message says.
-pub fn run(target: impl FnMut(&[u8]) -> u64, shape: Shape) {
+pub fn run(target: impl FnMut(&[u8]) -> u64, shape: Shape, first: &[Vec<u8>]) {
     if let Some(input) = variable("INPUT") {
         let bytes = std::fs::read(&input).unwrap_or_else(|error| panic!("{input}: {error}"));
         let mut target = target;
@@ -41,7 +41,7 @@ pub fn run(target: impl FnMut(&[u8]) -> u64, shape: Shape) {
     let mut search = Search::new(target, shape, seed);
     // Panics are findings: one line each, not a backtrace for every try to make the input shorter.
     std::panic::set_hook(Box::new(|_| {}));
-    let outcome = go_on(&mut search);
+    let outcome = go_on(&mut search, first);
     drop(std::panic::take_hook());
     if let Err(failure) = outcome {
         let place = save(&out_folder(), "found", &failure.input);
@@ -53,14 +53,12 @@ fn out_folder() -> PathBuf {
     variable("CORPUS").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-fn go_on<T: FnMut(&[u8]) -> u64>(search: &mut Search<T>) -> Result<(), Failure> {
+fn go_on<T: FnMut(&[u8]) -> u64>(search: &mut Search<T>, first: &[Vec<u8>]) -> Result<(), Failure> {
     let (steps, seconds) = (number("CALLS"), number("SECONDS"));
     let seconds = if steps.is_none() { seconds.or(Some(10)) } else { seconds };
     let corpus = variable("CORPUS").map(PathBuf::from);
-    if let Some(folder) = &corpus {
-        for input in read_all(folder) {
-            search.run_one(&input)?;
-        }
+    for input in first.iter().cloned().chain(corpus.iter().flat_map(|folder| read_all(folder))) {
+        search.run_one(&input)?;
     }
     let begin = Instant::now();
     let mut report = begin + REPORT_EVERY;

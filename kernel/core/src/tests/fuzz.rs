@@ -10,6 +10,7 @@ use aegis_abi::call::{Bind, BindOne, Call, Sleep};
 use aegis_abi::layout::{LIBOS_BASE, PAGE_TABLE_WINDOW, PROGRAM_BASE, PROGRAM_END};
 use aegis_abi::types::{Rights, Status};
 use aegis_fuzz::Shape;
+use std::vec::Vec;
 
 use super::check::check;
 use super::model::Model;
@@ -19,7 +20,7 @@ use crate::capability::CapRef;
 use crate::id::EnvironmentId;
 
 /// Bytes of a record: who, what, call number, six arguments, time, and two more.
-const RECORD_BYTES: usize = 12;
+pub(super) const RECORD_BYTES: usize = 12;
 const SHAPE: Shape = Shape { record_bytes: RECORD_BYTES, record_count_max: 512 };
 /// Entries after which everything that the model says is looked at.
 const CHECK_EVERY: usize = 128;
@@ -85,6 +86,8 @@ struct Run {
     world: World,
     model: Model,
     call_count: u64,
+    /// Calls that were answered with success.
+    done_count: u64,
     /// One input alone: says what it does.
     is_told: bool,
 }
@@ -103,7 +106,7 @@ impl Run {
         }
         world.state.machine.caches.begin(1);
         let model = Model::of(&world.state);
-        Self { world, model, call_count: 0, is_told: std::env::var_os("AEGIS_FUZZ_INPUT").is_some() }
+        Self { world, model, call_count: 0, done_count: 0, is_told: std::env::var_os("AEGIS_FUZZ_INPUT").is_some() }
     }
 
     fn frame_of(&self, environment: EnvironmentId, byte: u8) -> u64 {
@@ -214,6 +217,7 @@ impl Run {
         if let Some((Status::UnknownCall, _)) = result {
             return;
         }
+        self.done_count += u64::from(matches!(result, Some((Status::Ok, _))));
         if self.is_told {
             std::println!("processor {cpu}, environment {}: {call:x?} -> {result:x?}", before.caller);
         }
@@ -293,8 +297,14 @@ fn target() -> impl FnMut(&[u8]) -> u64 {
     }
 }
 
+/// Calls of an input, and how many were answered with success.
+pub(super) fn calls_done(input: &[u8]) -> (u64, u64) {
+    let mut run = Run::new(None);
+    (run.run(input), run.done_count)
+}
+
 /// A thread with room for a state on its stack.
-fn on_a_large_stack(run: impl FnOnce() + Send + 'static) {
+pub(super) fn on_a_large_stack(run: impl FnOnce() + Send + 'static) {
     let builder = std::thread::Builder::new().stack_size(64 << 20);
     let outcome = builder.spawn(run).expect("a thread").join();
     if let Err(payload) = outcome {
@@ -306,10 +316,11 @@ fn on_a_large_stack(run: impl FnOnce() + Send + 'static) {
 fn a_blind_search_finds_nothing() {
     on_a_large_stack(|| {
         let mut search = aegis_fuzz::Search::new(target(), SHAPE, 12);
-        for _ in 0..60 {
-            if let Err(failure) = search.step() {
-                panic!("{}: {:?}", failure.message, failure.input);
-            }
+        let first = super::seeds::inputs();
+        let outcomes = first.iter().map(|input| search.run_one(input).map(drop)).collect::<Vec<_>>();
+        let later = (0..60).map(|_| search.step().map(drop));
+        for failure in outcomes.into_iter().chain(later).filter_map(Result::err) {
+            panic!("{}: {:?}", failure.message, failure.input);
         }
     });
 }
@@ -317,5 +328,5 @@ fn a_blind_search_finds_nothing() {
 #[test]
 #[ignore = "goes on as long as the environment says: cargo xtask fuzz"]
 fn search() {
-    on_a_large_stack(|| aegis_fuzz::run(target(), SHAPE));
+    on_a_large_stack(|| aegis_fuzz::run(target(), SHAPE, &super::seeds::inputs()));
 }

@@ -24,6 +24,7 @@ mod model;
 mod push;
 mod random;
 mod schedule;
+mod seeds;
 mod share;
 mod shares;
 mod sleep;
