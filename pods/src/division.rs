@@ -32,11 +32,17 @@ const ROUND_NS: u64 = 10_000_000;
 /// Who wants memory itself is asked for it in one of so many rounds: each unit that goes between two that want it is
 /// read in again by one of them.
 const EXCHANGE_ROUNDS: u64 = 10;
+/// One part in so many of all units is what each of them asks for then, one at least: as many as each other, so that
+/// holdings come to depend on tickets alone, and no more than can be filled.
+const EXCHANGE_SHARE: u64 = 64;
 /// Units that a pod under pressure wants, and that a pod gets in a round at most.
 const STEP: u32 = 4;
 const STEP_MAX: u32 = 32;
 /// What a pod said of pressure counts for so long.
 const PRESSURE_NS: u64 = 300_000_000;
+/// For so long after it a pod's caches are what it reads all the time. Others under pressure get of them in rounds of
+/// exchange only, in which all such pods ask alike.
+const ACTIVE_NS: u64 = 3_000_000_000;
 /// What a pod has to give frames back, before the kernel takes them.
 const DEADLINE_NS: u64 = 1_000_000_000;
 /// Frames that are never passed on: for the tables of pods that are made again.
@@ -173,9 +179,11 @@ impl Division {
         let mut parts = [Part::default(); POD_COUNT_MAX];
         let is_exchange = self.round_number.is_multiple_of(EXCHANGE_ROUNDS);
         let mut has_more = false;
+        let all: u64 = members.iter().flatten().map(|member| Held::of(member.environment).quota).sum();
+        let exchanged = is_exchange.then_some((all / UNIT_FRAME_COUNT / EXCHANGE_SHARE).clamp(1, STEP.into()) as u32);
         for (member, part) in members.iter_mut().zip(&mut parts) {
             let Some(member) = member else { continue };
-            *part = part_of(member, now_ns);
+            *part = part_of(member, now_ns, exchanged);
             has_more |= part.wanted > 0 || member.share.owed > 0 || Held::of(member.environment).overhang() > 0;
         }
         // Smaller pieces than units are nobody's.
@@ -220,8 +228,8 @@ impl Division {
     }
 }
 
-/// How a pod stands, in units.
-fn part_of(member: &mut Member<'_>, now_ns: u64) -> Part {
+/// How a pod stands, in units. `exchanged`: what those that want more ask each other for, in a round of exchange.
+fn part_of(member: &mut Member<'_>, now_ns: u64, exchanged: Option<u32>) -> Part {
     let held = Held::of(member.environment);
     let share = &mut *member.share;
     let Some(page) = share.page else { return Part::default() };
@@ -229,7 +237,8 @@ fn part_of(member: &mut Member<'_>, now_ns: u64) -> Part {
     if pressure != share.pressure {
         (share.pressure, share.pressed_ns) = (pressure, Some(now_ns));
     }
-    let is_pressed = share.pressed_ns.is_some_and(|then| now_ns - then < PRESSURE_NS);
+    let is_pressed_since = |since_ns: u64| share.pressed_ns.is_some_and(|then| now_ns - then < since_ns);
+    let (is_pressed, is_active) = (is_pressed_since(PRESSURE_NS), is_pressed_since(ACTIVE_NS));
     let quota = held.quota.saturating_add_signed(-share.beside) + share.owed;
     let units = |frames: u64| u32::try_from(frames / UNIT_FRAME_COUNT).unwrap_or(u32::MAX);
     let (guaranteed, limit) = (share.guaranteed, share.limit);
@@ -240,9 +249,14 @@ fn part_of(member: &mut Member<'_>, now_ns: u64) -> Part {
     // What is guaranteed to it and not there is needed, whatever it says.
     let missing = guaranteed.saturating_sub(quota).div_ceil(UNIT_FRAME_COUNT) * UNIT_FRAME_COUNT;
     let needed = MemoryPage::read(&page.needed).min(limit).max(missing);
-    let spare = MemoryPage::read(&page.spare).saturating_add(held.quota.saturating_sub(held.owned));
+    let unused = held.quota.saturating_sub(held.owned) + share.owed;
+    let spare = if is_active && exchanged.is_none() { 0 } else { MemoryPage::read(&page.spare).saturating_add(unused) };
     let base = units(guaranteed);
-    let wanted = if is_pressed { STEP } else { 0 }.max(units(needed));
+    let wanted = match exchanged {
+        Some(count) if is_active => count,
+        None if is_pressed && units(unused) < STEP => STEP,
+        _ => 0,
+    };
     Part {
         tickets: u32::try_from(member.tickets).unwrap_or(u32::MAX),
         guaranteed: base,
@@ -252,7 +266,7 @@ fn part_of(member: &mut Member<'_>, now_ns: u64) -> Part {
         } else {
             base.saturating_add(units(quota - guaranteed))
         },
-        wanted,
+        wanted: wanted.max(units(needed)),
         spare: units(spare),
         is_in_need: needed > 0,
         is_busy: held.overhang() > 0 || share.owed > 0,

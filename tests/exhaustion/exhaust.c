@@ -1,13 +1,16 @@
 // Makes objects of one kind until it is refused, gives them up, and does it once more: what it could make the second
 // time says whether all came back. A process beside it wakes every 10 ms and must live to the end.
 //
-// `exhaust KIND [COUNT_MAX]` prints a line for each round, "KIND COUNT ERROR", and "ticker TICKS". Status 0: every
-// error was one that the call may give, the second round was as long as the first but for a tenth, and the ticker
-// lives. Kinds are the names in `kinds` at the end.
+// `exhaust KIND [COUNT_MAX]` prints a line for each round, "KIND COUNT ERROR", and what became of the ticker: "ticker
+// lives, N us late at most". Status 0: every error was one that the call may give, the second round was as long as the
+// first but for a tenth, and the ticker lives. Kinds are the names in `kinds` at the end; `all` is the first ALL_COUNT.
+//
+// `exhaust neighbour COUNT` only wakes every 10 ms, so often, and says how late that was at worst.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,8 +20,12 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -519,6 +526,205 @@ static int make_names_in_flight(long n)
     return sendmsg(pair[0], &message, MSG_DONTWAIT) < 0 ? -1 : 0;
 }
 
+// Objects of System V by their numbers, and of POSIX by names.
+static int numbers[70000];
+static int keep_number(long n, int number)
+{
+    if (number < 0 || n == 70000)
+        return -1;
+    numbers[n] = number;
+    return 0;
+}
+static int make_segment(long n)
+{
+    if (keep_number(n, shmget(IPC_PRIVATE, sizeof bytes, IPC_CREAT | 0600)) != 0)
+        return -1;
+    char *at = shmat(numbers[n], NULL, 0);
+    // It goes with its last attachment, which is the process's or this one.
+    if (at == (void *)-1) {
+        int error = errno;
+        shmctl(numbers[n], IPC_RMID, NULL);
+        errno = error;
+        return -1;
+    }
+    // Pages that are touched are nobody's to refuse: there Linux's killer comes, too.
+    for (unsigned i = 0; n < 16 && i < sizeof bytes; i += 4096)
+        at[i] = 1;
+    shmdt(at);
+    return 0;
+}
+static void drop_segments(long count)
+{
+    for (long n = 0; n < count; n++)
+        if (shmctl(numbers[n], IPC_RMID, NULL) != 0)
+            perror("shmctl");
+}
+static int make_queue(long n)
+{
+    struct {
+        long type;
+        char text[8000];
+    } message = { 1, { 0 } };
+    if (keep_number(n, msgget(IPC_PRIVATE, IPC_CREAT | 0600)) != 0)
+        return -1;
+    while (msgsnd(numbers[n], &message, sizeof message.text, IPC_NOWAIT) == 0) {
+    }
+    return 0;
+}
+static void drop_queues(long count)
+{
+    for (long n = 0; n < count; n++)
+        if (msgctl(numbers[n], IPC_RMID, NULL) != 0)
+            perror("msgctl");
+}
+static int make_semaphores(long n)
+{
+    return keep_number(n, semget(IPC_PRIVATE, 250, IPC_CREAT | 0600));
+}
+static void drop_semaphores(long count)
+{
+    for (long n = 0; n < count; n++)
+        if (semctl(numbers[n], 0, IPC_RMID) != 0)
+            perror("semctl");
+}
+static int make_posix_queue(long n)
+{
+    snprintf(name, sizeof name, "/exhaust%ld", n);
+    int queue = mq_open(name, O_CREAT | O_RDWR | O_NONBLOCK, 0600, NULL);
+    if (made(queue) != 0)
+        return -1;
+    while (mq_send(queue, bytes, 8192, 1) == 0) {
+    }
+    return 0;
+}
+static void drop_posix_queues(long count)
+{
+    close_all();
+    for (long n = 0; n <= count; n++) {
+        snprintf(name, sizeof name, "/exhaust%ld", n);
+        mq_unlink(name);
+    }
+}
+static int make_terminal(long n)
+{
+    (void)n;
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (made(master) != 0 || unlockpt(master) != 0)
+        return -1;
+    int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+    if (made(terminal) != 0)
+        return -1;
+    fill(terminal);
+    return 0;
+}
+static int make_process_file(long n)
+{
+    (void)n;
+    return made(syscall(SYS_pidfd_open, getpid(), 0));
+}
+static int make_lease(long n)
+{
+    long_target(n);
+    int file = open(name, O_CREAT | O_RDONLY, 0600);
+    if (made(file) != 0)
+        return -1;
+    return fcntl(file, F_SETLEASE, F_RDLCK);
+}
+static void drop_leases(long count)
+{
+    close_all();
+    unlink_all(count);
+    long_target(count);
+    unlink(name);
+}
+
+// Each directory in the one before.
+static int make_nested(long n)
+{
+    (void)n;
+    return mkdir("n", 0700) != 0 ? -1 : chdir("n");
+}
+static void drop_nested(long count)
+{
+    for (long n = 0; n < count; n++)
+        if (chdir("..") != 0 || rmdir("n") != 0)
+            perror("rmdir");
+    // One that could be made and not entered.
+    rmdir("n");
+}
+
+// Areas of a file, of which no two are one.
+static int make_file_map(long n)
+{
+    if (n == 0 && (made(open("file", O_CREAT | O_RDWR, 0600)) != 0 || write(descriptors[0], bytes, 8192) != 8192))
+        return -1;
+    void *at = mmap(NULL, 4096, PROT_READ, n % 3 ? MAP_SHARED : MAP_PRIVATE, descriptors[0], n % 2 * 4096);
+    if (at == MAP_FAILED)
+        return -1;
+    if (map_base == NULL || (char *)at < map_base)
+        map_base = at;
+    return *(volatile char *)at == 'b' ? 0 : -1;
+}
+static void drop_file_maps(long count)
+{
+    drop_maps(count);
+    drop_file(count);
+}
+// One area in ever more pieces.
+static int make_area_piece(long n)
+{
+    enum { PAGES = 1 << 20 };
+    if (n == 0) {
+        map_base = mmap(NULL, (size_t)PAGES * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (map_base == MAP_FAILED)
+            return -1;
+    }
+    return mprotect(map_base + 2 * n * 4096, 4096, PROT_READ);
+}
+static void drop_area_pieces(long count)
+{
+    (void)count;
+    munmap(map_base, (size_t)(1 << 20) * 4096);
+    map_base = NULL;
+}
+
+// A program with ever more words.
+static int make_long_start(long n)
+{
+    enum { WORD_BYTES = 30000 };
+    static char word[WORD_BYTES + 1], *words[4096];
+    memset(word, 'w', WORD_BYTES);
+    words[0] = "exhaust";
+    words[1] = "nothing";
+    for (long i = 0; i <= n; i++)
+        words[2 + i] = word;
+    words[3 + n] = NULL;
+    int tells[2], error = 0;
+    if (pipe2(tells, O_CLOEXEC) != 0)
+        return -1;
+    pid_t child = fork();
+    if (child == 0) {
+        execv("/proc/self/exe", words);
+        error = errno;
+        _exit(write(tells[1], &error, sizeof error) != sizeof error);
+    }
+    if (child < 0)
+        error = errno;
+    close(tells[1]);
+    if (read(tells[0], &error, sizeof error) < 0)
+        error = EIO;
+    close(tells[0]);
+    int status = 0;
+    if (child > 0 && (waitpid(child, &status, 0) != child || status != 0))
+        error = ECHILD;
+    errno = error;
+    return error == 0 ? 0 : -1;
+}
+static void drop_nothing(long count)
+{
+    (void)count;
+}
+
 struct kind {
     const char *name;
     int (*make)(long n);
@@ -559,14 +765,38 @@ static const struct kind kinds[] = {
     { "signals", make_signal, drop_signals, { EAGAIN } },
     { "timers", make_timer, drop_timers, { EAGAIN, ENOMEM } },
     { "attributes", make_attribute, drop_attributes, { ENOMEM, ENOSPC, EOPNOTSUPP } },
+    { "segments", make_segment, drop_segments, { ENOMEM, ENOSPC } },
+    { "queues", make_queue, drop_queues, { ENOMEM, ENOSPC } },
+    { "semaphores", make_semaphores, drop_semaphores, { ENOMEM, ENOSPC } },
+    { "posix_queues", make_posix_queue, drop_posix_queues, { ENOMEM, ENOSPC, EMFILE, ENFILE } },
+    { "terminals", make_terminal, drop_descriptors, { ENOMEM, ENOSPC, EMFILE, ENFILE } },
+    { "process_files", make_process_file, drop_descriptors, { ENOMEM, EMFILE, ENFILE } },
+    { "leases", make_lease, drop_leases, { ENOMEM, ENOSPC, EMFILE, ENFILE } },
+    { "nested", make_nested, drop_nested, { ENOMEM, ENOSPC, ENAMETOOLONG } },
+    { "file_maps", make_file_map, drop_file_maps, { ENOMEM } },
+    { "area_pieces", make_area_piece, drop_area_pieces, { ENOMEM } },
+    { "long_starts", make_long_start, drop_nothing, { ENOMEM, E2BIG } },
 };
 
-static volatile long *ticks;
-static void tick(void)
+// How often the ticker woke, and by how much it was late at worst.
+static volatile long *ticks, *worst_us;
+
+static long now_us(void)
 {
-    for (;;) {
-        struct timespec time = { 0, 10000000 };
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000 + time.tv_nsec / 1000;
+}
+static void tick(long count)
+{
+    enum { TICK_US = 10000 };
+    while (count < 0 || *ticks < count) {
+        struct timespec time = { 0, TICK_US * 1000 };
+        long due = now_us() + TICK_US;
         nanosleep(&time, NULL);
+        long late = now_us() - due;
+        if (late > *worst_us)
+            *worst_us = late;
         ++*ticks;
     }
 }
@@ -591,6 +821,17 @@ int main(int argument_count, char **arguments)
     setvbuf(stdout, NULL, _IOLBF, 1024);
     if (argument_count > 2)
         count_max = atol(arguments[2]);
+    if (argument_count > 1 && strcmp(arguments[1], "nothing") == 0)
+        return 0;
+    ticks = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *ticks = 0;
+    worst_us = ticks + 1;
+    *worst_us = 0;
+    if (argument_count > 2 && strcmp(arguments[1], "neighbour") == 0) {
+        tick(count_max);
+        printf("neighbour lives, %ld us late at most\n", *worst_us);
+        return 0;
+    }
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max > 65536 ? 65536 : limit.rlim_max;
@@ -605,14 +846,14 @@ int main(int argument_count, char **arguments)
     memset(children, 0, sizeof children);
     memset(threads, 0, sizeof threads);
     memset(timers, 0, sizeof timers);
-    ticks = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    *ticks = 0;
     pid_t ticker = fork();
     if (ticker == 0)
-        tick();
+        tick(-1);
     int is_wrong = 0;
+    enum { ALL_COUNT = 32 };
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (argument_count > 1 && strcmp(arguments[1], "all") != 0 && strcmp(kinds[i].name, arguments[1]) != 0)
+        int is_in_all = i < ALL_COUNT && strcmp(arguments[1], "all") == 0;
+        if (argument_count > 1 && !is_in_all && strcmp(kinds[i].name, arguments[1]) != 0)
             continue;
         long first = one_round(&kinds[i], &is_wrong);
         long second = one_round(&kinds[i], &is_wrong);
@@ -621,7 +862,7 @@ int main(int argument_count, char **arguments)
     struct timespec time = { 0, 50000000 };
     nanosleep(&time, NULL);
     int is_alive = waitpid(ticker, NULL, WNOHANG) == 0 && *ticks > 0;
-    printf("ticker %s\n", is_alive ? "lives" : "is gone");
+    printf(is_alive ? "ticker lives, %ld us late at most\n" : "ticker is gone\n", *worst_us);
     if (is_alive) {
         kill(ticker, SIGKILL);
         waitpid(ticker, NULL, 0);

@@ -1,7 +1,9 @@
 //! Memory that moves between pods while they run: who needs more gets what is nobody's or idle elsewhere, up to its
 //! limit, and meets an end of memory only there. Times are the guest's, which with `--icount` is instructions.
 
-use aegis_tests::programs::{Ended, compile, up};
+use std::path::Path;
+
+use aegis_tests::programs::{Ended, compile_with, up, up_folder};
 
 /// The lines of one pod's standard output, without its mark.
 fn lines_of(ended: &Ended, pod: &str) -> Vec<String> {
@@ -30,43 +32,107 @@ fn files_in_memory_grow_up_to_the_limit() {
     }
 }
 
-/// Touches so many MiB of new memory and says how many milliseconds that took, after a second in which others have
-/// taken theirs.
-const TOUCHES: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/mman.h>\n#include <time.h>\n\
-    #include <unistd.h>\n\
-    static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);\n\
-        return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
-    int main(int count, char **words) { sleep(1); long size = atol(words[1]) << 20, start = now();\n\
-        char *at = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n\
-        if (at == MAP_FAILED) { puts(\"refused\"); return 1; }\n\
-        for (long i = 0; i < size; i += 4096) at[i] = 1;\n\
-        printf(\"%ld\\n\", now() - start); return 0; }\n";
+/// A static program of `tests/memory`, compiled for one test; `None` where there is no compiler.
+fn program(test: &str, name: &str) -> Option<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = folder.join("memory").join(name).with_extension("c");
+    let text = std::fs::read_to_string(source).expect("the source is in the tree");
+    let include = format!("-I{}", folder.join("attacks").display());
+    let path = compile_with("gcc", &format!("{test}-{name}"), &text, &["-O1", "-static", "-w", &include])?;
+    Some(path.display().to_string())
+}
 
-/// A pod that has given its files up and sleeps has frames that nobody uses.
+/// A pod that runs such a program.
+fn pod(name: &str, program: &str, arguments: &[&str], memory: &str, tickets: u32) -> String {
+    format!("[pod.{name}]\nprogram = \"{program}\"\nargs = {arguments:?}\nmemory = \"{memory}\"\ntickets = {tickets}\n")
+}
+
+/// The numbers of the first line of a pod.
+fn numbers_of(ended: &Ended, pod: &str) -> Vec<u64> {
+    let line = lines_of(ended, pod).into_iter().next().unwrap_or_else(|| panic!("{pod} said nothing: {ended:?}"));
+    line.split_whitespace().map(|word| word.parse().unwrap_or_else(|_| panic!("{pod}: {ended:?}"))).collect()
+}
+
+/// A pod that filled all memory of the machine with files, gave them up and sleeps holds frames that nobody uses, and
+/// nobody else has any: its files met no room.
 #[test]
 fn idle_memory_is_there_for_who_needs_it_within_a_quarter_of_a_second() {
-    let Some(program) = compile("touches", TOUCHES, &["-O1", "-static"]) else { return };
-    let idle = "dd if=/dev/zero of=/tmp/f bs=1M count=120 2>/dev/null; rm /tmp/f; sleep 3; echo slept";
-    let busy = format!("[pod.busy]\nprogram = \"{}\"\nargs = [\"90\"]\nmemory = \"24M/160M\"\n", program.display());
-    // 24 MiB and its library OS for each, and what the idle one takes first.
-    let text = format!("[machine]\nmemory = \"208M\"\n{}{busy}", shell("idle", idle, "24M/160M"));
+    let Some(program) = program("idle", "touches") else { return };
+    let idle = "dd if=/dev/zero of=/tmp/f bs=1M count=300 2>&1 | grep -o 'No space.*'; rm /tmp/f; cut -d. -f1 \
+                /proc/uptime; sleep 4; echo slept";
+    let busy = pod("busy", &program, &["80", "2500"], "24M/160M", 1000);
+    let text = format!("[machine]\nmemory = \"208M\"\n{}{busy}", shell("idle", idle, "24M/360M"));
     let ended = up("idle-to-busy", &["--icount"], &text);
     assert_eq!(ended.status, 0, "{ended:?}");
-    assert_eq!(lines_of(&ended, "idle"), ["slept"], "{ended:?}");
-    let took_ms: u64 = lines_of(&ended, "busy")[0].parse().expect("a number");
-    assert!(took_ms < 250, "90 MiB took {took_ms} ms");
+    let said = lines_of(&ended, "idle");
+    assert_eq!((said[0].as_str(), said[2].as_str()), ("No space left on device", "slept"), "{ended:?}");
+    assert!(said[1].parse::<u64>().expect("seconds") < 2, "it was idle when memory was wanted: {ended:?}");
+    let [took_ms, worst_ms] = numbers_of(&ended, "busy")[..] else { panic!("{ended:?}") };
+    println!("80 MiB, 24 of its own: {took_ms} ms, {worst_ms} at once at most");
+    assert!(took_ms < 250, "{took_ms} ms");
+}
+
+/// Who does not answer loses its frames when its time is over, and others get on as before meanwhile.
+#[test]
+fn a_pod_that_does_not_give_loses_its_frames_in_time_and_disturbs_nobody() {
+    const GIVE_MS: u64 = 1000;
+    let programs = ["keeper", "touches", "windows"].map(|name| program("keeps", name));
+    let [Some(keeper), Some(touches), Some(windows)] = programs else { return };
+    let text = [
+        "[machine]\nmemory = \"204M\"\nslice_ms = 1\n".to_owned(),
+        pod("keeper", &keeper, &[], "24M/400M", 1000),
+        pod("needy", &touches, &["60", "1500"], "24M/160M", 100_000),
+        pod("other", &windows, &["1000", "2750"], "24M", 100_000),
+    ];
+    let ended = up("keeper", &["--icount", "--timeout", "200"], &text.concat());
+    assert_eq!(lines_of(&ended, "keeper"), ["keeps"], "{ended:?}");
+    let [took_ms, worst_ms] = numbers_of(&ended, "needy")[..] else { panic!("{ended:?}") };
+    // The first two windows are before, the last two after.
+    let counts = numbers_of(&ended, "other");
+    let before = (counts[0] + counts[1]) as f64 / 2.0;
+    let during = counts[2..].iter().sum::<u64>() as f64 / counts[2..].len() as f64;
+    println!("{took_ms} ms, {worst_ms} at once at most; {before} before, {during} during: {counts:?}");
+    assert!((GIVE_MS / 2..GIVE_MS + 20).contains(&worst_ms), "{worst_ms} ms: {ended:?}");
+    assert!(during >= before * 0.97, "{during} of {before}");
+}
+
+/// Three that read twice as much as there is for them hold what the inverse lottery says: who has `t` of `T` tickets
+/// loses a page with the chance `T - t`, so holdings are as 1/(T - t).
+///
+/// How soon they come to it depends on how fast the host serves the file. Measured: 5.0 % less, 1.6 and 6.3 % more.
+#[test]
+#[ignore = "takes minutes of a busy host"]
+fn three_that_scan_twice_their_memory_hold_what_their_tickets_say() {
+    let Some(scanner) = program("scans", "scanner") else { return };
+    let folder = up_folder("scanners").join("data");
+    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let file = std::fs::File::create(folder.join("data")).expect("the temporary folder is writable");
+    file.set_len(100 << 20).expect("a file with nothing in it");
+    let tickets = [("three", 3), ("two", 2), ("one", 1)];
+    let one = |(number, (name, tickets)): (usize, &(&str, u32))| {
+        let volume = format!("volumes = [\"{}:/data\"]\n", folder.display());
+        pod(name, &scanner, &[&number.to_string(), "3"], "16M/400M", tickets * 1000) + &volume
+    };
+    let pods: String = tickets.iter().enumerate().map(one).collect();
+    let ended = up("scanners", &["--icount", "--timeout", "400"], &format!("[machine]\nmemory = \"200M\"\n{pods}"));
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let held = tickets.map(|(name, _)| numbers_of(&ended, name)[0] as f64);
+    let (all, due) = (held.iter().sum::<f64>(), tickets.map(|(_, count)| 1.0 / (6.0 - f64::from(count))));
+    let due_sum: f64 = due.iter().sum();
+    for (held, due) in held.iter().zip(due) {
+        let (share, due) = (held / all, due / due_sum);
+        println!("{held} frames: {share:.4}, due {due:.4}");
+        assert!((share / due - 1.0).abs() < 0.10, "{share} of {due}: {ended:?}");
+    }
 }
 
 /// Anonymous memory meets its end at the limit and not before, and then only the one who wanted it.
 #[test]
 fn anonymous_memory_grows_up_to_the_limit() {
-    let Some(program) = compile("touches", TOUCHES, &["-O1", "-static"]) else { return };
-    let pod = |name: &str, count: u32| {
-        let program = program.display();
-        format!("[pod.{name}]\nprogram = \"{program}\"\nargs = [\"{count}\"]\nmemory = \"24M/128M\"\n")
-    };
-    let ended = up("anonymous", &["--icount"], &[pod("fits", 110), pod("hungry", 134)].concat());
-    assert!(lines_of(&ended, "fits")[0].parse::<u64>().is_ok(), "{ended:?}");
+    let Some(program) = program("anonymous", "touches") else { return };
+    let pod = |name: &str, count: &str| pod(name, &program, &[count, "1000"], "24M/128M", 1000);
+    let ended = up("anonymous", &["--icount"], &[pod("fits", "110"), pod("hungry", "134")].concat());
+    assert_eq!(numbers_of(&ended, "fits").len(), 2, "{ended:?}");
     assert!(lines_of(&ended, "hungry").iter().all(|line| line == "refused"), "{ended:?}");
     assert_ne!(ended.status, 0, "{ended:?}");
 }

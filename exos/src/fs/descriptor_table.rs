@@ -75,10 +75,10 @@ impl DescriptorTable {
         if number >= limit {
             return Err(Errno::EMFILE);
         }
+        self.put(number, Slot { description, close_on_exec })?;
         if minimum as usize <= self.first_free {
             self.first_free = number as usize + 1;
         }
-        self.put(number, Slot { description, close_on_exec })?;
         Ok(number)
     }
 

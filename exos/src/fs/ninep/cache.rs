@@ -72,8 +72,15 @@ impl PageCache {
             if state.queue.len() > 2 * state.page_count as usize + DEAD_ENTRY_COUNT_MAX {
                 state.queue.retain(|(inode, _)| inode.strong_count() > 0);
             }
-            let all = self.pool.upgrade().map_or(0, |pool| pool.limit_at_last());
-            state.page_count.saturating_sub((all - all / KEPT_SHARE).max(1))
+            let most = |all: u64| (all - all / KEPT_SHARE).max(1);
+            let pool = self.pool.upgrade();
+            match pool.map(|pool| (pool.limit_at_last(), pool)) {
+                // It may have been given more meanwhile.
+                Some((last, pool)) if state.page_count > most(last) => {
+                    state.page_count.saturating_sub(most(pool.limits().0))
+                }
+                _ => 0,
+            }
         };
         if surplus > 0
             && let Some(pool) = self.pool.upgrade()

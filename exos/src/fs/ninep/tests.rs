@@ -377,6 +377,23 @@ fn a_walk_over_everything_leaves_neither_fids_nor_memory() {
 }
 
 #[test]
+fn the_cache_grows_with_what_its_pod_is_given() {
+    let server = FakeServer::new();
+    server.put("big", &pattern(6 << 20));
+    let rig = Rig::over(server, Consistency::Fixed, 64 << 20);
+    rig.machine.set_frame_limit(512);
+    let read_all = || {
+        let mut buffer = Buffer::with_limit(6 << 20);
+        rig.root.lookup(b"big").unwrap().read_at(0, &mut buffer).unwrap()
+    };
+    assert_eq!(read_all(), 6 << 20);
+    assert!(rig.cache.page_count() <= 448);
+    rig.machine.set_frame_limit(4096);
+    assert_eq!(read_all(), 6 << 20);
+    assert_eq!(rig.cache.page_count(), 6 << 8);
+}
+
+#[test]
 fn cached_pages_give_way_to_programs() {
     let server = FakeServer::new();
     server.put("big", &pattern(3 << 20));
