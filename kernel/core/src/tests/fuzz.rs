@@ -319,7 +319,7 @@ fn a_blind_search_finds_nothing() {
         let first = super::seeds::inputs();
         let outcomes = first.iter().map(|input| search.run_one(input).map(drop)).collect::<Vec<_>>();
         let later = (0..60).map(|_| search.step().map(drop));
-        for failure in outcomes.into_iter().chain(later).filter_map(Result::err) {
+        if let Some(failure) = outcomes.into_iter().chain(later).find_map(Result::err) {
             panic!("{}: {:?}", failure.message, failure.input);
         }
     });
