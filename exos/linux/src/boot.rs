@@ -260,11 +260,13 @@ fn mount_all(
     let groups = ControlGroups::new(facts.clone());
     facts.set_groups(&groups);
     let groups = group_fs::root(groups, file_system(8), now);
-    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 5] = [
+    let shared = memory_store(&ground.pool, 10, 0o1777, now)?;
+    let mounts: [(&[u8], InodeRef, &'static str, MountFlags); 6] = [
         (b"/dev", devices, "tmpfs", MountFlags::NO_SET_ID),
+        (b"/dev/shm", shared, "tmpfs", MountFlags::NO_SET_ID),
         (b"/dev/pts", terminals.root(), "devpts", MountFlags::NO_SET_ID | MountFlags::NO_EXECUTE),
         (b"/proc", proc, "proc", restricted),
-        (b"/sys", sys, "sysfs", restricted | MountFlags::READ_ONLY),
+        (b"/sys", sys, "sysfs", restricted),
         (b"/sys/fs/cgroup", groups, "cgroup2", restricted),
     ];
     for (path, root, kind, flags) in mounts {

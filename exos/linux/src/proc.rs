@@ -26,9 +26,11 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
-use exos::fs::description::StatusFlags;
+use exos::fs::description::{Description, StatusFlags};
+use exos::fs::file_lock::{LockFamily, LockKind, LockOwner};
 use exos::fs::group_fs::tree::ControlGroups;
 use exos::fs::location::Location;
+use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::permission::Credentials;
 use exos::fs::proc_fs::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
 use exos::fs::vnode::Timestamp;
@@ -312,11 +314,16 @@ impl ProcessProvider for ProcFacts {
         let description = member.process.files.get(u64::from(number))?;
         let close_on_exec = member.process.files.table().close_on_exec(number)?;
         let flags = open_flags(description.is_readable(), description.is_writable(), description.status());
-        let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 };
+        let is_named = description.metadata().device != PSEUDO_DEVICE;
+        let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 } | if is_named { 0o100_000 } else { 0 };
         let mut out = Text::new(out);
         put!(out, "pos:\t{}\nflags:\t0{flags:o}\n", description.offset());
         let (mount, inode_number) = (description.location().mount().id, description.metadata().inode_number);
         put!(out, "mnt_id:\t{mount}\nino:\t{inode_number}\n");
+        if description.may_be_locked() {
+            let owners = [LockOwner::Description(description.number()), member.process.files.lock_owner()];
+            lock_lines(&description, owners, &mut out);
+        }
         out.end()
     }
 
@@ -362,10 +369,32 @@ fn parse_number(value: &[u8]) -> Option<i32> {
     core::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// `O_*` of a description as `fdinfo` shows them; `O_LARGEFILE` is always there, as for every
-/// 64-bit program.
+/// The locks on a file that a description or its process holds, as `fdinfo` tells them (proc(5)).
+fn lock_lines(description: &Description, owners: [LockOwner; 2], out: &mut Text<'_>) {
+    let (table, file) = description.locks();
+    let metadata = description.metadata();
+    let all = table.on_file(file);
+    for (number, (family, lock)) in all.iter().filter(|(_, lock)| owners.contains(&lock.owner)).enumerate() {
+        let (kind, process) = match (family, lock.owner) {
+            (LockFamily::Whole, _) => ("FLOCK ", lock.process as i32),
+            (LockFamily::Record, LockOwner::Process(_)) => ("POSIX ", lock.process as i32),
+            (LockFamily::Record, LockOwner::Description(_)) => ("OFDLCK", -1),
+        };
+        let access = if lock.kind == LockKind::Shared { "READ " } else { "WRITE" };
+        let (number, start) = (number + 1, lock.range.start);
+        put!(out, "lock:\t{number}: {kind} ADVISORY  {access} {process} ");
+        let (device, inode) = (metadata.device, metadata.inode_number);
+        put!(out, "{:02x}:{:02x}:{inode} {start} ", device.major, device.minor);
+        match lock.range.last {
+            u64::MAX => out.raw(b"EOF\n"),
+            last => put!(out, "{last}\n"),
+        }
+    }
+}
+
+/// `O_*` of a description as `fdinfo` shows them, but for `O_LARGEFILE`.
 fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 {
-    const BITS: [(StatusFlags, u32); 10] = [
+    const BITS: [(StatusFlags, u32); 11] = [
         (StatusFlags::APPEND, 0o2000),
         (StatusFlags::NON_BLOCKING, 0o4000),
         (StatusFlags::DATA_SYNC, 0o10_000),
@@ -376,14 +405,16 @@ fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 
         (StatusFlags::NO_ACCESS_TIME, 0o1_000_000),
         (StatusFlags::SYNC, 0o4_010_000),
         (StatusFlags::PATH_ONLY, 0o10_000_000),
+        (StatusFlags::UNNAMED, 0o20_000_000),
     ];
     let access = match (is_readable, is_writable) {
+        (false, false) if !status.contains(StatusFlags::PATH_ONLY) => 3,
         (_, false) => 0,
         (false, true) => 1,
         (true, true) => 2,
     };
     let set = BITS.iter().filter(|(flag, _)| status.contains(*flag));
-    set.fold(access | 0o100_000, |bits, (_, bit)| bits | bit)
+    set.fold(access, |bits, (_, bit)| bits | bit)
 }
 
 /// Where texts are written: bytes, because names need not be UTF-8.

@@ -144,10 +144,11 @@ fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -
     })
 }
 
-/// An offset that is not negative.
+/// An offset at which a transfer of this length begins and ends within what a file can have.
 #[inline]
 fn offset_of(frame: &UpcallFrame) -> Option<u64> {
-    Some(frame.r10).filter(|offset| *offset <= i64::MAX as u64)
+    let end = frame.r10.wrapping_add(frame.rdx);
+    Some(frame.r10).filter(|offset| (*offset | end) <= i64::MAX as u64)
 }
 
 /// `read(2)`.
@@ -273,7 +274,7 @@ fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
     let namespace = &caller.system.files.namespace;
     // The walk is over, and nothing is created or cut off that would need a time.
     let opener = Caller { root: namespace.root(), credentials: &credentials, umask: 0, now: Timestamp::default() };
-    let how = OpenHow { access, flags: OpenFlags::empty(), status: StatusFlags::empty(), permissions: 0 };
+    let how = OpenHow { access, flags: OpenFlags::empty(), status: StatusFlags::empty(), ..OpenHow::READ };
     let description = namespace.open_found(&opener, location, &how).ok()?;
     Some(files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0))
 }

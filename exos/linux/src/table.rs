@@ -9,9 +9,9 @@ use syscalls::Sysno;
 
 use crate::call::{
     capability, clock_adjust, epoll, event_file, extended_attribute, file_control, file_descriptor, file_metadata,
-    file_path, file_transfer, futex, identity, memory, memory_policy, message, message_queue, miscellany, namespace,
-    native, poll, posix_queue, priority, process, process_file, process_memory, program, schedule, semaphore,
-    shared_memory, signal, socket, socket_option, splice, time, timer, watch,
+    file_path, file_sync, file_transfer, futex, identity, memory, memory_policy, message, message_queue, miscellany,
+    namespace, native, poll, posix_queue, priority, process, process_file, process_memory, program, schedule,
+    semaphore, shared_memory, signal, socket, socket_option, splice, time, timer, watch,
 };
 use crate::context::{Arguments, Context, Handler};
 use crate::gate;
@@ -66,6 +66,7 @@ pub const ENTRIES: &[&[Entry]] = &[
     extended_attribute::ENTRIES,
     file_metadata::ENTRIES,
     file_path::ENTRIES,
+    file_sync::ENTRIES,
     file_transfer::ENTRIES,
     futex::ENTRIES,
     memory::ENTRIES,
@@ -182,11 +183,9 @@ const MISCELLANY: &[Entry] = &[
     ),
     partial(Sysno::syslog, "an empty log", miscellany::syslog),
     partial(Sysno::reboot, "never permitted", miscellany::reboot),
-    partial(Sysno::mount, "never permitted", miscellany::not_permitted),
     partial(Sysno::swapon, "never permitted", miscellany::not_permitted),
     partial(Sysno::swapoff, "never permitted", miscellany::not_permitted),
     partial(Sysno::acct, "never permitted", miscellany::not_permitted),
-    partial(Sysno::umount2, "never permitted", miscellany::not_permitted),
     full(Sysno::vhangup, miscellany::vhangup),
 ];
 

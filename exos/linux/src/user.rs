@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use aegis_abi::FrameNumber;
+use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::platform::FrameBytes;
 use exos::reserve;
@@ -274,6 +275,7 @@ pub fn read_extents(memory: &dyn UserMemory, address: u64, count: u64) -> Result
     }
     let bytes = read_vec(memory, address, count * 16, EXTENT_COUNT_MAX as usize * 16)?;
     let mut room = TRANSFER_BYTES_MAX;
+    let mut bad = false;
     let mut extents = Vec::with_capacity(count as usize);
     for entry in bytes.chunks_exact(16) {
         let start = crate::abi::bytes::get::u64(entry, 0);
@@ -281,11 +283,15 @@ pub fn read_extents(memory: &dyn UserMemory, address: u64, count: u64) -> Result
         if length > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
+        // Linux too says so of each buffer before it touches the first.
+        if start.checked_add(length).is_none_or(|end| end > PROGRAM_END) {
+            bad = true;
+        }
         let length = length.min(room);
         room -= length;
         extents.push(Extent { address: start, length });
     }
-    Ok(extents)
+    if bad { Err(Errno::EFAULT) } else { Ok(extents) }
 }
 
 /// Where one is in program buffers that are gone through in a row.

@@ -15,6 +15,7 @@ use bitflags::bitflags;
 
 use super::file_lock::{Attachment, LockFamily, LockOwner, LockRange, LockTable, LockedFile};
 use super::location::{Location, MountFlags};
+use super::permission::without_set_ids;
 use super::pipe::Pipe;
 use super::readiness::{Readiness, WaitQueue};
 use super::stream::Terminal;
@@ -22,7 +23,7 @@ use super::terminal::tty::Side;
 use super::transfer::{Destination, Source, partial};
 use super::vnode::{
     Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, Now, OFFSET_MAX, OpenFile, OpenRequest,
-    SeekSupport, SeekTarget, Timestamp, WritePosition,
+    SeekSupport, SeekTarget, SetAttributes, Timestamp, WritePosition,
 };
 use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
@@ -52,6 +53,12 @@ bitflags! {
         const NO_FOLLOW = 1 << 8;
         /// `O_PATH`: only a place, nothing can be read or written.
         const PATH_ONLY = 1 << 9;
+        /// `O_TMPFILE` was given.
+        const UNNAMED = 1 << 10;
+        /// Whoever opened it may not keep set-ID bits of a file that he writes.
+        const ENDS_SET_IDS = 1 << 11;
+        /// Nor is he in the file's group.
+        const IS_OF_OTHER_GROUP = 1 << 12;
     }
 }
 
@@ -346,16 +353,32 @@ impl Description {
         if wanted == 0 && self.file.is_none() {
             return Ok(0);
         }
-        if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
-            let (start, done) = self.inode().write_at(WritePosition::End, source, now.now())?;
-            *self.offset.lock() = start + done as u64;
-            return Ok(done);
+        let status = self.status();
+        if status.intersects(StatusFlags::APPEND | StatusFlags::ENDS_SET_IDS) && self.file.is_none() {
+            let now = now.now();
+            self.end_set_ids(status, now)?;
+            if status.contains(StatusFlags::APPEND) {
+                let (start, done) = self.inode().write_at(WritePosition::End, source, now)?;
+                *self.offset.lock() = start + done as u64;
+                return Ok(done);
+            }
+            return self.write_claimed(wanted, source, now);
         }
+        self.write_claimed(wanted, source, now)
+    }
+
+    /// Writes at the offset, which is moved first.
+    #[inline]
+    fn write_claimed(&self, wanted: u64, source: &mut dyn Source, now: impl Now) -> Result<usize> {
         let (start, end) = {
             let mut offset = self.offset.lock();
             let start = *offset;
-            *offset = start.saturating_add(wanted).min(OFFSET_MAX);
-            (start, *offset)
+            let end = start.saturating_add(wanted);
+            if end > OFFSET_MAX {
+                return Err(Errno::EINVAL);
+            }
+            *offset = end;
+            (start, end)
         };
         let result = self.write_at_offset(start, source, now);
         let done = result.unwrap_or(0) as u64;
@@ -373,11 +396,65 @@ impl Description {
         if source.remaining() == 0 && self.file.is_none() {
             return Ok(0);
         }
-        if self.status().contains(StatusFlags::APPEND) && self.file.is_none() {
-            let done = self.inode().write_at(WritePosition::End, source, now.now()).map(|(_, done)| done);
+        let status = self.status();
+        if status.intersects(StatusFlags::APPEND | StatusFlags::ENDS_SET_IDS) && self.file.is_none() {
+            let now = now.now();
+            self.end_set_ids(status, now)?;
+            let at = if status.contains(StatusFlags::APPEND) { WritePosition::End } else { WritePosition::At(offset) };
+            let done = self.inode().write_at(at, source, now).map(|(_, done)| done);
             return self.told(event::MODIFY, done);
         }
         self.told(event::MODIFY, self.write_at_offset(offset, source, now))
+    }
+
+    /// Writes at the end, whatever the offset is (`RWF_APPEND`), and moves the offset behind it if it is the one used.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_end(&self, source: &mut dyn Source, moves: bool, now: Timestamp) -> Result<usize> {
+        self.check_writable()?;
+        if self.file.is_some() {
+            return self.write(source, now);
+        }
+        self.end_set_ids(self.status(), now)?;
+        let (start, done) = self.inode().write_at(WritePosition::End, source, now)?;
+        if moves {
+            *self.offset.lock() = start + done as u64;
+        }
+        self.told(event::MODIFY, Ok(done))
+    }
+
+    /// Writes to a file at `start`, though the description may append (`RWF_NOAPPEND`).
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_here(&self, start: u64, source: &mut dyn Source, moves: bool, now: Timestamp) -> Result<usize> {
+        self.check_writable()?;
+        self.end_set_ids(self.status(), now)?;
+        let done = self.write_at_offset(start, source, now)?;
+        if moves {
+            *self.offset.lock() = start + done as u64;
+        }
+        self.told(event::MODIFY, Ok(done))
+    }
+
+    /// Takes set-ID bits from a file that is about to be written.
+    #[cold]
+    fn end_set_ids(&self, status: StatusFlags, now: Timestamp) -> Result<()> {
+        if !status.contains(StatusFlags::ENDS_SET_IDS) {
+            return Ok(());
+        }
+        let before = self.inode().protection().permissions;
+        let kept = without_set_ids(before, !status.contains(StatusFlags::IS_OF_OTHER_GROUP));
+        if kept == before {
+            return Ok(());
+        }
+        self.inode().set_attributes(SetAttributes { permissions: Some(kept), ..Default::default() }, now)
+    }
+
+    /// Whether something besides the inode does its work: a text that is made, a device, a pipe.
+    pub fn has_driver(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Moves the offset; returns where it is now.
@@ -467,6 +544,7 @@ impl Description {
         if !self.request.write || self.inode().kind() != FileKind::Regular {
             return Err(Errno::EINVAL);
         }
+        self.end_set_ids(self.status(), now)?;
         self.inode().truncate(size_bytes, now)?;
         self.watches.tell(&self.location, event::MODIFY, false);
         Ok(())
@@ -494,6 +572,7 @@ impl Description {
         if offset + length > OFFSET_MAX {
             return Err(Errno::EFBIG);
         }
+        self.end_set_ids(self.status(), now)?;
         self.inode().allocate(mode, offset, length, now)?;
         self.watches.tell(&self.location, event::MODIFY, true);
         Ok(())

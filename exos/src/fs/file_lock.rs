@@ -184,6 +184,7 @@ impl LockTable {
         if replaces_own {
             cut(held, lock.owner, &lock.range);
         }
+        let lock = joined(held, lock);
         held.push(lock);
         drop(table);
         // A lock that became weaker lets others in.
@@ -281,6 +282,22 @@ impl LockTable {
         self.entry_count.load(Ordering::Relaxed) == 0
     }
 
+    /// The locks on a file, in order: those of whole files first.
+    pub fn on_file(&self, file: LockedFile) -> Vec<(LockFamily, HeldLock)> {
+        let table = self.held.lock();
+        let mut all = Vec::new();
+        for family in [LockFamily::Whole, LockFamily::Record] {
+            let held = table.get(&(file, family)).map_or(&[][..], Vec::as_slice);
+            let begin = all.len();
+            if all.try_reserve(held.len()).is_err() {
+                break;
+            }
+            all.extend(held.iter().map(|held| (family, *held)));
+            all[begin..].sort_unstable_by_key(|(_, held)| held.range.start);
+        }
+        all
+    }
+
     /// The first lock that is in the way of `lock` (`F_GETLK`).
     pub fn conflict(&self, file: LockedFile, family: LockFamily, lock: &HeldLock) -> Option<HeldLock> {
         let table = self.held.lock();
@@ -292,6 +309,21 @@ impl LockTable {
     pub fn wait_queue(&self) -> &Arc<WaitQueue> {
         &self.queue
     }
+}
+
+/// Takes what the owner holds of the same kind right beside a new lock out of `held`: the lock that covers both.
+fn joined(held: &mut Vec<HeldLock>, mut lock: HeldLock) -> HeldLock {
+    held.retain(|other| {
+        let touches = other.range.last.checked_add(1) == Some(lock.range.start)
+            || lock.range.last.checked_add(1) == Some(other.range.start);
+        let is_part = touches && other.owner == lock.owner && other.kind == lock.kind;
+        if is_part {
+            lock.range.start = lock.range.start.min(other.range.start);
+            lock.range.last = lock.range.last.max(other.range.last);
+        }
+        !is_part
+    });
+    lock
 }
 
 /// Takes a range out of an owner's locks.

@@ -46,6 +46,13 @@ pub struct Credentials {
     pub capabilities: CapabilitySet,
 }
 
+/// The permission bits of a file that somebody wrote who may not keep set-ID bits; `is_in_group`: he is in its group. A
+/// set-group-ID bit without the group's right to execute meant mandatory locks and stays for the group.
+pub fn without_set_ids(permissions: u32, is_in_group: bool) -> u32 {
+    let group_runs = permissions & 0o010 != 0 || !is_in_group;
+    permissions & !MODE_SET_UID & if group_runs { !MODE_SET_GID } else { !0 }
+}
+
 impl Credentials {
     /// User and group 0 with every capability.
     pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new(), capabilities: CapabilitySet::ALL };

@@ -407,11 +407,18 @@ impl ProcInode {
                 (fixed, Vec::new())
             }
             Node::Descriptors(process) | Node::DescriptorTexts(process) => {
+                self.provider().owner(ProcessName { process, thread: None }).ok_or(Errno::ENOENT)?;
                 (Vec::new(), self.provider().descriptors(process))
             }
             Node::Threads(process) => (Vec::new(), self.provider().threads(process)),
             _ => return Err(Errno::ENOTDIR),
         })
+    }
+
+    /// A text below `sys` that not even root may write.
+    fn is_fixed_setting(&self) -> bool {
+        let Node::SystemText(text) = self.node else { return false };
+        SystemText::ALL.iter().any(|row| row.1 == text && row.2 & 0o222 == 0 && row.0.starts_with("sys/"))
     }
 
     fn append_text(&self, out: &mut Vec<u8>) -> Result<()> {
@@ -456,6 +463,13 @@ impl Inode for ProcInode {
 
     fn is_volatile(&self) -> bool {
         true
+    }
+
+    fn check_search(&self) -> Result<()> {
+        match self.node {
+            Node::Process(name) if self.provider().owner(name).is_none() => Err(Errno::ESRCH),
+            _ => Ok(()),
+        }
     }
 
     fn process_number(&self) -> Option<u32> {
@@ -511,6 +525,11 @@ impl Inode for ProcInode {
         Err(Errno::ENOENT)
     }
 
+    /// Nothing comes of it, as on Linux.
+    fn truncate(&self, _: u64, _: Timestamp) -> Result<()> {
+        if self.kind() == FileKind::Regular { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
     fn unlink(&self, _: &[u8], _: Timestamp) -> Result<()> {
         Err(Errno::EPERM)
     }
@@ -540,8 +559,9 @@ impl Inode for ProcInode {
         }
     }
 
-    fn open(&self, _: OpenRequest, _: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
+    fn open(&self, request: OpenRequest, _: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
         match self.node {
+            Node::SystemText(_) if request.write && self.is_fixed_setting() => Err(Errno::EACCES),
             Node::SystemText(_) | Node::ProcessText(..) | Node::DescriptorText(..) => {
                 let inode = Self { fs: self.fs.clone(), node: self.node };
                 Ok(Some(Arc::new(TextFile { inode, text: Mutex::new(None) })))
@@ -550,8 +570,9 @@ impl Inode for ProcInode {
         }
     }
 
-    fn set_attributes(&self, _: SetAttributes, _: Timestamp) -> Result<()> {
-        Err(Errno::EPERM)
+    /// Owner and times can be set and are not kept: each look at a node makes it anew, as on Linux.
+    fn set_attributes(&self, attributes: SetAttributes, _: Timestamp) -> Result<()> {
+        if attributes.permissions.is_some() { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     fn read_at(&self, _: u64, _: &mut dyn Destination) -> Result<usize> {
@@ -601,6 +622,10 @@ impl OpenFile for TextFile {
         let length = source.remaining();
         if length > WRITE_BYTES_MAX {
             return Err(Errno::EINVAL);
+        }
+        // Root may open what nobody may write.
+        if self.inode.kind_and_permissions().1 & 0o222 == 0 {
+            return Err(if self.inode.process().is_some() { Errno::EINVAL } else { Errno::EIO });
         }
         let mut value = alloc::vec![0; length];
         if source.take(&mut value) < length {

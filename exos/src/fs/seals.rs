@@ -16,6 +16,8 @@ bitflags::bitflags! {
         const WRITE = 1 << 3;
         /// Contents may not change except through writable mappings that exist already.
         const FUTURE_WRITE = 1 << 4;
+        /// The permissions to execute may not change.
+        const EXECUTE = 1 << 5;
     }
 }
 

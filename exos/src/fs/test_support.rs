@@ -76,7 +76,7 @@ impl World {
         flags: OpenFlags,
         status: StatusFlags,
     ) -> Result<Arc<Description>> {
-        let how = OpenHow { access, flags, status, permissions: 0o666 };
+        let how = OpenHow { access, flags, status, permissions: 0o666, ..OpenHow::READ };
         self.namespace.open(&self.caller(), &self.root, path.as_bytes(), &how)
     }
 

@@ -8,9 +8,11 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::permission::Credentials;
 use super::transfer::{Destination, put_from};
 use super::vnode::{
-    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, Timestamp,
+    Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
+    NewNode, OpenFile, OpenRequest, RenameMode, SetAttributes, Timestamp,
 };
 use crate::error::{Errno, Result};
 
@@ -147,6 +149,35 @@ impl Inode for TextNode {
             position = next_cookie;
         }
         Ok(position)
+    }
+
+    fn create(&self, _: &[u8], node: NewNode<'_>, _: Creation) -> Result<InodeRef> {
+        Err(if node == NewNode::Regular { Errno::EACCES } else { Errno::EPERM })
+    }
+
+    fn link(&self, _: &[u8], _: &InodeRef, _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn unlink(&self, _: &[u8], _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn remove_directory(&self, _: &[u8], _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn rename(&self, _: &[u8], _: &InodeRef, _: &[u8], _: RenameMode, _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn set_attributes(&self, _: SetAttributes, _: Timestamp) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+
+    fn open(&self, request: OpenRequest, _: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
+        // Root too may write only what has a writer.
+        if request.write && matches!(self.content, Content::Text(_)) { Err(Errno::EACCES) } else { Ok(None) }
     }
 
     fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {

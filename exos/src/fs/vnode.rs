@@ -483,6 +483,15 @@ pub trait Inode: Any + Send + Sync {
         !self.is_volatile()
     }
 
+    /// Whether a walk may go on from this directory, as far as that is for the file system to say. Asked only of those
+    /// that are not steady.
+    ///
+    /// # Errors
+    /// `ESRCH`: the process that it tells of has ended.
+    fn check_search(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether `name` still leads to `child`, to which it led before. Asked on every walk, also where a file system
     /// changes by itself and its names are remembered all the same.
     fn confirms(&self, name: &[u8], child: &InodeRef) -> bool {
@@ -514,8 +523,8 @@ pub trait Inode: Any + Send + Sync {
     ///
     /// # Errors
     /// `EOPNOTSUPP`, `ENOSPC`.
-    fn create_unnamed(&self, creation: Creation) -> Result<InodeRef> {
-        let _ = creation;
+    fn create_unnamed(&self, creation: Creation, is_linkable: bool) -> Result<InodeRef> {
+        let _ = (creation, is_linkable);
         Err(Errno::EOPNOTSUPP)
     }
 

@@ -9,6 +9,8 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use bitflags::bitflags;
+
 use super::known_walks::Walkers;
 use super::location::Location;
 use super::permission::{Credentials, Wish};
@@ -81,6 +83,23 @@ impl LookupFlags {
     pub const DIRECTORY: Self = Self { follow: true, directory: true };
 }
 
+bitflags! {
+    /// Where a walk may not go (`resolve` of openat2(2)).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Restriction: u32 {
+        /// From one mount to another (`RESOLVE_NO_XDEV`): `EXDEV`.
+        const ONE_MOUNT = 1;
+        /// Along links that jump (`RESOLVE_NO_MAGICLINKS`): `ELOOP`.
+        const NO_JUMPS = 2;
+        /// Along links (`RESOLVE_NO_SYMLINKS`): `ELOOP`.
+        const NO_LINKS = 4;
+        /// Out of the directory where it starts (`RESOLVE_BENEATH`): `EXDEV`.
+        const BENEATH = 8;
+        /// The directory where it starts is its root (`RESOLVE_IN_ROOT`): jumps are `EXDEV`.
+        const IN_ROOT = 16;
+    }
+}
+
 /// A walk in progress.
 pub struct Walk<'a> {
     caller: Caller<'a>,
@@ -94,6 +113,9 @@ pub struct Walk<'a> {
     is_for_all: bool,
     /// It went up, or along a link.
     has_turned: bool,
+    restriction: Restriction,
+    /// Where it started, if it may not go out of there.
+    start: Option<Location>,
 }
 
 impl<'a> Walk<'a> {
@@ -120,7 +142,33 @@ impl<'a> Walk<'a> {
             is_steady: true,
             is_for_all: true,
             has_turned: false,
+            restriction: Restriction::empty(),
+            start: None,
         })
+    }
+
+    /// The same walk, which may not go everywhere.
+    ///
+    /// # Errors
+    /// `EXDEV`: it starts at the root and may not leave a directory.
+    pub fn restricted(mut self, restriction: Restriction) -> Result<Self> {
+        self.restriction = restriction;
+        if restriction.contains(Restriction::BENEATH) {
+            if self.path.first() == Some(&b'/') {
+                return Err(Errno::EXDEV);
+            }
+            self.start = Some(self.here.clone());
+        }
+        Ok(self)
+    }
+
+    /// Whether the walk may go from where it is to `next`.
+    ///
+    /// # Errors
+    /// `EXDEV`.
+    pub(super) fn check_step(&self, next: &Location) -> Result<()> {
+        let crosses = self.restriction.contains(Restriction::ONE_MOUNT) && next.mount().id != self.here.mount().id;
+        if crosses { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
     /// Where the walk is: after [`Self::to_last`], the directory of the last component.
@@ -173,9 +221,10 @@ impl<'a> Walk<'a> {
             }
             match name {
                 b"." => {}
-                b".." => self.go_up(),
+                b".." => self.go_up()?,
                 name => {
                     let next = self.here.child(name)?;
+                    self.check_step(&next)?;
                     self.enter(next)?;
                 }
             }
@@ -191,13 +240,23 @@ impl<'a> Walk<'a> {
         let inode = self.here.inode();
         let protection = inode.protection();
         self.is_for_all &= protection.permissions & ALL_EXECUTE == ALL_EXECUTE;
-        self.is_steady &= inode.is_steady();
+        if !inode.is_steady() {
+            self.is_steady = false;
+            inode.check_search()?;
+        }
         self.caller.credentials.check(protection, Wish::EXECUTE)
     }
 
-    fn go_up(&mut self) {
+    pub(super) fn go_up(&mut self) -> Result<()> {
         self.has_turned = true;
+        if !self.restriction.is_empty() {
+            if self.start.as_ref().is_some_and(|start| start == &self.here) {
+                return Err(Errno::EXDEV);
+            }
+            self.check_step(&self.here.parent(self.caller.root))?;
+        }
         self.here = self.here.parent(self.caller.root);
+        Ok(())
     }
 
     /// For whom the finished walk would lead to the same place again; `None`: that cannot be known.
@@ -229,9 +288,10 @@ impl<'a> Walk<'a> {
             directory |= has_slash;
             match last {
                 Found::Root | Found::Dot => {}
-                Found::DotDot => self.go_up(),
+                Found::DotDot => self.go_up()?,
                 Found::Name(name) => {
                     let next = self.here.child(&self.path[name])?;
+                    self.check_step(&next)?;
                     if follow && next.inode().kind() == FileKind::Symlink {
                         self.restore_slash(has_slash);
                         self.follow(&next)?;
@@ -280,13 +340,27 @@ impl<'a> Walk<'a> {
         if self.link_count > LINK_FOLLOW_MAX {
             return Err(Errno::ELOOP);
         }
+        if self.restriction.contains(Restriction::NO_LINKS) {
+            return Err(Errno::ELOOP);
+        }
         preempt::unless_killed()?;
         match link.inode().follow_link()? {
-            LinkTarget::Jump(location) => self.here = location,
+            LinkTarget::Jump(_) if self.restriction.contains(Restriction::NO_JUMPS) => return Err(Errno::ELOOP),
+            LinkTarget::Jump(_) if self.restriction.intersects(Restriction::BENEATH | Restriction::IN_ROOT) => {
+                return Err(Errno::EXDEV);
+            }
+            LinkTarget::Jump(location) => {
+                self.check_step(&location)?;
+                self.here = location;
+            }
             LinkTarget::Path(target) => {
                 match target.first() {
                     None => return Err(Errno::ENOENT),
-                    Some(b'/') => self.here = self.caller.root.clone(),
+                    Some(b'/') if self.start.is_some() => return Err(Errno::EXDEV),
+                    Some(b'/') => {
+                        self.check_step(self.caller.root)?;
+                        self.here = self.caller.root.clone();
+                    }
                     Some(_) => {}
                 }
                 let mut path = target;

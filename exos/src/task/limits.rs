@@ -75,13 +75,17 @@ impl Limits {
         self.values[resource as usize].soft
     }
 
-    /// Sets a limit. `EINVAL`: no such resource, or soft above hard; `EPERM`: raises the hard value without privilege.
+    /// Sets a limit. `EINVAL`: no such resource, or soft above hard; `EPERM`: raises the hard value without privilege,
+    /// or lets more files be open than a table can have.
     pub fn set(&mut self, resource: usize, limit: Limit, is_privileged: bool) -> Result<()> {
         let old = self.values.get_mut(resource).ok_or(Errno::EINVAL)?;
         if limit.soft > limit.hard {
             return Err(Errno::EINVAL);
         }
-        if limit.hard > old.hard && !is_privileged {
+        // `/proc/sys/fs/nr_open`.
+        const OPEN_FILES_MAX: u64 = 1 << 20;
+        let is_beyond = resource == Resource::OpenFiles as usize && limit.hard > OPEN_FILES_MAX;
+        if (limit.hard > old.hard && !is_privileged) || is_beyond {
             return Err(Errno::EPERM);
         }
         *old = limit;

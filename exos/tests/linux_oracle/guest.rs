@@ -105,7 +105,7 @@ impl Guest {
                 Initial::File(bytes) => {
                     let flags = OpenFlags::CREATE;
                     let status = StatusFlags::empty();
-                    let how = OpenHow { access: Access::Write, flags, status, permissions: 0o644 };
+                    let how = OpenHow { access: Access::Write, flags, status, permissions: 0o644, ..OpenHow::READ };
                     let caller = self.caller();
                     let file = self.namespace.open(&caller, &self.start, path.as_bytes(), &how);
                     file.unwrap().write(&mut &bytes[..], NOW).map(drop)
@@ -151,7 +151,7 @@ impl Guest {
         status.set(StatusFlags::DIRECTORY, flags.directory);
         status.set(StatusFlags::NO_FOLLOW, flags.no_follow);
         status.set(StatusFlags::PATH_ONLY, flags.path_only);
-        let how = OpenHow { access, flags: open_flags, status, permissions: 0o666 };
+        let how = OpenHow { access, flags: open_flags, status, permissions: 0o666, ..OpenHow::READ };
         self.namespace.open(&self.caller(), &self.start, path.as_bytes(), &how)
     }
 

@@ -42,6 +42,7 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
             | control::GET_DESCRIPTOR_FLAGS
             | control::SET_DESCRIPTOR_FLAGS
             | control::GET_STATUS
+            | control::IS_DUPLICATE_OF
     );
     if needs_file && description.is_path_only() {
         return Err(Errno::EBADF);
@@ -71,6 +72,10 @@ pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arg
         | control::SET_DESCRIPTION_LOCK
         | control::SET_DESCRIPTION_LOCK_WAIT => set_lock(context, &description, command, argument),
         control::GET_PIPE_SIZE | control::SET_PIPE_SIZE => pipe_size(&description, command, argument as u32),
+        control::IS_DUPLICATE_OF => {
+            let other = files.get(argument)?;
+            Ok(u64::from(Arc::ptr_eq(&description, &other)))
+        }
         control::GET_SEALS => {
             let seals = description.inode().seals().ok_or(Errno::EINVAL)?;
             Ok(u64::from(seals.get().bits()))
@@ -99,7 +104,11 @@ fn add_seals(context: &Context<'_>, description: &Description, wanted: u32) -> R
     if !description.is_writable() {
         return Err(Errno::EPERM);
     }
-    let wanted = Seals::from_bits(wanted).ok_or(Errno::EINVAL)?;
+    let mut wanted = Seals::from_bits(wanted).ok_or(Errno::EINVAL)?;
+    if wanted.contains(Seals::EXECUTE) && description.metadata().permissions & 0o111 != 0 {
+        // What can be run for ever is what was there then.
+        wanted |= Seals::SHRINK | Seals::GROW | Seals::WRITE | Seals::FUTURE_WRITE;
+    }
     let file = description.inode().seals().ok_or(Errno::EINVAL)?;
     let before = file.get();
     let ends_stores = wanted.contains(Seals::WRITE) && !before.contains(Seals::WRITE);
@@ -125,6 +134,7 @@ fn takes_stores(context: &Context<'_>, description: &Description) -> bool {
 fn status_number(description: &Description) -> u64 {
     let status = description.status();
     let access = match (description.is_readable(), description.is_writable()) {
+        (false, false) if !status.contains(StatusFlags::PATH_ONLY) => 3,
         (_, false) => 0,
         (false, true) => 1,
         (true, true) => 2,
@@ -296,6 +306,11 @@ pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) 
     const EXCLUSIVE: u64 = 2;
     const NON_BLOCKING: u64 = 4;
     const UNLOCK: u64 = 8;
+    const MANDATORY: u64 = 32;
+    if operation & MANDATORY != 0 {
+        // Locks that keep others from reading or writing are gone from Linux too, which says so in its log alone.
+        return context.process.files.get(descriptor).map(|_| 0);
+    }
     let kind = match u64::from(operation as u32) & !NON_BLOCKING {
         SHARED => Some(LockKind::Shared),
         EXCLUSIVE => Some(LockKind::Exclusive),
@@ -303,7 +318,7 @@ pub fn flock(context: &mut Context<'_>, [descriptor, operation, ..]: Arguments) 
         _ => return Err(Errno::EINVAL),
     };
     let description = context.process.files.get(descriptor)?;
-    if description.is_path_only() {
+    if kind.is_some() && !description.is_readable() && !description.is_writable() || description.is_path_only() {
         return Err(Errno::EBADF);
     }
     let owner = LockOwner::Description(description.number());
@@ -348,11 +363,16 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
         request::GET_READABLE_COUNT => {
             let count = match description.extension::<SocketFile>() {
                 Some(file) => file.socket().readable_bytes()?,
+                None if is_stored(&description) => left_to_read(&description),
                 None => description.readable_byte_count()?,
             };
-            let count = count.min(i32::MAX as usize);
-            write_all(context.memory, argument, &(count as i32).to_le_bytes())?;
+            write_all(context.memory, argument, &(count as u32).to_le_bytes())?;
         }
+        request::GET_SIZE if has_blocks(&description) || description.inode().kind() == FileKind::Symlink => {
+            // What the file takes, not how long it is.
+            write_all(context.memory, argument, &(description.metadata().block_count * 512).to_le_bytes())?;
+        }
+        request::CLONE_FILE | request::CLONE_RANGE => return clone_file(context, &description, number, argument),
         request::GET_BLOCK_SIZE if has_blocks(&description) => {
             write_all(context.memory, argument, &4096u32.to_le_bytes())?;
         }
@@ -368,6 +388,39 @@ pub fn ioctl(context: &mut Context<'_>, [descriptor, number, argument, ..]: Argu
         }
     }
     Ok(0)
+}
+
+/// Whether the file has a length, even if it is made up as it is read.
+fn is_stored(description: &Description) -> bool {
+    description.inode().kind() == FileKind::Regular && description.metadata().device != PSEUDO_DEVICE
+}
+
+/// `FIONREAD` of a file, which is less than nothing behind its end and counts modulo 2^32.
+fn left_to_read(description: &Description) -> usize {
+    description.metadata().size_bytes.wrapping_sub(description.offset()) as usize
+}
+
+/// `FICLONE`, `FICLONERANGE`: no file system here has files that share blocks.
+fn clone_file(context: &Context<'_>, description: &Description, number: u64, argument: u64) -> Result<u64> {
+    let source = match number as u32 {
+        request::CLONE_FILE => argument as i32,
+        _ => {
+            let bytes: [u8; 32] = read_array(context.memory, argument)?;
+            get::i32(&bytes, 0)
+        }
+    };
+    let source = context.process.files.get(source as u64)?;
+    if source.metadata().device != description.metadata().device {
+        return Err(Errno::EXDEV);
+    }
+    match (source.inode().kind(), description.inode().kind()) {
+        (FileKind::Directory, _) | (_, FileKind::Directory) => Err(Errno::EISDIR),
+        (FileKind::Regular, FileKind::Regular) if source.is_readable() && description.is_writable() => {
+            Err(Errno::EOPNOTSUPP)
+        }
+        (FileKind::Regular, FileKind::Regular) => Err(Errno::EBADF),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Whether the file is kept in blocks of a file system.

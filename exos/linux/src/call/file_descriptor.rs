@@ -7,10 +7,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
-use exos::fs::description::{Description, StatusFlags};
+use exos::fs::description::Description;
 use exos::fs::namespace::{Access as OpenAccess, OpenFlags, OpenHow};
 use exos::fs::readiness::Readiness;
 use exos::fs::vnode::{Creation, FileKind, Seals};
+use exos::fs::walk::Restriction;
 use exos::preempt::{self, PIECE_COUNT, Pace};
 use syscalls::Sysno;
 
@@ -26,7 +27,7 @@ use crate::user::{Text, read_string, read_vec, write_all};
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::open, open),
     full(Sysno::openat, openat),
-    partial(Sysno::openat2, "of resolve only RESOLVE_IN_ROOT and RESOLVE_CACHED", openat2),
+    full(Sysno::openat2, openat2),
     full(Sysno::creat, creat),
     full(Sysno::close, close),
     full(Sysno::close_range, close_range),
@@ -56,28 +57,26 @@ fn how_of(flags: u64, mode: u64) -> Result<OpenHow> {
     let access = match flags & abi::O_ACCESS_MODE {
         0 => OpenAccess::Read,
         1 => OpenAccess::Write,
-        // 3 asks for the permission to read and write, and gives neither; the nearest that there is.
-        _ => OpenAccess::ReadWrite,
+        2 => OpenAccess::ReadWrite,
+        _ => OpenAccess::Neither,
     };
     let mut open_flags = OpenFlags::empty();
     open_flags.set(OpenFlags::CREATE, flags & abi::O_CREATE != 0);
     open_flags.set(OpenFlags::EXCLUSIVE, flags & abi::O_EXCLUSIVE != 0);
     open_flags.set(OpenFlags::TRUNCATE, flags & abi::O_TRUNCATE != 0);
     open_flags.set(OpenFlags::UNNAMED, unnamed);
-    let mut status = abi::status_flags(flags);
-    if unnamed {
-        status -= StatusFlags::DIRECTORY;
-    }
-    Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32 })
+    let status = abi::status_flags(flags);
+    Ok(OpenHow { access, flags: open_flags, status, permissions: mode as u32, restriction: Restriction::empty() })
 }
 
 /// Opens `path` from `directory`; flags and mode are checked already.
 fn open_with(
     context: &mut Context<'_>,
     [directory, path, flags, mode]: [u64; 4],
-    stays_in_directory: bool,
+    restriction: Restriction,
 ) -> Result<u64> {
-    let how = how_of(flags, mode)?;
+    let how = OpenHow { restriction, ..how_of(flags, mode)? };
+    let stays_in_directory = restriction.contains(Restriction::IN_ROOT);
     let (address, mut path) = (path, Text::default());
     read_path_into(context, address, &mut path)?;
     let path = &*path;
@@ -156,15 +155,13 @@ pub fn openat(context: &mut Context<'_>, [directory, path, flags, mode, ..]: Arg
     if flags & abi::O_PATH_ONLY != 0 {
         flags &= abi::O_WITH_PATH_ONLY;
     }
-    open_with(context, [directory, path, flags, mode & PERMISSION_MASK], false)
+    open_with(context, [directory, path, flags, mode & PERMISSION_MASK], Restriction::empty())
 }
 
 /// `openat2(2)`: as `openat`, but what has no meaning is `EINVAL`.
 pub fn openat2(context: &mut Context<'_>, [directory, path, how, size, ..]: Arguments) -> Result<u64> {
     const HOW_BYTES: u64 = 24;
     const RESOLVE_KNOWN: u64 = 0x3f;
-    const RESOLVE_BENEATH: u64 = 8;
-    const RESOLVE_IN_ROOT: u64 = 0x10;
     const RESOLVE_CACHED: u64 = 0x20;
     if size < HOW_BYTES {
         return Err(Errno::EINVAL);
@@ -179,10 +176,11 @@ pub fn openat2(context: &mut Context<'_>, [directory, path, how, size, ..]: Argu
     let (flags, mode) = (get::u64(&bytes, 0), get::u64(&bytes, 8));
     let resolve = get::u64(&bytes, 16);
     let creates = flags & (abi::O_CREATE | abi::O_UNNAMED) != 0;
-    let both = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
+    // The numbers are those of `Restriction`.
+    let restriction = Restriction::from_bits_truncate(resolve as u32);
     let is_bad = flags & !abi::O_KNOWN != 0
         || resolve & !RESOLVE_KNOWN != 0
-        || resolve & both == both
+        || restriction.contains(Restriction::BENEATH | Restriction::IN_ROOT)
         || (creates && mode & !PERMISSION_MASK != 0)
         || (!creates && mode != 0)
         || (flags & abi::O_PATH_ONLY != 0 && flags & !abi::O_WITH_PATH_ONLY != 0);
@@ -193,10 +191,7 @@ pub fn openat2(context: &mut Context<'_>, [directory, path, how, size, ..]: Argu
         // "Not without looking further": the caller asks again without the flag.
         return Err(Errno::EAGAIN);
     }
-    if resolve & !RESOLVE_IN_ROOT != 0 {
-        return Err(Errno::ENOSYS);
-    }
-    open_with(context, [directory, path, flags, mode], resolve & RESOLVE_IN_ROOT != 0)
+    open_with(context, [directory, path, flags, mode], restriction)
 }
 
 /// `close(2)`.
@@ -323,18 +318,27 @@ pub fn eventfd2(context: &mut Context<'_>, [value, flags, ..]: Arguments) -> Res
 pub fn memfd_create(context: &mut Context<'_>, [name, flags, ..]: Arguments) -> Result<u64> {
     const CLOSE_ON_EXEC: u64 = 1;
     const ALLOW_SEALING: u64 = 2;
+    const NO_EXECUTE: u64 = 8;
+    const EXECUTE: u64 = 16;
     /// What is left of a file's name behind `memfd:`.
     const NAME_BYTES: usize = 249;
-    if flags & !(CLOSE_ON_EXEC | ALLOW_SEALING) != 0 {
+    let runs = NO_EXECUTE | EXECUTE;
+    if flags & !(CLOSE_ON_EXEC | ALLOW_SEALING | runs) != 0 || flags & runs == runs {
         return Err(Errno::EINVAL);
     }
     let name: Vec<u8> = read_string(context.memory, name, NAME_BYTES, Errno::EINVAL)?;
-    let seals = if flags & ALLOW_SEALING != 0 { Seals::empty() } else { Seals::SEAL };
+    // A file that may not be run can be sealed, as it is against that from the start.
+    let seals = match flags & (ALLOW_SEALING | NO_EXECUTE) {
+        0 => Seals::SEAL,
+        ALLOW_SEALING => Seals::empty(),
+        _ => Seals::EXECUTE,
+    };
+    let permissions = if flags & NO_EXECUTE != 0 { 0o666 } else { 0o777 };
     let (uid, gid) = {
         let identities = context.thread.identities.lock();
         (identities.uid[3], identities.gid[3])
     };
-    let creation = Creation { permissions: 0o777, uid, gid, now: crate::files::now(context) };
+    let creation = Creation { permissions, uid, gid, now: crate::files::now(context) };
     let files = &context.system.files;
     let description = files.namespace.memory_file(&files.temporary, &name, seals, creation)?;
     context.process.files.add(description, flags & CLOSE_ON_EXEC != 0)

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
-use exos::fs::location::Location;
+use exos::fs::location::{Location, MountFlags};
 use exos::fs::permission::Wish;
 use exos::fs::vnode::{DeviceNumber, DirectoryEntry, FileKind, NewNode, RenameMode};
 use exos::fs::walk::LookupFlags;
@@ -171,6 +171,10 @@ pub fn readlinkat(context: &mut Context<'_>, [directory, path, address, size, ..
     let access = Access::new(context);
     let location = access.find(&start, &path, false, true)?;
     let text = access.namespace().link_text(&access.caller(), &location);
+    let flags = location.mount().flags();
+    if text.is_ok() && !flags.intersects(MountFlags::NO_ACCESS_TIME.union(MountFlags::READ_ONLY)) {
+        location.inode().note_access(now(context));
+    }
     let text = text.map_err(|error| match error {
         Errno::EINVAL if path.is_empty() => Errno::ENOENT,
         error => error,

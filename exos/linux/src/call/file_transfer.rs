@@ -4,6 +4,7 @@
 //! tries again.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
@@ -39,21 +40,14 @@ pub const ENTRIES: &[Entry] = &[
     full(Sysno::pwrite64, pwrite64),
     full(Sysno::preadv, preadv),
     full(Sysno::pwritev, pwritev),
-    partial(Sysno::preadv2, "no RWF_NOWAIT", preadv2),
-    partial(Sysno::pwritev2, "no RWF_NOWAIT, no RWF_APPEND", pwritev2),
+    partial(Sysno::preadv2, "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND", preadv2),
+    partial(Sysno::pwritev2, "of RWF flags HIPRI, DSYNC, SYNC, NOWAIT, APPEND, NOAPPEND", pwritev2),
     full(Sysno::lseek, lseek),
     full(Sysno::sendfile, sendfile),
     full(Sysno::copy_file_range, copy_file_range),
     full(Sysno::ftruncate, ftruncate),
     full(Sysno::truncate, truncate),
     full(Sysno::fallocate, fallocate),
-    full(Sysno::fsync, fsync),
-    full(Sysno::fdatasync, fsync),
-    full(Sysno::syncfs, syncfs),
-    full(Sysno::sync, sync),
-    full(Sysno::sync_file_range, sync_file_range),
-    full(Sysno::fadvise64, fadvise64),
-    full(Sysno::readahead, readahead),
 ];
 
 /// The socket that a description is for, for a transfer without an offset.
@@ -284,19 +278,24 @@ pub(super) fn raise_own(context: &Context<'_>, signal: Signal) {
 
 /// How many bytes `RLIMIT_FSIZE` lets a write to a file have. One that begins at the limit or beyond raises `SIGXFSZ`.
 fn size_limit_room(context: &Context<'_>, description: &Description, offset: Option<u64>) -> Result<usize> {
-    let limit = context.process.files.size_limit_bytes();
-    if limit == u64::MAX || !description.is_writable() {
-        return Ok(usize::MAX);
-    }
-    let metadata = description.metadata();
-    if metadata.kind != FileKind::Regular {
+    let is_unlimited = context.process.files.size_limit_bytes() == u64::MAX;
+    if is_unlimited || !description.is_writable() || description.inode().kind() != FileKind::Regular {
         return Ok(usize::MAX);
     }
     let start = if description.status().contains(StatusFlags::APPEND) {
-        metadata.size_bytes
+        description.metadata().size_bytes
     } else {
         offset.unwrap_or_else(|| description.offset())
     };
+    size_limit_room_at(context, description, start)
+}
+
+/// The same for a write that begins at `start`.
+fn size_limit_room_at(context: &Context<'_>, description: &Description, start: u64) -> Result<usize> {
+    let limit = context.process.files.size_limit_bytes();
+    if limit == u64::MAX || description.inode().kind() != FileKind::Regular {
+        return Ok(usize::MAX);
+    }
     match limit.checked_sub(start) {
         None | Some(0) => {
             raise_own(context, Signal::XFSZ);
@@ -340,6 +339,20 @@ fn offset_of(word: u64) -> Result<Option<u64>> {
     if word > i64::MAX as u64 { Err(Errno::EINVAL) } else { Ok(Some(word)) }
 }
 
+/// Checks that a transfer ends where a file can (`rw_verify_area` of Linux). `EINVAL`.
+#[inline]
+fn check_end(offset: Option<u64>, length: u64) -> Result<()> {
+    match offset {
+        // No program has so much memory that two of these could make up for each other.
+        Some(offset) if offset.wrapping_add(length) > i64::MAX as u64 => Err(Errno::EINVAL),
+        _ => Ok(()),
+    }
+}
+
+fn length_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.length).sum()
+}
+
 /// `read(2)`.
 pub fn read(context: &mut Context<'_>, [descriptor, address, length, ..]: Arguments) -> Result<u64> {
     let description = readable(context, descriptor)?;
@@ -372,14 +385,22 @@ pub fn writev(context: &mut Context<'_>, [descriptor, extents, count, ..]: Argum
 pub fn pread64(context: &mut Context<'_>, [descriptor, address, length, offset, ..]: Arguments) -> Result<u64> {
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
-    read_into(context, &description, &one(address, length)?, offset)
+    let buffer = one(address, length)?;
+    if description.is_readable() {
+        check_end(offset, length)?;
+    }
+    read_into(context, &description, &buffer, offset)
 }
 
 /// `pwrite64(2)`.
 pub fn pwrite64(context: &mut Context<'_>, [descriptor, address, length, offset, ..]: Arguments) -> Result<u64> {
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
-    write_from(context, &description, &one(address, length)?, offset)
+    let buffer = one(address, length)?;
+    if description.is_writable() {
+        check_end(offset, length)?;
+    }
+    write_from(context, &description, &buffer, offset)
 }
 
 /// `preadv(2)`.
@@ -387,6 +408,7 @@ pub fn preadv(context: &mut Context<'_>, [descriptor, extents, count, offset, ..
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
+    check_end(offset, length_of(&extents))?;
     read_into(context, &description, &extents, offset)
 }
 
@@ -395,16 +417,92 @@ pub fn pwritev(context: &mut Context<'_>, [descriptor, extents, count, offset, .
     let offset = offset_of(offset)?;
     let description = context.process.files.get(descriptor)?;
     let extents = read_extents(context.memory, extents, count)?;
+    check_end(offset, length_of(&extents))?;
     write_from(context, &description, &extents, offset)
 }
 
 /// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`: nothing here could be done sooner or more durably.
 const TRANSFER_FLAGS: u64 = 1 | 2 | 4;
+/// `RWF_NOWAIT`: `EAGAIN` in place of a wait. What is in memory needs none.
+const NO_WAIT: u64 = 8;
+/// `RWF_APPEND`: to the end, wherever the offset is.
+const APPEND: u64 = 0x10;
+/// `RWF_NOAPPEND`: to the offset, though the description appends.
+const NO_APPEND: u64 = 0x20;
+
+/// The descriptor and the buffers of `preadv2` and `pwritev2` with flags that need them looked at.
+fn flagged(
+    context: &Context<'_>,
+    [descriptor, extents, count, flags]: [u64; 4],
+) -> Result<(Arc<Description>, Vec<Extent>)> {
+    let description = context.process.files.get(descriptor)?;
+    let extents = read_extents(context.memory, extents, count)?;
+    let both = APPEND | NO_APPEND;
+    if flags & !(TRANSFER_FLAGS | NO_WAIT | both) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & both == both {
+        return Err(Errno::EINVAL);
+    }
+    // Files whose bytes may have to be waited for cannot promise not to.
+    if flags & NO_WAIT != 0 && description.inode().may_wait() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok((description, extents))
+}
+
+fn read_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset, flags]: [u64; 5]) -> Result<u64> {
+    let (description, extents) = flagged(context, [descriptor, extents, count, flags])?;
+    let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
+    check_end(offset, length_of(&extents))?;
+    if flags & NO_WAIT != 0 {
+        return read_once(context, &description, &extents, offset);
+    }
+    read_into(context, &description, &extents, offset)
+}
+
+fn write_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset, flags]: [u64; 5]) -> Result<u64> {
+    let (description, extents) = flagged(context, [descriptor, extents, count, flags])?;
+    let offset = if offset == u64::MAX { None } else { offset_of(offset)? };
+    check_end(offset, length_of(&extents))?;
+    if !description.is_writable() {
+        return Err(Errno::EBADF);
+    }
+    let mut reader = UserReader::new(context.memory, &extents);
+    let is_file = description.inode().kind() == FileKind::Regular && description.is_plain();
+    if is_file && flags & (APPEND | NO_APPEND) != 0 {
+        let size_bytes = description.metadata().size_bytes;
+        let start = match offset {
+            _ if flags & APPEND != 0 => size_bytes,
+            Some(offset) => offset,
+            None => description.offset(),
+        };
+        let room = size_limit_room_at(context, &description, start)?;
+        let mut source = Capped::new(&mut reader, room);
+        let now = now(context);
+        let count = match flags & APPEND {
+            0 => description.write_here(start, &mut source, offset.is_none(), now)?,
+            _ => description.write_end(&mut source, offset.is_none(), now)?,
+        };
+        return Ok(count as u64);
+    }
+    if flags & NO_WAIT != 0 {
+        if offset.is_some() {
+            return write_from(context, &description, &extents, offset);
+        }
+        let outcome = description.write(&mut reader, || now(context));
+        if outcome == Err(Errno::EPIPE) {
+            raise_own(context, Signal::PIPE);
+        }
+        return outcome.map(|count| count as u64);
+    }
+    write_from(context, &description, &extents, offset)
+}
 
 /// `preadv2(2)`: an offset of -1 is the current one.
 pub fn preadv2(context: &mut Context<'_>, [descriptor, extents, count, offset, high, flags]: Arguments) -> Result<u64> {
     match offset {
-        _ if flags & !TRANSFER_FLAGS != 0 => Err(Errno::EOPNOTSUPP),
+        _ if flags & !TRANSFER_FLAGS != 0 => read_flagged(context, [descriptor, extents, count, offset, flags]),
         u64::MAX => readv(context, [descriptor, extents, count, 0, 0, 0]),
         _ => preadv(context, [descriptor, extents, count, offset, high, 0]),
     }
@@ -416,7 +514,7 @@ pub fn pwritev2(
     [descriptor, extents, count, offset, high, flags]: Arguments,
 ) -> Result<u64> {
     match offset {
-        _ if flags & !TRANSFER_FLAGS != 0 => Err(Errno::EOPNOTSUPP),
+        _ if flags & !TRANSFER_FLAGS != 0 => write_flagged(context, [descriptor, extents, count, offset, flags]),
         u64::MAX => writev(context, [descriptor, extents, count, 0, 0, 0]),
         _ => pwritev(context, [descriptor, extents, count, offset, high, 0]),
     }
@@ -490,6 +588,14 @@ fn rewind(input: &Description, explicit: Option<u64>, start: u64, used: u64) {
     }
 }
 
+/// Reads an optional `loff_t`, whatever its sign.
+fn read_place(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
+    match address {
+        0 => Ok(None),
+        address => Ok(Some(u64::from_le_bytes(read_array(context.memory, address)?))),
+    }
+}
+
 /// Reads an optional `loff_t`.
 pub(super) fn read_offset(context: &Context<'_>, address: u64) -> Result<Option<u64>> {
     match address {
@@ -521,6 +627,7 @@ pub fn sendfile(context: &mut Context<'_>, [output, input, offset, length, ..]: 
         return Err(Errno::EINVAL);
     }
     let from = read_offset(context, offset)?;
+    check_end(Some(from.unwrap_or_else(|| input.offset())), length)?;
     let (done, [from, _]) = copy(context, &input, &output, [from, None], length.min(TRANSFER_BYTES_MAX))?;
     write_offset(context, offset, from)?;
     Ok(done)
@@ -531,18 +638,32 @@ pub fn copy_file_range(context: &mut Context<'_>, [input, from, output, to, leng
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let input = readable(context, input)?;
-    let output = writable(context, output)?;
-    if output.status().contains(StatusFlags::APPEND) {
-        return Err(Errno::EBADF);
-    }
+    let input = context.process.files.get(input)?;
+    let output = context.process.files.get(output)?;
     match (input.inode().kind(), output.inode().kind()) {
         (FileKind::Regular, FileKind::Regular) => {}
+        _ if input.is_path_only() || output.is_path_only() => return Err(Errno::EBADF),
         (FileKind::Directory, _) | (_, FileKind::Directory) => return Err(Errno::EISDIR),
         _ => return Err(Errno::EINVAL),
     }
-    let offsets = [read_offset(context, from)?, read_offset(context, to)?];
+    if !input.is_readable() || !output.is_writable() || output.status().contains(StatusFlags::APPEND) {
+        return Err(Errno::EBADF);
+    }
+    if input.metadata().device != output.metadata().device {
+        return Err(Errno::EXDEV);
+    }
+    let offsets = [read_place(context, from)?, read_place(context, to)?];
     let starts = [offsets[0].unwrap_or_else(|| input.offset()), offsets[1].unwrap_or_else(|| output.offset())];
+    if starts.iter().any(|start| start.checked_add(length).is_none()) {
+        return Err(Errno::EOVERFLOW);
+    }
+    if starts.iter().any(|start| *start > i64::MAX as u64) {
+        return Err(Errno::EINVAL);
+    }
+    if starts[1] == i64::MAX as u64 {
+        return Err(Errno::EFBIG);
+    }
+    let length = length.min(i64::MAX as u64 - starts[1]);
     // What would be read after it was written has no meaning.
     if is_same(input.inode(), output.inode()) && starts[0].abs_diff(starts[1]) < length {
         return Err(Errno::EINVAL);
@@ -614,67 +735,4 @@ pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, .
         file_cut::punch(context.system, description.inode(), offset, length);
     }
     Ok(0)
-}
-
-/// `fsync(2)` and its kin: of host directories; elsewhere nothing is behind memory.
-pub fn fsync(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    if description.is_path_only() {
-        return Err(Errno::EBADF);
-    }
-    match description.inode().kind() {
-        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => description.inode().sync().map(|()| 0),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// `sync_file_range(2)`: all of it, if any of it.
-pub fn sync_file_range(context: &mut Context<'_>, [descriptor, offset, length, flags, ..]: Arguments) -> Result<u64> {
-    const FLAGS: u64 = 7;
-    let description = context.process.files.get(descriptor)?;
-    let end = (offset as i64).checked_add(length as i64);
-    let is_range = offset as i64 >= 0 && end.is_some_and(|end| end >= offset as i64);
-    if description.is_path_only() {
-        return Err(Errno::EBADF);
-    }
-    if u64::from(flags as u32) & !FLAGS != 0 || !is_range {
-        return Err(Errno::EINVAL);
-    }
-    match description.inode().kind() {
-        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => description.inode().sync().map(|()| 0),
-        _ => Err(Errno::ESPIPE),
-    }
-}
-
-/// `syncfs(2)`.
-pub fn syncfs(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    if description.is_path_only() {
-        return Err(Errno::EBADF);
-    }
-    description.inode().sync_file_system().map(|()| 0)
-}
-
-/// `sync(2)`, which has no way to tell that it failed.
-pub fn sync(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
-    let _ = context.system.files.namespace.sync();
-    Ok(0)
-}
-
-/// `fadvise64(2)`: checked; everything is in memory already.
-pub fn fadvise64(context: &mut Context<'_>, [descriptor, _, length, advice, ..]: Arguments) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    if description.inode().kind() == FileKind::Fifo {
-        return Err(Errno::ESPIPE);
-    }
-    if advice > 5 || length as i64 <= -1 {
-        return Err(Errno::EINVAL);
-    }
-    Ok(0)
-}
-
-/// `readahead(2)`.
-pub fn readahead(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<u64> {
-    let description = readable(context, descriptor)?;
-    if description.inode().kind() == FileKind::Regular { Ok(0) } else { Err(Errno::EINVAL) }
 }

@@ -259,6 +259,10 @@ pub fn msync(context: &mut Context<'_>, [address, length, flags, ..]: Arguments)
         return Err(Errno::EINVAL);
     }
     let mode = if flags & SYNC != 0 { SyncMode::Now } else { SyncMode::Later };
+    if address % 4096 == 0 && length > u64::MAX - 4095 {
+        // Rounded up to pages it is nothing.
+        return Ok(0);
+    }
     context.process.space().lock().sync(address, length, mode)?;
     Ok(0)
 }

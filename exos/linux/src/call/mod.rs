@@ -12,6 +12,7 @@ pub mod file_descriptor;
 pub mod file_metadata;
 mod file_owner;
 pub mod file_path;
+pub mod file_sync;
 #[cfg(test)]
 mod file_tests;
 pub mod file_transfer;

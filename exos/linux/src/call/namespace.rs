@@ -10,6 +10,7 @@ use exos::task::capability::Capability;
 use syscalls::Sysno;
 
 use crate::context::{Arguments, Context};
+use crate::files::{Access, CURRENT_DIRECTORY, read_path, start_of};
 use crate::process_file::ProcessFile;
 use crate::table::{Entry, partial};
 
@@ -22,6 +23,8 @@ pub const ENTRIES: &[Entry] = &[
         unshare,
     ),
     partial(Sysno::setns, "no namespaces: nothing can be joined", setns),
+    partial(Sysno::mount, "checked, and never permitted", mount),
+    partial(Sysno::umount2, "checked, and never permitted", umount2),
 ];
 
 const CLONE_VM: u64 = 0x100;
@@ -64,6 +67,31 @@ pub fn unshare(context: &mut Context<'_>, [flags, ..]: Arguments) -> Result<u64>
         0 => Ok(0),
         wanted => Err(refuse(context, wanted)),
     }
+}
+
+/// `mount(2)`: what it is given is looked at as on Linux, and then it is not permitted to anybody.
+pub fn mount(context: &mut Context<'_>, [source, target, kind, ..]: Arguments) -> Result<u64> {
+    for text in [source, kind].into_iter().filter(|text| *text != 0) {
+        read_path(context, text)?;
+    }
+    let path = read_path(context, target)?;
+    let start = start_of(context, CURRENT_DIRECTORY as u64, &path)?;
+    Access::new(context).find(&start, &path, true, false)?;
+    Err(Errno::EPERM)
+}
+
+/// `umount2(2)`: the same.
+pub fn umount2(context: &mut Context<'_>, [target, flags, ..]: Arguments) -> Result<u64> {
+    const FLAGS: u64 = 0xf;
+    const NO_FOLLOW: u64 = 8;
+    if flags & !FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let path = read_path(context, target)?;
+    let start = start_of(context, CURRENT_DIRECTORY as u64, &path)?;
+    let location = Access::new(context).find(&start, &path, flags & NO_FOLLOW == 0, false)?;
+    let is_refused = !context.can(Capability::SYS_ADMIN) || location.is_mount_root();
+    Err(if is_refused { Errno::EPERM } else { Errno::EINVAL })
 }
 
 /// `setns(2)`: only descriptors of processes could name namespaces.

@@ -197,7 +197,9 @@ pub(super) fn request(
     match number {
         request::OPEN_PEER => return Err(Errno::EIO),
         request::GET_UNSENT_COUNT => {
-            let count = if matches!(side, Side::Slave(_)) { tty.pending_output() } else { 0 };
+            // What one side of a pair writes is the other's at once.
+            let is_screen = matches!(side, Side::Slave(_)) && tty.has_screen();
+            let count = if is_screen { tty.pending_output() } else { 0 };
             write_all(memory, address, &(count as u32).to_le_bytes())?;
         }
         request::FLUSH => {
@@ -344,7 +346,7 @@ fn open_peer(context: &mut Context<'_>, tty: &Tty, flags: u64) -> Result<u64> {
         },
         flags: OpenFlags::empty(),
         status: abi::status_flags(flags),
-        permissions: 0,
+        ..OpenHow::READ
     };
     let description = access.namespace().open_at(&access.caller(), location, &how)?;
     adopt(context, &description, flags)?;

@@ -133,7 +133,7 @@ fn mounts_are_those_of_the_name_space() {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("overlay / overlay rw,relatime 0 0"));
     assert!(text.contains("\nproc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"), "{text}");
-    assert!(text.contains("\nsysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0\n"), "{text}");
+    assert!(text.contains("\nsysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"), "{text}");
     assert!(text.contains("\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nodev,noexec,relatime 0 0\n"), "{text}");
     let text = world.read("/proc/self/mountinfo").unwrap();
     assert!(text.starts_with("1 1 0:2 / / rw,relatime - overlay overlay rw\n"), "{text}");

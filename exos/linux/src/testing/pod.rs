@@ -99,6 +99,7 @@ impl World {
             flags: OpenFlags::CREATE,
             status: StatusFlags::empty(),
             permissions: 0o755,
+            ..OpenHow::READ
         };
         let description = self.open(path, &how).unwrap();
         let mut source = contents;

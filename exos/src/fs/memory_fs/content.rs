@@ -143,7 +143,8 @@ impl Content {
             return Err(Errno::EFBIG);
         }
         let mut cut_off = None;
-        if size_bytes < self.size_bytes {
+        // A file that does not shrink may still have room behind its end.
+        if size_bytes <= self.size_bytes {
             self.is_base_whole &= size_bytes >= self.base_bytes;
             self.base_bytes = self.base_bytes.min(size_bytes);
             cut_off = Some(self.pages.take(size_bytes.div_ceil(PAGE)..u64::MAX));

@@ -437,10 +437,10 @@ impl Inode for MemoryNode {
         self.create_name(name, &node, creation)
     }
 
-    fn create_unnamed(&self, creation: Creation) -> Result<InodeRef> {
+    fn create_unnamed(&self, creation: Creation, is_linkable: bool) -> Result<InodeRef> {
         self.with_names(|_| ())?;
         let made = self.fs.new_node(&NewNode::Regular, creation)?;
-        made.state.lock().is_linkable = true;
+        made.state.lock().is_linkable = is_linkable;
         Ok(made)
     }
 
@@ -607,6 +607,10 @@ impl Inode for MemoryNode {
 
     fn set_attributes(&self, attributes: SetAttributes, now: Timestamp) -> Result<()> {
         self.change(|state| {
+            let runs_as_before = attributes.permissions.is_none_or(|new| (new ^ state.permissions) & 0o111 == 0);
+            if !runs_as_before && state.seals.contains(Seals::EXECUTE) {
+                return Err(Errno::EPERM);
+            }
             state.permissions = attributes.permissions.unwrap_or(state.permissions) & 0o7777;
             state.uid = attributes.uid.unwrap_or(state.uid);
             state.gid = attributes.gid.unwrap_or(state.gid);
@@ -699,7 +703,7 @@ impl Inode for MemoryNode {
     }
 
     fn seals(&self) -> Option<&dyn Sealable> {
-        self.can_seal.then_some(self)
+        (self.kind == FileKind::Regular && (self.can_seal || self.base.is_none())).then_some(self)
     }
 
     fn extended_attribute(&self, name: &[u8]) -> Result<Vec<u8>> {

@@ -246,7 +246,10 @@ fn appends_are_at_the_end() {
 #[test]
 fn seals_hold() {
     let root = tmpfs_root(&pool(), 1, LARGE);
-    assert!(file(&root, "f").seals().is_none());
+    let plain = file(&root, "f");
+    assert_eq!(plain.seals().unwrap().get(), Seals::SEAL);
+    assert_eq!(plain.seals().unwrap().add(Seals::GROW), Err(Errno::EPERM));
+    assert!(root.seals().is_none());
     let node: Arc<MemoryNode> = downcast(&root).unwrap();
     let inode = node.create_memory_file(BY_ROOT, Seals::empty()).unwrap();
     write(&inode, 0, b"0123456789").unwrap();
@@ -275,7 +278,7 @@ fn names_do_not_cross_file_systems() {
     assert_eq!(root.metadata().link_count, 3);
     let replace = crate::fs::vnode::RenameMode::Replace;
     assert_eq!(root.rename(b"f", &other, b"f", replace, NOW), Err(Errno::EXDEV));
-    let unnamed = root.create_unnamed(BY_ROOT).unwrap();
+    let unnamed = root.create_unnamed(BY_ROOT, true).unwrap();
     assert_eq!(unnamed.metadata().link_count, 0);
     root.link(b"named", &unnamed, NOW).unwrap();
     assert_eq!(unnamed.metadata().link_count, 1);

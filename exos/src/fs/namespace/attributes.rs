@@ -4,7 +4,7 @@ use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::page::check_not_run;
-use crate::fs::permission::{MODE_SET_GID, MODE_SET_UID, Wish};
+use crate::fs::permission::{MODE_SET_GID, Wish, without_set_ids};
 use crate::fs::vnode::{FileKind, FileSystemStatistics, SetAttributes, Timestamp};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::fs::watch::event;
@@ -89,15 +89,18 @@ impl Namespace {
         if !is_allowed {
             return Err(Errno::EPERM);
         }
-        let mut permissions = metadata.permissions;
-        if metadata.kind != FileKind::Directory {
-            permissions &= !MODE_SET_UID;
-            if permissions & 0o010 != 0 {
-                permissions &= !MODE_SET_GID;
+        let permissions = match metadata.kind {
+            FileKind::Directory => metadata.permissions,
+            _ => {
+                let keeps = credentials.can(Capability::FSETID) || credentials.is_in_group(metadata.gid);
+                without_set_ids(metadata.permissions, keeps)
             }
+        };
+        let permissions = Some(permissions).filter(|permissions| *permissions != metadata.permissions);
+        if permissions.is_some() && !credentials.is_owner(&metadata) {
+            return Err(Errno::EPERM);
         }
-        let attributes =
-            SetAttributes { permissions: Some(permissions), uid: change.uid, gid: change.gid, ..Default::default() };
+        let attributes = SetAttributes { permissions, uid: change.uid, gid: change.gid, ..Default::default() };
         self.set_protection(location, attributes, caller.now)?;
         self.watches.tell(location, event::ATTRIB, false);
         Ok(())
@@ -152,9 +155,24 @@ impl Namespace {
         location.mount().check_writable()?;
         caller.check(&location, Wish::WRITE)?;
         check_not_run(location.inode())?;
+        self.drop_set_ids(caller, &location)?;
         location.inode().truncate(size_bytes, caller.now)?;
         self.watches.tell(&location, event::MODIFY, false);
         Ok(location)
+    }
+
+    /// Takes set-ID bits from a file that the caller is about to change.
+    ///
+    /// # Errors
+    /// Those of setting permissions.
+    pub(super) fn drop_set_ids(&self, caller: &Caller<'_>, location: &Location) -> Result<()> {
+        let protection = location.inode().protection();
+        let kept = without_set_ids(protection.permissions, caller.credentials.is_in_group(protection.gid));
+        if kept == protection.permissions || caller.credentials.can(Capability::FSETID) {
+            return Ok(());
+        }
+        let attributes = SetAttributes { permissions: Some(kept), ..Default::default() };
+        location.inode().set_attributes(attributes, caller.now)
     }
 
     /// Checks what a caller may do with a file (`access`; the caller passes real or effective identity).

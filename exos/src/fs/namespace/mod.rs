@@ -33,7 +33,7 @@ use super::pipe::PipeEnd;
 use super::stream::StreamInode;
 use super::vnode::{
     Creation, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile, OpenRequest, Seals,
-    Timestamp, downcast,
+    SetAttributes, Timestamp, downcast,
 };
 use super::walk::{Caller, LookupFlags, Walk};
 use super::watch::WatchTable;
@@ -367,34 +367,63 @@ impl Namespace {
 struct PseudoInode {
     number: u64,
     kind: FileKind,
-    created: Timestamp,
     pipe: Option<Arc<super::pipe::Pipe>>,
+    attributes: Mutex<PseudoAttributes>,
+}
+
+/// What can be changed of it.
+struct PseudoAttributes {
+    permissions: u32,
+    uid: u32,
+    gid: u32,
+    accessed: Timestamp,
+    modified: Timestamp,
+    changed: Timestamp,
 }
 
 impl PseudoInode {
     fn new(number: u64, kind: FileKind, created: Timestamp, pipe: Option<Arc<super::pipe::Pipe>>) -> Arc<Self> {
-        Arc::new(Self { number, kind, created, pipe })
+        let permissions = if kind == FileKind::Socket { 0o777 } else { 0o600 };
+        let [accessed, modified, changed] = [created; 3];
+        let attributes = PseudoAttributes { permissions, uid: 0, gid: 0, accessed, modified, changed };
+        Arc::new(Self { number, kind, pipe, attributes: Mutex::new(attributes) })
     }
 }
 
 impl Inode for PseudoInode {
     fn metadata(&self) -> Metadata {
+        let attributes = self.attributes.lock();
         Metadata {
             device: PSEUDO_DEVICE,
             inode_number: self.number,
             kind: self.kind,
-            permissions: if self.kind == FileKind::Socket { 0o777 } else { 0o600 },
+            permissions: attributes.permissions,
             link_count: 1,
-            uid: 0,
-            gid: 0,
+            uid: attributes.uid,
+            gid: attributes.gid,
             device_node: DeviceNumber::default(),
             size_bytes: 0,
             block_count: 0,
-            accessed: self.created,
-            modified: self.created,
-            changed: self.created,
+            accessed: attributes.accessed,
+            modified: attributes.modified,
+            changed: attributes.changed,
             created: None,
         }
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn set_attributes(&self, change: SetAttributes, now: Timestamp) -> Result<()> {
+        let mut attributes = self.attributes.lock();
+        attributes.permissions = change.permissions.unwrap_or(attributes.permissions) & 0o7777;
+        attributes.uid = change.uid.unwrap_or(attributes.uid);
+        attributes.gid = change.gid.unwrap_or(attributes.gid);
+        attributes.accessed = change.accessed.unwrap_or(attributes.accessed);
+        attributes.modified = change.modified.unwrap_or(attributes.modified);
+        attributes.changed = now;
+        Ok(())
     }
 
     /// `/proc/self/fd/N` of a pipe opens another end of it; other pseudo files cannot be opened again.

@@ -6,7 +6,7 @@ use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::location::Location;
 use crate::fs::permission::Wish;
-use crate::fs::vnode::{FileKind, NewNode, PATH_BYTES_MAX, RenameMode, is_same};
+use crate::fs::vnode::{DeviceNumber, FileKind, NewNode, PATH_BYTES_MAX, RenameMode, is_same};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
 use crate::fs::watch::event;
 use crate::task::capability::Capability;
@@ -76,7 +76,9 @@ impl Namespace {
         let made = {
             let _change = self.change.lock();
             let name = self.check_new_name(&target, node.kind() == FileKind::Directory)?;
-            let is_device = matches!(node, NewNode::CharacterDevice(_) | NewNode::BlockDevice(_));
+            // The device 0:0 is none: overlays of others mark with it what was removed.
+            let is_device = matches!(node, NewNode::CharacterDevice(_) | NewNode::BlockDevice(_))
+                && node != NewNode::CharacterDevice(DeviceNumber::default());
             if is_device && !caller.credentials.can(Capability::MKNOD) {
                 return Err(Errno::EPERM);
             }

@@ -10,10 +10,11 @@ use crate::fs::description::{Description, StatusFlags};
 use crate::fs::file_lock::LockedFile;
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::page::check_not_run;
-use crate::fs::permission::Wish;
+use crate::fs::permission::{MODE_SET_GID, Wish};
 use crate::fs::vnode::{Creation, FileKind, InodeRef, NewNode, OpenFile, OpenRequest, Timestamp};
-use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
+use crate::fs::walk::{Caller, Last, LookupFlags, Restriction, Walk};
 use crate::fs::watch::event;
+use crate::task::capability::Capability;
 
 /// What a description is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +25,14 @@ pub enum Access {
     Write,
     /// `O_RDWR`.
     ReadWrite,
+    /// The access mode 3: it needs the permission to read and to write, and gives neither; for `ioctl`.
+    Neither,
 }
 
 impl Access {
     pub(super) fn request(self, non_blocking: bool) -> OpenRequest {
-        let (read, write) = (self != Self::Write, self != Self::Read);
+        let read = matches!(self, Self::Read | Self::ReadWrite);
+        let write = matches!(self, Self::Write | Self::ReadWrite);
         OpenRequest { read, write, non_blocking }
     }
 
@@ -36,7 +40,7 @@ impl Access {
         match self {
             Self::Read => Wish::READ,
             Self::Write => Wish::WRITE,
-            Self::ReadWrite => Wish::READ | Wish::WRITE,
+            Self::ReadWrite | Self::Neither => Wish::READ | Wish::WRITE,
         }
     }
 }
@@ -69,12 +73,43 @@ pub struct OpenHow {
     pub status: StatusFlags,
     /// Permission bits of a new file, before the umask.
     pub permissions: u32,
+    /// Where the walk may not go.
+    pub restriction: Restriction,
 }
 
 impl OpenHow {
     /// For reading, nothing special.
-    pub const READ: Self =
-        Self { access: Access::Read, flags: OpenFlags::empty(), status: StatusFlags::empty(), permissions: 0 };
+    pub const READ: Self = Self {
+        access: Access::Read,
+        flags: OpenFlags::empty(),
+        status: StatusFlags::empty(),
+        permissions: 0,
+        restriction: Restriction::empty(),
+    };
+}
+
+/// What writes through a new description do to a file that runs with its owner's rights: unless whoever opens it may
+/// keep such rights, they end (inode(7)).
+fn ends_set_ids(caller: &Caller<'_>, location: &Location) -> StatusFlags {
+    match caller.credentials.can(Capability::FSETID) {
+        true => StatusFlags::empty(),
+        false if caller.credentials.is_in_group(location.inode().protection().gid) => StatusFlags::ENDS_SET_IDS,
+        false => StatusFlags::ENDS_SET_IDS | StatusFlags::IS_OF_OTHER_GROUP,
+    }
+}
+
+/// The permissions of a new file in a directory that hands its group on: who is not in that group makes no file that
+/// runs with its rights.
+fn without_foreign_group(caller: &Caller<'_>, parent: &Location, permissions: u32) -> u32 {
+    const GROUP_RUNS: u32 = MODE_SET_GID | 0o010;
+    if permissions & GROUP_RUNS != GROUP_RUNS {
+        return permissions;
+    }
+    let directory = parent.inode().protection();
+    let may = directory.permissions & MODE_SET_GID == 0
+        || caller.credentials.is_in_group(directory.gid)
+        || caller.credentials.can(Capability::FSETID);
+    if may { permissions } else { permissions & !MODE_SET_GID }
 }
 
 impl Namespace {
@@ -83,14 +118,24 @@ impl Namespace {
     /// # Errors
     /// Those of open(2).
     pub fn open(&self, caller: &Caller<'_>, start: &Location, path: &[u8], how: &OpenHow) -> Result<Arc<Description>> {
-        let description = self.open_path(caller, start, path, how)?;
+        let (description, is_new) = self.open_path(caller, start, path, how)?;
         if !description.is_path_only() {
             self.watches.tell(description.location(), event::OPEN, true);
+        }
+        if !is_new {
+            self.cut_opened(caller, &description, how)?;
         }
         Ok(description)
     }
 
-    fn open_path(&self, caller: &Caller<'_>, start: &Location, path: &[u8], how: &OpenHow) -> Result<Arc<Description>> {
+    /// Also says whether the file was made.
+    fn open_path(
+        &self,
+        caller: &Caller<'_>,
+        start: &Location,
+        path: &[u8],
+        how: &OpenHow,
+    ) -> Result<(Arc<Description>, bool)> {
         let wants_directory = how.status.contains(StatusFlags::DIRECTORY);
         let is_path_only = how.status.contains(StatusFlags::PATH_ONLY);
         let is_create = how.flags.contains(OpenFlags::CREATE) && !is_path_only;
@@ -101,27 +146,41 @@ impl Namespace {
         let follow = !how.status.contains(StatusFlags::NO_FOLLOW) && !is_exclusive;
         let flags = LookupFlags { follow, directory: wants_directory };
         if is_path_only {
-            let location = self.lookup(caller, start, path, flags)?;
+            let location = self.find_to_open(caller, start, path, how, flags)?;
             let request = OpenRequest { read: false, write: false, non_blocking: false };
             let kept = StatusFlags::PATH_ONLY | StatusFlags::DIRECTORY | StatusFlags::NO_FOLLOW;
-            return Ok(self.describe(location, request, how.status & kept, None));
+            return Ok((self.describe(location, request, how.status & kept, None), false));
         }
         if how.flags.contains(OpenFlags::UNNAMED) {
-            return self.open_unnamed(caller, start, path, how);
+            return Ok((self.open_unnamed(caller, start, path, how)?, true));
         }
         if !is_create {
-            let location = self.lookup(caller, start, path, flags)?;
-            return self.open_at(caller, location, how);
+            let location = self.find_to_open(caller, start, path, how, flags)?;
+            return Ok((self.open_at(caller, location, how)?, false));
         }
         match self.find_or_create(caller, start, path, how, follow)? {
             (location, true) => {
                 self.watches.tell_created(&location);
-                self.open_created(caller, location, how)
+                Ok((self.open_created(caller, location, how)?, true))
             }
             (_, false) if is_exclusive => Err(Errno::EEXIST),
             (location, false) if location.is_directory() => Err(Errno::EISDIR),
-            (location, false) => self.open_at(caller, location, how),
+            (location, false) => Ok((self.open_at(caller, location, how)?, false)),
         }
+    }
+
+    fn find_to_open(
+        &self,
+        caller: &Caller<'_>,
+        start: &Location,
+        path: &[u8],
+        how: &OpenHow,
+        flags: LookupFlags,
+    ) -> Result<Location> {
+        if how.restriction.is_empty() {
+            return self.lookup(caller, start, path, flags);
+        }
+        Walk::new(caller, start, path)?.restricted(how.restriction)?.finish(flags)
     }
 
     /// Opens what `open` would find at the end of its walk.
@@ -131,13 +190,27 @@ impl Namespace {
     pub fn open_found(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {
         let description = self.open_at(caller, location, how)?;
         self.watches.tell(description.location(), event::OPEN, true);
+        self.cut_opened(caller, &description, how)?;
         Ok(description)
+    }
+
+    /// `O_TRUNC`, of what was opened already.
+    fn cut_opened(&self, caller: &Caller<'_>, description: &Description, how: &OpenHow) -> Result<()> {
+        let is_stored = description.inode().kind() == FileKind::Regular && !description.has_driver();
+        if !how.flags.contains(OpenFlags::TRUNCATE) || !is_stored || description.is_path_only() {
+            return Ok(());
+        }
+        self.drop_set_ids(caller, description.location())?;
+        description.inode().truncate(0, caller.now)?;
+        self.watches.tell(description.location(), event::MODIFY, false);
+        Ok(())
     }
 
     /// Opens what is at a location, as `open` does with what it found.
     ///
     /// # Errors
-    /// `ELOOP`: a link. `EAGAIN`: a lease is in the way. `EISDIR`, `EACCES`, `EROFS`, `EPERM`, `ENXIO`.
+    /// `ELOOP`: a link. `EAGAIN`: a lease is in the way. `EISDIR`, `EACCES`, `EROFS`, `EPERM`, `ENXIO`. That a file is
+    /// to be cut short is for the caller to do.
     pub fn open_at(&self, caller: &Caller<'_>, location: Location, how: &OpenHow) -> Result<Arc<Description>> {
         let kind = location.inode().kind();
         let truncates = how.flags.contains(OpenFlags::TRUNCATE);
@@ -180,15 +253,11 @@ impl Namespace {
             self.break_leases(caller, location.inode(), writes)?;
         }
         let file = self.open_inode(caller, &location, request)?;
-        let is_stored = file.is_none();
-        let description = self.describe(location, request, how.status, file);
+        let status = how.status | if request.write { ends_set_ids(caller, &location) } else { StatusFlags::empty() };
+        let description = self.describe(location, request, status, file);
         if writes {
             // Now that it is counted, a program that starts finds it.
             check_not_run(description.inode())?;
-        }
-        if truncates && kind == FileKind::Regular && is_stored {
-            description.inode().truncate(0, caller.now)?;
-            self.watches.tell(description.location(), event::MODIFY, false);
         }
         Ok(description)
     }
@@ -213,7 +282,8 @@ impl Namespace {
         // The permissions of a file that one has just made are for others.
         let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
         let file = self.open_inode(caller, &location, request)?;
-        Ok(self.describe(location, request, how.status, file))
+        let status = how.status | if request.write { ends_set_ids(caller, &location) } else { StatusFlags::empty() };
+        Ok(self.describe(location, request, status, file))
     }
 
     fn find_or_create(
@@ -224,12 +294,15 @@ impl Namespace {
         how: &OpenHow,
         follow: bool,
     ) -> Result<(Location, bool)> {
-        let mut walk = Walk::new(caller, start, path)?;
+        let mut walk = Walk::new(caller, start, path)?.restricted(how.restriction)?;
         loop {
             let (last, has_slash) = walk.to_last()?;
             let name = match last {
                 Last::Name(name) => name,
-                Last::DotDot => return Ok((walk.here().parent(caller.root), false)),
+                Last::DotDot => {
+                    walk.go_up()?;
+                    return Ok((walk.into_here(), false));
+                }
                 Last::Dot | Last::Root => return Ok((walk.here().clone(), false)),
             };
             if has_slash {
@@ -242,7 +315,10 @@ impl Namespace {
                         return Ok((walk.here().clone(), false));
                     }
                 }
-                Ok(found) => return Ok((found, false)),
+                Ok(found) => {
+                    walk.check_step(&found)?;
+                    return Ok((found, false));
+                }
                 Err(Errno::ENOENT) => {
                     let parent = walk.here();
                     let made = self.create_in(caller, parent, &name, NewNode::Regular, how.permissions)?;
@@ -269,7 +345,8 @@ impl Namespace {
         caller.check(parent, Wish::WRITE | Wish::EXECUTE)?;
         let permissions = match node {
             NewNode::Symlink(_) => 0o777,
-            _ => permissions & 0o7777 & !caller.umask,
+            NewNode::Directory => permissions & 0o7777 & !caller.umask,
+            _ => without_foreign_group(caller, parent, permissions & 0o7777) & !caller.umask,
         };
         let creation =
             Creation { permissions, uid: caller.credentials.uid, gid: caller.credentials.gid, now: caller.now };
@@ -287,15 +364,16 @@ impl Namespace {
         if how.access == Access::Read {
             return Err(Errno::EINVAL);
         }
-        let directory = self.lookup(caller, start, path, LookupFlags::DIRECTORY)?;
+        let directory = self.find_to_open(caller, start, path, how, LookupFlags::DIRECTORY)?;
         directory.mount().check_writable()?;
         caller.check(&directory, Wish::WRITE | Wish::EXECUTE)?;
-        let inode = directory.inode().create_unnamed(Creation {
-            permissions: how.permissions & 0o7777 & !caller.umask,
+        let creation = Creation {
+            permissions: without_foreign_group(caller, &directory, how.permissions & 0o7777) & !caller.umask,
             uid: caller.credentials.uid,
             gid: caller.credentials.gid,
             now: caller.now,
-        })?;
+        };
+        let inode = directory.inode().create_unnamed(creation, !how.flags.contains(OpenFlags::EXCLUSIVE))?;
         let request = how.access.request(false);
         Ok(self.describe(directory.unnamed_child(inode), request, how.status, None))
     }

@@ -16,7 +16,7 @@ use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, contents, described, tmpfs_root};
 use crate::fs::transfer::{Buffer, Destination, Source};
-use crate::fs::vnode::{Allocate, FileKind, NewNode, RenameMode, Seals, Timestamp};
+use crate::fs::vnode::{Allocate, DeviceNumber, FileKind, NewNode, RenameMode, Seals, Timestamp};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::mem::source::PageSource;
 use crate::platform::Kernel;
@@ -191,9 +191,10 @@ fn other_users_own_what_they_create() {
     let past = Timestamp { seconds: -5, nanoseconds: 3 };
     assert_eq!(times(&own, TimeChange::Set(past)), Ok(()));
     assert_eq!(own.inode().metadata().accessed, past);
-    let device = NewNode::CharacterDevice(Default::default());
-    let made = world.namespace.create(&caller, root, b"/open/device", device, 0o666);
-    assert_eq!(made.err(), Some(Errno::EPERM));
+    let device = |minor| NewNode::CharacterDevice(DeviceNumber { major: 0, minor });
+    let made = |minor| world.namespace.create(&caller, root, b"/open/device", device(minor), 0o666);
+    assert_eq!(made(1).err(), Some(Errno::EPERM));
+    assert!(made(0).is_ok(), "what marks a name as removed is no device");
 }
 
 #[test]

@@ -180,6 +180,11 @@ impl Tty {
         }
     }
 
+    /// Whether it is the host's terminal rather than one side of a pair.
+    pub fn has_screen(&self) -> bool {
+        self.screen.is_some()
+    }
+
     /// Bytes that were written and not shown (`TIOCOUTQ`).
     pub fn pending_output(&self) -> usize {
         self.discipline.lock().pending_output()
