@@ -131,6 +131,7 @@ texts! {
         MessageQueues => "sysvipc/msg" 0o444,
         SemaphoreSets => "sysvipc/sem" 0o444,
         SharedMemorySegments => "sysvipc/shm" 0o444,
+        TerminalDrivers => "tty/drivers" 0o444,
     }
 }
 

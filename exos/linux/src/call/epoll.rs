@@ -167,13 +167,11 @@ impl<'a> Events<'a> {
 /// Writes what an instance has to report now; how many events.
 #[inline]
 fn report(instance: &Epoll, memory: &dyn UserMemory, address: u64, count: u64) -> Result<u64> {
-    /// Most events that one call gives, whatever it asks for; the rest comes with the next.
-    const GIVEN_COUNT_MAX: usize = 4096;
     if let Some(report) = instance.only() {
         return write_all(memory, address, &event_bytes(report)).map(|()| 1);
     }
     let mut events = Events::new(memory, address);
-    let found = instance.take((count as usize).min(GIVEN_COUNT_MAX), |report| events.put(report))?;
+    let found = instance.take(count as usize, |report| events.put(report))?;
     if found > 0 {
         events.flush()?;
     }

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::sync::atomic::Ordering;
 
+use exos::fs::stream::{TERMINAL_MAJOR, Terminal};
+use exos::fs::vnode::DeviceNumber;
 use exos::task::limits::{Limits, RESOURCE_COUNT, Resource, UNLIMITED};
 use exos::task::signal::{HANDLER_DEFAULT, HANDLER_IGNORE, SIGNAL_MAX, Signal, SignalSet};
 
@@ -174,7 +176,14 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
     put!(out, ") {} {} ", state(subject).0, process.visible_parent());
     let group = *process.group.lock();
     let session = *process.session.lock();
-    put!(out, "{group} {session} 0 -1 {FLAGS} ");
+    put!(out, "{group} {session} ");
+    match subject.system.files.terminals.controlling(session) {
+        Some(tty) => {
+            let device = DeviceNumber { major: TERMINAL_MAJOR, minor: tty.index() }.encoded();
+            put!(out, "{device} {} {FLAGS} ", tty.foreground_group());
+        }
+        None => put!(out, "0 -1 {FLAGS} "),
+    }
     put!(out, "{} 0 0 0 ", faults.resolved);
     let used_ticks = process.used_ns(subject.system.kernel.now_ns()) / TICK_NS;
     put!(out, "{used_ticks} 0 0 0 {} {nice} ", 20 + nice);

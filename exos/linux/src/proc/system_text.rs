@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use aegis_abi::layout::PROGRAM_BASE;
 use exos::fs::proc_fs::SystemText;
+use exos::fs::stream::TERMINAL_MAJOR;
 use exos::mem::area::AREA_COUNT_MAX;
 
 use super::process_text::TICK_NS;
@@ -27,6 +28,7 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
     match text {
         SystemText::CommandLine => out.raw(b"\n"),
         SystemText::Devices => devices(out),
+        SystemText::TerminalDrivers => terminal_drivers(out),
         SystemText::FileSystems => file_systems(system, out),
         SystemText::LoadAverage => load_average(subject, out),
         SystemText::Memory => memory(subject, out),
@@ -104,6 +106,20 @@ fn devices(out: &mut Text<'_>) {
         put!(out, "{major:>3} {name}\n");
     }
     out.raw(b"\nBlock devices:\n");
+}
+
+/// Programs look the name of a terminal up here by its number.
+fn terminal_drivers(out: &mut Text<'_>) {
+    let rows = [
+        ("/dev/tty", "tty", 5, "0", "system:/dev/tty"),
+        ("/dev/console", "console", 5, "1", "system:console"),
+        ("/dev/ptmx", "ptmx", 5, "2", "system"),
+        ("pty_slave", "pts", TERMINAL_MAJOR, "0-1048575", "pty:slave"),
+        ("pty_master", "ptm", 128, "0-1048575", "pty:master"),
+    ];
+    for (driver, name, major, minors, kind) in rows {
+        put!(out, "{driver:<20} /dev/{name:<8} {major:>3} {minors:>7} {kind}\n");
+    }
 }
 
 /// The kinds of file systems that are mounted, each once; only the root image's has a device.
