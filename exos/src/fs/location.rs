@@ -269,10 +269,21 @@ impl Entry {
 impl Children {
     fn put(&mut self, name: &[u8], child: &Arc<Entry>) {
         if self.by_name.len() >= self.sweep_count.max(SWEEP_COUNT_MIN) {
-            self.by_name.retain(|child| child.strong_count() > 0);
-            self.sweep_count = self.by_name.len() * 2;
+            self.sweep();
+        }
+        if self.by_name.make_room().is_err() {
+            self.sweep();
+            // Then it is not remembered, and the next look-up finds it once more.
+            if self.by_name.make_room().is_err() {
+                return;
+            }
         }
         self.by_name.insert(name, Arc::downgrade(child));
+    }
+
+    fn sweep(&mut self) {
+        self.by_name.retain(|child| child.strong_count() > 0);
+        self.sweep_count = self.by_name.len() * 2;
     }
 
     /// Takes a name out.

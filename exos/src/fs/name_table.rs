@@ -5,10 +5,16 @@
 //! their file systems. Places follow one another without gaps from where a name's hash puts it (linear probing), and a
 //! removal moves back those that may move, so nothing has to be marked as removed.
 //!
+//! Programs choose how many names there are, and a table is one block of memory: [`NameTable::make_room`] can fail, and
+//! goes before [`NameTable::insert`].
+//!
 //! Neighbour: [`super::location`], whose entries know their children by it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+use crate::error::{Errno, Result};
+use crate::reserve;
 
 /// Fewest places of a table that is not empty.
 const PLACE_COUNT_MIN: usize = 4;
@@ -21,7 +27,7 @@ struct Named<V> {
 
 /// A table of names.
 pub(super) struct NameTable<V> {
-    /// None, or a power of two, of which a quarter at least is free.
+    /// None, or a power of two, of which a quarter is free; an eighth where there is no memory for more.
     places: Vec<Option<Named<V>>>,
     count: usize,
 }
@@ -102,11 +108,24 @@ impl<V> NameTable<V> {
         self.places[index].as_ref().map(|named| &named.value)
     }
 
-    /// Leads a name to `value`; what it led to before is returned.
+    /// Sees to it that one more name has a place.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    #[inline]
+    pub(super) fn make_room(&mut self) -> Result<()> {
+        if (self.count + 1) * 4 > self.places.len() * 3 { self.grow() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<()> {
+        let place_count = (self.places.len() * 2).max(PLACE_COUNT_MIN);
+        let is_grown = self.refill(place_count);
+        if is_grown || (self.count + 1) * 8 <= self.places.len() * 7 { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Leads a name to `value`; what it led to before is returned. There must be room.
     pub(super) fn insert(&mut self, name: &[u8], value: V) -> Option<V> {
-        if (self.count + 1) * 4 > self.places.len() * 3 {
-            self.resize((self.places.len() * 2).max(PLACE_COUNT_MIN));
-        }
         let hash = hash_of(name);
         let (index, is_known) = self.find(hash, name);
         self.count += usize::from(!is_known);
@@ -141,29 +160,38 @@ impl<V> NameTable<V> {
 
     /// Keeps the names whose values `keeps` says to keep.
     pub(super) fn retain(&mut self, mut keeps: impl FnMut(&V) -> bool) {
-        let kept: Vec<_> = self.places.drain(..).flatten().filter(|named| keeps(&named.value)).collect();
-        self.count = kept.len();
-        self.fill((self.count * 2).next_power_of_two().max(PLACE_COUNT_MIN), kept);
+        let mut index = 0;
+        while let Some(place) = self.places.get(index) {
+            if place.as_ref().is_none_or(|named| keeps(&named.value)) {
+                index += 1;
+                continue;
+            }
+            self.places[index] = None;
+            self.count -= 1;
+            // Whoever comes to stand here is looked at next.
+            self.close_gap(index);
+        }
+        // Without memory for a shorter table the long one stays.
+        self.refill((self.count * 2).next_power_of_two().max(PLACE_COUNT_MIN));
     }
 
-    fn resize(&mut self, place_count: usize) {
-        let all: Vec<_> = self.places.drain(..).flatten().collect();
-        self.fill(place_count, all);
-    }
-
-    fn fill(&mut self, place_count: usize, all: Vec<Named<V>>) {
-        self.places = Vec::with_capacity(place_count);
-        self.places.resize_with(place_count, || None);
-        for named in all {
+    /// Moves all names to a table of so many places; false, and nothing has changed, if there is no memory for it.
+    fn refill(&mut self, place_count: usize) -> bool {
+        let Ok(mut places) = reserve::vector(place_count) else { return false };
+        places.resize_with(place_count, || None);
+        for named in core::mem::replace(&mut self.places, places).into_iter().flatten() {
             let (index, _) = self.find(named.hash, &named.name);
             self.places[index] = Some(named);
         }
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{NameTable, hash_of};
+    use crate::error::Errno;
+    use crate::reserve::{Level, set_level};
     use alloc::collections::BTreeMap;
     use alloc::format;
     use alloc::string::String;
@@ -179,7 +207,10 @@ mod tests {
             let number = state >> 33;
             let name: Vec<u8> = (0..number % 23).map(|place| (number % 40 + place) as u8).collect();
             match number / 64 % 8 {
-                0..4 => assert_eq!(table.insert(&name, step), map.insert(name.clone(), step)),
+                0..4 => {
+                    table.make_room().unwrap();
+                    assert_eq!(table.insert(&name, step), map.insert(name.clone(), step));
+                }
                 4..7 => assert_eq!(table.remove(&name), map.remove(&name)),
                 _ if step % 100 == 0 => {
                     table.retain(|value| value % 3 != 0);
@@ -222,10 +253,33 @@ mod tests {
         let mut table = NameTable::<u8>::default();
         assert_eq!(table.get(b""), None);
         assert_eq!((table.remove(b"a"), table.len()), (None, 0));
+        table.make_room().unwrap();
         assert_eq!(table.insert(b"", 1), None);
         assert_eq!(table.insert(b"", 2), Some(1));
         assert_eq!((table.get(b"").copied(), table.remove(b""), table.len()), (Some(2), Some(2), 0));
         table.retain(|_| true);
         assert_eq!(table.get(b""), None);
+    }
+
+    #[test]
+    fn a_table_that_cannot_grow_fills_up_refuses_and_goes_on_later() {
+        let mut table = NameTable::default();
+        let fill = |table: &mut NameTable<u32>, numbers: core::ops::Range<u32>| {
+            for number in numbers {
+                table.make_room().map_err(|error| (error, number))?;
+                table.insert(&number.to_le_bytes(), number);
+            }
+            Ok(())
+        };
+        assert_eq!(fill(&mut table, 0..48), Ok(()));
+        set_level(Level::Short);
+        assert_eq!(fill(&mut table, 48..1000), Err((Errno::ENOMEM, 56)));
+        assert!((0..56).all(|number: u32| table.get(&number.to_le_bytes()) == Some(&number)));
+        table.retain(|number| number % 2 == 0);
+        assert_eq!(table.len(), 28);
+        set_level(Level::Whole);
+        assert_eq!(fill(&mut table, 56..1000), Ok(()));
+        let is_there = |number: &u32| table.get(&number.to_le_bytes()) == Some(number);
+        assert_eq!((0..1000).filter(is_there).count(), 28 + 944);
     }
 }

@@ -57,3 +57,29 @@ PROGRAM(terminal_in_stat) {
         if (strstr(text, "pty") || strstr(text, "/dev/ptmx"))
             fputs(text, stdout);
 }
+
+// stress-ng's chdir after its bigheap: what programs have used and given back is there for names of a large directory.
+static long available_kib(void) {
+    char line[128];
+    long kib = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %ld", &kib) != 1) {
+    }
+    fclose(file);
+    return kib;
+}
+PROGRAM(names_after_much_memory) {
+    enum { PIECE = 1 << 20, PIECE_COUNT = 512, COUNT = 20000 };
+    static char *pieces[PIECE_COUNT];
+    int taken = 0, made = 0, found = 0, removed = 0;
+    while (taken < PIECE_COUNT && available_kib() > 6 << 10)
+        pieces[taken++] = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    while (taken > 0)
+        munmap(pieces[--taken], PIECE);
+    char name[32];
+    for (int i = 0; i < COUNT; i++)
+        sprintf(name, "directory-%d", i), made += mkdir(name, 0700) == 0;
+    for (int i = 0; i < COUNT; i++)
+        sprintf(name, "directory-%d", i), found += access(name, F_OK) == 0, removed += rmdir(name) == 0;
+    T(made), T(found), T(removed);
+}

@@ -112,7 +112,7 @@ impl Heap {
     /// reserve.
     #[cold]
     fn carve_at_end(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        memory::note_shortage();
+        memory::note_heap_shortage();
         self.free_spare();
         if let Some(block) = self.tlsf.allocate(layout) {
             return Some(block);

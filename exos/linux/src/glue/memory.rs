@@ -56,6 +56,10 @@ static SOON_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 /// Somebody found no frames since a call looked last.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
+/// The heap could not grow since a call looked last.
+static IS_HEAP_SHORT: AtomicBool = AtomicBool::new(false);
+/// Frames of the pool that go to the kernel then: more than exos has to leave to programs before its heap may grow.
+const HEAP_FRAME_COUNT: u64 = (24 << 20) / 4096;
 
 /// Looks whether memory can change.
 pub(crate) fn begin() {
@@ -151,10 +155,21 @@ pub(crate) fn note_shortage() {
     IS_SHORT.store(true, Ordering::Relaxed);
 }
 
-/// Whether a call that just failed did so for want of frames, and may find some now: asks for them, and waits. Called
-/// where no lock is held.
+/// The heap cannot grow. The caller may hold locks.
+pub(crate) fn note_heap_shortage() {
+    IS_HEAP_SHORT.store(true, Ordering::Relaxed);
+    note_shortage();
+}
+
+/// Whether a call that just failed did so for want of frames, and may find some now: the heap those that the pool holds
+/// and nobody uses; otherwise asks for them, and waits. Called where no lock is held.
 #[cold]
 pub(crate) fn await_for_call() -> bool {
+    if IS_HEAP_SHORT.swap(false, Ordering::Relaxed)
+        && RUN.get().is_some_and(|run| run.pod.system.pool.give_back(HEAP_FRAME_COUNT) > 0)
+    {
+        return true;
+    }
     IS_SHORT.swap(false, Ordering::Relaxed) && await_frames()
 }
 

@@ -83,7 +83,15 @@ impl Names {
         !self.whiteouts.is_empty() && self.whiteouts.contains(name)
     }
 
-    /// Leads `name` to `node`; what it led to before is returned.
+    /// Sees to it that one more name has a place.
+    ///
+    /// # Errors
+    /// `ENOSPC`: there is no memory for it.
+    pub(super) fn make_room(&mut self) -> Result<()> {
+        self.entries.make_room().map_err(|_| Errno::ENOSPC)
+    }
+
+    /// Leads `name` to `node`; what it led to before is returned. There must be room.
     pub(super) fn insert(&mut self, name: &[u8], node: Arc<MemoryNode>) -> Option<Arc<MemoryNode>> {
         let cookie = self.next_cookie;
         self.next_cookie += 1;

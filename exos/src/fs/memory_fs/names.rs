@@ -16,6 +16,7 @@ impl MemoryNode {
     pub(super) fn create_name(&self, name: &[u8], node: &NewNode<'_>, creation: Creation) -> Result<InodeRef> {
         let _tree = self.fs.tree.lock();
         self.check_absent(name)?;
+        self.make_room()?;
         let mut creation = creation;
         {
             let state = self.state.lock();
@@ -44,6 +45,7 @@ impl MemoryNode {
         }
         let _tree = self.fs.tree.lock();
         self.check_absent(name)?;
+        self.make_room()?;
         target.gain_link(now)?;
         self.put_name(name, &target, now)
     }
@@ -97,6 +99,7 @@ impl MemoryNode {
             (Some(target), _) if Arc::ptr_eq(&target, &moved) => return Ok(()),
             (target, _) => target,
         };
+        new_parent.make_room()?;
         if let Some(target) = &target {
             if mode != RenameMode::Exchange {
                 target.check_replaceable(&moved)?;
@@ -129,6 +132,12 @@ impl MemoryNode {
             Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Sees to it that one more name has a place here: afterwards [`Self::put_name`] has all that it needs. Where a
+    /// name was taken out it has that too.
+    fn make_room(&self) -> Result<()> {
+        self.with_names(directory::Names::make_room)?
     }
 
     /// Leads `name` to `node` and counts the link, unless it only moves.
