@@ -30,6 +30,8 @@ const ALL: &[&str] = &[
     "connections",
     "rights",
 ];
+/// What a small pod is tried with besides.
+const MORE: &[&str] = &["segments", "queues", "terminals", "nested", "file_maps", "long_starts"];
 const ONCE: &[&str] = &["epoll_entries", "inotifies", "watches", "events", "locks", "signals", "timers", "attributes"];
 
 fn program() -> Option<PathBuf> {
@@ -56,6 +58,7 @@ fn each(memory: &str, kinds: &[&str]) {
 #[test]
 fn a_small_pod() {
     each("32M", ALL);
+    each("32M", MORE);
 }
 
 #[test]

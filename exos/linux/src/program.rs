@@ -99,6 +99,17 @@ pub struct Prepared {
     wish: Wish,
 }
 
+impl Prepared {
+    /// Whether arguments and environment fit, to be asked before the old program is given up.
+    ///
+    /// # Errors
+    /// `E2BIG`, `ENOMEM`.
+    pub fn check_strings(&self, stack_limit_bytes: u64) -> Result<()> {
+        let Wish { path, arguments, environment, .. } = &self.wish;
+        Program::check_strings(arguments, environment, path, stack_limit_bytes).map_err(|error| error.errno())
+    }
+}
+
 /// Checks a program that was found at `found`, following `#!` lines. Interpreters are looked for from `start`.
 pub fn prepare(
     system: &System,
@@ -186,7 +197,6 @@ pub fn start(
     let loaded = {
         let memory = process.space();
         let mut space = memory.lock();
-        program.check(&space, &request)?;
         program.load(&mut space, &request)?
     };
     profile::tell(system, &process.space(), 0, u64::MAX);

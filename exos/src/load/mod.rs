@@ -36,6 +36,7 @@ use crate::mem::{
     AddressSpace, AreaFlags, AreaLabel, FramePool, MapRequest, PageIntent, PageSource, Placement, Protection,
     TRAMPOLINE_ROOM_BYTES,
 };
+use crate::reserve;
 
 /// Where relocatable programs go, before randomness (two thirds of the program's half, as on Linux).
 pub const PROGRAM_IMAGE_BASE: u64 = 0x5555_5555_4000;
@@ -200,10 +201,19 @@ impl Program {
     }
 
     /// Whether arguments and environment fit; to be asked before the old program is given up.
-    pub fn check(&self, space: &AddressSpace, request: &LoadRequest<'_>) -> core::result::Result<(), LoadError> {
-        let stack_limit = space.limits().stack_bytes;
-        let LoadRequest { arguments, environment, executable, .. } = *request;
-        stack::check_strings(arguments, environment, executable, stack_limit).map_err(|_| LoadError::StringsTooLong)
+    /// # Errors
+    /// [`LoadError::StringsTooLong`]; [`LoadError::NoMemory`] if there is none to lay them out.
+    pub fn check_strings(
+        arguments: &[Vec<u8>],
+        environment: &[Vec<u8>],
+        executable: &[u8],
+        stack_limit_bytes: u64,
+    ) -> core::result::Result<(), LoadError> {
+        let length = stack::check_strings(arguments, environment, executable, stack_limit_bytes);
+        let length = length.map_err(|_| LoadError::StringsTooLong)? as usize;
+        // What is small is there in any case.
+        let room = if length > reserve::BLOCK_BYTES { reserve::vector::<u8>(length).map(|_| ()) } else { Ok(()) };
+        room.map_err(|_| LoadError::NoMemory)
     }
 
     /// Maps everything into `space`, which is empty. After an error the space is good for nothing but being cleared.
@@ -212,7 +222,8 @@ impl Program {
         space: &mut AddressSpace,
         request: &LoadRequest<'_>,
     ) -> core::result::Result<LoadedProgram, LoadError> {
-        self.check(space, request)?;
+        let LoadRequest { arguments, environment, executable, .. } = *request;
+        Self::check_strings(arguments, environment, executable, space.limits().stack_bytes)?;
         space.in_one_batch(|space| self.load_checked(space, request)).map_err(|_| LoadError::NoMemory)
     }
 
@@ -236,7 +247,7 @@ impl Program {
         };
         let stack_top = PROGRAM_END - request.shifts.stack_pages * PAGE_SIZE;
         let LoadRequest { arguments, environment, executable, .. } = *request;
-        let stack = StackImage::build(stack_top, arguments, environment, executable, &facts);
+        let stack = StackImage::build(stack_top, arguments, environment, executable, &facts)?;
         self.map_stack(space, stack_top, &stack)?;
         let places = StartPlaces {
             image: image.start..image.end,

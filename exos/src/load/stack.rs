@@ -11,6 +11,7 @@ use core::ops::Range;
 use aegis_abi::layout::PAGE_SIZE;
 
 use crate::error::{Errno, Result};
+use crate::reserve;
 
 /// Longest single argument or environment string, with its zero byte (Linux's `MAX_ARG_STRLEN`).
 pub const STRING_BYTES_MAX: usize = 128 * 1024;
@@ -90,13 +91,13 @@ pub struct StackImage {
     pub auxiliary: Vec<u8>,
 }
 
-/// Whether the strings fit, before anything of the old program is lost: `E2BIG` otherwise.
+/// Whether the strings fit, before anything of the old program is lost, and what they take: `E2BIG` otherwise.
 pub fn check_strings(
     arguments: &[Vec<u8>],
     environment: &[Vec<u8>],
     executable: &[u8],
     stack_limit_bytes: u64,
-) -> Result<()> {
+) -> Result<u64> {
     let limit = (stack_limit_bytes / 4).clamp(STRINGS_BYTES_MIN, STRINGS_BYTES_MAX);
     let mut total = (arguments.len().max(1) + environment.len()) as u64 * 8;
     for text in arguments.iter().chain(environment) {
@@ -106,20 +107,22 @@ pub fn check_strings(
         total += text.len() as u64 + 1;
     }
     total += executable.len() as u64 + 1;
-    if total > limit { Err(Errno::E2BIG) } else { Ok(()) }
+    if total > limit { Err(Errno::E2BIG) } else { Ok(total) }
 }
 
 impl StackImage {
     /// Lays out a stack that ends at `top` (page-aligned). Strings hold no zero byte. A program
     /// without arguments gets one empty one, as Linux has done since 5.18.
-    #[must_use]
+    ///
+    /// # Errors
+    /// `ENOMEM`.
     pub fn build(
         top: u64,
         arguments: &[Vec<u8>],
         environment: &[Vec<u8>],
         executable: &[u8],
         facts: &StartFacts,
-    ) -> Self {
+    ) -> Result<Self> {
         let empty = [Vec::new()];
         let arguments = if arguments.is_empty() { &empty } else { arguments };
         let length = |strings: &[Vec<u8>]| -> u64 { strings.iter().map(|text| text.len() as u64 + 1).sum() };
@@ -132,7 +135,9 @@ impl StackImage {
         let words = 3 + arguments.len() + environment.len() + auxiliary.len();
         let start = (random - words as u64 * 8) & !15;
 
-        let mut image = Writer { start, bytes: alloc::vec![0; (top - start) as usize], next: start };
+        let length = (top - start) as usize;
+        let mut image = Writer { start, bytes: reserve::vector(length)?, next: start };
+        image.bytes.resize(length, 0);
         image.word(arguments.len() as u64);
         image.pointers(arguments, arguments_start);
         image.pointers(environment, environment_start);
@@ -142,13 +147,13 @@ impl StackImage {
         image.strings(arguments, arguments_start);
         image.strings(environment, environment_start);
         image.put(executable_start, executable);
-        Self {
+        Ok(Self {
             start,
             bytes: image.bytes,
             arguments: arguments_start..environment_start,
             environment: environment_start..executable_start,
             auxiliary: auxiliary.iter().flat_map(|word| word.to_le_bytes()).collect(),
-        }
+        })
     }
 }
 
@@ -283,7 +288,7 @@ mod tests {
         for extra in 0..20 {
             let arguments = strings(&["prog", "", &"x".repeat(extra)]);
             let environment = strings(&["A=1", "PATH=/bin"]);
-            let image = StackImage::build(TOP, &arguments, &environment, b"/bin/prog", &facts);
+            let image = StackImage::build(TOP, &arguments, &environment, b"/bin/prog", &facts).unwrap();
             assert_eq!(image.start % 16, 0);
             assert_eq!(image.start + image.bytes.len() as u64, TOP);
             let (found_arguments, found_environment, auxiliary) = parse(&image);
@@ -310,7 +315,7 @@ mod tests {
 
     #[test]
     fn no_arguments_become_an_empty_one() {
-        let image = StackImage::build(TOP, &[], &[], b"x", &StartFacts::default());
+        let image = StackImage::build(TOP, &[], &[], b"x", &StartFacts::default()).unwrap();
         assert_eq!(parse(&image).0, [""]);
     }
 
@@ -318,7 +323,7 @@ mod tests {
     fn strings_are_limited() {
         let check = |sizes: &[usize], stack_limit| {
             let texts: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![b'a'; size]).collect();
-            check_strings(&texts, &[], b"/x", stack_limit)
+            check_strings(&texts, &[], b"/x", stack_limit).map(|_| ())
         };
         let big = Err(Errno::E2BIG);
         assert_eq!(check(&[131_071], 8 << 20), Ok(()));
@@ -329,5 +334,16 @@ mod tests {
         assert_eq!(check(&[120_000; 53], u64::MAX), big, "6 MiB at most");
         assert_eq!(check(&[120_000], 4096), Ok(()), "128 KiB in any case");
         assert_eq!(check(&[0; 15_000], 4096), big, "pointers count");
+    }
+
+    #[test]
+    fn long_strings_ask_for_memory_and_are_refused() {
+        use crate::reserve::{Level, set_level};
+        let texts = [vec![b'a'; 100_000]];
+        set_level(Level::Short);
+        let refused = StackImage::build(TOP, &texts, &[], b"x", &StartFacts::default());
+        set_level(Level::Whole);
+        assert_eq!(refused.err(), Some(Errno::ENOMEM));
+        assert!(StackImage::build(TOP, &texts, &[], b"x", &StartFacts::default()).is_ok());
     }
 }

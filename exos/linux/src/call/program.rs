@@ -86,6 +86,8 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     let wish = Wish { path, is_path_lost, arguments, environment };
     let current = context.process.files.current();
     let prepared = prepare(context.system, &access, &current, found, wish).map_err(|error| error.errno())?;
+    let stack_limit_bytes = space_limits(&context.process.limits.lock()).stack_bytes;
+    prepared.check_strings(stack_limit_bytes)?;
     context.replaces_registers = true;
     if !end_other_threads(context) {
         return Ok(0);
