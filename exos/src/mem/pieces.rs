@@ -8,6 +8,8 @@
 use core::cell::RefCell;
 use core::ops::Range;
 
+use aegis_abi::layout::PAGE_SHIFT;
+
 use crate::error::Result;
 use crate::mem::page_map::PageFlags;
 use crate::mem::page_map::blocks::BLOCK_PAGES;
@@ -22,6 +24,9 @@ pub(crate) const PIECE_PAGES: u64 = 1024;
 pub(crate) fn is_long(pages: &Range<u64>) -> bool {
     pages.end.saturating_sub(pages.start) > PIECE_PAGES
 }
+
+/// Areas that are taken away at a time: as many pages have to be there.
+const PIECE_AREAS: usize = PIECE_PAGES as usize;
 
 impl AddressSpace {
     /// As [`Self::drop_pages`], for pages without rewritten sites.
@@ -45,6 +50,24 @@ impl AddressSpace {
         });
         drop(frames);
         self.flush()
+    }
+
+    /// [`AddressSpace::remove_range`] for a range that may have many areas.
+    #[cold]
+    pub(crate) fn remove_long(&mut self, range: Range<u64>) -> Result<()> {
+        let (mut outcome, mut start) = (Ok(()), range.start);
+        while start < range.end {
+            let last = self.areas.overlapping(start..range.end).nth(PIECE_AREAS - 1);
+            let end = last.map_or(range.end, |area| area.end().min(range.end));
+            if self.areas.remove(start..end) {
+                outcome = outcome.and(self.drop_pages(start >> PAGE_SHIFT..end >> PAGE_SHIFT));
+            }
+            if !self.is_batching && end < range.end {
+                preempt::offer();
+            }
+            start = end;
+        }
+        outcome
     }
 
     /// Does `work` for all known pages of `pages`, ascending, piece by piece. `ENOMEM` if the kernel refuses one; the
@@ -106,6 +129,25 @@ mod tests {
         // Nothing is there: nothing takes time.
         let (outcome, point_count) = interrupted_after(0, Interruption::Kill, || space.unmap(PAGE * 16, 1 << 46));
         assert_eq!((outcome, point_count), (Ok(()), 0));
+    }
+
+    #[test]
+    fn many_areas_go_piece_by_piece_and_all_of_them() {
+        let setup = Setup::new();
+        let mut space = setup.space();
+        let count = 3 * PIECE_PAGES + 7;
+        let start = BASE - count * PAGE;
+        for number in 0..count {
+            let rights = if number % 2 == 0 { Protection::READ } else { Protection::READ | Protection::WRITE };
+            let place = start + number * PAGE;
+            assert_eq!(space.map(MapRequest::anonymous(Placement::Fixed(place), PAGE, rights)), Ok(place));
+        }
+        assert_eq!(space.areas().count() as u64, count);
+        // All but the first and the last.
+        let unmap = || space.unmap(start + PAGE, (count - 2) * PAGE);
+        let (outcome, point_count) = interrupted_after(0, Interruption::Kill, unmap);
+        assert_eq!((outcome, point_count), (Ok(()), 3));
+        assert!(space.areas().map(|area| area.start()).eq([start, start + (count - 1) * PAGE]));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::large::Whole;
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
-use crate::mem::pieces::PIECE_PAGES;
+use crate::mem::pieces::{PIECE_PAGES, is_long};
 use crate::mem::source::{FileIdentity, PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
 use crate::preempt;
@@ -478,36 +478,37 @@ impl AddressSpace {
         has_lost
     }
 
-    /// Unmaps and forgets the pages of files that nothing locks, so that caches can let go of them; the next touch maps
-    /// them again. How many there were.
+    /// Unmaps and forgets the pages of files that nothing locks, a part at a time, until the next touch; how many.
     pub fn forget_file_pages(&mut self) -> u64 {
-        let areas = self.areas.iter().filter(|area| area.file().is_some() && !area.flags.contains(AreaFlags::LOCKED));
-        let ranges: alloc::vec::Vec<Range<u64>> = areas.map(Area::pages).collect();
-        let before = self.pages.file_count();
-        for pages in ranges {
-            let binder = &mut self.binder;
-            self.pages.update(pages, &mut self.pool.lock(), |_, page, entry| {
-                if !entry.has(PageFlags::FILE) {
-                    return Some(entry);
-                }
-                if entry.has(PageFlags::MAPPED) {
-                    binder.unmap(page);
-                }
-                binder.release(entry.frame());
-                None
-            });
-            // See `clear`.
-            let _ = self.flush();
+        let (before, mut next) = (self.pages.file_count(), 0);
+        let is_wanted = |area: &&Area| area.file().is_some() && !area.flags.contains(AreaFlags::LOCKED);
+        let found = |space: &Self, next: u64| space.areas_from(next << PAGE_SHIFT).find(is_wanted).map(Area::pages);
+        while let Some(area) = found(self, next) {
+            while let Some(start) = self.pages.next_known(next.max(area.start)..area.end) {
+                next = area.end.min(start + PIECE_PAGES);
+                let binder = &mut self.binder;
+                self.pages.update(start..next, &mut self.pool.lock(), |_, page, entry| {
+                    if entry.has(PageFlags::FILE) {
+                        let _ = entry.has(PageFlags::MAPPED).then(|| binder.unmap(page));
+                        binder.release(entry.frame());
+                    }
+                    (!entry.has(PageFlags::FILE)).then_some(entry)
+                });
+                // See `clear`.
+                let _ = self.flush();
+            }
+            next = area.end;
         }
         before - self.pages.file_count()
     }
 
     /// Takes the areas and pages of `range` away.
     pub(crate) fn remove_range(&mut self, range: Range<u64>) -> Result<()> {
-        if !self.areas.remove(range.clone()) {
-            return Ok(());
+        let pages = range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
+        if is_long(&pages) {
+            return self.remove_long(range);
         }
-        self.drop_pages(range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT)
+        if self.areas.remove(range) { self.drop_pages(pages) } else { Ok(()) }
     }
 
     /// Unmaps and forgets the pages; their areas stay.
