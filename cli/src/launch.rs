@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
+use aegis_image::memory::described_mib as described_mib_of;
+
 use crate::accel::{Trial, choose, firmware_for};
 use crate::artifacts::{Artifacts, find_qemu};
 use crate::boot::BootBundle;
@@ -33,8 +35,6 @@ const POD_OVERHEAD_MIB: u64 = 14;
 /// What the kernel and the manager take besides, and what the manager takes for each pod.
 const SEVERAL_OVERHEAD_MIB: u64 = 8;
 const SEVERAL_OVERHEAD_EACH_MIB: u64 = 2;
-/// One part in so many of the program's memory is added for what describes it: page tables, exos's page maps.
-const OVERHEAD_SHARE: u64 = 32;
 
 /// What a machine is started from.
 pub(crate) struct Kit<'a> {
@@ -239,8 +239,7 @@ fn kernel_words(options: &MachineOptions, slice_ms: Option<u8>) -> Result<String
 
 /// A program's memory with what describes it.
 fn described_mib(program_bytes: u64) -> u64 {
-    let program_mib = program_bytes.div_ceil(1 << 20);
-    program_mib + program_mib.div_ceil(OVERHEAD_SHARE)
+    described_mib_of(program_bytes.div_ceil(1 << 20))
 }
 
 /// The memory of a machine with one program: what the user asked for, the bundle, and what the system itself needs.

@@ -20,6 +20,24 @@ pub const MEMORY_PAGE_BASE: u64 = LIBOS_BASE + 0x8000;
 /// Frames that are moved at a time: what exos takes and gives at a time.
 pub const UNIT_FRAME_COUNT: u64 = 512;
 
+/// One part in so many of a program's memory is added for what describes it: page tables, exos's page maps.
+const DESCRIBING_SHARE: u64 = 32;
+/// Frames of a MiB.
+pub const FRAMES_PER_MIB: u64 = 256;
+
+/// A program's memory with what describes it.
+#[must_use]
+pub const fn described_mib(program_mib: u64) -> u64 {
+    program_mib + program_mib.div_ceil(DESCRIBING_SHARE)
+}
+
+/// The reverse in frames: those of the program, of so many frames with what describes it.
+#[must_use]
+pub const fn program_frame_count(described_frame_count: u64) -> u64 {
+    let mib = described_frame_count / FRAMES_PER_MIB;
+    mib * DESCRIBING_SHARE / (DESCRIBING_SHARE + 1) * FRAMES_PER_MIB + described_frame_count % FRAMES_PER_MIB
+}
+
 /// What a pod and the manager tell each other.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -48,5 +66,18 @@ impl MemoryPage {
     /// Writes a word.
     pub fn write(word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{described_mib, program_frame_count};
+
+    #[test]
+    fn what_describes_memory_is_taken_off_as_it_was_added() {
+        for mib in 1..5000 {
+            assert_eq!(program_frame_count(described_mib(mib) * 256), mib * 256);
+        }
+        assert_eq!((program_frame_count(0), program_frame_count(255), program_frame_count(256)), (0, 255, 0));
     }
 }

@@ -7,6 +7,7 @@ use aegis_abi::layout::{PAGE_TABLE_SLOT, PAGE_TABLE_WINDOW};
 use aegis_abi::memory::BindEntry;
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::{CapSlot, FrameNumber, Status};
+use aegis_image::memory::{FRAMES_PER_MIB, described_mib, program_frame_count};
 use aegis_rt::call;
 use aegis_rt::clock;
 use alloc::vec::Vec;
@@ -258,14 +259,14 @@ pub(crate) fn note_own_frames() {
     OWN_FRAME_COUNT.store(frames_owned(), Ordering::Relaxed);
 }
 
-/// What the user said that the program may use, with the quota that there was at the start.
-static PROGRAM_FRAMES_MAX: AtomicU64 = AtomicU64::new(u64::MAX);
-static QUOTA_AT_START: AtomicU64 = AtomicU64::new(0);
+/// What the user said that the program may use, with the quota that belongs to it.
+static PROGRAM_FRAMES: AtomicU64 = AtomicU64::new(u64::MAX);
+static QUOTA_OF_PROGRAM: AtomicU64 = AtomicU64::new(0);
 
-/// Has the program use no more than this while the quota is not raised.
-pub(crate) fn limit_program_frames(frame_count: u64) {
-    PROGRAM_FRAMES_MAX.store(frame_count, Ordering::Relaxed);
-    QUOTA_AT_START.store(frame_quota(), Ordering::Relaxed);
+/// Has the program use no more than this with such a quota, and accordingly more with a larger one.
+pub(crate) fn limit_program_frames(frame_count: u64, quota: u64) {
+    PROGRAM_FRAMES.store(frame_count, Ordering::Relaxed);
+    QUOTA_OF_PROGRAM.store(quota, Ordering::Relaxed);
 }
 
 /// Frames of the program's memory with this quota: all, less what exos needs to describe it (page tables, maps, its
@@ -273,8 +274,13 @@ pub(crate) fn limit_program_frames(frame_count: u64) {
 pub(crate) fn program_frames_of(quota: u64) -> u64 {
     let all = quota.saturating_sub(OWN_FRAME_COUNT.load(Ordering::Relaxed));
     let left = all.saturating_sub(all / 64 + (all / RESERVE_SHARE).min(RESERVE_FRAMES_MAX));
-    let is_raised = quota > QUOTA_AT_START.load(Ordering::Relaxed);
-    if is_raised { left } else { left.min(PROGRAM_FRAMES_MAX.load(Ordering::Relaxed)) }
+    let (program, known) = (PROGRAM_FRAMES.load(Ordering::Relaxed), QUOTA_OF_PROGRAM.load(Ordering::Relaxed));
+    if program == u64::MAX || quota <= known {
+        return left.min(program);
+    }
+    // What is beyond the user's number came with what describes it.
+    let described = described_mib(program.div_ceil(FRAMES_PER_MIB)) * FRAMES_PER_MIB;
+    left.min(program_frame_count(described + quota - known).max(program))
 }
 
 /// Takes contiguous frames for exos itself; donates table frames when the table of capabilities has to grow.

@@ -222,9 +222,9 @@ fn memory_limit(config: &Config) -> u64 {
     kernel::note_own_frames();
     memory::begin();
     let limit = if config.memory_limit_bytes == 0 { u64::MAX } else { config.memory_limit_bytes };
-    if memory::bounds().is_some() {
+    if let Some((guaranteed, _)) = memory::bounds() {
         // It can become more.
-        kernel::limit_program_frames(limit / 4096);
+        kernel::limit_program_frames(limit / 4096, guaranteed);
         return u64::MAX;
     }
     limit
