@@ -271,10 +271,10 @@ impl Children {
         if self.by_name.len() >= self.sweep_count.max(SWEEP_COUNT_MIN) {
             self.sweep();
         }
-        if self.by_name.make_room().is_err() {
+        if self.by_name.make_room(1).is_err() {
             self.sweep();
             // Then it is not remembered, and the next look-up finds it once more.
-            if self.by_name.make_room().is_err() {
+            if self.by_name.make_room(1).is_err() {
                 return;
             }
         }

@@ -18,6 +18,8 @@ use crate::reserve;
 
 /// Fewest places of a table that is not empty.
 const PLACE_COUNT_MIN: usize = 4;
+/// Most names that a table is made ready for at a time: what the exchange of two names may need.
+pub(super) const MORE_MAX: usize = 2;
 
 struct Named<V> {
     hash: u64,
@@ -108,20 +110,21 @@ impl<V> NameTable<V> {
         self.places[index].as_ref().map(|named| &named.value)
     }
 
-    /// Sees to it that one more name has a place.
+    /// Sees to it that so many more names, at most [`MORE_MAX`], have a place.
     ///
     /// # Errors
     /// `ENOMEM`.
     #[inline]
-    pub(super) fn make_room(&mut self) -> Result<()> {
-        if (self.count + 1) * 4 > self.places.len() * 3 { self.grow() } else { Ok(()) }
+    pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
+        if (self.count + more) * 4 > self.places.len() * 3 { self.grow(more) } else { Ok(()) }
     }
 
     #[cold]
-    fn grow(&mut self) -> Result<()> {
+    fn grow(&mut self, more: usize) -> Result<()> {
+        debug_assert!(more <= MORE_MAX, "twice as many places hold no more");
         let place_count = (self.places.len() * 2).max(PLACE_COUNT_MIN);
         let is_grown = self.refill(place_count);
-        if is_grown || (self.count + 1) * 8 <= self.places.len() * 7 { Ok(()) } else { Err(Errno::ENOMEM) }
+        if is_grown || (self.count + more) * 8 <= self.places.len() * 7 { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
     /// Leads a name to `value`; what it led to before is returned. There must be room.
@@ -208,7 +211,7 @@ mod tests {
             let name: Vec<u8> = (0..number % 23).map(|place| (number % 40 + place) as u8).collect();
             match number / 64 % 8 {
                 0..4 => {
-                    table.make_room().unwrap();
+                    table.make_room(1).unwrap();
                     assert_eq!(table.insert(&name, step), map.insert(name.clone(), step));
                 }
                 4..7 => assert_eq!(table.remove(&name), map.remove(&name)),
@@ -253,7 +256,7 @@ mod tests {
         let mut table = NameTable::<u8>::default();
         assert_eq!(table.get(b""), None);
         assert_eq!((table.remove(b"a"), table.len()), (None, 0));
-        table.make_room().unwrap();
+        table.make_room(1).unwrap();
         assert_eq!(table.insert(b"", 1), None);
         assert_eq!(table.insert(b"", 2), Some(1));
         assert_eq!((table.get(b"").copied(), table.remove(b""), table.len()), (Some(2), Some(2), 0));
@@ -266,7 +269,7 @@ mod tests {
         let mut table = NameTable::default();
         let fill = |table: &mut NameTable<u32>, numbers: core::ops::Range<u32>| {
             for number in numbers {
-                table.make_room().map_err(|error| (error, number))?;
+                table.make_room(1).map_err(|error| (error, number))?;
                 table.insert(&number.to_le_bytes(), number);
             }
             Ok(())

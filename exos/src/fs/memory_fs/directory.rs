@@ -83,12 +83,12 @@ impl Names {
         !self.whiteouts.is_empty() && self.whiteouts.contains(name)
     }
 
-    /// Sees to it that one more name has a place.
+    /// Sees to it that so many more names have a place.
     ///
     /// # Errors
     /// `ENOSPC`: there is no memory for it.
-    pub(super) fn make_room(&mut self) -> Result<()> {
-        self.entries.make_room().map_err(|_| Errno::ENOSPC)
+    pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
+        self.entries.make_room(more).map_err(|_| Errno::ENOSPC)
     }
 
     /// Leads `name` to `node`; what it led to before is returned. There must be room.

@@ -16,7 +16,7 @@ impl MemoryNode {
     pub(super) fn create_name(&self, name: &[u8], node: &NewNode<'_>, creation: Creation) -> Result<InodeRef> {
         let _tree = self.fs.tree.lock();
         self.check_absent(name)?;
-        self.make_room()?;
+        self.make_room(1)?;
         let mut creation = creation;
         {
             let state = self.state.lock();
@@ -45,7 +45,7 @@ impl MemoryNode {
         }
         let _tree = self.fs.tree.lock();
         self.check_absent(name)?;
-        self.make_room()?;
+        self.make_room(1)?;
         target.gain_link(now)?;
         self.put_name(name, &target, now)
     }
@@ -99,7 +99,13 @@ impl MemoryNode {
             (Some(target), _) if Arc::ptr_eq(&target, &moved) => return Ok(()),
             (target, _) => target,
         };
-        new_parent.make_room()?;
+        if mode == RenameMode::Exchange {
+            // Both names may be put into one directory.
+            self.make_room(2)?;
+            new_parent.make_room(2)?;
+        } else {
+            new_parent.make_room(1)?;
+        }
         if let Some(target) = &target {
             if mode != RenameMode::Exchange {
                 target.check_replaceable(&moved)?;
@@ -134,10 +140,10 @@ impl MemoryNode {
         }
     }
 
-    /// Sees to it that one more name has a place here: afterwards [`Self::put_name`] has all that it needs. Where a
-    /// name was taken out it has that too.
-    fn make_room(&self) -> Result<()> {
-        self.with_names(directory::Names::make_room)?
+    /// Sees to it that so many more names have a place here: afterwards [`Self::put_name`] has all that it needs. That
+    /// a name is taken out first helps nothing: it may be the base's.
+    fn make_room(&self, more: usize) -> Result<()> {
+        self.with_names(|names| names.make_room(more))?
     }
 
     /// Leads `name` to `node` and counts the link, unless it only moves.
