@@ -101,7 +101,7 @@ fn a_kernel_that_refuses_leaves_small_pages_or_none() {
     let _ = space.protect(START + BLOCK, PAGE, Protection::READ, ProtectReach::Range);
     setup.machine.refuse_binds_after(None);
     for page in [0, 1, LARGE_PAGE_FRAMES - 1] {
-        assert_eq!(load(&setup, &mut space, START + BLOCK + page * PAGE), ((START + BLOCK >> 12) + page) as u8);
+        assert_eq!(load(&setup, &mut space, START + BLOCK + page * PAGE), (((START + BLOCK) >> 12) + page) as u8);
     }
     space.clear();
     assert_eq!((setup.used(), setup.machine.mappings(space.environment())), (0, vec![]));
@@ -123,7 +123,7 @@ fn a_fork_keeps_blocks_and_gives_them_back() {
     store(&setup, &mut space, START + BLOCK + PAGE, 251);
     assert_eq!(large_pages(&setup, &space), LARGE_PAGE_FRAMES, "one is split for a copy");
     assert_eq!(load(&setup, &mut space, START + 5 * PAGE), ((START >> 12) + 5) as u8);
-    assert_eq!(load(&setup, &mut child, START + BLOCK + PAGE), ((START + BLOCK >> 12) + 1) as u8);
+    assert_eq!(load(&setup, &mut child, START + BLOCK + PAGE), (((START + BLOCK) >> 12) + 1) as u8);
     child.clear();
     drop(child);
     store(&setup, &mut space, START + 9 * PAGE, 252);
