@@ -10,6 +10,8 @@ use aegis_abi::memory::{BIND_ENTRY_COUNT_MAX, BindEntry, BindFlags, BindOperatio
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_SELF, Status};
 use proptest::prelude::{Strategy, prop, proptest};
 
+use super::check::check;
+use super::frame::split;
 use super::world::{S, SCRATCH, World};
 use crate::space::Directory;
 
@@ -192,6 +194,25 @@ fn large_pages_are_whole() {
     assert_eq!(world.bind(&[unmap(VA, 512), map(large, VA, frame, 512)]).0, Status::Ok);
     assert_eq!(world.bind(&[unmap(VA, 512)]).0, Status::Ok);
     world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
+}
+
+/// Its parts have the authority together: with the first that goes, the page does.
+#[test]
+fn a_large_page_outlives_the_split_of_its_capability_and_no_part_of_it() {
+    for dropped in [S, S + 1] {
+        let mut world = World::new();
+        let frame = aligned_block(&mut world, S);
+        assert_eq!(world.bind(&[map(BindFlags::LARGE | BindFlags::WRITE, VA, frame, 512)]).0, Status::Ok);
+        world.ok(split(S, S + 1, 12));
+        check(&world.state);
+        // It is there still, and a small one has no place beside it.
+        let kept = BindEntry { slot: if dropped == S { S + 1 } else { S }, ..map(BindFlags::empty(), VA, 0, 1) };
+        let kept = BindEntry { frame: if dropped == S { frame + 12 } else { frame }, ..kept };
+        assert_eq!(world.bind(&[kept]).0, Status::WrongState);
+        while world.call(Call::CapDrop(CapDrop { slot: CapSlot(dropped) })).0 == Status::Again {}
+        check(&world.state);
+        assert_eq!(world.bind(&[kept]).0, Status::Ok);
+    }
 }
 
 #[test]

@@ -145,11 +145,15 @@ fn walk(
             // repeated. So are those of frames that are being taken.
             let (first, count) = state.environments[environment].reclaim.in_hand;
             let is_in_hand = (first..first + count).any(|taken| (frame.0..frame.0 + pages).contains(&taken));
-            let is_covered = capabilities.iter().any(|(_, c)| {
-                let mut c = *c;
-                c.flags &= !DYING;
-                c.covers(frame.0, pages, rights)
-            }) || is_in_hand
+            let covers = |first: u64, count: u64| {
+                let alive = |c: &Capability| Capability { flags: c.flags & !DYING, ..*c };
+                capabilities.iter().any(|(_, c)| alive(c).covers(first, count, rights))
+            };
+            // A capability that was split under a large page leaves it, and its parts have the authority together: with
+            // the first of them that goes, the page does.
+            let is_covered = covers(frame.0, pages)
+                || is_large && (frame.0..frame.0 + pages).all(|frame| covers(frame, 1))
+                || is_in_hand
                 || state.environments[environment].is_ending;
             assert!(is_covered, "{frame:?} is mapped without authority in {environment:?}");
         }
