@@ -36,6 +36,10 @@ pub enum Restart {
     UnlessHandlerForbids,
     /// It starts again unless a handler ran (Linux `ERESTARTNOHAND`).
     UnlessHandler,
+    /// The same, with what is left of its time: it is over then, monotonic (Linux `ERESTART_RESTARTBLOCK`).
+    UnlessHandlerUntil(u64),
+    /// It starts again whatever ran (Linux `ERESTARTNOINTR`).
+    Always,
 }
 
 /// One system call in progress.
@@ -116,6 +120,14 @@ impl Context<'_> {
     #[inline(always)]
     pub fn has_signal(&self) -> bool {
         self.thread.needs_attention() && looks_for_signal(self.process, self.thread)
+    }
+
+    /// When a time is over that begins with this call; of a call that starts again, with its first attempt.
+    pub fn deadline_after(&mut self, timeout_ns: u64) -> u64 {
+        let again_ns = self.thread.resumption.take(self.frame.rsp);
+        let deadline_ns = again_ns.unwrap_or_else(|| self.now_ns().saturating_add(timeout_ns));
+        self.restart = Restart::UnlessHandlerUntil(deadline_ns);
+        deadline_ns
     }
 
     /// Whether the thread has a capability now.

@@ -82,9 +82,13 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
             Some(Delivery::PassedOver { mut info }) => complete_notice(target.system, target.process, &mut info),
             Some(Delivery::Handler { signal, mut info, disposition, mask_before }) => {
                 complete_notice(target.system, target.process, &mut info);
+                target.thread.resumption.forget();
                 if let Some((number, restart)) = interrupted.take() {
-                    let starts_again =
-                        restart == Restart::UnlessHandlerForbids && disposition.flags & FLAG_RESTART != 0;
+                    let starts_again = match restart {
+                        Restart::Always => true,
+                        Restart::UnlessHandlerForbids => disposition.flags & FLAG_RESTART != 0,
+                        _ => false,
+                    };
                     if starts_again {
                         start_again(frame, number);
                     }
@@ -99,6 +103,9 @@ pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedC
     if let Some((number, restart)) = interrupted
         && restart != Restart::Never
     {
+        if let Restart::UnlessHandlerUntil(deadline_ns) = restart {
+            target.thread.resumption.set(frame.rsp, deadline_ns);
+        }
         start_again(frame, number);
     }
 }
@@ -178,7 +185,12 @@ fn stop_process(target: &Target<'_>, signal: Signal) {
 /// Waits until the process is continued or killed. Whoever continues it wakes its threads.
 fn wait_while_stopped(target: &Target<'_>) {
     let is_stopped = || target.process.pause.lock().stopped_by.is_some() && !target.process.has_ended();
-    if !is_stopped() {
+    let is_told = {
+        let pause = target.process.pause.lock();
+        // It may have been continued before it came here to wait.
+        pause.stopped_by.is_none() && !pause.is_continue_untold
+    };
+    if is_told || target.process.has_ended() {
         return;
     }
     while is_stopped() {

@@ -17,13 +17,13 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
 use exos::fs::readiness::{Readiness, Registration, WaitQueue, Waiter};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::OpenFile;
+use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::preempt::Pace;
 use exos::reserve;
 use exos::sync::Mutex;
@@ -61,6 +61,8 @@ struct Key {
 #[derive(Default)]
 struct ReadyList {
     entries: Mutex<VecDeque<Arc<Watched>>>,
+    /// Those who wait and were woken for a change that they were to take alone, until one of them looks.
+    claimed_count: AtomicUsize,
     queue: Arc<WaitQueue>,
 }
 
@@ -92,9 +94,22 @@ impl Waiter for Watched {
             ready.queue.notify(Readiness::READ);
         }
     }
+
+    fn wake_alone(&self, events: Readiness) -> bool {
+        let is_taken = self.ready.upgrade().is_some_and(|ready| ready.claim());
+        self.wake(events);
+        is_taken
+    }
 }
 
 impl ReadyList {
+    /// Has one of those who wait for the instance take on what happens; whether there is one who has not yet.
+    fn claim(&self) -> bool {
+        let sleeper_count = self.queue.waiter_count();
+        let more = |claimed: usize| (claimed < sleeper_count).then_some(claimed + 1);
+        self.claimed_count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
     /// Puts an entry at the end, unless it is there.
     fn list(&self, watched: &Watched) {
         if !watched.is_listed.swap(true, Ordering::AcqRel)
@@ -192,7 +207,11 @@ impl Watched {
         let queue = description.wait_queue().ok_or(Errno::EPERM)?;
         self.data.store(data, Ordering::Release);
         self.events.store(events | ERROR | HANG_UP, Ordering::Release);
-        let registration = queue.register(Arc::<Self>::downgrade(self), interest_of(events));
+        let me = Arc::<Self>::downgrade(self);
+        let registration = match events & EXCLUSIVE {
+            0 => queue.register(me, interest_of(events)),
+            _ => queue.register_alone(me, interest_of(events)),
+        };
         if !registration.is_held() {
             return Err(Errno::ENOMEM);
         }
@@ -416,6 +435,7 @@ impl Epoll {
     /// What the only entry on the list has to report, if it stays there: it is first and last, so it need not leave.
     #[inline]
     pub fn only(&self) -> Option<Report> {
+        self.ready.claimed_count.store(0, Ordering::Relaxed);
         let watched = self.ready.only()?;
         Some((watched.level()?, watched.data.load(Ordering::Acquire)))
     }
@@ -425,6 +445,7 @@ impl Epoll {
     /// # Errors
     /// Those of `report`.
     pub fn take(&self, limit: usize, mut report: impl FnMut(Report) -> Result<()>) -> Result<usize> {
+        self.ready.claimed_count.store(0, Ordering::Relaxed);
         let (mut count, mut outcome) = (0, Ok(()));
         self.for_each_ready(|watched, events| {
             let stays = watched.reported();
@@ -495,6 +516,10 @@ impl OpenFile for Epoll {
 
     fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EINVAL)
+    }
+
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::Accepted
     }
 
     fn readiness(&self) -> Readiness {

@@ -391,6 +391,10 @@ impl ProcessFiles {
             return Err(Errno::EACCES);
         }
         let location = description.location().clone();
+        let is_pipe = location.inode().kind() == FileKind::Fifo;
+        if is_pipe && is_shared && stores && !description.is_writable() {
+            return Err(Errno::EACCES);
+        }
         if location.inode().kind() == FileKind::CharacterDevice && is_zero_device(&location) {
             if is_shared && stores && !description.is_writable() {
                 return Err(Errno::EACCES);

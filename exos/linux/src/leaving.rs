@@ -94,6 +94,8 @@ pub fn thread_leaves(target: &Target<'_>) {
 /// `pthread_join` waits for. A thread that ends gives them back, and one that runs another program.
 pub fn release_thread_words(target: &Target<'_>) {
     crate::call::futex::release_robust(target);
+    // From here on nobody begins to wait for it; who has begun is told below.
+    target.thread.has_left_locks.store(true, Ordering::Release);
     target.system.locks.abandon(&target.thread.task);
     let address = core::mem::take(&mut *target.thread.clear_tid_address.lock());
     let is_seen = target.process.threads.lock().len() > 1 || target.process.borrows_memory.load(Ordering::Acquire);

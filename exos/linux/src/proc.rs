@@ -16,6 +16,7 @@ mod memory_text;
 mod mount_text;
 mod process_text;
 mod processor_text;
+mod settings;
 mod system_text;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,7 @@ use exos::fs::group_fs::tree::ControlGroups;
 use exos::fs::location::Location;
 use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::permission::Credentials;
-use exos::fs::proc_fs::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
+use exos::fs::proc_fs::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SPACES, SystemText};
 use exos::fs::vnode::Timestamp;
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::reserve;
@@ -69,6 +70,7 @@ pub struct ProcFacts {
     current_source: Once<CurrentSource>,
     boot_id: Once<[u8; 16]>,
     groups: Once<Weak<ControlGroups>>,
+    settings: settings::Settings,
 }
 
 impl ProcFacts {
@@ -82,6 +84,7 @@ impl ProcFacts {
             current_source: Once::new(),
             boot_id: Once::new(),
             groups: Once::new(),
+            settings: settings::Settings::default(),
         })
     }
 
@@ -134,6 +137,13 @@ impl ProcFacts {
                 threads.remove(place);
             }
         }
+    }
+
+    /// A process that has ended and was not waited for, with the thread that it began with.
+    #[must_use]
+    pub fn ended(&self, pid: u32) -> Option<(Arc<Process>, Arc<Thread>)> {
+        let member = self.member(pid).ok().filter(|member| member.process.pid == pid)?;
+        member.threads.first().map(|thread| (member.process.clone(), thread.clone()))
     }
 
     /// Takes a process away that was waited for.
@@ -296,6 +306,12 @@ impl ProcessProvider for ProcFacts {
         }
     }
 
+    fn space(&self, place: usize) -> Result<Location> {
+        let (_, kind, number) = SPACES.get(place).ok_or(Errno::ENOENT)?;
+        let name = alloc::format!("{kind}:[{number}]");
+        Ok(self.system()?.files.namespace.place_without_directory(*number, &name, Timestamp::default()))
+    }
+
     fn descriptors(&self, process: u32) -> Vec<u32> {
         self.member(process).map_or_else(|_| Vec::new(), |member| member.process.files.table().numbers().collect())
     }
@@ -333,7 +349,10 @@ impl ProcessProvider for ProcFacts {
         let members = self.members();
         let subject = system_text::Subject { system: &system, members: &members, boot_id };
         let mut out = Text::new(out);
-        system_text::append(&subject, text, &mut out);
+        match self.settings.get(text) {
+            Some(value) => put!(out, "{value}\n"),
+            None => system_text::append(&subject, text, &mut out),
+        }
         out.end()
     }
 
@@ -342,6 +361,7 @@ impl ProcessProvider for ProcFacts {
         let field = match text {
             SystemText::HostName => &system.hostname,
             SystemText::DomainName => &system.domain_name,
+            _ if settings::default_of(text).is_some() => return self.settings.set(text, value),
             _ => return ipc_text::set_limit(&system.ipc, text, value),
         };
         let name = value.split(|byte| matches!(byte, 0 | b'\n')).next().unwrap_or_default();

@@ -226,6 +226,8 @@ pub struct Process {
     pub out_of_memory_adjust: Mutex<i32>,
     /// `personality(2)`.
     pub persona: AtomicU32,
+    /// It may ask for barriers among its threads (`membarrier`).
+    pub has_registered_barriers: AtomicBool,
     /// `PR_SET_THP_DISABLE`; its memory knows it, too.
     pub has_no_large_pages: AtomicBool,
     /// It was killed so that others have memory.
@@ -248,6 +250,8 @@ pub struct Thread {
     pub task: Arc<Task>,
     /// It has called `exit`, or its process replaces it.
     pub is_ending: AtomicBool,
+    /// It has given up the locks that it held, and its number names no holder any more.
+    pub has_left_locks: AtomicBool,
     /// Something may have to be done before its program goes on: see [`Thread::call_attention`].
     needs_attention: AtomicBool,
     /// Processor time that it has used up to its last dispatch, and when that was (0: it is not running).
@@ -261,6 +265,8 @@ pub struct Thread {
     pub policy: AtomicU32,
     /// Its nice value. Whoever changes it calls [`Thread::weigh`].
     pub nice: AtomicI32,
+    /// Until when a call of its waits that starts again.
+    pub resumption: Resumption,
     /// Its priority of input and output as it was set; nobody acts on it.
     pub io_priority: AtomicU32,
     /// `PR_SET_TIMERSLACK`; timers here are exact.
@@ -284,6 +290,40 @@ pub struct Thread {
 /// The number of an address space.
 fn number_of(space: &crate::memory::Space) -> u64 {
     u64::from(space.slot().0)
+}
+
+/// The end of the time of a call that was interrupted and is about to start again. Only the thread itself asks.
+#[derive(Default)]
+pub struct Resumption {
+    /// Monotonic; 0: no call.
+    deadline_ns: AtomicU64,
+    /// The program's stack pointer, which tells the call from others that a handler makes before.
+    rsp: AtomicU64,
+}
+
+impl Resumption {
+    /// The call that is made with this stack pointer starts again.
+    pub fn set(&self, rsp: u64, deadline_ns: u64) {
+        self.rsp.store(rsp, Ordering::Relaxed);
+        self.deadline_ns.store(deadline_ns.max(1), Ordering::Relaxed);
+    }
+
+    /// A handler runs before the call: it has its time anew.
+    pub fn forget(&self) {
+        self.deadline_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// When the call was to be over that is made with this stack pointer, if it starts again.
+    #[must_use]
+    #[inline]
+    pub fn take(&self, rsp: u64) -> Option<u64> {
+        let deadline_ns = self.deadline_ns.load(Ordering::Relaxed);
+        if deadline_ns == 0 || self.rsp.load(Ordering::Relaxed) != rsp {
+            return None;
+        }
+        self.deadline_ns.store(0, Ordering::Relaxed);
+        Some(deadline_ns)
+    }
 }
 
 /// How a process comes about: what differs from one to the next.
@@ -342,6 +382,7 @@ impl Process {
             parent_death_signal: AtomicU8::new(0),
             out_of_memory_adjust: Mutex::new(0),
             persona: AtomicU32::new(0),
+            has_registered_barriers: AtomicBool::new(false),
             has_no_large_pages: AtomicBool::new(false),
             has_left_terminal: AtomicBool::new(false),
             was_chosen_to_end: AtomicBool::new(false),
@@ -413,6 +454,14 @@ impl Process {
         }
         self.notify_signal(signal);
         Ok(())
+    }
+
+    /// Signals that wait for the process or a thread of it, each with an information of its own.
+    #[must_use]
+    pub fn queued_count(&self) -> usize {
+        let threads = self.threads.lock().clone();
+        let of_threads: usize = threads.iter().map(|thread| thread.signals.lock().pending.queued_count()).sum();
+        of_threads + self.signals.lock().pending.queued_count()
     }
 
     /// As [`Process::queue`], where a full queue drops the signal.
@@ -575,6 +624,8 @@ impl Thread {
             nice: AtomicI32::new(0),
             io_priority: AtomicU32::new(0),
             seen_descriptors: SeenDescriptors::default(),
+            has_left_locks: AtomicBool::new(false),
+            resumption: Resumption::default(),
             timer_slack_ns: AtomicU64::new(TIMER_SLACK_NS),
             memory_policy: Mutex::default(),
             futex: FutexWaiter::new(task.clone()),

@@ -11,7 +11,7 @@ use core::any::Any;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::OpenFile;
+use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::sync::Mutex;
 use exos::task::signal::{Signal, SignalInfo, SignalPayload, SignalSet};
 
@@ -141,6 +141,10 @@ impl OpenFile for SignalFile {
 
     fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EINVAL)
+    }
+
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::Accepted
     }
 
     fn readiness(&self) -> Readiness {

@@ -12,6 +12,7 @@ use aegis_abi::upcall::{USER_CODE_SELECTOR, USER_STACK_SELECTOR, UpcallFrame};
 use exos::error::{Errno, Result};
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
+use crate::exception::VECTOR_PAGE_FAULT;
 use crate::user::{UserMemory, write_words};
 
 /// `SA_ONSTACK`.
@@ -199,6 +200,9 @@ fn frame_words(frame: &UpcallFrame, entry: &Entry<'_>, vector_address: u64) -> [
     let segments = frame.cs & 0xffff | (frame.ss & 0xffff) << 48;
     let mask = entry.mask_before.0;
     let info = info_words(entry.signal, entry.info);
+    // As on Linux, where nothing tells which of the library OS's pages are there.
+    let is_hidden = frame.vector == VECTOR_PAGE_FAULT && frame.fault_address >= PROGRAM_END;
+    let error_code = frame.error_code | u64::from(is_hidden);
     // Not a constant to the compiler, which else clears all words by a call before it stores most of them.
     let zero = core::hint::black_box(0);
     [
@@ -206,7 +210,7 @@ fn frame_words(frame: &UpcallFrame, entry: &Entry<'_>, vector_address: u64) -> [
         CONTEXT_FLAGS, zero, stack[0], stack[1], stack[2],
         frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15,
         frame.rdi, frame.rsi, frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, frame.rsp,
-        frame.rip, frame.rflags, segments, frame.error_code, frame.vector, mask, frame.fault_address,
+        frame.rip, frame.rflags, segments, error_code, frame.vector, mask, frame.fault_address,
         vector_address, zero, zero, zero, zero, zero, zero, zero, zero,
         mask,
         info[0], info[1], info[2], info[3], zero, zero, zero, zero,

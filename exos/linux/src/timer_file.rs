@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::fs::transfer::{Destination, Source};
-use exos::fs::vnode::OpenFile;
+use exos::fs::vnode::{OpenFile, SeekSupport};
 use exos::platform::Kernel;
 use exos::sync::{Mutex, Once};
 
@@ -131,6 +131,10 @@ impl OpenFile for TimerFile {
 
     fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
         Err(Errno::EINVAL)
+    }
+
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::Accepted
     }
 
     fn readiness(&self) -> Readiness {

@@ -465,7 +465,7 @@ impl Description {
         self.check_not_path()?;
         match self.nature.seek_support {
             SeekSupport::None => return Err(Errno::ESPIPE),
-            SeekSupport::Ignored => return Ok(0),
+            SeekSupport::Ignored | SeekSupport::Accepted => return Ok(0),
             SeekSupport::Offsets => {}
         }
         let is_directory = self.nature.kind == FileKind::Directory;
@@ -664,7 +664,10 @@ impl Description {
 
     fn check_seekable(&self) -> Result<()> {
         self.check_not_path()?;
-        if self.nature.seek_support == SeekSupport::None { Err(Errno::ESPIPE) } else { Ok(()) }
+        match self.nature.seek_support {
+            SeekSupport::None | SeekSupport::Accepted => Err(Errno::ESPIPE),
+            SeekSupport::Ignored | SeekSupport::Offsets => Ok(()),
+        }
     }
 }
 

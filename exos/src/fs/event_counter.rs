@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
-use super::vnode::OpenFile;
+use super::vnode::{OpenFile, SeekSupport};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
 
@@ -84,6 +84,10 @@ impl OpenFile for EventCounter {
 
     fn takes_whole(&self) -> bool {
         true
+    }
+
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::Accepted
     }
 
     fn readiness(&self) -> Readiness {

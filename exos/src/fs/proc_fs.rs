@@ -92,15 +92,30 @@ texts! {
         Uptime => "uptime" 0o444,
         Version => "version" 0o444,
         VirtualMemoryStatistics => "vmstat" 0o444,
+        DirectoryNotices => "sys/fs/dir-notify-enable" 0o444,
+        WatchesOfEpoll => "sys/fs/epoll/max_user_watches" 0o444,
         FileMax => "sys/fs/file-max" 0o644,
+        EventsOfWatcher => "sys/fs/inotify/max_queued_events" 0o444,
+        WatcherCountMax => "sys/fs/inotify/max_user_instances" 0o444,
+        WatchCountMax => "sys/fs/inotify/max_user_watches" 0o444,
+        Leases => "sys/fs/leases-enable" 0o444,
         QueueMessageCount => "sys/fs/mqueue/msg_default" 0o644,
         QueueMessageCountMax => "sys/fs/mqueue/msg_max" 0o644,
         QueueMessageBytes => "sys/fs/mqueue/msgsize_default" 0o644,
         QueueMessageBytesMax => "sys/fs/mqueue/msgsize_max" 0o644,
         QueueCountMax => "sys/fs/mqueue/queues_max" 0o644,
         NrOpen => "sys/fs/nr_open" 0o644,
+        FileOverflowGid => "sys/fs/overflowgid" 0o444,
+        FileOverflowUid => "sys/fs/overflowuid" 0o444,
         PipeMaxSize => "sys/fs/pipe-max-size" 0o644,
+        RightsOfDumps => "sys/fs/suid_dumpable" 0o644,
         CapabilityLast => "sys/kernel/cap_last_cap" 0o444,
+        CorePattern => "sys/kernel/core_pattern" 0o444,
+        CorePipes => "sys/kernel/core_pipe_limit" 0o644,
+        CoreNames => "sys/kernel/core_uses_pid" 0o644,
+        RestartKeys => "sys/kernel/ctrl-alt-del" 0o644,
+        LogRestricted => "sys/kernel/dmesg_restrict" 0o444,
+        PointersHidden => "sys/kernel/kptr_restrict" 0o644,
         DomainName => "sys/kernel/domainname" 0o644,
         HostName => "sys/kernel/hostname" 0o644,
         GroupCountMax => "sys/kernel/ngroups_max" 0o444,
@@ -112,22 +127,46 @@ texts! {
         SystemVersion => "sys/kernel/version" 0o444,
         OverflowGid => "sys/kernel/overflowgid" 0o644,
         OverflowUid => "sys/kernel/overflowuid" 0o644,
+        Panic => "sys/kernel/panic" 0o644,
+        PanicOnOops => "sys/kernel/panic_on_oops" 0o644,
+        Events => "sys/kernel/perf_event_paranoid" 0o444,
         ProcessIdMax => "sys/kernel/pid_max" 0o644,
+        FatalSignals => "sys/kernel/print-fatal-signals" 0o644,
+        ConsoleLevels => "sys/kernel/printk" 0o444,
+        TerminalCountMax => "sys/kernel/pty/max" 0o444,
         BootId => "sys/kernel/random/boot_id" 0o444,
         EntropyAvailable => "sys/kernel/random/entropy_avail" 0o444,
         PoolSize => "sys/kernel/random/poolsize" 0o444,
         Uuid => "sys/kernel/random/uuid" 0o444,
+        Randomisation => "sys/kernel/randomize_va_space" 0o444,
         SemaphoreLimits => "sys/kernel/sem" 0o644,
         SharedMemoryPages => "sys/kernel/shmall" 0o644,
         SharedMemoryMax => "sys/kernel/shmmax" 0o644,
         SharedMemoryCountMax => "sys/kernel/shmmni" 0o644,
+        Taints => "sys/kernel/tainted" 0o444,
         ThreadsMax => "sys/kernel/threads-max" 0o644,
         SomaxConn => "sys/net/core/somaxconn" 0o644,
+        DirtyBackgroundBytes => "sys/vm/dirty_background_bytes" 0o644,
+        DirtyBackgroundRatio => "sys/vm/dirty_background_ratio" 0o644,
+        DirtyBytes => "sys/vm/dirty_bytes" 0o644,
+        DirtyExpire => "sys/vm/dirty_expire_centisecs" 0o644,
+        DirtyRatio => "sys/vm/dirty_ratio" 0o644,
+        DirtyWriteback => "sys/vm/dirty_writeback_centisecs" 0o644,
+        LargePageGroup => "sys/vm/hugetlb_shm_group" 0o444,
+        LaptopMode => "sys/vm/laptop_mode" 0o644,
+        OldLayout => "sys/vm/legacy_va_layout" 0o444,
         MapCountMax => "sys/vm/max_map_count" 0o644,
         MmapMinAddress => "sys/vm/mmap_min_addr" 0o644,
+        LargePages => "sys/vm/nr_hugepages" 0o444,
+        DumpOfTasks => "sys/vm/oom_dump_tasks" 0o644,
+        EndsWhoAsks => "sys/vm/oom_kill_allocating_task" 0o444,
+        OvercommitBytes => "sys/vm/overcommit_kbytes" 0o444,
         OvercommitMemory => "sys/vm/overcommit_memory" 0o644,
         OvercommitRatio => "sys/vm/overcommit_ratio" 0o644,
+        SwapCluster => "sys/vm/page-cluster" 0o644,
+        PanicOnExhaustion => "sys/vm/panic_on_oom" 0o644,
         Swappiness => "sys/vm/swappiness" 0o644,
+        CachePressure => "sys/vm/vfs_cache_pressure" 0o644,
         MessageQueues => "sysvipc/msg" 0o444,
         SemaphoreSets => "sysvipc/sem" 0o444,
         SharedMemorySegments => "sysvipc/shm" 0o444,
@@ -174,6 +213,10 @@ pub trait ProcessProvider: Send + Sync {
     fn set_process_text(&self, name: ProcessName, text: ProcessText, value: &[u8]) -> Result<()>;
     /// Where a link leads.
     fn process_link(&self, name: ProcessName, link: ProcessLink) -> Result<Location>;
+    /// What the link to a name space leads to, by its place in [`SPACES`].
+    fn space(&self, _: usize) -> Result<Location> {
+        Err(Errno::ENOENT)
+    }
     /// Open descriptors, ascending.
     fn descriptors(&self, process: u32) -> Vec<u32>;
     /// One of them.
@@ -219,10 +262,24 @@ enum Node {
     DescriptorTexts(u32),
     DescriptorText(u32, u32),
     Threads(u32),
+    /// `ns`, and the links in it by their place in [`SPACES`].
+    Spaces(ProcessName),
+    Space(ProcessName, usize),
 }
 
 /// Names in a process's directory that are not texts.
-const PROCESS_ENTRIES: [&str; 6] = ["exe", "cwd", "root", "fd", "fdinfo", "task"];
+const PROCESS_ENTRIES: [&str; 7] = ["exe", "cwd", "root", "fd", "fdinfo", "ns", "task"];
+/// The name spaces that a process is in, and their numbers: there is one of each kind.
+pub const SPACES: [(&str, &str, u64); 8] = [
+    ("cgroup", "cgroup", 0xefff_fffb),
+    ("ipc", "ipc", 0xefff_ffff),
+    ("mnt", "mnt", 0xefff_fff8),
+    ("net", "net", 0xefff_fff9),
+    ("pid", "pid", 0xefff_fffc),
+    ("pid_for_children", "pid", 0xefff_fffc),
+    ("user", "user", 0xefff_fffd),
+    ("uts", "uts", 0xefff_fffe),
+];
 /// Links in the root.
 const ROOT_LINKS: [&str; 3] = ["self", "thread-self", "mounts"];
 
@@ -275,6 +332,7 @@ impl ProcInode {
     fn process(&self) -> Option<ProcessName> {
         match self.node {
             Node::Process(name) | Node::ProcessText(name, _) | Node::ProcessLink(name, _) => Some(name),
+            Node::Spaces(name) | Node::Space(name, _) => Some(name),
             Node::Descriptors(process)
             | Node::Descriptor(process, _)
             | Node::DescriptorTexts(process)
@@ -305,6 +363,8 @@ impl ProcInode {
             Node::Descriptors(process) => in_process(whole(process), 8),
             Node::DescriptorTexts(process) => in_process(whole(process), 9),
             Node::Threads(process) => in_process(whole(process), 10),
+            Node::Spaces(name) => in_process(name, 11),
+            Node::Space(name, index) => in_process(name, 128 + index as u64),
             Node::Descriptor(process, number) => (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1),
             Node::DescriptorText(process, number) => {
                 (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1) | 1
@@ -318,6 +378,7 @@ impl ProcInode {
         match self.node {
             Node::System(_) | Node::Process(_) | Node::Threads(_) => (FileKind::Directory, 0o555),
             Node::Descriptors(_) => (FileKind::Directory, 0o500),
+            Node::Spaces(_) => (FileKind::Directory, 0o511),
             Node::DescriptorTexts(_) => (FileKind::Directory, 0o555),
             Node::SystemText(text) => (FileKind::Regular, mode_of(SystemText::ALL, text)),
             Node::ProcessText(_, text) => {
@@ -325,7 +386,7 @@ impl ProcInode {
                 (FileKind::Regular, row.map_or(0o444, |row| row.2))
             }
             Node::DescriptorText(..) => (FileKind::Regular, 0o444),
-            Node::Link(_) | Node::ProcessLink(..) => (FileKind::Symlink, 0o777),
+            Node::Link(_) | Node::ProcessLink(..) | Node::Space(..) => (FileKind::Symlink, 0o777),
             Node::Descriptor(process, number) => {
                 let permissions = self
                     .provider()
@@ -355,6 +416,7 @@ impl ProcInode {
             b"root" => Some(Node::ProcessLink(process, ProcessLink::Root)),
             b"fd" => Some(Node::Descriptors(process.process)),
             b"fdinfo" => Some(Node::DescriptorTexts(process.process)),
+            b"ns" => Some(Node::Spaces(process)),
             b"task" if process.thread.is_none() => Some(Node::Threads(process.process)),
             _ => None,
         }
@@ -367,6 +429,10 @@ impl ProcInode {
                 in_root.or_else(|| system_name(prefix, name))
             }
             Node::Process(process) => self.lookup_in_process(process, name),
+            Node::Spaces(process) => {
+                let place = SPACES.iter().position(|row| row.0.as_bytes() == name);
+                place.map(|place| Node::Space(process, place))
+            }
             Node::Descriptors(process) | Node::DescriptorTexts(process) => {
                 let number = parse_number(name).ok_or(Errno::ENOENT)?;
                 self.provider().descriptor(process, number)?;
@@ -412,6 +478,7 @@ impl ProcInode {
                 (Vec::new(), self.provider().descriptors(process))
             }
             Node::Threads(process) => (Vec::new(), self.provider().threads(process)),
+            Node::Spaces(_) => (SPACES.map(|row| row.0).to_vec(), Vec::new()),
             _ => return Err(Errno::ENOTDIR),
         })
     }
@@ -552,6 +619,7 @@ impl Inode for ProcInode {
     fn follow_link(&self) -> Result<LinkTarget> {
         match self.node {
             Node::ProcessLink(name, link) => self.provider().process_link(name, link).map(LinkTarget::Jump),
+            Node::Space(_, place) => self.provider().space(place).map(LinkTarget::Jump),
             Node::Descriptor(process, number) => {
                 let view = self.provider().descriptor(process, number);
                 view.map(|view| LinkTarget::Jump(view.location)).map_err(|_| Errno::ENOENT)
@@ -634,6 +702,8 @@ impl OpenFile for TextFile {
         }
         let provider = self.inode.provider();
         match self.inode.node {
+            // Nothing that is written to a setting sets nothing.
+            Node::SystemText(_) if length == 0 => {}
             Node::SystemText(text) => provider.set_system_text(text, &value)?,
             Node::ProcessText(name, text) => provider.set_process_text(name, text, &value)?,
             _ => return Err(Errno::EINVAL),

@@ -51,6 +51,13 @@ pub trait Waiter: Send + Sync {
     /// The readiness of what one waits for may have changed to contain `events`. Called without locks; must
     /// not block.
     fn wake(&self, events: Readiness);
+
+    /// As [`Self::wake`], of one who is to be woken alone: whether he takes it on himself, so that no other of his kind
+    /// need be.
+    fn wake_alone(&self, events: Readiness) -> bool {
+        self.wake(events);
+        true
+    }
 }
 
 /// The number of a registration for which there was no memory.
@@ -61,6 +68,8 @@ struct Entry {
     interest: Readiness,
     waiter: Weak<dyn Waiter>,
     has_left: bool,
+    /// Of those who are alone one is woken at a time.
+    is_alone: bool,
 }
 
 /// Who has left, while his place is still there: nobody can be woken.
@@ -101,10 +110,10 @@ impl Waiters {
         }
     }
 
-    /// The first of those with numbers in `ids` whom `events` concern, and the number to go on with unless nobody came
-    /// after him.
+    /// The first of those with numbers in `ids` whom `events` concern, whether he is to be woken alone, and the number
+    /// to go on with unless nobody came after him.
     #[inline]
-    fn next_concerned(&self, events: Readiness, ids: &Range<u64>) -> Option<(Option<u64>, Arc<dyn Waiter>)> {
+    fn next_concerned(&self, events: Readiness, ids: &Range<u64>) -> Option<(Option<u64>, bool, Arc<dyn Waiter>)> {
         let always = Readiness::ERROR | Readiness::HANG_UP;
         let first = self.list.partition_point(|entry| entry.id < ids.start);
         for (place, entry) in self.list.iter().enumerate().skip(first) {
@@ -114,7 +123,7 @@ impl Waiters {
             if events.intersects(entry.interest | always)
                 && let Some(waiter) = entry.waiter.upgrade()
             {
-                return Some(((place + 1 < self.list.len()).then_some(entry.id + 1), waiter));
+                return Some(((place + 1 < self.list.len()).then_some(entry.id + 1), entry.is_alone, waiter));
             }
         }
         None
@@ -138,7 +147,12 @@ impl WaitQueue {
     /// Adds a waiter for the events of `interest`. It stays until the registration is dropped; the queue
     /// does not keep it alive.
     pub fn register(self: &Arc<Self>, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
-        self.join(&mut self.waiters.lock(), waiter, interest)
+        self.join(&mut self.waiters.lock(), waiter, interest, false)
+    }
+
+    /// As [`Self::register`], of one of several of whom one at a time is to be woken ([`Waiter::wake_alone`]).
+    pub fn register_alone(self: &Arc<Self>, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
+        self.join(&mut self.waiters.lock(), waiter, interest, true)
     }
 
     /// As [`Self::register`], unless anything was told since [`Self::told_count`] answered `told_count`.
@@ -149,15 +163,21 @@ impl WaitQueue {
         told_count: u64,
     ) -> Option<Registration> {
         let mut waiters = self.waiters.lock();
-        (self.told_count() == told_count).then(|| self.join(&mut waiters, waiter, interest))
+        (self.told_count() == told_count).then(|| self.join(&mut waiters, waiter, interest, false))
     }
 
     #[inline]
-    fn join(self: &Arc<Self>, waiters: &mut Waiters, waiter: Weak<dyn Waiter>, interest: Readiness) -> Registration {
+    fn join(
+        self: &Arc<Self>,
+        waiters: &mut Waiters,
+        waiter: Weak<dyn Waiter>,
+        interest: Readiness,
+        is_alone: bool,
+    ) -> Registration {
         let id = waiters.next_id;
         waiters.next_id += 1;
         if reserve::reserve(&mut waiters.list, 1).is_ok() {
-            waiters.list.push(Entry { id, interest, waiter, has_left: false });
+            waiters.list.push(Entry { id, interest, waiter, has_left: false, is_alone });
             return Registration { queue: self.clone(), id };
         }
         // Whoever finds no place is told at once, and looks again until there is one: he misses nothing.
@@ -172,8 +192,8 @@ impl WaitQueue {
         self.told_count.load(Ordering::Acquire)
     }
 
-    /// Wakes all who are there and whose interest meets `events`, in the order in which they came; errors and hang-ups
-    /// meet every interest.
+    /// Wakes all who are there and whose interest meets `events`, in the order in which they came, but of those who are
+    /// alone only up to the first who takes it; errors and hang-ups meet every interest.
     #[inline]
     pub fn notify(&self, events: Readiness) {
         let waiters = self.waiters.lock();
@@ -185,9 +205,15 @@ impl WaitQueue {
 
     fn wake_all<'a>(&'a self, mut waiters: MutexGuard<'a, Waiters>, events: Readiness) {
         let (mut ids, mut pace) = (0..waiters.next_id, Pace::default());
-        while let Some((next, waiter)) = waiters.next_concerned(events, &ids) {
+        // What has ended concerns each of those who are alone.
+        let (is_end, mut is_taken) = (events.intersects(Readiness::ERROR | Readiness::HANG_UP), false);
+        while let Some((next, is_alone, waiter)) = waiters.next_concerned(events, &ids) {
             drop(waiters);
-            waiter.wake(events);
+            if !is_alone || is_end {
+                waiter.wake(events);
+            } else if !is_taken {
+                is_taken = waiter.wake_alone(events);
+            }
             drop(waiter);
             let Some(next) = next else { return };
             ids.start = next;
@@ -256,6 +282,37 @@ mod tests {
         drop(registration);
         queue.notify(Readiness::READ);
         assert_eq!((count.0.load(Ordering::Relaxed), queue.waiter_count()), (2, 0));
+    }
+
+    /// Takes what it is woken for if it is free.
+    struct Alone {
+        is_free: bool,
+        count: Count,
+    }
+
+    impl Waiter for Alone {
+        fn wake(&self, events: Readiness) {
+            self.count.wake(events);
+        }
+
+        fn wake_alone(&self, events: Readiness) -> bool {
+            self.wake(events);
+            self.is_free
+        }
+    }
+
+    #[test]
+    fn of_those_who_are_alone_the_first_who_is_free_is_woken() {
+        let queue = WaitQueue::new();
+        let alone = [false, true, true].map(|is_free| Arc::new(Alone { is_free, count: Count::default() }));
+        let counts = || alone.each_ref().map(|one| one.count.0.load(Ordering::Relaxed));
+        let _places = alone.each_ref().map(|one| queue.register_alone(Arc::<Alone>::downgrade(one), Readiness::READ));
+        let other = Arc::new(Count::default());
+        let _registration = register(&queue, &other, Readiness::READ);
+        queue.notify(Readiness::READ);
+        assert_eq!((counts(), other.0.load(Ordering::Relaxed)), ([1, 1, 0], 1));
+        queue.notify(Readiness::READ | Readiness::HANG_UP);
+        assert_eq!((counts(), other.0.load(Ordering::Relaxed)), ([2, 2, 1], 2));
     }
 
     #[test]

@@ -424,6 +424,8 @@ pub enum SeekSupport {
     None,
     /// Any offset is accepted; reading and writing do not look at it (`/dev/null`).
     Ignored,
+    /// Any offset is accepted, but there is no reading or writing at one (what has no name: `eventfd`).
+    Accepted,
     /// Offsets count; there is no end to seek from.
     Offsets,
 }

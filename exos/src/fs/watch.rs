@@ -18,7 +18,7 @@ use super::file_lock::LockedFile;
 use super::location::Location;
 use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
-use super::vnode::{FileKind, InodeRef, OpenFile};
+use super::vnode::{FileKind, InodeRef, OpenFile, SeekSupport};
 use crate::error::{Errno, Result};
 use crate::reserve::{self, reserve_queue};
 use crate::sync::Mutex;
@@ -433,6 +433,10 @@ impl OpenFile for Watcher {
         let inner = self.table.inner.lock();
         let events = inner.instances.get(&self.id).map(|instance| &instance.events);
         Some(events.into_iter().flatten().map(Event::byte_count).sum())
+    }
+
+    fn seek_support(&self) -> SeekSupport {
+        SeekSupport::Accepted
     }
 
     fn readiness(&self) -> Readiness {

@@ -23,7 +23,8 @@ pub struct ScriptLine {
 }
 
 /// Reads the first line of a file from its first bytes (at most [`HEAD_BYTES`] count): `None` if it
-/// is no script; `ENOEXEC` if it names no interpreter, or one whose name is cut off.
+/// is no script; `ENOEXEC` if it names no interpreter, or one whose name is cut off; `EACCES` if the file ends
+/// before the name.
 pub fn parse_script(head: &[u8]) -> Option<Result<ScriptLine>> {
     head.starts_with(b"#!").then(|| parse_line(head))
 }
@@ -50,8 +51,12 @@ fn parse_line(head: &[u8]) -> Result<ScriptLine> {
         None => cut_line(body)?,
     };
     let line = trim_end(trim_start(line));
-    if line.is_empty() || line[0] == 0 {
+    if line.is_empty() {
         return Err(Errno::ENOEXEC);
+    }
+    if line[0] == 0 {
+        // A name without a letter is the working directory's, and that cannot be executed.
+        return Err(Errno::EACCES);
     }
     let name_end = line.iter().position(|&byte| is_blank(byte) || byte == 0);
     let (name, rest) = line.split_at(name_end.unwrap_or(line.len()));
@@ -111,8 +116,11 @@ mod tests {
         assert_eq!(parsed(b"#!/usr/bin/env python3\n"), line("/usr/bin/env", Some("python3")));
         assert_eq!(parsed(b"#!/bin/sh"), line("/bin/sh", None));
         assert_eq!(parsed(b"#!sh"), line("sh", None));
-        for broken in [&b"#!"[..], b"#!\n/bin/sh", b"#!  \t\n", b"#!   "] {
+        for broken in [&b"#!\n/bin/sh"[..], b"#!  \t\n"] {
             assert_eq!(parsed(broken), Some(Err(Errno::ENOEXEC)), "{broken:?}");
+        }
+        for cut in [&b"#!"[..], b"#!   "] {
+            assert_eq!(parsed(cut), Some(Err(Errno::EACCES)), "{cut:?}");
         }
     }
 

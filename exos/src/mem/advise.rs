@@ -19,9 +19,10 @@ use crate::preempt::{self, Pace};
 /// What `madvise` says. The personality maps numbers; a number without a meaning is its `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// A hint without effect here: `NORMAL`, `RANDOM`, `SEQUENTIAL`, `WILLNEED`, `COLD`, `PAGEOUT`,
-    /// merging, dumping.
+    /// A hint without effect here: `NORMAL`, `RANDOM`, `SEQUENTIAL`, `WILLNEED`, merging, dumping.
     Hint,
+    /// `COLD`, `PAGEOUT`: a hint too, but not for locked memory.
+    LeaveEarly,
     /// `HUGEPAGE`: large pages at the first store.
     Large,
     /// `NOHUGEPAGE`: none.
@@ -78,7 +79,8 @@ impl AddressSpace {
         let is_private_anonymous = area.is_anonymous();
         let pages = part.start >> PAGE_SHIFT..part.end >> PAGE_SHIFT;
         match advice {
-            Advice::Hint => Ok(()),
+            Advice::LeaveEarly if area.flags.contains(AreaFlags::LOCKED) => Err(Errno::EINVAL),
+            Advice::Hint | Advice::LeaveEarly => Ok(()),
             Advice::DontNeed | Advice::Free => {
                 let is_misfit = advice == Advice::Free && !is_private_anonymous;
                 if is_misfit || area.flags.contains(AreaFlags::LOCKED) {
@@ -138,18 +140,23 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// `msync`. `EINVAL` misaligned; `ENOMEM` a hole in the range; `EIO` and others from the source.
-    pub fn sync(&mut self, start: u64, length: u64, mode: SyncMode) -> Result<()> {
+    /// `msync`. `EINVAL` misaligned; `ENOMEM` a hole in the range; `EIO` and others from the source; `EBUSY` locked
+    /// memory with `invalidates`.
+    pub fn sync(&mut self, start: u64, length: u64, mode: SyncMode, invalidates: bool) -> Result<()> {
         if !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
-        let length = page_align(length).ok_or(Errno::ENOMEM)?;
+        // As on Linux, a length that wraps when it is rounded up is none.
+        let length = page_align(length).unwrap_or(0);
         let end = start.checked_add(length).ok_or(Errno::ENOMEM)?;
         let (parts, has_holes) = self.parts(start..end);
         for part in parts {
             let Some(area) = self.areas.find(part.start) else {
                 continue;
             };
+            if invalidates && area.flags.contains(AreaFlags::LOCKED) {
+                return Err(Errno::EBUSY);
+            }
             if let Some(file) = area.file().filter(|file| file.is_shared && mode == SyncMode::Now) {
                 let first = area.file_index(part.start >> PAGE_SHIFT);
                 file.source.sync(first, (part.end - part.start) >> PAGE_SHIFT)?;
@@ -208,6 +215,9 @@ impl AddressSpace {
         for part in parts {
             self.change_flags(part.clone(), AreaFlags::LOCKED, AreaFlags::empty())?;
             if !on_fault {
+                if self.areas.find(part.start).is_some_and(|area| area.protection().is_empty()) {
+                    return Err(Errno::ENOMEM);
+                }
                 self.populate(part)?;
             }
             preempt::unless_killed()?;
@@ -286,6 +296,10 @@ impl AddressSpace {
 /// The pages that `mlock` touches; `None` for no bytes.
 fn lock_range(start: u64, length: u64) -> Result<Option<Range<u64>>> {
     let first = start & !(PAGE_SIZE - 1);
+    if page_align(length).is_none() {
+        // As on Linux, a length that wraps when it is rounded up is none.
+        return Ok(None);
+    }
     let end = start.checked_add(length).and_then(page_align).ok_or(Errno::EINVAL)?;
     Ok((length > 0).then_some(first..end))
 }

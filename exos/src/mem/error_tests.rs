@@ -232,9 +232,9 @@ fn madvise_errors_and_effects() {
     assert_eq!(space.advise(A, 4 * PAGE, Advice::PopulateWrite), Ok(()));
     assert_eq!(space.resident(A, 4 * PAGE), Ok(vec![1; 4]));
     assert_eq!(space.resident(A, 5 * PAGE), Err(Errno::ENOMEM));
-    assert_eq!(space.sync(A, 5 * PAGE, SyncMode::Now), Err(Errno::ENOMEM));
-    assert_eq!(space.sync(A + 1, PAGE, SyncMode::Now), Err(Errno::EINVAL));
-    assert_eq!(space.sync(A, 4 * PAGE, SyncMode::Now), Ok(()));
+    assert_eq!(space.sync(A, 5 * PAGE, SyncMode::Now, false), Err(Errno::ENOMEM));
+    assert_eq!(space.sync(A + 1, PAGE, SyncMode::Now, false), Err(Errno::EINVAL));
+    assert_eq!(space.sync(A, 4 * PAGE, SyncMode::Now, false), Ok(()));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! The word is a thread's number, or 0. Who finds another's there waits here, and lends what it is worth to the holder
 //! ([`LockShare`]); who unlocks hands the lock on, by writing the next one's number, so nobody overtakes those who
-//! wait. A holder that ends leaves the lock to whoever of those who wait looks first.
+//! wait. A holder that ends leaves the lock to whoever of those who wait looks first. Between the moment in which its
+//! word says so ([`OWNER_DIED`], nobody's number) and the one in which it is abandoned here, others only queue up.
 //!
 //! [`LockTable::acquire`] looks at the word and queues up in one step under the table's lock; the word is changed under
 //! it, which may fault (the fault handler does not take that lock). A table has an entry for a word only while somebody
@@ -14,6 +15,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use super::futex::FutexKey;
 use super::schedule::{LockShare, Scheduler, Task};
@@ -119,20 +121,35 @@ impl LockTable {
     /// Takes a lock that is free.
     ///
     /// # Errors
-    /// `EAGAIN`: somebody holds it. `EDEADLK`: `tid` does. Those of `word`.
-    pub fn try_acquire(&self, key: FutexKey, tid: u32, word: &dyn LockWord) -> Result<()> {
+    /// `EAGAIN`: somebody holds it, whom `is_there` knows. `ESRCH`: nobody is there of the holder's number. `EDEADLK`:
+    /// `tid` holds it. Those of `word`.
+    pub fn try_acquire(
+        &self,
+        key: FutexKey,
+        tid: u32,
+        word: &dyn LockWord,
+        is_there: impl Fn(u32) -> bool,
+    ) -> Result<()> {
         let locks = self.locks.lock();
-        let others = if locks.contains_key(&key) { WAITERS } else { 0 };
-        word.update(&|value| match value & OWNER {
-            0 => Ok(tid | value & OWNER_DIED | others),
+        let is_wanted = locks.contains_key(&key);
+        let holder = Cell::new(0);
+        let taken = word.update(&|value| match value & OWNER {
+            0 if is_wanted && value & OWNER_DIED != 0 => Err(Errno::EAGAIN),
+            0 => Ok(tid | value & OWNER_DIED | if is_wanted { WAITERS } else { 0 }),
             owner if owner == tid => Err(Errno::EDEADLK),
-            _ => Err(Errno::EAGAIN),
-        })
-        .map(drop)
+            owner => {
+                holder.set(owner);
+                Err(Errno::EAGAIN)
+            }
+        });
+        match taken {
+            Err(Errno::EAGAIN) if holder.get() != 0 && !is_there(holder.get()) => Err(Errno::ESRCH),
+            taken => taken.map(drop),
+        }
     }
 
-    /// Takes a lock, or a place among those who wait for it. `find` knows threads by number; `orphan` is the number
-    /// that [`Claim::Orphaned`] said.
+    /// Takes a lock, or a place among those who wait for it. `find` knows threads by number until they
+    /// [`abandon`](Self::abandon) their locks; `orphan` is the number that [`Claim::Orphaned`] said.
     ///
     /// # Errors
     /// `EDEADLK`: `me` holds it, or the holder waits for `me`. `ESRCH`: there is no holder of that number. `EINVAL`:
@@ -143,25 +160,48 @@ impl LockTable {
         me: &Holder,
         orphan: Option<u32>,
         word: &dyn LockWord,
-        find: impl FnOnce(u32) -> Option<Arc<Task>>,
+        find: impl Fn(u32) -> Option<Arc<Task>>,
     ) -> Result<Option<LockWait<'a>>> {
         let mut locks = self.locks.lock();
-        let others = if locks.contains_key(&key) { WAITERS } else { 0 };
-        let before = word.update(&|value| match value & OWNER {
-            0 => Ok(me.tid | value & OWNER_DIED | others),
-            owner if Some(owner) == orphan => Ok(me.tid | OWNER_DIED | others),
-            owner if owner == me.tid => Err(Errno::EDEADLK),
-            _ => Ok(value | WAITERS),
-        })?;
-        let owner = before & OWNER;
-        if owner == 0 || Some(owner) == orphan {
-            return Ok(None);
+        let is_wanted = locks.contains_key(&key);
+        let others = if is_wanted { WAITERS } else { 0 };
+        // The holder has ended, and is about to abandon those who wait.
+        let is_dying = |value: u32| is_wanted && value & (OWNER | OWNER_DIED) == OWNER_DIED;
+        let ask = || {
+            word.update(&|value| match value & OWNER {
+                0 if is_dying(value) => Ok(value | WAITERS),
+                0 => Ok(me.tid | value & OWNER_DIED | others),
+                owner if Some(owner) == orphan => Ok(me.tid | OWNER_DIED | others),
+                owner if owner == me.tid => Err(Errno::EDEADLK),
+                _ => Ok(value | WAITERS),
+            })
+        };
+        let (mut before, mut found) = (ask()?, None);
+        loop {
+            let owner = before & OWNER;
+            if Some(owner) == orphan || owner == 0 && !is_dying(before) {
+                return Ok(None);
+            }
+            if is_wanted {
+                break;
+            }
+            found = find(owner);
+            if found.is_some() {
+                break;
+            }
+            // Who was not found may have ended since its number was read, and its word says so now.
+            let again = ask()?;
+            if again & OWNER == owner {
+                return Err(Errno::ESRCH);
+            }
+            before = again;
         }
+        let owner = before & OWNER;
         let lock = match locks.get_mut(&key) {
-            Some(lock) if lock.holder.tid == owner => lock,
+            Some(lock) if lock.holder.tid == owner || is_dying(before) => lock,
             Some(_) => return Err(Errno::EINVAL),
             None => {
-                let task = find(owner).ok_or(Errno::ESRCH)?;
+                let task = found.ok_or(Errno::ESRCH)?;
                 let share = LockShare::open(&self.scheduler, &task)?;
                 let holder = Holder { tid: owner, task };
                 locks.entry(key).or_insert(Lock { holder, share, waiters: Vec::new() })
@@ -202,7 +242,7 @@ impl LockTable {
         written.map(drop)
     }
 
-    /// A thread ends: those who wait for what it holds ask again.
+    /// A thread ends, and is not found by its number any more: those who wait for what it holds ask again.
     pub fn abandon(&self, task: &Arc<Task>) {
         let mut locks = self.locks.lock();
         let keys: Vec<_> =

@@ -57,7 +57,8 @@ fn equals_get_it_in_the_order_in_which_they_came() {
     assert!(world.acquire(KEY, 1, &word, None).unwrap().is_none());
     assert_eq!(word.get(), 1);
     assert_eq!(world.acquire(KEY, 1, &word, None).err(), Some(Errno::EDEADLK));
-    assert_eq!(world.locks.try_acquire(KEY, 2, &word), Err(Errno::EAGAIN));
+    assert_eq!(world.locks.try_acquire(KEY, 2, &word, |_| true), Err(Errno::EAGAIN));
+    assert_eq!(world.locks.try_acquire(KEY, 2, &word, |_| false), Err(Errno::ESRCH));
     let waits = [3, 2, 4].map(|tid| world.acquire(KEY, tid, &word, None).unwrap().unwrap());
     assert_eq!((word.get(), world.locks.len()), (1 | WAITERS, 1));
     assert_eq!(world.locks.release(KEY, 2, &word), Err(Errno::EPERM));
@@ -71,7 +72,7 @@ fn equals_get_it_in_the_order_in_which_they_came() {
     drop(third);
     world.locks.release(KEY, 4, &word).unwrap();
     assert_eq!(word.get(), 0);
-    world.locks.try_acquire(KEY, 2, &word).unwrap();
+    world.locks.try_acquire(KEY, 2, &word, |_| true).unwrap();
     assert_eq!(word.get(), 2);
 }
 
@@ -105,6 +106,41 @@ fn what_the_dead_held_goes_to_whoever_looks_first() {
     let wait = world.acquire(KEY, 2, &word, Some(1)).unwrap().unwrap();
     world.locks.release(KEY, 3, &word).unwrap();
     assert_eq!((wait.claim(), word.get()), (Claim::Holds, 2));
+}
+
+#[test]
+fn a_word_that_is_nobodys_for_a_moment_keeps_its_order() {
+    let (world, word) = (World::new(1, &[WEIGHT_DEFAULT; 4]), Word::default());
+    assert!(world.acquire(KEY, 1, &word, None).unwrap().is_none());
+    let first = world.acquire(KEY, 2, &word, None).unwrap().unwrap();
+    // The first thread ends: its word says so before those who wait are told.
+    word.0.store(OWNER_DIED | WAITERS, Ordering::Relaxed);
+    let second = world.acquire(KEY, 3, &word, None).unwrap().unwrap();
+    assert_eq!(world.locks.try_acquire(KEY, 4, &word, |_| true), Err(Errno::EAGAIN));
+    assert_eq!(word.get(), OWNER_DIED | WAITERS);
+    world.locks.abandon(&world.tasks[0]);
+    assert_eq!([first.claim(), second.claim()], [Claim::Orphaned(1); 2]);
+    drop((first, second));
+    assert!(world.acquire(KEY, 2, &word, Some(1)).unwrap().is_none());
+    assert_eq!(word.get(), 2 | OWNER_DIED);
+    assert!(world.acquire(KEY, 3, &word, Some(1)).unwrap().is_some());
+}
+
+#[test]
+fn a_holder_that_is_gone_when_it_is_looked_for_has_left_its_word() {
+    let (world, word) = (World::new(1, &[WEIGHT_DEFAULT; 2]), Word::default());
+    word.0.store(1, Ordering::Relaxed);
+    let me = Holder { tid: 2, task: world.tasks[1].clone() };
+    // It ends between the look at the word and the look for its task.
+    let find = |_| {
+        word.0.store(OWNER_DIED | WAITERS, Ordering::Relaxed);
+        None
+    };
+    assert!(world.locks.acquire(KEY, &me, None, &word, find).unwrap().is_none());
+    assert_eq!(word.get() & !WAITERS, 2 | OWNER_DIED);
+    // One that ends and leaves its word as it is: nobody could ever hand it on.
+    word.0.store(1, Ordering::Relaxed);
+    assert_eq!(world.locks.acquire(KEY, &me, None, &word, |_| None).err(), Some(Errno::ESRCH));
 }
 
 /// What each of the two that run has had of the time that both had, the first of which holds what the third waits for.

@@ -101,6 +101,12 @@ impl Signal {
         matches!(self, Signal::KILL | Signal::STOP | Signal::CONT | Signal::TSTP | Signal::TTIN | Signal::TTOU)
     }
 
+    /// Whether each that is sent waits for itself.
+    #[must_use]
+    pub const fn is_real_time(self) -> bool {
+        self.0 >= REAL_TIME_FIRST
+    }
+
     /// Whether it can be neither caught, blocked nor ignored.
     #[must_use]
     pub const fn is_unstoppable(self) -> bool {
@@ -251,6 +257,10 @@ pub const FLAG_RESET_HANDLER: u64 = 0x8000_0000;
 /// `SA_NODEFER`: the signal itself is not blocked in its handler.
 pub const FLAG_NO_DEFER: u64 = 0x4000_0000;
 
+/// Every flag: `SA_NOCLDSTOP`, `SA_NOCLDWAIT`, `SA_SIGINFO`, `SA_EXPOSE_TAGBITS`, `SA_RESTORER`, `SA_ONSTACK`,
+/// `SA_RESTART`, `SA_NODEFER`, `SA_RESETHAND`.
+const FLAGS_KNOWN: u64 = 0xdc00_0807;
+
 /// Signals that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
@@ -267,6 +277,12 @@ impl Pending {
     #[must_use]
     pub const fn set(&self) -> SignalSet {
         self.set
+    }
+
+    /// How many wait with an information of their own beside the standard ones.
+    #[must_use]
+    pub fn queued_count(&self) -> usize {
+        self.queue.len()
     }
 
     /// Adds a signal. `EAGAIN`: the real-time queue is full.
@@ -350,6 +366,8 @@ impl Dispositions {
         }
         let mut disposition = disposition;
         disposition.mask = disposition.mask.without(SignalSet::UNSTOPPABLE);
+        // Flags without a meaning are cleared, so that programs find out which there are.
+        disposition.flags &= FLAGS_KNOWN;
         self.actions[usize::from(signal.0) - 1] = disposition;
         Ok(())
     }

@@ -1,6 +1,16 @@
 // Runs the programs of answers, each in a process and a directory of its own; or those that are named.
 #include "answers.h"
 
+// Takes the capability away that a container's root may lack, so that programs say the same with it and without.
+static void without_resources(void) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2];
+    prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0);
+    syscall(SYS_capget, &head, sets);
+    sets[0].effective &= ~(1u << CAP_SYS_RESOURCE), sets[0].permitted &= ~(1u << CAP_SYS_RESOURCE);
+    syscall(SYS_capset, &head, sets);
+}
+
 extern const struct program __start_programs[], __stop_programs[];
 
 int main(int count, char **words) {
@@ -23,6 +33,7 @@ int main(int count, char **words) {
                 _exit(99);
             setpgid(0, 0);
             alarm(60);
+            without_resources();
             program->run();
             fflush(stdout);
             _exit(0);

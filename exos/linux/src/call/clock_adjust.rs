@@ -29,8 +29,10 @@ const NS_PER_MICROSECOND: i64 = 1000;
 
 /// `struct timex`.
 const STATE_BYTES: usize = 208;
-/// `ADJ_SETOFFSET`, `ADJ_NANO`, and what `adjtime(3)` asks with: `ADJ_OFFSET_SINGLESHOT`, `ADJ_OFFSET_SS_READ`.
+/// `ADJ_SETOFFSET`, `ADJ_MICRO`, `ADJ_NANO`, and what `adjtime(3)` asks with: `ADJ_OFFSET_SINGLESHOT`,
+/// `ADJ_OFFSET_SS_READ`.
 const MODE_STEP: u32 = 0x100;
+const MODE_MICROSECONDS: u32 = 0x1000;
 const MODE_NANOSECONDS: u32 = 0x2000;
 const MODE_ADJTIME: u32 = 0x8001;
 const MODE_ADJTIME_READ: u32 = 0xa001;
@@ -78,7 +80,7 @@ pub fn adjtimex(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u
         _ if !context.can(Capability::SYS_TIME) => return Err(Errno::EPERM),
         // What Linux does little by little is done at once, so that nothing is ever left of it to report.
         MODE_ADJTIME => step(context, (get::u64(&request, 8) as i64).saturating_mul(NS_PER_MICROSECOND))?,
-        _ if modes & !(MODE_STEP | MODE_NANOSECONDS) == 0 => {
+        _ if modes & !(MODE_STEP | MODE_NANOSECONDS | MODE_MICROSECONDS) == 0 => {
             if modes & MODE_STEP != 0 {
                 step(context, offset_ns(&request, is_nanoseconds)?)?;
             }

@@ -15,14 +15,14 @@ use crate::abi::file::O_CLOSE_ON_EXEC;
 use crate::context::{Arguments, Context, Restart};
 use crate::epoll::{EDGE_TRIGGERED, EXCLUSIVE, Epoll, Report};
 use crate::process::Process;
-use crate::table::{Entry, full, partial};
+use crate::table::{Entry, full};
 use crate::user::{UserMemory, read_array, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::epoll_create, epoll_create),
     full(Sysno::epoll_create1, epoll_create1),
-    partial(Sysno::epoll_ctl, "EPOLLEXCLUSIVE wakes all", epoll_ctl),
+    full(Sysno::epoll_ctl, epoll_ctl),
     full(Sysno::epoll_wait, epoll_wait),
     full(Sysno::epoll_pwait, epoll_pwait),
     full(Sysno::epoll_pwait2, epoll_pwait2),

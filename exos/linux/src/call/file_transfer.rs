@@ -680,6 +680,10 @@ pub fn ftruncate(context: &mut Context<'_>, [descriptor, length, ..]: Arguments)
         return Err(Errno::EINVAL);
     }
     let description = context.process.files.get(descriptor)?;
+    if description.wait_queue().is_some() {
+        // A pipe, a socket, or something without a name: nothing that has a size.
+        return Err(if description.is_path_only() { Errno::EBADF } else { Errno::EINVAL });
+    }
     if description.is_writable() {
         check_new_size(context, &description.metadata(), length)?;
     }

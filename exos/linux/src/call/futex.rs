@@ -5,14 +5,17 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::mem::Access;
 use exos::task::futex::{FutexKey, FutexWait, FutexWaiter, MATCH_ANY};
 use exos::task::lock::{Claim, Holder, LockWord, OWNER, OWNER_DIED, WAITERS};
+use exos::task::schedule::Task;
 use syscalls::Sysno;
 
+use super::process_file::may_trace;
 use crate::abi::bytes::get;
 use crate::abi::time as abi;
 use crate::context::{Arguments, Context, Restart};
@@ -101,13 +104,13 @@ fn read_word(memory: &dyn UserMemory, address: u64) -> Result<u32> {
 }
 
 /// When a wait ends: relative on the monotonic clock for `FUTEX_WAIT`, else absolute.
-fn deadline(context: &Context<'_>, operation: u64, flags: u64, timeout: u64) -> Result<Option<u64>> {
+fn deadline(context: &mut Context<'_>, operation: u64, flags: u64, timeout: u64) -> Result<Option<u64>> {
     if timeout == 0 {
         return Ok(None);
     }
     let ns = abi::read_timespec(context.memory, timeout)?;
     Ok(Some(match operation {
-        0 => context.now_ns().saturating_add(ns),
+        0 => context.deadline_after(ns),
         // LOCK_PI is always on the realtime clock; LOCK_PI2 (13) has the flag.
         6 => context.now_ns().saturating_add(ns.saturating_sub(context.system.realtime_ns())),
         _ if flags & CLOCK_REALTIME_FLAG != 0 => {
@@ -122,6 +125,10 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
     let flags = operation & (PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let operation = u64::from(operation as u32) & !(PRIVATE_FLAG | CLOCK_REALTIME_FLAG);
     let is_private = flags & PRIVATE_FLAG != 0;
+    // Which operations take their time from the realtime clock if it is said so.
+    if flags & CLOCK_REALTIME_FLAG != 0 && !matches!(operation, 9 | 11 | 13) {
+        return Err(Errno::ENOSYS);
+    }
     let mask = if matches!(operation, 9 | 10) { third as u32 } else { MATCH_ANY };
     if mask == 0 {
         return Err(Errno::EINVAL);
@@ -143,7 +150,7 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
             let memory = context.memory;
             let look = || Ok(operation == 3 || read_word(memory, address)? == third as u32);
             let (woken, moved) = context.system.futexes.requeue(from, to, counts.0, counts.1, look)?;
-            Ok((if operation == 3 { woken } else { woken + moved }) as u64)
+            Ok((woken + moved) as u64)
         }
         5 => wake_operation(context, [address, second], [value, timeout], third as u32, is_private),
         6 | 13 => {
@@ -154,8 +161,12 @@ pub fn futex(context: &mut Context<'_>, [address, operation, value, timeout, sec
         7 | 8 => {
             let (key, tid) = (key(context, address)?, context.thread.tid);
             let (locks, word) = (&context.system.locks, ProgramWord { process: context.process, address });
-            if operation == 7 { locks.release(key, tid, &word) } else { locks.try_acquire(key, tid, &word) }?;
-            Ok(0)
+            let is_there = |tid| holder_of(context.system, context.process, tid).is_some();
+            let done = match operation {
+                7 => locks.release(key, tid, &word),
+                _ => locks.try_acquire(key, tid, &word, is_there),
+            };
+            done.map(|()| 0)
         }
         _ => Err(Errno::ENOSYS),
     }
@@ -182,7 +193,12 @@ fn wait(
     mask: u32,
     deadline_ns: Option<u64>,
 ) -> Result<u64> {
-    context.restart = Restart::UnlessHandlerForbids;
+    // A wait with a time does not start again after a handler.
+    context.restart = match (deadline_ns, context.restart) {
+        (None, _) => Restart::UnlessHandlerForbids,
+        (Some(_), relative @ Restart::UnlessHandlerUntil(_)) => relative,
+        (Some(_), _) => Restart::UnlessHandler,
+    };
     let (system, thread, memory) = (context.system, context.thread, context.memory);
     let look = || memory.word_at_once(address).map(|word| word == expected).ok_or(Errno::EFAULT);
     let waiting = match system.futexes.wait_if(key, mask, &thread.futex, look) {
@@ -323,13 +339,13 @@ impl LockWord for ProgramWord<'_> {
 
 /// `FUTEX_LOCK_PI`: the word holds its owner's number.
 fn lock_owned(context: &mut Context<'_>, key: FutexKey, address: u64, deadline_ns: Option<u64>) -> Result<u64> {
-    context.restart = Restart::UnlessHandlerForbids;
+    context.restart = Restart::Always;
     let (system, process) = (context.system, context.process);
     let me = Holder { tid: context.thread.tid, task: context.thread.task.clone() };
     let mut orphan = None;
     loop {
         let word = ProgramWord { process, address };
-        let find = |tid| thread_of(system, process, tid).map(|thread| thread.task.clone());
+        let find = |tid| holder_of(system, process, tid);
         let Some(waiting) = system.locks.acquire(key, &me, orphan, &word, find)? else { return Ok(0) };
         orphan = Some(loop {
             match waiting.claim() {
@@ -354,6 +370,12 @@ fn thread_of(system: &System, process: &Process, tid: u32) -> Option<Arc<Thread>
     process.thread(tid).or_else(|| system.processes.all().iter().find_map(|process| process.thread(tid)))
 }
 
+/// The task of a thread that could hold a lock: one that has not yet left those that it held.
+fn holder_of(system: &System, process: &Process, tid: u32) -> Option<Arc<Task>> {
+    let thread = thread_of(system, process, tid).filter(|thread| !thread.has_left_locks.load(Ordering::Acquire))?;
+    Some(thread.task.clone())
+}
+
 /// Wakes waiters of the word at `address`, private or shared.
 pub fn wake_address(system: &Arc<System>, process: &Process, address: u64, count: usize) {
     for is_private in [true, false] {
@@ -372,11 +394,18 @@ pub fn set_robust_list(context: &mut Context<'_>, [head, length, ..]: Arguments)
     Ok(0)
 }
 
-/// `get_robust_list(2)`: of the caller or a thread of its process.
+/// `get_robust_list(2)`: of the caller or another thread that it may look into.
 pub fn get_robust_list(context: &mut Context<'_>, [tid, head, length, ..]: Arguments) -> Result<u64> {
     let thread = match tid as u32 {
         0 => context.thread.clone(),
-        tid => context.process.thread(tid).ok_or(Errno::ESRCH)?,
+        tid if context.process.thread(tid).is_some() => context.process.thread(tid).ok_or(Errno::ESRCH)?,
+        tid => {
+            let owner = context.system.processes.named(tid).ok_or(Errno::ESRCH)?;
+            if !may_trace(context, &owner) {
+                return Err(Errno::EPERM);
+            }
+            owner.thread(tid).ok_or(Errno::ESRCH)?
+        }
     };
     let (address, bytes) = *thread.robust_list.lock();
     write_all(context.memory, length, &bytes.to_le_bytes())?;

@@ -1,11 +1,12 @@
 //! Who a process is: numbers, users, groups, sessions, limits.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
-use exos::task::limits::Limit;
+use exos::task::limits::{Limit, Resource};
 
 use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
@@ -217,7 +218,10 @@ pub fn setgroups(context: &mut Context<'_>, [count, address, ..]: Arguments) -> 
         return Err(Errno::EINVAL);
     }
     let bytes = read_vec(context.memory, address, count * 4, GROUP_COUNT_MAX as usize * 4)?;
-    let groups = bytes.chunks_exact(4).map(|chunk| get::u32(chunk, 0)).collect();
+    let groups: Vec<u32> = bytes.chunks_exact(4).map(|chunk| get::u32(chunk, 0)).collect();
+    if groups.contains(&u32::MAX) {
+        return Err(Errno::EINVAL);
+    }
     change(context, |identities| {
         identities.groups = groups;
         Ok(0)
@@ -303,6 +307,9 @@ fn encode_limit(limit: Limit) -> [u8; 16] {
     bytes
 }
 
+/// Most descriptors that a process may be allowed, as `/proc/sys/fs/nr_open` tells it.
+const OPEN_FILES_MAX: u64 = 1 << 20;
+
 /// `prlimit64(2)`.
 pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Arguments) -> Result<u64> {
     let target = find(context, pid)?;
@@ -315,6 +322,9 @@ pub fn prlimit64(context: &mut Context<'_>, [pid, resource, new, old, ..]: Argum
     if new != 0 {
         let bytes: [u8; 16] = read_array(context.memory, new)?;
         let limit = Limit { soft: get::u64(&bytes, 0), hard: get::u64(&bytes, 8) };
+        if resource == Resource::OpenFiles as usize && limit.hard > OPEN_FILES_MAX {
+            return Err(Errno::EPERM);
+        }
         let is_privileged = context.can(Capability::SYS_RESOURCE);
         target.limits.lock().set(resource, limit, is_privileged)?;
         arm_processor_limit(context.system, &target);

@@ -81,6 +81,7 @@ fn protection(prot: u64) -> Protection {
 pub fn mmap(context: &mut Context<'_>, [address, length, prot, flags, descriptor, offset]: Arguments) -> Result<u64> {
     let is_shared = match flags & MAP_TYPE {
         MAP_SHARED => true,
+        MAP_SHARED_VALIDATE if flags & MAP_ANONYMOUS != 0 => return Err(Errno::EINVAL),
         MAP_SHARED_VALIDATE if flags & !MAP_KNOWN != 0 => return Err(Errno::EOPNOTSUPP),
         MAP_SHARED_VALIDATE => true,
         MAP_PRIVATE => false,
@@ -217,7 +218,8 @@ pub fn brk(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
 /// `madvise(2)`.
 pub fn madvise(context: &mut Context<'_>, [address, length, advice, ..]: Arguments) -> Result<u64> {
     let advice = match advice {
-        0..=3 | 12 | 13 | 16 | 17 | 20 | 21 | 25 => Advice::Hint,
+        0..=3 | 12 | 13 | 16 | 17 | 25 => Advice::Hint,
+        20 | 21 => Advice::LeaveEarly,
         14 => Advice::Large,
         15 => Advice::NoLarge,
         4 => Advice::DontNeed,
@@ -263,7 +265,7 @@ pub fn msync(context: &mut Context<'_>, [address, length, flags, ..]: Arguments)
         // Rounded up to pages it is nothing.
         return Ok(0);
     }
-    context.process.space().lock().sync(address, length, mode)?;
+    context.process.space().lock().sync(address, length, mode, flags & INVALIDATE != 0)?;
     Ok(0)
 }
 

@@ -192,7 +192,7 @@ fn target_of(context: &Context<'_>, socket: &Socket, name: &[u8]) -> Result<Opti
         return Err(if socket.peer_address().is_ok() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
     }
     match read_name(name)? {
-        Name::Unix(address) => find(context, &address).map(Some),
+        Name::Unix(address) => find(context, socket.kind(), &address).map(Some),
         Name::None | Name::Automatic => Err(Errno::EINVAL),
     }
 }

@@ -105,6 +105,8 @@ pub fn arch_prctl(context: &mut Context<'_>, [operation, address, ..]: Arguments
     const SET_FS: u64 = 0x1002;
     const GET_FS: u64 = 0x1003;
     const GET_GS: u64 = 0x1004;
+    const GET_CPUID: u64 = 0x1011;
+    const SET_CPUID: u64 = 0x1012;
     match operation {
         SET_FS if address >= aegis_abi::layout::PROGRAM_END => Err(Errno::EPERM),
         SET_FS => {
@@ -119,6 +121,9 @@ pub fn arch_prctl(context: &mut Context<'_>, [operation, address, ..]: Arguments
             write_all(context.memory, address, &0u64.to_le_bytes())?;
             Ok(0)
         }
+        // Whether CPUID may be executed: always, and nothing here could take it away.
+        GET_CPUID => Ok(1),
+        SET_CPUID => Err(Errno::ENODEV),
         SET_GS if address == 0 => Ok(0),
         SET_GS => Err(Errno::EPERM),
         _ => Err(Errno::EINVAL),
@@ -195,8 +200,26 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
     const GET_TID_ADDRESS: u64 = 40;
     const SET_NO_LARGE_PAGES: u64 = 41;
     const GET_NO_LARGE_PAGES: u64 = 42;
-    let [argument, ..] = arguments;
+    const GET_COUNTER: u64 = 25;
+    const SET_COUNTER: u64 = 26;
+    const EVENTS_OFF: u64 = 31;
+    const EVENTS_ON: u64 = 32;
+    const GET_MEMORY_FAULTS: u64 = 34;
+    const SET_PLACES: u64 = 35;
+    const SET_FLUSHER: u64 = 57;
+    const GET_FLUSHER: u64 = 58;
+    let [argument, third, fourth, fifth] = arguments;
     match option {
+        // The processor's counter may be read; nothing here could forbid it.
+        GET_COUNTER => write_all(context.memory, argument, &1_u32.to_le_bytes()).map(|()| 0),
+        SET_COUNTER if argument == 1 => Ok(0),
+        // Nobody has such events.
+        EVENTS_OFF | EVENTS_ON => Ok(0),
+        // `PR_MCE_KILL_DEFAULT`.
+        GET_MEMORY_FAULTS if arguments == [0; 4] => Ok(2),
+        SET_PLACES => set_places(context, [argument, third, fourth, fifth]),
+        SET_FLUSHER | GET_FLUSHER if !context.can(Capability::SYS_RESOURCE) => Err(Errno::EPERM),
+        GET_FLUSHER if arguments == [0; 4] => Ok(0),
         GET_TIMING => Ok(0),
         // Only statistical timing, as on Linux.
         SET_TIMING if argument == 0 => Ok(0),
@@ -223,6 +246,24 @@ fn quiet_option(context: &Context<'_>, option: u64, arguments: [u64; 4]) -> Resu
     }
 }
 
+/// `PR_SET_MM`: what would be changed is where the parts of a program are said to lie, which is not kept.
+fn set_places(context: &Context<'_>, [what, value, third, fourth]: [u64; 4]) -> Result<u64> {
+    const MAP: u64 = 14;
+    const MAP_SIZE: u64 = 15;
+    const AUXILIARY: u64 = 12;
+    /// Bytes of `struct prctl_mm_map`.
+    const MAP_BYTES: u32 = 104;
+    if fourth != 0 || third != 0 && !matches!(what, AUXILIARY | MAP | MAP_SIZE) {
+        return Err(Errno::EINVAL);
+    }
+    match what {
+        MAP_SIZE => write_all(context.memory, value, &MAP_BYTES.to_le_bytes()).map(|()| 0),
+        MAP => Err(Errno::EINVAL),
+        _ if !context.can(Capability::SYS_RESOURCE) => Err(Errno::EPERM),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// The bits of a personality that say whose programs: 0 is Linux.
 const KIND: u32 = 0xff;
 
@@ -237,14 +278,22 @@ fn read_string_prefix(context: &Context<'_>, address: u64) -> Result<alloc::vec:
     }
 }
 
-/// `membarrier(2)`: with one thread every command that may be asked for is done already.
-pub fn membarrier(_: &mut Context<'_>, [command, flags, ..]: Arguments) -> Result<u64> {
-    /// Global, private expedited and its registration.
-    const SUPPORTED: u64 = 1 | 8 | 16;
+/// `membarrier(2)`: every command that may be asked for is done already, as a call orders memory.
+pub fn membarrier(context: &mut Context<'_>, [command, flags, ..]: Arguments) -> Result<u64> {
+    const GLOBAL: u64 = 1;
+    const PRIVATE: u64 = 8;
+    const REGISTER_PRIVATE: u64 = 16;
+    let registered = &context.process.has_registered_barriers;
     match command {
         _ if flags != 0 => Err(Errno::EINVAL),
-        0 => Ok(SUPPORTED),
-        1 | 8 | 16 => Ok(0),
+        0 => Ok(GLOBAL | PRIVATE | REGISTER_PRIVATE),
+        GLOBAL => Ok(0),
+        PRIVATE if registered.load(Ordering::Relaxed) => Ok(0),
+        PRIVATE => Err(Errno::EPERM),
+        REGISTER_PRIVATE => {
+            registered.store(true, Ordering::Relaxed);
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
@@ -263,12 +312,17 @@ pub fn personality(context: &mut Context<'_>, [persona, ..]: Arguments) -> Resul
 }
 
 /// `syslog(2)`: an empty log.
-pub fn syslog(context: &mut Context<'_>, [kind, ..]: Arguments) -> Result<u64> {
+pub fn syslog(context: &mut Context<'_>, [kind, address, length, ..]: Arguments) -> Result<u64> {
     /// `SYSLOG_ACTION_READ_ALL` and `SYSLOG_ACTION_SIZE_BUFFER`, which are everybody's.
     const HARMLESS: [u64; 2] = [3, 10];
     let may_control = context.can(Capability::SYSLOG) || context.can(Capability::SYS_ADMIN);
+    let (kind, length) = (u64::from(kind as u32), length as u32 as i32);
     match kind {
-        0..=10 if !may_control && !HARMLESS.contains(&kind) => Err(Errno::EPERM),
+        _ if !may_control && !HARMLESS.contains(&kind) => Err(Errno::EPERM),
+        // Reading, and reading with clearing.
+        2..=4 if address == 0 || length < 0 => Err(Errno::EINVAL),
+        // The console's level.
+        8 if !(1..=8).contains(&length) => Err(Errno::EINVAL),
         0..=10 => Ok(0),
         _ => Err(Errno::EINVAL),
     }

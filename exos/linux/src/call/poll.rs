@@ -235,9 +235,8 @@ fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: 
 /// `poll(2)`.
 pub fn poll(context: &mut Context<'_>, [address, count, timeout_ms, ..]: Arguments) -> Result<u64> {
     context.restart = Restart::UnlessHandler;
-    let deadline_ns = u64::try_from(timeout_ms as i32)
-        .ok()
-        .map(|timeout_ms| context.now_ns().saturating_add(timeout_ms * MILLISECOND_NS));
+    let deadline_ns =
+        u64::try_from(timeout_ms as i32).ok().map(|timeout_ms| context.deadline_after(timeout_ms * MILLISECOND_NS));
     poll_until(context, address, count, deadline_ns)
 }
 

@@ -53,7 +53,7 @@ fn find(context: &Context<'_>, tid: u64) -> Result<(Arc<Process>, Arc<Thread>)> 
     }
     let all = context.system.processes.all();
     let found = all.into_iter().find_map(|process| process.thread(tid).map(|thread| (process, thread)));
-    found.ok_or(Errno::ESRCH)
+    found.or_else(|| context.system.facts.ended(tid)).ok_or(Errno::ESRCH)
 }
 
 /// What a program asks `sched_setattr` for.
@@ -62,6 +62,8 @@ struct Wish {
     flags: u64,
     nice: i32,
     priority: u32,
+    /// Of `SCHED_DEADLINE`.
+    deadline_ns: u64,
 }
 
 /// `E2BIG`, with the size that is known in the place of the one passed: too small, too big, or with something set that
@@ -86,7 +88,8 @@ fn read_wish(context: &Context<'_>, address: u64) -> Result<Wish> {
         return Err(Errno::EINVAL);
     }
     let nice = (get::u32(&bytes, 16) as i32).clamp(NICE_MIN, NICE_MAX);
-    Ok(Wish { policy: get::u32(&bytes, 4), flags, nice, priority: get::u32(&bytes, 20) })
+    let deadline_ns = get::u64(&bytes, 32);
+    Ok(Wish { policy: get::u32(&bytes, 4), flags, nice, priority: get::u32(&bytes, 20), deadline_ns })
 }
 
 /// `sched_setattr(2)`.
@@ -112,6 +115,7 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
         1 | 2 if !(1..=99).contains(&priority) => return Err(Errno::EINVAL),
         0..=3 | 5 | 6 if wish.flags & !FLAG_ALL != 0 => return Err(Errno::EINVAL),
         0 | 3 | 5 => {}
+        6 if wish.deadline_ns == 0 => return Err(Errno::EINVAL),
         // Turns that are promised are nobody's to have here.
         1 | 2 | 6 => return Err(Errno::EPERM),
         _ => return Err(Errno::EINVAL),
@@ -119,7 +123,7 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
     let sets_nice = !keeps && policy != POLICY_IDLE;
     let limit = process.limits.lock().soft(Resource::Nice);
     let is_less = sets_nice && wish.nice < thread.nice() && (20 - wish.nice) as u64 > limit
-        || before & !RESET_ON_FORK == POLICY_IDLE && policy != POLICY_IDLE
+        || leaves_idle(&process, &thread, policy)
         || before & RESET_ON_FORK != 0 && !resets
         || !is_own(context, &process);
     if is_less && !context.can(Capability::SYS_NICE) {
@@ -135,6 +139,13 @@ pub fn sched_setattr(context: &mut Context<'_>, [tid, address, flags, ..]: Argum
     }
     thread.weigh();
     Ok(0)
+}
+
+/// Whether a thread is to have an idle one's policy no more, whose nice value the process could not choose.
+pub(super) fn leaves_idle(process: &Process, thread: &Thread, policy: u32) -> bool {
+    let limit = process.limits.lock().soft(Resource::Nice);
+    let is_idle = thread.policy.load(Ordering::Relaxed) & !RESET_ON_FORK == POLICY_IDLE;
+    is_idle && policy != POLICY_IDLE && (20 - thread.nice()) as u64 > limit
 }
 
 /// Whether a process is of the caller's user.
@@ -228,7 +239,9 @@ pub fn ioprio_set(context: &mut Context<'_>, [which, who, priority, ..]: Argumen
         _ => return Err(Errno::EINVAL),
     }
     for (process, thread) in targets(context, which, who)? {
-        if !is_own(context, &process) && !context.can(Capability::SYS_NICE) {
+        let real = context.thread.identities.lock().uid[0];
+        let is_real_user = process.identities.lock().uid[0] == real;
+        if !is_real_user && !is_own(context, &process) && !context.can(Capability::SYS_NICE) {
             return Err(Errno::EPERM);
         }
         thread.io_priority.store(priority, Ordering::Relaxed);

@@ -29,14 +29,14 @@ use crate::leaving::{ChildChange, child_code, forget};
 use crate::process::{Birth, Ending, Process, Thread};
 use crate::system::ThreadStart;
 use crate::table::{Entry, full, partial};
-use crate::user::{read_exact, write_all};
+use crate::user::{read_vec, write_all};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::fork, fork),
     full(Sysno::vfork, vfork),
     partial(Sysno::clone, "no namespaces; processes do not share a descriptor table", clone),
-    partial(Sysno::clone3, "no namespaces or chosen numbers", clone3),
+    partial(Sysno::clone3, "no namespaces, chosen numbers or CLONE_INTO_CGROUP", clone3),
     full(Sysno::exit, exit),
     full(Sysno::exit_group, exit_group),
     full(Sysno::wait4, wait4),
@@ -61,6 +61,7 @@ const CLONE_UNTRACED: u64 = 0x80_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 const CLONE_IO: u64 = 0x8000_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const CLONE_KNOWN: u64 = CLONE_VM
     | CLONE_FS
     | CLONE_FILES
@@ -80,6 +81,8 @@ const CLONE_KNOWN: u64 = CLONE_VM
     | CLONE_CLEAR_SIGHAND;
 /// Bytes of the first version of `struct clone_args`.
 const CLONE_ARGUMENTS_BYTES_MIN: u64 = 64;
+/// Most bytes of it that a program may pass.
+const CLONE_ARGUMENTS_BYTES_MAX: u64 = 4096;
 /// Bytes of it that are looked at.
 const CLONE_ARGUMENTS_BYTES: usize = 88;
 
@@ -122,17 +125,26 @@ pub fn clone3(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Re
     if length < CLONE_ARGUMENTS_BYTES_MIN {
         return Err(Errno::EINVAL);
     }
-    if length > CLONE_ARGUMENTS_BYTES as u64 {
+    if length > CLONE_ARGUMENTS_BYTES_MAX {
         return Err(Errno::E2BIG);
     }
     let mut bytes = [0; CLONE_ARGUMENTS_BYTES];
-    read_exact(context.memory, address, &mut bytes[..length as usize])?;
+    let passed = read_vec(context.memory, address, length, CLONE_ARGUMENTS_BYTES_MAX as usize)?;
+    let (known, unknown) = passed.split_at(passed.len().min(CLONE_ARGUMENTS_BYTES));
+    if unknown.iter().any(|byte| *byte != 0) {
+        return Err(Errno::E2BIG);
+    }
+    bytes[..known.len()].copy_from_slice(known);
     let field = |index: usize| get::u64(&bytes, index * 8);
     let [flags, exit_signal, stack, stack_bytes] = [field(0), field(4), field(5), field(6)];
-    // set_tid, set_tid_size, cgroup.
-    if field(8) != 0 || field(9) != 0 || field(10) != 0 {
+    // set_tid, set_tid_size; and the flags that only `clone` passes over, or that leave no signal to choose.
+    if field(8) != 0 || field(9) != 0 || flags & CLONE_DETACHED != 0 {
         return Err(Errno::EINVAL);
     }
+    if flags & (CLONE_THREAD | CLONE_PARENT) != 0 && exit_signal != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let flags = if flags & CLONE_INTO_CGROUP == 0 { flags } else { without_group(context, flags, field(10))? };
     let exit_signal = u8::try_from(exit_signal).ok().filter(|number| *number <= 64).ok_or(Errno::EINVAL)?;
     if (stack == 0) != (stack_bytes == 0) {
         return Err(Errno::EINVAL);
@@ -141,6 +153,14 @@ pub fn clone3(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Re
     let (child_tid, parent_tid, thread_storage) = (field(2), field(3), field(7));
     let descriptor = field(1);
     make(context, Wish { flags, exit_signal, stack, thread_storage, parent_tid, child_tid, descriptor })
+}
+
+/// `CLONE_INTO_CGROUP`: a group is joined by writing to its `cgroup.procs` only, so no descriptor names one.
+fn without_group(context: &Context<'_>, flags: u64, descriptor: u64) -> Result<u64> {
+    let descriptor = i32::try_from(descriptor).map_err(|_| Errno::EINVAL)?;
+    context.process.files.get(descriptor as u64)?;
+    let is_good = flags & !(CLONE_KNOWN | CLONE_INTO_CGROUP) == 0;
+    Err(if is_good { Errno::EBADF } else { Errno::EINVAL })
 }
 
 /// Checks a combination as Linux does (`copy_process`), and for what is not there.
@@ -334,6 +354,7 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
     process.borrows_memory.store(borrows, Ordering::Release);
     process.persona.store(caller.persona.load(Ordering::Relaxed), Ordering::Relaxed);
     process.has_left_terminal.store(caller.has_left_terminal.load(Ordering::Relaxed), Ordering::Relaxed);
+    process.has_registered_barriers.store(caller.has_registered_barriers.load(Ordering::Relaxed), Ordering::Relaxed);
     process.has_no_large_pages.store(caller.has_no_large_pages.load(Ordering::Relaxed), Ordering::Relaxed);
     process.was_key_asked.store(caller.was_key_asked.load(Ordering::Relaxed), Ordering::Relaxed);
     process.limits.lock().clone_from(&caller.limits.lock());

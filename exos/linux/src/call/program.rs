@@ -28,8 +28,8 @@ use crate::user::{STRING_BYTES_MAX, STRING_STEP_BYTES, UserMemory, read_array, r
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[full(Sysno::execve, execve), full(Sysno::execveat, execveat)];
 
-/// Most bytes of arguments and environment that are read.
-const STRINGS_BYTES_MAX: usize = 6 << 20;
+/// Bytes of arguments and environment that any program may have, and that none may have more of.
+const STRINGS_BYTES: core::ops::RangeInclusive<u64> = 128 << 10..=6 << 20;
 
 /// Reads an array of strings that ends with a null pointer; a null array is empty.
 pub(super) fn read_strings(memory: &dyn UserMemory, array: u64, room: &mut usize) -> Result<Vec<Vec<u8>>> {
@@ -76,7 +76,9 @@ pub fn execveat(
 }
 
 fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: [u64; 2]) -> Result<u64> {
-    let mut room = STRINGS_BYTES_MAX;
+    // A quarter of the stack that they are put on.
+    let stack_bytes = context.process.limits.lock().soft(Resource::Stack);
+    let mut room = (stack_bytes / 4).clamp(*STRINGS_BYTES.start(), *STRINGS_BYTES.end()) as usize;
     let arguments = read_strings(context.memory, arguments, &mut room)?;
     let environment = read_strings(context.memory, environment, &mut room)?;
     let access = Access::new(context);
@@ -95,11 +97,13 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     let space = fresh_space(context)?;
     let Context { system, process, thread, memory, .. } = *context;
     release_thread_words(&Target { system, process, thread, memory });
+    thread.has_left_locks.store(false, Ordering::Release);
     let before = context.process.replace_space(space.clone());
     context.system.platform.enter_space(&space);
     let started = start(context.system, context.process, context.thread, prepared, context.frame);
     give_memory_back(context.system, context.process, before);
     context.process.has_executed.store(true, Ordering::Relaxed);
+    context.process.has_registered_barriers.store(false, Ordering::Relaxed);
     if let Err(error) = started {
         // The old program is gone and the new one does not fit: nothing is left to return to.
         let text = alloc::format!("execve: {error}");

@@ -8,6 +8,7 @@ use exos::error::{Errno, Result};
 use exos::task::capability::Capability;
 use exos::task::schedule::SLICE_NS;
 
+use super::priority::leaves_idle;
 use crate::abi::time::write_timespec;
 use crate::context::{Arguments, Context};
 use crate::process::{RESET_ON_FORK, Thread};
@@ -25,7 +26,8 @@ fn find(context: &Context<'_>, tid: u64) -> Result<Arc<Thread>> {
     if let Some(thread) = context.process.thread(tid) {
         return Ok(thread);
     }
-    context.system.processes.all().iter().find_map(|process| process.thread(tid)).ok_or(Errno::ESRCH)
+    let found = context.system.processes.all().iter().find_map(|process| process.thread(tid));
+    found.or_else(|| context.system.facts.ended(tid).map(|(_, thread)| thread)).ok_or(Errno::ESRCH)
 }
 
 /// As [`find`], for calls that change it. `EPERM`: it is another user's.
@@ -148,6 +150,12 @@ fn set_policy(context: &Context<'_>, tid: u64, policy: Option<u32>, address: u64
     }
     match policy & !RESET_ON_FORK {
         0 | 3 | 5 if priority == 0 => {
+            let owner = context.system.processes.named(thread.tid).unwrap_or_else(|| context.process.clone());
+            let gives_up_reset = thread.policy.load(Ordering::Relaxed) & !policy & RESET_ON_FORK != 0;
+            let is_more = gives_up_reset || leaves_idle(&owner, &thread, policy & !RESET_ON_FORK);
+            if is_more && !context.can(Capability::SYS_NICE) {
+                return Err(Errno::EPERM);
+            }
             thread.policy.store(policy, Ordering::Relaxed);
             thread.weigh();
             Ok(0)

@@ -6,6 +6,7 @@ use aegis_abi::upcall::UpcallFrame;
 use exos::error::{Errno, Result};
 use exos::preempt::Pace;
 use exos::task::capability::Capability;
+use exos::task::limits::Resource;
 use exos::task::signal::{Disposition, Signal, SignalInfo, SignalPayload, SignalSet};
 
 use super::timer::{complete_notice, forget_signal};
@@ -209,6 +210,13 @@ pub(super) fn send(context: &Context<'_>, target: &Process, signal: Option<Signa
     if !may_signal(context, target, signal) {
         return Err(Errno::EPERM);
     }
+    if let Some(signal) = signal
+        && info.code != CODE_USER
+        && signal.is_real_time()
+        && target.queued_count() as u64 >= target.limits.lock().soft(Resource::PendingSignals)
+    {
+        return Err(Errno::EAGAIN);
+    }
     signal.map_or(Ok(()), |signal| target.queue(signal, info))
 }
 
@@ -230,7 +238,8 @@ pub fn kill(context: &mut Context<'_>, [pid, number, ..]: Arguments) -> Result<u
         pid => processes.named(pid.unsigned_abs()).into_iter().collect(),
     };
     let info = sender(context, CODE_USER);
-    let mut outcome = Err(Errno::ESRCH);
+    // Nobody is told of those whom a signal to all may not reach.
+    let mut outcome = if pid == -1 && !targets.is_empty() { Ok(0) } else { Err(Errno::ESRCH) };
     let mut pace = Pace::default();
     for target in targets {
         pace.offer_page();
@@ -266,7 +275,15 @@ fn send_to_thread(
     if tid as u32 as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    let (process, thread) = find_thread(context, pid, tid as u32)?;
+    let (process, thread) = match find_thread(context, pid, tid as u32) {
+        Ok(found) => found,
+        Err(error) => {
+            // A process that has ended takes everything and does nothing.
+            let ended = context.system.processes.get(tid as u32).filter(|ended| pid.is_none_or(|pid| pid == ended.pid));
+            let ended = ended.ok_or(error)?;
+            return if may_signal(context, &ended, signal) { Ok(0) } else { Err(Errno::EPERM) };
+        }
+    };
     if !may_signal(context, &process, signal) {
         return Err(Errno::EPERM);
     }
@@ -358,7 +375,7 @@ fn check_stack(stack: AlternateStack, is_in_use: bool) -> Result<AlternateStack>
     }
     let mode = stack.flags & !STACK_AUTO_DISARM;
     match mode {
-        STACK_DISABLE => Ok(AlternateStack::default()),
+        STACK_DISABLE => Ok(AlternateStack { flags: mode | stack.flags & STACK_AUTO_DISARM, base: 0, length: 0 }),
         // SS_ONSTACK is accepted as 0 for old programs, as on Linux.
         0 | 1 if stack.length < STACK_BYTES_MIN => Err(Errno::ENOMEM),
         0 | 1 => Ok(AlternateStack { flags: stack.flags & STACK_AUTO_DISARM, ..stack }),

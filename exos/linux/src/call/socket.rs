@@ -136,11 +136,11 @@ pub(super) fn write_address(context: &Context<'_>, bytes: &[u8], address: u64, l
     write_all(context.memory, length, &(bytes.len() as u32).to_le_bytes())
 }
 
-/// The socket that has a name. `ECONNREFUSED`: nobody has it.
-pub(super) fn find(context: &Context<'_>, address: &Address) -> Result<Arc<Socket>> {
+/// The socket that has a name; an abstract one belongs to each kind of its own. `ECONNREFUSED`: nobody has it.
+pub(super) fn find(context: &Context<'_>, kind: SocketKind, address: &Address) -> Result<Arc<Socket>> {
     let unix = &context.system.files.unix;
     let found = match address {
-        Address::Abstract(name) => unix.find_abstract(name),
+        Address::Abstract(name) => unix.find_abstract(kind, name),
         Address::Path(path) => {
             let access = Access::new(context);
             let location = access.find(&context.process.files.current(), path, true, false)?;
@@ -228,7 +228,7 @@ pub fn connect(context: &mut Context<'_>, [descriptor, address, length, ..]: Arg
     let identity = identity_of(context);
     let timeout_ns = socket.send_timeout_ns();
     until_ready_by(context, &description, Readiness::all(), timeout_ns, |context| {
-        let target = find(context, &address)?;
+        let target = find(context, socket.kind(), &address)?;
         socket.connect(&target, context.system.files.namespace.number(), identity)
     })?;
     Ok(0)

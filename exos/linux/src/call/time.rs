@@ -122,7 +122,7 @@ fn sleep_until(context: &mut Context<'_>, deadline_ns: u64, remaining: u64) -> R
 /// `nanosleep(2)`.
 pub fn nanosleep(context: &mut Context<'_>, [request, remaining, ..]: Arguments) -> Result<u64> {
     let duration_ns = abi::read_timespec(context.memory, request)?;
-    let deadline_ns = context.now_ns().saturating_add(duration_ns);
+    let deadline_ns = context.deadline_after(duration_ns);
     sleep_until(context, deadline_ns, remaining)
 }
 
@@ -134,7 +134,8 @@ pub fn clock_nanosleep(context: &mut Context<'_>, [id, flags, request, remaining
     }
     let wanted_ns = abi::read_timespec(context.memory, request)?;
     if flags & abi::TIMER_ABSOLUTE == 0 {
-        return sleep_until(context, context.now_ns().saturating_add(wanted_ns), remaining);
+        let deadline_ns = context.deadline_after(wanted_ns);
+        return sleep_until(context, deadline_ns, remaining);
     }
     context.restart = Restart::UnlessHandler;
     let clock_now_ns = clock_ns(context, id)?;

@@ -107,7 +107,8 @@ fn set_interval(context: &Context<'_>, which: usize, base: TimeBase, value_ns: u
     let now_ns = context.now_ns();
     let start_ns = base_ns(context.process, base, now_ns);
     let deadline_ns = if value_ns == 0 { 0 } else { start_ns.saturating_add(value_ns).max(1) };
-    let timer = IntervalTimer { deadline_ns, period_ns };
+    // One that is off has no period either.
+    let timer = IntervalTimer { deadline_ns, period_ns: if deadline_ns == 0 { 0 } else { period_ns } };
     let before = core::mem::replace(&mut context.process.interval_timers.lock()[which], timer);
     if deadline_ns != 0 {
         context.system.platform.arm_timer(Some(look_ns(context.process, base, deadline_ns, now_ns)));

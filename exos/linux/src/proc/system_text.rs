@@ -9,8 +9,12 @@ use exos::fs::stream::TERMINAL_MAJOR;
 use exos::mem::area::AREA_COUNT_MAX;
 
 use super::process_text::TICK_NS;
+use exos::fs::terminal::table::TERMINAL_COUNT_MAX;
+use exos::fs::watch::{EVENT_COUNT_MAX, INSTANCE_COUNT_MAX, WATCH_COUNT_MAX};
+
 use super::{Member, Text, ipc_text, processor_text, put, random_uuid};
 use crate::call::miscellany::{RELEASE, VERSION};
+use crate::epoll::ENTRY_COUNT_MAX;
 use crate::system::System;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -52,13 +56,6 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
         SystemText::SystemVersion => line(VERSION, out),
         SystemText::BootId => uuid(subject.boot_id, out),
         SystemText::Uuid => uuid(random_uuid(system), out),
-        SystemText::FileMax => out.raw(b"9223372036854775807\n"),
-        SystemText::NrOpen | SystemText::PipeMaxSize => out.raw(b"1048576\n"),
-        SystemText::CapabilityLast => out.raw(b"40\n"),
-        SystemText::GroupCountMax => out.raw(b"65536\n"),
-        SystemText::OverflowGid | SystemText::OverflowUid => out.raw(b"65534\n"),
-        SystemText::ProcessIdMax => out.raw(b"32768\n"),
-        SystemText::EntropyAvailable | SystemText::PoolSize => out.raw(b"256\n"),
         SystemText::QueueMessageCount
         | SystemText::QueueMessageCountMax
         | SystemText::QueueMessageBytes
@@ -74,13 +71,38 @@ pub(super) fn append(subject: &Subject<'_>, text: SystemText, out: &mut Text<'_>
         SystemText::MessageQueues => ipc_text::messages(&system.ipc, out),
         SystemText::SemaphoreSets => ipc_text::semaphores(&system.ipc, out),
         SystemText::SharedMemorySegments => ipc_text::segments(&system.ipc, out),
-        SystemText::ThreadsMax => out.raw(b"4096\n"),
-        SystemText::SomaxConn => out.raw(b"4096\n"),
         SystemText::MapCountMax => put!(out, "{AREA_COUNT_MAX}\n"),
         SystemText::MmapMinAddress => put!(out, "{PROGRAM_BASE}\n"),
-        SystemText::OvercommitMemory => out.raw(b"0\n"),
-        SystemText::OvercommitRatio => out.raw(b"50\n"),
-        SystemText::Swappiness => out.raw(b"0\n"),
+        SystemText::WatchesOfEpoll => put!(out, "{ENTRY_COUNT_MAX}\n"),
+        SystemText::EventsOfWatcher => put!(out, "{EVENT_COUNT_MAX}\n"),
+        SystemText::WatcherCountMax => put!(out, "{INSTANCE_COUNT_MAX}\n"),
+        SystemText::WatchCountMax => put!(out, "{WATCH_COUNT_MAX}\n"),
+        SystemText::TerminalCountMax => put!(out, "{TERMINAL_COUNT_MAX}\n"),
+        _ => out.raw(fixed(text)),
+    }
+}
+
+/// What is always the same: what is not there is 0, and so is everything that is kept elsewhere.
+fn fixed(text: SystemText) -> &'static [u8] {
+    match text {
+        SystemText::FileMax => b"9223372036854775807\n",
+        SystemText::NrOpen | SystemText::PipeMaxSize => b"1048576\n",
+        SystemText::CapabilityLast => b"40\n",
+        SystemText::GroupCountMax => b"65536\n",
+        SystemText::OverflowGid | SystemText::OverflowUid => b"65534\n",
+        SystemText::ProcessIdMax => b"32768\n",
+        SystemText::EntropyAvailable | SystemText::PoolSize => b"256\n",
+        SystemText::ThreadsMax => b"4096\n",
+        SystemText::SomaxConn => b"4096\n",
+        SystemText::OvercommitMemory => b"0\n",
+        SystemText::OvercommitRatio => b"50\n",
+        SystemText::CorePattern => b"core\n",
+        SystemText::ConsoleLevels => b"7\t4\t1\t7\n",
+        SystemText::FileOverflowGid | SystemText::FileOverflowUid => b"65534\n",
+        SystemText::LogRestricted | SystemText::Leases | SystemText::DirectoryNotices => b"1\n",
+        SystemText::Randomisation => b"2\n",
+        SystemText::Events => b"3\n",
+        _ => b"0\n",
     }
 }
 

@@ -164,7 +164,11 @@ fn what_is_written_is_kept_or_refused() {
     assert_eq!(world.write("/proc/sys/kernel/hostname", "box\n"), Ok(4));
     assert_eq!(world.read("/proc/sys/kernel/hostname").unwrap(), "box\n");
     assert_eq!(*world.pod.system.hostname.lock(), b"box");
-    assert_eq!(world.write("/proc/sys/vm/swappiness", "1"), Err(Errno::EPERM));
+    assert_eq!(world.write("/proc/sys/vm/overcommit_ratio", "1"), Err(Errno::EPERM));
+    assert_eq!(world.write("/proc/sys/vm/swappiness", "33"), Ok(2));
+    assert_eq!(world.write("/proc/sys/vm/swappiness", ""), Ok(0));
+    assert_eq!(world.write("/proc/sys/vm/swappiness", "9999"), Err(Errno::EINVAL));
+    assert_eq!(world.read("/proc/sys/vm/swappiness").unwrap(), "33\n");
 }
 
 #[test]

@@ -57,13 +57,21 @@ impl MemoryNode {
                 WritePosition::At(offset) => offset,
                 WritePosition::End => content.size_bytes,
             };
-            let room = OFFSET_MAX.saturating_sub(offset).min(bytes.len() as u64) as usize;
+            let mut room = OFFSET_MAX.saturating_sub(offset).min(bytes.len() as u64) as usize;
             if room == 0 && !bytes.is_empty() {
                 return Err(Errno::EFBIG);
             }
             let grows = offset + room as u64 > content.size_bytes;
-            if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) || (grows && seals.contains(Seals::GROW)) {
+            if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
                 return Err(Errno::EPERM);
+            }
+            if grows && seals.contains(Seals::GROW) {
+                // As on Linux, the whole pages before the end are written.
+                let kept = (content.size_bytes & !4095).saturating_sub(offset);
+                if kept == 0 {
+                    return Err(Errno::EPERM);
+                }
+                room = kept as usize;
             }
             let (done, error) = content.write(&self.fs, self.base.as_ref(), offset, &bytes[..room]);
             if let (0, Some(error)) = (done, error) {

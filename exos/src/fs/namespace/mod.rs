@@ -277,6 +277,13 @@ impl Namespace {
         self.describe(location, request, status, Some(file))
     }
 
+    /// A place of that name that is in no directory (`uts:[…]`).
+    #[must_use]
+    pub fn place_without_directory(&self, inode_number: u64, display_name: &str, now: Timestamp) -> Location {
+        let inode = PseudoInode::new(inode_number, FileKind::Regular, now, None);
+        Location::pseudo(&self.pseudo_mount, inode, display_name.as_bytes())
+    }
+
     /// A description over a socket; `inode_number` comes from [`Self::number`].
     pub fn socket(
         &self,

@@ -9,6 +9,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::SocketKind;
 use super::socket::Socket;
 use crate::error::{Errno, Result};
 use crate::fs::vnode::{DeviceNumber, InodeRef};
@@ -33,8 +34,8 @@ pub enum Address {
 pub(super) enum Key {
     /// The inode that a path leads to.
     Inode(DeviceNumber, u64),
-    /// The name itself.
-    Abstract(Vec<u8>),
+    /// The name itself, which sockets of each kind have for themselves.
+    Abstract(SocketKind, Vec<u8>),
 }
 
 impl Key {
@@ -78,7 +79,7 @@ impl Names {
         for _ in 0..AUTOMATIC_COUNT {
             let number = self.next_automatic.fetch_add(1, Ordering::Relaxed) % AUTOMATIC_COUNT;
             let name = alloc::format!("{number:05x}").into_bytes();
-            if self.add(Key::Abstract(name.clone()), socket).is_ok() {
+            if self.add(Key::Abstract(socket.kind(), name.clone()), socket).is_ok() {
                 return Ok(name);
             }
         }

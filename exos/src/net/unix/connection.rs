@@ -60,12 +60,12 @@ impl Socket {
     /// `EINVAL`: it has one already (nothing happens if any will do). `EADDRINUSE`, `ENOSPC`.
     pub fn bind_abstract(self: &Arc<Self>, name: Option<Vec<u8>>) -> Result<()> {
         match name {
-            Some(name) => self.bind(Some(Key::Abstract(name.clone())), Address::Abstract(name), None),
+            Some(name) => self.bind(Some(Key::Abstract(self.kind(), name.clone())), Address::Abstract(name), None),
             None if self.address().is_some() => Ok(()),
             None => {
                 let name = self.domain.names.add_automatic(self)?;
                 let outcome = self.bind(None, Address::Abstract(name.clone()), None);
-                let key = Key::Abstract(name);
+                let key = Key::Abstract(self.kind(), name);
                 if outcome.is_err() {
                     self.domain.names.remove(&key);
                 } else {

@@ -49,7 +49,7 @@ pub const MESSAGE_OVERHEAD_BYTES: usize = 768;
 pub const BACKLOG_MAX: u32 = 4096;
 
 /// How a socket carries bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SocketKind {
     /// `SOCK_STREAM`: a connection of bytes.
     Stream,
@@ -88,9 +88,9 @@ impl UnixDomain {
         self.names.find(&address::Key::of_inode(inode))
     }
 
-    /// The socket of that abstract name.
-    pub fn find_abstract(&self, name: &[u8]) -> Option<Arc<Socket>> {
-        self.names.find(&address::Key::Abstract(name.to_vec()))
+    /// The socket of that kind and abstract name.
+    pub fn find_abstract(&self, kind: SocketKind, name: &[u8]) -> Option<Arc<Socket>> {
+        self.names.find(&address::Key::Abstract(kind, name.to_vec()))
     }
 
     /// Descriptions that lie in messages.

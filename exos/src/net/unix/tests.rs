@@ -196,7 +196,7 @@ fn a_listener_gives_connections_in_order_and_has_a_backlog() {
     assert_eq!(listener.listen(1, LISTENER), Err(Errno::EINVAL));
     listener.bind_abstract(Some(b"name".to_vec())).unwrap();
     assert_eq!(listener.bind_abstract(Some(b"other".to_vec())), Err(Errno::EINVAL));
-    let found = domain.find_abstract(b"name").unwrap();
+    let found = domain.find_abstract(SocketKind::Stream, b"name").unwrap();
     assert_eq!(client(2).connect(&found, 3, ME), Err(Errno::ECONNREFUSED));
     assert_eq!(listener.accept().err(), Some(Errno::EINVAL));
     listener.listen(1, LISTENER).unwrap();
@@ -219,7 +219,7 @@ fn a_listener_gives_connections_in_order_and_has_a_backlog() {
     assert_eq!(wrong.connect(&found, 31, ME), Err(Errno::EPROTOTYPE));
     drop(SocketFile::new(listener));
     assert_eq!(receive(&clients[2], 1), Err(Errno::ECONNRESET));
-    assert!(domain.find_abstract(b"name").is_none());
+    assert!(domain.find_abstract(SocketKind::Stream, b"name").is_none());
     assert_eq!(send(&clients[0], b"still there"), Ok(11));
 }
 
