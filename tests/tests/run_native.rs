@@ -29,7 +29,7 @@ fn handlers_batches_and_bits() {
 fn a_program_larger_than_memory_chooses_what_goes() {
     let Some(path) = build("exos/native/examples/pager.c") else { return };
     let path = path.display().to_string();
-    let found = aegis(&["-m", "80M"], &[&path, "128"], b"");
+    let found = aegis(&["-m", "64M"], &[&path, "128"], b"");
     let text = String::from_utf8_lossy(&found.output).into_owned();
     assert_eq!(found.status, 0, "{text}{}", found.errors);
     // The accessed bits keep the 256 hot pages; by chance alone they would be filled again like all others.

@@ -106,18 +106,21 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     victim.raise(Signal::KILL, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
 }
 
+/// Whether exos's own structures have little memory left, after an attempt to let them have more.
+pub fn is_heap_low(system: &System) -> bool {
+    let is_low = || reserve::refilled_level() == Level::Low;
+    is_low() && (system.pool.give_back(GIVEN_BACK_FRAMES) == 0 || is_low())
+}
+
 /// Memory has come to its end for the calling thread, which holds no lock: waits until there may be some again.
 /// Afterwards the caller looks whether its own process was the one to go.
 pub fn make_room(target: &Target<'_>) {
     let system = target.system;
     system.counters.memory_ends.fetch_add(1, Ordering::Relaxed);
-    let is_low = || reserve::refilled_level() == Level::Low;
-    let mut needs_heap = is_low();
-    if needs_heap && system.pool.give_back(GIVEN_BACK_FRAMES) > 0 {
-        needs_heap = is_low();
-        if !needs_heap {
-            return;
-        }
+    let was_low = reserve::level() == Level::Low;
+    let needs_heap = is_heap_low(system);
+    if was_low && !needs_heap {
+        return;
     }
     if !system.platform.ask_for_memory() {
         // exos's own structures have none: frames that are free in the pool are no use to them.

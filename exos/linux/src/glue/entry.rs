@@ -11,6 +11,7 @@ use aegis_rt::control;
 use aegis_rt::upcall::KIND_HELD_BACK;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
+use exos::mem::Handler;
 use exos::platform::FrameBytes;
 use exos::reserve::{self, Level};
 use exos::task::signal::{Signal, SignalInfo};
@@ -24,7 +25,7 @@ use exos_linux::exception::{
 };
 use exos_linux::leaving::{FIRST_PID, thread_leaves};
 use exos_linux::memory::{FaultResult, Told};
-use exos_linux::out_of_memory::make_room;
+use exos_linux::out_of_memory::{is_heap_low, make_room};
 use exos_linux::traps::Heat;
 use exos_linux::user::UserMemory;
 use exos_linux::{native, quick, table, trace};
@@ -529,8 +530,12 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     if frame.vector != VECTOR_PAGE_FAULT {
         return other_exception(run, &target, frame);
     }
-    if reserve::level() == Level::Low && reserve::refilled_level() == Level::Low {
+    if reserve::level() == Level::Low && is_heap_low(target.system) {
         // What describes pages has no memory: as where pages have none.
+        let handler = target.process.space().lock().take_shortage_handler();
+        if handler.is_some_and(|handler| ask_handler(&target, &handler, frame, FaultResult::OutOfMemory)) {
+            return;
+        }
         make_room(&target);
         return leave(run, frame, None);
     }
@@ -538,8 +543,7 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     if let FaultResult::Resolved(_) = result {
         return;
     }
-    if handler.is_some_and(|handler| native::ask(&handler, frame, &ProgramMemory, result)) {
-        fast::offer_faults(target.process);
+    if handler.is_some_and(|handler| ask_handler(&target, &handler, frame, result)) {
         return;
     }
     // Handlers of signals know the program's own text.
@@ -550,6 +554,15 @@ fn exception(run: &Run, frame: &mut UpcallFrame) {
     }
     make_room(&target);
     leave(run, frame, None);
+}
+
+/// Whether the program's handler of a fault, or of a shortage, is entered.
+fn ask_handler(target: &Target<'_>, handler: &Handler, frame: &mut UpcallFrame, result: FaultResult) -> bool {
+    let is_entered = native::ask(handler, frame, &ProgramMemory, result);
+    if is_entered {
+        fast::offer_faults(target.process);
+    }
+    is_entered
 }
 
 /// An exception of a program whose process handles faults itself, on the save area: whether its handler is entered.
