@@ -31,7 +31,7 @@ const ALL: &[&str] = &[
     "rights",
 ];
 /// What a small pod is tried with besides.
-const MORE: &[&str] = &["segments", "queues", "terminals", "nested", "file_maps", "long_starts"];
+const MORE: &[&str] = &["segments", "queues", "terminals", "nested", "file_maps", "area_pieces", "long_starts"];
 const ONCE: &[&str] = &["epoll_entries", "inotifies", "watches", "events", "locks", "signals", "timers", "attributes"];
 
 fn program() -> Option<PathBuf> {

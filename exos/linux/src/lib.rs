@@ -3,7 +3,8 @@
 //! This library is safe and runs on the host under test; the binary `exos` (`main.rs` and `glue/`) places it in a
 //! program's address space. One file per call family in [`call`]; [`table`] says of every call what state it is in.
 #![cfg_attr(not(test), no_std)]
-#![forbid(unsafe_code)]
+#![cfg_attr(not(test), forbid(unsafe_code))]
+#![cfg_attr(test, deny(unsafe_code))]
 
 extern crate alloc;
 
@@ -53,5 +54,7 @@ pub mod traps;
 pub mod user;
 pub mod vector_buffer;
 
+#[cfg(test)]
+mod refusal_tests;
 #[cfg(test)]
 mod testing;
