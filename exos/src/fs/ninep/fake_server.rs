@@ -12,6 +12,7 @@ use crate::fs::vnode::FileKind;
 use crate::sync::Mutex;
 
 const ENOENT: u32 = 2;
+const EBADF: u32 = 9;
 const EACCES: u32 = 13;
 const EEXIST: u32 = 17;
 const ENOTDIR: u32 = 20;
@@ -258,6 +259,10 @@ impl Tree {
             return Some(Ok(body));
         }
         let fid = fields.u32()?;
+        if self.spoil.is_some() && kind != 104 && !self.fids.contains_key(&fid) {
+            // The client was told that it had walked there.
+            return Some(Err(EBADF));
+        }
         Some(match kind {
             104 => {
                 self.fids.insert(fid, Fid { path: Vec::new(), open: None });
@@ -312,8 +317,12 @@ impl Tree {
             path.push(name.to_vec());
             body.extend(self.qid(self.find(&path).ok_or(ENOENT)?));
         }
-        let before = self.fids.insert(new_fid, Fid { path, open: None });
-        assert!(before.is_none(), "a number is used again only after its clunk");
+        if self.fids.contains_key(&new_fid) {
+            assert!(self.spoil.is_some(), "a number is used again only after its clunk");
+            // The client was told that it had not walked there.
+            return Err(EINVAL);
+        }
+        self.fids.insert(new_fid, Fid { path, open: None });
         Ok(body)
     }
 

@@ -188,6 +188,26 @@ fn each_kind_of_nonsense_is_eio_from_then_on() {
 }
 
 #[test]
+fn a_walk_that_is_refused_though_it_was_done_is_refused_again() {
+    let (server, root) = served(Consistency::Checked);
+    let root = root.unwrap();
+    let mut is_first = true;
+    server.spoil(Box::new(move |kind, mut reply| {
+        if kind == 110 && core::mem::take(&mut is_first) {
+            // ENOENT, as the server says it.
+            reply.truncate(7);
+            reply.extend(2_u32.to_le_bytes());
+            (reply[0], reply[4]) = (11, R_ERROR);
+        }
+        Some(reply)
+    }));
+    assert_eq!(root.lookup(b"d").err(), Some(Errno::ENOENT));
+    assert_eq!(root.lookup(b"d").err(), Some(Errno::EINVAL), "the server has the number still");
+    server.tree.lock().spoil = None;
+    assert_eq!(root.metadata().kind, FileKind::Directory, "the session goes on");
+}
+
+#[test]
 fn more_data_than_asked_for_is_nonsense() {
     let (server, root) = served(Consistency::Fixed);
     let file = root.unwrap().lookup(b"d").unwrap().lookup(b"f").unwrap();
