@@ -25,7 +25,7 @@ use crate::ending::{Cause, Ending, QemuEnd, outcome};
 use crate::errors::{Doing, Error};
 use crate::machine::{HostEnds, Machine};
 use crate::marks::{Marker, marks};
-use crate::pump::{InputPump, Outcome, OutputPump, Sink, Source, read_some};
+use crate::pump::{InputPump, Outcome, OutputPump, Sink, Source, input_is_empty, read_some};
 use crate::remote::desk::{Desk, DeskSlot};
 use crate::side::Side;
 use crate::signals::{Event, Signals};
@@ -167,6 +167,7 @@ impl<'a> Relay<'a> {
             let mark = marks.get(number);
             let input = match mark {
                 Some(_) => InputPump::new(File::open("/dev/null").doing(what)?, pod.stdin),
+                None if input_is_empty() => Ok(InputPump::empty(pod.stdin)),
                 None => InputPump::new(io::stdin(), pod.stdin),
             };
             let marker = || mark.map(|mark| Marker::new(mark.clone()));

@@ -250,6 +250,11 @@ impl InputPump {
         Ok(Self { source, sink, pending, written: 0, read_bytes: 0, ended: false })
     }
 
+    /// A pump without a source, whose end is never told. The machine's port stays open.
+    pub(crate) fn empty(sink: UnixStream) -> Self {
+        Self { source: None, sink: Some(sink), pending: Vec::new(), written: 0, read_bytes: 0, ended: false }
+    }
+
     /// The descriptor to wait for before [`InputPump::fill`].
     pub(crate) fn wants_to_read(&self) -> Option<BorrowedFd<'_>> {
         if self.pending.is_empty() && self.sink.is_some() { self.source.as_ref().map(AsFd::as_fd) } else { None }
@@ -311,6 +316,14 @@ impl InputPump {
         self.pending.clear();
         self.written = 0;
     }
+}
+
+/// Whether standard input is `/dev/null`: nothing will ever come from it, and the machine knows before it starts.
+pub(crate) fn input_is_empty() -> bool {
+    let null_device = rustix::fs::makedev(1, 3);
+    rustix::fs::fstat(io::stdin()).is_ok_and(|status| {
+        FileType::from_raw_mode(status.st_mode) == FileType::CharacterDevice && status.st_rdev == null_device
+    })
 }
 
 /// As many lines as go into one write, so that what another stream writes to the same place comes between lines.

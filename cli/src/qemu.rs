@@ -204,6 +204,9 @@ impl MachineLine<'_> {
         }
         if self.machine == MachineKind::Microvm {
             line.pair("-global", "virtio-mmio.force-legacy=false");
+            if self.icount_shift.is_some() {
+                line.pair("-global", "virtio-mmio.ioeventfd=off");
+            }
         }
         if let Some(fd) = self.debugger {
             line.pair("-chardev", &format!("socket,id=gdb,fd={fd}")).pair("-gdb", "chardev:gdb");
@@ -264,10 +267,16 @@ impl MachineLine<'_> {
     }
 
     /// The kind of a virtio device on this machine's bus.
+    ///
+    /// Where instructions are counted, a device does what it is asked for at the instruction that asks: by an event
+    /// descriptor another thread of QEMU would, whenever the host lets it run, and a run would not repeat.
     fn virtio(&self, kind: &str) -> String {
         match self.machine {
             MachineKind::Microvm => format!("virtio-{kind}-device"),
-            MachineKind::Pc | MachineKind::Q35 => format!("virtio-{kind}-pci,disable-legacy=on,disable-modern=off"),
+            MachineKind::Pc | MachineKind::Q35 => {
+                let notices = if self.icount_shift.is_some() { ",ioeventfd=off" } else { "" };
+                format!("virtio-{kind}-pci,disable-legacy=on,disable-modern=off{notices}")
+            }
         }
     }
 
@@ -449,6 +458,10 @@ mod tests {
         let text = it.shell_line();
         assert!(text.contains("-accel tcg,thread=single "));
         assert!(text.contains(" -icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm -seed 1 "));
+        assert!(text.contains(" -global virtio-mmio.ioeventfd=off "));
+        it.machine = MachineKind::Pc;
+        let serial = " -device virtio-serial-pci,disable-legacy=on,disable-modern=off,ioeventfd=off,max_ports=5 ";
+        assert!(it.shell_line().contains(serial));
     }
 
     #[test]

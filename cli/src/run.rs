@@ -19,6 +19,7 @@ use crate::machine::{GuestEnds, sockets};
 use crate::options::{RunOptions, StatsFormat};
 use crate::pod::{Pod, PodFiles, terminal_flags};
 use crate::profile::{self, Profile, RootFiles, Sources};
+use crate::pump::input_is_empty;
 use crate::qemu::Driver;
 use crate::root::HOSTNAME;
 
@@ -89,6 +90,7 @@ fn switches(options: &RunOptions) -> Flags {
     flags.set(Flags::NO_REWRITE, options.no_rewrite);
     flags.set(Flags::PROFILE, options.profile.is_some());
     flags.set(Flags::TERMINAL, options.terminal);
+    flags.set(Flags::INPUT_IS_EMPTY, input_is_empty());
     flags
 }
 

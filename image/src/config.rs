@@ -84,6 +84,8 @@ bitflags! {
         const STDERR_IS_STDOUT = 1 << 10;
         /// Of a process in a running pod (`crate::sessions`): its standard input is the caller's, else it is empty.
         const INPUT = 1 << 11;
+        /// The host's standard input is empty, and nobody will say that it has ended.
+        const INPUT_IS_EMPTY = 1 << 12;
         // Flags of a later version are kept.
         const _ = !0;
     }

@@ -101,6 +101,11 @@ impl<C: Console> HostPorts<C> {
         self.inner.lock().1.backlog.reserve(LINE_BYTES_MAX + 1);
     }
 
+    /// Standard input is known to be empty: its end has been reached.
+    pub fn end_input(&self) {
+        self.inner.lock().1.input_end = Some(0);
+    }
+
     /// Looks at the device and takes control lines in. True if anything happened.
     pub fn pump(&self) -> bool {
         let mut inner = self.inner.lock();
@@ -397,6 +402,15 @@ mod tests {
         assert_eq!(ports.read_input(&mut buffer), Some(3));
         assert_eq!(ports.read_input(&mut buffer), Some(0));
         assert_eq!(ports.input_state(), (0, true));
+    }
+
+    #[test]
+    fn an_input_that_is_empty_has_ended_before_the_host_says_anything() {
+        let (ports, _wires) = ports();
+        assert_eq!(ports.input_state(), (0, false));
+        ports.end_input();
+        assert_eq!(ports.input_state(), (0, true));
+        assert_eq!(ports.read_input(&mut [0; 8]), Some(0));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use aegis_abi::counter::Counter;
 use aegis_abi::types::{SLOT_BUNDLE, SLOT_FIRST_PROCESSOR, SLOT_MACHINE};
 use aegis_abi::upcall::UpcallFrame;
 use aegis_image::bundle;
-use aegis_image::config::Config;
+use aegis_image::config::{Config, Flags};
 use aegis_image::pods::{POD_WORDS_BASE, POD_WORDS_BYTES_MAX, SLOT_POD_END};
 use aegis_rt::{call, clock};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -117,6 +117,9 @@ fn begin(info: &BootInfo, host: &Arc<Host>, bell: aegis_abi::CapSlot, frame: &mu
         None => return Err(Failure::new(125, String::from("the boot bundle holds no configuration"))),
     };
     let config = config.map_err(|error| Failure::new(125, alloc::format!("the run configuration: {error}")))?;
+    if config.flags.contains(Flags::INPUT_IS_EMPTY) {
+        host.end_input();
+    }
     let root = parts
         .find(PART_ROOT)
         .map(|part| (parts.contents(part), FrameNumber(info.bundle_frame + part.offset_bytes / 4096)));

@@ -43,6 +43,12 @@ impl Batch {
         pages as u32
     }
 
+    #[cold]
+    fn is_fit_large(&self) -> bool {
+        let bits = self.page_count | if self.operation == BindOperation::Map { self.frame } else { 0 };
+        bits % LARGE_PAGE_FRAMES == 0 && self.page_count / LARGE_PAGE_FRAMES <= u64::from(BIND_LARGE_PAGE_COUNT_MAX)
+    }
+
     #[inline(always)]
     fn check(words: [u64; ENTRY_WORDS]) -> Result<Self, Status> {
         let operation = BindOperation::from_number(words[0] as u32).ok_or(Status::BadArgument)?;
@@ -54,17 +60,11 @@ impl Batch {
             page_count: words[3] & 0xffff_ffff,
             slot: CapSlot((words[3] >> 32) as u32),
         };
-        let (page_count_max, page_bytes) = if batch.is_large() {
-            (u64::from(BIND_LARGE_PAGE_COUNT_MAX) * LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE)
-        } else {
-            (u64::from(BIND_PAGE_COUNT_MAX), PAGE_SIZE)
+        let (page_bytes, is_fit) = match batch.is_large() {
+            true => (LARGE_PAGE_SIZE, batch.is_fit_large()),
+            false => (PAGE_SIZE, batch.page_count <= u64::from(BIND_PAGE_COUNT_MAX)),
         };
-        let unit = page_bytes / PAGE_SIZE;
-        if batch.page_count == 0
-            || batch.page_count > page_count_max
-            || !batch.page_count.is_multiple_of(unit)
-            || (operation == BindOperation::Map && !batch.frame.is_multiple_of(unit))
-        {
+        if batch.page_count == 0 || !is_fit {
             return Err(Status::BadArgument);
         }
         if !batch.address.is_multiple_of(page_bytes) || !in_windows(batch.address, batch.page_count << PAGE_SHIFT) {

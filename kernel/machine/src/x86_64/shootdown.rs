@@ -45,17 +45,17 @@ static PAGE_COUNT: AtomicU64 = AtomicU64::new(0);
 /// the tables before.
 pub fn shootdown(processors: u32, flush: Flush) {
     let own = 1 << processor::processor_index();
-    let (address, page_count) = match flush {
-        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
-        _ => (0, 0),
-    };
     if processors & own != 0 {
-        flush_local(address, page_count);
+        flush_local(flush);
     }
     let others = processors & !own & super::start::started_mask();
     if others == 0 {
         return;
     }
+    let (address, page_count) = match flush {
+        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => (address, page_count),
+        _ => (0, 0),
+    };
     let mut looks = 0;
     while SLOT_TAKEN.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         service();
@@ -82,16 +82,19 @@ pub(crate) fn service() {
     if PENDING.load(Ordering::Acquire) & own == 0 {
         return;
     }
-    flush_local(ADDRESS.load(Ordering::Relaxed), PAGE_COUNT.load(Ordering::Relaxed));
+    let (address, page_count) = (ADDRESS.load(Ordering::Relaxed), PAGE_COUNT.load(Ordering::Relaxed));
+    flush_local(if page_count == 0 { Flush::All } else { Flush::Pages { address, page_count } });
     PENDING.fetch_and(!own, Ordering::Release);
 }
 
-/// Drops so many pages' translations here; 0 stands for everything.
-fn flush_local(address: u64, page_count: u64) {
-    if page_count == 0 {
-        paging::flush_all();
-    }
-    for index in 0..page_count {
-        paging::flush_page(address.wrapping_add(index * PAGE_SIZE));
+/// Drops translations here.
+fn flush_local(flush: Flush) {
+    match flush {
+        Flush::Pages { address, page_count } if page_count <= SINGLE_PAGE_COUNT_MAX => {
+            for index in 0..page_count {
+                paging::flush_page(address.wrapping_add(index * PAGE_SIZE));
+            }
+        }
+        _ => paging::flush_all(),
     }
 }
