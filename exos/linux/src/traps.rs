@@ -4,13 +4,13 @@
 //! trap a few hundred; most sites of a short program trap once or twice. So sites are counted in a small
 //! direct-mapped table, and one that has trapped [`HOT_TRAP_COUNT`] times is tried. A collision only delays.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Traps after which a site is tried.
-pub const HOT_TRAP_COUNT: u64 = 8;
+pub const HOT_TRAP_COUNT: u32 = 8;
 const LINE_COUNT: usize = 256;
 const COUNT_BITS: u32 = 8;
-const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
 
 /// What is to be done about a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +23,16 @@ pub enum Heat {
     Hot,
 }
 
-/// Counts by return address, tag above count.
+/// Counts by return address, its lowest bits as a tag above the count: words, as each process has and clears the table.
+/// Sites that look alike are tried early.
 #[derive(Debug)]
 pub struct TrapCounts {
-    lines: [AtomicU64; LINE_COUNT],
+    lines: [AtomicU32; LINE_COUNT],
 }
 
 impl Default for TrapCounts {
     fn default() -> Self {
-        Self { lines: [const { AtomicU64::new(0) }; LINE_COUNT] }
+        Self { lines: [const { AtomicU32::new(0) }; LINE_COUNT] }
     }
 }
 
@@ -46,9 +47,9 @@ impl TrapCounts {
     /// Counts a trap whose `syscall` ends at `return_address`. Counts that two processors make at once may be lost.
     pub fn count(&self, return_address: u64) -> Heat {
         let line = &self.lines[(return_address ^ return_address >> 8) as usize % LINE_COUNT];
-        let word = line.load(Ordering::Relaxed);
-        if word >> COUNT_BITS != return_address & (u64::MAX >> COUNT_BITS) {
-            line.store(return_address << COUNT_BITS | 1, Ordering::Relaxed);
+        let (word, tag) = (line.load(Ordering::Relaxed), (return_address as u32) << COUNT_BITS);
+        if word & !COUNT_MASK != tag || word == 0 {
+            line.store(tag | 1, Ordering::Relaxed);
             return Heat::New;
         }
         let count = word & COUNT_MASK;
@@ -71,6 +72,14 @@ mod tests {
         assert_eq!(heats[0], Heat::New);
         assert_eq!(heats.iter().filter(|heat| **heat == Heat::Hot).count(), 1);
         assert_eq!(heats[HOT_TRAP_COUNT as usize - 1], Heat::Hot);
+    }
+
+    #[test]
+    fn an_address_whose_tag_is_nought_is_counted_like_any_other() {
+        let counts = TrapCounts::default();
+        let heats: Vec<Heat> = (0..20).map(|_| counts.count(0x7f_0000_0000)).collect();
+        assert_eq!((heats[0], heats[1]), (Heat::New, Heat::Cold));
+        assert_eq!(heats.iter().position(|heat| *heat == Heat::Hot), Some(HOT_TRAP_COUNT as usize - 1));
     }
 
     #[test]

@@ -146,6 +146,16 @@ pub fn write_all(memory: &dyn UserMemory, address: u64, from: &[u8]) -> Result<(
     }
 }
 
+/// Reads exactly `N` words.
+#[inline]
+pub fn read_words<const N: usize>(memory: &dyn UserMemory, address: u64) -> Result<[u64; N]> {
+    let mut words = [0; N];
+    match memory.copy_words_in(address, &mut words)? {
+        count if count == N => Ok(words),
+        _ => Err(Errno::EFAULT),
+    }
+}
+
 /// Writes all of the words.
 #[inline]
 pub fn write_words(memory: &dyn UserMemory, address: u64, from: &[u64]) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::deliver::{Target, raise_fault};
 use crate::leaving::FIRST_PID;
 use crate::process::{Process, Thread};
 use crate::signal_frame::{AlternateStack, STACK_AUTO_DISARM, STACK_BYTES_MIN, STACK_DISABLE, encode_info, restore};
-use crate::user::{read_array, write_all};
+use crate::user::{read_array, read_words, write_all, write_words};
 
 /// `SI_USER`.
 const CODE_USER: i32 = 0;
@@ -48,13 +48,8 @@ pub fn change_action(caller: &Target<'_>, [number, new, old, size]: [u64; 4]) ->
     let wanted = if new == 0 {
         None
     } else {
-        let bytes: [u8; 32] = read_array(caller.memory, new)?;
-        Some(Disposition {
-            handler: get::u64(&bytes, 0),
-            flags: get::u64(&bytes, 8),
-            restorer: get::u64(&bytes, 16),
-            mask: SignalSet(get::u64(&bytes, 24)),
-        })
+        let [handler, flags, restorer, mask] = read_words(caller.memory, new)?;
+        Some(Disposition { handler, flags, restorer, mask: SignalSet(mask) })
     };
     let (before, is_discarded) = {
         let mut signals = caller.process.signals.lock();
@@ -73,12 +68,7 @@ pub fn change_action(caller: &Target<'_>, [number, new, old, size]: [u64; 4]) ->
         forget_signal(caller.system, caller.process, signal);
     }
     if old != 0 {
-        let mut bytes = [0; 32];
-        let words = [before.handler, before.flags, before.restorer, before.mask.0];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        write_all(caller.memory, old, &bytes)?;
+        write_words(caller.memory, old, &[before.handler, before.flags, before.restorer, before.mask.0])?;
     }
     Ok(0)
 }
