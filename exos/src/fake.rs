@@ -244,8 +244,13 @@ impl Kernel for FakeMachine {
         Ok(CapSlot(state.next_slot - 1))
     }
 
-    fn destroy_space(&self, _: CapSlot) -> Result<(), Status> {
+    fn destroy_space(&self, space: CapSlot) -> Result<(), Status> {
+        self.state.lock().tables.retain(|(slot, _), _| *slot != space.0);
         Ok(())
+    }
+
+    fn keep_space(&self, _: CapSlot, _: u64) -> bool {
+        true
     }
 
     fn allocate_frames(&self, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {

@@ -25,9 +25,8 @@ pub trait Kernel: Send + Sync {
     /// in it; it is ended later, and until then its mappings stay.
     fn destroy_space(&self, space: CapSlot) -> Result<(), Status>;
 
-    /// Takes an address space that has no mapping any more and at most `table_count` page tables more than when it was
-    /// made, to give it out again by [`Kernel::create_space`], with its tables. False: it does not, and the caller ends
-    /// the space.
+    /// Whether an address space that has at most `table_count` page tables more than when it was made or this was asked
+    /// last may be another process's, with its tables. False: the caller ends the space.
     fn keep_space(&self, _space: CapSlot, _table_count: u64) -> bool {
         false
     }

@@ -216,7 +216,7 @@ static void show(struct left left) {
 int main(int count, char **arguments) {
     int part = count > 1 ? atoi(arguments[1]) : 100, rounds = count > 2 ? atoi(arguments[2]) : 2, full = part;
     int is_alone = strstr(text_of("/proc/version"), "aegis") != 0;
-    struct left before = {0};
+    struct left before = look();
     int was_back = 0;
     setvbuf(stdout, 0, _IOLBF, 0);
     for (int i = 0; i <= rounds; i++) {
@@ -227,7 +227,8 @@ int main(int count, char **arguments) {
         victims(200 * part / 100 / 20 * 20);
         // The last to end may just be about to let go.
         struct left left = look();
-        for (int j = 0; is_alone && i > 0 && j < 100 && !is_back(left, before); j++) usleep(10000), left = look();
+        for (int j = 0; is_alone && j < 100 && !(i ? is_back(left, before) : left.processes == before.processes); j++)
+            usleep(10000), left = look();
         if (getenv("SHOW")) show(left);
         if (i > 0) CHECK(left.descriptors == before.descriptors && (!is_alone || left.processes == before.processes));
         // Caches and tables grow to what ever was needed at once, which is chance. What stays behind grows in every round.

@@ -33,6 +33,11 @@ fn processes() {
 }
 
 #[test]
+fn address_spaces_pass_on_nothing_of_a_process() {
+    same_on_processors("heirs");
+}
+
+#[test]
 fn threads() {
     same_on_processors("threads");
 }

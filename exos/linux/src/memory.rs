@@ -9,7 +9,7 @@ use aegis_abi::CapSlot;
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
-use exos::mem::{Access, AddressSpace, FaultOutcome, FramePool, Handler, SegvReason, SpaceLimits};
+use exos::mem::{Access, AddressSpace, FaultOutcome, FileIdentity, FramePool, Handler, SegvReason, SpaceLimits};
 use exos::platform::Kernel;
 use exos::rewrite::Refusal;
 use exos::sync::{Mutex, MutexGuard};
@@ -67,28 +67,21 @@ impl Space {
         self.slot
     }
 
-    /// An empty address space with its own page table. `ENOMEM`.
+    /// An empty address space with its own page table, where `program` is to be loaded. `ENOMEM`.
     pub fn create(
         kernel: &Arc<dyn Kernel>,
         pool: &Arc<FramePool>,
         base: u64,
         limits: SpaceLimits,
+        program: Option<FileIdentity>,
     ) -> exos::error::Result<Self> {
-        let slot = kernel.create_space().map_err(|_| Errno::ENOMEM)?;
-        Ok(Self::new(kernel, AddressSpace::new(pool.clone(), slot, base, limits)))
+        Ok(Self::new(kernel, AddressSpace::make(pool, base, limits, program)?))
     }
 
     /// A copy by copy on write, for `fork`. `ENOMEM`.
     pub fn fork(&self) -> exos::error::Result<Self> {
-        let slot = self.kernel.create_space().map_err(|_| Errno::ENOMEM)?;
-        let copy = self.lock().clone_cow(slot);
-        match copy {
-            Ok(space) => Ok(Self::new(&self.kernel, space)),
-            Err(error) => {
-                let _ = self.kernel.destroy_space(slot);
-                Err(error)
-            }
-        }
+        let copy = self.lock().fork()?;
+        Ok(Self::new(&self.kernel, copy))
     }
 
     /// The address space, for one call.
@@ -234,8 +227,7 @@ impl Drop for Space {
             return;
         }
         let table_count = space.page_table_bound();
-        let is_empty = table_count <= KEPT_TABLE_COUNT_MAX && space.unmap_all();
-        let is_gone = is_empty && self.kernel.keep_space(self.slot, table_count);
+        let is_gone = table_count <= KEPT_TABLE_COUNT_MAX && space.unmap_all() && space.keep();
         if is_gone || self.kernel.destroy_space(self.slot).is_ok() {
             space.abandon();
         } else {

@@ -117,6 +117,8 @@ pub fn is_heap_low(system: &System) -> bool {
 pub fn make_room(target: &Target<'_>) {
     let system = target.system;
     system.counters.memory_ends.fetch_add(1, Ordering::Relaxed);
+    // Their page tables are the pod's memory.
+    system.pool.end_kept_spaces();
     let was_low = reserve::level() == Level::Low;
     let needs_heap = is_heap_low(system);
     if was_low && !needs_heap {
@@ -135,6 +137,7 @@ pub fn make_room(target: &Target<'_>) {
 
 /// More is owned than may be, and nothing is left that could be given without harm.
 pub fn give_way(system: &System) {
+    system.pool.end_kept_spaces();
     choose_victim(system, None, u64::MAX);
 }
 
@@ -144,6 +147,7 @@ pub fn forget_taken(system: &System) {
     if taken.is_empty() {
         return;
     }
+    system.pool.end_kept_spaces();
     let mut count = 0;
     for process in system.processes.all() {
         if process.space().lock().forget_taken(&taken) && !process.has_ended() {

@@ -17,6 +17,7 @@ use exos::fs::vnode::FileKind;
 use exos::load::script::{parse_script, script_arguments};
 use exos::load::stack::StartFacts;
 use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file};
+use exos::mem::FileIdentity;
 
 use crate::files::Access;
 use crate::process::{Image, NO_SHIFTS, Process, Thread};
@@ -107,6 +108,12 @@ impl Prepared {
     pub fn check_strings(&self, stack_limit_bytes: u64) -> Result<()> {
         let Wish { path, arguments, environment, .. } = &self.wish;
         Program::check_strings(arguments, environment, path, stack_limit_bytes).map_err(|error| error.errno())
+    }
+
+    /// The file that will run.
+    #[must_use]
+    pub fn identity(&self) -> FileIdentity {
+        self.program.identity()
     }
 }
 

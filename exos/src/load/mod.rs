@@ -28,13 +28,13 @@ use core::ops::Range;
 use aegis_abi::layout::{PAGE_SIZE, PROGRAM_END};
 
 use crate::error::{Errno, Result};
-use crate::load::elf::{ElfError, ElfImage, MappedImage};
+use crate::load::elf::{ElfError, ElfImage, ElfKind, MappedImage};
 use crate::load::stack::{StackImage, StartFacts};
 use crate::load::vdso::VdsoPages;
 use crate::mem::first_faults::StartPlaces;
 use crate::mem::{
-    AddressSpace, AreaFlags, AreaLabel, FramePool, MapRequest, PageIntent, PageSource, Placement, Protection,
-    TRAMPOLINE_ROOM_BYTES,
+    AddressSpace, AreaFlags, AreaLabel, FileIdentity, FramePool, MapRequest, PageIntent, PageSource, Placement,
+    Protection, TRAMPOLINE_ROOM_BYTES,
 };
 use crate::reserve;
 
@@ -194,6 +194,12 @@ impl Program {
         Ok(Self { file, image, interpreter })
     }
 
+    /// The executable.
+    #[must_use]
+    pub fn identity(&self) -> FileIdentity {
+        self.file.source.identity()
+    }
+
     /// The executable's headers.
     #[must_use]
     pub fn image(&self) -> &ElfImage {
@@ -251,6 +257,7 @@ impl Program {
         self.map_stack(space, stack_top, &stack)?;
         let places = StartPlaces {
             image: image.start..image.end,
+            is_image_fixed: self.image.kind == ElfKind::Fixed,
             interpreter: interpreter.map_or(0..0, |interpreter| interpreter.start..interpreter.end),
             vdso: vdso.unwrap_or(0),
             stack_top,

@@ -53,6 +53,8 @@ const PROGRAM_COUNT_MAX: usize = 32;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartPlaces {
     pub(crate) image: Range<u64>,
+    /// The image lies there in every run.
+    pub(crate) is_image_fixed: bool,
     /// Empty if there is none.
     pub(crate) interpreter: Range<u64>,
     pub(crate) vdso: u64,
@@ -285,6 +287,9 @@ impl AddressSpace {
 
     /// For a program that was loaded: what its runs before touched first.
     pub(crate) fn start_as_before(&mut self, program: FileIdentity, places: StartPlaces) {
+        let image = if places.is_image_fixed { places.image.clone() } else { 0..0 };
+        self.keep_for_start(program, [image, places.interpreter.clone()]);
+        self.adopt_start();
         let faults = self.pool.start_faults().of(program);
         let (run, touched) = {
             let mut faults = faults.lock();

@@ -8,11 +8,13 @@
 
 use aegis_abi::CapSlot;
 use aegis_abi::layout::PAGE_SHIFT;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::error::Result;
 use crate::mem::area::AreaFlags;
+use crate::mem::kept::Residue;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::pieces::PIECE_PAGES;
 use crate::mem::space::{AddressSpace, bind_flags};
@@ -27,8 +29,14 @@ impl AddressSpace {
     /// `ENOMEM` if the kernel refuses a batch, or where there is no memory for what is known of the pages; `EINTR` if
     /// the process ends meanwhile. Then the parent is whole and the copy is dropped.
     pub fn clone_cow(&mut self, environment: CapSlot) -> Result<AddressSpace> {
+        self.clone_into(environment, None)
+    }
+
+    /// As [`Self::clone_cow`], over a page table that maps what a child before it left.
+    pub(crate) fn clone_into(&mut self, environment: CapSlot, left: Option<Box<Residue>>) -> Result<AddressSpace> {
         let pool = Arc::clone(&self.pool);
         let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
+        child.keep_for_child(&self.child_faults, left);
         child.break_start = self.break_start;
         child.break_end = self.break_end;
         child.has_no_large_pages = self.has_no_large_pages;
@@ -39,6 +47,7 @@ impl AddressSpace {
         child.pages = self.pages.share()?;
         child.leave_out_areas();
         child.note_peak();
+        child.adopt_child();
         child.start_as_child(Arc::clone(&self.child_faults));
         Ok(child)
     }

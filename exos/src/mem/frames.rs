@@ -35,6 +35,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Errno, Result};
 use crate::mem::first_faults::StartFaults;
+use crate::mem::kept::KeptSpaces;
 use crate::mem::patched_text::PatchedText;
 use crate::mem::source::FixedRun;
 use crate::platform::{FrameBytes, FrameGrant, Kernel};
@@ -93,6 +94,7 @@ pub struct FramePool {
     urgent_count: AtomicU32,
     patched_text: PatchedText,
     start_faults: StartFaults,
+    kept_spaces: KeptSpaces,
 }
 
 /// Frames that lie one behind the other.
@@ -160,6 +162,7 @@ impl FramePool {
             urgent_count: AtomicU32::new(0),
             patched_text: PatchedText::default(),
             start_faults: StartFaults::default(),
+            kept_spaces: KeptSpaces::default(),
         })
     }
 
@@ -172,6 +175,11 @@ impl FramePool {
     /// What programs touch first.
     pub(crate) fn start_faults(&self) -> &StartFaults {
         &self.start_faults
+    }
+
+    /// Spaces that are nobody's.
+    pub(crate) fn kept_spaces(&self) -> &KeptSpaces {
+        &self.kept_spaces
     }
 
     /// Whom to ask before there is `ENOMEM`.
@@ -190,29 +198,6 @@ impl FramePool {
         let now = self.kernel.frame_limit().map_or(self.limit_frames_max, |limit| limit.min(self.limit_frames_max));
         self.limit_frames.store(now, Ordering::Relaxed);
         (now, self.limit_frames_max)
-    }
-
-    /// Sets frames aside for [`Self::with_reserve`], as many as the limit asks for and as there are.
-    pub fn fill_reserve(&self) {
-        let wanted = (self.limits().0 / RESERVE_SHARE).min(RESERVE_FRAMES_MAX) as usize;
-        let mut state = self.state.lock();
-        while state.reserve.len() < wanted {
-            if state.available.is_empty() && self.grow(&mut state).is_err() {
-                return;
-            }
-            let mut frame = [FrameNumber(0)];
-            state.take_some(&mut frame);
-            state.reserve.extend(frame);
-        }
-    }
-
-    /// Does what must not fail for want of a few frames: while it runs, an allocation that finds none takes one that
-    /// was set aside.
-    pub fn with_reserve<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.urgent_count.fetch_add(1, Ordering::Relaxed);
-        let result = work();
-        self.urgent_count.fetch_sub(1, Ordering::Relaxed);
-        result
     }
 
     /// The kernel that the pool takes from.

@@ -8,7 +8,7 @@
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;
 //! - [`fault`] resolves faults, many pages at a time where that pays (`window`), and `first_faults` those that come
-//!   again; `large` is for large pages;
+//!   again; `large` is for large pages, and [`kept`] has the spaces between two processes;
 //! - [`native`] is what a program may decide by itself, through the native interface;
 //! - [`rewrite`] patches system-call sites (`crate::rewrite` decides);
 //! - [`source`] is the seam to files.
@@ -26,6 +26,7 @@ pub mod fault;
 pub(crate) mod first_faults;
 pub mod fork;
 pub mod frames;
+mod kept;
 mod large;
 pub mod native;
 mod page_map;
@@ -43,6 +44,8 @@ pub mod window;
 mod error_tests;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod kept_tests;
 #[cfg(test)]
 mod large_tests;
 #[cfg(test)]

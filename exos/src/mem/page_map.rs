@@ -29,6 +29,10 @@ use crate::error::Result;
 use crate::mem::frames::{FrameCounts, FrameRun};
 use crate::reserve;
 
+mod kept;
+
+pub(crate) use kept::{KeptLeaf, LeafLook};
+
 const LEAF_SHIFT: u32 = 6;
 /// A bit each in a word.
 const LEAF_PAGES: usize = 1 << LEAF_SHIFT;
@@ -567,18 +571,6 @@ impl PageMap {
         self.counts = PageCounts::default();
         self.large.clear();
         TakenLeaves(core::mem::take(&mut self.leaves).into_values())
-    }
-
-    /// Notes of all pages that the page table does not map them any more; `unmap` gets ranges that hold those that it
-    /// did, ascending.
-    pub(crate) fn unmap_all(&mut self, mut unmap: impl FnMut(Range<u64>)) {
-        for (number, view) in &mut self.leaves {
-            view.writable = 0;
-            if view.mapped != 0 {
-                unmap(view.mapped_pages(*number));
-                view.mapped = 0;
-            }
-        }
     }
 
     /// How often a leaf got its first mapped page in another page table than the leaf before: no fewer than the page

@@ -42,7 +42,7 @@ const OFFER_COUNT_MAX: usize = 1024;
 /// One in so many frames of the pod may be of offers.
 const OFFER_SHARE: u64 = 256;
 /// Rights of text, and of trampolines.
-const TEXT_RIGHTS: Protection = Protection::READ.union(Protection::EXECUTE);
+pub(crate) const TEXT_RIGHTS: Protection = Protection::READ.union(Protection::EXECUTE);
 
 /// A patched page; addresses count from the place of the file's first byte. It has a reference to each frame.
 #[derive(Clone)]
@@ -71,6 +71,11 @@ impl PatchedText {
         self.taken_count.load(Ordering::Relaxed)
     }
 
+    /// Counts sites that a process got with pages that were mapped for it already.
+    pub(crate) fn note_taken(&self, site_count: usize) {
+        self.taken_count.fetch_add(site_count as u64, Ordering::Relaxed);
+    }
+
     /// The offer for a page of a file. Its frames are retained: the caller releases them.
     fn find(&self, pool: &FramePool, original: FrameNumber) -> Option<Arc<Offer>> {
         let offers = self.offers.lock();
@@ -91,6 +96,25 @@ impl PatchedText {
         }
         let frames = run.first.0..run.first.0 + run.count.min(64);
         self.offers.lock().range(frames.clone()).fold(0, |bits, (frame, _)| bits | 1 << (frame - frames.start))
+    }
+
+    /// The frames of all offers for pages of these runs, ascending; none where there is no memory for them.
+    pub(crate) fn frames_for(&self, runs: impl Iterator<Item = FixedRun>) -> Vec<u64> {
+        let mut frames = Vec::new();
+        if self.count.load(Ordering::Acquire) == 0 {
+            return frames;
+        }
+        let offers = self.offers.lock();
+        for offer in runs.flat_map(|run| offers.range(run.first.0..run.first.0 + run.count)) {
+            let more = offer.1.frames();
+            if frames.try_reserve(1 + offer.1.trampolines.len()).is_err() {
+                return Vec::new();
+            }
+            frames.extend(more.map(|frame| frame.0));
+        }
+        frames.sort_unstable();
+        frames.dedup();
+        frames
     }
 
     /// Takes an offer on, with the references that it has and one to `original`; or gives them back.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::rewrite::TRAMPOLINE_ROOM_BYTES;
-use super::test_support::{BASE, ENVIRONMENT, PAGE, Setup, load};
+use super::test_support::{BASE, ENVIRONMENT, PAGE, Setup, load, store};
 use super::{
     AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, FrameRef, MapBacking, MapRequest, PageError,
-    PageIntent, PageSource, Placement, ProtectReach, Protection,
+    PageIntent, PageSource, Placement, ProtectReach, Protection, SpaceLimits,
 };
 use crate::rewrite::Refusal;
 use aegis_abi::CapSlot;
@@ -15,6 +15,8 @@ const TEXT: u64 = BASE - 0x10_0000;
 /// `mov $39,%eax; syscall; ret`, twice, on the second page.
 const CODE: [u8; 8] = [0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3];
 const SITES: [u64; 2] = [0x1000, 0x1040];
+/// One in the page before.
+const LONE_SITE: u64 = 0x800;
 const ENTRY: u32 = 0x3b0;
 const CODE_RIGHTS: Protection = Protection::READ.union(Protection::EXECUTE);
 
@@ -54,14 +56,14 @@ fn program_bytes() -> Vec<u8> {
     put(64 + 32, 2 * PAGE, 8);
     put(0x200 + 4, 2, 4); // symbols
     put(0x200 + 24, 0x300, 8);
-    put(0x200 + 32, 2 * 24, 8);
-    for (index, site) in SITES.into_iter().enumerate() {
+    put(0x200 + 32, 3 * 24, 8);
+    for (index, site) in SITES.into_iter().chain([LONE_SITE]).enumerate() {
         let symbol = 0x300 + index * 24;
         put(symbol + 4, 2, 1);
         put(symbol + 8, site, 8);
         put(symbol + 16, CODE.len() as u64, 8);
     }
-    for site in SITES {
+    for site in SITES.into_iter().chain([LONE_SITE]) {
         bytes[site as usize..site as usize + CODE.len()].copy_from_slice(&CODE);
     }
     bytes
@@ -276,6 +278,124 @@ fn text_of_the_bundle_is_taken_with_the_run_around_it() {
     assert_eq!(writable.handle_fault(TEXT, super::Access::Execute), resolved(2));
     assert_eq!(frame(&writable, TEXT + PAGE), bundle(1));
     assert_eq!(code(&setup, &mut writable, SITES[0]), CODE);
+}
+
+/// A run of the program, in a space that was kept if there is one.
+fn start_of(setup: &Setup, source: &Arc<dyn PageSource>, before_start: &dyn Fn(&mut AddressSpace)) -> AddressSpace {
+    let program = source.identity();
+    let made = AddressSpace::make(&setup.pool, BASE, SpaceLimits::default(), Some(program));
+    let mut space = made.expect("memory");
+    map_at(&mut space, source, TEXT);
+    before_start(&mut space);
+    space.keep_for_start(program, [TEXT..TEXT + 2 * PAGE, 0..0]);
+    space.adopt_start();
+    space.flush().expect("room for tables");
+    space
+}
+
+#[test]
+fn the_next_run_has_the_patches_of_the_last_with_their_trampolines() {
+    let setup = Setup::new();
+    let bytes = program_bytes();
+    let source: Arc<dyn PageSource> = setup.bundle_of(&bytes, bytes.len());
+    let mut first = offered(&setup, &source);
+    let trampoline = target(&setup, &mut first, SITES[0]);
+    let start = |before_start: &dyn Fn(&mut AddressSpace)| start_of(&setup, &source, before_start);
+    let end = |mut space: AddressSpace| {
+        assert!(space.unmap_all() && space.keep());
+        space.abandon();
+    };
+    let mut run = start(&|_| ());
+    fetch(&mut run, TEXT);
+    let slot = run.environment();
+    let mapped = setup.machine.mappings(slot);
+    assert_eq!(mapped.len(), 3, "text and trampolines");
+    end(run);
+    let taken = setup.pool.patched_text().taken_count();
+    for _ in 0..3 {
+        let mut run = start(&|_| ());
+        assert_eq!((run.environment(), setup.machine.mappings(slot)), (slot, mapped.clone()));
+        assert_eq!(target(&setup, &mut run, SITES[0]), trampoline);
+        assert_eq!(run.rewrite_site(TEXT + SITES[1] + 7, ENTRY), None, "nothing is left to do");
+        assert_eq!(run.area_at(trampoline).map(|area| area.label()), Some(AreaLabel::Trampolines));
+        let mut child = run.fork().expect("memory");
+        assert_eq!(target(&setup, &mut child, SITES[1]) & !(PAGE - 1), trampoline & !(PAGE - 1));
+        end(child);
+        end(run);
+    }
+    assert_eq!(setup.pool.patched_text().taken_count(), taken + 3 * SITES.len() as u64);
+    // Where something else lies, there are neither trampolines nor jumps to them.
+    let page = trampoline & !(PAGE - 1);
+    let mut run = start(&|space| {
+        let rights = Protection::READ | Protection::WRITE;
+        space.map(MapRequest::anonymous(Placement::Fixed(page), PAGE, rights)).expect("free");
+    });
+    assert!(setup.machine.mapping(slot, page).is_none() && run.sites().is_empty());
+    assert_eq!(load(&setup, &mut run, page), 0);
+    fetch(&mut run, TEXT + PAGE);
+    assert_eq!(code(&setup, &mut run, SITES[0]), CODE);
+    drop((run, first));
+    setup.pool.end_kept_spaces();
+    assert!(setup.machine.mappings(slot).is_empty());
+}
+
+#[test]
+fn what_a_process_stored_to_its_trampolines_goes_to_no_other_run() {
+    let setup = Setup::new();
+    let bytes = program_bytes();
+    let source: Arc<dyn PageSource> = setup.bundle_of(&bytes, bytes.len());
+    let mut first = offered(&setup, &source);
+    let trampoline = target(&setup, &mut first, SITES[0]);
+    let page = trampoline & !(PAGE - 1);
+    let start = || start_of(&setup, &source, &|_| ());
+    let mut run = start();
+    fetch(&mut run, TEXT);
+    let slot = run.environment();
+    assert!(setup.machine.mapping(slot, page).is_some());
+    let rights = Protection::READ | Protection::WRITE;
+    run.protect(page, PAGE, rights, ProtectReach::Range).expect("mapped");
+    store(&setup, &mut run, trampoline, 0xcc);
+    run.protect(page, PAGE, CODE_RIGHTS, ProtectReach::Range).expect("mapped");
+    fetch(&mut run, page);
+    // A child that lives on shares the page.
+    let child = run.fork().expect("memory");
+    assert!(run.unmap_all() && run.keep());
+    run.abandon();
+    assert!(setup.machine.mapping(slot, page).is_none(), "it stays mapped for whoever comes");
+    let mut next = start();
+    assert_eq!(next.environment(), slot);
+    fetch(&mut next, TEXT + PAGE);
+    assert_eq!(target(&setup, &mut next, SITES[0]), trampoline);
+    assert_ne!(load(&setup, &mut next, trampoline), 0xcc);
+    drop((next, child, first));
+}
+
+#[test]
+fn no_jump_goes_to_the_next_run_without_its_trampoline() {
+    let setup = Setup::new();
+    let bytes = program_bytes();
+    let source: Arc<dyn PageSource> = setup.bundle_of(&bytes, bytes.len());
+    let mut run = start_of(&setup, &source, &|_| ());
+    let slot = run.environment();
+    for site in SITES {
+        assert_eq!(rewrite(&mut run, site), Some(Ok(())));
+        run.offer_rewrites(TEXT + site + 7);
+    }
+    let trampoline = target(&setup, &mut run, SITES[0]);
+    let first_byte = load(&setup, &mut run, trampoline);
+    // Others have its page of text, and another page of trampolines, which lacks one.
+    assert_eq!(rewrite(&mut run, LONE_SITE), Some(Ok(())));
+    fetch(&mut run, trampoline);
+    fetch(&mut run, TEXT + SITES[0]);
+    assert!(run.unmap_all() && run.keep());
+    run.abandon();
+    assert!(setup.machine.mapping(slot, trampoline & !(PAGE - 1)).is_none());
+    assert!(setup.machine.mapping(slot, TEXT + SITES[0]).is_none(), "it would jump to what is not there");
+    let mut next = start_of(&setup, &source, &|_| ());
+    assert_eq!(next.environment(), slot);
+    fetch(&mut next, TEXT + PAGE);
+    assert_eq!(target(&setup, &mut next, SITES[0]), trampoline);
+    assert_eq!(load(&setup, &mut next, trampoline), first_byte);
 }
 
 #[test]

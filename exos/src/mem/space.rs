@@ -23,13 +23,13 @@ use crate::mem::area_list::AreaList;
 use crate::mem::binder::{Binder, MapRun};
 use crate::mem::first_faults::{Ahead, FirstFaults, Notes, Start};
 use crate::mem::frames::{FrameCounts, FramePool};
+use crate::mem::kept::Kept;
 use crate::mem::large::Whole;
 use crate::mem::native::Handlers;
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::pieces::{PIECE_PAGES, is_long};
 use crate::mem::source::{FileIdentity, PageSource, SharedMemory, WantedPage};
 use crate::mem::window::FaultWindow;
-use crate::preempt;
 use crate::rewrite::sites::SiteTable;
 use crate::sync::Mutex;
 
@@ -201,6 +201,8 @@ pub struct AddressSpace {
     pub(crate) ahead: Option<Ahead>,
     /// The program that was loaded, if what it touches is to be looked at when it ends.
     pub(crate) start: Option<Start>,
+    /// What its page tables have from others and leave to others.
+    pub(crate) kept: Kept,
 }
 
 impl AddressSpace {
@@ -231,6 +233,7 @@ impl AddressSpace {
             notes: None,
             ahead: None,
             start: None,
+            kept: Kept::default(),
         }
     }
 
@@ -381,7 +384,9 @@ impl AddressSpace {
 
     /// Removes everything, as `execve` does before it loads.
     pub fn clear(&mut self) {
+        self.drop_residue();
         // A refused unmap keeps its frames; there is nobody to tell.
+        let _ = self.flush();
         let _ = self.remove_range(PROGRAM_BASE..PROGRAM_END);
         self.break_start = 0;
         self.break_end = 0;
@@ -390,33 +395,10 @@ impl AddressSpace {
         self.handlers = Handlers::default();
     }
 
-    /// Unmaps everything, so that the page tables can be another program's; what is known of the pages stays. False:
-    /// the kernel refused.
-    pub fn unmap_all(&mut self) -> bool {
-        self.settle_large(&(0..PROGRAM_END), Whole::Unmap);
-        let binder = &mut self.binder;
-        self.pages.unmap_all(|pages| binder.unmap_run(pages));
-        self.flush().is_ok()
-    }
-
     /// No fewer than the page tables that were made for this space.
     #[must_use]
     pub fn page_table_bound(&self) -> u64 {
         self.pages.table_bound()
-    }
-
-    /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
-    pub fn abandon(&mut self) {
-        self.areas = AreaList::new();
-        let mut left = self.pages.take_leaves();
-        loop {
-            let mut frames = self.pool.lock();
-            if !left.release_some(PIECE_PAGES, |run| frames.release_run(run)) {
-                return;
-            }
-            drop(frames);
-            preempt::offer();
-        }
     }
 
     /// Forgets the pages `indices` of a file in every mapping, because they are not the file's any more; the next touch

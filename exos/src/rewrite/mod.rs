@@ -56,6 +56,22 @@ pub enum Refusal {
     TableFull,
 }
 
+impl Refusal {
+    /// Whether it is because of what the file says: then it is the same in each process that maps the file.
+    #[must_use]
+    pub fn is_of_text(self) -> bool {
+        matches!(
+            self,
+            Self::NoFunction
+                | Self::FunctionTooLong
+                | Self::Undecodable
+                | Self::NotAnInstruction
+                | Self::NoRoom
+                | Self::TwoPages
+        )
+    }
+}
+
 /// Number of refusals.
 pub const REFUSAL_COUNT: usize = 13;
 

@@ -68,6 +68,51 @@ impl SiteTable {
         })
     }
 
+    /// The table with what lies in some pages alone: sites whose text and trampolines are in pages that `stay`, and
+    /// which of others that are `inside` were refused for what the file says. The same one if that is all. `ENOMEM`.
+    pub fn only(this: &Arc<Self>, stay: impl Fn(u64) -> bool, inside: impl Fn(u64) -> bool) -> Result<Arc<Self>> {
+        let stays = |site: &Site| stay(site.plan.jump >> PAGE_SHIFT) && stay(site.trampoline >> PAGE_SHIFT);
+        let is_inside = |syscall: u64, state: &SiteState| match state {
+            SiteState::Refused(refusal) => refusal.is_of_text() && inside(syscall >> PAGE_SHIFT),
+            _ => false,
+        };
+        let is_settled = |syscall: u64, state: &SiteState| *state == SiteState::Patched || is_inside(syscall, state);
+        let is_all = this.sites.values().all(stays)
+            && this.states.iter().all(|(syscall, state)| is_settled(*syscall, state))
+            && this.pages.keys().all(|page| stay(*page));
+        if is_all {
+            return Self::share(this);
+        }
+        let is_left = |syscall: u64, state: &SiteState| match state {
+            SiteState::Patched => this.patched(syscall).is_some_and(|site| stays(&site)),
+            _ => is_inside(syscall, state),
+        };
+        let states = this.states.iter().filter(|(syscall, state)| is_left(**syscall, state));
+        let sites = this.sites.iter().filter(|(_, site)| stays(site));
+        let pages = this.pages.iter().filter(|(page, _)| stay(**page));
+        Ok(Arc::new(Self {
+            states: reserve::tree(states.map(|(syscall, state)| (*syscall, *state)))?,
+            sites: reserve::tree(sites.map(|(jump, site)| (*jump, *site)))?,
+            pages: reserve::tree(pages.map(|(page, slots)| (*page, *slots)))?,
+            reach: this.reach.clone(),
+            trampolines: this.trampolines.clone(),
+        }))
+    }
+
+    /// The pages with the jumps of sites that are not `whole`, ascending.
+    pub fn pages_without(&self, whole: impl Fn(&Site) -> bool) -> Vec<u64> {
+        let others = self.sites.values().filter(|site| !whole(site));
+        let mut pages: Vec<u64> = others.map(|site| site.plan.jump >> PAGE_SHIFT).collect();
+        pages.dedup();
+        pages
+    }
+
+    /// How many sites are patched.
+    #[must_use]
+    pub fn site_count(&self) -> usize {
+        self.sites.len()
+    }
+
     /// Whether nothing is patched and no trampoline exists.
     #[must_use]
     pub fn is_empty(&self) -> bool {

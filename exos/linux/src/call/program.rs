@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 use exos::error::{Errno, Result};
 use exos::fs::readiness::Readiness;
 use exos::load::mapping_base;
+use exos::mem::FileIdentity;
 use exos::preempt::{self, Pace};
 use exos::reserve;
 use exos::task::limits::Resource;
@@ -94,7 +95,7 @@ fn execute(context: &mut Context<'_>, file: [u64; 3], [arguments, environment]: 
     if !end_other_threads(context) {
         return Ok(0);
     }
-    let space = fresh_space(context)?;
+    let space = fresh_space(context, prepared.identity())?;
     let Context { system, process, thread, memory, .. } = *context;
     release_thread_words(&Target { system, process, thread, memory });
     thread.has_left_locks.store(false, Ordering::Release);
@@ -128,10 +129,11 @@ fn name_of(context: &Context<'_>, directory: u64, address: u64) -> Result<(Vec<u
 }
 
 /// Memory for the new program, with the limits of the process.
-fn fresh_space(context: &mut Context<'_>) -> Result<Arc<Space>> {
+fn fresh_space(context: &mut Context<'_>, program: FileIdentity) -> Result<Arc<Space>> {
     let limits = context.process.limits.lock().clone();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
-    let space = Space::create(&context.system.kernel, &context.system.pool, base, space_limits(&limits));
+    let (kernel, pool) = (&context.system.kernel, &context.system.pool);
+    let space = Space::create(kernel, pool, base, space_limits(&limits), Some(program));
     let space = space.inspect_err(|_| context.replaces_registers = false)?;
     space.lock().set_no_large_pages(context.process.has_no_large_pages.load(Ordering::Relaxed));
     Ok(Arc::new(space))

@@ -59,10 +59,9 @@ fn free_program_slot(slot: CapSlot) {
     PROGRAM_SLOTS.lock()[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
 }
 
-/// Slots that hold a capability that exos took.
-pub(crate) fn capability_count() -> u64 {
-    let slots = SPACE_SLOTS.lock();
-    let free_count = (slots.free.len() + slots.kept.len()) as u32;
+/// Slots that hold a capability that exos took, without those of address spaces that are kept for the next process.
+pub(crate) fn capability_count(kept_count: usize) -> u64 {
+    let free_count = (SPACE_SLOTS.lock().free.len() + kept_count) as u32;
     let program_count: u32 = PROGRAM_SLOTS.lock().iter().map(|word| word.count_ones()).sum();
     let program_count = program_count.saturating_sub(SLOT_FREE_FIRST % 64);
     u64::from(SLOT_COUNT - SLOT_NEXT.load(Ordering::Relaxed) + program_count - free_count)
@@ -85,32 +84,25 @@ fn with_tables_between(mut make: impl FnMut() -> call::Outcome, between: fn()) -
     }
 }
 
-/// Most spaces that are kept for the next process. A process that forks, whose child executes a program, uses two.
-const KEPT_SPACE_COUNT_MAX: usize = 8;
 /// Most page tables of the lowest level that a kept space may have: processes lie at different addresses, so they
 /// become more.
 const KEPT_TABLE_COUNT_MAX: u64 = 256;
 
-/// Slots of address spaces: free ones, ones whose end a processor still held up, and spaces without a mapping, whose
-/// tables fit the next process as they fitted the last. Making and unmaking tables is a third of what a process costs.
+/// Slots of address spaces: free ones, and ones whose end a processor still held up.
 struct SpaceSlots {
     free: Vec<CapSlot>,
     ending: Vec<CapSlot>,
-    kept: Vec<CapSlot>,
     /// Slots that were kept before, and the most page tables that they have: kept ones and those in use.
     table_counts: Vec<(CapSlot, u64)>,
 }
 
 static SPACE_SLOTS: SpinMutex<SpaceSlots> =
-    SpinMutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new(), kept: Vec::new(), table_counts: Vec::new() });
+    SpinMutex::new(SpaceSlots { free: Vec::new(), ending: Vec::new(), table_counts: Vec::new() });
 
 /// Makes an address space.
 pub(crate) fn create_space() -> Result<CapSlot, Status> {
     let ending = {
         let mut slots = SPACE_SLOTS.lock();
-        if let Some(slot) = slots.kept.pop() {
-            return Ok(slot);
-        }
         core::mem::take(&mut slots.ending)
     };
     for slot in ending {
@@ -139,19 +131,19 @@ pub(crate) fn destroy_space(slot: CapSlot) -> Result<(), Status> {
     ended.map(|_| ())
 }
 
-/// Takes a space without mappings for the next process, unless there are enough of them or it has many tables.
+/// Whether a space may be another process's, with its tables, which are so many more than when this was asked last.
+/// Processes lie at different addresses, so they become more.
 pub(crate) fn keep_space(slot: CapSlot, table_count: u64) -> bool {
     let mut slots = SPACE_SLOTS.lock();
     let known = slots.table_counts.iter().position(|(other, _)| *other == slot);
     let all = table_count + known.map_or(0, |index| slots.table_counts[index].1);
-    if slots.kept.len() >= KEPT_SPACE_COUNT_MAX || all > KEPT_TABLE_COUNT_MAX {
+    if all > KEPT_TABLE_COUNT_MAX {
         return false;
     }
     match known {
         Some(index) => slots.table_counts[index].1 = all,
         None => slots.table_counts.push((slot, all)),
     }
-    slots.kept.push(slot);
     true
 }
 

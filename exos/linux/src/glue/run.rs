@@ -323,7 +323,7 @@ fn send_stats(run: &Run) {
         ("pages_copied", faults.copied),
         ("memory_held_bytes", memory.held * 4096),
         ("heap_bytes", HEAP.used_bytes()),
-        ("capabilities", kernel::capability_count()),
+        ("capabilities", kernel::capability_count(run.pod.system.pool.kept_space_count())),
         ("memory_peak_bytes", run.pod.process.space().resident_peak_bytes()),
     ];
     for (key, value) in values {

@@ -194,7 +194,8 @@ impl Start {
         let no_memory = |error: &dyn core::fmt::Display| (STATUS_TOOL, format!("{name}: {error}"));
         let limits = process.limits.lock().clone();
         let base = mapping_base(limits.soft(Resource::Stack), 0);
-        let space = Space::create(&system.kernel, &system.pool, base, space_limits(&limits));
+        let program = Some(prepared.identity());
+        let space = Space::create(&system.kernel, &system.pool, base, space_limits(&limits), program);
         let space = Arc::new(space.map_err(|_| no_memory(&"no memory for it"))?);
         drop(process.replace_space(space.clone()));
         system.platform.enter_space(&space);

@@ -1,17 +1,41 @@
 //! What becomes of a pool that is too small or too large: caches that let go, grants that go back to the kernel, and
-//! whom to wait for where there is nothing left.
+//! whom to wait for where there is nothing left; and what is set aside for that.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use aegis_abi::FrameNumber;
 
-use super::{FramePool, GROUP_FRAMES, Reclaim};
+use super::{FramePool, GROUP_FRAMES, RESERVE_FRAMES_MAX, RESERVE_SHARE, Reclaim};
 use crate::platform::FrameGrant;
 use crate::preempt;
 
 impl FramePool {
+    /// Sets frames aside for [`Self::with_reserve`], as many as the limit asks for and as there are.
+    pub fn fill_reserve(&self) {
+        let wanted = (self.limits().0 / RESERVE_SHARE).min(RESERVE_FRAMES_MAX) as usize;
+        let mut state = self.state.lock();
+        while state.reserve.len() < wanted {
+            if state.available.is_empty() && self.grow(&mut state).is_err() {
+                return;
+            }
+            let mut frame = [FrameNumber(0)];
+            state.take_some(&mut frame);
+            state.reserve.extend(frame);
+        }
+    }
+
+    /// Does what must not fail for want of a few frames: while it runs, an allocation that finds none takes one that
+    /// was set aside.
+    pub fn with_reserve<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.urgent_count.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        self.urgent_count.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
     /// Asks the cache for frames; answers how many came.
     pub fn reclaim(&self, frame_count: u64) -> u64 {
         let released = self.cache().map_or(0, |cache| cache.reclaim(frame_count));
