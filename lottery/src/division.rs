@@ -2,8 +2,9 @@
 //!
 //! A part has a guaranteed and a greatest size. What it wants beyond what it holds comes from what nobody holds, and
 //! then, unit by unit, from whoever the inverse lottery names ([`loser`]). The one who asks takes part in that draw as
-//! all others do: a unit that it would lose to itself does not move. So where all ask alike, parts come to hold units
-//! in inverse proportion to their chances of losing: `(T - t) / T` of part `t` of all tickets `T`.
+//! all others do: a unit that it would lose to itself does not move, nor do units that two would exchange within a
+//! round. So where all ask alike, parts come to weigh in inverse proportion to their chances of losing: `(T - t) / T`
+//! of part `t` of all tickets `T`.
 //!
 //! Nobody loses what it is guaranteed. What costs its holder more than the asker gains is asked for only by those in
 //! need: of others a part gives what it says that it can spare. Who is in need gets what others can spare, then what
@@ -27,6 +28,8 @@ pub struct Part {
     pub limit: u32,
     /// Units that it holds, or may take without asking.
     pub held: u32,
+    /// What it is drawn by, in a measure that is the same for all parts: what it uses of those.
+    pub weight: u32,
     /// Units that it wants beyond those.
     pub wanted: u32,
     /// Units that it can give without harm, by its own account.
@@ -62,7 +65,7 @@ enum Pick {
 /// by others that only want some if the round `is_exchange`.
 pub fn divide(
     parts: &[Part],
-    free: u32,
+    mut free: u32,
     step: u32,
     first: usize,
     is_exchange: bool,
@@ -71,7 +74,6 @@ pub fn divide(
     let count = parts.len().min(PART_COUNT_MAX);
     let parts = &parts[..count];
     let mut round = Round::default();
-    let mut free = free;
     let in_turn = || (0..count).map(|index| (first + index) % count);
     let needy = in_turn().filter(|index| parts[*index].is_in_need);
     for asker in needy.chain(in_turn().filter(|index| !parts[*index].is_in_need)) {
@@ -95,22 +97,25 @@ pub fn divide(
         // More than its limit it never gets.
         round.is_refused[asker] |= part.is_in_need && part.held >= part.limit;
     }
+    for (loss, gain) in round.losses.iter_mut().zip(&mut round.gains) {
+        (*loss, *gain) = (loss.saturating_sub(*gain), gain.saturating_sub(*loss));
+    }
     round
 }
 
 /// Who loses the next unit for `asker`.
 fn pick(parts: &[Part], round: &Round, asker: usize, is_exchange: bool, random: &mut impl Random) -> Pick {
     let is_in_need = parts[asker].is_in_need;
-    let left = |index: usize| parts[index].held.saturating_sub(round.losses[index]);
-    let has_more = |index: usize| index != asker && left(index) > parts[index].guaranteed;
+    let has_more = |index: usize| index != asker && parts[index].held - round.losses[index] > parts[index].guaranteed;
     let can_spare = |index: usize| round.losses[index] < parts[index].spare;
     let is_content = |index: usize| parts[index].wanted == 0 || is_exchange;
     let one_of = |random: &mut _, counts: &dyn Fn(usize) -> bool, with_asker: bool| {
         let is_asked = |index: usize| has_more(index) && !parts[index].is_busy && counts(index);
         let mut holders = [Holder::default(); PART_COUNT_MAX];
-        for (index, holder) in holders.iter_mut().enumerate().take(parts.len()) {
+        for (index, (holder, part)) in holders.iter_mut().zip(parts).enumerate() {
             let takes_part = is_asked(index) || with_asker && index == asker;
-            *holder = Holder { tickets: parts[index].tickets, units: if takes_part { left(index) } else { 0 } };
+            // As at the round's beginning: otherwise who is drawn later would lose less than its due.
+            *holder = Holder { tickets: part.tickets, units: if takes_part { part.weight.max(1) } else { 0 } };
         }
         (0..parts.len()).any(is_asked).then(|| loser(&holders[..parts.len()], random)).flatten()
     };
@@ -139,10 +144,19 @@ mod tests {
             guaranteed: 0,
             limit: 1 << 20,
             held,
+            weight: held,
             wanted: 0,
             spare: u32::MAX,
             is_in_need: false,
             is_busy: false,
+        }
+    }
+
+    impl Part {
+        /// Has it use all that it holds after a round.
+        fn hold(&mut self, gain: u32, loss: u32) {
+            self.held = self.held + gain - loss;
+            self.weight = self.held;
         }
     }
 
@@ -154,7 +168,7 @@ mod tests {
             parts.iter_mut().for_each(|part| part.wanted = step);
             let round = divide(&parts, 0, step, number, true, &mut random);
             for (index, part) in parts.iter_mut().enumerate() {
-                part.held = part.held + round.gains[index] - round.losses[index];
+                part.hold(round.gains[index], round.losses[index]);
                 sums[index] += if number >= round_count { u64::from(part.held) } else { 0 };
             }
         }
@@ -169,7 +183,7 @@ mod tests {
         for begin in [[1000, 1000, 1000], [3000, 0, 0], [0, 0, 3000]] {
             let parts = [part(300, begin[0]), part(200, begin[1]), part(100, begin[2])];
             for (share, due) in shares(parts, 16, 2000).into_iter().zip(due) {
-                assert!((share / due - 1.0).abs() < 0.05, "{begin:?}: {share} of {due}");
+                assert!((share / due - 1.0).abs() < 0.01, "{begin:?}: {share} of {due}");
             }
         }
     }
@@ -183,7 +197,7 @@ mod tests {
             parts[0].wanted = 7;
             let round = divide(&parts, 0, 64, number, true, &mut Keyed::new([number as u64, 0]));
             for (index, part) in parts.iter_mut().enumerate() {
-                part.held = part.held + round.gains[index] - round.losses[index];
+                part.hold(round.gains[index], round.losses[index]);
             }
         }
         assert_eq!(parts[0].held, 150);
@@ -226,6 +240,7 @@ mod tests {
                 guaranteed: below(300),
                 limit: below(300),
                 held: below(300),
+                weight: below(300),
                 wanted: below(300),
                 spare: below(300),
                 is_in_need: below(2) == 0,
@@ -286,9 +301,9 @@ mod tests {
             parts.iter_mut().for_each(|part| part.wanted = 4);
             let round = divide(&parts, 0, 4, number, true, &mut random);
             for (index, part) in parts.iter_mut().enumerate() {
-                part.held = part.held + round.gains[index] - round.losses[index];
+                part.hold(round.gains[index], round.losses[index]);
                 let distance = (f64::from(part.held) - due[index]).abs();
-                assert!(number < 200 || distance < 4.0, "{number}: {index} holds {}", part.held);
+                assert!(number < 60 || distance < 2.0, "{number}: {index} holds {}", part.held);
             }
         }
     }

@@ -32,9 +32,15 @@ const ROUND_NS: u64 = 10_000_000;
 /// Who wants memory itself is asked for it in one of so many rounds: each unit that goes between two that want it is
 /// read in again by one of them.
 const EXCHANGE_ROUNDS: u64 = 10;
+/// For so many rounds it is put off while some of them are still to give or to get: who loses more often has not
+/// given yet more often, and would be passed over more often than its tickets say.
+const EXCHANGE_DELAY_ROUNDS: u64 = 50;
 /// One part in so many of all units is what each of them asks for then, one at least: as many as each other, so that
-/// holdings come to depend on tickets alone, and no more than can be filled.
-const EXCHANGE_SHARE: u64 = 64;
+/// holdings come to depend on tickets alone. What goes and comes at once does not move, so little does in the end.
+const EXCHANGE_SHARE: u64 = 16;
+/// One part in so many of its quota may be what a pod does not use without that it counts in draws: who asks for
+/// quota and does not use it shall not keep it.
+const UNUSED_SHARE: u64 = 4;
 /// Units that a pod under pressure wants, and that a pod gets in a round at most.
 const STEP: u32 = 4;
 const STEP_MAX: u32 = 32;
@@ -130,6 +136,13 @@ pub(crate) struct Member<'a> {
     pub(crate) share: &'a mut Share,
 }
 
+impl Member<'_> {
+    /// It is asked for frames already, or is to get some.
+    fn is_busy(&self) -> bool {
+        Held::of(self.environment).overhang() > 0 || self.share.owed > 0
+    }
+}
+
 /// What of an environment the kernel knows.
 #[derive(Clone, Copy)]
 struct Held {
@@ -154,6 +167,8 @@ pub(crate) struct Division {
     random: Spread,
     round_ns: u64,
     round_number: u64,
+    /// Rounds since those that want memory were asked for it last.
+    unexchanged_rounds: u64,
 }
 
 impl Division {
@@ -164,6 +179,7 @@ impl Division {
             random: Spread::new(now_ns() ^ aegis_rt::clock::time_stamp().rotate_left(32)),
             round_ns: 0,
             round_number: 0,
+            unexchanged_rounds: 0,
         })
     }
 
@@ -177,10 +193,11 @@ impl Division {
         }
         let mut free = self.pay(members, kept);
         let mut parts = [Part::default(); POD_COUNT_MAX];
-        let is_exchange = self.round_number.is_multiple_of(EXCHANGE_ROUNDS);
+        let is_exchange = self.is_exchange(members);
         let mut has_more = false;
         let all: u64 = members.iter().flatten().map(|member| Held::of(member.environment).quota).sum();
-        let exchanged = is_exchange.then_some((all / UNIT_FRAME_COUNT / EXCHANGE_SHARE).clamp(1, STEP.into()) as u32);
+        let exchanged = (all / UNIT_FRAME_COUNT / EXCHANGE_SHARE).clamp(1, STEP_MAX.into()) as u32;
+        let exchanged = is_exchange.then_some(exchanged);
         for (member, part) in members.iter_mut().zip(&mut parts) {
             let Some(member) = member else { continue };
             *part = part_of(member, now_ns, exchanged);
@@ -212,6 +229,15 @@ impl Division {
         has_more.then_some(self.round_ns)
     }
 
+    /// Whether this is a round in which those that want memory are asked for it.
+    fn is_exchange(&mut self, members: &[Option<Member<'_>>; POD_COUNT_MAX]) -> bool {
+        let is_moving = members.iter().flatten().any(Member::is_busy);
+        let rounds = self.unexchanged_rounds;
+        let is_exchange = rounds >= EXCHANGE_ROUNDS + if is_moving { EXCHANGE_DELAY_ROUNDS } else { 0 };
+        self.unexchanged_rounds = if is_exchange { 1 } else { rounds + 1 };
+        is_exchange
+    }
+
     /// Passes on what is owed, as far as frames are there; how many are left.
     fn pay(&self, members: &mut [Option<Member<'_>>; POD_COUNT_MAX], kept: u64) -> u64 {
         let own = Held::of(SLOT_SELF);
@@ -230,7 +256,7 @@ impl Division {
 
 /// How a pod stands, in units. `exchanged`: what those that want more ask each other for, in a round of exchange.
 fn part_of(member: &mut Member<'_>, now_ns: u64, exchanged: Option<u32>) -> Part {
-    let held = Held::of(member.environment);
+    let (held, is_busy) = (Held::of(member.environment), member.is_busy());
     let share = &mut *member.share;
     let Some(page) = share.page else { return Part::default() };
     let pressure = MemoryPage::read(&page.pressure);
@@ -266,9 +292,12 @@ fn part_of(member: &mut Member<'_>, now_ns: u64, exchanged: Option<u32>) -> Part
         } else {
             base.saturating_add(units(quota - guaranteed))
         },
+        // Who wants no more has use for what it has not used yet.
+        weight: u32::try_from(if is_active { held.owned.max(quota - quota / UNUSED_SHARE) } else { quota })
+            .unwrap_or(u32::MAX),
         wanted: wanted.max(units(needed)),
         spare: units(spare),
         is_in_need: needed > 0,
-        is_busy: held.overhang() > 0 || share.owed > 0,
+        is_busy,
     }
 }

@@ -2,9 +2,11 @@
 // lives long: that it could end itself is no news.
 #include "attack.h"
 
+enum { OWN_SLOT_COUNT = 48, SLOT_END = 4200 };
+
 static word slot(void) {
     word chance = random_word() % 64;
-    return chance == 0 ? random_word() : chance < 4 ? random_word() % 4200 : SLOT_OWN + random_word() % 48;
+    return chance == 0 ? random_word() : chance < 4 ? random_word() % SLOT_END : SLOT_OWN + random_word() % OWN_SLOT_COUNT;
 }
 
 static word some_word(void) {
@@ -19,11 +21,14 @@ static word some_word(void) {
     }
 }
 
-// What would end or stop this very program.
+// What would end or stop this very program, or have it sleep for ever.
 static int is_spared(word number, word a0) {
-    if (number == SLEEP || number == GATE_CALL || number == GATE_CALL + 1 || number == GATE_REPLY || number == SPACE_ENTER)
+    if (number == SLEEP || number == GATE_CALL || number == GATE_CALL + 1 || number == GATE_REPLY || number == SPACE_ENTER
+        || number == BELL_AWAIT)
         return 1;
-    return (uint32_t)a0 < SLOT_OWN && a0 >> 32 == 0 && number != FRAME_ALLOCATE && number != CAP_READ;
+    // The library OS takes slots from both ends.
+    int is_own = a0 >= SLOT_OWN && a0 < SLOT_OWN + OWN_SLOT_COUNT;
+    return a0 < SLOT_END && !is_own && number != FRAME_ALLOCATE && number != CAP_READ;
 }
 
 int main(int argc, char **argv) {
@@ -32,7 +37,7 @@ int main(int argc, char **argv) {
     word limit = argc > 3 ? strtoull(argv[3], NULL, 10) : ~0ull;
     begin();
     word *entries = (word *)(OWN + 4096);
-    for (; count < limit && (count % 64 || now_ns() < end); count++) {
+    while (count < limit && (count % 64 || now_ns() < end)) {
         word number = random_word() % CALL_COUNT, a[6] = {slot(), some_word(), some_word(), some_word(), some_word(), some_word()};
         if (number == BIND) {
             a[0] = SLOT_SELF;
@@ -51,6 +56,7 @@ int main(int argc, char **argv) {
             a[2] = ANYWHERE;
             a[3] = 0;
         }
+        count++;
         done += enter(number, a[0], a[1], a[2], a[3], a[4], a[5]).status == OK;
     }
     printf("%lu calls, %lu done\n", (unsigned long)count, (unsigned long)done);

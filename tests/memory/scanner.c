@@ -1,11 +1,12 @@
 // Reads a file over and over, and says how many frames its pod owned in the mean, how often it read the file and how
-// many samples that were: scanner NAME COUNT. What is measured begins eight seconds after COUNT scanners have read the
-// file once, and ends when each has taken its samples: how fast the host serves files says nothing. They tell each other by files
-// in the directory of the file.
+// many samples that were: scanner NAME COUNT PAUSE_US, with a pause behind each piece. What is measured begins so many
+// samples after COUNT scanners have read the file once, and ends when each has taken its own: a sample is behind at
+// least one piece, so how fast the host serves files says nothing. They tell each other by files in the directory of
+// the file.
 #include "../attacks/attack.h"
 #include <fcntl.h>
 
-enum { ENVIRONMENT_READ = 13, FRAMES_OWNED = 4, SAMPLE_NS = 20000000, SETTLE_COUNT = 400, SAMPLE_COUNT = 100, NAME_BYTES = 100 };
+enum { ENVIRONMENT_READ = 13, FRAMES_OWNED = 4, SAMPLE_NS = 20000000, SETTLE_COUNT = 300, SAMPLE_COUNT = 100, NAME_BYTES = 100 };
 
 static int count;
 
@@ -35,15 +36,18 @@ int main(int argc, char **argv)
 {
     static char piece[128 << 10];
     int file = open("/data/data", O_RDONLY), has_begun = 0, is_ready = 0, settled = 0;
-    if (argc != 3 || file < 0)
+    if (argc != 4 || file < 0)
         fail("file", 0);
     count = atoi(argv[2]);
+    int pause_us = atoi(argv[3]);
     begin();
     word next_ns = 0, sum = 0, samples = 0, at = 0, turns = 0;
     for (;;) {
         ssize_t length = pread(file, piece, sizeof piece, at);
         if (length < 0)
             fail("read", 0);
+        if (pause_us > 0)
+            usleep(pause_us);
         at = length == 0 ? 0 : at + length;
         turns += length == 0;
         if (turns == 1 && !is_ready) {
