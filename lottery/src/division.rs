@@ -71,10 +71,9 @@ pub fn divide(
     is_exchange: bool,
     random: &mut impl Random,
 ) -> Round {
-    let count = parts.len().min(PART_COUNT_MAX);
-    let parts = &parts[..count];
+    let parts = &parts[..parts.len().min(PART_COUNT_MAX)];
     let mut round = Round::default();
-    let in_turn = || (0..count).map(|index| (first + index) % count);
+    let in_turn = || (0..parts.len()).map(|index| (first + index) % parts.len());
     let needy = in_turn().filter(|index| parts[*index].is_in_need);
     for asker in needy.chain(in_turn().filter(|index| !parts[*index].is_in_need)) {
         let part = &parts[asker];
