@@ -50,6 +50,12 @@ impl Found {
     }
 }
 
+/// Whether a result is further from what is due than this part of it, or is none: a ratio of nothings is no number.
+fn is_off(value: f64, due: f64, most: f64) -> bool {
+    let off = (value / due - 1.0).abs();
+    off.is_nan() || off > most
+}
+
 /// What the tickets say, what came out on the two systems, and what was published.
 struct Outcome {
     due: f64,
@@ -109,4 +115,15 @@ fn columns(arena: &Arena<'_>) -> Vec<Column> {
         column("linux", "Linux", arena.linux_command()),
         column("published", "Paper", "Waldspurger and Weihl, OSDI 1994, section 5".into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_off;
+
+    #[test]
+    fn what_is_no_number_is_off() {
+        assert!(!is_off(2.1, 2.0, 0.1) && is_off(2.3, 2.0, 0.1) && is_off(1.7, 2.0, 0.1));
+        assert!(is_off(f64::NAN, 2.0, 0.1) && is_off(f64::INFINITY, 2.0, 0.1));
+    }
 }

@@ -60,9 +60,13 @@ pub(crate) enum Cell {
 }
 
 impl Cell {
-    /// A single value, if there is one.
+    /// A single value, if there is one. A ratio of nothings is none.
     pub(crate) fn of(value: Option<f64>) -> Self {
-        value.map_or(Self::NotAsked, |value| Self::Values(vec![value]))
+        match value {
+            Some(value) if value.is_finite() => Self::Values(vec![value]),
+            Some(_) => Self::NotAvailable("nothing was counted".into()),
+            None => Self::NotAsked,
+        }
     }
 
     /// The values; empty if there are none.

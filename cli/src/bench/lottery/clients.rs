@@ -14,7 +14,7 @@ use super::super::progress;
 use super::super::result::{Cell, Figure, Series};
 use super::super::system::Shape;
 use super::contest::{Arena, ICOUNT_SHIFT};
-use super::{Found, Outcome};
+use super::{Found, Outcome, is_off};
 
 /// As much as Shakespeare's plays, which the paper searched.
 const TEXT_BYTES: usize = 4_600_000;
@@ -87,7 +87,7 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
             let values = runs.iter().map(|answers| responses(answers)[place]).collect::<Option<Vec<f64>>>();
             let values = values.ok_or_else(|| Failure::Broken("Aegis", format!("{row}: a client had no answer")))?;
             let mean = values.iter().sum::<f64>() / values.len() as f64;
-            if (mean / due - 1.0).abs() > OFF_MAX {
+            if is_off(mean, due, OFF_MAX) {
                 found.doubts.push(format!("{row}: {mean:.2} instead of {due:.2}"));
             }
             let published = (server_count == 1).then_some(published);

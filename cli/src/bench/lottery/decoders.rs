@@ -12,7 +12,7 @@ use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure};
 use super::contest::{Arena, Loops};
 use super::within::Play;
-use super::{Found, Outcome, series};
+use super::{Found, Outcome, is_off, series};
 
 const FFMPEG: &str = "/usr/bin/ffmpeg";
 const STREAM: &str = "/bench/stream.mpg";
@@ -54,7 +54,7 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
     let both = arena.within_both(&Play { files: &files, words, names: &NAMES, count: windows as usize, seed: 1 })?;
     for (name, half, pair, due, published) in ROWS {
         let values = both.each_ref().map(|loops| loops.as_ref().map(|loops| ratio(loops, half, pair)));
-        if let Some(value) = values[0].filter(|value| (value / due - 1.0).abs() > OFF_MAX) {
+        if let Some(value) = values[0].filter(|value| is_off(*value, due, OFF_MAX)) {
             found.doubts.push(format!("{name}: {value:.2} instead of {due:.2}"));
         }
         let [aegis, linux] = values.map(Cell::of);

@@ -154,7 +154,8 @@ impl Surprise {
     pub(super) fn doubt(&self, what: &str) -> Option<String> {
         let count = f64::from(self.count.max(1));
         let limit = count * (1.0 - 2.0 / (9.0 * count) + 3.09 * (2.0 / (9.0 * count)).sqrt()).powi(3);
-        let is_doubted = self.squares > limit;
+        // What was never measured is no number, and is doubted, too.
+        let is_doubted = self.squares.is_nan() || self.squares > limit;
         let (squares, count) = (self.squares, self.count);
         is_doubted.then(|| format!("{what}: chi-square {squares:.1} of {count} shares, limit {limit:.1}"))
     }

@@ -48,9 +48,9 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
         for (system, (loops, whole)) in loops.iter().zip(wholes).enumerate() {
             let (Some(loops), Some(whole)) = (loops, whole) else { continue };
             let got = Got::of(loops, whole);
-            gains[system] = Cell::Values(vec![got.gain]);
-            rests[system] = Cell::Values(vec![got.rest]);
-            if system == 0 && got.gain_deviations(&contest) > DEVIATIONS_MAX {
+            (gains[system], rests[system]) = (Cell::of(Some(got.gain)), Cell::of(Some(got.rest)));
+            let deviations = got.gain_deviations(&contest);
+            if system == 0 && (deviations.is_nan() || deviations > DEVIATIONS_MAX) {
                 found.doubts.push(format!("{}: {:.3} of what it is due", names[0], got.gain));
             }
         }

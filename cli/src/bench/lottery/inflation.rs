@@ -9,7 +9,7 @@ use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure};
 use super::contest::{Arena, Loops};
 use super::within::Play;
-use super::{Found, Outcome, series};
+use super::{Found, Outcome, is_off, series};
 
 const NAMES: [&str; 3] = ["t0", "t1", "t2"];
 /// Windows between two beginnings, all windows, and how long one is.
@@ -67,7 +67,7 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
     });
     for (index, (name, due)) in rows.into_iter().zip(due()).enumerate() {
         let [aegis, linux] = both.each_ref().map(|loops| loops.as_ref().and_then(|it| ratio(it, index + 1)));
-        if let Some(value) = aegis.filter(|value| (value / due - 1.0).abs() > OFF_MAX) {
+        if let Some(value) = aegis.filter(|value| is_off(*value, due, OFF_MAX)) {
             found.doubts.push(format!("{name}: {value:.3} instead of {due:.3}"));
         }
         let [aegis, linux] = [aegis, linux].map(Cell::of);

@@ -9,7 +9,7 @@ use super::super::filter::RowFilter;
 use super::super::result::{Cell, Figure};
 use super::contest::{Arena, Loops};
 use super::within::Play;
-use super::{Found, Outcome, series};
+use super::{Found, Outcome, is_off, series};
 
 const NAMES: [&str; 2] = ["a", "b"];
 const DURATION_S: u32 = 120;
@@ -53,7 +53,7 @@ pub(super) fn run(arena: &Arena<'_>, filter: &RowFilter) -> Result<Found, Failur
     let values = both.each_ref().map(|loops| loops.as_ref().map(ratios));
     for (index, (name, published)) in ROWS.into_iter().enumerate() {
         let [aegis, linux] = values.map(|pair| pair.map(|pair| pair[index]));
-        if let Some(value) = aegis.filter(|value| (value / DUE - 1.0).abs() > OFF_MAX) {
+        if let Some(value) = aegis.filter(|value| is_off(*value, DUE, OFF_MAX)) {
             found.doubts.push(format!("{name}: {value:.2} instead of {DUE:.2}"));
         }
         let [aegis, linux] = [aegis, linux].map(Cell::of);
