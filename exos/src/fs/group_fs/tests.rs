@@ -9,7 +9,7 @@ use super::tree::{ControlGroups, GroupProvider, MemoryUse, ROOT};
 use super::{Text, weight_of};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
-use crate::task::schedule::{GroupId, NoProcessors, Scheduler};
+use crate::task::schedule::{GroupId, Holder, NoProcessors, Scheduler};
 
 struct Numbers {
     scheduler: Arc<Scheduler>,
@@ -42,12 +42,13 @@ impl GroupProvider for Numbers {
     }
 }
 
-struct World(Arc<ControlGroups>);
+struct World(Arc<ControlGroups>, Arc<Scheduler>);
 
 impl World {
     fn new() -> Self {
         let places = Mutex::new(BTreeMap::from([(1, ROOT), (2, ROOT)]));
-        Self(ControlGroups::new(Arc::new(Numbers { scheduler: Scheduler::new(1, Arc::new(NoProcessors)), places })))
+        let scheduler = Scheduler::new(1, Arc::new(NoProcessors));
+        Self(ControlGroups::new(Arc::new(Numbers { scheduler: scheduler.clone(), places })), scheduler)
     }
 
     fn make(&self, group: u64, name: &str) -> Result<u64> {
@@ -147,6 +148,30 @@ fn groups_with_something_in_them_stay() {
     assert_eq!((world.0.path(inner), world.0.path(ROOT).unwrap()), (None, b"/".to_vec()));
     assert_eq!(world.read(inner, Text::Events), Err(Errno::ENODEV));
     assert_eq!(world.make(group, "d"), Err(Errno::ENOENT));
+}
+
+#[test]
+fn what_is_refused_ends_no_limit_and_no_weight() {
+    let world = World::new();
+    world.write(ROOT, Text::Control, "+cpu").unwrap();
+    let (first, second) = (world.make(ROOT, "a").unwrap(), world.make(ROOT, "b").unwrap());
+    for group in [first, second] {
+        world.write(group, Text::Max, "20000").unwrap();
+        world.write(group, Text::Weight, "300").unwrap();
+    }
+    let issuer = Holder::Group(world.0.at_path(b"b").unwrap());
+    let ticket = world.1.issue_ticket(0, 10, &issuer).unwrap();
+    assert_eq!(world.remove(ROOT, "b"), Err(Errno::EBUSY));
+    assert_eq!(world.write(ROOT, Text::Control, "-cpu"), Err(Errno::EBUSY));
+    for group in [first, second] {
+        assert_eq!(world.read(group, Text::Max).unwrap(), "20000 100000\n");
+        assert_eq!(world.read(group, Text::Weight).unwrap(), "300\n");
+    }
+    world.1.remove_ticket(0, ticket).unwrap();
+    world.remove(ROOT, "b").unwrap();
+    world.write(ROOT, Text::Control, "-cpu").unwrap();
+    world.write(ROOT, Text::Control, "+cpu").unwrap();
+    assert_eq!(world.read(first, Text::Max).unwrap(), "max 100000\n", "what was set is forgotten");
 }
 
 #[test]

@@ -262,20 +262,21 @@ impl Nodes<'_> {
             // A thread of a process that has ended is just leaving.
             return Err(Errno::EBUSY);
         }
-        self.stop_control(&scheduler, number)?;
+        self.stop_control(&scheduler, &[number])?;
         scheduler.remove_group(id)?;
         self.nodes.remove(&number);
         self.get_mut(group)?.children.remove(name);
         Ok(())
     }
 
-    /// It competes no more as a group, and what was set is forgotten.
-    fn stop_control(&mut self, scheduler: &Scheduler, group: u64) -> Result<()> {
-        let now_ns = self.provider.now_ns();
-        let node = self.get_mut(group)?;
-        scheduler.set_group_limit(node.id, None, now_ns)?;
-        scheduler.set_group_funded(node.id, false)?;
-        (node.amount, node.quota_us, node.period_us) = (GROUP_WEIGHT_DEFAULT, None, PERIOD_DEFAULT_US);
+    /// They compete no more as groups, and what was set is forgotten: of all, or of none.
+    fn stop_control(&mut self, scheduler: &Scheduler, groups: &[u64]) -> Result<()> {
+        let ids = groups.iter().map(|group| Ok(self.get(*group)?.id)).collect::<Result<Vec<_>>>()?;
+        scheduler.unfund_groups(&ids, self.provider.now_ns())?;
+        for group in groups {
+            let node = self.get_mut(*group)?;
+            (node.amount, node.quota_us, node.period_us) = (GROUP_WEIGHT_DEFAULT, None, PERIOD_DEFAULT_US);
+        }
         Ok(())
     }
 
@@ -292,14 +293,15 @@ impl Nodes<'_> {
         let Some(wanted) = wanted.filter(|wanted| *wanted != self.hands_on(group)) else {
             return self.get(group).map(|_| ());
         };
-        let children = self.children(group);
+        let children: Vec<u64> = self.children(group).into_iter().map(|(_, child)| child).collect();
         let scheduler = self.provider.scheduler()?;
         if !wanted {
-            if children.iter().any(|(_, child)| self.hands_on(*child)) {
+            if children.iter().any(|child| self.hands_on(*child)) {
                 return Err(Errno::EBUSY);
             }
+            self.stop_control(&scheduler, &children)?;
             self.get_mut(group)?.hands_on = false;
-            return children.iter().try_for_each(|(_, child)| self.stop_control(&scheduler, *child));
+            return Ok(());
         }
         if !self.is_controlled(group) {
             return Err(Errno::ENOENT);
@@ -310,9 +312,9 @@ impl Nodes<'_> {
         if !self.can_be_thread_root(group) && self.has_tasks(group) {
             return Err(Errno::EBUSY);
         }
-        for (index, (_, child)) in children.iter().enumerate() {
+        for (index, child) in children.iter().enumerate() {
             if let Err(error) = scheduler.set_group_funded(self.get(*child)?.id, true) {
-                children[..index].iter().try_for_each(|(_, child)| self.stop_control(&scheduler, *child))?;
+                self.stop_control(&scheduler, &children[..index])?;
                 return Err(error);
             }
         }

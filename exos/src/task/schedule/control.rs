@@ -1,9 +1,10 @@
 //! What tasks and groups are worth: weights, groups, limits, and what was used.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::group::{GroupId, Limit, Usage};
+use super::group::{GroupId, Groups, Limit, Usage};
 use super::queue::Queues;
 use super::{Inner, Scheduler, Status, Task, Told, WEIGHT_MAX};
 use crate::error::{Errno, Result};
@@ -125,6 +126,33 @@ impl Scheduler {
         )
     }
 
+    /// Has no group of these compete as one any more, and ends their limits: of all, or of none.
+    ///
+    /// # Errors
+    /// `EBUSY`: a group in one of them competes, or a numbered ticket is of it or funds it. `ENOENT`.
+    pub fn unfund_groups(&self, ids: &[GroupId], now_ns: u64) -> Result<()> {
+        let told = {
+            let mut inner = self.inner.lock();
+            if ids.iter().any(|id| inner.queues.ledger.names(*id)) {
+                return Err(Errno::EBUSY);
+            }
+            inner.charge_all(now_ns);
+            inner.queues.refund_all(|groups, tables| ids.iter().try_for_each(|id| groups.can_unfund(tables, *id)))?;
+            let mut told = Vec::new();
+            for id in ids {
+                let parked = inner.queues.groups.set_limit(*id, None, now_ns)?;
+                told.extend(inner.unpark(parked));
+            }
+            let unfund = |groups: &mut Groups, tables: &mut _| ids.iter().try_for_each(|id| groups.unfund(tables, *id));
+            inner.queues.refund_all(unfund)?;
+            told
+        };
+        self.arm_release();
+        told.iter().for_each(|told| self.tell(told));
+        self.tell_of_limit();
+        Ok(())
+    }
+
     /// Sets what a group weighs against tasks and groups of its parent.
     ///
     /// # Errors
@@ -150,10 +178,14 @@ impl Scheduler {
         };
         self.arm_release();
         told.iter().for_each(|told| self.tell(told));
-        // Who runs in it learns of the limit at the next tick.
+        self.tell_of_limit();
+        Ok(())
+    }
+
+    /// Who runs learns of a limit that was set or ended at the next tick.
+    fn tell_of_limit(&self) {
         let mask = u64::MAX >> (64 - self.processor_count.clamp(1, 64));
         self.tell(&Told::Busy { mask, within_ns: super::TICK_NS });
-        Ok(())
     }
 
     /// What a group has used. Of the pod: what all have.

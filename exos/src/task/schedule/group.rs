@@ -283,11 +283,19 @@ impl Groups {
         Ok(())
     }
 
+    /// Whether a group's currency can be taken away but for its limit. `EBUSY`: somebody in it has a ticket.
+    pub(super) fn can_unfund(&self, tables: &Tables, id: GroupId) -> Result<()> {
+        let group = self.get(id).ok_or(Errno::ENOENT)?;
+        let is_used = group.funding.is_some_and(|(currency, _)| tables.issued_amount(currency) != 0);
+        if is_used { Err(Errno::EBUSY) } else { Ok(()) }
+    }
+
     /// Takes a group's currency away. Nobody in it has a ticket, no group in it is funded, it has no limit.
     pub(super) fn unfund(&mut self, tables: &mut Tables, id: GroupId) -> Result<()> {
+        self.can_unfund(tables, id)?;
         let group = self.get_mut(id).ok_or(Errno::ENOENT)?;
         let Some((currency, ticket)) = group.funding else { return Ok(()) };
-        if tables.issued_amount(currency) != 0 || group.window.is_some() {
+        if group.window.is_some() {
             return Err(Errno::EBUSY);
         }
         group.funding = None;
