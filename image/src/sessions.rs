@@ -6,10 +6,10 @@
 //! frames: the session's number (u32), the length of what follows (u16), a mark (u16), and a message ([`ToPod`],
 //! [`FromPod`]). Little-endian.
 //!
-//! Neither side trusts the other. A frame that is none is the end of the line ([`Malformed`]); whoever opens it again
-//! names another number. Bytes of streams are bounded by a [`Window`]: a sender has at most [`WINDOW_BYTES`] on the way
-//! that the receiver has not said to have passed on, so that a slow reader holds up nobody else and fills nobody's
-//! memory; more than that is malformed too.
+//! Neither side trusts the other. A frame that is none is the end of the line ([`Malformed`]), of which the pod tells
+//! ([`FromPod::LineEnd`]); whoever opens it again names another number. Bytes of streams are bounded by a [`Window`]: a
+//! sender has at most [`WINDOW_BYTES`] on the way that the receiver has not said to have passed on, so that a slow
+//! reader holds up nobody else and fills nobody's memory; more than that is malformed too.
 //!
 //! A description of what is to run is a [`crate::config::Config`], of which program, arguments, environment, working
 //! directory, user, group, the terminal's size and `Flags::TERMINAL` count, and [`Flags::INPUT`].
@@ -103,6 +103,8 @@ pub enum FromPod<'a> {
     Killed(u8, &'a [u8]),
     /// It was not started: the status that a shell would give, and why.
     Failed(u8, &'a [u8]),
+    /// The pod listens to this line no more, and all its sessions are hung up. Said of session 0.
+    LineEnd,
 }
 
 impl<'a> ToPod<'a> {
@@ -165,6 +167,7 @@ impl<'a> FromPod<'a> {
                 (36, [status]) => Self::Exited(*status),
                 (37, [signal @ 1..=64, text @ ..]) => Self::Killed(*signal, text),
                 (38, [status, text @ ..]) => Self::Failed(*status, text),
+                (39, []) => Self::LineEnd,
                 _ => return None,
             })
         };
@@ -181,6 +184,7 @@ impl<'a> FromPod<'a> {
             Self::Exited(status) => put(out, 36, &[&[*status]]),
             Self::Killed(signal, text) => put(out, 37, &[&[*signal], cut(text)]),
             Self::Failed(status, text) => put(out, 38, &[&[*status], cut(text)]),
+            Self::LineEnd => put(out, 39, &[]),
         }
     }
 

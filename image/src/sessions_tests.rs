@@ -39,7 +39,7 @@ fn to_pod() -> impl Strategy<Value = Vec<u8>> {
 /// A message from the pod, as its bytes.
 fn from_pod() -> impl Strategy<Value = Vec<u8>> {
     let stream = prop_oneof![Just(Stream::Output), Just(Stream::Errors)];
-    (0..6, data(), 1..=64_u8, stream, 1..=WINDOW_BYTES).prop_map(|(kind, data, number, stream, count)| {
+    (0..7, data(), 1..=64_u8, stream, 1..=WINDOW_BYTES).prop_map(|(kind, data, number, stream, count)| {
         let text = &data[..data.len().min(super::TEXT_BYTES_MAX)];
         let message = match kind {
             0 => FromPod::Accepted,
@@ -47,6 +47,7 @@ fn from_pod() -> impl Strategy<Value = Vec<u8>> {
             2 => FromPod::Taken(count),
             3 => FromPod::Exited(number),
             4 => FromPod::Killed(number, text),
+            5 => FromPod::LineEnd,
             _ => FromPod::Failed(number, text),
         };
         let mut bytes = Vec::new();

@@ -159,6 +159,10 @@ impl Channel {
         loop {
             let heard = match receiver.next() {
                 Ok(None) => break self.receiver = Some(receiver),
+                Ok(Some((_, message))) if FromPod::parse(message) == Ok(FromPod::LineEnd) => {
+                    news.extend(self.close(STATUS_TOOL, &format!("{pod}: its library OS has closed the line")));
+                    break;
+                }
                 Ok(Some((session, message))) => self.hear(session, message),
                 Err(fault) => Err(fault),
             };
@@ -180,6 +184,7 @@ impl Channel {
         let Some(caller) = self.sessions.get_mut(&session) else { return Ok(None) };
         let (status, text) = match heard {
             FromPod::Failed(status, text) => (status, text),
+            FromPod::LineEnd => return Err(Malformed),
             FromPod::Accepted if caller.is_accepted => return Err(Malformed),
             FromPod::Accepted => {
                 caller.is_accepted = true;

@@ -116,6 +116,18 @@ fn a_pod_that_breaks_the_rules_loses_its_line_and_its_sessions() {
 }
 
 #[test]
+fn a_pod_that_closes_its_line_says_so() {
+    let mut pod = Pod::new();
+    let (first, _) = (pod.begin(1), pod.begin(2));
+    pod.say(first, &[FromPod::Accepted]);
+    let why = "pod: its library OS has closed the line";
+    assert_eq!(pod.say(0, &[FromPod::LineEnd, FromPod::LineEnd]), [end(1, 125, why), end(2, 125, why)]);
+    assert_eq!((pod.channel.next_time(), pod.say(first, &[FromPod::Exited(0)])), (None, Vec::new()));
+    let next = pod.begin(3);
+    assert_eq!(pod.say(next, &[FromPod::Accepted]).len(), 1, "the next session opens it anew");
+}
+
+#[test]
 fn a_caller_that_breaks_the_rules_is_refused_alone() {
     let mut pod = Pod::new();
     let session = pod.begin(1);

@@ -85,7 +85,8 @@ fn parse_user(text: &str) -> Result<(u32, u32), String> {
 /// Runs it; the answer is the tool's exit status.
 pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
     let stream = options.choice.open()?.into_stream();
-    let request = Frame::request(&words(options));
+    let told_size = if options.terminal { window_size().unwrap_or((0, 0)) } else { (0, 0) };
+    let request = Frame::request(&words(options, told_size));
     if request.contents.len() > CONTENTS_BYTES_MAX {
         return Err(Error::Usage(format!("arguments and variables are longer than {} KiB", CONTENTS_BYTES_MAX >> 10)));
     }
@@ -103,6 +104,7 @@ pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
         input_window: Window::default(),
         outputs: sinks.map(|sink| Pending { sink: Some(sink), bytes: Vec::new(), written: 0 }),
         has_terminal: options.terminal,
+        told_size,
         is_accepted: false,
         was_told_to_end: false,
         ending: None,
@@ -120,14 +122,13 @@ pub(crate) fn exec(options: &ExecOptions) -> Result<u8, Error> {
 }
 
 /// The request, as the desk reads it.
-fn words(options: &ExecOptions) -> Vec<Vec<u8>> {
+fn words(options: &ExecOptions, (rows, columns): (u16, u16)) -> Vec<Vec<u8>> {
     let mut words = vec![b"exec".to_vec(), options.pod.as_bytes().to_vec()];
     let mut add = |wish: &str, value: &[u8]| words.push([wish.as_bytes(), value].concat());
     if options.input {
         add(wish::INPUT, b"");
     }
     if options.terminal {
-        let (rows, columns) = window_size().unwrap_or((0, 0));
         add(wish::TERMINAL, format!("{rows} {columns}").as_bytes());
         let is_term = |variable: &OsString| variable.as_bytes().starts_with(b"TERM=");
         let term = std::env::var_os("TERM").filter(|_| !options.environment.iter().any(is_term));
@@ -201,6 +202,8 @@ struct Caller {
     input_window: Window,
     outputs: [Pending; 2],
     has_terminal: bool,
+    /// Lines and characters of the terminal, as the pod was told last.
+    told_size: (u16, u16),
     is_accepted: bool,
     was_told_to_end: bool,
     /// Status and line, once they are known.
@@ -277,11 +280,7 @@ impl Caller {
                 self.send(ToPod::Signal(signal));
             }
             Event::Forward(signal) if self.is_accepted => self.send(ToPod::Signal(signal)),
-            Event::WindowSize => {
-                if let Some((rows, columns)) = window_size().filter(|_| self.has_terminal && self.is_accepted) {
-                    self.send(ToPod::Window { rows, columns });
-                }
-            }
+            Event::WindowSize => self.tell_window_size(),
             Event::Suspend => {
                 terminal::pause();
                 // Continues here when the user says so.
@@ -291,6 +290,15 @@ impl Caller {
             Event::Forward(_) | Event::Child => {}
         }
         None
+    }
+
+    /// Tells the terminal's size where it is another than the pod knows of.
+    fn tell_window_size(&mut self) {
+        let size = window_size().filter(|_| self.has_terminal && self.is_accepted);
+        if let Some((rows, columns)) = size.filter(|size| *size != self.told_size) {
+            self.told_size = (rows, columns);
+            self.send(ToPod::Window { rows, columns });
+        }
     }
 
     fn send(&mut self, message: ToPod<'_>) {
@@ -335,7 +343,11 @@ impl Caller {
 
     fn hear(&mut self, message: FromPod<'_>) {
         match message {
-            FromPod::Accepted => self.is_accepted = true,
+            FromPod::Accepted => {
+                self.is_accepted = true;
+                // It may have another size by now than it was told of.
+                self.tell_window_size();
+            }
             FromPod::Output(stream, data) => {
                 let output = &mut self.outputs[stream as usize];
                 if output.sink.is_some() {
@@ -345,7 +357,7 @@ impl Caller {
             // The machine's tool sees that there are never more than were sent.
             FromPod::Taken(count) => drop(self.input_window.give(count)),
             // These come as the end of the conversation.
-            FromPod::Exited(_) | FromPod::Killed(..) | FromPod::Failed(..) => {}
+            FromPod::Exited(_) | FromPod::Killed(..) | FromPod::Failed(..) | FromPod::LineEnd => {}
         }
     }
 
@@ -402,7 +414,7 @@ mod tests {
         assert!(options.input && !options.terminal);
         let wanted = "exec web input;user 1 2;directory /x;variable A=1;variable B=;--;ls;-la;-i;--help;--;x";
         let wanted: Vec<&[u8]> = wanted.split([' ', ';']).map(str::as_bytes).collect();
-        let said = words(&options).join(&b' ');
+        let said = words(&options, (0, 0)).join(&b' ');
         assert_eq!(said.split(|byte| *byte == b' ').collect::<Vec<_>>(), wanted);
         // As kubectl's users write it.
         assert_eq!(exec("exec web -- ls -l").words, ["ls", "-l"]);

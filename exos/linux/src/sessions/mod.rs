@@ -118,9 +118,12 @@ impl Sessions {
             if self.take_in(&mut state, system, line).is_err() {
                 state.hang_up_all(system);
                 state.receiver = None;
-                self.is_open.store(false, Ordering::Release);
+                FromPod::LineEnd.append_frame(0, &mut state.out);
             }
             state.move_streams(line);
+            if state.receiver.is_none() && state.out.is_empty() {
+                self.is_open.store(false, Ordering::Release);
+            }
             drop(state);
             if !self.news.is_due.load(Ordering::Acquire) {
                 return;

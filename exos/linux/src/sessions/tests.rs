@@ -97,7 +97,8 @@ impl Host {
         self.receiver.push(&bytes);
         let mut said = Said::default();
         while let Some((number, message)) = self.receiver.next().unwrap() {
-            assert_eq!(number, session);
+            let is_of_line = FromPod::parse(message) == Ok(FromPod::LineEnd);
+            assert_eq!(number, if is_of_line { 0 } else { session });
             assert_eq!(said.end, None, "the end is the last");
             match FromPod::parse(message).unwrap() {
                 FromPod::Accepted => said.is_accepted = true,
@@ -106,6 +107,7 @@ impl Host {
                 FromPod::Exited(status) => said.end = Some(format!("exited {status}")),
                 FromPod::Killed(signal, text) => said.end = Some(format!("killed {signal} {}", text.escape_ascii())),
                 FromPod::Failed(status, text) => said.end = Some(format!("failed {status} {}", text.escape_ascii())),
+                FromPod::LineEnd => said.end = Some("line".to_owned()),
             }
         }
         said
@@ -339,6 +341,9 @@ fn a_host_that_breaks_the_rules_is_not_listened_to() {
         host.said(1);
         host.send(1, nonsense);
         assert!(has_pending(&process, Signal::HUP), "{nonsense:?}");
+        host.begin(9, &config(Flags::empty()));
+        assert_eq!(host.said(9), Said { end: Some("line".to_owned()), ..Said::default() });
+        assert!(!host.sessions.wants(true));
         host.begin(9, &config(Flags::empty()));
         assert_eq!(host.said(9), Said::default());
         // Until it opens the line again.
