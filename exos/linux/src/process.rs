@@ -274,7 +274,7 @@ pub struct Thread {
     /// Where its memory is to come from; there is only one place.
     pub memory_policy: Mutex<crate::call::memory_policy::MemoryPolicy>,
     /// What it waits for words of memory with.
-    pub futex: Arc<FutexWaiter>,
+    pub futex: Arc<FutexWaiter<Task>>,
     /// Its alternate stack.
     pub stack: Mutex<AlternateStack>,
     /// Its name, at most 15 bytes.

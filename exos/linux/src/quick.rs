@@ -30,7 +30,9 @@ use crate::call::{epoll, futex, memory};
 use crate::context::Context;
 use crate::deliver::Target;
 use crate::files::{AT_NO_FOLLOW, CURRENT_DIRECTORY};
-use crate::user::{Extent, STRING_STEP_BYTES, UserReader, UserWriter, read_short, write_all};
+use crate::process::{Process, Thread};
+use crate::system::System;
+use crate::user::{Extent, STRING_STEP_BYTES, UserMemory, UserReader, UserWriter, read_short, write_all};
 
 /// The number of `tkill(2)`.
 const CALL_TKILL: u64 = Sysno::tkill as u64;
@@ -110,14 +112,21 @@ pub fn futex(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
         futex::WAIT_PRIVATE if frame.r10 == 0 => {
             unless_interrupted(futex::wait_private(&mut Context::of_short_way(caller, frame), address, value))
         }
-        _ => other_futex(Target { ..*caller }, frame),
+        _ => other_futex(caller.system, caller.process, caller.thread, caller.memory, frame),
     }
 }
 
 /// `futex(2)` as its handler does it.
 #[inline(never)]
-fn other_futex(caller: Target<'_>, frame: &mut UpcallFrame) -> Answer {
-    let caller = &caller;
+fn other_futex(
+    system: &Arc<System>,
+    process: &Arc<Process>,
+    thread: &Arc<Thread>,
+    memory: &dyn UserMemory,
+    frame: &mut UpcallFrame,
+) -> Answer {
+    // Each by itself: what is called with all of it in one place has it put there whether it is called or not.
+    let caller = &Target { system, process, thread, memory };
     let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
     unless_interrupted(futex::futex(&mut Context::of_short_way(caller, frame), arguments))
 }

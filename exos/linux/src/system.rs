@@ -12,7 +12,7 @@ use exos::rewrite::REFUSAL_COUNT;
 use exos::sync::Mutex;
 use exos::task::futex::FutexTable;
 use exos::task::lock::LockTable;
-use exos::task::schedule::Scheduler;
+use exos::task::schedule::{Scheduler, Task};
 
 use crate::memory::Space;
 use crate::proc::ProcFacts;
@@ -137,7 +137,7 @@ pub struct System {
     /// The processes.
     pub processes: Processes,
     /// Threads that wait for words of memory.
-    pub futexes: FutexTable,
+    pub futexes: FutexTable<Task>,
     /// Threads that wait for locks whose word names the holder.
     pub locks: LockTable,
     /// Objects that processes find by key or name.

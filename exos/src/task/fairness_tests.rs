@@ -64,7 +64,7 @@ impl Machine {
     }
 
     fn status(task: &Task) -> Status {
-        task.state.lock().status
+        task.state.get()
     }
 
     fn make(&mut self, maker: Option<&Arc<Task>>, affinity: u64) {

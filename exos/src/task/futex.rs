@@ -13,10 +13,9 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Errno, Result};
-use crate::fs::readiness::{Readiness, Waiter};
 use crate::preempt::{self, Pace};
 use crate::sync::Mutex;
 
@@ -73,49 +72,69 @@ impl Word {
     }
 }
 
-/// Somebody who waits for one word at a time: made once, used for all its waits.
-pub struct FutexWaiter {
-    waiter: Arc<dyn Waiter>,
-    /// Somebody took it out of its queue to wake it. Changes under the table's lock.
+/// Who can be woken.
+pub trait Sleeper: Send + Sync {
+    /// Makes it look again.
+    fn wake_up(self: &Arc<Self>);
+}
+
+/// Somebody who waits for one word at a time: made once, used for all its waits. But for `sleeper`, all of it changes
+/// under the table's lock.
+pub struct FutexWaiter<S: Sleeper> {
+    sleeper: Arc<S>,
+    /// Somebody took it out of its queue to wake it.
     is_woken: AtomicBool,
-    /// The bucket that it is in while it waits: requeues move it. Changes under the table's lock.
-    bucket: AtomicUsize,
-}
-
-impl FutexWaiter {
-    /// One whom `waiter` is woken for.
-    pub fn new(waiter: Arc<dyn Waiter>) -> Arc<Self> {
-        Arc::new(Self { waiter, is_woken: AtomicBool::new(false), bucket: AtomicUsize::new(0) })
-    }
-
-    #[inline]
-    fn wake(&self) {
-        self.waiter.wake(Readiness::empty());
-    }
-}
-
-struct Entry {
-    word: Word,
-    mask: u32,
+    /// What it waits for: requeues change it.
+    space: AtomicU64,
+    address: AtomicU64,
+    mask: AtomicU32,
     /// Grows from wait to wait.
-    id: u64,
-    waiter: Arc<FutexWaiter>,
+    id: AtomicU64,
+}
+
+impl<S: Sleeper> FutexWaiter<S> {
+    /// One whom `sleeper` is woken for.
+    pub fn new(sleeper: Arc<S>) -> Arc<Self> {
+        let word = || AtomicU64::new(0);
+        let (is_woken, mask) = (AtomicBool::new(false), AtomicU32::new(0));
+        Arc::new(Self { sleeper, is_woken, space: word(), address: word(), mask, id: word() })
+    }
+
+    #[inline(always)]
+    fn word(&self) -> Word {
+        Word { space: self.space.load(Ordering::Relaxed), address: self.address.load(Ordering::Relaxed) }
+    }
+
+    #[inline(always)]
+    fn set_word(&self, word: Word, id: u64) {
+        self.space.store(word.space, Ordering::Relaxed);
+        self.address.store(word.address, Ordering::Relaxed);
+        self.id.store(id, Ordering::Relaxed);
+    }
+
+    /// Whether it waits for `word` by a mask that meets `mask`, and came before `id_end`.
+    #[inline(always)]
+    fn is_meant(&self, word: Word, mask: u32, id_end: u64) -> bool {
+        self.word() == word
+            && (mask == MATCH_ANY || self.mask.load(Ordering::Relaxed) & mask != 0)
+            && (id_end == u64::MAX || self.id.load(Ordering::Relaxed) < id_end)
+    }
 }
 
 /// Queues of words whose keys meet here, in the order in which their waiters came.
-type Bucket = VecDeque<Entry>;
+type Bucket<S> = VecDeque<Arc<FutexWaiter<S>>>;
 
-struct Queues {
+struct Queues<S: Sleeper> {
     next_id: u64,
-    buckets: [Bucket; BUCKET_COUNT],
+    buckets: [Bucket<S>; BUCKET_COUNT],
 }
 
 /// The queues of a pod.
-pub struct FutexTable {
-    queues: Mutex<Queues>,
+pub struct FutexTable<S: Sleeper> {
+    queues: Mutex<Queues<S>>,
 }
 
-impl Default for FutexTable {
+impl<S: Sleeper> Default for FutexTable<S> {
     fn default() -> Self {
         let buckets = core::array::from_fn(|_| Bucket::new());
         Self { queues: Mutex::new(Queues { next_id: 0, buckets }) }
@@ -123,12 +142,12 @@ impl Default for FutexTable {
 }
 
 /// A place in a queue.
-pub struct FutexWait<'a> {
-    table: &'a FutexTable,
-    waiter: &'a Arc<FutexWaiter>,
+pub struct FutexWait<'a, S: Sleeper> {
+    table: &'a FutexTable<S>,
+    waiter: &'a Arc<FutexWaiter<S>>,
 }
 
-impl FutexWait<'_> {
+impl<S: Sleeper> FutexWait<'_, S> {
     /// Whether somebody woke this waiter, rather than something else.
     #[must_use]
     #[inline]
@@ -137,7 +156,7 @@ impl FutexWait<'_> {
     }
 }
 
-impl Drop for FutexWait<'_> {
+impl<S: Sleeper> Drop for FutexWait<'_, S> {
     #[inline]
     fn drop(&mut self) {
         // Whoever is woken has left the queue.
@@ -147,45 +166,44 @@ impl Drop for FutexWait<'_> {
     }
 }
 
-impl FutexWait<'_> {
+impl<S: Sleeper> FutexWait<'_, S> {
     #[cold]
     fn leave(&self) {
         let mut queues = self.table.queues.lock();
-        let bucket = &mut queues.buckets[self.waiter.bucket.load(Ordering::Relaxed)];
-        if let Some(place) = bucket.iter().position(|entry| Arc::ptr_eq(&entry.waiter, self.waiter)) {
+        let bucket = &mut queues.buckets[self.waiter.word().bucket()];
+        if let Some(place) = bucket.iter().position(|waiter| Arc::ptr_eq(waiter, self.waiter)) {
             bucket.remove(place);
         }
     }
 }
 
-impl Queues {
+impl<S: Sleeper> Queues<S> {
     /// Takes the first waiter of `word` out whose mask meets `mask` and who came before `id_end`.
-    #[inline]
-    fn take(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Entry> {
+    #[inline(always)]
+    fn take(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
         let bucket = &mut self.buckets[word.bucket()];
-        let is_meant = |entry: &Entry| entry.word == word && entry.mask & mask != 0 && entry.id < id_end;
         // Nearly always the first one.
-        if is_meant(bucket.front()?) {
+        if bucket.front()?.is_meant(word, mask, id_end) {
             return bucket.pop_front();
         }
-        Self::take_behind(bucket, is_meant)
+        Self::take_behind(bucket, word, mask, id_end)
     }
 
     #[cold]
-    fn take_behind(bucket: &mut Bucket, is_meant: impl Fn(&Entry) -> bool) -> Option<Entry> {
-        bucket.remove(bucket.iter().position(is_meant)?)
+    fn take_behind(bucket: &mut Bucket<S>, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
+        bucket.remove(bucket.iter().position(|waiter| waiter.is_meant(word, mask, id_end))?)
     }
 
     /// As [`Self::take`], to be woken.
-    #[inline]
-    fn take_to_wake(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter>> {
-        let Entry { waiter, .. } = self.take(word, mask, id_end)?;
+    #[inline(always)]
+    fn take_to_wake(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
+        let waiter = self.take(word, mask, id_end)?;
         waiter.is_woken.store(true, Ordering::Release);
         Some(waiter)
     }
 }
 
-impl FutexTable {
+impl<S: Sleeper> FutexTable<S> {
     /// Joins the queue of `key` if `look` says that the word still has the value that was expected. `waiter` waits for
     /// nothing else meanwhile.
     ///
@@ -196,19 +214,19 @@ impl FutexTable {
         &'a self,
         key: FutexKey,
         mask: u32,
-        waiter: &'a Arc<FutexWaiter>,
+        waiter: &'a Arc<FutexWaiter<S>>,
         look: impl FnOnce() -> Result<bool>,
-    ) -> Result<FutexWait<'a>> {
+    ) -> Result<FutexWait<'a, S>> {
         let mut queues = self.queues.lock();
         if !look()? {
             return Err(Errno::EAGAIN);
         }
         queues.next_id += 1;
-        let word = Word::from(key);
-        let (id, bucket) = (queues.next_id, word.bucket());
+        let (word, id) = (Word::from(key), queues.next_id);
         waiter.is_woken.store(false, Ordering::Relaxed);
-        waiter.bucket.store(bucket, Ordering::Relaxed);
-        queues.buckets[bucket].push_back(Entry { word, mask, id, waiter: waiter.clone() });
+        waiter.set_word(word, id);
+        waiter.mask.store(mask, Ordering::Relaxed);
+        queues.buckets[word.bucket()].push_back(waiter.clone());
         Ok(FutexWait { table: self, waiter })
     }
 
@@ -218,13 +236,20 @@ impl FutexTable {
         if count != 1 {
             return self.wake_several(key, count, mask);
         }
+        self.wake_one(key, mask)
+    }
+
+    /// As [`FutexTable::wake`] of one.
+    #[inline(always)]
+    pub fn wake_one(&self, key: FutexKey, mask: u32) -> usize {
         let first = self.queues.lock().take_to_wake(key.into(), mask, u64::MAX);
         first.map_or(0, |waiter| {
-            waiter.wake();
+            waiter.sleeper.wake_up();
             1
         })
     }
 
+    #[inline(never)]
     fn wake_several(&self, key: FutexKey, count: usize, mask: u32) -> usize {
         let mut queues = self.queues.lock();
         let id_end = queues.next_id + 1;
@@ -233,7 +258,7 @@ impl FutexTable {
             && let Some(waiter) = queues.take_to_wake(key.into(), mask, id_end)
         {
             drop(queues);
-            waiter.wake();
+            waiter.sleeper.wake_up();
             woken += 1;
             if woken == count {
                 break;
@@ -263,17 +288,16 @@ impl FutexTable {
         }
         let (from, to) = (Word::from(from), Word::from(to));
         let id_end = queues.next_id + 1;
-        let take_one = |queues: &mut Queues| queues.take_to_wake(from, MATCH_ANY, id_end);
+        let take_one = |queues: &mut Queues<S>| queues.take_to_wake(from, MATCH_ANY, id_end);
         let woken: Vec<_> = core::iter::from_fn(|| take_one(&mut queues)).take(wake_count).collect();
         let (mut moved_count, mut pace) = (0, Pace::default());
         while moved_count < move_count
-            && let Some(entry) = queues.take(from, MATCH_ANY, id_end)
+            && let Some(waiter) = queues.take(from, MATCH_ANY, id_end)
         {
             // Behind those who are there; with a new number, so that a move to the same word ends.
             queues.next_id += 1;
-            let (id, bucket) = (queues.next_id, to.bucket());
-            entry.waiter.bucket.store(bucket, Ordering::Relaxed);
-            queues.buckets[bucket].push_back(Entry { word: to, id, ..entry });
+            waiter.set_word(to, queues.next_id);
+            queues.buckets[to.bucket()].push_back(waiter);
             moved_count += 1;
             if pace.is_due() {
                 // Who comes meanwhile is not meant, and who goes is not there any more.
@@ -284,7 +308,7 @@ impl FutexTable {
         }
         drop(queues);
         for waiter in &woken {
-            waiter.wake();
+            waiter.sleeper.wake_up();
             pace.offer();
         }
         Ok((woken.len(), moved_count))
@@ -294,17 +318,16 @@ impl FutexTable {
     #[must_use]
     pub fn waiter_count(&self, space: Option<u64>) -> usize {
         let queues = self.queues.lock();
-        let entries = queues.buckets.iter().flatten();
-        entries.filter(|entry| space.is_none_or(|space| entry.word.space == space)).count()
+        let waiters = queues.buckets.iter().flatten();
+        waiters.filter(|waiter| space.is_none_or(|space| waiter.word().space == space)).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FutexKey, FutexTable, FutexWait, FutexWaiter, MATCH_ANY};
+    use super::{FutexKey, FutexTable, FutexWait, FutexWaiter, MATCH_ANY, Sleeper};
     use crate::error::{Errno, Result};
     use crate::fs::Count;
-    use crate::fs::readiness::{Readiness, Waiter};
     use crate::sync::Once;
     use alloc::sync::Arc;
     use core::sync::atomic::{AtomicUsize, Ordering};
@@ -312,11 +335,17 @@ mod tests {
     const A: FutexKey = FutexKey::Private { space: 1, address: 0x1000 };
     const B: FutexKey = FutexKey::Shared { physical_address: 0x5000 };
 
-    fn waiters<const N: usize>(count: &Arc<Count>) -> [Arc<FutexWaiter>; N] {
+    impl Sleeper for Count {
+        fn wake_up(self: &Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn waiters<const N: usize>(count: &Arc<Count>) -> [Arc<FutexWaiter<Count>>; N] {
         core::array::from_fn(|_| FutexWaiter::new(count.clone()))
     }
 
-    fn wait<'a>(table: &'a FutexTable, mask: u32, waiter: &'a Arc<FutexWaiter>) -> FutexWait<'a> {
+    fn wait<'a, S: Sleeper>(table: &'a FutexTable<S>, mask: u32, waiter: &'a Arc<FutexWaiter<S>>) -> FutexWait<'a, S> {
         table.wait_if(A, mask, waiter, || Ok(true)).unwrap()
     }
 
@@ -371,13 +400,13 @@ mod tests {
 
     /// Whoever is woken waits again at once: a thread that finds the word as it was.
     struct Stubborn {
-        table: FutexTable,
-        other: Once<Arc<FutexWaiter>>,
+        table: FutexTable<Self>,
+        other: Once<Arc<FutexWaiter<Self>>>,
         round_count: AtomicUsize,
     }
 
-    impl Waiter for Stubborn {
-        fn wake(&self, _: Readiness) {
+    impl Sleeper for Stubborn {
+        fn wake_up(self: &Arc<Self>) {
             self.round_count.fetch_add(1, Ordering::Relaxed);
             core::mem::forget(wait(&self.table, MATCH_ANY, self.other.get().unwrap()));
         }

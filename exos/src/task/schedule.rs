@@ -29,13 +29,16 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::sync::{Once, SpinMutex, SpinMutexGuard};
+use crate::task::futex::Sleeper;
 
 use queue::{Queues, Turn};
+use state::{ENDED, READY, State, Status};
 
 pub use aegis_lottery::{AMOUNT_SUM_MAX, Error};
 pub use group::{GROUP_COUNT_MAX, GROUP_WEIGHT_DEFAULT, GroupId, Limit, Purse, Usage};
 pub use ledger::{Holder, Refusal, TicketLine};
 pub use locks::LockShare;
+pub use processors::{NoProcessors, Processors};
 pub use queue::SLICE_NS;
 
 /// What a task weighs against the others of its group unless told otherwise.
@@ -53,44 +56,15 @@ const LIMIT_TICK_NS: u64 = 100_000;
 /// Most virtual processors of a pod.
 pub const PROCESSOR_COUNT_MAX: usize = 64;
 
-/// What the scheduler asks of the machine. Called without locks.
-pub trait Processors: Send + Sync {
-    /// Makes processor `index` look at its work again: it sleeps, or runs a program.
-    fn kick(&self, index: usize);
-    /// The earliest end of a blocked task's wait changed to `deadline_ns`: [`Scheduler::expire`] is wanted then.
-    fn arm(&self, deadline_ns: u64);
-    /// Somebody is ready whom the busy processor `index` could run: [`Scheduler::tick`] is wanted there within a time.
-    fn arm_slice(&self, index: usize, within_ns: u64);
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
-    /// Made, not started.
-    New,
-    Ready,
-    Running(usize),
-    Blocked {
-        deadline_ns: Option<u64>,
-    },
-    Ended,
-}
-
-#[derive(Debug)]
-struct State {
-    status: Status,
-    /// A wake came while it was not blocked.
-    is_woken: bool,
-    turn: Turn,
-}
-
 /// A thread as the scheduler sees it.
 pub struct Task {
     id: u64,
     /// Kept by its tasks, of which it keeps only those that run, are ready or wait until a time.
     scheduler: Arc<Scheduler>,
     me: Weak<Task>,
-    /// Taken after the scheduler's own lock.
-    state: SpinMutex<State>,
+    state: State,
+    /// Changes under the scheduler's lock only.
+    turn: Turn,
     /// Processors that it may run on, a bit each.
     affinity: AtomicU64,
     /// Its weight and its group: changed under the scheduler's lock.
@@ -157,7 +131,7 @@ impl Task {
 
     /// As [`Task::wake_up`]; if it runs a program on some processor, that is interrupted.
     pub fn interrupt(&self) {
-        let running_on = match self.state.lock().status {
+        let running_on = match self.state.get() {
             Status::Running(processor) => Some(processor),
             _ => None,
         };
@@ -170,19 +144,26 @@ impl Task {
     /// Whether it is blocked.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        matches!(self.state.lock().status, Status::Blocked { .. })
+        self.state.is_blocked()
     }
 
     /// Whether it is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        matches!(self.state.lock().status, Status::Running(_))
+        matches!(self.state.get(), Status::Running(_))
     }
 }
 
 impl Waiter for Task {
     fn wake(&self, _: Readiness) {
         self.wake_up();
+    }
+}
+
+impl Sleeper for Task {
+    #[inline(always)]
+    fn wake_up(self: &Arc<Self>) {
+        self.scheduler.wake_counted(self);
     }
 }
 
@@ -250,7 +231,7 @@ impl Inner {
         let since_ns = now_ns.saturating_sub(seat.charged_ns);
         seat.charged_ns = now_ns;
         let Some(task) = &seat.current else { return false };
-        task.state.lock().turn.charge(since_ns);
+        task.turn.charge(since_ns);
         seat.used_ns += since_ns;
         let is_uneven = self.queues.is_uneven();
         if is_uneven {
@@ -353,17 +334,17 @@ impl Inner {
         if self.queues.has_woken(processor) {
             return Some(TICK_NS);
         }
-        let left_ns = self.seats[processor].current.as_ref().map_or(0, |task| task.state.lock().turn.left_ns());
+        let left_ns = self.seats[processor].current.as_ref().map_or(0, |task| task.turn.left_ns());
         self.queues.has_any(processor).then(|| left_ns.max(TICK_NS))
     }
 
     /// Makes a task ready that was not running.
     #[inline]
-    fn make_ready(&mut self, task: Arc<Task>, state: &mut State) -> Told {
-        state.status = Status::Ready;
+    fn make_ready(&mut self, task: Arc<Task>) -> Told {
+        task.state.set(READY);
         let told = self.take_idle(&task);
         let mask = task.affinity();
-        let is_ahead = self.queues.push_woken(task, &mut state.turn);
+        let is_ahead = self.queues.push_woken(task);
         let within_ns = if is_ahead { TICK_NS } else { SLICE_NS };
         told.unwrap_or(Told::Busy { mask, within_ns })
     }
@@ -380,7 +361,7 @@ impl Inner {
     /// Puts the current task of `processor` back and chooses anew. Another processor is told if it is idle, or if only
     /// others may go on with the task.
     fn make_room(&mut self, processor: usize, task: &Arc<Task>, now_ns: u64) -> (Decision, Option<Told>) {
-        task.state.lock().status = Status::Ready;
+        task.state.set(READY);
         self.queues.push_interrupted(task);
         let decision = self.choose(processor, Some(task), now_ns);
         self.told_of_room(processor, task, decision)
@@ -396,7 +377,7 @@ impl Inner {
             self.idle &= !(1 << processor);
             return self.make_room(processor, task, now_ns);
         }
-        task.state.lock().status = Status::Ready;
+        task.state.set(READY);
         self.queues.push_interrupted(task);
         let tick_within_ns = self.wanted_tick(processor);
         self.told_of_room(processor, task, Decision { tick_within_ns, ..decision })
@@ -424,6 +405,7 @@ pub struct Scheduler {
     inner: SpinMutex<Inner>,
     processor_count: usize,
     processors: Arc<dyn Processors>,
+    armed_within_ns: &'static [AtomicU64],
 }
 
 impl Scheduler {
@@ -439,7 +421,8 @@ impl Scheduler {
             idle: 0,
             next_id: 1,
         };
-        Arc::new(Self { inner: SpinMutex::new(inner), processor_count, processors })
+        let armed_within_ns = processors.armed_within_ns();
+        Arc::new(Self { inner: SpinMutex::new(inner), processor_count, processors, armed_within_ns })
     }
 
     /// A task that has not started, made by `maker` if that is a task.
@@ -454,7 +437,8 @@ impl Scheduler {
             id,
             scheduler: self.clone(),
             me: me.clone(),
-            state: SpinMutex::new(State { status: Status::New, is_woken: false, turn: Turn::default() }),
+            state: State::new(),
+            turn: Turn::default(),
             affinity: AtomicU64::new(u64::MAX),
             weight: AtomicU64::new(maker.map_or(WEIGHT_DEFAULT, |maker| maker.weight())),
             group: AtomicU32::new(maker.map_or(0, |maker| maker.group().0)),
@@ -470,14 +454,11 @@ impl Scheduler {
     pub fn start(&self, task: &Arc<Task>) {
         let told = {
             let mut inner = self.inner.lock();
-            let turn = match task.maker.upgrade() {
-                Some(maker) => inner.queues.split(&maker),
-                None => Turn::default(),
-            };
-            let mut state = task.state.lock();
-            state.turn = turn;
+            if let Some(maker) = task.maker.upgrade() {
+                inner.queues.split(&maker, task);
+            }
             inner.queues.begin(task);
-            inner.make_ready(task.clone(), &mut state)
+            inner.make_ready(task.clone())
         };
         self.tell(&told);
     }
@@ -485,21 +466,35 @@ impl Scheduler {
     /// Makes a new task the current one of a processor on which nothing runs: the first of a run.
     pub fn adopt(&self, processor: usize, task: &Arc<Task>) {
         let mut inner = self.inner.lock();
-        task.state.lock().status = Status::Running(processor);
+        task.state.set_running(processor);
         inner.seats[processor].current = Some(task.clone());
         inner.idle &= !(1 << processor);
         inner.queues.begin(task);
     }
 
-    #[inline]
+    #[inline(always)]
     fn tell(&self, told: &Told) {
         match *told {
             Told::Kick(processor) => self.processors.kick(processor),
-            Told::Busy { mask, within_ns } => {
-                for processor in (0..self.processor_count).filter(|processor| mask & 1 << processor != 0) {
-                    self.processors.arm_slice(processor, within_ns);
-                }
-            }
+            // Nearly always in a pod of one processor.
+            Told::Busy { mask, within_ns } if self.processor_count == 1 && mask & 1 != 0 => self.ask(0, within_ns),
+            Told::Busy { mask, within_ns } => self.ask_all(mask, within_ns),
+        }
+    }
+
+    #[inline(never)]
+    fn ask_all(&self, mask: u64, within_ns: u64) {
+        for processor in (0..self.processor_count).filter(|processor| mask & 1 << processor != 0) {
+            self.ask(processor, within_ns);
+        }
+    }
+
+    /// Has a busy processor asked for a tick, unless one comes in time.
+    #[inline(always)]
+    fn ask(&self, processor: usize, within_ns: u64) {
+        let armed = self.armed_within_ns.get(processor);
+        if armed.is_none_or(|armed| armed.load(Ordering::Acquire) > within_ns) {
+            self.processors.arm_slice(processor, within_ns);
         }
     }
 
@@ -515,34 +510,43 @@ impl Scheduler {
     #[inline]
     fn announce(&self, processor: usize, decision: Decision) -> Choice {
         if let Some(within_ns) = decision.tick_within_ns {
-            self.processors.arm_slice(processor, within_ns);
+            self.ask(processor, within_ns);
         }
         decision.choice
     }
 
     /// Wakes a task. What it waits for is its own business: it looks again.
     pub fn wake(&self, task: &Task) {
+        // Who is being dropped is waited for by nobody.
+        self.wake_as(task, || task.me.upgrade());
+    }
+
+    /// As [`Scheduler::wake`], for who has a count of it.
+    #[inline(always)]
+    pub fn wake_counted(&self, task: &Arc<Task>) {
+        self.wake_as(task, || Some(task.clone()));
+    }
+
+    #[inline(always)]
+    fn wake_as(&self, task: &Task, counted: impl FnOnce() -> Option<Arc<Task>>) {
         let told = {
             let mut inner = self.inner.lock();
-            let mut state = task.state.lock();
-            let Status::Blocked { deadline_ns } = state.status else {
-                state.is_woken = true;
+            if !task.state.is_blocked() {
+                task.state.note_wake();
                 return;
-            };
-            // Who is being dropped is waited for by nobody.
-            let Some(me) = task.me.upgrade() else { return };
-            if let Some(deadline_ns) = deadline_ns {
+            }
+            let Some(counted) = counted() else { return };
+            if let Some(deadline_ns) = task.state.deadline_ns() {
                 inner.forget_sleeper(task, deadline_ns);
             }
-            inner.make_ready(me, &mut state)
+            inner.make_ready(counted)
         };
         self.tell(&told);
     }
 
     fn affinity_changed(&self, task: &Task) {
         let mut inner = self.inner.lock();
-        let status = task.state.lock().status;
-        let told = match status {
+        let told = match task.state.get() {
             Status::Ready => Some(inner.whom_to_tell(task)),
             Status::Running(processor) if !task.may_run_on(processor) => Some(Told::Kick(processor)),
             _ => None,
@@ -552,20 +556,18 @@ impl Scheduler {
     }
 
     /// Blocks the current task of `processor` until it is woken or until `deadline_ns`.
+    #[inline(always)]
     pub fn block(&self, processor: usize, deadline_ns: Option<u64>, now_ns: u64) -> Choice {
         let mut inner = self.inner.lock();
         let Inner { queues, seats, .. } = &mut *inner;
         let Some(seat) = seats.get_mut(processor) else { return Choice::Idle };
         let Some(task) = &seat.current else { return Choice::Idle };
         let since_ns = now_ns.saturating_sub(seat.charged_ns);
-        {
-            let mut state = task.state.lock();
-            if core::mem::take(&mut state.is_woken) {
-                return Choice::Stay;
-            }
-            state.status = Status::Blocked { deadline_ns };
-            state.turn.charge(since_ns);
+        if task.state.take_wake() {
+            return Choice::Stay;
         }
+        let deadline_ns = task.state.block(deadline_ns);
+        task.turn.charge(since_ns);
         seat.used_ns += since_ns;
         // Nearly always it waits for no time, all are equal, and somebody was woken.
         if deadline_ns.is_none()
@@ -620,7 +622,7 @@ impl Scheduler {
             let mut inner = self.inner.lock();
             let Some(task) = inner.seats[processor].current.clone() else { return Choice::Idle };
             let may_be_throttled = inner.charge(processor, now_ns);
-            let has_turn = !task.state.lock().turn.is_over();
+            let has_turn = !task.turn.is_over();
             let makes_room = inner.queues.has_woken(processor)
                 || !has_turn && inner.queues.has_any(processor)
                 || inner.queues.groups.is_throttled(task.group());
@@ -667,7 +669,7 @@ impl Scheduler {
             }
             let task = task.clone();
             let may_be_throttled = inner.charge(processor, now_ns);
-            task.state.lock().turn.give_up();
+            task.turn.give_up();
             (inner.give_way(processor, &task, now_ns), may_be_throttled)
         };
         if may_be_throttled {
@@ -683,14 +685,10 @@ impl Scheduler {
             let mut inner = self.inner.lock();
             let may_be_throttled = inner.charge(processor, now_ns);
             if let Some(task) = inner.seats[processor].current.take() {
-                let turn = {
-                    let mut state = task.state.lock();
-                    state.status = Status::Ended;
-                    core::mem::take(&mut state.turn)
-                };
+                task.state.set(ENDED);
                 inner.queues.end(&task);
                 if let Some(maker) = task.maker.upgrade() {
-                    maker.state.lock().turn.take_back(&turn);
+                    maker.turn.take_back(&task.turn);
                 }
             }
             (inner.choose(processor, None, now_ns), may_be_throttled)
@@ -725,8 +723,7 @@ impl Scheduler {
                     _ => return,
                 }
                 let Some((_, task)) = inner.sleepers.pop_first() else { return };
-                let mut state = task.state.lock();
-                inner.make_ready(task.clone(), &mut state)
+                inner.make_ready(task)
             };
             self.tell(&told);
         }
@@ -760,22 +757,15 @@ impl Scheduler {
     }
 }
 
-/// A machine without processors to tell, for a pod whose tasks are driven from outside (tests).
-pub struct NoProcessors;
-
-impl Processors for NoProcessors {
-    fn kick(&self, _: usize) {}
-    fn arm(&self, _: u64) {}
-    fn arm_slice(&self, _: usize, _: u64) {}
-}
-
 mod control;
 mod group;
 mod ledger;
 mod locks;
 mod lots;
 mod market;
+mod processors;
 mod queue;
+mod state;
 
 #[cfg(test)]
 #[path = "lock_tests.rs"]

@@ -196,7 +196,7 @@ proptest! {
                 let seated = inner.seats.iter().filter_map(|seat| seat.current.as_ref());
                 let current = seated.filter(|other| Arc::ptr_eq(other, task)).count();
                 let sleeping = inner.sleepers.values().filter(|other| Arc::ptr_eq(other, task)).count();
-                let expected = match task.state.lock().status {
+                let expected = match task.state.get() {
                     Status::Ready => (1, 0, 0),
                     Status::Running(_) => (0, 1, 0),
                     Status::Blocked { deadline_ns } => (0, 0, usize::from(deadline_ns.is_some())),

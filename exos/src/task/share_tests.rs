@@ -368,7 +368,7 @@ fn play(pod: &mut Pod, groups: &[GroupId], act: &Act) {
 }
 
 fn status(task: &Task) -> Status {
-    task.state.lock().status
+    task.state.get()
 }
 
 /// Whoever is ready is in one queue or parked; the lottery's sums are right.

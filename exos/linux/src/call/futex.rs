@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::mem::Access;
-use exos::task::futex::{FutexKey, FutexWait, FutexWaiter, MATCH_ANY};
+use exos::task::futex::{FutexKey, FutexTable, FutexWait, FutexWaiter, MATCH_ANY};
 use exos::task::lock::{Claim, Holder, LockWord, OWNER, OWNER_DIED, WAITERS};
 use exos::task::schedule::Task;
 use syscalls::Sysno;
@@ -60,8 +60,16 @@ fn private_key(process: &Process, address: u64) -> Result<FutexKey> {
 /// [`WAKE_PRIVATE`].
 #[inline(always)]
 pub(crate) fn wake_private(caller: &Target<'_>, address: u64, count: u32) -> Result<u64> {
-    let key = private_key(caller.process, address)?;
-    Ok(caller.system.futexes.wake(key, wake_count(count), MATCH_ANY) as u64)
+    let futexes = &caller.system.futexes;
+    if wake_count(count) > 1 {
+        return wake_several_private(futexes, caller.process, address, count);
+    }
+    Ok(futexes.wake_one(private_key(caller.process, address)?, MATCH_ANY) as u64)
+}
+
+#[inline(never)]
+fn wake_several_private(futexes: &FutexTable<Task>, process: &Process, address: u64, count: u32) -> Result<u64> {
+    Ok(futexes.wake(private_key(process, address)?, wake_count(count), MATCH_ANY) as u64)
 }
 
 /// [`WAIT_PRIVATE`] without a time.
@@ -179,7 +187,7 @@ fn wait_for_present<'a>(
     key: FutexKey,
     (address, expected): (u64, u32),
     mask: u32,
-) -> Result<FutexWait<'a>> {
+) -> Result<FutexWait<'a, Task>> {
     read_word(memory, address)?;
     system.futexes.wait_if(key, mask, &thread.futex, || Ok(read_word(memory, address)? == expected))
 }
@@ -262,7 +270,7 @@ fn wait_for_any(context: &mut Context<'_>, words: &[(FutexKey, u64, u32)], deadl
     let waiters: Vec<_> = words.iter().map(new_waiter).collect();
     let mut waits = Vec::with_capacity(words.len());
     // As on Linux, the last of those that were woken is told.
-    let woken = |waits: &[FutexWait<'_>]| waits.iter().rposition(FutexWait::is_woken).map(|index| index as u64);
+    let woken = |waits: &[FutexWait<'_, Task>]| waits.iter().rposition(FutexWait::is_woken).map(|index| index as u64);
     for ((key, address, expected), waiter) in words.iter().zip(&waiters) {
         read_word(memory, *address)?;
         let look = || Ok(read_word(memory, *address)? == *expected);

@@ -155,10 +155,21 @@ fn fiber_of(task: &Task) -> &Fiber {
 
 /// Does what the scheduler chose for this processor. Comes back when this fiber is chosen again (at once for `Stay`).
 /// It was made at `now_ns`.
+#[inline]
 pub(crate) fn carry_out(choice: Choice, now_ns: u64) {
     match choice {
         Choice::Stay => {}
         Choice::Switch(task) => switch_to(Some(task), now_ns),
+        Choice::Idle => switch_to(None, now_ns),
+    }
+}
+
+/// As that, in the place of the caller: nearly always it is not `Stay`.
+#[inline(always)]
+pub(crate) fn carry_out_here(choice: Choice, now_ns: u64) {
+    match choice {
+        Choice::Stay => {}
+        Choice::Switch(task) => switch_here(Some(task), now_ns),
         Choice::Idle => switch_to(None, now_ns),
     }
 }
@@ -175,7 +186,13 @@ pub(crate) fn end(choice: Choice, now_ns: u64) -> ! {
     unreachable!("a task that has ended is never chosen")
 }
 
+#[inline(never)]
 fn switch_to(next: Option<Arc<Task>>, now_ns: u64) {
+    switch_here(next, now_ns);
+}
+
+#[inline(always)]
+fn switch_here(next: Option<Arc<Task>>, now_ns: u64) {
     let processor = this_processor();
     let before = current();
     if let Some(fiber) = before {

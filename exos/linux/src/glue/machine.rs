@@ -214,7 +214,7 @@ impl Platform for MachinePlatform {
     fn wait(&self, deadline_ns: Option<u64>) {
         let Some((system, _)) = self.system.get() else { return };
         let now_ns = kernel::now_ns();
-        fiber::carry_out(system.scheduler.block(this_number(), deadline_ns, now_ns), now_ns);
+        fiber::carry_out_here(system.scheduler.block(this_number(), deadline_ns, now_ns), now_ns);
     }
 
     fn start_thread(

@@ -47,6 +47,8 @@ pub(crate) const STACK_BASE: u64 = LIBOS_BASE + (192 << 30);
 pub(crate) const WORD_PROCESSOR: usize = aegis_rt::upcall::WORD_FREE_FIRST;
 /// Library word with the address of the fiber that runs, 0 for none.
 pub(crate) const WORD_FIBER: usize = aegis_rt::upcall::WORD_FREE_FIRST + 1;
+/// Library word with the address of what is kept of the processor, 0 until that has joined.
+pub(crate) const WORD_PROCESSOR_PLACE: usize = aegis_rt::upcall::WORD_FREE_FIRST + 2;
 /// Where device registers are mapped.
 pub(crate) const DEVICE_BASE: u64 = LIBOS_BASE + (128 << 30);
 /// Where the direct view begins: the frame with number n is at `DIRECT_BASE + n * 4096`.

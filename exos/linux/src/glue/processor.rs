@@ -21,7 +21,10 @@ use exos::task::schedule::{Processors, Task};
 
 use super::run::RUN;
 use super::stack::Stack;
-use super::{PROCESSOR_BASE, WORD_PROCESSOR, entry, fast, fiber, kernel, memory, patience, preemption, shares};
+use super::{
+    PROCESSOR_BASE, WORD_PROCESSOR, WORD_PROCESSOR_PLACE, entry, fast, fiber, kernel, memory, patience, preemption,
+    shares,
+};
 
 /// Most virtual processors that exos makes.
 pub(crate) const COUNT_MAX: usize = 16;
@@ -44,8 +47,6 @@ pub(crate) struct Processor {
     keeps_running: AtomicBool,
     /// Looks at locks that were taken.
     lock_look_count: AtomicU32,
-    /// The time within which its bell was asked to ring; all ones if it was not, or has rung since.
-    armed_within_ns: AtomicU64,
     /// When it last gave the rest of its slice to other environments.
     yielded_ns: AtomicU64,
     /// Its control page, 0 until it has joined.
@@ -103,7 +104,6 @@ impl Processor {
             bell: AtomicU32::new(0),
             keeps_running: AtomicBool::new(false),
             lock_look_count: AtomicU32::new(0),
-            armed_within_ns: AtomicU64::new(u64::MAX),
             yielded_ns: AtomicU64::new(0),
             control_address: AtomicU64::new(0),
             slot: AtomicU32::new(0),
@@ -182,7 +182,7 @@ impl Processor {
     pub(crate) fn take_bell(&self) -> bool {
         let has_rung = call::bell_take(self.bell()).unwrap_or(0) > 0;
         if has_rung {
-            self.armed_within_ns.store(u64::MAX, Ordering::Release);
+            ARMED_WITHIN_NS[self.index()].store(u64::MAX, Ordering::Release);
         }
         has_rung
     }
@@ -194,14 +194,20 @@ impl Processor {
 
     /// Has the bell ring within a time, unless it will already.
     fn arm_slice(&self, within_ns: u64) {
-        // Nearly always it will.
-        if self.armed_within_ns.load(Ordering::Acquire) > within_ns
-            && self.armed_within_ns.fetch_min(within_ns, Ordering::AcqRel) > within_ns
-        {
+        if ARMED_WITHIN_NS[self.index()].fetch_min(within_ns, Ordering::AcqRel) > within_ns {
             let _ = call::bell_ring_at(self.bell(), kernel::now_ns() + within_ns);
         }
     }
+
+    /// Its number.
+    fn index(&self) -> usize {
+        let offset = core::ptr::from_ref(self) as usize - PROCESSORS.as_ptr() as usize;
+        offset / size_of::<Self>() % COUNT_MAX
+    }
 }
+
+/// For each processor the time within which its bell was asked to ring; all ones if it was not, or has rung since.
+static ARMED_WITHIN_NS: [AtomicU64; COUNT_MAX] = [const { AtomicU64::new(u64::MAX) }; COUNT_MAX];
 
 static PROCESSORS: [Processor; COUNT_MAX] = [const { Processor::new() }; COUNT_MAX];
 
@@ -211,8 +217,11 @@ pub(crate) fn this_number() -> usize {
 }
 
 /// The processor that runs this.
+#[inline(always)]
 pub(crate) fn this_processor() -> &'static Processor {
-    &PROCESSORS[this_number()]
+    let place = control::library_word::<WORD_PROCESSOR_PLACE>() as *const Processor;
+    // SAFETY: null before the processor has joined (`join`), from then on its own part of the static.
+    unsafe { place.as_ref() }.unwrap_or(&PROCESSORS[0])
 }
 
 /// Has processor 0 look after the console soon.
@@ -251,6 +260,10 @@ impl Processors for Bells {
     fn arm_slice(&self, index: usize, within_ns: u64) {
         PROCESSORS[index].arm_slice(within_ns);
     }
+
+    fn armed_within_ns(&self) -> &'static [AtomicU64] {
+        &ARMED_WITHIN_NS
+    }
 }
 
 fn handlers() -> UpcallHandlers {
@@ -261,6 +274,7 @@ fn handlers() -> UpcallHandlers {
 fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
     control::set_masked(true);
     control::set_library_word::<WORD_PROCESSOR>(index as u64);
+    control::set_library_word::<WORD_PROCESSOR_PLACE>(&raw const PROCESSORS[index] as u64);
     let bell = kernel::next_slot();
     call::bell_create(bell, slot).map_err(|_| ())?;
     PROCESSORS[index].bell.store(bell.0, Ordering::Release);

@@ -12,7 +12,7 @@ use crate::error::{Errno, Result};
 impl Inner {
     /// Changes what makes a task uneven or not.
     fn change(&mut self, task: &Task, change: impl FnOnce(&mut Queues)) {
-        let is_live = !matches!(task.state.lock().status, Status::New | Status::Ended);
+        let is_live = !matches!(task.state.get(), Status::New | Status::Ended);
         let was_uneven = task.is_uneven();
         change(&mut self.queues);
         if is_live && was_uneven != task.is_uneven() {
@@ -54,7 +54,7 @@ impl Task {
         let told = {
             let mut inner = self.scheduler.inner.lock();
             inner.queues.groups.find(group)?;
-            let status = self.state.lock().status;
+            let status = self.state.get();
             if let Status::Running(processor) = status {
                 inner.charge(processor, now_ns);
             }
@@ -64,7 +64,7 @@ impl Task {
                 inner.queues.groups.count(group, 1);
             }
             inner.change(self, |queues| {
-                self.state.lock().turn.give_up();
+                self.turn.give_up();
                 queues.unfund(self);
                 self.group.store(group.0, Ordering::Relaxed);
                 // Who cannot be funded now is when it next waits for a draw.

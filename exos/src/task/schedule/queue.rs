@@ -15,81 +15,97 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::Task;
 use super::group::{GroupId, Groups};
 use super::ledger::Ledger;
 use super::lots::{Lots, Tables};
-use super::{Status, Task};
 
 /// How long a task runs in a round while others wait.
 pub const SLICE_NS: u64 = 4_000_000;
 
-/// What a task may still use of its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a task may still use of its turn. Changes under the scheduler's lock only: a load and a store are enough.
 pub(super) struct Turn {
-    round: u64,
-    left_ns: u64,
+    round: AtomicU64,
+    left_ns: AtomicU64,
     /// What it may run beyond its turn where nobody else can.
-    extra_ns: u64,
+    extra_ns: AtomicU64,
 }
 
 impl Default for Turn {
     /// A turn of the first round.
     fn default() -> Self {
-        Self { round: 0, left_ns: SLICE_NS, extra_ns: 0 }
+        Self { round: AtomicU64::new(0), left_ns: AtomicU64::new(SLICE_NS), extra_ns: AtomicU64::new(0) }
     }
+}
+
+#[inline(always)]
+fn get(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+#[inline(always)]
+fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
 }
 
 impl Turn {
     pub(super) fn left_ns(&self) -> u64 {
-        self.left_ns + self.extra_ns
+        get(&self.left_ns) + get(&self.extra_ns)
+    }
+
+    fn has_left(&self) -> bool {
+        get(&self.left_ns) > 0
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.left_ns() == 0
     }
 
-    #[inline]
-    pub(super) fn charge(&mut self, used_ns: u64) {
-        // Nearly always.
-        if used_ns <= self.left_ns {
-            self.left_ns -= used_ns;
-            return;
+    #[inline(always)]
+    pub(super) fn charge(&self, used_ns: u64) {
+        let left_ns = get(&self.left_ns);
+        set(&self.left_ns, left_ns.saturating_sub(used_ns));
+        // Hardly ever.
+        if used_ns > left_ns {
+            set(&self.extra_ns, get(&self.extra_ns).saturating_sub(used_ns - left_ns));
         }
-        let beyond_ns = used_ns.saturating_sub(self.left_ns);
-        self.left_ns = self.left_ns.saturating_sub(used_ns);
-        self.extra_ns = self.extra_ns.saturating_sub(beyond_ns);
     }
 
-    pub(super) fn give_up(&mut self) {
-        self.left_ns = 0;
-        self.extra_ns = 0;
+    pub(super) fn give_up(&self) {
+        set(&self.left_ns, 0);
+        set(&self.extra_ns, 0);
     }
 
-    /// A whole one, won in a draw.
-    fn won(round: u64) -> Self {
-        Self { round, left_ns: SLICE_NS, extra_ns: 0 }
+    /// A whole one, won in a draw, or of a round that begins.
+    fn renew(&self, round: u64) {
+        set(&self.round, round);
+        set(&self.left_ns, SLICE_NS);
+        set(&self.extra_ns, 0);
     }
 
-    /// Half of it, for a new task.
-    fn split(&mut self) -> Self {
-        let half_ns = self.left_ns / 2;
-        self.left_ns -= half_ns;
-        Self { round: self.round, left_ns: half_ns, extra_ns: 0 }
+    /// Half of it, for a new task's.
+    fn split(&self, new: &Self) {
+        let half_ns = get(&self.left_ns) / 2;
+        set(&self.left_ns, get(&self.left_ns) - half_ns);
+        set(&new.round, get(&self.round));
+        set(&new.left_ns, half_ns);
+        set(&new.extra_ns, 0);
     }
 
     /// Takes over what an ended task has left of the same round.
-    pub(super) fn take_back(&mut self, ended: &Self) {
-        if ended.round == self.round {
-            self.left_ns = (self.left_ns + ended.left_ns).min(SLICE_NS);
+    pub(super) fn take_back(&self, ended: &Self) {
+        if get(&ended.round) == get(&self.round) {
+            set(&self.left_ns, (get(&self.left_ns) + get(&ended.left_ns)).min(SLICE_NS));
         }
     }
 
     /// Brings it into `round`.
-    fn enter(&mut self, round: u64) {
-        if self.round < round {
-            *self = Self { round, left_ns: SLICE_NS, extra_ns: 0 };
+    #[inline(always)]
+    fn enter(&self, round: u64) {
+        if get(&self.round) < round {
+            self.renew(round);
         }
     }
 }
@@ -168,10 +184,8 @@ impl Queues {
     #[inline(always)]
     pub(super) fn take_woken(&mut self, processor: usize) -> Option<Arc<Task>> {
         let task = take_able(&mut self.woken, processor)?;
-        let mut state = task.state.lock();
-        state.status = Status::Running(processor);
-        state.turn.enter(self.round);
-        drop(state);
+        task.state.set_running(processor);
+        task.turn.enter(self.round);
         Some(task)
     }
 
@@ -184,14 +198,12 @@ impl Queues {
         let in_turn = take_able(&mut self.waiting, processor);
         let is_in_turn = in_turn.is_some();
         let task = in_turn.or_else(|| take_able(&mut self.spent, processor))?;
-        let mut state = task.state.lock();
-        state.status = Status::Running(processor);
+        task.state.set_running(processor);
         if is_in_turn {
-            state.turn.enter(self.round);
+            task.turn.enter(self.round);
         } else {
-            state.turn.extra_ns = SLICE_NS;
+            set(&task.turn.extra_ns, SLICE_NS);
         }
-        drop(state);
         Some(task)
     }
 
@@ -204,14 +216,12 @@ impl Queues {
             let task = in_turn.or_else(|| self.draw(processor))?;
             // Groups that have used up what they may use are looked at here only.
             let Some(task) = self.groups.park(task) else { continue };
-            let mut state = task.state.lock();
-            state.status = Status::Running(processor);
+            task.state.set_running(processor);
             if has_turn {
-                state.turn.enter(self.round);
+                task.turn.enter(self.round);
             } else {
-                state.turn = Turn::won(self.round);
+                task.turn.renew(self.round);
             }
-            drop(state);
             return Some(task);
         }
     }
@@ -234,7 +244,7 @@ impl Queues {
 
     /// Puts a task that was parked back among the ready ones.
     pub(super) fn unpark(&mut self, task: Arc<Task>) {
-        let has_turn = task.state.lock().turn.left_ns > 0;
+        let has_turn = task.turn.has_left();
         if has_turn { &mut self.waiting } else { &mut self.spent }.push_back(task);
     }
 
@@ -298,23 +308,24 @@ impl Queues {
         self.lots.unfund(task);
     }
 
-    /// A task that was blocked, or is new, and its turn; whether it goes before tasks that wait for their turn.
-    pub(super) fn push_woken(&mut self, task: Arc<Task>, turn: &mut Turn) -> bool {
+    /// A task that was blocked, or is new; whether it goes before tasks that wait for their turn.
+    #[inline(always)]
+    pub(super) fn push_woken(&mut self, task: Arc<Task>) -> bool {
+        let turn = &task.turn;
         turn.enter(self.round);
-        turn.extra_ns = 0;
-        let is_ahead = turn.left_ns > 0;
+        set(&turn.extra_ns, 0);
+        let is_ahead = turn.has_left();
         if is_ahead { &mut self.woken } else { &mut self.spent }.push_back(task);
         is_ahead
     }
 
     /// A task that was running and could go on.
     pub(super) fn push_interrupted(&mut self, task: &Arc<Task>) {
-        let mut state = task.state.lock();
-        let turn = &mut state.turn;
-        turn.extra_ns = 0;
-        if turn.left_ns > 0 && turn.round == self.round {
+        let turn = &task.turn;
+        set(&turn.extra_ns, 0);
+        if turn.has_left() && get(&turn.round) == self.round {
             self.waiting.push_front(task.clone());
-        } else if turn.round < self.round {
+        } else if get(&turn.round) < self.round {
             // It ran while others began the round: now it is its turn in it.
             turn.enter(self.round);
             self.waiting.push_back(task.clone());
@@ -323,11 +334,10 @@ impl Queues {
         }
     }
 
-    /// The part of its turn that `maker` gives to a new task.
-    pub(super) fn split(&self, maker: &Task) -> Turn {
-        let turn = &mut maker.state.lock().turn;
-        turn.enter(self.round);
-        turn.split()
+    /// Gives a part of `maker`'s turn to a new task.
+    pub(super) fn split(&self, maker: &Task, new: &Task) {
+        maker.turn.enter(self.round);
+        maker.turn.split(&new.turn);
     }
 
     pub(super) fn has_woken(&self, processor: usize) -> bool {
