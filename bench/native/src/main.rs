@@ -5,7 +5,8 @@
 //! describes, so that one reader serves both. What each row is compared with on Linux is a matter of the host side
 //! (`cli/src/bench/native.rs`).
 //!
-//! With other words it runs the lottery's experiment with clients and a server instead ([`clients`]).
+//! With other words it runs the lottery's experiment with clients and a server instead ([`clients`]), or measures how
+//! long one waits for an interrupt ([`interrupt`]).
 //!
 //! The rows run on a stack outside of the save area, as programs do, so that upcalls start at its top. The other side
 //! of a row with two sides is an environment of its own ([`peer`]), never a thread: every transfer changes the
@@ -18,6 +19,8 @@
 
 #[cfg(target_os = "none")]
 mod clients;
+#[cfg(target_os = "none")]
+mod interrupt;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]

@@ -11,7 +11,7 @@ use aegis_rt::upcall::{self, Handler, UpcallHandlers};
 use aegis_rt::{call, clock, control};
 
 use crate::memory::{self, Measured, configuration, take_pages};
-use crate::{clients, rows_call, rows_channel, rows_memory, rows_transfer};
+use crate::{clients, interrupt, rows_call, rows_channel, rows_memory, rows_transfer};
 
 /// Most batches of a row.
 const BATCH_COUNT_MAX: usize = 64;
@@ -108,8 +108,9 @@ extern "C" fn run() -> ! {
     handle(unexpected);
     let text = configuration().unwrap_or("");
     let mut words = text.split_ascii_whitespace();
-    if text.starts_with(clients::WORD) {
-        match clients::run(text) {
+    let is_interrupt = text == interrupt::WORD;
+    if is_interrupt || text.starts_with(clients::WORD) {
+        match if is_interrupt { interrupt::run() } else { clients::run(text) } {
             Ok(()) => end(0),
             Err(what) => {
                 say(format_args!("{what}\n"));

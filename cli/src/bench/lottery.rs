@@ -9,8 +9,9 @@
 //!
 //! `contest` runs a machine of pods, `within` one of a single pod. `fairness` has figures 4 and 5, `inflation` figure
 //! 6, `clients` 7, `decoders` 8, `insulation` 9, `locks` 11, `gain` what contestants try in order to get more,
-//! `overhead` section 5.6, and `draws` what a draw costs. Whether a lottery is fair is a matter of statistics, so a
-//! result is doubted only where chance alone would not make it once in a thousand such suites.
+//! `overhead` section 5.6, `draws` what a draw costs, and `interrupt` how long one waits who is woken. Whether a
+//! lottery is fair is a matter of statistics, so a result is doubted only where chance alone would not make it once in
+//! a thousand such suites.
 
 mod clients;
 mod contest;
@@ -20,6 +21,7 @@ mod fairness;
 mod gain;
 mod inflation;
 mod insulation;
+mod interrupt;
 mod locks;
 mod overhead;
 mod within;
@@ -94,7 +96,13 @@ pub(super) fn run(
     ratios.add(gain::run(&arena, filter)?);
     let losses = overhead::run(&arena, filter)?;
     let draws = draws::run(&arena, filter)?;
-    let tables = [("ratio", ratios.rows), ("% lost", losses.rows), ("instructions", draws.rows)];
+    let interrupts = interrupt::run(&arena, filter)?;
+    let tables = [
+        ("ratio", ratios.rows),
+        ("% lost", losses.rows),
+        ("instructions", draws.rows),
+        ("ns of guest time", interrupts.rows),
+    ];
     let tables = tables.into_iter().filter(|(_, rows)| !rows.is_empty()).map(|(unit, rows)| Table {
         suite: "lottery".into(),
         unit: unit.into(),
@@ -103,7 +111,7 @@ pub(super) fn run(
         rows,
     });
     let tables: Vec<Table> = tables.collect();
-    let doubts = ratios.doubts.into_iter().chain(losses.doubts).collect();
+    let doubts = ratios.doubts.into_iter().chain(losses.doubts).chain(interrupts.doubts).collect();
     Ok((!tables.is_empty()).then_some(Measured { tables, figures: ratios.figures, doubts }))
 }
 
