@@ -66,6 +66,8 @@ pub struct Mount {
 
 /// Entries that a mount keeps.
 const RECENT_ENTRY_COUNT: usize = 512;
+/// Most paths are no longer.
+const PATH_BYTES_USUAL: usize = 128;
 
 /// A name that leads to an inode.
 pub struct Entry {
@@ -213,11 +215,11 @@ impl Entry {
         let gone = {
             let mut children = self.children.lock();
             children.removal_count += 1;
-            let known = children.by_name.get(name).and_then(Weak::upgrade);
-            let gone = known.filter(|known| is_same(&known.inode, inode));
-            if gone.is_some() {
-                children.by_name.remove(name);
-            }
+            let mut gone = None;
+            children.by_name.remove_if(name, |known| {
+                gone = known.upgrade().filter(|known| is_same(&known.inode, inode));
+                gone.is_some()
+            });
             gone
         };
         if let Some(gone) = gone {
@@ -457,37 +459,34 @@ impl Location {
     }
 
     fn names_until(&self, root: Option<&Self>) -> core::result::Result<(Vec<u8>, bool), Vec<u8>> {
-        let mut names: Vec<Box<[u8]>> = Vec::new();
+        // From its end on, so that no name has to be kept until the one before it is known.
+        let mut path = Vec::with_capacity(PATH_BYTES_USUAL);
         let mut here = self.clone();
         let mut is_reached = true;
-        loop {
-            if root == Some(&here) {
-                break;
-            }
-            let (parent, name) = {
+        while root != Some(&here) {
+            let parent = {
                 let place = here.entry.place.lock();
-                (place.parent.clone(), place.name.clone())
+                if place.parent.is_some() {
+                    path.extend(place.name.iter().rev());
+                    path.push(b'/');
+                } else if here.mount.covers.is_none() && !place.name.is_empty() {
+                    return Err(place.name.to_vec());
+                }
+                place.parent.clone()
             };
             if let Some(parent) = parent {
-                names.push(name);
                 here.entry = parent;
             } else if let Some(covered) = here.mount.covers.clone() {
                 here = covered;
-            } else if name.is_empty() {
+            } else {
                 is_reached = root.is_none();
                 break;
-            } else {
-                return Err(name.into_vec());
             }
-        }
-        let mut path = Vec::new();
-        for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
         }
         if path.is_empty() {
             path.push(b'/');
         }
+        path.reverse();
         Ok((path, is_reached))
     }
 
@@ -496,16 +495,14 @@ impl Location {
     /// pseudo files.
     pub fn path_from(&self, root: &Self) -> Vec<u8> {
         match self.names_until(Some(root)) {
-            Ok((path, is_reached)) => {
-                let mut out = Vec::new();
+            Ok((mut path, is_reached)) => {
                 if !is_reached {
-                    out.extend_from_slice(b"(unreachable)");
+                    path = [b"(unreachable)".as_slice(), &path].concat();
                 }
-                out.extend_from_slice(&path);
                 if self.is_deleted() {
-                    out.extend_from_slice(b" (deleted)");
+                    path.extend_from_slice(b" (deleted)");
                 }
-                out
+                path
             }
             Err(display_name) => display_name,
         }
@@ -542,8 +539,9 @@ impl Mount {
         if self.flags().contains(MountFlags::READ_ONLY) { Err(Errno::EROFS) } else { Ok(()) }
     }
 
+    /// Keeps an entry for the next walk.
     #[inline]
-    fn remember(&self, entry: &Arc<Entry>) {
+    pub(super) fn remember(&self, entry: &Arc<Entry>) {
         if !entry.is_recent.load(Ordering::Relaxed) {
             self.keep(entry);
         }

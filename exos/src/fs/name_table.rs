@@ -137,11 +137,16 @@ impl<V> NameTable<V> {
 
     /// Takes a name out.
     pub(super) fn remove(&mut self, name: &[u8]) -> Option<V> {
+        self.remove_if(name, |_| true)
+    }
+
+    /// Takes a name out if what it leads to is `good`.
+    pub(super) fn remove_if(&mut self, name: &[u8], good: impl FnOnce(&V) -> bool) -> Option<V> {
         if self.count == 0 {
             return None;
         }
         let (free, _) = self.find(hash_of(name), name);
-        let taken = self.places[free].take()?;
+        let taken = self.places[free].take_if(|named| good(&named.value))?;
         self.count -= 1;
         self.close_gap(free);
         Some(taken.value)

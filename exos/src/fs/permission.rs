@@ -114,9 +114,10 @@ impl Credentials {
     ///
     /// # Errors
     /// `EPERM`: the directory is sticky and neither of the two is one's own.
-    pub fn check_sticky(&self, directory: &Metadata, victim: &Metadata) -> Result<()> {
+    pub fn check_sticky(&self, directory: Protection, victim: Protection) -> Result<()> {
         let is_restricted = directory.permissions & MODE_STICKY != 0;
-        if is_restricted && !self.is_owner(victim) && !self.is_owner(directory) {
+        let is_own = |inode: Protection| self.uid == inode.uid;
+        if is_restricted && !is_own(victim) && !is_own(directory) && !self.can(Capability::FOWNER) {
             return Err(Errno::EPERM);
         }
         Ok(())

@@ -441,9 +441,9 @@ fn clear_tail(space: &mut AddressSpace, protection: Protection, tail: Range<u64>
         let rights = protection | Protection::WRITE;
         space.protect(page, PAGE_SIZE, rights, ProtectReach::Range)?;
     }
-    let zeros = [0; PAGE_SIZE as usize];
+    static ZEROS: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
     // The mapping is there and writable, so what fails here is memory.
-    space.write_all(tail.start, &zeros[..(tail.end - tail.start) as usize]).map_err(|_| Errno::ENOMEM)?;
+    space.write_all(tail.start, &ZEROS[..(tail.end - tail.start) as usize]).map_err(|_| Errno::ENOMEM)?;
     if !is_writable {
         space.protect(page, PAGE_SIZE, protection, ProtectReach::Range)?;
     }

@@ -48,6 +48,9 @@ pub mod kind {
     pub const MINSIGSTKSZ: u64 = 51;
 }
 
+/// Most entries of the auxiliary vector.
+const AUXILIARY_COUNT_MAX: usize = 21;
+
 /// `HWCAP2`: the program may use the instructions that read and write the FS and GS bases.
 pub const HWCAP2_FSGSBASE: u64 = 1 << 1;
 
@@ -141,7 +144,9 @@ impl StackImage {
         image.word(arguments.len() as u64);
         image.pointers(arguments, arguments_start);
         image.pointers(environment, environment_start);
+        let auxiliary_start = (image.next - start) as usize;
         auxiliary.iter().for_each(|&word| image.word(word));
+        let auxiliary = image.bytes[auxiliary_start..(image.next - start) as usize].to_vec();
         image.put(random, &facts.random);
         image.put(platform, b"x86_64\0");
         image.strings(arguments, arguments_start);
@@ -152,7 +157,7 @@ impl StackImage {
             bytes: image.bytes,
             arguments: arguments_start..environment_start,
             environment: environment_start..executable_start,
-            auxiliary: auxiliary.iter().flat_map(|word| word.to_le_bytes()).collect(),
+            auxiliary,
         })
     }
 }
@@ -195,7 +200,7 @@ impl Writer {
 fn auxiliary_vector(facts: &StartFacts, executable: u64, platform: u64, random: u64) -> Vec<u64> {
     let [uid, euid, gid, egid] = facts.identity.map(u64::from);
     let is_secure = uid != euid || gid != egid;
-    let mut vector = Vec::new();
+    let mut vector = Vec::with_capacity(2 * AUXILIARY_COUNT_MAX);
     if let Some(vdso) = facts.vdso {
         vector.extend([kind::SYSINFO_EHDR, vdso]);
     }

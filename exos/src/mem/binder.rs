@@ -28,7 +28,6 @@ use crate::platform::LogLevel;
 const BRIDGE_PAGES: u64 = 512;
 
 /// The batch.
-#[derive(Default)]
 pub(crate) struct Binder {
     entries: Vec<BindEntry>,
     release: Vec<FrameRun>,
@@ -36,7 +35,19 @@ pub(crate) struct Binder {
     sealed_count: usize,
 }
 
+/// Entries of most batches.
+const ENTRY_COUNT_USUAL: usize = 16;
+
 impl Binder {
+    /// With room for a start's batch.
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::with_capacity(ENTRY_COUNT_USUAL),
+            release: Vec::with_capacity(ENTRY_COUNT_USUAL),
+            sealed_count: 0,
+        }
+    }
+
     /// What follows joins nothing that came before: a span ends here.
     pub(crate) fn seal(&mut self) {
         self.sealed_count = self.entries.len();

@@ -145,26 +145,35 @@ impl AddressSpace {
         if !(PROGRAM_BASE..PROGRAM_END).contains(&address) {
             return Err(FaultOutcome::Segv(SegvReason::NotMapped));
         }
-        // The second look finds what the first has found, at the same place.
-        if self.areas.find(address).is_none() && !self.grow_stack(address) {
-            return Err(FaultOutcome::Segv(SegvReason::NotMapped));
-        }
-        let area = self.areas.find(address).ok_or(FaultOutcome::Segv(SegvReason::NotMapped))?;
+        let found = self.areas.find(address).cloned();
+        let found = match found {
+            None if self.grow_stack(address) => self.areas.find(address).cloned(),
+            _ => found,
+        };
+        let area = found.ok_or(FaultOutcome::Segv(SegvReason::NotMapped))?;
+        self.resolve_in(&area, address >> PAGE_SHIFT, access)
+    }
+
+    /// The same where it is known in which area the page lies.
+    pub(crate) fn resolve_in(
+        &mut self,
+        area: &Area,
+        page: u64,
+        access: Access,
+    ) -> core::result::Result<u32, FaultOutcome> {
         if !allows(area.protection, access) {
             return Err(FaultOutcome::Segv(SegvReason::NotAllowed));
         }
-        let area = area.clone();
-        let page = address >> PAGE_SHIFT;
         let is_write = access == Access::Write;
         match self.pages.get(page) {
-            Some(entry) if is_write && !entry.has(PageFlags::WRITE) => self.make_writable(&area, page, entry),
-            Some(entry) => Ok(self.remap_around(&area, page, entry)),
+            Some(entry) if is_write && !entry.has(PageFlags::WRITE) => self.make_writable(area, page, entry),
+            Some(entry) => Ok(self.remap_around(area, page, entry)),
             None => match area.file() {
-                None if is_write => self.fill_anonymous(&area, page),
-                None => self.map_zeros(&area, page),
-                Some(file) if is_write && file.is_shared => self.share_pages(&area, file, page),
-                Some(file) if is_write => self.copy_pages(&area, file, page),
-                Some(file) => self.map_file_around(&area, file, page, access),
+                None if is_write => self.fill_anonymous(area, page),
+                None => self.map_zeros(area, page),
+                Some(file) if is_write && file.is_shared => self.share_pages(area, file, page),
+                Some(file) if is_write => self.copy_pages(area, file, page),
+                Some(file) => self.map_file_around(area, file, page, access),
             },
         }
     }

@@ -341,8 +341,8 @@ impl AddressSpace {
         self.waits_for_no_page = true;
         for fault in noted.faults.iter().filter(|fault| fault.is_known && !is_scarce) {
             let address = notes.address_of(fault);
-            if let Some(access) = self.access_ahead(address, fault.access) {
-                let _ = self.resolve(address, access);
+            if let Some((area, access)) = self.access_ahead(address, fault.access) {
+                let _ = self.resolve_in(&area, address >> PAGE_SHIFT, access);
             }
         }
         self.waits_for_no_page = false;
@@ -352,11 +352,11 @@ impl AddressSpace {
         self.notes = Some(notes);
     }
 
-    /// As which access a fault that may not come is resolved; `None`: it is not, or was.
+    /// In which area and as which access a fault that may not come is resolved; `None`: it is not, or was.
     ///
     /// A store to shared memory tells the file's source, which one that does not come must not. A private page of a
     /// file that can change shows the changes until it is stored to, so it is only read ahead.
-    fn access_ahead(&self, address: u64, access: Access) -> Option<Access> {
+    fn access_ahead(&self, address: u64, access: Access) -> Option<(Area, Access)> {
         let area = self.areas.find(address).filter(|area| !area.is_shared())?;
         let page = address >> PAGE_SHIFT;
         let known = self.pages.get(page);
@@ -371,7 +371,7 @@ impl AddressSpace {
         let access = if access == Access::Write && shows_file { Access::Read } else { access };
         let wanted = if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
         let is_there = known.is_some_and(|entry| entry.has(wanted));
-        (!is_there).then_some(access)
+        (!is_there).then(|| (area.clone(), access))
     }
 
     /// Notes a fault, as long as it is one of the first.

@@ -30,8 +30,8 @@ use crate::mem::area_list::AreaList;
 use crate::mem::first_faults::FirstFaults;
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::large::Whole;
-use crate::mem::page_map::{KeptLeaf, LeafLook, PageFlags};
-use crate::mem::patched_text::TEXT_RIGHTS;
+use crate::mem::page_map::{KeptLeaf, LeafLook, PageEntry, PageFlags};
+use crate::mem::patched_text::{TEXT_RIGHTS, base_of};
 use crate::mem::pieces::PIECE_PAGES;
 use crate::mem::source::{FileIdentity, FixedRun};
 use crate::mem::space::{AddressSpace, MapRequest, Placement, SpaceLimits};
@@ -73,6 +73,8 @@ struct Part {
     pages: Range<u64>,
     /// The frame of the first; `None`: the area holds trampolines.
     first: Option<FrameNumber>,
+    /// Where the first byte of its file is, or would be.
+    base: u64,
     /// Patched pages or trampolines are among what stays.
     has_patches: bool,
 }
@@ -85,6 +87,7 @@ impl Part {
             protection: area.protection,
             pages: area.pages(),
             first: None,
+            base: base_of(area).unwrap_or(0),
             has_patches: false,
         };
         if area.label == AreaLabel::Trampolines {
@@ -257,8 +260,7 @@ impl AddressSpace {
         self.drop_residue();
         self.settle_large(&(0..PROGRAM_END), Whole::Unmap);
         let mut parts = self.parts_to_keep();
-        let offered = self.offered_frames(&parts);
-        let halves = self.pages_with_half_of_a_site(offered.as_deref());
+        let offered = self.offered_pages(&parts);
         let (binder, sites) = (&mut self.binder, &self.sites);
         let unmap = |pages: Range<u64>, is_apart: bool| {
             if is_apart {
@@ -268,11 +270,14 @@ impl AddressSpace {
         };
         let (mut used, mut patched) = (0, 0);
         let keeps = |frames: &FrameCounts<'_>, look: &LeafLook<'_>| {
-            let is_good = |page: u64, frame: FrameNumber| match &offered {
-                Some(offered) => offered.binary_search(&frame.0).is_ok() && halves.binary_search(&page).is_err(),
-                None => (2..u32::MAX).contains(&frames.reference_count(frame)),
+            let is_good = |part: &Part, page: u64, frame: FrameNumber| match &offered {
+                Some(offered) => offered.binary_search(&(page, frame)).is_ok(),
+                None => {
+                    let is_patched = part.first.is_none() || sites.is_patched_page(page << PAGE_SHIFT);
+                    is_patched && (2..u32::MAX).contains(&frames.reference_count(frame))
+                }
             };
-            stays_of(&parts, sites, (&mut used, &mut patched), &is_good, look)
+            stays_of(&parts, (&mut used, &mut patched), &is_good, look)
         };
         let leaves = self.pages.unmap_others(&mut self.pool.lock(), keeps, unmap);
         for (index, part) in parts.iter_mut().enumerate() {
@@ -406,26 +411,47 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The frames that others of the program get for what was patched in `parts`, ascending. Only these pass from one
-    /// run to the next, which may be another user's: what a debugger stored to text is the process's own, also where
-    /// its children have it, too. `None`: a child will have the space, which compares each page with its parent's.
-    fn offered_frames(&self, parts: &[Part]) -> Option<Vec<u64>> {
+    /// The pages of `parts` that others of the program get as they are for what was patched: text with all the
+    /// trampolines that it jumps to, and these; ascending, each with its frame. Only such pass from one run to the
+    /// next, which may be another user's: what a debugger stored to text is the process's own, also where its children
+    /// have it, too. `None`: a child will have the space, which compares each page with its parent's.
+    fn offered_pages(&self, parts: &[Part]) -> Option<Vec<(u64, FrameNumber)>> {
         let Some(Next::Start(_)) = self.kept.next else { return None };
-        let text = parts.iter().filter(|part| part.protection == TEXT_RIGHTS);
-        let runs = text
-            .filter_map(|part| part.first.map(|first| FixedRun { first, count: part.pages.end - part.pages.start }));
-        Some(self.pool.patched_text().frames_for(runs))
+        let mut texts: Vec<(u64, FrameNumber)> = Vec::new();
+        let mut trampolines: Vec<(u64, FrameNumber)> = Vec::new();
+        for page in self.sites.pages_with_jumps() {
+            let is_around = |part: &&Part| part.protection == TEXT_RIGHTS && part.pages.contains(&page);
+            let Some(part) = parts.iter().find(is_around) else { continue };
+            let Some(original) = part.first.map(|first| FrameNumber(first.0 + (page - part.pages.start))) else {
+                continue;
+            };
+            if texts.try_reserve(1).is_err() {
+                break;
+            }
+            let has_page = |place: u64, frame: FrameNumber| {
+                let known = (part.base.wrapping_add(place) >> PAGE_SHIFT, frame);
+                trampolines.contains(&known)
+                    || (self.mapped_frame(known.0) == Some(frame) && trampolines.try_reserve(1).is_ok())
+                        && (trampolines.push(known), true).1
+            };
+            if let Some(patched) = self.mapped_frame(page)
+                && self.pool.patched_text().is_whole(original, patched, has_page)
+            {
+                texts.push((page, patched));
+            }
+        }
+        let reserved = texts.try_reserve(trampolines.len());
+        if reserved.is_err() {
+            return Some(Vec::new());
+        }
+        texts.extend(trampolines);
+        texts.sort_unstable();
+        Some(texts)
     }
 
-    /// Pages of text with a jump to a trampoline that does not go along, as its page is not `offered`, ascending: such
-    /// a page must not stay. A trampoline that nobody jumps to does no harm.
-    fn pages_with_half_of_a_site(&self, offered: Option<&[u64]>) -> Vec<u64> {
-        let Some(offered) = offered.filter(|offered| !offered.is_empty()) else { return Vec::new() };
-        let stays = |page: u64| {
-            let entry = self.pages.get(page);
-            entry.is_some_and(|entry| entry.has(PageFlags::MAPPED) && offered.binary_search(&entry.frame().0).is_ok())
-        };
-        self.sites.pages_without(|site| stays(site.trampoline >> PAGE_SHIFT))
+    /// The frame that the page table has at a page.
+    fn mapped_frame(&self, page: u64) -> Option<FrameNumber> {
+        self.pages.get(page).filter(|entry| entry.has(PageFlags::MAPPED)).map(PageEntry::frame)
     }
 
     /// The areas of which pages may stay mapped, ascending; none if nobody is known who would want them.
@@ -451,13 +477,20 @@ impl AddressSpace {
 /// bits of the parts that have some are set, and of those with patches.
 fn stays_of(
     parts: &[Part],
-    sites: &SiteTable,
     (used, patched): (&mut u64, &mut u64),
-    is_good: &dyn Fn(u64, FrameNumber) -> bool,
+    is_good: &dyn Fn(&Part, u64, FrameNumber) -> bool,
     look: &LeafLook<'_>,
 ) -> (u64, u64) {
     let (mut files, mut owned) = (0, 0);
+    let end = look.first + 64;
     for (index, part) in parts.iter().enumerate() {
+        if part.pages.end <= look.first {
+            continue;
+        }
+        // They ascend.
+        if part.pages.start >= end {
+            break;
+        }
         let bits = look.within(&part.pages);
         if bits == 0 {
             continue;
@@ -467,10 +500,7 @@ fn stays_of(
             .map_or(0, |first| look.in_run(bits, first.0.wrapping_add(look.first.wrapping_sub(part.pages.start))));
         let may_be_patched = part.first.is_none() || part.protection == TEXT_RIGHTS;
         let rest = if may_be_patched { bits & !of_run } else { 0 };
-        let of_others = look.select_owned(rest, |page, entry| {
-            let is_patched = part.first.is_none() || sites.is_patched_page(page << PAGE_SHIFT);
-            is_patched && is_good(page, entry.frame())
-        });
+        let of_others = look.select_owned(rest, |page, entry| is_good(part, page, entry.frame()));
         files |= of_run;
         owned |= of_others;
         *used |= u64::from(of_run | of_others != 0) << index;

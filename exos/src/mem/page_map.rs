@@ -191,11 +191,22 @@ fn with_state((mapped, writable): (u64, u64), index: usize, entry: u64) -> (u64,
 #[cold]
 fn own<'a>(leaf: &'a mut Arc<Leaf>, frames: &mut FrameCounts<'_>) -> &'a mut Leaf {
     leaf.frames().for_each(|frame| frames.retain(frame));
-    let copy = Arc::new(Leaf::clone(leaf));
+    let mut copy = Arc::clone(leaf);
+    // There are two references at least, so this makes the copy, where it will be.
+    Arc::make_mut(&mut copy);
     // The others may have let go of it just now.
-    let last = Arc::into_inner(core::mem::replace(leaf, copy));
-    last.iter().flat_map(Leaf::frames).for_each(|frame| frames.release(frame));
+    if_last(core::mem::replace(leaf, copy), |last| last.frames().for_each(|frame| frames.release(frame)));
     Arc::get_mut(leaf).expect("INV: a copy that nobody else has seen")
+}
+
+/// Shows a leaf that is let go to `last` if nobody else has it: to exactly one of those who let go at the same time.
+fn if_last(mut leaf: Arc<Leaf>, last: impl FnOnce(&Leaf)) {
+    // Whoever has the only reference is the only one who could make another.
+    if let Some(leaf) = Arc::get_mut(&mut leaf) {
+        last(leaf);
+    } else if let Some(leaf) = Arc::into_inner(leaf) {
+        last(&leaf);
+    }
 }
 
 /// Takes the lowest slot out of some.
@@ -607,7 +618,7 @@ impl TakenLeaves {
     /// and their references. False: there are none left.
     pub(crate) fn release_some(&mut self, count: u64, mut release: impl FnMut(FrameRun)) -> bool {
         let leaves = self.0.by_ref().take(count as usize / LEAF_PAGES);
-        leaves.for_each(|view| Arc::into_inner(view.leaf).iter().for_each(|leaf| leaf.runs(|run, _| release(run))));
+        leaves.for_each(|view| if_last(view.leaf, |leaf| leaf.runs(|run, _| release(run))));
         self.0.len() > 0
     }
 }

@@ -98,23 +98,17 @@ impl PatchedText {
         self.offers.lock().range(frames.clone()).fold(0, |bits, (frame, _)| bits | 1 << (frame - frames.start))
     }
 
-    /// The frames of all offers for pages of these runs, ascending; none where there is no memory for them.
-    pub(crate) fn frames_for(&self, runs: impl Iterator<Item = FixedRun>) -> Vec<u64> {
-        let mut frames = Vec::new();
-        if self.count.load(Ordering::Acquire) == 0 {
-            return frames;
-        }
+    /// Whether a page of a file is offered patched as it is in `patched`, with all its trampolines where `has_page`
+    /// finds them: it gets the place of each page of trampolines, from the file's first byte on, and its frame.
+    pub(crate) fn is_whole(
+        &self,
+        original: FrameNumber,
+        patched: FrameNumber,
+        mut has_page: impl FnMut(u64, FrameNumber) -> bool,
+    ) -> bool {
         let offers = self.offers.lock();
-        for offer in runs.flat_map(|run| offers.range(run.first.0..run.first.0 + run.count)) {
-            let more = offer.1.frames();
-            if frames.try_reserve(1 + offer.1.trampolines.len()).is_err() {
-                return Vec::new();
-            }
-            frames.extend(more.map(|frame| frame.0));
-        }
-        frames.sort_unstable();
-        frames.dedup();
-        frames
+        let offer = offers.get(&original.0).filter(|offer| offer.patched == patched);
+        offer.is_some_and(|offer| offer.trampolines.iter().all(|(place, frame)| has_page(*place, *frame)))
     }
 
     /// Takes an offer on, with the references that it has and one to `original`; or gives them back.
@@ -174,7 +168,7 @@ pub(crate) fn is_text(area: &Area) -> bool {
 }
 
 /// Where the first byte of an area's file is, or would be.
-fn base_of(area: &Area) -> Option<u64> {
+pub(crate) fn base_of(area: &Area) -> Option<u64> {
     let file = area.file().filter(|file| !file.is_shared)?;
     Some(area.start.wrapping_sub(file.first_index << PAGE_SHIFT))
 }

@@ -215,7 +215,7 @@ impl AddressSpace {
             environment,
             areas: AreaList::new(),
             pages: PageMap::default(),
-            binder: Binder::default(),
+            binder: Binder::new(),
             limits,
             mapping_base: mapping_base.min(PROGRAM_END) & !(PAGE_SIZE - 1),
             break_start: 0,

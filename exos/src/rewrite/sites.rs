@@ -7,6 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::ops::Range;
 
 use aegis_abi::layout::{PAGE_SHIFT, PAGE_SIZE};
@@ -71,7 +72,18 @@ impl SiteTable {
     /// The table with what lies in some pages alone: sites whose text and trampolines are in pages that `stay`, and
     /// which of others that are `inside` were refused for what the file says. The same one if that is all. `ENOMEM`.
     pub fn only(this: &Arc<Self>, stay: impl Fn(u64) -> bool, inside: impl Fn(u64) -> bool) -> Result<Arc<Self>> {
-        let stays = |site: &Site| stay(site.plan.jump >> PAGE_SHIFT) && stay(site.trampoline >> PAGE_SHIFT);
+        // Sites that lie one behind the other are mostly in one page, and so are their trampolines.
+        let (last_text, last_trampolines) = (Cell::new((u64::MAX, false)), Cell::new((u64::MAX, false)));
+        let stay_again = |last: &Cell<(u64, bool)>, page: u64| {
+            if last.get().0 != page {
+                last.set((page, stay(page)));
+            }
+            last.get().1
+        };
+        let stays = |site: &Site| {
+            stay_again(&last_text, site.plan.jump >> PAGE_SHIFT)
+                && stay_again(&last_trampolines, site.trampoline >> PAGE_SHIFT)
+        };
         let is_inside = |syscall: u64, state: &SiteState| match state {
             SiteState::Refused(refusal) => refusal.is_of_text() && inside(syscall >> PAGE_SHIFT),
             _ => false,
@@ -99,12 +111,13 @@ impl SiteTable {
         }))
     }
 
-    /// The pages with the jumps of sites that are not `whole`, ascending.
-    pub fn pages_without(&self, whole: impl Fn(&Site) -> bool) -> Vec<u64> {
-        let others = self.sites.values().filter(|site| !whole(site));
-        let mut pages: Vec<u64> = others.map(|site| site.plan.jump >> PAGE_SHIFT).collect();
-        pages.dedup();
-        pages
+    /// The pages with the jumps of sites, ascending, each once for each stretch of them.
+    pub fn pages_with_jumps(&self) -> impl Iterator<Item = u64> {
+        let mut last = None;
+        self.sites.keys().filter_map(move |jump| {
+            let page = jump >> PAGE_SHIFT;
+            (last.replace(page) != Some(page)).then_some(page)
+        })
     }
 
     /// How many sites are patched.

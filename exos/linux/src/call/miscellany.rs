@@ -74,6 +74,9 @@ pub fn sysinfo(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u6
     Ok(0)
 }
 
+/// Bytes that a program asks for as a seed, at most.
+const SEED_BYTES_MAX: usize = 64;
+
 /// `getrandom(2)`: never blocks, as the seed is there from the start.
 pub fn getrandom(context: &mut Context<'_>, [address, length, flags, ..]: Arguments) -> Result<u64> {
     // GRND_NONBLOCK 1, GRND_RANDOM 2, GRND_INSECURE 4; the last two exclude each other.
@@ -81,10 +84,19 @@ pub fn getrandom(context: &mut Context<'_>, [address, length, flags, ..]: Argume
         return Err(Errno::EINVAL);
     }
     let length = length.min(crate::user::TRANSFER_BYTES_MAX);
+    if length <= SEED_BYTES_MAX as u64 {
+        fill_random::<SEED_BYTES_MAX>(context, address, length)
+    } else {
+        fill_random::<CHUNK_BYTES>(context, address, length)
+    }
+}
+
+/// `N` bytes at a time.
+fn fill_random<const N: usize>(context: &mut Context<'_>, address: u64, length: u64) -> Result<u64> {
     let mut done = 0;
-    let mut chunk = [0; CHUNK_BYTES];
+    let mut chunk = [0; N];
     while done < length {
-        let step = (length - done).min(CHUNK_BYTES as u64) as usize;
+        let step = (length - done).min(N as u64) as usize;
         context.system.kernel.random(&mut chunk[..step]);
         let count = match context.memory.copy_out(address.wrapping_add(done), &chunk[..step]) {
             Ok(count) => count,

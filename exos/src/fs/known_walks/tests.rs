@@ -9,7 +9,7 @@ use crate::fs::namespace::OwnerChange;
 use crate::fs::permission::Credentials;
 use crate::fs::test_support::{LARGE, World, described, tmpfs_root};
 use crate::fs::vnode::{NewNode, RenameMode};
-use crate::fs::walk::{Caller, LookupFlags, Walk};
+use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "dd"];
 
@@ -81,12 +81,30 @@ fn compare(world: &World, caller: &Caller<'_>, start: &Location, path: &str, fla
     usize::from(known.is_some())
 }
 
+/// The same for the directory of a name that is never there.
+fn compare_parent(world: &World, caller: &Caller<'_>, start: &Location, path: &str) -> usize {
+    let path = format!("{path}/nothing");
+    let known = world.namespace.known_parent(caller, start, path.as_bytes());
+    let walked = Walk::new(caller, start, path.as_bytes()).and_then(|mut walk| {
+        let last = walk.to_last()?;
+        Ok((walk.here().clone(), last))
+    });
+    if let Some((parent, name)) = &known {
+        assert_eq!(Ok((parent.clone(), (Last::Name(name.to_vec()), false))), walked, "{path} was known");
+    }
+    for _ in 0..2 {
+        let refusal = world.namespace.unlink(caller, start, path.as_bytes());
+        assert_eq!(refusal, Err(walked.as_ref().err().copied().unwrap_or(Errno::ENOENT)), "{path}");
+    }
+    usize::from(known.is_some())
+}
+
 #[test]
 fn what_is_known_is_what_a_walk_finds() {
     let world = World::tmpfs();
     let mut sequence = Sequence(1);
     let somebody = Credentials::of_user(5, 5);
-    let (mut known_count, mut found_count) = (0, 0);
+    let (mut known_count, mut known_parent_count, mut found_count) = (0, 0, 0);
     for _ in 0..3_000 {
         change(&world, &mut sequence);
         let place = sequence.path();
@@ -106,12 +124,14 @@ fn what_is_known_is_what_a_walk_finds() {
                 for root in [&world.root, &start] {
                     let caller = Caller { root, credentials, ..world.caller() };
                     known_count += compare(&world, &caller, &start, &path, flags);
+                    known_parent_count += compare_parent(&world, &caller, &start, &path);
                     found_count += 1;
                 }
             }
         }
     }
     assert!(known_count * 50 > found_count, "{known_count} of {found_count} were known");
+    assert!(known_parent_count * 50 > found_count, "{known_parent_count} of {found_count} directories were known");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub use super::known_walks::Start as WalkStart;
 use super::known_walks::{KnownWalks, PATH_BYTES_KEPT_MAX, Route, Start};
 use super::location::{Entry, Location, Mount, MountDescription, MountFlags};
 use super::memory_fs::MemoryNode;
-use super::permission::Credentials;
+use super::permission::{Credentials, Wish};
 use super::pipe::PipeEnd;
 use super::stream::StreamInode;
 use super::vnode::{
@@ -64,6 +64,21 @@ pub struct Namespace {
     change: Mutex<()>,
     walks: KnownWalks,
     root: Location,
+}
+
+/// The walk to the directory of a path's last component, and that if it is a plain name without a slash behind it.
+fn route_to_parent<'p>(caller: &Caller<'_>, start: &Location, path: &'p [u8]) -> Option<(Route<'p>, &'p [u8])> {
+    // Byte by byte from the end: names are short.
+    let mut start_of_name = path.len();
+    while *path.get(start_of_name.wrapping_sub(1))? != b'/' {
+        start_of_name -= 1;
+    }
+    let (directory, name) = (&path[..start_of_name - 1], &path[start_of_name..]);
+    if directory.is_empty() || matches!(name, b"" | b"." | b"..") {
+        return None;
+    }
+    let start = if path[0] == b'/' { caller.root } else { start };
+    Some((Route { start: Start::at(start), path: directory, flags: LookupFlags::DIRECTORY }, name))
 }
 
 impl Namespace {
@@ -203,6 +218,36 @@ impl Namespace {
     #[inline]
     fn known(&self, route: &Route<'_>, may_search_all: impl FnOnce() -> bool) -> Option<Location> {
         if route.path.len() <= PATH_BYTES_KEPT_MAX { self.walks.find(route, may_search_all) } else { None }
+    }
+
+    /// The directory of a path's last component, and that, if the walk there is known and its end is a plain name.
+    pub(super) fn known_parent<'p>(
+        &self,
+        caller: &Caller<'_>,
+        start: &Location,
+        path: &'p [u8],
+    ) -> Option<(Location, &'p [u8])> {
+        let (route, name) = route_to_parent(caller, start, path)?;
+        let parent = self.known(&route, || caller.credentials.may_search_all())?;
+        // The walk to a directory does not ask whether one may search that.
+        let may_search = parent.inode().is_steady() && caller.check(&parent, Wish::EXECUTE).is_ok();
+        may_search.then_some((parent, name))
+    }
+
+    /// Notes where a walk that began in `generation` has come to before the last component of its path.
+    pub(super) fn keep_parent(
+        &self,
+        (caller, start, path): (&Caller<'_>, &Location, &[u8]),
+        walk: &Walk<'_>,
+        generation: u64,
+    ) {
+        let is_absolute = path.first() == Some(&b'/');
+        if let Some((route, _)) = route_to_parent(caller, start, path)
+            && let Some(walkers) = walk.walkers(is_absolute)
+        {
+            let start = if is_absolute { caller.root } else { start };
+            self.walks.keep((&route, start), walkers, generation, walk.here());
+        }
     }
 
     /// The text of a link (`readlink`); magic links show the path of what they jump to.

@@ -19,10 +19,15 @@ struct Target {
 }
 
 impl Target {
-    fn find(caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<Self> {
+    fn find(names: &Namespace, caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<Self> {
+        if let Some((parent, name)) = names.known_parent(caller, start, path) {
+            return Ok(Self { parent, last: Last::Name(name.to_vec()), has_slash: false });
+        }
+        let generation = names.walks.generation();
         let mut walk = Walk::new(caller, start, path)?;
         let (last, has_slash) = walk.to_last()?;
-        Ok(Self { parent: walk.here().clone(), last, has_slash })
+        names.keep_parent((caller, start, path), &walk, generation);
+        Ok(Self { parent: walk.into_here(), last, has_slash })
     }
 
     fn lookup(&self, name: &[u8]) -> Result<Option<Location>> {
@@ -36,8 +41,7 @@ impl Target {
     /// Checks that `victim`, which `name` leads to, may be taken out of its directory.
     fn check_removable(&self, caller: &Caller<'_>, victim: &Location, wants_directory: bool) -> Result<()> {
         caller.check(&self.parent, Wish::WRITE | Wish::EXECUTE)?;
-        let directory = self.parent.inode().metadata();
-        caller.credentials.check_sticky(&directory, &victim.inode().metadata())?;
+        caller.credentials.check_sticky(self.parent.inode().protection(), victim.inode().protection())?;
         match (wants_directory, victim.is_directory()) {
             (true, false) => Err(Errno::ENOTDIR),
             (false, true) => Err(Errno::EISDIR),
@@ -72,7 +76,7 @@ impl Namespace {
                 _ => return Err(Errno::ENAMETOOLONG),
             }
         }
-        let target = Target::find(caller, start, path)?;
+        let target = Target::find(self, caller, start, path)?;
         let made = {
             let _change = self.change.lock();
             let name = self.check_new_name(&target, node.kind() == FileKind::Directory)?;
@@ -109,7 +113,7 @@ impl Namespace {
     /// # Errors
     /// Those of link(2).
     pub fn link_location(&self, caller: &Caller<'_>, existing: &Location, new: (&Location, &[u8])) -> Result<()> {
-        let target = Target::find(caller, new.0, new.1)?;
+        let target = Target::find(self, caller, new.0, new.1)?;
         let name = self.link_locked(caller, existing, &target)?;
         self.watches.tell_self(existing.inode(), event::ATTRIB);
         self.watches.tell_name(target.parent.inode(), &name, event::CREATE, 0, existing.inode().kind());
@@ -140,7 +144,7 @@ impl Namespace {
     /// # Errors
     /// Those of unlink(2).
     pub fn unlink(&self, caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<()> {
-        let target = Target::find(caller, start, path)?;
+        let target = Target::find(self, caller, start, path)?;
         let Last::Name(name) = &target.last else {
             return Err(Errno::EISDIR);
         };
@@ -197,7 +201,7 @@ impl Namespace {
     /// # Errors
     /// Those of rmdir(2).
     pub fn remove_directory(&self, caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<()> {
-        let target = Target::find(caller, start, path)?;
+        let target = Target::find(self, caller, start, path)?;
         let name = match &target.last {
             Last::Name(name) => name,
             Last::Dot => return Err(Errno::EINVAL),
@@ -235,8 +239,8 @@ impl Namespace {
         new: (&Location, &[u8]),
         mode: RenameMode,
     ) -> Result<()> {
-        let old = Target::find(caller, old.0, old.1)?;
-        let new = Target::find(caller, new.0, new.1)?;
+        let old = Target::find(self, caller, old.0, old.1)?;
+        let new = Target::find(self, caller, new.0, new.1)?;
         if old.parent.mount().id != new.parent.mount().id {
             return Err(Errno::EXDEV);
         }

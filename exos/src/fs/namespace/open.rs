@@ -294,9 +294,26 @@ impl Namespace {
         how: &OpenHow,
         follow: bool,
     ) -> Result<(Location, bool)> {
+        let is_free = how.restriction.is_empty();
+        if is_free && let Some((parent, name)) = self.known_parent(caller, start, path) {
+            let _change = self.change.lock();
+            match parent.child(name) {
+                // The walk below follows it.
+                Ok(found) if follow && found.inode().kind() == FileKind::Symlink => {}
+                Ok(found) => return Ok((found, false)),
+                Err(Errno::ENOENT) => {
+                    return Ok((self.create_in(caller, &parent, name, NewNode::Regular, how.permissions)?, true));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut generation = is_free.then(|| self.walks.generation());
         let mut walk = Walk::new(caller, start, path)?.restricted(how.restriction)?;
         loop {
             let (last, has_slash) = walk.to_last()?;
+            if let Some(generation) = generation.take() {
+                self.keep_parent((caller, start, path), &walk, generation);
+            }
             let name = match last {
                 Last::Name(name) => name,
                 Last::DotDot => {
@@ -351,7 +368,10 @@ impl Namespace {
         let creation =
             Creation { permissions, uid: caller.credentials.uid, gid: caller.credentials.gid, now: caller.now };
         let inode = parent.inode().create(name, node, creation)?;
-        Ok(parent.with_entry(parent.entry().attach(name, inode)))
+        let made = parent.with_entry(parent.entry().attach(name, inode));
+        // Who makes a file asks for it again, if only to remove it.
+        made.mount().remember(made.entry());
+        Ok(made)
     }
 
     fn open_unnamed(

@@ -9,6 +9,9 @@ use aegis_abi::FrameNumber;
 use super::{LEAF_SHIFT, Leaf, PageEntry, PageFlags, PageMap, View, bits_of, slots_in, take_slot};
 use crate::mem::frames::FrameCounts;
 
+/// Leaves of which something stays, in most programs.
+const KEPT_COUNT_USUAL: usize = 32;
+
 /// Entries of a leaf whose pages are mapped read-only, all of them, and nobody's: with a reference to each frame.
 pub(crate) struct KeptLeaf {
     number: u64,
@@ -88,11 +91,13 @@ impl KeptLeaf {
 
     /// The frames to which it has a reference that counts, if nobody else shares it.
     pub(crate) fn into_frames(self, mut release: impl FnMut(FrameNumber)) {
-        let Some(leaf) = Arc::into_inner(self.leaf) else { return };
-        let mut bits = leaf.known & !self.files;
-        while bits != 0 {
-            release(PageEntry(leaf.entries[take_slot(&mut bits)]).frame());
-        }
+        let files = self.files;
+        super::if_last(self.leaf, |leaf| {
+            let mut bits = leaf.known & !files;
+            while bits != 0 {
+                release(PageEntry(leaf.entries[take_slot(&mut bits)]).frame());
+            }
+        });
     }
 }
 
@@ -118,6 +123,8 @@ impl PageMap {
         mut unmap: impl FnMut(Range<u64>, bool),
     ) -> Vec<KeptLeaf> {
         let mut kept: Vec<KeptLeaf> = Vec::new();
+        // Where there is no room for all of them, there may be for some.
+        let _ = kept.try_reserve(self.leaves.len().min(KEPT_COUNT_USUAL));
         let mut was_kept = false;
         self.leaves.retain(|number, view| {
             let (number, first) = (*number, number << LEAF_SHIFT);
