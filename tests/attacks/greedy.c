@@ -1,5 +1,5 @@
 // Holds its slice ends back: sees in its control page that the slice is over, goes on for five milliseconds, yields just
-// before the kernel would stop it. Counts as `honest count` does: greedy END_MS BEGIN_MS.
+// before the kernel would stop it. Says what `honest count` does: greedy END_MS BEGIN_MS.
 #include "attack.h"
 
 int main(int argc, char **argv) {
@@ -7,6 +7,7 @@ int main(int argc, char **argv) {
     begin();
     while (now_ns() < start)
         usleep(1000);
+    word used = used_ns();
     int is_polite = argc > 3;
     const word slice_end = 1ull << (32 + 3);
     if (!is_polite)
@@ -17,7 +18,9 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 100; i++)
             __asm__ volatile("inc %0" : "+r"(count));
         if (CONTROL[3] & slice_end) {
-            for (word until = now_ns() + 5000000; now_ns() < until;)
+            word until = now_ns() + 5000000;
+            until = until < end ? until : end;
+            while (now_ns() < until)
                 for (int i = 0; i < 100; i++)
                     __asm__ volatile("inc %0" : "+r"(count));
             __atomic_and_fetch(&CONTROL[3], ~slice_end, __ATOMIC_SEQ_CST);
@@ -26,6 +29,6 @@ int main(int argc, char **argv) {
     }
     CONTROL[4 + 3] = 0;
     *(volatile uint32_t *)&CONTROL[3] = 0;
-    printf("%lu\n", (unsigned long)count);
+    printf("%lu %lu\n", (unsigned long)count, (unsigned long)(used_ns() - used));
     return 0;
 }

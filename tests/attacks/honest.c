@@ -1,20 +1,10 @@
 // The neighbour: sleeps a millisecond at a time, or counts, and looks after its memory. Prints one line.
 //   honest sleep BEGIN_MS END_MS: mean and worst sleep in microseconds, number of sleeps
-//   honest count BEGIN_MS END_MS: how far it counted
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+//   honest count BEGIN_MS END_MS: how far it counted, and the processor time that it had for that
+#include "attack.h"
 
 enum { WORD_COUNT = 1 << 18 };
 static uint64_t pattern[WORD_COUNT];
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
 
 static uint64_t at(uint64_t index) {
     return (index + 1) * 0x9e3779b97f4a7c15ull;
@@ -32,14 +22,16 @@ static void look(uint64_t turn, uint64_t count) {
 }
 
 int main(int argc, char **argv) {
+    begin();
     int sleeps = !strcmp(argv[1], "sleep");
-    uint64_t begin = strtoull(argv[2], NULL, 10) * 1000000, end = strtoull(argv[3], NULL, 10) * 1000000;
+    uint64_t from = strtoull(argv[2], NULL, 10) * 1000000, end = strtoull(argv[3], NULL, 10) * 1000000;
     for (uint64_t index = 0; index < WORD_COUNT; index++)
         pattern[index] = at(index);
     uint64_t count = 0, sum = 0, worst = 0, turn = 0;
     struct timespec millisecond = {0, 1000000};
-    while (now_ns() < begin)
+    while (now_ns() < from)
         nanosleep(&millisecond, NULL);
+    uint64_t used = used_ns();
     for (uint64_t now = now_ns(); now < end; turn++) {
         if (sleeps) {
             nanosleep(&millisecond, NULL);
@@ -56,10 +48,11 @@ int main(int argc, char **argv) {
             now = now_ns();
         }
     }
+    used = used_ns() - used;
     look(0, WORD_COUNT);
     if (sleeps)
         printf("%lu %lu %lu\n", (unsigned long)(sum / (count ? count : 1) / 1000), (unsigned long)(worst / 1000), (unsigned long)count);
     else
-        printf("%lu\n", (unsigned long)count);
+        printf("%lu %lu\n", (unsigned long)count, (unsigned long)used);
     return 0;
 }

@@ -6,7 +6,7 @@
 #include "../attacks/attack.h"
 #include <fcntl.h>
 
-enum { ENVIRONMENT_READ = 13, FRAMES_OWNED = 4, SAMPLE_NS = 20000000, SETTLE_COUNT = 300, SAMPLE_COUNT = 100, NAME_BYTES = 100 };
+enum { FRAMES_OWNED = 4, SAMPLE_NS = 20000000, SETTLE_COUNT = 300, SAMPLE_COUNT = 100, NAME_BYTES = 100 };
 
 static int count;
 

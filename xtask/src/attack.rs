@@ -1,5 +1,5 @@
-//! `cargo xtask attack`: the programs of `tests/attacks` beside an honest one for long, on 1, 2 and 4 processors, with
-//! the strict bounds that a busy host cannot keep, and ten million random calls (`tests/tests/attacks.rs`).
+//! `cargo xtask attack`: the programs of `tests/attacks` beside an honest one for long, on 1, 2 and 4 processors, 30
+//! seeds of a greedy one, and ten million random calls (`tests/tests/attacks.rs`).
 
 use std::path::Path;
 

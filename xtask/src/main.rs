@@ -30,8 +30,7 @@ usage: cargo xtask <command>
 
   build [--profile release|dev]   guest binaries and the host tool, into target/aegis
   compare                         tests/linux/*.c on Aegis and on a Linux guest (`aegis test`); needs apt's network once
-  attack [--minutes N]            the programs of tests/attacks beside an honest one, on 1, 2 and 4 processors; needs a
-                                  quiet host
+  attack [--minutes N]            the programs of tests/attacks beside an honest one, on 1, 2 and 4 processors
   fuzz [--calls N | --seconds S] [--seed N] [--input FILE]
                                   searches for calls of the kernel core that break something; ten seconds, if not told
   repeat [--times N] [--cpus LIST] [NAME…]
