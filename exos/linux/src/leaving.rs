@@ -65,7 +65,7 @@ pub fn thread_leaves(target: &Target<'_>) {
     let (system, process, thread) = (target.system, target.process, target.thread);
     release_thread_words(target);
     thread.note_dispatch(false, system.kernel.now_ns());
-    process.times.lock().ended_threads += thread.used_ns(0);
+    process.times.lock().ended_threads += thread.used_time(0);
     let is_last = {
         let mut threads = process.threads.lock();
         // Threads mostly end in the order in which they began.

@@ -51,6 +51,7 @@ pub mod table;
 pub mod timer_file;
 pub mod trace;
 pub mod traps;
+pub mod used_time;
 pub mod user;
 pub mod vector_buffer;
 

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, 
 
 use exos::fs::permission::Credentials;
 use exos::fs::readiness::{Readiness, WaitQueue};
-use exos::sync::Mutex;
+use exos::sync::{Mutex, SpinMutex};
 use exos::task::capability::{Capabilities, Capability};
 use exos::task::futex::FutexWaiter;
 use exos::task::limits::Limits;
@@ -22,6 +22,7 @@ use exos::task::weight;
 use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::seen_descriptors::SeenDescriptors;
 use crate::signal_frame::AlternateStack;
+use crate::used_time::{Samples, UsedTime};
 
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
 pub const TIMER_SLACK_NS: u64 = 50_000;
@@ -152,13 +153,13 @@ impl Pause {
     }
 }
 
-/// Processor time in nanoseconds.
+/// Processor time of those that are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimesNs {
+pub struct GoneTimes {
     /// Of threads that have ended.
-    pub ended_threads: u64,
+    pub ended_threads: UsedTime,
     /// Of children that were waited for, and theirs.
-    pub children: u64,
+    pub children: UsedTime,
 }
 
 /// A process.
@@ -207,7 +208,7 @@ pub struct Process {
     /// Whether it is stopped, and what its parent was told of it.
     pub pause: Mutex<Pause>,
     /// Processor time.
-    pub times: Mutex<TimesNs>,
+    pub times: Mutex<GoneTimes>,
     /// Told when a child ends, stops or continues, and when it is continued itself.
     pub changes: Arc<WaitQueue>,
     /// Its memory is its parent's, which waits for it to let go.
@@ -258,6 +259,8 @@ pub struct Thread {
     pub used_ns: AtomicU64,
     /// See `used_ns`.
     pub dispatched_ns: AtomicU64,
+    /// What of that exos used.
+    samples: SpinMutex<Samples>,
     /// Its signals. Taken before the process's.
     pub signals: Mutex<ThreadSignals>,
     /// Its scheduling policy as it was set: one of those without a priority. Whoever changes it calls
@@ -603,6 +606,13 @@ impl Process {
     #[must_use]
     pub fn used_ns(&self, now_ns: u64) -> u64 {
         let running: u64 = self.thread_list().iter().map(|thread| thread.used_ns(now_ns)).sum();
+        self.times.lock().ended_threads.whole_ns + running
+    }
+
+    /// The same, with what of it exos used.
+    #[must_use]
+    pub fn used_time(&self, now_ns: u64) -> UsedTime {
+        let running: UsedTime = self.thread_list().iter().map(|thread| thread.used_time(now_ns)).sum();
         self.times.lock().ended_threads + running
     }
 }
@@ -619,6 +629,7 @@ impl Thread {
             needs_attention: AtomicBool::new(true),
             used_ns: AtomicU64::new(0),
             dispatched_ns: AtomicU64::new(0),
+            samples: SpinMutex::default(),
             signals: Mutex::default(),
             policy: AtomicU32::new(0),
             nice: AtomicI32::new(0),
@@ -708,6 +719,18 @@ impl Thread {
             dispatched_ns => now_ns.saturating_sub(dispatched_ns),
         };
         self.used_ns.load(Ordering::Relaxed) + since_ns
+    }
+
+    /// The same, with what of it exos used.
+    #[must_use]
+    pub fn used_time(&self, now_ns: u64) -> UsedTime {
+        let whole_ns = self.used_ns(now_ns);
+        UsedTime { whole_ns, system_ns: self.samples.lock().system_ns(whole_ns) }
+    }
+
+    /// Its processor has looked whether it is in exos. Called by that processor only.
+    pub fn sample(&self, is_in_system: bool, now_ns: u64) {
+        self.samples.lock().look(self.used_ns(now_ns), is_in_system);
     }
 
     /// For `lost_ns` of the time since a processor began to run it, other environments had that processor, which says

@@ -101,7 +101,7 @@ const TIME: &[Entry] = &[
     full(Sysno::clock_settime, time::clock_settime),
     full(Sysno::gettimeofday, time::gettimeofday),
     full(Sysno::time, time::time),
-    partial(Sysno::times, "all time is user time", time::times),
+    full(Sysno::times, time::times),
     full(Sysno::nanosleep, time::nanosleep),
     full(Sysno::clock_nanosleep, time::clock_nanosleep),
     full(Sysno::pause, time::pause),

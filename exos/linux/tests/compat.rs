@@ -87,8 +87,8 @@ const OTHER_LIMITS: &[&str] = &[
            line that says so.",
     "`/proc` has the files that programs read, in Linux 6.1's formats. What exos does not count \
            (context switches, bytes read and written, block devices) is 0 there.",
-    "Processor time is counted as a whole and shown as user time. There is one load average, and \
-           it is 0.",
+    "Processor time is measured as a whole; what of it is system time is sampled every 10 ms. There \
+           is one load average, and it is 0.",
 ];
 
 const INTRODUCTION: &str = "This file is generated from `exos/linux/src/table.rs`; `AEGIS_BLESS=1 \

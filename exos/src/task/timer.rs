@@ -27,6 +27,8 @@ pub enum TimeBase {
     Monotonic,
     /// The processor time of the process.
     Process,
+    /// The same without what exos had of it.
+    ProcessUser,
     /// The processor time of a thread.
     Thread(u32),
 }

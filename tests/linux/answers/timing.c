@@ -107,3 +107,26 @@ PROGRAM(usual_times) {
     }
     waitpid(child, NULL, 0), times(&all), IS(all.tms_cutime + all.tms_cstime >= 5);
 }
+
+/* Half a second of processor time, of which a program and its calls have the most in turn. */
+static void spend(int reads) {
+    static char bytes[1 << 16];
+    int zero = open("/dev/zero", O_RDONLY);
+    struct timespec now = {0};
+    volatile long sum = 0;
+    while (now.tv_sec == 0 && now.tv_nsec < 500000000) {
+        for (int i = 0; i < reads; i++) read(zero, bytes, sizeof bytes);
+        for (int i = 0; i < (reads ? 0 : 100000); i++) sum += i;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    }
+}
+
+PROGRAM(time_in_calls) {
+    struct rusage mine, last;
+    struct tms all;
+    CHILD("reads", (spend(20), getrusage(RUSAGE_SELF, &mine), IS(mine.ru_stime.tv_usec > mine.ru_utime.tv_usec)));
+    getrusage(RUSAGE_CHILDREN, &last), times(&all);
+    IS(last.ru_stime.tv_usec > last.ru_utime.tv_usec), IS(all.tms_cstime > all.tms_cutime);
+    IS(all.tms_cstime + all.tms_cutime >= 45);
+    CHILD("computes", (spend(0), getrusage(RUSAGE_SELF, &mine), IS(mine.ru_utime.tv_usec > 3 * mine.ru_stime.tv_usec)));
+}

@@ -352,14 +352,15 @@ pub fn setrlimit(context: &mut Context<'_>, [resource, address, ..]: Arguments) 
 /// `getrusage(2)`.
 pub fn getrusage(context: &mut Context<'_>, [who, address, ..]: Arguments) -> Result<u64> {
     // RUSAGE_SELF 0, RUSAGE_THREAD 1, RUSAGE_CHILDREN -1.
-    let used_ns = match who as u32 as i32 {
-        0 => context.process.used_ns(context.now_ns()),
-        1 => context.thread.used_ns(context.now_ns()),
+    let used = match who as u32 as i32 {
+        0 => context.process.used_time(context.now_ns()),
+        1 => context.thread.used_time(context.now_ns()),
         -1 => context.process.times.lock().children,
         _ => return Err(Errno::EINVAL),
     };
-    let resident_kib = if used_ns == 0 { 0 } else { context.process.space().resident_peak_bytes() / 1024 };
-    let bytes = Encoder::new().raw(&timeval(used_ns)).raw(&timeval(0)).u64(resident_kib).zero_to(144).finish();
+    let resident_kib = if used.whole_ns == 0 { 0 } else { context.process.space().resident_peak_bytes() / 1024 };
+    let times = [timeval(used.user_ns()), timeval(used.system_ns)];
+    let bytes = Encoder::new().raw(&times[0]).raw(&times[1]).u64(resident_kib).zero_to(144).finish();
     write_all(context.memory, address, &bytes)?;
     Ok(0)
 }

@@ -29,6 +29,7 @@ use crate::leaving::{ChildChange, child_code, forget};
 use crate::process::{Birth, Ending, Process, Thread};
 use crate::system::ThreadStart;
 use crate::table::{Entry, full, partial};
+use crate::used_time::UsedTime;
 use crate::user::{read_vec, write_all};
 
 /// This family's part of the table.
@@ -454,7 +455,7 @@ struct Found {
     change: ChildChange,
     code: i32,
     status: i32,
-    used_ns: u64,
+    used: UsedTime,
 }
 
 fn is_chosen(child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
@@ -498,11 +499,11 @@ fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<
     };
     let (code, status) = child_code(child, change);
     let uid = child.identities.lock().uid[0];
-    let used_ns = child.used_ns(context.now_ns()) + child.times.lock().children;
+    let used = child.used_time(context.now_ns()) + child.times.lock().children;
     if change == ChildChange::Ended && reaps {
         forget(context.system, child);
     }
-    Some(Found { pid: child.pid, uid, change, code, status, used_ns })
+    Some(Found { pid: child.pid, uid, change, code, status, used })
 }
 
 /// Waits for a change; `None` with `WNOHANG` if there is none.
@@ -533,8 +534,8 @@ fn status_word(found: &Found) -> u32 {
     }
 }
 
-fn usage(used_ns: u64) -> Vec<u8> {
-    Encoder::new().raw(&timeval(used_ns)).raw(&timeval(0)).zero_to(144).finish()
+fn usage(used: UsedTime) -> Vec<u8> {
+    Encoder::new().raw(&timeval(used.user_ns())).raw(&timeval(used.system_ns)).zero_to(144).finish()
 }
 
 /// `wait4(2)`.
@@ -555,7 +556,7 @@ pub fn wait4(context: &mut Context<'_>, [pid, status, options, resources, ..]: A
         write_all(context.memory, status, &status_word(&found).to_le_bytes())?;
     }
     if resources != 0 {
-        write_all(context.memory, resources, &usage(found.used_ns))?;
+        write_all(context.memory, resources, &usage(found.used))?;
     }
     Ok(u64::from(found.pid))
 }
@@ -605,7 +606,7 @@ pub fn waitid(context: &mut Context<'_>, [kind, number, info, options, resources
     if resources != 0
         && let Some(found) = &found
     {
-        write_all(context.memory, resources, &usage(found.used_ns))?;
+        write_all(context.memory, resources, &usage(found.used))?;
     }
     Ok(0)
 }

@@ -94,13 +94,10 @@ pub fn time(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> 
 
 /// `times(2)`.
 pub fn times(context: &mut Context<'_>, [address, ..]: Arguments) -> Result<u64> {
-    let ticks = context.process.used_ns(context.now_ns()) / TICK_NS;
-    let child_ticks = context.process.times.lock().children / TICK_NS;
     if address != 0 {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&ticks.to_le_bytes());
-        bytes[16..24].copy_from_slice(&child_ticks.to_le_bytes());
-        write_all(context.memory, address, &bytes)?;
+        let (own, children) = (context.process.used_time(context.now_ns()), context.process.times.lock().children);
+        let times_ns = [own.user_ns(), own.system_ns, children.user_ns(), children.system_ns];
+        write_all(context.memory, address, times_ns.map(|ns| (ns / TICK_NS).to_le_bytes()).as_flattened())?;
     }
     Ok(context.now_ns() / TICK_NS)
 }

@@ -21,7 +21,7 @@ use crate::user::{read_array, write_all};
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::getitimer, getitimer),
-    partial(Sysno::setitimer, "all time is user time", setitimer),
+    full(Sysno::setitimer, setitimer),
     full(Sysno::alarm, alarm),
     partial(Sysno::timer_create, "processor time of the caller's own process only", timer_create),
     partial(Sysno::timer_settime, "a clock that is set moves no timer", timer_settime),
@@ -42,6 +42,7 @@ fn base_ns(process: &Process, base: TimeBase, now_ns: u64) -> u64 {
     match base {
         TimeBase::Monotonic => now_ns,
         TimeBase::Process => process.used_ns(now_ns),
+        TimeBase::ProcessUser => process.used_time(now_ns).user_ns(),
         TimeBase::Thread(tid) => process.thread(tid).map_or(0, |thread| thread.used_ns(now_ns)),
     }
 }
@@ -60,7 +61,8 @@ fn look_ns(process: &Process, base: TimeBase, deadline_ns: u64, now_ns: u64) -> 
 fn interval_base(which: u64) -> Result<TimeBase> {
     match which as u32 {
         0 => Ok(TimeBase::Monotonic),
-        1 | 2 => Ok(TimeBase::Process),
+        1 => Ok(TimeBase::ProcessUser),
+        2 => Ok(TimeBase::Process),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -133,7 +135,7 @@ pub fn check(process: &Process, now_ns: u64) -> Option<u64> {
         return None;
     }
     let signals = [Signal::ALRM, Signal::VTALRM, Signal::PROF];
-    let bases = [TimeBase::Monotonic, TimeBase::Process, TimeBase::Process];
+    let bases = [TimeBase::Monotonic, TimeBase::ProcessUser, TimeBase::Process];
     let intervals = (0..3).filter_map(|which| check_interval(process, which, bases[which], signals[which], now_ns));
     let next_ns = intervals.min();
     let limit_ns = check_processor_limit(process, now_ns);

@@ -491,7 +491,7 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     }
     let kinds = if frame.kind == KIND_HELD_BACK { control::take_pending() } else { 1 << frame.kind };
     this_processor().take_in(kinds);
-    this_processor().take_bell();
+    this_processor().take_bell_of_runner(frame.kind == KIND_HELD_BACK || frame.rip >= LIBOS_BASE);
     if this_number() == 0 {
         if frame.rip < LIBOS_BASE {
             run.platform.absorb();

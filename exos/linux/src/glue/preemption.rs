@@ -41,7 +41,7 @@ fn look(fiber: &fiber::Fiber, is_told: bool) -> Interruption {
 fn give_way() {
     let Some(run) = RUN.get() else { return };
     this_processor().take_in(control::take_pending());
-    this_processor().take_bell();
+    this_processor().take_bell_of_runner(true);
     if this_number() == 0 {
         this_processor().keep_running(|| run.platform.absorb());
     }

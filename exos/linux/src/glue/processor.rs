@@ -18,6 +18,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use exos::sync::Once;
 use exos::task::schedule::{Processors, Task};
+use exos_linux::used_time::SAMPLE_NS;
 
 use super::run::RUN;
 use super::stack::Stack;
@@ -55,6 +56,8 @@ pub(crate) struct Processor {
     slot: AtomicU32,
     /// Time that others had it for, as far as its tasks were forgiven that.
     forgiven_ns: AtomicU64,
+    /// When it looked last whether its thread was in exos.
+    sampled_ns: AtomicU64,
     idle_stack: Once<Stack>,
 }
 
@@ -108,6 +111,7 @@ impl Processor {
             control_address: AtomicU64::new(0),
             slot: AtomicU32::new(0),
             forgiven_ns: AtomicU64::new(0),
+            sampled_ns: AtomicU64::new(0),
             idle_stack: Once::new(),
         }
     }
@@ -126,6 +130,9 @@ impl Processor {
         // SAFETY: its own processor's; nobody borrows the cells across calls.
         unsafe {
             let before = core::mem::replace(&mut *self.running.get(), task);
+            if before.is_none() {
+                self.arm_slice(SAMPLE_NS);
+            }
             *self.left.get() = before;
         }
     }
@@ -185,6 +192,21 @@ impl Processor {
             ARMED_WITHIN_NS[self.index()].store(u64::MAX, Ordering::Release);
         }
         has_rung
+    }
+
+    /// The same while a program's thread runs here, in exos or not: it is told where it spends its time.
+    pub(crate) fn take_bell_of_runner(&self, is_in_system: bool) {
+        if !self.take_bell() {
+            return;
+        }
+        let Some(fiber) = fiber::current() else { return };
+        let now_ns = kernel::now_ns();
+        // Bells that ring for other reasons come when something happens, and would see nothing else.
+        if now_ns.wrapping_sub(self.sampled_ns.load(Ordering::Relaxed)) >= SAMPLE_NS {
+            self.sampled_ns.store(now_ns, Ordering::Relaxed);
+            fiber.owner().1.sample(is_in_system, now_ns);
+        }
+        self.arm_slice(SAMPLE_NS);
     }
 
     /// Has an upcall come as soon as none is masked.
@@ -278,6 +300,8 @@ fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
     let bell = kernel::next_slot();
     call::bell_create(bell, slot).map_err(|_| ())?;
     PROCESSORS[index].bell.store(bell.0, Ordering::Release);
+    // Others may have wanted it to ring before it was there; the processor looks for work now without that.
+    PROCESSORS[index].armed_within_ns.store(u64::MAX, Ordering::Release);
     PROCESSORS[index].slot.store(slot.0, Ordering::Release);
     PROCESSORS[index].control_address.store(control::control_address(), Ordering::Release);
     Ok(())

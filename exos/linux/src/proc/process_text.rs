@@ -185,8 +185,11 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
         None => put!(out, "0 -1 {FLAGS} "),
     }
     put!(out, "{} 0 0 0 ", faults.resolved);
-    let used_ticks = process.used_ns(subject.system.kernel.now_ns()) / TICK_NS;
-    put!(out, "{used_ticks} 0 0 0 {} {nice} ", 20 + nice);
+    let (own, children) = (process.used_time(subject.system.kernel.now_ns()), process.times.lock().children);
+    for ns in [own.user_ns(), own.system_ns, children.user_ns(), children.system_ns] {
+        put!(out, "{} ", ns / TICK_NS);
+    }
+    put!(out, "{} {nice} ", 20 + nice);
     put!(out, "{} 0 {} ", subject.member.threads.len(), process.start_ns / TICK_NS);
     let resident_limit = process.limits.lock().soft(Resource::ResidentSet);
     put!(out, "{} {} {resident_limit} ", totals.areas.total * 4096, resident(&totals));

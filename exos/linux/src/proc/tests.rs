@@ -5,8 +5,9 @@ use exos::task::capability::Capabilities;
 use exos::task::limits::{Limit, Resource};
 use exos::task::signal::{Disposition, Signal};
 
-use crate::process::Ending;
+use crate::process::{Ending, GoneTimes};
 use crate::testing::pod::{LIMIT_BYTES, START_S, World};
+use crate::used_time::UsedTime;
 
 /// The value behind `label` in a text of `label:\tvalue` lines.
 fn field<'a>(text: &'a str, label: &str) -> &'a str {
@@ -73,17 +74,23 @@ fn status_tells_identity_and_signals() {
     assert_eq!(field(&world.read("/proc/self/status").unwrap(), "CapEff"), "0000000000000000");
 }
 
+fn used(whole_ms: u64, system_ms: u64) -> UsedTime {
+    UsedTime { whole_ns: whole_ms * 1_000_000, system_ns: system_ms * 1_000_000 }
+}
+
 #[test]
 fn stat_has_52_fields_behind_a_name_with_brackets() {
     let world = World::new();
-    world.pod.process.times.lock().ended_threads = 6_170_000_000;
+    let (ended_threads, children) = (used(6_170, 170), used(50, 20));
+    *world.pod.process.times.lock() = GoneTimes { ended_threads, children };
     *world.pod.thread.name.lock() = b"a) (b".to_vec();
     let text = world.read("/proc/self/stat").unwrap();
     let rest = text.strip_prefix("1 (a) (b) ").unwrap().strip_suffix('\n').unwrap();
     let fields: Vec<&str> = rest.split(' ').collect();
     assert_eq!(fields.len(), 50, "{text}");
-    // State, parent; utime in ticks; priority; threads; start time.
-    assert_eq!((fields[0], fields[1], fields[11], fields[15], fields[17]), ("R", "0", "617", "20", "1"));
+    // State, parent; times in ticks; priority; threads; start time.
+    assert_eq!((fields[0], fields[1], &fields[11..15]), ("R", "0", &["600", "17", "3", "2"][..]));
+    assert_eq!((fields[15], fields[17]), ("20", "1"));
     assert_eq!(fields[19], "1234");
     assert_eq!(fields[22], "18446744073709551615");
     let system = &world.pod.system;
