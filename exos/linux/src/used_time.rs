@@ -1,9 +1,9 @@
 //! Processor time, and what of it exos had: user time and system time, as `getrusage` and `/proc` tell them.
 //!
 //! How much a thread uses is measured at each switch. How much of that exos used for it is sampled, as Linux does
-//! without precise accounting: a processor that runs a thread looks every [`SAMPLE_NS`] whether it was in exos, and what
-//! the thread uses until the next look counts as that. So a call that takes some hundred instructions reads no clock,
-//! and neither of the two sums ever goes back.
+//! without precise accounting: a processor that runs a thread looks every [`SAMPLE_NS`] whether it was in exos, and
+//! what the thread uses until the next look counts as that. So a call that takes some hundred instructions reads no
+//! clock, and neither of the two sums ever goes back.
 //!
 //! Neighbours: [`crate::process`], which has the sums; `glue/processor.rs`, which has the bell that asks for the look.
 
