@@ -301,7 +301,7 @@ fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
     call::bell_create(bell, slot).map_err(|_| ())?;
     PROCESSORS[index].bell.store(bell.0, Ordering::Release);
     // Others may have wanted it to ring before it was there; the processor looks for work now without that.
-    PROCESSORS[index].armed_within_ns.store(u64::MAX, Ordering::Release);
+    ARMED_WITHIN_NS[index].store(u64::MAX, Ordering::Release);
     PROCESSORS[index].slot.store(slot.0, Ordering::Release);
     PROCESSORS[index].control_address.store(control::control_address(), Ordering::Release);
     Ok(())
