@@ -117,14 +117,13 @@ pub struct Pod {
 /// Makes the pod.
 pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootError> {
     let now = Timestamp::from_ns(config.realtime_start_ns.wrapping_add(ground.kernel.now_ns()));
-    let facts = ProcFacts::new();
+    let (facts, limits) = (ProcFacts::new(), Limits::default());
     // Number 0 is the host's terminal, also where that does its own line discipline.
     let terminals = Terminals::new(file_system(7), u32::from(has_host_terminal(config)), now);
     let (namespace, page_cache) = name_space(&ground, config, &facts, &terminals, now)?;
     let temporary = memory_store(&ground.pool, 6, 0o1777, now).map_err(BootError::Root)?;
     let current = working_directory(&namespace, config, now)?;
     let vdso = vdso_of(&ground, config);
-    let limits = Limits::default();
     let base = mapping_base(limits.soft(Resource::Stack), 0);
     let home = || {
         let space = AddressSpace::new(ground.pool.clone(), SLOT_SELF, base, space_limits(&limits));
@@ -134,6 +133,7 @@ pub fn boot(ground: Ground, config: &Config) -> core::result::Result<Pod, BootEr
     let files = ProcessFiles::new(&namespace, current);
     let start_ns = ground.kernel.now_ns();
     let system = Arc::new(System {
+        images: exos::load::KnownImages::default(),
         kernel: ground.kernel,
         platform: ground.platform,
         ipc: Ipc::new(&ground.pool),

@@ -134,7 +134,7 @@ pub fn prepare(
         let Some(line) = script_line(system, &file).map_err(StartError::Open)? else {
             let running = RunningFile::begin(location.inode()).map_err(StartError::Open)?;
             let mut open = |path: &[u8]| find_program(access, start, path).map(|(file, _)| file);
-            let program = Program::open(&system.pool, file, &mut open).map_err(StartError::Load)?;
+            let program = Program::open((&system.pool, &system.images), file, &mut open).map_err(StartError::Load)?;
             return Ok(Prepared { program, location, running, wish: Wish { path: name, ..wish } });
         };
         if wish.is_path_lost {

@@ -132,6 +132,8 @@ pub struct System {
     pub platform: Arc<dyn Platform>,
     /// The pod's frames.
     pub pool: Arc<FramePool>,
+    /// What is known of the programs that were run.
+    pub images: exos::load::KnownImages,
     /// Who runs when.
     pub scheduler: Arc<Scheduler>,
     /// The processes.

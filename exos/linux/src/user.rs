@@ -199,7 +199,7 @@ impl core::ops::Deref for Text {
 pub fn read_text(memory: &dyn UserMemory, address: u64, limit: usize, too_long: Errno, text: &mut Text) -> Result<()> {
     let room = (CHUNK_BYTES - (address as usize % CHUNK_BYTES)).min(STRING_STEP_BYTES);
     let count = memory.copy_in(address, &mut text.short[..room])?;
-    match text.short[..count].iter().position(|byte| *byte == 0) {
+    match zero_byte_of(&text.short).filter(|end| *end < count) {
         Some(end) if end <= limit => text.length = end,
         _ => text.long = Some(read_string(memory, address, limit, too_long)?),
     }
@@ -243,7 +243,7 @@ pub fn read_string(memory: &dyn UserMemory, address: u64, limit: usize, too_long
         // Up to the end of a page at most, so that a string that ends before an unmapped page is not refused.
         let room = (CHUNK_BYTES - (position as usize % CHUNK_BYTES)).min(chunk.len());
         let count = memory.copy_in(position, &mut chunk[..room])?;
-        if let Some(end) = chunk[..count].iter().position(|byte| *byte == 0) {
+        if let Some(end) = zero_byte_of(&chunk).filter(|end| *end < count) {
             if text.is_empty() {
                 // Nearly always, and exactly as much memory as it needs.
                 text = chunk[..end].to_vec();

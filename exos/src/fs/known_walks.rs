@@ -32,7 +32,7 @@ use crate::sync::Mutex;
 /// Walks that are kept.
 const PLACE_COUNT: usize = 256;
 /// Longest path of a walk that is kept.
-pub(super) const PATH_BYTES_KEPT_MAX: usize = 56;
+pub(super) const PATH_BYTES_KEPT_MAX: usize = 120;
 
 /// Who may do a walk again without looking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use aegis_abi::CapSlot;
 use proptest::prelude::*;
@@ -11,11 +12,12 @@ use super::elf::ElfError;
 use super::elf_tests::{put, put16, put64, sample, segment};
 use super::vdso::{VdsoData, VdsoPages, build_vdso};
 use super::{
-    LoadError, LoadRequest, LoadedProgram, PROGRAM_IMAGE_BASE, Program, ProgramFile, Shifts, mapping_base,
+    KnownImages, LoadError, LoadRequest, LoadedProgram, PROGRAM_IMAGE_BASE, Program, ProgramFile, Shifts, mapping_base,
     stack::StartFacts,
 };
 use crate::error::{Errno, Result};
 use crate::fake::{FakeAccess, FakeMachine};
+use crate::mem::source::FixedRun;
 use crate::mem::{
     Access, AddressSpace, AreaLabel, FaultOutcome, FileIdentity, FilePage, FramePool, PageError, PageIntent,
     PageSource, SpaceLimits,
@@ -82,7 +84,7 @@ impl World {
     }
 
     fn open(&self, bytes: Vec<u8>, interpreter: Result<Vec<u8>>) -> core::result::Result<Program, LoadError> {
-        Program::open(&self.pool, self.file(bytes), &mut |path| {
+        Program::open((&self.pool, &KnownImages::default()), self.file(bytes), &mut |path| {
             assert_eq!(path, b"/lib/ld.so");
             interpreter.clone().map(|bytes| self.file(bytes))
         })
@@ -342,7 +344,8 @@ proptest! {
         for (at, value, width) in stores {
             put(&mut file, at, &value.to_le_bytes()[..width]);
         }
-        let program = Program::open(&world.pool, world.file(file), &mut |_| Err(Errno::ENOENT));
+        let images = KnownImages::default();
+        let program = Program::open((&world.pool, &images), world.file(file), &mut |_| Err(Errno::ENOENT));
         if let Ok(program) = program {
             let mut space = world.space();
             let _ = program.load(&mut space, &request(&[], None));
@@ -351,4 +354,70 @@ proptest! {
         prop_assert!(world.used() <= 1, "only the zero frame");
         prop_assert_eq!(world.machine.mappings(CapSlot(1)), vec![]);
     }
+}
+
+/// A file of the boot bundle, as far as nobody has written to it.
+struct Bundled {
+    file: MemoryFile,
+    is_written: core::sync::atomic::AtomicBool,
+    read_count: core::sync::atomic::AtomicUsize,
+}
+
+impl PageSource for Bundled {
+    fn page(&self, index: u64, intent: PageIntent) -> core::result::Result<FilePage, PageError> {
+        self.read_count.fetch_add(1, Ordering::Relaxed);
+        self.file.page(index, intent)
+    }
+
+    fn resident_page(&self, index: u64) -> Option<FilePage> {
+        self.file.resident_page(index)
+    }
+
+    fn fixed_run(&self, indices: core::ops::Range<u64>) -> Option<FixedRun> {
+        let count = indices.end.min(self.file.bytes.len() as u64 / 4096).checked_sub(indices.start)?;
+        let is_fixed = count > 0 && !self.is_written.load(Ordering::Relaxed);
+        is_fixed.then_some(FixedRun { first: aegis_abi::FrameNumber(7000 + indices.start), count })
+    }
+
+    fn identity(&self) -> FileIdentity {
+        self.file.identity()
+    }
+
+    fn path(&self) -> String {
+        self.file.path()
+    }
+}
+
+#[test]
+fn headers_are_read_once_as_long_as_nobody_can_have_changed_them() {
+    let world = World::new(64);
+    let images = KnownImages::default();
+    let bundled = |bytes: Vec<u8>| {
+        let frames = crate::sync::Mutex::default();
+        let file = MemoryFile { pool: world.pool.clone(), bytes, frames };
+        Arc::new(Bundled { file, is_written: false.into(), read_count: 0.into() })
+    };
+    let mut bytes = static_sample();
+    bytes.resize(3 * 4096, 0);
+    let first = bundled(bytes.clone());
+    let entry_of = |source: &Arc<Bundled>| {
+        let length_bytes = source.file.bytes.len() as u64;
+        let file = ProgramFile { source: source.clone(), length_bytes };
+        let program = Program::open((&world.pool, &images), file, &mut |_| Err(Errno::ENOENT)).expect("a program");
+        (program.image().entry, source.read_count.swap(0, Ordering::Relaxed) > 0)
+    };
+    let (entry, was_read) = entry_of(&first);
+    assert!(was_read);
+    assert_eq!(entry_of(&first), (entry, false));
+    // The same place with another length is another file.
+    let mut longer = bytes.clone();
+    longer.resize(4 * 4096, 0);
+    assert_eq!(entry_of(&bundled(longer)), (entry, true));
+    // One that was written to is read each time, and what it says is told to nobody else.
+    put64(&mut bytes, 24, entry + 16);
+    let other = bundled(bytes);
+    other.is_written.store(true, Ordering::Relaxed);
+    assert_eq!(entry_of(&other), (entry + 16, true));
+    assert_eq!(entry_of(&other), (entry + 16, true));
+    assert_eq!(entry_of(&first), (entry, false));
 }

@@ -10,6 +10,7 @@
 //! below the stack's limit and the room for trampolines ([`mapping_base`]).
 
 pub mod elf;
+mod images;
 pub mod script;
 pub mod stack;
 pub mod vdso;
@@ -29,6 +30,7 @@ use aegis_abi::layout::{PAGE_SIZE, PROGRAM_END};
 
 use crate::error::{Errno, Result};
 use crate::load::elf::{ElfError, ElfImage, ElfKind, MappedImage};
+pub use crate::load::images::KnownImages;
 use crate::load::stack::{StackImage, StartFacts};
 use crate::load::vdso::VdsoPages;
 use crate::mem::first_faults::StartPlaces;
@@ -128,8 +130,8 @@ impl fmt::Display for LoadError {
 /// A program whose headers are good.
 pub struct Program {
     file: ProgramFile,
-    image: ElfImage,
-    interpreter: Option<(ProgramFile, ElfImage)>,
+    image: Arc<ElfImage>,
+    interpreter: Option<(ProgramFile, Arc<ElfImage>)>,
 }
 
 /// What a program is started with.
@@ -182,14 +184,14 @@ pub fn mapping_base(stack_limit_bytes: u64, shift_pages: u64) -> u64 {
 impl Program {
     /// Reads and checks the headers of `file` and of the interpreter that it names, which `open` opens by path.
     pub fn open(
-        pool: &FramePool,
+        (pool, images): (&FramePool, &KnownImages),
         file: ProgramFile,
         open: &mut dyn FnMut(&[u8]) -> Result<ProgramFile>,
     ) -> core::result::Result<Self, LoadError> {
-        let image = read_image(pool, &file).map_err(LoadError::Program)?;
+        let image = images.read(pool, &file).map_err(LoadError::Program)?;
         let interpreter = match &image.interpreter {
             None => None,
-            Some(path) => Some(open_interpreter(pool, path, open)?),
+            Some(path) => Some(open_interpreter((pool, images), path, open)?),
         };
         Ok(Self { file, image, interpreter })
     }
@@ -293,20 +295,16 @@ impl Program {
 }
 
 fn open_interpreter(
-    pool: &FramePool,
+    (pool, images): (&FramePool, &KnownImages),
     path: &[u8],
     open: &mut dyn FnMut(&[u8]) -> Result<ProgramFile>,
-) -> core::result::Result<(ProgramFile, ElfImage), LoadError> {
+) -> core::result::Result<(ProgramFile, Arc<ElfImage>), LoadError> {
     let file = open(path).map_err(|error| LoadError::InterpreterMissing { path: path.to_vec(), error })?;
-    match read_image(pool, &file) {
+    match images.read(pool, &file) {
         // An interpreter's own interpreter is not looked at, as on Linux.
         Ok(image) => Ok((file, image)),
         Err(error) => Err(LoadError::Interpreter { path: path.to_vec(), error }),
     }
-}
-
-fn read_image(pool: &FramePool, file: &ProgramFile) -> core::result::Result<ElfImage, ElfError> {
-    ElfImage::read(file.length_bytes, &mut |offset, into| read_file(pool, &file.source, offset, into))
 }
 
 /// Fills `into` from `offset` of a file on. `EIO` if the file ends or cannot be read.

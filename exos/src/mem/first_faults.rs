@@ -357,9 +357,14 @@ impl AddressSpace {
     /// A store to shared memory tells the file's source, which one that does not come must not. A private page of a
     /// file that can change shows the changes until it is stored to, so it is only read ahead.
     fn access_ahead(&self, address: u64, access: Access) -> Option<(Area, Access)> {
-        let area = self.areas.find(address).filter(|area| !area.is_shared())?;
+        let wanted_for = |access| if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
         let page = address >> PAGE_SHIFT;
         let known = self.pages.get(page);
+        // Most came with the space.
+        if known.is_some_and(|entry| entry.has(wanted_for(access))) {
+            return None;
+        }
+        let area = self.areas.find(address).filter(|area| !area.is_shared())?;
         let can_change = |frame| !self.pool.is_immutable(frame);
         let shows_file = match (&area.backing, known) {
             (Backing::Anonymous, _) => false,
@@ -369,8 +374,7 @@ impl AddressSpace {
             }
         };
         let access = if access == Access::Write && shows_file { Access::Read } else { access };
-        let wanted = if access == Access::Write { PageFlags::WRITE } else { PageFlags::MAPPED };
-        let is_there = known.is_some_and(|entry| entry.has(wanted));
+        let is_there = known.is_some_and(|entry| entry.has(wanted_for(access)));
         (!is_there).then(|| (area.clone(), access))
     }
 

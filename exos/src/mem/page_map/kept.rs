@@ -40,11 +40,19 @@ impl LeafLook<'_> {
         let word = PageEntry::new(FrameNumber(first), PageFlags::FILE).0;
         let mut same = bits;
         while bits != 0 {
-            let index = take_slot(&mut bits);
-            let expected = word.wrapping_add((index as u64) << super::FRAME_SHIFT);
-            if self.leaf.entries[index] != expected {
-                same &= !(1 << index);
+            // Most lie one behind the other.
+            let start = bits.trailing_zeros();
+            let length = (!(bits >> start)).trailing_zeros();
+            let mut expected = word.wrapping_add(u64::from(start) << super::FRAME_SHIFT);
+            let mut bit = 1 << start;
+            for entry in &self.leaf.entries[start as usize..(start + length) as usize] {
+                if *entry != expected {
+                    same &= !bit;
+                }
+                expected = expected.wrapping_add(1 << super::FRAME_SHIFT);
+                bit <<= 1;
             }
+            bits &= bits.wrapping_add(1 << start);
         }
         same
     }
