@@ -29,14 +29,13 @@ impl AddressSpace {
     /// `ENOMEM` if the kernel refuses a batch, or where there is no memory for what is known of the pages; `EINTR` if
     /// the process ends meanwhile. Then the parent is whole and the copy is dropped.
     pub fn clone_cow(&mut self, environment: CapSlot) -> Result<AddressSpace> {
-        self.clone_into(environment, None)
+        self.clone_into(environment, &mut None)
     }
 
-    /// As [`Self::clone_cow`], over a page table that maps what a child before it left.
-    pub(crate) fn clone_into(&mut self, environment: CapSlot, left: Option<Box<Residue>>) -> Result<AddressSpace> {
+    /// As [`Self::clone_cow`], over a page table that maps what a child before it left, which the copy takes over.
+    pub(crate) fn clone_into(&mut self, environment: CapSlot, left: &mut Option<Box<Residue>>) -> Result<AddressSpace> {
         let pool = Arc::clone(&self.pool);
         let mut child = AddressSpace::new(pool, environment, self.mapping_base, self.limits);
-        child.keep_for_child(&self.child_faults, left);
         child.break_start = self.break_start;
         child.break_end = self.break_end;
         child.has_no_large_pages = self.has_no_large_pages;
@@ -45,6 +44,7 @@ impl AddressSpace {
         child.areas = self.areas.copy()?;
         self.protect_pages_for_fork()?;
         child.pages = self.pages.share()?;
+        child.keep_for_child(&self.child_faults, left.take());
         child.leave_out_areas();
         child.note_peak();
         child.adopt_child();

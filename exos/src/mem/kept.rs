@@ -234,10 +234,10 @@ impl AddressSpace {
     /// A copy of this space by copy on write, in a space of its own. As [`Self::clone_cow`].
     pub fn fork(&mut self) -> Result<Self> {
         let next = Next::Child(self.child_faults.clone());
-        let (slot, residue) = take_space(&self.pool, Some(&next))?;
-        let copy = self.clone_into(slot, residue);
+        let (slot, mut residue) = take_space(&self.pool, Some(&next))?;
+        let copy = self.clone_into(slot, &mut residue);
         if copy.is_err() {
-            let _ = self.pool.kernel().destroy_space(slot);
+            self.pool.end_kept(KeptSpace { slot, residue });
         }
         copy
     }

@@ -8,6 +8,7 @@ use super::{
     AddressSpace, AreaLabel, FileIdentity, FilePage, FramePool, FrameRef, MapBacking, MapRequest, PageError,
     PageIntent, PageSource, Placement, ProtectReach, Protection, SpaceLimits,
 };
+use crate::reserve::{self, Level};
 use crate::rewrite::Refusal;
 use aegis_abi::CapSlot;
 
@@ -396,6 +397,35 @@ fn no_jump_goes_to_the_next_run_without_its_trampoline() {
     fetch(&mut next, TEXT + PAGE);
     assert_eq!(target(&setup, &mut next, SITES[0]), trampoline);
     assert_eq!(load(&setup, &mut next, trampoline), first_byte);
+}
+
+#[test]
+fn a_fork_that_fails_gives_back_what_the_child_before_it_left() {
+    let setup = Setup::new();
+    let bytes = program_bytes();
+    let source: Arc<dyn PageSource> = setup.bundle_of(&bytes, bytes.len());
+    let mut parent = offered(&setup, &source);
+    let data = TEXT + 8 * PAGE;
+    let rights = Protection::READ | Protection::WRITE;
+    parent.map(MapRequest::anonymous(Placement::Fixed(data), PAGE, rights)).expect("free");
+    store(&setup, &mut parent, data, 1);
+    let references = |setup: &Setup, parent: &AddressSpace| {
+        let (frame, _) = parent.frame_at(TEXT + SITES[0]).expect("patched");
+        setup.pool.lock().reference_count(frame)
+    };
+    let before = references(&setup, &parent);
+    for _ in 0..4 {
+        let mut child = parent.fork().expect("memory");
+        fetch(&mut child, TEXT + SITES[0]);
+        assert!(child.unmap_all() && child.keep());
+        child.abandon();
+        assert!(references(&setup, &parent) > before, "the space that is kept has the page, too");
+        store(&setup, &mut parent, data, 2);
+        reserve::set_level(Level::Low);
+        assert!(parent.fork().is_err());
+        reserve::set_level(Level::Whole);
+        assert_eq!((references(&setup, &parent), setup.pool.kept_space_count()), (before, 0));
+    }
 }
 
 #[test]
