@@ -124,7 +124,7 @@ pub(crate) struct Residue {
     next: Next,
     parts: Vec<Part>,
     leaves: Vec<KeptLeaf>,
-    /// The rewritten sites in pages that stay; `None`: there was no memory for them, and patched pages are of no use.
+    /// The rewritten sites in pages that stay; `None`: patched pages are of no use.
     sites: Option<Arc<SiteTable>>,
 }
 
@@ -509,7 +509,8 @@ fn stays_of(
     (files, owned)
 }
 
-/// The rewritten sites in what stays of a program. `None`: there is no memory for them.
+/// The rewritten sites in what stays of a program. `None`: there is no memory for them, or a jump stays without its
+/// trampoline, because of a limit or a shortage.
 fn sites_of(sites: &Arc<SiteTable>, parts: &[Part], leaves: &[KeptLeaf]) -> Option<Arc<SiteTable>> {
     let stays = |page: u64| {
         let place = leaves.partition_point(|leaf| leaf.first() + 64 <= page);
@@ -517,7 +518,7 @@ fn sites_of(sites: &Arc<SiteTable>, parts: &[Part], leaves: &[KeptLeaf]) -> Opti
         leaf.is_some_and(|leaf| leaf.pages() >> (page - leaf.first()) & 1 != 0)
     };
     let is_inside = |page: u64| parts.iter().any(|part| part.first.is_some() && part.pages.contains(&page));
-    SiteTable::only(sites, stays, is_inside).ok()
+    if sites.is_whole_in(stays) { SiteTable::only(sites, stays, is_inside).ok() } else { None }
 }
 
 /// A space for a process: one that was kept, with what it maps still, or a new one. `ENOMEM`.

@@ -400,6 +400,34 @@ fn no_jump_goes_to_the_next_run_without_its_trampoline() {
 }
 
 #[test]
+fn areas_beyond_the_limit_take_no_trampoline_from_a_jump_that_stays() {
+    let setup = Setup::new();
+    let bytes = program_bytes();
+    let source: Arc<dyn PageSource> = setup.bundle_of(&bytes, bytes.len());
+    let mut first = offered(&setup, &source);
+    let trampoline = target(&setup, &mut first, SITES[0]);
+    let mut run = start_of(&setup, &source, &|_| ());
+    fetch(&mut run, TEXT);
+    let slot = run.environment();
+    assert!(setup.machine.mapping(slot, trampoline & !(PAGE - 1)).is_some());
+    // More areas than are looked at, between the text and its trampolines.
+    let other = TEXT + 4 * PAGE;
+    for index in 0..70 {
+        let place = Placement::Fixed(other + 2 * index * PAGE);
+        run.map(MapRequest::file(place, PAGE, Protection::READ, setup.bundle_file(4096, 1), 0)).expect("free");
+    }
+    run.keep_for_start(source.identity(), [TEXT..other + 140 * PAGE, 0..0]);
+    assert!(run.unmap_all() && run.keep());
+    run.abandon();
+    let mut next = start_of(&setup, &source, &|_| ());
+    assert_eq!(next.environment(), slot);
+    fetch(&mut next, TEXT + PAGE);
+    assert_eq!(target(&setup, &mut next, SITES[0]), trampoline);
+    assert_eq!(next.area_at(trampoline).map(|area| area.label()), Some(AreaLabel::Trampolines));
+    assert!(setup.machine.mapping(slot, trampoline & !(PAGE - 1)).is_some(), "the jump leads nowhere");
+}
+
+#[test]
 fn a_fork_that_fails_gives_back_what_the_child_before_it_left() {
     let setup = Setup::new();
     let bytes = program_bytes();

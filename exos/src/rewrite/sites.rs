@@ -120,6 +120,12 @@ impl SiteTable {
         })
     }
 
+    /// Whether no jump is in a page that stays without its trampoline.
+    #[must_use]
+    pub fn is_whole_in(&self, stay: impl Fn(u64) -> bool) -> bool {
+        self.sites.values().all(|site| !stay(site.plan.jump >> PAGE_SHIFT) || stay(site.trampoline >> PAGE_SHIFT))
+    }
+
     /// How many sites are patched.
     #[must_use]
     pub fn site_count(&self) -> usize {
