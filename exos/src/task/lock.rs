@@ -29,6 +29,9 @@ pub const WAITERS: u32 = 1 << 31;
 /// The bit that says that a holder ended without unlocking.
 pub const OWNER_DIED: u32 = 1 << 30;
 
+/// Looks at a word whose holder is not found, each of which finds another holder.
+const LOOK_COUNT_MAX: u32 = 8;
+
 /// A lock's word.
 pub trait LockWord {
     /// Changes it in one step; what it was before.
@@ -153,7 +156,8 @@ impl LockTable {
     ///
     /// # Errors
     /// `EDEADLK`: `me` holds it, or the holder waits for `me`. `ESRCH`: there is no holder of that number. `EINVAL`:
-    /// the word was changed behind the holder's back. `ENOMEM`, and those of `word`.
+    /// the word was changed behind the holder's back. `EAGAIN`: it names somebody else whenever it is looked at.
+    /// `ENOMEM`, and those of `word`.
     pub fn acquire<'a>(
         &'a self,
         key: FutexKey,
@@ -176,7 +180,7 @@ impl LockTable {
                 _ => Ok(value | WAITERS),
             })
         };
-        let (mut before, mut found) = (ask()?, None);
+        let (mut before, mut found, mut look_count) = (ask()?, None, 0);
         loop {
             let owner = before & OWNER;
             if Some(owner) == orphan || owner == 0 && !is_dying(before) {
@@ -193,6 +197,11 @@ impl LockTable {
             let again = ask()?;
             if again & OWNER == owner {
                 return Err(Errno::ESRCH);
+            }
+            // Nobody holds up all locks by a word that changes all the time.
+            look_count += 1;
+            if look_count == LOOK_COUNT_MAX {
+                return Err(Errno::EAGAIN);
             }
             before = again;
         }

@@ -209,3 +209,23 @@ fn the_next_one_is_drawn_by_what_each_is_worth() {
     let ratio = f64::from(acquired[0]) / f64::from(acquired[1]);
     assert!((1.65..2.0).contains(&ratio), "{acquired:?}");
 }
+
+/// Somebody else writes a number that is nobody's before each look.
+#[derive(Default)]
+struct Restless(AtomicU32);
+
+impl LockWord for Restless {
+    fn update(&self, change: &dyn Fn(u32) -> Result<u32>) -> Result<u32> {
+        let before = 1000 + self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(before < 2000, "it is looked at for ever");
+        change(before).map(|_| before)
+    }
+}
+
+#[test]
+fn a_word_that_changes_all_the_time_holds_up_nobody() {
+    let (world, word) = (World::new(1, &[WEIGHT_DEFAULT]), Restless::default());
+    let me = Holder { tid: 1, task: world.tasks[0].clone() };
+    assert_eq!(world.locks.acquire(KEY, &me, None, &word, |_| None).err(), Some(Errno::EAGAIN));
+    assert!(world.locks.is_empty());
+}
