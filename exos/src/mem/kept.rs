@@ -3,8 +3,8 @@
 //! A process that ends or runs another program leaves page tables behind, and the next one needs the same: another run
 //! of the program, or the next child of a parent that forks again and again. Making them anew is half of what a start
 //! costs. So a space is kept with its tables, and what its tables map of files that nobody can write stays mapped:
-//! pages of the boot bundle and patched copies of them ([`super::patched_text`]), read-only, in areas that nobody may
-//! write to. All else is unmapped, and its frames are released.
+//! pages of the boot bundle and patched copies of them ([`super::patched_text`]) or, for a child, any that its parent
+//! has, too; read-only, in areas that nobody may write to. All else is unmapped, and its frames are released.
 //!
 //! What stays is only a guess at what the next process maps, so whoever takes the space compares before any of it can
 //! be reached: of a program that was loaded, an area has to be where it was, with the same rights, and its file has to
@@ -14,7 +14,7 @@
 //!
 //! Invariant: a page that stays mapped is known to the [`Residue`] alone, which has a reference to its frame.
 //!
-//! Limits: [`SPACE_COUNT_MAX`] spaces, of each the first [`PART_COUNT_MAX`] areas.
+//! Limits: [`SPACE_COUNT_MAX`] spaces, of each the first [`PART_COUNT_MAX`] areas, [`OWNED_COUNT_MAX`] private pages.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -43,6 +43,9 @@ use crate::sync::Mutex;
 const SPACE_COUNT_MAX: usize = 12;
 /// With so many kept, a process that none of them is for gets the oldest rather than a new one.
 const SPACE_COUNT_ENOUGH: usize = 6;
+/// Private pages that stay mapped in a space, with a reference to each: so that no process leaves memory behind that
+/// nobody uses.
+pub(super) const OWNED_COUNT_MAX: usize = 128;
 /// Areas of which pages stay mapped.
 const PART_COUNT_MAX: usize = 64;
 
@@ -261,23 +264,24 @@ impl AddressSpace {
         self.settle_large(&(0..PROGRAM_END), Whole::Unmap);
         let mut parts = self.parts_to_keep();
         let offered = self.offered_pages(&parts);
-        let (binder, sites) = (&mut self.binder, &self.sites);
+        let binder = &mut self.binder;
         let unmap = |pages: Range<u64>, is_apart: bool| {
             if is_apart {
                 binder.seal();
             }
             binder.unmap_run(pages);
         };
-        let (mut used, mut patched) = (0, 0);
+        let (mut used, mut patched, mut left) = (0, 0, OWNED_COUNT_MAX);
         let keeps = |frames: &FrameCounts<'_>, look: &LeafLook<'_>| {
-            let is_good = |part: &Part, page: u64, frame: FrameNumber| match &offered {
+            let is_good = |page: u64, frame: FrameNumber| match &offered {
                 Some(offered) => offered.binary_search(&(page, frame)).is_ok(),
-                None => {
-                    let is_patched = part.first.is_none() || sites.is_patched_page(page << PAGE_SHIFT);
-                    is_patched && (2..u32::MAX).contains(&frames.reference_count(frame))
-                }
+                // Somebody else has it, too: the parent, as a rule.
+                None => (2..u32::MAX).contains(&frames.reference_count(frame)),
             };
-            stays_of(&parts, (&mut used, &mut patched), &is_good, look)
+            let (files, owned) = stays_of(&parts, (&mut used, &mut patched), &is_good, look);
+            let rest = left.checked_sub(owned.count_ones() as usize);
+            left = rest.unwrap_or(left);
+            (files, if rest.is_some() { owned } else { 0 })
         };
         let leaves = self.pages.unmap_others(&mut self.pool.lock(), keeps, unmap);
         for (index, part) in parts.iter_mut().enumerate() {
@@ -444,6 +448,10 @@ impl AddressSpace {
         if reserved.is_err() {
             return Some(Vec::new());
         }
+        if texts.len() + trampolines.len() > OWNED_COUNT_MAX {
+            // No page goes along without the others that it needs.
+            return Some(Vec::new());
+        }
         texts.extend(trampolines);
         texts.sort_unstable();
         Some(texts)
@@ -478,7 +486,7 @@ impl AddressSpace {
 fn stays_of(
     parts: &[Part],
     (used, patched): (&mut u64, &mut u64),
-    is_good: &dyn Fn(&Part, u64, FrameNumber) -> bool,
+    is_good: &dyn Fn(u64, FrameNumber) -> bool,
     look: &LeafLook<'_>,
 ) -> (u64, u64) {
     let (mut files, mut owned) = (0, 0);
@@ -500,7 +508,7 @@ fn stays_of(
             .map_or(0, |first| look.in_run(bits, first.0.wrapping_add(look.first.wrapping_sub(part.pages.start))));
         let may_be_patched = part.first.is_none() || part.protection == TEXT_RIGHTS;
         let rest = if may_be_patched { bits & !of_run } else { 0 };
-        let of_others = look.select_owned(rest, |page, entry| is_good(part, page, entry.frame()));
+        let of_others = look.select_owned(rest, |page, entry| is_good(page, entry.frame()));
         files |= of_run;
         owned |= of_others;
         *used |= u64::from(of_run | of_others != 0) << index;

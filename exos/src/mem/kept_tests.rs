@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aegis_abi::CapSlot;
 
+use super::kept::OWNED_COUNT_MAX;
 use super::test_support::{BASE, BundleFile, ENVIRONMENT, PAGE, Setup, load, store};
 use super::{Access, AddressSpace, FaultOutcome, FileIdentity, MapRequest, Placement, Protection, SpaceLimits};
 
@@ -176,4 +177,32 @@ fn few_spaces_are_kept_and_the_oldest_go_first() {
     let other = make(&setup, OTHER);
     assert_eq!(other.environment(), slots[40 - count]);
     assert!(setup.machine.mappings(other.environment()).is_empty());
+}
+
+#[test]
+fn a_child_leaves_few_of_the_pages_that_were_its_parents() {
+    const PAGES: u64 = OWNED_COUNT_MAX as u64 + 72;
+    let setup = Setup::new();
+    let file = setup.bundle_file(PAGES as usize * 4096, 1);
+    let mut parent = setup.space_of(ENVIRONMENT);
+    parent.map(MapRequest::file(Placement::Fixed(A), PAGES * PAGE, TEXT, file, 0)).expect("free");
+    let rights = Protection::READ | Protection::WRITE;
+    parent.protect(A, PAGES * PAGE, rights, super::ProtectReach::Range).expect("mapped");
+    (0..PAGES).for_each(|page| store(&setup, &mut parent, A + page * PAGE, 200));
+    parent.protect(A, PAGES * PAGE, TEXT, super::ProtectReach::Range).expect("mapped");
+    let mut child = parent.fork().expect("memory");
+    (0..PAGES).for_each(|page| fetch(&mut child, A + page * PAGE));
+    // What the parent changes has it copy what both knew of the pages around, so that these are both's.
+    for page in (0..PAGES).step_by(64) {
+        parent.protect(A + page * PAGE, PAGE, rights, super::ProtectReach::Range).expect("mapped");
+        store(&setup, &mut parent, A + page * PAGE, 201);
+    }
+    let slot = child.environment();
+    end(child);
+    let left = setup.machine.mappings(slot).len();
+    assert!((1..=OWNED_COUNT_MAX).contains(&left), "{left}");
+    drop(parent);
+    assert!(setup.used() <= OWNED_COUNT_MAX as u64, "{}", setup.used());
+    setup.pool.end_kept_spaces();
+    assert_eq!(setup.used(), 0);
 }
