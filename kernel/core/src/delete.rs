@@ -20,7 +20,7 @@ const DELETE_COST: usize = 256;
 /// What a look through the tables of processors and of ranges that devices reach costs.
 const BINDINGS_COST: usize = 1024;
 /// Frames that one step frees at most.
-pub(crate) const FREE_STEP: u64 = 8192;
+pub(crate) const FREE_STEP: u64 = 2048;
 
 impl<M: Machine> State<'_, M> {
     /// Deletes every descendant of `at`, leaves first, whatever uses it, until the budget is used up. Who derived it

@@ -40,7 +40,7 @@ pub(crate) const SUITE: Suite = Suite {
         ("program_half_is_mapped_like_the_window", program_half),
         ("large_pages_work", large_pages),
         ("large_and_small_pages_do_not_overlap", large_and_small),
-        ("a_batch_of_512_entries_is_one_call", batch_of_512),
+        ("a_batch_of_512_entries_is_two_or_three_calls", batch_of_512),
         ("a_batch_stops_at_the_entry_that_fails", batch_stops),
         ("long_batches_answer_again", long_batches),
         ("one_frame_is_mapped_many_times", one_frame_many_times),
@@ -141,7 +141,7 @@ fn large_allocations(_: &Machine) -> CaseResult {
     expect_ok!(unmap(SCRATCH_BASE, 1));
     repeat(|| call::frame_free(slot(0)));
     expect_refused!(call::cap_read(slot(0), 0), Status::BadSlot);
-    expect!(calls < 100);
+    expect!(calls < 200);
     Ok(())
 }
 
@@ -496,6 +496,21 @@ fn batch(fill: impl Fn(u64) -> BindEntry) -> &'static [BindEntry] {
     entries
 }
 
+/// Does all of a batch, however many calls that takes.
+fn calls_for(entries: &[BindEntry]) -> Result<usize, Status> {
+    let (mut done, mut calls) = (0, 0);
+    while done < entries.len() {
+        // SAFETY: the scratch area is nobody's.
+        match unsafe { call::bind(SLOT_SELF, &entries[done..]) } {
+            Ok(count) => done += count as usize,
+            Err(refusal) if refusal.status == Status::Again && refusal.value > 0 => done += refusal.value as usize,
+            Err(refusal) => return Err(refusal.status),
+        }
+        calls += 1;
+    }
+    Ok(calls)
+}
+
 fn batch_of_512(_: &Machine) -> CaseResult {
     let first = expect_ok!(take(slot(0), 512)).0;
     // In reverse, so that every entry is one of its own.
@@ -503,15 +518,13 @@ fn batch_of_512(_: &Machine) -> CaseResult {
         let address = SCRATCH_BASE + index * PAGE_SIZE;
         BindEntry::map(address, first + 511 - index, 1, slot(0), BindFlags::WRITE)
     });
-    // SAFETY: the scratch area is nobody's.
-    expect_equal!(unsafe { call::bind(SLOT_SELF, entries) }, Ok(512));
+    expect!(matches!(calls_for(entries), Ok(2..=3)));
     for index in [0, 1, 255, 511] {
         let word = table_entry(SCRATCH_BASE + index * PAGE_SIZE);
         expect_equal!(word & entry::FRAME_MASK, (first + 511 - index) * PAGE_SIZE);
     }
     let entries = batch(|index| BindEntry::unmap(SCRATCH_BASE + index * PAGE_SIZE, 1));
-    // SAFETY: as above.
-    expect_equal!(unsafe { call::bind(SLOT_SELF, entries) }, Ok(512));
+    expect!(matches!(calls_for(entries), Ok(2..=3)));
     expect!(probe::is_unmapped(SCRATCH_BASE + 511 * PAGE_SIZE));
     Ok(())
 }
@@ -534,25 +547,11 @@ fn batch_stops(_: &Machine) -> CaseResult {
 fn long_batches(_: &Machine) -> CaseResult {
     let mut entries = [BindEntry::unmap(SCRATCH_BASE, BIND_PAGE_COUNT_MAX); 4];
     entries[0].page_count = 1000;
-    // 1000 and 4096 pages are more than one call does: the second entry waits for the next.
+    // 1000 and 1024 pages are more than one call does: the second entry waits for the next.
     // SAFETY: the scratch area is nobody's.
     let outcome = unsafe { call::bind(SLOT_SELF, &entries) };
     expect_equal!(outcome, Err(Refusal { status: Status::Again, value: 1 }));
-    let mut done = 1;
-    let mut calls = 1;
-    while done < entries.len() {
-        // SAFETY: as above.
-        match unsafe { call::bind(SLOT_SELF, &entries[done..]) } {
-            Ok(count) => done += count as usize,
-            Err(refusal) => {
-                expect_equal!(refusal.status as u64, Status::Again as u64);
-                expect!(refusal.value > 0);
-                done += refusal.value as usize;
-            }
-        }
-        calls += 1;
-    }
-    expect_equal!(calls, 4);
+    expect!(matches!(calls_for(&entries[1..]), Ok(3)));
     Ok(())
 }
 

@@ -20,6 +20,8 @@ use crate::space::{
 use crate::state::State;
 
 const ENTRY_WORDS: usize = 4;
+/// What an entry takes besides its pages, in pages.
+const ENTRY_COST: u32 = 3;
 const ENTRY_BYTES: u64 = ENTRY_WORDS as u64 * 8;
 
 /// A checked entry.
@@ -162,12 +164,12 @@ fn bind_entry<M: Machine>(
 ) -> Result<(), Status> {
     let batch = Batch::check(state.read_user(reader, index)?)?;
     let is_first = *budget == BIND_PAGE_COUNT_MAX;
-    let cost = batch.cost();
+    let cost = batch.cost() + ENTRY_COST;
     // Tables that are made, and authority that is looked for in another's table, have a budget of their own.
     if !is_first && (cost > *budget || state.work_left == 0) {
         return Err(Status::Again);
     }
-    *budget = budget.saturating_sub(cost.max(1));
+    *budget = budget.saturating_sub(cost);
     apply(state, caller, target, &batch, (cover, flush))
 }
 

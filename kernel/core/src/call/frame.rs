@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::state::State;
 
 /// Frames that one call zeroes at most (512 KiB).
-const ZERO_STEP: u64 = 128;
+const ZERO_STEP: u64 = 32;
 /// Most frames in one allocation (32 MiB): they are marked in one call.
 const FRAME_COUNT_MAX: u64 = 1 << 13;
 /// Largest alignment (1 GiB).

@@ -66,7 +66,7 @@ fn pages_are_mapped_protected_and_unmapped() {
     assert_eq!(world.bind(&[protect]), (Status::Ok, 1));
     assert_eq!(leaf(&world, VA + 0x2000), (frame + 2) << 12 | user);
     assert!(world.state.machine.flushed.contains(&(VA + 0x2000)));
-    assert_eq!(world.bind(&[unmap(VA, 4096)]), (Status::Ok, 1));
+    assert_eq!(world.bind(&[unmap(VA, 1024)]), (Status::Ok, 1));
     assert_eq!(leaf(&world, VA), 0);
     world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S) }));
 }
@@ -218,8 +218,8 @@ fn a_large_page_outlives_the_split_of_its_capability_and_no_part_of_it() {
 #[test]
 fn a_batch_is_bounded() {
     let mut world = World::new();
-    let frame = world.frames(S, 2000);
-    let entry = |n: u64| map(BindFlags::empty(), VA + (n << 24), frame, 2000);
+    let frame = world.frames(S, 500);
+    let entry = |n: u64| map(BindFlags::empty(), VA + (n << 24), frame, 500);
     let entries: Vec<BindEntry> = (0..5).map(entry).collect();
     assert_eq!(world.bind(&entries), (Status::Again, 2));
     assert_eq!(world.bind(&entries[2..]), (Status::Again, 2));
