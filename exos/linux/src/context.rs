@@ -105,6 +105,13 @@ impl Context<'_> {
         if self.has_signal() {
             return Err(Errno::EINTR);
         }
+        self.sleep(deadline_ns);
+        if self.has_signal() { Err(Errno::EINTR) } else { Ok(()) }
+    }
+
+    /// As [`Context::wait`], for who looks for a signal before and does not care whether one ended it.
+    #[inline(always)]
+    pub fn sleep(&self, deadline_ns: Option<u64>) {
         let timers = self.process.files.timers();
         let earliest_ns = if timers.is_unused() {
             deadline_ns
@@ -112,7 +119,6 @@ impl Context<'_> {
             deadline_ns.into_iter().chain(timers.earliest_ns(self.now_ns())).min()
         };
         self.system.platform.wait(earliest_ns);
-        if self.has_signal() { Err(Errno::EINTR) } else { Ok(()) }
     }
 
     /// Whether a signal could be delivered to this thread now, or the process is to end.

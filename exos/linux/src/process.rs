@@ -745,8 +745,11 @@ impl Thread {
     /// Notes that a processor begins to run it (`true`) or has stopped. Called by that processor only.
     #[inline]
     pub fn note_dispatch(&self, is_running: bool, now_ns: u64) {
+        if is_running {
+            return self.dispatched_ns.store(now_ns, Ordering::Relaxed);
+        }
         let before_ns = self.dispatched_ns.load(Ordering::Relaxed);
-        self.dispatched_ns.store(if is_running { now_ns } else { 0 }, Ordering::Relaxed);
+        self.dispatched_ns.store(0, Ordering::Relaxed);
         if before_ns != 0 {
             let used_ns = self.used_ns.load(Ordering::Relaxed) + now_ns.saturating_sub(before_ns);
             self.used_ns.store(used_ns, Ordering::Relaxed);

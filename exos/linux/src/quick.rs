@@ -16,7 +16,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::location::Location;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
-use exos::fs::pipe::PIPE_BUFFER_BYTES;
+use exos::fs::pipe::{PIPE_BUFFER_BYTES, Read};
 use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::reserve;
@@ -60,8 +60,11 @@ fn now(caller: &Target<'_>) -> Timestamp {
 fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let description = caller.process.files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
     if !description.is_plain() {
+        if offset.is_some() {
+            return None;
+        }
         let context = Context::of_short_way(caller, frame);
-        return if offset.is_none() { receive(context, &description) } else { None };
+        return if description.is_pipe() { read_pipe(context, &description) } else { receive(context, &description) };
     }
     if !description.is_readable() {
         return None;
@@ -78,7 +81,33 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
     })
 }
 
-/// `read(2)` of a pipe or a socket, with its waits.
+/// `read(2)` of a pipe, with its waits.
+#[inline(never)]
+fn read_pipe(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
+    if !description.is_readable() {
+        return None;
+    }
+    let extents = one(context.frame.rsi, context.frame.rdx).ok()?;
+    if description.is_non_blocking() {
+        return receive(context, description);
+    }
+    let pipe = description.pipe()?;
+    loop {
+        let mut writer = UserWriter::new(context.memory, &extents);
+        match description.read_pipe(pipe, &mut writer, &context.thread.task) {
+            Read::Done(count) => return Some(Ok(count as u64)),
+            Read::Asleep if context.wait(None).is_ok() => {}
+            // A signal: the handler of the table finds it too.
+            Read::Asleep => {
+                pipe.leave(&context.thread.task);
+                return None;
+            }
+            Read::Unknown => return receive(context, description),
+        }
+    }
+}
+
+/// `read(2)` of a pipe or a socket, with its waits in the way of all others.
 #[inline(never)]
 fn receive(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
     if !description.is_readable() {
@@ -86,6 +115,13 @@ fn receive(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
     }
     let extents = one(context.frame.rsi, context.frame.rdx).ok()?;
     unless_interrupted(receive_into(&mut context, description, &extents)?)
+}
+
+/// `write(2)` to a pipe of what goes in whole.
+#[inline(never)]
+fn write_pipe(memory: &dyn UserMemory, description: &Description, address: u64, length: u64) -> Answer {
+    let extents = one(address, length).ok()?;
+    settled(description.write_pipe(description.pipe()?, &mut UserReader::new(memory, &extents))?)
 }
 
 /// `write(2)` to a socket, with its waits.
@@ -136,14 +172,18 @@ fn other_futex(
 fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -> Answer {
     let files = &caller.process.files;
     let description = files.get_seen(&caller.thread.seen_descriptors, frame.rdi).ok()?;
-    // Of a pipe only what goes in whole or not at all: if not, the handler begins anew.
-    let is_whole = || description.is_pipe() && offset.is_none() && frame.rdx <= PIPE_BUFFER_BYTES as u64;
     if !description.is_writable() || files.size_limit_bytes() != u64::MAX {
         return None;
     }
-    if !description.is_plain() && !is_whole() {
-        let context = Context::of_short_way(caller, frame);
-        return if offset.is_none() { send(context, &description) } else { None };
+    if !description.is_plain() {
+        if offset.is_some() {
+            return None;
+        }
+        // Of a pipe only what goes in whole or not at all: if not, the handler begins anew.
+        if description.is_pipe() && frame.rdx <= PIPE_BUFFER_BYTES as u64 {
+            return write_pipe(caller.memory, &description, frame.rsi, frame.rdx);
+        }
+        return send(Context::of_short_way(caller, frame), &description);
     }
     let extents = one(frame.rsi, frame.rdx).ok()?;
     let mut reader = UserReader::new(caller.memory, &extents);

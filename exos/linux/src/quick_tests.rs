@@ -80,7 +80,7 @@ fn a_word_is_waited_for_and_woken() {
     let world = World::new();
     let word = world.put(&7u32.to_le_bytes());
     let system = world.pod.system.clone();
-    let key = FutexKey::Private { space: world.pod.process.space_number(), address: word };
+    let key = FutexKey::private(world.pod.process.space_number(), word);
     world.during_wait(move || assert_eq!(system.futexes.wake(key, 1, MATCH_ANY), 1));
     assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 7]), Some(Ok(0)));
     assert_eq!(quickly(&world, futex, [word, WAIT_PRIVATE, 8]), Some(Err(EAGAIN)));

@@ -36,6 +36,7 @@ impl Block {
     }
 
     /// The bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
@@ -137,7 +138,7 @@ impl BlockQueue {
     ///
     /// # Errors
     /// `ENOMEM`.
-    #[inline]
+    #[inline(always)]
     pub fn append(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Result<bool> {
         if let Some(last) = self.blocks.back_mut()
             && let Some(room) = last.memory.get_mut(last.end..last.end + count)

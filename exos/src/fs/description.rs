@@ -16,7 +16,7 @@ use bitflags::bitflags;
 use super::file_lock::{Attachment, LockFamily, LockOwner, LockRange, LockTable, LockedFile};
 use super::location::{Location, MountFlags};
 use super::permission::without_set_ids;
-use super::pipe::Pipe;
+use super::pipe::{self, Pipe};
 use super::readiness::{Readiness, WaitQueue};
 use super::stream::Terminal;
 use super::terminal::tty::Side;
@@ -28,6 +28,7 @@ use super::vnode::{
 use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
 use crate::sync::Mutex;
+use crate::task::schedule::Task;
 
 bitflags! {
     /// Flags of a description; those that `F_GETFL` shows besides the access mode.
@@ -239,6 +240,22 @@ impl Description {
     /// The side of one of exos's own terminals that this is.
     pub fn terminal_side(&self) -> Option<Side<'_>> {
         self.file.as_ref().and_then(|file| file.terminal_side())
+    }
+
+    /// As [`Self::read`] of a pipe by `task` ([`Pipe::read_or_sleep`]), for who may read it.
+    #[inline(always)]
+    pub fn read_pipe(&self, pipe: &Pipe, destination: &mut impl Destination, task: &Arc<Task>) -> pipe::Read {
+        let outcome = pipe.read_or_sleep(destination, task);
+        if let pipe::Read::Done(done) = outcome {
+            let _ = self.told(event::ACCESS, Ok(done));
+        }
+        outcome
+    }
+
+    /// As [`Self::write`] to a pipe of what goes in whole at once, for who may write it. `None`: it does not.
+    #[inline(always)]
+    pub fn write_pipe(&self, pipe: &Pipe, source: &mut impl Source) -> Option<Result<usize>> {
+        pipe.write_at_once(source).map(|outcome| self.told(event::MODIFY, outcome))
     }
 
     /// The pipe that this is an end of.
@@ -579,12 +596,21 @@ impl Description {
     }
 
     /// Tells those who watch of a transfer that moved something.
-    #[inline]
+    #[inline(always)]
     fn told(&self, mask: u32, outcome: Result<usize>) -> Result<usize> {
-        if !self.watches.is_idle() && outcome.is_ok_and(|done| done > 0) {
-            self.watches.tell(&self.location, mask, true);
+        // Nearly always.
+        if self.watches.is_idle() {
+            return outcome;
+        }
+        if outcome.is_ok_and(|done| done > 0) {
+            self.tell(mask);
         }
         outcome
+    }
+
+    #[cold]
+    fn tell(&self, mask: u32) {
+        self.watches.tell(&self.location, mask, true);
     }
 
     /// Whether there may be locks to give up with this description.

@@ -6,6 +6,10 @@
 //! because a fault of a program's memory is never handled under a lock (INV-F1); what a faulting reader could not take
 //! goes back to the front.
 //!
+//! The first reader that finds nothing and waits is the pipe's *sleeper*: it lies under the same lock as the bytes, so
+//! whoever puts some in finds it there and wakes it without the queue of all others who wait. Invariant: whatever may
+//! end a reader's wait takes the sleeper out and wakes it.
+//!
 //! Differences from Linux that a program can see: capacity is counted in bytes, not in page slots, so many
 //! small writes fit; memory is at most twice that.
 
@@ -17,7 +21,9 @@ use super::readiness::{Readiness, WaitQueue};
 use super::transfer::{Destination, Source};
 use super::vnode::{OpenFile, OpenRequest};
 use crate::error::{Errno, Result};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
+use crate::task::futex::Sleeper;
+use crate::task::schedule::Task;
 
 pub use taken::Taken;
 
@@ -37,6 +43,17 @@ pub struct Pipe {
     waiters: Arc<WaitQueue>,
 }
 
+/// What [`Pipe::read_or_sleep`] did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes.
+    Done(usize),
+    /// Nothing is there: the task will be woken.
+    Asleep,
+    /// Nothing: it has to be read, or waited for, in the way of all others.
+    Unknown,
+}
+
 struct State {
     queue: BlockQueue,
     capacity: usize,
@@ -47,9 +64,18 @@ struct State {
     /// Ends ever opened: a named pipe's opener waits for this to move.
     reader_opens: u64,
     writer_opens: u64,
+    sleeper: Option<Arc<Task>>,
 }
 
 impl State {
+    /// Whoever comes back has been woken, by whomever.
+    #[inline(always)]
+    fn wake_up(&mut self, task: &Arc<Task>) {
+        if self.sleeper.as_ref().is_some_and(|sleeper| Arc::ptr_eq(sleeper, task)) {
+            self.sleeper = None;
+        }
+    }
+
     fn room(&self) -> usize {
         self.capacity.saturating_sub(self.queue.length() + self.reserved)
     }
@@ -68,6 +94,7 @@ impl Pipe {
                 writer_count: 0,
                 reader_opens: 0,
                 writer_opens: 0,
+                sleeper: None,
             }),
             waiters: WaitQueue::new(),
         })
@@ -121,11 +148,41 @@ impl Pipe {
     /// ended early; nothing has been taken then.
     #[inline]
     fn read_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
-        let wanted = destination.remaining();
+        let state = self.state.lock();
+        if state.queue.first().is_none() {
+            return (destination.remaining() > 0 && state.writer_count > 0).then_some(Err(Errno::EAGAIN));
+        }
+        self.take_at_once(state, destination).map(Ok)
+    }
+
+    /// As [`OpenFile::read`] where all is at hand, for `task`, which sleeps if nothing is there: it blocks then and
+    /// comes again, or calls [`Pipe::leave`].
+    #[inline(always)]
+    pub fn read_or_sleep(&self, destination: &mut impl Destination, task: &Arc<Task>) -> Read {
         let mut state = self.state.lock();
-        let Some(first) = state.queue.first() else {
-            return (wanted > 0 && state.writer_count > 0).then_some(Err(Errno::EAGAIN));
-        };
+        state.wake_up(task);
+        if state.queue.first().is_some() {
+            return self.take_at_once(state, destination).map_or(Read::Unknown, Read::Done);
+        }
+        if destination.remaining() == 0 || state.writer_count == 0 || state.sleeper.is_some() {
+            return Read::Unknown;
+        }
+        state.sleeper = Some(task.clone());
+        Read::Asleep
+    }
+
+    /// `task` sleeps no more.
+    pub fn leave(&self, task: &Arc<Task>) {
+        self.state.lock().wake_up(task);
+    }
+
+    #[inline(always)]
+    fn take_at_once<D: Destination + ?Sized>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        destination: &mut D,
+    ) -> Option<usize> {
+        let (first, wanted) = (state.queue.first()?, destination.remaining());
         let count = first.len().min(wanted);
         if count < wanted && state.queue.block_count() > 1 || !destination.put_at_once(&first[..count]) {
             return None;
@@ -137,13 +194,22 @@ impl Pipe {
         if makes_writable && count > 0 {
             self.waiters.notify(Readiness::WRITE);
         }
-        Some(Ok(count))
+        Some(count)
+    }
+
+    /// Tells all who wait of something.
+    fn tell(&self, events: Readiness) {
+        let sleeper = self.state.lock().sleeper.take();
+        self.waiters.notify(events);
+        if let Some(sleeper) = sleeper {
+            Sleeper::wake_up(&sleeper);
+        }
     }
 
     /// Writes what goes in whole or not at all, under the lock. `None`: there is more, or the copy ended early; nothing
     /// has been put in then.
-    #[inline]
-    fn write_at_once(&self, source: &mut dyn Source) -> Option<Result<usize>> {
+    #[inline(always)]
+    pub fn write_at_once<S: Source + ?Sized>(&self, source: &mut S) -> Option<Result<usize>> {
         let wanted = source.remaining();
         if wanted == 0 || wanted > PIPE_BUFFER_BYTES {
             return None;
@@ -159,8 +225,12 @@ impl Pipe {
             Err(error) => Some(Err(error)),
             Ok(false) => None,
             Ok(true) => {
+                let sleeper = state.sleeper.take();
                 drop(state);
                 self.waiters.notify(Readiness::READ);
+                if let Some(sleeper) = sleeper {
+                    Sleeper::wake_up(&sleeper);
+                }
                 Some(Ok(wanted))
             }
         }
@@ -244,7 +314,7 @@ impl Pipe {
             self.waiters.notify(Readiness::WRITE);
         }
         if done > 0 {
-            self.waiters.notify(Readiness::READ);
+            self.tell(Readiness::READ);
             return Ok(done);
         }
         outcome.map(|()| 0)
@@ -301,7 +371,7 @@ impl PipeEnd {
             };
             (other_count == 0 && waits).then_some(other_opens)
         };
-        pipe.waiters.notify(Readiness::ALWAYS);
+        pipe.tell(Readiness::ALWAYS);
         Arc::new(Self { pipe: pipe.clone(), request, awaited_opens })
     }
 }
@@ -316,7 +386,7 @@ impl Drop for PipeEnd {
             state.queue.clear();
         }
         drop(state);
-        self.pipe.waiters.notify(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR);
+        self.pipe.tell(Readiness::ALWAYS | Readiness::HANG_UP | Readiness::ERROR);
     }
 }
 

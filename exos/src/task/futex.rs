@@ -25,44 +25,30 @@ const BUCKET_COUNT: usize = 256;
 /// All bits of a wake mask.
 pub const MATCH_ANY: u32 = u32::MAX;
 
-/// A word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FutexKey {
-    /// Of private memory: the address space's number and the address.
-    Private {
-        /// Which address space.
-        space: u64,
-        /// Where in it.
-        address: u64,
-    },
-    /// Of shared memory: the physical place.
-    Shared {
-        /// Frame number times the page size, plus the offset.
-        physical_address: u64,
-    },
-}
-
 /// Stands for the address space of a shared word: no number of one.
 const SHARED: u64 = u64::MAX;
 
-/// A key as it is compared: address space and address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word {
+/// A word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FutexKey {
     space: u64,
     address: u64,
 }
 
-impl From<FutexKey> for Word {
+impl FutexKey {
+    /// Of private memory: the address space's number, and the address in it.
+    #[must_use]
     #[inline(always)]
-    fn from(key: FutexKey) -> Self {
-        match key {
-            FutexKey::Private { space, address } => Self { space, address },
-            FutexKey::Shared { physical_address } => Self { space: SHARED, address: physical_address },
-        }
+    pub const fn private(space: u64, address: u64) -> Self {
+        Self { space, address }
     }
-}
 
-impl Word {
+    /// Of shared memory: the physical place (frame number times the page size, plus the offset).
+    #[must_use]
+    pub const fn shared(physical_address: u64) -> Self {
+        Self { space: SHARED, address: physical_address }
+    }
+
     /// Where its queue is.
     #[inline(always)]
     fn bucket(self) -> usize {
@@ -101,21 +87,21 @@ impl<S: Sleeper> FutexWaiter<S> {
     }
 
     #[inline(always)]
-    fn word(&self) -> Word {
-        Word { space: self.space.load(Ordering::Relaxed), address: self.address.load(Ordering::Relaxed) }
+    fn key(&self) -> FutexKey {
+        FutexKey { space: self.space.load(Ordering::Relaxed), address: self.address.load(Ordering::Relaxed) }
     }
 
     #[inline(always)]
-    fn set_word(&self, word: Word, id: u64) {
-        self.space.store(word.space, Ordering::Relaxed);
-        self.address.store(word.address, Ordering::Relaxed);
+    fn set_key(&self, key: FutexKey, id: u64) {
+        self.space.store(key.space, Ordering::Relaxed);
+        self.address.store(key.address, Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
     }
 
-    /// Whether it waits for `word` by a mask that meets `mask`, and came before `id_end`.
+    /// Whether it waits for `key` by a mask that meets `mask`, and came before `id_end`.
     #[inline(always)]
-    fn is_meant(&self, word: Word, mask: u32, id_end: u64) -> bool {
-        self.word() == word
+    fn is_meant(&self, key: FutexKey, mask: u32, id_end: u64) -> bool {
+        self.key() == key
             && (mask == MATCH_ANY || self.mask.load(Ordering::Relaxed) & mask != 0)
             && (id_end == u64::MAX || self.id.load(Ordering::Relaxed) < id_end)
     }
@@ -154,6 +140,16 @@ impl<S: Sleeper> FutexWait<'_, S> {
     pub fn is_woken(&self) -> bool {
         self.waiter.is_woken.load(Ordering::Acquire)
     }
+
+    /// Ends it if it was woken: there is no place to leave then.
+    #[inline]
+    pub fn end_if_woken(self) -> Option<Self> {
+        if !self.is_woken() {
+            return Some(self);
+        }
+        core::mem::forget(self);
+        None
+    }
 }
 
 impl<S: Sleeper> Drop for FutexWait<'_, S> {
@@ -170,7 +166,7 @@ impl<S: Sleeper> FutexWait<'_, S> {
     #[cold]
     fn leave(&self) {
         let mut queues = self.table.queues.lock();
-        let bucket = &mut queues.buckets[self.waiter.word().bucket()];
+        let bucket = &mut queues.buckets[self.waiter.key().bucket()];
         if let Some(place) = bucket.iter().position(|waiter| Arc::ptr_eq(waiter, self.waiter)) {
             bucket.remove(place);
         }
@@ -178,26 +174,28 @@ impl<S: Sleeper> FutexWait<'_, S> {
 }
 
 impl<S: Sleeper> Queues<S> {
-    /// Takes the first waiter of `word` out whose mask meets `mask` and who came before `id_end`.
+    /// Takes the first waiter of `key` out whose mask meets `mask` and who came before `id_end`.
     #[inline(always)]
-    fn take(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
-        let bucket = &mut self.buckets[word.bucket()];
-        // Nearly always the first one.
-        if bucket.front()?.is_meant(word, mask, id_end) {
-            return bucket.pop_front();
+    fn take(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
+        let bucket = &mut self.buckets[key.bucket()];
+        let first = bucket.pop_front()?;
+        // Nearly always.
+        if first.is_meant(key, mask, id_end) {
+            return Some(first);
         }
-        Self::take_behind(bucket, word, mask, id_end)
+        bucket.push_front(first);
+        Self::take_behind(bucket, key, mask, id_end)
     }
 
     #[cold]
-    fn take_behind(bucket: &mut Bucket<S>, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
-        bucket.remove(bucket.iter().position(|waiter| waiter.is_meant(word, mask, id_end))?)
+    fn take_behind(bucket: &mut Bucket<S>, key: FutexKey, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
+        bucket.remove(bucket.iter().position(|waiter| waiter.is_meant(key, mask, id_end))?)
     }
 
     /// As [`Self::take`], to be woken.
     #[inline(always)]
-    fn take_to_wake(&mut self, word: Word, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
-        let waiter = self.take(word, mask, id_end)?;
+    fn take_to_wake(&mut self, key: FutexKey, mask: u32, id_end: u64) -> Option<Arc<FutexWaiter<S>>> {
+        let waiter = self.take(key, mask, id_end)?;
         waiter.is_woken.store(true, Ordering::Release);
         Some(waiter)
     }
@@ -222,11 +220,10 @@ impl<S: Sleeper> FutexTable<S> {
             return Err(Errno::EAGAIN);
         }
         queues.next_id += 1;
-        let (word, id) = (Word::from(key), queues.next_id);
         waiter.is_woken.store(false, Ordering::Relaxed);
-        waiter.set_word(word, id);
+        waiter.set_key(key, queues.next_id);
         waiter.mask.store(mask, Ordering::Relaxed);
-        queues.buckets[word.bucket()].push_back(waiter.clone());
+        queues.buckets[key.bucket()].push_back(waiter.clone());
         Ok(FutexWait { table: self, waiter })
     }
 
@@ -242,7 +239,7 @@ impl<S: Sleeper> FutexTable<S> {
     /// As [`FutexTable::wake`] of one.
     #[inline(always)]
     pub fn wake_one(&self, key: FutexKey, mask: u32) -> usize {
-        let first = self.queues.lock().take_to_wake(key.into(), mask, u64::MAX);
+        let first = self.queues.lock().take_to_wake(key, mask, u64::MAX);
         first.map_or(0, |waiter| {
             waiter.sleeper.wake_up();
             1
@@ -255,7 +252,7 @@ impl<S: Sleeper> FutexTable<S> {
         let id_end = queues.next_id + 1;
         let (mut woken, mut pace) = (0, Pace::default());
         while woken < count
-            && let Some(waiter) = queues.take_to_wake(key.into(), mask, id_end)
+            && let Some(waiter) = queues.take_to_wake(key, mask, id_end)
         {
             drop(queues);
             waiter.sleeper.wake_up();
@@ -286,7 +283,6 @@ impl<S: Sleeper> FutexTable<S> {
         if !look()? {
             return Err(Errno::EAGAIN);
         }
-        let (from, to) = (Word::from(from), Word::from(to));
         let id_end = queues.next_id + 1;
         let take_one = |queues: &mut Queues<S>| queues.take_to_wake(from, MATCH_ANY, id_end);
         let woken: Vec<_> = core::iter::from_fn(|| take_one(&mut queues)).take(wake_count).collect();
@@ -296,7 +292,7 @@ impl<S: Sleeper> FutexTable<S> {
         {
             // Behind those who are there; with a new number, so that a move to the same word ends.
             queues.next_id += 1;
-            waiter.set_word(to, queues.next_id);
+            waiter.set_key(to, queues.next_id);
             queues.buckets[to.bucket()].push_back(waiter);
             moved_count += 1;
             if pace.is_due() {
@@ -319,7 +315,7 @@ impl<S: Sleeper> FutexTable<S> {
     pub fn waiter_count(&self, space: Option<u64>) -> usize {
         let queues = self.queues.lock();
         let waiters = queues.buckets.iter().flatten();
-        waiters.filter(|waiter| space.is_none_or(|space| waiter.word().space == space)).count()
+        waiters.filter(|waiter| space.is_none_or(|space| waiter.key().space == space)).count()
     }
 }
 
@@ -332,8 +328,8 @@ mod tests {
     use alloc::sync::Arc;
     use core::sync::atomic::{AtomicUsize, Ordering};
 
-    const A: FutexKey = FutexKey::Private { space: 1, address: 0x1000 };
-    const B: FutexKey = FutexKey::Shared { physical_address: 0x5000 };
+    const A: FutexKey = FutexKey::private(1, 0x1000);
+    const B: FutexKey = FutexKey::shared(0x5000);
 
     impl Sleeper for Count {
         fn wake_up(self: &Arc<Self>) {

@@ -10,7 +10,7 @@ use crate::error::{Errno, Result};
 use crate::task::futex::FutexKey;
 use crate::task::lock::{Claim, Holder, LockTable, LockWait, LockWord, OWNER_DIED, WAITERS};
 
-const KEY: FutexKey = FutexKey::Private { space: 1, address: 0x1000 };
+const KEY: FutexKey = FutexKey::private(1, 0x1000);
 
 #[derive(Default)]
 struct Word(AtomicU32);
@@ -80,7 +80,7 @@ fn equals_get_it_in_the_order_in_which_they_came() {
 fn nobody_waits_for_himself_or_for_nobody() {
     let world = World::new(1, &[WEIGHT_DEFAULT; 2]);
     let words = [Word::default(), Word::default()];
-    let other = FutexKey::Private { space: 1, address: 0x2000 };
+    let other = FutexKey::private(1, 0x2000);
     assert!(world.acquire(KEY, 1, &words[0], None).unwrap().is_none());
     assert!(world.acquire(other, 2, &words[1], None).unwrap().is_none());
     let waits = world.acquire(KEY, 2, &words[0], None).unwrap();

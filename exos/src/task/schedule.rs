@@ -339,7 +339,7 @@ impl Inner {
     }
 
     /// Makes a task ready that was not running.
-    #[inline]
+    #[inline(always)]
     fn make_ready(&mut self, task: Arc<Task>) -> Told {
         task.state.set(READY);
         let told = self.take_idle(&task);
@@ -350,7 +350,7 @@ impl Inner {
     }
 
     /// An idle processor that can run a task, which is not idle any more: it has to be told.
-    #[inline]
+    #[inline(always)]
     fn take_idle(&mut self, task: &Task) -> Option<Told> {
         let able = self.idle & task.affinity();
         let processor = (able != 0).then(|| able.trailing_zeros() as usize)?;

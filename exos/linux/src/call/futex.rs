@@ -54,7 +54,7 @@ fn private_key(process: &Process, address: u64) -> Result<FutexKey> {
     if address >= PROGRAM_END {
         return Err(Errno::EFAULT);
     }
-    Ok(FutexKey::Private { space: process.space_number(), address })
+    Ok(FutexKey::private(process.space_number(), address))
 }
 
 /// [`WAKE_PRIVATE`].
@@ -101,10 +101,10 @@ fn key_of(process: &Process, address: u64, is_private: bool) -> Result<FutexKey>
     let area = inner.area_at(address).filter(|area| !area.protection().is_empty()).ok_or(Errno::EFAULT)?;
     if !area.is_shared() {
         // Who says that a word is private does not meet who does not, on Linux either. No word has an odd address.
-        return Ok(FutexKey::Private { space: process.space_number(), address: address | 1 });
+        return Ok(FutexKey::private(process.space_number(), address | 1));
     }
     let frame = inner.frame_for(address, Access::Read).map_err(|_| Errno::EFAULT)?;
-    Ok(FutexKey::Shared { physical_address: frame.address() + address % 4096 })
+    Ok(FutexKey::shared(frame.address() + address % 4096))
 }
 
 fn read_word(memory: &dyn UserMemory, address: u64) -> Result<u32> {
@@ -209,20 +209,20 @@ fn wait(
     };
     let (system, thread, memory) = (context.system, context.thread, context.memory);
     let look = || memory.word_at_once(address).map(|word| word == expected).ok_or(Errno::EFAULT);
-    let waiting = match system.futexes.wait_if(key, mask, &thread.futex, look) {
+    let mut waiting = match system.futexes.wait_if(key, mask, &thread.futex, look) {
         Err(Errno::EFAULT) => wait_for_present((system, thread, memory), key, (address, expected), mask)?,
         outcome => outcome?,
     };
     loop {
-        if waiting.is_woken() {
-            return Ok(0);
-        }
+        let Some(still) = waiting.end_if_woken() else { return Ok(0) };
+        waiting = still;
         if deadline_ns.is_some_and(|deadline_ns| context.now_ns() >= deadline_ns) {
             return Err(Errno::ETIMEDOUT);
         }
-        if let Err(error) = context.wait(deadline_ns) {
-            return if waiting.is_woken() { Ok(0) } else { Err(error) };
+        if context.has_signal() {
+            return if waiting.is_woken() { Ok(0) } else { Err(Errno::EINTR) };
         }
+        context.sleep(deadline_ns);
     }
 }
 

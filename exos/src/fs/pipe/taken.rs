@@ -102,7 +102,7 @@ impl Drop for Taken<'_> {
         };
         if self.used < self.length {
             // Another reader may have found nothing meanwhile.
-            self.pipe.waiters.notify(Readiness::READ);
+            self.pipe.tell(Readiness::READ);
         }
         if makes_writable {
             self.pipe.waiters.notify(Readiness::WRITE);

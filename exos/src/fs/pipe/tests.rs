@@ -7,12 +7,13 @@ use core::sync::atomic::Ordering;
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
-use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd, Taken};
+use super::{PIPE_BUFFER_BYTES, PIPE_CAPACITY_BYTES, Pipe, PipeEnd, Read, Taken};
 use crate::error::Errno;
 use crate::fs::readiness::{Readiness, Waiter};
 use crate::fs::transfer::{Buffer, Destination, SliceDestination, Source};
 use crate::fs::vnode::{OpenFile, OpenRequest};
 use crate::fs::{Count, Faulty};
+use crate::task::schedule::{NoProcessors, Scheduler};
 
 fn write(end: &PipeEnd, bytes: &[u8]) -> Result<usize, Errno> {
     end.write(0, &mut &bytes[..])
@@ -272,4 +273,77 @@ proptest! {
             }
         }
     }
+}
+
+/// Room that takes bytes at once.
+struct AtOnce(Vec<u8>, usize);
+
+impl Destination for AtOnce {
+    fn remaining(&self) -> usize {
+        self.1 - self.0.len()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        self.0.extend_from_slice(bytes);
+        bytes.len()
+    }
+
+    fn put_at_once(&mut self, bytes: &[u8]) -> bool {
+        self.put(bytes) == bytes.len()
+    }
+}
+
+/// Whether a task that sleeps in front of an empty pipe is woken by that, and not before.
+fn sleeps_until(pipe: &Pipe, wakes: impl FnOnce()) {
+    let scheduler = Scheduler::new(1, Arc::new(NoProcessors));
+    let (task, other) = (scheduler.new_task(None), scheduler.new_task(None));
+    let mut room = AtOnce(Vec::new(), 4);
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Asleep);
+    // There is one of them, and it may look again.
+    assert_eq!(pipe.read_or_sleep(&mut room, &other), Read::Unknown);
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Asleep);
+    scheduler.adopt(0, &task);
+    scheduler.block(0, None, 0);
+    pipe.set_capacity_bytes(PIPE_CAPACITY_BYTES).unwrap();
+    assert!(task.is_blocked());
+    wakes();
+    assert!(!task.is_blocked());
+    assert!(scheduler.pick(0, 0).is_some());
+    pipe.leave(&task);
+}
+
+#[test]
+fn a_sleeper_is_woken_by_all_that_may_end_its_wait() {
+    let (reader, writer) = PipeEnd::pair(1);
+    let pipe = reader.pipe().unwrap();
+    sleeps_until(pipe, || assert_eq!(write(&writer, b"a"), Ok(1)));
+    let taken = Taken::new(pipe, 1).unwrap();
+    sleeps_until(pipe, || drop(taken));
+    assert_eq!(read(&reader, 1), Ok(Vec::from(b"a")));
+    let long = [1; PIPE_BUFFER_BYTES + 1];
+    sleeps_until(pipe, || assert_eq!(write(&writer, &long), Ok(long.len())));
+    assert_eq!(read(&reader, long.len()).map(|bytes| bytes.len()), Ok(long.len()));
+    sleeps_until(pipe, || drop(writer));
+}
+
+#[test]
+fn who_left_is_not_woken_and_leaves_its_place() {
+    let scheduler = Scheduler::new(1, Arc::new(NoProcessors));
+    let (task, other) = (scheduler.new_task(None), scheduler.new_task(None));
+    let mut room = AtOnce(Vec::new(), 4);
+    let (reader, writer) = PipeEnd::pair(1);
+    let pipe = reader.pipe().unwrap().clone();
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Asleep);
+    pipe.leave(&other);
+    assert_eq!(pipe.read_or_sleep(&mut room, &other), Read::Unknown);
+    pipe.leave(&task);
+    assert_eq!(pipe.read_or_sleep(&mut room, &other), Read::Asleep);
+    scheduler.adopt(0, &task);
+    scheduler.block(0, None, 0);
+    assert_eq!(write(&writer, b"abc"), Ok(3));
+    assert!(task.is_blocked());
+    assert_eq!((pipe.read_or_sleep(&mut room, &task), &room.0[..]), (Read::Done(3), &b"abc"[..]));
+    // The end of the file is told in the way of all others.
+    drop(writer);
+    assert_eq!(pipe.read_or_sleep(&mut room, &task), Read::Unknown);
 }
