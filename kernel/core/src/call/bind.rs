@@ -48,7 +48,7 @@ impl Batch {
     #[cold]
     fn is_fit_large(&self) -> bool {
         let bits = self.page_count | if self.operation == BindOperation::Map { self.frame } else { 0 };
-        bits.is_multiple_of(LARGE_PAGE_FRAMES) && self.page_count / LARGE_PAGE_FRAMES <= u64::from(BIND_LARGE_PAGE_COUNT_MAX)
+        bits.is_multiple_of(LARGE_PAGE_FRAMES) && self.cost() <= BIND_LARGE_PAGE_COUNT_MAX
     }
 
     #[inline(always)]
