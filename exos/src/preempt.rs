@@ -107,6 +107,14 @@ impl Pace {
         is_due
     }
 
+    /// As [`Self::offer`] for `count` things more, of which one takes as long as one that [`Self::is_due`] notes.
+    #[inline]
+    pub fn offer_after(&mut self, count: usize) {
+        if self.is_due_after(count) {
+            offer();
+        }
+    }
+
     /// Notes one thing more, with a point where it is due, in work that is done to its end.
     #[inline]
     pub fn offer(&mut self) {

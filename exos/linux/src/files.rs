@@ -215,6 +215,11 @@ impl ProcessFiles {
         self.table.lock().get(descriptor as u32)
     }
 
+    /// For several descriptors at once. `work` lets go of no description.
+    pub fn with_table<R>(&self, work: impl FnOnce(&DescriptorTable) -> R) -> R {
+        work(&self.table.lock())
+    }
+
     /// The lowest free descriptor becomes one for `description`.
     pub fn add(&self, description: Arc<Description>, close_on_exec: bool) -> Result<u64> {
         let limit = self.descriptor_limit();

@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use bitflags::bitflags;
 
 use super::name_table::NameTable;
+use super::recent_entries::RecentEntries;
 use super::vnode::{FileKind, InodeRef, is_same};
 use super::watch::WatchTable;
 use crate::error::{Errno, Result};
@@ -58,14 +59,11 @@ pub struct Mount {
     root: Arc<Entry>,
     /// Where it is mounted; `None` for the root and for pseudo files.
     covers: Option<Location>,
-    /// Entries that were used lately, each in the place that its address says: kept so that the next walk
-    /// finds them and their inodes made. What loses its name leaves at once, so that nothing is kept alive
-    /// that nobody can reach.
-    recent: Mutex<Vec<Option<Arc<Entry>>>>,
+    /// Entries that were used lately, kept so that the next walk finds them and their inodes made. What loses its name
+    /// leaves at once, so that nothing is kept alive that nobody can reach.
+    recent: Mutex<RecentEntries>,
 }
 
-/// Entries that a mount keeps.
-const RECENT_ENTRY_COUNT: usize = 512;
 /// Most paths are no longer.
 const PATH_BYTES_USUAL: usize = 128;
 
@@ -117,6 +115,12 @@ impl Entry {
             is_recent: AtomicBool::new(false),
             mourner: Once::new(),
         })
+    }
+
+    /// One that is in no directory.
+    #[cfg(test)]
+    pub(super) fn of_root(inode: InodeRef) -> Arc<Self> {
+        Self::new(inode, None, b"", false)
     }
 
     /// The inode.
@@ -201,12 +205,17 @@ impl Entry {
         if removal_count.is_some_and(|count| count != children.removal_count) {
             return None;
         }
-        let known = children.by_name.get(name).and_then(Weak::upgrade);
-        if let Some(known) = known.filter(|known| is_same(&known.inode, &fresh.inode)) {
+        let Some(child) = children.by_name.get_mut(name) else {
+            children.put(name, &fresh);
+            drop(children);
+            return Some(fresh);
+        };
+        if let Some(known) = child.upgrade().filter(|known| is_same(&known.inode, &fresh.inode)) {
             return Some(known);
         }
-        children.put(name, &fresh);
+        let before = core::mem::replace(child, Arc::downgrade(&fresh));
         drop(children);
+        drop(before);
         Some(fresh)
     }
 
@@ -411,6 +420,19 @@ impl Location {
         if below.is_mount_point() { Ok(below.top_mounted()) } else { Ok(below) }
     }
 
+    /// Goes to the named child. What it is instead, if that is a link or on another mount: then this stays where it is.
+    /// Most steps of a walk write nothing that other walks read.
+    #[inline]
+    pub(super) fn step(&mut self, name: &[u8]) -> Result<Option<Self>> {
+        let entry = self.entry.child(name)?;
+        self.mount.remember(&entry);
+        if entry.is_covered.load(Ordering::Acquire) || entry.inode.kind() == FileKind::Symlink {
+            return Ok(Some(self.with_entry(entry).top_mounted()));
+        }
+        self.entry = entry;
+        Ok(None)
+    }
+
     /// Through the mounts that cover this location.
     pub(super) fn top_mounted(self) -> Self {
         let mut here = self;
@@ -509,12 +531,6 @@ impl Location {
     }
 }
 
-/// Multiplies by the golden ratio (Knuth) and takes high bits, which all bits of the address reach.
-fn recent_place(entry: &Arc<Entry>) -> usize {
-    let address = Arc::as_ptr(entry).addr() as u64;
-    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT_ENTRY_COUNT
-}
-
 impl Mount {
     /// The top of the file system.
     pub fn root(&self) -> &Arc<Entry> {
@@ -557,15 +573,12 @@ impl Mount {
             if entry.is_deleted() {
                 return;
             }
-            if recent.is_empty() {
-                recent.resize(RECENT_ENTRY_COUNT, None);
-            }
-            let place = &mut recent[recent_place(entry)];
-            if let Some(before) = place {
+            let before = recent.put(entry);
+            if let Some(before) = &before {
                 before.is_recent.store(false, Ordering::Relaxed);
             }
             entry.is_recent.store(true, Ordering::Relaxed);
-            place.replace(entry.clone())
+            before
         };
         // Maybe the last of its kind: it goes without the lock.
         drop(before);
@@ -576,7 +589,7 @@ impl Mount {
         let before = {
             let mut recent = self.recent.lock();
             entry.is_recent.store(false, Ordering::Relaxed);
-            recent.get_mut(recent_place(entry)).and_then(|place| place.take_if(|known| Arc::ptr_eq(known, entry)))
+            recent.take(entry)
         };
         drop(before);
     }

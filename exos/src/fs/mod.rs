@@ -46,6 +46,7 @@ pub mod permission;
 pub mod pipe;
 pub mod proc_fs;
 pub mod readiness;
+mod recent_entries;
 pub mod ring;
 pub mod seals;
 pub mod spare;

@@ -110,6 +110,16 @@ impl<V> NameTable<V> {
         self.places[index].as_ref().map(|named| &named.value)
     }
 
+    /// The same, to be changed.
+    #[inline]
+    pub(super) fn get_mut(&mut self, name: &[u8]) -> Option<&mut V> {
+        if self.count == 0 {
+            return None;
+        }
+        let (index, _) = self.find(hash_of(name), name);
+        self.places[index].as_mut().map(|named| &mut named.value)
+    }
+
     /// Sees to it that so many more names, at most [`MORE_MAX`], have a place.
     ///
     /// # Errors
@@ -130,9 +140,13 @@ impl<V> NameTable<V> {
     /// Leads a name to `value`; what it led to before is returned. There must be room.
     pub(super) fn insert(&mut self, name: &[u8], value: V) -> Option<V> {
         let hash = hash_of(name);
-        let (index, is_known) = self.find(hash, name);
-        self.count += usize::from(!is_known);
-        self.places[index].replace(Named { hash, name: name.into(), value }).map(|before| before.value)
+        let (index, _) = self.find(hash, name);
+        if let Some(known) = &mut self.places[index] {
+            return Some(core::mem::replace(&mut known.value, value));
+        }
+        self.count += 1;
+        self.places[index] = Some(Named { hash, name: name.into(), value });
+        None
     }
 
     /// Takes a name out.

@@ -223,9 +223,10 @@ impl<'a> Walk<'a> {
                 b"." => {}
                 b".." => self.go_up()?,
                 name => {
-                    let next = self.here.child(name)?;
-                    self.check_step(&next)?;
-                    self.enter(next)?;
+                    if let Some(next) = self.here.step(name)? {
+                        self.check_step(&next)?;
+                        self.enter(next)?;
+                    }
                 }
             }
             if !self.here.is_directory() && self.position < self.path.len() {
@@ -290,16 +291,17 @@ impl<'a> Walk<'a> {
                 Found::Root | Found::Dot => {}
                 Found::DotDot => self.go_up()?,
                 Found::Name(name) => {
-                    let next = self.here.child(&self.path[name])?;
-                    self.check_step(&next)?;
-                    if follow && next.inode().kind() == FileKind::Symlink {
-                        self.restore_slash(has_slash);
-                        self.follow(&next)?;
-                        if self.position < self.path.len() {
-                            continue;
+                    if let Some(next) = self.here.step(&self.path[name])? {
+                        self.check_step(&next)?;
+                        if follow && next.inode().kind() == FileKind::Symlink {
+                            self.restore_slash(has_slash);
+                            self.follow(&next)?;
+                            if self.position < self.path.len() {
+                                continue;
+                            }
+                        } else {
+                            self.here = next;
                         }
-                    } else {
-                        self.here = next;
                     }
                 }
             }

@@ -26,6 +26,8 @@ use crate::preempt::Pace;
 
 /// File pages mapped around a fault: an aligned block of 64 KiB, as Linux does.
 pub const FAULT_AROUND_PAGES: u64 = 16;
+/// The same where a program reads on.
+const FAULT_ON_PAGES: u64 = 64;
 /// File pages looked at around one that is resolved ahead: as many as a word has bits.
 const AHEAD_PAGES: u64 = 64;
 /// Known pages of no file mapped around a fault.
@@ -377,18 +379,36 @@ impl AddressSpace {
         if let Some(count) = self.map_fixed_run(area, file, (page, access), block_around(area, page, reach)) {
             return Ok(count);
         }
-        let block = block_around(area, page, FAULT_AROUND_PAGES);
+        let goes_on = page == self.file_end && access != Access::Execute && !is_text(area);
         let target = self.file_page(file, area.file_index(page), PageIntent::Read)?;
         let target = match access {
             Access::Execute => self.text_entry(area, page, target),
             _ => self.clean_entry(area, target),
         };
         let target = target.ok_or(FaultOutcome::OutOfMemory)?;
+        Ok(if goes_on {
+            self.map_resident::<{ FAULT_ON_PAGES as usize }>(area, file, (page, target), access)
+        } else {
+            self.map_resident::<{ FAULT_AROUND_PAGES as usize }>(area, file, (page, target), access)
+        })
+    }
+
+    /// Maps `page` to its entry, and of the `COUNT` pages around those that are at hand. A program that goes on where
+    /// the last such block ended reads the file from its start to its end, and has more at once.
+    fn map_resident<const COUNT: usize>(
+        &mut self,
+        area: &Area,
+        file: &FileBacking,
+        (page, target): (u64, PageEntry),
+        access: Access,
+    ) -> u32 {
+        let block = block_around(area, page, COUNT as u64);
+        self.file_end = block.end;
         let wanted = self.worth_ahead(&block, page) & !self.pages.known_from(block.start);
         let is_text = is_text(area);
-        let mut entries = [None; FAULT_AROUND_PAGES as usize];
+        let mut entries = [None; COUNT];
         let (first, first_index) = (block.start, area.file_index(block.start));
-        let mut special = [const { None }; FAULT_AROUND_PAGES as usize];
+        let mut special = [const { None }; COUNT];
         let mut has_special = false;
         file.source.resident_pages(first_index..first_index + (block.end - first), &mut |index, found| {
             let place = index - first_index;
@@ -413,7 +433,7 @@ impl AddressSpace {
             }
         }
         entries[(page - first) as usize] = Some(target);
-        Ok(self.set_pages(block, area.protection, |_, page, _| entries[(page - first) as usize]))
+        self.set_pages(block, area.protection, |_, page, _| entries[(page - first) as usize])
     }
 
     /// The same for a block that begins with whole pages of the boot bundle, `page` among them: they need no counting,

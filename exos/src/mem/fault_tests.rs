@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::test_support::{BASE, CachedFile, ENVIRONMENT, PAGE, Setup, load, store};
 use super::{
-    Access, AddressSpace, Advice, FaultOutcome, FilePage, MapBacking, MapRequest, PageSource, Placement, ProtectReach,
-    Protection,
+    Access, AddressSpace, Advice, FaultOutcome, FilePage, MapBacking, MapRequest, PageIntent, PageSource, Placement,
+    ProtectReach, Protection,
 };
 use crate::error::Errno;
 use crate::fake::{FAKE_BUNDLE_FRAME, FakeAccess};
@@ -175,6 +175,34 @@ fn a_walk_of_stores_copies_no_page_of_a_file_that_can_change_before_its_turn() {
         store(&setup, &mut space, shared + page * PAGE, 2);
         assert_eq!(load(&setup, &mut space, private + page * PAGE), 2, "page {page}");
     }
+}
+
+#[test]
+fn who_reads_a_file_on_has_more_of_it_at_once_and_who_jumps_does_not() {
+    const PAGES: u64 = 200;
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let file = CachedFile::new(&setup.pool, PAGES);
+    for index in 0..PAGES {
+        file.page(index, PageIntent::Read).expect("there is memory");
+    }
+    let faults_of = |space: &mut AddressSpace, pages: &mut dyn Iterator<Item = u64>| {
+        let start = space.map(shared_file(file.clone(), PAGES)).expect("mapped");
+        let before = space.fault_counts();
+        for page in pages {
+            assert_eq!(load(&setup, space, start + page * PAGE), page as u8 + 1);
+        }
+        let after = space.fault_counts();
+        space.unmap(start, PAGES * PAGE).expect("is a range");
+        (after.resolved - before.resolved, after.pages - before.pages)
+    };
+    // 16, the rest of that leaf, two leaves, and what is left.
+    assert_eq!(faults_of(&mut space, &mut (0..PAGES)), (5, PAGES));
+    assert_eq!(faults_of(&mut space, &mut (0..PAGES).rev()), (PAGES.div_ceil(16), PAGES));
+    assert_eq!(faults_of(&mut space, &mut [100, 3, 180].into_iter()), (3, 16 + 16 + 16));
+    assert_eq!(setup.used(), PAGES, "the file's own");
+    drop(file);
+    assert_eq!(setup.used(), 0);
 }
 
 #[test]

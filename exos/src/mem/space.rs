@@ -192,6 +192,8 @@ pub struct AddressSpace {
     pub(crate) is_batching: bool,
     /// A page of a file that has to be waited for is only noted in `wanted`.
     pub(crate) waits_for_no_page: bool,
+    /// Behind the last block of a file that was mapped at a fault.
+    pub(crate) file_end: u64,
     pub(crate) wanted: Option<WantedPage>,
     /// What children do first ([`super::first_faults`]).
     pub(crate) child_faults: Arc<Mutex<FirstFaults>>,
@@ -228,6 +230,7 @@ impl AddressSpace {
             handlers: Handlers::default(),
             is_batching: false,
             waits_for_no_page: false,
+            file_end: 0,
             wanted: None,
             child_faults: Arc::default(),
             notes: None,

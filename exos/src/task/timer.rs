@@ -9,6 +9,7 @@
 //! Armed timers that tell somebody lie in the order of their deadlines, so that neither a look nor a change costs more
 //! where there are many. Those of processor time, whose bases differ, are looked at one by one.
 
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -131,16 +132,17 @@ impl TimerTable {
         if self.timers.len() >= limit.min(TIMER_COUNT_MAX) {
             return Err(Errno::EAGAIN);
         }
-        // Ends: there are fewer timers than numbers.
-        while self.timers.contains_key(&self.next_id) {
-            self.next_id = self.next_id.checked_add(1).unwrap_or(0);
-        }
-        let id = self.next_id;
-        self.next_id = id.checked_add(1).unwrap_or(0);
         let (state, overrun) = (State::Off, -1);
         let timer = Timer { base, is_realtime, notice, state, deadline_ns: 0, period_ns: 0, overrun, last_overrun: 0 };
-        self.timers.insert(id, timer);
-        Ok(id)
+        // Ends: there are fewer timers than numbers.
+        loop {
+            let id = self.next_id;
+            self.next_id = id.checked_add(1).unwrap_or(0);
+            if let Entry::Vacant(place) = self.timers.entry(id) {
+                place.insert(timer);
+                return Ok(id);
+            }
+        }
     }
 
     /// Takes a timer away. `EINVAL`: there is none.

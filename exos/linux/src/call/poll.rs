@@ -149,6 +149,9 @@ pub(crate) fn restore_mask(context: &Context<'_>, outcome: &Result<u64>) {
     }
 }
 
+/// Descriptors that are looked at between two points, and by one look at the table.
+const PIECE_COUNT: usize = 64;
+
 /// What is left until `deadline_ns`.
 fn left_ns(context: &Context<'_>, deadline_ns: u64) -> u64 {
     deadline_ns.saturating_sub(context.now_ns())
@@ -175,11 +178,12 @@ impl Polled {
 impl Watched for Vec<Polled> {
     fn look(&mut self) -> u64 {
         let mut pace = Pace::default();
-        let look = |entry: &mut Polled| {
-            pace.offer();
-            u64::from(entry.look())
-        };
-        self.iter_mut().map(look).sum()
+        let mut count = 0;
+        for piece in self.chunks_mut(PIECE_COUNT) {
+            pace.offer_after(piece.len());
+            count += piece.iter_mut().map(|entry| u64::from(entry.look())).sum::<u64>();
+        }
+        count
     }
 
     fn queues(&self) -> Result<Vec<Arc<WaitQueue>>> {
@@ -197,8 +201,12 @@ fn gathered<'a>(count_max: usize, queues: impl Iterator<Item = &'a Arc<WaitQueue
 
 /// The description that is polled; `O_PATH` descriptors cannot be.
 fn polled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Description>> {
-    let description = context.process.files.get(descriptor)?;
-    if description.is_path_only() { Err(Errno::EBADF) } else { Ok(description) }
+    pollable(context.process.files.get(descriptor))
+}
+
+#[inline]
+fn pollable(description: Result<Arc<Description>>) -> Result<Arc<Description>> {
+    description.and_then(|description| if description.is_path_only() { Err(Errno::EBADF) } else { Ok(description) })
 }
 
 fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: Option<u64>) -> Result<u64> {
@@ -211,17 +219,21 @@ fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: 
     let bytes = count * ENTRY_BYTES as u64;
     let mut bytes = read_vec(context.memory, address, bytes, limit * ENTRY_BYTES)?;
     let mut pace = Pace::default();
-    let read = |entry: &[u8]| {
-        pace.offer();
-        let descriptor = get::i32(entry, 0);
-        Polled {
-            target: (descriptor >= 0).then(|| polled(context, descriptor as u64)),
-            events: u32::from(get::u16(entry, 4)),
-            found: 0,
-        }
-    };
     let mut entries: Vec<Polled> = reserve::vector(count as usize)?;
-    entries.extend(bytes.chunks_exact(ENTRY_BYTES).map(read));
+    for piece in bytes.chunks(PIECE_COUNT * ENTRY_BYTES) {
+        pace.offer_after(PIECE_COUNT);
+        context.process.files.with_table(|table| {
+            let read = |entry: &[u8]| {
+                let descriptor = get::i32(entry, 0);
+                Polled {
+                    target: (descriptor >= 0).then(|| pollable(table.get(descriptor as u32))),
+                    events: u32::from(get::u16(entry, 4)),
+                    found: 0,
+                }
+            };
+            entries.extend(piece.chunks_exact(ENTRY_BYTES).map(read));
+        });
+    }
     let outcome = until_any(context, deadline_ns, &mut entries);
     if outcome.is_ok() {
         for (bytes, entry) in bytes.chunks_exact_mut(ENTRY_BYTES).zip(&entries) {

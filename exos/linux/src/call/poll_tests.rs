@@ -78,6 +78,19 @@ fn poll_tells_what_is_ready_at_once() {
 }
 
 #[test]
+fn poll_looks_at_each_of_many() {
+    let world = with_pipe();
+    let only_path = world.open("/", 0o10_000_000).expect("is there") as i32;
+    assert_eq!(world.write(4, b"x"), Ok(1));
+    let kinds = [((3, IN), IN), ((-7, IN), 0), ((4, OUT), OUT), ((3, OUT), 0), ((only_path, IN), INVALID)];
+    for count in [63, 64, 65, 128, 1001] {
+        let (wanted, found): (Vec<_>, Vec<_>) = kinds.iter().copied().cycle().take(count).unzip();
+        let ready = found.iter().filter(|found| **found != 0).count() as u64;
+        assert_eq!(poll(&world, &wanted, 0), Ok((ready, found)), "{count}");
+    }
+}
+
+#[test]
 fn poll_waits_until_something_comes_or_time_is_up() {
     let world = with_pipe();
     world.during_wait(|| {});

@@ -170,6 +170,11 @@ impl MemoryNode {
         Ok(Arc::new(node))
     }
 
+    /// Whether the file system itself keeps this inode as long as it has a name: one over a base can be made again.
+    pub(in crate::fs) fn is_kept(&self) -> bool {
+        self.base.is_none()
+    }
+
     pub(super) fn inode_number(&self) -> u64 {
         self.inode_number
     }
