@@ -12,6 +12,7 @@
 
 mod control_group;
 mod ipc_text;
+mod memory_file;
 mod memory_text;
 mod mount_text;
 mod process_text;
@@ -33,12 +34,15 @@ use exos::fs::group_fs::tree::ControlGroups;
 use exos::fs::location::Location;
 use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::permission::Credentials;
-use exos::fs::proc_fs::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SPACES, SystemText};
-use exos::fs::vnode::Timestamp;
+use exos::fs::proc_fs::{
+    DescriptorView, MemoryFile, ProcessLink, ProcessName, ProcessProvider, ProcessText, SPACES, SystemText,
+};
+use exos::fs::vnode::{OpenFile, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::reserve;
 use exos::sync::{Mutex, Once};
 
+use crate::call::process_file::may_trace_by;
 use crate::process::{Process, Thread};
 use crate::system::System;
 
@@ -167,6 +171,14 @@ impl ProcFacts {
         self.system.get().and_then(Weak::upgrade).ok_or(Errno::ENOENT)
     }
 
+    /// The process that is looked into. `EACCES`: whoever asks may not.
+    fn target(&self, name: ProcessName) -> Result<Arc<Process>> {
+        let (process, thread) = self.current_numbers();
+        let (asking, thread) = self.find(ProcessName { process, thread: Some(thread) })?;
+        let target = self.find(name)?.0.process;
+        if may_trace_by((&asking.process, &thread), &target) { Ok(target) } else { Err(Errno::EACCES) }
+    }
+
     fn members(&self) -> Vec<Member> {
         self.members.lock().clone()
     }
@@ -260,6 +272,7 @@ impl ProcessProvider for ProcFacts {
                 put!(out, "{}\n", score.unwrap_or(0));
             }
             ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", *process.out_of_memory_adjust.lock()),
+            ProcessText::Smaps => memory_text::smaps(process, &mut out),
             ProcessText::SmapsRollup => memory_text::rollup(process, &mut out),
             ProcessText::Stat => process_text::stat(&subject, &mut out),
             ProcessText::StatM => memory_text::statm(process, &mut out),
@@ -287,15 +300,31 @@ impl ProcessProvider for ProcFacts {
         }
     }
 
+    fn check_text(&self, name: ProcessName, text: ProcessText) -> Result<()> {
+        use ProcessText::{AuxiliaryVector, Environment, Maps, Smaps, SmapsRollup};
+        match text {
+            AuxiliaryVector | Environment | Maps | Smaps | SmapsRollup => self.target(name).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    fn memory_file(&self, name: ProcessName, file: MemoryFile) -> Result<Arc<dyn OpenFile>> {
+        let space = Arc::downgrade(&self.target(name)?.space());
+        Ok(match file {
+            MemoryFile::Memory => Arc::new(memory_file::MemoryFile(space)),
+            MemoryFile::PageMap => Arc::new(memory_file::PageMapFile(space)),
+        })
+    }
+
     fn process_link(&self, name: ProcessName, link: ProcessLink) -> Result<Location> {
-        let (member, _) = self.find(name)?;
-        let files = &member.process.files;
+        let process = self.target(name)?;
+        let files = &process.files;
         match link {
             ProcessLink::WorkingDirectory => Ok(files.current()),
             ProcessLink::Root => Ok(files.root()),
             ProcessLink::Program => {
                 let (location, path) = {
-                    let image = member.process.image.lock();
+                    let image = process.image.lock();
                     (image.location.clone(), image.executable.clone())
                 };
                 match location {

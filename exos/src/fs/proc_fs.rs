@@ -69,6 +69,7 @@ texts! {
         Personality => "personality" 0o400,
         SessionId => "sessionid" 0o444,
         SetGroups => "setgroups" 0o644,
+        Smaps => "smaps" 0o444,
         SmapsRollup => "smaps_rollup" 0o444,
         Stat => "stat" 0o444,
         StatM => "statm" 0o444,
@@ -185,6 +186,15 @@ pub enum ProcessLink {
     Root,
 }
 
+/// Files of a process that are no texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryFile {
+    /// `mem`: its memory, by address.
+    Memory,
+    /// `pagemap`: eight bytes for each of its pages.
+    PageMap,
+}
+
 /// An open descriptor as `/proc/PID/fd` shows it.
 pub struct DescriptorView {
     /// Where it leads.
@@ -209,6 +219,10 @@ pub trait ProcessProvider: Send + Sync {
     fn threads(&self, process: u32) -> Vec<u32>;
     /// Appends a text.
     fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()>;
+    /// Whether a text may be opened. `EACCES`: whoever asks may not look into the process.
+    fn check_text(&self, _: ProcessName, _: ProcessText) -> Result<()> {
+        Ok(())
+    }
     /// Takes a text that a program wrote. `EPERM`, `EINVAL`, `EACCES` for what cannot be set.
     fn set_process_text(&self, name: ProcessName, text: ProcessText, value: &[u8]) -> Result<()>;
     /// Where a link leads.
@@ -216,6 +230,10 @@ pub trait ProcessProvider: Send + Sync {
     /// What the link to a name space leads to, by its place in [`SPACES`].
     fn space(&self, _: usize) -> Result<Location> {
         Err(Errno::ENOENT)
+    }
+    /// Opens the memory of a process. `EACCES`: whoever asks may not look into it.
+    fn memory_file(&self, _: ProcessName, _: MemoryFile) -> Result<Arc<dyn OpenFile>> {
+        Err(Errno::EACCES)
     }
     /// Open descriptors, ascending.
     fn descriptors(&self, process: u32) -> Vec<u32>;
@@ -257,6 +275,7 @@ enum Node {
     Process(ProcessName),
     ProcessText(ProcessName, ProcessText),
     ProcessLink(ProcessName, ProcessLink),
+    Memory(ProcessName, MemoryFile),
     Descriptors(u32),
     Descriptor(u32, u32),
     DescriptorTexts(u32),
@@ -268,7 +287,7 @@ enum Node {
 }
 
 /// Names in a process's directory that are not texts.
-const PROCESS_ENTRIES: [&str; 7] = ["exe", "cwd", "root", "fd", "fdinfo", "ns", "task"];
+const PROCESS_ENTRIES: [&str; 9] = ["exe", "cwd", "root", "fd", "fdinfo", "mem", "ns", "pagemap", "task"];
 /// The name spaces that a process is in, and their numbers: there is one of each kind.
 pub const SPACES: [(&str, &str, u64); 8] = [
     ("cgroup", "cgroup", 0xefff_fffb),
@@ -332,7 +351,7 @@ impl ProcInode {
     fn process(&self) -> Option<ProcessName> {
         match self.node {
             Node::Process(name) | Node::ProcessText(name, _) | Node::ProcessLink(name, _) => Some(name),
-            Node::Spaces(name) | Node::Space(name, _) => Some(name),
+            Node::Spaces(name) | Node::Space(name, _) | Node::Memory(name, _) => Some(name),
             Node::Descriptors(process)
             | Node::Descriptor(process, _)
             | Node::DescriptorTexts(process)
@@ -364,6 +383,7 @@ impl ProcInode {
             Node::DescriptorTexts(process) => in_process(whole(process), 9),
             Node::Threads(process) => in_process(whole(process), 10),
             Node::Spaces(name) => in_process(name, 11),
+            Node::Memory(name, file) => in_process(name, 12 + file as u64),
             Node::Space(name, index) => in_process(name, 128 + index as u64),
             Node::Descriptor(process, number) => (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1),
             Node::DescriptorText(process, number) => {
@@ -386,6 +406,8 @@ impl ProcInode {
                 (FileKind::Regular, row.map_or(0o444, |row| row.2))
             }
             Node::DescriptorText(..) => (FileKind::Regular, 0o444),
+            Node::Memory(_, MemoryFile::Memory) => (FileKind::Regular, 0o600),
+            Node::Memory(_, MemoryFile::PageMap) => (FileKind::Regular, 0o400),
             Node::Link(_) | Node::ProcessLink(..) | Node::Space(..) => (FileKind::Symlink, 0o777),
             Node::Descriptor(process, number) => {
                 let permissions = self
@@ -416,7 +438,9 @@ impl ProcInode {
             b"root" => Some(Node::ProcessLink(process, ProcessLink::Root)),
             b"fd" => Some(Node::Descriptors(process.process)),
             b"fdinfo" => Some(Node::DescriptorTexts(process.process)),
+            b"mem" => Some(Node::Memory(process, MemoryFile::Memory)),
             b"ns" => Some(Node::Spaces(process)),
+            b"pagemap" => Some(Node::Memory(process, MemoryFile::PageMap)),
             b"task" if process.thread.is_none() => Some(Node::Threads(process.process)),
             _ => None,
         }
@@ -632,9 +656,13 @@ impl Inode for ProcInode {
         match self.node {
             Node::SystemText(_) if request.write && self.is_fixed_setting() => Err(Errno::EACCES),
             Node::SystemText(_) | Node::ProcessText(..) | Node::DescriptorText(..) => {
+                if let Node::ProcessText(name, text) = self.node {
+                    self.provider().check_text(name, text)?;
+                }
                 let inode = Self { fs: self.fs.clone(), node: self.node };
                 Ok(Some(Arc::new(TextFile { inode, text: Mutex::new(None) })))
             }
+            Node::Memory(name, file) => self.provider().memory_file(name, file).map(Some),
             _ => Ok(None),
         }
     }

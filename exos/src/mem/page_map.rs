@@ -14,6 +14,7 @@
 //! writable; no page of a leaf is writable from two spaces unless it is one of shared memory.
 
 pub(crate) mod blocks;
+pub(crate) mod census;
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::IntoValues;

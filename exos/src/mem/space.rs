@@ -26,6 +26,7 @@ use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::kept::Kept;
 use crate::mem::large::Whole;
 use crate::mem::native::Handlers;
+use crate::mem::page_map::census::{PresentPage, PresentPages};
 use crate::mem::page_map::{PageEntry, PageFlags, PageMap};
 use crate::mem::pieces::{PIECE_PAGES, is_long};
 use crate::mem::source::{FileIdentity, PageSource, SharedMemory, WantedPage};
@@ -377,6 +378,19 @@ impl AddressSpace {
             resident_peak: self.pages.resident_peak(),
             large: self.pages.large_page_count(),
         }
+    }
+
+    /// How many pages of an area there are.
+    #[must_use]
+    pub fn present_in(&self, area: &Area) -> PresentPages {
+        self.pages.count_present(&(area.start() >> PAGE_SHIFT..area.end() >> PAGE_SHIFT))
+    }
+
+    /// How a page of an area is there, if it is.
+    #[must_use]
+    pub fn present_page(&self, page: u64) -> Option<PresentPage> {
+        self.areas.find(page << PAGE_SHIFT)?;
+        self.pages.present(page)
     }
 
     /// What the faults did.

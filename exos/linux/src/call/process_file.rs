@@ -10,7 +10,7 @@ use syscalls::Sysno;
 use super::signal::{send, signal_or_probe, user_info};
 use crate::abi::file::O_NON_BLOCKING;
 use crate::context::{Arguments, Context};
-use crate::process::Process;
+use crate::process::{Process, Thread};
 use crate::process_file::ProcessFile;
 use crate::table::{Entry, full, partial};
 
@@ -101,18 +101,25 @@ pub fn pidfd_getfd(context: &mut Context<'_>, [descriptor, wanted, flags, ..]: A
 
 /// Whether the caller may look into `target` (`ptrace(2)`, access mode ATTACH_REALCREDS).
 pub(super) fn may_trace(context: &Context<'_>, target: &Arc<Process>) -> bool {
-    if Arc::ptr_eq(target, context.process) || context.can(Capability::SYS_PTRACE) {
+    may_trace_by((context.process, context.thread), target)
+}
+
+/// The same of a thread of a process.
+pub(crate) fn may_trace_by((process, thread): (&Arc<Process>, &Thread), target: &Arc<Process>) -> bool {
+    if Arc::ptr_eq(target, process) {
         return true;
     }
-    let (own_uid, own_gid) = {
-        let own = context.thread.identities.lock();
-        (own.uid[0], own.gid[0])
+    let (own_uid, own_gid, own_held) = {
+        let own = thread.identities.lock();
+        if own.can(Capability::SYS_PTRACE) {
+            return true;
+        }
+        (own.uid[0], own.gid[0], own.capabilities.permitted)
     };
     let (theirs, held) = {
         let identities = target.identities.lock();
         ((identities.uid, identities.gid), identities.capabilities.permitted)
     };
-    let own_held = context.thread.identities.lock().capabilities.permitted;
     let is_same = theirs.0[..3].iter().all(|uid| *uid == own_uid) && theirs.1[..3].iter().all(|gid| *gid == own_gid);
     is_same && held.is_within(own_held) && *target.is_dumpable.lock()
 }

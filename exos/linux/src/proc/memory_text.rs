@@ -1,7 +1,8 @@
-//! `maps`, `smaps_rollup`, `statm`: a process's areas (`fs/proc/task_mmu.c`).
+//! `maps`, `smaps`, `smaps_rollup`, `statm`: a process's areas (`fs/proc/task_mmu.c`).
 
+use aegis_abi::layout::LARGE_PAGE_SIZE;
 use exos::fs::vnode::DeviceNumber;
-use exos::mem::{AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, Protection, SpaceTotals};
+use exos::mem::{AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, PresentPages, Protection, SpaceTotals};
 use exos::preempt;
 
 use super::{Text, put};
@@ -37,7 +38,7 @@ pub(super) fn program_ranges(process: &Process) -> ProgramRanges {
         }
         *end = area.end();
     };
-    for_each_area(process, |area| {
+    for_each_area(process, |_, area| {
         if area.file().is_none() || area.identity() != identity {
             return;
         }
@@ -58,15 +59,17 @@ pub(super) fn resident(totals: &SpaceTotals) -> u64 {
 /// Shows `show` the areas in ascending order. As on Linux the memory is given back now and then, so that its process
 /// can go on: what changes behind the place that was reached is shown as it is then. Ends early for a reader that was
 /// killed.
-fn for_each_area(process: &Process, mut show: impl FnMut(&Area)) {
+fn for_each_area(process: &Process, mut show: impl FnMut(&AddressSpace, &Area)) {
     let memory = process.space();
     let mut next = 0;
     loop {
         let before = next;
-        memory.lock().areas_from(next).take(AREA_COUNT_AT_ONCE).for_each(|area| {
-            show(area);
+        let space = memory.lock();
+        space.areas_from(next).take(AREA_COUNT_AT_ONCE).for_each(|area| {
+            show(&space, area);
             next = area.end();
         });
+        drop(space);
         if next == before || preempt::unless_killed().is_err() {
             return;
         }
@@ -81,10 +84,12 @@ fn shown(space: &AddressSpace) -> impl Iterator<Item = &Area> {
 
 /// `maps`.
 pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
-    for_each_area(process, |area| {
-        if area.label() == AreaLabel::Trampolines {
-            return;
-        }
+    for_each_area(process, |_, area| line(area, out));
+}
+
+/// The line of an area.
+fn line(area: &Area, out: &mut Text<'_>) {
+    if area.label() != AreaLabel::Trampolines {
         let line_start = out.len();
         let (major, minor, inode) = match area.label() {
             AreaLabel::Vdso | AreaLabel::Vvar => (0, 0, 0),
@@ -100,7 +105,53 @@ pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
             out.escaped(name.as_bytes(), b"\n");
         }
         out.raw(b"\n");
+    }
+}
+
+/// `smaps`: as [`rollup`], of each area.
+pub(super) fn smaps(process: &Process, out: &mut Text<'_>) {
+    for_each_area(process, |space, area| {
+        if area.label() == AreaLabel::Trampolines {
+            return;
+        }
+        line(area, out);
+        let present = space.present_in(area);
+        for (label, pages) in
+            [("Size:", (area.end() - area.start()) >> 12), ("KernelPageSize:", 1), ("MMUPageSize:", 1)]
+        {
+            put!(out, "{label:<16}{:>8} kB\n", pages * PAGE_KIB);
+        }
+        let is_locked = area.flags().contains(AreaFlags::LOCKED);
+        let locked = if is_locked { present.anonymous + present.file } else { 0 };
+        page_rows(&present, locked, out);
+        let is_eligible = area.file().is_none() && !area.flags().contains(AreaFlags::NO_LARGE);
+        put!(out, "THPeligible:    {}\n", u8::from(is_eligible && area.end() - area.start() >= LARGE_PAGE_SIZE));
+        flag_row(area, out);
     });
+}
+
+/// `VmFlags`, by the letters of proc(5), those that may be there as well as those that are.
+fn flag_row(area: &Area, out: &mut Text<'_>) {
+    let (protection, flags, is_shared) = (area.protection(), area.flags(), area.is_shared());
+    let is_account = !is_shared && protection.contains(Protection::WRITE);
+    let rows = [
+        (protection.contains(Protection::READ), "rd"),
+        (protection.contains(Protection::WRITE), "wr"),
+        (protection.contains(Protection::EXECUTE), "ex"),
+        (is_shared, "sh"),
+        (true, "mr mw me"),
+        (is_shared, "ms"),
+        (flags.contains(AreaFlags::GROWS_DOWN), "gd"),
+        (flags.contains(AreaFlags::LOCKED), "lo"),
+        (flags.contains(AreaFlags::DONT_FORK), "dc"),
+        (is_account, "ac"),
+        (flags.contains(AreaFlags::WIPE_ON_FORK), "wf"),
+        (flags.contains(AreaFlags::LARGE), "hg"),
+        (flags.contains(AreaFlags::NO_LARGE), "nh"),
+    ];
+    out.raw(b"VmFlags: ");
+    rows.iter().filter(|row| row.0).for_each(|row| put!(out, "{} ", row.1));
+    out.raw(b"\n");
 }
 
 fn numbers(identity: FileIdentity) -> (u32, u32, u64) {
@@ -130,6 +181,12 @@ pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
     out.pad_to(line_start, NAME_COLUMN);
     out.raw(b"[rollup]\n");
     let (anonymous, file) = (totals.resident_anonymous, totals.resident_file);
+    page_rows(&PresentPages { anonymous, file, large: totals.large }, totals.areas.locked, out);
+}
+
+/// The rows that all areas together have, too.
+fn page_rows(present: &PresentPages, locked: u64, out: &mut Text<'_>) {
+    let PresentPages { anonymous, file, large } = *present;
     let rows = [
         ("Rss:", anonymous + file),
         ("Pss:", anonymous + file),
@@ -144,14 +201,14 @@ pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
         ("Referenced:", anonymous + file),
         ("Anonymous:", anonymous),
         ("LazyFree:", 0),
-        ("AnonHugePages:", totals.large),
+        ("AnonHugePages:", large),
         ("ShmemPmdMapped:", 0),
         ("FilePmdMapped:", 0),
         ("Shared_Hugetlb:", 0),
         ("Private_Hugetlb:", 0),
         ("Swap:", 0),
         ("SwapPss:", 0),
-        ("Locked:", totals.areas.locked),
+        ("Locked:", locked),
     ];
     for (label, pages) in rows {
         put!(out, "{label:<16}{:>8} kB\n", pages * PAGE_KIB);
