@@ -1,9 +1,9 @@
 //! `mem` and `pagemap` of a process: its memory, and how each of its pages is there (`fs/proc/base.c`,
 //! `fs/proc/task_mmu.c`).
 //!
-//! Both are of the address space that the process had when the file was opened: a program that it starts later is not
-//! seen through it, and they keep no memory. Bytes pass through a buffer, so that the space is not locked while the caller's own memory is
-//! touched. Unlike on Linux a store obeys what the process itself may do.
+//! Both are of the address space that the process had when the file was opened: a program that it starts later is
+//! not seen through it, and they keep no memory. Bytes pass through a buffer, so that the space is not locked while
+//! the caller's own memory is touched. Unlike on Linux a store obeys what the process itself may do.
 
 use alloc::sync::Weak;
 use alloc::vec::Vec;
