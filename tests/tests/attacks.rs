@@ -202,6 +202,11 @@ fn attacks_for_long() {
     for cpus in CPU_COUNTS {
         sleeps_are_kept(Plan { measured_ms, cpus, counts: true, seed: 2 }, "attack-long");
     }
+}
+
+#[test]
+#[ignore = "takes minutes: cargo xtask attack"]
+fn the_neighbour_of_a_greedy_one_keeps_its_share_over_thirty_seeds() {
     for cpus in CPU_COUNTS {
         shares_are_kept(Plan { measured_ms: 2000, cpus, counts: true, seed: 1 }, "greedy-long", 1..=30);
     }
