@@ -11,15 +11,15 @@ const FOLDER: &str = "/usr/lib/postgresql/15/bin";
 
 /// What the user does. The configuration is small, and the socket is in the data's folder.
 fn script() -> String {
-    let server = "-k /tmp/aegis-postgres -c listen_addresses= -c shared_buffers=16MB";
+    let server = "-k /tmp/aegis-pg -c listen_addresses= -c shared_buffers=16MB";
     let options = "-A trust -N --no-locale -E UTF8";
     format!(
-        "set -e; cd /tmp/aegis-postgres; PATH={FOLDER}:$PATH
+        "set -e; cd /tmp/aegis-pg; PATH={FOLDER}:$PATH
          initdb -D data {options} >made
          pg_ctl -D data -l log -w -t 600 -o '{server} -c shared_memory_type=sysv' start
-         pgbench -h /tmp/aegis-postgres -i -s 1 postgres 2>loaded
-         pgbench -h /tmp/aegis-postgres -c 2 -t 10 postgres
-         psql -h /tmp/aegis-postgres -Atc 'select count(*), sum(abalance) = (select sum(bbalance) from pgbench_branches) \
+         pgbench -h /tmp/aegis-pg -i -s 1 postgres 2>loaded
+         pgbench -h /tmp/aegis-pg -c 2 -t 10 postgres
+         psql -h /tmp/aegis-pg -Atc 'select count(*), sum(abalance) = (select sum(bbalance) from pgbench_branches) \
           from pgbench_accounts' postgres
          ipcs -m | grep -c postgres
          pg_ctl -D data -m fast stop; ipcs -m | grep -c postgres || true"
@@ -32,7 +32,7 @@ fn a_cluster_is_made_served_and_loaded() {
         return;
     }
     let as_user = "setpriv --reuid=postgres --regid=postgres --init-groups sh -c";
-    let command = format!("mkdir /tmp/aegis-postgres && chown postgres: /tmp/aegis-postgres && {as_user} \"$1\"");
+    let command = format!("mkdir /tmp/aegis-pg && chown postgres: /tmp/aegis-pg && {as_user} \"$1\"");
     let words = ["/bin/sh", "-c", &command, "sh", &script()];
     let mut run: Command = tool(&["--root", "/", "-m", "1G", "--cpus", "2"], &words);
     let ended = run.output().expect("the tool runs");
