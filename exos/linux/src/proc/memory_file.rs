@@ -19,10 +19,10 @@ use crate::memory::Space;
 
 /// Bytes that are moved at a time.
 const PIECE_BYTES: usize = 4096;
-/// Bits of an entry of `pagemap`: present; a page of a file or of shared memory; no other process's.
+/// Bits of an entry of `pagemap`: present; a page of a file or of shared memory. Whether one process alone maps a
+/// page (bit 56) is not known here and never said.
 const PRESENT: u64 = 1 << 63;
 const OF_FILE: u64 = 1 << 61;
-const EXCLUSIVE: u64 = 1 << 56;
 const ENTRY_BYTES: u64 = 8;
 
 /// `mem`.
@@ -118,7 +118,7 @@ fn entries(space: &Space, first: u64, count: u64) -> Vec<u8> {
     let entry = |page| match space.present_page(page) {
         None => 0,
         Some(PresentPage::File) => PRESENT | OF_FILE,
-        Some(PresentPage::Anonymous) => PRESENT | EXCLUSIVE,
+        Some(PresentPage::Anonymous) => PRESENT,
     };
     (first..first + count).flat_map(|page| u64::to_le_bytes(entry(page))).collect()
 }
