@@ -6,6 +6,7 @@
 //! only if they cannot be. What was delivered so is counted at the next entry. Whoever was stopped from elsewhere
 //! meanwhile is on its way in.
 
+use aegis_abi::call::SpaceEnter;
 use aegis_kernel_core::id::{CpuId, Id, ProcessorId};
 use aegis_kernel_core::state::{Decision, State};
 use aegis_machine as machine;
@@ -18,7 +19,7 @@ pub(crate) static KERNEL: KernelLock<State<'static, Hardware>> = KernelLock::new
 
 /// What to do about each kind of trap.
 pub(crate) static HANDLERS: Handlers =
-    Handlers { syscall, transfer, exception: |frame| enter(frame, State::on_exception), interrupt };
+    Handlers { syscall, transfer, space_enter, exception: |frame| enter(frame, State::on_exception), interrupt };
 
 /// This processor's name.
 pub(crate) fn this_cpu() -> CpuId {
@@ -55,6 +56,11 @@ extern "C" fn transfer(frame: &mut TrapFrame) {
     }
     drop(state);
     syscall(frame);
+}
+
+/// A processor goes on in another space of its environment: at once, if it can.
+extern "C" fn space_enter(slot: u64) -> u64 {
+    KERNEL.lock().on_space_enter(this_cpu(), slot).map_or(SpaceEnter::NUMBER, |()| 0)
 }
 
 /// Runs one event of the core and does what it decided.

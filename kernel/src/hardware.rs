@@ -269,6 +269,7 @@ impl Machine for Hardware {
         self.flush(holders, Flush::All);
     }
 
+    #[inline(always)]
     fn enter_root(&mut self, root: FrameNumber) {
         self.load_root(machine::processor_index(), root);
     }

@@ -270,12 +270,7 @@ impl<M: Machine> State<'_, M> {
 
     /// Which of two objects a capability with the right to control is for, and its word; another is not the first.
     #[inline(always)]
-    pub(crate) fn lookup_either(
-        &self,
-        by: EnvironmentId,
-        slot: CapSlot,
-        kinds: [CapType; 2],
-    ) -> Result<(bool, u64), Status> {
+    pub(crate) fn lookup_either(&self, by: EnvironmentId, slot: CapSlot, kinds: [CapType; 2]) -> Live<(bool, u64)> {
         let (frame, word) = self.entry_place(CapRef { environment: by, slot: slot.0 }).ok_or(Status::BadSlot)?;
         let [first, object] = self.machine.load_words(frame, word);
         let is_second = first as u8 == kinds[1] as u8;
@@ -297,14 +292,8 @@ impl<M: Machine> State<'_, M> {
     }
 
     #[inline(always)]
-    pub(crate) fn lookup_named<I: Id>(
-        &self,
-        environment: EnvironmentId,
-        slot: CapSlot,
-        kind: CapType,
-        rights: Rights,
-    ) -> Result<Named<I>, Status> {
-        let [_, object] = self.lookup_words(CapRef { environment, slot: slot.0 }, kind, rights)?;
+    fn lookup_named<I: Id>(&self, by: EnvironmentId, slot: CapSlot, kind: CapType, rights: Rights) -> Live<Named<I>> {
+        let [_, object] = self.lookup_words(CapRef { environment: by, slot: slot.0 }, kind, rights)?;
         named(object).ok_or(Status::WrongState)
     }
 
@@ -347,26 +336,14 @@ impl<M: Machine> State<'_, M> {
         Ok(named.id)
     }
 
-    /// The object that a capability names, for deletion.
-    pub(crate) fn named_object<I: Id>(capability: &Capability) -> Option<Named<I>> {
-        named(capability.object)
-    }
-
-    /// Puts a child of `source` into `target`, with fewer rights and, for frames, a part of the
+    /// Puts a child of what is in `at` into `target`, with fewer rights and, for frames, a part of the
     /// range.
-    pub(crate) fn derive(
-        &mut self,
-        source_at: CapRef,
-        target: CapRef,
-        rights: Rights,
-        object: u64,
-        count: u64,
-    ) -> Result<(), Status> {
-        let source = self.capability(source_at).ok_or(Status::BadSlot)?;
+    pub(crate) fn derive(&mut self, at: CapRef, target: CapRef, rights: Rights, object: u64, count: u64) -> Live<()> {
+        let source = self.capability(at).ok_or(Status::BadSlot)?;
         if source.depth >= DEPTH_MAX {
             return Err(Status::TableFull);
         }
-        if self.is_being_revoked(source_at) {
+        if self.is_being_revoked(at) {
             return Err(Status::WrongState);
         }
         let child = Capability {
@@ -375,7 +352,7 @@ impl<M: Machine> State<'_, M> {
             rights: source.rights & rights,
             object,
             count,
-            parent: Some(source_at),
+            parent: Some(at),
             child: None,
             next: source.child,
             previous: None,
@@ -384,7 +361,7 @@ impl<M: Machine> State<'_, M> {
         };
         self.store_capability(target, &child);
         self.update(source.child, |first| first.previous = Some(target));
-        self.update(Some(source_at), |parent| parent.child = Some(target));
+        self.update(Some(at), |parent| parent.child = Some(target));
         Ok(())
     }
 

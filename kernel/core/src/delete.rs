@@ -8,7 +8,7 @@
 
 use aegis_abi::types::{CapSlot, CapType, Rights, Status};
 
-use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING};
+use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, named};
 use crate::device::HeldDevices;
 use crate::id::{DeviceId, EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
@@ -76,8 +76,8 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn is_alive(&self, capability: &Capability) -> bool {
-        let environment: Option<Named<EnvironmentId>> = Self::named_object(capability);
-        let processor: Option<Named<ProcessorId>> = Self::named_object(capability);
+        let environment: Option<Named<EnvironmentId>> = named(capability.object);
+        let processor: Option<Named<ProcessorId>> = named(capability.object);
         match capability.kind {
             CapType::Environment => environment.is_some_and(|named| self.live_environment(named).is_some()),
             _ => processor.is_some_and(|named| self.live_processor(named).is_some()),
@@ -90,10 +90,10 @@ impl<M: Machine> State<'_, M> {
             return;
         }
         if capability.kind == CapType::Gate {
-            if let Some(gate) = Self::named_object(capability).and_then(|named| self.live_gate(named)) {
+            if let Some(gate) = named(capability.object).and_then(|named| self.live_gate(named)) {
                 self.release_gate(gate);
             }
-        } else if let Some(bell) = Self::named_object(capability).and_then(|named| self.live_bell(named)) {
+        } else if let Some(bell) = named(capability.object).and_then(|named| self.live_bell(named)) {
             self.release_bell(bell);
         }
     }
@@ -207,7 +207,7 @@ impl<M: Machine> State<'_, M> {
             }
             CapType::Bell => {
                 self.spend(BINDINGS_COST);
-                self.cancel_bell(at, Self::named_object(capability));
+                self.cancel_bell(at, named(capability.object));
                 self.unwatch(at);
                 self.unroute(at);
             }
@@ -227,7 +227,7 @@ impl<M: Machine> State<'_, M> {
 
     fn delete_device(&mut self, at: CapRef, mut capability: Capability) -> Progress {
         let environment = at.environment;
-        let named: Option<Named<DeviceId>> = Self::named_object(&capability);
+        let named: Option<Named<DeviceId>> = named(capability.object);
         let Some(device) = named.map(|named| named.id) else {
             return Progress::Done;
         };
@@ -265,7 +265,7 @@ impl<M: Machine> State<'_, M> {
             looked += 1;
             if self.kind_in(environment, CapSlot(at.slot)) == CapType::Device
                 && let Some(capability) = self.capability(at).filter(|c| c.flags & DYING == 0)
-                && let Some(named) = Self::named_object::<DeviceId>(&capability)
+                && let Some(named) = named::<DeviceId>(capability.object)
             {
                 held.add(named.id, capability.rights);
             }

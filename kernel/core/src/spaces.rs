@@ -12,9 +12,10 @@ use aegis_abi::layout::PAGE_TABLE_SLOT;
 use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Status};
 
+use crate::call::Caller;
 use crate::capability::{CapRef, Capability, DYING, named};
 use crate::frame::FrameKind;
-use crate::id::{EnvironmentId, Named, SPACE_COUNT_MAX, SpaceId};
+use crate::id::{CpuId, EnvironmentId, Named, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Machine;
 use crate::space::{Progress, Tables, WINDOW_SLOT};
 use crate::state::State;
@@ -48,7 +49,29 @@ impl<M: Machine> State<'_, M> {
         Ok(self.home_tables(target))
     }
 
+    /// `SpaceEnter` by who runs on `cpu`, where nothing else is due. `None`: it is not so, nothing is changed,
+    /// and it is an event like any other.
+    #[inline]
+    pub fn on_space_enter(&mut self, cpu: CpuId, slot: u64) -> Option<()> {
+        let processor = self.cpus[cpu].current.filter(|processor| self.goes_on(cpu, *processor))?;
+        let environment = self.processors[processor].environment?;
+        self.enter_space(Caller { cpu, processor, environment }, CapSlot(u32::try_from(slot).ok()?)).ok()
+    }
+
+    /// A processor goes on in a space of its environment.
+    #[inline(always)]
+    pub(crate) fn enter_space(&mut self, caller: Caller, slot: CapSlot) -> Result<(), Status> {
+        let tables = self.lookup_tables(caller.environment, slot)?;
+        if tables.environment != caller.environment {
+            return Err(Status::WrongState);
+        }
+        self.processors[caller.processor].root = tables.root;
+        self.machine.enter_root(tables.root);
+        Ok(())
+    }
+
     /// The tables of a space, if the table entry still holds the one that was named.
+    #[inline(always)]
     fn live_space(&self, named: Named<SpaceId>) -> Option<Tables> {
         let object = &self.spaces[named.id];
         let environment = object.environment.filter(|_| object.serial == named.serial)?;
@@ -83,7 +106,7 @@ impl<M: Machine> State<'_, M> {
 
     /// A space ends with its original capability; from the first step on the capability authorises nothing.
     pub(crate) fn delete_space(&mut self, at: CapRef, mut capability: Capability) -> Result<Progress, Status> {
-        let named: Option<Named<SpaceId>> = Self::named_object(&capability).filter(|_| capability.parent.is_none());
+        let named: Option<Named<SpaceId>> = named(capability.object).filter(|_| capability.parent.is_none());
         let Some((space, tables)) = named.and_then(|named| Some((named.id, self.live_space(named)?))) else {
             return Ok(Progress::Done);
         };

@@ -184,11 +184,16 @@ impl<M: Machine> State<'_, M> {
                 frame.rax = status as u64;
                 frame.rdx = value;
             }
-            let object = &self.processors[processor];
-            let goes_on = object.state == ProcessorState::Running && object.due == 0;
-            return (!goes_on || self.cpus[cpu].is_deadline_stale).then(|| self.leave(cpu, frame));
+            return (!self.goes_on(cpu, processor)).then(|| self.leave(cpu, frame));
         }
         Some(self.on_switch(cpu, frame))
+    }
+
+    /// Whether who runs on `cpu` goes on, and nothing else is due there.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self, cpu: CpuId, processor: ProcessorId) -> bool {
+        let object = &self.processors[processor];
+        object.state == ProcessorState::Running && object.due == 0 && !self.cpus[cpu].is_deadline_stale
     }
 
     /// One that is not a kernel call, or one that may take its caller from the processor.
@@ -277,11 +282,11 @@ impl<M: Machine> State<'_, M> {
     /// Counts what the machine did by itself: system calls and exceptions of a program that it turned into upcalls, and
     /// null calls.
     #[cold]
-    pub fn count_entries(&mut self, cpu: CpuId, [syscalls, exceptions, null_calls]: [u64; 3]) {
+    pub fn count_entries(&mut self, cpu: CpuId, [syscalls, exceptions, short_calls]: [u64; 3]) {
         if let Some(environment) = self.cpus[cpu].current.and_then(|processor| self.processors[processor].environment) {
             self.count(environment, Counter::UpcallsSyscall, syscalls);
             self.count(environment, Counter::UpcallsException, exceptions);
-            self.count(environment, Counter::KernelCalls, null_calls);
+            self.count(environment, Counter::KernelCalls, short_calls);
         }
     }
 
@@ -323,11 +328,8 @@ impl<M: Machine> State<'_, M> {
         let here = &self.cpus[cpu];
         let previous = here.entered;
         // Nearly always: whoever came goes on, and nothing is due.
-        if here.is_live && !here.is_deadline_stale && here.current == previous {
-            let goes_on = |p| self.processors[p].state == ProcessorState::Running && self.processors[p].due == 0;
-            if previous.is_some_and(goes_on) {
-                return Decision { previous, next: previous, deadline_ns: None };
-            }
+        if here.is_live && here.current == previous && previous.is_some_and(|previous| self.goes_on(cpu, previous)) {
+            return Decision { previous, next: previous, deadline_ns: None };
         }
         self.decide(cpu, previous, frame)
     }

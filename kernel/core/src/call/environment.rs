@@ -8,7 +8,7 @@ use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLES};
 use aegis_abi::types::{CapType, Rights, SLOT_NONE, SLOT_SELF, Status};
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{CapRef, Capability, DYING, FILLING};
+use crate::capability::{CapRef, Capability, DYING, FILLING, named};
 use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::space::Progress;
@@ -54,7 +54,7 @@ fn any_environment<M: Machine>(
     rights: Rights,
 ) -> Result<EnvironmentId, Status> {
     let (_, capability) = state.lookup(caller.environment, slot, CapType::Environment, rights)?;
-    State::<M>::named_object(&capability)
+    named(capability.object)
         .and_then(|named: Named<EnvironmentId>| state.live_environment(named))
         .ok_or(Status::WrongState)
 }

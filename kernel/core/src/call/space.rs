@@ -1,9 +1,9 @@
 //! Calls 42 and 43: making address spaces, and going from one to another.
 
 use aegis_abi::call::{SpaceCreate, SpaceEnter};
-use aegis_abi::types::{CapType, Rights, Status};
+use aegis_abi::types::{CapType, Rights};
 
-use super::{Answer, Caller, refuse_if};
+use super::{Answer, Caller};
 use crate::capability::Capability;
 use crate::machine::Machine;
 use crate::state::State;
@@ -17,9 +17,6 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Spa
 }
 
 pub(super) fn enter<M: Machine>(state: &mut State<M>, caller: Caller, call: SpaceEnter) -> Answer {
-    let tables = state.lookup_tables(caller.environment, call.slot)?;
-    refuse_if(tables.environment != caller.environment, Status::WrongState)?;
-    state.processors[caller.processor].root = tables.root;
-    state.machine.enter_root(tables.root);
+    state.enter_space(caller, call.slot)?;
     Ok(0)
 }

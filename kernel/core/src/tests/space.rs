@@ -3,16 +3,18 @@
 use std::vec::Vec;
 
 use aegis_abi::call::{
-    Call, CapDerive, CapDrop, CapRevoke, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate, FrameDonate, FrameFree,
-    ProcessorStart, SpaceCreate, SpaceEnter,
+    Call, CapDerive, CapDrop, CapRevoke, CounterRead, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate,
+    FrameDonate, FrameFree, ProcessorStart, ProcessorStop, SpaceCreate, SpaceEnter,
 };
+use aegis_abi::counter::Counter;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
 use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, SLOT_SELF, Status};
+use aegis_abi::upcall::UpcallKind;
 
 use super::share::share;
-use super::world::{CODE, S, SCRATCH, World};
+use super::world::{CODE, S, SCRATCH, World, cpu};
 use crate::capability::CapRef;
 use crate::id::{EnvironmentId, Id, SPACE_COUNT_MAX, SpaceId};
 use crate::machine::Holders;
@@ -154,6 +156,65 @@ fn a_processor_goes_on_where_it_entered_and_starts_at_home() {
         world.ok(Call::ProcessorStop(aegis_abi::call::ProcessorStop { slot: CapSlot(S + 20) }));
         world.kick(1);
     }
+}
+
+/// Two worlds get the same entries; in one of them nothing goes a way of its own.
+#[test]
+fn a_space_is_entered_by_the_short_way_as_by_the_long_one() {
+    let derive = |source: u32, target: u32, rights: Rights| {
+        let (source, target) = (CapSlot(source), CapSlot(target));
+        Call::CapDerive(CapDerive { source, target, rights: rights.bits(), offset: 0, count: 0 })
+    };
+    let stop = Call::ProcessorStop(ProcessorStop { slot: CapSlot(S + 20) });
+    let seen = |at_once: bool| {
+        let mut world = World::new();
+        world.transfers_at_once = at_once;
+        world.check_after_entry = false;
+        let other = world.processor(S + 20, SLOT_SELF.0);
+        world.start(S + 20);
+        world.kick(1);
+        world.space(S + 10);
+        world.ok(derive(S + 10, S + 11, Rights::all()));
+        world.ok(derive(S + 10, S + 12, Rights::READ));
+        world.frames(S, 1);
+        world.environment(S + 13, 0);
+        world.donate(SLOT_SELF.0, 300);
+        let frame = world.frames(S + 1, 1);
+        world.space(S + 14);
+        for number in 0..200 {
+            let entry = map_at(VA + (number << 21), frame, S + 1);
+            assert_eq!(world.bind_in(CapSlot(S + 14), &[entry]).0, Status::Ok);
+        }
+        assert_eq!(world.call(drop(S + 14)).0, Status::Again);
+        let good = [S + 10, SLOT_SELF.0, S + 11].map(u64::from);
+        let bad = [S, S + 12, S + 13, S + 14, S + 30, 0, 4095, 4096, u32::MAX].map(u64::from);
+        let mut order = Vec::new();
+        for slot in bad.into_iter().chain([1 << 32 | good[0], u64::MAX]) {
+            order.extend([good[order.len() % 3], slot, slot]);
+        }
+        let mut answers = Vec::new();
+        for (number, slot) in order.into_iter().enumerate() {
+            // Now and then something is due, or the deadline is another.
+            match number % 7 {
+                2 => world.state.cpus[cpu(1)].is_deadline_stale = true,
+                4 => world.state.processors[other].due = 1 << UpcallKind::SliceBegin as u32,
+                _ => {}
+            }
+            let decision = world.enter_raw(1, SpaceEnter::NUMBER, [slot, 2, 3, 4, 5, 6]);
+            let frame = &world.frame[1];
+            let registers = [frame.rax, frame.rdx, frame.rdi, frame.rsi, frame.r10, frame.rip, frame.rsp];
+            let due = world.state.processors[other].due;
+            answers.push((decision, registers, world.state.machine.entered_root, world.state.context(other), due));
+        }
+        assert!(answers.iter().any(|(_, registers, ..)| registers[0] == Status::Ok as u64));
+        // Stopped from elsewhere: it goes nowhere any more.
+        world.ok(stop);
+        let decision = world.enter_raw(1, SpaceEnter::NUMBER, [good[0], 0, 0, 0, 0, 0]);
+        assert_eq!(decision.next, None);
+        let calls = CounterRead { environment: SLOT_SELF, index: Counter::KernelCalls as u32 };
+        (answers, world.state.machine.entered_root, world.ok(Call::CounterRead(calls)))
+    };
+    assert_eq!(seen(true), seen(false));
 }
 
 #[test]

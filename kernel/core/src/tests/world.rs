@@ -7,7 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use aegis_abi::boot::{BUNDLE_MAGIC, BUNDLE_VERSION, FLAT_EXECUTE, FLAT_MAGIC, FLAT_WRITE, PART_INIT};
-use aegis_abi::call::Call;
+use aegis_abi::call::{Call, SpaceEnter};
 use aegis_abi::device::{DEVICE_REGION_COUNT_MAX, DeviceKind};
 use aegis_abi::layout::{FIRST_SAVE_AREA_BASE, LIBOS_BASE, LIBOS_IMAGE_BASE, PAGE_SHIFT};
 use aegis_abi::memory::BindEntry;
@@ -521,14 +521,17 @@ impl World {
         self.state.machine.words.set(0);
         // As the glue does.
         let tries = self.transfers_at_once;
-        let transfer = tries.then(|| self.state.on_transfer(cpu(index), frame)).flatten();
-        let decision = match transfer {
-            Some((from, to)) => Decision { previous: Some(from), next: Some(to), deadline_ns: None },
-            None => {
-                let current = self.state.cpus[cpu(index)].current;
-                let same = Decision { previous: current, next: current, deadline_ns: None };
-                self.state.on_syscall(cpu(index), frame).unwrap_or(same)
-            }
+        let current = self.state.cpus[cpu(index)].current;
+        let same = Decision { previous: current, next: current, deadline_ns: None };
+        let enters = tries && number == SpaceEnter::NUMBER;
+        let decision = if enters && self.state.on_space_enter(cpu(index), words[0]).is_some() {
+            (frame.rax, frame.rdx) = (Status::Ok as u64, 0);
+            self.state.count_entries(cpu(index), [0, 0, 1]);
+            same
+        } else if let Some((from, to)) = tries.then(|| self.state.on_transfer(cpu(index), frame)).flatten() {
+            Decision { previous: Some(from), next: Some(to), deadline_ns: None }
+        } else {
+            self.state.on_syscall(cpu(index), frame).unwrap_or(same)
         };
         self.entered(index, decision)
     }

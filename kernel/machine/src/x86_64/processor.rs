@@ -77,7 +77,7 @@ pub(crate) struct Processor {
     kernel_stack_top: AtomicU64,
     /// Kernel address of the control page of what runs here; never 0.
     control: AtomicU64,
-    /// What `trap.s` counts, in 32 bits each: upcalls of system calls and of exceptions, null calls.
+    /// What `trap.s` counts, in 32 bits each: upcalls of system calls and of exceptions, null calls and entered spaces.
     entry_counts: [AtomicU64; 2],
     save_area: SaveAreaWords,
     index: AtomicU32,
@@ -111,7 +111,7 @@ pub(crate) const OFFSET_KERNEL_STACK_TOP: usize = offset_of!(Processor, kernel_s
 pub(crate) const OFFSET_CONTROL: usize = offset_of!(Processor, control);
 pub(crate) const OFFSET_SYSCALL_UPCALL_COUNT: usize = offset_of!(Processor, entry_counts);
 pub(crate) const OFFSET_EXCEPTION_UPCALL_COUNT: usize = OFFSET_SYSCALL_UPCALL_COUNT + 4;
-pub(crate) const OFFSET_NULL_CALL_COUNT: usize = OFFSET_SYSCALL_UPCALL_COUNT + 8;
+pub(crate) const OFFSET_SHORT_CALL_COUNT: usize = OFFSET_SYSCALL_UPCALL_COUNT + 8;
 pub(crate) const OFFSET_SAVE_AREA: usize = offset_of!(Processor, save_area);
 
 const _: () = {
@@ -253,19 +253,19 @@ pub fn set_upcall_places(places: &ContextPlaces) {
     processor.control.store(places.control, Ordering::Relaxed);
 }
 
-/// What `trap.s` did alone on this processor since the last call: upcalls of system calls and of exceptions, null
+/// What `trap.s` counted on this processor since the last call: upcalls of system calls and of exceptions, kernel
 /// calls.
 #[must_use]
 #[inline]
 pub fn take_entry_counts() -> Option<[u64; 3]> {
     // Only this processor writes the words, in `trap.s` with interrupts off, as here: no exchange is needed. It comes
     // here at the end of a slice at the latest, so no count is full before.
-    let [upcalls, null_calls] = &current().entry_counts;
-    let (both, nulls) = (upcalls.load(Ordering::Relaxed), null_calls.load(Ordering::Relaxed));
-    if both | nulls == 0 {
+    let [upcalls, short_calls] = &current().entry_counts;
+    let (both, calls) = (upcalls.load(Ordering::Relaxed), short_calls.load(Ordering::Relaxed));
+    if both | calls == 0 {
         return None;
     }
     upcalls.store(0, Ordering::Relaxed);
-    null_calls.store(0, Ordering::Relaxed);
-    Some([both & u64::from(u32::MAX), both >> 32, nulls])
+    short_calls.store(0, Ordering::Relaxed);
+    Some([both & u64::from(u32::MAX), both >> 32, calls])
 }

@@ -12,7 +12,7 @@ use core::mem::{offset_of, size_of};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use aegis_abi::call::{BellAwait, GateCall, GateReply, Yield};
+use aegis_abi::call::{BellAwait, GateCall, GateReply, SpaceEnter, Yield};
 use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, PAGE_SIZE};
 use aegis_abi::upcall::{ControlPage, RED_ZONE_BYTES, UpcallKind};
 
@@ -54,7 +54,7 @@ global_asm!(
     kernel_stack_top = const processor::OFFSET_KERNEL_STACK_TOP,
     control = const processor::OFFSET_CONTROL,
     syscall_upcall_count = const processor::OFFSET_SYSCALL_UPCALL_COUNT,
-    null_call_count = const processor::OFFSET_NULL_CALL_COUNT,
+    short_call_count = const processor::OFFSET_SHORT_CALL_COUNT,
     syscall_rip = const offset_of!(ControlPage, syscall_rip),
     syscall_rflags = const offset_of!(ControlPage, syscall_rflags),
     syscall_rsp = const offset_of!(ControlPage, syscall_rsp),
@@ -89,6 +89,8 @@ global_asm!(
     handlers = sym HANDLERS,
     handlers_syscall = const offset_of!(Handlers, syscall),
     handlers_transfer = const offset_of!(Handlers, transfer),
+    handlers_space_enter = const offset_of!(Handlers, space_enter),
+    space_enter = const SpaceEnter::NUMBER,
     transfers = const 1_u32 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER
         | 1 << (BellAwait::NUMBER % 32),
     dispatch_trap = sym dispatch_trap,
@@ -110,6 +112,8 @@ pub struct Handlers {
     pub syscall: extern "C" fn(&mut TrapFrame),
     /// One whose RAX says `GateCall`, `GateReply`, `Yield` or `BellAwait`.
     pub transfer: extern "C" fn(&mut TrapFrame),
+    /// A `SpaceEnter`, with its argument: 0 if that is all, and has been done; its number if nothing has.
+    pub space_enter: extern "C" fn(u64) -> u64,
     /// An exception in user mode that `trap.s` could not deliver: `vector`, `error_code` and, for page faults,
     /// `fault_address` are set.
     pub exception: fn(&mut TrapFrame),

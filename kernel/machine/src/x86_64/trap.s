@@ -21,6 +21,18 @@
         .endr
 .endm
 
+# The end of a frame, of a `syscall` instruction.
+.macro PUSH_CALL vector
+        push {user_data}
+        push qword ptr gs:[{user_rsp}]
+        push r11
+        push {user_code}
+        push rcx
+        push 0
+        push 0
+        push \vector
+.endm
+
 # Fields that the entry pushes in the wrong place: the stub's vector and the processor's error code each move one word
 # down.
 .macro SORT_FRAME
@@ -57,36 +69,39 @@ syscall_entry:
         swapgs
         sysretq
 # Call 0 does nothing: status 0, value 0. It came from an instruction in the upper half, so RCX is canonical.
-5:      inc dword ptr gs:[{null_call_count}]
+5:      inc dword ptr gs:[{short_call_count}]
         xor edx, edx
         swapgs
         sysretq
+# Entering another space, which nearly always is all that happens: what Rust code does not preserve is kept, and no
+# more. If it is not so, it is a call like any other.
+9:      .irp register, rcx, r11, rdi, rsi, r8, r9, r10, rbp
+        push \register
+        .endr
+        xor ebp, ebp
+        mov rcx, [rip + {handlers}]
+        call [rcx + {handlers_space_enter}]
+        .irp register, rbp, r10, r9, r8, rsi, rdi, r11, rcx
+        pop \register
+        .endr
+        test eax, eax                   # its number still: nothing has been done
+        jnz 8f
+        mov rsp, gs:[{user_rsp}]
+        jmp 5b
 # No entry point: undo (the two words come from user memory, and like every user register they are believed about
 # nothing).
 3:      mov rcx, [rsp + {syscall_rip}]
         mov r11, [rsp + {syscall_rflags}]
         dec dword ptr gs:[{syscall_upcall_count}]
         mov rsp, gs:[{kernel_stack_top}]
-        push {user_data}
-        push qword ptr gs:[{user_rsp}]
-        push r11
-        push {user_code}
-        push rcx
-        push 0
-        push 0
-        push {vector_program_syscall}
+        PUSH_CALL {vector_program_syscall}
         jmp 4f
 2:      test rax, rax
         jz 5b
         mov rsp, gs:[{kernel_stack_top}]
-        push {user_data}
-        push qword ptr gs:[{user_rsp}]
-        push r11
-        push {user_code}
-        push rcx
-        push 0
-        push 0
-        push {vector_kernel_call}
+        cmp rax, {space_enter}
+        je 9b
+8:      PUSH_CALL {vector_kernel_call}
 4:      push 0
         PUSH_REGISTERS
         mov rdi, rsp
