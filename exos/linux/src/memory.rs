@@ -4,6 +4,7 @@
 //! Pages of files that have to be waited for are fetched without it ([`Space::resolve`]).
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use aegis_abi::CapSlot;
 use aegis_abi::types::SLOT_SELF;
@@ -29,7 +30,12 @@ pub struct Space {
     inner: Mutex<AddressSpace>,
     slot: CapSlot,
     kernel: Arc<dyn Kernel>,
+    dumpable: AtomicU8,
 }
+
+/// Who may look into a process's memory, by the numbers of `PR_SET_DUMPABLE`: nobody who may not trace everything, or
+/// (1) others of its user. Processes that share memory have it in common.
+pub const DUMPABLE_BY_USER: u8 = 1;
 
 /// What became of a page fault, as the upcall handler needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +64,18 @@ impl Space {
     #[must_use]
     pub fn new(kernel: &Arc<dyn Kernel>, space: AddressSpace) -> Self {
         let slot = space.environment();
-        Self { inner: Mutex::new(space), slot, kernel: kernel.clone() }
+        Self { inner: Mutex::new(space), slot, kernel: kernel.clone(), dumpable: AtomicU8::new(DUMPABLE_BY_USER) }
+    }
+
+    /// Who may look into it ([`DUMPABLE_BY_USER`]).
+    #[must_use]
+    pub fn dumpable(&self) -> u8 {
+        self.dumpable.load(Ordering::Acquire)
+    }
+
+    /// Says who may look into it.
+    pub fn set_dumpable(&self, who: u8) {
+        self.dumpable.store(who, Ordering::Release);
     }
 
     /// The kernel's name of the address space.
@@ -67,7 +84,8 @@ impl Space {
         self.slot
     }
 
-    /// An empty address space with its own page table, where `program` is to be loaded. `ENOMEM`.
+    /// An empty address space with its own page table, where `program` is to be loaded. Until it is, nobody looks into
+    /// it. `ENOMEM`.
     pub fn create(
         kernel: &Arc<dyn Kernel>,
         pool: &Arc<FramePool>,
@@ -75,13 +93,17 @@ impl Space {
         limits: SpaceLimits,
         program: Option<FileIdentity>,
     ) -> exos::error::Result<Self> {
-        Ok(Self::new(kernel, AddressSpace::make(pool, base, limits, program)?))
+        let space = Self::new(kernel, AddressSpace::make(pool, base, limits, program)?);
+        space.set_dumpable(0);
+        Ok(space)
     }
 
     /// A copy by copy on write, for `fork`. `ENOMEM`.
     pub fn fork(&self) -> exos::error::Result<Self> {
         let copy = self.lock().fork()?;
-        Ok(Self::new(&self.kernel, copy))
+        let copy = Self::new(&self.kernel, copy);
+        copy.set_dumpable(self.dumpable());
+        Ok(copy)
     }
 
     /// The address space, for one call.

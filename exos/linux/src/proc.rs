@@ -43,6 +43,7 @@ use exos::reserve;
 use exos::sync::{Mutex, Once};
 
 use crate::call::process_file::may_trace_by;
+use crate::memory::DUMPABLE_BY_USER;
 use crate::process::{Process, Thread};
 use crate::system::System;
 
@@ -225,7 +226,7 @@ impl ProcessProvider for ProcFacts {
 
     fn owner(&self, name: ProcessName) -> Option<(u32, u32)> {
         let (member, _) = self.find(name).ok()?;
-        if !*member.process.is_dumpable.lock() {
+        if member.process.space().dumpable() != DUMPABLE_BY_USER {
             return Some((0, 0));
         }
         let identities = member.process.identities.lock();
@@ -404,6 +405,12 @@ impl ProcFacts {
     #[must_use]
     pub fn current_numbers(&self) -> (u32, u32) {
         self.current_source.get().and_then(|source| source()).unwrap_or_else(|| *self.current.lock())
+    }
+
+    /// Who may look into a process whose identity has changed (`/proc/sys/fs/suid_dumpable`).
+    #[must_use]
+    pub fn dumpable_of_changed(&self) -> u8 {
+        self.settings.get(SystemText::RightsOfDumps).map_or(0, |value| value as u8)
     }
 
     fn look_up(&self, root: &Location, path: &[u8]) -> Result<Location> {

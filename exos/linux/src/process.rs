@@ -22,6 +22,7 @@ use exos::task::weight;
 use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::seen_descriptors::SeenDescriptors;
 use crate::signal_frame::AlternateStack;
+use crate::system::System;
 use crate::used_time::{Samples, UsedTime};
 
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
@@ -86,6 +87,11 @@ impl Identities {
     pub fn for_access(&self) -> Credentials {
         let capabilities = self.capabilities.of_real_user(self.uid[0]);
         Credentials { uid: self.uid[0], gid: self.gid[0], groups: self.groups.clone(), capabilities }
+    }
+
+    /// Whose rights it uses: effective users and groups, and those for files.
+    fn acts_as(&self) -> [u32; 4] {
+        [self.uid[1], self.uid[3], self.gid[1], self.gid[3]]
     }
 
     /// Whether it has a capability now.
@@ -203,8 +209,6 @@ pub struct Process {
     pub ending: Mutex<Option<Ending>>,
     /// When it started (monotonic).
     pub start_ns: u64,
-    /// `PR_SET_DUMPABLE`.
-    pub is_dumpable: Mutex<bool>,
     /// Whether it is stopped, and what its parent was told of it.
     pub pause: Mutex<Pause>,
     /// Processor time.
@@ -373,7 +377,6 @@ impl Process {
             timers: Mutex::default(),
             ending: Mutex::new(None),
             start_ns: birth.start_ns,
-            is_dumpable: Mutex::new(true),
             pause: Mutex::default(),
             times: Mutex::default(),
             changes: WaitQueue::new(),
@@ -673,15 +676,23 @@ impl Thread {
         self.needs_attention.swap(false, Ordering::AcqRel);
     }
 
-    /// Changes who the thread is; if it stands for the process, the process with it.
+    /// Changes who the thread is; if it stands for the process, the process with it. What the thread did as somebody
+    /// else, or with less than it has now, is nobody's to look into from then on but root's.
     pub fn change_identities<T>(
         &self,
+        system: &System,
         process: &Process,
         change: impl FnOnce(&mut Identities) -> exos::error::Result<T>,
     ) -> exos::error::Result<T> {
         let stands_for_process = self.tid == process.pid || process.threads.lock().len() == 1;
         let mut identities = self.identities.lock();
+        let before = (identities.acts_as(), identities.capabilities.permitted);
         let answer = change(&mut identities)?;
+        if identities.acts_as() != before.0 || !identities.capabilities.permitted.is_within(before.1) {
+            // Before others see the new ones: whoever is the same user now finds it closed already.
+            process.space().set_dumpable(system.facts.dumpable_of_changed());
+            process.parent_death_signal.store(0, Ordering::Relaxed);
+        }
         self.facts.publish(&identities);
         if stands_for_process {
             process.identities.lock().clone_from(&identities);

@@ -13,6 +13,7 @@ use exos::error::{Errno, Result};
 use exos::fs::location::Location;
 use exos::fs::namespace::{OpenFlags, OpenHow};
 use exos::fs::page::{MappedFile, RunningFile};
+use exos::fs::permission::Wish as Permission;
 use exos::fs::vnode::FileKind;
 use exos::load::script::{parse_script, script_arguments};
 use exos::load::stack::StartFacts;
@@ -20,6 +21,7 @@ use exos::load::{LoadError, LoadRequest, Program, ProgramFile, Shifts, read_file
 use exos::mem::FileIdentity;
 
 use crate::files::Access;
+use crate::memory::DUMPABLE_BY_USER;
 use crate::process::{Image, NO_SHIFTS, Process, Thread};
 use crate::profile;
 use crate::signal_frame::{AlternateStack, STACK_BYTES_MIN};
@@ -98,6 +100,8 @@ pub struct Prepared {
     location: Location,
     running: RunningFile,
     wish: Wish,
+    /// Whoever starts it may read all that it consists of.
+    is_readable: bool,
 }
 
 impl Prepared {
@@ -133,9 +137,15 @@ pub fn prepare(
         let (file, location) = open_program(access, &found).map_err(StartError::Open)?;
         let Some(line) = script_line(system, &file).map_err(StartError::Open)? else {
             let running = RunningFile::begin(location.inode()).map_err(StartError::Open)?;
-            let mut open = |path: &[u8]| find_program(access, start, path).map(|(file, _)| file);
+            let may_read = |location: &Location| access.caller().check(location, Permission::READ).is_ok();
+            let mut is_readable = may_read(&location);
+            let mut open = |path: &[u8]| {
+                let (file, location) = find_program(access, start, path)?;
+                is_readable &= may_read(&location);
+                Ok(file)
+            };
             let program = Program::open((&system.pool, &system.images), file, &mut open).map_err(StartError::Load)?;
-            return Ok(Prepared { program, location, running, wish: Wish { path: name, ..wish } });
+            return Ok(Prepared { program, location, running, wish: Wish { path: name, ..wish }, is_readable });
         };
         if wish.is_path_lost {
             return Err(StartError::Open(Errno::ENOENT));
@@ -188,7 +198,7 @@ pub fn start(
     prepared: Prepared,
     frame: &mut UpcallFrame,
 ) -> core::result::Result<(), LoadError> {
-    let Prepared { program, location, running, wish } = prepared;
+    let Prepared { program, location, running, wish, is_readable } = prepared;
     let mut random = [0; 40];
     system.kernel.random(&mut random);
     let (facts, places) = random.split_at(16);
@@ -208,7 +218,7 @@ pub fn start(
     };
     profile::tell(system, &process.space(), 0, u64::MAX);
     process.files.close_for_exec();
-    forget_old_program(process, thread);
+    forget_old_program(system, process, thread, is_readable);
     let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);
     *thread.name.lock() = base_name[..base_name.len().min(NAME_BYTES_MAX)].to_vec();
     let executable = location.path_from(&process.files.root());
@@ -234,13 +244,24 @@ pub fn start(
     Ok(())
 }
 
-/// What `execve` takes from a process besides its memory.
-fn forget_old_program(process: &Process, thread: &Thread) {
+/// What `execve` takes from a process besides its memory. Others of its user may look into the new program, unless it
+/// runs with another's rights or its file is not theirs to read.
+fn forget_old_program(system: &System, process: &Process, thread: &Thread, is_readable: bool) {
     process.traps.clear();
     process.signals.lock().dispositions.reset_for_exec();
     process.timers.lock().clear();
     process.was_key_asked.store(false, Ordering::Relaxed);
-    let _ = thread.change_identities(process, |identities| {
+    let is_itself = {
+        let identities = thread.identities.lock();
+        [identities.uid, identities.gid].iter().all(|[real, effective, ..]| real == effective)
+    };
+    let is_open = is_readable && is_itself;
+    process.space().set_dumpable(if is_open { DUMPABLE_BY_USER } else { system.facts.dumpable_of_changed() });
+    let _ = thread.change_identities(system, process, |identities| {
+        for identity in [&mut identities.uid, &mut identities.gid] {
+            let [_, effective, saved, for_files] = identity;
+            (*saved, *for_files) = (*effective, *effective);
+        }
         let [real, effective, ..] = identities.uid;
         identities.capabilities.follow_execution(real, effective);
         Ok(())
@@ -248,7 +269,6 @@ fn forget_old_program(process: &Process, thread: &Thread) {
     *thread.stack.lock() = AlternateStack::default();
     *thread.clear_tid_address.lock() = 0;
     *thread.robust_list.lock() = (0, 0);
-    *process.is_dumpable.lock() = true;
 }
 
 /// What the auxiliary vector tells; `bytes` are 16 random ones.

@@ -14,7 +14,7 @@ use super::permission::Credentials;
 use super::transfer::{Destination, Source, put_from};
 use super::vnode::{
     Creation, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, LinkTarget,
-    Metadata, NewNode, OpenFile, OpenRequest, SeekSupport, SetAttributes, Timestamp,
+    Metadata, NewNode, OpenFile, OpenRequest, Protection, SeekSupport, SetAttributes, Timestamp,
 };
 use crate::error::{Errno, Result};
 use crate::preempt;
@@ -507,6 +507,12 @@ impl ProcInode {
         })
     }
 
+    /// Whether the process, by its number or a thread's, is the one that asks.
+    fn is_own(&self, process: u32) -> bool {
+        let (own, thread) = self.provider().current();
+        process == own || process == thread
+    }
+
     /// A text below `sys` that not even root may write.
     fn is_fixed_setting(&self) -> bool {
         let Node::SystemText(text) = self.node else { return false };
@@ -543,6 +549,15 @@ impl Inode for ProcInode {
             modified: self.fs.created,
             changed: self.fs.created,
             created: None,
+        }
+    }
+
+    /// One's own descriptors are for oneself to find, whoever owns the directory of a closed process.
+    fn protection(&self) -> Protection {
+        let protection = self.metadata().protection();
+        match self.node {
+            Node::Descriptors(process) if self.is_own(process) => Protection { permissions: 0o555, ..protection },
+            _ => protection,
         }
     }
 

@@ -152,5 +152,8 @@ fn change_ambient(context: &Context<'_>, wanted: AmbientChange) -> Result<u64> {
 
 /// Changes what the calling thread holds.
 fn change(context: &Context<'_>, change: impl FnOnce(&mut Capabilities) -> Result<()>) -> Result<u64> {
-    context.thread.change_identities(context.process, |identities| change(&mut identities.capabilities)).map(|()| 0)
+    context
+        .thread
+        .change_identities(context.system, context.process, |identities| change(&mut identities.capabilities))
+        .map(|()| 0)
 }

@@ -57,7 +57,7 @@ pub fn getegid(context: &mut Context<'_>, _: Arguments) -> Result<u64> {
 
 /// Changes who the calling thread is.
 fn change(context: &Context<'_>, change: impl FnOnce(&mut Identities) -> Result<u64>) -> Result<u64> {
-    context.thread.change_identities(context.process, change)
+    context.thread.change_identities(context.system, context.process, change)
 }
 
 /// Sets real, effective and saved identity as `setresuid` does; the one for files follows the effective one.

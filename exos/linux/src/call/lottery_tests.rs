@@ -122,7 +122,7 @@ fn a_user_has_his_own_currencies_alone() {
     let world = running();
     good(&world, "mktkt 5 base");
     {
-        let changed = world.pod.thread.change_identities(&world.pod.process, |identities| {
+        let changed = world.pod.thread.change_identities(&world.pod.system, &world.pod.process, |identities| {
             identities.uid = [1000; 4];
             identities.capabilities = exos::task::capability::Capabilities::of_user(1000);
             Ok(())

@@ -166,9 +166,9 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
             write_all(context.memory, argument, &name)?;
             Ok(0)
         }
-        GET_DUMPABLE => Ok(u64::from(*context.process.is_dumpable.lock())),
+        GET_DUMPABLE => Ok(u64::from(context.process.space().dumpable())),
         SET_DUMPABLE if argument <= 1 => {
-            *context.process.is_dumpable.lock() = argument == 1;
+            context.process.space().set_dumpable(argument as u8);
             Ok(0)
         }
         SET_PARENT_DEATH_SIGNAL if argument <= 64 => {
@@ -194,7 +194,7 @@ pub fn prctl(context: &mut Context<'_>, [option, argument, third, fourth, fifth,
             Ok(u64::from(context.thread.identities.lock().has_no_new_privileges))
         }
         SET_NO_NEW_PRIVILEGES if argument == 1 && [third, fourth, fifth] == [0; 3] => {
-            context.thread.change_identities(context.process, |identities| {
+            context.thread.change_identities(context.system, context.process, |identities| {
                 identities.has_no_new_privileges = true;
                 Ok(0)
             })

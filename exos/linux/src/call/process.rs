@@ -369,7 +369,6 @@ fn new_process(context: &Context<'_>, pid: u32, wish: &Wish) -> Result<Arc<Proce
             signals.dispositions.reset_for_exec();
         }
     }
-    *process.is_dumpable.lock() = *caller.is_dumpable.lock();
     *process.out_of_memory_adjust.lock() = *caller.out_of_memory_adjust.lock();
     Ok(Arc::new(process))
 }

@@ -10,6 +10,7 @@ use syscalls::Sysno;
 use super::signal::{send, signal_or_probe, user_info};
 use crate::abi::file::O_NON_BLOCKING;
 use crate::context::{Arguments, Context};
+use crate::memory::DUMPABLE_BY_USER;
 use crate::process::{Process, Thread};
 use crate::process_file::ProcessFile;
 use crate::table::{Entry, full, partial};
@@ -121,5 +122,5 @@ pub(crate) fn may_trace_by((process, thread): (&Arc<Process>, &Thread), target: 
         ((identities.uid, identities.gid), identities.capabilities.permitted)
     };
     let is_same = theirs.0[..3].iter().all(|uid| *uid == own_uid) && theirs.1[..3].iter().all(|gid| *gid == own_gid);
-    is_same && held.is_within(own_held) && *target.is_dumpable.lock()
+    is_same && held.is_within(own_held) && target.space().dumpable() == DUMPABLE_BY_USER
 }
