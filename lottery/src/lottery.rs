@@ -217,9 +217,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
             self.tickets[first.index()].previous = Some(id);
         }
         let ticket = &mut self.tickets[id.index()];
-        ticket.target = target;
-        ticket.next = entry.backing;
-        ticket.previous = None;
+        (ticket.target, ticket.next, ticket.previous) = (target, entry.backing, None);
         self.currencies[target.index()].backing = Some(id);
         self.reweigh(id);
         self.settle(ticket_issuer(self.tickets.as_ref(), id));
@@ -243,9 +241,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
             self.tickets[next.index()].previous = ticket.previous;
         }
         let entry = &mut self.tickets[id.index()];
-        entry.target = CurrencyId::BASE;
-        entry.next = None;
-        entry.previous = None;
+        (entry.target, entry.next, entry.previous) = (CurrencyId::BASE, None, None);
         self.reweigh(id);
         self.settle(ticket.issuer);
         Ok(())
@@ -323,8 +319,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
             entry.active_amount =
                 if is_ready { entry.active_amount + entry.own_amount } else { entry.active_amount - entry.own_amount };
         }
-        entry.is_ready = is_ready;
-        entry.compensation = compensation;
+        (entry.is_ready, entry.compensation) = (is_ready, compensation);
         self.settle(client);
         Ok(())
     }

@@ -393,8 +393,7 @@ impl<M: Machine> State<'_, M> {
         let is_derived = capability.parent.is_some();
         self.update(capability.next, |next| next.previous = Some(target));
         self.update(Some(at), |first| {
-            first.count = keep_count;
-            first.next = is_derived.then_some(target);
+            (first.count, first.next) = (keep_count, is_derived.then_some(target));
         });
     }
 

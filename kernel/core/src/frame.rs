@@ -100,8 +100,7 @@ impl<'a> FrameTable<'a> {
         if fits {
             frames.fill(FrameEntry::RESERVED);
             blocks.fill(BlockEntry::EMPTY);
-            self.frames = Some(frames);
-            self.blocks = Some(blocks);
+            (self.frames, self.blocks) = (Some(frames), Some(blocks));
         }
         fits
     }
@@ -149,8 +148,7 @@ impl<'a> FrameTable<'a> {
             return;
         };
         let before = entry.kind;
-        entry.kind = kind;
-        entry.owner = owner;
+        (entry.kind, entry.owner) = (kind, owner);
         let delta = i32::from(kind == FrameKind::Free) - i32::from(before == FrameKind::Free);
         if delta != 0
             && let Some(block) = self.block_mut(frame.0)

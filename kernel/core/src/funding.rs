@@ -13,7 +13,7 @@
 use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
 use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Error, Lottery, Random, TicketId, Used, VALUE_ONE};
 
-use crate::id::{ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
+use crate::id::{CPU_COUNT_MAX, ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
 use crate::schedule::Queue;
 use crate::state::State;
@@ -23,6 +23,11 @@ const AMOUNT: u64 = aegis_abi::call::TICKET_AMOUNT_DEFAULT;
 
 /// By which part of a slice its end may be late without being felt at once.
 const SMALL_OVERRUN_PART: u64 = 64;
+
+/// How many slices one that runs pays in advance at most, and how many it is due for draws that it missed.
+const KEPT_SLICES_MAX: u64 = 8;
+/// How often at most those that run win before one that is ready does.
+const PREPAID_COUNT_MAX: usize = CPU_COUNT_MAX * (KEPT_SLICES_MAX as usize + 1);
 
 /// The base, a currency for each environment and each processor.
 const CURRENCIES: usize = 1 + ENVIRONMENT_COUNT_MAX + PROCESSOR_COUNT_MAX;
@@ -48,6 +53,8 @@ begins! {
         transfer: Option<(ProcessorId, TicketId)> = None,
         /// What it used since the last draw that it won: the next one is as much later.
         pub(crate) unpaid_ns: u64 = 0,
+        /// What it paid of that, or of what it uses next, in draws that it won while it ran: settled with the funding.
+        prepaid_ns: u64 = 0,
         is_ready: bool = false,
         /// Is ready since the clock or a device woke it, and was not drawn for yet.
         is_woken: bool = false,
@@ -141,7 +148,11 @@ impl<M: Machine> State<'_, M> {
             object.funding.is_touched = false;
             let is_running = object.state == ProcessorState::Running;
             let is_ready = object.funding.is_ready || is_running && counts_running;
-            let (client, unpaid_ns) = (object.funding.client, object.funding.unpaid_ns);
+            // What was paid in advance comes first.
+            let funding = &mut object.funding;
+            let covered_ns = funding.unpaid_ns.min(funding.prepaid_ns);
+            (funding.unpaid_ns, funding.prepaid_ns) = (funding.unpaid_ns - covered_ns, funding.prepaid_ns - covered_ns);
+            let (client, unpaid_ns) = (funding.client, funding.unpaid_ns);
             let compensation = if is_ready && !is_running { self.unpaid(unpaid_ns).compensation() } else { 0 };
             let _ = self.lottery.set_client(client, is_ready, compensation);
             let object = &self.processors[processor];
@@ -175,6 +186,20 @@ impl<M: Machine> State<'_, M> {
         self.processors[processor].funding.unpaid_ns = unpaid_ns.saturating_sub(paid_ns).saturating_add(debt_ns);
         self.paid_ns += paid_ns;
         self.note_presence(environment);
+    }
+
+    /// One that runs elsewhere won a draw: who pays for that slice pays one in advance. `None`: it does not run.
+    fn prepay(&mut self, winner: ProcessorId) -> Option<()> {
+        let cpu = self.processors[winner].cpu.filter(|_| !self.is_in_ready(winner))?;
+        let (payer, most_ns) = (self.cpus[cpu].payer.unwrap_or(winner), KEPT_SLICES_MAX * self.slice_ns);
+        let prepaid_ns = &mut self.processors[payer].funding.prepaid_ns;
+        let before_ns = core::mem::replace(prepaid_ns, most_ns.min(*prepaid_ns + self.slice_ns));
+        self.paid_ns += *prepaid_ns - before_ns;
+        // With as much in advance as can be kept it is not in the rest of the draw.
+        let may_win = *prepaid_ns < most_ns;
+        let _ = self.lottery.set_client(self.processors[winner].funding.client, may_win, 0);
+        self.touch(payer);
+        Some(())
     }
 
     /// An environment and those that pay for it, the first one apart, whose currency is all that there is.
@@ -213,15 +238,14 @@ impl<M: Machine> State<'_, M> {
         Some((self.lottery.amount(ticket), all, present_ns))
     }
 
-    /// One who just woke is due a draw for what others paid in the draws that it missed; false: it missed none. Of what
-    /// it is due for already a slice at most counts.
+    /// One who just woke is due a draw for what others paid in the draws that it missed; false: it missed none.
     pub(crate) fn note_missed(&mut self, processor: ProcessorId) -> bool {
         let Some((_, _, present_ns)) = self.lone_part(processor) else {
             return false;
         };
         let environment = self.processors[processor].environment_id();
         let object = &mut self.environments[environment];
-        object.missed_ns = object.missed_ns.min(self.slice_ns) + (self.paid_ns - present_ns);
+        object.missed_ns = object.missed_ns.min(KEPT_SLICES_MAX * self.slice_ns) + (self.paid_ns - present_ns);
         self.note_presence(environment);
         self.processors[processor].funding.is_woken = true;
         true
@@ -243,7 +267,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Whether one who woke wins for the draws that it missed: with a chance of its part of what others paid in them,
-    /// by what it owes; what is left of one that was sure, a slice at most, is for the next time.
+    /// by what it owes; what is left of one that was sure is for the next time.
     pub(crate) fn wins_missed(&mut self, processor: ProcessorId) -> bool {
         self.processors[processor].funding.is_woken = false;
         let Some((own, all, _)) = self.lone_part(processor) else {
@@ -255,7 +279,7 @@ impl<M: Machine> State<'_, M> {
         let environment = self.processors[processor].environment_id();
         let missed_ns = &mut self.environments[environment].missed_ns;
         let wins = self.random.below(needed_ns) < *missed_ns;
-        *missed_ns = missed_ns.saturating_sub(needed_ns).min(self.slice_ns);
+        *missed_ns = missed_ns.saturating_sub(needed_ns).min(KEPT_SLICES_MAX * self.slice_ns);
         wins
     }
 
@@ -272,17 +296,20 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn draw(&mut self, gave_way: Option<ProcessorId>) -> Option<ProcessorId> {
-        self.settle_funding(false);
+        self.settle_funding(true);
         if let Some(processor) = gave_way {
             let _ = self.lottery.set_client(self.processors[processor].funding.client, false, 0);
             self.touch(processor);
         }
-        let winner = self.lottery.draw(&mut self.random);
-        winner
-            .and_then(|draw| ProcessorId::from_index(self.lottery.tag(draw.client) as usize))
-            .filter(|processor| self.is_in_ready(*processor))
-            .or_else(|| self.next_unfunded(gave_way))
-            .or(gave_way)
+        let mut winner = None;
+        for _ in 0..PREPAID_COUNT_MAX {
+            let draw = self.lottery.draw(&mut self.random);
+            winner = draw.and_then(|draw| ProcessorId::from_index(self.lottery.tag(draw.client) as usize));
+            if winner.and_then(|winner| self.prepay(winner)).is_none() {
+                break;
+            }
+        }
+        winner.filter(|processor| self.is_in_ready(*processor)).or_else(|| self.next_unfunded(gave_way)).or(gave_way)
     }
 
     /// Nobody who is ready has any funding: everybody in turn.
@@ -326,11 +353,11 @@ impl<M: Machine> State<'_, M> {
 
     /// A processor ends, which is stopped and in no call. What it owes the environment's next one pays.
     pub(crate) fn unfund_processor(&mut self, processor: ProcessorId) {
+        // Nobody transfers to it any more either, and it leaves the list of those that are touched.
+        self.settle_funding(false);
         let debt_ns = self.processors[processor].funding.unpaid_ns.saturating_sub(self.slice_ns);
         let environment = self.processors[processor].environment_id();
         self.environments[environment].debt_ns += debt_ns;
-        // Nobody transfers to it any more either, and it leaves the list of those that are touched.
-        self.settle_funding(false);
         let funding = core::mem::replace(&mut self.processors[processor].funding, Funding::EMPTY);
         self.end_currency(funding.client, funding.ticket);
     }

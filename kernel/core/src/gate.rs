@@ -205,8 +205,7 @@ impl<M: Machine> State<'_, M> {
             return None;
         }
         let object = &mut self.processors[callee];
-        object.transfer.serving = None;
-        object.state = ProcessorState::Accepting;
+        (object.transfer.serving, object.state) = (None, ProcessorState::Accepting);
         save_call(frame, &mut object.registers);
         (object.registers.rax, object.registers.rdx) = (Status::Interrupted as u64, 0);
         let object = &mut self.processors[client];

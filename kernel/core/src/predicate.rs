@@ -235,8 +235,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn wake(&mut self, processor: ProcessorId, status: Status, value: u64) {
         self.end_sleep(processor);
         let registers = &mut self.processors[processor].registers;
-        registers.rax = status as u64;
-        registers.rdx = value;
+        (registers.rax, registers.rdx) = (status as u64, value);
         self.make_ready_at_once(processor);
     }
 
@@ -315,8 +314,7 @@ impl<M: Machine> State<'_, M> {
         self.wake_for_words(now_ns);
         if self.next_clock_ns() <= now_ns {
             self.wake_where(now_ns, |term| term.source == Source::Clock && term.value <= now_ns);
-            self.clock_checked_ns = now_ns;
-            self.clock_min_ns = 0;
+            (self.clock_checked_ns, self.clock_min_ns) = (now_ns, 0);
         }
     }
 

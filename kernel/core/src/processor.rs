@@ -86,9 +86,7 @@ impl Pages {
         frame.kind = kind as u32;
         frame.masked_before = mask as u32;
         if kind != UpcallKind::Exception {
-            frame.vector = 0;
-            frame.error_code = 0;
-            frame.fault_address = 0;
+            (frame.vector, frame.error_code, frame.fault_address) = (0, 0, 0);
         }
         self.store_frame(memory, address, frame);
         memory.store(self.control(), control_word!(masked), mask >> 32 << 32 | 1);
@@ -224,8 +222,7 @@ impl<M: Machine> State<'_, M> {
         };
         let control = self.processors[processor].pages.control();
         self.machine.store_words(control, control_word!(syscall_rip), [frame.rip, frame.rflags, frame.rsp]);
-        frame.rip = entry;
-        frame.rflags = USER_FLAGS;
+        (frame.rip, frame.rflags) = (entry, USER_FLAGS);
         let (_, pending) = self.mask_word(processor);
         self.store_mask_word(processor, 1, pending);
         let environment = self.processors[processor].environment_id();

@@ -239,9 +239,7 @@ impl<M: Machine> State<'_, M> {
         here.current = Some(processor);
         here.dispatched_ns = now_ns;
         let object = &mut self.processors[processor];
-        object.state = ProcessorState::Running;
-        object.cpu = Some(cpu);
-        object.has_run = true;
+        (object.state, object.cpu, object.has_run) = (ProcessorState::Running, Some(cpu), true);
         self.touch(processor);
     }
 
@@ -373,8 +371,7 @@ impl<M: Machine> State<'_, M> {
         (here.payer, here.is_given) = (Some(processor), false);
         here.uncharged_ns = now_ns;
         here.slice_end_ns = now_ns.saturating_add(self.slice_ns);
-        here.limit_ns = 0;
-        here.missed_count = 0;
+        (here.limit_ns, here.missed_count) = (0, 0);
         // The timer that is set fires no later than before.
         here.is_deadline_stale |= here.slice_end_ns < here.armed_ns || here.has_woken;
         self.processors[processor].slices += 1;

@@ -71,8 +71,7 @@ pub(super) fn allocate<M: Machine>(state: &mut State<M>, caller: Caller, call: F
     let foreign =
         (first.0..first.0 + call.count).rev().find(|frame| is_foreign(*frame)).map_or(0, |last| last + 1 - first.0);
     state.frames.set_range(first.0, call.count, FrameKind::Owned, serial);
-    capability.flags = FILLING;
-    capability.cursor = foreign;
+    (capability.flags, capability.cursor) = (FILLING, foreign);
     fill(state, target, capability)
 }
 

@@ -110,11 +110,9 @@ impl<M: Machine> State<'_, M> {
             return Err(Status::Again);
         }
         object.registers = start_registers(rip, rsp, argument);
-        object.fs_base = 0;
-        object.gs_base = object.pages.control_address;
+        (object.fs_base, object.gs_base) = (0, object.pages.control_address);
         object.root = root;
-        object.has_run = false;
-        object.due = 0;
+        (object.has_run, object.due) = (false, 0);
         object.funding.unpaid_ns = object.funding.unpaid_ns.max(self.slice_ns);
         self.make_ready(processor);
         Ok(())
@@ -180,8 +178,7 @@ pub(super) fn give_way<M: Machine>(state: &mut State<M>, caller: Caller, call: Y
         state.give_up_slice(caller.cpu);
     }
     let registers = &mut state.processors[caller.processor].registers;
-    registers.rax = Status::Ok as u64;
-    registers.rdx = 0;
+    (registers.rax, registers.rdx) = (Status::Ok as u64, 0);
     state.make_ready(caller.processor);
     Outcome::Left
 }
