@@ -15,6 +15,7 @@ mod ipc_text;
 mod memory_file;
 mod memory_text;
 mod mount_text;
+mod opened;
 mod process_text;
 mod processor_text;
 mod settings;
@@ -25,25 +26,21 @@ mod tests;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::Ordering;
 
 use exos::error::{Errno, Result};
-use exos::fs::description::{Description, StatusFlags};
-use exos::fs::file_lock::{LockFamily, LockKind, LockOwner};
 use exos::fs::group_fs::tree::ControlGroups;
 use exos::fs::location::Location;
-use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::permission::Credentials;
 use exos::fs::proc_fs::{
-    DescriptorView, MemoryFile, ProcessLink, ProcessName, ProcessProvider, ProcessText, SPACES, SystemText,
+    DescriptorView, MemoryFile, OpenText, ProcessLink, ProcessName, ProcessProvider, ProcessText, SPACES, SystemText,
 };
 use exos::fs::vnode::{OpenFile, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::reserve;
 use exos::sync::{Mutex, Once};
 
-use crate::call::process_file::may_trace_by;
-use crate::memory::DUMPABLE_BY_USER;
+use crate::call::process_file::{Rights, may_trace_by};
+use crate::memory::{DUMPABLE_BY_USER, Space};
 use crate::process::{Process, Thread};
 use crate::system::System;
 
@@ -177,7 +174,19 @@ impl ProcFacts {
         let (process, thread) = self.current_numbers();
         let (asking, thread) = self.find(ProcessName { process, thread: Some(thread) })?;
         let target = self.find(name)?.0.process;
-        if may_trace_by((&asking.process, &thread), &target) { Ok(target) } else { Err(Errno::EACCES) }
+        if may_trace_by((&asking.process, &thread), Rights::ForFiles, &target) {
+            Ok(target)
+        } else {
+            Err(Errno::EACCES)
+        }
+    }
+
+    /// The memory of a process that is looked into. `EACCES`: whoever asks may not. `ESRCH`: it has just got another,
+    /// of which it is not known yet.
+    fn space_to_look_into(&self, name: ProcessName) -> Result<Arc<Space>> {
+        let space = self.find(name)?.0.process.space();
+        let is_still = Arc::ptr_eq(&self.target(name)?.space(), &space);
+        if is_still { Ok(space) } else { Err(Errno::ESRCH) }
     }
 
     fn members(&self) -> Vec<Member> {
@@ -238,79 +247,34 @@ impl ProcessProvider for ProcFacts {
             .map_or_else(|_| Vec::new(), |member| member.threads.iter().map(|thread| thread.tid).collect())
     }
 
-    fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()> {
-        let system = self.system()?;
-        let (member, thread) = self.find(name)?;
-        let process = &*member.process;
-        let mut out = Text::new(out);
-        let subject = process_text::Subject { system: &system, member: &member, thread: &thread };
-        match text {
-            ProcessText::AuxiliaryVector => out.raw(&process.image.lock().auxiliary),
-            ProcessText::Cgroup => {
-                out.raw(b"0::");
-                out.raw(&self.group_path(process));
-                out.raw(b"\n");
-            }
-            ProcessText::CommandLine => out.strings(&process.image.lock().arguments),
-            ProcessText::CommandName => {
-                out.raw(&thread.name.lock());
-                out.raw(b"\n");
-            }
-            ProcessText::Environment => out.strings(&process.image.lock().environment),
-            ProcessText::InputOutput => process_text::input_output(&mut out),
-            ProcessText::Limits => process_text::limits(&process.limits.lock(), &mut out),
-            ProcessText::LoginUser | ProcessText::SessionId => out.raw(b"4294967295"),
-            ProcessText::GroupMap | ProcessText::UserMap => put!(out, "{:>10} {:>10} {:>10}\n", 0, 0, u32::MAX),
-            ProcessText::SetGroups => out.raw(b"allow\n"),
-            ProcessText::Personality => put!(out, "{:08x}\n", process.persona.load(Ordering::Relaxed)),
-            ProcessText::TimerSlack => put!(out, "{}\n", thread.timer_slack_ns.load(Ordering::Relaxed)),
-            ProcessText::WaitChannel => out.raw(b"0"),
-            ProcessText::Maps => memory_text::maps(process, &mut out),
-            ProcessText::MountInfo => mount_text::mount_info(&system, process, &mut out),
-            ProcessText::Mounts => mount_text::mounts(&system, process, &mut out),
-            ProcessText::OutOfMemoryScore => {
-                let score = crate::out_of_memory::score_of(&system, process);
-                put!(out, "{}\n", score.unwrap_or(0));
-            }
-            ProcessText::OutOfMemoryAdjust => put!(out, "{}\n", *process.out_of_memory_adjust.lock()),
-            ProcessText::Smaps => memory_text::smaps(process, &mut out),
-            ProcessText::SmapsRollup => memory_text::rollup(process, &mut out),
-            ProcessText::Stat => process_text::stat(&subject, &mut out),
-            ProcessText::StatM => memory_text::statm(process, &mut out),
-            ProcessText::Status => process_text::status(&subject, &mut out),
-        }
-        out.end()
-    }
-
-    fn set_process_text(&self, name: ProcessName, text: ProcessText, value: &[u8]) -> Result<()> {
-        let (_, thread) = self.find(name)?;
-        match text {
-            ProcessText::CommandName => {
-                // As on Linux, an end of line that is written belongs to the name.
-                let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                *thread.name.lock() = value[..value.len().min(NAME_BYTES_MAX)].to_vec();
-                Ok(())
-            }
-            ProcessText::OutOfMemoryAdjust => {
-                let adjust = parse_number(value).filter(|adjust| adjust.abs() <= ADJUST_MAX);
-                let adjust = adjust.ok_or(Errno::EINVAL)?;
-                *self.member(name.process)?.process.out_of_memory_adjust.lock() = adjust;
-                Ok(())
-            }
-            _ => Err(Errno::EPERM),
-        }
-    }
-
-    fn check_text(&self, name: ProcessName, text: ProcessText) -> Result<()> {
+    fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>> {
         use ProcessText::{AuxiliaryVector, Environment, Maps, Smaps, SmapsRollup};
-        match text {
-            AuxiliaryVector | Environment | Maps | Smaps | SmapsRollup => self.target(name).map(|_| ()),
-            _ => Ok(()),
-        }
+        let system = self.system.get().ok_or(Errno::ENOENT)?;
+        let (Member { process, .. }, thread) = self.find(name)?;
+        let image = process.image.lock().clone();
+        let space = match text {
+            AuxiliaryVector | Environment | Maps | Smaps | SmapsRollup => {
+                let space = self.space_to_look_into(name)?;
+                // Taken before the memory, it is older if another program has begun meanwhile.
+                if !Arc::ptr_eq(&*process.image.lock(), &image) {
+                    return Err(Errno::ESRCH);
+                }
+                space
+            }
+            _ => process.space(),
+        };
+        let auxiliary = if text == AuxiliaryVector { image.auxiliary.clone() } else { Vec::new() };
+        let (process, thread) = (Arc::downgrade(&process), Arc::downgrade(&thread));
+        let (system, space, image) = (system.clone(), Arc::downgrade(&space), Arc::downgrade(&image));
+        Ok(Arc::new(opened::ProcessFile { system, name, process, space, image, auxiliary, thread, text }))
+    }
+
+    fn check_look(&self, name: ProcessName) -> Result<()> {
+        self.target(name).map(|_| ())
     }
 
     fn memory_file(&self, name: ProcessName, file: MemoryFile) -> Result<Arc<dyn OpenFile>> {
-        let space = Arc::downgrade(&self.target(name)?.space());
+        let space = Arc::downgrade(&self.space_to_look_into(name)?);
         Ok(match file {
             MemoryFile::Memory => Arc::new(memory_file::MemoryFile(space)),
             MemoryFile::PageMap => Arc::new(memory_file::PageMapFile(space)),
@@ -355,22 +319,9 @@ impl ProcessProvider for ProcFacts {
         })
     }
 
-    fn descriptor_text(&self, process: u32, number: u32, out: &mut Vec<u8>) -> Result<()> {
-        let member = self.member(process)?;
-        let description = member.process.files.get(u64::from(number))?;
-        let close_on_exec = member.process.files.table().close_on_exec(number)?;
-        let flags = open_flags(description.is_readable(), description.is_writable(), description.status());
-        let is_named = description.metadata().device != PSEUDO_DEVICE;
-        let flags = flags | if close_on_exec { 0o2_000_000 } else { 0 } | if is_named { 0o100_000 } else { 0 };
-        let mut out = Text::new(out);
-        put!(out, "pos:\t{}\nflags:\t0{flags:o}\n", description.offset());
-        let (mount, inode_number) = (description.location().mount().id, description.metadata().inode_number);
-        put!(out, "mnt_id:\t{mount}\nino:\t{inode_number}\n");
-        if description.may_be_locked() {
-            let owners = [LockOwner::Description(description.number()), member.process.files.lock_owner()];
-            lock_lines(&description, owners, &mut out);
-        }
-        out.end()
+    fn open_descriptor_text(&self, process: u32, number: u32) -> Result<Arc<dyn OpenText>> {
+        let process = Arc::downgrade(&self.member(process)?.process);
+        Ok(Arc::new(opened::DescriptorFile { process, number }))
     }
 
     fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()> {
@@ -423,54 +374,6 @@ impl ProcFacts {
 /// A decimal number with blanks around it.
 fn parse_number(value: &[u8]) -> Option<i32> {
     core::str::from_utf8(value).ok()?.trim().parse().ok()
-}
-
-/// The locks on a file that a description or its process holds, as `fdinfo` tells them (proc(5)).
-fn lock_lines(description: &Description, owners: [LockOwner; 2], out: &mut Text<'_>) {
-    let (table, file) = description.locks();
-    let metadata = description.metadata();
-    let all = table.on_file(file);
-    for (number, (family, lock)) in all.iter().filter(|(_, lock)| owners.contains(&lock.owner)).enumerate() {
-        let (kind, process) = match (family, lock.owner) {
-            (LockFamily::Whole, _) => ("FLOCK ", lock.process as i32),
-            (LockFamily::Record, LockOwner::Process(_)) => ("POSIX ", lock.process as i32),
-            (LockFamily::Record, LockOwner::Description(_)) => ("OFDLCK", -1),
-        };
-        let access = if lock.kind == LockKind::Shared { "READ " } else { "WRITE" };
-        let (number, start) = (number + 1, lock.range.start);
-        put!(out, "lock:\t{number}: {kind} ADVISORY  {access} {process} ");
-        let (device, inode) = (metadata.device, metadata.inode_number);
-        put!(out, "{:02x}:{:02x}:{inode} {start} ", device.major, device.minor);
-        match lock.range.last {
-            u64::MAX => out.raw(b"EOF\n"),
-            last => put!(out, "{last}\n"),
-        }
-    }
-}
-
-/// `O_*` of a description as `fdinfo` shows them, but for `O_LARGEFILE`.
-fn open_flags(is_readable: bool, is_writable: bool, status: StatusFlags) -> u32 {
-    const BITS: [(StatusFlags, u32); 11] = [
-        (StatusFlags::APPEND, 0o2000),
-        (StatusFlags::NON_BLOCKING, 0o4000),
-        (StatusFlags::DATA_SYNC, 0o10_000),
-        (StatusFlags::ASYNC, 0o20_000),
-        (StatusFlags::DIRECT, 0o40_000),
-        (StatusFlags::DIRECTORY, 0o200_000),
-        (StatusFlags::NO_FOLLOW, 0o400_000),
-        (StatusFlags::NO_ACCESS_TIME, 0o1_000_000),
-        (StatusFlags::SYNC, 0o4_010_000),
-        (StatusFlags::PATH_ONLY, 0o10_000_000),
-        (StatusFlags::UNNAMED, 0o20_000_000),
-    ];
-    let access = match (is_readable, is_writable) {
-        (false, false) if !status.contains(StatusFlags::PATH_ONLY) => 3,
-        (_, false) => 0,
-        (false, true) => 1,
-        (true, true) => 2,
-    };
-    let set = BITS.iter().filter(|(flag, _)| status.contains(*flag));
-    set.fold(access, |bits, (_, bit)| bits | bit)
 }
 
 /// Where texts are written: bytes, because names need not be UTF-8.

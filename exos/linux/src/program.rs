@@ -218,7 +218,6 @@ pub fn start(
     };
     profile::tell(system, &process.space(), 0, u64::MAX);
     process.files.close_for_exec();
-    forget_old_program(system, process, thread, is_readable);
     let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);
     *thread.name.lock() = base_name[..base_name.len().min(NAME_BYTES_MAX)].to_vec();
     let executable = location.path_from(&process.files.root());
@@ -231,6 +230,8 @@ pub fn start(
         auxiliary: loaded.auxiliary,
         start_stack: loaded.stack_pointer,
     });
+    // Behind the image: who may look into the new program finds nothing of the old one.
+    forget_old_program(system, process, thread, is_readable);
     *frame = UpcallFrame {
         rip: loaded.entry,
         rsp: loaded.stack_pointer,

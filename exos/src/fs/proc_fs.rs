@@ -205,6 +205,15 @@ pub struct DescriptorView {
     pub is_writable: bool,
 }
 
+/// A text about a process, which was found when the text was opened. What has its number later is another, and is not
+/// told of.
+pub trait OpenText: Send + Sync {
+    /// Appends the text as it is now. `ESRCH`, `ENOENT`: what it tells of is gone.
+    fn append(&self, out: &mut Vec<u8>) -> Result<()>;
+    /// Takes a text that a program wrote. `EPERM`, `EINVAL`, `EACCES` for what cannot be set.
+    fn set(&self, value: &[u8]) -> Result<()>;
+}
+
 /// The facts, from the personality. Nothing here may wait or touch a program's memory through a fault.
 ///
 /// All process calls answer `ESRCH` or `ENOENT` for a process that is gone.
@@ -217,14 +226,12 @@ pub trait ProcessProvider: Send + Sync {
     fn owner(&self, name: ProcessName) -> Option<(u32, u32)>;
     /// The threads of a process, ascending.
     fn threads(&self, process: u32) -> Vec<u32>;
-    /// Appends a text.
-    fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()>;
-    /// Whether a text may be opened. `EACCES`: whoever asks may not look into the process.
-    fn check_text(&self, _: ProcessName, _: ProcessText) -> Result<()> {
+    /// Opens a text. `EACCES`: whoever asks may not look into the process.
+    fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>>;
+    /// Whether whoever asks may look into a process. `EACCES`.
+    fn check_look(&self, _: ProcessName) -> Result<()> {
         Ok(())
     }
-    /// Takes a text that a program wrote. `EPERM`, `EINVAL`, `EACCES` for what cannot be set.
-    fn set_process_text(&self, name: ProcessName, text: ProcessText, value: &[u8]) -> Result<()>;
     /// Where a link leads.
     fn process_link(&self, name: ProcessName, link: ProcessLink) -> Result<Location>;
     /// What the link to a name space leads to, by its place in [`SPACES`].
@@ -239,8 +246,8 @@ pub trait ProcessProvider: Send + Sync {
     fn descriptors(&self, process: u32) -> Vec<u32>;
     /// One of them.
     fn descriptor(&self, process: u32, number: u32) -> Result<DescriptorView>;
-    /// Appends the text of `fdinfo/N`.
-    fn descriptor_text(&self, process: u32, number: u32, out: &mut Vec<u8>) -> Result<()>;
+    /// Opens the text of `fdinfo/N`.
+    fn open_descriptor_text(&self, process: u32, number: u32) -> Result<Arc<dyn OpenText>>;
     /// Appends a text about the system.
     fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()>;
     /// Takes a system text that a program wrote.
@@ -519,13 +526,9 @@ impl ProcInode {
         SystemText::ALL.iter().any(|row| row.1 == text && row.2 & 0o222 == 0 && row.0.starts_with("sys/"))
     }
 
-    fn append_text(&self, out: &mut Vec<u8>) -> Result<()> {
-        match self.node {
-            Node::SystemText(text) => self.provider().system_text(text, out),
-            Node::ProcessText(name, text) => self.provider().process_text(name, text, out),
-            Node::DescriptorText(process, number) => self.provider().descriptor_text(process, number, out),
-            _ => Err(Errno::EINVAL),
-        }
+    /// Whether whoever asks may look into the process that a node tells of.
+    fn check_look(&self) -> Result<()> {
+        self.process().map_or(Ok(()), |name| self.provider().check_look(name))
     }
 }
 
@@ -658,8 +661,12 @@ impl Inode for ProcInode {
     fn follow_link(&self) -> Result<LinkTarget> {
         match self.node {
             Node::ProcessLink(name, link) => self.provider().process_link(name, link).map(LinkTarget::Jump),
-            Node::Space(_, place) => self.provider().space(place).map(LinkTarget::Jump),
+            Node::Space(_, place) => {
+                self.check_look()?;
+                self.provider().space(place).map(LinkTarget::Jump)
+            }
             Node::Descriptor(process, number) => {
+                self.check_look()?;
                 let view = self.provider().descriptor(process, number);
                 view.map(|view| LinkTarget::Jump(view.location)).map_err(|_| Errno::ENOENT)
             }
@@ -671,12 +678,18 @@ impl Inode for ProcInode {
         match self.node {
             Node::SystemText(_) if request.write && self.is_fixed_setting() => Err(Errno::EACCES),
             Node::SystemText(_) | Node::ProcessText(..) | Node::DescriptorText(..) => {
-                if let Node::ProcessText(name, text) = self.node {
-                    self.provider().check_text(name, text)?;
-                }
+                let about = match self.node {
+                    Node::ProcessText(name, text) => Some(self.provider().open_text(name, text)?),
+                    Node::DescriptorText(process, number) => {
+                        self.check_look()?;
+                        Some(self.provider().open_descriptor_text(process, number)?)
+                    }
+                    _ => None,
+                };
                 let inode = Self { fs: self.fs.clone(), node: self.node };
-                Ok(Some(Arc::new(TextFile { inode, text: Mutex::new(None) })))
+                Ok(Some(Arc::new(TextFile { inode, about, text: Mutex::new(None) })))
             }
+            Node::DescriptorTexts(_) => self.check_look().map(|()| None),
             Node::Memory(name, file) => self.provider().memory_file(name, file).map(Some),
             _ => Ok(None),
         }
@@ -709,7 +722,19 @@ impl Inode for ProcInode {
 /// An open text.
 struct TextFile {
     inode: ProcInode,
+    /// What it tells of, if that is a process.
+    about: Option<Arc<dyn OpenText>>,
     text: Mutex<Option<Arc<Vec<u8>>>>,
+}
+
+impl TextFile {
+    fn append(&self, out: &mut Vec<u8>) -> Result<()> {
+        match (&self.about, self.inode.node) {
+            (Some(about), _) => about.append(out),
+            (None, Node::SystemText(text)) => self.inode.provider().system_text(text, out),
+            _ => Err(Errno::EINVAL),
+        }
+    }
 }
 
 impl OpenFile for TextFile {
@@ -719,7 +744,7 @@ impl OpenFile for TextFile {
             Some(text) => text,
             None => {
                 let mut made = Vec::new();
-                self.inode.append_text(&mut made)?;
+                self.append(&mut made)?;
                 // Whoever is killed may have made a part of it, which nobody is to see.
                 preempt::unless_killed()?;
                 let made = Arc::new(made);
@@ -743,12 +768,11 @@ impl OpenFile for TextFile {
         if source.take(&mut value) < length {
             return Err(Errno::EFAULT);
         }
-        let provider = self.inode.provider();
-        match self.inode.node {
+        match (&self.about, self.inode.node) {
             // Nothing that is written to a setting sets nothing.
-            Node::SystemText(_) if length == 0 => {}
-            Node::SystemText(text) => provider.set_system_text(text, &value)?,
-            Node::ProcessText(name, text) => provider.set_process_text(name, text, &value)?,
+            (None, Node::SystemText(_)) if length == 0 => {}
+            (None, Node::SystemText(text)) => self.inode.provider().set_system_text(text, &value)?,
+            (Some(about), _) => about.set(&value)?,
             _ => return Err(Errno::EINVAL),
         }
         Ok(length)

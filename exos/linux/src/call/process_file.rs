@@ -102,11 +102,20 @@ pub fn pidfd_getfd(context: &mut Context<'_>, [descriptor, wanted, flags, ..]: A
 
 /// Whether the caller may look into `target` (`ptrace(2)`, access mode ATTACH_REALCREDS).
 pub(super) fn may_trace(context: &Context<'_>, target: &Arc<Process>) -> bool {
-    may_trace_by((context.process, context.thread), target)
+    may_trace_by((context.process, context.thread), Rights::Real, target)
+}
+
+/// Whose rights count where one process looks into another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// The real user's, with what may be made effective: calls.
+    Real,
+    /// The user's for files, with what is effective: `/proc`.
+    ForFiles,
 }
 
 /// The same of a thread of a process.
-pub(crate) fn may_trace_by((process, thread): (&Arc<Process>, &Thread), target: &Arc<Process>) -> bool {
+pub(crate) fn may_trace_by((process, thread): (&Arc<Process>, &Thread), rights: Rights, target: &Arc<Process>) -> bool {
     if Arc::ptr_eq(target, process) {
         return true;
     }
@@ -115,7 +124,10 @@ pub(crate) fn may_trace_by((process, thread): (&Arc<Process>, &Thread), target: 
         if own.can(Capability::SYS_PTRACE) {
             return true;
         }
-        (own.uid[0], own.gid[0], own.capabilities.permitted)
+        match rights {
+            Rights::Real => (own.uid[0], own.gid[0], own.capabilities.permitted),
+            Rights::ForFiles => (own.uid[3], own.gid[3], own.capabilities.effective),
+        }
     };
     let (theirs, held) = {
         let identities = target.identities.lock();

@@ -73,10 +73,15 @@ fn open(
     if process.has_ended() {
         return Err(Errno::ESRCH);
     }
+    let space = process.space();
     if !may_trace(context, &process) {
         return Err(Errno::EPERM);
     }
-    Ok(Some(Sides { remote: Remote(process.space()), here, there }))
+    if !Arc::ptr_eq(&space, &process.space()) {
+        // Another program has begun meanwhile, of which that is not known.
+        return Err(Errno::ESRCH);
+    }
+    Ok(Some(Sides { remote: Remote(space), here, there }))
 }
 
 /// Moves what both sides have room for. `EFAULT`: not one byte could be moved.

@@ -6,6 +6,7 @@ use exos::mem::{AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, PresentP
 use exos::preempt;
 
 use super::{Text, put};
+use crate::memory::Space;
 use crate::process::Process;
 
 /// Column at which `maps` shows names.
@@ -38,7 +39,7 @@ pub(super) fn program_ranges(process: &Process) -> ProgramRanges {
         }
         *end = area.end();
     };
-    for_each_area(process, |_, area| {
+    for_each_area(&process.space(), |_, area| {
         if area.file().is_none() || area.identity() != identity {
             return;
         }
@@ -59,8 +60,7 @@ pub(super) fn resident(totals: &SpaceTotals) -> u64 {
 /// Shows `show` the areas in ascending order. As on Linux the memory is given back now and then, so that its process
 /// can go on: what changes behind the place that was reached is shown as it is then. Ends early for a reader that was
 /// killed.
-fn for_each_area(process: &Process, mut show: impl FnMut(&AddressSpace, &Area)) {
-    let memory = process.space();
+fn for_each_area(memory: &Space, mut show: impl FnMut(&AddressSpace, &Area)) {
     let mut next = 0;
     loop {
         let before = next;
@@ -83,8 +83,8 @@ fn shown(space: &AddressSpace) -> impl Iterator<Item = &Area> {
 }
 
 /// `maps`.
-pub(super) fn maps(process: &Process, out: &mut Text<'_>) {
-    for_each_area(process, |_, area| line(area, out));
+pub(super) fn maps(memory: &Space, out: &mut Text<'_>) {
+    for_each_area(memory, |_, area| line(area, out));
 }
 
 /// The line of an area.
@@ -109,8 +109,8 @@ fn line(area: &Area, out: &mut Text<'_>) {
 }
 
 /// `smaps`: as [`rollup`], of each area.
-pub(super) fn smaps(process: &Process, out: &mut Text<'_>) {
-    for_each_area(process, |space, area| {
+pub(super) fn smaps(memory: &Space, out: &mut Text<'_>) {
+    for_each_area(memory, |space, area| {
         if area.label() == AreaLabel::Trampolines {
             return;
         }
@@ -170,8 +170,7 @@ fn rights(area: &Area) -> &'static str {
 
 /// `smaps_rollup`. Which file pages others share is not counted: all are shown as private and
 /// clean.
-pub(super) fn rollup(process: &Process, out: &mut Text<'_>) {
-    let memory = process.space();
+pub(super) fn rollup(memory: &Space, out: &mut Text<'_>) {
     let space = memory.lock();
     let totals = space.totals();
     let start = shown(&space).next().map_or(0, Area::start);

@@ -8,7 +8,7 @@ use exos::fs::vnode::DeviceNumber;
 use exos::task::limits::{Limits, RESOURCE_COUNT, Resource, UNLIMITED};
 use exos::task::signal::{HANDLER_DEFAULT, HANDLER_IGNORE, SIGNAL_MAX, Signal, SignalSet};
 
-use super::memory_text::{program_ranges, resident, status_lines};
+use super::memory_text::{ProgramRanges, program_ranges, resident, status_lines};
 use super::{Member, Text, put};
 use crate::process::Thread;
 use crate::system::System;
@@ -156,8 +156,14 @@ fn processor_mask(count: u32) -> String {
     }
 }
 
-/// `stat`: 52 fields.
-pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
+/// Ranges for those whom they do not concern: whether there is a program at all.
+fn hidden_ranges(ranges: &ProgramRanges) -> ProgramRanges {
+    let is_there = u64::from(ranges.code_end != 0);
+    ProgramRanges { code_start: is_there, code_end: is_there, ..ProgramRanges::default() }
+}
+
+/// `stat`: 52 fields. Where things lie is told to nobody who may not look into the process.
+pub(super) fn stat(subject: &Subject<'_>, is_open: bool, out: &mut Text<'_>) {
     /// `PF_RANDOMIZE`.
     const FLAGS: u32 = 0x40_0000;
     const LEGACY_SIGNALS: u64 = 0x7fff_ffff;
@@ -169,7 +175,10 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
         let space = memory.lock();
         (space.totals(), space.fault_counts(), space.heap())
     };
-    let start_stack = process.image.lock().start_stack;
+    let (ranges, heap_start, start_stack) = match is_open {
+        true => (ranges, heap.start, process.image.lock().start_stack),
+        false => (hidden_ranges(&ranges), 0, 0),
+    };
     let nice = subject.thread.nice();
     put!(out, "{} (", subject.thread.tid);
     out.escaped(&subject.thread.name.lock(), b"\n\\");
@@ -201,7 +210,7 @@ pub(super) fn stat(subject: &Subject<'_>, out: &mut Text<'_>) {
     // wchan nswap cnswap exit_signal processor rt_priority policy delayacct_blkio_ticks guest_time
     // cguest_time
     put!(out, "0 0 0 {} 0 0 0 0 0 0 ", Signal::CHLD.number());
-    put!(out, "{} {} {} ", ranges.data_start, ranges.data_end, heap.start);
+    put!(out, "{} {} {} ", ranges.data_start, ranges.data_end, heap_start);
     // arg_start arg_end env_start env_end exit_code: where they lie on the stack is not kept.
     out.raw(b"0 0 0 0 0\n");
 }

@@ -259,9 +259,8 @@ fn a_process_comes_and_goes() {
     use exos::fs::proc_fs::{ProcessName, ProcessProvider};
     let name = ProcessName { process: 1, thread: None };
     assert_eq!((facts.processes(), facts.current(), facts.owner(name)), (vec![1], (1, 1), Some((0, 0))));
-    let mut out = Vec::new();
     let text = exos::fs::proc_fs::ProcessText::Status;
-    assert_eq!(facts.process_text(name, text, &mut out), Err(Errno::ENOENT), "no system yet");
+    assert_eq!(facts.open_text(name, text).err(), Some(Errno::ENOENT), "no system yet");
     facts.remove_process(1);
     facts.remove_process(1);
     assert_eq!((facts.processes(), facts.owner(name), facts.threads(1)), (vec![], None, vec![]));

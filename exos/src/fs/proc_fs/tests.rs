@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{DescriptorView, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
+use super::{DescriptorView, OpenText, ProcessLink, ProcessName, ProcessProvider, ProcessText, SystemText};
 use crate::error::{Errno, Result};
 use crate::fs::description::{Description, StatusFlags};
 use crate::fs::location::{Location, MountFlags};
@@ -18,7 +18,31 @@ use crate::sync::Mutex;
 struct Facts {
     root: Location,
     descriptors: Mutex<Vec<Arc<Description>>>,
-    reads: Mutex<u32>,
+    reads: Arc<Mutex<u32>>,
+    is_closed: Mutex<bool>,
+}
+
+/// A text of a process; or of a descriptor, by its number.
+struct Told(core::result::Result<(ProcessName, ProcessText), u32>, Arc<Mutex<u32>>);
+
+impl OpenText for Told {
+    fn append(&self, out: &mut Vec<u8>) -> Result<()> {
+        match &self.0 {
+            Ok((name, text)) => {
+                *self.1.lock() += 1;
+                out.extend_from_slice(format!("{name:?} {text:?} {}\n", *self.1.lock()).as_bytes());
+            }
+            Err(number) => out.extend_from_slice(format!("pos:\t{number}\n").as_bytes()),
+        }
+        Ok(())
+    }
+
+    fn set(&self, value: &[u8]) -> Result<()> {
+        match (&self.0, value) {
+            (Ok((_, ProcessText::OutOfMemoryAdjust)), b"10") => Ok(()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
 }
 
 impl ProcessProvider for Facts {
@@ -40,18 +64,12 @@ impl ProcessProvider for Facts {
         if process == 1 { alloc::vec![1] } else { alloc::vec![7, 8] }
     }
 
-    fn process_text(&self, name: ProcessName, text: ProcessText, out: &mut Vec<u8>) -> Result<()> {
-        *self.reads.lock() += 1;
-        let count = *self.reads.lock();
-        out.extend_from_slice(format!("{name:?} {text:?} {count}\n").as_bytes());
-        Ok(())
+    fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>> {
+        Ok(Arc::new(Told(Ok((name, text)), self.reads.clone())))
     }
 
-    fn set_process_text(&self, _: ProcessName, text: ProcessText, value: &[u8]) -> Result<()> {
-        match (text, value) {
-            (ProcessText::OutOfMemoryAdjust, b"10") => Ok(()),
-            _ => Err(Errno::EINVAL),
-        }
+    fn check_look(&self, _: ProcessName) -> Result<()> {
+        if *self.is_closed.lock() { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     fn process_link(&self, _: ProcessName, link: ProcessLink) -> Result<Location> {
@@ -75,9 +93,8 @@ impl ProcessProvider for Facts {
         })
     }
 
-    fn descriptor_text(&self, _: u32, number: u32, out: &mut Vec<u8>) -> Result<()> {
-        out.extend_from_slice(format!("pos:\t{number}\n").as_bytes());
-        Ok(())
+    fn open_descriptor_text(&self, _: u32, number: u32) -> Result<Arc<dyn OpenText>> {
+        Ok(Arc::new(Told(Err(number), self.reads.clone())))
     }
 
     fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()> {
@@ -94,7 +111,12 @@ fn world() -> (World, Arc<Facts>) {
     let world = World::tmpfs();
     let caller = world.caller();
     let over = world.namespace.create(&caller, &world.root, b"/proc", NewNode::Directory, 0o755);
-    let facts = Arc::new(Facts { root: world.root.clone(), descriptors: Mutex::default(), reads: Mutex::default() });
+    let facts = Arc::new(Facts {
+        root: world.root.clone(),
+        descriptors: Mutex::default(),
+        reads: Arc::default(),
+        is_closed: Mutex::default(),
+    });
     let root = super::root(facts.clone(), DeviceNumber { major: 0, minor: 21 }, NOW);
     world.namespace.mount(&over.unwrap(), root, described(MountFlags::empty()));
     (world, facts)
