@@ -82,7 +82,7 @@ impl BindEntry {
 }
 
 /// Most small pages in one entry, and most that one call handles before it answers `Again`.
-pub const BIND_PAGE_COUNT_MAX: u32 = 1024;
+pub const BIND_PAGE_COUNT_MAX: u32 = 512;
 /// Most large pages in one entry.
 pub const BIND_LARGE_PAGE_COUNT_MAX: u32 = 512;
 /// Most entries in one call.

@@ -215,22 +215,12 @@ impl Hardware {
 
 impl Machine for Hardware {
     #[inline(always)]
-    fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
-        machine::physical_load(frame, word_index)
-    }
-
-    #[inline(always)]
-    fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
-        machine::physical_store(frame, word_index, value);
+    fn words<const COUNT: usize>(&self, frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT] {
+        machine::physical_words(frame)
     }
 
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
         machine::physical_find_word(frame, word_index)
-    }
-
-    #[inline(always)]
-    fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT] {
-        machine::physical_load_words(frame, word_index)
     }
 
     #[inline(always)]

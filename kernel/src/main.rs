@@ -79,7 +79,7 @@ mod bare {
         let template_root = FrameNumber(pages.start + 1);
         machine::physical_zero(template_root);
         for slot in [machine::KERNEL_SLOT_DIRECT, machine::KERNEL_SLOT_IMAGE] {
-            machine::physical_store(template_root, slot, machine::kernel_slot_entry(slot));
+            machine::physical_store_words(template_root, slot, [machine::kernel_slot_entry(slot)]);
         }
         let slice_ns = slice_ms(boot.command_line) * 1_000_000;
         write_system_page(system_page, boot, slice_ns);
@@ -130,7 +130,7 @@ mod bare {
         };
         machine::physical_zero(frame);
         for (index, word) in page.to_words().into_iter().enumerate() {
-            machine::physical_store(frame, index, word);
+            machine::physical_store_words(frame, index, [word]);
         }
     }
 

@@ -394,12 +394,6 @@ fn ticket_issuer(tickets: &[Ticket], id: TicketId) -> CurrencyId {
 
 /// What can be read. An entry that does not exist has no amounts.
 impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
-    /// Whether such a currency exists.
-    #[must_use]
-    pub fn has_currency(&self, id: CurrencyId) -> bool {
-        self.known(id).is_ok()
-    }
-
     /// A currency's tag.
     #[must_use]
     pub fn tag(&self, id: CurrencyId) -> u32 {
@@ -465,16 +459,6 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
         self.known(id)?;
         self.compute_values();
         Ok(self.known_value(id))
-    }
-
-    /// What a ticket is worth in base units; 0 while it is inactive.
-    ///
-    /// # Errors
-    /// `UnknownTicket`.
-    pub fn ticket_value(&mut self, id: TicketId) -> Result<u64, Error> {
-        self.known_ticket(id)?;
-        self.compute_values();
-        Ok(self.known_ticket_value(id))
     }
 
     /// Computes every currency's value.

@@ -62,15 +62,13 @@ impl<M: Machine> State<'_, M> {
     /// Sets when the clock rings a bell, at once if the time has come already; all ones: never.
     pub(crate) fn set_bell_deadline(&mut self, bell: BellId, deadline_ns: u64, with: CapRef) {
         self.bells[bell].deadline_ns = 0;
+        if deadline_ns <= self.machine.now_ns() {
+            return self.ring(bell);
+        }
         if deadline_ns == u64::MAX {
             return;
         }
-        if deadline_ns <= self.machine.now_ns() {
-            self.ring(bell);
-            return;
-        }
-        self.bells[bell].deadline_ns = deadline_ns;
-        self.bells[bell].deadline_with = Some(with);
+        (self.bells[bell].deadline_ns, self.bells[bell].deadline_with) = (deadline_ns, Some(with));
         self.bell_clock_min_ns = self.next_bell_ns().min(deadline_ns);
         if let Some(cpu) = self.this_cpu {
             self.cpus[cpu].is_deadline_stale = true;

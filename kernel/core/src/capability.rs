@@ -30,7 +30,7 @@ pub const DEPTH_MAX: u8 = 64;
 
 const WORDS_PER_ENTRY: usize = 8;
 /// What looking at a slot costs of an entry's budget.
-pub(crate) const SLOT_COST: usize = 3;
+pub(crate) const SLOT_COST: usize = 4;
 
 /// Frames are still being zeroed; `cursor` counts those done.
 pub(crate) const FILLING: u8 = 1 << 0;
@@ -135,11 +135,17 @@ pub(crate) fn named<I: Id>(object: u64) -> Option<Named<I>> {
     Some(Named { id: I::from_index((object & 0xffff) as usize)?, serial: object >> 16 })
 }
 
+/// A mask, and what it leaves of the first word of a capability with a type and rights that can be used.
+const fn usable_word(kind: CapType, rights: Rights) -> (u64, u64) {
+    let rights = (rights.bits() as u64) << 32;
+    (0xff | ((DYING | FILLING) as u64) << 8 | rights, kind as u64 | rights)
+}
+
 /// Whether the entry with this first word is of a type, has rights, and can be used.
 fn check_first_word(word: u64, kind: CapType, rights: Rights) -> Result<(), Status> {
     // Nearly always it can, which one comparison says.
-    let bits = |kind: u64, flags: u8, rights: Rights| kind | u64::from(flags) << 8 | u64::from(rights.bits()) << 32;
-    if word & bits(0xff, DYING | FILLING, rights) == bits(kind as u64, 0, rights) {
+    let (mask, usable) = usable_word(kind, rights);
+    if word & mask == usable {
         return Ok(());
     }
     match kind_from_word(word) {
@@ -171,7 +177,7 @@ impl<M: Machine> State<'_, M> {
     /// The capability in a slot; `None` if the slot is empty or beyond the table.
     pub(crate) fn capability(&self, at: CapRef) -> Option<Capability> {
         let (frame, word) = self.entry_place(at)?;
-        let [first, object, count, up, across, cursor] = self.machine.load_words(frame, word);
+        let [first, object, count, up, across, cursor] = self.machine.words(frame)(word);
         let kind = kind_from_word(first);
         if kind == CapType::Null {
             return None;
@@ -263,7 +269,7 @@ impl<M: Machine> State<'_, M> {
     #[inline(always)]
     fn lookup_words<const COUNT: usize>(&self, at: CapRef, kind: CapType, rights: Rights) -> Live<[u64; COUNT]> {
         let (frame, word) = self.entry_place(at).ok_or(Status::BadSlot)?;
-        let words: [u64; COUNT] = self.machine.load_words(frame, word);
+        let words: [u64; COUNT] = self.machine.words(frame)(word);
         check_first_word(words[0], kind, rights)?;
         Ok(words)
     }
@@ -272,7 +278,7 @@ impl<M: Machine> State<'_, M> {
     #[inline(always)]
     pub(crate) fn lookup_either(&self, by: EnvironmentId, slot: CapSlot, kinds: [CapType; 2]) -> Live<(bool, u64)> {
         let (frame, word) = self.entry_place(CapRef { environment: by, slot: slot.0 }).ok_or(Status::BadSlot)?;
-        let [first, object] = self.machine.load_words(frame, word);
+        let [first, object] = self.machine.words(frame)(word);
         let is_second = first as u8 == kinds[1] as u8;
         check_first_word(first, kinds[usize::from(is_second)], Rights::CONTROL)?;
         Ok((is_second, object))
@@ -421,14 +427,26 @@ impl<M: Machine> State<'_, M> {
         Some(leaf)
     }
 
-    /// Every slot of an environment that has a table frame.
-    pub(crate) fn slots(&self, environment: EnvironmentId) -> impl Iterator<Item = CapRef> + '_ {
-        self.environments[environment].table.iter().enumerate().filter(|(_, frame)| frame.is_some()).flat_map(
-            move |(index, _)| {
-                let first = index as u32 * SLOTS_PER_FRAME;
-                (first..first + SLOTS_PER_FRAME).map(move |slot| CapRef { environment, slot })
-            },
-        )
+    /// The first of an environment's slots from one on whose first words are wanted. What walks whole tables goes this
+    /// way: some twenty instructions a slot.
+    #[inline(always)]
+    pub(crate) fn find_slot(
+        &self,
+        environment: EnvironmentId,
+        first: u32,
+        mut is_wanted: impl FnMut(u32, [u64; 3]) -> bool,
+    ) -> Option<CapRef> {
+        let mut slots = first..first;
+        while slots.end < SLOT_COUNT_MAX {
+            slots = slots.end..slots.end / SLOTS_PER_FRAME * SLOTS_PER_FRAME + SLOTS_PER_FRAME;
+            let Some((frame, _)) = self.entry_place(CapRef { environment, slot: slots.start }) else { continue };
+            let words = self.machine.words(frame);
+            let is_found = |slot: &u32| is_wanted(*slot, words((slot % SLOTS_PER_FRAME) as usize * WORDS_PER_ENTRY));
+            if let Some(slot) = slots.clone().find(is_found) {
+                return Some(CapRef { environment, slot });
+            }
+        }
+        None
     }
 
     /// Whether an environment has authority over `[first, first + count)`, `except` aside. `last` is what the search
@@ -444,32 +462,28 @@ impl<M: Machine> State<'_, M> {
         if last.rights == rights && last.range.contains(first, count) {
             return last.is_covered;
         }
-        let (mut begin, mut end, mut is_covered, mut looked) = (0, u64::MAX, false, 0);
-        for at in self.slots(environment) {
+        let except = except.filter(|at| at.environment == environment).map_or(0, |at| at.slot);
+        let usable = usable_word(CapType::Frames, rights);
+        let (mut looked, mut begin, mut end) = (0, 0, u64::MAX);
+        let by = self.find_slot(environment, 0, |slot, [word, object, object_count]| {
             looked += SLOT_COST;
-            let Ok([_, object, object_count]) = self.lookup_words(at, CapType::Frames, rights) else {
-                continue;
-            };
-            if Some(at) == except {
-                continue;
+            if word & usable.0 != usable.1 || slot == except {
+                return false;
             }
-            let range = FrameRange { first: object, count: object_count };
-            if range.contains(first, count) {
-                (begin, end, is_covered) = (object, object + object_count, true);
-                break;
+            let object_end = object + object_count;
+            let is_found = object <= first && object_end >= first + count;
+            // Of a part of a large page, the rest lies outside of the borders.
+            match object > first {
+                true => end = end.min(object),
+                false if is_found => (begin, end) = (object, object_end),
+                false => begin = begin.max(object_end),
             }
-            if object < first + count && first < object + object_count {
-                // A part of a large page: says nothing about the others around it.
-                (begin, end) = (first, first);
-            } else if object > first {
-                end = end.min(object);
-            } else {
-                begin = begin.max(object + object_count);
-            }
-        }
+            is_found
+        });
         self.spend(looked);
-        *last = Cover { range: FrameRange { first: begin, count: end - begin }, rights, is_covered };
-        is_covered
+        let range = FrameRange { first: begin, count: end.saturating_sub(begin) };
+        *last = Cover { range, rights, is_covered: by.is_some() };
+        last.is_covered
     }
 }
 

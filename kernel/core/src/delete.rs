@@ -6,9 +6,9 @@
 //! that it authorises nothing any more, and the caller repeats the call. Cursors are in the capability,
 //! and nothing can be put behind one, so repeating ends whatever others do meanwhile.
 
-use aegis_abi::types::{CapSlot, CapType, Rights, Status};
+use aegis_abi::types::{CapType, Rights, Status};
 
-use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, named};
+use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST, named};
 use crate::device::HeldDevices;
 use crate::id::{DeviceId, EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
@@ -261,15 +261,18 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn devices_held(&mut self, environment: EnvironmentId, except: CapRef) -> HeldDevices {
         let mut held = HeldDevices::default();
         let mut looked = 0;
-        for at in self.slots(environment).filter(|at| *at != except) {
-            looked += 1;
-            if self.kind_in(environment, CapSlot(at.slot)) == CapType::Device
+        self.find_slot(environment, 0, |slot, [word, ..]| {
+            looked += SLOT_COST;
+            let at = CapRef { environment, slot };
+            if word as u8 == CapType::Device as u8
+                && at != except
                 && let Some(capability) = self.capability(at).filter(|c| c.flags & DYING == 0)
                 && let Some(named) = named::<DeviceId>(capability.object)
             {
                 held.add(named.id, capability.rights);
             }
-        }
+            false
+        });
         self.spend(looked);
         held
     }

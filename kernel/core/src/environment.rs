@@ -103,8 +103,7 @@ impl<M: Machine> State<'_, M> {
         self.frames.set(frame, FrameKind::Donated, object.serial);
         self.frames.set_next(frame, object.donated_head);
         // Frame numbers fit into 32 bits; frame 0 is never given to anybody.
-        object.donated_head = frame.0 as u32;
-        object.donated_count += 1;
+        (object.donated_head, object.donated_count) = (frame.0 as u32, object.donated_count + 1);
     }
 
     /// Takes a donated frame, zeroed.

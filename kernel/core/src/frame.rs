@@ -71,8 +71,11 @@ impl BlockEntry {
 }
 
 const BLOCK: u64 = LARGE_PAGE_FRAMES;
-/// Steps of a search for free frames in one call.
-const SEARCH_STEPS: u64 = 16384;
+/// Steps of a search for free frames in one call, some five instructions each: frames that are looked at. More than
+/// are looked at for the longest run of free frames, of which a part of a block lies at either end.
+const SEARCH_STEPS: u64 = 8192;
+/// Steps that going on by a block, or by a run of frames in it, counts for.
+const RUN_STEPS: u64 = 16;
 
 /// How far a search for free frames is.
 pub(crate) struct Search {
@@ -139,28 +142,43 @@ impl<'a> FrameTable<'a> {
     }
 
     /// The serial of the environment that owns the frame, or had it last.
+    #[cfg(test)]
     pub(crate) fn owner(&self, frame: FrameNumber) -> u32 {
         self.entry(frame.0).map_or(0, |e| e.owner)
     }
 
-    pub(crate) fn set(&mut self, frame: FrameNumber, kind: FrameKind, owner: u32) {
-        let Some(entry) = self.entry_mut(frame.0) else {
-            return;
-        };
-        let before = entry.kind;
-        (entry.kind, entry.owner) = (kind, owner);
-        let delta = i32::from(kind == FrameKind::Free) - i32::from(before == FrameKind::Free);
-        if delta != 0
-            && let Some(block) = self.block_mut(frame.0)
-        {
-            block.free_frame_count = block.free_frame_count.saturating_add_signed(delta as i16);
-            self.free_count = self.free_count.saturating_add_signed(i64::from(delta));
-        }
+    /// The frames of the range that lie in the table.
+    fn entries(&self, first: u64, count: u64) -> &[FrameEntry] {
+        let end = first.saturating_add(count).min(self.count()) as usize;
+        self.frames.as_deref().and_then(|frames| frames.get(first as usize..end)).unwrap_or(&[])
     }
 
+    /// How many frames of the range there are up to the last that another had last.
+    pub(crate) fn foreign_count(&self, first: u64, count: u64, owner: u32) -> u64 {
+        self.entries(first, count).iter().rposition(|e| e.owner != owner).map_or(0, |last| last as u64 + 1)
+    }
+
+    pub(crate) fn set(&mut self, frame: FrameNumber, kind: FrameKind, owner: u32) {
+        self.set_range(frame.0, 1, kind, owner);
+    }
+
+    /// Some seven instructions a frame, and one look at the summary a block.
     pub(crate) fn set_range(&mut self, first: u64, count: u64, kind: FrameKind, owner: u32) {
-        for frame in first..first.saturating_add(count) {
-            self.set(FrameNumber(frame), kind, owner);
+        let end = first.saturating_add(count).min(self.count());
+        let mut at = first;
+        while at < end {
+            let next = ((at / BLOCK + 1) * BLOCK).min(end);
+            let entries = self.frames.as_deref_mut().and_then(|frames| frames.get_mut(at as usize..next as usize));
+            let mut freed = 0;
+            for entry in entries.unwrap_or(&mut []) {
+                freed += i16::from(kind == FrameKind::Free) - i16::from(entry.kind == FrameKind::Free);
+                (entry.kind, entry.owner) = (kind, owner);
+            }
+            if let Some(block) = self.block_mut(at) {
+                block.free_frame_count = block.free_frame_count.saturating_add_signed(freed);
+            }
+            self.free_count = self.free_count.saturating_add_signed(i64::from(freed));
+            at = next;
         }
     }
 
@@ -317,13 +335,15 @@ impl<'a> FrameTable<'a> {
         Search { at: self.next_fit.min(self.count()), left: self.count() + count }
     }
 
-    /// Finds `count` contiguous free frames, the first a multiple of `alignment`: one step per full or empty block.
+    /// Finds `count` contiguous free frames, the first a multiple of `alignment`: frames are looked at in those blocks
+    /// only that are neither full nor empty.
     /// `Err(Status::Again)` after `SEARCH_STEPS` steps, with `search` where to go on; it gets there whatever others do.
     pub(crate) fn find_free(&mut self, count: u64, alignment: u64, search: &mut Search) -> Result<FrameNumber, Status> {
         let mut run_start = search.at.next_multiple_of(alignment);
         let mut frame = run_start;
         search.left = search.left.saturating_sub(frame.min(self.count()).saturating_sub(search.at));
-        for _ in 0..SEARCH_STEPS {
+        let mut steps = 0;
+        while steps < SEARCH_STEPS {
             if search.left == 0 || count > self.free_count {
                 return Err(Status::NoFrames);
             }
@@ -334,7 +354,10 @@ impl<'a> FrameTable<'a> {
             let free_in_block = self.block(frame / BLOCK).free_frame_count;
             let is_free = self.kind(FrameNumber(frame)) == FrameKind::Free;
             let skips = u64::from(free_in_block) == BLOCK || free_in_block == 0;
-            let mut next = if skips { block_end } else { frame + 1 };
+            let of_block = if skips { &[] } else { self.entries(frame, block_end - frame) };
+            let run_end = of_block.iter().position(|e| (e.kind == FrameKind::Free) != is_free);
+            let mut next = run_end.map_or(block_end, |length| frame + length as u64);
+            steps += RUN_STEPS + if skips { 0 } else { next - frame };
             if !is_free {
                 next = next.next_multiple_of(alignment);
                 run_start = next;

@@ -64,18 +64,24 @@ pub enum Holders {
 
 /// The machine under the core.
 pub trait Machine {
-    /// Reads the 64-bit word `word_index` (0..512) of a frame, in one access.
-    fn load(&self, frame: FrameNumber, word_index: usize) -> u64;
-    /// Writes such a word, in one access.
-    fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64);
+    /// Reads 64-bit words of a frame from an index (0..512) on, each in one access; the frame is looked up once. How
+    /// many is known when the kernel is compiled, so that they come and go without an array between.
+    fn words<const COUNT: usize>(&self, frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT];
+    /// Writes such words.
+    fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]);
+    /// Reads one.
+    #[inline(always)]
+    fn load(&self, frame: FrameNumber, word_index: usize) -> u64 {
+        self.words::<1>(frame)(word_index)[0]
+    }
+    /// Writes one.
+    #[inline(always)]
+    fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
+        self.store_words(frame, word_index, [value]);
+    }
     /// The first word from `word_index` (0..=512) on that is not 0, and where it is. Made for tables that are nearly
     /// empty: passes over zeros several at a time.
     fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)>;
-    /// Reads consecutive words of a frame, each in one access. How many is known when the kernel is compiled, so that
-    /// they come from the frame, and go there, without an array between.
-    fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT];
-    /// Writes such words.
-    fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]);
     /// Replaces `old` by `new` atomically; if the word holds something else (the processor set
     /// accessed or dirty bits), returns it.
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64>;

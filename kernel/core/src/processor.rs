@@ -18,7 +18,6 @@ use aegis_abi::upcall::{
 };
 
 use crate::capability::CapRef;
-use crate::frame::FrameKind;
 use crate::funding::Funding;
 use crate::gate::Transfer;
 use crate::id::{CpuId, EnvironmentId, Id, Named, ProcessorId};
@@ -202,7 +201,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn hold_back_slice_begin(&mut self, processor: ProcessorId) -> bool {
         const KIND: usize = UpcallKind::SliceBegin as usize;
         let control = self.processors[processor].pages.control();
-        let [mask_word, .., entry] = self.machine.load_words::<{ KIND + 2 }>(control, control_word!(masked));
+        let [mask_word, .., entry] = self.machine.words::<{ KIND + 2 }>(control)(control_word!(masked));
         if mask_word as u32 == 0 && (LIBOS_BASE..LIBOS_END).contains(&entry) {
             return false;
         }
@@ -385,13 +384,6 @@ impl<M: Machine> State<'_, M> {
         self.unfund_processor(processor);
         self.processors[processor] = Processor::EMPTY;
         self.environments[environment].count_entry(Table::Processors, false);
-    }
-
-    /// Takes a frame from the environment's donation for a new processor's vector state.
-    pub(crate) fn new_vector_state(&mut self, environment: EnvironmentId) -> Option<FrameNumber> {
-        let frame = self.take_donated(environment, FrameKind::VectorState)?;
-        self.machine.vector_init(frame);
-        Some(frame)
     }
 }
 

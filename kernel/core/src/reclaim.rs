@@ -162,10 +162,12 @@ impl<M: Machine> State<'_, M> {
     fn reclaim_victim(&mut self, environment: EnvironmentId) -> Option<(CapRef, Capability)> {
         let first_slot = self.environments[environment].reclaim.slot;
         let mut looked = 0;
-        let slots = self.slots(environment).filter(|at| at.slot >= first_slot).take(self.work_left / SLOT_COST);
-        let found = slots.inspect(|_| looked += SLOT_COST).find_map(|at| {
-            Some((at, self.capability(at).filter(|c| c.kind == CapType::Frames && c.parent.is_none())?))
+        let at = self.find_slot(environment, first_slot, |_, [word, ..]| {
+            looked += SLOT_COST;
+            // An original is of no generation.
+            looked > self.work_left || word as u8 == CapType::Frames as u8 && (word >> 16) as u8 == 0
         });
+        let found = at.filter(|_| looked <= self.work_left).and_then(|at| Some((at, self.capability(at)?)));
         self.spend(looked);
         self.environments[environment].reclaim.slot = found.map_or(first_slot, |(at, _)| at.slot);
         found

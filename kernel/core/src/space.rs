@@ -280,7 +280,7 @@ impl<M: Machine> State<'_, M> {
         let mut address = reader.slice.address + first;
         let at = (address % PAGE_SIZE / 8) as usize;
         if at + N <= ENTRIES {
-            return Ok(self.machine.load_words(self.user_frame(reader, address)?, at));
+            return Ok(self.machine.words(self.user_frame(reader, address)?)(at));
         }
         let mut words = [0; N];
         for word in &mut words {

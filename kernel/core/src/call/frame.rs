@@ -9,14 +9,14 @@ use crate::frame::{FrameKind, Search};
 use crate::machine::Machine;
 use crate::state::State;
 
-/// Frames that one call zeroes at most (512 KiB).
-const ZERO_STEP: u64 = 32;
+/// Frames that one call zeroes at most (64 KiB).
+const ZERO_STEP: u64 = 16;
 /// Most frames in one allocation (32 MiB): they are marked in one call.
 const FRAME_COUNT_MAX: u64 = 1 << 13;
 /// Largest alignment (1 GiB).
 const ALIGNMENT_LOG2_MAX: u32 = 18;
 /// Frames that one call donates at most.
-const DONATE_STEP: u64 = 4096;
+const DONATE_STEP: u64 = 1024;
 
 /// `frame` of `FrameAllocate` that means anywhere.
 const ANYWHERE: FrameNumber = FrameNumber(u64::MAX);
@@ -67,11 +67,9 @@ pub(super) fn allocate<M: Machine>(state: &mut State<M>, caller: Caller, call: F
     let mut capability = Capability::frames(first, call.count);
     // Frames that were the caller's last need no zeroing: `cursor` goes from the end to the first
     // that does.
-    let is_foreign = |frame: u64| state.frames.owner(FrameNumber(frame)) != serial;
-    let foreign =
-        (first.0..first.0 + call.count).rev().find(|frame| is_foreign(*frame)).map_or(0, |last| last + 1 - first.0);
+    let foreign_count = state.frames.foreign_count(first.0, call.count, serial);
     state.frames.set_range(first.0, call.count, FrameKind::Owned, serial);
-    (capability.flags, capability.cursor) = (FILLING, foreign);
+    (capability.flags, capability.cursor) = (FILLING, foreign_count);
     fill(state, target, capability)
 }
 

@@ -13,6 +13,7 @@ use aegis_abi::upcall::UpcallKind;
 
 use super::{Answer, Caller, Outcome, Refusal, answer, bad_argument, refuse_if};
 use crate::capability::{CapRef, Capability};
+use crate::frame::FrameKind;
 use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::predicate::{CheckedTerm, Source};
@@ -67,10 +68,11 @@ impl<M: Machine> State<'_, M> {
         if !self.frames.pin_range(pages.first_frame, pages.frame_count()) {
             return Err(Status::TableFull);
         }
-        let Some(vector_state) = self.new_vector_state(environment) else {
+        let Some(vector_state) = self.take_donated(environment, FrameKind::VectorState) else {
             self.frames.unpin_range(pages.first_frame, pages.frame_count());
             return Err(Status::NoTables);
         };
+        self.machine.vector_init(vector_state);
         let funding = self.new_funding(environment, id);
         let serial = self.new_serial();
         self.prepare_control_page(&pages);

@@ -151,9 +151,11 @@ impl Machine for Fake {
         self.count_words(found.map_or(512, |found| found.0 + 1).saturating_sub(word_index));
         found
     }
-    fn load_words<const COUNT: usize>(&self, frame: FrameNumber, word_index: usize) -> [u64; COUNT] {
-        self.count_words(COUNT);
-        *self.memory[frame.0 as usize][word_index..].first_chunk().expect("the words are in the frame")
+    fn words<const COUNT: usize>(&self, frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT] {
+        move |index| {
+            self.count_words(COUNT);
+            *self.memory[frame.0 as usize][index..].first_chunk().expect("the words are in the frame")
+        }
     }
     fn store_words<const COUNT: usize>(&mut self, frame: FrameNumber, word_index: usize, values: [u64; COUNT]) {
         self.count_words(COUNT);

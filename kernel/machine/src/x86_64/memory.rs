@@ -201,17 +201,15 @@ pub(crate) fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
     unsafe { &*core::ptr::with_exposed_provenance(frame_address(frame) as usize) }
 }
 
-/// Loads a word of a frame (acquire: what the last writer of the word wrote before is seen).
-#[must_use]
+/// Loads words of a frame from an index on (acquire: what the last writer of one wrote before is seen); panics beyond
+/// its end.
 #[inline(always)]
-pub fn physical_load(frame: FrameNumber, index: usize) -> u64 {
-    words(frame)[index].load(Ordering::Acquire)
-}
-
-/// Stores a word of a frame (release).
-#[inline(always)]
-pub fn physical_store(frame: FrameNumber, index: usize, value: u64) {
-    words(frame)[index].store(value, Ordering::Release);
+pub fn physical_words<const COUNT: usize>(frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT] {
+    let words = words(frame);
+    move |index| {
+        let words = &words[index..][..COUNT];
+        core::array::from_fn(|at| words[at].load(Ordering::Acquire))
+    }
 }
 
 /// The first word of a frame from `index` on that is not 0, and where it is.
@@ -235,15 +233,8 @@ pub fn physical_find_word(frame: FrameNumber, mut index: usize) -> Option<(usize
     None
 }
 
-/// Loads consecutive words of a frame; panics beyond its end.
-#[must_use]
+/// Stores consecutive words of a frame (release); panics beyond its end.
 #[inline(always)]
-pub fn physical_load_words<const COUNT: usize>(frame: FrameNumber, index: usize) -> [u64; COUNT] {
-    let words = &words(frame)[index..][..COUNT];
-    core::array::from_fn(|at| words[at].load(Ordering::Acquire))
-}
-
-/// Stores consecutive words of a frame; panics beyond its end.
 pub fn physical_store_words<const COUNT: usize>(frame: FrameNumber, index: usize, values: [u64; COUNT]) {
     for (word, value) in words(frame)[index..][..COUNT].iter().zip(values) {
         word.store(value, Ordering::Release);

@@ -31,8 +31,8 @@ pub use interrupt::{DEVICE_VECTOR_FIRST, DEVICE_VECTOR_LAST, VECTOR_RESCHEDULE, 
 pub use io_apic::{line_mask, line_route, line_unmask};
 pub use lock::{KernelGuard, KernelLock};
 pub use memory::{
-    BootMemory, device_register_write, physical_compare_exchange, physical_find_word, physical_load,
-    physical_load_words, physical_store, physical_store_words, physical_zero,
+    BootMemory, device_register_write, physical_compare_exchange, physical_find_word, physical_store_words,
+    physical_words, physical_zero,
 };
 pub use paging::{
     KERNEL_SLOT_DIRECT, KERNEL_SLOT_IMAGE, activate_kernel_root, activate_root, flush_all, flush_page, kernel_root,

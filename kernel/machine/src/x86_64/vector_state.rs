@@ -101,6 +101,6 @@ pub fn vector_restore(places: &ContextPlaces) {
 /// Makes a frame hold the initial state: what a program starts with.
 pub fn vector_initialize(frame: FrameNumber) {
     memory::physical_zero(frame);
-    memory::physical_store(frame, 0, FCW_INITIAL);
-    memory::physical_store(frame, MXCSR_WORD, MXCSR_INITIAL);
+    memory::physical_store_words(frame, 0, [FCW_INITIAL]);
+    memory::physical_store_words(frame, MXCSR_WORD, [MXCSR_INITIAL]);
 }
