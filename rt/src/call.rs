@@ -80,6 +80,30 @@ pub unsafe fn issue_words(_number: u64, _words: &ArgumentWords) -> (u64, u64) {
     (Status::UnknownCall as u64, 0)
 }
 
+/// As [`space_enter`], in the place of the caller, with the one argument that it has; whether it was done.
+///
+/// # Safety
+/// What runs, and what it uses, is in the library OS window.
+#[cfg(target_os = "none")]
+#[inline(always)]
+#[must_use]
+pub unsafe fn space_enter_here(slot: CapSlot) -> bool {
+    let status: u64;
+    // SAFETY: the kernel preserves every register but these; the rest is passed on to our caller.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") numbers::SpaceEnter::NUMBER => status,
+            in("rdi") u64::from(slot.0),
+            lateout("rdx") _,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    status == Status::Ok as u64
+}
+
 /// Declares safe stubs: name, structure, arguments in order.
 macro_rules! stubs {
     ($(

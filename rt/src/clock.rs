@@ -22,6 +22,15 @@ pub fn nanoseconds_at(page: &SystemPage, tsc: u64) -> u64 {
     page.clock_base_ns.wrapping_add(scaled as u64)
 }
 
+/// As [`nanoseconds_at`], for who asks often: the shift is less than 64, as the kernel takes it itself.
+#[must_use]
+#[inline(always)]
+pub fn nanoseconds_soon_at(page: &SystemPage, tsc: u64) -> u64 {
+    let elapsed = u128::from(tsc.wrapping_sub(page.clock_base_tsc));
+    let scaled = (elapsed * u128::from(page.clock_multiplier)) >> (page.clock_shift % 64);
+    page.clock_base_ns.wrapping_add(scaled as u64)
+}
+
 /// The time-stamp counter.
 #[must_use]
 pub fn time_stamp() -> u64 {
@@ -31,7 +40,7 @@ pub fn time_stamp() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{SystemPage, nanoseconds_at};
+    use super::{SystemPage, nanoseconds_at, nanoseconds_soon_at};
 
     #[test]
     fn the_formula_keeps_precision_for_years() {
@@ -42,7 +51,9 @@ mod tests {
             clock_shift: 32,
             ..SystemPage::default()
         };
-        assert_eq!(nanoseconds_at(&page, 1000), 5);
-        assert_eq!(nanoseconds_at(&page, 1000 + (1 << 62)), 5 + (1 << 61));
+        for at in [nanoseconds_at, nanoseconds_soon_at] {
+            assert_eq!(at(&page, 1000), 5);
+            assert_eq!(at(&page, 1000 + (1 << 62)), 5 + (1 << 61));
+        }
     }
 }

@@ -101,7 +101,7 @@ pub struct ProcessFiles {
     table: Mutex<DescriptorTable>,
     /// How often somebody had the table to take something out of it.
     change_count: AtomicU64,
-    /// Whether there has been more than one thread.
+    /// Whether there is more than one thread.
     has_threads: AtomicBool,
     owner: u64,
     /// Read by each call with a path, in all threads at once.
@@ -180,9 +180,9 @@ impl ProcessFiles {
         table
     }
 
-    /// From now on the process has threads that use the table at once.
-    pub fn note_threads(&self) {
-        self.has_threads.store(true, Ordering::Relaxed);
+    /// Whether the process has threads that use the table at once from now on.
+    pub fn note_threads(&self, has_threads: bool) {
+        self.has_threads.store(has_threads, Ordering::Relaxed);
     }
 
     /// As [`Self::get`], by what a thread has `seen` before: it writes nothing then that other threads read.

@@ -72,6 +72,9 @@ pub fn thread_leaves(target: &Target<'_>) {
         if let Some(place) = threads.iter().position(|other| other.tid == thread.tid) {
             threads.remove(place);
         }
+        if threads.len() == 1 {
+            process.files.note_threads(false);
+        }
         threads.is_empty()
     };
     if thread.tid != process.pid {

@@ -16,7 +16,7 @@ use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::location::Location;
 use exos::fs::namespace::{Access, OpenFlags, OpenHow};
-use exos::fs::pipe::{PIPE_BUFFER_BYTES, Read};
+use exos::fs::pipe::{PIPE_BUFFER_BYTES, Pipe, Read};
 use exos::fs::vnode::{FileKind, InodeRef, Timestamp};
 use exos::fs::walk::{Caller, LookupFlags};
 use exos::reserve;
@@ -63,8 +63,10 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
         if offset.is_some() {
             return None;
         }
-        let context = Context::of_short_way(caller, frame);
-        return if description.is_pipe() { read_pipe(context, &description) } else { receive(context, &description) };
+        return match description.pipe() {
+            Some(pipe) => read_pipe(caller, frame, &description, pipe),
+            None => receive(Context::of_short_way(caller, frame), &description),
+        };
     }
     if !description.is_readable() {
         return None;
@@ -82,16 +84,16 @@ fn read_from(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) 
 }
 
 /// `read(2)` of a pipe, with its waits.
-#[inline(never)]
-fn read_pipe(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
+#[inline(always)]
+fn read_pipe(caller: &Target<'_>, frame: &mut UpcallFrame, description: &Arc<Description>, pipe: &Pipe) -> Answer {
     if !description.is_readable() {
         return None;
     }
-    let extents = one(context.frame.rsi, context.frame.rdx).ok()?;
+    let extents = one(frame.rsi, frame.rdx).ok()?;
+    let mut context = Context::of_short_way(caller, frame);
     if description.is_non_blocking() {
         return receive(context, description);
     }
-    let pipe = description.pipe()?;
     loop {
         let mut writer = UserWriter::new(context.memory, &extents);
         match description.read_pipe(pipe, &mut writer, &context.thread.task) {
@@ -118,10 +120,10 @@ fn receive(mut context: Context<'_>, description: &Arc<Description>) -> Answer {
 }
 
 /// `write(2)` to a pipe of what goes in whole.
-#[inline(never)]
-fn write_pipe(memory: &dyn UserMemory, description: &Description, address: u64, length: u64) -> Answer {
-    let extents = one(address, length).ok()?;
-    settled(description.write_pipe(description.pipe()?, &mut UserReader::new(memory, &extents))?)
+#[inline(always)]
+fn write_pipe(memory: &dyn UserMemory, frame: &UpcallFrame, description: &Description, pipe: &Pipe) -> Answer {
+    let extents = one(frame.rsi, frame.rdx).ok()?;
+    settled(description.write_pipe(pipe, &mut UserReader::new(memory, &extents))?)
 }
 
 /// `write(2)` to a socket, with its waits.
@@ -180,8 +182,10 @@ fn write_to(caller: &Target<'_>, frame: &mut UpcallFrame, offset: Option<u64>) -
             return None;
         }
         // Of a pipe only what goes in whole or not at all: if not, the handler begins anew.
-        if description.is_pipe() && frame.rdx <= PIPE_BUFFER_BYTES as u64 {
-            return write_pipe(caller.memory, &description, frame.rsi, frame.rdx);
+        if let Some(pipe) = description.pipe()
+            && frame.rdx <= PIPE_BUFFER_BYTES as u64
+        {
+            return write_pipe(caller.memory, frame, &description, pipe);
         }
         return send(Context::of_short_way(caller, frame), &description);
     }

@@ -137,7 +137,7 @@ fn zeros_are_read_as_by_the_handler() {
 fn what_a_thread_has_seen_is_closed_and_replaced_by_others() {
     let world = World::new();
     let files = &world.pod.process.files;
-    files.note_threads();
+    files.note_threads(true);
     assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
     assert_eq!(world.call(Sysno::pipe2, [world.room(8), 0o4000]), Ok(0));
     let (to, from) = (world.room(8), world.put(b"abc"));

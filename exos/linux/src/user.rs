@@ -24,20 +24,21 @@ pub trait UserMemory {
     fn copy_in(&self, address: u64, into: &mut [u8]) -> Result<usize>;
     /// Copies to the program; how many bytes went, fewer where memory ended. `EFAULT` as above.
     fn copy_out(&self, address: u64, from: &[u8]) -> Result<usize>;
-    /// As [`Self::copy_in`], but ends at the first fault, whether it could be resolved or not: locks may be held.
+    /// As [`Self::copy_in`], but ends at the first fault, whether it could be resolved or not: locks may be held. How
+    /// many bytes are left.
     fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
-        let _ = (address, into);
-        0
+        let _ = address;
+        into.len()
     }
     /// The word at `address`, unless its page cannot be had at once.
     fn word_at_once(&self, address: u64) -> Option<u32> {
         let mut bytes = [0; 4];
-        (self.copy_in_at_once(address, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
+        (self.copy_in_at_once(address, &mut bytes) == 0).then(|| u32::from_le_bytes(bytes))
     }
-    /// As [`Self::copy_out`], but ends at the first fault.
+    /// As [`Self::copy_out`], but ends at the first fault. How many bytes are left.
     fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
-        let _ = (address, from);
-        0
+        let _ = address;
+        from.len()
     }
     /// Copies `length` bytes of a frame to the program, as [`Self::copy_out`] does.
     fn copy_frame_out(
@@ -84,7 +85,7 @@ pub trait UserMemory {
     /// As [`Self::copy_words_out`], but ends at the first fault, whether it could be resolved or not.
     fn copy_words_out_at_once(&self, address: u64, from: &[u64]) -> usize {
         let bytes: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.copy_out_at_once(address, &bytes) / 8
+        (bytes.len() - self.copy_out_at_once(address, &bytes)) / 8
     }
     /// Copies whole words from the program; how many came.
     fn copy_words_in(&self, address: u64, into: &mut [u64]) -> Result<usize> {
@@ -353,7 +354,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves on in the current buffer.
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, copied: usize) {
         self.current.address = self.current.address.wrapping_add(copied as u64);
         self.current.length -= copied as u64;
@@ -403,9 +404,10 @@ impl exos::fs::transfer::Destination for UserWriter<'_> {
         self.cursor.advance(bytes.len(), |address, done, length| memory.copy_out(address, &bytes[done..done + length]))
     }
 
+    #[inline(always)]
     fn put_at_once(&mut self, bytes: &[u8]) -> bool {
         let Extent { address, length } = self.cursor.current;
-        let is_done = bytes.len() as u64 <= length && self.memory.copy_out_at_once(address, bytes) == bytes.len();
+        let is_done = bytes.len() as u64 <= length && self.memory.copy_out_at_once(address, bytes) == 0;
         if is_done {
             self.cursor.step(bytes.len());
         }
@@ -460,9 +462,10 @@ impl exos::fs::transfer::Source for UserReader<'_> {
         self.cursor.advance(into.len(), |address, done, length| memory.copy_in(address, &mut into[done..done + length]))
     }
 
+    #[inline(always)]
     fn take_at_once(&mut self, into: &mut [u8]) -> bool {
         let Extent { address, length } = self.cursor.current;
-        let is_done = into.len() as u64 <= length && self.memory.copy_in_at_once(address, into) == into.len();
+        let is_done = into.len() as u64 <= length && self.memory.copy_in_at_once(address, into) == 0;
         if is_done {
             self.cursor.step(into.len());
         }

@@ -12,6 +12,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::transfer::Source;
 use crate::error::Result;
 use crate::reserve;
 
@@ -133,31 +134,43 @@ impl BlockQueue {
         Ok(block)
     }
 
-    /// Puts `count` bytes (at most [`BLOCK_BYTES`]) behind all others: `fill` gets the room and says whether it filled
-    /// it. If not, nothing has changed.
+    /// Puts `count` bytes (at most [`BLOCK_BYTES`]) of `source` behind all others; false: it gave them not at once, and
+    /// nothing has changed.
     ///
     /// # Errors
     /// `ENOMEM`.
     #[inline(always)]
-    pub fn append(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Result<bool> {
-        if let Some(last) = self.blocks.back_mut()
-            && let Some(room) = last.memory.get_mut(last.end..last.end + count)
-        {
-            if !fill(room) {
-                return Ok(false);
-            }
-            last.end += count;
-        } else {
-            let mut block = self.empty_block()?;
-            if !fill(&mut block.memory[..count]) {
-                self.give_back(block);
-                return Ok(false);
-            }
-            (block.start, block.end) = (0, count);
-            self.blocks.push_back(block);
+    pub fn append(&mut self, count: usize, source: &mut (impl Source + ?Sized)) -> Result<bool> {
+        let has_room = |last: &Block| last.memory.len() - last.end >= count;
+        if !self.blocks.back().is_some_and(has_room) {
+            self.add_block()?;
         }
+        let Some(last) = self.blocks.back_mut() else { return Ok(false) };
+        let Some(room) = last.memory.get_mut(last.end..last.end + count) else { return Ok(false) };
+        if !source.take_at_once(room) {
+            self.drop_last_if_empty();
+            return Ok(false);
+        }
+        last.end += count;
         self.length += count;
         Ok(true)
+    }
+
+    /// Puts an empty block behind all others.
+    #[inline(never)]
+    fn add_block(&mut self) -> Result<()> {
+        let mut block = self.empty_block()?;
+        (block.start, block.end) = (0, 0);
+        self.blocks.push_back(block);
+        Ok(())
+    }
+
+    /// Takes the last block out of the row if nothing is in it.
+    #[cold]
+    fn drop_last_if_empty(&mut self) {
+        if let Some(block) = self.blocks.pop_back_if(|block| block.length() == 0) {
+            self.give_back(block);
+        }
     }
 
     /// Takes the block without bytes out of the row, if there is one.
@@ -169,25 +182,33 @@ impl BlockQueue {
         }
     }
 
-    /// The first bytes, as many as lie in one block.
-    #[inline]
-    pub fn first(&self) -> Option<&[u8]> {
-        self.blocks.front().map(Block::bytes).filter(|bytes| !bytes.is_empty())
+    /// Takes the first bytes out, at most `limit` of them, if what is wanted and there lies in one block: how many.
+    /// `put` gets them, and has to take all. `None`: it did not, or they do not; nothing has changed then.
+    #[inline(always)]
+    pub fn take_first(&mut self, limit: usize, put: impl FnOnce(&[u8]) -> bool) -> Option<usize> {
+        let is_alone = self.blocks.len() == 1;
+        let first = self.blocks.front_mut()?;
+        let bytes = first.bytes();
+        let count = bytes.len().min(limit);
+        if count < limit && !is_alone || !put(&bytes[..count]) {
+            return None;
+        }
+        first.start += count;
+        self.length -= count;
+        if first.start == first.end {
+            if is_alone {
+                (first.start, first.end) = (0, 0);
+            } else {
+                self.drop_first();
+            }
+        }
+        Some(count)
     }
 
-    /// Forgets the first `count` bytes, which are no more than [`Self::first`] has.
-    #[inline]
-    pub fn skip_first(&mut self, count: usize) {
-        let Some(first) = self.blocks.front_mut() else { return };
-        let count = count.min(first.length());
-        first.skip(count);
-        self.length -= count;
-        if first.length() > 0 {
-            return;
-        }
-        if self.length == 0 {
-            (first.start, first.end) = (0, 0);
-        } else if let Some(block) = self.blocks.pop_front() {
+    /// Takes the first block out of the row, of several.
+    #[cold]
+    fn drop_first(&mut self) {
+        if let Some(block) = self.blocks.pop_front() {
             self.give_back(block);
         }
     }
@@ -234,13 +255,9 @@ mod tests {
     /// As whoever copies under a lock puts bytes in.
     fn append(queue: &mut BlockQueue, bytes: &[u8]) {
         let length = queue.length();
-        assert_eq!(queue.append(bytes.len(), |_| false), Ok(false));
+        assert_eq!(queue.append(bytes.len(), &mut &bytes[1..]), Ok(false));
         assert_eq!(queue.length(), length);
-        let fill = |room: &mut [u8]| {
-            room.copy_from_slice(bytes);
-            true
-        };
-        assert_eq!(queue.append(bytes.len(), fill), Ok(true));
+        assert_eq!(queue.append(bytes.len(), &mut &*bytes), Ok(true));
     }
 
     fn put(queue: &mut BlockQueue, bytes: &[u8]) {
@@ -291,11 +308,18 @@ mod tests {
                         model.extend(&bytes);
                     }
                     4 => {
-                        let first = queue.first().map(<[u8]>::to_vec).unwrap_or_default();
-                        prop_assert_eq!(first.is_empty(), model.is_empty());
-                        prop_assert!(first.iter().eq(model.iter().take(first.len())));
-                        queue.skip_first(count);
-                        model.drain(..count.min(first.len()));
+                        let mut taken = Vec::new();
+                        prop_assert_eq!(queue.take_first(count, |_| false), None);
+                        let done = queue.take_first(count, |bytes| {
+                            taken.extend_from_slice(bytes);
+                            true
+                        });
+                        // All that is wanted and there, unless it lies in several blocks.
+                        match done {
+                            Some(done) => prop_assert_eq!((done, taken.len()), (count.min(model.len()), done)),
+                            None => prop_assert!(queue.block_count() != 1 && taken.is_empty()),
+                        }
+                        prop_assert!(taken.iter().copied().eq(model.drain(..taken.len())));
                     }
                     1 => {
                         let mut peeked = vec![0; count];

@@ -90,7 +90,7 @@ struct Nature {
     /// `Offsets` without an [`OpenFile`].
     seek_support: SeekSupport,
     is_plain: bool,
-    is_pipe: bool,
+    pipe: Option<Arc<Pipe>>,
     reads_zeros: bool,
 }
 
@@ -103,7 +103,7 @@ impl Nature {
             kind: inode.kind(),
             seek_support: file.map_or(SeekSupport::Offsets, |file| file.seek_support()),
             is_plain: file.is_none_or(is_plain),
-            is_pipe: file.is_some_and(|file| file.pipe().is_some()),
+            pipe: file.and_then(|file| file.pipe()).cloned(),
             reads_zeros: file.is_some_and(|file| file.reads_zeros()),
         }
     }
@@ -205,7 +205,7 @@ impl Description {
 
     /// Whether it is an end of a pipe.
     pub fn is_pipe(&self) -> bool {
-        self.nature.is_pipe
+        self.nature.pipe.is_some()
     }
 
     /// Whether every read gives zero bytes, as many as are asked for: what [`Self::read_zeros`] needs.
@@ -260,7 +260,7 @@ impl Description {
 
     /// The pipe that this is an end of.
     pub fn pipe(&self) -> Option<&Arc<Pipe>> {
-        self.file.as_ref().and_then(|file| file.pipe())
+        self.nature.pipe.as_ref()
     }
 
     /// What a personality put behind the file, as a `T`, if it is one.

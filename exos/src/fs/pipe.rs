@@ -149,7 +149,7 @@ impl Pipe {
     #[inline]
     fn read_at_once(&self, destination: &mut dyn Destination) -> Option<Result<usize>> {
         let state = self.state.lock();
-        if state.queue.first().is_none() {
+        if state.queue.length() == 0 {
             return (destination.remaining() > 0 && state.writer_count > 0).then_some(Err(Errno::EAGAIN));
         }
         self.take_at_once(state, destination).map(Ok)
@@ -161,13 +161,14 @@ impl Pipe {
     pub fn read_or_sleep(&self, destination: &mut impl Destination, task: &Arc<Task>) -> Read {
         let mut state = self.state.lock();
         state.wake_up(task);
-        if state.queue.first().is_some() {
+        if state.queue.length() > 0 {
             return self.take_at_once(state, destination).map_or(Read::Unknown, Read::Done);
         }
         if destination.remaining() == 0 || state.writer_count == 0 || state.sleeper.is_some() {
             return Read::Unknown;
         }
-        state.sleeper = Some(task.clone());
+        // There is none, so none is let go of.
+        core::mem::forget(state.sleeper.replace(task.clone()));
         Read::Asleep
     }
 
@@ -182,13 +183,8 @@ impl Pipe {
         mut state: MutexGuard<'_, State>,
         destination: &mut D,
     ) -> Option<usize> {
-        let (first, wanted) = (state.queue.first()?, destination.remaining());
-        let count = first.len().min(wanted);
-        if count < wanted && state.queue.block_count() > 1 || !destination.put_at_once(&first[..count]) {
-            return None;
-        }
         let makes_writable = state.room() < PIPE_BUFFER_BYTES;
-        state.queue.skip_first(count);
+        let count = state.queue.take_first(destination.remaining(), |bytes| destination.put_at_once(bytes))?;
         drop(state);
         // With so much room nobody was refused before, so nobody waits.
         if makes_writable && count > 0 {
@@ -221,7 +217,7 @@ impl Pipe {
         if state.room() < wanted {
             return Some(Err(Errno::EAGAIN));
         }
-        match state.queue.append(wanted, |room| source.take_at_once(room)) {
+        match state.queue.append(wanted, source) {
             Err(error) => Some(Err(error)),
             Ok(false) => None,
             Ok(true) => {

@@ -14,13 +14,13 @@
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
 use crate::preempt::Pace;
 use crate::reserve;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 bitflags! {
     /// What a description is ready for; the meaning of poll(2)'s events, not their numbers.
@@ -133,8 +133,11 @@ impl Waiters {
 /// Those who wait for one object.
 #[derive(Default)]
 pub struct WaitQueue {
-    /// How often something was told. Changes under the lock of `waiters`.
+    /// How often something was told.
     told_count: AtomicU64,
+    /// Whether anybody waits, changed under the lock of `waiters`. Who tells counts first and looks then; who joins is
+    /// here first and looks at the count, or at what he waits for, then: one of the two sees the other.
+    has_waiters: AtomicBool,
     waiters: Mutex<Waiters>,
 }
 
@@ -163,7 +166,12 @@ impl WaitQueue {
         told_count: u64,
     ) -> Option<Registration> {
         let mut waiters = self.waiters.lock();
-        (self.told_count() == told_count).then(|| self.join(&mut waiters, waiter, interest, false))
+        self.has_waiters.swap(true, Ordering::SeqCst);
+        if self.told_count() != told_count {
+            self.has_waiters.store(!waiters.list.is_empty(), Ordering::Relaxed);
+            return None;
+        }
+        Some(self.join(&mut waiters, waiter, interest, false))
     }
 
     #[inline]
@@ -177,9 +185,11 @@ impl WaitQueue {
         let id = waiters.next_id;
         waiters.next_id += 1;
         if reserve::reserve(&mut waiters.list, 1).is_ok() {
+            self.has_waiters.swap(true, Ordering::SeqCst);
             waiters.list.push(Entry { id, interest, waiter, has_left: false, is_alone });
             return Registration { queue: self.clone(), id };
         }
+        self.has_waiters.store(!waiters.list.is_empty(), Ordering::Relaxed);
         // Whoever finds no place is told at once, and looks again until there is one: he misses nothing.
         if let Some(waiter) = waiter.upgrade() {
             waiter.wake(interest);
@@ -194,16 +204,17 @@ impl WaitQueue {
 
     /// Wakes all who are there and whose interest meets `events`, in the order in which they came, but of those who are
     /// alone only up to the first who takes it; errors and hang-ups meet every interest.
-    #[inline]
+    #[inline(always)]
     pub fn notify(&self, events: Readiness) {
-        let waiters = self.waiters.lock();
-        self.told_count.store(self.told_count() + 1, Ordering::Release);
-        if !waiters.list.is_empty() {
-            self.wake_all(waiters, events);
+        self.told_count.fetch_add(1, Ordering::SeqCst);
+        if self.has_waiters.load(Ordering::SeqCst) {
+            self.wake_all(events);
         }
     }
 
-    fn wake_all<'a>(&'a self, mut waiters: MutexGuard<'a, Waiters>, events: Readiness) {
+    #[inline(never)]
+    fn wake_all(&self, events: Readiness) {
+        let mut waiters = self.waiters.lock();
         let (mut ids, mut pace) = (0..waiters.next_id, Pace::default());
         // What has ended concerns each of those who are alone.
         let (is_end, mut is_taken) = (events.intersects(Readiness::ERROR | Readiness::HANG_UP), false);
@@ -250,6 +261,9 @@ impl Drop for Registration {
             waiters.list.pop();
             if waiters.left_count > 0 {
                 waiters.trim();
+            }
+            if waiters.list.is_empty() {
+                self.queue.has_waiters.store(false, Ordering::Relaxed);
             }
         } else if let Ok(place) = waiters.list.binary_search_by_key(&self.id, |entry| entry.id) {
             waiters.take_from_middle(place);

@@ -18,6 +18,19 @@ PROGRAM(pipe_ends) {
     CHILD("at a broken pipe", signal(SIGPIPE, SIG_DFL); write(p[1], "x", 1));
     pipe2(p, O_NONBLOCK), T(read(p[0], text, 1)), T(read(p[0], text, 0)), T(read(p[0], (void *)8, 1)), T(write(p[1], text, 70000)), T(write(p[1], "x", 1)), T(events(p[1])), T(write(p[1], "", 0)), T(read(p[0], text, 4096)), T(events(p[1])), T(write(p[1], text, 4097)), T(events(p[1])), T(write(p[1], text, 4096)), T(write(p[1], "x", 1)), close(p[1]), T(read(p[0], text, 70000)), T(read(p[0], text, 70000));
 }
+// One byte from and to pages that are not there yet, are not the program's, or may not be written; often enough for calls to be rewritten.
+PROGRAM(pipe_bytes) {
+    int p[2];
+    char *page = mmap(0, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *gone = page + 4096, *fixed = page + 8192;
+    munmap(gone, 4096), *fixed = 'f', mprotect(fixed, 4096, PROT_READ), pipe2(p, O_NONBLOCK);
+    for (int i = 0; i < 40; i++) write(p[1], "w", 1), read(p[0], text, 1);
+    for (int i = 0; i < 3; i++) {
+        madvise(page, 4096, MADV_DONTNEED), madvise(fixed + 4096, 4096, MADV_DONTNEED), T(write(p[1], page, 1)), T(read(p[0], fixed + 4096, 1)), T(fixed[4096]), T(write(p[1], gone, 1)), T(write(p[1], gone - 1, 1)), T(write(p[1], (void *)8, 1)), T(write(p[1], (void *)-1, 1)), T(ioctl(p[0], FIONREAD, text)), T(*(int *)text), T(read(p[0], text, 9));
+        T(write(p[1], "x", 1)), T(read(p[0], gone, 1)), T(read(p[0], fixed, 1)), T(*fixed), T(read(p[0], (void *)8, 1)), T(read(p[0], (void *)-1, 1)), T(read(p[0], page, 1)), T(*page), T(read(p[0], page, 1));
+    }
+    CHILD("a page of both", *page = 'c'; T(write(p[1], page, 1)));
+    T(*page), T(read(p[0], page + 1, 1)), T(page[1]);
+}
 PROGRAM(pipe_sizes) {
     int p[2];
     pipe2(p, O_NONBLOCK), T(fcntl(p[0], F_SETPIPE_SZ, 8192)), T(write(p[1], text, 10000)), T(write(p[1], text, 1)), T(fcntl(p[0], F_SETPIPE_SZ, 4096)), T(fcntl(p[0], F_SETPIPE_SZ, 16384)), T(write(p[1], text, 10000)), T(ioctl(p[0], FIONREAD, text)), T(*(int *)text), T(read(p[0], text, 70000)), T(fcntl(p[0], F_SETPIPE_SZ, 4096)), T(write(p[1], text, 4096)), T(write(p[1], text, 4096)), T(read(p[0], text, 4096)), T(read(p[0], text, 70000));

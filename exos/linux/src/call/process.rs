@@ -202,7 +202,7 @@ fn new_thread(context: &Context<'_>, process: &Process, tid: u32, wish: &Wish) -
     let identities = context.thread.identities.lock().clone();
     let thread = Thread::new(tid, process, identities, context.system.scheduler.new_task(Some(&context.thread.task)));
     if process.pid == context.process.pid {
-        process.files.note_threads();
+        process.files.note_threads(true);
     }
     thread.task.set_affinity(context.thread.task.affinity());
     thread.policy.store(inherited_policy(context.thread), Ordering::Relaxed);

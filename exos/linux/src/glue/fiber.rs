@@ -22,7 +22,7 @@ use exos_linux::process::{Process, Thread};
 use exos_linux::system::ThreadStart;
 use exos_linux::vector_buffer::VectorBuffer;
 
-use super::processor::{Processor, this_processor};
+use super::processor::{Processor, joined_processor, this_processor};
 use super::stack::Stack;
 use super::vector;
 use super::{WORD_FIBER, fast};
@@ -55,6 +55,20 @@ impl Fiber {
         // SAFETY: only read while it runs; cleared after its end by the processor that it was on.
         let owner = unsafe { &*self.owner.get() };
         owner.as_ref().expect("a fiber that runs has an owner")
+    }
+
+    /// As that, where it is known.
+    ///
+    /// # Safety
+    /// It has not ended.
+    #[inline(always)]
+    unsafe fn live_owner(&self) -> &(Arc<Process>, Arc<Thread>) {
+        // SAFETY: as in `owner`, and by contract.
+        match unsafe { &*self.owner.get() } {
+            Some(owner) => owner,
+            // SAFETY: by contract.
+            None => unsafe { core::hint::unreachable_unchecked() },
+        }
     }
 }
 
@@ -107,6 +121,16 @@ pub(crate) fn current() -> Option<&'static Fiber> {
     // SAFETY: the word is null or points into the current task, which the scheduler and the fiber's own thread keep
     // alive until after it has been switched out for good.
     unsafe { address.as_ref() }
+}
+
+/// Whose the fiber is that runs on this processor.
+///
+/// # Safety
+/// One runs, and has not ended.
+#[inline(always)]
+pub(crate) unsafe fn owner_of_program() -> &'static (Arc<Process>, Arc<Thread>) {
+    // SAFETY: by contract, and as in `current`.
+    unsafe { (*(control::library_word::<WORD_FIBER>() as *const Fiber)).live_owner() }
 }
 
 /// Gives `thread` a stack that resumes `frame`, and makes it ready.
@@ -193,13 +217,15 @@ fn switch_to(next: Option<Arc<Task>>, now_ns: u64) {
 
 #[inline(always)]
 fn switch_here(next: Option<Arc<Task>>, now_ns: u64) {
-    let processor = this_processor();
+    // SAFETY: a processor joins before it takes a fiber.
+    let processor = unsafe { joined_processor() };
     let before = current();
     if let Some(fiber) = before {
         // SAFETY: the fiber is on this processor.
         unsafe { vector::save(&mut *fiber.vector.get()) };
         fiber.fs_base.store(read_fs_base(), Ordering::Relaxed);
-        fiber.owner().1.note_dispatch(false, now_ns);
+        // SAFETY: its owner is taken from it on another stack, after it was switched from for good.
+        unsafe { fiber.live_owner() }.1.note_dispatch(false, now_ns);
     }
     let load = match &next {
         Some(task) => take(processor, task, now_ns),
@@ -231,7 +257,8 @@ fn take(processor: &Processor, task: &Arc<Task>, now_ns: u64) -> u64 {
     unsafe { vector::load(&*fiber.vector.get()) };
     aegis_rt::upcall::set_stack_top(fiber.stack.top());
     control::set_library_word::<WORD_FIBER>(core::ptr::from_ref(fiber) as u64);
-    let (process, thread) = fiber.owner();
+    // SAFETY: who has ended is not chosen.
+    let (process, thread) = unsafe { fiber.live_owner() };
     fast::set_thread(process, thread);
     thread.note_dispatch(true, now_ns);
     // SAFETY: as above.
@@ -240,7 +267,8 @@ fn take(processor: &Processor, task: &Arc<Task>, now_ns: u64) -> u64 {
 
 /// On the new stack: lets go of what ran before.
 fn finish_switch() {
-    let processor: &Processor = this_processor();
+    // SAFETY: as in `switch_here`, which came here.
+    let processor = unsafe { joined_processor() };
     let Some(task) = processor.take_left() else { return };
     if processor.has_end() {
         return finish_end(processor, task);
@@ -273,7 +301,7 @@ fn enter_slot(processor: &Processor, slot: u32) {
     if processor.space_slot() != slot {
         // A space outlives the fibers in it, so this does not fail; if it did, the program would fault at once.
         // SAFETY: exos's code, stacks and data are all in the window, which every space has.
-        let _ = unsafe { call::space_enter(aegis_abi::CapSlot(slot)) };
+        let _ = unsafe { call::space_enter_here(aegis_abi::CapSlot(slot)) };
         processor.set_space_slot(slot);
     }
 }

@@ -365,7 +365,7 @@ pub(crate) unsafe fn bind_in_pieces(space: CapSlot, entries: &[BindEntry], betwe
 pub(crate) fn now_ns() -> u64 {
     // SAFETY: the kernel's loader mapped the system page for the first environment, and exos maps it for its children.
     let page = unsafe { clock::system_page() };
-    clock::nanoseconds_at(page, clock::time_stamp())
+    clock::nanoseconds_soon_at(page, clock::time_stamp())
 }
 
 /// Frames that this environment may still take. What others may take is not free for it, though nobody owns it yet.

@@ -246,6 +246,16 @@ pub(crate) fn this_processor() -> &'static Processor {
     unsafe { place.as_ref() }.unwrap_or(&PROCESSORS[0])
 }
 
+/// As [`this_processor`], of one that has joined.
+///
+/// # Safety
+/// It has: nothing switches before.
+#[inline(always)]
+pub(crate) unsafe fn joined_processor() -> &'static Processor {
+    // SAFETY: by contract, and as above.
+    unsafe { &*(control::library_word::<WORD_PROCESSOR_PLACE>() as *const Processor) }
+}
+
 /// Has processor 0 look after the console soon.
 pub(crate) fn ring_first() {
     PROCESSORS[0].ring();

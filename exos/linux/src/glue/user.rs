@@ -29,6 +29,8 @@ unsafe extern "C" {
     fn exos_user_put_pair(to: *mut u64, first: u64, second: u64) -> bool;
     fn exos_user_get_word(from: *const u32) -> u64;
     static exos_user_get_word_stop: u8;
+    fn exos_user_copy_byte(to: *mut u8, from: *const u8) -> usize;
+    static exos_user_copy_byte_stop: u8;
     fn exos_user_copy_at_once(to: *mut u8, from: *const u8, length: usize) -> usize;
     static exos_user_zero_start: u8;
     static exos_user_zero_end: u8;
@@ -193,6 +195,17 @@ core::arch::global_asm!(
     "xor eax, eax",
     "ret",
     ".balign 16",
+    ".global exos_user_copy_byte",
+    "exos_user_copy_byte:",
+    "movzx eax, byte ptr [rsi]",
+    "mov [rdi], al",
+    "xor eax, eax",
+    "ret",
+    ".global exos_user_copy_byte_stop",
+    "exos_user_copy_byte_stop:",
+    "mov eax, 1",
+    "ret",
+    ".balign 16",
     ".global exos_user_get_word",
     "exos_user_get_word:",
     "mov eax, [rdi]",
@@ -228,11 +241,13 @@ impl Faulted {
 pub(crate) fn faulted(rip: u64) -> Option<Faulted> {
     let put_pair = exos_user_put_pair as *const u8;
     let get_word = exos_user_get_word as *const u8;
+    let copy_byte = exos_user_copy_byte as *const u8;
     [
         (&raw const exos_user_copy_start, &raw const exos_user_copy_end, &raw const exos_user_copy_stop, false),
         (&raw const exos_user_zero_start, &raw const exos_user_zero_end, &raw const exos_user_zero_stop, false),
         (put_pair, &raw const exos_user_put_pair_stop, &raw const exos_user_put_pair_stop, false),
         (get_word, &raw const exos_user_get_word_stop, &raw const exos_user_get_word_stop, true),
+        (copy_byte, &raw const exos_user_copy_byte_stop, &raw const exos_user_copy_byte_stop, true),
         (
             &raw const exos_user_copy_at_once_start,
             &raw const exos_user_copy_at_once_end,
@@ -310,14 +325,17 @@ pub(crate) fn copy_words_out(address: u64, from: &[u64]) -> Result<usize, Errno>
     Ok((length - left) / 8)
 }
 
-/// As [`copy_in`], but ends at the first fault.
+/// As [`copy_in`], but ends at the first fault; gives the bytes that are left.
+#[inline]
 pub(crate) fn copy_in_at_once(address: u64, into: &mut [u8]) -> usize {
     if check(address, into.len()).is_err() {
-        return 0;
+        return into.len();
     }
-    // SAFETY: as in `copy_in`.
-    let left = unsafe { exos_user_copy_at_once(into.as_mut_ptr(), address as *const u8, into.len()) };
-    into.len() - left
+    let (to, from) = (into.as_mut_ptr(), address as *const u8);
+    // SAFETY: as in `copy_in`. A byte alone is what one process most often tells another by.
+    unsafe {
+        if into.len() == 1 { exos_user_copy_byte(to, from) } else { exos_user_copy_at_once(to, from, into.len()) }
+    }
 }
 
 /// The word at `address`; `None` where it is not the program's, or would fault.
@@ -328,14 +346,21 @@ pub(crate) fn word_at_once(address: u64) -> Option<u32> {
     u32::try_from(unsafe { exos_user_get_word(address as *const u32) }).ok()
 }
 
-/// As [`copy_out`], but ends at the first fault.
+/// As [`copy_out`], but ends at the first fault; gives the bytes that are left.
+#[inline]
 pub(crate) fn copy_out_at_once(address: u64, from: &[u8]) -> usize {
     if check(address, from.len()).is_err() {
-        return 0;
+        return from.len();
     }
+    let (to, length) = (address as *mut u8, from.len());
     // SAFETY: as in `copy_out`.
-    let left = unsafe { exos_user_copy_at_once(address as *mut u8, from.as_ptr(), from.len()) };
-    from.len() - left
+    unsafe {
+        if length == 1 {
+            exos_user_copy_byte(to, from.as_ptr())
+        } else {
+            exos_user_copy_at_once(to, from.as_ptr(), length)
+        }
+    }
 }
 
 /// As [`copy_words_out`], but ends at the first fault.

@@ -75,11 +75,11 @@ impl UserMemory for FakeMemory {
     }
 
     fn copy_in_at_once(&self, address: u64, into: &mut [u8]) -> usize {
-        self.copy_in(address, into).unwrap_or(0)
+        into.len() - self.copy_in(address, into).unwrap_or(0)
     }
 
     fn copy_out_at_once(&self, address: u64, from: &[u8]) -> usize {
-        self.copy_out(address, from).unwrap_or(0)
+        from.len() - self.copy_out(address, from).unwrap_or(0)
     }
 
     fn copy_frame_out_at_once(

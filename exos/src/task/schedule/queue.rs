@@ -119,11 +119,57 @@ pub(super) struct Queues {
     pub(super) groups: Groups,
     pub(super) ledger: Ledger,
     /// Woken with some of their turn left.
-    woken: VecDeque<Arc<Task>>,
+    woken: Row,
     /// Not woken, with some of their turn left.
     waiting: VecDeque<Arc<Task>>,
     /// Without: they wait for the next round.
     spent: VecDeque<Arc<Task>>,
+}
+
+/// Tasks in a row of which there mostly is one, which has a place of its own. Invariant: where that is empty, all is.
+#[derive(Default)]
+struct Row {
+    first: Option<Arc<Task>>,
+    others: VecDeque<Arc<Task>>,
+}
+
+impl Row {
+    #[inline(always)]
+    fn push_back(&mut self, task: Arc<Task>) {
+        if self.first.is_none() {
+            self.first = Some(task);
+        } else {
+            self.others.push_back(task);
+        }
+    }
+
+    /// Takes the first that may run on `processor`.
+    #[inline(always)]
+    fn take_able(&mut self, processor: usize) -> Option<Arc<Task>> {
+        let first = self.first.take()?;
+        if !first.may_run_on(processor) {
+            self.first = Some(first);
+            return take_able(&mut self.others, processor);
+        }
+        if !self.others.is_empty() {
+            self.first = self.others.pop_front();
+        }
+        Some(first)
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        if self.first.is_none() { 0 } else { 1 + self.others.len() }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.first.iter().chain(&self.others)
+    }
 }
 
 #[inline(always)]
@@ -148,7 +194,7 @@ impl Queues {
             lots: Lots::new(key),
             groups: Groups::new(),
             ledger: Ledger::default(),
-            woken: VecDeque::new(),
+            woken: Row::default(),
             waiting: VecDeque::new(),
             spent: VecDeque::new(),
         }
@@ -183,7 +229,7 @@ impl Queues {
     /// As that, of those that were woken.
     #[inline(always)]
     pub(super) fn take_woken(&mut self, processor: usize) -> Option<Arc<Task>> {
-        let task = take_able(&mut self.woken, processor)?;
+        let task = self.woken.take_able(processor)?;
         task.state.set_running(processor);
         task.turn.enter(self.round);
         Some(task)
@@ -211,7 +257,7 @@ impl Queues {
     #[cold]
     pub(super) fn take_by_lot(&mut self, processor: usize) -> Option<Arc<Task>> {
         loop {
-            let in_turn = take_able(&mut self.woken, processor).or_else(|| take_able(&mut self.waiting, processor));
+            let in_turn = self.woken.take_able(processor).or_else(|| take_able(&mut self.waiting, processor));
             let has_turn = in_turn.is_some();
             let task = in_turn.or_else(|| self.draw(processor))?;
             // Groups that have used up what they may use are looked at here only.
@@ -315,7 +361,11 @@ impl Queues {
         turn.enter(self.round);
         set(&turn.extra_ns, 0);
         let is_ahead = turn.has_left();
-        if is_ahead { &mut self.woken } else { &mut self.spent }.push_back(task);
+        if is_ahead {
+            self.woken.push_back(task);
+        } else {
+            self.spent.push_back(task);
+        }
         is_ahead
     }
 
@@ -345,10 +395,9 @@ impl Queues {
     }
 
     pub(super) fn has_any(&self, processor: usize) -> bool {
-        self.len() > 0
-            && ([&self.woken, &self.waiting, &self.spent]
-                .into_iter()
-                .any(|queue| queue.iter().any(|task| task.may_run_on(processor)))
+        !(self.is_empty() && self.lots.len() == 0)
+            && (self.has_woken(processor)
+                || [&self.waiting, &self.spent].into_iter().flatten().any(|task| task.may_run_on(processor))
                 || self.lots.has_any(processor))
     }
 
@@ -356,6 +405,12 @@ impl Queues {
     #[cfg(test)]
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Task>> {
         self.woken.iter().chain(&self.waiting).chain(&self.spent).chain(self.lots.waiting())
+    }
+
+    /// Whether nobody is ready but those who wait for a draw: nobody at all, where turns are not drawn for.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.woken.is_empty() && self.waiting.len() + self.spent.len() == 0
     }
 
     /// Those that do not wait for a draw: all, where turns are not drawn for.
