@@ -164,8 +164,7 @@ impl<'a> FrameTable<'a> {
 
     /// Some seven instructions a frame, and one look at the summary a block.
     pub(crate) fn set_range(&mut self, first: u64, count: u64, kind: FrameKind, owner: u32) {
-        let end = first.saturating_add(count).min(self.count());
-        let mut at = first;
+        let (mut at, end) = (first, first.saturating_add(count).min(self.count()));
         while at < end {
             let next = ((at / BLOCK + 1) * BLOCK).min(end);
             let entries = self.frames.as_deref_mut().and_then(|frames| frames.get_mut(at as usize..next as usize));
@@ -354,9 +353,11 @@ impl<'a> FrameTable<'a> {
             let free_in_block = self.block(frame / BLOCK).free_frame_count;
             let is_free = self.kind(FrameNumber(frame)) == FrameKind::Free;
             let skips = u64::from(free_in_block) == BLOCK || free_in_block == 0;
-            let of_block = if skips { &[] } else { self.entries(frame, block_end - frame) };
-            let run_end = of_block.iter().position(|e| (e.kind == FrameKind::Free) != is_free);
-            let mut next = run_end.map_or(block_end, |length| frame + length as u64);
+            // No more is looked at of a run than is asked for.
+            let end = if is_free && !skips { block_end.min(frame.max(run_start) + count) } else { block_end };
+            let looked = if skips { &[] } else { self.entries(frame, end - frame) };
+            let run_end = looked.iter().position(|e| (e.kind == FrameKind::Free) != is_free);
+            let mut next = run_end.map_or(end, |length| frame + length as u64);
             steps += RUN_STEPS + if skips { 0 } else { next - frame };
             if !is_free {
                 next = next.next_multiple_of(alignment);
