@@ -463,6 +463,20 @@ impl Location {
         }
     }
 
+    /// Whether this is `root` or lies below it, on whatever mounts. Nobody may move names meanwhile.
+    pub(super) fn is_under(&self, root: &Self) -> bool {
+        let mut here = self.clone();
+        while here != *root {
+            let above = match here.entry.parent() {
+                Some(entry) => Some(Self { mount: here.mount, entry }),
+                None => here.mount.covers.clone(),
+            };
+            let Some(above) = above else { return false };
+            here = above;
+        }
+        true
+    }
+
     /// Whether this is `other` or lies below it, on the same mount.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         let mut entry = Some(self.entry.clone());

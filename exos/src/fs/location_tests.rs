@@ -7,9 +7,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::Entry;
 use crate::error::{Errno, Result};
-use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, pool, tmpfs_root};
-use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode};
-use crate::fs::walk::LookupFlags;
+use crate::fs::location::MountFlags;
+use crate::fs::namespace::{OpenFlags, OpenHow};
+use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, described, pool, tmpfs_root};
+use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode, RenameMode};
+use crate::fs::walk::{LookupFlags, Restriction};
 use crate::sync::Mutex;
 
 /// A directory in which a name is removed just after it was found.
@@ -82,5 +84,59 @@ fn names_beside_look_ups_on_several_processors() {
         });
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(outcome, Ok(()));
+    });
+}
+
+#[test]
+fn what_lies_under_a_place_is_told_by_where_it_is_now() {
+    let world = World::tmpfs();
+    let caller = world.caller();
+    for path in [&b"/top"[..], b"/top/in", b"/top/in/deep", b"/out"] {
+        world.namespace.create(&caller, &world.root, path, NewNode::Directory, 0o755).expect("there is room");
+    }
+    let find = |path: &[u8]| world.namespace.lookup(&caller, &world.root, path, LookupFlags::FOLLOW).expect("there");
+    let (top, deep) = (find(b"/top"), find(b"/top/in/deep"));
+    assert!(deep.is_under(&top) && top.is_under(&top) && deep.is_under(&world.root) && !top.is_under(&deep));
+    let other = tmpfs_root(&pool(), 31, LARGE);
+    other.create(b"name", NewNode::Regular, BY_ROOT).expect("there is room");
+    world.namespace.mount(&deep, other, described(MountFlags::empty()));
+    let (mounted, name) = (find(b"/top/in/deep"), find(b"/top/in/deep/name"));
+    assert!(name.is_under(&top) && name.is_under(&mounted) && !name.is_under(&find(b"/out")));
+    let (old, new) = ((&world.root, &b"/top/in"[..]), (&world.root, &b"/out/in"[..]));
+    world.namespace.rename(&caller, old, new, RenameMode::Replace).expect("nothing is in the way");
+    assert!(!name.is_under(&top) && name.is_under(&find(b"/out")) && name.is_under(&mounted));
+}
+
+/// The program `walks_that_may_not_leave` in small: one that moves a directory out and back beside walks through it.
+#[test]
+fn a_walk_does_not_end_outside_though_its_directory_is_moved_out() {
+    const ROUND_COUNT: usize = 20_000;
+    let world = World::tmpfs();
+    for path in [&b"/top"[..], b"/top/in", b"/top/in/deep", b"/out"] {
+        world.namespace.create(&world.caller(), &world.root, path, NewNode::Directory, 0o755).expect("there is room");
+    }
+    world.put("/out/secret", b"text");
+    let top = world.namespace.lookup(&world.caller(), &world.root, b"/top", LookupFlags::FOLLOW).expect("there");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let places = [(&world.root, &b"/top/in"[..]), (&world.root, &b"/out/in"[..])];
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = world.namespace.rename(&world.caller(), places[0], places[1], RenameMode::Replace);
+                let _ = world.namespace.rename(&world.caller(), places[1], places[0], RenameMode::Replace);
+            }
+        });
+        let create = OpenHow { flags: OpenFlags::CREATE, ..OpenHow::READ };
+        let outcome = (0..ROUND_COUNT).all(|round| {
+            let (path, how) = match round % 2 {
+                0 => (&b"in/deep/../../secret"[..], OpenHow::READ),
+                _ => (&b"in/deep/../../made"[..], create),
+            };
+            let how = OpenHow { restriction: Restriction::BENEATH, ..how };
+            let opened = world.namespace.open(&world.caller(), &top, path, &how);
+            opened.map_or(true, |opened| round % 2 == 1 && opened.location().is_under(&top))
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert!(outcome);
     });
 }

@@ -171,6 +171,12 @@ impl<'a> Walk<'a> {
         if crosses { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
+    /// What the walk may not leave.
+    pub(super) fn scope(&self) -> Option<Location> {
+        let is_in_root = self.restriction.contains(Restriction::IN_ROOT);
+        self.start.clone().or_else(|| is_in_root.then(|| self.caller.root.clone()))
+    }
+
     /// Where the walk is: after [`Self::to_last`], the directory of the last component.
     pub fn here(&self) -> &Location {
         &self.here

@@ -153,3 +153,32 @@ PROGRAM(open_many) {
     limit.rlim_cur = 10, T(setrlimit(RLIMIT_NOFILE, &limit)), T(fcntl(15, F_GETFD)), T(dup2(15, 9)), T(dup2(15, 10)), close(4), T(dup(15)), W(dup(15)), limit.rlim_cur = 0, T(setrlimit(RLIMIT_NOFILE, &limit)), W(open("/dev/null", O_RDONLY)), T(poll(&(struct pollfd){0, 0}, 1, 0)), T(poll(NULL, 0, 0)), limit.rlim_cur = limit.rlim_max + 1, T(setrlimit(RLIMIT_NOFILE, &limit));
     limit.rlim_cur = limit.rlim_max = 1ul << 40, T(setrlimit(RLIMIT_NOFILE, &limit));
 }
+
+static volatile int is_over;
+static void *moves(void *nothing) {
+    while (!is_over)
+        rename("root/in", "out/in"), rename("out/in", "root/in");
+    return nothing;
+}
+// A directory of the walk is moved out of where the walk may be.
+PROGRAM(walks_that_may_not_leave) {
+    int escaped = 0, wrong = 0;
+    pthread_t thread;
+    mkdir("root", 0755), mkdir("out", 0755), mkdir("root/in", 0755), mkdir("root/in/deep", 0755), close(open("out/secret", O_CREAT | O_WRONLY, 0644));
+    int at = open("root", O_PATH | O_DIRECTORY);
+    const struct open_how ways[] = {{.flags = O_RDONLY, .resolve = RESOLVE_BENEATH}, {.flags = O_PATH, .resolve = RESOLVE_IN_ROOT}, {.flags = O_RDWR | O_CREAT, .mode = 0600, .resolve = RESOLVE_BENEATH}, {.flags = O_RDWR | O_TMPFILE, .mode = 0600, .resolve = RESOLVE_IN_ROOT}};
+    pthread_create(&thread, NULL, moves, NULL);
+    for (int i = 0; i < 8000; i++) {
+        int way = i % 4, line = syscall(SYS_openat2, at, way < 2 ? "in/deep/../../secret" : way == 2 ? "in/deep/../../../out/secret" : "in/deep/../../../out", &ways[way], sizeof ways[way]);
+        escaped += line >= 0, wrong += line < 0 && errno != EXDEV && errno != EAGAIN && errno != ENOENT;
+        close(line);
+    }
+    is_over = 1, pthread_join(thread, NULL);
+    IS(escaped == 0), IS(wrong == 0);
+}
+PROGRAM(set_ids_of_a_file_without_a_name) {
+    struct stat s;
+    umask(0), chmod(".", 0777);
+    CHILD("a user", (syscall(SYS_setresgid, 1000, 1000, 1000), syscall(SYS_setresuid, 1000, 1000, 1000), ({ int line = open(".", O_TMPFILE | O_RDWR, 04755); T(line < 0); T(write(line, "x", 1)); fstat(line, &s); printf("%o\n", s.st_mode & 07777); })));
+    CHILD("root", ({ int line = open(".", O_TMPFILE | O_RDWR, 04755); T(write(line, "x", 1)); fstat(line, &s); printf("%o\n", s.st_mode & 07777); }));
+}

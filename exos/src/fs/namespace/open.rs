@@ -112,6 +112,15 @@ fn without_foreign_group(caller: &Caller<'_>, parent: &Location, permissions: u3
     if may { permissions } else { permissions & !MODE_SET_GID }
 }
 
+/// Whether a walk that may not leave `scope` has ended in there: a directory that it went through may have been moved
+/// out before it went up. The caller holds `change`.
+///
+/// # Errors
+/// `EXDEV`.
+fn check_scope(found: &Location, scope: Option<&Location>) -> Result<()> {
+    if scope.is_none_or(|scope| found.is_under(scope)) { Ok(()) } else { Err(Errno::EXDEV) }
+}
+
 impl Namespace {
     /// Opens or creates a file. A named pipe may not be connected yet, see [`Description::is_connected`].
     ///
@@ -180,7 +189,12 @@ impl Namespace {
         if how.restriction.is_empty() {
             return self.lookup(caller, start, path, flags);
         }
-        Walk::new(caller, start, path)?.restricted(how.restriction)?.finish(flags)
+        let walk = Walk::new(caller, start, path)?.restricted(how.restriction)?;
+        let scope = walk.scope();
+        let found = walk.finish(flags)?;
+        let _change = self.change.lock();
+        check_scope(&found, scope.as_ref())?;
+        Ok(found)
     }
 
     /// Opens what `open` would find at the end of its walk.
@@ -309,6 +323,7 @@ impl Namespace {
         }
         let mut generation = is_free.then(|| self.walks.generation());
         let mut walk = Walk::new(caller, start, path)?.restricted(how.restriction)?;
+        let scope = walk.scope();
         loop {
             let (last, has_slash) = walk.to_last()?;
             if let Some(generation) = generation.take() {
@@ -316,6 +331,7 @@ impl Namespace {
             }
             let name = match last {
                 Last::Name(name) => name,
+                // A directory, which is not opened this way.
                 Last::DotDot => {
                     walk.go_up()?;
                     return Ok((walk.into_here(), false));
@@ -326,6 +342,7 @@ impl Namespace {
                 return Err(Errno::EISDIR);
             }
             let _change = self.change.lock();
+            check_scope(walk.here(), scope.as_ref())?;
             match walk.here().child(&name) {
                 Ok(found) if follow && found.inode().kind() == FileKind::Symlink => {
                     if !walk.follow_last(&found)? {
@@ -395,6 +412,8 @@ impl Namespace {
         };
         let inode = directory.inode().create_unnamed(creation, !how.flags.contains(OpenFlags::EXCLUSIVE))?;
         let request = how.access.request(false);
-        Ok(self.describe(directory.unnamed_child(inode), request, how.status, None))
+        let location = directory.unnamed_child(inode);
+        let status = how.status | ends_set_ids(caller, &location);
+        Ok(self.describe(location, request, status, None))
     }
 }
