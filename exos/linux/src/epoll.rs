@@ -103,9 +103,10 @@ impl Waiter for Watched {
 }
 
 impl ReadyList {
-    /// Has one of those who wait for the instance take on what happens; whether there is one who has not yet.
+    /// Has one of those who wait in `epoll_wait` take on what happens; whether there is one who has not yet. Whoever
+    /// only watches the instance takes nothing.
     fn claim(&self) -> bool {
-        let sleeper_count = self.queue.waiter_count();
+        let sleeper_count = self.queue.taker_count();
         let more = |claimed: usize| (claimed < sleeper_count).then_some(claimed + 1);
         self.claimed_count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }

@@ -38,12 +38,16 @@ bitflags! {
         const HANG_UP = 1 << 4;
         /// The other side will not write any more.
         const READ_HANG_UP = 1 << 5;
+        /// No event, and never told: the interest of a thread that takes events itself, rather than pass them on.
+        const TAKER = 1 << 6;
     }
 }
 
 impl Readiness {
     /// What regular files always are.
     pub const ALWAYS: Self = Self::READ.union(Self::WRITE);
+    /// All that can happen.
+    pub const EVENTS: Self = Self::all().difference(Self::TAKER);
 }
 
 /// Somebody who waits: a sleeping task, an epoll entry.
@@ -237,6 +241,13 @@ impl WaitQueue {
     pub fn waiter_count(&self) -> usize {
         let waiters = self.waiters.lock();
         waiters.list.len() - waiters.left_count
+    }
+
+    /// Registered waiters that take events themselves.
+    pub fn taker_count(&self) -> usize {
+        let waiters = self.waiters.lock();
+        let takers = waiters.list.iter().filter(|entry| !entry.has_left && entry.interest.contains(Readiness::TAKER));
+        takers.count()
     }
 }
 

@@ -183,3 +183,19 @@ PROGRAM(waiting) {
     CHILD("futexes", futexes());
     CHILD("sockets", sockets());
 }
+
+static void *waits_for_inner(void *set) {
+    struct epoll_event event;
+    T(epoll_wait((int)(intptr_t)set, &event, 1, 10000));
+    return NULL;
+}
+// The first of two sets that watch alone is itself watched; nobody waits for it, so the second's waiter is woken.
+PROGRAM(alone_and_watched) {
+    int event = eventfd(0, EFD_NONBLOCK), first = epoll_create1(0), second = epoll_create1(0), outer = epoll_create1(0);
+    struct epoll_event alone = {.events = EPOLLIN | EPOLLEXCLUSIVE}, plain = {.events = EPOLLIN};
+    struct pollfd polled = {.fd = first, .events = POLLIN};
+    pthread_t thread;
+    T(epoll_ctl(first, EPOLL_CTL_ADD, event, &alone)), T(epoll_ctl(second, EPOLL_CTL_ADD, event, &alone)), T(epoll_ctl(outer, EPOLL_CTL_ADD, first, &plain));
+    pthread_create(&thread, NULL, waits_for_inner, (void *)(intptr_t)second);
+    pause_ms(100), T(write(event, &(uint64_t){1}, 8)), pthread_join(thread, NULL), T(epoll_wait(outer, &plain, 1, 0)), T(poll(&polled, 1, 0));
+}

@@ -128,7 +128,7 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut 
             let (queues, mut pace) = (watched.queues()?, Pace::default());
             let watch = |queue| {
                 pace.offer();
-                context.watch(queue, Readiness::all())
+                context.watch(queue, Readiness::EVENTS)
             };
             let mut registrations = reserve::vector(queues.len())?;
             registrations.extend(queues.iter().map(watch));
