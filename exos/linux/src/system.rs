@@ -51,6 +51,10 @@ pub trait Platform: Send + Sync {
     fn memory_bounds(&self) -> Option<(u64, u64)> {
         None
     }
+    /// Has all processors that run a program pass a point that orders their memory. `ENOMEM`.
+    fn order_everywhere(&self) -> Result<()> {
+        Ok(())
+    }
     /// The number of the virtual processor that runs this.
     fn processor_number(&self) -> u32;
     /// The FS base of the running program.

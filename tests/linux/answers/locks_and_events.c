@@ -232,3 +232,42 @@ PROGRAM(sets_of_descriptors) {
     struct pollfd wish[3] = {{line[0], POLLIN | POLLOUT | POLLPRI}, {line[1], POLLIN | POLLOUT}, {99, 0}};
     T(poll(wish, 3, 0)), T(wish[0].revents), T(wish[1].revents), T(wish[2].revents), close(line[1]), T(poll(wish, 1, 0)), T(wish[0].revents), wish[0].events = 0, T(poll(wish, 1, 0)), T(wish[0].revents), T(poll(NULL, 1, 0)), T(poll(wish, 1 << 30, 0)), T(syscall(SYS_ppoll, wish, 0, &(struct timespec){0, 1}, 0, 4)), T(syscall(SYS_ppoll, wish, 0, &(struct timespec){0, 1}, wish, 4)), T(poll((struct pollfd[]){{open("/dev/null", O_RDWR), POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM | POLLPRI}}, 1, 0));
 }
+
+static struct { _Alignas(64) volatile int x; _Alignas(64) volatile int y; _Alignas(64) volatile int turn; _Alignas(64) volatile int done; _Alignas(64) volatile int seen; } sides;
+enum { BARRIER_ROUNDS = 4000 };
+static void comes_to(volatile int *word, int value) {
+    for (int looks = 0; *word != value; looks++)
+        if (looks % 200 == 199)
+            sched_yield();
+}
+static void *side_without_barrier(void *nothing) {
+    for (int i = 1; i <= BARRIER_ROUNDS; i++) {
+        comes_to(&sides.turn, i);
+        sides.x = 1;
+        __asm__ volatile("" ::: "memory");
+        sides.seen = sides.y;
+        __asm__ volatile("" ::: "memory");
+        sides.done = i;
+    }
+    return nothing;
+}
+// One side stores and loads with no barrier, the other asks for one of all: not both may miss the other's store.
+PROGRAM(barriers_of_others) {
+    int both = 0;
+    pthread_t thread;
+    T(syscall(SYS_membarrier, 8, 0, 0)), T(syscall(SYS_membarrier, 16, 0, 0)), T(syscall(SYS_membarrier, 1, 0, 0)), T(syscall(SYS_membarrier, 8, 1, 0));
+    pthread_create(&thread, NULL, side_without_barrier, NULL);
+    for (int i = 1; i <= BARRIER_ROUNDS; i++) {
+        sides.x = sides.y = 0;
+        __sync_synchronize();
+        sides.turn = i;
+        for (volatile int delay = i % 64; delay > 0; delay--) {
+        }
+        sides.y = 1;
+        syscall(SYS_membarrier, 8, 0, 0);
+        int seen = sides.x;
+        comes_to(&sides.done, i);
+        both += seen == 0 && sides.seen == 0;
+    }
+    pthread_join(thread, NULL), IS(both == 0);
+}

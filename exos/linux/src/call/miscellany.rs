@@ -290,17 +290,21 @@ fn read_string_prefix(context: &Context<'_>, address: u64) -> Result<alloc::vec:
     }
 }
 
-/// `membarrier(2)`: every command that may be asked for is done already, as a call orders memory.
+/// `membarrier(2)`: the calling processor is ordered by the call; the others, if there are any, are made to be.
 pub fn membarrier(context: &mut Context<'_>, [command, flags, ..]: Arguments) -> Result<u64> {
     const GLOBAL: u64 = 1;
     const PRIVATE: u64 = 8;
     const REGISTER_PRIVATE: u64 = 16;
     let registered = &context.process.has_registered_barriers;
+    let order = || match context.system.processor_count {
+        0 | 1 => Ok(0),
+        _ => context.system.platform.order_everywhere().map(|()| 0),
+    };
     match command {
         _ if flags != 0 => Err(Errno::EINVAL),
         0 => Ok(GLOBAL | PRIVATE | REGISTER_PRIVATE),
-        GLOBAL => Ok(0),
-        PRIVATE if registered.load(Ordering::Relaxed) => Ok(0),
+        GLOBAL => order(),
+        PRIVATE if registered.load(Ordering::Relaxed) => order(),
         PRIVATE => Err(Errno::EPERM),
         REGISTER_PRIVATE => {
             registered.store(true, Ordering::Relaxed);

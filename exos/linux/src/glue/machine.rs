@@ -272,6 +272,10 @@ impl Platform for MachinePlatform {
         this_number() as u32
     }
 
+    fn order_everywhere(&self) -> exos::error::Result<()> {
+        super::stack::order_everywhere()
+    }
+
     fn fs_base(&self) -> u64 {
         fiber::read_fs_base()
     }

@@ -10,6 +10,7 @@
 //! | 16 MiB .. | the image |
 //! | 4 MiB .. | [`PROCESSOR_BASE`]: control pages and save areas of further processors |
 //! | 64 GiB .. | [`HEAP_BASE`]: exos's heap, 2 MiB pages |
+//! | 112 GiB | [`ORDER_PAGE`]: a page that is bound and unbound |
 //! | 128 GiB .. | [`DEVICE_BASE`]: device registers |
 //! | 192 GiB .. | [`STACK_BASE`]: stacks of threads and idle processors, with guards |
 //! | 1 TiB .. | [`DIRECT_BASE`]: the direct view, frame n at n * 4096 |
@@ -39,6 +40,8 @@ use aegis_abi::layout::LIBOS_BASE;
 pub(crate) const HEAP_BASE: u64 = LIBOS_BASE + (64 << 30);
 /// Most bytes of heap.
 pub(crate) const HEAP_BYTES_MAX: u64 = 32 << 30;
+/// Where a page is bound for a moment (`stack::order_everywhere`).
+pub(crate) const ORDER_PAGE: u64 = LIBOS_BASE + (112 << 30);
 /// Where the pages of processors 1 and up are.
 pub(crate) const PROCESSOR_BASE: u64 = LIBOS_BASE + (4 << 20);
 /// Where stacks are.

@@ -11,7 +11,7 @@ use exos::error::{Errno, Result};
 use exos::platform::FrameGrant;
 use exos::sync::SpinMutex;
 
-use super::{STACK_BASE, kernel};
+use super::{ORDER_PAGE, STACK_BASE, kernel};
 
 /// Bytes of a stack.
 pub(crate) const STACK_BYTES: u64 = 64 << 10;
@@ -91,6 +91,20 @@ impl Drop for Stack {
 /// One past the last byte of a stack by its place.
 fn top_of(index: u64) -> u64 {
     STACK_BASE + (index + 1) * STRIDE_BYTES
+}
+
+/// Has every processor that is in the environment pass a point that orders its memory: each is made to forget a
+/// translation, by an interrupt, and the kernel waits until all have. Who comes into the environment later has passed
+/// the kernel. What is bound for that is a page of a stack, as there is always one, read-only and where nobody looks.
+pub(crate) fn order_everywhere() -> Result<()> {
+    let stacks = STACKS.lock();
+    let grant = stacks.groups.iter().find_map(|group| group.grant).ok_or(Errno::ENOMEM)?;
+    let bind = BindEntry::map(ORDER_PAGE, grant.first.0, 1, grant.slot, BindFlags::empty());
+    for entry in [bind, BindEntry::unmap(ORDER_PAGE, 1)] {
+        // SAFETY: this page of the window is used only here, under the lock, and never read.
+        unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.map_err(|_| Errno::ENOMEM)?;
+    }
+    Ok(())
 }
 
 /// Bytes of the stacks that somebody has.
