@@ -53,7 +53,7 @@ const NO_REGION: u32 = u32::MAX;
 /// The frame of a handle that holds no reference any more.
 const GIVEN_UP: FrameNumber = FrameNumber(u64::MAX);
 /// The count of a frame that is never freed.
-const PINNED: u32 = u32::MAX;
+pub(crate) const PINNED: u32 = u32::MAX;
 /// Highest region number: 2^52 bytes of physical address would need 2^31 regions; this is 1 TiB, and no more is taken.
 const REGION_NUMBER_MAX: u64 = 1 << 19;
 

@@ -62,7 +62,7 @@ pub use area::{Area, AreaFlags, AreaLabel, Protection};
 pub use fault::{Access, FaultOutcome, SegvReason};
 pub use frames::{FramePool, FrameRef, FrameStatistics};
 pub use native::{Change, Handler};
-pub use page_map::census::{PresentPage, PresentPages};
+pub use page_map::census::{PresentPage, PresentPages, SHARE_SHIFT};
 pub use protect::ProtectReach;
 pub use remap::{Movement, RemapRequest};
 pub use rewrite::TRAMPOLINE_ROOM_BYTES;

@@ -380,10 +380,10 @@ impl AddressSpace {
         }
     }
 
-    /// How many pages of an area there are.
+    /// How many pages there are in the first part of a range of pages, and where the rest begins.
     #[must_use]
-    pub fn present_in(&self, area: &Area) -> PresentPages {
-        self.pages.count_present(&(area.start() >> PAGE_SHIFT..area.end() >> PAGE_SHIFT))
+    pub fn present_in(&self, pages: &Range<u64>) -> (PresentPages, Option<u64>) {
+        self.pages.count_present(pages, &self.pool.lock())
     }
 
     /// How a page of an area is there, if it is.

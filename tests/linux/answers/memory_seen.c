@@ -90,3 +90,35 @@ PROGRAM(areas_with_their_pages) {
     madvise(inner, 4 * 4096, MADV_DONTNEED), T(row_of(inner, "Rss")), T(row_of(pages, "Size")), T(row_of(pages, "Rss"));
     munmap(pages, 64 * 4096);
 }
+
+// What smaps says of the area at `at`, of a process's pages that a copy has too.
+static void counted(const char *when, void *at) {
+    char line[256], start[32];
+    snprintf(start, sizeof start, "%lx-", (long)at);
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    int is_here = 0;
+    printf("%s:", when);
+    while (fgets(line, sizeof line, smaps)) {
+        if (strchr("0123456789abcdef", *line))
+            is_here = strncmp(line, start, strlen(start)) == 0;
+        long kib;
+        char name[32];
+        if (is_here && sscanf(line, "%31[A-Za-z_]: %ld kB", name, &kib) == 2 && strstr("Rss Pss Shared_Dirty Private_Dirty Anonymous", name))
+            printf(" %s %ld", name, kib);
+    }
+    puts(""), fclose(smaps), fflush(stdout);
+}
+PROGRAM(shares_of_pages) {
+    enum { COUNT = 300 };
+    char *at = mmap(NULL, COUNT * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // Neighbours of other rights, so that it stays an area of its own.
+    mprotect(at, 4096, PROT_NONE), mprotect(at + (COUNT - 1) * 4096, 4096, PROT_NONE), at += 4096;
+    madvise(at, (COUNT - 2) * 4096, MADV_NOHUGEPAGE), memset(at, 1, (COUNT - 2) * 4096), counted("alone", at);
+    CHILD("copy", ({
+        counted("a copy", at);
+        for (int i = 0; i < 10; i++)
+            at[i * 27 * 4096] = 2;
+        counted("that has written ten", at), munmap(at + 100 * 4096, 50 * 4096), counted("and let go of some", at);
+    }));
+    counted("alone again", at);
+}

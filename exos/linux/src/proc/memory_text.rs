@@ -1,8 +1,10 @@
 //! `maps`, `smaps`, `smaps_rollup`, `statm`: a process's areas (`fs/proc/task_mmu.c`).
 
-use aegis_abi::layout::LARGE_PAGE_SIZE;
+use aegis_abi::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT};
 use exos::fs::vnode::DeviceNumber;
-use exos::mem::{AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, PresentPages, Protection, SpaceTotals};
+use exos::mem::{
+    AddressSpace, Area, AreaFlags, AreaLabel, FileIdentity, PresentPages, Protection, SHARE_SHIFT, SpaceTotals,
+};
 use exos::preempt;
 
 use super::{Text, put};
@@ -76,12 +78,6 @@ fn for_each_area(memory: &Space, mut show: impl FnMut(&AddressSpace, &Area)) {
     }
 }
 
-/// The areas as Linux would have them: without those that rewritten calls jump to. Programs look for the first line of
-/// `maps`, and for their own.
-fn shown(space: &AddressSpace) -> impl Iterator<Item = &Area> {
-    space.areas().filter(|area| area.label() != AreaLabel::Trampolines)
-}
-
 /// `maps`.
 pub(super) fn maps(memory: &Space, out: &mut Text<'_>) {
     for_each_area(memory, |_, area| line(area, out));
@@ -108,26 +104,49 @@ fn line(area: &Area, out: &mut Text<'_>) {
     }
 }
 
+/// Shows `show` the areas that Linux would have, with what is present of each. The memory is never locked for longer
+/// than a part of an area takes, so that its process can go on. Ends early for a reader that was killed.
+fn for_each_counted(memory: &Space, mut show: impl FnMut(&Area, &PresentPages)) {
+    let mut next = 0;
+    loop {
+        let area = {
+            let space = memory.lock();
+            space.areas_from(next).find(|area| area.label() != AreaLabel::Trampolines).cloned()
+        };
+        let Some(area) = area else { return };
+        next = area.end();
+        let (mut counts, mut rest) = (PresentPages::default(), Some(area.start() >> PAGE_SHIFT));
+        while let Some(page) = rest {
+            if preempt::unless_killed().is_err() {
+                return;
+            }
+            let part;
+            (part, rest) = memory.lock().present_in(&(page..area.end() >> PAGE_SHIFT));
+            counts += part;
+        }
+        show(&area, &counts);
+    }
+}
+
 /// `smaps`: as [`rollup`], of each area.
 pub(super) fn smaps(memory: &Space, out: &mut Text<'_>) {
-    for_each_area(memory, |space, area| {
-        if area.label() == AreaLabel::Trampolines {
-            return;
-        }
+    for_each_counted(memory, |area, present| {
         line(area, out);
-        let present = space.present_in(area);
         for (label, pages) in
             [("Size:", (area.end() - area.start()) >> 12), ("KernelPageSize:", 1), ("MMUPageSize:", 1)]
         {
             put!(out, "{label:<16}{:>8} kB\n", pages * PAGE_KIB);
         }
-        let is_locked = area.flags().contains(AreaFlags::LOCKED);
-        let locked = if is_locked { present.anonymous + present.file } else { 0 };
-        page_rows(&present, locked, out);
+        page_rows(present, locked_of(area, present), out);
         let is_eligible = area.file().is_none() && !area.flags().contains(AreaFlags::NO_LARGE);
         put!(out, "THPeligible:    {}\n", u8::from(is_eligible && area.end() - area.start() >= LARGE_PAGE_SIZE));
         flag_row(area, out);
     });
+}
+
+/// Pages of an area that are locked.
+fn locked_of(area: &Area, present: &PresentPages) -> u64 {
+    if area.flags().contains(AreaFlags::LOCKED) { present.anonymous + present.file } else { 0 }
 }
 
 /// `VmFlags`, by the letters of proc(5), those that may be there as well as those that are.
@@ -168,49 +187,53 @@ fn rights(area: &Area) -> &'static str {
     if area.is_shared() { SHARED[index] } else { PRIVATE[index] }
 }
 
-/// `smaps_rollup`. Which file pages others share is not counted: all are shown as private and
-/// clean.
+/// `smaps_rollup`.
 pub(super) fn rollup(memory: &Space, out: &mut Text<'_>) {
-    let space = memory.lock();
-    let totals = space.totals();
-    let start = shown(&space).next().map_or(0, Area::start);
-    let end = shown(&space).last().map_or(0, Area::end);
+    let (mut range, mut present, mut locked) = (None, PresentPages::default(), 0);
+    for_each_counted(memory, |area, counts| {
+        let (start, _) = range.unwrap_or((area.start(), 0));
+        range = Some((start, area.end()));
+        present += *counts;
+        locked += locked_of(area, counts);
+    });
+    let (start, end) = range.unwrap_or_default();
     let line_start = out.len();
     put!(out, "{start:08x}-{end:08x} ---p 00000000 00:00 0 ");
     out.pad_to(line_start, NAME_COLUMN);
     out.raw(b"[rollup]\n");
-    let (anonymous, file) = (totals.resident_anonymous, totals.resident_file);
-    page_rows(&PresentPages { anonymous, file, large: totals.large }, totals.areas.locked, out);
+    page_rows(&present, locked, out);
 }
 
-/// The rows that all areas together have, too.
+/// The rows that all areas together have, too. Which file pages others share is not counted: all are shown as private
+/// and clean.
 fn page_rows(present: &PresentPages, locked: u64, out: &mut Text<'_>) {
-    let PresentPages { anonymous, file, large } = *present;
+    let PresentPages { anonymous, file, large, shared, .. } = *present;
+    let share_kib = |file: u64| (present.share * PAGE_KIB >> SHARE_SHIFT) + file * PAGE_KIB;
     let rows = [
-        ("Rss:", anonymous + file),
-        ("Pss:", anonymous + file),
-        ("Pss_Dirty:", anonymous),
-        ("Pss_Anon:", anonymous),
-        ("Pss_File:", file),
+        ("Rss:", (anonymous + file) * PAGE_KIB),
+        ("Pss:", share_kib(file)),
+        ("Pss_Dirty:", share_kib(0)),
+        ("Pss_Anon:", share_kib(0)),
+        ("Pss_File:", file * PAGE_KIB),
         ("Pss_Shmem:", 0),
         ("Shared_Clean:", 0),
-        ("Shared_Dirty:", 0),
-        ("Private_Clean:", file),
-        ("Private_Dirty:", anonymous),
-        ("Referenced:", anonymous + file),
-        ("Anonymous:", anonymous),
+        ("Shared_Dirty:", shared * PAGE_KIB),
+        ("Private_Clean:", file * PAGE_KIB),
+        ("Private_Dirty:", (anonymous - shared) * PAGE_KIB),
+        ("Referenced:", (anonymous + file) * PAGE_KIB),
+        ("Anonymous:", anonymous * PAGE_KIB),
         ("LazyFree:", 0),
-        ("AnonHugePages:", large),
+        ("AnonHugePages:", large * PAGE_KIB),
         ("ShmemPmdMapped:", 0),
         ("FilePmdMapped:", 0),
         ("Shared_Hugetlb:", 0),
         ("Private_Hugetlb:", 0),
         ("Swap:", 0),
         ("SwapPss:", 0),
-        ("Locked:", locked),
+        ("Locked:", locked * PAGE_KIB),
     ];
-    for (label, pages) in rows {
-        put!(out, "{label:<16}{:>8} kB\n", pages * PAGE_KIB);
+    for (label, kib) in rows {
+        put!(out, "{label:<16}{kib:>8} kB\n");
     }
 }
 

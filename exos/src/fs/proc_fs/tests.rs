@@ -253,3 +253,18 @@ fn descriptor_links_jump() {
     let view = world.namespace.lookup(&world.caller(), &world.root, b"/proc/self/fd/2", LookupFlags::NO_FOLLOW);
     assert_eq!(view.unwrap().inode().metadata().permissions, 0o300);
 }
+
+#[test]
+fn descriptors_of_a_process_that_is_closed_are_nobodys_to_see() {
+    let (world, facts) = world();
+    world.put("/file", b"text");
+    facts.descriptors.lock().push(open(&world, "/file").unwrap());
+    for is_closed in [false, true] {
+        *facts.is_closed.lock() = is_closed;
+        let expected = is_closed.then_some(Errno::EACCES);
+        assert_eq!(open(&world, "/proc/1/fdinfo").err(), expected);
+        assert_eq!(open(&world, "/proc/1/fdinfo/0").err(), expected);
+        assert_eq!(open(&world, "/proc/1/fd/0").err(), expected);
+        assert_eq!(link(&world, "/proc/1/fd/0").err(), expected);
+    }
+}
