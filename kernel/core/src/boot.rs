@@ -90,10 +90,8 @@ impl<'a, M: Machine> State<'a, M> {
         if !self.frames.install(setup.frames, setup.blocks) {
             return Err(BootError::FrameTable);
         }
-        self.template_root = setup.template_root;
-        self.system_page = setup.system_page;
-        self.slice_ns = setup.slice_ns.max(1);
-        self.random = Keyed::new(setup.lottery_key);
+        (self.template_root, self.system_page) = (setup.template_root, setup.system_page);
+        (self.slice_ns, self.random) = (setup.slice_ns.max(1), Keyed::new(setup.lottery_key));
         self.frames.set(setup.system_page, FrameKind::Shared, 0);
         Ok(())
     }

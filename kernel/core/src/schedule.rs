@@ -158,13 +158,15 @@ impl<M: Machine> State<'_, M> {
         let cpu = self.prompt_cpu.filter(|_| self.idle_cpus == 0);
         self.processors[processor].left_ns = u64::MAX;
         self.make_ready(processor);
-        if let Some(cpu) = cpu
-            && self.note_missed(processor)
-        {
+        let Some(cpu) = cpu else { return };
+        if self.note_missed(processor) {
             let only = Some(processor).filter(|_| !self.cpus[cpu].has_woken);
             self.cpus[cpu].has_woken = true;
             self.draw_on_wake(cpu, only);
         }
+        // Whom the clock wakes pays for that, not who runs.
+        let woken = self.processors[processor].environment;
+        self.clock_since_ns = self.clock_since_ns.map(|since_ns| self.charge_interrupt(cpu, woken, since_ns));
     }
 
     /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the
@@ -202,13 +204,15 @@ impl<M: Machine> State<'_, M> {
         self.touch(payer);
     }
 
-    /// Whose device interrupted pays for what that took, not who ran.
-    pub(crate) fn charge_interrupt(&mut self, cpu: CpuId, driver: Option<EnvironmentId>, since_ns: u64) {
-        let took_ns = self.machine.now_ns().saturating_sub(since_ns);
+    /// Whose device interrupted pays for what that took, not who ran. Gives the time.
+    pub(crate) fn charge_interrupt(&mut self, cpu: CpuId, driver: Option<EnvironmentId>, since_ns: u64) -> u64 {
+        let now_ns = self.machine.now_ns();
+        let took_ns = now_ns.saturating_sub(since_ns);
         if let Some(driver) = driver {
             self.environments[driver].debt_ns += took_ns;
             self.cpus[cpu].uncharged_ns += took_ns;
         }
+        now_ns
     }
 
     /// Takes the physical processor from its current holder and charges the time. Returns the time.
@@ -402,8 +406,7 @@ impl<M: Machine> State<'_, M> {
                 let here = &mut self.cpus[cpu];
                 (here.winner, here.has_woken) = (next, only.is_none());
                 here.wake_draw_ns = now_ns.saturating_add(WAKE_DRAW_NS);
-                here.slice_end_ns = here.slice_end_ns.min(now_ns);
-                here.is_deadline_stale = true;
+                (here.slice_end_ns, here.is_deadline_stale) = (here.slice_end_ns.min(now_ns), true);
                 return;
             }
             next = self.next_woken();
@@ -415,10 +418,10 @@ impl<M: Machine> State<'_, M> {
     /// What is due by the clock: sleepers, reclaims, the end of this physical processor's slice.
     pub(crate) fn scheduling_pass(&mut self, cpu: CpuId, frame: &UpcallFrame) {
         let now_ns = self.machine.now_ns();
-        self.prompt_cpu = Some(cpu);
+        (self.prompt_cpu, self.clock_since_ns) = (Some(cpu), Some(now_ns));
         self.ring_due(now_ns);
         self.wake_due(now_ns);
-        self.prompt_cpu = None;
+        (self.prompt_cpu, self.clock_since_ns) = (None, None);
         self.draw_on_wake(cpu, None);
         self.reclaim_due(now_ns);
         self.end_slice(cpu, frame);

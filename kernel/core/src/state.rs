@@ -94,6 +94,8 @@ begins! {
         pub(crate) this_cpu: Option<CpuId> = None,
         /// Whose clock or device is being heard: who wakes by it need not wait for the slice's end.
         pub(crate) prompt_cpu: Option<CpuId> = None,
+        /// Since when whoever the clock wakes next is charged.
+        pub(crate) clock_since_ns: Option<u64> = None,
         /// What has been paid in all draws.
         pub(crate) paid_ns: u64 = 0,
         /// Physical processors that wait for an interrupt, a bit each.
@@ -274,8 +276,7 @@ impl<M: Machine> State<'_, M> {
     /// state to be saved.
     pub fn save_context(&mut self, processor: ProcessorId, fs_base: u64, gs_base: u64) -> bool {
         let object = &mut self.processors[processor];
-        object.fs_base = fs_base;
-        object.gs_base = gs_base;
+        (object.fs_base, object.gs_base) = (fs_base, gs_base);
         object.serial != 0
     }
 

@@ -446,6 +446,27 @@ fn time_that_nobody_wants_is_free() {
     assert!(game.world.state.processors[processor].funding.unpaid_ns <= 2 * SLICE_NS);
 }
 
+/// What the kernel does for a wake by the clock is the time of who wakes, not of who runs then.
+#[test]
+fn who_wakes_by_the_clock_pays_for_it() {
+    let mut game = Game::new(1, 1, &[(500, &[Actor::Honest]), (500, &[Actor::Sleeping(MS, MS)])]);
+    let [honest, sleeper] = [0, 1].map(|number: usize| game.players[number].processor);
+    while game.world.state.processors[sleeper].state != aegis_abi::call::ProcessorState::Asleep {
+        game.run(MS / 10);
+    }
+    assert_eq!(game.world.current(0), Some(honest));
+    let state = &mut game.world.state;
+    state.processors[sleeper].funding.unpaid_ns = 0;
+    state.machine.now_ns += 2 * MS;
+    state.machine.clock_looks.set(0);
+    state.machine.look_ns = 1000;
+    game.world.timer(0);
+    let state = &game.world.state;
+    let debt_ns = |processor: ProcessorId| state.environments[state.processors[processor].environment_id()].debt_ns;
+    assert!(debt_ns(sleeper) + state.processors[sleeper].funding.unpaid_ns >= 1000);
+    assert_eq!(debt_ns(honest), 0);
+}
+
 /// A processor that is unmade leaves what it owes to its environment, and one that is stopped keeps it.
 #[test]
 fn a_debt_outlives_its_processor() {

@@ -116,6 +116,9 @@ pub(super) struct Fake {
     pub(super) unmasked: Vec<(usize, usize)>,
     /// Calls that a reset takes before the function is at rest, and how many are left of the one under way.
     pub(super) reset_steps: [usize; 2],
+    /// How much later it is at each look at the clock, and how many there were.
+    pub(super) look_ns: u64,
+    pub(super) clock_looks: core::cell::Cell<u64>,
     /// Functions that came to rest.
     pub(super) reset: Vec<usize>,
     /// Where interrupts were sent, the last first.
@@ -183,7 +186,9 @@ impl Machine for Fake {
         self.memory[frame.0 as usize][0] = 0x37f;
     }
     fn now_ns(&self) -> u64 {
-        self.now_ns
+        let looks = self.clock_looks.get() + 1;
+        self.clock_looks.set(looks);
+        self.now_ns + looks * self.look_ns
     }
     fn flush_pages(&mut self, holders: Holders, virtual_address: u64, page_count: u64) {
         assert!((1..=32).contains(&page_count));
@@ -348,6 +353,8 @@ fn fake() -> Fake {
         enabled: Vec::new(),
         unmasked: Vec::new(),
         reset_steps: [0; 2],
+        look_ns: 0,
+        clock_looks: core::cell::Cell::new(0),
         reset: Vec::new(),
         routed: Vec::new(),
         sharers: Vec::new(),
