@@ -8,6 +8,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use exos::fs::location::Location;
+use exos::fs::namespace::Namespace;
 use exos::fs::permission::Credentials;
 use exos::fs::readiness::{Readiness, WaitQueue};
 use exos::sync::{Mutex, SpinMutex};
@@ -107,7 +109,9 @@ pub struct Image {
     /// Absolute path of the executable.
     pub executable: Vec<u8>,
     /// Where the executable is.
-    pub location: Option<exos::fs::location::Location>,
+    pub location: Option<Location>,
+    /// As seen from where, and in which generation of the name space, `executable` was that place's path.
+    pub named: Option<(Location, u64)>,
     /// Keeps the executable from being written.
     pub running: Option<Arc<exos::fs::page::RunningFile>>,
     /// Arguments.
@@ -118,6 +122,17 @@ pub struct Image {
     pub auxiliary: Vec<u8>,
     /// First and last address of the stack's top part, the code, the data and the break: `/proc/PID/stat`.
     pub start_stack: u64,
+}
+
+impl Image {
+    /// The path of the executable as seen from `root`, if it is known without a look.
+    #[must_use]
+    pub fn known_path(&self, namespace: &Namespace, root: &Location) -> Option<&[u8]> {
+        let (seen_from, generation) = self.named.as_ref()?;
+        let has_name = self.location.as_ref().is_some_and(|location| !location.is_deleted());
+        let is_same = has_name && *generation == namespace.generation() && seen_from == root;
+        is_same.then_some(&*self.executable)
+    }
 }
 
 /// An interval timer.

@@ -220,10 +220,11 @@ pub fn start(
     process.files.close_for_exec();
     let base_name = wish.path.rsplit(|byte| *byte == b'/').next().unwrap_or(&wish.path);
     *thread.name.lock() = base_name[..base_name.len().min(NAME_BYTES_MAX)].to_vec();
-    let executable = location.path_from(&process.files.root());
+    let (root, generation) = (process.files.root(), system.files.namespace.generation());
     *process.image.lock() = Arc::new(Image {
-        executable,
+        executable: location.path_from(&root),
         location: Some(location),
+        named: Some((root, generation)),
         running: Some(Arc::new(running)),
         arguments: wish.arguments,
         environment: wish.environment,

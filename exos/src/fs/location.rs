@@ -59,6 +59,8 @@ pub struct Mount {
     root: Arc<Entry>,
     /// Where it is mounted; `None` for the root and for pseudo files.
     covers: Option<Location>,
+    /// Whether anything was ever mounted in it.
+    has_mounts: AtomicBool,
     /// Entries that were used lately, kept so that the next walk finds them and their inodes made. What loses its name
     /// leaves at once, so that nothing is kept alive that nobody can reach.
     recent: Mutex<RecentEntries>,
@@ -343,8 +345,10 @@ impl Location {
     /// The root of a file system that is mounted nowhere yet (`covers` is `None`) or over a location.
     pub(super) fn of_new_mount(id: u32, description: MountDescription, root: InodeRef, covers: Option<Self>) -> Self {
         let entry = Entry::new(root, None, b"", false);
-        let mount = Arc::new(Mount { id, description, root: entry.clone(), covers, recent: Mutex::default() });
+        let (has_mounts, recent) = (AtomicBool::new(false), Mutex::default());
+        let mount = Arc::new(Mount { id, description, root: entry.clone(), covers, has_mounts, recent });
         if let Some(covered) = &mount.covers {
+            covered.mount.has_mounts.store(true, Ordering::Release);
             *covered.entry.mounted_here.lock() = Some(mount.clone());
             covered.entry.is_covered.store(true, Ordering::Release);
         }
@@ -397,6 +401,12 @@ impl Location {
     /// Whether this is the top of its mount.
     pub fn is_mount_root(&self) -> bool {
         Arc::ptr_eq(&self.entry, &self.mount.root)
+    }
+
+    /// Whether this is the top of a file system of a kind ([`MountDescription::kind`]) in which nothing was ever mounted.
+    pub fn is_plain_top_of(&self, kind: &str) -> bool {
+        let mount = &self.mount;
+        self.is_mount_root() && mount.description.kind == kind && !mount.has_mounts.load(Ordering::Acquire)
     }
 
     /// An entry on its mount.
@@ -496,15 +506,14 @@ impl Location {
 
     fn names_until(&self, root: Option<&Self>) -> core::result::Result<(Vec<u8>, bool), Vec<u8>> {
         // From its end on, so that no name has to be kept until the one before it is known.
-        let mut path = Vec::with_capacity(PATH_BYTES_USUAL);
+        let mut path = BackwardPath { bytes: alloc::vec![0; PATH_BYTES_USUAL], start: PATH_BYTES_USUAL };
         let mut here = self.clone();
         let mut is_reached = true;
         while root != Some(&here) {
             let parent = {
                 let place = here.entry.place.lock();
                 if place.parent.is_some() {
-                    path.extend(place.name.iter().rev());
-                    path.push(b'/');
+                    path.put_before(&place.name);
                 } else if here.mount.covers.is_none() && !place.name.is_empty() {
                     return Err(place.name.to_vec());
                 }
@@ -519,11 +528,7 @@ impl Location {
                 break;
             }
         }
-        if path.is_empty() {
-            path.push(b'/');
-        }
-        path.reverse();
-        Ok((path, is_reached))
+        Ok((path.into_path(), is_reached))
     }
 
     /// The path as seen from `root`, as `/proc/self/fd/N` and `getcwd` show it: ` (deleted)` behind a name
@@ -542,6 +547,34 @@ impl Location {
             }
             Err(display_name) => display_name,
         }
+    }
+}
+
+/// A path that is written from its end on.
+struct BackwardPath {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl BackwardPath {
+    fn put_before(&mut self, name: &[u8]) {
+        let length = name.len() + 1;
+        if self.start < length {
+            let more = length + self.bytes.len();
+            self.bytes.splice(0..0, core::iter::repeat_n(0, more));
+            self.start += more;
+        }
+        self.start -= length;
+        self.bytes[self.start] = b'/';
+        self.bytes[self.start + 1..self.start + length].copy_from_slice(name);
+    }
+
+    fn into_path(mut self) -> Vec<u8> {
+        if self.start == self.bytes.len() {
+            return alloc::vec![b'/'];
+        }
+        self.bytes.drain(..self.start);
+        self.bytes
     }
 }
 

@@ -145,8 +145,11 @@ impl StackImage {
         image.pointers(arguments, arguments_start);
         image.pointers(environment, environment_start);
         let auxiliary_start = (image.next - start) as usize;
-        auxiliary.iter().for_each(|&word| image.word(word));
-        let auxiliary = image.bytes[auxiliary_start..(image.next - start) as usize].to_vec();
+        let auxiliary_bytes = &mut image.bytes[auxiliary_start..auxiliary_start + auxiliary.len() * 8];
+        for (bytes, word) in auxiliary_bytes.chunks_exact_mut(8).zip(&auxiliary) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let auxiliary = auxiliary_bytes.to_vec();
         image.put(random, &facts.random);
         image.put(platform, b"x86_64\0");
         image.strings(arguments, arguments_start);

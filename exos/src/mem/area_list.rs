@@ -95,16 +95,15 @@ impl AreaList {
 
     /// Removes the range from all areas, cutting those that straddle its ends; whether there was anything.
     pub(crate) fn remove(&mut self, range: Range<u64>) -> bool {
-        let mut at = self.isolate(&range);
-        let mut is_any = false;
+        let first = self.areas.first_ending_above(range.start);
+        if self.areas.get(first).is_none_or(|area| area.start >= range.end) {
+            return false;
+        }
+        let mut at = self.isolate_from(first, &range);
         while self.areas.get(at).is_some_and(|area| area.start < range.end) {
             let (area, next) = self.areas.remove(at);
             account(&mut self.totals, &area, u64::wrapping_sub);
-            is_any = true;
             at = next;
-        }
-        if !is_any {
-            return false;
         }
         let low = self.areas.previous(at).and_then(|at| self.areas.get(at)).map_or(PROGRAM_BASE, |area| area.end);
         let high = self.areas.get(at).map_or(PROGRAM_END, |area| area.start);
@@ -211,7 +210,13 @@ impl AreaList {
 
     /// Cuts areas at both ends of `range`; the first area that ends above its start, which lies inside if any does.
     fn isolate(&mut self, range: &Range<u64>) -> Position {
-        let first = self.cut(self.areas.first_ending_above(range.start), range.start);
+        self.isolate_from(self.areas.first_ending_above(range.start), range)
+    }
+
+    /// The same where the first area that ends above its start is known.
+    #[inline]
+    fn isolate_from(&mut self, first: Position, range: &Range<u64>) -> Position {
+        let first = self.cut(first, range.start);
         let mut last = first;
         while self.areas.get(last).is_some_and(|area| area.end < range.end) {
             last = self.areas.next(last);

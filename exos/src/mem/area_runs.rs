@@ -59,12 +59,18 @@ impl AreaRuns {
         let recent = self.recent.get();
         match self.get(recent) {
             Some(area) if address < area.end && (area.start <= address || self.is_above_gap(recent, address)) => recent,
-            _ => {
-                let found = self.search(address);
-                self.recent.set(found);
-                found
-            }
+            _ => self.search_and_note(address),
         }
+    }
+
+    /// As [`Self::first_ending_above`] where the one found last is not it. Who makes areas upwards asks for the end.
+    #[inline(never)]
+    fn search_and_note(&self, address: u64) -> Position {
+        let last = self.runs.last().and_then(|run| run.last());
+        let is_end = last.is_none_or(|area| area.end <= address);
+        let found = if is_end { Position { run: self.runs.len(), index: 0 } } else { self.search(address) };
+        self.recent.set(found);
+        found
     }
 
     /// Whether the area before a position, in the same run, ends at or below `address`.

@@ -340,15 +340,20 @@ impl Pending {
     }
 }
 
+/// Changed dispositions that are found one by one faster than all are walked over.
+const CHANGED_COUNT_FEW: u32 = 16;
+
 /// A process's dispositions, and what waits for any of its threads.
 #[derive(Clone, Debug)]
 pub struct Dispositions {
     actions: [Disposition; SIGNAL_MAX as usize],
+    /// Bit n: signal n + 1 may have another disposition than the default.
+    changed: u64,
 }
 
 impl Default for Dispositions {
     fn default() -> Self {
-        Self { actions: [Disposition::default(); SIGNAL_MAX as usize] }
+        Self { actions: [Disposition::default(); SIGNAL_MAX as usize], changed: 0 }
     }
 }
 
@@ -369,6 +374,7 @@ impl Dispositions {
         // Flags without a meaning are cleared, so that programs find out which there are.
         disposition.flags &= FLAGS_KNOWN;
         self.actions[usize::from(signal.0) - 1] = disposition;
+        self.changed |= 1 << (signal.0 - 1);
         Ok(())
     }
 
@@ -384,10 +390,19 @@ impl Dispositions {
 
     /// As `execve` leaves them: handlers become default, ignored stays ignored.
     pub fn reset_for_exec(&mut self) {
-        for action in &mut self.actions {
+        let reset = |action: &mut Disposition| {
             if action.handler != HANDLER_IGNORE {
                 *action = Disposition::default();
             }
+        };
+        let mut left = self.changed;
+        if left.count_ones() > CHANGED_COUNT_FEW {
+            self.actions.iter_mut().for_each(reset);
+            return;
+        }
+        while left != 0 {
+            reset(&mut self.actions[left.trailing_zeros() as usize]);
+            left &= left - 1;
         }
     }
 }

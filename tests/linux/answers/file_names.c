@@ -119,3 +119,35 @@ PROGRAM(name_listing) {
         e = (void *)at, count += e->type * (e->name[0] == '.' ? 100 : e->name[0]), wrong += e->ino != about_fd(open(".", O_PATH)).st_ino && 0;
     T(count), T(about("types").st_size > 0), T(about("types").st_nlink);
 }
+// What a program's own link says, before and after its names move: run by the program below as a copy of this one.
+static int says(const char *expected) {
+    char at[300] = {0}, seen[300] = {0};
+    snprintf(at, sizeof at, "%s/%s", getenv("COPY"), expected);
+    long count = readlink("/proc/self/exe", seen, sizeof seen);
+    return count == (long)strlen(at) && strcmp(at, seen) == 0;
+}
+PROGRAM(name_of_copy) {
+    if (!getenv("COPY"))
+        return;
+    char seen[300] = {0};
+    T(chdir(getenv("COPY"))), IS(says("d/a")), IS(says("d/a"));
+    CHILD("child", IS(says("d/a")));
+    T(readlink("/proc/self/exe", seen, 3)), IS(strlen(seen) == 3), T(readlink("/proc/self/exe", seen, 0)), T(readlink("/proc/self/exe", seen, -1)), T(readlink("/proc/self/exe", (void *)8, 9)), T(readlink("/proc/self/exe/", seen, 9)), T(readlink("/proc/self/exe", NULL, 0));
+    T(rename("d/a", "d/b")), IS(says("d/b")), T(rename("d", "e")), IS(says("e/b"));
+    CHILD("child", T(rename("e", "f")));
+    IS(says("f/b")), T(link("f/b", "f/c")), IS(says("f/b")), T(put("x", "x")), T(rename("x", "f/b")), IS(says("f/b (deleted)"));
+    CHILD("child", IS(says("f/b (deleted)")));
+    T(unlink("f/c")), IS(says("f/b (deleted)"));
+    T(chroot(".")), T(readlink("/proc/self/exe", seen, 300)), T(mkdir("/proc", 0755)), T(mkdir("/proc/self", 0755)), T(symlink("lie", "/proc/self/exe")), T(readlink("/proc/self/exe", seen, 300)), seen[3] = 0, IS(strcmp(seen, "lie") == 0);
+}
+PROGRAM(names_of_program) {
+    char folder[64] = "/tmp/names-XXXXXX", at[300];
+    IS(mkdtemp(folder) != NULL), sprintf(at, "%s/d", folder), T(mkdir(at, 0755)), strcat(at, "/a");
+    int from = open("/proc/self/exe", O_RDONLY), to = open(at, O_CREAT | O_WRONLY, 0755);
+    while (sendfile(to, from, NULL, 1 << 20) > 0) {
+    }
+    close(from), close(to), setenv("COPY", folder, 1);
+    CHILD("copy", execl(at, at, "name_of_copy", NULL), _exit(98));
+    unsetenv("COPY");
+    CHILD("rest", execl("/bin/rm", "rm", "-rf", folder, NULL));
+}

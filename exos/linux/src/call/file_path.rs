@@ -1,5 +1,6 @@
 //! Names: directories and what is in them, links, the working directory.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
@@ -156,6 +157,24 @@ pub fn chroot(context: &mut Context<'_>, [path, ..]: Arguments) -> Result<u64> {
     Ok(0)
 }
 
+/// The link to the caller's program, which each static program of glibc reads when it starts.
+const OWN_PROGRAM: &[u8] = b"/proc/self/exe";
+
+/// Reads [`OWN_PROGRAM`] without a walk through what is made for it. `None`: it is not known at once, or `/proc` is not
+/// what it is at first, the file system of processes, every part of which one may search and a process follow its own
+/// links of.
+fn read_own_program(context: &Context<'_>, access: &Access, address: u64, size: usize) -> Option<Result<u64>> {
+    let caller = access.caller();
+    let found = access.namespace().lookup(&caller, caller.root, b"/proc", LookupFlags::DIRECTORY).ok()?;
+    if !found.is_plain_top_of("proc") {
+        return None;
+    }
+    let image = Arc::clone(&context.process.image.lock());
+    let text = image.known_path(access.namespace(), caller.root)?;
+    let length = text.len().min(size);
+    Some(write_all(context.memory, address, &text[..length]).map(|()| length as u64))
+}
+
 /// `readlink(2)`.
 pub fn readlink(context: &mut Context<'_>, [path, address, size, ..]: Arguments) -> Result<u64> {
     readlinkat(context, [HERE, path, address, size, 0, 0])
@@ -167,8 +186,13 @@ pub fn readlinkat(context: &mut Context<'_>, [directory, path, address, size, ..
         return Err(Errno::EINVAL);
     }
     let path = read_path(context, path)?;
-    let start = start_of(context, directory, &path)?;
     let access = Access::new(context);
+    if *path == *OWN_PROGRAM
+        && let Some(length) = read_own_program(context, &access, address, size as i32 as usize)
+    {
+        return length;
+    }
+    let start = start_of(context, directory, &path)?;
     let location = access.find(&start, &path, false, true)?;
     let text = access.namespace().link_text(&access.caller(), &location);
     let flags = location.mount().flags();

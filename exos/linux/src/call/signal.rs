@@ -42,6 +42,7 @@ pub fn rt_sigaction(context: &mut Context<'_>, [number, new, old, size, ..]: Arg
 }
 
 /// `rt_sigaction`, which never waits.
+#[inline(always)]
 pub fn change_action(caller: &Target<'_>, [number, new, old, size]: [u64; 4]) -> Result<u64> {
     check_set_size(size)?;
     let signal = Signal::new(number)?;

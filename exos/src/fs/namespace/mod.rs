@@ -168,6 +168,11 @@ impl Namespace {
         &self.locks
     }
 
+    /// A number that changes with everything by which a place that keeps its name gets another path.
+    pub fn generation(&self) -> u64 {
+        self.walks.generation()
+    }
+
     /// Finds what is at a path.
     ///
     /// # Errors
