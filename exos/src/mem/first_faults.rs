@@ -62,7 +62,7 @@ pub(crate) struct StartPlaces {
 }
 
 /// From where the distance of a place counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Anchor {
     /// The place is an address.
     Zero,
@@ -221,7 +221,11 @@ impl FirstFaults {
                     known.access = Access::Write;
                 }
             }
-            None if !is_full => self.faults.push(fault),
+            // In the order of places: what is known of neighbouring pages is found together.
+            None if !is_full => {
+                let at = self.faults.partition_point(|other| place(other) < place(&fault));
+                self.faults.insert(at, fault);
+            }
             None => {}
         }
     }

@@ -17,7 +17,6 @@ pub(crate) mod blocks;
 pub(crate) mod census;
 
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::IntoValues;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -28,11 +27,12 @@ use bitflags::bitflags;
 
 use crate::error::Result;
 use crate::mem::frames::{FrameCounts, FrameRun};
-use crate::reserve;
 
 mod kept;
+mod leaves;
 
 pub(crate) use kept::{KeptLeaf, LeafLook};
+use leaves::{IntoValues, Leaves};
 
 const LEAF_SHIFT: u32 = 6;
 /// A bit each in a word.
@@ -235,7 +235,7 @@ struct PageCounts {
 /// Known pages by page number (address / 4096).
 #[derive(Default)]
 pub(crate) struct PageMap {
-    leaves: BTreeMap<u64, View>,
+    leaves: Leaves<View>,
     counts: PageCounts,
     resident_peak: u64,
     /// See [`Self::table_bound`].
@@ -326,7 +326,7 @@ impl PageMap {
     /// Sets an entry; the one before, whose reference the caller takes over.
     pub(crate) fn replace(&mut self, page: u64, entry: PageEntry, frames: &mut FrameCounts<'_>) -> Option<PageEntry> {
         let (number, index, spare) = (page >> LEAF_SHIFT, slot(page), &mut self.spare);
-        let view = self.leaves.entry(number).or_insert_with(|| View::empty(spare.take()));
+        let view = self.leaves.get_or_insert_with(number, || View::empty(spare.take()));
         let was_unmapped = view.mapped == 0;
         let before = view.get(index);
         view.set(index, Some(entry), frames);
@@ -353,29 +353,31 @@ impl PageMap {
         }
         let mut emptied = Vec::new();
         let numbers = leaf_numbers(&range);
-        let (mut one, mut several);
-        // Finding one is half the work of finding a range's ends.
-        let leaves: &mut dyn Iterator<Item = (u64, &mut View)> = if numbers.start() == numbers.end() {
-            let number = *numbers.start();
-            one = self.leaves.get_mut(&number).into_iter().map(move |view| (number, view));
-            &mut one
-        } else {
-            several = self.leaves.range_mut(numbers).map(|(number, view)| (*number, view));
-            &mut several
-        };
-        for (number, view) in leaves {
-            let (first, slots) = slots_in(number, &range);
-            let mut bits = view.leaf.known & bits_of(&slots);
-            while bits != 0 {
-                let index = take_slot(&mut bits);
-                let Some(entry) = view.get(index) else { continue };
-                let changed = change(frames, first + index as u64, entry);
-                view.set(index, changed, frames);
-                if !changed.is_some_and(|changed| changed.counts_as(entry)) {
-                    adjust(&mut self.counts, Some(entry), changed);
+        {
+            let (mut one, mut several);
+            // Finding one is half the work of finding a range's ends.
+            let leaves: &mut dyn Iterator<Item = (u64, &mut View)> = if numbers.start() == numbers.end() {
+                let number = *numbers.start();
+                one = self.leaves.get_mut(&number).into_iter().map(move |view| (number, view));
+                &mut one
+            } else {
+                several = self.leaves.range_mut(numbers).map(|(number, view)| (*number, view));
+                &mut several
+            };
+            for (number, view) in leaves {
+                let (first, slots) = slots_in(number, &range);
+                let mut bits = view.leaf.known & bits_of(&slots);
+                while bits != 0 {
+                    let index = take_slot(&mut bits);
+                    let Some(entry) = view.get(index) else { continue };
+                    let changed = change(frames, first + index as u64, entry);
+                    view.set(index, changed, frames);
+                    if !changed.is_some_and(|changed| changed.counts_as(entry)) {
+                        adjust(&mut self.counts, Some(entry), changed);
+                    }
                 }
+                emptied.extend((view.leaf.known == 0).then_some(number));
             }
-            emptied.extend((view.leaf.known == 0).then_some(number));
         }
         for number in emptied {
             self.drop_empty(number);
@@ -436,7 +438,7 @@ impl PageMap {
         }
         for number in leaf_numbers(&range) {
             let spare = &mut self.spare;
-            let view = self.leaves.entry(number).or_insert_with(|| View::empty(spare.take()));
+            let view = self.leaves.get_or_insert_with(number, || View::empty(spare.take()));
             let was_unmapped = view.mapped == 0;
             let (first, slots) = slots_in(number, &range);
             if let Some(leaf) = Arc::get_mut(&mut view.leaf) {
@@ -482,7 +484,7 @@ impl PageMap {
         let mut count = 0;
         for number in leaf_numbers(&range) {
             let spare = &mut self.spare;
-            let view = self.leaves.entry(number).or_insert_with(|| View::empty(spare.take()));
+            let view = self.leaves.get_or_insert_with(number, || View::empty(spare.take()));
             let (first_page, slots) = slots_in(number, &range);
             let mut bits = bits_of(&slots) & !view.leaf.known;
             if bits == 0 {
@@ -574,7 +576,7 @@ impl PageMap {
         let mut other = Self { counts: self.counts, ..Self::default() };
         other.note_peak();
         let shared = |view: &View| View { leaf: Arc::clone(&view.leaf), mapped: 0, writable: 0 };
-        other.leaves = reserve::tree(self.leaves.iter().map(|(number, view)| (*number, shared(view))))?;
+        other.leaves = self.leaves.copy_with(shared)?;
         Ok(other)
     }
 
@@ -612,7 +614,7 @@ impl PageMap {
 }
 
 /// Leaves that no page map has any more.
-pub(crate) struct TakenLeaves(IntoValues<u64, View>);
+pub(crate) struct TakenLeaves(IntoValues<View>);
 
 impl TakenLeaves {
     /// Lets go of the leaves of some `count` pages; `release` gets the frames of the pages that no other space shares,

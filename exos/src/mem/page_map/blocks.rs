@@ -138,7 +138,7 @@ impl PageMap {
             return;
         }
         let mut from = numbers.start;
-        while let Some((&number, _)) = self.leaves.range(from..numbers.end).next() {
+        while let Some(number) = self.leaves.first_number_in(from..numbers.end) {
             from = number + 1;
             let Some(view) = self.leaves.remove(&number) else { continue };
             if view.mapped != 0 {

@@ -174,7 +174,7 @@ impl PageMap {
             let view = View { leaf: Arc::clone(&kept.leaf), mapped: taken, writable: 0 };
             self.leaves.insert(kept.number, view);
         } else {
-            let view = self.leaves.entry(kept.number).or_insert_with(|| View::empty(None));
+            let view = self.leaves.get_or_insert_with(kept.number, || View::empty(None));
             let mut bits = taken;
             while bits != 0 {
                 let index = take_slot(&mut bits);
