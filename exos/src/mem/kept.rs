@@ -12,7 +12,13 @@
 //! ([`AddressSpace::adopt_child`]). What differs is unmapped first. A program that lies elsewhere in each run keeps
 //! nothing of itself, only of its interpreter.
 //!
-//! Invariant: a page that stays mapped is known to the [`Residue`] alone, which has a reference to its frame.
+//! Runs of a program mostly leave what they found. So once one has left the same as the one before, the next keeps its
+//! note of what it took over, with references of its own, by which none of these pages changes in place; if all of it
+//! is there at the end as it was ([`AddressSpace::leave_as_taken`]), it is left again without a look at what else could
+//! be. Now and then ([`UNSEEN_COUNT_MAX`]) somebody looks.
+//!
+//! Invariant: a page that stays mapped after its process is known to the [`Residue`], which has a reference to its
+//! frame.
 //!
 //! Limits: [`SPACE_COUNT_MAX`] spaces, of each the first [`PART_COUNT_MAX`] areas, [`OWNED_COUNT_MAX`] private pages.
 
@@ -27,6 +33,7 @@ use aegis_abi::{CapSlot, FrameNumber, Status};
 use crate::error::{Errno, Result};
 use crate::mem::area::{Area, AreaLabel, Protection};
 use crate::mem::area_list::AreaList;
+use crate::mem::binder::Binder;
 use crate::mem::first_faults::FirstFaults;
 use crate::mem::frames::{FrameCounts, FramePool};
 use crate::mem::large::Whole;
@@ -48,6 +55,8 @@ const SPACE_COUNT_ENOUGH: usize = 6;
 pub(super) const OWNED_COUNT_MAX: usize = 128;
 /// Areas of which pages stay mapped.
 const PART_COUNT_MAX: usize = 64;
+/// Processes, one after the other, that leave the same pages without a look at others.
+const UNSEEN_COUNT_MAX: u32 = 31;
 
 /// Whom a space is kept for.
 #[derive(Clone)]
@@ -129,6 +138,13 @@ pub(crate) struct Residue {
     leaves: Vec<KeptLeaf>,
     /// The rewritten sites in pages that stay; `None`: patched pages are of no use.
     sites: Option<Arc<SiteTable>>,
+    /// With so many patched pages on offer, none of its pages of files is one of them; `None`: nobody has looked.
+    offer_count: Option<usize>,
+    /// What its leaves are told from others by.
+    fingerprint: u64,
+    /// How many processes may leave it as they found it, without a look at what they could leave beside it: none, until
+    /// one has left the same as the one before.
+    left_count: u32,
 }
 
 /// What a space has to do with those who had its page tables before and who get them.
@@ -140,6 +156,11 @@ pub(crate) struct Kept {
     reach: [Range<u64>; 2],
     /// What its page tables map beside the pages that are known.
     residue: Option<Box<Residue>>,
+    /// What was taken over of what they mapped, which was all: with references of its own, so that none of it changes
+    /// in place. Whoever leaves it as it was leaves it again.
+    taken: Option<Box<Residue>>,
+    /// Its fingerprint, whatever became of it.
+    taken_fingerprint: Option<u64>,
 }
 
 struct KeptSpace {
@@ -262,15 +283,13 @@ impl AddressSpace {
     pub fn unmap_all(&mut self) -> bool {
         self.drop_residue();
         self.settle_large(&(0..PROGRAM_END), Whole::Unmap);
+        if self.leave_as_taken() {
+            return self.flush().is_ok();
+        }
+        self.forget_adopted();
         let mut parts = self.parts_to_keep();
         let offered = self.offered_pages(&parts);
-        let binder = &mut self.binder;
-        let unmap = |pages: Range<u64>, is_apart: bool| {
-            if is_apart {
-                binder.seal();
-            }
-            binder.unmap_run(pages);
-        };
+        let unmap = unmapper(&mut self.binder);
         let (mut used, mut patched, mut left) = (0, 0, OWNED_COUNT_MAX);
         let keeps = |frames: &FrameCounts<'_>, look: &LeafLook<'_>| {
             let is_good = |page: u64, frame: FrameNumber| match &offered {
@@ -294,9 +313,57 @@ impl AddressSpace {
                 Next::Start(_) => sites_of(&self.sites, &parts, &leaves),
                 Next::Child(_) => None,
             };
-            self.kept.residue = Some(Box::new(Residue { next, parts, leaves, sites }));
+            let fingerprint = leaves.iter().fold(parts.len() as u64, |seed, leaf| leaf.mix(seed));
+            let is_known = self.kept.taken_fingerprint == Some(fingerprint);
+            let left_count = if is_known { UNSEEN_COUNT_MAX } else { 0 };
+            let offer_count = None;
+            let residue = Residue { next, parts, leaves, sites, offer_count, fingerprint, left_count };
+            self.kept.residue = Some(Box::new(residue));
         }
         self.flush().is_ok()
+    }
+
+    /// [`Self::unmap_all`] where what was taken over is as it was, and nobody has to look what else could stay: all of
+    /// it stays. False: that is not so.
+    fn leave_as_taken(&mut self) -> bool {
+        let Some(mut taken) = self.kept.taken.take_if(|taken| taken.left_count > 0) else { return false };
+        if !self.is_as_taken(&taken) {
+            self.kept.taken = Some(taken);
+            return false;
+        }
+        taken.left_count -= 1;
+        taken.leaves.iter_mut().for_each(KeptLeaf::give_back);
+        self.pages.unmap_beside(&taken.leaves, unmapper(&mut self.binder));
+        self.kept.next = None;
+        self.kept.residue = Some(taken);
+        true
+    }
+
+    /// Whether all that was taken over is still there as it was, for whom it was left.
+    fn is_as_taken(&self, taken: &Residue) -> bool {
+        let has_sites = match taken.next {
+            // The same table, as nobody changes one that others have: the same jumps to the same trampolines.
+            Next::Start(_) => taken.sites.as_ref().is_some_and(|sites| Arc::ptr_eq(sites, &self.sites)),
+            Next::Child(_) => true,
+        };
+        let mut areas = self.areas.iter();
+        let is_there = |part: &Part| {
+            let area = areas.find(|area| area.start >= part.area.start);
+            area.is_some_and(|area| {
+                part.is_like(area) && (part.first.is_some() || area.label == AreaLabel::Trampolines)
+            })
+        };
+        self.kept.next.as_ref().is_some_and(|next| next.is(&taken.next))
+            && has_sites
+            && taken.parts.iter().all(is_there)
+            && self.pages.shows_all(&taken.leaves)
+    }
+
+    /// Lets go of what was noted of what was taken over.
+    pub(crate) fn forget_adopted(&mut self) {
+        if let Some(taken) = self.kept.taken.take() {
+            taken.leaves.into_iter().for_each(|leaf| leaf.into_frames(|frame| self.pool.release(frame)));
+        }
     }
 
     /// Keeps the page tables, of which all is unmapped that was unmapped by [`Self::unmap_all`], for another process.
@@ -316,6 +383,7 @@ impl AddressSpace {
     /// Releases everything without touching page tables: the address space is gone, and its mappings with it.
     pub fn abandon(&mut self) {
         self.areas = AreaList::new();
+        self.forget_adopted();
         if let Some(residue) = self.kept.residue.take() {
             residue.leaves.into_iter().for_each(|leaf| leaf.into_frames(|frame| self.pool.release(frame)));
         }
@@ -333,13 +401,40 @@ impl AddressSpace {
     /// Has unmapped what is mapped beside the known pages.
     pub(crate) fn drop_residue(&mut self) {
         if let Some(residue) = self.kept.residue.take() {
-            residue.leaves.into_iter().for_each(|leaf| self.drop_kept(leaf, 0));
+            residue.leaves.into_iter().for_each(|leaf| self.drop_kept(leaf));
         }
     }
 
+    /// After the leaves of a residue were taken over as far as its parts are there: unmaps the rest, and notes what was
+    /// taken over if it may be left again as it is.
+    fn settle_residue(&mut self, mut residue: Box<Residue>, is_there: &[bool; PART_COUNT_MAX]) {
+        self.kept.taken_fingerprint = Some(residue.fingerprint);
+        if residue.left_count == 0 {
+            residue.leaves.into_iter().for_each(|leaf| self.drop_kept(leaf));
+            return;
+        }
+        let mut is_there = is_there.iter();
+        residue.parts.retain(|_| is_there.next().is_some_and(|is_there| *is_there));
+        residue.leaves.retain_mut(|leaf| {
+            if leaf.taken() != leaf.pages() {
+                self.unmap_untaken(leaf);
+                let before = leaf.narrow(&mut self.pool.lock());
+                before.into_frames(|frame| self.binder.release(frame));
+            }
+            leaf.pages() != 0
+        });
+        self.kept.taken = (!residue.leaves.is_empty()).then_some(residue);
+    }
+
+    /// The end of a leaf, of which only what was taken over stays mapped.
+    fn drop_kept(&mut self, leaf: KeptLeaf) {
+        self.unmap_untaken(&leaf);
+        leaf.into_frames(|frame| self.binder.release(frame));
+    }
+
     /// Has unmapped the pages of a leaf that were not taken over, unless something else is to be mapped there.
-    fn drop_kept(&mut self, leaf: KeptLeaf, taken: u64) {
-        let mut rest = leaf.pages() & !taken & !self.pages.mapped_of(&leaf);
+    fn unmap_untaken(&mut self, leaf: &KeptLeaf) {
+        let mut rest = leaf.pages() & !leaf.taken() & !self.pages.mapped_of(leaf);
         let first = leaf.first();
         if self.pages.is_empty() {
             // Nothing is between them that could be hit.
@@ -354,54 +449,64 @@ impl AddressSpace {
             rest &= rest.wrapping_add(1 << start);
             self.binder.seal();
         }
-        leaf.into_frames(|frame| self.binder.release(frame));
     }
 
     /// After a program was loaded: takes over what is mapped of it already.
     pub(crate) fn adopt_start(&mut self) {
-        let Some(residue) = self.kept.residue.take() else { return };
-        let Residue { parts, leaves, sites, .. } = *residue;
+        let Some(mut residue) = self.kept.residue.take() else { return };
+        let Residue { parts, leaves, sites, offer_count, .. } = &mut *residue;
+        let before = offer_count.replace(self.pool.patched_text().offer_count());
+        let has_new_offers = before != *offer_count;
         let mut is_there = [false; PART_COUNT_MAX];
         parts.iter().zip(&mut is_there).for_each(|(part, is_there)| *is_there = part.is_in(&self.areas));
         // Patched pages are of use with all their trampolines alone. What else the program has made of its memory, by
         // a change of rights, is nothing that the next run has to agree with.
         let is_ready = parts.iter().zip(is_there).all(|(part, is_there)| is_there || !part.has_patches);
-        let sites = sites.filter(|_| self.sites.is_empty() && is_ready);
-        let sites = sites.filter(|_| self.map_kept_trampolines(&parts).is_ok());
+        let sites = sites.clone().filter(|_| self.sites.is_empty() && is_ready);
+        let sites = sites.filter(|_| self.map_kept_trampolines(parts).is_ok());
         let found = || parts.iter().zip(is_there).filter_map(|(part, is_there)| is_there.then_some(part));
         for leaf in leaves {
             let only_files = sites.is_none();
-            let wanted = found().fold(0, |bits, part| bits | self.pages_to_take(part, &leaf, only_files));
-            let taken = self.pages.put_kept(&leaf, wanted, &mut self.pool.lock());
-            self.drop_kept(leaf, taken);
+            let mut wanted = found().fold(0, |bits, part| bits | leaf.within(&part.pages));
+            if only_files {
+                wanted &= leaf.files();
+            }
+            if has_new_offers {
+                wanted &= !found().fold(0, |bits, part| bits | self.offered_meanwhile(part, leaf));
+            }
+            self.pages.put_kept(leaf, wanted, &mut self.pool.lock());
         }
+        self.settle_residue(residue, &is_there);
         if let Some(sites) = sites {
             self.pool.patched_text().note_taken(sites.site_count());
             self.sites = sites;
         }
     }
 
-    /// Which pages of a leaf that lie in a part are taken over: not those of text that were patched meanwhile.
-    fn pages_to_take(&self, part: &Part, leaf: &KeptLeaf, only_files: bool) -> u64 {
-        let all = leaf.within(&part.pages) & if only_files { leaf.files() } else { u64::MAX };
-        let Some(first) = part.first.filter(|_| part.protection == TEXT_RIGHTS && all != 0) else { return all };
+    /// Which pages of a leaf that are text of a part as its file has it were patched meanwhile.
+    fn offered_meanwhile(&self, part: &Part, leaf: &KeptLeaf) -> u64 {
+        let all = leaf.within(&part.pages) & leaf.files();
+        let Some(first) = part.first.filter(|_| part.protection == TEXT_RIGHTS && all != 0) else { return 0 };
         let start = part.pages.start.max(leaf.first());
         let count = part.pages.end.min(leaf.first() + 64) - start;
         let run = FixedRun { first: FrameNumber(first.0 + (start - part.pages.start)), count };
-        all & !(self.pool.patched_text().offered_of(run) << (start - leaf.first()) & leaf.files())
+        all & self.pool.patched_text().offered_of(run) << (start - leaf.first())
     }
 
     /// In a child: takes over what is mapped of its parent's pages already.
     pub(crate) fn adopt_child(&mut self) {
-        let Some(residue) = self.kept.residue.take() else { return };
-        let is_same = |part: &&Part| self.areas.find(part.area.start).is_some_and(|area| part.is_like(area));
-        let parts: Vec<&Part> = residue.parts.iter().filter(is_same).collect();
-        let wanted = |leaf: &KeptLeaf| parts.iter().fold(0, |bits, part| bits | leaf.within(&part.pages));
-        let wanted: Vec<u64> = residue.leaves.iter().map(wanted).collect();
-        for (leaf, wanted) in residue.leaves.into_iter().zip(wanted) {
-            let taken = self.pages.note_kept(&leaf, wanted);
-            self.drop_kept(leaf, taken);
+        let Some(mut residue) = self.kept.residue.take() else { return };
+        let Residue { parts, leaves, .. } = &mut *residue;
+        let mut is_same = [false; PART_COUNT_MAX];
+        for (part, is_same) in parts.iter().zip(&mut is_same) {
+            *is_same = self.areas.find(part.area.start).is_some_and(|area| part.is_like(area));
         }
+        for leaf in leaves {
+            let same = parts.iter().zip(is_same).filter_map(|(part, is_same)| is_same.then_some(part));
+            let wanted = same.fold(0, |bits, part| bits | leaf.within(&part.pages));
+            self.pages.note_kept(leaf, wanted);
+        }
+        self.settle_residue(residue, &is_same);
     }
 
     /// Areas for the trampolines of patched pages, in free places.
@@ -478,6 +583,16 @@ impl AddressSpace {
         let areas = self.areas.overlapping(0..PROGRAM_END).filter(|area| lies_there(area));
         parts.extend(areas.filter_map(Part::of).take(PART_COUNT_MAX));
         parts
+    }
+}
+
+/// Has runs unmapped; one that is apart does not become one with the run before it.
+fn unmapper(binder: &mut Binder) -> impl FnMut(Range<u64>, bool) {
+    |pages, is_apart| {
+        if is_apart {
+            binder.seal();
+        }
+        binder.unmap_run(pages);
     }
 }
 

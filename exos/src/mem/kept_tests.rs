@@ -25,7 +25,7 @@ fn load_program(space: &mut AddressSpace, file: &Arc<BundleFile>, protection: Pr
     space.map(text).expect("free");
     let rights = Protection::READ | Protection::WRITE;
     space.map(MapRequest::anonymous(Placement::Fixed(DATA), 10 * PAGE, rights)).expect("free");
-    space.keep_for_start(PROGRAM, [A..DATA, 0..0]);
+    space.keep_for_start(PROGRAM, [A..DATA + 64 * PAGE, 0..0]);
     space.adopt_start();
     space.flush().expect("room for tables");
 }
@@ -157,6 +157,53 @@ fn the_next_child_has_what_its_parent_still_has() {
     drop((child, parent));
     setup.pool.end_kept_spaces();
     assert_eq!(setup.used(), 0);
+}
+
+#[test]
+fn runs_that_do_the_same_leave_the_same_and_what_one_changes_goes_with_it() {
+    let setup = Setup::new();
+    let file = setup.bundle_file(200 * 4096, 1);
+    let run = |pages: &[u64], poked: Option<u64>| {
+        let mut space = make(&setup, PROGRAM);
+        load_program(&mut space, &file, TEXT, 0);
+        for page in pages {
+            fetch(&mut space, A + page * PAGE);
+            assert_eq!(load(&setup, &mut space, A + page * PAGE), *page as u8 + 1);
+        }
+        if let Some(page) = poked {
+            let rights = Protection::READ | Protection::WRITE;
+            space.protect(A + page * PAGE, PAGE, rights, super::ProtectReach::Range).expect("mapped");
+            store(&setup, &mut space, A + page * PAGE, 222);
+            space.protect(A + page * PAGE, PAGE, TEXT, super::ProtectReach::Range).expect("mapped");
+            fetch(&mut space, A + page * PAGE);
+        }
+        store(&setup, &mut space, DATA, 1);
+        // As a loader does with what it has relocated: read-only when it ends, writable when the next one begins.
+        let rights = Protection::READ | Protection::WRITE;
+        let place = Placement::Fixed(DATA + 16 * PAGE);
+        space.map(MapRequest::file(place, 16 * PAGE, rights, file.clone(), 150 * PAGE)).expect("free");
+        assert_eq!(load(&setup, &mut space, DATA + 17 * PAGE), 152);
+        space.protect(DATA + 16 * PAGE, 16 * PAGE, Protection::READ, super::ProtectReach::Range).expect("mapped");
+        check(&setup, &space);
+        let slot = space.environment();
+        end(space);
+        assert_eq!(setup.used(), 0, "private pages stay");
+        setup.machine.mappings(slot).iter().map(|(address, _)| *address).collect::<Vec<u64>>()
+    };
+    let left: Vec<usize> = (0..5).map(|_| run(&[0, 40], None).len()).collect();
+    // From the third on, they leave what all of them take over.
+    assert!(left[4] > 0 && left[4] < left[0] && left[2..].iter().all(|count| *count == left[4]), "{left:?}");
+    // What a run stores to its text goes with it, whether others left all as it was before or not.
+    for _ in 0..3 {
+        let poked = run(&[0, 40], Some(40));
+        assert!(!poked.contains(&(A + 40 * PAGE)) && poked.contains(&A));
+        assert!(run(&[0], None).contains(&A));
+        assert!((0..40).any(|_| run(&[0, 40], None).contains(&(A + 40 * PAGE))));
+    }
+    // What they have begun to touch is left after a while.
+    assert!((0..40).any(|_| run(&[0, 40, 99], None).contains(&(A + 99 * PAGE))));
+    setup.pool.end_kept_spaces();
+    assert_eq!(setup.pool.kept_space_count(), 0);
 }
 
 #[test]

@@ -76,6 +76,11 @@ impl PatchedText {
         self.taken_count.fetch_add(site_count as u64, Ordering::Relaxed);
     }
 
+    /// Pages that are offered patched: none ceases to be.
+    pub(crate) fn offer_count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
     /// The offer for a page of a file. Its frames are retained: the caller releases them.
     fn find(&self, pool: &FramePool, original: FrameNumber) -> Option<Arc<Offer>> {
         let offers = self.offers.lock();

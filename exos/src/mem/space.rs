@@ -402,6 +402,7 @@ impl AddressSpace {
     /// Removes everything, as `execve` does before it loads.
     pub fn clear(&mut self) {
         self.drop_residue();
+        self.forget_adopted();
         // A refused unmap keeps its frames; there is nobody to tell.
         let _ = self.flush();
         let _ = self.remove_range(PROGRAM_BASE..PROGRAM_END);
@@ -459,6 +460,7 @@ impl AddressSpace {
 
     /// Forgets the pages whose frames are among these, ascending, which are not there any more: whether there were any.
     pub fn forget_taken(&mut self, taken: &[FrameNumber]) -> bool {
+        self.forget_adopted();
         self.unmap_taken_blocks(taken);
         let (binder, mut has_lost) = (&mut self.binder, false);
         self.pages.update(0..PROGRAM_END >> PAGE_SHIFT, &mut self.pool.lock(), |_, page, entry| {
@@ -606,11 +608,9 @@ impl AddressSpace {
         range: &Range<u64>,
     ) -> Result<()> {
         let bytes = range.end - range.start;
-        let replaced: u64 = self
-            .areas
-            .overlapping(range.clone())
-            .map(|area| area.end.min(range.end) - area.start.max(range.start))
-            .sum();
+        let inside = |area: &Area| area.end.min(range.end) - area.start.max(range.start);
+        let is_free = self.areas.is_free(range.clone());
+        let replaced = if is_free { 0 } else { self.areas.overlapping(range.clone()).map(inside).sum() };
         self.check_limits(protection, flags, is_shared, bytes - replaced)?;
         let is_promise = is_data(protection, flags, is_shared) && !flags.contains(AreaFlags::NO_RESERVE);
         self.check_promise(if is_promise { bytes } else { 0 })

@@ -16,6 +16,8 @@ const KEPT_COUNT_USUAL: usize = 32;
 pub(crate) struct KeptLeaf {
     number: u64,
     files: u64,
+    /// Those that the space has taken over.
+    taken: u64,
     leaf: Arc<Leaf>,
 }
 
@@ -92,6 +94,29 @@ impl KeptLeaf {
         self.files
     }
 
+    /// Those that were taken over.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Says that nobody has taken any over.
+    pub(crate) fn give_back(&mut self) {
+        self.taken = 0;
+    }
+
+    /// Becomes a leaf of those that were taken over alone, with references of its own; the one before.
+    pub(crate) fn narrow(&mut self, frames: &mut FrameCounts<'_>) -> Self {
+        let files = self.files & self.taken;
+        let leaf = Arc::new(part_of(&self.leaf, self.taken));
+        leaf.frames().for_each(|frame| frames.retain(frame));
+        core::mem::replace(self, Self { files, leaf, ..*self })
+    }
+
+    /// Something that two leaves with different pages differ in nearly always.
+    pub(crate) fn mix(&self, seed: u64) -> u64 {
+        (seed ^ self.number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ self.leaf.known
+    }
+
     /// Those that lie in `pages`.
     pub(crate) fn within(&self, pages: &Range<u64>) -> u64 {
         self.leaf.known & bits_within(self.first(), pages)
@@ -143,32 +168,59 @@ impl PageMap {
                 (files, owned) = keeps(frames, &LeafLook { first, read_only, leaf: &view.leaf });
             }
             let stays = files | owned;
-            let mut rest = mapped & !stays;
-            while rest != 0 {
-                let start = rest.trailing_zeros();
-                // Up to the next page that stays.
-                let end = (stays & u64::MAX << start).trailing_zeros();
-                let run = rest & u64::MAX >> (64 - end);
-                unmap(first + u64::from(start)..first + 64 - u64::from(run.leading_zeros()), was_kept || stays != 0);
-                rest &= !run;
-                was_kept = false;
-            }
-            was_kept |= stays != 0;
+            unmap_rest(first, (mapped, stays), &mut was_kept, &mut unmap);
             stays == 0 || {
                 let (leaf, is_left) = take_out(view, stays, frames);
-                kept.push(KeptLeaf { number, files, leaf });
+                kept.push(KeptLeaf { number, files, taken: 0, leaf });
                 is_left
             }
         });
         kept
     }
 
-    /// Takes over pages of a leaf that are mapped already, `wanted` of them, where nothing is known: which, a bit each.
-    pub(crate) fn put_kept(&mut self, kept: &KeptLeaf, wanted: u64, frames: &mut FrameCounts<'_>) -> u64 {
+    /// Whether all pages of these leaves are known here with the same frames, and mapped read-only.
+    pub(crate) fn shows_all(&self, kept: &[KeptLeaf]) -> bool {
+        let shows = |kept: &KeptLeaf| {
+            let Some(view) = self.leaves.get(&kept.number) else { return false };
+            let mut bits = kept.leaf.known;
+            if bits & !(view.mapped & !view.writable) != 0 {
+                return false;
+            }
+            // Nobody changes a leaf that others have.
+            if Arc::ptr_eq(&view.leaf, &kept.leaf) {
+                return true;
+            }
+            while bits != 0 {
+                let index = take_slot(&mut bits);
+                if view.leaf.entries[index] != kept.leaf.entries[index] {
+                    return false;
+                }
+            }
+            true
+        };
+        kept.iter().all(shows)
+    }
+
+    /// As [`Self::unmap_others`], where what stays are these leaves, ascending. What is known of their pages here stays
+    /// as well: with references of its own.
+    pub(crate) fn unmap_beside(&mut self, kept: &[KeptLeaf], mut unmap: impl FnMut(Range<u64>, bool)) {
+        let mut kept = kept.iter().peekable();
+        let mut was_kept = false;
+        for (number, view) in self.leaves.range_mut(..) {
+            let mapped = core::mem::take(&mut view.mapped);
+            view.writable = 0;
+            let stays = kept.next_if(|leaf| leaf.number == *number).map_or(0, |leaf| leaf.leaf.known);
+            unmap_rest(number << LEAF_SHIFT, (mapped, stays), &mut was_kept, &mut unmap);
+        }
+    }
+
+    /// Takes over pages of a leaf that are mapped already, `wanted` of them, where nothing is known.
+    pub(crate) fn put_kept(&mut self, kept: &mut KeptLeaf, wanted: u64, frames: &mut FrameCounts<'_>) {
         let there = self.leaves.get(&kept.number).map(|view| view.leaf.known);
         let taken = kept.leaf.known & wanted & !there.unwrap_or(0);
+        kept.taken = taken;
         if taken == 0 {
-            return 0;
+            return;
         }
         if there.is_none() && taken == kept.leaf.known {
             let view = View { leaf: Arc::clone(&kept.leaf), mapped: taken, writable: 0 };
@@ -186,13 +238,12 @@ impl PageMap {
         self.counts.file += u64::from((taken & kept.files).count_ones());
         self.counts.owned += u64::from((taken & !kept.files).count_ones());
         self.note_peak();
-        taken
     }
 
     /// Notes which pages of a leaf, of those `wanted`, are known here with the same frames, so that they are mapped
-    /// already: a bit each.
-    pub(crate) fn note_kept(&mut self, kept: &KeptLeaf, wanted: u64) -> u64 {
-        let Some(view) = self.leaves.get_mut(&kept.number) else { return 0 };
+    /// already.
+    pub(crate) fn note_kept(&mut self, kept: &mut KeptLeaf, wanted: u64) {
+        let Some(view) = self.leaves.get_mut(&kept.number) else { return };
         let mut taken = kept.leaf.known & view.leaf.known & wanted;
         if !Arc::ptr_eq(&kept.leaf, &view.leaf) {
             let mut bits = taken;
@@ -203,7 +254,7 @@ impl PageMap {
             }
         }
         view.mapped |= taken;
-        taken
+        kept.taken = taken;
     }
 
     /// Whether no page is known.
@@ -215,6 +266,22 @@ impl PageMap {
     pub(crate) fn mapped_of(&self, kept: &KeptLeaf) -> u64 {
         self.leaves.get(&kept.number).map_or(0, |view| view.mapped)
     }
+}
+
+/// The pages of a leaf that are mapped and do not stay, by runs: see [`PageMap::unmap_others`].
+#[inline]
+fn unmap_rest(first: u64, (mapped, stays): (u64, u64), was_kept: &mut bool, unmap: &mut impl FnMut(Range<u64>, bool)) {
+    let mut rest = mapped & !stays;
+    while rest != 0 {
+        let start = rest.trailing_zeros();
+        // Up to the next page that stays.
+        let end = (stays & u64::MAX << start).trailing_zeros();
+        let run = rest & u64::MAX >> (64 - end);
+        unmap(first + u64::from(start)..first + 64 - u64::from(run.leading_zeros()), *was_kept || stays != 0);
+        rest &= !run;
+        *was_kept = false;
+    }
+    *was_kept |= stays != 0;
 }
 
 /// The entries of a view that stay mapped, and whether there are others in it.
