@@ -359,7 +359,9 @@ impl Drop for MemoryNode {
                 below.append(&mut last.state.get_mut().body.take_nodes());
             }
         }
-        if let Body::File(content) = &mut self.state.get_mut().body {
+        if let Body::File(content) = &mut self.state.get_mut().body
+            && content.own_page_count() != 0
+        {
             self.fs.give_pages(content.own_page_count());
             for page in content.take_pages() {
                 drop(page);

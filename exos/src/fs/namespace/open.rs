@@ -311,6 +311,12 @@ impl Namespace {
         let is_free = how.restriction.is_empty();
         if is_free && let Some((parent, name)) = self.known_parent(caller, start, path) {
             let _change = self.change.lock();
+            // A name that has to be new is looked for by making it. Why it could not be made is found out below.
+            if how.flags.contains(OpenFlags::EXCLUSIVE)
+                && let Ok(made) = self.create_in(caller, &parent, name, NewNode::Regular, how.permissions)
+            {
+                return Ok((made, true));
+            }
             match parent.child(name) {
                 // The walk below follows it.
                 Ok(found) if follow && found.inode().kind() == FileKind::Symlink => {}
