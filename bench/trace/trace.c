@@ -40,7 +40,7 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *instruction
 #define SITE_BITS 18
 #define SITES_MAX (1u << SITE_BITS)
 /* A power of two. */
-#define PATH_STEPS_MAX (1u << 16)
+#define PATH_STEPS_MAX (1u << 19)
 #define MARKS_MAX 512
 
 enum kind { CLOCK = 0, ARM = 1, DISARM = 2 };

@@ -12,7 +12,7 @@
 //! where that is not what the machine's clock counted, the difference is printed. One run, nothing sampled,
 //! nothing scaled.
 //!
-//! Limits: [`LIMITS`], and those of the plugin: 2^18 different instructions in a window, the last 2^16 of it for
+//! Limits: [`LIMITS`], and those of the plugin: 2^18 different instructions in a window, the last 2^19 of it for
 //! a path.
 
 mod attribution;

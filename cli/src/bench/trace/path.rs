@@ -9,12 +9,12 @@ use super::plugin::Counts;
 use crate::domain::Domain;
 
 /// Most lines; a longer path is cut in the middle of nothing: it ends with a line that says how many are missing.
-const LINE_COUNT_MAX: usize = 2000;
+const LINE_COUNT_MAX: usize = 20_000;
 
 /// The last whole operation, as runs of instructions in one function.
 pub(super) fn render(functions: &Functions, counts: &Counts, operations: f64) -> String {
     let Some(steps) = last_operation(functions, counts, operations) else {
-        return "  no path: no whole operation in the last 65,536 instructions, or no instruction that each has once\n"
+        return "  no path: no whole operation in the last 524,288 instructions, or no instruction that each has once\n"
             .into();
     };
     let mut runs: Vec<((Domain, &str), usize)> = Vec::new();
