@@ -403,7 +403,7 @@ impl Location {
         Arc::ptr_eq(&self.entry, &self.mount.root)
     }
 
-    /// Whether this is the top of a file system of a kind ([`MountDescription::kind`]) in which nothing was ever mounted.
+    /// Whether this is the top of a file system of a kind ([`MountDescription`]'s) in which nothing was ever mounted.
     pub fn is_plain_top_of(&self, kind: &str) -> bool {
         let mount = &self.mount;
         self.is_mount_root() && mount.description.kind == kind && !mount.has_mounts.load(Ordering::Acquire)
