@@ -268,7 +268,7 @@ impl Inner {
     fn choose_in_turn(&mut self, processor: usize, before: Option<&Arc<Task>>, now_ns: u64) -> Decision {
         let taken = self.queues.take_in_turn(processor);
         let Some(choice) = self.seat(processor, before, taken, now_ns) else { return self.go_idle(processor) };
-        let tick_within_ns = if self.queues.is_empty() { None } else { self.tick_for_others(processor) };
+        let tick_within_ns = if self.queues.has_no_turn() { None } else { self.tick_for_others(processor) };
         Decision { choice, tick_within_ns }
     }
 
@@ -320,7 +320,7 @@ impl Inner {
         if self.queues.is_uneven() {
             return self.wanted_tick_of_uneven(processor);
         }
-        if self.queues.is_empty() { None } else { self.tick_for_others(processor) }
+        if self.queues.has_no_turn() { None } else { self.tick_for_others(processor) }
     }
 
     #[cold]
@@ -576,7 +576,7 @@ impl Scheduler {
         {
             seat.current = Some(next.clone());
             seat.charged_ns = now_ns;
-            if queues.is_empty() {
+            if queues.has_no_turn() {
                 return Choice::Switch(next);
             }
             let tick_within_ns = inner.tick_for_others(processor);

@@ -395,7 +395,7 @@ impl Queues {
     }
 
     pub(super) fn has_any(&self, processor: usize) -> bool {
-        !(self.is_empty() && self.lots.len() == 0)
+        !(self.has_no_turn() && self.lots.len() == 0)
             && (self.has_woken(processor)
                 || [&self.waiting, &self.spent].into_iter().flatten().any(|task| task.may_run_on(processor))
                 || self.lots.has_any(processor))
@@ -409,7 +409,7 @@ impl Queues {
 
     /// Whether nobody is ready but those who wait for a draw: nobody at all, where turns are not drawn for.
     #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn has_no_turn(&self) -> bool {
         self.woken.is_empty() && self.waiting.len() + self.spent.len() == 0
     }
 
