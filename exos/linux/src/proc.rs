@@ -256,7 +256,7 @@ impl ProcessProvider for ProcFacts {
             AuxiliaryVector | Environment | Maps | Smaps | SmapsRollup => {
                 let space = self.space_to_look_into(name)?;
                 // Taken before the memory, it is older if another program has begun meanwhile.
-                if !Arc::ptr_eq(&*process.image.lock(), &image) {
+                if !Arc::ptr_eq(&process.image.lock(), &image) {
                     return Err(Errno::ESRCH);
                 }
                 space

@@ -208,7 +208,7 @@ pub(super) fn rollup(memory: &Space, out: &mut Text<'_>) {
 /// and clean.
 fn page_rows(present: &PresentPages, locked: u64, out: &mut Text<'_>) {
     let PresentPages { anonymous, file, large, shared, .. } = *present;
-    let share_kib = |file: u64| (present.share * PAGE_KIB >> SHARE_SHIFT) + file * PAGE_KIB;
+    let share_kib = |file: u64| ((present.share * PAGE_KIB) >> SHARE_SHIFT) + file * PAGE_KIB;
     let rows = [
         ("Rss:", (anonymous + file) * PAGE_KIB),
         ("Pss:", share_kib(file)),

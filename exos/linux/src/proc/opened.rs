@@ -50,7 +50,7 @@ impl ProcessFile {
     /// same image and may outlive that.
     fn image(&self) -> Option<Arc<Image>> {
         let (image, process) = (self.image.upgrade()?, self.process.upgrade()?);
-        let is_still = self.space.strong_count() > 0 && Arc::ptr_eq(&*process.image.lock(), &image);
+        let is_still = self.space.strong_count() > 0 && Arc::ptr_eq(&process.image.lock(), &image);
         is_still.then_some(image)
     }
 
