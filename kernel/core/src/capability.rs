@@ -239,7 +239,7 @@ impl<M: Machine> State<'_, M> {
                 *place = number;
             }
         }
-        if self.capability(at).is_some() {
+        if self.kind_in(environment, slot) != CapType::Null {
             return Err(Status::SlotInUse);
         }
         Ok(at)

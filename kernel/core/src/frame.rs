@@ -168,15 +168,15 @@ impl<'a> FrameTable<'a> {
         while at < end {
             let next = ((at / BLOCK + 1) * BLOCK).min(end);
             let entries = self.frames.as_deref_mut().and_then(|frames| frames.get_mut(at as usize..next as usize));
-            let mut freed = 0;
+            let mut freed = if kind == FrameKind::Free { (next - at) as i16 } else { 0 };
             for entry in entries.unwrap_or(&mut []) {
-                freed += i16::from(kind == FrameKind::Free) - i16::from(entry.kind == FrameKind::Free);
+                freed -= i16::from(entry.kind == FrameKind::Free);
                 (entry.kind, entry.owner) = (kind, owner);
             }
             if let Some(block) = self.block_mut(at) {
-                block.free_frame_count = block.free_frame_count.saturating_add_signed(freed);
+                block.free_frame_count = block.free_frame_count.wrapping_add_signed(freed);
             }
-            self.free_count = self.free_count.saturating_add_signed(i64::from(freed));
+            self.free_count = self.free_count.wrapping_add_signed(i64::from(freed));
             at = next;
         }
     }

@@ -206,10 +206,8 @@ pub(crate) fn words(frame: FrameNumber) -> &'static [AtomicU64; WORD_COUNT] {
 #[inline(always)]
 pub fn physical_words<const COUNT: usize>(frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT] {
     let words = words(frame);
-    move |index| {
-        let words = &words[index..][..COUNT];
-        core::array::from_fn(|at| words[at].load(Ordering::Acquire))
-    }
+    // By one comparison a word: mostly it is one.
+    move |index| core::array::from_fn(|at| words[index + at].load(Ordering::Acquire))
 }
 
 /// The first word of a frame from `index` on that is not 0, and where it is.
@@ -236,8 +234,9 @@ pub fn physical_find_word(frame: FrameNumber, mut index: usize) -> Option<(usize
 /// Stores consecutive words of a frame (release); panics beyond its end.
 #[inline(always)]
 pub fn physical_store_words<const COUNT: usize>(frame: FrameNumber, index: usize, values: [u64; COUNT]) {
-    for (word, value) in words(frame)[index..][..COUNT].iter().zip(values) {
-        word.store(value, Ordering::Release);
+    let words = words(frame);
+    for (at, value) in values.into_iter().enumerate() {
+        words[index + at].store(value, Ordering::Release);
     }
 }
 
