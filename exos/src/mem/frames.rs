@@ -95,6 +95,8 @@ pub struct FramePool {
     patched_text: PatchedText,
     start_faults: StartFaults,
     kept_spaces: KeptSpaces,
+    /// How often frames in use were taken by force.
+    taken_count: AtomicU64,
 }
 
 /// Frames that lie one behind the other.
@@ -163,6 +165,7 @@ impl FramePool {
             patched_text: PatchedText::default(),
             start_faults: StartFaults::default(),
             kept_spaces: KeptSpaces::default(),
+            taken_count: AtomicU64::new(0),
         })
     }
 

@@ -170,6 +170,26 @@ fn shrinking_gives_what_is_free_and_what_a_cache_can_let_go_of() {
 }
 
 #[test]
+fn what_the_pool_itself_had_of_taken_frames_it_has_no_more() {
+    let (machine, pool) = pool(1024, 1024);
+    let frames: Vec<_> = (0..500).map(|_| pool.allocate_ref().expect("memory")).collect();
+    let zero = pool.zero_frame().expect("memory");
+    pool.fill_reserve();
+    machine.take_by_force(pool.slot_of(frames[0].frame()), 22);
+    let taken = pool.forget_taken();
+    assert!(taken.contains(&zero) && taken.len() == 22, "{taken:?}");
+    assert!(pool.zero_frame().is_ok_and(|frame| !taken.contains(&frame)));
+    let mut rest = Vec::new();
+    pool.with_reserve(|| {
+        while let Ok(frame) = pool.allocate_ref() {
+            assert!(!taken.contains(&frame.frame()), "{:?} is handed out", frame.frame());
+            rest.push(frame);
+        }
+    });
+    assert!(rest.len() > 500, "{}", rest.len());
+}
+
+#[test]
 fn frames_that_were_taken_are_nobodys() {
     let (machine, pool) = pool(1024, 1024);
     let frames: Vec<_> = (0..500).map(|_| pool.allocate_ref().expect("memory")).collect();

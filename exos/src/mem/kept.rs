@@ -142,6 +142,8 @@ pub(crate) struct Residue {
     offer_count: Option<usize>,
     /// What its leaves are told from others by.
     fingerprint: u64,
+    /// How often frames had been taken by force when it was left: of an earlier time, it names some that are gone.
+    taken_count: u64,
     /// How many processes may leave it as they found it, without a look at what they could leave beside it: none, until
     /// one has left the same as the one before.
     left_count: u32,
@@ -287,6 +289,7 @@ impl AddressSpace {
             return self.flush().is_ok();
         }
         self.forget_adopted();
+        let taken_count = self.pool.taken_count();
         let mut parts = self.parts_to_keep();
         let offered = self.offered_pages(&parts);
         let unmap = unmapper(&mut self.binder);
@@ -317,7 +320,7 @@ impl AddressSpace {
             let is_known = self.kept.taken_fingerprint == Some(fingerprint);
             let left_count = if is_known { UNSEEN_COUNT_MAX } else { 0 };
             let offer_count = None;
-            let residue = Residue { next, parts, leaves, sites, offer_count, fingerprint, left_count };
+            let residue = Residue { next, parts, leaves, sites, offer_count, fingerprint, taken_count, left_count };
             self.kept.residue = Some(Box::new(residue));
         }
         self.flush().is_ok()
@@ -354,6 +357,7 @@ impl AddressSpace {
             })
         };
         self.kept.next.as_ref().is_some_and(|next| next.is(&taken.next))
+            && taken.taken_count == self.pool.taken_count()
             && has_sites
             && taken.parts.iter().all(is_there)
             && self.pages.shows_all(&taken.leaves)
@@ -405,6 +409,15 @@ impl AddressSpace {
         }
     }
 
+    /// What can be taken over: nothing that was left before frames in use were taken by force.
+    fn take_residue(&mut self) -> Option<Box<Residue>> {
+        let taken_count = self.pool.taken_count();
+        if self.kept.residue.as_ref().is_some_and(|residue| residue.taken_count != taken_count) {
+            self.drop_residue();
+        }
+        self.kept.residue.take()
+    }
+
     /// After the leaves of a residue were taken over as far as its parts are there: unmaps the rest, and notes what was
     /// taken over if it may be left again as it is.
     fn settle_residue(&mut self, mut residue: Box<Residue>, is_there: &[bool; PART_COUNT_MAX]) {
@@ -453,7 +466,7 @@ impl AddressSpace {
 
     /// After a program was loaded: takes over what is mapped of it already.
     pub(crate) fn adopt_start(&mut self) {
-        let Some(mut residue) = self.kept.residue.take() else { return };
+        let Some(mut residue) = self.take_residue() else { return };
         let Residue { parts, leaves, sites, offer_count, .. } = &mut *residue;
         let before = offer_count.replace(self.pool.patched_text().offer_count());
         let has_new_offers = before != *offer_count;
@@ -495,7 +508,7 @@ impl AddressSpace {
 
     /// In a child: takes over what is mapped of its parent's pages already.
     pub(crate) fn adopt_child(&mut self) {
-        let Some(mut residue) = self.kept.residue.take() else { return };
+        let Some(mut residue) = self.take_residue() else { return };
         let Residue { parts, leaves, .. } = &mut *residue;
         let mut is_same = [false; PART_COUNT_MAX];
         for (part, is_same) in parts.iter().zip(&mut is_same) {

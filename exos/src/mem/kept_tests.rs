@@ -207,6 +207,35 @@ fn runs_that_do_the_same_leave_the_same_and_what_one_changes_goes_with_it() {
 }
 
 #[test]
+fn nothing_is_taken_over_that_was_left_before_frames_were_taken() {
+    let setup = Setup::new();
+    let file = setup.bundle_file(200 * 4096, 1);
+    let begin = || {
+        let mut space = make(&setup, PROGRAM);
+        load_program(&mut space, &file, TEXT, 0);
+        space
+    };
+    for _ in 0..2 {
+        let mut space = begin();
+        fetch(&mut space, A);
+        end(space);
+    }
+    let frame = setup.pool.allocate_ref().expect("memory");
+    let slot = setup.pool.slot_of(frame.frame());
+    let space = begin();
+    assert!(check(&setup, &space) > 0);
+    end(space);
+    // As it is while a space is with neither a process nor those that are kept.
+    setup.machine.take_by_force(slot, 512);
+    assert!(setup.pool.forget_taken().contains(&frame.frame()));
+    let mut space = begin();
+    assert_eq!(check(&setup, &space), 0);
+    fetch(&mut space, A);
+    assert_eq!(load(&setup, &mut space, A), 1);
+    end(space);
+}
+
+#[test]
 fn few_spaces_are_kept_and_the_oldest_go_first() {
     let setup = Setup::new();
     let file = setup.bundle_file(200 * 4096, 1);

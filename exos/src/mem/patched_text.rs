@@ -59,7 +59,7 @@ struct Offer {
 #[derive(Default)]
 pub struct PatchedText {
     offers: Mutex<BTreeMap<u64, Arc<Offer>>>,
-    /// How many there are.
+    /// How many there have been.
     count: AtomicUsize,
     taken_count: AtomicU64,
 }
@@ -76,7 +76,7 @@ impl PatchedText {
         self.taken_count.fetch_add(site_count as u64, Ordering::Relaxed);
     }
 
-    /// Pages that are offered patched: none ceases to be.
+    /// Pages that have been offered patched, counted up with each.
     pub(crate) fn offer_count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
@@ -116,6 +116,17 @@ impl PatchedText {
         offer.is_some_and(|offer| offer.trampolines.iter().all(|(place, frame)| has_page(*place, *frame)))
     }
 
+    /// Offers nothing any more that has frames which were taken by force.
+    pub(crate) fn forget(&self, pool: &FramePool, is_taken: impl Fn(FrameNumber) -> bool) {
+        let is_gone =
+            |original: &u64, offer: &mut Arc<Offer>| is_taken(FrameNumber(*original)) || offer.frames().any(&is_taken);
+        let gone: Vec<(u64, Arc<Offer>)> = self.offers.lock().extract_if(.., is_gone).collect();
+        for (original, offer) in gone {
+            offer.frames().for_each(|frame| pool.release(frame));
+            pool.release(FrameNumber(original));
+        }
+    }
+
     /// Takes an offer on, with the references that it has and one to `original`; or gives them back.
     fn put(&self, pool: &FramePool, original: FrameNumber, offer: Offer) {
         let count_max = OFFER_COUNT_MAX.min((pool.statistics().limit / OFFER_SHARE) as usize);
@@ -127,7 +138,7 @@ impl PatchedText {
                 // Whoever uses one just now goes on with it as it was, and has references to its frames.
                 offers.values_mut().for_each(|other| Arc::make_mut(other).take_trampolines_of(pool, &offer));
                 let before = offers.insert(original.0, Arc::new(offer));
-                self.count.store(offers.len(), Ordering::Release);
+                self.count.fetch_add(usize::from(before.is_none()), Ordering::Release);
                 before
             }
         };

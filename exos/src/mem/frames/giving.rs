@@ -85,13 +85,28 @@ impl FramePool {
             }
             state.grants.retain(|grant| grant.count > 0);
         }
+        if taken.is_empty() {
+            return taken;
+        }
+        self.taken_count.fetch_add(1, Ordering::SeqCst);
         taken.sort_unstable();
-        if !taken.is_empty()
-            && let Some(cache) = self.cache()
+        let is_taken = |frame: FrameNumber| taken.binary_search(&frame).is_ok();
         {
-            cache.forget(&|frame| taken.binary_search(&frame).is_ok());
+            let mut state = self.state.lock();
+            state.zero_frame.take_if(|frame| is_taken(*frame));
+            state.reserve.retain(|frame| !is_taken(*frame));
+        }
+        self.patched_text().forget(self, is_taken);
+        if let Some(cache) = self.cache() {
+            cache.forget(&is_taken);
         }
         taken
+    }
+
+    /// How often frames in use were taken by force: what was noted of frames before one of these times may name some
+    /// that are nobody's any more.
+    pub(crate) fn taken_count(&self) -> u64 {
+        self.taken_count.load(Ordering::SeqCst)
     }
 
     /// Lets the pool hold `frame_count` frames less, or as many fewer as can be had without harm: gives whole grants
