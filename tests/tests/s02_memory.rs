@@ -24,7 +24,7 @@ const CASES: &[&str] = &[
     "program_half_is_mapped_like_the_window",
     "large_pages_work",
     "large_and_small_pages_do_not_overlap",
-    "a_batch_of_512_entries_is_two_or_three_calls",
+    "a_batch_of_512_entries_is_a_few_calls",
     "a_batch_stops_at_the_entry_that_fails",
     "long_batches_answer_again",
     "one_frame_is_mapped_many_times",

@@ -40,7 +40,7 @@ pub(crate) const SUITE: Suite = Suite {
         ("program_half_is_mapped_like_the_window", program_half),
         ("large_pages_work", large_pages),
         ("large_and_small_pages_do_not_overlap", large_and_small),
-        ("a_batch_of_512_entries_is_two_or_three_calls", batch_of_512),
+        ("a_batch_of_512_entries_is_a_few_calls", batch_of_512),
         ("a_batch_stops_at_the_entry_that_fails", batch_stops),
         ("long_batches_answer_again", long_batches),
         ("one_frame_is_mapped_many_times", one_frame_many_times),
@@ -141,7 +141,7 @@ fn large_allocations(_: &Machine) -> CaseResult {
     expect_ok!(unmap(SCRATCH_BASE, 1));
     repeat(|| call::frame_free(slot(0)));
     expect_refused!(call::cap_read(slot(0), 0), Status::BadSlot);
-    expect!(calls < 200);
+    expect!(calls < 400);
     Ok(())
 }
 
@@ -518,13 +518,13 @@ fn batch_of_512(_: &Machine) -> CaseResult {
         let address = SCRATCH_BASE + index * PAGE_SIZE;
         BindEntry::map(address, first + 511 - index, 1, slot(0), BindFlags::WRITE)
     });
-    expect!(matches!(calls_for(entries), Ok(2..=3)));
+    expect!(matches!(calls_for(entries), Ok(4..=5)));
     for index in [0, 1, 255, 511] {
         let word = table_entry(SCRATCH_BASE + index * PAGE_SIZE);
         expect_equal!(word & entry::FRAME_MASK, (first + 511 - index) * PAGE_SIZE);
     }
     let entries = batch(|index| BindEntry::unmap(SCRATCH_BASE + index * PAGE_SIZE, 1));
-    expect!(matches!(calls_for(entries), Ok(2..=3)));
+    expect!(matches!(calls_for(entries), Ok(4..=5)));
     expect!(probe::is_unmapped(SCRATCH_BASE + 511 * PAGE_SIZE));
     Ok(())
 }
@@ -546,8 +546,8 @@ fn batch_stops(_: &Machine) -> CaseResult {
 
 fn long_batches(_: &Machine) -> CaseResult {
     let mut entries = [BindEntry::unmap(SCRATCH_BASE, BIND_PAGE_COUNT_MAX); 4];
-    entries[0].page_count = 1000;
-    // 1000 and 1024 pages are more than one call does: the second entry waits for the next.
+    entries[0].page_count = 500;
+    // Two such entries are more than one call does: the second one waits for the next.
     // SAFETY: the scratch area is nobody's.
     let outcome = unsafe { call::bind(SLOT_SELF, &entries) };
     expect_equal!(outcome, Err(Refusal { status: Status::Again, value: 1 }));
@@ -564,9 +564,9 @@ fn one_frame_many_times(_: &Machine) -> CaseResult {
     expect!(probe::write(SCRATCH_BASE, 5).is_ok());
     expect_equal!(probe::read(SCRATCH_BASE + 599 * PAGE_SIZE).unwrap_or(0), 5);
     expect_refused!(call::frame_free(slot(0)), Status::Busy);
-    expect_ok!(unmap(SCRATCH_BASE, 599));
+    expect_ok!(unmap(SCRATCH_BASE, 500));
     expect_refused!(call::frame_free(slot(0)), Status::Busy);
-    expect_ok!(unmap(SCRATCH_BASE + 599 * PAGE_SIZE, 1));
+    expect_ok!(unmap(SCRATCH_BASE + 500 * PAGE_SIZE, 100));
     expect_ok!(call::frame_free(slot(0)));
     Ok(())
 }
