@@ -291,6 +291,7 @@ mod tests {
 
     use super::AreaList;
     use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, AreaLabel, Backing, Protection};
+    use crate::mem::test_support::numbers;
     use crate::mem::window::FaultWindow;
 
     const PAGES: u64 = 1500;
@@ -357,14 +358,6 @@ mod tests {
         assert_eq!(list.find_at_or_above(address).map(|it| page_of(it.start)), above);
         let below = areas.iter().rfind(|it| it.1 <= page).map(|it| it.0);
         assert_eq!(list.find_below(address).map(|it| page_of(it.start)), below);
-    }
-
-    /// Numbers that look random and are the same in every run.
-    fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
-        move |below| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        }
     }
 
     #[test]

@@ -180,3 +180,11 @@ fn touch(setup: &Setup, space: &mut AddressSpace, address: u64, access: super::A
         assert!(matches!(outcome, super::FaultOutcome::Resolved { .. }), "{outcome:?}");
     }
 }
+
+/// Numbers that look random and are the same in every run.
+pub(crate) fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}

@@ -260,19 +260,12 @@ mod tests {
     use std::vec::Vec;
 
     use super::{Leaves, RUN_LENGTH_MAX};
+    use crate::mem::test_support::numbers;
 
     fn check(leaves: &Leaves<u64>, model: &BTreeMap<u64, u64>) {
         assert!(leaves.runs.iter().all(|run| (1..=RUN_LENGTH_MAX).contains(&run.len())));
         assert_eq!((leaves.len(), leaves.is_empty()), (model.len(), model.is_empty()));
         assert!(leaves.range(..).eq(model.iter()));
-    }
-
-    /// Numbers that look random and are the same in every run.
-    fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
-        move |below| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        }
     }
 
     #[test]
