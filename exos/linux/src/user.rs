@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
+use exos::fs::permission::Credentials;
 use exos::platform::FrameBytes;
 use exos::reserve;
 
@@ -109,6 +110,10 @@ pub trait UserMemory {
     fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
         let _ = (address, format);
         Ok(())
+    }
+    /// Whose call it is that copies, as far as files are concerned; `None` where nobody's is.
+    fn caller(&self) -> Option<Credentials> {
+        None
     }
     /// Writes up to `length` zero bytes to the program; how many, fewer where its memory ended.
     fn zero_out(&self, address: u64, length: usize) -> usize {
@@ -451,6 +456,10 @@ impl<'a> UserReader<'a> {
 impl exos::fs::transfer::Source for UserReader<'_> {
     fn remaining(&self) -> usize {
         self.cursor.left
+    }
+
+    fn writer(&self) -> Option<Credentials> {
+        self.memory.caller()
     }
 
     fn pass_over(&mut self) -> usize {

@@ -78,7 +78,7 @@ const GAPS: &[Gap] = &[
 
 /// What the table cannot say.
 const OTHER_LIMITS: &[&str] = &[
-    "No file has capabilities. Who opened a file, not who writes it, decides whether a write takes its set-ID bits.",
+    "No file has capabilities.",
     "Files that a program writes are in memory and gone when the machine goes down; the root image \
            is read-only below them.",
     "The GS register belongs to exos: programs cannot set its base (`arch_prctl`). FS is theirs.",

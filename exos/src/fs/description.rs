@@ -15,7 +15,7 @@ use bitflags::bitflags;
 
 use super::file_lock::{Attachment, LockFamily, LockOwner, LockRange, LockTable, LockedFile};
 use super::location::{Location, MountFlags};
-use super::permission::without_set_ids;
+use super::permission::Credentials;
 use super::pipe::{self, Pipe};
 use super::readiness::{Readiness, WaitQueue};
 use super::stream::Terminal;
@@ -23,7 +23,7 @@ use super::terminal::tty::Side;
 use super::transfer::{Destination, Source, partial};
 use super::vnode::{
     Allocate, DirectoryEntry, EntryConsumer, FileKind, InodeRef, Metadata, Now, OFFSET_MAX, OpenFile, OpenRequest,
-    SeekSupport, SeekTarget, SetAttributes, Timestamp, WritePosition,
+    SeekSupport, SeekTarget, Timestamp, WritePosition,
 };
 use super::watch::{WatchTable, event};
 use crate::error::{Errno, Result};
@@ -56,10 +56,6 @@ bitflags! {
         const PATH_ONLY = 1 << 9;
         /// `O_TMPFILE` was given.
         const UNNAMED = 1 << 10;
-        /// Whoever opened it may not keep set-ID bits of a file that he writes.
-        const ENDS_SET_IDS = 1 << 11;
-        /// Nor is he in the file's group.
-        const IS_OF_OTHER_GROUP = 1 << 12;
     }
 }
 
@@ -361,25 +357,17 @@ impl Description {
     }
 
     fn write_on(&self, source: &mut dyn Source, now: impl Now) -> Result<usize> {
-        if let Some(file) = &self.file
-            && self.nature.seek_support != SeekSupport::Offsets
-        {
-            return file.write(0, source);
-        }
         let wanted = source.remaining() as u64;
-        if wanted == 0 && self.file.is_none() {
-            return Ok(0);
-        }
-        let status = self.status();
-        if status.intersects(StatusFlags::APPEND | StatusFlags::ENDS_SET_IDS) && self.file.is_none() {
-            let now = now.now();
-            self.end_set_ids(status, now)?;
-            if status.contains(StatusFlags::APPEND) {
-                let (start, done) = self.inode().write_at(WritePosition::End, source, now)?;
+        match &self.file {
+            Some(file) if self.nature.seek_support != SeekSupport::Offsets => return file.write(0, source),
+            Some(_) => {}
+            None if wanted == 0 => return Ok(0),
+            None if self.status().contains(StatusFlags::APPEND) => {
+                let (start, done) = self.inode().write_at(WritePosition::End, source, now.now())?;
                 *self.offset.lock() = start + done as u64;
                 return Ok(done);
             }
-            return self.write_claimed(wanted, source, now);
+            None => {}
         }
         self.write_claimed(wanted, source, now)
     }
@@ -410,16 +398,14 @@ impl Description {
     pub fn write_at(&self, offset: u64, source: &mut dyn Source, now: impl Now) -> Result<usize> {
         self.check_seekable()?;
         self.check_writable()?;
-        if source.remaining() == 0 && self.file.is_none() {
-            return Ok(0);
-        }
-        let status = self.status();
-        if status.intersects(StatusFlags::APPEND | StatusFlags::ENDS_SET_IDS) && self.file.is_none() {
-            let now = now.now();
-            self.end_set_ids(status, now)?;
-            let at = if status.contains(StatusFlags::APPEND) { WritePosition::End } else { WritePosition::At(offset) };
-            let done = self.inode().write_at(at, source, now).map(|(_, done)| done);
-            return self.told(event::MODIFY, done);
+        if self.file.is_none() {
+            if source.remaining() == 0 {
+                return Ok(0);
+            }
+            if self.status().contains(StatusFlags::APPEND) {
+                let done = self.inode().write_at(WritePosition::End, source, now.now()).map(|(_, done)| done);
+                return self.told(event::MODIFY, done);
+            }
         }
         self.told(event::MODIFY, self.write_at_offset(offset, source, now))
     }
@@ -433,7 +419,6 @@ impl Description {
         if self.file.is_some() {
             return self.write(source, now);
         }
-        self.end_set_ids(self.status(), now)?;
         let (start, done) = self.inode().write_at(WritePosition::End, source, now)?;
         if moves {
             *self.offset.lock() = start + done as u64;
@@ -447,26 +432,11 @@ impl Description {
     /// As [`Self::write_at`].
     pub fn write_here(&self, start: u64, source: &mut dyn Source, moves: bool, now: Timestamp) -> Result<usize> {
         self.check_writable()?;
-        self.end_set_ids(self.status(), now)?;
         let done = self.write_at_offset(start, source, now)?;
         if moves {
             *self.offset.lock() = start + done as u64;
         }
         self.told(event::MODIFY, Ok(done))
-    }
-
-    /// Takes set-ID bits from a file that is about to be written.
-    #[cold]
-    fn end_set_ids(&self, status: StatusFlags, now: Timestamp) -> Result<()> {
-        if !status.contains(StatusFlags::ENDS_SET_IDS) {
-            return Ok(());
-        }
-        let before = self.inode().protection().permissions;
-        let kept = without_set_ids(before, !status.contains(StatusFlags::IS_OF_OTHER_GROUP));
-        if kept == before {
-            return Ok(());
-        }
-        self.inode().set_attributes(SetAttributes { permissions: Some(kept), ..Default::default() }, now)
     }
 
     /// Whether something besides the inode does its work: a text that is made, a device, a pipe.
@@ -552,27 +522,27 @@ impl Description {
         Ok(())
     }
 
-    /// Sets the file's size (`ftruncate`).
+    /// Sets the file's size (`ftruncate`) for `by`.
     ///
     /// # Errors
     /// `EBADF`, `EINVAL`: not a regular file open for writing. `EFBIG`, `EPERM`.
-    pub fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
+    pub fn truncate(&self, by: &Credentials, size_bytes: u64, now: Timestamp) -> Result<()> {
         self.check_not_path()?;
         if !self.request.write || self.inode().kind() != FileKind::Regular {
             return Err(Errno::EINVAL);
         }
-        self.end_set_ids(self.status(), now)?;
+        by.end_set_ids(&**self.inode(), now)?;
         self.inode().truncate(size_bytes, now)?;
         self.watches.tell(&self.location, event::MODIFY, false);
         Ok(())
     }
 
-    /// Changes the file's allocation (`fallocate`).
+    /// Changes the file's allocation (`fallocate`) for `by`.
     ///
     /// # Errors
     /// `EINVAL`: empty or negative range. `EBADF`, `ESPIPE`, `EISDIR`, `ENODEV`, `EFBIG`,
     /// `ENOSPC`, `EOPNOTSUPP`, `EPERM`.
-    pub fn allocate(&self, mode: Allocate, offset: i64, length: i64, now: Timestamp) -> Result<()> {
+    pub fn allocate(&self, by: &Credentials, mode: Allocate, offset: i64, length: i64, now: Timestamp) -> Result<()> {
         self.check_not_path()?;
         let (Ok(offset), Ok(length @ 1..)) = (u64::try_from(offset), u64::try_from(length)) else {
             return Err(Errno::EINVAL);
@@ -589,7 +559,7 @@ impl Description {
         if offset + length > OFFSET_MAX {
             return Err(Errno::EFBIG);
         }
-        self.end_set_ids(self.status(), now)?;
+        by.end_set_ids(&**self.inode(), now)?;
         self.inode().allocate(mode, offset, length, now)?;
         self.watches.tell(&self.location, event::MODIFY, true);
         Ok(())

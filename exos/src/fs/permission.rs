@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use bitflags::bitflags;
 
-use super::vnode::{FileKind, Metadata, Protection};
+use super::vnode::{FileKind, Inode, Metadata, Protection, SetAttributes, Timestamp};
 use crate::error::{Errno, Result};
 use crate::task::capability::{Capability, CapabilitySet};
 
@@ -76,6 +76,27 @@ impl Credentials {
     /// Whether `gid` is among the groups.
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// The permission bits of a file that is changed by these: without those that make a program run with the file's
+    /// rights, unless they may keep them (inode(7); Linux's `file_remove_privs`).
+    fn permissions_after_change(&self, file: Protection) -> u32 {
+        let kept = without_set_ids(file.permissions, self.is_in_group(file.gid));
+        if kept == file.permissions || self.can(Capability::FSETID) { file.permissions } else { kept }
+    }
+
+    /// Takes set-ID bits from a file that is about to be changed by these, who may not keep them; whether it had such.
+    ///
+    /// # Errors
+    /// Those of [`Inode::set_attributes`].
+    pub fn end_set_ids(&self, inode: &dyn Inode, now: Timestamp) -> Result<bool> {
+        let file = inode.protection();
+        let kept = self.permissions_after_change(file);
+        if kept == file.permissions {
+            return Ok(false);
+        }
+        inode.set_attributes(SetAttributes { permissions: Some(kept), ..Default::default() }, now)?;
+        Ok(true)
     }
 
     /// Whether this user owns the file or may act as if.

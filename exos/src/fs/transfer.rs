@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use aegis_abi::FrameNumber;
 
+use super::permission::Credentials;
 use crate::error::{Errno, Result};
 use crate::platform::FrameBytes;
 use crate::preempt::{self, PIECE_BYTES};
@@ -79,6 +80,11 @@ pub trait Source {
     /// behind them. Returns how many were copied; fewer than asked means that the memory behind them cannot
     /// be read.
     fn take(&mut self, into: &mut [u8]) -> usize;
+
+    /// Who writes it to a file, which decides whether that keeps its set-ID bits. `None`: exos, which keeps them.
+    fn writer(&self) -> Option<Credentials> {
+        None
+    }
 
     /// Moves on behind all that is left, which nobody wants to see; how much that was.
     fn pass_over(&mut self) -> usize {

@@ -266,8 +266,9 @@ fn run_step(file: &Description, index: usize, step: FileStep) -> Outcome {
     };
     let count = |result| outcome(result, |count: usize| Outcome::Number(count as u64));
     let seek = |from| outcome(file.seek(from), Outcome::Number);
-    let allocate =
-        |mode, offset: u64, length: u64| done(file.allocate(mode, offset.cast_signed(), length.cast_signed(), NOW));
+    let allocate = |mode, offset: u64, length: u64| {
+        done(file.allocate(&Credentials::ROOT, mode, offset.cast_signed(), length.cast_signed(), NOW))
+    };
     match step {
         FileStep::Read(length) => read(length, None),
         FileStep::ReadAt(offset, length) => read(length, Some(offset)),
@@ -283,7 +284,7 @@ fn run_step(file: &Description, index: usize, step: FileStep) -> Outcome {
         FileStep::SeekEnd(distance) => seek(SeekFrom::End(distance)),
         FileStep::SeekData(offset) => seek(SeekFrom::Data(offset.cast_signed())),
         FileStep::SeekHole(offset) => seek(SeekFrom::Hole(offset.cast_signed())),
-        FileStep::Truncate(size_bytes) => done(file.truncate(size_bytes, NOW)),
+        FileStep::Truncate(size_bytes) => done(file.truncate(&Credentials::ROOT, size_bytes, NOW)),
         FileStep::Extend(offset, length) => allocate(Allocate::Extend, offset, length),
         FileStep::KeepSize(offset, length) => allocate(Allocate::KeepSize, offset, length),
         FileStep::PunchHole(offset, length) => allocate(Allocate::PunchHole, offset, length),

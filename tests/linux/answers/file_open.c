@@ -182,3 +182,46 @@ PROGRAM(set_ids_of_a_file_without_a_name) {
     CHILD("a user", (syscall(SYS_setresgid, 1000, 1000, 1000), syscall(SYS_setresuid, 1000, 1000, 1000), ({ int line = open(".", O_TMPFILE | O_RDWR, 04755); T(line < 0); T(write(line, "x", 1)); fstat(line, &s); printf("%o\n", s.st_mode & 07777); })));
     CHILD("root", ({ int line = open(".", O_TMPFILE | O_RDWR, 04755); T(write(line, "x", 1)); fstat(line, &s); printf("%o\n", s.st_mode & 07777); }));
 }
+// Who writes decides, at each write, not who opened the file.
+static long bits(int fd) { return about_fd(fd).st_mode & 07777; }
+static void written(int to, const char *from_text) {
+    int from = open(from_text, O_RDWR), line[2];
+    loff_t at = 0;
+    pipe(line), write(line[1], "pq", 2);
+#define WRITTEN(mode, call) (fchmod(to, mode), T(call), printf("%lo\n", bits(to)))
+#define BY_ROOT(mode, call) (fchmod(to, mode), ({ CHILD(#call, drop(); T(call)); }), printf("%lo\n", bits(to)))
+    BY_ROOT(04755, write(to, "x", 1)), BY_ROOT(06755, write(to, "x", 1)), BY_ROOT(02745, write(to, "x", 1)), BY_ROOT(02755, write(to, "x", 1)), BY_ROOT(07777, write(to, "x", 1));
+    BY_ROOT(04755, pwrite(to, "x", 1, 0)), BY_ROOT(04755, writev(to, (struct iovec[]){{"x", 1}, {"y", 1}}, 2)), BY_ROOT(04755, pwritev2(to, &(struct iovec){"x", 1}, 1, -1, RWF_APPEND)), BY_ROOT(04755, write(to, "x", 0)), BY_ROOT(04755, write(to, (void *)8, 1));
+    BY_ROOT(04755, sendfile(to, from, &(off_t){0}, 2)), BY_ROOT(04755, copy_file_range(from, &(loff_t){0}, to, &at, 2, 0)), BY_ROOT(04755, splice(line[0], NULL, to, NULL, 1, 0));
+    BY_ROOT(04755, ftruncate(to, 1)), BY_ROOT(04755, fallocate(to, 0, 0, 10)), BY_ROOT(04755, fallocate(to, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+    WRITTEN(06755, write(to, "x", 1)), WRITTEN(06755, ftruncate(to, 2)), WRITTEN(06755, sendfile(to, from, &(off_t){0}, 2));
+    close(from), close(line[0]), close(line[1]);
+}
+PROGRAM(set_ids_at_the_write) {
+    umask(0), chmod(".", 0777), put("text", "text");
+    int of_root = open("f", O_CREAT | O_RDWR, 0755);
+    written(of_root, "text");
+    put("g", "text"), chown("g", 1000, 1000), seteuid(1000);
+    int of_user = open("g", O_RDWR), appends = open("g", O_RDWR | O_APPEND);
+    seteuid(0);
+    written(of_user, "text");
+    fchmod(of_user, 04755), T(write(appends, "x", 1)), printf("%lo\n", bits(of_user));
+    CHILD("a user who appends", drop(); T(write(appends, "x", 1)));
+    printf("%lo\n", bits(of_user));
+    // Of a long write and a mapping.
+    static char bytes[300000];
+    fchmod(of_user, 04755);
+    CHILD("a user who writes much", drop(); T(write(of_user, bytes, sizeof bytes)));
+    printf("%lo\n", bits(of_user));
+    fchmod(of_user, 04755);
+    CHILD("a user who maps", drop(); *(char *)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, of_user, 0) = 1);
+    printf("%lo\n", bits(of_user));
+    // The capability counts, not the user.
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2];
+    CHILD("root without CAP_FSETID", syscall(SYS_capget, &head, sets), sets[0].effective &= ~(1u << CAP_FSETID), syscall(SYS_capset, &head, sets), T(write(of_user, "x", 1)));
+    printf("%lo\n", bits(of_user));
+    IS(fcntl(memfd_create("m", MFD_ALLOW_SEALING), F_GET_SEALS) == 0), IS(fcntl(syscall(SYS_memfd_create, "m", MFD_ALLOW_SEALING), F_ADD_SEALS, 1 << 31) == -1);
+    int sealed = memfd_create("m", MFD_ALLOW_SEALING);
+    fchmod(sealed, 06777), T(fcntl(sealed, F_GET_SEALS)), T(write(sealed, "x", 1)), T(fcntl(sealed, F_GET_SEALS));
+}

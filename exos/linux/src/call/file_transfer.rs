@@ -10,6 +10,7 @@ use aegis_abi::FrameNumber;
 use aegis_abi::layout::PROGRAM_END;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, SeekFrom, StatusFlags};
+use exos::fs::permission::Credentials;
 use exos::fs::readiness::Readiness;
 use exos::fs::terminal::tty::Side;
 use exos::fs::transfer::{Buffer, Source, take_unseen};
@@ -27,7 +28,7 @@ use crate::context::{Arguments, Context, Restart};
 use crate::files::{Access, now, read_path};
 use crate::table::{Entry, full, partial};
 use crate::user::{
-    CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserReader, UserWriter, read_array, read_extents, write_all,
+    CHUNK_BYTES, Extent, TRANSFER_BYTES_MAX, UserMemory, UserReader, UserWriter, read_array, read_extents, write_all,
 };
 
 /// This family's part of the table.
@@ -158,18 +159,24 @@ fn write_from(
 pub(super) struct Capped<'a> {
     inner: &'a mut dyn Source,
     left: usize,
+    /// Whose call writes it, wherever it is from.
+    memory: &'a dyn UserMemory,
 }
 
 impl<'a> Capped<'a> {
-    /// At most `left` bytes of `inner`.
-    pub(super) fn new(inner: &'a mut dyn Source, left: usize) -> Self {
-        Self { inner, left }
+    /// At most `left` bytes of `inner`, for the call of `context`.
+    pub(super) fn new(context: &Context<'a>, inner: &'a mut dyn Source, left: usize) -> Self {
+        Self { inner, left, memory: context.memory }
     }
 }
 
 impl Source for Capped<'_> {
     fn remaining(&self) -> usize {
         self.inner.remaining().min(self.left)
+    }
+
+    fn writer(&self) -> Option<Credentials> {
+        self.memory.caller()
     }
 
     fn take(&mut self, into: &mut [u8]) -> usize {
@@ -226,7 +233,7 @@ pub(crate) fn write_from_source(
         0 => usize::MAX,
         _ => size_limit_room(context, description, offset)?,
     };
-    let mut source = Capped { inner: source, left: room };
+    let mut source = Capped::new(context, source, room);
     let mut done = 0;
     loop {
         let attempt = until_ready(context, description, Readiness::WRITE, |context| match offset {
@@ -478,7 +485,7 @@ fn write_flagged(context: &mut Context<'_>, [descriptor, extents, count, offset,
             None => description.offset(),
         };
         let room = size_limit_room_at(context, &description, start)?;
-        let mut source = Capped::new(&mut reader, room);
+        let mut source = Capped::new(context, &mut reader, room);
         let now = now(context);
         let count = match flags & APPEND {
             0 => description.write_here(start, &mut source, offset.is_none(), now)?,
@@ -674,6 +681,11 @@ pub fn copy_file_range(context: &mut Context<'_>, [input, from, output, to, leng
     Ok(done)
 }
 
+/// With what the caller's rights to files are looked at.
+fn credentials_of(context: &Context<'_>) -> Credentials {
+    context.thread.identities.lock().for_files()
+}
+
 /// `ftruncate(2)`.
 pub fn ftruncate(context: &mut Context<'_>, [descriptor, length, ..]: Arguments) -> Result<u64> {
     if length > i64::MAX as u64 {
@@ -687,7 +699,7 @@ pub fn ftruncate(context: &mut Context<'_>, [descriptor, length, ..]: Arguments)
     if description.is_writable() {
         check_new_size(context, &description.metadata(), length)?;
     }
-    description.truncate(length, now(context))?;
+    description.truncate(&credentials_of(context), length, now(context))?;
     file_cut::cut(context.system, description.inode(), length);
     Ok(0)
 }
@@ -734,7 +746,7 @@ pub fn fallocate(context: &mut Context<'_>, [descriptor, mode, offset, length, .
     if grows && description.is_writable() && (offset | length) as i64 >= 0 {
         check_new_size(context, &description.metadata(), offset + length)?;
     }
-    description.allocate(mode, offset as i64, length as i64, now(context))?;
+    description.allocate(&credentials_of(context), mode, offset as i64, length as i64, now(context))?;
     if !matches!(mode, Allocate::Extend | Allocate::KeepSize) {
         file_cut::punch(context.system, description.inode(), offset, length);
     }

@@ -187,7 +187,7 @@ pub fn tee(context: &mut Context<'_>, [input, output, length, flags, ..]: Argume
     bytes.resize(count, 0);
     let count = from.peek(&mut bytes);
     let mut source = &bytes[..count];
-    write_from_source(context, &output, &mut Capped::new(&mut source, count), None)
+    write_from_source(context, &output, &mut Capped::new(context, &mut source, count), None)
 }
 
 /// `vmsplice(2)`: to a pipe as much as there is room for; from one as `readv`.
@@ -209,7 +209,7 @@ pub fn vmsplice(context: &mut Context<'_>, [descriptor, extents, count, flags, .
         let room = description.pipe().map_or(0, |pipe| pipe.room());
         let memory = context.memory;
         let mut source = UserReader::new(memory, &extents);
-        return write_from_source(context, &description, &mut Capped::new(&mut source, room), None);
+        return write_from_source(context, &description, &mut Capped::new(context, &mut source, room), None);
     }
     if flags & NON_BLOCKING != 0 {
         wait_for_bytes(context, &description, false)?;

@@ -11,6 +11,7 @@ use aegis_rt::control;
 use aegis_rt::upcall::KIND_HELD_BACK;
 use core::sync::atomic::{AtomicBool, Ordering};
 use exos::error::{Errno, Result};
+use exos::fs::permission::Credentials;
 use exos::mem::Handler;
 use exos::platform::FrameBytes;
 use exos::reserve::{self, Level};
@@ -104,6 +105,10 @@ impl UserMemory for ProgramMemory {
     }
     fn load_vector(&self, address: u64, format: (u64, usize)) -> Result<()> {
         vector::load_from_frame(address, format)
+    }
+    fn caller(&self) -> Option<Credentials> {
+        let (_, thread) = fiber::current()?.owner();
+        Some(thread.identities.lock().for_files())
     }
     #[inline]
     fn zero_out(&self, address: u64, length: usize) -> usize {

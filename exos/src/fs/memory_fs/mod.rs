@@ -18,6 +18,7 @@
 
 mod content;
 mod directory;
+mod guards;
 mod names;
 mod node;
 mod page_map;

@@ -20,6 +20,7 @@ use super::super::vnode::{
 use super::MemoryFs;
 use super::content::{Backing, Content, PIECE_PAGES, Pages};
 use super::directory::{self, Known, Names};
+use super::guards::Guards;
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
 use crate::platform::FrameBytes;
@@ -56,9 +57,7 @@ pub(super) struct State {
     pub(super) is_changed: bool,
     /// Made without a name and may still get one (`O_TMPFILE`).
     pub(super) is_linkable: bool,
-    pub(super) seals: Seals,
-    /// Somebody writes more than one chunk: others who write, or change the size, wait until he is done.
-    pub(super) is_in_long_write: bool,
+    pub(super) guards: Guards,
     pub(super) extended: Option<Box<ExtendedAttributes>>,
     pub(super) body: Body,
 }
@@ -110,8 +109,7 @@ impl MemoryNode {
             created: Some(creation.now),
             is_changed: false,
             is_linkable: false,
-            seals: Seals::SEAL,
-            is_in_long_write: false,
+            guards: Guards::new(Seals::SEAL, creation.permissions),
             extended: None,
             body,
         };
@@ -140,8 +138,7 @@ impl MemoryNode {
             created: of_base.created,
             is_changed: false,
             is_linkable: false,
-            seals: Seals::SEAL,
-            is_in_long_write: false,
+            guards: Guards::new(Seals::SEAL, of_base.permissions),
             extended: None,
             body,
         };
@@ -166,7 +163,7 @@ impl MemoryNode {
         let node = self.fs.new_node(&NewNode::Regular, creation)?;
         let mut node = Arc::into_inner(node).ok_or(Errno::EIO)?;
         node.can_seal = true;
-        node.state.get_mut().seals = seals;
+        node.state.get_mut().guards = Guards::new(seals, creation.permissions);
         Ok(Arc::new(node))
     }
 
@@ -231,7 +228,10 @@ impl MemoryNode {
     /// As [`Self::change`], but not in the middle of somebody's long write.
     fn change_alone<R>(&self, mut work: impl FnMut(&mut State) -> Result<R>) -> Result<R> {
         loop {
-            let outcome = self.change(|state| if state.is_in_long_write { Ok(None) } else { work(state).map(Some) })?;
+            let outcome = self.change(|state| match state.guards.contains(Guards::LONG_WRITE) {
+                true => Ok(None),
+                false => work(state).map(Some),
+            })?;
             if let Some(result) = outcome {
                 return Ok(result);
             }
@@ -378,15 +378,15 @@ impl Drop for MemoryNode {
 
 impl Sealable for MemoryNode {
     fn get(&self) -> Seals {
-        self.state.lock().seals
+        self.state.lock().guards.seals()
     }
 
     fn add(&self, seals: Seals) -> Result<()> {
         let mut state = self.state.lock();
-        if state.seals.contains(Seals::SEAL) {
+        if state.guards.contains(Guards::SEAL) {
             return Err(Errno::EPERM);
         }
-        state.seals |= seals;
+        state.guards |= Guards::of(seals);
         Ok(())
     }
 }
@@ -534,12 +534,12 @@ impl Inode for MemoryNode {
     fn truncate(&self, size_bytes: u64, now: Timestamp) -> Result<()> {
         self.with_content(|_| Ok(()))?;
         let cut_off = self.change_alone(|state| {
-            let State { body: Body::File(content), seals, .. } = state else {
+            let State { body: Body::File(content), guards, .. } = state else {
                 return Err(Errno::EINVAL);
             };
             let shrinks = size_bytes < content.size_bytes;
             let grows = size_bytes > content.size_bytes;
-            if (shrinks && seals.contains(Seals::SHRINK)) || (grows && seals.contains(Seals::GROW)) {
+            if (shrinks && guards.contains(Guards::SHRINK)) || (grows && guards.contains(Guards::GROW)) {
                 return Err(Errno::EPERM);
             }
             let cut_off = content.resize(&self.fs, size_bytes)?;
@@ -567,14 +567,14 @@ impl Inode for MemoryNode {
         while start < end {
             // The file may be another one after each piece, so all is looked at again.
             let reached = self.change_alone(|state| {
-                let State { body: Body::File(content), seals, .. } = state else {
+                let State { body: Body::File(content), guards, .. } = state else {
                     return Err(Errno::EINVAL);
                 };
-                if punches && seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+                if punches && guards.intersects(Guards::WRITES) {
                     return Err(Errno::EPERM);
                 }
                 let grows = !keeps_size && end > content.size_bytes;
-                if grows && seals.contains(Seals::GROW) {
+                if grows && guards.contains(Guards::GROW) {
                     return Err(Errno::EPERM);
                 }
                 let piece_end = match mode {
@@ -615,10 +615,13 @@ impl Inode for MemoryNode {
     fn set_attributes(&self, attributes: SetAttributes, now: Timestamp) -> Result<()> {
         self.change(|state| {
             let runs_as_before = attributes.permissions.is_none_or(|new| (new ^ state.permissions) & 0o111 == 0);
-            if !runs_as_before && state.seals.contains(Seals::EXECUTE) {
+            if !runs_as_before && state.guards.contains(Guards::EXECUTE) {
                 return Err(Errno::EPERM);
             }
-            state.permissions = attributes.permissions.unwrap_or(state.permissions) & 0o7777;
+            if let Some(permissions) = attributes.permissions {
+                state.permissions = permissions & 0o7777;
+                state.guards = state.guards.with_permissions(permissions);
+            }
             state.uid = attributes.uid.unwrap_or(state.uid);
             state.gid = attributes.gid.unwrap_or(state.gid);
             state.accessed = attributes.accessed.unwrap_or(state.accessed);

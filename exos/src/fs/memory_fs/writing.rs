@@ -8,7 +8,8 @@
 //! Neighbours: [`super::node`], [`super::content`].
 
 use super::super::transfer::{Source, partial};
-use super::super::vnode::{OFFSET_MAX, Seals, Timestamp, WritePosition};
+use super::super::vnode::{OFFSET_MAX, Timestamp, WritePosition};
+use super::guards::Guards;
 use super::node::{Body, MemoryNode, State, pages_of};
 use crate::error::{Errno, Result};
 use crate::preempt;
@@ -21,18 +22,29 @@ impl MemoryNode {
         bytes: &[u8],
         now: Timestamp,
         long: &mut LongWrite<'_>,
+        writer: &dyn Source,
     ) -> Result<(u64, usize, Option<Errno>)> {
         loop {
             let outcome = self.try_write_chunk(position, bytes, now, long)?;
             if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
+            if !long.keeps_set_ids {
+                long.keeps_set_ids = !self.end_set_ids(writer, now)?;
+            }
             preempt::unless_killed()?;
             sync::relax();
         }
     }
 
-    /// `None`: somebody else is in the middle of a long write.
+    /// Takes set-ID bits that whoever writes may not keep; whether there were such.
+    #[cold]
+    fn end_set_ids(&self, source: &dyn Source, now: Timestamp) -> Result<bool> {
+        source.writer().map_or(Ok(false), |writer| writer.end_set_ids(self, now))
+    }
+
+    /// `None`: somebody else is in the middle of a long write, or the file has set-ID bits, of which it is not known
+    /// that this write keeps them.
     fn try_write_chunk(
         &self,
         position: WritePosition,
@@ -47,10 +59,10 @@ impl MemoryNode {
         };
         let _fetched = self.fetch(pages_of(start, bytes.len() as u64));
         self.change(|state| {
-            let State { body: Body::File(content), seals, is_in_long_write, .. } = state else {
+            let State { body: Body::File(content), guards, .. } = state else {
                 return Err(Errno::EINVAL);
             };
-            if !long.enter(is_in_long_write) {
+            if !long.enter(guards) {
                 return Ok(None);
             }
             let offset = match position {
@@ -62,10 +74,13 @@ impl MemoryNode {
                 return Err(Errno::EFBIG);
             }
             let grows = offset + room as u64 > content.size_bytes;
-            if seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+            if guards.intersects(Guards::WRITES) {
                 return Err(Errno::EPERM);
             }
-            if grows && seals.contains(Seals::GROW) {
+            if guards.contains(Guards::SET_IDS) && !long.keeps_set_ids {
+                return Ok(None);
+            }
+            if grows && guards.contains(Guards::GROW) {
                 // As on Linux, the whole pages before the end are written.
                 let kept = (content.size_bytes & !4095).saturating_sub(offset);
                 if kept == 0 {
@@ -90,12 +105,13 @@ impl MemoryNode {
         bytes: &[u8],
         now: Timestamp,
         long: &mut LongWrite<'_>,
+        writer: &dyn Source,
     ) -> Result<(u64, usize, Option<Errno>)> {
         let mut start = None;
         let mut done = 0;
         loop {
             let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
-            let error = match self.write_chunk(to, &bytes[done..], now, long) {
+            let error = match self.write_chunk(to, &bytes[done..], now, long, writer) {
                 Ok((begin, written, error)) => {
                     start.get_or_insert(begin);
                     done += written;
@@ -121,16 +137,18 @@ impl MemoryNode {
     ) -> Result<(u64, usize)> {
         let mut start = None;
         let mut done = 0;
-        let mut long = LongWrite { node: self, is_wanted: source.remaining() > chunk.len(), has_begun: false };
+        let mut long = LongWrite::new(self, source.remaining() > chunk.len());
         while source.remaining() > 0 || start.is_none() {
             let wanted = source.remaining().min(chunk.len());
             let taken = source.take(&mut chunk[..wanted]);
             let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
             if taken == 0 && wanted > 0 {
+                // Asked before it is known that nothing comes, as on Linux.
+                self.end_set_ids(source, now)?;
                 let begin = start.unwrap_or(0);
                 return partial(done, Errno::EFAULT).map(|count| (begin, count));
             }
-            let (begin, written, error) = match self.write_all(to, &chunk[..taken], now, &mut long) {
+            let (begin, written, error) = match self.write_all(to, &chunk[..taken], now, &mut long, source) {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     return partial(done, error).map(|count| (start.unwrap_or(0), count));
@@ -151,7 +169,7 @@ impl MemoryNode {
         let (done, is_first) = {
             let mut state = self.state.lock();
             let Body::File(content) = &state.body else { return 0 };
-            if state.is_in_long_write || state.seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE | Seals::GROW) {
+            if state.guards.intersects(Guards::AT_ONCE) {
                 return 0;
             }
             let wanted = source.remaining();
@@ -178,17 +196,23 @@ struct LongWrite<'a> {
     node: &'a MemoryNode,
     is_wanted: bool,
     has_begun: bool,
+    /// Whoever writes may keep the file's set-ID bits.
+    keeps_set_ids: bool,
 }
 
-impl LongWrite<'_> {
-    /// Whether a chunk may be written now; `is_in_long_write` is the file's mark, which is locked.
-    fn enter(&mut self, is_in_long_write: &mut bool) -> bool {
+impl<'a> LongWrite<'a> {
+    fn new(node: &'a MemoryNode, is_wanted: bool) -> Self {
+        Self { node, is_wanted, has_begun: false, keeps_set_ids: false }
+    }
+
+    /// Whether a chunk may be written now; `guards` are the file's, which is locked.
+    fn enter(&mut self, guards: &mut Guards) -> bool {
         if self.has_begun {
             return true;
         }
-        let is_free = !*is_in_long_write;
+        let is_free = !guards.contains(Guards::LONG_WRITE);
         if is_free && self.is_wanted {
-            *is_in_long_write = true;
+            *guards |= Guards::LONG_WRITE;
             self.has_begun = true;
         }
         is_free
@@ -198,7 +222,7 @@ impl LongWrite<'_> {
 impl Drop for LongWrite<'_> {
     fn drop(&mut self) {
         if self.has_begun {
-            self.node.state.lock().is_in_long_write = false;
+            self.node.state.lock().guards -= Guards::LONG_WRITE;
         }
     }
 }

@@ -166,13 +166,7 @@ impl Namespace {
     /// # Errors
     /// Those of setting permissions.
     pub(super) fn drop_set_ids(&self, caller: &Caller<'_>, location: &Location) -> Result<()> {
-        let protection = location.inode().protection();
-        let kept = without_set_ids(protection.permissions, caller.credentials.is_in_group(protection.gid));
-        if kept == protection.permissions || caller.credentials.can(Capability::FSETID) {
-            return Ok(());
-        }
-        let attributes = SetAttributes { permissions: Some(kept), ..Default::default() };
-        location.inode().set_attributes(attributes, caller.now)
+        caller.credentials.end_set_ids(&**location.inode(), caller.now).map(|_| ())
     }
 
     /// Checks what a caller may do with a file (`access`; the caller passes real or effective identity).

@@ -88,16 +88,6 @@ impl OpenHow {
     };
 }
 
-/// What writes through a new description do to a file that runs with its owner's rights: unless whoever opens it may
-/// keep such rights, they end (inode(7)).
-fn ends_set_ids(caller: &Caller<'_>, location: &Location) -> StatusFlags {
-    match caller.credentials.can(Capability::FSETID) {
-        true => StatusFlags::empty(),
-        false if caller.credentials.is_in_group(location.inode().protection().gid) => StatusFlags::ENDS_SET_IDS,
-        false => StatusFlags::ENDS_SET_IDS | StatusFlags::IS_OF_OTHER_GROUP,
-    }
-}
-
 /// The permissions of a new file in a directory that hands its group on: who is not in that group makes no file that
 /// runs with its rights.
 fn without_foreign_group(caller: &Caller<'_>, parent: &Location, permissions: u32) -> u32 {
@@ -267,8 +257,7 @@ impl Namespace {
             self.break_leases(caller, location.inode(), writes)?;
         }
         let file = self.open_inode(caller, &location, request)?;
-        let status = how.status | if request.write { ends_set_ids(caller, &location) } else { StatusFlags::empty() };
-        let description = self.describe(location, request, status, file);
+        let description = self.describe(location, request, how.status, file);
         if writes {
             // Now that it is counted, a program that starts finds it.
             check_not_run(description.inode())?;
@@ -296,8 +285,7 @@ impl Namespace {
         // The permissions of a file that one has just made are for others.
         let request = how.access.request(how.status.contains(StatusFlags::NON_BLOCKING));
         let file = self.open_inode(caller, &location, request)?;
-        let status = how.status | if request.write { ends_set_ids(caller, &location) } else { StatusFlags::empty() };
-        Ok(self.describe(location, request, status, file))
+        Ok(self.describe(location, request, how.status, file))
     }
 
     fn find_or_create(
@@ -419,7 +407,6 @@ impl Namespace {
         let inode = directory.inode().create_unnamed(creation, !how.flags.contains(OpenFlags::EXCLUSIVE))?;
         let request = how.access.request(false);
         let location = directory.unnamed_child(inode);
-        let status = how.status | ends_set_ids(caller, &location);
-        Ok(self.describe(location, request, status, None))
+        Ok(self.describe(location, request, how.status, None))
     }
 }

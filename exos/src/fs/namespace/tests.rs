@@ -212,7 +212,7 @@ fn unnamed_files_get_names() {
     let memory = world.namespace.memory_file(world.root.inode(), b"x", Seals::empty(), BY_ROOT);
     let memory = memory.unwrap();
     assert_eq!(path_of(&world, memory.location()), b"/memfd:x (deleted)");
-    memory.truncate(10, NOW).unwrap();
+    memory.truncate(&Credentials::ROOT, 10, NOW).unwrap();
     assert_eq!(contents(&memory), Ok([0; 10].to_vec()));
     assert!(memory.inode().seals().is_some());
     let mapped = MappedFile::new(memory.location().clone(), world.root.clone()).unwrap();
@@ -343,8 +343,8 @@ fn devices_work() {
     assert_eq!(open("/dev/tty").err(), Some(Errno::ENXIO));
     assert_eq!(find(&world, "/dev/null").unwrap().inode().metadata().mode(), 0o020_666);
     assert_eq!(find(&world, "/dev/stdin").err(), Some(Errno::ENOENT), "no /proc here");
-    assert_eq!(null.truncate(0, NOW), Err(Errno::EINVAL));
-    assert_eq!(null.allocate(Allocate::Extend, 0, 1, NOW), Err(Errno::ENODEV));
+    assert_eq!(null.truncate(&Credentials::ROOT, 0, NOW), Err(Errno::EINVAL));
+    assert_eq!(null.allocate(&Credentials::ROOT, Allocate::Extend, 0, 1, NOW), Err(Errno::ENODEV));
 }
 
 #[test]
@@ -361,8 +361,8 @@ fn counters_pipes_and_status_flags() {
     assert_eq!(counter.readiness(), Readiness::WRITE);
     let (reader, writer) = world.namespace.pipe(NONE, NOW);
     assert!(writer.writes_all() && reader.pipe().is_some());
-    assert_eq!(reader.truncate(0, NOW), Err(Errno::EINVAL));
-    assert_eq!(writer.allocate(Allocate::Extend, 0, 1, NOW), Err(Errno::ESPIPE));
+    assert_eq!(reader.truncate(&Credentials::ROOT, 0, NOW), Err(Errno::EINVAL));
+    assert_eq!(writer.allocate(&Credentials::ROOT, Allocate::Extend, 0, 1, NOW), Err(Errno::ESPIPE));
     assert_eq!(reader.metadata().inode_number, writer.metadata().inode_number);
 }
 

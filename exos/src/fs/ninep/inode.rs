@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use aegis_abi::FrameNumber;
 
 use super::super::file_users::FileUsers;
-use super::super::permission::Credentials;
+use super::super::permission::{Credentials, MODE_SET_GID, MODE_SET_UID};
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Source};
 use super::super::vnode::{
@@ -419,6 +419,11 @@ impl Inode for NinepInode {
 
     fn write_at(&self, position: WritePosition, source: &mut dyn Source, now: Timestamp) -> Result<(u64, usize)> {
         self.check_regular()?;
+        if self.state.lock().attributes.permissions & (MODE_SET_UID | MODE_SET_GID) != 0
+            && let Some(writer) = source.writer()
+        {
+            writer.end_set_ids(self, now)?;
+        }
         self.write_through(position, source, now)
     }
 

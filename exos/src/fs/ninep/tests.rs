@@ -14,6 +14,7 @@ use crate::fs::memory_fs::Identity;
 use crate::fs::namespace::{Access, OpenFlags};
 use crate::fs::overlay::{OVERLAY_MAGIC, over_live};
 use crate::fs::page::{MappedFile, PAGE_BYTES};
+use crate::fs::permission::Credentials;
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, contents};
 use crate::fs::transfer::Buffer;
 use crate::fs::vnode::{DeviceNumber, FileKind, InodeRef, NewNode, RenameMode, downcast};
@@ -226,7 +227,7 @@ fn what_the_guest_writes_is_on_the_host_at_once() {
     assert_eq!(file.write(&mut &b"guest"[..], NOW), Ok(5));
     assert_eq!(rig.server.data("f").unwrap(), b"hostguest");
     assert_eq!(contents(&file).unwrap(), b"hostguest");
-    file.truncate(3, NOW).unwrap();
+    file.truncate(&Credentials::ROOT, 3, NOW).unwrap();
     assert_eq!(rig.server.data("f").unwrap(), b"hos");
     assert_eq!(contents(&file).unwrap(), b"hos");
     let (caller, root) = (world.caller(), &world.root);
