@@ -213,9 +213,6 @@ impl Watched {
             0 => queue.register(me, interest_of(events)),
             _ => queue.register_alone(me, interest_of(events)),
         };
-        if !registration.is_held() {
-            return Err(Errno::ENOMEM);
-        }
         let before = self.registration.lock().replace(registration);
         drop(before);
         // It may be ready now.

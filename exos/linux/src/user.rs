@@ -136,10 +136,14 @@ pub fn read_exact(memory: &dyn UserMemory, address: u64, into: &mut [u8]) -> Res
     }
 }
 
-/// Reads a length that is the program's word, with a limit: `EINVAL` beyond it.
+/// Most bytes that a call reads of the program without asking for memory.
+const SMALL_BYTES: usize = 4096;
+
+/// Reads a length that is the program's word, with a limit: `EINVAL` beyond it. `ENOMEM`.
 pub fn read_vec(memory: &dyn UserMemory, address: u64, length: u64, limit: usize) -> Result<Vec<u8>> {
     let length = usize::try_from(length).ok().filter(|length| *length <= limit).ok_or(Errno::EINVAL)?;
-    let mut bytes = alloc::vec![0; length];
+    let mut bytes = if length <= SMALL_BYTES { Vec::with_capacity(length) } else { reserve::vector(length)? };
+    bytes.resize(length, 0);
     read_exact(memory, address, &mut bytes)?;
     Ok(bytes)
 }

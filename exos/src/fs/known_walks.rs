@@ -9,7 +9,8 @@
 //! Invariants:
 //! - Whoever changes what walks depend on calls [`KnownWalks::forget_all`] after the change and before he answers his
 //!   caller. Names that come change no walk that led somewhere, and a file whose name is removed is told by its own
-//!   entry ([`Entry::is_deleted`]), so neither forgets anything.
+//!   entry ([`Entry::is_deleted`]), so neither forgets anything. An entry that cannot be told is not kept
+//!   ([`Entry::is_passing`]).
 //! - A walk is kept with the generation that was current before it began.
 //! - Only walks through directories whose names and permissions change by the name space alone are kept
 //!   ([`super::vnode::Inode::is_steady`]), and only for those who may search all of them: everybody, or the privileged.
@@ -192,7 +193,7 @@ impl KnownWalks {
         generation: u64,
         found: &Location,
     ) {
-        if route.path.len() > PATH_BYTES_KEPT_MAX {
+        if route.path.len() > PATH_BYTES_KEPT_MAX || found.entry().is_passing() {
             return;
         }
         let hash = route.hash();

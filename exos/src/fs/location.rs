@@ -81,6 +81,8 @@ pub struct Entry {
     is_deleted: AtomicBool,
     /// Its mount keeps it: most places of a walk were there lately.
     is_recent: AtomicBool,
+    /// Its parent does not know it, for want of memory: whoever removes its name cannot tell it, so nobody keeps it.
+    is_passing: AtomicBool,
     /// Who is to be told when nobody holds this entry any more.
     mourner: Once<Weak<WatchTable>>,
 }
@@ -115,6 +117,7 @@ impl Entry {
             is_covered: AtomicBool::new(false),
             is_deleted: AtomicBool::new(is_deleted),
             is_recent: AtomicBool::new(false),
+            is_passing: AtomicBool::new(false),
             mourner: Once::new(),
         })
     }
@@ -145,6 +148,21 @@ impl Entry {
     #[inline]
     pub(super) fn is_deleted(&self) -> bool {
         self.is_deleted.load(Ordering::Acquire)
+    }
+
+    /// Whether it goes with those who hold it now, and nobody else may come to it.
+    #[inline]
+    pub(super) fn is_passing(&self) -> bool {
+        self.is_passing.load(Ordering::Relaxed)
+    }
+
+    /// Sees to it that one more name of this directory can be known: before a name comes to it by [`Self::attach`] or
+    /// [`Self::move_child`].
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn make_room(&self) -> Result<()> {
+        self.children.lock().make_room()
     }
 
     fn parent(&self) -> Option<Arc<Self>> {
@@ -191,7 +209,7 @@ impl Entry {
     }
 
     /// The entry for `name`, which leads to `inode` and cannot be removed meanwhile: the caller holds the name space's
-    /// lock for changes.
+    /// lock for changes, and has made room.
     pub(super) fn attach(self: &Arc<Self>, name: &[u8], inode: InodeRef) -> Arc<Self> {
         if self.inode.is_volatile() {
             return Self::new(inode, Some(self.clone()), name, false);
@@ -208,7 +226,11 @@ impl Entry {
             return None;
         }
         let Some(child) = children.by_name.get_mut(name) else {
-            children.put(name, &fresh);
+            match removal_count.map(|_| children.make_room()) {
+                // It came by itself, and the next look-up finds it once more.
+                Some(Err(_)) => fresh.is_passing.store(true, Ordering::Relaxed),
+                _ => children.put(name, &fresh),
+            }
             drop(children);
             return Some(fresh);
         };
@@ -239,7 +261,7 @@ impl Entry {
     }
 
     /// Notes that `old_name` of this directory is now `new_name` of `new_parent`, where it replaced what led to
-    /// `replaced`.
+    /// `replaced`, and where the caller made room.
     pub(super) fn move_child(
         &self,
         old_name: &[u8],
@@ -262,7 +284,7 @@ impl Entry {
         }
     }
 
-    /// Notes that two names changed places.
+    /// Notes that two names changed places. The caller made room in both directories.
     pub(super) fn swap_children(self: &Arc<Self>, name: &[u8], other: &Arc<Self>, other_name: &[u8]) {
         let first = self.children.lock().take(name);
         let second = other.children.lock().take(other_name);
@@ -280,17 +302,20 @@ impl Entry {
 }
 
 impl Children {
-    fn put(&mut self, name: &[u8], child: &Arc<Entry>) {
+    /// Sees to it that there is room for one more name. `ENOMEM`.
+    fn make_room(&mut self) -> Result<()> {
         if self.by_name.len() >= self.sweep_count.max(SWEEP_COUNT_MIN) {
             self.sweep();
         }
-        if self.by_name.make_room(1).is_err() {
+        self.by_name.make_room(1).or_else(|_| {
             self.sweep();
-            // Then it is not remembered, and the next look-up finds it once more.
-            if self.by_name.make_room(1).is_err() {
-                return;
-            }
-        }
+            self.by_name.make_room(1)
+        })
+    }
+
+    /// Puts one in for whom there was room.
+    fn put(&mut self, name: &[u8], child: &Arc<Entry>) {
+        self.by_name.make_sure_of_room();
         self.by_name.insert(name, Arc::downgrade(child));
     }
 
@@ -611,7 +636,7 @@ impl Mount {
     }
 
     fn keep(&self, entry: &Arc<Entry>) {
-        if entry.inode.is_volatile() {
+        if entry.inode.is_volatile() || entry.is_passing() {
             return;
         }
         let before = {

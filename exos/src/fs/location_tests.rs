@@ -12,6 +12,7 @@ use crate::fs::namespace::{OpenFlags, OpenHow};
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, described, pool, tmpfs_root};
 use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode, RenameMode};
 use crate::fs::walk::{LookupFlags, Restriction};
+use crate::reserve::{Level, set_level};
 use crate::sync::Mutex;
 
 /// A directory in which a name is removed just after it was found.
@@ -58,6 +59,29 @@ fn what_was_removed_is_not_kept() {
     let entry = Arc::downgrade(found.entry());
     drop(found);
     assert!(entry.upgrade().is_none(), "nobody can reach it any more");
+}
+
+/// A directory that has no memory to know its children by: they are found, and gone when they are removed.
+#[test]
+fn what_is_found_while_memory_is_short_is_not_kept_when_its_name_goes() {
+    let world = World::tmpfs();
+    let (caller, root) = (world.caller(), &world.root);
+    world.namespace.create(&caller, root, b"/in", NewNode::Directory, 0o755).expect("there is room");
+    let find = |path: &[u8]| world.namespace.lookup(&caller, root, path, LookupFlags::FOLLOW);
+    find(b"/in").expect("it was created").inode().create(b"name", NewNode::Regular, BY_ROOT).expect("there is room");
+    set_level(Level::Short);
+    let held = find(b"/in/name").expect("it is there");
+    assert!(held.entry().is_passing());
+    (0..3).for_each(|_| assert_eq!(find(b"/in/name").map(|_| ()), Ok(())));
+    world.namespace.unlink(&caller, root, b"/in/name").expect("it is there");
+    assert_eq!(find(b"/in/name").err(), Some(Errno::ENOENT));
+    let entry = Arc::downgrade(held.entry());
+    drop(held);
+    assert!(entry.upgrade().is_none(), "nobody can reach it any more");
+    let made = world.namespace.create(&caller, root, b"/in/other", NewNode::Regular, 0o600);
+    assert_eq!((made.err(), find(b"/in/other").err()), (Some(Errno::ENOMEM), Some(Errno::ENOENT)));
+    set_level(Level::Whole);
+    assert_eq!(world.namespace.create(&caller, root, b"/in/other", NewNode::Regular, 0o600).map(|_| ()), Ok(()));
 }
 
 /// The program `namerace.c` in small: one that removes and creates beside three that look.

@@ -137,6 +137,15 @@ impl<V> NameTable<V> {
         if is_grown || (self.count + more) * 8 <= self.places.len() * 7 { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
+    /// As [`Self::make_room`] for one name, for which there was room that others may have taken since. They leave an
+    /// eighth of a long table; one in which that is less than a place is short, and grows in any case.
+    pub(super) fn make_sure_of_room(&mut self) {
+        if self.make_room(1).is_err() && self.count + 2 > self.places.len() {
+            let place_count = (self.places.len() * 2).max(PLACE_COUNT_MIN);
+            self.move_to(Vec::with_capacity(place_count), place_count);
+        }
+    }
+
     /// Leads a name to `value`; what it led to before is returned. There must be room.
     pub(super) fn insert(&mut self, name: &[u8], value: V) -> Option<V> {
         let hash = hash_of(name);
@@ -199,13 +208,18 @@ impl<V> NameTable<V> {
 
     /// Moves all names to a table of so many places; false, and nothing has changed, if there is no memory for it.
     fn refill(&mut self, place_count: usize) -> bool {
-        let Ok(mut places) = reserve::vector(place_count) else { return false };
+        let Ok(places) = reserve::vector(place_count) else { return false };
+        self.move_to(places, place_count);
+        true
+    }
+
+    /// Moves all names to a table of so many places, which is empty as yet.
+    fn move_to(&mut self, mut places: Vec<Option<Named<V>>>, place_count: usize) {
         places.resize_with(place_count, || None);
         for named in core::mem::replace(&mut self.places, places).into_iter().flatten() {
             let (index, _) = self.find(named.hash, &named.name);
             self.places[index] = Some(named);
         }
-        true
     }
 }
 
@@ -303,5 +317,31 @@ mod tests {
         assert_eq!(fill(&mut table, 56..1000), Ok(()));
         let is_there = |number: &u32| table.get(&number.to_le_bytes()) == Some(number);
         assert_eq!((0..1000).filter(is_there).count(), 28 + 944);
+    }
+
+    #[test]
+    fn who_made_room_has_it_though_others_took_theirs_since_and_there_is_no_memory() {
+        for count in 0..200_u32 {
+            let mut table = NameTable::default();
+            for number in 0..count {
+                table.make_room(1).expect("there is memory");
+                table.insert(&number.to_le_bytes(), number);
+            }
+            set_level(Level::Short);
+            if table.make_room(1).is_err() {
+                set_level(Level::Whole);
+                continue;
+            }
+            let mut others = 1000_u32..;
+            while table.make_room(1).is_ok() {
+                let other = others.next().expect("numbers do not end");
+                table.insert(&other.to_le_bytes(), other);
+            }
+            table.make_sure_of_room();
+            table.insert(b"mine", 7);
+            set_level(Level::Whole);
+            // Names that are not there end the search at a free place.
+            assert_eq!((table.get(b"mine"), table.get(b"none")), (Some(&7), None));
+        }
     }
 }

@@ -9,8 +9,11 @@
 //! same ([`WaitQueue::register_unless_told`]), so one look is enough: a change that came after it, and was told
 //! before he joined, keeps him out.
 //!
-//! Limit: memory. Whoever finds none is told at once that something changed, each time.
+//! A place in a queue cannot be refused: who sleeps without one sleeps for ever. It is taken from exos's reserve where
+//! there is no other memory, so whoever takes many for one call asks before ([`reserve::check`]), and no table grows
+//! longer than what the reserve has for one that doubles: those who come then stand behind it ([`Waiters::overflow`]).
 
+use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bitflags::bitflags;
 
 use crate::preempt::Pace;
-use crate::reserve;
+use crate::reserve::LARGE_BYTES;
 use crate::sync::Mutex;
 
 bitflags! {
@@ -64,8 +67,9 @@ pub trait Waiter: Send + Sync {
     }
 }
 
-/// The number of a registration for which there was no memory.
-const NO_PLACE: u64 = u64::MAX;
+/// Most places of the list of those who wait.
+const LIST_COUNT_MAX: usize = 4096;
+const _: () = assert!(LIST_COUNT_MAX * size_of::<Entry>() <= LARGE_BYTES, "the reserve has a block for it");
 
 struct Entry {
     id: u64,
@@ -90,9 +94,42 @@ struct Waiters {
     /// of it; the last is never one of them.
     list: Vec<Entry>,
     left_count: usize,
+    /// Those who came when the list was full, or somebody was here, by `id`.
+    overflow: BTreeMap<u64, Entry>,
 }
 
 impl Waiters {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.overflow.is_empty()
+    }
+
+    fn add(&mut self, entry: Entry) {
+        if self.list.len() < LIST_COUNT_MAX && self.overflow.is_empty() {
+            self.list.push(entry);
+        } else {
+            self.overflow.insert(entry.id, entry);
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        if self.list.last().is_some_and(|entry| entry.id == id) {
+            self.list.pop();
+            if self.left_count > 0 {
+                self.trim();
+            }
+        } else if let Ok(place) = self.list.binary_search_by_key(&id, |entry| entry.id) {
+            self.take_from_middle(place);
+        } else {
+            self.overflow.remove(&id);
+        }
+    }
+
+    /// All who are there, in the order in which they came.
+    fn those_there(&self) -> impl Iterator<Item = &Entry> {
+        self.list.iter().filter(|entry| !entry.has_left).chain(self.overflow.values())
+    }
+
     /// Has the last of the list be somebody who is there.
     #[cold]
     fn trim(&mut self) {
@@ -120,14 +157,12 @@ impl Waiters {
     fn next_concerned(&self, events: Readiness, ids: &Range<u64>) -> Option<(Option<u64>, bool, Arc<dyn Waiter>)> {
         let always = Readiness::ERROR | Readiness::HANG_UP;
         let first = self.list.partition_point(|entry| entry.id < ids.start);
-        for (place, entry) in self.list.iter().enumerate().skip(first) {
-            if entry.id >= ids.end {
-                break;
-            }
+        let mut all = self.list[first..].iter().chain(self.overflow.range(ids.clone()).map(|(_, entry)| entry));
+        while let Some(entry) = all.next().filter(|entry| entry.id < ids.end) {
             if events.intersects(entry.interest | always)
                 && let Some(waiter) = entry.waiter.upgrade()
             {
-                return Some(((place + 1 < self.list.len()).then_some(entry.id + 1), entry.is_alone, waiter));
+                return Some((all.next().map(|_| entry.id + 1), entry.is_alone, waiter));
             }
         }
         None
@@ -172,7 +207,7 @@ impl WaitQueue {
         let mut waiters = self.waiters.lock();
         self.has_waiters.swap(true, Ordering::SeqCst);
         if self.told_count() != told_count {
-            self.has_waiters.store(!waiters.list.is_empty(), Ordering::Relaxed);
+            self.has_waiters.store(!waiters.is_empty(), Ordering::Relaxed);
             return None;
         }
         Some(self.join(&mut waiters, waiter, interest, false))
@@ -188,17 +223,9 @@ impl WaitQueue {
     ) -> Registration {
         let id = waiters.next_id;
         waiters.next_id += 1;
-        if reserve::reserve(&mut waiters.list, 1).is_ok() {
-            self.has_waiters.swap(true, Ordering::SeqCst);
-            waiters.list.push(Entry { id, interest, waiter, has_left: false, is_alone });
-            return Registration { queue: self.clone(), id };
-        }
-        self.has_waiters.store(!waiters.list.is_empty(), Ordering::Relaxed);
-        // Whoever finds no place is told at once, and looks again until there is one: he misses nothing.
-        if let Some(waiter) = waiter.upgrade() {
-            waiter.wake(interest);
-        }
-        Registration { queue: self.clone(), id: NO_PLACE }
+        self.has_waiters.swap(true, Ordering::SeqCst);
+        waiters.add(Entry { id, interest, waiter, has_left: false, is_alone });
+        Registration { queue: self.clone(), id }
     }
 
     /// How often something was told. Read before a look, it says later whether the look is out of date.
@@ -239,15 +266,13 @@ impl WaitQueue {
 
     /// Registered waiters.
     pub fn waiter_count(&self) -> usize {
-        let waiters = self.waiters.lock();
-        waiters.list.len() - waiters.left_count
+        self.waiters.lock().those_there().count()
     }
 
     /// Registered waiters that take events themselves.
     pub fn taker_count(&self) -> usize {
         let waiters = self.waiters.lock();
-        let takers = waiters.list.iter().filter(|entry| !entry.has_left && entry.interest.contains(Readiness::TAKER));
-        takers.count()
+        waiters.those_there().filter(|entry| entry.interest.contains(Readiness::TAKER)).count()
     }
 }
 
@@ -257,35 +282,21 @@ pub struct Registration {
     id: u64,
 }
 
-impl Registration {
-    /// Whether it is one; false where there was no memory for it.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.id != NO_PLACE
-    }
-}
-
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut waiters = self.queue.waiters.lock();
-        if waiters.list.last().is_some_and(|entry| entry.id == self.id) {
-            waiters.list.pop();
-            if waiters.left_count > 0 {
-                waiters.trim();
-            }
-            if waiters.list.is_empty() {
-                self.queue.has_waiters.store(false, Ordering::Relaxed);
-            }
-        } else if let Ok(place) = waiters.list.binary_search_by_key(&self.id, |entry| entry.id) {
-            waiters.take_from_middle(place);
+        waiters.remove(self.id);
+        if waiters.is_empty() {
+            self.queue.has_waiters.store(false, Ordering::Relaxed);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Readiness, Registration, WaitQueue, Waiter};
+    use super::{LIST_COUNT_MAX, Readiness, Registration, WaitQueue, Waiter};
     use crate::fs::Count;
+    use crate::reserve::{Level, set_level};
     use crate::sync::Mutex;
     use alloc::sync::{Arc, Weak};
     use core::sync::atomic::Ordering;
@@ -394,6 +405,35 @@ mod tests {
         queue.notify(Readiness::READ);
         assert_eq!(*order.lock(), [0, 1, 3]);
         assert_eq!(queue.waiter_count(), 6);
+    }
+
+    #[test]
+    fn who_comes_has_a_place_though_there_is_no_memory_and_though_the_list_is_full() {
+        const COUNT: usize = LIST_COUNT_MAX + 100;
+        let (queue, count) = (WaitQueue::new(), Arc::new(Count::default()));
+        let waiter = || Arc::<Count>::downgrade(&count);
+        set_level(Level::Low);
+        let mut places: Vec<_> = (0..COUNT).map(|_| Some(queue.register(waiter(), Readiness::READ))).collect();
+        set_level(Level::Whole);
+        let told = |left| {
+            let before = count.0.load(Ordering::Relaxed);
+            queue.notify(Readiness::READ);
+            assert_eq!((count.0.load(Ordering::Relaxed) - before, queue.waiter_count()), (left, left));
+        };
+        told(COUNT);
+        // Of both, in any order; who comes then is woken after those who are there.
+        places.iter_mut().step_by(3).for_each(|place| drop(place.take()));
+        let left = COUNT - COUNT.div_ceil(3);
+        told(left);
+        let last = queue.register(waiter(), Readiness::READ);
+        assert_eq!(queue.waiters.lock().those_there().last().map(|entry| entry.id), Some(COUNT as u64));
+        told(left + 1);
+        drop(last);
+        places.drain(..LIST_COUNT_MAX);
+        told(100 - (LIST_COUNT_MAX..COUNT).filter(|number| number % 3 == 0).count());
+        drop(places);
+        told(0);
+        assert!(!queue.has_waiters.load(Ordering::Relaxed));
     }
 
     #[test]

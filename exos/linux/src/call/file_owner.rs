@@ -9,6 +9,7 @@ use exos::fs::readiness::Waiter;
 use exos::fs::vnode::FileKind;
 use exos::fs::watch::Watcher;
 use exos::net::unix::SocketFile;
+use exos::reserve;
 use exos::task::capability::Capability;
 use exos::task::signal::Signal;
 
@@ -67,6 +68,7 @@ pub(super) fn set_async(
     is_wanted: bool,
 ) -> Result<()> {
     if is_wanted {
+        reserve::check()?;
         let owner = FileOwner::made_for(context, description)?;
         if description.terminal().is_ok() || description.terminal_side().is_some() {
             owner.set_default_owner(context);

@@ -126,13 +126,15 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut 
         } else {
             // What changes before this is found by the next look.
             let (queues, mut pace) = (watched.queues()?, Pace::default());
-            let watch = |queue| {
+            let mut registrations = Registrations(room_for(queues.len())?);
+            for queue in &queues {
                 pace.offer();
-                context.watch(queue, Readiness::EVENTS)
-            };
-            let mut registrations = reserve::vector(queues.len())?;
-            registrations.extend(queues.iter().map(watch));
-            watching = Some(Registrations(registrations));
+                if registrations.0.len() >= PIECE_COUNT {
+                    reserve::check()?;
+                }
+                registrations.0.push(context.watch(queue, Readiness::EVENTS));
+            }
+            watching = Some(registrations);
         }
     }
 }
@@ -151,6 +153,11 @@ pub(crate) fn restore_mask(context: &Context<'_>, outcome: &Result<u64>) {
 
 /// Descriptors that are looked at between two points, and by one look at the table.
 const PIECE_COUNT: usize = 64;
+
+/// Room for what is kept of so many descriptors; a few can always be waited for. `ENOMEM`.
+fn room_for<T>(count: usize) -> Result<Vec<T>> {
+    if count <= PIECE_COUNT { Ok(Vec::with_capacity(count)) } else { reserve::vector(count) }
+}
 
 /// What is left until `deadline_ns`.
 fn left_ns(context: &Context<'_>, deadline_ns: u64) -> u64 {
@@ -194,7 +201,7 @@ impl Watched for Vec<Polled> {
 
 /// Queues, as many as `count_max`. `ENOMEM`.
 fn gathered<'a>(count_max: usize, queues: impl Iterator<Item = &'a Arc<WaitQueue>>) -> Result<Vec<Arc<WaitQueue>>> {
-    let mut gathered = reserve::vector(count_max)?;
+    let mut gathered = room_for(count_max)?;
     gathered.extend(queues.take(count_max).cloned());
     Ok(gathered)
 }
@@ -219,7 +226,7 @@ fn poll_until(context: &mut Context<'_>, address: u64, count: u64, deadline_ns: 
     let bytes = count * ENTRY_BYTES as u64;
     let mut bytes = read_vec(context.memory, address, bytes, limit * ENTRY_BYTES)?;
     let mut pace = Pace::default();
-    let mut entries: Vec<Polled> = reserve::vector(count as usize)?;
+    let mut entries: Vec<Polled> = room_for(count as usize)?;
     for piece in bytes.chunks(PIECE_COUNT * ENTRY_BYTES) {
         pace.offer_after(PIECE_COUNT);
         context.process.files.with_table(|table| {
@@ -316,7 +323,9 @@ fn select_until(context: &mut Context<'_>, count: u64, addresses: [u64; 3], dead
         for number in (0..count).filter(|number| is_set(bits, *number)) {
             let description = polled(context, number as u64)?;
             pace.offer();
-            reserve::reserve(&mut selected, 1)?;
+            if selected.len() >= PIECE_COUNT {
+                reserve::reserve(&mut selected, 1)?;
+            }
             selected.push(Selected { set, number, description, is_ready: false });
         }
     }

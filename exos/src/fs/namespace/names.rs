@@ -310,8 +310,12 @@ impl Namespace {
             return Err(Errno::EBUSY);
         }
         let (old_directory, new_directory) = (old.parent.inode(), new.parent.inode());
-        old_directory.rename(old_name, new_directory, new_name, mode, caller.now)?;
         let (old_entry, new_entry) = (old.parent.entry(), new.parent.entry());
+        new_entry.make_room()?;
+        if mode == RenameMode::Exchange {
+            old_entry.make_room()?;
+        }
+        old_directory.rename(old_name, new_directory, new_name, mode, caller.now)?;
         if mode == RenameMode::Exchange {
             old_entry.swap_children(old_name, new_entry, new_name);
         } else {

@@ -378,6 +378,7 @@ impl Namespace {
         };
         let creation =
             Creation { permissions, uid: caller.credentials.uid, gid: caller.credentials.gid, now: caller.now };
+        parent.entry().make_room()?;
         let inode = parent.inode().create(name, node, creation)?;
         let made = parent.with_entry(parent.entry().attach(name, inode));
         // Who makes a file asks for it again, if only to remove it.
