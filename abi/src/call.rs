@@ -376,9 +376,6 @@ numbered! {
         Slices = 2,
         /// Nanoseconds by which slice-end upcalls overran.
         OverrunNs = 3,
-        /// Nanoseconds for which it would have run but for others: from the end of each turn that it did not end by
-        /// waiting to its next one. They are counted when it runs again, before the slice-begin upcall.
-        PreemptedNs = 4,
     }
 }
 

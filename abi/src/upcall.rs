@@ -63,6 +63,9 @@ pub struct ControlPage {
     pub save_area_top: u64,
     /// User address of the save area's first byte.
     pub save_area_base: u64,
+    /// Nanoseconds for which it would have run but for others: from the end of each turn that it did not end by
+    /// waiting to its next one. The kernel adds them when it runs again, before the slice begin.
+    pub preempted_ns: u64,
     /// Set on [`UpcallKind::Revocation`]: frames that were owned beyond the quota that is left.
     pub revocation_frame_count: u64,
     /// Entries of `repossessed` that the kernel has written.

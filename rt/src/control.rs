@@ -30,6 +30,8 @@ field!(/// One past the save area.
     save_area_top, save_area_top);
 field!(/// The save area's first byte.
     save_area_base, save_area_base);
+field!(/// Time that it lost to others.
+    preempted_ns, preempted_ns);
 field!(/// Frames that the creator asks for.
     revocation_frame_count, revocation_frame_count);
 field!(/// Frames taken by force so far.

@@ -138,7 +138,6 @@ begins! {
         pub(crate) overrun_ns: u64 = 0,
         /// When it last lost a physical processor; all ones if it waited since.
         pub(crate) left_ns: u64 = 0,
-        pub(crate) preempted_ns: u64 = 0,
     }
 }
 

@@ -13,14 +13,14 @@
 use aegis_abi::call::{ProcessorState, StopReason};
 use aegis_abi::counter::Counter;
 use aegis_abi::types::{CapSlot, Rights, SLOT_NONE, Status};
-use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
+use aegis_abi::upcall::{ControlPage, SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallFrame, UpcallKind};
 
 use crate::call::Caller;
 use crate::gate::save_call;
 use crate::id::{CpuId, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::predicate::WORD_POLL_NS;
-use crate::processor::SLEEP_ENDING_KINDS;
+use crate::processor::{SLEEP_ENDING_KINDS, control_word};
 use crate::state::State;
 
 begins! {
@@ -358,8 +358,10 @@ impl<M: Machine> State<'_, M> {
             let had_it_before = self.cpus[cpu].last == Some(processor);
             let object = &mut self.processors[processor];
             if object.has_run {
-                object.preempted_ns += now_ns.saturating_sub(object.left_ns);
                 object.due |= u32::from(!had_it_before) << UpcallKind::SliceBegin as u32;
+                let (control, lost_ns) = (object.pages.control(), now_ns.saturating_sub(object.left_ns));
+                let before_ns = self.machine.load(control, control_word!(preempted_ns));
+                self.machine.store(control, control_word!(preempted_ns), before_ns.wrapping_add(lost_ns));
             }
         }
         self.cpus[cpu].uncharged_ns = now_ns;

@@ -502,8 +502,13 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     if frame.kind == UpcallKind::Exception as u32 {
         return exception(run, frame);
     }
-    let kinds = if frame.kind == KIND_HELD_BACK { control::take_pending() } else { 1 << frame.kind };
+    let taken = if frame.kind == KIND_HELD_BACK { 0 } else { 1 << frame.kind };
+    let kinds = taken | control::take_pending();
     this_processor().take_in(kinds);
+    if kinds == 1 << UpcallKind::SliceBegin as u32 {
+        // Time is all that this is about: what was interrupted goes on where it was.
+        return;
+    }
     this_processor().take_bell_of_runner(frame.kind == KIND_HELD_BACK || frame.rip >= LIBOS_BASE);
     if this_number() == 0 {
         if frame.rip < LIBOS_BASE {

@@ -5,7 +5,6 @@
 //! bells; a ring between its look and its sleep ends the sleep at once.
 
 use aegis_abi::CapSlot;
-use aegis_abi::call::ProcessorField;
 use aegis_abi::layout::LIBOS_BASE;
 use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, Term, TermOperator, TermSource};
@@ -52,8 +51,6 @@ pub(crate) struct Processor {
     yielded_ns: AtomicU64,
     /// Its control page, 0 until it has joined.
     control_address: AtomicU64,
-    /// The capability for it.
-    slot: AtomicU32,
     /// Time that others had it for, as far as its tasks were forgiven that.
     forgiven_ns: AtomicU64,
     /// When it looked last whether its thread was in exos.
@@ -87,9 +84,10 @@ impl Processor {
     /// Other environments had it: that is no time of the task that was interrupted.
     #[cold]
     fn forgive(&self) {
-        let (Some(run), slot) = (RUN.get(), CapSlot(self.slot.load(Ordering::Acquire))) else { return };
-        let preempted_ns = call::processor_read(slot, ProcessorField::PreemptedNs).unwrap_or(0);
-        let lost_ns = preempted_ns.saturating_sub(self.forgiven_ns.swap(preempted_ns, Ordering::Relaxed));
+        let preempted_ns = control::preempted_ns();
+        let lost_ns = preempted_ns.wrapping_sub(self.forgiven_ns.load(Ordering::Relaxed));
+        let Some(run) = RUN.get().filter(|_| lost_ns != 0) else { return };
+        self.forgiven_ns.store(preempted_ns, Ordering::Relaxed);
         let now_ns = kernel::now_ns();
         run.pod.system.scheduler.forgive(this_number(), lost_ns, now_ns);
         if let Some(fiber) = fiber::current() {
@@ -109,7 +107,6 @@ impl Processor {
             lock_look_count: AtomicU32::new(0),
             yielded_ns: AtomicU64::new(0),
             control_address: AtomicU64::new(0),
-            slot: AtomicU32::new(0),
             forgiven_ns: AtomicU64::new(0),
             sampled_ns: AtomicU64::new(0),
             idle_stack: Once::new(),
@@ -312,7 +309,6 @@ fn join(index: usize, slot: CapSlot) -> Result<(), ()> {
     PROCESSORS[index].bell.store(bell.0, Ordering::Release);
     // Others may have wanted it to ring before it was there; the processor looks for work now without that.
     ARMED_WITHIN_NS[index].store(u64::MAX, Ordering::Release);
-    PROCESSORS[index].slot.store(slot.0, Ordering::Release);
     PROCESSORS[index].control_address.store(control::control_address(), Ordering::Release);
     Ok(())
 }

@@ -146,7 +146,6 @@ pub(super) fn read<M: Machine>(state: &mut State<M>, caller: Caller, call: Proce
         ProcessorField::TimeUsedNs => state.time_used_ns(named.id),
         ProcessorField::Slices => object.slices,
         ProcessorField::OverrunNs => object.overrun_ns,
-        ProcessorField::PreemptedNs => object.preempted_ns,
     })
 }
 

@@ -8,10 +8,11 @@ use aegis_abi::layout::{LIBOS_BASE, LIBOS_END, SYSTEM_PAGE_BASE};
 use aegis_abi::memory::BindEntry;
 use aegis_abi::share::Table;
 use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_SELF, Status};
-use aegis_abi::upcall::UpcallKind;
+use aegis_abi::upcall::{ControlPage, UpcallKind};
 
 use super::share::share;
 use super::world::{CODE, S, SYSTEM_PAGE, World};
+use crate::processor::control_word;
 
 fn create(slot: u32, frames: u32, frame_quota: u64) -> Call {
     Call::EnvironmentCreate(EnvironmentCreate { slot: CapSlot(slot), frames: CapSlot(frames), frame_quota })
@@ -256,8 +257,8 @@ fn an_environment_that_does_not_comply_loses_frames_and_is_told_which() {
     assert_eq!(object.frames_owned, before - 3);
     let control = world.state.processors[processor].pages.first_frame as usize;
     let page = world.state.machine.memory[control];
-    assert_eq!(page[15], 3, "asked for");
-    assert_eq!(page[16..20], [3, first + 9, first + 8, first + 7]);
+    assert_eq!(page[control_word!(revocation_frame_count)], 3, "asked for");
+    assert_eq!(page[control_word!(repossessed_count)..][..4], [3, first + 9, first + 8, first + 7]);
     let root = object.root;
     let mapped = |n: u64| world.state.translate(root, ((at + 0x1000) >> 12) + n);
     assert_eq!(mapped(6), Some(FrameNumber(first + 6)));

@@ -6,11 +6,12 @@ use aegis_abi::call::{
 };
 use aegis_abi::sleep::TermOperator;
 use aegis_abi::types::{CapSlot, SLOT_NONE, Status};
-use aegis_abi::upcall::{SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallKind};
+use aegis_abi::upcall::{ControlPage, SLICE_END_LIMIT_NS, SLICE_END_MISS_COUNT_MAX, UpcallKind};
 
 use super::world::{CODE, S, SLICE_NS, World, cpu};
 use crate::id::ProcessorId;
 use crate::predicate::{CheckedTerm, Source};
+use crate::processor::control_word;
 
 const ENTRY: u64 = CODE + 0x300;
 const SLICE_BEGIN: usize = UpcallKind::SliceBegin as usize;
@@ -72,17 +73,23 @@ fn without_a_slice_end_entry_the_processor_is_taken_away() {
     assert_eq!(world.masks(world.first_processor).1, 1 << SLICE_BEGIN, "told when it looks");
 }
 
+/// What the first processor is told of the time that it lost.
+fn preempted_ns(world: &World) -> u64 {
+    let control = world.state.processors[world.first_processor].pages.first_frame;
+    world.state.machine.memory[control as usize][control_word!(preempted_ns)]
+}
+
 #[test]
 fn the_time_that_others_had_is_counted_and_a_wait_is_not() {
     let (mut world, child) = two();
     let first = world.first_processor;
-    assert_eq!(world.ok(read(ProcessorField::PreemptedNs)), 0);
+    assert_eq!(preempted_ns(&world), 0);
     // The child's whole turn is what the first one lost, and what the child lost is the first one's before.
     slices_until(&mut world, child);
     let since_ns = world.state.machine.now_ns;
     slices_until(&mut world, first);
     let lost_ns = world.state.machine.now_ns - since_ns;
-    assert_eq!(world.state.processors[first].preempted_ns, lost_ns);
+    assert_eq!(preempted_ns(&world), lost_ns);
     // A sleep is no such time, though others run meanwhile.
     let woken_ns = world.state.machine.now_ns + 10 * SLICE_NS;
     let clock = CheckedTerm { product: 0, source: Source::Clock, operator: TermOperator::AtLeast, value: woken_ns };
@@ -92,7 +99,7 @@ fn the_time_that_others_had_is_counted_and_a_wait_is_not() {
     world.state.machine.now_ns = woken_ns;
     world.timer(0);
     slices_until(&mut world, first);
-    let waited_ns = world.state.processors[first].preempted_ns - lost_ns;
+    let waited_ns = preempted_ns(&world) - lost_ns;
     assert!(waited_ns <= world.state.machine.now_ns - woken_ns, "{waited_ns}");
 }
 
