@@ -4,7 +4,7 @@
 //! Pages of files that have to be waited for are fetched without it ([`Space::resolve`]).
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use aegis_abi::CapSlot;
 use aegis_abi::types::SLOT_SELF;
@@ -31,6 +31,7 @@ pub struct Space {
     slot: CapSlot,
     kernel: Arc<dyn Kernel>,
     dumpable: AtomicU8,
+    has_threads: AtomicBool,
 }
 
 /// Who may look into a process's memory, by the numbers of `PR_SET_DUMPABLE`: nobody who may not trace everything, or
@@ -64,7 +65,13 @@ impl Space {
     #[must_use]
     pub fn new(kernel: &Arc<dyn Kernel>, space: AddressSpace) -> Self {
         let slot = space.environment();
-        Self { inner: Mutex::new(space), slot, kernel: kernel.clone(), dumpable: AtomicU8::new(DUMPABLE_BY_USER) }
+        Self {
+            inner: Mutex::new(space),
+            slot,
+            kernel: kernel.clone(),
+            dumpable: AtomicU8::new(DUMPABLE_BY_USER),
+            has_threads: AtomicBool::new(false),
+        }
     }
 
     /// Who may look into it ([`DUMPABLE_BY_USER`]).
@@ -76,6 +83,14 @@ impl Space {
     /// Says who may look into it.
     pub fn set_dumpable(&self, who: u8) {
         self.dumpable.store(who, Ordering::Release);
+    }
+
+    /// More than one thread is going to use it.
+    pub fn note_threads(&self) {
+        if !self.has_threads.load(Ordering::Relaxed) {
+            self.has_threads.store(true, Ordering::Relaxed);
+            self.lock().note_threads();
+        }
     }
 
     /// The kernel's name of the address space.

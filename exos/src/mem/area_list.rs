@@ -5,13 +5,15 @@
 //! the sums that limits and `/proc` need, so that no call walks all areas for them. Order and positions are
 //! [`super::area_runs`]'.
 
+use alloc::boxed::Box;
 use core::ops::Range;
 
-use aegis_abi::layout::{PROGRAM_BASE, PROGRAM_END};
+use aegis_abi::layout::{PAGE_SHIFT, PROGRAM_BASE, PROGRAM_END};
 
 use crate::error::Result;
 use crate::mem::area::{AREA_COUNT_MAX, Area, AreaFlags, AreaTotals, Protection, lower_bound};
 use crate::mem::area_runs::{AreaRuns, Position};
+use crate::mem::window::Walks;
 
 /// What is known about free ranges, so that placing many areas costs O(1) each: every hole that
 /// ends above `below` (and under the top of the search) is at most `largest_hole` long.
@@ -27,6 +29,8 @@ pub(crate) struct AreaList {
     areas: AreaRuns,
     totals: AreaTotals,
     hint: SearchHint,
+    /// Where there are threads.
+    walks: Option<Box<Walks>>,
 }
 
 impl AreaList {
@@ -35,12 +39,13 @@ impl AreaList {
             areas: AreaRuns::default(),
             totals: AreaTotals::default(),
             hint: SearchHint { top: 0, below: 0, largest_hole: u64::MAX },
+            walks: None,
         }
     }
 
     /// A copy of all. `ENOMEM`.
     pub(crate) fn copy(&self) -> Result<Self> {
-        Ok(Self { areas: self.areas.copy()?, totals: self.totals, hint: self.hint })
+        Ok(Self { areas: self.areas.copy()?, totals: self.totals, hint: self.hint, walks: None })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -60,9 +65,26 @@ impl AreaList {
         self.find_at_or_above(address).filter(|area| area.start <= address)
     }
 
-    pub(crate) fn find_mut(&mut self, address: u64) -> Option<&mut Area> {
-        let at = self.areas.first_ending_above(address);
-        self.areas.get_mut(at).filter(|area| area.start <= address)
+    /// The area that holds `page`, whose window is of the walk that a fault there goes on with, if there is one.
+    pub(crate) fn find_walked(&mut self, page: u64) -> Option<&mut Area> {
+        let at = self.areas.first_ending_above(page << PAGE_SHIFT);
+        let area = self.areas.get_mut(at).filter(|area| area.start <= page << PAGE_SHIFT)?;
+        if let Some(walks) = &mut self.walks
+            && !area.window.expects(page)
+        {
+            walks.exchange(&mut area.window, page);
+        }
+        Some(area)
+    }
+
+    /// From now on walks that lose their area's window are kept.
+    pub(crate) fn keep_walks(&mut self) {
+        self.walks.get_or_insert_with(|| Box::new(Walks::new()));
+    }
+
+    /// Whether an area's window may be of another walk than the one that goes on at `page`.
+    pub(crate) fn may_have_walk(&self, area: &Area, page: u64) -> bool {
+        self.walks.is_some() && !area.window.expects(page)
     }
 
     /// The first area that ends above `address`.
@@ -251,6 +273,9 @@ impl AreaList {
             return at;
         }
         let (upper, _) = self.areas.remove(at);
+        if let Some(walks) = &mut self.walks {
+            walks.keep(upper.window);
+        }
         if let Some(lower) = self.areas.get_mut(below) {
             lower.end = upper.end;
         }

@@ -94,6 +94,11 @@ impl AddressSpace {
         }
     }
 
+    /// More than one thread is going to use it.
+    pub fn note_threads(&mut self) {
+        self.areas.keep_walks();
+    }
+
     /// The page that the last call wanted and that was not at hand.
     pub fn take_wanted(&mut self) -> Option<WantedPage> {
         self.wanted.take()
@@ -259,7 +264,7 @@ impl AddressSpace {
     /// Loads from untouched anonymous memory see the zero frame.
     fn map_zeros(&mut self, area: &Area, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let zero = self.pool.zero_frame().map_err(|_| FaultOutcome::OutOfMemory)?;
-        let range = self.plan(area, page, |_| false);
+        let range = self.plan(page, |_| false);
         let entry = PageEntry::new(zero, PageFlags::empty());
         Ok(self.set_pages(range, area.protection, |_, _, _| Some(entry)))
     }
@@ -270,7 +275,7 @@ impl AddressSpace {
             return Ok(count);
         }
         let pool = Arc::clone(&self.pool);
-        let range = self.plan(area, page, |entry: PageEntry| pool.is_zero_frame(entry.frame()));
+        let range = self.plan(page, |entry: PageEntry| pool.is_zero_frame(entry.frame()));
         if range.end - range.start == 1 {
             let frame = self.pool.allocate_zeroed().map_err(|_| FaultOutcome::OutOfMemory)?;
             self.set_page(page, owned(frame), area.protection);
@@ -326,7 +331,7 @@ impl AddressSpace {
         let frame = self.copy_of(&target).map_err(|_| FaultOutcome::OutOfMemory)?;
         self.set_page(page, owned(frame), area.protection);
         let mut count = 1;
-        for neighbour in self.plan(area, page, |_| false) {
+        for neighbour in self.plan(page, |_| false) {
             if neighbour == page {
                 continue;
             }
@@ -345,7 +350,7 @@ impl AddressSpace {
     /// Stores to a shared mapping change the file: the source is told of each page.
     fn share_pages(&mut self, area: &Area, file: &FileBacking, page: u64) -> core::result::Result<u32, FaultOutcome> {
         let mut count = 0;
-        let range = self.plan(area, page, |_| false);
+        let range = self.plan(page, |_| false);
         for neighbour in core::iter::once(page).chain(range.filter(|&other| other != page)) {
             let answer = self.file_page(file, area.file_index(neighbour), PageIntent::WriteShared);
             match answer {
@@ -557,11 +562,11 @@ impl AddressSpace {
         Ok(frame)
     }
 
-    /// The pages to resolve together with `page`: as the area's window plans, inside the area, as
+    /// The pages to resolve together with `page`: as its area's window plans, inside the area, as
     /// far as they are not known, or `wants` holds, without a gap.
-    fn plan(&mut self, area: &Area, page: u64, wants: impl Fn(PageEntry) -> bool) -> Range<u64> {
+    fn plan(&mut self, page: u64, wants: impl Fn(PageEntry) -> bool) -> Range<u64> {
         let is_scarce = self.pool.frames_available() < SCARCE_FRAMES;
-        let Some(live) = self.areas.find_mut(area.start) else {
+        let Some(live) = self.areas.find_walked(page) else {
             return page..page + 1;
         };
         let planned = live.window.plan(page);

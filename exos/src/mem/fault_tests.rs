@@ -206,6 +206,48 @@ fn who_reads_a_file_on_has_more_of_it_at_once_and_who_jumps_does_not() {
 }
 
 #[test]
+fn walks_through_mappings_that_were_joined_do_not_hinder_each_other() {
+    let setup = Setup::new();
+    let mut space = setup.space();
+    let request = MapRequest::anonymous(Placement::Hint(0), 16 * PAGE, read_write());
+    let walk_alone = {
+        let start = space.map(request.clone()).expect("free");
+        (0..16).for_each(|page| store(&setup, &mut space, start + page * PAGE, 1));
+        space.unmap(start, 16 * PAGE).expect("is a range");
+        space.fault_counts().resolved
+    };
+    assert_eq!(walk_alone, 4);
+    space.note_threads();
+    // As threads do it that each map, walk and unmap: the second mapping lies below the first, and is one area with it.
+    for count in [2, 4, 8] {
+        let before = space.fault_counts().resolved;
+        let starts: Vec<u64> = (0..count).map(|_| space.map(request.clone()).expect("free")).collect();
+        assert_eq!(space.areas().count(), 1);
+        for page in 0..16 {
+            for start in &starts {
+                store(&setup, &mut space, start + page * PAGE, 1);
+            }
+        }
+        // Fewer, where the end of one walk reaches the start of another.
+        assert!(space.fault_counts().resolved - before <= count * walk_alone, "{count} walks");
+        starts.iter().for_each(|start| space.unmap(*start, 16 * PAGE).expect("is a range"));
+    }
+    // Walks in the middle of one mapping find each other, too, and those that jump are none.
+    let start = space.map(MapRequest { length: 1024 * PAGE, ..request }).expect("free");
+    let before = space.fault_counts();
+    for page in 0..16 {
+        store(&setup, &mut space, start + (100 + page) * PAGE, 1);
+        store(&setup, &mut space, start + (500 - page) * PAGE, 1);
+    }
+    let after = space.fault_counts();
+    assert_eq!((after.resolved - before.resolved, after.pages - before.pages), (10, 62));
+    for page in 0..32 {
+        store(&setup, &mut space, start + (600 + page * 7) * PAGE, 1);
+    }
+    assert_eq!(space.fault_counts().pages - after.pages, 32);
+}
+
+#[test]
 fn truncating_a_mapped_file_takes_its_pages() {
     let setup = Setup::new();
     let mut space = setup.space();

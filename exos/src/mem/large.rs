@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::mem::area::{Area, AreaFlags};
 use crate::mem::page_map::blocks::{BLOCK_PAGES, pages_of};
 use crate::mem::space::{AddressSpace, rights};
+use crate::mem::window::FaultWindow;
 use crate::preempt;
 
 /// Of how many parts of the limit one has to be left when a block is taken.
@@ -48,7 +49,11 @@ impl AddressSpace {
     pub(crate) fn fill_large(&mut self, area: &Area, page: u64) -> Option<u32> {
         let block = page / BLOCK_PAGES;
         let (pages, bounds) = (pages_of(block), area.pages());
-        let wants = area.flags.contains(AreaFlags::LARGE) || area.window.is_at_block(page, &pages);
+        let is_at_block = |window: &FaultWindow| window.is_at_block(page, &pages);
+        let wants = area.flags.contains(AreaFlags::LARGE)
+            || is_at_block(&area.window)
+            || (self.areas.may_have_walk(area, page)
+                && self.areas.find_walked(page).is_some_and(|live| is_at_block(&live.window)));
         if !wants
             || area.flags.contains(AreaFlags::NO_LARGE)
             || self.has_no_large_pages
@@ -64,7 +69,7 @@ impl AddressSpace {
         }
         let first = self.pool.allocate_block()?;
         self.pool.bytes().zero(first, BLOCK_PAGES as usize);
-        if let Some(live) = self.areas.find_mut(area.start) {
+        if let Some(live) = self.areas.find_walked(page) {
             live.window.resolved(&pages);
         }
         let flags = rights(true, area.protection);

@@ -2,7 +2,8 @@
 //!
 //! A fault right behind (or, for stacks, right below) what the last one resolved doubles the number
 //! up to [`WINDOW_PAGES_MAX`]; any other fault resets it. Kept per area, so that a copy from one
-//! area to another is seen as two walks. Pages that were resolved but are never touched cost
+//! area to another is seen as two walks; where several go through one area (threads whose mappings
+//! were joined), [`Walks`] has the others. Pages that were resolved but are never touched cost
 //! memory, hence the slow start.
 
 use core::ops::Range;
@@ -50,6 +51,12 @@ impl FaultWindow {
         }
     }
 
+    /// Whether a fault at `page` goes on with this walk.
+    #[inline]
+    pub(crate) fn expects(&self, page: u64) -> bool {
+        page == self.next_up || page + 1 == self.next_down
+    }
+
     /// Whether a long walk has come to the first page of a block, or to its last from above.
     pub(crate) fn is_at_block(&self, page: u64, block: &Range<u64>) -> bool {
         let is_up = page == self.next_up && page == block.start;
@@ -62,5 +69,40 @@ impl FaultWindow {
         self.next_up = range.end;
         self.next_down = range.start;
         self.walked += range.end - range.start;
+    }
+}
+
+/// A walk that no page goes on with.
+const NOWHERE: FaultWindow = FaultWindow { next_up: u64::MAX, next_down: 0, pages: 1, walked: 0 };
+/// Walks beside those that areas have.
+const WALK_COUNT: usize = 8;
+
+/// Walks that another took the place of in their area, the latest of them: each may go on where it is. A program with
+/// one thread has none: its next jump tells more about it than what it left.
+pub(crate) struct Walks {
+    windows: [FaultWindow; WALK_COUNT],
+    next: usize,
+}
+
+impl Walks {
+    /// None yet.
+    pub(crate) const fn new() -> Self {
+        Self { windows: [NOWHERE; WALK_COUNT], next: 0 }
+    }
+
+    /// Keeps a walk, in the place of the one that was kept first.
+    pub(crate) fn keep(&mut self, window: FaultWindow) {
+        if window != NOWHERE {
+            self.windows[self.next] = window;
+            self.next = (self.next + 1) % WALK_COUNT;
+        }
+    }
+
+    /// Gives an area that does not expect a fault at `page` the walk that does, if there is one; its own is kept.
+    pub(crate) fn exchange(&mut self, window: &mut FaultWindow, page: u64) {
+        match self.windows.iter_mut().find(|kept| kept.expects(page)) {
+            Some(kept) => core::mem::swap(kept, window),
+            None => self.keep(core::mem::replace(window, NOWHERE)),
+        }
     }
 }
