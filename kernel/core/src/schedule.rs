@@ -308,10 +308,8 @@ impl<M: Machine> State<'_, M> {
     fn leave_at_once(&mut self, caller: Caller, next: ProcessorId, frame: &UpcallFrame) -> Option<()> {
         let object = &self.processors[next];
         let is_due = object.due != 0 || object.transfer.picks || self.processors[caller.processor].due != 0;
-        if !self.is_in_ready(next) || is_due || object.registers.vector != frame.vector {
-            return None;
-        }
-        if object.has_run && !self.hold_back_slice_begin(next) {
+        let is_other = object.registers.vector != frame.vector;
+        if !self.is_in_ready(next) || is_due || is_other || object.has_run && !self.hold_back_slice_begin(next) {
             return None;
         }
         self.take_from_ready(next);
@@ -350,18 +348,18 @@ impl<M: Machine> State<'_, M> {
         };
         if handed.is_none() {
             if gave_way.is_some() {
-                let here = &mut self.cpus[cpu];
-                (here.payer, here.is_given) = (Some(processor), true);
+                (self.cpus[cpu].payer, self.cpus[cpu].is_given) = (Some(processor), true);
             } else {
                 self.begin_slice(cpu, processor, now_ns);
             }
-            let had_it_before = self.cpus[cpu].last == Some(processor);
-            let object = &mut self.processors[processor];
+            let object = &self.processors[processor];
             if object.has_run {
-                object.due |= u32::from(!had_it_before) << UpcallKind::SliceBegin as u32;
                 let (control, lost_ns) = (object.pages.control(), now_ns.saturating_sub(object.left_ns));
                 let before_ns = self.machine.load(control, control_word!(preempted_ns));
                 self.machine.store(control, control_word!(preempted_ns), before_ns.wrapping_add(lost_ns));
+                if self.cpus[cpu].last != Some(processor) && !self.hold_back_slice_begin(processor) {
+                    self.processors[processor].due |= 1 << UpcallKind::SliceBegin as u32;
+                }
             }
         }
         self.cpus[cpu].uncharged_ns = now_ns;

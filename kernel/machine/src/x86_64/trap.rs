@@ -91,8 +91,8 @@ global_asm!(
     handlers_transfer = const offset_of!(Handlers, transfer),
     handlers_space_enter = const offset_of!(Handlers, space_enter),
     space_enter = const SpaceEnter::NUMBER,
-    transfers = const 1_u32 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER
-        | 1 << (BellAwait::NUMBER % 32),
+    special = const 1_u64 << GateCall::NUMBER | 1 << GateReply::NUMBER | 1 << Yield::NUMBER
+        | 1 << BellAwait::NUMBER | 1 << SpaceEnter::NUMBER,
     dispatch_trap = sym dispatch_trap,
     dispatch_own_stack = sym dispatch_own_stack,
     dispatch_noncanonical = sym dispatch_noncanonical,

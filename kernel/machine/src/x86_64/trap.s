@@ -33,6 +33,16 @@
         push \vector
 .endm
 
+# The rest of it, and the handler for it.
+.macro HANDLE handler
+        push 0
+        PUSH_REGISTERS
+        mov rdi, rsp
+        xor ebp, ebp
+        mov rcx, [rip + {handlers}]
+        call [rcx + \handler]
+.endm
+
 # Fields that the entry pushes in the wrong place: the stub's vector and the processor's error code each move one word
 # down.
 .macro SORT_FRAME
@@ -98,21 +108,17 @@ syscall_entry:
         jmp 4f
 2:      test rax, rax
         jz 5b
+        movabs rsp, {special}           # a bit for each number; what has only its last bits goes on from there
+        bt rsp, rax
         mov rsp, gs:[{kernel_stack_top}]
-        cmp rax, {space_enter}
-        je 9b
+        jc 7f
 8:      PUSH_CALL {vector_kernel_call}
-4:      push 0
-        PUSH_REGISTERS
-        mov rdi, rsp
-        xor ebp, ebp
-        mov rcx, [rip + {handlers}]
-        mov edx, {transfers}            # a bit for each number; what has only its last bits goes on from there
-        bt edx, eax
-        jc 9f
-        call [rcx + {handlers_syscall}]
+4:      HANDLE {handlers_syscall}
         jmp trap_exit
-9:      call [rcx + {handlers_transfer}]
+7:      cmp rax, {space_enter}
+        je 9b
+        PUSH_CALL {vector_kernel_call}
+        HANDLE {handlers_transfer}
 
 # Resumes the context in the frame at RSP.
         .global trap_exit
@@ -287,8 +293,7 @@ trap_stubs:
         .rept 256
         .balign 16
         .set has_code, (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17)
-        .if has_code || (vector == 21) || (vector == 29) || (vector == 30)
-        .else
+        .if (has_code || (vector == 21) || (vector == 29) || (vector == 30)) == 0
         push 0
         .endif
         .byte 0x68                      # push imm32 (a symbol would be read as a memory operand)
