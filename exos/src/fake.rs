@@ -71,6 +71,7 @@ struct State {
     bundle_frame_count: u64,
     memory: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
     tables: BTreeMap<(u32, u64), FakeMapping>,
+    refuses_unmaps: bool,
     binds_until_refusal: Option<u64>,
     bind_calls: u64,
     bind_entries: u64,
@@ -103,6 +104,7 @@ impl FakeMachine {
                 bundle_frame_count: 0,
                 memory: BTreeMap::new(),
                 tables: BTreeMap::new(),
+                refuses_unmaps: false,
                 binds_until_refusal: None,
                 bind_calls: 0,
                 bind_entries: 0,
@@ -133,6 +135,11 @@ impl FakeMachine {
     /// Refuses bind entries with `NoTables` once `entry_count` more have been done; `None` never.
     pub fn refuse_binds_after(&self, entry_count: Option<u64>) {
         self.state.lock().binds_until_refusal = entry_count;
+    }
+
+    /// Refuses to unmap anything, or does not any more.
+    pub fn refuse_unmaps(&self, is_refused: bool) {
+        self.state.lock().refuses_unmaps = is_refused;
     }
 
     /// Sets the clock.
@@ -298,6 +305,9 @@ impl Kernel for FakeMachine {
         for (entry_index, entry) in entries.iter().enumerate() {
             if state.binds_until_refusal == Some(0) && entry.operation == BindOperation::Map as u32 {
                 return Err(BindFault { entry_index, status: Status::NoTables });
+            }
+            if state.refuses_unmaps && entry.operation == BindOperation::Unmap as u32 {
+                return Err(BindFault { entry_index, status: Status::BadSlot });
             }
             state.bind_entries += 1;
             state.binds_until_refusal = state.binds_until_refusal.map(|left| left.saturating_sub(1));

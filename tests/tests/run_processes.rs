@@ -43,6 +43,15 @@ fn threads() {
 }
 
 #[test]
+fn what_one_thread_unmaps_is_gone_for_all() {
+    let Some(path) = build("unmaps", "static", "gcc", &["-static"]) else { return };
+    let program = path.display().to_string();
+    same(&["--cpus", "1"], &[&program], b"");
+    same(&["--cpus", "2"], &[&program, "300"], b"");
+    same(&["--cpus", "4"], &[&program], b"");
+}
+
+#[test]
 fn locks() {
     same_on_processors("locks");
 }

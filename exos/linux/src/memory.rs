@@ -10,7 +10,9 @@ use aegis_abi::CapSlot;
 use aegis_abi::types::SLOT_SELF;
 use aegis_abi::upcall::UpcallFrame;
 use exos::error::Errno;
-use exos::mem::{Access, AddressSpace, FaultOutcome, FileIdentity, FramePool, Handler, SegvReason, SpaceLimits};
+use exos::mem::{
+    Access, AddressSpace, FaultOutcome, FileIdentity, FramePool, Handler, Leaving, SegvReason, SpaceLimits,
+};
 use exos::platform::Kernel;
 use exos::rewrite::Refusal;
 use exos::sync::{Mutex, MutexGuard};
@@ -85,12 +87,23 @@ impl Space {
         self.dumpable.store(who, Ordering::Release);
     }
 
-    /// More than one thread is going to use it.
-    pub fn note_threads(&self) {
+    /// More than one thread is going to use it, at once where there are several processors.
+    pub fn note_threads(&self, is_parallel: bool) {
         if !self.has_threads.load(Ordering::Relaxed) {
             self.has_threads.store(true, Ordering::Relaxed);
-            self.lock().note_threads();
+            self.lock().note_threads(is_parallel);
         }
+    }
+
+    /// `munmap`, without the lock while other processors forget the pages.
+    pub fn unmap(&self, address: u64, length: u64) -> exos::error::Result<()> {
+        let mut space = self.lock();
+        if !space.unmaps_apart() {
+            return space.unmap(address, length);
+        }
+        let leaving = space.unmap_apart(address, length)?;
+        drop(space);
+        leaving.map_or(Ok(()), Leaving::finish)
     }
 
     /// The kernel's name of the address space.

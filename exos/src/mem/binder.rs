@@ -195,10 +195,39 @@ impl Binder {
     /// An unmap failed, which only a lost address space explains: the frames may still be mapped,
     /// so nobody else gets them.
     fn keep_frames(&mut self, pool: &Arc<FramePool>) {
-        let count: u32 = self.release.iter().map(|run| run.count).sum();
-        let text = format_args!("mem: unmap refused; {count} frames are kept unused");
-        pool.kernel().log(LogLevel::Warning, text);
+        tell_of_kept(pool, &self.release);
         self.release.clear();
+    }
+
+    /// The batch, if it is short and unmaps pages of `range` and does nothing else.
+    pub(crate) fn unmap_batch(&self, range: &Range<u64>) -> Option<UnmapBatch> {
+        let pages = range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
+        let is_within = |entry: &BindEntry| {
+            entry.operation == BindOperation::Unmap as u32
+                && entry.virtual_address >= range.start
+                && end_page(entry) <= pages.end
+        };
+        let (entry_count, run_count) = (self.entries.len(), self.release.len());
+        let fits = entry_count <= BATCH_ENTRY_COUNT && run_count <= BATCH_RUN_COUNT;
+        if entry_count == 0 || !fits || !self.entries.iter().all(is_within) {
+            return None;
+        }
+        let mut batch = UnmapBatch {
+            entries: [BindEntry::clean(0, 0); BATCH_ENTRY_COUNT],
+            entry_count,
+            runs: [FrameRun { first: 0, count: 0 }; BATCH_RUN_COUNT],
+            run_count,
+        };
+        batch.entries[..entry_count].copy_from_slice(&self.entries);
+        batch.runs[..run_count].copy_from_slice(&self.release);
+        Some(batch)
+    }
+
+    /// Forgets the batch: somebody else has it.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.release.clear();
+        self.sealed_count = 0;
     }
 
     fn extend_or_push(
@@ -231,6 +260,41 @@ impl Binder {
             slot: slot.0,
         });
     }
+}
+
+/// What [`UnmapBatch`] has room for: a range that few faults filled.
+const BATCH_ENTRY_COUNT: usize = 2;
+const BATCH_RUN_COUNT: usize = 16;
+
+/// A batch that unmaps and does nothing else, and the frames to release after it.
+pub(crate) struct UnmapBatch {
+    entries: [BindEntry; BATCH_ENTRY_COUNT],
+    entry_count: usize,
+    runs: [FrameRun; BATCH_RUN_COUNT],
+    run_count: usize,
+}
+
+impl UnmapBatch {
+    /// Does the batch. `ENOMEM` if the kernel refuses: the frames are kept then, as in [`Binder::flush`].
+    pub(crate) fn run(&self, pool: &FramePool, space: CapSlot) -> Result<()> {
+        let (entries, runs) = (&self.entries[..self.entry_count], &self.runs[..self.run_count]);
+        let (mut outcome, mut start) = (Ok(()), 0);
+        while let Err(fault) = pool.kernel().bind(space, &entries[start..]) {
+            outcome = Err(Errno::ENOMEM);
+            start = (start + fault.entry_index + 1).min(entries.len());
+        }
+        if outcome.is_ok() {
+            pool.release_runs(runs);
+        } else {
+            tell_of_kept(pool, runs);
+        }
+        outcome
+    }
+}
+
+fn tell_of_kept(pool: &FramePool, runs: &[FrameRun]) {
+    let count: u32 = runs.iter().map(|run| run.count).sum();
+    pool.kernel().log(LogLevel::Warning, format_args!("mem: unmap refused; {count} frames are kept unused"));
 }
 
 /// Pages of the next entry of a range: as many as it can have, and no part of a large page unless the range has it.

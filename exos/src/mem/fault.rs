@@ -94,9 +94,12 @@ impl AddressSpace {
         }
     }
 
-    /// More than one thread is going to use it.
-    pub fn note_threads(&mut self) {
+    /// More than one thread is going to use it, maybe at once.
+    pub fn note_threads(&mut self, is_parallel: bool) {
         self.areas.keep_walks();
+        if is_parallel {
+            self.leaving.get_or_insert_default();
+        }
     }
 
     /// The page that the last call wanted and that was not at hand.
@@ -210,6 +213,7 @@ impl AddressSpace {
         {
             return false;
         }
+        self.await_left(&(start..old_start));
         self.areas.set_start(old_start, start);
         self.note_peak();
         true

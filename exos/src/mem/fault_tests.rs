@@ -217,7 +217,7 @@ fn walks_through_mappings_that_were_joined_do_not_hinder_each_other() {
         space.fault_counts().resolved
     };
     assert_eq!(walk_alone, 4);
-    space.note_threads();
+    space.note_threads(false);
     // As threads do it that each map, walk and unmap: the second mapping lies below the first, and is one area with it.
     for count in [2, 4, 8] {
         let before = space.fault_counts().resolved;

@@ -8,7 +8,8 @@
 //!   `munmap`, `brk`; [`protect`], [`remap`], [`advise`] are the other calls, [`fork`] clones by
 //!   copy on write, [`user`] reads and writes bytes;
 //! - [`fault`] resolves faults, many pages at a time where that pays (`window`), and `first_faults` those that come
-//!   again; `large` is for large pages, and [`kept`] has the spaces between two processes;
+//!   again; `large` is for large pages, [`kept`] has the spaces between two processes, and
+//!   [`leaving`] unmaps without the lock;
 //! - [`native`] is what a program may decide by itself, through the native interface;
 //! - [`rewrite`] patches system-call sites (`crate::rewrite` decides);
 //! - [`source`] is the seam to files.
@@ -28,6 +29,7 @@ pub mod fork;
 pub mod frames;
 mod kept;
 mod large;
+mod leaving;
 pub mod native;
 mod page_map;
 pub mod patched_text;
@@ -61,6 +63,7 @@ pub use advise::{Advice, SyncMode};
 pub use area::{Area, AreaFlags, AreaLabel, Protection};
 pub use fault::{Access, FaultOutcome, SegvReason};
 pub use frames::{FramePool, FrameRef, FrameStatistics};
+pub use leaving::Leaving;
 pub use native::{Change, Handler};
 pub use page_map::census::{PresentPage, PresentPages, SHARE_SHIFT};
 pub use protect::ProtectReach;

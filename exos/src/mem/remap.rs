@@ -150,6 +150,7 @@ impl AddressSpace {
         if old_length != old_end - address || new_end > PROGRAM_END || is_blocked {
             return false;
         }
+        self.await_left(&(old_end..new_end));
         self.areas.set_end(start, new_end);
         self.note_peak();
         if flags.contains(AreaFlags::LOCKED) {
@@ -178,6 +179,7 @@ impl AddressSpace {
         if !keeps_old && old_length > 0 {
             self.areas.remove(old.clone());
         }
+        self.await_left(&(target..target + new_length));
         self.areas.insert(moved);
         self.note_peak();
         self.move_pages(&old, target)?;

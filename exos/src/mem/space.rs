@@ -206,6 +206,7 @@ pub struct AddressSpace {
     pub(crate) start: Option<Start>,
     /// What its page tables have from others and leave to others.
     pub(crate) kept: Kept,
+    pub(crate) leaving: Option<Arc<crate::mem::leaving::Ranges>>,
 }
 
 impl AddressSpace {
@@ -238,6 +239,7 @@ impl AddressSpace {
             ahead: None,
             start: None,
             kept: Kept::default(),
+            leaving: None,
         }
     }
 
@@ -273,6 +275,7 @@ impl AddressSpace {
         if !self.areas.can_be_cut(&range) {
             return Err(Errno::ENOMEM);
         }
+        self.await_left(&range);
         self.remove_range(range.clone())?;
         let grows_down = flags.contains(AreaFlags::GROWS_DOWN);
         let pages = start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
@@ -663,7 +666,7 @@ impl AddressSpace {
         }
         match placement {
             Placement::Hint(hint) => self.place_near(hint, length),
-            Placement::Low => self.areas.find_hole(length, LOW_END).ok_or(Errno::ENOMEM),
+            Placement::Low => self.find_hole(length, LOW_END).ok_or(Errno::ENOMEM),
             Placement::Fixed(start) => check_fixed(start, length).map(|()| start),
             Placement::FixedNoReplace(start) => {
                 check_fixed(start, length)?;
@@ -683,10 +686,8 @@ impl AddressSpace {
                 return Ok(start);
             }
         }
-        self.areas
-            .find_hole(length, self.mapping_base)
-            .or_else(|| self.areas.find_hole(length, PROGRAM_END))
-            .ok_or(Errno::ENOMEM)
+        let found = self.find_hole(length, self.mapping_base).or_else(|| self.find_hole(length, PROGRAM_END));
+        found.ok_or(Errno::ENOMEM)
     }
 
     /// Backing and maximum rights.

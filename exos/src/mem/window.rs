@@ -99,6 +99,8 @@ impl Walks {
     }
 
     /// Gives an area that does not expect a fault at `page` the walk that does, if there is one; its own is kept.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn exchange(&mut self, window: &mut FaultWindow, page: u64) {
         match self.windows.iter_mut().find(|kept| kept.expects(page)) {
             Some(kept) => core::mem::swap(kept, window),

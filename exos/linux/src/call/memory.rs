@@ -140,7 +140,7 @@ fn check_reach(offset: u64, length: u64) -> Result<()> {
 
 /// `munmap(2)`.
 pub fn munmap(context: &mut Context<'_>, [address, length, ..]: Arguments) -> Result<u64> {
-    context.process.space().lock().unmap(address, length)?;
+    context.process.space().unmap(address, length)?;
     Ok(0)
 }
 

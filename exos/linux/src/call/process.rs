@@ -251,7 +251,7 @@ fn make_thread(context: &mut Context<'_>, wish: &Wish) -> Result<u64> {
     check_count(context)?;
     let tid = context.system.processes.take_number()?;
     let thread = new_thread(context, context.process, tid, wish);
-    context.process.space().note_threads();
+    context.process.space().note_threads(context.system.processor_count > 1);
     let frame = first_frame(context, wish);
     let started = write_tids(context, wish, tid).and_then(|()| {
         context.system.facts.make_room(context.process.pid)?;
