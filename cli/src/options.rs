@@ -24,7 +24,7 @@ use crate::remote::verbs;
 use crate::shares::{Volume, parse_volume};
 
 /// Least memory of a machine in bytes: the kernel, exos and a small program.
-pub(crate) const MEMORY_BYTES_MIN: u64 = 16 << 20;
+pub(crate) const MEMORY_BYTES_MIN: u64 = 8 << 20;
 /// Most memory of a machine in bytes.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 64 << 30;
 /// Most processors.

@@ -128,7 +128,7 @@ fn wrong_lines_are_refused_in_one_line() {
         let text = refusal(line);
         assert!(!text.is_empty() && !text.contains('\n'), "{line}: {text:?}");
     }
-    assert!(refusal("run -m 1M ls").contains("at least 16M"));
+    assert!(refusal("run -m 1M ls").contains("at least 8M"));
     assert!(refusal("run --tickets 0 ls").contains("from 1 to 1099511627775"));
     assert!(refusal("run --tickets 1.2 ls").contains("a letter first"));
     assert!(refusal("run --bogus ls").contains("--bogus"));

@@ -87,7 +87,7 @@ fn what_is_wrong_is_said_with_its_line() {
         (&format!("[machine]\ncpus = 9\n{POD}"), 2, "1 to 8"),
         (&format!("[machine]\ncpus = \"2\"\n{POD}"), 2, "whole number"),
         (&format!("[machine]\nslice_ms = 0\n{POD}"), 2, "1 to 100"),
-        (&format!("[machine]\nmemory = \"1M\"\n{POD}"), 2, "at least 16M"),
+        (&format!("[machine]\nmemory = \"1M\"\n{POD}"), 2, "at least 8M"),
         (&format!("{POD}tickets = 0\n"), 3, "tickets"),
         (&format!("{POD}tickets = -5\n"), 3, "tickets"),
         (&format!("{POD}tickets = 99999999999\n"), 3, "tickets"),

@@ -392,7 +392,7 @@ fn what_can_be_known_beforehand_starts_no_machine() {
         (vec!["run", "--root", &at("garbage.img"), "true"], 125, "garbage.img"),
         (vec!["run", "--root", "/no/such/root", "true"], 125, "/no/such/root"),
         (vec!["run", "--with", "/no/such/file", "true"], 125, "/no/such/file"),
-        (vec!["run", "-m", "1K", "true"], 125, "at least 16M"),
+        (vec!["run", "-m", "1K", "true"], 125, "at least 8M"),
         (vec!["run", "-w", "here", "true"], 125, "absolute path"),
         (vec!["run", "--accel", "kvm", "--icount", "true"], 125, "--icount needs"),
         (vec!["run", "--bogus", "true"], 125, "--bogus"),

@@ -19,8 +19,12 @@ use alloc::vec::Vec;
 
 use crate::error::{Errno, Result};
 
-/// Blocks of the reserve.
+/// Blocks of the reserve, where there is memory enough.
 pub const BLOCK_COUNT: usize = 12;
+/// Blocks of it at least.
+const BLOCK_COUNT_MIN: usize = 4;
+/// Of how many frames of programs' memory one block is kept back: of 12 MiB and more all are.
+const FRAMES_PER_BLOCK: u64 = 256;
 /// Bytes of each.
 pub const BLOCK_BYTES: usize = 64 << 10;
 /// One more, for a vector that doubles: nothing larger is taken from the reserve.
@@ -44,14 +48,37 @@ pub enum Level {
 }
 
 impl Level {
-    /// With so many of [`BLOCK_COUNT`] blocks left, and the large one or not.
+    /// With so many blocks of `wish` left, and the large one or not.
     #[must_use]
-    pub const fn of(block_count: usize, has_large: bool) -> Self {
-        match block_count {
-            BLOCK_COUNT.. if has_large => Self::Whole,
-            _ if block_count >= BLOCK_COUNT / 2 => Self::Short,
-            _ => Self::Low,
+    pub const fn of(wish: Wish, block_count: usize, has_large: bool) -> Self {
+        if block_count >= wish.block_count && (has_large || !wish.has_large) {
+            Self::Whole
+        } else if block_count >= wish.block_count / 2 {
+            Self::Short
+        } else {
+            Self::Low
         }
+    }
+}
+
+/// What the reserve is when it is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Blocks.
+    pub block_count: usize,
+    /// Whether there is the large one.
+    pub has_large: bool,
+}
+
+impl Wish {
+    /// Where memory is enough.
+    pub const ALL: Self = Self { block_count: BLOCK_COUNT, has_large: true };
+
+    /// Where programs may have so many frames. Nothing that the large block is for becomes as long in a small pod.
+    #[must_use]
+    pub fn of(frame_count: u64) -> Self {
+        let block_count = (frame_count / FRAMES_PER_BLOCK).min(BLOCK_COUNT as u64) as usize;
+        Self { block_count: block_count.max(BLOCK_COUNT_MIN), has_large: block_count == BLOCK_COUNT }
     }
 }
 
@@ -218,17 +245,29 @@ pub fn tree<K: Ord, V>(entries: impl Iterator<Item = (K, V)>) -> Result<BTreeMap
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_COUNT, Level, check, reserve, set_level, vector};
+    use super::{BLOCK_COUNT, Level, Wish, check, reserve, set_level, vector};
     use crate::error::Errno;
 
     #[test]
     fn half_of_the_reserve_is_for_what_must_not_fail() {
-        assert_eq!(Level::of(BLOCK_COUNT, true), Level::Whole);
-        assert_eq!(Level::of(BLOCK_COUNT, false), Level::Short);
-        assert_eq!(Level::of(BLOCK_COUNT - 1, true), Level::Short);
-        assert_eq!(Level::of(BLOCK_COUNT / 2, false), Level::Short);
-        assert_eq!(Level::of(BLOCK_COUNT / 2 - 1, true), Level::Low);
-        assert_eq!(Level::of(0, true), Level::Low);
+        let all = Wish::ALL;
+        assert_eq!(Level::of(all, BLOCK_COUNT, true), Level::Whole);
+        assert_eq!(Level::of(all, BLOCK_COUNT, false), Level::Short);
+        assert_eq!(Level::of(all, BLOCK_COUNT - 1, true), Level::Short);
+        assert_eq!(Level::of(all, BLOCK_COUNT / 2, false), Level::Short);
+        assert_eq!(Level::of(all, BLOCK_COUNT / 2 - 1, true), Level::Low);
+        assert_eq!(Level::of(all, 0, true), Level::Low);
+    }
+
+    #[test]
+    fn a_small_pod_has_a_small_reserve() {
+        assert_eq!(Wish::of(u64::MAX), Wish::ALL);
+        assert_eq!(Wish::of((12 << 20) / 4096), Wish::ALL);
+        assert_eq!(Wish::of((12 << 20) / 4096 - 1), Wish { block_count: 11, has_large: false });
+        let least = Wish { block_count: 4, has_large: false };
+        assert_eq!([Wish::of(0), Wish::of(400)], [least; 2]);
+        let levels = [4, 3, 2, 1].map(|block_count| Level::of(least, block_count, false));
+        assert_eq!(levels, [Level::Whole, Level::Short, Level::Short, Level::Low]);
     }
 
     #[test]

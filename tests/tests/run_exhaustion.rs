@@ -56,6 +56,20 @@ fn each(memory: &str, kinds: &[&str]) {
 }
 
 #[test]
+fn the_least_machine_runs_a_program() {
+    // All of it: kernel, library OS, root image and program.
+    for kind in ["microvm", "pc"] {
+        let ended = aegis(&["-M", kind, "--machine-memory", "11M"], &["busybox", "true"], b"");
+        assert_eq!(ended.status, 0, "{kind}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn the_smallest_pod() {
+    each("8M", &["symlinks", "pipes", "opens", "maps", "sparse_files", "files"]);
+}
+
+#[test]
 fn a_small_pod() {
     each("32M", ALL);
     each("32M", MORE);

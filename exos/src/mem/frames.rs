@@ -61,6 +61,8 @@ const REGION_NUMBER_MAX: u64 = 1 << 19;
 const BLOCK_LOOK_COUNT: usize = 256;
 /// Frames that a pool without any asks for at a time.
 const RECLAIM_FRAMES: u64 = 64;
+/// Of a limit below two regions a pool asks for one part in so many at a time.
+const GROWTH_SHARE: u64 = 8;
 /// Of how many frames of the limit one is set aside, and the most.
 const RESERVE_SHARE: u64 = 64;
 const RESERVE_FRAMES_MAX: u64 = 256;
@@ -391,10 +393,14 @@ impl FramePool {
         state.free + self.limit_at_last().saturating_sub(state.held)
     }
 
-    /// Takes one more grant: a whole region, or what is left.
+    /// Takes one more grant: a whole region, or what is left; a part where the limit is little.
     fn grow(&self, state: &mut State) -> Result<()> {
-        let mut count = REGION_FRAMES as u64;
         let (limit, _) = self.limits();
+        let is_small = limit < 2 * REGION_FRAMES as u64;
+        let mut count = if is_small { GROUP_FRAMES } else { REGION_FRAMES } as u64;
+        while is_small && count < limit / GROWTH_SHARE {
+            count *= 2;
+        }
         while count > limit.saturating_sub(state.held) {
             count /= 2;
         }

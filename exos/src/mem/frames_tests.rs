@@ -127,6 +127,16 @@ impl Reclaim for Cache {
 }
 
 #[test]
+fn a_small_pool_leaves_the_rest_to_others() {
+    let (_, pool) = pool(1000, 400);
+    let frame = pool.allocate().expect("there are some");
+    assert_eq!(pool.statistics().held, 64);
+    pool.release(frame);
+    let frames: Vec<_> = core::iter::from_fn(|| pool.allocate().ok()).collect();
+    assert_eq!(frames.len(), 400, "all of it, where it is wanted");
+}
+
+#[test]
 fn the_limit_follows_the_kernels() {
     let (machine, pool) = pool(8192, 4096);
     machine.set_frame_limit(1024);

@@ -150,7 +150,7 @@ pub(crate) fn keep_space(slot: CapSlot, table_count: u64) -> bool {
 /// One part in so many of all memory is left by the program's memory to exos, so that it meets an end of memory before
 /// exos's own structures do, at least and at most so many frames.
 const LEFT_BY_PROGRAM_SHARE: u64 = 16;
-const LEFT_BY_PROGRAM_FRAME_COUNTS: [u64; 2] = [(1 << 20) / 4096, (8 << 20) / 4096];
+const LEFT_BY_PROGRAM_FRAME_COUNTS: [u64; 2] = [(512 << 10) / 4096, (8 << 20) / 4096];
 /// Frames of exos's heap that are never refused while there are any.
 const ALWAYS_OWN_FRAME_COUNT: u64 = (3 << 20) / 4096;
 
