@@ -11,7 +11,7 @@ use crate::fs::file_lock::LockedFile;
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::page::check_not_run;
 use crate::fs::permission::{MODE_SET_GID, Wish};
-use crate::fs::vnode::{Creation, FileKind, InodeRef, NewNode, OpenFile, OpenRequest, Timestamp};
+use crate::fs::vnode::{Creation, FileKind, InodeRef, NAME_BYTES_MAX, NewNode, OpenFile, OpenRequest, Timestamp};
 use crate::fs::walk::{Caller, Last, LookupFlags, Restriction, Walk};
 use crate::fs::watch::event;
 use crate::task::capability::Capability;
@@ -366,6 +366,10 @@ impl Namespace {
         node: NewNode<'_>,
         permissions: u32,
     ) -> Result<Location> {
+        // Whoever has looked the name up has been told, but not everybody has.
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
         parent.mount().check_writable()?;
         if parent.is_deleted() {
             return Err(Errno::ENOENT);

@@ -198,6 +198,33 @@ fn other_users_own_what_they_create() {
 }
 
 #[test]
+fn no_way_makes_a_name_that_cannot_be_looked_up() {
+    let world = World::tmpfs();
+    make(&world, "/d", NewNode::Directory);
+    let (file, caller) = (make(&world, "/f", NewNode::Regular), world.caller());
+    let long = [&b"/d/"[..], &[b'n'; 256]].concat();
+    // The last of several times goes by what is known of the walk.
+    for _ in 0..4 {
+        for flags in [OpenFlags::CREATE, OpenFlags::CREATE | OpenFlags::EXCLUSIVE] {
+            let how = OpenHow { access: Access::Write, flags, permissions: 0o644, ..OpenHow::READ };
+            let opened = world.namespace.open(&caller, &world.root, &long, &how);
+            assert_eq!(opened.err(), Some(Errno::ENAMETOOLONG), "{flags:?}");
+        }
+        for node in [NewNode::Regular, NewNode::Directory, NewNode::Symlink(b"/f"), NewNode::Fifo, NewNode::Socket] {
+            let made = world.namespace.create(&caller, &world.root, &long, node, 0o755);
+            assert_eq!(made.err(), Some(Errno::ENAMETOOLONG), "{node:?}");
+        }
+        let new = (&world.root, &long[..]);
+        assert_eq!(world.namespace.link_location(&caller, &file, new), Err(Errno::ENAMETOOLONG));
+        for mode in [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange] {
+            let renamed = world.namespace.rename(&caller, (&world.root, b"/f"), new, mode);
+            assert_eq!(renamed, Err(Errno::ENAMETOOLONG), "{mode:?}");
+        }
+    }
+    assert_eq!(world.namespace.remove_directory(&caller, &world.root, b"/d"), Ok(()), "nothing is in it");
+}
+
+#[test]
 fn unnamed_files_get_names() {
     let world = World::tmpfs();
     make(&world, "/d", NewNode::Directory);
