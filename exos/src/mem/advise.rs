@@ -15,6 +15,10 @@ use crate::mem::fault::{Access, FaultOutcome};
 use crate::mem::page_map::PageFlags;
 use crate::mem::space::{AddressSpace, page_align};
 use crate::preempt::{self, Pace};
+use crate::reserve;
+
+/// Parts of a range that there is always memory for: who gives a few areas' pages back is not refused for want of it.
+const FEW_PARTS: usize = 64;
 
 /// What `madvise` says. The personality maps numbers; a number without a meaning is its `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +69,7 @@ impl AddressSpace {
         }
         let length = page_align(length).ok_or(Errno::EINVAL)?;
         let end = start.checked_add(length).ok_or(Errno::EINVAL)?;
-        let (parts, has_holes) = self.parts(start..end);
+        let (parts, has_holes) = self.parts(start..end)?;
         let mut pace = Pace::default();
         for part in parts {
             self.advise_part(part, advice)?;
@@ -149,7 +153,7 @@ impl AddressSpace {
         // As on Linux, a length that wraps when it is rounded up is none.
         let length = page_align(length).unwrap_or(0);
         let end = start.checked_add(length).ok_or(Errno::ENOMEM)?;
-        let (parts, has_holes) = self.parts(start..end);
+        let (parts, has_holes) = self.parts(start..end)?;
         for part in parts {
             let Some(area) = self.areas.find(part.start) else {
                 continue;
@@ -172,7 +176,7 @@ impl AddressSpace {
         }
         let length = page_align(length).ok_or(Errno::ENOMEM)?;
         let end = start.checked_add(length).ok_or(Errno::ENOMEM)?;
-        let (parts, has_holes) = self.parts(start..end);
+        let (parts, has_holes) = self.parts(start..end)?;
         if has_holes {
             return Err(Errno::ENOMEM);
         }
@@ -201,7 +205,7 @@ impl AddressSpace {
         let Some(range) = lock_range(start, length)? else {
             return Ok(());
         };
-        let (parts, has_holes) = self.parts(range.clone());
+        let (parts, has_holes) = self.parts(range.clone())?;
         let already: u64 = self
             .areas
             .overlapping(range.clone())
@@ -230,7 +234,7 @@ impl AddressSpace {
         let Some(range) = lock_range(start, length)? else {
             return Ok(());
         };
-        let (parts, has_holes) = self.parts(range);
+        let (parts, has_holes) = self.parts(range)?;
         for part in parts {
             self.change_flags(part, AreaFlags::empty(), AreaFlags::LOCKED)?;
         }
@@ -247,7 +251,7 @@ impl AddressSpace {
         }
         self.lock_future = future;
         if current {
-            let (parts, _) = self.parts(0..!(PAGE_SIZE - 1));
+            let (parts, _) = self.parts(0..!(PAGE_SIZE - 1))?;
             for part in parts {
                 self.change_flags(part.clone(), AreaFlags::LOCKED, AreaFlags::empty())?;
                 if !on_fault {
@@ -262,21 +266,25 @@ impl AddressSpace {
     /// `munlockall`.
     pub fn unlock_all(&mut self) -> Result<()> {
         self.lock_future = false;
-        let (parts, _) = self.parts(0..!(PAGE_SIZE - 1));
+        let (parts, _) = self.parts(0..!(PAGE_SIZE - 1))?;
         parts.into_iter().try_for_each(|part| self.change_flags(part, AreaFlags::empty(), AreaFlags::LOCKED))
     }
 
-    /// The range cut into parts that lie in one area each, and whether something is mapped nowhere.
-    fn parts(&self, range: Range<u64>) -> (Vec<Range<u64>>, bool) {
+    /// The range cut into parts that lie in one area each, and whether something is mapped nowhere. `ENOMEM`: there is
+    /// no memory for so many.
+    fn parts(&self, range: Range<u64>) -> Result<(Vec<Range<u64>>, bool)> {
         let mut parts = Vec::new();
         let mut next = range.start;
         let mut has_holes = false;
         for area in self.areas.overlapping(range.clone()) {
             has_holes |= area.start > next;
+            if parts.len() >= FEW_PARTS {
+                reserve::reserve(&mut parts, 1)?;
+            }
             parts.push(area.start.max(range.start)..area.end.min(range.end));
             next = area.end;
         }
-        (parts, has_holes || next < range.end)
+        Ok((parts, has_holes || next < range.end))
     }
 
     fn change_flags(&mut self, part: Range<u64>, set: AreaFlags, clear: AreaFlags) -> Result<()> {

@@ -10,15 +10,17 @@ use aegis_abi::CapSlot;
 use aegis_abi::layout::PAGE_SHIFT;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::error::Result;
 use crate::mem::area::AreaFlags;
 use crate::mem::kept::Residue;
+use crate::mem::page_map::blocks::BLOCK_PAGES;
 use crate::mem::page_map::{PageEntry, PageFlags};
 use crate::mem::pieces::PIECE_PAGES;
 use crate::mem::space::{AddressSpace, bind_flags};
-use crate::preempt;
+use crate::preempt::{self, Pace};
+use crate::reserve;
 use crate::rewrite::sites::SiteTable;
 
 impl AddressSpace {
@@ -44,8 +46,8 @@ impl AddressSpace {
         child.areas = self.areas.copy()?;
         self.protect_pages_for_fork()?;
         child.pages = self.pages.share()?;
+        child.leave_out_areas()?;
         child.keep_for_child(&self.child_faults, left.take());
-        child.leave_out_areas();
         child.note_peak();
         child.adopt_child();
         child.start_as_child(Arc::clone(&self.child_faults));
@@ -74,25 +76,44 @@ impl AddressSpace {
         }
     }
 
-    /// In a child: takes away what it does not inherit. Nothing is mapped here yet.
-    fn leave_out_areas(&mut self) {
+    /// In a child: takes away what it does not inherit, area by area: they are as many as the program likes. Nothing is
+    /// mapped here yet. `ENOMEM`, `EINTR`.
+    fn leave_out_areas(&mut self) -> Result<()> {
         let special = AreaFlags::DONT_FORK | AreaFlags::WIPE_ON_FORK | AreaFlags::LOCKED;
-        let parts: Vec<_> = self.areas.iter().filter(|area| area.flags.intersects(special)).cloned().collect();
-        for area in parts {
-            if area.flags.contains(AreaFlags::DONT_FORK) {
-                self.areas.remove(area.start..area.end);
-            } else if area.flags.contains(AreaFlags::LOCKED) {
-                self.areas.change(area.start..area.end, |area| area.flags.remove(AreaFlags::LOCKED));
+        let (mut next, mut pace) = (0, Pace::default());
+        loop {
+            let found = self.areas.overlapping(next..u64::MAX).find(|area| area.flags.intersects(special));
+            // It may have been joined to the one before, which has been dealt with.
+            let Some((flags, range)) = found.map(|area| (area.flags, area.start.max(next)..area.end)) else {
+                return Ok(());
+            };
+            next = range.end;
+            let pages = range.start >> PAGE_SHIFT..range.end >> PAGE_SHIFT;
+            if flags.contains(AreaFlags::DONT_FORK) {
+                self.areas.remove(range);
+            } else if flags.contains(AreaFlags::LOCKED) {
+                self.areas.change(range, |area| area.flags.remove(AreaFlags::LOCKED));
             }
-            if area.flags.intersects(AreaFlags::DONT_FORK | AreaFlags::WIPE_ON_FORK) {
-                let mut released = Vec::new();
-                self.pages.update(area.pages(), &mut self.pool.lock(), |_, _, entry| {
-                    released.push(entry.frame());
-                    None
-                });
-                self.pool.release_all(&released);
+            if flags.intersects(AreaFlags::DONT_FORK | AreaFlags::WIPE_ON_FORK) {
+                self.leave_out_pages(pages)?;
+            }
+            pace.unless_killed()?;
+        }
+    }
+
+    /// Lets go of pages, piece by piece. A leaf that does not go as a whole is copied, so that there may be no memory.
+    fn leave_out_pages(&mut self, pages: Range<u64>) -> Result<()> {
+        let mut next = pages.start;
+        while let Some(start) = self.pages.next_known(next..pages.end) {
+            reserve::check()?;
+            // Pieces end where leaves do, as in `in_pieces`.
+            next = pages.end.min(start.saturating_add(PIECE_PAGES) / BLOCK_PAGES * BLOCK_PAGES);
+            self.drop_known_pages(start..next)?;
+            if next < pages.end {
+                preempt::unless_killed()?;
             }
         }
+        Ok(())
     }
 
     /// The entry of a page, for tests and diagnosis: its frame and whether it is writable now.

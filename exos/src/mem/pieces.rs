@@ -97,9 +97,12 @@ mod tests {
     use super::PIECE_PAGES;
     use crate::error::Errno;
     use crate::mem::test_support::{BASE, ENVIRONMENT, PAGE, Setup};
-    use crate::mem::{Access, AddressSpace, AreaFlags, FaultOutcome, MapRequest, Placement, ProtectReach, Protection};
-    use crate::preempt::Interruption;
+    use crate::mem::{
+        Access, AddressSpace, Advice, AreaFlags, FaultOutcome, MapRequest, Placement, ProtectReach, Protection,
+    };
     use crate::preempt::test_support::interrupted_after;
+    use crate::preempt::{Interruption, PIECE_COUNT};
+    use crate::reserve::{Level, set_level};
     use aegis_abi::CapSlot;
 
     const LENGTH: u64 = 5 * PIECE_PAGES * PAGE;
@@ -161,6 +164,57 @@ mod tests {
             assert!(matches!(outcome, FaultOutcome::Resolved { .. }));
         }
         assert_eq!(setup.used(), LENGTH / PAGE);
+    }
+
+    #[test]
+    fn what_a_child_does_not_inherit_goes_piece_by_piece() {
+        for advice in [Advice::DontFork, Advice::WipeOnFork] {
+            let setup = Setup::new();
+            let (mut space, start) = filled(&setup);
+            let clone = |space: &mut AddressSpace| space.clone_cow(CHILD).map(|_| ());
+            // From now on a store to any page faults, and cloning takes nothing away from the parent.
+            clone(&mut space).unwrap();
+            space.advise(start, LENGTH, advice).unwrap();
+            let (outcome, point_count) = interrupted_after(0, Interruption::None, || clone(&mut space));
+            assert_eq!((outcome, setup.used()), (Ok(()), LENGTH / PAGE));
+            assert!(point_count >= 4, "{point_count}");
+            let (outcome, _) = interrupted_after(point_count - 1, Interruption::Kill, || clone(&mut space));
+            assert_eq!((outcome, setup.used()), (Err(Errno::EINTR), LENGTH / PAGE));
+            let child = space.clone_cow(CHILD).unwrap();
+            assert_eq!(child.areas().count(), usize::from(advice == Advice::WipeOnFork));
+            assert_eq!(child.frame_at(start + PAGE), None);
+            assert!(space.frame_at(start + LENGTH - PAGE).is_some());
+        }
+    }
+
+    #[test]
+    fn many_areas_that_a_child_does_not_inherit_are_left_out_one_by_one() {
+        let setup = Setup::new();
+        let (mut space, start) = filled(&setup);
+        let count = LENGTH / PAGE;
+        space.limits.locked_bytes = LENGTH;
+        // Of each four pages the second is not there, the third is wiped, and the fourth was locked with the third.
+        for page in (0..count).step_by(4) {
+            let at = |number: u64| start + (page + number) * PAGE;
+            space.advise(at(1), PAGE, Advice::DontFork).unwrap();
+            space.advise(at(2), PAGE, Advice::WipeOnFork).unwrap();
+            space.lock(at(2), 2 * PAGE, false).unwrap();
+        }
+        let (child, point_count) = interrupted_after(0, Interruption::None, || space.clone_cow(CHILD).unwrap());
+        assert!(point_count as usize >= count as usize * 3 / 4 / PIECE_COUNT, "{point_count}");
+        for page in 0..count {
+            let address = start + page * PAGE;
+            let is_there = child.areas().any(|area| (area.start()..area.end()).contains(&address));
+            assert_eq!(is_there, page % 4 != 1, "{page}");
+            assert_eq!(child.frame_at(address).is_some(), matches!(page % 4, 0 | 3), "{page}");
+        }
+        assert_eq!(child.totals().areas.locked, 0);
+        drop(child);
+        set_level(Level::Short);
+        let few = space.advise(start, 16 * PAGE, Advice::KeepOnFork);
+        let many = space.advise(start, LENGTH, Advice::KeepOnFork);
+        set_level(Level::Whole);
+        assert_eq!((few, many, setup.used()), (Ok(()), Err(Errno::ENOMEM), count));
     }
 
     #[test]

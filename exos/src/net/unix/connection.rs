@@ -229,11 +229,11 @@ impl Socket {
 
     /// Forgets what came from a peer that this datagram socket leaves, and tells it.
     fn leave(&self, before: &Endpoint) {
-        let mut rights = Vec::new();
-        if self.endpoint.purge(&mut rights) && before.peer() == Some(self.endpoint.number) && !before.is_dead() {
+        let flight = &self.domain.flight;
+        if self.endpoint.purge(flight) && before.peer() == Some(self.endpoint.number) && !before.is_dead() {
             before.set_error(Errno::ECONNRESET);
         }
-        self.domain.flight.bury(rights);
+        flight.bury();
     }
 
     /// Takes a connection.
@@ -289,8 +289,8 @@ impl Socket {
         }
         drop(inode);
         self.endpoint.die();
-        let mut rights = Vec::new();
-        let had_unread = self.endpoint.purge(&mut rights);
+        let flight = &self.domain.flight;
+        let had_unread = self.endpoint.purge(flight);
         match phase {
             Phase::Connected(peer) if self.kind != SocketKind::Datagram => {
                 if had_unread {
@@ -300,7 +300,7 @@ impl Socket {
             }
             Phase::Listening(listener) => {
                 for pending in listener.pending {
-                    pending.refuse(&mut rights);
+                    pending.refuse();
                 }
                 wake(listener.waiting);
             }
@@ -308,15 +308,15 @@ impl Socket {
         }
         // Also those who could send here wait for news.
         self.endpoint.queue.notify(Readiness::HANG_UP | Readiness::ALWAYS);
-        self.domain.flight.bury(rights);
-        self.domain.flight.collect();
+        flight.bury();
+        flight.collect();
     }
 
     /// Ends a connection that nobody accepted.
-    fn refuse(&self, rights: &mut Vec<super::flight::Rights>) {
+    fn refuse(&self) {
         let phase = core::mem::replace(&mut self.state.lock().phase, Phase::Closed);
         self.endpoint.die();
-        self.endpoint.purge(rights);
+        self.endpoint.purge(&self.domain.flight);
         if let Phase::Connected(peer) = phase {
             peer.set_error(Errno::ECONNRESET);
             peer.shut(true);

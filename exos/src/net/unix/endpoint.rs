@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::address::Address;
 use super::budget::{Budget, Charge};
-use super::flight::Rights;
+use super::flight::{Flight, Rights};
 use super::{Identity, SocketKind};
 use crate::error::{Errno, Result};
 use crate::fs::readiness::{Readiness, WaitQueue};
@@ -525,8 +525,8 @@ impl Endpoint {
         Ok(Some(Peeked { bytes, identity: message.identity, rights, from: message.from.clone() }))
     }
 
-    /// Empties it; true if there was something.
-    pub(super) fn purge(&self, rights: &mut Vec<Rights>) -> bool {
+    /// Empties it, and lays the rights that lay here into the graveyard; true if there was something.
+    pub(super) fn purge(&self, flight: &Flight) -> bool {
         let mut inbox = self.inbox.lock();
         let was_empty = inbox.is_empty();
         let waiting = core::mem::take(&mut inbox.waiting);
@@ -535,14 +535,14 @@ impl Endpoint {
             Contents::Stream(stream) => {
                 unread = stream.ring.length();
                 writer = stream.writer.clone();
-                rights.extend(stream.segments.drain(..).filter_map(|segment| segment.rights));
+                stream.segments.drain(..).filter_map(|segment| segment.rights).for_each(|it| flight.lay(it));
                 stream.head += unread as u64;
                 stream.ring = Ring::default();
             }
             Contents::Messages(held) => messages = core::mem::take(held),
         }
         drop(inbox);
-        rights.extend(messages.iter_mut().filter_map(|message| message.rights.take()));
+        messages.iter_mut().filter_map(|message| message.rights.take()).for_each(|it| flight.lay(it));
         drop(messages);
         if let Some(writer) = writer {
             writer.give(unread);
@@ -568,11 +568,15 @@ impl Endpoint {
         }
     }
 
-    /// Takes all rights out of it.
-    pub(super) fn take_carried(&self, rights: &mut Vec<Rights>) {
+    /// Lays all rights that lie here into the graveyard.
+    pub(super) fn lay_carried(&self, flight: &Flight) {
         match &mut self.inbox.lock().contents {
-            Contents::Stream(stream) => rights.extend(stream.segments.iter_mut().filter_map(|s| s.rights.take())),
-            Contents::Messages(messages) => rights.extend(messages.iter_mut().filter_map(|m| m.rights.take())),
+            Contents::Stream(stream) => {
+                stream.segments.iter_mut().filter_map(|segment| segment.rights.take()).for_each(|it| flight.lay(it));
+            }
+            Contents::Messages(messages) => {
+                messages.iter_mut().filter_map(|message| message.rights.take()).for_each(|it| flight.lay(it));
+            }
         }
     }
 }

@@ -9,18 +9,21 @@
 //! ([`CARRIED_PER_CLOSE`]): what a ring holds may then stay for some closes more.
 //!
 //! The search is conservative: any other reference keeps a description alive, also one that a call holds for a
-//! moment; then the next close finds it. Emptying happens one by one from a list ([`Flight::bury`]), so that a chain
-//! of sockets that lie in each other needs no deep stack.
+//! moment; then the next close finds it. So it is where there is no memory to search with. Emptying happens one by one
+//! from a list ([`Flight::bury`]), so that a chain of sockets that lie in each other needs no deep stack; closing must
+//! not fail, so whoever sends sees to it that the list has room.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::UnixDomain;
 use super::socket::SocketFile;
 use crate::error::{Errno, Result};
 use crate::fs::description::Description;
+use crate::reserve;
 use crate::sync::Mutex;
 
 /// Most descriptions in one message (`SCM_MAX_FD`).
@@ -42,7 +45,7 @@ impl Rights {
     /// Sends descriptions on their way.
     ///
     /// # Errors
-    /// `EINVAL`: more than [`RIGHTS_COUNT_MAX`]. `ETOOMANYREFS`: [`IN_FLIGHT_COUNT_MAX`] would be passed.
+    /// `EINVAL`: more than [`RIGHTS_COUNT_MAX`]. `ETOOMANYREFS`: [`IN_FLIGHT_COUNT_MAX`] would be passed. `ENOMEM`.
     pub fn new(domain: &Arc<UnixDomain>, descriptions: Vec<Arc<Description>>) -> Result<Self> {
         if descriptions.len() > RIGHTS_COUNT_MAX {
             return Err(Errno::EINVAL);
@@ -52,6 +55,10 @@ impl Rights {
         if total > IN_FLIGHT_COUNT_MAX {
             flight.total.fetch_sub(descriptions.len(), Ordering::Relaxed);
             return Err(Errno::ETOOMANYREFS);
+        }
+        if let Err(error) = flight.prepare_burial() {
+            flight.total.fetch_sub(descriptions.len(), Ordering::Relaxed);
+            return Err(error);
         }
         let mut sockets = flight.sockets.lock();
         for description in descriptions.iter().filter(|description| is_socket(description)) {
@@ -88,6 +95,8 @@ impl Drop for Rights {
                 sockets.remove(&number);
             }
         }
+        drop(sockets);
+        flight.rights_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -109,16 +118,21 @@ pub(super) struct Flight {
     closes: AtomicUsize,
     is_collecting: AtomicBool,
     is_burying: AtomicBool,
+    /// All [`Rights`] that there are.
+    rights_count: AtomicUsize,
+    /// The room of the graveyard: for all of them.
+    room: AtomicUsize,
     graveyard: Mutex<Vec<Rights>>,
 }
 
 /// A description that is garbage unless somebody outside of the ring reaches it.
 struct Candidate {
+    number: u64,
     description: Arc<Description>,
     count: usize,
     /// References that have not been found in a candidate's queue.
-    outside_count: usize,
-    is_alive: bool,
+    outside_count: Cell<usize>,
+    is_alive: Cell<bool>,
 }
 
 impl Candidate {
@@ -127,10 +141,8 @@ impl Candidate {
         Arc::strong_count(&self.description) == self.count + 1
     }
 
-    fn for_each_carried(&self, action: &mut dyn FnMut(&Arc<Description>)) {
-        if let Some(file) = self.description.extension::<SocketFile>() {
-            file.socket().for_each_carried(action);
-        }
+    fn for_each_carried(&self, action: &mut dyn FnMut(&Arc<Description>)) -> Result<()> {
+        self.description.extension::<SocketFile>().map_or(Ok(()), |file| file.socket().for_each_carried(action))
     }
 }
 
@@ -140,12 +152,33 @@ impl Flight {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Lets go of rights, one after the other, whatever closing them closes.
-    pub(super) fn bury(&self, rights: Vec<Rights>) {
-        if rights.is_empty() {
+    /// Counts rights that are about to be made; they can be laid into the graveyard from then on.
+    fn prepare_burial(&self) -> Result<()> {
+        let count = self.rights_count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count <= self.room.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut graveyard = self.graveyard.lock();
+        // Those that lie there are counted, too.
+        let more = count.saturating_sub(graveyard.len());
+        let outcome = reserve::reserve(&mut graveyard, more);
+        self.room.store(graveyard.capacity(), Ordering::Relaxed);
+        if outcome.is_err() {
+            self.rights_count.fetch_sub(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Lays rights where [`Self::bury`] finds them, which whoever calls does when he holds no lock.
+    pub(super) fn lay(&self, rights: Rights) {
+        self.graveyard.lock().push(rights);
+    }
+
+    /// Lets go of the rights that were laid down, one after the other, whatever closing them closes.
+    pub(super) fn bury(&self) {
+        if self.rights_count.load(Ordering::Relaxed) == 0 || self.graveyard.lock().is_empty() {
             return;
         }
-        self.graveyard.lock().extend(rights);
         while !self.is_burying.swap(true, Ordering::Acquire) {
             loop {
                 let next = self.graveyard.lock().pop();
@@ -170,52 +203,64 @@ impl Flight {
         {
             return;
         }
-        self.closes.store(0, Ordering::Relaxed);
-        let garbage = self.garbage();
-        let mut rights = Vec::new();
-        if garbage.values().all(Candidate::is_only_carried) {
-            for candidate in garbage.values() {
-                if let Some(file) = candidate.description.extension::<SocketFile>() {
-                    rights.append(&mut file.socket().take_carried());
+        // Without memory the next close searches.
+        if let Ok(garbage) = self.garbage(carried_count) {
+            self.closes.store(0, Ordering::Relaxed);
+            if garbage.iter().all(Candidate::is_only_carried) {
+                for file in garbage.iter().filter_map(|candidate| candidate.description.extension::<SocketFile>()) {
+                    file.socket().lay_carried();
                 }
             }
         }
-        drop(garbage);
         self.is_collecting.store(false, Ordering::Release);
-        self.bury(rights);
+        self.bury();
     }
 
-    fn garbage(&self) -> BTreeMap<u64, Candidate> {
-        let carried: Vec<(u64, Arc<Description>, usize)> = {
+    /// Those sockets on the way that nobody can receive any more, ascending. `ENOMEM`; also where more of them have
+    /// come than `carried_count`.
+    fn garbage(&self, carried_count: usize) -> Result<Vec<Candidate>> {
+        let mut candidates: Vec<Candidate> = reserve::vector(carried_count)?;
+        let mut reached: Vec<usize> = reserve::vector(carried_count)?;
+        {
             let sockets = self.sockets.lock();
-            let living = |(number, carried): (&u64, &Carried)| {
-                carried.description.upgrade().map(|description| (*number, description, carried.count))
-            };
-            sockets.iter().filter_map(living).collect()
-        };
-        let candidate = |(number, description, count)| {
-            (number, Candidate { description, count, outside_count: count, is_alive: false })
-        };
-        let mut candidates: BTreeMap<u64, Candidate> =
-            carried.into_iter().map(candidate).filter(|(_, candidate)| candidate.is_only_carried()).collect();
-        let mut found = Vec::new();
-        for candidate in candidates.values() {
-            candidate.for_each_carried(&mut |inner| found.push(inner.number()));
+            if sockets.len() > carried_count {
+                return Err(Errno::ENOMEM);
+            }
+            candidates.extend(sockets.iter().filter_map(|(&number, carried)| {
+                let (description, count) = (carried.description.upgrade()?, carried.count);
+                let (outside_count, is_alive) = (Cell::new(count), Cell::new(false));
+                Some(Candidate { number, description, count, outside_count, is_alive })
+            }));
         }
-        for number in found {
-            if let Some(candidate) = candidates.get_mut(&number) {
-                candidate.outside_count = candidate.outside_count.saturating_sub(1);
+        candidates.retain(Candidate::is_only_carried);
+        let find = |number: u64| candidates.binary_search_by_key(&number, |candidate| candidate.number).ok();
+        for candidate in &candidates {
+            candidate.for_each_carried(&mut |inner| {
+                if let Some(found) = find(inner.number()) {
+                    let outside_count = &candidates[found].outside_count;
+                    outside_count.set(outside_count.get().saturating_sub(1));
+                }
+            })?;
+        }
+        // Each is reached once, so there is room for all.
+        let reach = |found: usize, reached: &mut Vec<usize>| {
+            if !candidates[found].is_alive.replace(true) {
+                reached.push(found);
+            }
+        };
+        for (found, candidate) in candidates.iter().enumerate() {
+            if candidate.outside_count.get() > 0 {
+                reach(found, &mut reached);
             }
         }
-        let reached = candidates.iter().filter(|(_, candidate)| candidate.outside_count > 0);
-        let mut reached: Vec<u64> = reached.map(|(number, _)| *number).collect();
         while let Some(number) = reached.pop() {
-            let Some(candidate) = candidates.get_mut(&number) else { continue };
-            if !core::mem::replace(&mut candidate.is_alive, true) {
-                candidate.for_each_carried(&mut |inner| reached.push(inner.number()));
-            }
+            candidates[number].for_each_carried(&mut |inner| {
+                if let Some(found) = find(inner.number()) {
+                    reach(found, &mut reached);
+                }
+            })?;
         }
-        candidates.retain(|_, candidate| !candidate.is_alive);
-        candidates
+        candidates.retain(|candidate| !candidate.is_alive.get());
+        Ok(candidates)
     }
 }

@@ -9,7 +9,6 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::address::{Address, Key};
 use super::budget::Budget;
 use super::endpoint::Endpoint;
-use super::flight::Rights;
 use super::traffic::{Sending, Wants};
 use super::{Identity, SEND_BYTES_DEFAULT, SEND_BYTES_MAX, SEND_BYTES_MIN, SocketKind, UnixDomain};
 use crate::error::{Errno, Result};
@@ -17,6 +16,7 @@ use crate::fs::description::Description;
 use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::transfer::{Destination, Source};
 use crate::fs::vnode::{InodeRef, OpenFile};
+use crate::reserve;
 use crate::sync::Mutex;
 
 /// Connections that wait to be accepted.
@@ -278,28 +278,29 @@ impl Socket {
         ready
     }
 
-    /// Every description that lies in its queues.
-    pub(super) fn for_each_carried(&self, action: &mut dyn FnMut(&Arc<Description>)) {
+    /// Every description that lies in its queues. `ENOMEM`.
+    pub(super) fn for_each_carried(&self, action: &mut dyn FnMut(&Arc<Description>)) -> Result<()> {
         self.endpoint.for_each_carried(action);
-        for pending in self.pending() {
-            pending.endpoint.for_each_carried(action);
-        }
+        self.pending()?.iter().for_each(|pending| pending.endpoint.for_each_carried(action));
+        Ok(())
     }
 
-    /// Takes everything out that lies in its queues.
-    pub(super) fn take_carried(&self) -> Vec<Rights> {
-        let mut rights = Vec::new();
-        self.endpoint.take_carried(&mut rights);
-        for pending in self.pending() {
-            pending.endpoint.take_carried(&mut rights);
-        }
-        rights
+    /// Lays everything into the graveyard that lies in its queues: of those that wait to be accepted as far as there is
+    /// memory to see them.
+    pub(super) fn lay_carried(&self) {
+        let flight = &self.domain.flight;
+        self.endpoint.lay_carried(flight);
+        self.pending().into_iter().flatten().for_each(|pending| pending.endpoint.lay_carried(flight));
     }
 
-    fn pending(&self) -> Vec<Arc<Self>> {
+    fn pending(&self) -> Result<Vec<Arc<Self>>> {
         match &self.state.lock().phase {
-            Phase::Listening(listener) => listener.pending.iter().cloned().collect(),
-            _ => Vec::new(),
+            Phase::Listening(listener) => {
+                let mut pending = reserve::vector(listener.pending.len())?;
+                pending.extend(listener.pending.iter().cloned());
+                Ok(pending)
+            }
+            _ => Ok(Vec::new()),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::fs::description::{Description, StatusFlags};
 use crate::fs::readiness::Readiness;
 use crate::fs::transfer::{Buffer, SliceDestination};
 use crate::fs::{TEST_NOW as NOW, TestWorld as World};
+use crate::reserve::{Level, set_level};
 
 pub(super) const ME: Identity = Identity { pid: 7, uid: 1, gid: 2 };
 const LISTENER: Identity = Identity { pid: 8, uid: 3, gid: 4 };
@@ -395,6 +396,32 @@ fn a_ring_without_a_way_in_is_emptied_by_the_next_close() {
     sockets.pass(&left, b"x", &[&left, &right, &file]).unwrap();
     drop((left, right, file));
     // The last descriptors went without closing a socket, because both lie in a queue.
+    drop(sockets.pair(SocketKind::Stream));
+    assert!(weak.upgrade().is_none());
+    assert_eq!(sockets.domain.in_flight_count(), 0);
+}
+
+#[test]
+fn closing_needs_no_memory_and_a_later_close_finds_the_ring() {
+    let sockets = Sockets::new();
+    let file = sockets.world.create("/f");
+    let weak = Arc::downgrade(&file);
+    let [left, right] = sockets.pair(SocketKind::Stream);
+    sockets.pass(&left, b"x", &[&left, &right, &file]).unwrap();
+    drop((left, right, file));
+    // A queue of many, which nobody receives.
+    let [left, right] = sockets.pair(SocketKind::Stream);
+    let [other, end] = sockets.pair(SocketKind::SeqPacket);
+    for _ in 0..100 {
+        sockets.pass(&left, b"x", &[&other, &end]).unwrap();
+        sockets.pass(&other, b"x", &[&left]).unwrap();
+    }
+    set_level(Level::Short);
+    drop((left, right, other, end));
+    let is_there = weak.upgrade().is_some();
+    let in_flight_count = sockets.domain.in_flight_count();
+    set_level(Level::Whole);
+    assert!(is_there && in_flight_count == 3, "nobody could search: {in_flight_count}");
     drop(sockets.pair(SocketKind::Stream));
     assert!(weak.upgrade().is_none());
     assert_eq!(sockets.domain.in_flight_count(), 0);
