@@ -3,6 +3,7 @@
 //! Pure bookkeeping. How a signal looks on a stack and which number an error has is the personality's (`exos/linux`).
 
 pub mod capability;
+pub mod earliest;
 pub mod futex;
 pub mod limits;
 pub mod lock;

@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use exos::sync::Once;
+use exos::task::earliest;
 use exos::task::schedule::{Processors, Task};
 use exos_linux::used_time::SAMPLE_NS;
 
@@ -213,9 +214,9 @@ impl Processor {
 
     /// Has the bell ring within a time, unless it will already.
     fn arm_slice(&self, within_ns: u64) {
-        if ARMED_WITHIN_NS[self.index()].fetch_min(within_ns, Ordering::AcqRel) > within_ns {
+        earliest::arm(&ARMED_WITHIN_NS[self.index()], within_ns, |within_ns| {
             let _ = call::bell_ring_at(self.bell(), kernel::now_ns() + within_ns);
-        }
+        });
     }
 
     /// Its number.
@@ -269,9 +270,9 @@ pub(crate) struct Bells {
 impl Bells {
     /// Rings the timer's bell at `deadline_ns` unless it rings before.
     pub(crate) fn arm_timer(&self, deadline_ns: u64) {
-        if self.armed_ns.fetch_min(deadline_ns, Ordering::AcqRel) > deadline_ns {
+        earliest::arm(&self.armed_ns, deadline_ns, |deadline_ns| {
             let _ = call::bell_ring_at(self.timer_bell, deadline_ns);
-        }
+        });
     }
 }
 
