@@ -136,8 +136,8 @@ pub fn read_exact(memory: &dyn UserMemory, address: u64, into: &mut [u8]) -> Res
     }
 }
 
-/// Most bytes that a call reads of the program without asking for memory.
-const SMALL_BYTES: usize = 4096;
+/// Most bytes that a call reads of the program without asking for memory: half of what it may take of the reserve.
+const SMALL_BYTES: usize = reserve::CALL_BYTES_MAX / 2;
 
 /// Reads a length that is the program's word, with a limit: `EINVAL` beyond it. `ENOMEM`.
 pub fn read_vec(memory: &dyn UserMemory, address: u64, length: u64, limit: usize) -> Result<Vec<u8>> {

@@ -20,7 +20,7 @@ use super::recent_entries::RecentEntries;
 use super::vnode::{FileKind, InodeRef, is_same};
 use super::watch::WatchTable;
 use crate::error::{Errno, Result};
-use crate::sync::{Mutex, Once};
+use crate::sync::{Mutex, MutexGuard, Once};
 
 bitflags! {
     /// How a mount restricts its files (mount(2)).
@@ -82,6 +82,7 @@ pub struct Entry {
     /// Its mount keeps it: most places of a walk were there lately.
     is_recent: AtomicBool,
     /// Its parent does not know it, for want of memory: whoever removes its name cannot tell it, so nobody keeps it.
+    /// It is no directory: those who are in one, or below, are told apart by its entry.
     is_passing: AtomicBool,
     /// Who is to be told when nobody holds this entry any more.
     mourner: Once<Weak<WatchTable>>,
@@ -150,7 +151,7 @@ impl Entry {
         self.is_deleted.load(Ordering::Acquire)
     }
 
-    /// Whether it goes with those who hold it now, and nobody else may come to it.
+    /// Whether it is known to those who hold it now alone.
     #[inline]
     pub(super) fn is_passing(&self) -> bool {
         self.is_passing.load(Ordering::Relaxed)
@@ -196,16 +197,36 @@ impl Entry {
     }
 
     /// Asks the directory for a name that nobody holds, and remembers the answer: but not one that a removal may have
-    /// overtaken, because the entry would outlive the name.
+    /// overtaken, because the entry would outlive the name. `ESTALE`: again and again it was.
     fn look_up(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>> {
         for _ in 0..LOOKUP_COUNT_MAX {
             let removal_count = self.children.lock().removal_count;
             let fresh = Self::new(self.inode.lookup(name)?, Some(self.clone()), name, false);
-            if let Some(entry) = self.attach_entry(name, fresh, Some(removal_count)) {
+            if let Some(entry) = self.attach_found(name, fresh, removal_count)? {
                 return Ok(entry);
             }
         }
-        Ok(Self::new(self.inode.lookup(name)?, Some(self.clone()), name, false))
+        Err(Errno::ESTALE)
+    }
+
+    /// The entry for `name` that was found: `fresh`, or the one that leads to the same inode already. `None` if names
+    /// were removed since there were `removal_count` removals. `ENOMEM`.
+    fn attach_found(&self, name: &[u8], fresh: Arc<Self>, removal_count: u64) -> Result<Option<Arc<Self>>> {
+        let mut children = self.children.lock();
+        if children.removal_count != removal_count {
+            return Ok(None);
+        }
+        if children.by_name.get(name).is_none()
+            && let Err(error) = children.make_room()
+        {
+            // Whoever wants to remove a file of a long directory can, and the next look-up finds it once more.
+            if fresh.inode.kind() == FileKind::Directory {
+                return Err(error);
+            }
+            fresh.is_passing.store(true, Ordering::Relaxed);
+            return Ok(Some(fresh));
+        }
+        Ok(Some(Self::attach_to(children, name, fresh)))
     }
 
     /// The entry for `name`, which leads to `inode` and cannot be removed meanwhile: the caller holds the name space's
@@ -215,32 +236,22 @@ impl Entry {
             return Self::new(inode, Some(self.clone()), name, false);
         }
         let fresh = Self::new(inode, Some(self.clone()), name, false);
-        self.attach_entry(name, fresh.clone(), None).unwrap_or(fresh)
+        Self::attach_to(self.children.lock(), name, fresh)
     }
 
-    /// The entry for `name`: `fresh`, or the one that leads to the same inode already. `None` if names were removed
-    /// since there were `removal_count` removals.
-    fn attach_entry(&self, name: &[u8], fresh: Arc<Self>, removal_count: Option<u64>) -> Option<Arc<Self>> {
-        let mut children = self.children.lock();
-        if removal_count.is_some_and(|count| count != children.removal_count) {
-            return None;
-        }
+    /// The entry for `name`: `fresh`, or the one that leads to the same inode already.
+    fn attach_to(mut children: MutexGuard<'_, Children>, name: &[u8], fresh: Arc<Self>) -> Arc<Self> {
         let Some(child) = children.by_name.get_mut(name) else {
-            match removal_count.map(|_| children.make_room()) {
-                // It came by itself, and the next look-up finds it once more.
-                Some(Err(_)) => fresh.is_passing.store(true, Ordering::Relaxed),
-                _ => children.put(name, &fresh),
-            }
-            drop(children);
-            return Some(fresh);
+            children.put(name, &fresh);
+            return fresh;
         };
         if let Some(known) = child.upgrade().filter(|known| is_same(&known.inode, &fresh.inode)) {
-            return Some(known);
+            return known;
         }
         let before = core::mem::replace(child, Arc::downgrade(&fresh));
         drop(children);
         drop(before);
-        Some(fresh)
+        fresh
     }
 
     /// Notes that `name`, which led to `inode`, is gone from this directory. What it leads to by now stays.

@@ -61,15 +61,25 @@ fn what_was_removed_is_not_kept() {
     assert!(entry.upgrade().is_none(), "nobody can reach it any more");
 }
 
-/// A directory that has no memory to know its children by: they are found, and gone when they are removed.
+/// A long directory that has no memory to know more of its children by: files are found, and gone when they are
+/// removed; directories are not, because those who are in one have to be in the same.
 #[test]
 fn what_is_found_while_memory_is_short_is_not_kept_when_its_name_goes() {
+    const KNOWN_COUNT: usize = 224;
     let world = World::tmpfs();
     let (caller, root) = (world.caller(), &world.root);
     world.namespace.create(&caller, root, b"/in", NewNode::Directory, 0o755).expect("there is room");
     let find = |path: &[u8]| world.namespace.lookup(&caller, root, path, LookupFlags::FOLLOW);
-    find(b"/in").expect("it was created").inode().create(b"name", NewNode::Regular, BY_ROOT).expect("there is room");
+    let inside = find(b"/in").expect("it was created");
+    let create = |name: &str, node| inside.inode().create(name.as_bytes(), node, BY_ROOT).expect("there is room");
+    let names: std::vec::Vec<_> = (0..KNOWN_COUNT).map(|number| std::format!("{number}")).collect();
+    names.iter().for_each(|name| drop(create(name, NewNode::Directory)));
+    create("name", NewNode::Regular);
+    create("other", NewNode::Directory);
     set_level(Level::Short);
+    let known: std::vec::Vec<_> = names.iter().map(|name| inside.child(name.as_bytes()).expect("it is there")).collect();
+    assert!(known.iter().zip(&names).all(|(known, name)| inside.child(name.as_bytes()).as_ref() == Ok(known)));
+    assert_eq!(find(b"/in/other").err(), Some(Errno::ENOMEM));
     let held = find(b"/in/name").expect("it is there");
     assert!(held.entry().is_passing());
     (0..3).for_each(|_| assert_eq!(find(b"/in/name").map(|_| ()), Ok(())));
@@ -78,10 +88,10 @@ fn what_is_found_while_memory_is_short_is_not_kept_when_its_name_goes() {
     let entry = Arc::downgrade(held.entry());
     drop(held);
     assert!(entry.upgrade().is_none(), "nobody can reach it any more");
-    let made = world.namespace.create(&caller, root, b"/in/other", NewNode::Regular, 0o600);
-    assert_eq!((made.err(), find(b"/in/other").err()), (Some(Errno::ENOMEM), Some(Errno::ENOENT)));
+    let made = world.namespace.create(&caller, root, b"/in/new", NewNode::Regular, 0o600);
+    assert_eq!((made.err(), find(b"/in/new").err()), (Some(Errno::ENOMEM), Some(Errno::ENOENT)));
     set_level(Level::Whole);
-    assert_eq!(world.namespace.create(&caller, root, b"/in/other", NewNode::Regular, 0o600).map(|_| ()), Ok(()));
+    assert_eq!(world.namespace.create(&caller, root, b"/in/new", NewNode::Regular, 0o600).map(|_| ()), Ok(()));
 }
 
 /// The program `namerace.c` in small: one that removes and creates beside three that look.

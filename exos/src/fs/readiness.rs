@@ -10,8 +10,8 @@
 //! before he joined, keeps him out.
 //!
 //! A place in a queue cannot be refused: who sleeps without one sleeps for ever. It is taken from exos's reserve where
-//! there is no other memory, so whoever takes many for one call asks before ([`reserve::check`]), and no table grows
-//! longer than what the reserve has for one that doubles: those who come then stand behind it ([`Waiters::overflow`]).
+//! there is no other memory, so whoever takes many for one call asks before ([`crate::reserve::check`]), and no list grows
+//! longer than any block of the reserve: those who come then stand behind it ([`Waiters::overflow`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bitflags::bitflags;
 
 use crate::preempt::Pace;
-use crate::reserve::LARGE_BYTES;
+use crate::reserve::BLOCK_BYTES;
 use crate::sync::Mutex;
 
 bitflags! {
@@ -68,8 +68,8 @@ pub trait Waiter: Send + Sync {
 }
 
 /// Most places of the list of those who wait.
-const LIST_COUNT_MAX: usize = 4096;
-const _: () = assert!(LIST_COUNT_MAX * size_of::<Entry>() <= LARGE_BYTES, "the reserve has a block for it");
+const LIST_COUNT_MAX: usize = 1024;
+const _: () = assert!(LIST_COUNT_MAX * size_of::<Entry>() < BLOCK_BYTES, "each block of the reserve would do");
 
 struct Entry {
     id: u64,

@@ -107,7 +107,8 @@ impl Drop for Registrations {
     }
 }
 
-/// Looks at `watched` until any is ready, or until `deadline_ns`. As on Linux, a signal counts before the time does.
+/// Looks at `watched` until any is ready, or until `deadline_ns`. As on Linux, what is ready counts before a signal does,
+/// and that before the time.
 fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut dyn Watched) -> Result<u64> {
     let mut watching: Option<Registrations> = None;
     loop {
@@ -122,7 +123,8 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut 
             return Ok(0);
         }
         if watching.is_some() {
-            context.wait(deadline_ns)?;
+            // A signal is seen after the next look.
+            let _ = context.wait(deadline_ns);
         } else {
             // What changes before this is found by the next look.
             let (queues, mut pace) = (watched.queues()?, Pace::default());

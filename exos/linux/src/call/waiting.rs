@@ -64,7 +64,12 @@ pub(crate) fn until_ready_by<T>(
     let mut waiting = Waiting::begin(context, description, interest, timeout_ns);
     loop {
         match attempt(context) {
-            Err(Errno::EAGAIN) if !description.is_non_blocking() => waiting.wait(context)?,
+            Err(Errno::EAGAIN) if !description.is_non_blocking() => {
+                if let Err(error) = waiting.wait(context) {
+                    // As on Linux, what is there by now counts before the signal that ended the wait, or the time.
+                    return attempt(context).map_err(|last| if last == Errno::EAGAIN { error } else { last });
+                }
+            }
             outcome => return outcome,
         }
     }
