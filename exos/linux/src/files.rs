@@ -4,6 +4,7 @@
 //! so that no lock is held while the walk goes on. Locks here protect single fields and are held for a field's access
 //! only.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -464,6 +465,7 @@ impl Access {
         Self::with_credentials(system, process, credentials)
     }
 
+    #[inline(always)]
     fn with_credentials(system: &System, process: &Process, credentials: Credentials) -> Self {
         Self {
             namespace: system.files.namespace.clone(),
@@ -490,6 +492,15 @@ impl Access {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// Where a path starts, as [`start_of`] says. An absolute one starts at the root, wherever one is.
+    #[inline]
+    pub fn start(&self, context: &Context<'_>, directory: u64, path: &[u8]) -> Result<Cow<'_, Location>> {
+        if path.first() == Some(&b'/') {
+            return Ok(Cow::Borrowed(&self.root));
+        }
+        start_of(context, directory, path).map(Cow::Owned)
     }
 
     /// What `path` leads to from `start`; an empty path is `start` itself if `allows_empty`.

@@ -307,16 +307,22 @@ pub fn openat(caller: &Target<'_>, frame: &mut UpcallFrame) -> Answer {
 }
 
 /// Opens a regular file that is there, with no flag but those that matter to the descriptor.
-#[inline]
+#[inline(always)]
 fn open_at(caller: &Target<'_>, [directory, path, flags]: [u64; 3]) -> Answer {
-    reserve::check().ok()?;
-    let flags = u64::from(flags as u32);
-    let access = match flags & !(abi::O_CLOSE_ON_EXEC | abi::O_LARGE_FILE | abi::O_NO_CONTROLLING_TERMINAL) {
+    let access = match flags as u32 & !FLAGS_OF_DESCRIPTOR {
         0 => Access::Read,
         1 => Access::Write,
         2 => Access::ReadWrite,
         _ => return None,
     };
+    open_for(caller, access, [directory, path, flags])
+}
+
+/// Flags of `open` that say nothing of what is opened.
+const FLAGS_OF_DESCRIPTOR: u32 = (abi::O_CLOSE_ON_EXEC | abi::O_LARGE_FILE | abi::O_NO_CONTROLLING_TERMINAL) as u32;
+
+fn open_for(caller: &Target<'_>, access: Access, [directory, path, flags]: [u64; 3]) -> Answer {
+    reserve::check().ok()?;
     let files = &caller.process.files;
     files.check_room().ok()?;
     let location = known(caller, directory, path, LookupFlags::FOLLOW)?;

@@ -8,14 +8,14 @@
 //! A [`Location`] is an entry on a mount: what Linux calls a path. Pseudo files (pipes, streams) have a
 //! location without a parent whose path is a display name.
 
-use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use bitflags::bitflags;
 
-use super::name_table::NameTable;
+use super::name::Name;
+use super::name_table::{NameTable, hash_of};
 use super::recent_entries::RecentEntries;
 use super::vnode::{FileKind, InodeRef, is_same};
 use super::watch::WatchTable;
@@ -72,6 +72,8 @@ const PATH_BYTES_USUAL: usize = 128;
 /// A name that leads to an inode.
 pub struct Entry {
     inode: InodeRef,
+    /// As [`super::vnode::Inode::is_steady`] says, which never changes and is asked at each step of a walk.
+    is_steady: bool,
     place: Mutex<Place>,
     children: Mutex<Children>,
     mounted_here: Mutex<Option<Arc<Mount>>>,
@@ -90,7 +92,7 @@ pub struct Entry {
 
 struct Place {
     parent: Option<Arc<Entry>>,
-    name: Box<[u8]>,
+    name: Name,
 }
 
 #[derive(Default)]
@@ -111,6 +113,7 @@ const SWEEP_COUNT_MIN: usize = 64;
 impl Entry {
     fn new(inode: InodeRef, parent: Option<Arc<Self>>, name: &[u8], is_deleted: bool) -> Arc<Self> {
         Arc::new(Self {
+            is_steady: inode.is_steady(),
             inode,
             place: Mutex::new(Place { parent, name: name.into() }),
             children: Mutex::new(Children::default()),
@@ -140,9 +143,20 @@ impl Entry {
     }
 
     /// The directory that it is or was in, and its name there.
-    pub(super) fn place_in_directory(&self) -> Option<(Arc<Self>, Box<[u8]>)> {
+    pub(super) fn place_in_directory(&self) -> Option<(Arc<Self>, Name)> {
         let place = self.place.lock();
         place.parent.clone().map(|parent| (parent, place.name.clone()))
+    }
+
+    /// Whether what is known of this directory holds until the name space changes it.
+    #[inline]
+    pub(super) fn is_steady(&self) -> bool {
+        self.is_steady
+    }
+
+    #[inline]
+    fn is_volatile(&self) -> bool {
+        !self.is_steady && self.inode.is_volatile()
     }
 
     /// Whether its name is gone.
@@ -183,12 +197,12 @@ impl Entry {
         if name.len() > super::vnode::NAME_BYTES_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        if self.inode.is_volatile() {
+        if self.is_volatile() {
             let inode = self.inode.lookup(name)?;
             return Ok(Self::new(inode, Some(self.clone()), name, false));
         }
         if let Some(known) = self.known_child(name) {
-            if self.inode.confirms(name, &known.inode) {
+            if self.is_steady || self.inode.confirms(name, &known.inode) {
                 return Ok(known);
             }
             self.detach(name, &known.inode);
@@ -232,7 +246,7 @@ impl Entry {
     /// The entry for `name`, which leads to `inode` and cannot be removed meanwhile: the caller holds the name space's
     /// lock for changes, and has made room.
     pub(super) fn attach(self: &Arc<Self>, name: &[u8], inode: InodeRef) -> Arc<Self> {
-        if self.inode.is_volatile() {
+        if self.is_volatile() {
             return Self::new(inode, Some(self.clone()), name, false);
         }
         let fresh = Self::new(inode, Some(self.clone()), name, false);
@@ -241,8 +255,9 @@ impl Entry {
 
     /// The entry for `name`: `fresh`, or the one that leads to the same inode already.
     fn attach_to(mut children: MutexGuard<'_, Children>, name: &[u8], fresh: Arc<Self>) -> Arc<Self> {
-        let Some(child) = children.by_name.get_mut(name) else {
-            children.put(name, &fresh);
+        let hash = hash_of(name);
+        let Some(child) = children.by_name.get_mut_at(hash, name) else {
+            children.put_at(hash, name, &fresh);
             return fresh;
         };
         if let Some(known) = child.upgrade().filter(|known| is_same(&known.inode, &fresh.inode)) {
@@ -326,8 +341,13 @@ impl Children {
 
     /// Puts one in for whom there was room.
     fn put(&mut self, name: &[u8], child: &Arc<Entry>) {
+        self.put_at(hash_of(name), name, child);
+    }
+
+    #[inline]
+    fn put_at(&mut self, hash: u64, name: &[u8], child: &Arc<Entry>) {
         self.by_name.make_sure_of_room();
-        self.by_name.insert(name, Arc::downgrade(child));
+        self.by_name.insert_at(hash, name, Arc::downgrade(child));
     }
 
     fn sweep(&mut self) {
@@ -647,7 +667,7 @@ impl Mount {
     }
 
     fn keep(&self, entry: &Arc<Entry>) {
-        if entry.inode.is_volatile() || entry.is_passing() {
+        if entry.is_volatile() || entry.is_passing() {
             return;
         }
         let before = {

@@ -6,14 +6,14 @@
 //! removal moves back those that may move, so nothing has to be marked as removed.
 //!
 //! Programs choose how many names there are, and a table is one block of memory: [`NameTable::make_room`] can fail, and
-//! goes before [`NameTable::insert`]. A short table ([`SHORT_PLACE_COUNT`]) grows in any case: most directories have few
+//! goes before [`NameTable::insert_at`]. A short table ([`SHORT_PLACE_COUNT`]) grows in any case: most directories have few
 //! names, and who comes to one has to find them there again.
 //!
 //! Neighbour: [`super::location`], whose entries know their children by it.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::name::Name;
 use crate::error::{Errno, Result};
 use crate::reserve;
 
@@ -26,7 +26,7 @@ pub(super) const MORE_MAX: usize = 2;
 
 struct Named<V> {
     hash: u64,
-    name: Box<[u8]>,
+    name: Name,
     value: V,
 }
 
@@ -113,14 +113,34 @@ impl<V> NameTable<V> {
         self.places[index].as_ref().map(|named| &named.value)
     }
 
-    /// The same, to be changed.
+    /// The same of a name with this hash, to be changed.
     #[inline]
-    pub(super) fn get_mut(&mut self, name: &[u8]) -> Option<&mut V> {
+    pub(super) fn get_mut_at(&mut self, hash: u64, name: &[u8]) -> Option<&mut V> {
         if self.count == 0 {
             return None;
         }
-        let (index, _) = self.find(hash_of(name), name);
+        let (index, _) = self.find(hash, name);
         self.places[index].as_mut().map(|named| &mut named.value)
+    }
+
+    /// Of the names with this hash, the one that leads to what is `right`.
+    #[inline]
+    pub(super) fn find_by(&self, hash: u64, right: impl Fn(&V) -> bool) -> Option<(&Name, &V)> {
+        let mask = self.places.len().checked_sub(1)?;
+        let mut index = hash as usize & mask;
+        while let Some(named) = self.places.get(index)? {
+            if named.hash == hash && right(&named.value) {
+                return Some((&named.name, &named.value));
+            }
+            index = (index + 1) & mask;
+        }
+        None
+    }
+
+    /// What all names lead to; they are forgotten.
+    pub(super) fn take_values(&mut self) -> impl Iterator<Item = V> + use<V> {
+        self.count = 0;
+        core::mem::take(&mut self.places).into_iter().flatten().map(|named| named.value)
     }
 
     /// Sees to it that so many more names, at most [`MORE_MAX`], have a place.
@@ -155,9 +175,9 @@ impl<V> NameTable<V> {
         debug_assert!(has_room, "whoever has room made puts in one name");
     }
 
-    /// Leads a name to `value`; what it led to before is returned. There must be room.
-    pub(super) fn insert(&mut self, name: &[u8], value: V) -> Option<V> {
-        let hash = hash_of(name);
+    /// Leads a name with this hash to `value`; what it led to before is returned. There must be room.
+    #[inline]
+    pub(super) fn insert_at(&mut self, hash: u64, name: &[u8], value: V) -> Option<V> {
         let (index, _) = self.find(hash, name);
         if let Some(known) = &mut self.places[index] {
             return Some(core::mem::replace(&mut known.value, value));
@@ -242,6 +262,10 @@ mod tests {
     use alloc::string::String;
     use alloc::vec::Vec;
 
+    fn insert<V>(table: &mut NameTable<V>, name: &[u8], value: V) -> Option<V> {
+        table.insert_at(hash_of(name), name, value)
+    }
+
     /// Every step of a fixed sequence of changes against an ordered map.
     #[test]
     fn a_table_answers_as_a_map_does() {
@@ -254,7 +278,7 @@ mod tests {
             match number / 64 % 8 {
                 0..4 => {
                     table.make_room(1).unwrap();
-                    assert_eq!(table.insert(&name, step), map.insert(name.clone(), step));
+                    assert_eq!(insert(&mut table, &name, step), map.insert(name.clone(), step));
                 }
                 4..7 => assert_eq!(table.remove(&name), map.remove(&name)),
                 _ if step % 100 == 0 => {
@@ -299,8 +323,8 @@ mod tests {
         assert_eq!(table.get(b""), None);
         assert_eq!((table.remove(b"a"), table.len()), (None, 0));
         table.make_room(1).unwrap();
-        assert_eq!(table.insert(b"", 1), None);
-        assert_eq!(table.insert(b"", 2), Some(1));
+        assert_eq!(insert(&mut table, b"", 1), None);
+        assert_eq!(insert(&mut table, b"", 2), Some(1));
         assert_eq!((table.get(b"").copied(), table.remove(b""), table.len()), (Some(2), Some(2), 0));
         table.retain(|_| true);
         assert_eq!(table.get(b""), None);
@@ -312,7 +336,7 @@ mod tests {
         let fill = |table: &mut NameTable<u32>, numbers: core::ops::Range<u32>| {
             for number in numbers {
                 table.make_room(1).map_err(|error| (error, number))?;
-                table.insert(&number.to_le_bytes(), number);
+                insert(table, &number.to_le_bytes(), number);
             }
             Ok(())
         };
@@ -334,7 +358,7 @@ mod tests {
             let mut table = NameTable::default();
             for number in 0..count {
                 table.make_room(1).expect("there is memory");
-                table.insert(&number.to_le_bytes(), number);
+                insert(&mut table, &number.to_le_bytes(), number);
             }
             set_level(Level::Short);
             if table.make_room(1).is_err() {
@@ -344,10 +368,10 @@ mod tests {
             let mut others = 1000_u32..;
             while table.make_room(1).is_ok() {
                 let other = others.next().expect("numbers do not end");
-                table.insert(&other.to_le_bytes(), other);
+                insert(&mut table, &other.to_le_bytes(), other);
             }
             table.make_sure_of_room();
-            table.insert(b"mine", 7);
+            insert(&mut table, b"mine", 7);
             set_level(Level::Whole);
             // Names that are not there end the search at a free place.
             assert_eq!((table.get(b"mine"), table.get(b"none")), (Some(&7), None));

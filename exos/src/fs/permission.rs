@@ -135,12 +135,8 @@ impl Credentials {
     ///
     /// # Errors
     /// `EPERM`: the directory is sticky and neither of the two is one's own.
-    pub fn check_sticky(&self, directory: Protection, victim: Protection) -> Result<()> {
-        let is_restricted = directory.permissions & MODE_STICKY != 0;
-        let is_own = |inode: Protection| self.uid == inode.uid;
-        if is_restricted && !is_own(victim) && !is_own(directory) && !self.can(Capability::FOWNER) {
-            return Err(Errno::EPERM);
-        }
-        Ok(())
+    pub fn check_sticky(&self, directory: Protection, victim: impl FnOnce() -> Protection) -> Result<()> {
+        let is_free = directory.permissions & MODE_STICKY == 0 || self.can(Capability::FOWNER);
+        if is_free || self.uid == directory.uid || self.uid == victim().uid { Ok(()) } else { Err(Errno::EPERM) }
     }
 }

@@ -494,8 +494,8 @@ pub trait Inode: Any + Send + Sync {
         Ok(())
     }
 
-    /// Whether `name` still leads to `child`, to which it led before. Asked on every walk, also where a file system
-    /// changes by itself and its names are remembered all the same.
+    /// Whether `name` still leads to `child`, to which it led before. Asked on every walk through what is not steady:
+    /// names that a file system changes by itself may be remembered all the same.
     fn confirms(&self, name: &[u8], child: &InodeRef) -> bool {
         let _ = (name, child);
         true

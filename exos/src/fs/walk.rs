@@ -6,13 +6,13 @@
 //! created or removed.
 
 use alloc::borrow::Cow;
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use bitflags::bitflags;
 
 use super::known_walks::Walkers;
 use super::location::Location;
+use super::name::Name;
 use super::permission::{Credentials, Wish};
 use super::vnode::{FileKind, LinkTarget, PATH_BYTES_MAX, Timestamp};
 use crate::error::{Errno, Result};
@@ -48,7 +48,7 @@ impl Caller<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Last {
     /// A name.
-    Name(Vec<u8>),
+    Name(Name),
     /// `.`
     Dot,
     /// `..`
@@ -194,7 +194,7 @@ impl<'a> Walk<'a> {
     pub fn to_last(&mut self) -> Result<(Last, bool)> {
         let (found, has_slash) = self.find_last()?;
         let last = match found {
-            Found::Name(name) => Last::Name(self.path[name].to_vec()),
+            Found::Name(name) => Last::Name(Name::from(&self.path[name])),
             Found::Dot => Last::Dot,
             Found::DotDot => Last::DotDot,
             Found::Root => Last::Root,
@@ -247,7 +247,7 @@ impl<'a> Walk<'a> {
         let inode = self.here.inode();
         let protection = inode.protection();
         self.is_for_all &= protection.permissions & ALL_EXECUTE == ALL_EXECUTE;
-        if !inode.is_steady() {
+        if !self.here.entry().is_steady() {
             self.is_steady = false;
             inode.check_search()?;
         }

@@ -402,6 +402,7 @@ pub fn entry_type(kind: FileKind) -> u8 {
 
 /// Appends one `struct linux_dirent64`; false, with nothing appended, if `limit` bytes are not enough.
 pub fn push_entry64(out: &mut Vec<u8>, limit: usize, entry: &exos::fs::vnode::DirectoryEntry<'_>) -> bool {
+    const PADDING: [u8; 8] = [0; 8];
     let length = (19 + entry.name.len() + 1).next_multiple_of(8);
     if out.len() + length > limit {
         return false;
@@ -412,10 +413,12 @@ pub fn push_entry64(out: &mut Vec<u8>, limit: usize, entry: &exos::fs::vnode::Di
     head[16..18].copy_from_slice(&(length as u16).to_le_bytes());
     head[18] = entry_type(entry.kind);
     let end = out.len() + length;
-    out.reserve(length);
+    out.reserve(length + PADDING.len());
     out.extend_from_slice(&head);
     out.extend_from_slice(entry.name);
-    out.resize(end, 0);
+    // Of a length that is known, and then too long: no call.
+    out.extend_from_slice(&PADDING);
+    out.truncate(end);
     true
 }
 

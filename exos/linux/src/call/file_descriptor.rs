@@ -3,6 +3,7 @@
 //! Record locks go with the process that closes any descriptor of their file, which is why every way out of the table
 //! leads through [`crate::files::ProcessFiles::release`].
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -19,7 +20,7 @@ use super::{file_cut, terminal};
 use crate::abi::bytes::get;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context, Restart};
-use crate::files::{Access, CURRENT_DIRECTORY, read_path_into, start_of};
+use crate::files::{Access, CURRENT_DIRECTORY, read_path_into};
 use crate::table::{Entry, full, partial};
 use crate::user::{Text, read_string, read_vec, write_all};
 
@@ -86,9 +87,9 @@ fn open_with(
     context.process.files.check_room()?;
     let access = Access::new(context);
     let start = if stays_in_directory && directory as i32 != CURRENT_DIRECTORY {
-        context.process.files.get(directory)?.location().clone()
+        Cow::Owned(context.process.files.get(directory)?.location().clone())
     } else {
-        start_of(context, directory, path)?
+        access.start(context, directory, path)?
     };
     let mut caller = access.caller();
     if stays_in_directory {
@@ -107,8 +108,10 @@ fn open_with(
     if flags & abi::O_TRUNCATE != 0 && description.inode().kind() == FileKind::Regular {
         file_cut::cut(context.system, description.inode(), 0);
     }
-    terminal::adopt(context, &description, flags)?;
-    wait_for_other_end(context, &description)?;
+    if !description.is_plain() {
+        terminal::adopt(context, &description, flags)?;
+        wait_for_other_end(context, &description)?;
+    }
     context.process.files.add(description, flags & abi::O_CLOSE_ON_EXEC != 0)
 }
 

@@ -15,7 +15,7 @@ use syscalls::Sysno;
 use crate::abi::file as abi;
 use crate::context::{Arguments, Context};
 use crate::files::{
-    AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, start_of,
+    AT_EMPTY_PATH, AT_FOLLOW, AT_REMOVE_DIRECTORY, Access, CURRENT_DIRECTORY, now, read_path, read_path_into, start_of,
 };
 use crate::table::{Entry, full, partial};
 use crate::user::{Text, write_all};
@@ -284,12 +284,18 @@ pub fn unlinkat(context: &mut Context<'_>, [directory, path, flags, ..]: Argumen
     if flags & !AT_REMOVE_DIRECTORY != 0 {
         return Err(Errno::EINVAL);
     }
-    let (start, path) = target(context, directory, path)?;
+    let (address, mut path) = (path, Text::default());
+    read_path_into(context, address, &mut path)?;
+    let path = &*path;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     let access = Access::new(context);
+    let start = access.start(context, directory, path)?;
     if flags & AT_REMOVE_DIRECTORY != 0 {
-        access.namespace().remove_directory(&access.caller(), &start, &path)?;
+        access.namespace().remove_directory(&access.caller(), &start, path)?;
     } else {
-        access.namespace().unlink(&access.caller(), &start, &path)?;
+        access.namespace().unlink(&access.caller(), &start, path)?;
     }
     Ok(0)
 }

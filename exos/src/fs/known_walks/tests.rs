@@ -90,7 +90,7 @@ fn compare_parent(world: &World, caller: &Caller<'_>, start: &Location, path: &s
         Ok((walk.here().clone(), last))
     });
     if let Some((parent, name)) = &known {
-        assert_eq!(Ok((parent.clone(), (Last::Name(name.to_vec()), false))), walked, "{path} was known");
+        assert_eq!(Ok((parent.clone(), (Last::Name((*name).into()), false))), walked, "{path} was known");
     }
     for _ in 0..2 {
         let refusal = world.namespace.unlink(caller, start, path.as_bytes());

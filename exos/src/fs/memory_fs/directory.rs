@@ -4,17 +4,21 @@
 //! own entries count up and are never used again, and lie above all cookies of a base, so a listing that is
 //! continued after any change neither repeats nor misses an entry that was there all the time.
 //!
-//! A name is found by its hash, and the listing has its order: neither costs more where there are many names.
+//! A name is found by its hash, and the listing has its order: neither costs more where there are many names. The order
+//! is a queue of cookies, each with the hash by which its name is found. A name that goes leaves its place in the queue
+//! behind unless it is at an end of it; places without a name are passed over, and swept out before they are a third of
+//! all ([`Names::note_hole`]).
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Bound;
 
-use super::super::name_table::NameTable;
-use super::super::vnode::{DirectoryEntry, EntryConsumer, InodeRef};
+use super::super::name::Name;
+use super::super::name_table::{NameTable, hash_of};
+use super::super::vnode::{DirectoryEntry, EntryConsumer, FileKind, InodeRef};
 use super::MemoryNode;
 use crate::error::{Errno, Result};
+use crate::reserve;
 
 /// Cookies up to here belong to the base.
 pub(super) const BASE_COOKIE_MAX: u64 = 1 << 48;
@@ -22,8 +26,11 @@ pub(super) const BASE_COOKIE_MAX: u64 = 1 << 48;
 /// Names of a directory.
 pub(super) struct Names {
     entries: NameTable<Own>,
-    order: BTreeMap<u64, (Arc<[u8]>, Arc<MemoryNode>)>,
-    whiteouts: BTreeSet<Arc<[u8]>>,
+    /// In ascending order of cookies.
+    order: VecDeque<Place>,
+    /// Places of `order` whose name is gone.
+    hole_count: usize,
+    whiteouts: BTreeSet<Name>,
     next_cookie: u64,
     /// The directory was removed: nothing can be created in it.
     pub(super) is_removed: bool,
@@ -34,8 +41,17 @@ struct Own {
     node: Arc<MemoryNode>,
 }
 
-/// Cookie, name and node of an own entry.
-type Listed = (u64, Arc<[u8]>, Arc<MemoryNode>);
+/// The place of an own entry in a listing.
+struct Place {
+    cookie: u64,
+    hash: u64,
+}
+
+/// Fewest places without a name that are swept out.
+const HOLE_COUNT_MIN: usize = 16;
+
+/// Cookie, name, number and kind of an own entry.
+type Listed = (u64, Name, u64, FileKind);
 
 /// What a directory itself knows of a name.
 pub(super) enum Known {
@@ -49,7 +65,8 @@ impl Names {
     pub(super) fn new() -> Self {
         Self {
             entries: NameTable::default(),
-            order: BTreeMap::new(),
+            order: VecDeque::new(),
+            hole_count: 0,
             whiteouts: BTreeSet::new(),
             next_cookie: BASE_COOKIE_MAX + 1,
             is_removed: false,
@@ -58,8 +75,9 @@ impl Names {
 
     /// The nodes of all own entries, which are forgotten.
     pub(super) fn take_nodes(&mut self) -> Vec<Arc<MemoryNode>> {
-        self.entries = NameTable::default();
-        core::mem::take(&mut self.order).into_values().map(|(_, node)| node).collect()
+        self.order = VecDeque::new();
+        self.hole_count = 0;
+        self.entries.take_values().map(|own| own.node).collect()
     }
 
     pub(super) fn own_count(&self) -> usize {
@@ -74,9 +92,14 @@ impl Names {
         }
     }
 
+    /// Whether there is an own entry of that name.
+    pub(super) fn has_own(&self, name: &[u8]) -> bool {
+        self.entries.get(name).is_some()
+    }
+
     /// Whether the base's entry of that name is out of sight.
     pub(super) fn hides(&self, name: &[u8]) -> bool {
-        self.entries.get(name).is_some() || self.has_whiteout(name)
+        self.has_own(name) || self.has_whiteout(name)
     }
 
     fn has_whiteout(&self, name: &[u8]) -> bool {
@@ -88,18 +111,62 @@ impl Names {
     /// # Errors
     /// `ENOSPC`: there is no memory for it.
     pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
-        self.entries.make_room(more).map_err(|_| Errno::ENOSPC)
+        let is_made = self.entries.make_room(more).and_then(|()| reserve::reserve_queue(&mut self.order, more));
+        is_made.map_err(|_| Errno::ENOSPC)
     }
 
     /// Leads `name` to `node`; what it led to before is returned. There must be room.
     pub(super) fn insert(&mut self, name: &[u8], node: Arc<MemoryNode>) -> Option<Arc<MemoryNode>> {
-        let cookie = self.next_cookie;
+        let (cookie, hash) = (self.next_cookie, hash_of(name));
         self.next_cookie += 1;
-        self.whiteouts.remove(name);
-        self.order.insert(cookie, (name.into(), node.clone()));
-        let before = self.entries.insert(name, Own { cookie, node })?;
-        self.order.remove(&before.cookie);
+        if !self.whiteouts.is_empty() {
+            self.whiteouts.remove(name);
+        }
+        self.order.push_back(Place { cookie, hash });
+        let before = self.entries.insert_at(hash, name, Own { cookie, node })?;
+        self.note_hole(before.cookie);
         Some(before.node)
+    }
+
+    /// The name at a place of the order, if it is still there.
+    fn at(&self, place: &Place) -> Option<(&Name, &Own)> {
+        self.entries.find_by(place.hash, |own| own.cookie == place.cookie)
+    }
+
+    /// Notes that the name with this cookie is gone. What its place costs, those have paid who made and removed names.
+    fn note_hole(&mut self, cookie: u64) {
+        if self.order.back().is_some_and(|last| last.cookie == cookie) {
+            self.order.pop_back();
+        } else if self.order.front().is_some_and(|first| first.cookie == cookie) {
+            self.order.pop_front();
+        } else {
+            self.hole_count += 1;
+            if self.hole_count >= HOLE_COUNT_MIN.max(self.order.len() / 3) {
+                self.sweep();
+            }
+        }
+    }
+
+    #[cold]
+    fn sweep(&mut self) {
+        let entries = &self.entries;
+        self.order.retain(|place| entries.find_by(place.hash, |own| own.cookie == place.cookie).is_some());
+        self.hole_count = 0;
+    }
+
+    /// Takes out `name`, which leads to something of the own that is not a directory, as [`Self::remove`] does.
+    ///
+    /// # Errors
+    /// `ENOENT`. `EISDIR`.
+    pub(super) fn remove_file(&mut self, name: &[u8]) -> Result<Arc<MemoryNode>> {
+        let mut is_directory = false;
+        let own = self.entries.remove_if(name, |own| {
+            is_directory = own.node.file_kind() == FileKind::Directory;
+            !is_directory
+        });
+        let own = own.ok_or(if is_directory { Errno::EISDIR } else { Errno::ENOENT })?;
+        self.note_hole(own.cookie);
+        Ok(own.node)
     }
 
     /// Takes `name` out; `base_has_it` says whether the base's entry must be hidden from now on. The node
@@ -109,16 +176,20 @@ impl Names {
             self.whiteouts.insert(name.into());
         }
         let own = self.entries.remove(name)?;
-        self.order.remove(&own.cookie);
+        self.note_hole(own.cookie);
         Some(own.node)
     }
 
     /// Up to `out`'s capacity own entries behind `cookie`.
     fn batch_behind(&self, cookie: u64, out: &mut Vec<Listed>) {
         out.clear();
-        let behind = self.order.range((Bound::Excluded(cookie), Bound::Unbounded));
-        let listed = behind.map(|(cookie, (name, node))| (*cookie, name.clone(), node.clone()));
-        out.extend(listed.take(out.capacity()));
+        let begin = self.order.partition_point(|place| place.cookie <= cookie);
+        for (name, own) in self.order.range(begin..).filter_map(|place| self.at(place)) {
+            if out.len() == out.capacity() {
+                break;
+            }
+            out.push((own.cookie, name.clone(), own.node.inode_number(), own.node.file_kind()));
+        }
     }
 }
 
@@ -153,13 +224,8 @@ pub(super) fn list(
         if batch.is_empty() {
             return Ok(position);
         }
-        for (cookie, name, node) in batch.drain(..) {
-            let accepted = consumer(DirectoryEntry {
-                name: &name,
-                inode_number: node.inode_number(),
-                kind: node.file_kind(),
-                next_cookie: cookie,
-            });
+        for &(cookie, ref name, inode_number, kind) in &batch {
+            let accepted = consumer(DirectoryEntry { name, inode_number, kind, next_cookie: cookie });
             if !accepted {
                 return Ok(position);
             }

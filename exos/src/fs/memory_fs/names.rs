@@ -9,30 +9,47 @@ use super::super::permission::MODE_SET_GID;
 use super::super::vnode::{Creation, FileKind, InodeRef, NewNode, RenameMode, Timestamp, downcast};
 use super::MemoryNode;
 use super::directory;
-use super::node::Body;
+use super::node::{Body, State};
 use crate::error::{Errno, Result};
 
 impl MemoryNode {
     pub(super) fn create_name(&self, name: &[u8], node: &NewNode<'_>, creation: Creation) -> Result<InodeRef> {
         let _tree = self.fs.tree.lock();
-        self.check_absent(name)?;
-        self.make_room(1)?;
-        let mut creation = creation;
-        {
-            let state = self.state.lock();
-            if state.permissions & MODE_SET_GID != 0 {
-                creation.gid = state.gid;
-                if node.kind() == FileKind::Directory {
-                    creation.permissions |= MODE_SET_GID;
-                }
-            }
+        if self.base.as_ref().is_some_and(|base| !base.is_always_empty()) {
+            self.check_absent(name)?;
         }
-        let made = self.fs.new_node(node, creation)?;
-        if made.kind != FileKind::Directory {
-            made.state.lock().link_count = 1;
+        let mut creation = creation;
+        self.prepare(name, node.kind(), &mut creation)?;
+        let mut made = self.fs.new_node(node, creation)?;
+        if let Some(made) = Arc::get_mut(&mut made)
+            && made.kind != FileKind::Directory
+        {
+            made.state.get_mut().link_count = 1;
         }
         self.put_name(name, &made, creation.now)?;
         Ok(made)
+    }
+
+    /// Checks that `name`, which the base has not, can be made here, makes room for it, and says what it has of this
+    /// directory.
+    fn prepare(&self, name: &[u8], kind: FileKind, creation: &mut Creation) -> Result<()> {
+        let mut state = self.state.lock();
+        let State { body: Body::Directory(names), permissions, gid, .. } = &mut *state else {
+            return Err(Errno::ENOTDIR);
+        };
+        if names.has_own(name) {
+            return Err(Errno::EEXIST);
+        }
+        if names.is_removed {
+            return Err(Errno::ENOENT);
+        }
+        if *permissions & MODE_SET_GID != 0 {
+            creation.gid = *gid;
+            if kind == FileKind::Directory {
+                creation.permissions |= MODE_SET_GID;
+            }
+        }
+        names.make_room(1)
     }
 
     pub(super) fn link_name(&self, name: &[u8], target: &InodeRef, now: Timestamp) -> Result<()> {
@@ -52,11 +69,21 @@ impl MemoryNode {
 
     pub(super) fn unlink_name(&self, name: &[u8], now: Timestamp) -> Result<()> {
         let _tree = self.fs.tree.lock();
-        let victim = self.child(name)?;
-        if victim.kind == FileKind::Directory {
-            return Err(Errno::EISDIR);
+        if directory::base_has(self.base.as_ref(), name)? {
+            let victim = self.child(name)?;
+            if victim.kind == FileKind::Directory {
+                return Err(Errno::EISDIR);
+            }
+            self.take_name(name, &victim, now)?;
+            return victim.lose_link(now);
         }
-        self.take_name(name, &victim, now)?;
+        let victim = self.change(|state| {
+            let Body::Directory(names) = &mut state.body else { return Err(Errno::ENOTDIR) };
+            let victim = names.remove_file(name)?;
+            state.modified = now;
+            state.changed = now;
+            Ok(victim)
+        })?;
         victim.lose_link(now)
     }
 

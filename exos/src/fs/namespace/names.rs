@@ -1,10 +1,9 @@
 //! Making, linking, renaming and removing names.
 
-use alloc::vec::Vec;
-
 use super::Namespace;
 use crate::error::{Errno, Result};
 use crate::fs::location::Location;
+use crate::fs::name::Name;
 use crate::fs::permission::Wish;
 use crate::fs::vnode::{DeviceNumber, FileKind, NewNode, PATH_BYTES_MAX, RenameMode, is_same};
 use crate::fs::walk::{Caller, Last, LookupFlags, Walk};
@@ -21,7 +20,7 @@ struct Target {
 impl Target {
     fn find(names: &Namespace, caller: &Caller<'_>, start: &Location, path: &[u8]) -> Result<Self> {
         if let Some((parent, name)) = names.known_parent(caller, start, path) {
-            return Ok(Self { parent, last: Last::Name(name.to_vec()), has_slash: false });
+            return Ok(Self { parent, last: Last::Name(Name::from(name)), has_slash: false });
         }
         let generation = names.walks.generation();
         let mut walk = Walk::new(caller, start, path)?;
@@ -40,8 +39,9 @@ impl Target {
 
     /// Checks that `victim`, which `name` leads to, may be taken out of its directory.
     fn check_removable(&self, caller: &Caller<'_>, victim: &Location, wants_directory: bool) -> Result<()> {
-        caller.check(&self.parent, Wish::WRITE | Wish::EXECUTE)?;
-        caller.credentials.check_sticky(self.parent.inode().protection(), victim.inode().protection())?;
+        let parent = self.parent.inode().protection();
+        caller.credentials.check(parent, Wish::WRITE | Wish::EXECUTE)?;
+        caller.credentials.check_sticky(parent, || victim.inode().protection())?;
         match (wants_directory, victim.is_directory()) {
             (true, false) => Err(Errno::ENOTDIR),
             (false, true) => Err(Errno::EISDIR),
@@ -120,7 +120,7 @@ impl Namespace {
         Ok(())
     }
 
-    fn link_locked(&self, caller: &Caller<'_>, existing: &Location, target: &Target) -> Result<Vec<u8>> {
+    fn link_locked(&self, caller: &Caller<'_>, existing: &Location, target: &Target) -> Result<Name> {
         let _change = self.change.lock();
         let name = self.check_new_name(target, false)?;
         let parent = &target.parent;
@@ -330,7 +330,7 @@ impl Namespace {
     }
 
     /// The name that is to be created, if it can be.
-    fn check_new_name(&self, target: &Target, wants_directory: bool) -> Result<Vec<u8>> {
+    fn check_new_name(&self, target: &Target, wants_directory: bool) -> Result<Name> {
         let Last::Name(name) = &target.last else {
             return Err(Errno::EEXIST);
         };

@@ -454,3 +454,16 @@ fn forty_links_and_no_more() {
     let text = namespace.read_link(&world.caller(), &world.root, b"/l41");
     assert_eq!(text, Ok(b"l40".to_vec()));
 }
+
+#[test]
+fn the_last_name_begins_behind_the_last_slash() {
+    for length in 0..20_usize {
+        for slashes in 0..1_usize << length.min(12) {
+            let is_slash = |at: usize| slashes >> (at % 12) & 1 == 1;
+            // Letters next to the slash and with its lower bits.
+            let path: Vec<u8> = (0..length).map(|at| if is_slash(at) { b'/' } else { b".0\xaf\x2e"[at % 4] }).collect();
+            let expected = path.iter().rposition(|byte| *byte == b'/').map(|index| index + 1);
+            assert_eq!(super::behind_last_slash(&path), expected, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A name as tables keep it: nearly always short, and then without memory of its own.
+//!
+//! A file that is made and removed puts its name into the directory's table, its entry and its parent's table of
+//! entries. A block of the heap for each costs more than the rest of the step.
+
+use alloc::sync::Arc;
+use core::borrow::Borrow;
+use core::ops::Deref;
+
+/// Longest name that needs no block: with it a [`Name`] takes four words.
+const SHORT_BYTES_MAX: usize = 30;
+
+/// A name.
+#[derive(Clone)]
+pub enum Name {
+    /// In place.
+    Short(u8, [u8; SHORT_BYTES_MAX]),
+    /// In a block that copies share.
+    Long(Arc<[u8]>),
+}
+
+impl From<&[u8]> for Name {
+    #[inline]
+    fn from(name: &[u8]) -> Self {
+        let mut bytes = [0; SHORT_BYTES_MAX];
+        match bytes.get_mut(..name.len()) {
+            Some(place) => {
+                place.copy_from_slice(name);
+                Self::Short(name.len() as u8, bytes)
+            }
+            None => Self::Long(name.into()),
+        }
+    }
+}
+
+impl Deref for Name {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short(length, bytes) => bytes.get(..usize::from(*length)).unwrap_or_default(),
+            Self::Long(name) => name,
+        }
+    }
+}
+
+impl Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl core::fmt::Debug for Name {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.write_str(&alloc::string::String::from_utf8_lossy(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Name, SHORT_BYTES_MAX};
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_length_is_kept_as_it_is() {
+        for length in 0..2 * SHORT_BYTES_MAX {
+            let bytes: Vec<u8> = (1..=length as u8).collect();
+            let name = Name::from(&bytes[..]);
+            assert_eq!(*name, *bytes);
+            assert_eq!(name, name.clone());
+            assert_eq!(matches!(name, Name::Short(..)), length <= SHORT_BYTES_MAX);
+            assert_ne!(name, Name::from(&b"\0"[..]));
+        }
+        assert!(Name::from(&b"a"[..]) < Name::from(&b"aa"[..]) && Name::from(&b"b"[..]) > Name::from(&b"aa"[..]));
+        assert_eq!(size_of::<Name>(), 32);
+    }
+}
