@@ -290,12 +290,16 @@ impl Pipe {
             };
             reserved += count;
             let taken = block.fill(count, |bytes| source.take(bytes));
+            if taken < count {
+                // A block goes in whole or not at all, as Linux's pages do.
+                block.skip(taken);
+            }
             filled.push(block);
-            done += taken;
-            left -= taken;
             if taken < count {
                 break Err(Errno::EFAULT);
             }
+            done += taken;
+            left -= taken;
         };
         // All at once, as on Linux, whose readers never find half of a write that there was room for.
         {

@@ -18,6 +18,18 @@ PROGRAM(pipe_ends) {
     CHILD("at a broken pipe", signal(SIGPIPE, SIG_DFL); write(p[1], "x", 1));
     pipe2(p, O_NONBLOCK), T(read(p[0], text, 1)), T(read(p[0], text, 0)), T(read(p[0], (void *)8, 1)), T(write(p[1], text, 70000)), T(write(p[1], "x", 1)), T(events(p[1])), T(write(p[1], "", 0)), T(read(p[0], text, 4096)), T(events(p[1])), T(write(p[1], text, 4097)), T(events(p[1])), T(write(p[1], text, 4096)), T(write(p[1], "x", 1)), close(p[1]), T(read(p[0], text, 70000)), T(read(p[0], text, 70000));
 }
+// A page goes in or comes out whole or not at all, wherever the program's memory ends.
+PROGRAM(pipe_faults) {
+    int p[2];
+    char *m = mmap(0, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *end = m + 12288;
+    munmap(end, 4096), memset(m, 1, 12288), pipe2(p, O_NONBLOCK);
+    T(write(p[1], end - 1, 2)), T(read(p[0], text, 9)), T(write(p[1], end - 200, 4096)), T(read(p[0], text, 9));
+    T(writev(p[1], (struct iovec[]){{m, 3}, {end, 3}}, 2)), T(read(p[0], text, 9)), T(writev(p[1], (struct iovec[]){{end - 1, 1}, {end, 1}}, 2)), T(read(p[0], text, 9));
+    T(write(p[1], m, 16384)), T(read(p[0], text, 70000)), T(write(p[1], m + 100, 12288)), T(read(p[0], text, 70000)), T(write(p[1], m + 4096, 12288)), T(read(p[0], text, 70000));
+    T(write(p[1], "ab", 2)), T(write(p[1], end - 1, 2)), T(read(p[0], text, 9)), T(read(p[0], text, 9));
+    T(write(p[1], "abcd", 4)), T(read(p[0], end - 2, 4)), T(read(p[0], end - 2, 2)), T(read(p[0], text, 9));
+    T(write(p[1], text, 12288)), T(read(p[0], end - 4096, 12288)), T(read(p[0], end - 100, 12288)), T(readv(p[0], (struct iovec[]){{m, 100}, {end, 3}}, 2)), T(readv(p[0], (struct iovec[]){{m, 4096}, {end, 3}}, 2)), T(read(p[0], text, 70000));
+}
 // One byte from and to pages that are not there yet, are not the program's, or may not be written; often enough for calls to be rewritten.
 PROGRAM(pipe_bytes) {
     int p[2];

@@ -51,18 +51,17 @@ impl<'a> Taken<'a> {
         Ok(taken)
     }
 
-    /// Copies what is left to `destination`, as far as that takes it; how many bytes.
+    /// Copies what is left to `destination`, as far as that takes whole blocks, as Linux does; how many bytes.
     pub fn put_into(&mut self, destination: &mut dyn Destination) -> usize {
         let before = self.used;
         let mut blocks = self.blocks.iter_mut().rev();
         while let Some(block) = blocks.next().filter(|_| self.used < self.length) {
             let count = block.length();
-            let copied = destination.put(block.bytes());
-            block.skip(copied);
-            self.used += copied;
-            if copied < count {
+            if destination.put(block.bytes()) < count {
                 break;
             }
+            block.skip(count);
+            self.used += count;
         }
         self.used - before
     }
