@@ -50,6 +50,7 @@ pub mod readiness;
 mod recent_entries;
 pub mod ring;
 pub mod seals;
+pub mod set_attributes;
 pub mod spare;
 pub mod stream;
 pub mod terminal;

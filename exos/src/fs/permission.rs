@@ -79,10 +79,10 @@ impl Credentials {
     }
 
     /// The permission bits of a file that is changed by these: without those that make a program run with the file's
-    /// rights, unless they may keep them (inode(7); Linux's `file_remove_privs`).
-    fn permissions_after_change(&self, file: Protection) -> u32 {
+    /// rights, unless they may keep them (inode(7); Linux's `file_remove_privs`). `None`: as they are.
+    pub(super) fn permissions_after_change(&self, file: Protection) -> Option<u32> {
         let kept = without_set_ids(file.permissions, self.is_in_group(file.gid));
-        if kept == file.permissions || self.can(Capability::FSETID) { file.permissions } else { kept }
+        (kept != file.permissions && !self.can(Capability::FSETID)).then_some(kept)
     }
 
     /// Takes set-ID bits from a file that is about to be changed by these, who may not keep them; whether it had such.
@@ -90,18 +90,25 @@ impl Credentials {
     /// # Errors
     /// Those of [`Inode::set_attributes`].
     pub fn end_set_ids(&self, inode: &dyn Inode, now: Timestamp) -> Result<bool> {
-        let file = inode.protection();
-        let kept = self.permissions_after_change(file);
-        if kept == file.permissions {
+        // Nearly always there are none.
+        if self.permissions_after_change(inode.protection()).is_none() {
             return Ok(false);
         }
-        inode.set_attributes(SetAttributes { permissions: Some(kept), ..Default::default() }, now)?;
-        Ok(true)
+        let mut decide = |file| {
+            let permissions = self.permissions_after_change(file);
+            Ok(permissions.map(|_| SetAttributes { permissions, ..Default::default() }))
+        };
+        inode.decide_attributes(&mut decide, now)
     }
 
     /// Whether this user owns the file or may act as if.
     pub fn is_owner(&self, metadata: &Metadata) -> bool {
-        self.uid == metadata.uid || self.can(Capability::FOWNER)
+        self.owns(metadata.protection())
+    }
+
+    /// As [`Self::is_owner`].
+    pub fn owns(&self, file: Protection) -> bool {
+        self.uid == file.uid || self.can(Capability::FOWNER)
     }
 
     /// Checks permission bits.

@@ -19,6 +19,7 @@ use super::location::Location;
 use super::permission::Credentials;
 use super::readiness::Readiness;
 pub use super::seals::{Sealable, Seals};
+pub use super::set_attributes::{Decision, SetAttributes};
 use super::transfer::{Destination, Source};
 use crate::error::{Errno, Result};
 use crate::mem::source::{FilePage, FixedRun, PageError, PageIntent};
@@ -182,21 +183,6 @@ impl Metadata {
     pub fn mode(&self) -> u32 {
         self.kind.mode_bits() | self.permissions
     }
-}
-
-/// What to set; `None` leaves it. The time of change is always set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SetAttributes {
-    /// Permission bits, at most 0o7777.
-    pub permissions: Option<u32>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-    /// Last read.
-    pub accessed: Option<Timestamp>,
-    /// Last change of contents.
-    pub modified: Option<Timestamp>,
 }
 
 /// What kind of node to create.
@@ -646,6 +632,15 @@ pub trait Inode: Any + Send + Sync {
     fn set_attributes(&self, attributes: SetAttributes, now: Timestamp) -> Result<()> {
         let _ = (attributes, now);
         Err(Errno::EROFS)
+    }
+
+    /// Sets what `decide` says of the owner and the permissions that there are then, which nobody changes in between
+    /// where this file system alone does; whether it said anything.
+    ///
+    /// # Errors
+    /// Those of `decide` and [`Self::set_attributes`].
+    fn decide_attributes(&self, decide: &mut Decision<'_>, now: Timestamp) -> Result<bool> {
+        decide(self.protection())?.map_or(Ok(false), |attributes| self.set_attributes(attributes, now).map(|()| true))
     }
 
     /// Its size.

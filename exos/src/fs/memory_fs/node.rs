@@ -13,9 +13,9 @@ use super::super::permission::Credentials;
 use super::super::pipe::{Pipe, PipeEnd};
 use super::super::transfer::{Destination, Limited, Source, partial};
 use super::super::vnode::{
-    Allocate, Creation, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
-    NewNode, OFFSET_MAX, OpenFile, OpenRequest, Protection, RenameMode, Sealable, Seals, SeekTarget, SetAttributes,
-    Timestamp, WritePosition, is_access_due,
+    Allocate, Creation, Decision, DeviceNumber, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef,
+    Metadata, NewNode, OFFSET_MAX, OpenFile, OpenRequest, Protection, RenameMode, Sealable, Seals, SeekTarget,
+    SetAttributes, Timestamp, WritePosition, is_access_due,
 };
 use super::MemoryFs;
 use super::content::{Backing, Content, PIECE_PAGES, Pages};
@@ -60,6 +60,29 @@ pub(super) struct State {
     pub(super) guards: Guards,
     pub(super) extended: Option<Box<ExtendedAttributes>>,
     pub(super) body: Body,
+}
+
+impl State {
+    pub(super) fn protection(&self, kind: FileKind) -> Protection {
+        Protection { kind, permissions: self.permissions, uid: self.uid, gid: self.gid }
+    }
+
+    pub(super) fn set_attributes(&mut self, attributes: SetAttributes, now: Timestamp) -> Result<()> {
+        let runs_as_before = attributes.permissions.is_none_or(|new| (new ^ self.permissions) & 0o111 == 0);
+        if !runs_as_before && self.guards.contains(Guards::EXECUTE) {
+            return Err(Errno::EPERM);
+        }
+        if let Some(permissions) = attributes.permissions {
+            self.permissions = permissions & 0o7777;
+            self.guards = self.guards.with_permissions(permissions);
+        }
+        self.uid = attributes.uid.unwrap_or(self.uid);
+        self.gid = attributes.gid.unwrap_or(self.gid);
+        self.accessed = attributes.accessed.unwrap_or(self.accessed);
+        self.modified = attributes.modified.unwrap_or(self.modified);
+        self.changed = now;
+        Ok(())
+    }
 }
 
 pub(super) enum Body {
@@ -423,8 +446,7 @@ impl Inode for MemoryNode {
     }
 
     fn protection(&self) -> Protection {
-        let state = self.state.lock();
-        Protection { kind: self.kind, permissions: state.permissions, uid: state.uid, gid: state.gid }
+        self.state.lock().protection(self.kind)
     }
 
     fn kind(&self) -> FileKind {
@@ -613,21 +635,13 @@ impl Inode for MemoryNode {
     }
 
     fn set_attributes(&self, attributes: SetAttributes, now: Timestamp) -> Result<()> {
-        self.change(|state| {
-            let runs_as_before = attributes.permissions.is_none_or(|new| (new ^ state.permissions) & 0o111 == 0);
-            if !runs_as_before && state.guards.contains(Guards::EXECUTE) {
-                return Err(Errno::EPERM);
-            }
-            if let Some(permissions) = attributes.permissions {
-                state.permissions = permissions & 0o7777;
-                state.guards = state.guards.with_permissions(permissions);
-            }
-            state.uid = attributes.uid.unwrap_or(state.uid);
-            state.gid = attributes.gid.unwrap_or(state.gid);
-            state.accessed = attributes.accessed.unwrap_or(state.accessed);
-            state.modified = attributes.modified.unwrap_or(state.modified);
-            state.changed = now;
-            Ok(())
+        self.change(|state| state.set_attributes(attributes, now))
+    }
+
+    fn decide_attributes(&self, decide: &mut Decision<'_>, now: Timestamp) -> Result<bool> {
+        self.change(|state| match decide(state.protection(self.kind))? {
+            Some(attributes) => state.set_attributes(attributes, now).map(|()| true),
+            None => Ok(false),
         })
     }
 

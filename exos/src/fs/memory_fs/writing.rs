@@ -7,8 +7,9 @@
 //!
 //! Neighbours: [`super::node`], [`super::content`].
 
+use super::super::permission::Credentials;
 use super::super::transfer::{Source, partial};
-use super::super::vnode::{OFFSET_MAX, Timestamp, WritePosition};
+use super::super::vnode::{OFFSET_MAX, Protection, Timestamp, WritePosition};
 use super::guards::Guards;
 use super::node::{Body, MemoryNode, State, pages_of};
 use crate::error::{Errno, Result};
@@ -29,22 +30,16 @@ impl MemoryNode {
             if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
-            if !long.keeps_set_ids {
-                long.keeps_set_ids = !self.end_set_ids(writer, now)?;
+            if long.writer.is_none() {
+                long.writer = Some(writer.writer());
             }
             preempt::unless_killed()?;
             sync::relax();
         }
     }
 
-    /// Takes set-ID bits that whoever writes may not keep; whether there were such.
-    #[cold]
-    fn end_set_ids(&self, source: &dyn Source, now: Timestamp) -> Result<bool> {
-        source.writer().map_or(Ok(false), |writer| writer.end_set_ids(self, now))
-    }
-
-    /// `None`: somebody else is in the middle of a long write, or the file has set-ID bits, of which it is not known
-    /// that this write keeps them.
+    /// `None`: somebody else is in the middle of a long write, or the file has set-ID bits and it is not known who
+    /// writes.
     fn try_write_chunk(
         &self,
         position: WritePosition,
@@ -59,7 +54,7 @@ impl MemoryNode {
         };
         let _fetched = self.fetch(pages_of(start, bytes.len() as u64));
         self.change(|state| {
-            let State { body: Body::File(content), guards, .. } = state else {
+            let State { body: Body::File(content), guards, permissions, uid, gid, .. } = state else {
                 return Err(Errno::EINVAL);
             };
             if !long.enter(guards) {
@@ -77,8 +72,13 @@ impl MemoryNode {
             if guards.intersects(Guards::WRITES) {
                 return Err(Errno::EPERM);
             }
-            if guards.contains(Guards::SET_IDS) && !long.keeps_set_ids {
-                return Ok(None);
+            if guards.contains(Guards::SET_IDS) {
+                let Some(writer) = &long.writer else { return Ok(None) };
+                let file = Protection { kind: self.kind, permissions: *permissions, uid: *uid, gid: *gid };
+                if let Some(kept) = writer.as_ref().and_then(|writer| writer.permissions_after_change(file)) {
+                    *permissions = kept;
+                    *guards = guards.with_permissions(kept);
+                }
             }
             if grows && guards.contains(Guards::GROW) {
                 // As on Linux, the whole pages before the end are written.
@@ -144,7 +144,7 @@ impl MemoryNode {
             let to = start.map_or(position, |start| WritePosition::At(start + done as u64));
             if taken == 0 && wanted > 0 {
                 // Asked before it is known that nothing comes, as on Linux.
-                self.end_set_ids(source, now)?;
+                source.writer().map_or(Ok(false), |writer| writer.end_set_ids(self, now))?;
                 let begin = start.unwrap_or(0);
                 return partial(done, Errno::EFAULT).map(|count| (begin, count));
             }
@@ -196,13 +196,13 @@ struct LongWrite<'a> {
     node: &'a MemoryNode,
     is_wanted: bool,
     has_begun: bool,
-    /// Whoever writes may keep the file's set-ID bits.
-    keeps_set_ids: bool,
+    /// Who writes, once it was asked: of a file that has set-ID bits whoever may not keep them takes them.
+    writer: Option<Option<Credentials>>,
 }
 
 impl<'a> LongWrite<'a> {
     fn new(node: &'a MemoryNode, is_wanted: bool) -> Self {
-        Self { node, is_wanted, has_begun: false, keeps_set_ids: false }
+        Self { node, is_wanted, has_begun: false, writer: None }
     }
 
     /// Whether a chunk may be written now; `guards` are the file's, which is locked.

@@ -5,7 +5,7 @@ use crate::error::{Errno, Result};
 use crate::fs::location::{Location, MountFlags};
 use crate::fs::page::check_not_run;
 use crate::fs::permission::{MODE_SET_GID, Wish, without_set_ids};
-use crate::fs::vnode::{FileKind, FileSystemStatistics, SetAttributes, Timestamp};
+use crate::fs::vnode::{Decision, FileKind, FileSystemStatistics, Protection, SetAttributes, Timestamp};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::fs::watch::event;
 use crate::task::capability::Capability;
@@ -39,6 +39,33 @@ pub struct TimesChange {
     pub modified: TimeChange,
 }
 
+/// What becomes of a file whose owner or group somebody changes.
+///
+/// # Errors
+/// `EPERM`: he may not.
+fn after_owner_change(caller: &Caller<'_>, file: Protection, change: OwnerChange) -> Result<SetAttributes> {
+    let credentials = caller.credentials;
+    let owns = credentials.uid == file.uid;
+    let uid_allowed = change.uid.is_none_or(|uid| owns && uid == file.uid);
+    let gid_allowed = change.gid.is_none_or(|gid| owns && (gid == file.gid || credentials.is_in_group(gid)));
+    let is_allowed = credentials.can(Capability::CHOWN) || (uid_allowed && gid_allowed);
+    if !is_allowed {
+        return Err(Errno::EPERM);
+    }
+    let permissions = match file.kind {
+        FileKind::Directory => file.permissions,
+        _ => {
+            let keeps = credentials.can(Capability::FSETID) || credentials.is_in_group(file.gid);
+            without_set_ids(file.permissions, keeps)
+        }
+    };
+    let permissions = Some(permissions).filter(|permissions| *permissions != file.permissions);
+    if permissions.is_some() && !credentials.owns(file) {
+        return Err(Errno::EPERM);
+    }
+    Ok(SetAttributes { permissions, uid: change.uid, gid: change.gid, ..Default::default() })
+}
+
 impl Namespace {
     /// Sets permission bits (`chmod`).
     ///
@@ -46,31 +73,32 @@ impl Namespace {
     /// `EPERM`: not the owner. `EROFS`. `EOPNOTSUPP`: a link.
     pub fn set_permissions(&self, caller: &Caller<'_>, location: &Location, permissions: u32) -> Result<()> {
         location.mount().check_writable()?;
-        let inode = location.inode();
-        let metadata = inode.metadata();
-        if metadata.kind == FileKind::Symlink {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if !caller.credentials.is_owner(&metadata) {
-            return Err(Errno::EPERM);
-        }
-        let mut permissions = permissions & 0o7777;
-        if !caller.credentials.can(Capability::FSETID) && !caller.credentials.is_in_group(metadata.gid) {
-            permissions &= !MODE_SET_GID;
-        }
-        let attributes = SetAttributes { permissions: Some(permissions), ..Default::default() };
-        self.set_protection(location, attributes, caller.now)?;
+        let credentials = caller.credentials;
+        let mut decide = |file: Protection| {
+            if file.kind == FileKind::Symlink {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            if !credentials.owns(file) {
+                return Err(Errno::EPERM);
+            }
+            let mut permissions = permissions & 0o7777;
+            if !credentials.can(Capability::FSETID) && !credentials.is_in_group(file.gid) {
+                permissions &= !MODE_SET_GID;
+            }
+            Ok(Some(SetAttributes { permissions: Some(permissions), ..Default::default() }))
+        };
+        self.set_protection(location, &mut decide, caller.now)?;
         self.watches.tell(location, event::ATTRIB, false);
         Ok(())
     }
 
     /// Sets what decides who may do what; who may search a directory is part of walks that are known.
-    fn set_protection(&self, location: &Location, attributes: SetAttributes, now: Timestamp) -> Result<()> {
-        let outcome = location.inode().set_attributes(attributes, now);
+    fn set_protection(&self, location: &Location, decide: &mut Decision<'_>, now: Timestamp) -> Result<()> {
+        let outcome = location.inode().decide_attributes(decide, now);
         if location.is_directory() {
             self.walks.forget_all();
         }
-        outcome
+        outcome.map(|_| ())
     }
 
     /// Sets owner and group (`chown`); what runs with the owner's rights loses them.
@@ -79,29 +107,8 @@ impl Namespace {
     /// `EPERM`, `EROFS`.
     pub fn set_owner(&self, caller: &Caller<'_>, location: &Location, change: OwnerChange) -> Result<()> {
         location.mount().check_writable()?;
-        let inode = location.inode();
-        let metadata = inode.metadata();
-        let credentials = caller.credentials;
-        let owns = credentials.uid == metadata.uid;
-        let uid_allowed = change.uid.is_none_or(|uid| owns && uid == metadata.uid);
-        let gid_allowed = change.gid.is_none_or(|gid| owns && (gid == metadata.gid || credentials.is_in_group(gid)));
-        let is_allowed = credentials.can(Capability::CHOWN) || (uid_allowed && gid_allowed);
-        if !is_allowed {
-            return Err(Errno::EPERM);
-        }
-        let permissions = match metadata.kind {
-            FileKind::Directory => metadata.permissions,
-            _ => {
-                let keeps = credentials.can(Capability::FSETID) || credentials.is_in_group(metadata.gid);
-                without_set_ids(metadata.permissions, keeps)
-            }
-        };
-        let permissions = Some(permissions).filter(|permissions| *permissions != metadata.permissions);
-        if permissions.is_some() && !credentials.is_owner(&metadata) {
-            return Err(Errno::EPERM);
-        }
-        let attributes = SetAttributes { permissions, uid: change.uid, gid: change.gid, ..Default::default() };
-        self.set_protection(location, attributes, caller.now)?;
+        let mut decide = |file| after_owner_change(caller, file, change).map(Some);
+        self.set_protection(location, &mut decide, caller.now)?;
         self.watches.tell(location, event::ATTRIB, false);
         Ok(())
     }
@@ -115,14 +122,6 @@ impl Namespace {
             return Ok(());
         }
         location.mount().check_writable()?;
-        let inode = location.inode();
-        let metadata = inode.metadata();
-        if !caller.credentials.is_owner(&metadata) {
-            if change.accessed != TimeChange::Now || change.modified != TimeChange::Now {
-                return Err(Errno::EPERM);
-            }
-            caller.credentials.check(metadata.protection(), Wish::WRITE)?;
-        }
         let time = |change| match change {
             TimeChange::Keep => None,
             TimeChange::Now => Some(caller.now),
@@ -130,7 +129,16 @@ impl Namespace {
         };
         let attributes =
             SetAttributes { accessed: time(change.accessed), modified: time(change.modified), ..Default::default() };
-        inode.set_attributes(attributes, caller.now)?;
+        let mut decide = |file| {
+            if !caller.credentials.owns(file) {
+                if change.accessed != TimeChange::Now || change.modified != TimeChange::Now {
+                    return Err(Errno::EPERM);
+                }
+                caller.credentials.check(file, Wish::WRITE)?;
+            }
+            Ok(Some(attributes))
+        };
+        location.inode().decide_attributes(&mut decide, caller.now)?;
         // Both times are what `utime` sets; one alone is as if the file was read or written.
         let mask = match (attributes.accessed, attributes.modified) {
             (Some(_), None) => event::ACCESS,

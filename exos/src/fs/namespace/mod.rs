@@ -32,8 +32,8 @@ use super::permission::{Credentials, Wish};
 use super::pipe::PipeEnd;
 use super::stream::StreamInode;
 use super::vnode::{
-    Creation, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile, OpenRequest, Seals,
-    SetAttributes, Timestamp, downcast,
+    Creation, Decision, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile, OpenRequest,
+    Protection, Seals, SetAttributes, Timestamp, downcast,
 };
 use super::walk::{Caller, LookupFlags, Walk};
 use super::watch::WatchTable;
@@ -486,14 +486,20 @@ impl Inode for PseudoInode {
     }
 
     fn set_attributes(&self, change: SetAttributes, now: Timestamp) -> Result<()> {
+        self.decide_attributes(&mut |_| Ok(Some(change)), now).map(|_| ())
+    }
+
+    fn decide_attributes(&self, decide: &mut Decision<'_>, now: Timestamp) -> Result<bool> {
         let mut attributes = self.attributes.lock();
+        let (permissions, uid, gid) = (attributes.permissions, attributes.uid, attributes.gid);
+        let Some(change) = decide(Protection { kind: self.kind, permissions, uid, gid })? else { return Ok(false) };
         attributes.permissions = change.permissions.unwrap_or(attributes.permissions) & 0o7777;
         attributes.uid = change.uid.unwrap_or(attributes.uid);
         attributes.gid = change.gid.unwrap_or(attributes.gid);
         attributes.accessed = change.accessed.unwrap_or(attributes.accessed);
         attributes.modified = change.modified.unwrap_or(attributes.modified);
         attributes.changed = now;
-        Ok(())
+        Ok(true)
     }
 
     /// `/proc/self/fd/N` of a pipe opens another end of it; other pseudo files cannot be opened again.

@@ -3,8 +3,9 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Access, Namespace, OpenFlags, OpenHow, OwnerChange, TimeChange, TimesChange};
+use super::{Access, Namespace, OpenFlags, OpenHow, OwnerChange, PseudoInode, TimeChange, TimesChange};
 use crate::error::{Errno, Result};
 use crate::fake::FakeMachine;
 use crate::fs::description::{Description, SeekFrom, StatusFlags};
@@ -16,7 +17,10 @@ use crate::fs::readiness::{Readiness, WaitQueue};
 use crate::fs::stream::{Stream, StreamInode, TerminalState, WindowSize};
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, contents, described, tmpfs_root};
 use crate::fs::transfer::{Buffer, Destination, Source};
-use crate::fs::vnode::{Allocate, DeviceNumber, FileKind, NewNode, RenameMode, Seals, Timestamp};
+use crate::fs::vnode::{
+    Allocate, DeviceNumber, FileKind, InodeRef, NewNode, Protection, RenameMode, Seals, SetAttributes, Timestamp,
+    WritePosition,
+};
 use crate::fs::walk::{Caller, LookupFlags};
 use crate::mem::source::PageSource;
 use crate::platform::Kernel;
@@ -222,6 +226,117 @@ fn no_way_makes_a_name_that_cannot_be_looked_up() {
         }
     }
     assert_eq!(world.namespace.remove_directory(&caller, &world.root, b"/d"), Ok(()), "nothing is in it");
+}
+
+/// A byte that somebody writes.
+struct Written(Credentials, usize);
+
+impl Source for Written {
+    fn remaining(&self) -> usize {
+        self.1
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let count = self.1.min(into.len());
+        into[..count].fill(b'y');
+        self.1 -= count;
+        count
+    }
+
+    fn writer(&self) -> Option<Credentials> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn what_is_set_is_decided_under_the_lock() {
+    let world = World::tmpfs();
+    let inodes: [InodeRef; 2] =
+        [make(&world, "/f", NewNode::Regular).inode().clone(), PseudoInode::new(9, FileKind::Fifo, NOW, None)];
+    for inode in &inodes {
+        let (has_begun, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let chown = || {
+                has_begun.store(true, Ordering::SeqCst);
+                inode.set_attributes(SetAttributes { uid: Some(7), ..Default::default() }, NOW).unwrap();
+                is_done.store(true, Ordering::SeqCst);
+            };
+            let mut decide = |file: Protection| {
+                assert_eq!(file.uid, 0);
+                scope.spawn(chown);
+                while !has_begun.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                // Time to do it, where nothing keeps it from that.
+                (0..1000).for_each(|_| std::thread::yield_now());
+                assert!(!is_done.load(Ordering::SeqCst), "{:?} was changed in between", file.kind);
+                Ok(Some(SetAttributes { permissions: Some(0o4755), ..Default::default() }))
+            };
+            assert_eq!(inode.decide_attributes(&mut decide, NOW), Ok(true));
+        });
+        assert_eq!((inode.metadata().uid, inode.metadata().permissions), (7, 0o4755));
+    }
+}
+
+/// Runs `others` over and over in another thread until `rounds` of `own` are over.
+fn against(rounds: usize, others: impl Fn() + Sync, own: impl Fn()) {
+    let (is_running, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                others();
+                is_running.store(true, Ordering::Relaxed);
+            }
+        });
+        while !is_running.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (0..rounds).for_each(|_| own())));
+        is_over.store(true, Ordering::Relaxed);
+        outcome.unwrap();
+    });
+}
+
+#[test]
+fn who_loses_a_file_does_not_make_it_run_as_its_new_owner() {
+    let world = World::tmpfs();
+    let (file, user) = (make(&world, "/f", NewNode::Regular), Credentials::of_user(1000, 1000));
+    let of_user = Caller { credentials: &user, ..world.caller() };
+    let set_owner = |id| {
+        let change = OwnerChange { uid: Some(id), gid: Some(id) };
+        world.namespace.set_owner(&world.caller(), &file, change).unwrap();
+    };
+    let others = || {
+        let _ = world.namespace.set_permissions(&of_user, &file, 0o4755);
+    };
+    against(20_000, others, || {
+        set_owner(1000);
+        set_owner(0);
+        for _ in 0..20 {
+            assert_eq!(file.inode().metadata().permissions & 0o4000, 0);
+        }
+    });
+}
+
+#[test]
+fn a_write_that_takes_set_ids_does_not_undo_what_was_set_meanwhile() {
+    let world = World::tmpfs();
+    let (file, user) = (make(&world, "/f", NewNode::Regular), Credentials::of_user(1000, 1000));
+    let set = |permissions| world.namespace.set_permissions(&world.caller(), &file, permissions).unwrap();
+    let others = || {
+        let mut written = Written(user.clone(), 1);
+        file.inode().write_at(WritePosition::At(0), &mut written, NOW).unwrap();
+    };
+    against(20_000, others, || {
+        set(0o4666);
+        set(0o600);
+        for _ in 0..20 {
+            assert_eq!(file.inode().metadata().permissions, 0o600);
+        }
+    });
+    set(0o6666);
+    others();
+    assert_eq!(file.inode().metadata().permissions, 0o666);
 }
 
 #[test]

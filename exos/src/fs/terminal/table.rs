@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use super::super::permission::Credentials;
 use super::super::stream::{Stream, TERMINAL_MAJOR, WindowSize};
 use super::super::vnode::{
-    DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile,
-    OpenRequest, SetAttributes, Timestamp,
+    Decision, DeviceNumber, DirectoryEntry, EntryConsumer, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata,
+    OpenFile, OpenRequest, Protection, SetAttributes, Timestamp,
 };
 use super::console::Screen;
 use super::job_control::{JobControl, NoJobs};
@@ -347,12 +347,18 @@ impl Inode for SlaveNode {
     }
 
     fn set_attributes(&self, wanted: SetAttributes, now: Timestamp) -> Result<()> {
+        self.decide_attributes(&mut |_| Ok(Some(wanted)), now).map(|_| ())
+    }
+
+    fn decide_attributes(&self, decide: &mut Decision<'_>, now: Timestamp) -> Result<bool> {
         let mut attributes = self.attributes.lock();
+        let Attributes { permissions, uid, gid, .. } = *attributes;
+        let Some(wanted) = decide(Protection { kind: self.kind(), permissions, uid, gid })? else { return Ok(false) };
         attributes.permissions = wanted.permissions.unwrap_or(attributes.permissions);
         attributes.uid = wanted.uid.unwrap_or(attributes.uid);
         attributes.gid = wanted.gid.unwrap_or(attributes.gid);
         attributes.changed = now;
-        Ok(())
+        Ok(true)
     }
 
     fn statistics(&self) -> FileSystemStatistics {
