@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use aegis_tests::programs::{Ended, compile_with, up};
+use aegis_tests::programs::{Ended, aegis, compile_with, up};
 
 /// When the honest program begins to measure, after everybody has started.
 const BEGIN_MS: u64 = 400;
@@ -187,6 +187,21 @@ fn no_entry_takes_more_than_150_000_instructions() {
     let rows: Vec<&str> = text.lines().filter_map(|line| line.split_once(" | ")).map(|(_, row)| row).collect();
     println!("{}", rows.join("\n"));
     assert!(rows.last().is_some_and(|row| row.starts_with("search")), "{ended:?}");
+    for row in rows {
+        let [longest, _, status] = numbers(row)[..] else { panic!("{row}: {ended:?}") };
+        assert!(status == 0 && longest <= 150_000, "{row}");
+    }
+}
+
+/// A search of a full table of capabilities takes an entry's whole budget, and what it is made for goes on.
+#[test]
+fn what_was_given_is_taken_back_from_full_tables() {
+    let Some(taken_back) = program("taken_back") else { return };
+    let ended = aegis(&["--icount", "-m", "128M"], &[&taken_back], b"");
+    let text = String::from_utf8_lossy(&ended.output);
+    println!("{text}");
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(ended.status == 0 && rows.len() == 4, "{ended:?}");
     for row in rows {
         let [longest, _, status] = numbers(row)[..] else { panic!("{row}: {ended:?}") };
         assert!(status == 0 && longest <= 150_000, "{row}");

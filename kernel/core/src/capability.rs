@@ -136,7 +136,7 @@ pub(crate) fn named<I: Id>(object: u64) -> Option<Named<I>> {
 }
 
 /// A mask, and what it leaves of the first word of a capability with a type and rights that can be used.
-const fn usable_word(kind: CapType, rights: Rights) -> (u64, u64) {
+pub(crate) const fn usable_word(kind: CapType, rights: Rights) -> (u64, u64) {
     let rights = (rights.bits() as u64) << 32;
     (0xff | ((DYING | FILLING) as u64) << 8 | rights, kind as u64 | rights)
 }
@@ -162,7 +162,7 @@ fn kind_from_word(word: u64) -> CapType {
 }
 
 /// What a slot names and what is still there, or why not.
-type Live<T> = Result<T, Status>;
+pub(crate) type Live<T> = Result<T, Status>;
 
 impl<M: Machine> State<'_, M> {
     /// Frame and first word of an entry, if the table has a frame there.
@@ -459,7 +459,7 @@ impl<M: Machine> State<'_, M> {
         except: Option<CapRef>,
         last: &mut Cover,
     ) -> bool {
-        if last.rights == rights && last.range.contains(first, count) {
+        if last.knows((first, count), rights) {
             return last.is_covered;
         }
         let except = except.filter(|at| at.environment == environment).map_or(0, |at| at.slot);
@@ -493,5 +493,12 @@ begins! {
         range: FrameRange = FrameRange { first: 0, count: 0 },
         rights: Rights = Rights::empty(),
         is_covered: bool = false,
+    }
+}
+
+impl Cover {
+    #[inline(always)]
+    pub(crate) fn knows(&self, (first, count): (u64, u64), rights: Rights) -> bool {
+        self.rights == rights && self.range.contains(first, count)
     }
 }

@@ -8,9 +8,10 @@
 
 use aegis_abi::types::{CapType, Rights, Status};
 
-use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST, named};
+use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST, named, usable_word};
 use crate::device::HeldDevices;
-use crate::id::{DeviceId, EnvironmentId, Named, ProcessorId};
+use crate::environment::Environment;
+use crate::id::{EnvironmentId, Named};
 use crate::machine::Machine;
 use crate::space::{Broken, Progress};
 use crate::state::State;
@@ -76,11 +77,9 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn is_alive(&self, capability: &Capability) -> bool {
-        let environment: Option<Named<EnvironmentId>> = named(capability.object);
-        let processor: Option<Named<ProcessorId>> = named(capability.object);
         match capability.kind {
-            CapType::Environment => environment.is_some_and(|named| self.live_environment(named).is_some()),
-            _ => processor.is_some_and(|named| self.live_processor(named).is_some()),
+            CapType::Environment => named(capability.object).is_some_and(|id| self.live_environment(id).is_some()),
+            _ => named(capability.object).is_some_and(|id| self.live_processor(id).is_some()),
         }
     }
 
@@ -227,8 +226,8 @@ impl<M: Machine> State<'_, M> {
 
     fn delete_device(&mut self, at: CapRef, mut capability: Capability) -> Progress {
         let environment = at.environment;
-        let named: Option<Named<DeviceId>> = named(capability.object);
-        let Some(device) = named.map(|named| named.id) else {
+        let Environment { has_no_space, maps_devices, .. } = self.environments[environment];
+        let Some(Named { id: device, .. }) = named(capability.object).filter(|_| !has_no_space) else {
             return Progress::Done;
         };
         if capability.flags & DYING == 0 {
@@ -236,14 +235,10 @@ impl<M: Machine> State<'_, M> {
         }
         capability.flags |= DYING;
         self.store_capability(at, &capability);
-        let held = self.devices_held(environment, at);
-        let environment_object = &self.environments[environment];
-        if environment_object.has_no_space {
-            return Progress::Done;
-        }
-        if environment_object.maps_devices {
+        let held = self.devices_held(environment, at.slot);
+        if maps_devices {
             let broken = Broken::Device { device, held };
-            let progress = self.break_mappings(environment, broken, &mut capability.cursor);
+            let progress = self.get_on(|state| state.break_mappings(environment, broken, &mut capability.cursor));
             self.store_capability(at, &capability);
             if progress == Progress::More {
                 return progress;
@@ -257,23 +252,18 @@ impl<M: Machine> State<'_, M> {
         Progress::Done
     }
 
-    /// The device functions for which an environment has usable capabilities, `except` aside.
-    pub(crate) fn devices_held(&mut self, environment: EnvironmentId, except: CapRef) -> HeldDevices {
-        let mut held = HeldDevices::default();
-        let mut looked = 0;
-        self.find_slot(environment, 0, |slot, [word, ..]| {
+    /// The device functions for which an environment has usable capabilities, the one in a slot aside.
+    pub(crate) fn devices_held(&mut self, environment: EnvironmentId, except: u32) -> HeldDevices {
+        let (mut held, mut looked) = ([0; 8], 0);
+        let usable = usable_word(CapType::Device, Rights::empty());
+        self.find_slot(environment, 0, |slot, [word, object, _]| {
             looked += SLOT_COST;
-            let at = CapRef { environment, slot };
-            if word as u8 == CapType::Device as u8
-                && at != except
-                && let Some(capability) = self.capability(at).filter(|c| c.flags & DYING == 0)
-                && let Some(named) = named::<DeviceId>(capability.object)
-            {
-                held.add(named.id, capability.rights);
+            if word & usable.0 == usable.1 && slot != except {
+                HeldDevices::note(&mut held, word, object);
             }
             false
         });
         self.spend(looked);
-        held
+        HeldDevices::noted(held)
     }
 }

@@ -12,7 +12,7 @@ use aegis_abi::share::Table;
 use aegis_abi::types::Rights;
 
 use crate::capability::CapRef;
-use crate::id::{BellId, DeviceId, EnvironmentId, Id, Named};
+use crate::id::{BellId, DEVICE_COUNT_MAX, DeviceId, EnvironmentId, Id, Named};
 use crate::machine::Machine;
 use crate::space::Progress;
 use crate::state::State;
@@ -132,12 +132,15 @@ impl Device {
 pub(crate) struct HeldDevices([u64; 3]);
 
 impl HeldDevices {
-    pub(crate) fn add(&mut self, device: DeviceId, rights: Rights) {
-        let kinds = [Rights::CONTROL, Rights::READ, Rights::READ | Rights::WRITE];
-        self.0
-            .iter_mut()
-            .zip(kinds)
-            .for_each(|(held, kind)| *held |= u64::from(rights.contains(kind)) << device.index());
+    /// Of the first words of a capability, of which there may be thousands, for a function.
+    pub(crate) fn note(by_rights: &mut [u64; 8], word: u64, object: u64) {
+        const CONTROL_SHIFT: u32 = Rights::CONTROL.bits().trailing_zeros() - 2;
+        let rights = (word >> 32 & 3 | word >> (32 + CONTROL_SHIFT) & 4) as usize;
+        by_rights[rights] |= 1 << (object % DEVICE_COUNT_MAX as u64);
+    }
+
+    pub(crate) fn noted(by_rights: [u64; 8]) -> Self {
+        Self([4, 1, 3].map(|kind| (0..8).filter(|r| r & kind == kind).fold(0, |held, r| held | by_rights[r])))
     }
 
     /// Whether it can be set to work: by its registers, or by being enabled.
@@ -151,7 +154,7 @@ impl HeldDevices {
     }
 }
 
-const _: () = assert!(crate::id::DEVICE_COUNT_MAX <= 64);
+const _: () = assert!(DEVICE_COUNT_MAX <= 64);
 
 begins! {
     /// Frames that a device may reach.
@@ -211,7 +214,10 @@ impl<M: Machine> State<'_, M> {
 
     /// All functions that an environment can set to work, one after the other.
     pub(crate) fn release_devices_of(&mut self, environment: EnvironmentId) -> Progress {
-        let held = self.devices_held(environment, CapRef { environment, slot: 0 });
+        if self.environments[environment].devices_released == DEVICE_COUNT_MAX {
+            return Progress::Done;
+        }
+        let held = self.devices_held(environment, 0);
         while let Some(device) = DeviceId::from_index(self.environments[environment].devices_released) {
             if held.can_work(device) && self.release_device(device, environment) == Progress::More {
                 return Progress::More;

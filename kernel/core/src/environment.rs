@@ -197,7 +197,7 @@ impl<M: Machine> State<'_, M> {
             let mut last = ancestor;
             while let Some(child) = self.environments.find(|e| e.serial != 0 && e.parent == Some(last)) {
                 last = child;
-                self.spend(EnvironmentId::COUNT);
+                self.spend(EnvironmentId::COUNT / 2);
             }
             if self.work_left == 0 || self.end_step(last) == Progress::More {
                 return Progress::More;
@@ -215,10 +215,8 @@ impl<M: Machine> State<'_, M> {
             return Progress::More;
         }
         if !self.environments[environment].has_no_space {
-            if self.release_devices_of(environment) == Progress::More {
-                return Progress::More;
-            }
-            if self.end_spaces(environment) == Progress::More {
+            if self.release_devices_of(environment) == Progress::More || self.end_spaces(environment) == Progress::More
+            {
                 return Progress::More;
             }
             self.environments[environment].has_no_space = true;

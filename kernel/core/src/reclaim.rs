@@ -13,7 +13,7 @@ use aegis_abi::call::StopReason;
 use aegis_abi::types::{CapType, FrameNumber};
 use aegis_abi::upcall::{ControlPage, REPOSSESSED_COUNT_MAX, UpcallKind};
 
-use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST};
+use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST, SLOT_COUNT_MAX};
 use crate::id::{EnvironmentId, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::processor::control_word;
@@ -108,7 +108,8 @@ impl<M: Machine> State<'_, M> {
             return false;
         }
         let Some((at, capability)) = self.reclaim_victim(environment) else {
-            return self.work_left != 0 && self.end_round(environment);
+            let is_at_end = self.environments[environment].reclaim.slot == SLOT_COUNT_MAX;
+            return is_at_end && self.end_round(environment);
         };
         if self.revoke(at) == Progress::More {
             return false;
@@ -158,7 +159,8 @@ impl<M: Machine> State<'_, M> {
         true
     }
 
-    /// The next original capability. `None`: there is none, or the budget is used up; a whole one is enough.
+    /// The next original capability. `None`: there is none up to the slot that is noted, where the budget was used up
+    /// or the table ends.
     fn reclaim_victim(&mut self, environment: EnvironmentId) -> Option<(CapRef, Capability)> {
         let first_slot = self.environments[environment].reclaim.slot;
         let mut looked = 0;
@@ -167,10 +169,10 @@ impl<M: Machine> State<'_, M> {
             // An original is of no generation.
             looked > self.work_left || word as u8 == CapType::Frames as u8 && (word >> 16) as u8 == 0
         });
-        let found = at.filter(|_| looked <= self.work_left).and_then(|at| Some((at, self.capability(at)?)));
+        let found = at.filter(|_| looked <= self.work_left);
         self.spend(looked);
-        self.environments[environment].reclaim.slot = found.map_or(first_slot, |(at, _)| at.slot);
-        found
+        self.environments[environment].reclaim.slot = at.map_or(SLOT_COUNT_MAX, |at| at.slot);
+        Some((found?, self.capability(found?)?))
     }
 
     /// No capability is left: next come donated frames, then what is pinned, then the environment's end.

@@ -35,6 +35,8 @@ use crate::spaces::Space;
 /// Words that one entry looks at before it leaves the rest to the next: some 20 us. A step that has begun may take it
 /// over that, by one search of a table of capabilities at most.
 pub(crate) const WORK_BUDGET: usize = 16 * 1024;
+/// Words that are left for what a search was made for: a look through a full table of capabilities takes all.
+const PIECE_WORDS: usize = 1024;
 
 /// What the glue does before it returns to user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +151,14 @@ impl<M: Machine> State<'_, M> {
     /// each word of a table. Whoever can be long looks at what is left, and leaves the rest to the next call or pass.
     pub(crate) fn spend(&mut self, words: usize) {
         self.work_left = self.work_left.saturating_sub(words);
+    }
+
+    /// Does a piece of what a search is made for each time, which may have used up the budget.
+    pub(crate) fn get_on<T>(&mut self, piece: impl FnOnce(&mut Self) -> T) -> T {
+        self.work_left += PIECE_WORDS;
+        let outcome = piece(self);
+        self.spend(PIECE_WORDS);
+        outcome
     }
 
     /// A serial that no object has had.

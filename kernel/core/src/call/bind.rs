@@ -212,23 +212,27 @@ fn map<M: Machine>(
         return Err(Status::MissingRight);
     }
     let bits = leaf_bits(batch.flags);
-    let unit = if batch.is_large() { LARGE_PAGE_FRAMES } else { 1 };
+    if batch.is_large() {
+        return state.get_on(|state| map_large(state, batch, bits, flush));
+    }
     let mut last = None;
-    let mut page = 0;
-    while page < batch.page_count {
+    for page in 0..batch.page_count {
         let address = batch.address + (page << PAGE_SHIFT);
-        let frame = FrameNumber(batch.frame + page);
-        if batch.is_large() {
-            if state.work_left == 0 {
-                return Err(Status::Again);
-            }
-            state.map_large(address, frame, bits, flush)?;
-        } else {
-            let place = state.place_after(target, address, last)?;
-            state.map_at(place, address, frame, bits, flush)?;
-            last = Some(place);
+        let place = state.place_after(target, address, last)?;
+        state.map_at(place, address, FrameNumber(batch.frame + page), bits, flush)?;
+        last = Some(place);
+    }
+    Ok(())
+}
+
+/// What is mapped already costs nothing, so that a call that is repeated goes on where its budget was used up.
+fn map_large<M: Machine>(state: &mut State<M>, batch: &Batch, bits: u64, flush: &mut Flush) -> Result<(), Status> {
+    for page in (0..batch.page_count).step_by(LARGE_PAGE_FRAMES as usize) {
+        if state.work_left == 0 {
+            return Err(Status::Again);
         }
-        page += unit;
+        let address = batch.address + (page << PAGE_SHIFT);
+        state.map_large(address, FrameNumber(batch.frame + page), bits, flush)?;
     }
     Ok(())
 }
@@ -310,15 +314,17 @@ fn check_cover<M: Machine>(
     let Some(range) = range else {
         return Ok(());
     };
+    let pages = (frame_of(leaf).0, count);
     let is_to_change = |(clear, set): (u64, u64)| leaf & !clear | set != leaf;
     let is_covered = match cover {
-        Some(cover) if range.contains(frame_of(leaf).0, count) && is_to_change(leaf_change(batch)) => {
-            if state.work_left == 0 {
+        Some(cover) if range.contains(pages.0, count) && is_to_change(leaf_change(batch)) => {
+            let rights = flag_rights(batch.flags);
+            if state.work_left == 0 && !cover.knows(pages, rights) {
                 return Err(Status::Again);
             }
-            state.is_covered(target.environment, (frame_of(leaf).0, count), flag_rights(batch.flags), None, cover)
+            state.is_covered(target.environment, pages, rights, None, cover)
         }
-        _ => range.contains(frame_of(leaf).0, count),
+        _ => range.contains(pages.0, count),
     };
     if is_covered { Ok(()) } else { Err(Status::MissingRight) }
 }

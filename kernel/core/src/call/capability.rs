@@ -1,19 +1,15 @@
 //! Calls 1 to 5: deriving, granting, revoking, dropping and reading capabilities.
 
 use aegis_abi::call::{CapDerive, CapDrop, CapGrant, CapRead, CapRevoke};
-use aegis_abi::types::{CapType, Rights, Status};
+use aegis_abi::types::{CapSlot, CapType, Rights, Status};
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{Capability, DYING, FILLING};
+use crate::capability::{CapRef, Capability, DYING, FILLING, Live};
 use crate::machine::Machine;
 use crate::state::State;
 
 /// A capability of any type from which others may be made.
-fn source<M: Machine>(
-    state: &State<M>,
-    caller: Caller,
-    slot: aegis_abi::CapSlot,
-) -> Result<(crate::capability::CapRef, Capability), Status> {
+fn source<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot) -> Live<(CapRef, Capability)> {
     let (at, capability) = state.lookup_any(caller.environment, slot)?;
     if capability.flags & (DYING | FILLING) != 0 {
         return Err(Status::WrongState);

@@ -5,10 +5,10 @@ use aegis_abi::call::{
     EnvironmentRead, EnvironmentReclaim, EnvironmentShare, EnvironmentWatch,
 };
 use aegis_abi::share::{FIELD_SHARE_FIRST, FIELD_USED_FIRST, TABLES};
-use aegis_abi::types::{CapType, Rights, SLOT_NONE, SLOT_SELF, Status};
+use aegis_abi::types::{CapSlot, CapType, Rights, SLOT_NONE, SLOT_SELF, Status};
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{CapRef, Capability, DYING, FILLING, named};
+use crate::capability::{CapRef, Capability, DYING, FILLING, Live, named};
 use crate::id::{EnvironmentId, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::space::Progress;
@@ -47,13 +47,8 @@ pub(super) fn create<M: Machine>(state: &mut State<M>, caller: Caller, call: Env
 }
 
 /// An environment in any state.
-fn any_environment<M: Machine>(
-    state: &State<M>,
-    caller: Caller,
-    slot: aegis_abi::CapSlot,
-    rights: Rights,
-) -> Result<EnvironmentId, Status> {
-    let (_, capability) = state.lookup(caller.environment, slot, CapType::Environment, rights)?;
+fn any_environment<M: Machine>(state: &State<M>, by: Caller, slot: CapSlot, rights: Rights) -> Live<EnvironmentId> {
+    let (_, capability) = state.lookup(by.environment, slot, CapType::Environment, rights)?;
     named(capability.object)
         .and_then(|named: Named<EnvironmentId>| state.live_environment(named))
         .ok_or(Status::WrongState)

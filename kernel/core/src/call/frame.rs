@@ -1,10 +1,10 @@
 //! Calls 6 to 9: taking, freeing, splitting and donating frames.
 
 use aegis_abi::call::{FrameAllocate, FrameDonate, FrameFree, FrameSplit};
-use aegis_abi::types::{CapType, FrameNumber, Rights, Status};
+use aegis_abi::types::{CapSlot, CapType, FrameNumber, Rights, Status};
 
 use super::{Answer, Caller, answer, bad_argument, refuse_if};
-use crate::capability::{CapRef, Capability, DYING, FILLING};
+use crate::capability::{CapRef, Capability, DYING, FILLING, Live};
 use crate::frame::{FrameKind, Search};
 use crate::machine::Machine;
 use crate::state::State;
@@ -89,17 +89,12 @@ fn fill<M: Machine>(state: &mut State<M>, at: CapRef, mut capability: Capability
 }
 
 /// An original frames capability that nothing descends from.
-fn original<M: Machine>(
-    state: &State<M>,
-    caller: Caller,
-    slot: aegis_abi::CapSlot,
-    allowed_flags: u8,
-) -> Result<(CapRef, Capability), Status> {
+fn original<M: Machine>(state: &State<M>, caller: Caller, slot: CapSlot, allowed: u8) -> Live<(CapRef, Capability)> {
     let (at, capability) = state.lookup_any(caller.environment, slot)?;
     if capability.kind != CapType::Frames {
         return Err(Status::WrongType);
     }
-    if capability.flags & (DYING | FILLING) & !allowed_flags != 0 || capability.parent.is_some() {
+    if capability.flags & (DYING | FILLING) & !allowed != 0 || capability.parent.is_some() {
         return Err(Status::WrongState);
     }
     if capability.child.is_some() {

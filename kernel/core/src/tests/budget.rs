@@ -4,12 +4,12 @@
 //! is dearest.
 
 use aegis_abi::call::{
-    Bind, Call, CapDerive, CapDrop, CapGrant, CapRevoke, EnvironmentDestroy, EnvironmentReclaim, FrameAllocate,
-    FrameDonate, FrameFree, ProcessorCreate, ProcessorStart, StopReason,
+    Bind, Call, CapDerive, CapDrop, CapGrant, CapRevoke, DeviceMap, EnvironmentDestroy, EnvironmentReclaim,
+    FrameAllocate, FrameDonate, FrameFree, ProcessorCreate, ProcessorStart, StopReason,
 };
 use aegis_abi::layout::{LIBOS_BASE, PROGRAM_BASE};
 use aegis_abi::memory::{BindEntry, BindFlags, BindOperation};
-use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_SELF, Status};
+use aegis_abi::types::{CapSlot, FrameNumber, Rights, SLOT_DEVICE_FIRST, SLOT_SELF, Status};
 use std::vec;
 use std::vec::Vec;
 
@@ -21,6 +21,7 @@ use crate::id::{EnvironmentId, ProcessorId};
 const CHILD_SCRATCH: u64 = LIBOS_BASE + 0x60_0000;
 const VA: u64 = 0x4000_0000;
 const FAR: u32 = 4000;
+const LAST: u32 = 4095;
 
 fn allocate(slot: u32, count: u64) -> Call {
     Call::FrameAllocate(FrameAllocate { slot: CapSlot(slot), count, frame: FrameNumber(u64::MAX), alignment_log2: 0 })
@@ -84,6 +85,15 @@ impl Child {
     fn donate(&self, world: &mut World, slot: u32, count: u64) {
         world.frames(slot, count);
         world.ok(Call::FrameDonate(FrameDonate { slot: CapSlot(slot), environment: CapSlot(S) }));
+    }
+
+    /// Puts something into every table of its capabilities, so that a search of it takes an entry's whole budget.
+    fn fill_table(&self, world: &mut World) {
+        self.donate(world, S + 30, 100);
+        for index in 1..64 {
+            world.ok(grant(S + 20, S, index * 64));
+        }
+        assert!(world.state.environments[self.environment].table.iter().all(Option::is_some));
     }
 
     fn bind(&self, world: &mut World, entry: BindEntry) -> Status {
@@ -396,4 +406,119 @@ fn a_processor_that_is_started_again_ends_all_the_same() {
     assert_eq!(world.call(revoke(S + 50)).0, Status::Ok);
     assert_eq!(child.processor_count(&world), 1);
     world.ok(Call::FrameFree(FrameFree { slot: CapSlot(S + 50) }));
+}
+
+#[test]
+fn a_device_is_taken_back_from_a_full_table() {
+    let mut world = World::new();
+    let child = Child::new(&mut world, 0);
+    child.fill_table(&mut world);
+    for slot in [7, 8] {
+        world.ok(grant(SLOT_DEVICE_FIRST.0, S, slot));
+    }
+    let map_device = Call::DeviceMap(DeviceMap { slot: CapSlot(7), region: 0, virtual_address: VA });
+    assert_eq!(world.call_on(1, map_device).0, Status::Ok);
+    world.words_max = 0;
+    let drop = Call::CapDrop(CapDrop { slot: CapSlot(8) });
+    let calls = calls_until_ok(&mut world, |world| world.call_on(1, drop).0);
+    assert!(calls < 10 && child.is_mapped(&world, VA), "{calls}");
+    let calls = calls_until_ok(&mut world, |world| world.call(revoke(SLOT_DEVICE_FIRST.0)).0);
+    assert!(calls < 10 && !child.is_mapped(&world, VA), "{calls}");
+    assert!(world.words_max < 20_000, "{}", world.words_max);
+}
+
+#[test]
+fn what_maps_a_device_in_many_places_goes_by_and_by() {
+    let mut world = World::new();
+    world.check_after_entry = false;
+    let child = Child::new(&mut world, 0);
+    child.fill_table(&mut world);
+    child.donate(&mut world, S + 31, 200);
+    world.ok(grant(SLOT_DEVICE_FIRST.0, S, 7));
+    let places: Vec<u64> = (0..150).map(|index| VA + (index << 21)).collect();
+    for virtual_address in places.clone() {
+        let map_device = Call::DeviceMap(DeviceMap { slot: CapSlot(7), region: 0, virtual_address });
+        assert_eq!(world.call_on(1, map_device).0, Status::Ok);
+    }
+    // Capabilities for the device in all of the table: looking at them costs no more than at others.
+    for slot in (100..LAST).filter(|slot| slot % 64 != 0) {
+        assert_eq!(world.call_on(1, derive(7, slot, 0, 0)).0, Status::Ok);
+    }
+    world.words_max = 0;
+    let drop = Call::CapDrop(CapDrop { slot: CapSlot(200) });
+    let calls = calls_until_ok(&mut world, |world| world.call_on(1, drop).0);
+    assert!(calls > 2 && calls < 200 && world.words_max < 20_000, "{calls} {}", world.words_max);
+    assert!(places.iter().all(|va| child.is_mapped(&world, *va)));
+    world.check();
+}
+
+#[test]
+fn everything_is_taken_from_an_environment_with_a_full_table() {
+    let mut world = World::new();
+    let child = Child::new(&mut world, 300);
+    child.fill_table(&mut world);
+    let pinned = world.call_on(1, allocate(5, 3)).1;
+    let make = Call::ProcessorCreate(ProcessorCreate {
+        slot: CapSlot(8),
+        environment: SLOT_SELF,
+        frames: CapSlot(5),
+        save_area_frame_count: 2,
+        control_address: LIBOS_BASE + 0x1000,
+        save_area_base: LIBOS_BASE + 0x2000,
+    });
+    assert_eq!(world.call_on(1, make).0, Status::Ok);
+    let last = world.call_on(1, allocate(LAST, 3)).1;
+    let owned = world.state.environments[child.environment].frames_owned;
+    let call = reclaim(&world, &child, owned);
+    world.ok(call);
+    world.words_max = 0;
+    let mut passes = 0;
+    while world.state.environments[child.environment].stop.reason != StopReason::FramesKept {
+        world.state.machine.now_ns += 1_000_000;
+        world.timer(0);
+        world.kick(1);
+        passes += 1;
+        assert!(passes < 20, "a repossession does not go on");
+    }
+    assert!((0..3).all(|n| world.state.frames.kind(FrameNumber(last + n)) == FrameKind::Free));
+    assert!((0..3).all(|n| world.state.frames.kind(FrameNumber(pinned + n)) == FrameKind::Free));
+    // What its processor's end gave back came after the others.
+    assert!(world.state.environments[child.environment].donated_count <= 1);
+    assert!(world.words_max < 20_000, "{}", world.words_max);
+}
+
+/// As many large pages' frames, aligned.
+fn large_frames(world: &mut World, slot: u32, count: u64) -> u64 {
+    world.ok(Call::FrameAllocate(FrameAllocate {
+        slot: CapSlot(slot),
+        count: count * 512,
+        frame: FrameNumber(u64::MAX),
+        alignment_log2: 9,
+    }))
+}
+
+#[test]
+fn large_pages_are_mapped_where_the_last_capability_of_a_full_table_allows_it() {
+    const COUNT: u64 = 6;
+    let mut world = World::new();
+    let child = Child::new(&mut world, 0);
+    child.fill_table(&mut world);
+    let first = large_frames(&mut world, S + 40, COUNT);
+    world.ok(grant(S + 40, S, LAST));
+    // An empty page table is in the place of each.
+    for index in 0..COUNT {
+        let va = VA + (index << 21);
+        assert_eq!(world.bind_in(CapSlot(S), &[map(va, first, 1, S + 40)]).0, Status::Ok);
+        let unmap = item(BindOperation::Unmap, BindFlags::empty(), va, 0, 1, 0);
+        assert_eq!(world.bind_in(CapSlot(S), &[unmap]).0, Status::Ok);
+    }
+    let all = |operation, flags| item(operation, flags | BindFlags::LARGE, VA, first, COUNT as u32 * 512, S + 40);
+    let map_all = all(BindOperation::Map, BindFlags::WRITE);
+    world.words_max = 0;
+    let calls = calls_until_ok(&mut world, |world| world.bind_in(CapSlot(S), &[map_all]).0);
+    assert!(calls <= COUNT as u32 && world.words_max < 20_000, "{calls} {}", world.words_max);
+    // One capability for all of them: one search, whatever it left.
+    let protect = all(BindOperation::Protect, BindFlags::empty());
+    assert_eq!(world.bind_in(CapSlot(S), &[protect]).0, Status::Ok);
+    world.check();
 }
