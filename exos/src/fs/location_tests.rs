@@ -77,7 +77,8 @@ fn what_is_found_while_memory_is_short_is_not_kept_when_its_name_goes() {
     create("name", NewNode::Regular);
     create("other", NewNode::Directory);
     set_level(Level::Short);
-    let known: std::vec::Vec<_> = names.iter().map(|name| inside.child(name.as_bytes()).expect("it is there")).collect();
+    let known: std::vec::Vec<_> =
+        names.iter().map(|name| inside.child(name.as_bytes()).expect("it is there")).collect();
     assert!(known.iter().zip(&names).all(|(known, name)| inside.child(name.as_bytes()).as_ref() == Ok(known)));
     assert_eq!(find(b"/in/other").err(), Some(Errno::ENOMEM));
     let held = find(b"/in/name").expect("it is there");

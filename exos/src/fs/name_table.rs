@@ -6,8 +6,8 @@
 //! removal moves back those that may move, so nothing has to be marked as removed.
 //!
 //! Programs choose how many names there are, and a table is one block of memory: [`NameTable::make_room`] can fail, and
-//! goes before [`NameTable::insert_at`]. A short table ([`SHORT_PLACE_COUNT`]) grows in any case: most directories have few
-//! names, and who comes to one has to find them there again.
+//! goes before [`NameTable::insert_at`]. A short table ([`SHORT_PLACE_COUNT`]) grows in any case: most directories have
+//! few names, and who comes to one has to find them there again.
 //!
 //! Neighbour: [`super::location`], whose entries know their children by it.
 

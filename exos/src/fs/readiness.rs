@@ -10,8 +10,8 @@
 //! before he joined, keeps him out.
 //!
 //! A place in a queue cannot be refused: who sleeps without one sleeps for ever. It is taken from exos's reserve where
-//! there is no other memory, so whoever takes many for one call asks before ([`crate::reserve::check`]), and no list grows
-//! longer than any block of the reserve: those who come then stand behind it ([`Waiters::overflow`]).
+//! there is no other memory, so whoever takes many for one call asks before ([`crate::reserve::check`]), and no list
+//! grows longer than any block of the reserve: those who come then stand behind it ([`Waiters::overflow`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};

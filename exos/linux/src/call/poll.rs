@@ -107,8 +107,8 @@ impl Drop for Registrations {
     }
 }
 
-/// Looks at `watched` until any is ready, or until `deadline_ns`. As on Linux, what is ready counts before a signal does,
-/// and that before the time.
+/// Looks at `watched` until any is ready, or until `deadline_ns`. As on Linux, what is ready counts before a signal
+/// does, and that before the time.
 fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut dyn Watched) -> Result<u64> {
     let mut watching: Option<Registrations> = None;
     loop {
