@@ -177,7 +177,7 @@ fn stop_process(target: &Target<'_>, signal: Signal) {
         return;
     }
     if target.process.pause.lock().stop(signal) {
-        tell_parent(target.system, target.process, ChildChange::Stopped(signal));
+        tell_parent(target.system, target.process, (ChildChange::Stopped(signal), false));
         target.process.interrupt_threads();
     }
 }
@@ -198,7 +198,7 @@ fn wait_while_stopped(target: &Target<'_>) {
     }
     // One thread tells the parent for all.
     if core::mem::take(&mut target.process.pause.lock().is_continue_untold) {
-        tell_parent(target.system, target.process, ChildChange::Continued);
+        tell_parent(target.system, target.process, (ChildChange::Continued, false));
     }
 }
 

@@ -120,8 +120,11 @@ fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
     if *process.session.lock() == process.pid {
         system.files.terminals.end_session(process.pid);
     }
+    // Whose parent does not want to know of ends is nobody's to wait for, not for a moment.
+    let parent = system.processes.get(process.parent());
+    let is_claimed = parent.is_some_and(|parent| is_unwanted(process, &child_disposition(&parent)) && claim(process));
     process.is_zombie.store(true, Ordering::Release);
-    tell_parent(system, process, ChildChange::Ended);
+    tell_parent(system, process, (ChildChange::Ended, is_claimed));
     process.changes.notify(Readiness::READ);
 }
 
@@ -160,7 +163,7 @@ fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
             child.raise(signal, SignalInfo::default());
         }
         if child.is_zombie.load(Ordering::Acquire) {
-            tell_parent(system, &child, ChildChange::Ended);
+            tell_parent(system, &child, (ChildChange::Ended, false));
         }
     }
     orphaned_groups(system, process);
@@ -206,11 +209,25 @@ fn orphaned_groups(system: &Arc<System>, process: &Process) {
     }
 }
 
+/// Whether the caller is the one who [`forget`]s a process that has ended. Several threads of its parent may find it at
+/// once, and its number is soon another's.
+#[must_use]
+pub fn claim(child: &Process) -> bool {
+    !child.is_claimed.swap(true, Ordering::AcqRel)
+}
+
+/// Whether a parent that treats its children's signal so has a child forgotten when it ends.
+fn is_unwanted(child: &Process, wanted: &Disposition) -> bool {
+    child.exit_signal.load(Ordering::Relaxed) == Signal::CHLD.number()
+        && (wanted.handler == HANDLER_IGNORE || wanted.flags & FLAG_NO_CHILD_WAIT != 0)
+}
+
 /// Tells the parent about a change: its signal and whoever waits there. A parent that does not want to know of ends
-/// has the child forgotten.
-pub fn tell_parent(system: &Arc<System>, child: &Arc<Process>, change: ChildChange) {
+/// has the child forgotten, and nobody's child is; the caller says whether it has claimed it.
+pub fn tell_parent(system: &Arc<System>, child: &Arc<Process>, (change, is_claimed): (ChildChange, bool)) {
+    let is_end = change == ChildChange::Ended;
     let Some(parent) = system.processes.get(child.parent()) else {
-        if change == ChildChange::Ended && child.pid != FIRST_PID {
+        if is_end && child.pid != FIRST_PID && (is_claimed || claim(child)) {
             forget(system, child);
         }
         return;
@@ -221,11 +238,8 @@ pub fn tell_parent(system: &Arc<System>, child: &Arc<Process>, change: ChildChan
         ChildChange::Ended => exit_signal == 0,
         ChildChange::Stopped(_) | ChildChange::Continued => wanted.flags & FLAG_NO_CHILD_STOP != 0,
     };
-    let number = if change == ChildChange::Ended { exit_signal } else { Signal::CHLD.number() };
-    let forgets = change == ChildChange::Ended
-        && number == Signal::CHLD.number()
-        && (wanted.handler == HANDLER_IGNORE || wanted.flags & FLAG_NO_CHILD_WAIT != 0);
-    if forgets {
+    let number = if is_end { exit_signal } else { Signal::CHLD.number() };
+    if is_end && (is_claimed || is_unwanted(child, &wanted) && claim(child)) {
         forget(system, child);
     }
     if let Ok(signal) = Signal::new(u64::from(number))
@@ -243,7 +257,7 @@ fn child_disposition(parent: &Process) -> Disposition {
     parent.signals.lock().dispositions.get(Signal::CHLD)
 }
 
-/// Takes a zombie out of all tables.
+/// Takes a zombie out of all tables. The caller has [`claim`]ed it.
 pub fn forget(system: &Arc<System>, child: &Arc<Process>) {
     if let Some(parent) = system.processes.get(child.parent()) {
         let times = *child.times.lock();

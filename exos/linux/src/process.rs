@@ -234,6 +234,8 @@ pub struct Process {
     pub borrows_memory: AtomicBool,
     /// All threads have ended and files and memory are given back: only the number and the ending are left.
     pub is_zombie: AtomicBool,
+    /// Somebody takes it out of all tables, once ([`crate::leaving::claim`]).
+    pub is_claimed: AtomicBool,
     /// It has called `pkey_alloc`, which changes what the next one says.
     pub was_key_asked: AtomicBool,
     /// It has called `execve`: a parent may not change its group any more.
@@ -397,6 +399,7 @@ impl Process {
             changes: WaitQueue::new(),
             borrows_memory: AtomicBool::new(false),
             is_zombie: AtomicBool::new(false),
+            is_claimed: AtomicBool::new(false),
             was_key_asked: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             is_subreaper: AtomicBool::new(false),

@@ -144,6 +144,29 @@ PROGRAM(wait_options) {
     T(syscall(SYS_waitid, P_ALL, 0, 0, WEXITED, &usage)), T(syscall(SYS_wait4, -1, 0, 0, 8));
 }
 
+static void *waits_for_one(void *unused) { return (void *)(intptr_t)wait(NULL); }
+PROGRAM(waited_for_by_two) {
+    // Each child is told once, and one that nobody may wait for never.
+    enum { ROUND_COUNT = 100 };
+    int told = 0, none = 0;
+    for (int i = 0; i < ROUND_COUNT; i++) {
+        pthread_t other;
+        void *got;
+        if (fork() == 0)
+            _exit(0);
+        pthread_create(&other, NULL, waits_for_one, NULL);
+        int own = wait(NULL);
+        pthread_join(other, &got);
+        told += (own > 0) + ((intptr_t)got > 0), none += (own == -1) + ((intptr_t)got == -1);
+    }
+    T(told), T(none), signal(SIGCHLD, SIG_IGN), told = 0;
+    for (int i = 0; i < ROUND_COUNT; i++) {
+        if (fork() == 0)
+            _exit(0);
+        told += wait(NULL) != -1 || errno != ECHILD;
+    }
+    T(told), signal(SIGCHLD, SIG_DFL);
+}
 PROGRAM(wait_ignored) {
     // Children of who ignores SIGCHLD leave nothing; who waits hears of the last one's end.
     signal(SIGCHLD, SIG_IGN);

@@ -25,7 +25,7 @@ use super::timer::arm_processor_limit;
 use crate::abi::bytes::{Encoder, get};
 use crate::abi::time::timeval;
 use crate::context::{Arguments, Context, Restart};
-use crate::leaving::{ChildChange, child_code, forget};
+use crate::leaving::{ChildChange, child_code, claim, forget};
 use crate::process::{Birth, Ending, Process, Thread};
 use crate::system::ThreadStart;
 use crate::table::{Entry, full, partial};
@@ -473,8 +473,9 @@ fn is_chosen(child: &Arc<Process>, choice: &Choice, options: u64) -> bool {
 fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<Found>> {
     let children = context.system.processes.children_of(context.process.pid);
     let chosen: Vec<_> = children.into_iter().filter(|child| is_chosen(child, choice, options)).collect();
-    // Of one that has ended nothing but that can be told.
-    let may_tell = |child: &Arc<Process>| options & EXITED != 0 || !child.is_zombie.load(Ordering::Acquire);
+    // Of one that has ended nothing but that can be told, and once.
+    let is_told = |child: &Process| options & EXITED == 0 || child.is_claimed.load(Ordering::Acquire);
+    let may_tell = |child: &Arc<Process>| !child.is_zombie.load(Ordering::Acquire) || !is_told(child);
     if !chosen.iter().any(may_tell) {
         return Err(Errno::ECHILD);
     }
@@ -486,7 +487,8 @@ fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<
     let change = {
         let mut pause = child.pause.lock();
         if child.is_zombie.load(Ordering::Acquire) {
-            (options & EXITED != 0).then_some(ChildChange::Ended)?
+            let is_there = options & EXITED != 0 && !child.is_claimed.load(Ordering::Acquire);
+            (is_there && (!reaps || claim(child))).then_some(ChildChange::Ended)?
         } else if options & STOPPED != 0 && pause.is_stop_unreported {
             pause.is_stop_unreported = !reaps;
             ChildChange::Stopped(pause.stopped_by?)
