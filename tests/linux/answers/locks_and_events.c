@@ -217,6 +217,59 @@ PROGRAM(one_of_many_woken) {
     }
     T(woken);
 }
+// Who sleeps is told that something is there, and interrupted at once: what is there comes first.
+static int ready_line[2], ready_counter, ready_set, ready_kind;
+static volatile int ready_tid;
+static void *takes_what_is_ready(void *unused) {
+    struct pollfd wanted = {ready_line[0], POLLIN};
+    struct epoll_event got;
+    uint64_t bytes;
+    fd_set read_set;
+    FD_ZERO(&read_set);
+    FD_SET(ready_line[0], &read_set);
+    ready_tid = own_tid();
+    switch (ready_kind) {
+    case 0:
+        return (void *)(read(ready_line[0], &bytes, 1) > 0);
+    case 1:
+        return (void *)(read(ready_counter, &bytes, 8) > 0);
+    case 2:
+        return (void *)(intptr_t)(poll(&wanted, 1, -1) > 0);
+    case 3:
+        return (void *)(intptr_t)(select(ready_line[0] + 1, &read_set, NULL, NULL, NULL) > 0);
+    default:
+        return (void *)(intptr_t)(epoll_wait(ready_set, &got, 1, -1) > 0);
+    }
+}
+static int is_asleep(int tid) {
+    char path[64], text[256] = "";
+    sprintf(path, "/proc/self/task/%d/stat", tid);
+    int file = open(path, O_RDONLY);
+    read(file, text, sizeof text - 1), close(file);
+    char *end = strrchr(text, ')');
+    return end != NULL && end[2] == 'S';
+}
+PROGRAM(ready_before_signals) {
+    enum { ROUND_COUNT = 20 };
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = note}, NULL);
+    for (ready_kind = 0; ready_kind < 6; ready_kind++) {
+        // The last: as one who is woken alone.
+        long took = 0, is_alone = ready_kind == 5;
+        for (int i = 0; i < ROUND_COUNT; i++) {
+            pthread_t thread;
+            void *result;
+            pipe(ready_line), ready_counter = eventfd(0, 0), ready_set = epoll_create1(0), ready_tid = 0;
+            epolls(ready_set, EPOLL_CTL_ADD, ready_line[0], EPOLLIN | (is_alone ? EPOLLEXCLUSIVE : 0));
+            pthread_create(&thread, NULL, takes_what_is_ready, NULL);
+            while (ready_tid == 0 || !is_asleep(ready_tid))
+                pause_ms(1);
+            write(ready_line[1], "x", 1), write(ready_counter, &(uint64_t){1}, 8);
+            pthread_kill(thread, SIGUSR1), pthread_join(thread, &result), took += (intptr_t)result;
+            close(ready_line[0]), close(ready_line[1]), close(ready_counter), close(ready_set);
+        }
+        T(took);
+    }
+}
 PROGRAM(sets_of_descriptors) {
     int line[2], many[3];
     char byte;
