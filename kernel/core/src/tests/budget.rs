@@ -288,11 +288,8 @@ fn frames_in_hand_go_with_an_environment_that_ends() {
     assert!(world.state.frames.free_count() >= free_count, "nothing leaks");
 }
 
-#[test]
-fn pinned_frames_are_taken_when_nothing_else_is_left() {
-    let mut world = World::new();
-    let child = Child::new(&mut world, 300);
-    let first = world.call_on(1, allocate(5, 3)).1;
+/// Makes a processor of the child's from what it has in slot 5.
+fn pin_three_frames(world: &mut World) {
     let make = Call::ProcessorCreate(ProcessorCreate {
         slot: CapSlot(8),
         environment: SLOT_SELF,
@@ -302,6 +299,14 @@ fn pinned_frames_are_taken_when_nothing_else_is_left() {
         save_area_base: LIBOS_BASE + 0x2000,
     });
     assert_eq!(world.call_on(1, make).0, Status::Ok);
+}
+
+#[test]
+fn pinned_frames_are_taken_when_nothing_else_is_left() {
+    let mut world = World::new();
+    let child = Child::new(&mut world, 300);
+    let first = world.call_on(1, allocate(5, 3)).1;
+    pin_three_frames(&mut world);
     let donated = world.state.environments[child.environment].donated_count;
     let call = reclaim(&world, &child, donated + 3);
     world.ok(call);
@@ -458,15 +463,7 @@ fn everything_is_taken_from_an_environment_with_a_full_table() {
     let child = Child::new(&mut world, 300);
     child.fill_table(&mut world);
     let pinned = world.call_on(1, allocate(5, 3)).1;
-    let make = Call::ProcessorCreate(ProcessorCreate {
-        slot: CapSlot(8),
-        environment: SLOT_SELF,
-        frames: CapSlot(5),
-        save_area_frame_count: 2,
-        control_address: LIBOS_BASE + 0x1000,
-        save_area_base: LIBOS_BASE + 0x2000,
-    });
-    assert_eq!(world.call_on(1, make).0, Status::Ok);
+    pin_three_frames(&mut world);
     let last = world.call_on(1, allocate(LAST, 3)).1;
     let owned = world.state.environments[child.environment].frames_owned;
     let call = reclaim(&world, &child, owned);
