@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
 
@@ -53,7 +52,7 @@ pub fn process_lines(system: &System) -> Vec<String> {
 }
 
 fn process_line(process: &Process, now_ns: u64) -> String {
-    let runs = || process.threads.lock().iter().any(|thread| thread.dispatched_ns.load(Ordering::Relaxed) != 0);
+    let runs = || process.threads.lock().iter().any(|thread| thread.time.is_running());
     let state = match () {
         () if process.has_ended() => 'Z',
         () if process.pause.lock().stopped_by.is_some() => 'T',

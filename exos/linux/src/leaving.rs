@@ -64,10 +64,10 @@ pub fn child_code(child: &Process, change: ChildChange) -> (i32, i32) {
 pub fn thread_leaves(target: &Target<'_>) {
     let (system, process, thread) = (target.system, target.process, target.thread);
     release_thread_words(target);
-    thread.note_dispatch(false, system.kernel.now_ns());
-    process.times.lock().ended_threads += thread.used_time(0);
+    thread.time.note_dispatch(false, system.kernel.now_ns());
     let is_last = {
         let mut threads = process.threads.lock();
+        process.times.lock().ended_threads += thread.time.used_in_all();
         // Threads mostly end in the order in which they began.
         if let Some(place) = threads.iter().position(|other| other.tid == thread.tid) {
             threads.remove(place);

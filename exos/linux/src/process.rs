@@ -12,7 +12,7 @@ use exos::fs::location::Location;
 use exos::fs::namespace::Namespace;
 use exos::fs::permission::Credentials;
 use exos::fs::readiness::{Readiness, WaitQueue};
-use exos::sync::{Mutex, SpinMutex};
+use exos::sync::Mutex;
 use exos::task::capability::{Capabilities, Capability};
 use exos::task::futex::FutexWaiter;
 use exos::task::limits::Limits;
@@ -25,7 +25,7 @@ use crate::leaving::{FIRST_PID, NO_PARENT};
 use crate::seen_descriptors::SeenDescriptors;
 use crate::signal_frame::AlternateStack;
 use crate::system::System;
-use crate::used_time::{Samples, UsedTime};
+use crate::used_time::{ThreadTime, UsedTime};
 
 /// What a timer may be late by, of a process that has not said otherwise (`PR_SET_TIMERSLACK`).
 pub const TIMER_SLACK_NS: u64 = 50_000;
@@ -276,12 +276,8 @@ pub struct Thread {
     pub has_left_locks: AtomicBool,
     /// Something may have to be done before its program goes on: see [`Thread::call_attention`].
     needs_attention: AtomicBool,
-    /// Processor time that it has used up to its last dispatch, and when that was (0: it is not running).
-    pub used_ns: AtomicU64,
-    /// See `used_ns`.
-    pub dispatched_ns: AtomicU64,
-    /// What of that exos used.
-    samples: SpinMutex<Samples>,
+    /// Processor time that it has used.
+    pub time: ThreadTime,
     /// Its signals. Taken before the process's.
     pub signals: Mutex<ThreadSignals>,
     /// Its scheduling policy as it was set: one of those without a priority. Whoever changes it calls
@@ -626,14 +622,14 @@ impl Process {
     /// Processor time that its threads have used.
     #[must_use]
     pub fn used_ns(&self, now_ns: u64) -> u64 {
-        let running: u64 = self.thread_list().iter().map(|thread| thread.used_ns(now_ns)).sum();
-        self.times.lock().ended_threads.whole_ns + running
+        self.used_time(now_ns).whole_ns
     }
 
-    /// The same, with what of it exos used.
+    /// The same, with what of it exos used. Under the lock under which a thread that ends goes from sum to sum.
     #[must_use]
     pub fn used_time(&self, now_ns: u64) -> UsedTime {
-        let running: UsedTime = self.thread_list().iter().map(|thread| thread.used_time(now_ns)).sum();
+        let threads = self.threads.lock();
+        let running: UsedTime = threads.iter().map(|thread| thread.time.used_time(now_ns)).sum();
         self.times.lock().ended_threads + running
     }
 }
@@ -648,9 +644,7 @@ impl Thread {
             identities: Mutex::new(identities),
             is_ending: AtomicBool::new(false),
             needs_attention: AtomicBool::new(true),
-            used_ns: AtomicU64::new(0),
-            dispatched_ns: AtomicU64::new(0),
-            samples: SpinMutex::default(),
+            time: ThreadTime::default(),
             signals: Mutex::default(),
             policy: AtomicU32::new(0),
             nice: AtomicI32::new(0),
@@ -737,51 +731,6 @@ impl Thread {
         signals.set_mask(mask);
         if signals.has_deliverable(&process.signals.lock().pending) {
             self.call_attention();
-        }
-    }
-
-    /// Processor time that it has used.
-    #[must_use]
-    pub fn used_ns(&self, now_ns: u64) -> u64 {
-        let since_ns = match self.dispatched_ns.load(Ordering::Relaxed) {
-            0 => 0,
-            dispatched_ns => now_ns.saturating_sub(dispatched_ns),
-        };
-        self.used_ns.load(Ordering::Relaxed) + since_ns
-    }
-
-    /// The same, with what of it exos used.
-    #[must_use]
-    pub fn used_time(&self, now_ns: u64) -> UsedTime {
-        let whole_ns = self.used_ns(now_ns);
-        UsedTime { whole_ns, system_ns: self.samples.lock().system_ns(whole_ns) }
-    }
-
-    /// Its processor has looked whether it is in exos. Called by that processor only.
-    pub fn sample(&self, is_in_system: bool, now_ns: u64) {
-        self.samples.lock().look(self.used_ns(now_ns), is_in_system);
-    }
-
-    /// For `lost_ns` of the time since a processor began to run it, other environments had that processor, which says
-    /// so.
-    pub fn forgive(&self, lost_ns: u64, now_ns: u64) {
-        let dispatched_ns = self.dispatched_ns.load(Ordering::Relaxed);
-        if dispatched_ns != 0 {
-            self.dispatched_ns.store(dispatched_ns.saturating_add(lost_ns).min(now_ns), Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that a processor begins to run it (`true`) or has stopped. Called by that processor only.
-    #[inline]
-    pub fn note_dispatch(&self, is_running: bool, now_ns: u64) {
-        if is_running {
-            return self.dispatched_ns.store(now_ns, Ordering::Relaxed);
-        }
-        let before_ns = self.dispatched_ns.load(Ordering::Relaxed);
-        self.dispatched_ns.store(0, Ordering::Relaxed);
-        if before_ns != 0 {
-            let used_ns = self.used_ns.load(Ordering::Relaxed) + now_ns.saturating_sub(before_ns);
-            self.used_ns.store(used_ns, Ordering::Relaxed);
         }
     }
 }

@@ -130,3 +130,42 @@ PROGRAM(time_in_calls) {
     IS(all.tms_cstime + all.tms_cutime >= 45);
     CHILD("computes", (spend(0), getrusage(RUSAGE_SELF, &mine), IS(mine.ru_utime.tv_usec > 3 * mine.ru_stime.tv_usec)));
 }
+
+// Three that stop and go on, and some that end, while the first looks: no sum of theirs goes back.
+static volatile int looks_over;
+static void *stops_often(void *loops) {
+    for (long left = (long)loops; left-- && !looks_over;) {
+        for (volatile int i = 0; i < 2000; i++) {
+        }
+        sched_yield(), pause_ms(0), usleep(1);
+    }
+    return NULL;
+}
+static long long micros(struct timeval time) {
+    return time.tv_sec * 1000000LL + time.tv_usec;
+}
+PROGRAM(times_that_never_go_back) {
+    pthread_t stoppers[3], passing;
+    long long whole = 0, user = 0, system = 0, ticks = 0;
+    int backs = 0, user_backs = 0, system_backs = 0, tick_backs = 0;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&stoppers[i], NULL, stops_often, (void *)1000000);
+    for (int i = 0; i < 3000; i++) {
+        struct timespec now;
+        struct rusage usage;
+        struct tms all;
+        if (i % 20 == 0)
+            pthread_create(&passing, NULL, stops_often, (void *)3);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), getrusage(RUSAGE_SELF, &usage), times(&all);
+        backs += now.tv_sec * 1000000000LL + now.tv_nsec < whole, whole = now.tv_sec * 1000000000LL + now.tv_nsec;
+        user_backs += micros(usage.ru_utime) < user, user = micros(usage.ru_utime);
+        system_backs += micros(usage.ru_stime) < system, system = micros(usage.ru_stime);
+        tick_backs += all.tms_utime + all.tms_stime < ticks, ticks = all.tms_utime + all.tms_stime;
+        if (i % 20 == 19)
+            pthread_join(passing, NULL);
+    }
+    looks_over = 1;
+    for (int i = 0; i < 3; i++)
+        pthread_join(stoppers[i], NULL);
+    T(backs), T(user_backs), T(system_backs), T(tick_backs);
+}

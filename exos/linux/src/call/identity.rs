@@ -354,7 +354,7 @@ pub fn getrusage(context: &mut Context<'_>, [who, address, ..]: Arguments) -> Re
     // RUSAGE_SELF 0, RUSAGE_THREAD 1, RUSAGE_CHILDREN -1.
     let used = match who as u32 as i32 {
         0 => context.process.used_time(context.now_ns()),
-        1 => context.thread.used_time(context.now_ns()),
+        1 => context.thread.time.used_time(context.now_ns()),
         -1 => context.process.times.lock().children,
         _ => return Err(Errno::EINVAL),
     };

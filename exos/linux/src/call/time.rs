@@ -21,7 +21,7 @@ pub(super) fn clock_ns(context: &Context<'_>, id: u64) -> Result<u64> {
         0 | 5 | 8 | abi::CLOCK_TAI => Ok(context.system.realtime_ns()),
         1 | 4 | 6 | 7 | 9 => Ok(context.now_ns()),
         abi::CLOCK_PROCESS_CPU => Ok(context.process.used_ns(context.now_ns())),
-        abi::CLOCK_THREAD_CPU => Ok(context.thread.used_ns(context.now_ns())),
+        abi::CLOCK_THREAD_CPU => Ok(context.thread.time.used_ns(context.now_ns())),
         // Process and thread clocks made from a number: negative, low bits 2 (all time) or 6 (a thread's); only one's
         // own here.
         _ => processor_clock_ns(context, id as u32 as i32),
@@ -37,7 +37,7 @@ fn processor_clock_ns(context: &Context<'_>, id: i32) -> Result<u64> {
     let (number, now_ns) = (!(id >> 3) as u32, context.now_ns());
     if id & IS_THREAD != 0 {
         let thread = if number == 0 { Some(context.thread.clone()) } else { context.process.thread(number) };
-        return thread.map(|thread| thread.used_ns(now_ns)).ok_or(Errno::EINVAL);
+        return thread.map(|thread| thread.time.used_ns(now_ns)).ok_or(Errno::EINVAL);
     }
     let process = if number == 0 { Some(context.process.clone()) } else { context.system.processes.get(number) };
     process.map(|process| process.used_ns(now_ns)).ok_or(Errno::EINVAL)

@@ -43,7 +43,7 @@ fn base_ns(process: &Process, base: TimeBase, now_ns: u64) -> u64 {
         TimeBase::Monotonic => now_ns,
         TimeBase::Process => process.used_ns(now_ns),
         TimeBase::ProcessUser => process.used_time(now_ns).user_ns(),
-        TimeBase::Thread(tid) => process.thread(tid).map_or(0, |thread| thread.used_ns(now_ns)),
+        TimeBase::Thread(tid) => process.thread(tid).map_or(0, |thread| thread.time.used_ns(now_ns)),
     }
 }
 

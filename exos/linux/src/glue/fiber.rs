@@ -225,7 +225,7 @@ fn switch_here(next: Option<Arc<Task>>, now_ns: u64) {
         unsafe { vector::save(&mut *fiber.vector.get()) };
         fiber.fs_base.store(read_fs_base(), Ordering::Relaxed);
         // SAFETY: its owner is taken from it on another stack, after it was switched from for good.
-        unsafe { fiber.live_owner() }.1.note_dispatch(false, now_ns);
+        unsafe { fiber.live_owner() }.1.time.note_dispatch(false, now_ns);
     }
     let load = match &next {
         Some(task) => take(processor, task, now_ns),
@@ -260,7 +260,7 @@ fn take(processor: &Processor, task: &Arc<Task>, now_ns: u64) -> u64 {
     // SAFETY: who has ended is not chosen.
     let (process, thread) = unsafe { fiber.live_owner() };
     fast::set_thread(process, thread);
-    thread.note_dispatch(true, now_ns);
+    thread.time.note_dispatch(true, now_ns);
     // SAFETY: as above.
     unsafe { *fiber.saved_rsp.get() }
 }

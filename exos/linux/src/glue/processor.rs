@@ -92,7 +92,7 @@ impl Processor {
         let now_ns = kernel::now_ns();
         run.pod.system.scheduler.forgive(this_number(), lost_ns, now_ns);
         if let Some(fiber) = fiber::current() {
-            fiber.owner().1.forgive(lost_ns, now_ns);
+            fiber.owner().1.time.forgive(lost_ns, now_ns);
         }
     }
 
@@ -202,7 +202,7 @@ impl Processor {
         // Bells that ring for other reasons come when something happens, and would see nothing else.
         if now_ns.wrapping_sub(self.sampled_ns.load(Ordering::Relaxed)) >= SAMPLE_NS {
             self.sampled_ns.store(now_ns, Ordering::Relaxed);
-            fiber.owner().1.sample(is_in_system, now_ns);
+            fiber.owner().1.time.sample(is_in_system, now_ns);
         }
         self.arm_slice(SAMPLE_NS);
     }
