@@ -174,6 +174,19 @@ static void batches(void) {
     mixed[0] = (struct exos_change){pages + 1, PAGE, EXOS_CHANGE_PROTECT, PROT_READ};
     CHECK(exos_apply(mixed, 1) == -EINVAL);
     CHECK(exos_apply((void *)8, 1) == -EFAULT && exos_apply(NULL, 0) == 0);
+    // Few and many: the first of them is not made if the last is none.
+    CHECK(mprotect(pages + 20 * PAGE, 9 * PAGE, PROT_READ | PROT_WRITE) == 0);
+    for (int count = 1; count <= 9; count++) {
+        for (int i = 0; i < count; i++)
+            changes[i] = (struct exos_change){pages + (20 + i) * PAGE, PAGE, EXOS_CHANGE_DISCARD, 0};
+        changes[count - 1].kind = 9;
+        memset(pages + 20 * PAGE, 3, 9 * PAGE);
+        CHECK(exos_apply(changes, count) == -EINVAL && pages[20 * PAGE] == 3);
+        changes[count - 1].kind = EXOS_CHANGE_DISCARD;
+        CHECK(exos_apply(changes, count) == count);
+        for (int i = 0; i < 9; i++)
+            CHECK(pages[(20 + i) * PAGE] == (i < count ? 0 : 3));
+    }
     munmap(pages, 600 * PAGE);
     puts("batches");
 }

@@ -11,7 +11,7 @@ use exos::task::weight;
 use exos_native::abi;
 
 use crate::context::{self, Arguments, Context};
-use crate::user::{read_vec, write_all};
+use crate::user::{read_exact, read_vec, write_all};
 
 /// A call: its number, its name in traces, what does it.
 type Entry = (u64, &'static str, context::Handler);
@@ -89,14 +89,27 @@ fn change(bytes: &[u8]) -> Result<(u64, u64, Change)> {
     if word(2) >> 32 > 7 { Err(Errno::EINVAL) } else { Ok((word(0), word(1), change)) }
 }
 
+/// Changes that are read without asking the heap for room: a handler of faults makes one or two.
+const CHANGE_COUNT_FEW: usize = 4;
+
 fn apply(context: &mut Context<'_>, [address, count, ..]: Arguments) -> Result<u64> {
     if count > abi::CHANGE_COUNT_MAX {
         return Err(Errno::EINVAL);
     }
-    let length = count * abi::CHANGE_BYTES as u64;
-    let bytes = read_vec(context.memory, address, length, length as usize)?;
-    let changes = bytes.chunks_exact(abi::CHANGE_BYTES).map(change).collect::<Result<alloc::vec::Vec<_>>>()?;
-    match context.process.space().lock().apply(changes.into_iter()) {
+    let length = count as usize * abi::CHANGE_BYTES;
+    let mut few = [0; CHANGE_COUNT_FEW * abi::CHANGE_BYTES];
+    if length <= few.len() {
+        read_exact(context.memory, address, &mut few[..length])?;
+        return apply_all(context, &few[..length]);
+    }
+    apply_all(context, &read_vec(context.memory, address, length as u64, length)?)
+}
+
+fn apply_all(context: &Context<'_>, bytes: &[u8]) -> Result<u64> {
+    let changes = || bytes.chunks_exact(abi::CHANGE_BYTES).map(change);
+    // All are understood before the first is made.
+    changes().try_for_each(|change| change.map(drop))?;
+    match context.process.space().lock().apply(changes().flatten()) {
         (0, Err(error)) => Err(error),
         (count, _) => Ok(count),
     }
