@@ -68,12 +68,12 @@ impl CapRef {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameRange {
     first: u64,
-    count: u64,
+    end: u64,
 }
 
 impl FrameRange {
     pub(crate) fn contains(&self, first: u64, count: u64) -> bool {
-        first >= self.first && first.checked_add(count).is_some_and(|end| end <= self.first + self.count)
+        first >= self.first && first <= self.end && count <= self.end - first
     }
 }
 
@@ -126,7 +126,7 @@ impl Capability {
         self.kind == CapType::Frames
             && self.flags & (DYING | FILLING) == 0
             && self.rights.contains(rights)
-            && FrameRange { first: self.object, count: self.count }.contains(first, count)
+            && FrameRange { first: self.object, end: self.object + self.count }.contains(first, count)
     }
 }
 
@@ -288,7 +288,7 @@ impl<M: Machine> State<'_, M> {
     pub(crate) fn lookup_frames(&self, by: EnvironmentId, slot: CapSlot, rights: Rights) -> Result<FrameRange, Status> {
         let at = CapRef { environment: by, slot: slot.0 };
         let [_, first, count] = self.lookup_words(at, CapType::Frames, rights)?;
-        Ok(FrameRange { first, count })
+        Ok(FrameRange { first, end: first + count })
     }
 
     /// The type of what is in a slot.
@@ -481,7 +481,7 @@ impl<M: Machine> State<'_, M> {
             is_found
         });
         self.spend(looked);
-        let range = FrameRange { first: begin, count: end.saturating_sub(begin) };
+        let range = FrameRange { first: begin, end };
         *last = Cover { range, rights, is_covered: by.is_some() };
         last.is_covered
     }
@@ -490,7 +490,7 @@ impl<M: Machine> State<'_, M> {
 begins! {
     /// What the last search for authority found: the same for all of these frames.
     pub(crate) struct Cover {
-        range: FrameRange = FrameRange { first: 0, count: 0 },
+        range: FrameRange = FrameRange { first: 0, end: 0 },
         rights: Rights = Rights::empty(),
         is_covered: bool = false,
     }

@@ -192,6 +192,7 @@ fn apply<M: Machine>(
 }
 
 /// The frames of the caller's capability for an entry, which has the rights that the flags need.
+#[inline(always)]
 fn authority<M: Machine>(state: &State<M>, caller: Caller, batch: &Batch) -> Result<FrameRange, Status> {
     state.lookup_frames(caller.environment, batch.slot, flag_rights(batch.flags))
 }
@@ -315,16 +316,17 @@ fn check_cover<M: Machine>(
         return Ok(());
     };
     let pages = (frame_of(leaf).0, count);
+    if !range.contains(pages.0, count) {
+        return Err(Status::MissingRight);
+    }
     let is_to_change = |(clear, set): (u64, u64)| leaf & !clear | set != leaf;
-    let is_covered = match cover {
-        Some(cover) if range.contains(pages.0, count) && is_to_change(leaf_change(batch)) => {
-            let rights = flag_rights(batch.flags);
-            if state.work_left == 0 && !cover.knows(pages, rights) {
-                return Err(Status::Again);
-            }
-            state.is_covered(target.environment, pages, rights, None, cover)
-        }
-        _ => range.contains(pages.0, count),
+    let Some(cover) = cover.as_mut().filter(|_| is_to_change(leaf_change(batch))) else {
+        return Ok(());
     };
+    let rights = flag_rights(batch.flags);
+    if state.work_left == 0 && !cover.knows(pages, rights) {
+        return Err(Status::Again);
+    }
+    let is_covered = state.is_covered(target.environment, pages, rights, None, cover);
     if is_covered { Ok(()) } else { Err(Status::MissingRight) }
 }
