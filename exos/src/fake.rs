@@ -234,6 +234,10 @@ impl Kernel for FakeMachine {
         self.state.lock().frame_limit
     }
 
+    fn frame_count_free(&self) -> Option<u64> {
+        Some(self.frames_free())
+    }
+
     fn frame_limit_at_most(&self) -> Option<u64> {
         self.state.lock().growth.map(|(_, limit)| limit)
     }

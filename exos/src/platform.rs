@@ -42,6 +42,11 @@ pub trait Kernel: Send + Sync {
         None
     }
 
+    /// Frames that the pod may still take, for its pool and for all else; `None`: as many as the limit says.
+    fn frame_count_free(&self) -> Option<u64> {
+        None
+    }
+
     /// Somebody wanted frames and there were none.
     fn note_shortage(&self) {}
 

@@ -9,7 +9,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use exos::fs::readiness::Readiness;
 use exos::task::limits::Resource;
@@ -124,6 +124,8 @@ fn process_leaves(system: &Arc<System>, process: &Arc<Process>) {
     let parent = system.processes.get(process.parent());
     let is_claimed = parent.is_some_and(|parent| is_unwanted(process, &child_disposition(&parent)) && claim(process));
     process.is_zombie.store(true, Ordering::Release);
+    // Either the parent that ends sees a zombie, or this process its new parent (`adopt_children`).
+    fence(Ordering::SeqCst);
     tell_parent(system, process, (ChildChange::Ended, is_claimed));
     process.changes.notify(Readiness::READ);
 }
@@ -159,6 +161,7 @@ fn adopt_children(system: &Arc<System>, process: &Arc<Process>) {
     let heir = heir_of(system, process);
     for child in children {
         child.set_parent(heir);
+        fence(Ordering::SeqCst);
         if let Ok(signal) = Signal::new(u64::from(child.parent_death_signal.load(Ordering::Relaxed))) {
             child.raise(signal, SignalInfo::default());
         }
@@ -259,10 +262,6 @@ fn child_disposition(parent: &Process) -> Disposition {
 
 /// Takes a zombie out of all tables. The caller has [`claim`]ed it.
 pub fn forget(system: &Arc<System>, child: &Arc<Process>) {
-    if let Some(parent) = system.processes.get(child.parent()) {
-        let times = *child.times.lock();
-        parent.times.lock().children += times.ended_threads + times.children;
-    }
     system.facts.remove_process(child.pid);
     system.processes.remove(child.pid);
 }

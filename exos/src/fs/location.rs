@@ -8,6 +8,7 @@
 //! A [`Location`] is an entry on a mount: what Linux calls a path. Pseudo files (pipes, streams) have a
 //! location without a parent whose path is a display name.
 
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -102,6 +103,38 @@ struct Children {
     removal_count: u64,
     /// Dead children are swept out when there are this many.
     sweep_count: usize,
+    /// There while names move out of this directory or into it.
+    motion: Option<Box<Motion>>,
+}
+
+/// The entries that are about to come to a directory, by the names that they get there, while the file system has the
+/// new names already, or not yet: who looks one up meanwhile finds the entry that comes, and makes none of his own.
+/// An exchange within one directory has two.
+#[derive(Default)]
+struct Motion([Option<(Name, Arc<Entry>)>; 2]);
+
+/// Names move while it lives. The caller holds the name space's lock for changes.
+pub(super) struct InMotion<'a>([&'a Entry; 2]);
+
+impl<'a> InMotion<'a> {
+    /// Begins to move what will be found at these names of these directories.
+    pub(super) fn begin(places: [(&'a Entry, &[u8], Option<&Arc<Entry>>); 2]) -> Self {
+        for (index, (directory, name, moved)) in places.iter().enumerate() {
+            let mut children = directory.children.lock();
+            let motion = children.motion.get_or_insert_default();
+            motion.0[index] = moved.map(|moved| (Name::from(*name), moved.clone()));
+        }
+        Self(places.map(|(directory, ..)| directory))
+    }
+}
+
+impl Drop for InMotion<'_> {
+    fn drop(&mut self) {
+        for directory in self.0 {
+            let motion = directory.children.lock().motion.take();
+            drop(motion);
+        }
+    }
 }
 
 /// Look-ups of a name beside removals in its directory, before one is believed without being remembered.
@@ -205,7 +238,10 @@ impl Entry {
             if self.is_steady || self.inode.confirms(name, &known.inode) {
                 return Ok(known);
             }
-            self.detach(name, &known.inode);
+            // Whoever moves it will say where it is.
+            if self.children.lock().motion.is_none() {
+                self.detach(name, &known.inode);
+            }
         }
         self.look_up(name)
     }
@@ -229,6 +265,10 @@ impl Entry {
         let mut children = self.children.lock();
         if children.removal_count != removal_count {
             return Ok(None);
+        }
+        if let Some(coming) = children.coming(name, &fresh.inode) {
+            drop(children);
+            return Ok(Some(coming));
         }
         if children.by_name.get(name).is_none()
             && let Err(error) = children.make_room()
@@ -261,6 +301,8 @@ impl Entry {
             return fresh;
         };
         if let Some(known) = child.upgrade().filter(|known| is_same(&known.inode, &fresh.inode)) {
+            // Before `fresh` goes, which may be the last to hold its inode.
+            drop(children);
             return known;
         }
         let before = core::mem::replace(child, Arc::downgrade(&fresh));
@@ -337,6 +379,13 @@ impl Children {
             self.sweep();
             self.by_name.make_room(1)
         })
+    }
+
+    /// The entry that is about to get this name, if it is this inode's.
+    fn coming(&self, name: &[u8], inode: &InodeRef) -> Option<Arc<Entry>> {
+        let coming = self.motion.as_ref()?.0.iter().flatten();
+        let mut fitting = coming.filter(|(known, entry)| known[..] == *name && is_same(&entry.inode, inode));
+        fitting.next().map(|(_, entry)| entry.clone())
     }
 
     /// Puts one in for whom there was room.

@@ -10,7 +10,7 @@ use crate::error::{Errno, Result};
 use crate::fs::location::MountFlags;
 use crate::fs::namespace::{OpenFlags, OpenHow};
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, described, pool, tmpfs_root};
-use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode, RenameMode};
+use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode, RenameMode, Timestamp, is_same};
 use crate::fs::walk::{LookupFlags, Restriction};
 use crate::reserve::{Level, set_level};
 use crate::sync::Mutex;
@@ -35,6 +35,74 @@ impl Inode for Racing {
             entry.detach(name, &found);
         }
         Ok(found)
+    }
+}
+
+/// A directory in which names are looked up while the file system has moved them and nobody knows it yet. `asks`: it is
+/// one whose names others can change.
+struct Moving {
+    below: InodeRef,
+    asks: bool,
+    entry: Mutex<Option<Arc<Entry>>>,
+    found: Mutex<std::vec::Vec<Option<Arc<Entry>>>>,
+}
+
+impl Inode for Moving {
+    fn metadata(&self) -> Metadata {
+        self.below.metadata()
+    }
+    fn statistics(&self) -> FileSystemStatistics {
+        self.below.statistics()
+    }
+    fn is_steady(&self) -> bool {
+        !self.asks
+    }
+    fn confirms(&self, name: &[u8], inode: &InodeRef) -> bool {
+        self.lookup(name).is_ok_and(|found| is_same(&found, inode))
+    }
+    fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
+        self.below.lookup(name)
+    }
+    fn rename(&self, old: &[u8], _: &InodeRef, new: &[u8], mode: RenameMode, now: Timestamp) -> Result<()> {
+        self.below.rename(old, &self.below, new, mode, now)?;
+        let entry = self.entry.lock().clone().expect("the test set it");
+        *self.found.lock() = [old, new].map(|name| entry.child(name).ok()).into();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_directory_that_is_moved_has_one_entry_all_the_while() {
+    for asks in [false, true] {
+        let below = tmpfs_root(&pool(), 30, LARGE);
+        for name in [&b"a"[..], b"empty", b"c"] {
+            below.create(name, NewNode::Directory, BY_ROOT).expect("there is room");
+        }
+        let moving = Arc::new(Moving { below, asks, entry: Mutex::new(None), found: Mutex::default() });
+        let world = World::over(pool(), moving.clone());
+        *moving.entry.lock() = Some(world.root.entry().clone());
+        let child = |name: &[u8]| world.root.entry().child(name).ok();
+        let moved = |old: &[u8], new: &[u8], mode| {
+            let (first, second) = (child(old), child(new));
+            let done = world.namespace.rename(&world.caller(), (&world.root, old), (&world.root, new), mode);
+            assert_eq!(done, Ok(()));
+            let (left, came) = (child(old), child(new));
+            let is_one = |one: &Option<Arc<Entry>>, other: &Option<Arc<Entry>>| {
+                one.as_ref().map(Arc::as_ptr) == other.as_ref().map(Arc::as_ptr)
+            };
+            assert!(is_one(&first, &came), "the directory at its new name");
+            assert!(first.is_some_and(|first| !first.is_deleted()));
+            assert!(mode == RenameMode::Replace || is_one(&second, &left), "what came back");
+            let found = moving.found.lock();
+            let (here, there) = (&found[0], &found[1]);
+            // What was known of the old name before is no harm: it is the same entry.
+            assert!(here.is_none() || is_one(here, &came) || is_one(here, &left));
+            assert!(is_one(there, &came) || is_one(there, &second));
+            assert!(!asks || (is_one(there, &came) && is_one(here, &left)), "a server is asked each time");
+        };
+        moved(b"a", b"b", RenameMode::Replace);
+        moved(b"b", b"empty", RenameMode::Replace);
+        moved(b"empty", b"c", RenameMode::Exchange);
     }
 }
 

@@ -10,8 +10,8 @@
 //! before he joined, keeps him out.
 //!
 //! A place in a queue cannot be refused: who sleeps without one sleeps for ever. It is taken from exos's reserve where
-//! there is no other memory, so whoever takes many for one call asks before ([`crate::reserve::check`]), and no list
-//! grows longer than any block of the reserve: those who come then stand behind it ([`Waiters::overflow`]).
+//! there is no other memory, so whoever takes many for one call asks before ([`crate::reserve::check`]), and lists are
+//! short: those who come then stand behind them ([`Waiters::overflow`]).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bitflags::bitflags;
 
 use crate::preempt::Pace;
-use crate::reserve::BLOCK_BYTES;
+use crate::reserve::CALL_BYTES_MAX;
 use crate::sync::Mutex;
 
 bitflags! {
@@ -67,9 +67,12 @@ pub trait Waiter: Send + Sync {
     }
 }
 
-/// Most places of the list of those who wait.
-const LIST_COUNT_MAX: usize = 1024;
-const _: () = assert!(LIST_COUNT_MAX * size_of::<Entry>() < BLOCK_BYTES, "each block of the reserve would do");
+/// Most places of the list of those who wait: a call may wait in as many queues as [`UNASKED_COUNT`], and each list may
+/// be about to grow.
+const LIST_COUNT_MAX: usize = 16;
+/// Places that are taken for one call without asking for the reserve between them.
+pub const UNASKED_COUNT: usize = 64;
+const _: () = assert!(UNASKED_COUNT * LIST_COUNT_MAX * size_of::<Entry>() < CALL_BYTES_MAX, "nothing of it can fail");
 
 struct Entry {
     id: u64,

@@ -90,6 +90,9 @@ pub struct FramePool {
     /// As [`Kernel::frame_limit`] said last, and the most that it can say.
     limit_frames: AtomicU64,
     limit_frames_max: u64,
+    /// What the pool held and what the kernel had then, when that was last asked: it can be less than the limit,
+    /// because exos's own structures take frames as well.
+    attainable_frames: AtomicU64,
     state: Mutex<State>,
     reclaimer: Mutex<Option<Weak<dyn Reclaim>>>,
     /// Who takes from the reserve just now.
@@ -151,6 +154,7 @@ impl FramePool {
             bytes,
             limit_frames: AtomicU64::new(limit_bytes / PAGE_SIZE),
             limit_frames_max: limit_bytes / PAGE_SIZE,
+            attainable_frames: AtomicU64::new(u64::MAX),
             state: Mutex::new(State {
                 index: Vec::new(),
                 regions: Vec::new(),
@@ -190,19 +194,6 @@ impl FramePool {
     /// Whom to ask before there is `ENOMEM`.
     pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
         *self.reclaimer.lock() = Some(reclaimer);
-    }
-
-    /// The limit as it was when the pool last asked for it.
-    #[must_use]
-    pub fn limit_at_last(&self) -> u64 {
-        self.limit_frames.load(Ordering::Relaxed)
-    }
-
-    /// Frames that the pool may hold now, and beyond which its limit will never be.
-    pub fn limits(&self) -> (u64, u64) {
-        let now = self.kernel.frame_limit().map_or(self.limit_frames_max, |limit| limit.min(self.limit_frames_max));
-        self.limit_frames.store(now, Ordering::Relaxed);
-        (now, self.limit_frames_max)
     }
 
     /// The kernel that the pool takes from.
@@ -386,16 +377,10 @@ impl FramePool {
         FrameStatistics { held: state.held, free: state.free, limit }
     }
 
-    /// Frames that can still be had before the limit, as far as the pool knows: free ones and those not yet taken.
-    #[must_use]
-    pub fn frames_available(&self) -> u64 {
-        let state = self.state.lock();
-        state.free + self.limit_at_last().saturating_sub(state.held)
-    }
-
     /// Takes one more grant: a whole region, or what is left; a part where the limit is little.
     fn grow(&self, state: &mut State) -> Result<()> {
         let (limit, _) = self.limits();
+        self.note_attainable(state);
         let is_small = limit < 2 * REGION_FRAMES as u64;
         let mut count = if is_small { GROUP_FRAMES } else { REGION_FRAMES } as u64;
         while is_small && count < limit / GROWTH_SHARE {

@@ -131,6 +131,20 @@ PROGRAM(time_in_calls) {
     CHILD("computes", (spend(0), getrusage(RUSAGE_SELF, &mine), IS(mine.ru_utime.tv_usec > 3 * mine.ru_stime.tv_usec)));
 }
 
+// Children that nobody waits for are not counted.
+PROGRAM(time_of_unwanted) {
+    struct rusage children;
+    struct tms all;
+    signal(SIGCHLD, SIG_IGN);
+    if (fork() == 0)
+        spend(0), _exit(0);
+    IS(wait(NULL) < 0 && errno == ECHILD), getrusage(RUSAGE_CHILDREN, &children), times(&all);
+    T(children.ru_utime.tv_sec), T(children.ru_utime.tv_usec), T(children.ru_stime.tv_usec), T(all.tms_cutime);
+    signal(SIGCHLD, SIG_DFL);
+    CHILD("waited for", spend(0));
+    getrusage(RUSAGE_CHILDREN, &children), IS(children.ru_utime.tv_usec > 0);
+}
+
 // Three that stop and go on, and some that end, while the first looks: no sum of theirs goes back.
 static volatile int looks_over;
 static void *stops_often(void *loops) {

@@ -210,6 +210,10 @@ fn wait_until(context: &mut Context<'_>, arguments: [u64; 3], deadline_ns: Optio
         if let Err(error) = context.wait(deadline_ns) {
             // As at the end of the time; and as on Linux, what is ready counts before the signal does.
             drop(watching);
+            if context.process.has_ended() {
+                // What is told once is another's to take.
+                return Err(error);
+            }
             let found = report(instance, context.memory, address, count)?;
             return if found > 0 { Ok(found) } else { Err(error) };
         }

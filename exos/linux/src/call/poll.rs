@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use exos::error::{Errno, Result};
 use exos::fs::description::Description;
-use exos::fs::readiness::{Readiness, Registration, WaitQueue};
+use exos::fs::readiness::{Readiness, Registration, UNASKED_COUNT, WaitQueue};
 use exos::preempt::Pace;
 use exos::reserve;
 use syscalls::Sysno;
@@ -131,7 +131,7 @@ fn until_any(context: &mut Context<'_>, deadline_ns: Option<u64>, watched: &mut 
             let mut registrations = Registrations(room_for(queues.len())?);
             for queue in &queues {
                 pace.offer();
-                if registrations.0.len() >= PIECE_COUNT {
+                if registrations.0.len() >= UNASKED_COUNT {
                     reserve::check()?;
                 }
                 registrations.0.push(context.watch(queue, Readiness::EVENTS));

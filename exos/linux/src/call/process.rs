@@ -503,6 +503,8 @@ fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<
     let uid = child.identities.lock().uid[0];
     let used = child.used_time(context.now_ns()) + child.times.lock().children;
     if change == ChildChange::Ended && reaps {
+        // What nobody waits for is not counted.
+        context.process.times.lock().children += used;
         forget(context.system, child);
     }
     Some(Found { pid: child.pid, uid, change, code, status, used })

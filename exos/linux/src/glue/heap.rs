@@ -10,6 +10,7 @@
 
 use aegis_abi::layout::{LARGE_PAGE_FRAMES, LARGE_PAGE_SIZE};
 use aegis_abi::memory::{BindEntry, BindFlags};
+use aegis_abi::types::SLOT_SELF;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 use exos::reserve::{self, BLOCK_BYTES, BLOCK_COUNT, LARGE_BYTES, Level, Wish};
@@ -197,18 +198,20 @@ impl Heap {
         // Once it has begun with pieces it goes on with them until a large page is full.
         let is_scarce = kernel::free_frame_count() < SCARCE_FRAMES;
         let by_pieces = is_scarce || !self.bound_bytes.is_multiple_of(LARGE_PAGE_SIZE);
-        let (step, bind): (u64, fn(u64) -> bool) =
-            if by_pieces { (PIECE_BYTES, bind_heap_piece) } else { (LARGE_PAGE_SIZE, bind_heap_page) };
+        let step = if by_pieces { PIECE_BYTES } else { LARGE_PAGE_SIZE };
         let Some(length) = wanted.checked_next_multiple_of(step) else { return false };
         let end = self.bound_bytes.saturating_add(length);
         if end > HEAP_BYTES_MAX || !kernel::may_own_more(end / 4096, length / 4096) {
             return false;
         }
         let start = HEAP_BASE + self.bound_bytes;
-        if !(0..length / step).all(|index| bind(start + index * step)) {
+        // What was bound before the kernel had no more is the heap's all the same.
+        let bound = bind_heap(start, length, is_scarce);
+        if bound == 0 {
             return false;
         }
-        let length = length as usize;
+        let is_all = bound == length;
+        let (length, end) = (bound as usize, self.bound_bytes + bound);
         let Some(base) = NonNull::new(start as *mut u8) else { return false };
         let block = NonNull::slice_from_raw_parts(base, length);
         // SAFETY: the pages were just bound, are used by nothing else and stay bound for ever; they follow the last
@@ -221,26 +224,42 @@ impl Heap {
             }
         };
         self.bound_bytes = end;
-        added
+        added && is_all
     }
 }
 
-/// Takes a large page from the kernel and binds it at `address`; small ones where no large one is left.
-fn bind_heap_page(address: u64) -> bool {
-    let large = BindFlags::WRITE | BindFlags::LARGE;
-    bind_heap_frames(address, LARGE_PAGE_FRAMES, LARGE_PAGE_FRAMES.trailing_zeros(), large)
-        || (0..LARGE_PAGE_FRAMES / PIECE_FRAMES).all(|index| bind_heap_piece(address + index * PIECE_BYTES))
+/// Takes frames from the kernel and binds them from `start` on, in large pages where they fit and there are any, unless
+/// memory is scarce; answers how many bytes of `length` have theirs.
+fn bind_heap(start: u64, length: u64, is_scarce: bool) -> u64 {
+    let mut done = 0;
+    while done < length {
+        let address = start + done;
+        let may_be_large = !is_scarce && address.is_multiple_of(LARGE_PAGE_SIZE) && length - done >= LARGE_PAGE_SIZE;
+        if may_be_large && bind_heap_frames(address, LARGE_PAGE_FRAMES, BindFlags::WRITE | BindFlags::LARGE) {
+            done += LARGE_PAGE_SIZE;
+        } else if bind_heap_frames(address, PIECE_FRAMES, BindFlags::WRITE) {
+            done += PIECE_BYTES;
+        } else {
+            break;
+        }
+    }
+    done
 }
 
-fn bind_heap_piece(address: u64) -> bool {
-    bind_heap_frames(address, PIECE_FRAMES, 0, BindFlags::WRITE)
-}
-
-fn bind_heap_frames(address: u64, frame_count: u64, alignment_log2: u32, flags: BindFlags) -> bool {
+fn bind_heap_frames(address: u64, frame_count: u64, flags: BindFlags) -> bool {
+    let is_large = flags.contains(BindFlags::LARGE);
+    let alignment_log2 = if is_large { LARGE_PAGE_FRAMES.trailing_zeros() } else { 0 };
     let Ok(grant) = kernel::take_frames(frame_count, alignment_log2) else { return false };
     let entry = BindEntry::map(address, grant.first.0, frame_count as u32, grant.slot, flags);
     // SAFETY: the address lies in the heap's part of the window, above everything bound so far.
-    unsafe { kernel::bind_all(aegis_abi::types::SLOT_SELF, &[entry]) }.is_ok()
+    let is_bound = unsafe { kernel::bind_all(SLOT_SELF, &[entry]) }.is_ok();
+    if !is_bound {
+        let undone = BindEntry::unmap(address, frame_count as u32);
+        // SAFETY: as above; the heap does not know of the pages.
+        let _ = unsafe { kernel::bind_all(SLOT_SELF, &[undone]) };
+        kernel::return_frames(grant);
+    }
+    is_bound
 }
 
 // SAFETY: the TLSF allocator hands out disjoint blocks of memory that stays bound; the mutex makes it exclusive.

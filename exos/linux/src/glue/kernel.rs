@@ -37,6 +37,11 @@ pub(crate) fn next_slot() -> CapSlot {
     CapSlot(SLOT_NEXT.fetch_sub(1, Ordering::Relaxed) - 1)
 }
 
+/// Nothing came into the slot, which [`next_slot`] gave: it is the next again, unless somebody took one meanwhile.
+fn forget_slot(slot: CapSlot) {
+    let _ = SLOT_NEXT.compare_exchange(slot.0, slot.0 + 1, Ordering::Relaxed, Ordering::Relaxed);
+}
+
 /// The slots of programs' frames: bit n of word m stands for slot 64 m + n.
 static PROGRAM_SLOTS: SpinMutex<[u64; SLOT_COUNT as usize / 64]> = SpinMutex::new([0; SLOT_COUNT as usize / 64]);
 
@@ -161,6 +166,12 @@ pub(crate) fn take_program_frames(count: u64, alignment_log2: u32) -> Result<Fra
     take_frames_at(slot, count, alignment_log2).inspect_err(|_| free_program_slot(slot))
 }
 
+/// Frames that programs may still take.
+pub(crate) fn free_program_frame_count() -> u64 {
+    let quota = frame_quota();
+    quota.saturating_sub(frames_owned() + left_by_program(quota))
+}
+
 /// Frames that are left of a grant, from its first on.
 pub(crate) fn frames_left(grant: FrameGrant) -> u64 {
     let read = |field| call::cap_read(grant.slot, field).unwrap_or(0);
@@ -278,10 +289,14 @@ pub(crate) fn program_frames_of(quota: u64) -> u64 {
 /// Takes contiguous frames for exos itself; donates table frames when the table of capabilities has to grow.
 pub(crate) fn take_frames(count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {
     let slot = next_slot();
-    take_frames_at(slot, count, alignment_log2).inspect_err(|_| {
-        // Unless somebody else took one meanwhile.
-        let _ = SLOT_NEXT.compare_exchange(slot.0, slot.0 + 1, Ordering::Relaxed, Ordering::Relaxed);
-    })
+    take_frames_at(slot, count, alignment_log2).inspect_err(|_| forget_slot(slot))
+}
+
+/// Gives frames back that [`take_frames`] took last, of which none is mapped.
+pub(crate) fn return_frames(grant: FrameGrant) {
+    if with_tables(|| call::frame_free(grant.slot)).is_ok() {
+        forget_slot(grant.slot);
+    }
 }
 
 fn take_frames_at(slot: CapSlot, count: u64, alignment_log2: u32) -> Result<FrameGrant, Status> {

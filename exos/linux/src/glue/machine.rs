@@ -62,6 +62,10 @@ impl Kernel for MachineKernel {
         memory::note_shortage();
     }
 
+    fn frame_count_free(&self) -> Option<u64> {
+        Some(kernel::free_program_frame_count())
+    }
+
     fn frame_limit_at_most(&self) -> Option<u64> {
         memory::bounds().map(|(_, limit)| kernel::program_frames_of(limit))
     }

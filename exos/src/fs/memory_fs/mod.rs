@@ -61,6 +61,11 @@ pub const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Frames that a cache is asked for when files are about to take what is reserved for programs.
 const RECLAIM_FRAMES: u64 = 64;
+/// Of what the pool may hold one part in so many is for programs alone.
+const RESERVE_SHARE: u64 = 16;
+/// Of the room that was found one part in so many is given without another look, and the most: others take from it too.
+const PROMISED_SHARE: u64 = 4;
+const PROMISED_PAGES_MAX: u64 = 256;
 
 /// A file system in memory; reached through its nodes.
 pub struct MemoryFs {
@@ -68,6 +73,8 @@ pub struct MemoryFs {
     identity: Identity,
     limits: Limits,
     page_count: AtomicU64,
+    /// Pages that may be written before memory is looked at again.
+    promised_page_count: AtomicU64,
     inode_count: AtomicU64,
     next_inode_number: AtomicU64,
     tree: Mutex<()>,
@@ -119,6 +126,7 @@ impl MemoryFs {
             identity,
             limits,
             page_count: AtomicU64::new(0),
+            promised_page_count: AtomicU64::new(0),
             inode_count: AtomicU64::new(0),
             next_inode_number: AtomicU64::new(first_inode_number),
             tree: Mutex::new(()),
@@ -174,10 +182,28 @@ impl MemoryFs {
     /// `ENOSPC` where another page written would leave programs less memory than what is reserved for them.
     fn check_reserve(&self) -> Result<()> {
         reserve::check().map_err(|_| Errno::ENOSPC)?;
-        let reserve = self.pool.statistics().limit / 16;
-        let has_room = || self.pool.frames_available() > reserve;
-        // A cache gives way to files.
-        if has_room() || (self.pool.reclaim(RECLAIM_FRAMES) > 0 && has_room()) { Ok(()) } else { Err(Errno::ENOSPC) }
+        if self
+            .promised_page_count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1))
+            .is_ok()
+        {
+            return Ok(());
+        }
+        let room = || {
+            let available = self.pool.frames_available_now();
+            let reserve = self.pool.limit_at_last() / RESERVE_SHARE;
+            // Near the end only what is there counts.
+            let is_there = if available < 2 * reserve { self.pool.hold_free(available) } else { available };
+            is_there.saturating_sub(reserve)
+        };
+        let mut left = room();
+        if left == 0 && self.pool.reclaim(RECLAIM_FRAMES) > 0 {
+            // A cache gives way to files.
+            left = room();
+        }
+        let others = left.checked_sub(1).ok_or(Errno::ENOSPC)?;
+        self.promised_page_count.store((others / PROMISED_SHARE).min(PROMISED_PAGES_MAX), Ordering::Relaxed);
+        Ok(())
     }
 
     fn take_page(&self) -> Result<()> {

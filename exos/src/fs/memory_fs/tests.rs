@@ -13,6 +13,7 @@ use crate::fs::transfer::{Buffer, Destination, Source};
 use crate::fs::vnode::{Allocate, DeviceNumber, InodeRef, NewNode, Seals, WritePosition, downcast};
 use crate::mem::frames::FramePool;
 use crate::mem::source::{PageError, PageIntent};
+use crate::platform::Kernel;
 use crate::preempt::Interruption;
 use crate::preempt::test_support::interrupted_after;
 
@@ -89,6 +90,25 @@ fn writes_leave_memory_to_programs() {
     root.unlink(b"large", NOW).unwrap();
     drop(large);
     assert_eq!(write(&file(&root, "small"), 0, &megabyte), Ok(1 << 20));
+}
+
+#[test]
+fn what_the_kernel_has_given_to_others_is_no_room_for_files() {
+    let machine = FakeMachine::with_frames(4096);
+    let pool = FramePool::new(machine.clone(), machine.clone(), 16 << 20);
+    let others = machine.allocate_frames(1024, 0).expect("frames for exos's own structures");
+    let root = tmpfs_root(&pool, 1, LARGE);
+    let large = file(&root, "large");
+    let room = 3072 - 4096 / 16;
+    assert_eq!(write(&large, 0, &vec![1; 16 << 20]), Ok(room * 4096), "the pool's limit is more than there is");
+    let left = core::iter::from_fn(|| pool.allocate().ok()).count();
+    assert_eq!(left, 4096 / 16, "and programs have theirs");
+    machine.free_frames(others).unwrap();
+    assert_eq!(
+        write(&large, room as u64 * 4096, &vec![1; 16 << 20]),
+        Ok((1024 - 4096 / 16) * 4096),
+        "until it is back"
+    );
 }
 
 #[test]

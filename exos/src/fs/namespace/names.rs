@@ -2,7 +2,7 @@
 
 use super::Namespace;
 use crate::error::{Errno, Result};
-use crate::fs::location::Location;
+use crate::fs::location::{InMotion, Location};
 use crate::fs::name::Name;
 use crate::fs::permission::Wish;
 use crate::fs::vnode::{DeviceNumber, FileKind, NewNode, PATH_BYTES_MAX, RenameMode, is_same};
@@ -315,6 +315,9 @@ impl Namespace {
         if mode == RenameMode::Exchange {
             old_entry.make_room()?;
         }
+        let comes_back = target.as_ref().filter(|_| mode == RenameMode::Exchange).map(Location::entry);
+        let places = [(&**old_entry, old_name, comes_back), (&**new_entry, new_name, Some(source.entry()))];
+        let _motion = InMotion::begin(places);
         old_directory.rename(old_name, new_directory, new_name, mode, caller.now)?;
         if mode == RenameMode::Exchange {
             old_entry.swap_children(old_name, new_entry, new_name);

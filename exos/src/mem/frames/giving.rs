@@ -1,4 +1,5 @@
-//! What becomes of a pool that is too small or too large: caches that let go, grants that go back to the kernel, and
+//! How large a pool may become, and what becomes of one that is too small or too large: caches that let go, grants that
+//! go back to the kernel,
 //! whom to wait for where there is nothing left; and what is set aside for that.
 
 use alloc::collections::BTreeMap;
@@ -8,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use aegis_abi::FrameNumber;
 
-use super::{FramePool, GROUP_FRAMES, RESERVE_FRAMES_MAX, RESERVE_SHARE, Reclaim};
+use super::{FramePool, GROUP_FRAMES, RESERVE_FRAMES_MAX, RESERVE_SHARE, Reclaim, State};
 use crate::platform::FrameGrant;
 use crate::preempt;
 
@@ -47,6 +48,52 @@ impl FramePool {
 
     fn cache(&self) -> Option<Arc<dyn Reclaim>> {
         self.reclaimer.lock().as_ref().and_then(Weak::upgrade)
+    }
+
+    /// The limit as it was when the pool last asked for it.
+    #[must_use]
+    pub fn limit_at_last(&self) -> u64 {
+        self.limit_frames.load(Ordering::Relaxed)
+    }
+
+    /// Frames that the pool may hold now, and beyond which its limit will never be.
+    pub fn limits(&self) -> (u64, u64) {
+        let now = self.kernel.frame_limit().map_or(self.limit_frames_max, |limit| limit.min(self.limit_frames_max));
+        self.limit_frames.store(now, Ordering::Relaxed);
+        (now, self.limit_frames_max)
+    }
+
+    /// Frames that can still be had, as far as the pool knows: free ones and those not yet taken.
+    #[must_use]
+    pub fn frames_available(&self) -> u64 {
+        self.available_in(&self.state.lock())
+    }
+
+    /// The same, after the kernel was asked.
+    pub fn frames_available_now(&self) -> u64 {
+        self.limits();
+        let state = self.state.lock();
+        self.note_attainable(&state);
+        self.available_in(&state)
+    }
+
+    /// Takes frames from the kernel until `frame_count` are free; answers how many are. What the kernel has it cannot
+    /// always give: it may lie in pieces.
+    pub fn hold_free(&self, frame_count: u64) -> u64 {
+        let mut state = self.state.lock();
+        while state.free < frame_count && self.grow(&mut state).is_ok() {}
+        state.free
+    }
+
+    fn available_in(&self, state: &State) -> u64 {
+        let most = self.limit_at_last().min(self.attainable_frames.load(Ordering::Relaxed));
+        state.free + most.saturating_sub(state.held)
+    }
+
+    /// Asks how many frames there are beside the pool's.
+    pub(super) fn note_attainable(&self, state: &State) {
+        let free = self.kernel.frame_count_free().unwrap_or(u64::MAX);
+        self.attainable_frames.store(state.held.saturating_add(free), Ordering::Relaxed);
     }
 
     /// Frames that the pool can be allowed at most while the pod runs; what it may hold now may be less.
