@@ -531,8 +531,8 @@ impl Description {
         if !self.request.write || self.inode().kind() != FileKind::Regular {
             return Err(Errno::EINVAL);
         }
-        by.end_set_ids(&**self.inode(), now)?;
         self.inode().truncate(size_bytes, now)?;
+        by.end_set_ids(&**self.inode(), now)?;
         self.watches.tell(&self.location, event::MODIFY, false);
         Ok(())
     }

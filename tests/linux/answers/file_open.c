@@ -224,4 +224,10 @@ PROGRAM(set_ids_at_the_write) {
     IS(fcntl(memfd_create("m", MFD_ALLOW_SEALING), F_GET_SEALS) == 0), IS(fcntl(syscall(SYS_memfd_create, "m", MFD_ALLOW_SEALING), F_ADD_SEALS, 1 << 31) == -1);
     int sealed = memfd_create("m", MFD_ALLOW_SEALING);
     fchmod(sealed, 06777), T(fcntl(sealed, F_GET_SEALS)), T(write(sealed, "x", 1)), T(fcntl(sealed, F_GET_SEALS));
+    // What is refused leaves them.
+    fchmod(sealed, 04777), T(fcntl(sealed, F_ADD_SEALS, F_SEAL_SHRINK));
+    CHILD("shorter", drop(); T(ftruncate(sealed, 0)));
+    printf("%lo\n", bits(sealed));
+    CHILD("longer", drop(); T(ftruncate(sealed, 10)));
+    printf("%lo\n", bits(sealed));
 }

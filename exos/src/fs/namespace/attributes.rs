@@ -163,13 +163,13 @@ impl Namespace {
         location.mount().check_writable()?;
         caller.check(&location, Wish::WRITE)?;
         check_not_run(location.inode())?;
-        self.drop_set_ids(caller, &location)?;
         location.inode().truncate(size_bytes, caller.now)?;
+        self.drop_set_ids(caller, &location)?;
         self.watches.tell(&location, event::MODIFY, false);
         Ok(location)
     }
 
-    /// Takes set-ID bits from a file that the caller is about to change.
+    /// Takes set-ID bits from a file that the caller changes.
     ///
     /// # Errors
     /// Those of setting permissions.
