@@ -401,9 +401,21 @@ fn check_name(name: &[u8]) -> Result<(), TreeError> {
     if name_is_valid(name) && name != b"." && name != b".." { Ok(()) } else { Err(TreeError::NameInvalid) }
 }
 
-/// True for 1 to 255 bytes without `/` and NUL.
+/// True for 1 to 255 bytes without `/` and NUL. Whoever lists a directory asks it of every name, so it looks at eight
+/// bytes at a time.
 pub(crate) fn name_is_valid(name: &[u8]) -> bool {
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);
+    // The top bit of some byte, if one of them is zero.
+    let with_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+    let has_forbidden = |bytes: &[u8; 8]| {
+        let word = u64::from_le_bytes(*bytes);
+        with_zero(word) | with_zero(word ^ SLASHES) != 0
+    };
+    let (chunks, rest) = name.as_chunks::<8>();
+    let mut last = [b'a'; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !chunks.iter().chain([&last]).any(has_forbidden)
 }
 
 fn check_target(target: &[u8]) -> Result<(), TreeError> {

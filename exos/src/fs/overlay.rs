@@ -34,21 +34,21 @@ const FIRST_INODE_NUMBER: u64 = 1 << 32;
 /// The writable root directory over `base`, an image. `limits` count what is changed.
 ///
 /// # Errors
-/// `ENOTDIR` if `base` is not a directory.
+/// `ENOTDIR` if `base` is not a directory. `ENOMEM`.
 pub fn over(pool: Arc<FramePool>, identity: Identity, limits: Limits, base: &InodeRef) -> Result<Arc<MemoryNode>> {
     if base.kind() != FileKind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    Ok(MemoryFs::over(pool, identity, limits, base, FIRST_INODE_NUMBER))
+    MemoryFs::over(pool, identity, limits, base, FIRST_INODE_NUMBER)
 }
 
 /// As [`over`], for a directory of the host that is taken as unchanging.
 ///
 /// # Errors
-/// `ENOTDIR` if `base` is not a directory.
+/// `ENOTDIR` if `base` is not a directory. `ENOMEM`.
 pub fn over_live(pool: Arc<FramePool>, identity: Identity, limits: Limits, base: &InodeRef) -> Result<Arc<MemoryNode>> {
     if base.kind() != FileKind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    Ok(MemoryFs::over(pool, identity, limits, base, super::ninep::INODE_NUMBER_END))
+    MemoryFs::over(pool, identity, limits, base, super::ninep::INODE_NUMBER_END)
 }

@@ -363,6 +363,9 @@ impl<'a> Image<'a> {
         if directory.kind != FileKind::Directory {
             return Err(ReadError::NotDirectory);
         }
+        if (1..=BLOCK_BYTES).contains(&directory.size_bytes) {
+            return self.directory_block(directory, 0)?.find(name);
+        }
         // The last block whose first name is not behind `name` is the only one that can hold it.
         let (mut low, mut high) = (0, directory.size_bytes.div_ceil(BLOCK_BYTES));
         let mut candidate = None;
@@ -391,7 +394,7 @@ impl<'a> Image<'a> {
         if directory.kind != FileKind::Directory {
             return Err(ReadError::NotDirectory);
         }
-        Ok(Entries { image: *self, directory: *directory, position, is_done: false })
+        Ok(Entries { image: *self, directory: *directory, block: None, position, is_done: false })
     }
 
     /// Finds the inode at a path from the root, following links inside the image. For tools; a library OS, which has
@@ -522,7 +525,7 @@ pub(super) fn checksum(bytes: &[u8]) -> Option<u32> {
 }
 
 /// A directory block: entries of fixed size, then their names.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct DirectoryBlock<'a> {
     bytes: &'a [u8],
     entry_count: usize,
@@ -543,7 +546,9 @@ impl<'a> DirectoryBlock<'a> {
         Ok(Self { bytes, entry_count: names_start / DIRENT_BYTES, start })
     }
 
-    fn entry(&self, index: usize) -> Result<DirectoryEntry<'a>, ReadError> {
+    /// The name of an entry, which may not be one.
+    #[inline]
+    fn name(&self, index: usize) -> Result<&'a [u8], ReadError> {
         const DAMAGED: ReadError = ReadError::Corrupt(Damage::DirectoryBlock);
         let offset = index * DIRENT_BYTES;
         let name_start = usize::from(u16_at(self.bytes, offset + 8).ok_or(DAMAGED)?);
@@ -562,9 +567,19 @@ impl<'a> DirectoryBlock<'a> {
             let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
             name = &name[..length];
         }
-        if !name_is_valid(name) {
-            return Err(ReadError::Corrupt(Damage::Name));
-        }
+        Ok(name)
+    }
+
+    fn entry(&self, index: usize) -> Result<DirectoryEntry<'a>, ReadError> {
+        let name = self.name(index)?;
+        if name_is_valid(name) { self.entry_of(index, name) } else { Err(ReadError::Corrupt(Damage::Name)) }
+    }
+
+    #[inline]
+    fn entry_of(&self, index: usize, name: &'a [u8]) -> Result<DirectoryEntry<'a>, ReadError> {
+        const DAMAGED: ReadError = ReadError::Corrupt(Damage::DirectoryBlock);
+        let offset = index * DIRENT_BYTES;
+        let is_last = index + 1 == self.entry_count;
         let next_position =
             if is_last { self.start + BLOCK_BYTES } else { self.start + (offset + DIRENT_BYTES) as u64 };
         Ok(DirectoryEntry {
@@ -579,9 +594,9 @@ impl<'a> DirectoryBlock<'a> {
         let (mut low, mut high) = (0, self.entry_count);
         while low < high {
             let middle = low + (high - low) / 2;
-            let entry = self.entry(middle)?;
-            match entry.name.cmp(name) {
-                core::cmp::Ordering::Equal => return Ok(Some(entry)),
+            let here = self.name(middle)?;
+            match order_of(here, name) {
+                core::cmp::Ordering::Equal => return self.entry(middle).map(Some),
                 core::cmp::Ordering::Less => low = middle + 1,
                 core::cmp::Ordering::Greater => high = middle,
             }
@@ -590,11 +605,42 @@ impl<'a> DirectoryBlock<'a> {
     }
 }
 
+/// The order of two names, byte by byte as everywhere, but eight at a time: a look-up compares several.
+#[inline]
+fn order_of(one: &[u8], other: &[u8]) -> core::cmp::Ordering {
+    let (ones, one_rest) = one.as_chunks::<8>();
+    let (others, other_rest) = other.as_chunks::<8>();
+    for (a, b) in ones.iter().zip(others) {
+        let (a, b) = (u64::from_be_bytes(*a), u64::from_be_bytes(*b));
+        if a != b {
+            return a.cmp(&b);
+        }
+    }
+    // The shorter one ends here, in zeros that stand for no byte: what begins alike is told apart by its length.
+    let next = |chunks: &[[u8; 8]], rest| chunks.first().map_or(first_word(rest), |chunk| u64::from_be_bytes(*chunk));
+    let common = ones.len().min(others.len());
+    let (a, b) = (next(&ones[common..], one_rest), next(&others[common..], other_rest));
+    a.cmp(&b).then(one.len().cmp(&other.len()))
+}
+
+/// Fewer than eight bytes, the first one highest, and zeros behind them.
+#[inline]
+fn first_word(bytes: &[u8]) -> u64 {
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let behind = (8 * (8 - bytes.len() as u32)) & 63;
+        return u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << behind;
+    }
+    let byte_at = |index: usize| bytes.get(index).map_or(0, |byte| u64::from(*byte) << (56 - 8 * index));
+    byte_at(0) | byte_at(1) | byte_at(2)
+}
+
 /// The entries of a directory from a position on; made by [`Image::entries`].
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     image: Image<'a>,
     directory: Inode,
+    /// The block where `position` lies, if it was looked at.
+    block: Option<DirectoryBlock<'a>>,
     position: u64,
     is_done: bool,
 }
@@ -603,7 +649,12 @@ impl<'a> Entries<'a> {
     fn advance(&mut self) -> Result<Option<DirectoryEntry<'a>>, ReadError> {
         while self.position < self.directory.size_bytes {
             let block_index = self.position / BLOCK_BYTES;
-            let block = self.image.directory_block(&self.directory, block_index)?;
+            let known = self.block.filter(|block| block.start == block_index * BLOCK_BYTES);
+            let block = match known {
+                Some(block) => block,
+                None => self.image.directory_block(&self.directory, block_index)?,
+            };
+            self.block = Some(block);
             let index = ((self.position % BLOCK_BYTES) as usize).div_ceil(DIRENT_BYTES);
             if index < block.entry_count {
                 let entry = block.entry(index)?;
@@ -626,5 +677,29 @@ impl<'a> Iterator for Entries<'a> {
         let item = self.advance().transpose();
         self.is_done = !matches!(item, Some(Ok(_)));
         item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order_of;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn names_have_the_order_of_their_bytes() {
+        let mut names: Vec<Vec<u8>> = vec![vec![]];
+        for length in 1..=19 {
+            for (index, byte) in [(0, 0), (length - 1, 0), (length / 2, 255), (length - 1, b'b'), (0, b'z')] {
+                let mut name = vec![b'a'; length];
+                name[index] = byte;
+                names.push(name);
+            }
+        }
+        for one in &names {
+            for other in &names {
+                assert_eq!(order_of(one, other), one.cmp(other), "{one:?} {other:?}");
+            }
+        }
     }
 }

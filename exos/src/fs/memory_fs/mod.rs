@@ -24,12 +24,12 @@ mod node;
 mod page_map;
 mod writing;
 
-use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use node::MemoryNode;
 
+use super::name_table::{NameTable, hash_of};
 use super::page::PAGE_BYTES;
 use super::spare::SpareBuffer;
 use super::vnode::{Creation, DeviceNumber, FileSystemStatistics, InodeRef, NewNode};
@@ -78,8 +78,8 @@ pub struct MemoryFs {
     inode_count: AtomicU64,
     next_inode_number: AtomicU64,
     tree: Mutex<()>,
-    /// Nodes that began as an inode of the base, by its number there.
-    from_base: Mutex<BTreeMap<u64, FromBase>>,
+    /// Nodes that began as an inode of the base, by its number there, whose bytes are its name.
+    from_base: Mutex<NameTable<FromBase>>,
     /// What writes pass through.
     spare: SpareBuffer,
 }
@@ -110,9 +110,9 @@ impl MemoryFs {
         limits: Limits,
         base: &InodeRef,
         first_inode_number: u64,
-    ) -> Arc<MemoryNode> {
+    ) -> Result<Arc<MemoryNode>> {
         let own = Self::with_numbers_from(pool, identity, limits, first_inode_number);
-        own.node_over(base)
+        own.node_over(base.clone())
     }
 
     fn with_numbers_from(
@@ -130,7 +130,7 @@ impl MemoryFs {
             inode_count: AtomicU64::new(0),
             next_inode_number: AtomicU64::new(first_inode_number),
             tree: Mutex::new(()),
-            from_base: Mutex::new(BTreeMap::new()),
+            from_base: Mutex::default(),
             spare: SpareBuffer::new(),
         })
     }
@@ -143,39 +143,45 @@ impl MemoryFs {
     }
 
     /// The node that shows `base`: always the same one while it lives or has changes.
-    fn node_over(self: &Arc<Self>, base: &InodeRef) -> Arc<MemoryNode> {
-        let number = base.metadata().inode_number;
-        if let Some(node) = self.known_over(number) {
-            return node;
+    ///
+    /// # Errors
+    /// `ENOMEM`: it cannot be found again.
+    fn node_over(self: &Arc<Self>, base: InodeRef) -> Result<Arc<MemoryNode>> {
+        let of_base = base.metadata();
+        let number = of_base.inode_number.to_le_bytes();
+        let hash = hash_of(&number);
+        let alive = |table: &mut NameTable<FromBase>| table.get_mut_at(hash, &number).and_then(|it| it.node.upgrade());
+        if let Some(node) = alive(&mut self.from_base.lock()) {
+            return Ok(node);
         }
-        let fresh = Arc::new(MemoryNode::over(self.clone(), base.clone()));
+        let fresh = Arc::new(MemoryNode::over(self.clone(), base, &of_base));
         let mut table = self.from_base.lock();
-        if let Some(node) = table.get(&number).and_then(|known| known.node.upgrade()) {
-            return node;
+        if let Some(node) = alive(&mut table) {
+            drop(table);
+            return Ok(node);
         }
-        table.insert(number, FromBase { node: Arc::downgrade(&fresh), changed: None });
-        fresh
-    }
-
-    fn known_over(&self, number: u64) -> Option<Arc<MemoryNode>> {
-        self.from_base.lock().get(&number).and_then(|known| known.node.upgrade())
+        if let Err(error) = table.make_room(1) {
+            drop(table);
+            return Err(error);
+        }
+        let before = table.insert_at(hash, &number, FromBase { node: Arc::downgrade(&fresh), changed: None });
+        drop(table);
+        drop(before);
+        Ok(fresh)
     }
 
     /// Keeps a changed node over the base alive until it has no names any more.
-    fn keep_changed(&self, base_number: u64, node: &Arc<MemoryNode>) {
-        let known = FromBase { node: Arc::downgrade(node), changed: Some(node.clone()) };
-        self.from_base.lock().insert(base_number, known);
+    fn keep_changed(&self, base_number: u64) {
+        let number = base_number.to_le_bytes();
+        if let Some(known) = self.from_base.lock().get_mut_at(hash_of(&number), &number) {
+            known.changed = known.node.upgrade();
+        }
     }
 
     /// Lets go of a node over the base: unchanged ones when they die, changed ones when they have no names.
     fn forget(&self, base_number: u64) {
-        let forgotten = {
-            let mut table = self.from_base.lock();
-            match table.get(&base_number) {
-                Some(known) if known.changed.is_some() || known.node.strong_count() == 0 => table.remove(&base_number),
-                _ => None,
-            }
-        };
+        let is_over = |known: &FromBase| known.changed.is_some() || known.node.strong_count() == 0;
+        let forgotten = self.from_base.lock().remove_if(&base_number.to_le_bytes(), is_over);
         drop(forgotten);
     }
 

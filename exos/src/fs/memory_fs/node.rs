@@ -140,8 +140,7 @@ impl MemoryNode {
         Self { fs, inode_number, kind, device_node, base: None, can_seal: false, users: FileUsers::default(), state }
     }
 
-    pub(super) fn over(fs: Arc<MemoryFs>, base: InodeRef) -> Self {
-        let of_base = base.metadata();
+    pub(super) fn over(fs: Arc<MemoryFs>, base: InodeRef, of_base: &Metadata) -> Self {
         let body = match of_base.kind {
             FileKind::Regular => Body::File(Content::over(of_base.size_bytes)),
             FileKind::Directory => Body::Directory(Names::new()),
@@ -230,8 +229,8 @@ impl MemoryNode {
     /// Called after a change, without the lock, if [`Self::keep`] said so: from now on this node cannot be
     /// made again from the base.
     pub(super) fn kept(&self) {
-        if let Some(node) = self.base.as_ref().and_then(|_| self.fs.known_over(self.inode_number)) {
-            self.fs.keep_changed(self.inode_number, &node);
+        if self.base.is_some() {
+            self.fs.keep_changed(self.inode_number);
         }
     }
 
@@ -284,7 +283,7 @@ impl MemoryNode {
             Known::Own(node) => Ok(node),
             Known::Whiteout => Err(Errno::ENOENT),
             Known::Nothing => match &self.base {
-                Some(base) if !base.is_always_empty() => Ok(self.fs.node_over(&base.lookup(name)?)),
+                Some(base) if !base.is_always_empty() => self.fs.node_over(base.lookup(name)?),
                 _ => Err(Errno::ENOENT),
             },
         }
