@@ -412,10 +412,11 @@ pub(crate) fn name_is_valid(name: &[u8]) -> bool {
         let word = u64::from_le_bytes(*bytes);
         with_zero(word) | with_zero(word ^ SLASHES) != 0
     };
-    let (chunks, rest) = name.as_chunks::<8>();
-    let mut last = [b'a'; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !chunks.iter().chain([&last]).any(has_forbidden)
+    let is_forbidden = |bytes: &[u8]| match bytes.last_chunk::<8>() {
+        Some(last) => bytes.as_chunks::<8>().0.iter().any(has_forbidden) || has_forbidden(last),
+        None => bytes.iter().any(|byte| matches!(byte, b'/' | 0)),
+    };
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !is_forbidden(name)
 }
 
 fn check_target(target: &[u8]) -> Result<(), TreeError> {

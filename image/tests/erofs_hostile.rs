@@ -63,13 +63,21 @@ fn exercise(bytes: &[u8]) {
             let Ok(entries) = image.entries(&inode, position) else {
                 break;
             };
-            let mut last = 0;
+            let (mut last, mut listed) = (0, Vec::new());
             for entry in entries.take(2 * bytes.len()) {
                 let Ok(entry) = entry else { break };
                 assert!(entry.next_position > last, "positions ascend");
                 last = entry.next_position;
                 assert!((1..256).contains(&entry.name.len()));
+                assert!(!entry.name.iter().any(|byte| matches!(byte, b'/' | 0)));
+                listed.push(entry);
             }
+            let mut visited = Vec::new();
+            let _ = image.visit(&inode, position, |entry| {
+                visited.push(*entry);
+                visited.len() < 2 * bytes.len()
+            });
+            assert_eq!(visited, listed);
         }
         let _ = image.lookup(&inode, b"150-file-with-a-longer-name");
     }

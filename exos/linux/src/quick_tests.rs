@@ -7,7 +7,7 @@ use exos::task::futex::{FutexKey, MATCH_ANY};
 use exos::task::signal::{Signal, SignalInfo};
 use syscalls::Sysno;
 
-use super::{Answer, futex, pread64, read, write};
+use super::{Answer, fcntl, futex, getdents64, newfstatat, openat, pread64, read, write};
 use crate::context::Restart;
 use crate::deliver::Target;
 use crate::testing::calls::{MEMORY_BASE, MEMORY_BYTES, NOWHERE, World};
@@ -18,9 +18,13 @@ const WAKE_PRIVATE: u64 = 129;
 type Way = fn(&Target<'_>, &mut UpcallFrame) -> Answer;
 
 fn quickly(world: &World, way: Way, [rdi, rsi, rdx]: [u64; 3]) -> Option<Result<u64, Errno>> {
+    quickly_with(world, way, [rdi, rsi, rdx, 0])
+}
+
+fn quickly_with(world: &World, way: Way, [rdi, rsi, rdx, r10]: [u64; 4]) -> Option<Result<u64, Errno>> {
     let pod = &world.pod;
     let caller = Target { system: &pod.system, process: &pod.process, thread: &pod.thread, memory: &*world.memory };
-    way(&caller, &mut UpcallFrame { rdi, rsi, rdx, ..UpcallFrame::default() })
+    way(&caller, &mut UpcallFrame { rdi, rsi, rdx, r10, ..UpcallFrame::default() })
 }
 
 /// Worlds in which what is written to descriptor 4 is read from 3: a pipe, and stream sockets.
@@ -131,6 +135,43 @@ fn zeros_are_read_as_by_the_handler() {
     let (nothing, buffer) = (world.open("/dev/null", 0).unwrap(), world.put(&[7; 2]));
     assert_eq!(quickly(&world, read, [nothing, buffer, 2]), Some(Ok(0)));
     assert_eq!(world.get(buffer, 2), [7; 2]);
+}
+
+#[test]
+fn what_is_asked_of_names_is_answered_as_by_the_handlers() {
+    const EMPTY_PATH: u64 = 0x1000;
+    const NO_FOLLOW: u64 = 0x100;
+    const DUPLICATE: u64 = 0;
+    const GET_STATUS: u64 = 3;
+    const SET_STATUS: u64 = 4;
+    let world = World::new();
+    assert_eq!(world.call(Sysno::mkdir, [world.path("/short"), 0o755]), Ok(0));
+    let directory = world.open("/short", 0).unwrap();
+    let (name, empty) = (world.path("f"), world.path(""));
+    let [status, listing] = [world.room(144), world.room(128)];
+    assert_eq!(quickly_with(&world, openat, [directory, name, 0, 0]), Some(Err(Errno::ENOENT)));
+    assert_eq!(quickly_with(&world, openat, [directory, name, 0o101, 0o640]), Some(Ok(directory + 1)));
+    assert_eq!(quickly_with(&world, openat, [99, name, 0, 0]), None);
+    assert_eq!(world.call(Sysno::openat, [99, name, 0]), Err(EBADF));
+    let file = directory + 1;
+    let asked = [(directory, name, NO_FOLLOW), (directory, name, 0), (file, empty, EMPTY_PATH)];
+    for (start, path, flags) in asked.into_iter().chain([(directory, name, EMPTY_PATH)]) {
+        assert_eq!(quickly_with(&world, newfstatat, [start, path, status, flags]), Some(Ok(0)), "{flags:#x}");
+        let answered = world.get(status, 144);
+        assert_eq!(world.call(Sysno::newfstatat, [start, path, status, flags]), Ok(0));
+        assert_eq!((world.get(status, 144), answered[24..28].to_vec()), (answered, 0o100_640_u32.to_le_bytes().into()));
+    }
+    for (start, path, flags) in [(99, empty, EMPTY_PATH), (file, NOWHERE, EMPTY_PATH), (file, empty, 0)] {
+        let answer = quickly_with(&world, newfstatat, [start, path, status, flags]);
+        let outcome = world.call(Sysno::newfstatat, [start, path, status, flags]);
+        assert!(outcome.is_err() && answer.is_none_or(|answer| answer == outcome), "{outcome:?} {answer:?}");
+    }
+    assert_eq!(quickly(&world, getdents64, [directory, listing, 128]), Some(Ok(72)));
+    assert_eq!(quickly(&world, getdents64, [directory, listing, 128]), Some(Ok(0)));
+    assert_eq!(world.get(listing + 48 + 18, 3), b"\x08f\0");
+    assert_eq!(quickly(&world, fcntl, [file, GET_STATUS, 0]), Some(world.call(Sysno::fcntl, [file, GET_STATUS])));
+    assert_eq!(quickly(&world, fcntl, [file, DUPLICATE, 9]), Some(Ok(9)));
+    assert_eq!(quickly(&world, fcntl, [file, SET_STATUS, 0]), None);
 }
 
 #[test]

@@ -321,7 +321,9 @@ impl Description {
         };
         let result = self.read_at_offset(start, destination, now);
         let done = result.unwrap_or(0) as u64;
-        self.correct_offset(end, start + done);
+        if start + done != end {
+            self.correct_offset(end, start + done);
+        }
         result
     }
 
@@ -498,12 +500,11 @@ impl Description {
             return Err(Errno::ENOENT);
         }
         let mut offset = *self.offset.lock();
-        let parent = self.location.parent(root);
-        let dots = [(&b"."[..], self.location.clone()), (&b".."[..], parent)];
-        for (name, place) in dots.into_iter().skip(offset.min(DOT_COUNT) as usize) {
+        while offset < DOT_COUNT {
+            let parent = (offset > 0).then(|| self.location.parent(root));
             let accepted = consumer(DirectoryEntry {
-                name,
-                inode_number: place.inode().metadata().inode_number,
+                name: if offset == 0 { b"." } else { b".." },
+                inode_number: parent.as_ref().unwrap_or(&self.location).inode().metadata().inode_number,
                 kind: FileKind::Directory,
                 next_cookie: offset + 1,
             });

@@ -124,6 +124,10 @@ impl Inode for ErofsInode {
         kind_of(self.inode.kind)
     }
 
+    fn size_bytes(&self) -> u64 {
+        self.inode.size_bytes
+    }
+
     fn lookup(&self, name: &[u8]) -> Result<InodeRef> {
         if self.inode.kind != erofs::FileKind::Directory {
             return Err(Errno::ENOTDIR);
@@ -140,27 +144,30 @@ impl Inode for ErofsInode {
         if self.inode.kind != erofs::FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        let mut position = cookie;
-        for entry in self.root.image.entries(&self.inode, cookie).map_err(damaged)? {
-            let entry = entry.map_err(damaged)?;
-            if !matches!(entry.name, b"." | b"..") {
-                let kind = match entry.kind {
-                    Some(kind) => kind,
-                    None => self.root.image.inode(entry.number).map_err(damaged)?.kind,
-                };
-                let accepted = consumer(DirectoryEntry {
-                    name: entry.name,
-                    inode_number: entry.number.0,
-                    kind: kind_of(kind),
-                    next_cookie: entry.next_position,
-                });
-                if !accepted {
-                    return Ok(position);
-                }
+        let image = &self.root.image;
+        let mut kind_error = None;
+        let reached = image.visit(&self.inode, cookie, |entry| {
+            if matches!(entry.name, b"." | b"..") {
+                return true;
             }
-            position = entry.next_position;
+            let kind = match entry.kind.map_or_else(|| image.inode(entry.number).map(|inode| inode.kind), Ok) {
+                Ok(kind) => kind,
+                Err(error) => {
+                    kind_error = Some(error);
+                    return false;
+                }
+            };
+            consumer(DirectoryEntry {
+                name: entry.name,
+                inode_number: entry.number.0,
+                kind: kind_of(kind),
+                next_cookie: entry.next_position,
+            })
+        });
+        match kind_error {
+            Some(error) => Err(damaged(error)),
+            None => reached.map_err(damaged),
         }
-        Ok(position)
     }
 
     fn read_link(&self) -> Result<Vec<u8>> {

@@ -217,9 +217,9 @@ impl Entry {
         self.place.lock().parent.clone()
     }
 
-    /// The living entry of that name, if anybody holds it.
-    pub(super) fn known_child(&self, name: &[u8]) -> Option<Arc<Self>> {
-        self.children.lock().by_name.get(name).and_then(Weak::upgrade)
+    /// The living entry of the name with this hash, if anybody holds it.
+    pub(super) fn known_child(&self, name: &[u8], hash: u64) -> Option<Arc<Self>> {
+        self.children.lock().by_name.get_mut_at(hash, name).and_then(|child| child.upgrade())
     }
 
     /// Finds a name in this directory.
@@ -234,7 +234,8 @@ impl Entry {
             let inode = self.inode.lookup(name)?;
             return Ok(Self::new(inode, Some(self.clone()), name, false));
         }
-        if let Some(known) = self.known_child(name) {
+        let hash = hash_of(name);
+        if let Some(known) = self.known_child(name, hash) {
             if self.is_steady || self.inode.confirms(name, &known.inode) {
                 return Ok(known);
             }
@@ -243,16 +244,16 @@ impl Entry {
                 self.detach(name, &known.inode);
             }
         }
-        self.look_up(name)
+        self.look_up(name, hash)
     }
 
     /// Asks the directory for a name that nobody holds, and remembers the answer: but not one that a removal may have
     /// overtaken, because the entry would outlive the name. `ESTALE`: again and again it was.
-    fn look_up(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>> {
+    fn look_up(self: &Arc<Self>, name: &[u8], hash: u64) -> Result<Arc<Self>> {
         for _ in 0..LOOKUP_COUNT_MAX {
             let removal_count = self.children.lock().removal_count;
             let fresh = Self::new(self.inode.lookup(name)?, Some(self.clone()), name, false);
-            if let Some(entry) = self.attach_found(name, fresh, removal_count)? {
+            if let Some(entry) = self.attach_found((name, hash), fresh, removal_count)? {
                 return Ok(entry);
             }
         }
@@ -261,7 +262,12 @@ impl Entry {
 
     /// The entry for `name` that was found: `fresh`, or the one that leads to the same inode already. `None` if names
     /// were removed since there were `removal_count` removals. `ENOMEM`.
-    fn attach_found(&self, name: &[u8], fresh: Arc<Self>, removal_count: u64) -> Result<Option<Arc<Self>>> {
+    fn attach_found(
+        &self,
+        (name, hash): (&[u8], u64),
+        fresh: Arc<Self>,
+        removal_count: u64,
+    ) -> Result<Option<Arc<Self>>> {
         let mut children = self.children.lock();
         if children.removal_count != removal_count {
             return Ok(None);
@@ -270,17 +276,18 @@ impl Entry {
             drop(children);
             return Ok(Some(coming));
         }
-        if children.by_name.get(name).is_none()
-            && let Err(error) = children.make_room()
-        {
-            // Whoever wants to remove a file of a long directory can, and the next look-up finds it once more.
-            if fresh.inode.kind() == FileKind::Directory {
-                return Err(error);
-            }
-            fresh.is_passing.store(true, Ordering::Relaxed);
-            return Ok(Some(fresh));
+        if children.by_name.get_mut_at(hash, name).is_some() {
+            return Ok(Some(Self::attach_to(children, (name, hash), fresh)));
         }
-        Ok(Some(Self::attach_to(children, name, fresh)))
+        match children.make_room() {
+            Ok(()) => {
+                children.by_name.insert_at(hash, name, Arc::downgrade(&fresh));
+            }
+            Err(error) if fresh.inode.kind() == FileKind::Directory => return Err(error),
+            // Whoever wants to remove a file of a long directory can, and the next look-up finds it once more.
+            Err(_) => fresh.is_passing.store(true, Ordering::Relaxed),
+        }
+        Ok(Some(fresh))
     }
 
     /// The entry for `name`, which leads to `inode` and cannot be removed meanwhile: the caller holds the name space's
@@ -290,12 +297,15 @@ impl Entry {
             return Self::new(inode, Some(self.clone()), name, false);
         }
         let fresh = Self::new(inode, Some(self.clone()), name, false);
-        Self::attach_to(self.children.lock(), name, fresh)
+        Self::attach_to(self.children.lock(), (name, hash_of(name)), fresh)
     }
 
     /// The entry for `name`: `fresh`, or the one that leads to the same inode already.
-    fn attach_to(mut children: MutexGuard<'_, Children>, name: &[u8], fresh: Arc<Self>) -> Arc<Self> {
-        let hash = hash_of(name);
+    fn attach_to(
+        mut children: MutexGuard<'_, Children>,
+        (name, hash): (&[u8], u64),
+        fresh: Arc<Self>,
+    ) -> Arc<Self> {
         let Some(child) = children.by_name.get_mut_at(hash, name) else {
             children.put_at(hash, name, &fresh);
             return fresh;

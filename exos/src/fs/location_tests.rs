@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::Entry;
 use crate::error::{Errno, Result};
 use crate::fs::location::MountFlags;
+use crate::fs::name_table::hash_of;
 use crate::fs::namespace::{OpenFlags, OpenHow};
 use crate::fs::test_support::{BY_ROOT, LARGE, NOW, World, described, pool, tmpfs_root};
 use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode, RenameMode, Timestamp, is_same};
@@ -114,7 +115,7 @@ fn a_look_up_that_a_removal_overtook_is_not_remembered() {
     let entry = Entry::new(racing.clone(), None, b"", false);
     *racing.entry.lock() = Some(entry.clone());
     assert_eq!(entry.child(b"name").err(), Some(Errno::ENOENT));
-    assert!(entry.known_child(b"name").is_none());
+    assert!(entry.known_child(b"name", hash_of(b"name")).is_none());
 }
 
 #[test]

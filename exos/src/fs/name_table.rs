@@ -155,7 +155,9 @@ impl<V> NameTable<V> {
     #[cold]
     fn grow(&mut self, more: usize) -> Result<()> {
         debug_assert!(more <= MORE_MAX, "twice as many places hold no more");
-        let place_count = (self.places.len() * 2).max(PLACE_COUNT_MIN);
+        // A directory that has more than a few names has some more than those, nearly always.
+        let times = if self.places.len() == PLACE_COUNT_MIN { 4 } else { 2 };
+        let place_count = (self.places.len() * times).max(PLACE_COUNT_MIN);
         let is_grown = self.refill(place_count) || self.grow_of_reserve(place_count);
         if is_grown || (self.count + more) * 8 <= self.places.len() * 7 { Ok(()) } else { Err(Errno::ENOMEM) }
     }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::{Entry, PLACE_COUNT_MAX, PLACE_COUNT_MIN, RecentEntries};
 use crate::error::Result;
 use crate::fs::location::Location;
+use crate::fs::name_table::hash_of;
 use crate::fs::test_support::{BY_ROOT, LARGE, World, pool, tmpfs_root};
 use crate::fs::vnode::{FileSystemStatistics, Inode, InodeRef, Metadata, NewNode};
 use crate::reserve::{Level, set_level};
@@ -35,7 +36,7 @@ fn walked(directory: &Location, count: usize, rounds: usize) -> Vec<Weak<Entry>>
     for name in (0..rounds).flat_map(|_| names(count)) {
         directory.child(&name).expect("it was created");
     }
-    let known = names(count).filter_map(|name| directory.entry().known_child(&name));
+    let known = names(count).filter_map(|name| directory.entry().known_child(&name, hash_of(&name)));
     known.map(|entry| Arc::downgrade(&entry)).collect()
 }
 

@@ -118,6 +118,23 @@ pub struct Walk<'a> {
     start: Option<Location>,
 }
 
+/// How long the name is with which a path begins: eight bytes at a time, as every component of every walk is measured.
+#[inline]
+fn length_of_name(path: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (chunks, rest) = path.as_chunks::<8>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let word = u64::from_le_bytes(*chunk) ^ (ONES * b'/' as u64);
+        // The lowest bit that stays is the top bit of the first byte that is zero.
+        let zeros = word.wrapping_sub(ONES) & !word & (ONES << 7);
+        if zeros != 0 {
+            return index * 8 + zeros.trailing_zeros() as usize / 8;
+        }
+    }
+    let in_rest = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+    path.len() - rest.len() + in_rest
+}
+
 impl<'a> Walk<'a> {
     /// Starts at `start`, or at the root for an absolute path.
     ///
@@ -211,8 +228,7 @@ impl<'a> Walk<'a> {
             self.check_search()?;
             let path = &*self.path;
             let start = self.position;
-            let length = path[start..].iter().position(|byte| *byte == b'/').unwrap_or(path.len() - start);
-            let end = start + length;
+            let end = start + length_of_name(&path[start..]);
             self.position = end;
             self.skip_slashes();
             let path = &*self.path;
@@ -383,6 +399,29 @@ impl<'a> Walk<'a> {
     fn skip_slashes(&mut self) {
         while self.path.get(self.position) == Some(&b'/') {
             self.position += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::length_of_name;
+    use alloc::vec;
+
+    #[test]
+    fn a_name_ends_at_its_slash_or_with_the_path() {
+        for length in 0..40 {
+            let mut path = vec![b'n'; length];
+            assert_eq!(length_of_name(&path), length);
+            for first in 0..length {
+                path[first] = b'/';
+                for second in first..length {
+                    path[second] = b'/';
+                    assert_eq!(length_of_name(&path), first);
+                    path[second] = if second == first { b'/' } else { b'0' };
+                }
+                path[first] = b'.';
+            }
         }
     }
 }

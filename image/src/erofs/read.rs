@@ -397,6 +397,37 @@ impl<'a> Image<'a> {
         Ok(Entries { image: *self, directory: *directory, block: None, position, is_done: false })
     }
 
+    /// Shows the entries of a directory from `position`, as [`Self::entries`] gives them, until `visit` says no. The
+    /// position of the first that it refused, or behind the last.
+    ///
+    /// # Errors
+    /// `NotDirectory`, `Corrupt`.
+    pub fn visit(
+        &self,
+        directory: &Inode,
+        position: u64,
+        mut visit: impl FnMut(&DirectoryEntry<'a>) -> bool,
+    ) -> Result<u64, ReadError> {
+        if directory.kind != FileKind::Directory {
+            return Err(ReadError::NotDirectory);
+        }
+        let mut position = position;
+        while position < directory.size_bytes {
+            let block_index = position / BLOCK_BYTES;
+            let block = self.directory_block(directory, block_index)?;
+            let first = ((position % BLOCK_BYTES) as usize).div_ceil(DIRENT_BYTES);
+            for index in first..block.entry_count {
+                let entry = block.entry(index)?;
+                if !visit(&entry) {
+                    return Ok(position);
+                }
+                position = entry.next_position;
+            }
+            position = position.max((block_index + 1) * BLOCK_BYTES);
+        }
+        Ok(position)
+    }
+
     /// Finds the inode at a path from the root, following links inside the image. For tools; a library OS, which has
     /// mounts and permissions to mind, walks by [`Image::lookup`].
     ///
@@ -608,6 +639,16 @@ impl<'a> DirectoryBlock<'a> {
 /// The order of two names, byte by byte as everywhere, but eight at a time: a look-up compares several.
 #[inline]
 fn order_of(one: &[u8], other: &[u8]) -> core::cmp::Ordering {
+    // Nearly always they differ there.
+    if let (Some(a), Some(b)) = (one.first_chunk::<8>(), other.first_chunk::<8>())
+        && a != b
+    {
+        return u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b));
+    }
+    order_by_words(one, other)
+}
+
+fn order_by_words(one: &[u8], other: &[u8]) -> core::cmp::Ordering {
     let (ones, one_rest) = one.as_chunks::<8>();
     let (others, other_rest) = other.as_chunks::<8>();
     for (a, b) in ones.iter().zip(others) {

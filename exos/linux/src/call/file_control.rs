@@ -31,20 +31,25 @@ pub const ENTRIES: &[Entry] = &[
 /// `FD_CLOEXEC`.
 const CLOSE_ON_EXEC: u64 = 1;
 
-/// `fcntl(2)`.
-pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arguments) -> Result<u64> {
-    let description = context.process.files.get(descriptor)?;
-    let command = u64::from(command as u32);
-    let needs_file = !matches!(
-        command,
+/// Whether a command of `fcntl` asks nothing of what is open there but which flags it has: then it does not wait.
+#[must_use]
+pub fn is_of_descriptor(command: u64) -> bool {
+    matches!(
+        u64::from(command as u32),
         control::DUPLICATE
             | control::DUPLICATE_CLOSE_ON_EXEC
             | control::GET_DESCRIPTOR_FLAGS
             | control::SET_DESCRIPTOR_FLAGS
             | control::GET_STATUS
             | control::IS_DUPLICATE_OF
-    );
-    if needs_file && description.is_path_only() {
+    )
+}
+
+/// `fcntl(2)`.
+pub fn fcntl(context: &mut Context<'_>, [descriptor, command, argument, ..]: Arguments) -> Result<u64> {
+    let description = context.process.files.get(descriptor)?;
+    let command = u64::from(command as u32);
+    if !is_of_descriptor(command) && description.is_path_only() {
         return Err(Errno::EBADF);
     }
     let files = &context.process.files;

@@ -50,6 +50,9 @@ const HERE: u64 = CURRENT_DIRECTORY as u64;
 /// Most bytes that one listing returns, whatever room there is.
 const LISTING_BYTES_MAX: u64 = 1 << 20;
 
+/// What is set aside for a listing that has an entry.
+const LISTING_BYTES_USUAL: usize = 1 << 10;
+
 /// Reads a path and finds where it starts. `ENOENT`: it is empty.
 fn target(context: &Context<'_>, directory: u64, path: u64) -> Result<(Location, Text)> {
     let path = read_path(context, path)?;
@@ -74,6 +77,10 @@ fn list(context: &mut Context<'_>, [descriptor, address, room]: [u64; 3], push: 
         if pace.is_due() && preempt::unless_signalled().is_err() {
             // As on Linux, what there is comes first.
             return false;
+        }
+        if bytes.is_empty() {
+            // Most directories are not longer, and the end of one has none.
+            bytes.reserve(limit.min(LISTING_BYTES_USUAL));
         }
         let fits = push(&mut bytes, limit, &entry);
         is_refused |= !fits;

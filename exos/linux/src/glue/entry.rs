@@ -281,6 +281,16 @@ pub(crate) extern "C" fn newfstatat(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::newfstatat)
 }
 
+/// `fcntl`.
+pub(crate) extern "C" fn fcntl(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::fcntl)
+}
+
+/// `getdents64`.
+pub(crate) extern "C" fn getdents64(frame: &mut UpcallFrame) -> Ended {
+    quickly(frame, quick::getdents64)
+}
+
 /// `mprotect`.
 pub(crate) extern "C" fn mprotect(frame: &mut UpcallFrame) -> Ended {
     quickly(frame, quick::mprotect)

@@ -307,7 +307,7 @@ impl Content {
     }
 
     /// Whether the file is what its base is.
-    fn is_base_alone(&self) -> bool {
+    pub(super) fn is_base_alone(&self) -> bool {
         self.is_base_whole && self.pages.is_empty() && self.size_bytes == self.base_bytes
     }
 

@@ -50,6 +50,9 @@ struct Place {
 /// Fewest places without a name that are swept out.
 const HOLE_COUNT_MIN: usize = 16;
 
+/// Own entries that are listed under one lock.
+const BATCH_COUNT: usize = 32;
+
 /// Cookie, name, number and kind of an own entry.
 type Listed = (u64, Name, u64, FileKind);
 
@@ -180,12 +183,16 @@ impl Names {
         Some(own.node)
     }
 
-    /// Up to `out`'s capacity own entries behind `cookie`.
+    /// Up to [`BATCH_COUNT`] own entries behind `cookie`.
     fn batch_behind(&self, cookie: u64, out: &mut Vec<Listed>) {
         out.clear();
+        if self.order.is_empty() {
+            return;
+        }
+        out.reserve(BATCH_COUNT);
         let begin = self.order.partition_point(|place| place.cookie <= cookie);
         for (name, own) in self.order.range(begin..).filter_map(|place| self.at(place)) {
-            if out.len() == out.capacity() {
+            if out.len() == BATCH_COUNT {
                 break;
             }
             out.push((own.cookie, name.clone(), own.node.inode_number(), own.node.file_kind()));
@@ -217,7 +224,7 @@ pub(super) fn list(
         }
         position = reached;
     }
-    let mut batch = Vec::with_capacity(32);
+    let mut batch = Vec::new();
     let mut behind = position.max(BASE_COOKIE_MAX);
     loop {
         directory.with_names(|names| names.batch_behind(behind, &mut batch))?;

@@ -339,6 +339,20 @@ impl MemoryNode {
         }
     }
 
+    /// A read of a file that is what its base is, where that is at hand and never another: all of it at once, in pieces
+    /// of the base's own.
+    fn read_base(&self, base: &InodeRef, offset: u64, destination: &mut dyn Destination) -> Option<Result<usize>> {
+        let left = match &self.state.lock().body {
+            Body::File(content) if content.is_base_alone() => content.size_bytes.saturating_sub(offset),
+            _ => return None,
+        };
+        if left == 0 {
+            return Some(Ok(0));
+        }
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if base.may_wait() { None } else { Some(base.read_at(offset, &mut Limited::new(destination, left))) }
+    }
+
     fn read_page(
         &self,
         offset: u64,
@@ -420,7 +434,7 @@ impl Inode for MemoryNode {
         let (size_bytes, block_count) = match &state.body {
             Body::File(content) => (content.size_bytes, content.block_page_count() * page_blocks),
             Body::Directory(names) => {
-                let at_first = self.base.as_ref().map_or(2 * DIRECTORY_ENTRY_BYTES, |base| base.metadata().size_bytes);
+                let at_first = self.base.as_ref().map_or(2 * DIRECTORY_ENTRY_BYTES, |base| base.size_bytes());
                 (at_first + DIRECTORY_ENTRY_BYTES * names.own_count() as u64, 0)
             }
             Body::Symlink(target) => (target.len() as u64, 0),
@@ -504,6 +518,11 @@ impl Inode for MemoryNode {
     }
 
     fn read_at(&self, offset: u64, destination: &mut dyn Destination) -> Result<usize> {
+        if let Some(base) = &self.base
+            && let Some(outcome) = self.read_base(base, offset, destination)
+        {
+            return outcome;
+        }
         let wanted = destination.remaining();
         let mut done = self.read_at_once(offset, wanted, destination);
         let mut pace = Pace::default();
