@@ -51,8 +51,9 @@ pub struct Target<'a> {
 pub fn finish(target: &Target<'_>, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     let mut interrupted = ended.and_then(|call| call.interrupted.map(|restart| (call.number, restart)));
     target.thread.take_attention();
+    let number = ended.map(|call| call.number);
     loop {
-        wait_while_stopped(target);
+        wait_while_stopped(target, number);
         if target.process.has_ended() || target.thread.is_ending.load(Ordering::Acquire) {
             return;
         }
@@ -183,7 +184,7 @@ fn stop_process(target: &Target<'_>, signal: Signal) {
 }
 
 /// Waits until the process is continued or killed. Whoever continues it wakes its threads.
-fn wait_while_stopped(target: &Target<'_>) {
+fn wait_while_stopped(target: &Target<'_>, call: Option<u64>) {
     let is_stopped = || target.process.pause.lock().stopped_by.is_some() && !target.process.has_ended();
     let is_told = {
         let pause = target.process.pause.lock();
@@ -193,9 +194,11 @@ fn wait_while_stopped(target: &Target<'_>) {
     if is_told || target.process.has_ended() {
         return;
     }
+    *target.thread.stopped_in.lock() = Some(call);
     while is_stopped() {
         target.system.platform.wait(None);
     }
+    *target.thread.stopped_in.lock() = None;
     // One thread tells the parent for all.
     if core::mem::take(&mut target.process.pause.lock().is_continue_untold) {
         tell_parent(target.system, target.process, (ChildChange::Continued, false));

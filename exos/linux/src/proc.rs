@@ -172,7 +172,7 @@ impl ProcFacts {
     /// The process that is looked into. `EACCES`: whoever asks may not.
     fn target(&self, name: ProcessName) -> Result<Arc<Process>> {
         let (process, thread) = self.current_numbers();
-        let (asking, thread) = self.find(ProcessName { process, thread: Some(thread) })?;
+        let (asking, thread) = self.find(ProcessName { process, thread: Some(thread), birth: 0 })?;
         let target = self.find(name)?.0.process;
         if may_trace_by((&asking.process, &thread), Rights::ForFiles, &target) {
             Ok(target)
@@ -202,7 +202,7 @@ impl ProcFacts {
         found.cloned().ok_or(Errno::ESRCH)
     }
 
-    /// A process, and the thread that the name means: the first one if it names none.
+    /// A process, and the thread that the name means: the first one if it names none. `ESRCH`: it is gone.
     fn find(&self, name: ProcessName) -> Result<(Member, Arc<Thread>)> {
         let member = self.member(name.process)?;
         let wanted = match name.thread {
@@ -211,8 +211,20 @@ impl ProcFacts {
             Some(tid) => member.threads.iter().find(|thread| thread.tid == tid),
         };
         let thread = wanted.cloned().ok_or(Errno::ESRCH)?;
-        Ok((member, thread))
+        let is_same = name.birth == 0 || name.birth == birth_of(name, &member, &thread);
+        if is_same { Ok((member, thread)) } else { Err(Errno::ESRCH) }
     }
+
+    /// The process that a name means. `ESRCH`: it is gone.
+    pub(crate) fn process(&self, name: ProcessName) -> Result<Arc<Process>> {
+        Ok(self.find(name)?.0.process)
+    }
+}
+
+/// What tells the one that a name means from all that had its number before.
+fn birth_of(name: ProcessName, member: &Member, thread: &Thread) -> u64 {
+    let is_whole = name.thread.is_none() && name.process == member.process.pid;
+    if is_whole { member.process.birth } else { thread.birth }
 }
 
 /// 16 random bytes as a version 4 UUID (RFC 9562, section 5.4).
@@ -242,13 +254,18 @@ impl ProcessProvider for ProcFacts {
         Some((identities.uid[1], identities.gid[1]))
     }
 
-    fn threads(&self, process: u32) -> Vec<u32> {
-        self.member(process)
-            .map_or_else(|_| Vec::new(), |member| member.threads.iter().map(|thread| thread.tid).collect())
+    fn named(&self, name: ProcessName) -> Option<ProcessName> {
+        let (member, thread) = self.find(name).ok()?;
+        Some(ProcessName { birth: birth_of(name, &member, &thread), ..name })
+    }
+
+    fn threads(&self, process: ProcessName) -> Vec<u32> {
+        self.find(process)
+            .map_or_else(|_| Vec::new(), |(member, _)| member.threads.iter().map(|thread| thread.tid).collect())
     }
 
     fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>> {
-        use ProcessText::{AuxiliaryVector, Environment, Maps, Smaps, SmapsRollup};
+        use ProcessText::{AuxiliaryVector, Environment, Maps, MountInfo, Mounts, Smaps, SmapsRollup};
         let system = self.system.get().ok_or(Errno::ENOENT)?;
         let (Member { process, .. }, thread) = self.find(name)?;
         let image = process.image.lock().clone();
@@ -264,9 +281,10 @@ impl ProcessProvider for ProcFacts {
             _ => process.space(),
         };
         let auxiliary = if text == AuxiliaryVector { image.auxiliary.clone() } else { Vec::new() };
+        let root = matches!(text, Mounts | MountInfo).then(|| process.files.root());
         let (process, thread) = (Arc::downgrade(&process), Arc::downgrade(&thread));
         let (system, space, image) = (system.clone(), Arc::downgrade(&space), Arc::downgrade(&image));
-        Ok(Arc::new(opened::ProcessFile { system, name, process, space, image, auxiliary, thread, text }))
+        Ok(Arc::new(opened::ProcessFile { system, name, process, space, image, auxiliary, thread, root, text }))
     }
 
     fn check_look(&self, name: ProcessName) -> Result<()> {
@@ -282,7 +300,11 @@ impl ProcessProvider for ProcFacts {
     }
 
     fn process_link(&self, name: ProcessName, link: ProcessLink) -> Result<Location> {
-        let process = self.target(name)?;
+        let gone = |error| if error == Errno::ESRCH { Errno::ENOENT } else { error };
+        let process = self.target(name).map_err(gone)?;
+        if process.has_ended() {
+            return Err(Errno::ENOENT);
+        }
         let files = &process.files;
         match link {
             ProcessLink::WorkingDirectory => Ok(files.current()),
@@ -306,12 +328,12 @@ impl ProcessProvider for ProcFacts {
         Ok(self.system()?.files.namespace.place_without_directory(*number, &name, Timestamp::default()))
     }
 
-    fn descriptors(&self, process: u32) -> Vec<u32> {
-        self.member(process).map_or_else(|_| Vec::new(), |member| member.process.files.table().numbers().collect())
+    fn descriptors(&self, process: ProcessName) -> Vec<u32> {
+        self.process(process).map_or_else(|_| Vec::new(), |process| process.files.table().numbers().collect())
     }
 
-    fn descriptor(&self, process: u32, number: u32) -> Result<DescriptorView> {
-        let description = self.member(process)?.process.files.get(u64::from(number))?;
+    fn descriptor(&self, process: ProcessName, number: u32) -> Result<DescriptorView> {
+        let description = self.process(process)?.files.get(u64::from(number))?;
         Ok(DescriptorView {
             location: description.location().clone(),
             is_readable: description.is_readable(),
@@ -319,8 +341,8 @@ impl ProcessProvider for ProcFacts {
         })
     }
 
-    fn open_descriptor_text(&self, process: u32, number: u32) -> Result<Arc<dyn OpenText>> {
-        let process = Arc::downgrade(&self.member(process)?.process);
+    fn open_descriptor_text(&self, process: ProcessName, number: u32) -> Result<Arc<dyn OpenText>> {
+        let process = Arc::downgrade(&self.process(process)?);
         Ok(Arc::new(opened::DescriptorFile { process, number }))
     }
 

@@ -224,6 +224,8 @@ pub struct Process {
     pub ending: Mutex<Option<Ending>>,
     /// When it started (monotonic).
     pub start_ns: u64,
+    /// Its own among all processes and threads that were ever begun: numbers are given again.
+    pub birth: u64,
     /// Whether it is stopped, and what its parent was told of it.
     pub pause: Mutex<Pause>,
     /// Processor time.
@@ -264,6 +266,8 @@ pub struct Process {
 pub struct Thread {
     /// Its number.
     pub tid: u32,
+    /// See [`Process::birth`].
+    pub birth: u64,
     /// What it may ask about itself without a lock; published whenever the fields that it repeats change.
     pub facts: crate::facts::Facts,
     /// Who it is. Changed by [`Thread::change_identities`].
@@ -295,6 +299,8 @@ pub struct Thread {
     pub memory_policy: Mutex<crate::call::memory_policy::MemoryPolicy>,
     /// What it waits for words of memory with.
     pub futex: Arc<FutexWaiter<Task>>,
+    /// While it is stopped: the call that it has not come back from to its program, if there is one.
+    pub stopped_in: Mutex<Option<Option<u64>>>,
     /// Its alternate stack.
     pub stack: Mutex<AlternateStack>,
     /// Its name, at most 15 bytes.
@@ -305,6 +311,12 @@ pub struct Thread {
     pub robust_list: Mutex<(u64, u64)>,
     /// Descriptors that it used lately. Its own.
     pub seen_descriptors: SeenDescriptors,
+}
+
+/// The next [`Process::birth`]; never 0.
+fn next_birth() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// The number of an address space.
@@ -390,6 +402,7 @@ impl Process {
             timers: Mutex::default(),
             ending: Mutex::new(None),
             start_ns: birth.start_ns,
+            birth: next_birth(),
             pause: Mutex::default(),
             times: Mutex::default(),
             changes: WaitQueue::new(),
@@ -645,6 +658,8 @@ impl Thread {
             is_ending: AtomicBool::new(false),
             needs_attention: AtomicBool::new(true),
             time: ThreadTime::default(),
+            stopped_in: Mutex::default(),
+            birth: next_birth(),
             signals: Mutex::default(),
             policy: AtomicU32::new(0),
             nice: AtomicI32::new(0),

@@ -33,6 +33,11 @@ pub trait Platform: Send + Sync {
     ) -> Result<()>;
     /// Makes the running thread's memory `space` from now on.
     fn enter_space(&self, space: &Arc<Space>);
+    /// What the program of a thread had in its registers when it came to exos, where it is and stays there; `None`
+    /// where that is not known.
+    fn program_registers(&self, _: &Thread) -> Option<UpcallFrame> {
+        None
+    }
     /// Arms the one timer that interrupts a running program; `None` disarms it.
     fn arm_timer(&self, deadline_ns: Option<u64>);
     /// Lets other threads of the pod go first, and other pods if there are none.

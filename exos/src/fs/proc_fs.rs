@@ -32,6 +32,8 @@ pub struct ProcessName {
     pub process: u32,
     /// Thread number, for what is below `task/`.
     pub thread: Option<u32>,
+    /// Which of all that have had the number; 0 means whoever has it. What was found stays with that one.
+    pub birth: u64,
 }
 
 macro_rules! texts {
@@ -74,6 +76,7 @@ texts! {
         Stat => "stat" 0o444,
         StatM => "statm" 0o444,
         Status => "status" 0o444,
+        Call => "syscall" 0o400,
         TimerSlack => "timerslack_ns" 0o666,
         UserMap => "uid_map" 0o644,
         WaitChannel => "wchan" 0o444,
@@ -214,9 +217,8 @@ pub trait OpenText: Send + Sync {
     fn set(&self, value: &[u8]) -> Result<()>;
 }
 
-/// The facts, from the personality. Nothing here may wait or touch a program's memory through a fault.
-///
-/// All process calls answer `ESRCH` or `ENOENT` for a process that is gone.
+/// The facts, from the personality. Nothing here may wait or touch a program's memory through a fault. All process
+/// calls answer `ESRCH` or `ENOENT` for a process that is gone, and for another that has its number.
 pub trait ProcessProvider: Send + Sync {
     /// Process and thread that ask: `self` and `thread-self`.
     fn current(&self) -> (u32, u32);
@@ -224,8 +226,10 @@ pub trait ProcessProvider: Send + Sync {
     fn processes(&self) -> Vec<u32>;
     /// Whether the process (and the thread of it) exists; its user and group.
     fn owner(&self, name: ProcessName) -> Option<(u32, u32)>;
-    /// The threads of a process, ascending.
-    fn threads(&self, process: u32) -> Vec<u32>;
+    /// The name of whoever has that name now, and nobody later.
+    fn named(&self, name: ProcessName) -> Option<ProcessName>;
+    /// The threads of a process, ascending; none: it is gone.
+    fn threads(&self, process: ProcessName) -> Vec<u32>;
     /// Opens a text. `EACCES`: whoever asks may not look into the process.
     fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>>;
     /// Whether whoever asks may look into a process. `EACCES`.
@@ -243,11 +247,11 @@ pub trait ProcessProvider: Send + Sync {
         Err(Errno::EACCES)
     }
     /// Open descriptors, ascending.
-    fn descriptors(&self, process: u32) -> Vec<u32>;
+    fn descriptors(&self, process: ProcessName) -> Vec<u32>;
     /// One of them.
-    fn descriptor(&self, process: u32, number: u32) -> Result<DescriptorView>;
+    fn descriptor(&self, process: ProcessName, number: u32) -> Result<DescriptorView>;
     /// Opens the text of `fdinfo/N`.
-    fn open_descriptor_text(&self, process: u32, number: u32) -> Result<Arc<dyn OpenText>>;
+    fn open_descriptor_text(&self, process: ProcessName, number: u32) -> Result<Arc<dyn OpenText>>;
     /// Appends a text about the system.
     fn system_text(&self, text: SystemText, out: &mut Vec<u8>) -> Result<()>;
     /// Takes a system text that a program wrote.
@@ -283,11 +287,11 @@ enum Node {
     ProcessText(ProcessName, ProcessText),
     ProcessLink(ProcessName, ProcessLink),
     Memory(ProcessName, MemoryFile),
-    Descriptors(u32),
-    Descriptor(u32, u32),
-    DescriptorTexts(u32),
-    DescriptorText(u32, u32),
-    Threads(u32),
+    Descriptors(ProcessName),
+    Descriptor(ProcessName, u32),
+    DescriptorTexts(ProcessName),
+    DescriptorText(ProcessName, u32),
+    Threads(ProcessName),
     /// `ns`, and the links in it by their place in [`SPACES`].
     Spaces(ProcessName),
     Space(ProcessName, usize),
@@ -359,11 +363,11 @@ impl ProcInode {
         match self.node {
             Node::Process(name) | Node::ProcessText(name, _) | Node::ProcessLink(name, _) => Some(name),
             Node::Spaces(name) | Node::Space(name, _) | Node::Memory(name, _) => Some(name),
-            Node::Descriptors(process)
-            | Node::Descriptor(process, _)
-            | Node::DescriptorTexts(process)
-            | Node::DescriptorText(process, _)
-            | Node::Threads(process) => Some(ProcessName { process, thread: None }),
+            Node::Descriptors(name)
+            | Node::Descriptor(name, _)
+            | Node::DescriptorTexts(name)
+            | Node::DescriptorText(name, _)
+            | Node::Threads(name) => Some(name),
             Node::System(_) | Node::SystemText(_) | Node::Link(_) => None,
         }
     }
@@ -374,7 +378,10 @@ impl ProcInode {
             let number = name.thread.unwrap_or(name.process);
             (u64::from(number) << 17) | (u64::from(name.thread.is_some()) << 16) | (256 + index)
         };
-        let whole = |process| ProcessName { process, thread: None };
+        let of_descriptor = |name: ProcessName, number: u32| {
+            let owner = u64::from(name.thread.unwrap_or(name.process));
+            (1 << 50) | (u64::from(name.thread.is_some()) << 51) | (owner << 24) | (u64::from(number) << 1)
+        };
         match self.node {
             Node::System("") => 1,
             Node::System(prefix) => {
@@ -386,16 +393,14 @@ impl ProcInode {
             Node::Process(name) => in_process(name, 0),
             Node::ProcessText(name, text) => in_process(name, 16 + text as u64),
             Node::ProcessLink(name, link) => in_process(name, 1 + link as u64),
-            Node::Descriptors(process) => in_process(whole(process), 8),
-            Node::DescriptorTexts(process) => in_process(whole(process), 9),
-            Node::Threads(process) => in_process(whole(process), 10),
+            Node::Descriptors(process) => in_process(process, 8),
+            Node::DescriptorTexts(process) => in_process(process, 9),
+            Node::Threads(process) => in_process(process, 10),
             Node::Spaces(name) => in_process(name, 11),
             Node::Memory(name, file) => in_process(name, 12 + file as u64),
             Node::Space(name, index) => in_process(name, 128 + index as u64),
-            Node::Descriptor(process, number) => (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1),
-            Node::DescriptorText(process, number) => {
-                (1 << 50) | (u64::from(process) << 24) | (u64::from(number) << 1) | 1
-            }
+            Node::Descriptor(name, number) => of_descriptor(name, number),
+            Node::DescriptorText(name, number) => of_descriptor(name, number) | 1,
         }
     }
 
@@ -430,8 +435,8 @@ impl ProcInode {
         if let Some(link) = ROOT_LINKS.iter().find(|link| link.as_bytes() == name) {
             return Some(Node::Link(link));
         }
-        let process = ProcessName { process: parse_number(name)?, thread: None };
-        self.provider().owner(process).map(|_| Node::Process(process))
+        let process = ProcessName { process: parse_number(name)?, thread: None, birth: 0 };
+        self.provider().named(process).map(Node::Process)
     }
 
     fn lookup_in_process(&self, process: ProcessName, name: &[u8]) -> Option<Node> {
@@ -443,12 +448,12 @@ impl ProcInode {
             b"exe" => Some(Node::ProcessLink(process, ProcessLink::Program)),
             b"cwd" => Some(Node::ProcessLink(process, ProcessLink::WorkingDirectory)),
             b"root" => Some(Node::ProcessLink(process, ProcessLink::Root)),
-            b"fd" => Some(Node::Descriptors(process.process)),
-            b"fdinfo" => Some(Node::DescriptorTexts(process.process)),
+            b"fd" => Some(Node::Descriptors(process)),
+            b"fdinfo" => Some(Node::DescriptorTexts(process)),
             b"mem" => Some(Node::Memory(process, MemoryFile::Memory)),
             b"ns" => Some(Node::Spaces(process)),
             b"pagemap" => Some(Node::Memory(process, MemoryFile::PageMap)),
-            b"task" if process.thread.is_none() => Some(Node::Threads(process.process)),
+            b"task" if process.thread.is_none() => Some(Node::Threads(process)),
             _ => None,
         }
     }
@@ -461,6 +466,7 @@ impl ProcInode {
             }
             Node::Process(process) => self.lookup_in_process(process, name),
             Node::Spaces(process) => {
+                self.provider().owner(process).ok_or(Errno::ENOENT)?;
                 let place = SPACES.iter().position(|row| row.0.as_bytes() == name);
                 place.map(|place| Node::Space(process, place))
             }
@@ -474,8 +480,8 @@ impl ProcInode {
             }
             Node::Threads(process) => {
                 let thread = Some(parse_number(name).ok_or(Errno::ENOENT)?);
-                let name = ProcessName { process, thread };
-                self.provider().owner(name).map(|_| Node::Process(name))
+                self.provider().owner(process).ok_or(Errno::ENOENT)?;
+                self.provider().named(ProcessName { process: process.process, thread, birth: 0 }).map(Node::Process)
             }
             _ => return Err(Errno::ENOTDIR),
         })
@@ -487,6 +493,9 @@ impl ProcInode {
             let texts = ProcessText::ALL.iter().map(|row| row.0);
             texts.chain(PROCESS_ENTRIES).collect()
         };
+        if let Some(name) = self.process() {
+            self.provider().owner(name).ok_or(Errno::ENOENT)?;
+        }
         Ok(match self.node {
             Node::System(prefix) => {
                 let mut fixed: Vec<_> = system_names(prefix).iter().map(|row| row.0).collect();
@@ -497,7 +506,6 @@ impl ProcInode {
                 (fixed, self.provider().processes())
             }
             Node::Process(name) => {
-                self.provider().owner(name).ok_or(Errno::ENOENT)?;
                 let mut fixed = fixed_of_process();
                 if name.thread.is_some() {
                     fixed.retain(|entry| *entry != "task");
@@ -505,7 +513,6 @@ impl ProcInode {
                 (fixed, Vec::new())
             }
             Node::Descriptors(process) | Node::DescriptorTexts(process) => {
-                self.provider().owner(ProcessName { process, thread: None }).ok_or(Errno::ENOENT)?;
                 (Vec::new(), self.provider().descriptors(process))
             }
             Node::Threads(process) => (Vec::new(), self.provider().threads(process)),
@@ -559,7 +566,7 @@ impl Inode for ProcInode {
     fn protection(&self) -> Protection {
         let protection = self.metadata().protection();
         match self.node {
-            Node::Descriptors(process) if self.is_own(process) => Protection { permissions: 0o555, ..protection },
+            Node::Descriptors(name) if self.is_own(name.process) => Protection { permissions: 0o555, ..protection },
             _ => protection,
         }
     }
@@ -577,14 +584,16 @@ impl Inode for ProcInode {
 
     fn check_search(&self) -> Result<()> {
         match self.node {
-            Node::Process(name) if self.provider().owner(name).is_none() => Err(Errno::ESRCH),
+            Node::Process(name) | Node::Threads(name) | Node::DescriptorTexts(name) => {
+                self.provider().owner(name).map(|_| ()).ok_or(Errno::ESRCH)
+            }
             _ => Ok(()),
         }
     }
 
-    fn process_number(&self) -> Option<u32> {
+    fn process_name(&self) -> Option<ProcessName> {
         match self.node {
-            Node::Process(ProcessName { process, thread: None }) => Some(process),
+            Node::Process(name) if name.thread.is_none() => Some(name),
             _ => None,
         }
     }

@@ -17,6 +17,7 @@ use super::extended_attribute::AttributeChange;
 use super::file_users::FileUsers;
 use super::location::Location;
 use super::permission::Credentials;
+use super::proc_fs::ProcessName;
 use super::readiness::Readiness;
 pub use super::seals::{Sealable, Seals};
 pub use super::set_attributes::{Decision, SetAttributes};
@@ -442,7 +443,7 @@ pub trait Inode: Any + Send + Sync {
     }
 
     /// The process that it is a directory about (`/proc/PID`), if it is one.
-    fn process_number(&self) -> Option<u32> {
+    fn process_name(&self) -> Option<ProcessName> {
         None
     }
 

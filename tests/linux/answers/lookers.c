@@ -1,5 +1,7 @@
 // Who may look into whom: what makes a process closed to others of its user, and what it shows them then.
 #include "answers.h"
+#include <dirent.h>
+#include <linux/futex.h>
 #include <sys/fsuid.h>
 #include <sys/sendfile.h>
 
@@ -153,4 +155,107 @@ PROGRAM(what_is_not_ones_to_see) {
     CHILD("of a user, by a real user who files are not checked for", (syscall(SYS_setresgid, 1000, 0, 0), syscall(SYS_setresuid, 1000, 1001, 0), see_all(user)));
     CHILD("of a user, by root who may not trace", (syscall(SYS_capget, &head, sets), sets[0].effective &= ~(1u << CAP_SYS_PTRACE | 1u << CAP_SYS_ADMIN), sets[0].permitted &= ~(1u << CAP_SYS_PTRACE | 1u << CAP_SYS_ADMIN), sets[1].effective &= ~CAP_TO_MASK(CAP_PERFMON), sets[1].permitted &= ~CAP_TO_MASK(CAP_PERFMON), syscall(SYS_capset, &head, sets), see_all(user)));
     close(over[1]), waitpid(user, NULL, 0), close(ready[0]), close(ready[1]);
+}
+
+// What was opened of a process that has ended since: nothing of it is found any more, nor of who has its number next.
+static int held[16];
+static const char *const held_names[] = {"", "stat", "status", "maps", "cmdline", "environ", "comm", "limits", "fd", "fdinfo", "fdinfo/0", "ns", "task", "statm", "wchan", "mounts"};
+static void tell_held(void) {
+    char bytes[4096];
+    for (int i = 0; i < 16; i++) {
+        struct stat about;
+        errno = 0;
+        long count = i == 0 || i == 8 || i == 9 || i == 11 || i == 12 ? syscall(SYS_getdents64, held[i], bytes, sizeof bytes) : pread(held[i], bytes, sizeof bytes, 0);
+        printf("%s: %s", held_names[i], count > 0 ? "some" : count == 0 ? "none" : strerrorname_np(errno));
+        if (i == 8 || fstat(held[i], &about) == 0)
+            printf(", %o\n", i == 8 ? 0 : about.st_mode);
+    }
+    static const char *const below[] = {"stat", ".", "..", "nothing", "", "fd", "fd/0", "task", "ns/pid", "exe", "task/1/stat"};
+    for (int i = 0; i < 11; i++)
+        tell(below[i], openat(held[0], below[i], O_RDONLY) < 0 ? -1 : 0);
+    T(readlinkat(held[0], "cwd", bytes, 100) > 0), T(faccessat(held[0], "stat", R_OK, 0)), T(fstatat(held[0], "stat", &(struct stat){0}, 0));
+    W(openat(held[8], "0", O_RDONLY)), W(openat(held[8], "x", O_RDONLY)), W(openat(held[8], ".", O_RDONLY)), W(openat(held[9], "0", O_RDONLY));
+    W(openat(held[11], "pid", O_RDONLY)), W(readlinkat(held[11], "pid", bytes, 100)), W(openat(held[12], "1", O_RDONLY)), W(openat(held[12], ".", O_RDONLY));
+    int old = open(".", O_RDONLY);
+    T(fchdir(held[0])), T(fchdir(held[8])), T(fchdir(held[12])), fchdir(old);
+    T(syscall(SYS_pidfd_send_signal, held[0], 0, NULL, 0)), T(syscall(SYS_pidfd_send_signal, held[12], 0, NULL, 0));
+    T(write(held[6], "x", 1));
+}
+PROGRAM(held_after_the_end) {
+    pid_t child = fork();
+    if (child == 0)
+        pause(), _exit(0);
+    for (int i = 0; i < 16; i++) {
+        char path[64];
+        sprintf(path, "/proc/%d/%s", child, held_names[i]);
+        held[i] = open(path, i == 6 ? O_RDWR : O_RDONLY);
+    }
+    char path[64];
+    sprintf(path, "/proc/%d/exe", child);
+    int exe = open(path, O_PATH | O_NOFOLLOW);
+    kill(child, SIGKILL), waitid(P_PID, child, NULL, WEXITED | WNOWAIT);
+    puts("ended"), tell_held(), W(readlinkat(exe, "", path, 60));
+    waitpid(child, NULL, 0);
+    puts("waited for"), tell_held(), W(readlinkat(exe, "", path, 60)), W(fstat(exe, &(struct stat){0}));
+}
+
+// The call that a process is in, as `/proc/PID/syscall` tells it.
+static char call_bytes[16];
+static void tell_call(const char *who, pid_t whom) {
+    char path[64], text[256] = "";
+    unsigned long words[8];
+    snprintf(path, sizeof path, "/proc/%d/syscall", whom);
+    int file = whom ? open(path, O_RDONLY) : open("/proc/self/syscall", O_RDONLY);
+    if (file < 0)
+        return tell(who, -1);
+    // All six arguments are said, so that none is what a register had before.
+    long number, count = syscall(SYS_pread64, file, text, sizeof text - 1, 0, 5, 6);
+    if (count < 0)
+        return tell(who, -1);
+    int words_count = sscanf(text, "%ld %lx %lx %lx %lx %lx %lx %lx %lx", &number, words, words + 1, words + 2, words + 3, words + 4, words + 5, words + 6, words + 7);
+    if (words_count < 1)
+        printf("%s: %s", who, text);
+    else if (words_count < 9)
+        printf("%s: %ld and %d words\n", who, number, words_count - 1);
+    else
+        printf("%s: %ld, %lx %d %lx %lx %lx %lx, on the stack %d, in the program %d\n", who, number, number == SYS_futex || number == SYS_poll ? 0 : words[0], words[number == SYS_futex ? 0 : 1] == (unsigned long)(whom ? call_bytes : text), words[2], words[3], words[4], words[5], words[6] >> 40 == (unsigned long)&path >> 40, words[7] >> 24 == (unsigned long)tell_call >> 24);
+    close(file), fflush(stdout);
+}
+static void *waits_in_thread(void *line) {
+    return (void *)syscall(SYS_read, (long)line, call_bytes, 11, 0x444, 0x555, 0x666);
+}
+PROGRAM(call_in_progress) {
+    int lines[2], own[2];
+    pipe(lines), pipe(own), dup2(lines[0], 200), dup2(own[0], 201);
+    tell_call("oneself", 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(syscall(SYS_read, 200, call_bytes, 7, 0x1234, 0x123456789abcdef0, -1));
+    pause_ms(100), tell_call("one that reads", child);
+    CHILD("a user", (syscall(SYS_setresuid, 5, 5, 5), tell_call("of another", child)));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/syscall", child);
+    int file = open(path, O_RDONLY);
+    CHILD("one who may not any more", (syscall(SYS_setresuid, 5, 5, 5), T(pread(file, path, 60, 0))));
+    kill(child, SIGSTOP), waitpid(child, NULL, WUNTRACED), tell_call("one that is stopped", child);
+    kill(child, SIGCONT), pause_ms(50), tell_call("one that goes on", child);
+    kill(child, SIGKILL), waitid(P_PID, child, NULL, WEXITED | WNOWAIT), tell_call("one that has ended", child), waitpid(child, NULL, 0), T(pread(file, path, 60, 0));
+    if ((child = fork()) == 0)
+        for (;;) {
+        }
+    pause_ms(100), tell_call("one that computes", child), kill(child, SIGKILL), waitpid(child, NULL, 0);
+    if ((child = fork()) == 0)
+        syscall(SYS_poll, 0, 0, -1, 0x44, 0x55, 0x66), _exit(0);
+    pause_ms(100), tell_call("one that polls", child), kill(child, SIGKILL), waitpid(child, NULL, 0);
+    *(int *)call_bytes = 3;
+    if ((child = fork()) == 0)
+        syscall(SYS_futex, call_bytes, FUTEX_WAIT_PRIVATE, 3, NULL, 0x5, 0x6), _exit(0);
+    pause_ms(100), tell_call("one that waits for a word", child), kill(child, SIGKILL), waitpid(child, NULL, 0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, waits_in_thread, (void *)201), pause_ms(100);
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        if (atoi(entry->d_name) > 0 && atoi(entry->d_name) != getpid())
+            tell_call("a thread", atoi(entry->d_name));
+    write(own[1], "x", 1), pthread_join(thread, NULL);
 }

@@ -149,6 +149,8 @@ pub fn fchdir(context: &mut Context<'_>, [descriptor, ..]: Arguments) -> Result<
     if !location.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    // One about a process that has ended is not entered.
+    location.inode().check_search()?;
     Access::new(context).caller().check(&location, Wish::EXECUTE)?;
     drop(context.process.files.set_current(location));
     Ok(0)

@@ -13,16 +13,12 @@ use crate::context::{Arguments, Context};
 use crate::memory::DUMPABLE_BY_USER;
 use crate::process::{Process, Thread};
 use crate::process_file::ProcessFile;
-use crate::table::{Entry, full, partial};
+use crate::table::{Entry, full};
 
 /// This family's part of the table.
 pub const ENTRIES: &[Entry] = &[
     full(Sysno::pidfd_open, pidfd_open),
-    partial(
-        Sysno::pidfd_send_signal,
-        "a directory of /proc means whoever has the number when the signal is sent",
-        pidfd_send_signal,
-    ),
+    full(Sysno::pidfd_send_signal, pidfd_send_signal),
     full(Sysno::pidfd_getfd, pidfd_getfd),
 ];
 
@@ -66,8 +62,8 @@ fn signalled(context: &Context<'_>, descriptor: u64) -> Result<Arc<Process>> {
     if let Some(file) = description.extension::<ProcessFile>() {
         return Ok(file.process().clone());
     }
-    let number = description.inode().process_number().filter(|_| !description.is_path_only());
-    context.system.processes.get(number.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)
+    let name = description.inode().process_name().filter(|_| !description.is_path_only());
+    context.system.facts.process(name.ok_or(Errno::EBADF)?)
 }
 
 /// `pidfd_send_signal(2)`.

@@ -506,9 +506,14 @@ fn leave(run: &Run, frame: &mut UpcallFrame, ended: Option<EndedCall>) {
     }
 }
 
-/// Everything else.
+/// Everything else. Afterwards the frame's place is one for calls, some of which do not say what they are.
 pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
-    let run = run();
+    take_other(run(), frame);
+    frame.kind = UpcallKind::Syscall as u32;
+}
+
+#[inline(always)]
+fn take_other(run: &Run, frame: &mut UpcallFrame) {
     if frame.kind == UpcallKind::Exception as u32 {
         return exception(run, frame);
     }

@@ -177,6 +177,21 @@ fn fiber_of(task: &Task) -> &Fiber {
     unsafe { place.as_ref() }.expect("a task that was started has a fiber")
 }
 
+/// The frame of a fiber's program, which lies at the top of its stack while it is in exos: of this one, or of one that
+/// is blocked. It is looked at and not kept away from, so whoever asks looks again whether it was blocked all the time.
+pub(crate) fn program_registers(task: &Task) -> Option<UpcallFrame> {
+    const WORD_COUNT: usize = size_of::<UpcallFrame>() / size_of::<u64>();
+    let fiber = task.machine.get()?.downcast_ref::<Fiber>()?;
+    let place = (fiber.stack.top() - size_of::<UpcallFrame>() as u64) as *const AtomicU64;
+    let mut frame = UpcallFrame::ZERO;
+    let words = core::ptr::from_mut(&mut frame).cast::<u64>();
+    for index in 0..WORD_COUNT {
+        // SAFETY: the stack is there as long as the fiber, and a frame is words of any value; each is read as a whole.
+        unsafe { words.add(index).write((*place.add(index)).load(Ordering::Relaxed)) };
+    }
+    Some(frame)
+}
+
 /// Does what the scheduler chose for this processor. Comes back when this fiber is chosen again (at once for `Stay`).
 /// It was made at `now_ns`.
 #[inline]

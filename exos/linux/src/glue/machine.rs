@@ -236,6 +236,10 @@ impl Platform for MachinePlatform {
         fiber::enter_space(space);
     }
 
+    fn program_registers(&self, thread: &Thread) -> Option<UpcallFrame> {
+        fiber::program_registers(&thread.task)
+    }
+
     fn arm_timer(&self, deadline_ns: Option<u64>) {
         if let Some(deadline_ns) = deadline_ns {
             self.bells.arm_timer(deadline_ns);

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use exos::fs::location::{Location, Mount, MountFlags};
 
 use super::{Text, put};
-use crate::process::Process;
 use crate::system::System;
 
 /// Bytes that would end a field.
@@ -25,10 +24,9 @@ fn path_of(mount: &Mount, root: &Location) -> Option<Vec<u8>> {
     path.starts_with(b"/").then_some(path)
 }
 
-fn seen_mounts(system: &System, process: &Process) -> Vec<(Arc<Mount>, Vec<u8>)> {
-    let root = process.files.root();
+fn seen_mounts(system: &System, root: &Location) -> Vec<(Arc<Mount>, Vec<u8>)> {
     let mounts = system.files.namespace.mounts().into_iter();
-    mounts.filter_map(|mount| path_of(&mount, &root).map(|path| (mount, path))).collect()
+    mounts.filter_map(|mount| path_of(&mount, root).map(|path| (mount, path))).collect()
 }
 
 /// `rw,nosuid,nodev,noexec,relatime`.
@@ -46,8 +44,8 @@ fn options(flags: MountFlags) -> String {
 }
 
 /// `mounts`.
-pub(super) fn mounts(system: &System, process: &Process, out: &mut Text<'_>) {
-    for (mount, path) in seen_mounts(system, process) {
+pub(super) fn mounts(system: &System, root: &Location, out: &mut Text<'_>) {
+    for (mount, path) in seen_mounts(system, root) {
         out.escaped(mount.description.source.as_bytes(), SPECIAL_IN_SOURCE);
         out.raw(b" ");
         out.escaped(&path, SPECIAL_IN_PATH);
@@ -56,8 +54,8 @@ pub(super) fn mounts(system: &System, process: &Process, out: &mut Text<'_>) {
 }
 
 /// `mountinfo`.
-pub(super) fn mount_info(system: &System, process: &Process, out: &mut Text<'_>) {
-    for (mount, path) in seen_mounts(system, process) {
+pub(super) fn mount_info(system: &System, root: &Location, out: &mut Text<'_>) {
+    for (mount, path) in seen_mounts(system, root) {
         let parent = mount.covers().map_or(mount.id, |covered| covered.mount().id);
         let device = mount.root().inode().metadata().device;
         put!(out, "{} {parent} {}:{} / ", mount.id, device.major, device.minor);

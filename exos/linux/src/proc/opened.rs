@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering;
 use exos::error::{Errno, Result};
 use exos::fs::description::{Description, StatusFlags};
 use exos::fs::file_lock::{LockFamily, LockKind, LockOwner};
+use exos::fs::location::Location;
 use exos::fs::namespace::PSEUDO_DEVICE;
 use exos::fs::proc_fs::{OpenText, ProcessName, ProcessProvider, ProcessText};
 
@@ -30,6 +31,8 @@ pub(super) struct ProcessFile {
     /// What `auxv` shows, also when the process is gone, as on Linux.
     pub(super) auxiliary: Vec<u8>,
     pub(super) thread: Weak<Thread>,
+    /// Whose mounts `mounts` and `mountinfo` show, also when the process is gone, as on Linux. The others keep none.
+    pub(super) root: Option<Location>,
     pub(super) text: ProcessText,
 }
 
@@ -77,8 +80,6 @@ impl ProcessFile {
             ProcessText::Personality => put!(out, "{:08x}\n", process.persona.load(Ordering::Relaxed)),
             ProcessText::TimerSlack => put!(out, "{}\n", thread.timer_slack_ns.load(Ordering::Relaxed)),
             ProcessText::WaitChannel => out.raw(b"0"),
-            ProcessText::MountInfo => mount_text::mount_info(system, process, out),
-            ProcessText::Mounts => mount_text::mounts(system, process, out),
             ProcessText::OutOfMemoryScore => {
                 let score = crate::out_of_memory::score_of(system, process);
                 put!(out, "{}\n", score.unwrap_or(0));
@@ -90,6 +91,10 @@ impl ProcessFile {
             }
             ProcessText::StatM => memory_text::statm(process, out),
             ProcessText::Status => process_text::status(&subject, out),
+            ProcessText::Call => {
+                let may_look = system.facts.check_look(self.name).is_ok();
+                process_text::call(&subject, may_look, out)?;
+            }
             ProcessText::Maps | ProcessText::Smaps => {
                 let show = if self.text == ProcessText::Maps { memory_text::maps } else { memory_text::smaps };
                 if let Some(space) = self.space.upgrade() {
@@ -97,7 +102,7 @@ impl ProcessFile {
                 }
             }
             ProcessText::SmapsRollup => memory_text::rollup(&*self.space.upgrade().ok_or(Errno::ESRCH)?, out),
-            ProcessText::AuxiliaryVector | ProcessText::Environment => {}
+            ProcessText::AuxiliaryVector | ProcessText::Environment | ProcessText::Mounts | ProcessText::MountInfo => {}
         }
         Ok(())
     }
@@ -114,14 +119,24 @@ impl OpenText for ProcessFile {
                     out.strings(&image.environment);
                 }
             }
+            ProcessText::Mounts | ProcessText::MountInfo => {
+                let is_short = self.text == ProcessText::Mounts;
+                let show = if is_short { mount_text::mounts } else { mount_text::mount_info };
+                if let Some(root) = &self.root {
+                    show(&system, root, &mut out);
+                }
+            }
             _ => self.append_of_process(&system, &mut out)?,
         }
         out.end()
     }
 
     fn set(&self, value: &[u8]) -> Result<()> {
-        let (member, thread) = self.find(&*self.system()?)?;
+        let system = self.system()?;
+        let (member, thread) = self.find(&system)?;
         match self.text {
+            // Of others' threads it is not theirs to set.
+            ProcessText::CommandName if member.process.pid != system.facts.current_numbers().0 => Err(Errno::EINVAL),
             ProcessText::CommandName => {
                 // As on Linux, an end of line that is written belongs to the name.
                 let value = value.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::sync::atomic::Ordering;
 
+use aegis_abi::upcall::UpcallKind;
+use exos::error::{Errno, Result};
 use exos::fs::stream::{TERMINAL_MAJOR, Terminal};
 use exos::fs::vnode::DeviceNumber;
 use exos::task::limits::{Limits, RESOURCE_COUNT, Resource, UNLIMITED};
@@ -213,6 +215,38 @@ pub(super) fn stat(subject: &Subject<'_>, is_open: bool, out: &mut Text<'_>) {
     put!(out, "{} {} {} ", ranges.data_start, ranges.data_end, heap_start);
     // arg_start arg_end env_start env_end exit_code: where they lie on the stack is not kept.
     out.raw(b"0 0 0 0 0\n");
+}
+
+/// `syscall`: the call that the thread is in. `EPERM`: whoever asks may not know.
+pub(super) fn call(subject: &Subject<'_>, may_look: bool, out: &mut Text<'_>) -> Result<()> {
+    if !may_look {
+        return Err(Errno::EPERM);
+    }
+    let thread = subject.thread;
+    if subject.member.process.has_ended() {
+        out.raw(b"-1 0x0 0x0\n");
+        return Ok(());
+    }
+    let is_own = subject.system.facts.current_numbers().1 == thread.tid;
+    let is_there = || is_own || thread.task.is_blocked();
+    let stopped_in = *thread.stopped_in.lock();
+    let registers = if is_there() { subject.system.platform.program_registers(thread) } else { None };
+    let Some(frame) = registers.filter(|_| is_there() && *thread.stopped_in.lock() == stopped_in) else {
+        out.raw(b"running\n");
+        return Ok(());
+    };
+    let in_call = (frame.kind == UpcallKind::Syscall as u32).then_some(frame.rax);
+    match stopped_in.unwrap_or(in_call) {
+        Some(number) => {
+            put!(out, "{}", number as i64);
+            for argument in [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9] {
+                put!(out, " {argument:#x}");
+            }
+        }
+        None => out.raw(b"-1"),
+    }
+    put!(out, " {:#x} {:#x}\n", frame.rsp, frame.rip);
+    Ok(())
 }
 
 /// `limits`.

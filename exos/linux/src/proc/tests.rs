@@ -1,6 +1,10 @@
 //! The texts as programs read them through `/proc`, against the formats of Linux 6.1.
 
 use exos::error::Errno;
+use exos::fs::location::Location;
+use exos::fs::permission::Credentials;
+use exos::fs::vnode::{OpenRequest, Timestamp};
+use exos::fs::walk::{Caller, LookupFlags};
 use exos::task::capability::Capabilities;
 use exos::task::limits::{Limit, Resource};
 use exos::task::signal::{Disposition, Signal};
@@ -257,11 +261,51 @@ fn a_process_comes_and_goes() {
     let facts = super::ProcFacts::new();
     facts.add_process(world.pod.process.clone(), world.pod.thread.clone());
     use exos::fs::proc_fs::{ProcessName, ProcessProvider};
-    let name = ProcessName { process: 1, thread: None };
+    let name = ProcessName { process: 1, thread: None, birth: 0 };
     assert_eq!((facts.processes(), facts.current(), facts.owner(name)), (vec![1], (1, 1), Some((0, 0))));
     let text = exos::fs::proc_fs::ProcessText::Status;
     assert_eq!(facts.open_text(name, text).err(), Some(Errno::ENOENT), "no system yet");
     facts.remove_process(1);
     facts.remove_process(1);
-    assert_eq!((facts.processes(), facts.owner(name), facts.threads(1)), (vec![], None, vec![]));
+    assert_eq!((facts.processes(), facts.owner(name), facts.threads(name)), (vec![], None, vec![]));
+}
+
+/// What was found stays with the process that it was found of.
+#[test]
+fn a_number_that_is_given_again_is_another() {
+    let (world, other) = (World::new(), World::new());
+    let namespace = world.pod.system.files.namespace.clone();
+    let root = &namespace.root();
+    let caller = Caller { root, credentials: &Credentials::ROOT, umask: 0, now: Timestamp::default() };
+    let find = |start: &Location, path: &[u8]| namespace.lookup(&caller, start, path, LookupFlags::FOLLOW);
+    let facts = world.pod.system.facts.clone();
+    let paths = ["1", "1/fd", "1/ns", "1/task", "1/task/1", "1/status", "1/exe"];
+    let held = paths.map(|path| {
+        let found = namespace.lookup(&caller, root, format!("/proc/{path}").as_bytes(), LookupFlags::default());
+        (path, found.unwrap_or_else(|error| panic!("{path}: {error:?}")))
+    });
+    let names = |place: &Location| place.inode().read_directory(0, &mut |_| true).map(|_| ());
+    for (path, place) in &held[..5] {
+        assert_eq!(names(place), Ok(()), "{path}");
+    }
+    facts.remove_process(1);
+    for is_given_again in [false, true] {
+        if is_given_again {
+            facts.add_process(other.pod.process.clone(), other.pod.thread.clone());
+            assert!(find(root, b"/proc/1/status").is_ok());
+        }
+        for (path, place) in &held[..5] {
+            assert_eq!(names(place), Err(Errno::ENOENT), "{path}");
+        }
+        let errors = [(0, "status", Errno::ESRCH), (1, "0", Errno::ENOENT), (2, "pid", Errno::ENOENT)];
+        for (which, name, error) in errors.into_iter().chain([(3, "1", Errno::ESRCH), (4, "stat", Errno::ESRCH)]) {
+            let found = find(&held[which].1, name.as_bytes()).map(|_| ());
+            assert_eq!(found, Err(error), "{name} in {}", held[which].0);
+        }
+        let opened =
+            held[5].1.inode().open(OpenRequest { read: true, write: false, non_blocking: false }, &Credentials::ROOT);
+        assert_eq!(opened.err(), Some(Errno::ESRCH));
+        assert_eq!(held[6].1.inode().follow_link().err(), Some(Errno::ENOENT));
+        assert!(facts.process(held[0].1.inode().process_name().unwrap()).is_err());
+    }
 }

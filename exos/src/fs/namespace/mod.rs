@@ -31,6 +31,7 @@ use super::memory_fs::MemoryNode;
 use super::permission::{Credentials, Wish};
 use super::pipe::PipeEnd;
 use super::stream::StreamInode;
+use super::transfer::{Destination, Source};
 use super::vnode::{
     Creation, Decision, DeviceNumber, FileKind, FileSystemStatistics, Inode, InodeRef, Metadata, OpenFile, OpenRequest,
     Protection, Seals, SetAttributes, Timestamp, downcast,
@@ -343,7 +344,7 @@ impl Namespace {
     /// A place of that name that is in no directory (`uts:[…]`).
     #[must_use]
     pub fn place_without_directory(&self, inode_number: u64, display_name: &str, now: Timestamp) -> Location {
-        let inode = PseudoInode::new(inode_number, FileKind::Regular, now, None);
+        let inode = PseudoInode::name_only(inode_number, now);
         Location::pseudo(&self.pseudo_mount, inode, display_name.as_bytes())
     }
 
@@ -438,6 +439,8 @@ struct PseudoInode {
     number: u64,
     kind: FileKind,
     pipe: Option<Arc<super::pipe::Pipe>>,
+    /// It can be opened, for its name only.
+    is_name_only: bool,
     attributes: Mutex<PseudoAttributes>,
 }
 
@@ -456,7 +459,28 @@ impl PseudoInode {
         let permissions = if kind == FileKind::Socket { 0o777 } else { 0o600 };
         let [accessed, modified, changed] = [created; 3];
         let attributes = PseudoAttributes { permissions, uid: 0, gid: 0, accessed, modified, changed };
-        Arc::new(Self { number, kind, pipe, attributes: Mutex::new(attributes) })
+        Arc::new(Self { number, kind, pipe, is_name_only: false, attributes: Mutex::new(attributes) })
+    }
+
+    /// What only stands for something.
+    fn name_only(number: u64, created: Timestamp) -> Arc<Self> {
+        let [accessed, modified, changed] = [created; 3];
+        let attributes = PseudoAttributes { permissions: 0o444, uid: 0, gid: 0, accessed, modified, changed };
+        let attributes = Mutex::new(attributes);
+        Arc::new(Self { number, kind: FileKind::Regular, pipe: None, is_name_only: true, attributes })
+    }
+}
+
+/// What was opened for its name only.
+struct NameOnly;
+
+impl OpenFile for NameOnly {
+    fn read(&self, _: u64, _: &mut dyn Destination) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+
+    fn write(&self, _: u64, _: &mut dyn Source) -> Result<usize> {
+        Err(Errno::EINVAL)
     }
 }
 
@@ -504,6 +528,9 @@ impl Inode for PseudoInode {
 
     /// `/proc/self/fd/N` of a pipe opens another end of it; other pseudo files cannot be opened again.
     fn open(&self, request: OpenRequest, _credentials: &Credentials) -> Result<Option<Arc<dyn OpenFile>>> {
+        if self.is_name_only {
+            return if request.write { Err(Errno::EACCES) } else { Ok(Some(Arc::new(NameOnly))) };
+        }
         let pipe = self.pipe.as_ref().ok_or(Errno::ENXIO)?;
         Ok(Some(PipeEnd::open_unnamed(pipe, request)))
     }

@@ -55,13 +55,17 @@ impl ProcessProvider for Facts {
     }
 
     fn owner(&self, name: ProcessName) -> Option<(u32, u32)> {
-        let threads = self.threads(name.process);
+        let threads = self.threads(name);
         let has_thread = name.thread.is_none_or(|thread| threads.contains(&thread));
         (matches!(name.process, 1 | 7) && has_thread).then_some((5, 6))
     }
 
-    fn threads(&self, process: u32) -> Vec<u32> {
-        if process == 1 { alloc::vec![1] } else { alloc::vec![7, 8] }
+    fn named(&self, name: ProcessName) -> Option<ProcessName> {
+        self.owner(name).map(|_| name)
+    }
+
+    fn threads(&self, name: ProcessName) -> Vec<u32> {
+        if name.process == 1 { alloc::vec![1] } else { alloc::vec![7, 8] }
     }
 
     fn open_text(&self, name: ProcessName, text: ProcessText) -> Result<Arc<dyn OpenText>> {
@@ -79,11 +83,11 @@ impl ProcessProvider for Facts {
         }
     }
 
-    fn descriptors(&self, _: u32) -> Vec<u32> {
+    fn descriptors(&self, _: ProcessName) -> Vec<u32> {
         (0..self.descriptors.lock().len() as u32).collect()
     }
 
-    fn descriptor(&self, _: u32, number: u32) -> Result<DescriptorView> {
+    fn descriptor(&self, _: ProcessName, number: u32) -> Result<DescriptorView> {
         let descriptors = self.descriptors.lock();
         let description = descriptors.get(number as usize).ok_or(Errno::EBADF)?;
         Ok(DescriptorView {
@@ -93,7 +97,7 @@ impl ProcessProvider for Facts {
         })
     }
 
-    fn open_descriptor_text(&self, _: u32, number: u32) -> Result<Arc<dyn OpenText>> {
+    fn open_descriptor_text(&self, _: ProcessName, number: u32) -> Result<Arc<dyn OpenText>> {
         Ok(Arc::new(Told(Err(number), self.reads.clone())))
     }
 
