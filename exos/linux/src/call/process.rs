@@ -476,10 +476,12 @@ fn look(context: &Context<'_>, choice: &Choice, options: u64) -> Result<Option<F
     // Of one that has ended nothing but that can be told, and once.
     let is_told = |child: &Process| options & EXITED == 0 || child.is_claimed.load(Ordering::Acquire);
     let may_tell = |child: &Arc<Process>| !child.is_zombie.load(Ordering::Acquire) || !is_told(child);
-    if !chosen.iter().any(may_tell) {
+    let found = chosen.iter().find_map(|child| look_at(context, child, options));
+    // Asked after the look: of one that another thread has claimed during it no news will come.
+    if found.is_none() && !chosen.iter().any(may_tell) {
         return Err(Errno::ECHILD);
     }
-    Ok(chosen.iter().find_map(|child| look_at(context, child, options)))
+    Ok(found)
 }
 
 fn look_at(context: &Context<'_>, child: &Arc<Process>, options: u64) -> Option<Found> {
