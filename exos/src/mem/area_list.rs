@@ -230,6 +230,14 @@ impl AreaList {
         found
     }
 
+    /// As [`Self::find_hole`], for a search that is not the usual one, from where the next will go on.
+    pub(crate) fn find_other_hole(&mut self, length: u64, top: u64) -> Option<u64> {
+        let hint = self.hint;
+        let found = self.find_hole(length, top);
+        self.hint = hint;
+        found
+    }
+
     /// Cuts areas at both ends of `range`; the first area that ends above its start, which lies inside if any does.
     fn isolate(&mut self, range: &Range<u64>) -> Position {
         self.isolate_from(self.areas.first_ending_above(range.start), range)

@@ -162,7 +162,7 @@ impl AddressSpace {
         let mut hole = found;
         for _ in 0..RANGE_COUNT {
             let Some(below) = ranges.touched(&(hole..hole + length)) else { return hole };
-            match self.areas.find_hole(length, below) {
+            match self.areas.find_other_hole(length, below) {
                 Some(next) => hole = next,
                 None => break,
             }

@@ -261,6 +261,15 @@ impl Content {
                 return Ok(FilePage { valid_bytes, ..page });
             }
         }
+        // One that the file does not have yet, and that no image has either, unless it is to be changed.
+        let is_new = match self.backing(index) {
+            Backing::Own(_) => false,
+            Backing::Base(_) => intent == PageIntent::WriteShared,
+            Backing::Zeros => true,
+        };
+        if is_new && !fs.has_room_for_mapping() {
+            return Err(PageError::Failed);
+        }
         let made = self.own_page(fs, base, index).map_err(|error| match error {
             Errno::ENOMEM => PageError::OutOfMemory,
             _ => PageError::Failed,

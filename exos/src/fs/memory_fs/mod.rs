@@ -188,6 +188,16 @@ impl MemoryFs {
     /// `ENOSPC` where another page written would leave programs less memory than what is reserved for them.
     fn check_reserve(&self) -> Result<()> {
         reserve::check().map_err(|_| Errno::ENOSPC)?;
+        self.check_frames()
+    }
+
+    /// Whether a mapping may make one more page of a file, as a write may: where not, the program gets SIGBUS, as where
+    /// a file system is full. A pod that may be given more memory asks for it as for a program's own.
+    fn has_room_for_mapping(&self) -> bool {
+        self.check_frames().is_ok() || self.pool.limit_at_most() > self.pool.limit_at_last()
+    }
+
+    fn check_frames(&self) -> Result<()> {
         if self
             .promised_page_count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1))

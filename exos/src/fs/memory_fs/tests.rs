@@ -112,6 +112,31 @@ fn what_the_kernel_has_given_to_others_is_no_room_for_files() {
 }
 
 #[test]
+fn mappings_leave_memory_to_programs_as_writes_do() {
+    let machine = FakeMachine::new();
+    let pool = FramePool::new(machine.clone(), machine.clone(), 16 << 20);
+    let root = tmpfs_root(&pool, 1, LARGE);
+    let large = file(&root, "large");
+    large.truncate(16 << 20, NOW).unwrap();
+    let touch = |index, intent| large.page(index, intent).map(|_| ());
+    let (last, room) = (4095, 4096 - 4096 / 16);
+    let done = (0..last).take_while(|index| touch(*index, PageIntent::WriteShared).is_ok()).count();
+    assert_eq!(done, room as usize);
+    assert_eq!(touch(last, PageIntent::WriteShared), Err(PageError::Failed));
+    assert_eq!(touch(last, PageIntent::Read), Err(PageError::Failed));
+    assert_eq!(touch(0, PageIntent::WriteShared), Ok(()), "what is there can be changed");
+    assert_eq!(core::iter::from_fn(|| pool.allocate().ok()).count(), 4096 / 16);
+    // A pod that may be given more asks for it.
+    machine.set_frame_limit(4096);
+    machine.grow_frame_limit(512, 1 << 20);
+    let pool = FramePool::new(machine.clone(), machine.clone(), 64 << 20);
+    let other = file(&tmpfs_root(&pool, 2, LARGE), "other");
+    other.truncate(32 << 20, NOW).unwrap();
+    let touched = (0..8192).find_map(|index| other.page(index, PageIntent::WriteShared).err());
+    assert_eq!(touched, Some(PageError::OutOfMemory));
+}
+
+#[test]
 fn a_write_waits_for_memory_that_the_pod_can_have() {
     let machine = FakeMachine::new();
     let pool = FramePool::new(machine.clone(), machine.clone(), 64 << 20);
