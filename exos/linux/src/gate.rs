@@ -13,13 +13,10 @@ use syscalls::Sysno;
 
 use crate::context::{Arguments, Context};
 use crate::deliver::Target;
-use crate::out_of_memory::make_room;
+use crate::out_of_memory::{level_after_giving, make_room};
 
 /// `EPOLL_CTL_ADD`.
 const EPOLL_ADD: u64 = 1;
-/// With more free frames than these in the pool, some may be given back for the heap to take.
-const POOL_FREE_FRAMES: u64 = 1024;
-
 /// The error of a call that is refused.
 fn refusal(call: Sysno, arguments: &Arguments) -> Option<Errno> {
     match call {
@@ -82,11 +79,7 @@ fn gives_up(call: Sysno) -> bool {
 #[cold]
 pub fn pass(context: &Context<'_>, number: u64, arguments: &Arguments) -> Result<()> {
     let Some(call) = Sysno::new(usize::try_from(number).unwrap_or(usize::MAX)) else { return Ok(()) };
-    let mut level = reserve::refilled_level();
-    if level != Level::Whole && context.system.pool.statistics().free > POOL_FREE_FRAMES {
-        context.system.pool.give_back(POOL_FREE_FRAMES);
-        level = reserve::refilled_level();
-    }
+    let mut level = level_after_giving(&context.system.pool, Level::Whole);
     let refusal = refusal(call, arguments);
     while level != Level::Whole && refusal.is_some() && context.system.pool.await_frames() {
         level = reserve::refilled_level();

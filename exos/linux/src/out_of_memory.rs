@@ -11,6 +11,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use exos::mem::FramePool;
 use exos::platform::LogLevel;
 use exos::reserve::{self, Level};
 use exos::task::signal::{Signal, SignalInfo, SignalPayload};
@@ -26,8 +27,10 @@ const CODE_KERNEL: i32 = 0x80;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// With more free frames than these somebody has given some back meanwhile.
 const FREE_ENOUGH_FRAMES: u64 = 64;
-/// Frames that are given back for exos's heap to take.
+/// Frames that are given back at a time for exos's heap to take, while the pool has more free ones than these, and in
+/// all: more than exos has to leave to programs before its heap may grow.
 const GIVEN_BACK_FRAMES: u64 = 1024;
+const GIVEN_BACK_FRAMES_MAX: u64 = (24 << 20) / 4096;
 /// What an area, a descriptor and a thread take of exos's memory, about.
 const AREA_BYTES: u64 = 128;
 const DESCRIPTOR_BYTES: u64 = 512;
@@ -77,6 +80,11 @@ fn chosen<T>(candidates: impl Iterator<Item = (i64, u32, T)>, first: u32) -> Opt
     candidates.max_by_key(|(score, pid, _)| (*pid != first, *score, *pid)).map(|(_, _, chosen)| chosen)
 }
 
+/// Whether somebody is there who was not there before.
+fn has_new<T>(before: &[Arc<T>], now: &[Arc<T>]) -> bool {
+    now.iter().any(|process| !before.iter().any(|known| Arc::ptr_eq(known, process)))
+}
+
 fn is_ending(process: &Process) -> bool {
     process.has_ended() && !process.is_zombie.load(Ordering::Acquire)
 }
@@ -93,6 +101,10 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
         return;
     }
     let Some(victim) = victim else { return };
+    // To look at all takes long where one holds his space: others may have come and gone meanwhile.
+    if victim.pid == FIRST_PID && has_new(&processes, &system.processes.all()) {
+        return;
+    }
     if victim.was_chosen_to_end.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -106,10 +118,26 @@ fn choose_victim(system: &System, own: Option<&Arc<Process>>, enough_frames: u64
     victim.raise(Signal::KILL, SignalInfo { code: CODE_KERNEL, errno: 0, payload });
 }
 
+/// How much of the reserve is there, after the pool gave back what it has free for the heap to take, as long as there
+/// is less than `wanted`.
+pub fn level_after_giving(pool: &FramePool, wanted: Level) -> Level {
+    let mut level = reserve::refilled_level();
+    let mut given = 0;
+    while level < wanted && given < GIVEN_BACK_FRAMES_MAX && pool.statistics().free > GIVEN_BACK_FRAMES {
+        match pool.give_back(GIVEN_BACK_FRAMES) {
+            0 => break,
+            count => given += count,
+        }
+        level = reserve::refilled_level();
+    }
+    level
+}
+
 /// Whether exos's own structures have little memory left, after an attempt to let them have more.
 pub fn is_heap_low(system: &System) -> bool {
     let is_low = || reserve::refilled_level() == Level::Low;
-    is_low() && (system.pool.give_back(GIVEN_BACK_FRAMES) == 0 || is_low())
+    level_after_giving(&system.pool, Level::Short) == Level::Low
+        && (system.pool.give_back(GIVEN_BACK_FRAMES) == 0 || is_low())
 }
 
 /// Memory has come to its end for the calling thread, which holds no lock: waits until there may be some again.
@@ -164,7 +192,16 @@ pub fn forget_taken(system: &System) {
 
 #[cfg(test)]
 mod tests {
-    use super::{chosen, score};
+    use super::{chosen, has_new, score};
+    use alloc::sync::Arc;
+
+    #[test]
+    fn the_first_process_is_not_chosen_while_others_come() {
+        let [first, second, third] = [1, 2, 2].map(Arc::new);
+        let before = [first.clone(), second.clone()];
+        assert!(!has_new(&before, &before) && !has_new(&before, &[first.clone()]));
+        assert!(has_new(&before, &[first, third]), "the same number, another process");
+    }
 
     #[test]
     fn the_first_process_goes_last_and_of_equals_the_youngest() {

@@ -301,11 +301,7 @@ impl Entry {
     }
 
     /// The entry for `name`: `fresh`, or the one that leads to the same inode already.
-    fn attach_to(
-        mut children: MutexGuard<'_, Children>,
-        (name, hash): (&[u8], u64),
-        fresh: Arc<Self>,
-    ) -> Arc<Self> {
+    fn attach_to(mut children: MutexGuard<'_, Children>, (name, hash): (&[u8], u64), fresh: Arc<Self>) -> Arc<Self> {
         let Some(child) = children.by_name.get_mut_at(hash, name) else {
             children.put_at(hash, name, &fresh);
             return fresh;
