@@ -68,8 +68,8 @@ impl<M: Machine> State<'_, M> {
         if deadline_ns == u64::MAX {
             return;
         }
-        (self.bells[bell].deadline_ns, self.bells[bell].deadline_with) = (deadline_ns, Some(with));
-        self.bell_clock_min_ns = self.next_bell_ns().min(deadline_ns);
+        self.bells[bell].deadline_with = Some(with);
+        self.note_alarm(bell, deadline_ns);
         if let Some(cpu) = self.this_cpu {
             self.cpus[cpu].is_deadline_stale = true;
         }
@@ -91,29 +91,27 @@ impl<M: Machine> State<'_, M> {
 
     /// Rings the bells whose time has come.
     pub(crate) fn ring_due(&mut self, now_ns: u64) {
-        if self.next_bell_ns() > now_ns {
+        if self.bell_clock_min_ns > now_ns {
             return;
         }
         self.bell_clock_min_ns = u64::MAX;
-        for bell in self.bells.ids().take(self.bell_end) {
-            match self.bells[bell].deadline_ns {
-                0 => {}
-                deadline_ns if deadline_ns <= now_ns => {
-                    self.bells[bell].deadline_ns = 0;
-                    self.ring(bell);
+        for row in 0..self.alarms.len() {
+            let mut left = core::mem::take(&mut self.alarms[row]);
+            while let Some(bell) = BellId::from_index(row * 64 + left.trailing_zeros() as usize).filter(|_| left != 0) {
+                left &= left - 1;
+                match core::mem::take(&mut self.bells[bell].deadline_ns) {
+                    0 => {}
+                    deadline_ns if deadline_ns <= now_ns => self.ring(bell),
+                    deadline_ns => self.note_alarm(bell, deadline_ns),
                 }
-                deadline_ns => self.bell_clock_min_ns = self.bell_clock_min_ns.min(deadline_ns),
             }
         }
     }
 
-    /// When the clock rings the next bell. May be earlier than that after a deadline was taken
-    /// back.
-    pub(crate) fn next_bell_ns(&mut self) -> u64 {
-        if self.bell_clock_min_ns == 0 {
-            self.bell_clock_min_ns = u64::MAX;
-        }
-        self.bell_clock_min_ns
+    fn note_alarm(&mut self, bell: BellId, deadline_ns: u64) {
+        self.bells[bell].deadline_ns = deadline_ns;
+        self.alarms[bell.index() / 64] |= 1 << (bell.index() % 64);
+        self.bell_clock_min_ns = self.bell_clock_min_ns.min(deadline_ns);
     }
 
     /// Adds one to the count, wakes sleepers, makes the upcall.

@@ -92,6 +92,7 @@ impl<'a, M: Machine> State<'a, M> {
         }
         (self.template_root, self.system_page) = (setup.template_root, setup.system_page);
         (self.slice_ns, self.random) = (setup.slice_ns.max(1), Keyed::new(setup.lottery_key));
+        self.bell_clock_min_ns = u64::MAX;
         self.frames.set(setup.system_page, FrameKind::Shared, 0);
         Ok(())
     }

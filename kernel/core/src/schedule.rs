@@ -470,7 +470,7 @@ impl<M: Machine> State<'_, M> {
             (Some(_), limit_ns) => limit_ns,
         };
         deadline_ns = deadline_ns.min(self.wake_draw_ns(cpu));
-        deadline_ns = deadline_ns.min(self.next_clock_ns()).min(self.next_bell_ns());
+        deadline_ns = deadline_ns.min(self.next_clock_ns()).min(self.bell_clock_min_ns);
         if self.reclaim_min_ns != 0 {
             deadline_ns = deadline_ns.min(self.reclaim_min_ns);
         }

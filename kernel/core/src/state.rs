@@ -129,8 +129,10 @@ begins! {
         pub(crate) clock_min_ns: u64 = 0,
         /// Clock terms up to then have been looked at.
         pub(crate) clock_checked_ns: u64 = 0,
-        /// Earliest deadline of any bell; `u64::MAX` means none, 0 that it must be computed.
+        /// When the clock rings the next bell, or earlier, where a deadline was taken back; `u64::MAX`: it rings none.
         pub(crate) bell_clock_min_ns: u64 = 0,
+        /// A bit for each bell that has a deadline, or had one that was taken back.
+        pub(crate) alarms: [u64; BELL_COUNT_MAX / 64] = [0; BELL_COUNT_MAX / 64],
         /// No bell at or above this index was ever made.
         pub(crate) bell_end: usize = 0,
         /// Sleepers that wait for words.

@@ -378,6 +378,9 @@ fn check_processors(state: &State<Fake>) {
     for bell in state.bells.ids() {
         let expected = waiters.get(&BellId::index(bell)).copied().unwrap_or(0);
         assert_eq!(state.bells[bell].waiter_count, expected);
+        let deadline_ns = state.bells[bell].deadline_ns;
+        let is_noted = state.alarms[BellId::index(bell) / 64] >> (BellId::index(bell) % 64) & 1 == 1;
+        assert!(deadline_ns == 0 || is_noted && state.bell_clock_min_ns <= deadline_ns, "{bell:?}");
     }
 }
 
