@@ -199,7 +199,7 @@ mod tests {
     fn the_first_process_is_not_chosen_while_others_come() {
         let [first, second, third] = [1, 2, 2].map(Arc::new);
         let before = [first.clone(), second.clone()];
-        assert!(!has_new(&before, &before) && !has_new(&before, &[first.clone()]));
+        assert!(!has_new(&before, &before) && !has_new(&before, core::slice::from_ref(&first)));
         assert!(has_new(&before, &[first, third]), "the same number, another process");
     }
 

@@ -113,12 +113,15 @@ struct Children {
 #[derive(Default)]
 struct Motion([Option<(Name, Arc<Entry>)>; 2]);
 
+/// A directory, a name in it, and the entry that is about to get the name, if one is.
+pub(super) type Coming<'a, 'b> = (&'a Entry, &'b [u8], Option<&'b Arc<Entry>>);
+
 /// Names move while it lives. The caller holds the name space's lock for changes.
 pub(super) struct InMotion<'a>([&'a Entry; 2]);
 
 impl<'a> InMotion<'a> {
     /// Begins to move what will be found at these names of these directories.
-    pub(super) fn begin(places: [(&'a Entry, &[u8], Option<&Arc<Entry>>); 2]) -> Self {
+    pub(super) fn begin(places: [Coming<'a, '_>; 2]) -> Self {
         for (index, (directory, name, moved)) in places.iter().enumerate() {
             let mut children = directory.children.lock();
             let motion = children.motion.get_or_insert_default();
