@@ -224,6 +224,15 @@ static void tell_call(const char *who, pid_t whom) {
 static void *waits_in_thread(void *line) {
     return (void *)syscall(SYS_read, (long)line, call_bytes, 11, 0x444, 0x555, 0x666);
 }
+// Whoever waits for a stop can be told of it a moment before the thread has come to rest.
+static void comes_to_rest(pid_t whom) {
+    char path[64], text[16] = "r";
+    snprintf(path, sizeof path, "/proc/%d/syscall", whom);
+    for (int looks = 0; looks < 5000 && text[0] == 'r'; looks++) {
+        int file = open(path, O_RDONLY);
+        read(file, text, sizeof text), close(file), usleep(1000);
+    }
+}
 PROGRAM(call_in_progress) {
     int lines[2], own[2];
     pipe(lines), pipe(own), dup2(lines[0], 200), dup2(own[0], 201);
@@ -237,7 +246,7 @@ PROGRAM(call_in_progress) {
     snprintf(path, sizeof path, "/proc/%d/syscall", child);
     int file = open(path, O_RDONLY);
     CHILD("one who may not any more", (syscall(SYS_setresuid, 5, 5, 5), T(pread(file, path, 60, 0))));
-    kill(child, SIGSTOP), waitpid(child, NULL, WUNTRACED), tell_call("one that is stopped", child);
+    kill(child, SIGSTOP), waitpid(child, NULL, WUNTRACED), comes_to_rest(child), tell_call("one that is stopped", child);
     kill(child, SIGCONT), pause_ms(50), tell_call("one that goes on", child);
     kill(child, SIGKILL), waitid(P_PID, child, NULL, WEXITED | WNOWAIT), tell_call("one that has ended", child), waitpid(child, NULL, 0), T(pread(file, path, 60, 0));
     if ((child = fork()) == 0)
