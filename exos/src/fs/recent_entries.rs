@@ -32,6 +32,14 @@ fn is_kept(entry: &Arc<Entry>) -> bool {
     inode.downcast_ref().is_some_and(MemoryNode::is_kept)
 }
 
+/// Multiplies by the golden ratio (Knuth), folds and multiplies again; the first bits are for use. One multiplication is
+/// not enough: it puts addresses that lie in some distances from each other into few places.
+const fn hash_of_address(address: u64) -> u64 {
+    const RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+    let spread = address.wrapping_mul(RATIO);
+    (spread ^ (spread >> 32)).wrapping_mul(RATIO)
+}
+
 /// The table.
 #[derive(Default)]
 pub(super) struct RecentEntries {
@@ -42,11 +50,8 @@ pub(super) struct RecentEntries {
 }
 
 impl RecentEntries {
-    /// Multiplies by the golden ratio (Knuth) and takes the first bits: blocks that lie in equal distances, as those of
-    /// many names do, are spread evenly.
     fn place_of(&self, entry: &Arc<Entry>) -> usize {
-        let address = Arc::as_ptr(entry).addr() as u64;
-        let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = hash_of_address(Arc::as_ptr(entry).addr() as u64);
         let bits = self.places.len().trailing_zeros();
         if is_kept(entry) {
             (hash >> (u64::BITS - bits)) as usize

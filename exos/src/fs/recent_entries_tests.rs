@@ -1,5 +1,6 @@
 //! What is kept of names among many, by inodes that stay and by such that do not, and what goes.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -94,4 +95,16 @@ fn whatever_goes_in_can_be_taken_out_and_the_table_has_an_end() {
         assert!(table.take(&entry).is_none());
     }
     assert!(table.places.iter().all(Option::is_none));
+}
+
+/// Chance would fill 0.632 of them.
+#[test]
+fn blocks_in_any_distance_are_spread_over_the_places() {
+    for distance in (64..8192).step_by(16) {
+        let addresses = (0..PLACE_COUNT_MAX as u64).map(|block| 0x7f12_3456_7890 + block * distance);
+        let places =
+            addresses.map(|address| super::hash_of_address(address) >> (64 - PLACE_COUNT_MAX.trailing_zeros()));
+        let count = places.collect::<BTreeSet<_>>().len();
+        assert!(count > PLACE_COUNT_MAX * 6 / 10, "{count} places of blocks of {distance}");
+    }
 }
