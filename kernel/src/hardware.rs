@@ -219,8 +219,8 @@ impl Machine for Hardware {
         machine::physical_words(frame)
     }
 
-    fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
-        machine::physical_find_word(frame, word_index)
+    fn find_word(&self, frame: FrameNumber, from: usize, wanted: impl Fn(u64) -> bool) -> Option<(usize, u64)> {
+        machine::physical_find_word(frame, from, wanted)
     }
 
     #[inline(always)]

@@ -32,8 +32,8 @@ fn is_kept(entry: &Arc<Entry>) -> bool {
     inode.downcast_ref().is_some_and(MemoryNode::is_kept)
 }
 
-/// Multiplies by the golden ratio (Knuth), folds and multiplies again; the first bits are for use. One multiplication is
-/// not enough: it puts addresses that lie in some distances from each other into few places.
+/// Multiplies by the golden ratio (Knuth), folds and multiplies again; the first bits are for use. One multiplication
+/// is not enough: it puts addresses that lie in some distances from each other into few places.
 const fn hash_of_address(address: u64) -> u64 {
     const RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
     let spread = address.wrapping_mul(RATIO);

@@ -79,9 +79,9 @@ pub trait Machine {
     fn store(&mut self, frame: FrameNumber, word_index: usize, value: u64) {
         self.store_words(frame, word_index, [value]);
     }
-    /// The first word from `word_index` (0..=512) on that is not 0, and where it is. Made for tables that are nearly
-    /// empty: passes over zeros several at a time.
-    fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)>;
+    /// The first word from an index (0..=512) on that is wanted, and where it is. Made for tables in which few are:
+    /// passes over the others several at a time.
+    fn find_word(&self, frame: FrameNumber, from: usize, wanted: impl Fn(u64) -> bool) -> Option<(usize, u64)>;
     /// Replaces `old` by `new` atomically; if the word holds something else (the processor set
     /// accessed or dirty bits), returns it.
     fn compare_exchange(&mut self, frame: FrameNumber, word_index: usize, old: u64, new: u64) -> Result<(), u64>;

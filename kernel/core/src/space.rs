@@ -176,6 +176,10 @@ pub(crate) fn frame_of(word: u64) -> FrameNumber {
     FrameNumber((word & entry::FRAME_MASK) >> PAGE_SHIFT)
 }
 
+fn is_used(word: u64) -> bool {
+    word != 0
+}
+
 fn is_present(word: u64) -> bool {
     word & entry::PRESENT != 0
 }
@@ -200,22 +204,20 @@ pub(crate) fn leaf_bits(flags: BindFlags) -> u64 {
 
 /// The rights that a mapping with these flags needs.
 pub(crate) fn flag_rights(flags: BindFlags) -> Rights {
-    let mut rights = Rights::READ;
-    if flags.contains(BindFlags::WRITE) {
-        rights |= Rights::WRITE;
-    }
-    if flags.contains(BindFlags::EXECUTE) {
-        rights |= Rights::EXECUTE;
-    }
-    rights
+    rights(flags.contains(BindFlags::WRITE), flags.contains(BindFlags::EXECUTE))
 }
 
 fn leaf_rights(word: u64) -> Rights {
+    rights(word & entry::WRITE != 0, word & entry::NO_EXECUTE == 0)
+}
+
+#[inline(always)]
+fn rights(is_writable: bool, is_executable: bool) -> Rights {
     let mut rights = Rights::READ;
-    if word & entry::WRITE != 0 {
+    if is_writable {
         rights |= Rights::WRITE;
     }
-    if word & entry::NO_EXECUTE == 0 {
+    if is_executable {
         rights |= Rights::EXECUTE;
     }
     rights
@@ -437,7 +439,7 @@ impl<M: Machine> State<'_, M> {
         let is_table = is_present(old) && old & entry::LARGE == 0;
         if is_table {
             self.spend(ENTRIES);
-            if self.machine.find_word(frame_of(old), 0).is_some() {
+            if self.machine.find_word(frame_of(old), 0, is_used).is_some() {
                 return Err(Status::WrongState);
             }
         }
@@ -449,7 +451,7 @@ impl<M: Machine> State<'_, M> {
             flush.add_large(address);
             self.donate_frame(tables.environment, frame_of(old));
         } else {
-            self.forget_large(tables.environment, old, address, flush);
+            self.forget_large(old, address, flush);
         }
         self.count(tables.environment, Counter::PagesBound, LARGE_PAGE_FRAMES);
         Ok(())
@@ -475,28 +477,22 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    fn forget_large(&mut self, environment: EnvironmentId, old: u64, address: u64, flush: &mut Flush) {
+    fn forget_large(&mut self, old: u64, address: u64, flush: &mut Flush) {
         if is_present(old) {
-            self.uncount(environment, old, true);
+            self.uncount(flush.tables.environment, old, true);
             flush.add_large(address);
         }
     }
 
     /// Unmaps small pages that lie in one page table; passes over the others by many at a time.
-    pub(crate) fn unmap_pages(
-        &mut self,
-        environment: EnvironmentId,
-        table: FrameNumber,
-        pages: Range<u64>,
-        flush: &mut Flush,
-    ) {
+    pub(crate) fn unmap_pages(&mut self, table: FrameNumber, pages: Range<u64>, flush: &mut Flush) {
         let mut page = pages.start;
         let mut unbound_count = 0;
         while page < pages.end {
             let index = index_at(page, 0);
             let old = self.machine.load(table, index);
             if old == 0 && pages.end - page >= UNMAP_SKIP_PAGES {
-                let found = self.machine.find_word(table, index).map_or(ENTRIES, |found| found.0);
+                let found = self.machine.find_word(table, index, is_used).map_or(ENTRIES, |found| found.0);
                 page += (found - index) as u64;
                 continue;
             }
@@ -510,13 +506,13 @@ impl<M: Machine> State<'_, M> {
             }
             page += 1;
         }
-        self.count(environment, Counter::PagesUnbound, unbound_count);
+        self.count(flush.tables.environment, Counter::PagesUnbound, unbound_count);
     }
 
-    pub(crate) fn unmap_large(&mut self, environment: EnvironmentId, place: Place, page: u64, flush: &mut Flush) {
+    pub(crate) fn unmap_large(&mut self, place: Place, page: u64, flush: &mut Flush) {
         let old = self.load(place);
         self.machine.store(place.table, place.index, 0);
-        self.forget_large(environment, old, page_address(page), flush);
+        self.forget_large(old, page_address(page), flush);
     }
 
     /// The place of a small page in its table.
@@ -567,7 +563,7 @@ impl<M: Machine> State<'_, M> {
             let mut table = root;
             for level in [3, 2, 1] {
                 let from = index_at(page, level);
-                let found = self.machine.find_word(table, from);
+                let found = self.machine.find_word(table, from, is_used);
                 let index = found.map_or(ENTRIES, |found| found.0);
                 self.spend(index - from + 1);
                 if index != from {
@@ -631,13 +627,11 @@ impl<M: Machine> State<'_, M> {
                 Directory::Absent => page,
                 Directory::Large(place) => {
                     if self.is_broken(tables.environment, broken, self.load(place), &mut cover) {
-                        self.unmap_large(tables.environment, place, next - LARGE_PAGE_FRAMES, &mut flush);
+                        self.unmap_large(place, next - LARGE_PAGE_FRAMES, &mut flush);
                     }
                     next
                 }
-                Directory::Table(table) => {
-                    self.break_pages(tables.environment, table, page..next, broken, (&mut cover, &mut flush))
-                }
+                Directory::Table(table) => self.break_pages(table, page..next, broken, (&mut cover, &mut flush)),
             };
             if self.work_left == 0 {
                 progress = Progress::More;
@@ -651,7 +645,6 @@ impl<M: Machine> State<'_, M> {
     /// Breaks mappings of pages that lie in one page table; the first page that was not looked at.
     fn break_pages(
         &mut self,
-        environment: EnvironmentId,
         table: FrameNumber,
         pages: Range<u64>,
         broken: Broken,
@@ -660,13 +653,17 @@ impl<M: Machine> State<'_, M> {
         let mut page = pages.start;
         while page < pages.end && self.work_left != 0 {
             let from = index_at(page, 0);
-            let found = self.machine.find_word(table, from);
+            // Few words lead to what is broken, and those alone are looked at closely.
+            let found = self.machine.find_word(table, from, |word| match broken {
+                Broken::Frames { first, count, .. } => frame_of(word).0.wrapping_sub(first) < count,
+                Broken::Device { .. } => is_used(word),
+            });
             let passed = found.map_or(ENTRIES, |found| found.0) - from;
             self.spend(passed + 1);
             page += passed as u64;
             if let Some((_, word)) = found {
-                if self.is_broken(environment, broken, word, cover) {
-                    self.unmap_pages(environment, table, page..page + 1, flush);
+                if is_used(word) && self.is_broken(flush.tables.environment, broken, word, cover) {
+                    self.unmap_pages(table, page..page + 1, flush);
                 }
                 page += 1;
             }
@@ -720,7 +717,7 @@ impl<M: Machine> State<'_, M> {
     ) -> Progress {
         self.spend(ENTRIES);
         let mut from = 0;
-        while let Some((index, word)) = self.machine.find_word(table, from).filter(|found| found.0 < index_end) {
+        while let Some((index, word)) = self.machine.find_word(table, from, is_used).filter(|next| next.0 < index_end) {
             from = index + 1;
             if level == 0 {
                 self.uncount(environment, word, false);

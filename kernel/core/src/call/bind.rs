@@ -261,7 +261,7 @@ fn change<M: Machine>(
                 }
                 let address = batch.address + ((page - first) << PAGE_SHIFT);
                 if batch.operation == BindOperation::Unmap {
-                    state.unmap_large(target.environment, place, page, flush);
+                    state.unmap_large(place, page, flush);
                 } else if let Some(leaf) = state.leaf(place) {
                     check_cover(state, target, batch, range, &mut cover, (leaf, LARGE_PAGE_FRAMES))?;
                     if state.change_leaf(place, leaf, bits) {
@@ -271,7 +271,7 @@ fn change<M: Machine>(
             }
             Directory::Table(_) if batch.is_large() => return Err(Status::WrongState),
             Directory::Table(table) if batch.operation == BindOperation::Unmap => {
-                state.unmap_pages(target.environment, table, page..next.min(end), flush);
+                state.unmap_pages(table, page..next.min(end), flush);
             }
             Directory::Table(table) => {
                 for page in page..next.min(end) {

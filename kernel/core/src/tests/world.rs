@@ -148,10 +148,10 @@ impl Machine for Fake {
         self.memory[frame.0 as usize][word_index] = value;
         self.speculate();
     }
-    fn find_word(&self, frame: FrameNumber, word_index: usize) -> Option<(usize, u64)> {
+    fn find_word(&self, frame: FrameNumber, from: usize, wanted: impl Fn(u64) -> bool) -> Option<(usize, u64)> {
         let words = self.memory[frame.0 as usize].iter().copied().enumerate();
-        let found = words.skip(word_index).find(|(_, word)| *word != 0);
-        self.count_words(found.map_or(512, |found| found.0 + 1).saturating_sub(word_index));
+        let found = words.skip(from).find(|(_, word)| wanted(*word));
+        self.count_words(found.map_or(512, |found| found.0 + 1).saturating_sub(from));
         found
     }
     fn words<const COUNT: usize>(&self, frame: FrameNumber) -> impl Fn(usize) -> [u64; COUNT] {

@@ -210,20 +210,20 @@ pub fn physical_words<const COUNT: usize>(frame: FrameNumber) -> impl Fn(usize) 
     move |index| core::array::from_fn(|at| words[index + at].load(Ordering::Acquire))
 }
 
-/// The first word of a frame from `index` on that is not 0, and where it is.
-#[must_use]
-pub fn physical_find_word(frame: FrameNumber, mut index: usize) -> Option<(usize, u64)> {
+/// The first word of a frame from an index on that is wanted, and where it is.
+#[inline(always)]
+pub fn physical_find_word(frame: FrameNumber, from: usize, wanted: impl Fn(u64) -> bool) -> Option<(usize, u64)> {
     const TURN: usize = 8;
-    let words = words(frame);
+    let (words, mut index) = (words(frame), from);
     while index < WORD_COUNT {
         let word = words[index].load(Ordering::Acquire);
-        if word != 0 {
+        if wanted(word) {
             return Some((index, word));
         }
         index += 1;
         while index.is_multiple_of(TURN)
             && let Some(turn) = words.get(index..index + TURN)
-            && turn.iter().fold(0, |bits, word| bits | word.load(Ordering::Relaxed)) == 0
+            && !turn.iter().fold(false, |found, word| found | wanted(word.load(Ordering::Relaxed)))
         {
             index += TURN;
         }
