@@ -1,6 +1,8 @@
 //! Where the things are that a machine is started from: QEMU, its firmware, the kernel, exos.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use aegis_image::flat;
@@ -11,6 +13,9 @@ use crate::errors::{Doing, Error};
 const QEMU: &str = "qemu-system-x86_64";
 /// Where distributions put the small firmware that starts PVH kernels at once.
 const QBOOT: [&str; 2] = ["/usr/share/qemu/qboot.rom", "/usr/share/qemu-kvm/qboot.rom"];
+
+/// The program headers of what a linker makes end before this.
+const ELF_HEADERS_BYTES: u64 = 4096;
 
 /// What `cargo xtask build` made.
 #[derive(Debug)]
@@ -69,12 +74,19 @@ impl Artifacts {
     }
 }
 
+/// Reads no further than segments reach: symbols are five times as long, and every start would wait for them.
 fn flat_of(path: PathBuf) -> Result<Vec<u8>, Error> {
-    let elf = match std::fs::read(&path) {
+    const DOING: &str = "reading what the machine starts from";
+    let mut file = match File::open(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::ArtifactMissing(path)),
-        found => found.doing("reading what the machine starts from")?,
+        found => found.doing(DOING)?,
     };
-    flat::from_elf(&elf).map_err(|why| Error::ArtifactBad(path, why.to_string()))
+    let mut elf = Vec::new();
+    file.by_ref().take(ELF_HEADERS_BYTES).read_to_end(&mut elf).doing(DOING)?;
+    let bad = |why: flat::FlatError| Error::ArtifactBad(path.clone(), why.to_string());
+    let rest_bytes = flat::needed_bytes(&elf).map_err(bad)? - elf.len() as u64;
+    file.take(rest_bytes).read_to_end(&mut elf).doing(DOING)?;
+    flat::from_elf(&elf).map_err(bad)
 }
 
 /// The QEMU to start: `$AEGIS_QEMU`, or the first on PATH.

@@ -127,6 +127,19 @@ struct Run {
     contents: Vec<u8>,
 }
 
+/// How many bytes of an ELF file from its beginning on [`from_elf`] needs: all but sections and symbols, which are most
+/// of it. `beginning` reaches to the end of the program headers.
+///
+/// # Errors
+/// See [`FlatError`].
+pub fn needed_bytes(beginning: &[u8]) -> Result<u64, FlatError> {
+    let header = elf::FileHeader64::<LittleEndian>::parse(beginning).map_err(|_| FlatError::NotElf)?;
+    let endian = header.endian().map_err(|_| FlatError::NotElf)?;
+    let programs = header.program_headers(endian, beginning).map_err(|_| FlatError::NotElf)?;
+    let ends = programs.iter().map(|program| program.p_offset(endian).saturating_add(program.p_filesz(endian)));
+    Ok(ends.max().unwrap_or(0).max(beginning.len() as u64))
+}
+
 /// Converts an ELF file; the result is a whole number of pages.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use aegis_abi::boot::{FLAT_EXECUTE, FLAT_WRITE};
 use aegis_abi::layout::LIBOS_IMAGE_BASE;
 
-use super::{FlatDamage, FlatError, from_elf, parse};
+use super::{FlatDamage, FlatError, from_elf, needed_bytes, parse};
 use crate::bytes::put;
 
 const LOAD: u32 = 1;
@@ -205,6 +205,17 @@ fn damaged_flat_images_are_refused() {
     assert_eq!(parse(&good[..good.len() - 1]), Err(FlatDamage::Segment(2)));
 }
 
+#[test]
+fn symbols_behind_the_segments_need_not_be_read() {
+    let mut file = position_independent(&rela(2), &[(0x2108, 8, 0x1010), (0x5000, 8, 0x44)]);
+    let whole = from_elf(&file);
+    file.resize(0x10_0000, 0xa5);
+    assert_eq!(needed_bytes(&file[..0x1000]), Ok(0x3100));
+    assert_eq!(from_elf(&file[..0x3100]), whole);
+    assert_eq!(needed_bytes(&file[..0x3200]), Ok(0x3200), "what was read is no less");
+    assert_eq!(needed_bytes(b"no program"), Err(FlatError::NotElf));
+}
+
 proptest! {
     #[test]
     fn damage_never_panics(damage in prop::collection::vec((0_usize..0x2300, any::<u8>()), 1..20)) {
@@ -214,6 +225,10 @@ proptest! {
         }
         if let Ok(image) = from_elf(&file) {
             prop_assert!(parse(&image).is_ok());
+        }
+        if let Ok(needed) = needed_bytes(&file[..0x1000]) {
+            let read = needed.min(file.len() as u64) as usize;
+            prop_assert_eq!(from_elf(&file[..read]), from_elf(&file));
         }
     }
 
