@@ -30,8 +30,8 @@ pub struct Currency {
     pub(crate) is_marked: bool,
     /// What its client keeps, against the tickets that it issues; 0: no client.
     pub(crate) own_amount: u64,
-    /// 0 stands for `COMPENSATION_ONE`.
-    pub(crate) compensation: u32,
+    /// Compensation less `COMPENSATION_ONE`, wrapping: zeros are an entry without.
+    pub(crate) surplus: u32,
     /// For its maker.
     pub(crate) tag: u32,
     /// Amounts of all issued tickets, and `own_amount`.
@@ -64,7 +64,7 @@ impl Currency {
         is_ready: false,
         is_marked: false,
         own_amount: 0,
-        compensation: 0,
+        surplus: 0,
         tag: 0,
         issued_amount: 0,
         active_amount: 0,
@@ -95,7 +95,11 @@ impl Currency {
     }
 
     pub(crate) fn compensation(&self) -> u32 {
-        if self.compensation == 0 { COMPENSATION_ONE } else { self.compensation }
+        self.surplus.wrapping_add(COMPENSATION_ONE)
+    }
+
+    pub(crate) fn surplus_of(compensation: u32) -> u32 {
+        compensation.wrapping_sub(COMPENSATION_ONE)
     }
 
     /// Whether `amount` more can be issued.

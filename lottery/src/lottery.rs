@@ -299,7 +299,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
     }
 
     /// Says whether a client wants to run, and with which compensation (1/f as a fixed-point number, `COMPENSATION_ONE`
-    /// for none; 0 stands for that too).
+    /// for none).
     ///
     /// # Errors
     /// `UnknownCurrency`, `NoClient`.
@@ -308,10 +308,9 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
         if !entry.has_client() {
             return Err(Error::NoClient);
         }
-        let compensation =
-            Currency { compensation, ..Currency::EMPTY }.compensation().clamp(COMPENSATION_MIN, COMPENSATION_MAX);
-        if entry.is_ready == is_ready && (entry.compensation() == compensation || !is_ready) {
-            self.currencies[client.index()].compensation = compensation;
+        let surplus = Currency::surplus_of(compensation.clamp(COMPENSATION_MIN, COMPENSATION_MAX));
+        if entry.is_ready == is_ready && (entry.surplus == surplus || !is_ready) {
+            self.currencies[client.index()].surplus = surplus;
             return Ok(());
         }
         let entry = &mut self.currencies[client.index()];
@@ -319,7 +318,7 @@ impl<C: Table<Currency>, T: Table<Ticket>> LotteryIn<C, T> {
             entry.active_amount =
                 if is_ready { entry.active_amount + entry.own_amount } else { entry.active_amount - entry.own_amount };
         }
-        (entry.is_ready, entry.compensation) = (is_ready, compensation);
+        (entry.is_ready, entry.surplus) = (is_ready, surplus);
         self.settle(client);
         Ok(())
     }

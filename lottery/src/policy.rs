@@ -54,7 +54,8 @@ impl<C: Table<Currency>, T: Table<Ticket>> Policy for LotteryIn<C, T> {
     type Client = CurrencyId;
 
     fn set_ready(&mut self, client: CurrencyId, is_ready: bool) {
-        let compensation = self.currencies.as_ref().get(client.index()).map_or(0, |entry| entry.compensation);
+        let compensation =
+            self.currencies.as_ref().get(client.index()).map_or(COMPENSATION_ONE, Currency::compensation);
         // A name of no client is nobody who could become ready.
         let _ = self.set_client(client, is_ready, compensation);
     }

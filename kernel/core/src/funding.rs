@@ -11,7 +11,7 @@
 //! a member of the ready set, whatever the lottery answers (INV-5).
 
 use aegis_abi::call::{ProcessorState, TICKET_AMOUNT_MAX, TICKET_VALUE_ONE};
-use aegis_lottery::{AMOUNT_SUM_MAX, CurrencyId, Error, Lottery, Random, TicketId, Used, VALUE_ONE};
+use aegis_lottery::{AMOUNT_SUM_MAX, COMPENSATION_ONE, CurrencyId, Error, Lottery, Random, TicketId, Used, VALUE_ONE};
 
 use crate::id::{CPU_COUNT_MAX, ENVIRONMENT_COUNT_MAX, EnvironmentId, Id, PROCESSOR_COUNT_MAX, ProcessorId};
 use crate::machine::Machine;
@@ -153,7 +153,8 @@ impl<M: Machine> State<'_, M> {
             let covered_ns = funding.unpaid_ns.min(funding.prepaid_ns);
             (funding.unpaid_ns, funding.prepaid_ns) = (funding.unpaid_ns - covered_ns, funding.prepaid_ns - covered_ns);
             let (client, unpaid_ns) = (funding.client, funding.unpaid_ns);
-            let compensation = if is_ready && !is_running { self.unpaid(unpaid_ns).compensation() } else { 0 };
+            let compensation =
+                if is_ready && !is_running { self.unpaid(unpaid_ns).compensation() } else { COMPENSATION_ONE };
             let _ = self.lottery.set_client(client, is_ready, compensation);
             let object = &self.processors[processor];
             let callee = object.transfer.calling.map(|call| call.callee);
@@ -197,7 +198,7 @@ impl<M: Machine> State<'_, M> {
         self.paid_ns += *prepaid_ns - before_ns;
         // With as much in advance as can be kept it is not in the rest of the draw.
         let may_win = *prepaid_ns < most_ns;
-        let _ = self.lottery.set_client(self.processors[winner].funding.client, may_win, 0);
+        let _ = self.lottery.set_client(self.processors[winner].funding.client, may_win, COMPENSATION_ONE);
         self.touch(payer);
         Some(())
     }
@@ -298,7 +299,7 @@ impl<M: Machine> State<'_, M> {
     fn draw(&mut self, gave_way: Option<ProcessorId>) -> Option<ProcessorId> {
         self.settle_funding(true);
         if let Some(processor) = gave_way {
-            let _ = self.lottery.set_client(self.processors[processor].funding.client, false, 0);
+            let _ = self.lottery.set_client(self.processors[processor].funding.client, false, COMPENSATION_ONE);
             self.touch(processor);
         }
         let mut winner = None;
