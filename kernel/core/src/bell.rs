@@ -8,7 +8,7 @@ use aegis_abi::share::Table;
 use aegis_abi::upcall::UpcallKind;
 
 use crate::capability::CapRef;
-use crate::id::{BellId, EnvironmentId, Id, Named, ProcessorId};
+use crate::id::{BELL_COUNT_MAX, BellId, EnvironmentId, Id, Named, ProcessorId};
 use crate::machine::Machine;
 use crate::predicate::Source;
 use crate::state::State;
@@ -89,22 +89,27 @@ impl<M: Machine> State<'_, M> {
         }
     }
 
-    /// Rings the bells whose time has come.
+    /// Rings the bells whose time has come. However many they are, sleepers are gone through once.
     pub(crate) fn ring_due(&mut self, now_ns: u64) {
         if self.bell_clock_min_ns > now_ns {
             return;
         }
         self.bell_clock_min_ns = u64::MAX;
+        let mut awaited = [0_u64; BELL_COUNT_MAX / 64];
         for row in 0..self.alarms.len() {
             let mut left = core::mem::take(&mut self.alarms[row]);
             while let Some(bell) = BellId::from_index(row * 64 + left.trailing_zeros() as usize).filter(|_| left != 0) {
                 left &= left - 1;
                 match core::mem::take(&mut self.bells[bell].deadline_ns) {
                     0 => {}
-                    deadline_ns if deadline_ns <= now_ns => self.ring(bell),
-                    deadline_ns => self.note_alarm(bell, deadline_ns),
+                    deadline_ns if deadline_ns > now_ns => self.note_alarm(bell, deadline_ns),
+                    _ if self.ring_for_first(bell) => awaited[row] |= 1 << (bell.index() % 64),
+                    _ => {}
                 }
             }
+        }
+        if awaited != [0; _] {
+            self.wake_for_bells(|bell| awaited[bell.index() / 64] >> (bell.index() % 64) & 1 != 0);
         }
     }
 
@@ -114,12 +119,20 @@ impl<M: Machine> State<'_, M> {
         self.bell_clock_min_ns = self.bell_clock_min_ns.min(deadline_ns);
     }
 
-    /// Adds one to the count, wakes sleepers, makes the upcall.
+    /// Adds one to the count, makes the upcall, wakes sleepers.
     pub(crate) fn ring(&mut self, bell: BellId) {
+        if self.ring_for_first(bell) {
+            self.wake_for_bells(|rung| rung == bell);
+        }
+    }
+
+    /// Rings for the upcall, and for the first sleeper if it waits for nothing else; whether others wait for the bell.
+    fn ring_for_first(&mut self, bell: BellId) -> bool {
         self.bells[bell].count = self.bells[bell].count.saturating_add(1);
-        self.wake_for_bell(bell);
+        self.wake_first(bell);
         if let Some(processor) = self.bells[bell].processor.and_then(|(named, _)| self.live_processor(named)) {
             self.make_due(processor, UpcallKind::Bell);
         }
+        self.bells[bell].waiter_count != 0
     }
 }

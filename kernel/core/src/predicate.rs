@@ -166,8 +166,7 @@ impl<M: Machine> State<'_, M> {
             done += 1;
         }
         let predicate = &self.processors[processor].predicate;
-        let has_words = predicate.has_words;
-        let clock_ns = predicate.clock_min_ns();
+        let (has_words, clock_ns) = (predicate.has_words, predicate.clock_min_ns());
         if self.clock_min_ns != 0 && clock_ns < self.clock_min_ns {
             self.clock_min_ns = clock_ns;
         }
@@ -263,12 +262,12 @@ impl<M: Machine> State<'_, M> {
         if let Some(value) = self.take_what_holds(processor, now_ns) {
             self.wake(processor, Status::Ok, value);
         }
+        self.charge_clock(processor);
     }
 
-    /// A bell was rung: looks at the sleepers that wait for it.
-    pub(crate) fn wake_for_bell(&mut self, bell: BellId) {
+    /// A bell was rung: nearly always one waits for it, for nothing else, and as the first.
+    pub(crate) fn wake_first(&mut self, bell: BellId) {
         let named = Named { id: bell, serial: self.bells[bell].serial };
-        // Nearly always one waits for it, for nothing else, and as the first.
         if let Some(processor) = self.sleepers.first()
             && self.processors[processor].predicate.awaits(named)
         {
@@ -279,11 +278,14 @@ impl<M: Machine> State<'_, M> {
             let registers = &mut self.processors[processor].registers;
             (registers.rax, registers.rdx) = (Status::Ok as u64, count);
             self.make_ready_at_once(processor);
+            self.charge_clock(processor);
         }
-        if self.bells[bell].waiter_count != 0 {
-            let now_ns = self.machine.now_ns();
-            self.wake_where(now_ns, |term| matches!(term.source, Source::Bell(named) if named.id == bell));
-        }
+    }
+
+    /// Bells were rung: looks at the sleepers that wait for them.
+    pub(crate) fn wake_for_bells(&mut self, is_rung: impl Fn(BellId) -> bool) {
+        let now_ns = self.machine.now_ns();
+        self.wake_where(now_ns, |term| matches!(term.source, Source::Bell(named) if is_rung(named.id)));
     }
 
     /// Looks at sleepers that wait for words, in turn: at few terms, and once in a while at more, for which they are

@@ -14,7 +14,7 @@ use aegis_abi::types::{CapType, FrameNumber};
 use aegis_abi::upcall::{ControlPage, REPOSSESSED_COUNT_MAX, UpcallKind};
 
 use crate::capability::{CapRef, Capability, DYING, FILLING, REVOKING, SLOT_COST, SLOT_COUNT_MAX};
-use crate::id::{EnvironmentId, ProcessorId};
+use crate::id::{CpuId, EnvironmentId, ProcessorId};
 use crate::machine::{Machine, StopReport};
 use crate::processor::control_word;
 use crate::space::{Broken, Progress};
@@ -69,7 +69,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Does a bounded piece of each repossession whose time has come.
-    pub(crate) fn reclaim_due(&mut self, now_ns: u64) {
+    pub(crate) fn reclaim_due(&mut self, cpu: CpuId, now_ns: u64) {
         if self.reclaim_min_ns == 0 || now_ns < self.reclaim_min_ns {
             return;
         }
@@ -84,9 +84,9 @@ impl<M: Machine> State<'_, M> {
             if now_ns < deadline_ns {
                 self.note_reclaim(deadline_ns);
             } else {
+                let since_ns = self.machine.now_ns();
                 while self.work_left != 0 && self.repossess_step(environment) {}
-                let end_ns = self.machine.now_ns();
-                self.environments[environment].debt_ns += end_ns.saturating_sub(now_ns);
+                let end_ns = self.charge_interrupt(cpu, Some(environment), since_ns);
                 if self.environments[environment].reclaim.deadline_ns != 0 {
                     self.note_reclaim(end_ns.saturating_add(STEP_NS));
                 }

@@ -164,9 +164,13 @@ impl<M: Machine> State<'_, M> {
             self.cpus[cpu].has_woken = true;
             self.draw_on_wake(cpu, only);
         }
-        // Whom the clock wakes pays for that, not who runs.
-        let woken = self.processors[processor].environment;
-        self.clock_since_ns = self.clock_since_ns.map(|since_ns| self.charge_interrupt(cpu, woken, since_ns));
+    }
+
+    /// Who waits for the clock pays for being looked at and woken, not who runs.
+    pub(crate) fn charge_clock(&mut self, processor: ProcessorId) {
+        if let Some((cpu, since_ns)) = self.prompt_cpu.zip(self.clock_since_ns) {
+            self.clock_since_ns = Some(self.charge_interrupt(cpu, self.processors[processor].environment, since_ns));
+        }
     }
 
     /// Gives the rest of this physical processor's slice to `target`, which is in no queue; if the
@@ -204,7 +208,7 @@ impl<M: Machine> State<'_, M> {
         self.touch(payer);
     }
 
-    /// Whose device interrupted pays for what that took, not who ran. Gives the time.
+    /// On whose behalf the kernel worked pays for what that took, not who ran. Gives the time.
     pub(crate) fn charge_interrupt(&mut self, cpu: CpuId, driver: Option<EnvironmentId>, since_ns: u64) -> u64 {
         let now_ns = self.machine.now_ns();
         let took_ns = now_ns.saturating_sub(since_ns);
@@ -423,7 +427,7 @@ impl<M: Machine> State<'_, M> {
         self.wake_due(now_ns);
         (self.prompt_cpu, self.clock_since_ns) = (None, None);
         self.draw_on_wake(cpu, None);
-        self.reclaim_due(now_ns);
+        self.reclaim_due(cpu, now_ns);
         self.end_slice(cpu, frame);
     }
 

@@ -379,7 +379,7 @@ impl<M: Machine> State<'_, M> {
     /// Maps one small page; what was there is replaced.
     pub(crate) fn map_small(&mut self, address: u64, frame: FrameNumber, bits: u64, flush: &mut Flush) -> Done {
         let place = self.make_place(flush.tables, page_number(address), 0)?;
-        self.map_at(place, address, frame, bits, flush)
+        self.map_at(place, address, frame.address() | bits, flush)
     }
 
     /// The place for a small page at `address`, where that of the page before it may be known.
@@ -397,20 +397,16 @@ impl<M: Machine> State<'_, M> {
 
     /// Maps one small page at its place.
     #[inline(always)]
-    pub(crate) fn map_at(
-        &mut self,
-        place: Place,
-        address: u64,
-        frame: FrameNumber,
-        bits: u64,
-        flush: &mut Flush,
-    ) -> Done {
-        if !self.frames.count_mapping(frame) {
+    pub(crate) fn map_at(&mut self, place: Place, address: u64, leaf: u64, flush: &mut Flush) -> Done {
+        if !self.frames.count_mapping(frame_of(leaf)) {
             return Err(Status::TableFull);
         }
         let old = self.load(place);
-        self.machine.store(place.table, place.index, frame.address() | bits);
-        self.forget_small(flush.tables.environment, old, address, flush);
+        self.machine.store(place.table, place.index, leaf);
+        if is_present(old) {
+            self.uncount(flush.tables.environment, old, false);
+            flush.add(address);
+        }
         self.count(flush.tables.environment, Counter::PagesBound, 1);
         Ok(())
     }
@@ -467,14 +463,6 @@ impl<M: Machine> State<'_, M> {
             1
         };
         self.count(environment, Counter::PagesUnbound, page_count);
-    }
-
-    /// Uncounts and flushes a small mapping, if there was one.
-    fn forget_small(&mut self, environment: EnvironmentId, old: u64, address: u64, flush: &mut Flush) {
-        if is_present(old) {
-            self.uncount(environment, old, false);
-            flush.add(address);
-        }
     }
 
     fn forget_large(&mut self, old: u64, address: u64, flush: &mut Flush) {

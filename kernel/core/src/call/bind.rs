@@ -220,7 +220,7 @@ fn map<M: Machine>(
     for page in 0..batch.page_count {
         let address = batch.address + (page << PAGE_SHIFT);
         let place = state.place_after(target, address, last)?;
-        state.map_at(place, address, FrameNumber(batch.frame + page), bits, flush)?;
+        state.map_at(place, address, FrameNumber(batch.frame + page).address() | bits, flush)?;
         last = Some(place);
     }
     Ok(())

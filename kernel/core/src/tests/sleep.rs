@@ -310,3 +310,34 @@ fn a_bell_is_awaited_and_its_count_taken() {
         assert_eq!(world.refused(wait), Status::Interrupted);
     }
 }
+
+/// However many bells the clock rings at once, sleepers are looked at once, and who waits for such bells pays for that.
+#[test]
+fn bells_that_ring_at_once_cost_one_look_at_sleepers() {
+    const COUNT: u32 = 24;
+    for (also, wakes) in [(None, true), (Some(clock(0, u64::MAX)), false)] {
+        let (mut world, _) = world();
+        world.environment(S + 10, 20);
+        let other = world.processor(S + 12, S + 10);
+        world.start(S + 12);
+        let slots = BELL + 1..=BELL + COUNT;
+        for slot in slots.clone().map(CapSlot) {
+            world.ok(Call::BellCreate(BellCreate { slot, processor: SLOT_NONE }));
+            world.ok(Call::BellRingAt(BellRingAt { slot, deadline_ns: CLOCK_NS }));
+        }
+        let terms: Vec<Term> = slots.map(|slot| Term { slot, ..bell(0, 1) }).chain(also).collect();
+        let call = sleep(&mut world, &terms);
+        world.enter(0, call);
+        assert!(is_asleep(&world) && world.current(0) == Some(other));
+        let environment = world.first;
+        world.state.environments[environment].debt_ns = 0;
+        world.state.machine.now_ns = CLOCK_NS;
+        world.state.machine.clock_looks.set(0);
+        world.state.machine.look_ns = 1000;
+        world.timer(0);
+        assert_eq!(is_asleep(&world), !wakes);
+        assert!(world.state.machine.clock_looks.get() < u64::from(COUNT), "one look for each bell");
+        let funding = &world.state.processors[world.first_processor].funding;
+        assert!(world.state.environments[environment].debt_ns + funding.unpaid_ns >= 1000, "it pays");
+    }
+}
