@@ -13,6 +13,9 @@ use crate::machine::Machine;
 use crate::predicate::Source;
 use crate::state::State;
 
+/// The virtual processor that a bell makes an upcall at, with the capability for it.
+pub(crate) type Called = Option<(Named<ProcessorId>, CapRef)>;
+
 begins! {
     /// A bell.
     pub(crate) struct Bell {
@@ -20,8 +23,7 @@ begins! {
         pub(crate) serial: u64 = 0,
         pub(crate) owner: Option<EnvironmentId> = None,
         pub(crate) count: u64 = 0,
-        /// With the capability for it.
-        pub(crate) processor: Option<(Named<ProcessorId>, CapRef)> = None,
+        pub(crate) processor: Called = None,
         /// Terms of sleepers that wait for it.
         pub(crate) waiter_count: u32 = 0,
         /// When it is rung by the clock; 0: not.
@@ -37,11 +39,7 @@ impl<M: Machine> State<'_, M> {
     }
 
     /// Makes a bell, if the table and the owner's share of it have room.
-    pub(crate) fn new_bell(
-        &mut self,
-        owner: EnvironmentId,
-        processor: Option<(Named<ProcessorId>, CapRef)>,
-    ) -> Option<Named<BellId>> {
+    pub(crate) fn new_bell(&mut self, owner: EnvironmentId, processor: Called) -> Option<Named<BellId>> {
         self.environments[owner].check_share(Table::Bells).ok()?;
         let id = self.bells.find(|bell| bell.serial == 0)?;
         let serial = self.new_serial();

@@ -171,12 +171,15 @@ begins! {
 }
 
 impl<M: Machine> State<'_, M> {
-    /// An interrupt came: it is masked until somebody asks for the next one. Whoever it is for.
+    /// An interrupt came: it is masked until somebody asks for the next one. Whoever it is for: whose processor is
+    /// called, which need not be the driver's own, or else the driver.
     pub(crate) fn device_interrupt(&mut self, device: DeviceId, interrupt: usize) -> Option<EnvironmentId> {
         self.machine.interrupt_mask(device, interrupt, true);
         let route = *self.devices[device].routes.get(interrupt)?;
         if let Some(bell) = route.bell.and_then(|named| self.live_bell(named)) {
             self.ring(bell);
+            let called = self.bells[bell].processor.and_then(|(named, _)| self.live_processor(named));
+            return called.map_or(route.environment, |called| self.processors[called].environment);
         }
         route.environment
     }

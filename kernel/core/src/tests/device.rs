@@ -145,6 +145,25 @@ fn interrupts_are_counted_and_masked_until_asked_for() {
     assert_eq!(world.ok(take), 0);
 }
 
+/// Of a function that one drives for another, whose processor its bell calls: the other causes them.
+#[test]
+fn whose_processor_an_interrupt_calls_pays_for_it() {
+    for is_for_other in [false, true] {
+        let mut world = World::new();
+        let other = world.environment(S + 10, 20);
+        world.processor(S + 12, S + 10);
+        let slot = CapSlot(S + 9);
+        let processor = if is_for_other { CapSlot(S + 12) } else { SLOT_NONE };
+        world.ok(Call::BellCreate(BellCreate { slot, processor }));
+        world.ok(Call::DeviceInterruptBind(DeviceInterruptBind { slot: DEVICE, interrupt: 1, bell: slot, cpu: 0 }));
+        world.ok(Call::DeviceInterruptAsk(DeviceInterruptAsk { slot: DEVICE, interrupt: 1 }));
+        world.state.machine.look_ns = 1000;
+        world.interrupt(0, 0, 1);
+        let owes = [world.first, other].map(|environment| world.state.environments[environment].debt_ns >= 1000);
+        assert_eq!(owes, [!is_for_other, is_for_other]);
+    }
+}
+
 fn dma(frames: u32, offset: u64, count: u64) -> Call {
     Call::DeviceDmaBind(DeviceDmaBind { slot: DEVICE, frames: CapSlot(frames), offset, count })
 }
