@@ -3,7 +3,9 @@
 //! An attacker is a plain C program that makes kernel calls of its own (`attack.h`); there are as many of it as
 //! processors. The honest program looks after its memory all the time, and counts or sleeps a millisecond at a time.
 //! What it gets beside attackers is held to the bounds of issue 12: sleeps within twice the quiet mean, twenty times at
-//! worst, the share of one beside whoever holds its slice ends back within three standard deviations.
+//! worst, and as many of them as that allows; the share of one beside whoever holds its slice ends back within three
+//! standard deviations.
+//! A run whose pods do not all end well fails, whatever it was for: the honest one ends with 4 if its memory changed.
 //!
 //! Guest time counts instructions here (`--icount`), so the outcome is the same on every host. On several processors
 //! QEMU runs one at a time then, each until a clock of the machine strikes or it pauses. So how far a program counts
@@ -15,6 +17,8 @@ use std::path::Path;
 
 use aegis_tests::programs::{Ended, aegis, compile_with, up};
 
+/// What the honest program asks for at a time.
+const SLEEP_US: u64 = 1000;
 /// When the honest program begins to measure, after everybody has started.
 const BEGIN_MS: u64 = 400;
 /// The same where the host's time counts, which may be busy.
@@ -24,6 +28,8 @@ const SLICE_MS: u64 = 1;
 /// What `greedy` takes when it is drawn: its own slice and five milliseconds.
 const GREEDY_SLICES: u64 = 6;
 const ATTACKERS: [&str; 6] = ["logger", "revoker", "sleepers", "maker", "splitter", "random"];
+/// What the manager says of a pod that holds its slice ends back for too long.
+const HELD_BACK: &str = "stopped by the kernel: reason 3,";
 const CPU_COUNTS: [u32; 3] = [1, 2, 4];
 
 /// How long, and on what.
@@ -59,7 +65,7 @@ fn pod(name: &str, program: &str, arguments: &[&str]) -> String {
     format!("[pod.{name}]\nprogram = \"{program}\"\nargs = {arguments:?}\nmemory = \"40M\"\n")
 }
 
-/// Runs these pods to their ends: what each printed first, in their order.
+/// Runs these pods to their ends, which have to be good: what each printed first, in their order.
 fn run(plan: Plan, test: &str, pods: &[(String, String)]) -> Vec<String> {
     run_unless_stopped(plan, test, pods).unwrap_or_else(|| panic!("{test}: a pod was stopped"))
 }
@@ -75,11 +81,19 @@ fn run_unless_stopped(plan: Plan, test: &str, pods: &[(String, String)]) -> Opti
         options.push("--icount");
     }
     let ended = up(test, &options, &text);
-    if plan.cpus > 1 && ended.errors.contains("stopped by the kernel: reason 3,") {
+    if plan.cpus > 1 && ended.errors.contains(HELD_BACK) {
+        let is_blamed = |line: &str| line.contains("honest") && !line.contains(HELD_BACK);
+        assert!(!ended.errors.lines().any(is_blamed), "{test}: {}", shown(&ended));
         return None;
     }
-    let said = |name: &str| line_of(&ended, name).unwrap_or_else(|| panic!("{name} said nothing: {ended:?}"));
+    assert!(ended.status == 0, "{test}: {}", shown(&ended));
+    let said = |name: &str| line_of(&ended, name).unwrap_or_else(|| panic!("{name} said nothing: {}", shown(&ended)));
     Some(pods.iter().map(|(name, _)| said(name)).collect())
+}
+
+/// For whoever reads why a test failed.
+fn shown(ended: &Ended) -> String {
+    format!("status {}\n{}{}", ended.status, String::from_utf8_lossy(&ended.output), ended.errors)
 }
 
 /// The first line of a pod.
@@ -94,9 +108,17 @@ fn numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Runs the honest program asleep beside as many of another as processors: its mean and worst sleep and their number,
-/// and what each of the others said.
-fn asleep_beside(plan: Plan, test: &str, other: Option<(&str, &[&str])>) -> Option<(Vec<u64>, Vec<String>)> {
+/// What the honest program says of its sleeps.
+#[derive(Clone, Copy, Debug)]
+struct Sleeps {
+    mean_us: u64,
+    worst_us: u64,
+    count: u64,
+}
+
+/// Runs the honest program asleep beside as many of another as processors: its sleeps, of which there are some, and
+/// what each of the others said.
+fn asleep_beside(plan: Plan, test: &str, other: Option<(&str, &[&str])>) -> Option<(Sleeps, Vec<String>)> {
     let (begin, end) = (plan.begin_ms().to_string(), plan.end_ms().to_string());
     let mut pods = vec![("honest".to_owned(), pod("honest", &program("honest")?, &["sleep", &begin, &end]))];
     if let Some((name, arguments)) = other {
@@ -105,21 +127,31 @@ fn asleep_beside(plan: Plan, test: &str, other: Option<(&str, &[&str])>) -> Opti
         pods.extend((1..=plan.cpus).map(|number| (one(number), pod(&one(number), &program, arguments))));
     }
     let mut said = run(plan, test, &pods).into_iter();
-    Some((numbers(&said.next()?), said.collect()))
+    let line = said.next()?;
+    let [mean_us, worst_us, count] = numbers(&line)[..] else { panic!("{test}: the honest one said: {line}") };
+    assert!(count > 0, "{test}: it came too late to sleep at all: {line}");
+    Some((Sleeps { mean_us, worst_us, count }, said.collect()))
 }
 
 /// The neighbour of every attacker keeps its sleeps.
 fn sleeps_are_kept(plan: Plan, test: &str) {
     let end = plan.end_ms().to_string();
     let Some((quiet, _)) = asleep_beside(plan, test, None) else { return };
+    let measured_us = plan.measured_ms * 1000;
+    // Nine tenths of what fits: the rest is the look at its memory and the call itself.
+    assert!(quiet.count >= plan.measured_ms * 9 / 10 && quiet.mean_us >= SLEEP_US, "{quiet:?}");
     for attacker in ATTACKERS {
         let beside = asleep_beside(plan, test, Some((attacker, &[&end, "1"])));
         let (beside, said) = beside.expect("there is a compiler");
         println!("cpus {}, {attacker}: {beside:?} us, quiet {quiet:?}; {said:?}", plan.cpus);
         let is_logger = attacker == "logger";
         assert!(!is_logger || said.iter().all(|said| has_no_log(said)), "a pod writes to the kernel's log: {said:?}");
-        assert!(beside[0] <= quiet[0] * 2, "{attacker}: mean {} us, quiet {}", beside[0], quiet[0]);
-        assert!(beside[1] <= quiet[0] * 20, "{attacker}: worst {} us, quiet {}", beside[1], quiet[0]);
+        let (mean_us, what) = (quiet.mean_us, format!("{attacker}: {beside:?}, quiet {quiet:?}"));
+        assert!(beside.mean_us <= mean_us * 2, "mean of {what}");
+        assert!(beside.worst_us <= mean_us * 20, "worst of {what}");
+        // Who is asleep no longer than the bound for the mean, and awake hardly, sleeps this often at least: less says
+        // that it did not run between its sleeps.
+        assert!(beside.count >= measured_us / (mean_us * 2), "number of {what}");
     }
 }
 
@@ -215,7 +247,8 @@ fn attackers_on_several_processors_break_nothing() {
     for (cpus, attacker) in [(2, "random"), (4, "revoker")] {
         let plan = Plan { measured_ms: 1000, cpus, counts: false, seed: 1 };
         let end = plan.end_ms().to_string();
-        let _ = asleep_beside(plan, "attack-at-once", Some((attacker, &[&end, "1"])));
+        let beside = asleep_beside(plan, "attack-at-once", Some((attacker, &[&end, "1"])));
+        println!("cpus {cpus}, {attacker} at once: {beside:?}");
     }
 }
 
@@ -242,10 +275,11 @@ fn the_neighbour_of_a_greedy_one_keeps_its_share_over_thirty_seeds() {
 #[ignore = "takes minutes: cargo xtask attack"]
 fn ten_million_calls_of_a_random_caller() {
     for (cpus, seed) in [(1, "1"), (2, "2"), (4, "3")] {
-        let plan = Plan { measured_ms: 100, cpus, counts: cpus == 1, seed: 1 };
+        // On one processor the calls take some three seconds of the machine's.
+        let plan = Plan { measured_ms: 2000, cpus, counts: cpus == 1, seed: 1 };
         let each = (3_400_000 / cpus).to_string();
-        if let Some((_, said)) = asleep_beside(plan, "ten-million", Some(("random", &["100000000", seed, &each]))) {
-            println!("cpus {cpus}: {said:?}");
+        if let Some((beside, said)) = asleep_beside(plan, "ten-million", Some(("random", &["100000000", seed, &each]))) {
+            println!("cpus {cpus}: {beside:?}, {said:?}");
             assert!(said.iter().all(|said| said.starts_with(&each)), "it ended before: {said:?}");
         }
     }
