@@ -28,7 +28,7 @@ const BEGIN_BUSY_MS: u64 = 3000;
 const SLICE_MS: u64 = 1;
 /// What `greedy` takes when it is drawn: its own slice and five milliseconds.
 const GREEDY_SLICES: u64 = 6;
-const ATTACKERS: [&str; 6] = ["logger", "revoker", "sleepers", "maker", "splitter", "random"];
+const ATTACKERS: [&str; 7] = ["logger", "revoker", "sleepers", "maker", "splitter", "random", "bells"];
 /// What the manager says of a pod that holds its slice ends back for too long.
 const HELD_BACK: &str = "stopped by the kernel: reason 3,";
 const CPU_COUNTS: [u32; 3] = [1, 2, 4];
