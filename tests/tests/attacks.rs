@@ -303,7 +303,8 @@ fn ten_million_calls_of_a_random_caller() {
         // On one processor the calls take some three seconds of the machine's.
         let plan = Plan { measured_ms: 2000, cpus, counts: cpus == 1, seed: 1 };
         let each = (3_400_000 / cpus).to_string();
-        if let Some((beside, said)) = asleep_beside(plan, "ten-million", Some(("random", &["100000000", seed, &each]))) {
+        if let Some((beside, said)) = asleep_beside(plan, "ten-million", Some(("random", &["100000000", seed, &each])))
+        {
             println!("cpus {cpus}: {beside:?}, {said:?}");
             assert!(said.iter().all(|said| said.starts_with(&each)), "it ended before: {said:?}");
         }

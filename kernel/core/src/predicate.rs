@@ -259,10 +259,10 @@ impl<M: Machine> State<'_, M> {
     }
 
     fn wake_if_due(&mut self, processor: ProcessorId, now_ns: u64) {
-        if let Some(value) = self.take_what_holds(processor, now_ns) {
-            self.wake(processor, Status::Ok, value);
+        match self.take_what_holds(processor, now_ns) {
+            Some(value) => self.wake(processor, Status::Ok, value),
+            None => self.charge_clock(processor),
         }
-        self.charge_clock(processor);
     }
 
     /// A bell was rung: nearly always one waits for it, for nothing else, and as the first.
@@ -278,7 +278,6 @@ impl<M: Machine> State<'_, M> {
             let registers = &mut self.processors[processor].registers;
             (registers.rax, registers.rdx) = (Status::Ok as u64, count);
             self.make_ready_at_once(processor);
-            self.charge_clock(processor);
         }
     }
 

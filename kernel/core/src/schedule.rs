@@ -158,12 +158,14 @@ impl<M: Machine> State<'_, M> {
         let cpu = self.prompt_cpu.filter(|_| self.idle_cpus == 0);
         self.processors[processor].left_ns = u64::MAX;
         self.make_ready(processor);
-        let Some(cpu) = cpu else { return };
-        if self.note_missed(processor) {
+        if let Some(cpu) = cpu
+            && self.note_missed(processor)
+        {
             let only = Some(processor).filter(|_| !self.cpus[cpu].has_woken);
             self.cpus[cpu].has_woken = true;
             self.draw_on_wake(cpu, only);
         }
+        self.charge_clock(processor);
     }
 
     /// Who waits for the clock pays for being looked at and woken, not who runs.

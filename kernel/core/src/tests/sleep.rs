@@ -315,14 +315,18 @@ fn a_bell_is_awaited_and_its_count_taken() {
 #[test]
 fn bells_that_ring_at_once_cost_one_look_at_sleepers() {
     const COUNT: u32 = 24;
-    for (also, wakes) in [(None, true), (Some(clock(0, u64::MAX)), false)] {
+    let never = Some(clock(0, u64::MAX));
+    // Who sleeps is woken by its sleep's terms, by an upcall, or not at all.
+    for (also, last, wakes) in [(None, SLOT_NONE, true), (never, SLOT_FIRST_PROCESSOR, true), (never, SLOT_NONE, false)]
+    {
         let (mut world, _) = world();
         world.environment(S + 10, 20);
         let other = world.processor(S + 12, S + 10);
         world.start(S + 12);
         let slots = BELL + 1..=BELL + COUNT;
         for slot in slots.clone().map(CapSlot) {
-            world.ok(Call::BellCreate(BellCreate { slot, processor: SLOT_NONE }));
+            let processor = if slot.0 == BELL + COUNT { last } else { SLOT_NONE };
+            world.ok(Call::BellCreate(BellCreate { slot, processor }));
             world.ok(Call::BellRingAt(BellRingAt { slot, deadline_ns: CLOCK_NS }));
         }
         let terms: Vec<Term> = slots.map(|slot| Term { slot, ..bell(0, 1) }).chain(also).collect();
