@@ -331,13 +331,22 @@ static int keep_secret(int seconds) {
     return 0;
 }
 
+// Whether the half of the window that this library OS has not used is all zeros, as the manager gives it: it takes
+// buffers from the end, and `flight` those at the beginning.
+static int is_fresh(u64 function) {
+    for (u64 at = 0; at < window_pages / 2 * PAGE; at += 8)
+        if (*(words)(window_of(function) + at)) return 0;
+    return 1;
+}
+
 int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "";
     if (!strcmp(mode, "honest")) return keep_secret(count > 2 ? atoi(arguments[2]) : 5);
     if (!find_transfer()) return puts("no way to the kernel"), 2;
-    u64 function = !strcmp(mode, "console") ? 0 : 1;
-    take_in(function);
-    if (!window_pages) return puts("no guarded function"), 2;
+    // A console has 14 queues, a served directory one; which comes first is the machine's affair.
+    u64 function = 0, wanted = !strcmp(mode, "console") ? 14 : 1;
+    for (take_in(0); queue_count != wanted && function < 2; take_in(function)) function++;
+    if (!window_pages || queue_count != wanted) return puts("no such guarded function"), 2;
     if (!strcmp(mode, "cases")) {
         try_calls(function);
         try_requests(function);
@@ -360,19 +369,21 @@ int main(int count, char **arguments) {
         end_pod();
     }
     // In flight: requests that the server has, buffers that the host may fill.
-    if (!strcmp(mode, "flight") && set_up(1, 0)) {
+    if (!strcmp(mode, "flight")) {
+        // Where an earlier pod's answers would come, and late ones are waited for.
+        if (!is_fresh(function)) return puts("left behind"), 3;
+        struct timespec pause = {0, 20000000};
+        nanosleep(&pause, 0);
+        if (!is_fresh(function) || !set_up(function, 0)) return puts("left behind, or no set-up"), 3;
         for (int i = 0; i < 8; i++) {
-            describe((words)ring_of(1, 0), 2 * i, 0, 21, NEXT, 2 * i + 1);
-            describe((words)ring_of(1, 0), 2 * i + 1, 8192 * (i + 1), 8192, WRITE, 0);
-            offer(1, 0, i, (uint16_t)(2 * i), (uint16_t)(i + 1));
+            describe((words)ring_of(function, 0), 2 * i, 0, 21, NEXT, 2 * i + 1);
+            describe((words)ring_of(function, 0), 2 * i + 1, 8192 * (i + 1), 8192, WRITE, 0);
+            offer(function, 0, i, (uint16_t)(2 * i), (uint16_t)(i + 1));
         }
         static const unsigned char version[] = {21, 0, 0, 0, 100, 255, 255, 0, 32, 0, 0, 8, 0, '9', 'P', '2', '0', '0', '0', '.', 'L'};
-        for (unsigned i = 0; i < sizeof version; i++) ((volatile unsigned char *)window_of(1))[i] = version[i];
-        // What an earlier pod left in the window would be seen here.
-        for (u64 at = 4096; at < 265 * PAGE; at += 8)
-            if (*(words)(window_of(1) + at) == 0x5a5a5a5a5a5a5a5aull) return puts("left behind"), 3;
-        for (u64 at = 100 * PAGE; at < 265 * PAGE; at += 8) *(words)(window_of(1) + at) = 0x5a5a5a5a5a5a5a5aull;
-        ask(KICK, 1, 0, 0, 0, 0);
+        for (unsigned i = 0; i < sizeof version; i++) ((volatile unsigned char *)window_of(function))[i] = version[i];
+        for (u64 at = 100 * PAGE; at < window_pages * PAGE; at += 8) *(words)(window_of(function) + at) = 0x5a5a5a5a5a5a5a5aull;
+        ask(KICK, function, 0, 0, 0, 0);
         end_pod();
     }
     return 2;

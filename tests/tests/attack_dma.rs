@@ -80,7 +80,8 @@ const FLIGHT_COUNT: usize = 11;
 const FLIGHT_END_COUNT: usize = 6;
 
 /// A pod that ends in the middle of its requests is started again: its functions are reset, and nothing of it is left
-/// in the memory that the next one gets.
+/// in the memory that the next one gets. The manager gives a window of zeros: the next one says so if the half of it
+/// that its library OS has not used, where late answers would come, holds anything else.
 fn end_in_flight(machine: &str) {
     let Some(program) = compile("dma", ATTACK, &["-O1", "-static"]) else { return };
     let volume = format!("volumes = ['{}:/v:ro']", std::env::temp_dir().display());
