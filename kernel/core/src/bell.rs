@@ -94,14 +94,14 @@ impl<M: Machine> State<'_, M> {
         }
         self.bell_clock_min_ns = u64::MAX;
         let mut awaited = [0_u64; BELL_COUNT_MAX / 64];
-        for row in 0..self.alarms.len() {
+        for (row, awaited) in awaited.iter_mut().enumerate() {
             let mut left = core::mem::take(&mut self.alarms[row]);
             while let Some(bell) = BellId::from_index(row * 64 + left.trailing_zeros() as usize).filter(|_| left != 0) {
                 left &= left - 1;
                 match core::mem::take(&mut self.bells[bell].deadline_ns) {
                     0 => {}
                     deadline_ns if deadline_ns > now_ns => self.note_alarm(bell, deadline_ns),
-                    _ if self.ring_for_first(bell) => awaited[row] |= 1 << (bell.index() % 64),
+                    _ if self.ring_for_first(bell) => *awaited |= 1 << (bell.index() % 64),
                     _ => {}
                 }
             }
