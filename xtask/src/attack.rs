@@ -1,5 +1,6 @@
 //! `cargo xtask attack`: the programs of `tests/attacks` beside an honest one for long, on 1, 2 and 4 processors, 30
-//! seeds of a greedy one, and ten million random calls (`tests/tests/attacks.rs`).
+//! seeds of a greedy one, ten million random calls (`tests/tests/attacks.rs`), and a thousand pods that end with
+//! requests in flight (`tests/tests/attack_dma.rs`).
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Error> {
     };
     build::build(root, Profile::Release)?;
     let mut cargo = build::host_cargo(root);
-    cargo.args(["test", "--package", "aegis-tests", "--test", "attacks", "--"]);
+    cargo.args(["test", "--package", "aegis-tests", "--test", "attacks", "--test", "attack_dma", "--"]);
     cargo.args(["--include-ignored", "--nocapture", "--test-threads", "1"]);
     cargo.env("AEGIS_ARTIFACTS", build::artefact_dir(root)).env("AEGIS_ATTACK_MINUTES", minutes);
     process::run_loudly("the attacks", &mut cargo)
