@@ -3,8 +3,7 @@
 //! How much a thread uses is measured at each switch. How much of that exos used for it is sampled, as Linux does
 //! without precise accounting: a processor that runs a thread looks every [`SAMPLE_NS`] whether it was in exos, and
 //! what the thread uses until the next look counts as that. So a call that takes some hundred instructions reads no
-//! clock, and neither of the two sums ever goes back. After a look that saw the program there is none before it comes
-//! to exos, as all of them would see the same: who only computes is not interrupted.
+//! clock, and neither of the two sums ever goes back.
 //!
 //! Neighbours: [`crate::process`], which sums them up; `glue/processor.rs`, which has the bell that asks for the look.
 

@@ -15,7 +15,6 @@ use exos::fs::permission::Credentials;
 use exos::mem::Handler;
 use exos::platform::FrameBytes;
 use exos::reserve::{self, Level};
-use exos::task::schedule::Choice;
 use exos::task::signal::{Signal, SignalInfo};
 use exos_linux::abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, timespec_words};
 use exos_linux::call::signal::return_from_handler;
@@ -149,12 +148,6 @@ pub(crate) extern "C" fn syscall(frame: &mut UpcallFrame) {
     }
     let served = served_again(run, frame, served);
     end_served(run, frame, &served);
-}
-
-/// The same, where it ends a rest ([`super::processor::Processor::rest`]).
-pub(crate) extern "C" fn syscall_after_rest(frame: &mut UpcallFrame) {
-    this_processor().end_rest();
-    syscall(frame);
 }
 
 /// How a rewritten call ends: RAX, and whether the program's other registers are in the frame, not where they were.
@@ -341,12 +334,11 @@ pub(crate) extern "C" fn rt_sigreturn(frame: &mut UpcallFrame) -> Ended {
     Ended { word: frame.rax, takes_frame: 1 }
 }
 
-/// The same where every call comes this way: all get a line for the trace, or it is the first after a rest.
-pub(crate) extern "C" fn rewritten_long(frame: &mut UpcallFrame) -> Ended {
+/// The same, with a line for the trace.
+pub(crate) extern "C" fn rewritten_shown(frame: &mut UpcallFrame) -> Ended {
     fast::clear_attention();
-    this_processor().end_rest();
     let run = run();
-    let served = if run.pod.system.options.trace { serve_shown(run, frame) } else { serve(run, frame) };
+    let served = serve_shown(run, frame);
     end_rewritten(run, frame, served)
 }
 
@@ -520,14 +512,6 @@ pub(crate) extern "C" fn other(frame: &mut UpcallFrame) {
     frame.kind = UpcallKind::Syscall as u32;
 }
 
-/// The same, where an exception ends a rest. Of the others, some do.
-pub(crate) extern "C" fn other_after_rest(frame: &mut UpcallFrame) {
-    if frame.kind == UpcallKind::Exception as u32 {
-        this_processor().end_rest();
-    }
-    other(frame);
-}
-
 #[inline(always)]
 fn take_other(run: &Run, frame: &mut UpcallFrame) {
     if frame.kind == UpcallKind::Exception as u32 {
@@ -553,16 +537,7 @@ fn take_other(run: &Run, frame: &mut UpcallFrame) {
     }
     if frame.rip < LIBOS_BASE {
         let now_ns = kernel::now_ns();
-        let choice = run.pod.system.scheduler.tick(this_number(), now_ns);
-        if this_processor().rests() {
-            let is_told = target(run).thread.needs_attention() || memory::is_asked();
-            let has_more = is_told || IS_SHORT_OF_MEMORY.load(Ordering::Relaxed) || frame.rflags & TRAP_FLAG != 0;
-            if matches!(choice, Choice::Stay) && !has_more {
-                return this_processor().rest();
-            }
-            this_processor().end_rest();
-        }
-        fiber::carry_out(choice, now_ns);
+        fiber::carry_out(run.pod.system.scheduler.tick(this_number(), now_ns), now_ns);
         if IS_SHORT_OF_MEMORY.swap(false, Ordering::Relaxed) {
             make_room(&target(run));
         }

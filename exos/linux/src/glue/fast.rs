@@ -73,17 +73,14 @@ pub(crate) fn offer_faults(process: &Process) {
     set_fault_handler(Some(entry::fault_at_once));
 }
 
-/// Makes rewritten calls answerable on this processor; see [`set_entry`].
-pub(crate) fn register(takes_long_way: bool) {
+/// Makes rewritten calls answerable on this processor.
+///
+/// With `shows_all` every call takes the long way, so that all can be traced.
+pub(crate) fn register(shows_all: bool) {
     control::set_library_word::<WORD_ATTENTION>(0);
     control::set_library_word::<WORD_COUNT>(0);
     control::set_library_word::<WORD_LONG_COUNT>(0);
-    set_entry(takes_long_way);
-}
-
-/// Has every rewritten call of this processor take the long way ([`entry::rewritten_long`]), or each its own.
-pub(crate) fn set_entry(takes_long_way: bool) {
-    let entry = if takes_long_way { &raw const exos_fast_entry_long } else { &raw const exos_fast_entry };
+    let entry = if shows_all { &raw const exos_fast_entry_long } else { &raw const exos_fast_entry };
     control::set_library_word::<WORD_ENTRY>(entry as u64);
 }
 
@@ -269,7 +266,7 @@ core::arch::global_asm!(
     "pushfq",
     "mov r11, [rsp]",
     "inc qword ptr gs:[{long_count}]",
-    "EXOS_FRAME {rewritten_long}",
+    "EXOS_FRAME {rewritten_shown}",
     "jmp 8b",
     // Behind a light frame: the result is in RAX, and RDX says whether that is all.
     "9: test edx, edx",
@@ -482,6 +479,6 @@ core::arch::global_asm!(
     futex = sym entry::futex,
     thread_kill = sym entry::thread_kill,
     rt_sigreturn = sym entry::rt_sigreturn,
-    rewritten_long = sym entry::rewritten_long,
+    rewritten_shown = sym entry::rewritten_shown,
     fast_end = sym entry::fast_end,
 );

@@ -10,7 +10,7 @@ use aegis_abi::memory::{BindEntry, BindFlags};
 use aegis_abi::sleep::{PREDICATE_TERM_COUNT_MAX, Term, TermOperator, TermSource};
 use aegis_abi::types::{SLOT_FIRST_PROCESSOR, SLOT_SELF};
 use aegis_abi::upcall::UpcallKind;
-use aegis_rt::upcall::{Handler, UpcallHandlers, WORD_SYSCALL_HANDLER, WORD_UPCALL_HANDLER, set_fault_handler};
+use aegis_rt::upcall::UpcallHandlers;
 use aegis_rt::{call, control};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -56,8 +56,6 @@ pub(crate) struct Processor {
     forgiven_ns: AtomicU64,
     /// When it looked last whether its thread was in exos.
     sampled_ns: AtomicU64,
-    /// No look is asked for: its thread computes, and until it comes to exos every look would see that.
-    rests: AtomicBool,
     idle_stack: Once<Stack>,
 }
 
@@ -112,7 +110,6 @@ impl Processor {
             control_address: AtomicU64::new(0),
             forgiven_ns: AtomicU64::new(0),
             sampled_ns: AtomicU64::new(0),
-            rests: AtomicBool::new(false),
             idle_stack: Once::new(),
         }
     }
@@ -196,12 +193,7 @@ impl Processor {
     }
 
     /// The same while a program's thread runs here, in exos or not: it is told where it spends its time.
-    ///
-    /// Where that is the program, the caller says how it goes on: [`Processor::rest`] or [`Processor::end_rest`].
     pub(crate) fn take_bell_of_runner(&self, is_in_system: bool) {
-        if is_in_system {
-            self.end_rest();
-        }
         if !self.take_bell() {
             return;
         }
@@ -211,46 +203,8 @@ impl Processor {
         if now_ns.wrapping_sub(self.sampled_ns.load(Ordering::Relaxed)) >= SAMPLE_NS {
             self.sampled_ns.store(now_ns, Ordering::Relaxed);
             fiber.owner().1.time.sample(is_in_system, now_ns);
-            self.rests.store(!is_in_system, Ordering::Relaxed);
         }
-        if !self.rests() {
-            self.arm_slice(SAMPLE_NS);
-        }
-    }
-
-    /// Whether nobody looks where its thread spends its time: it is the program that does.
-    pub(crate) fn rests(&self) -> bool {
-        self.rests.load(Ordering::Relaxed)
-    }
-
-    /// Its thread goes on computing, at once: nobody looks before it comes to exos. Each way there ends this, but for
-    /// the upcalls that come back to the thread and nobody else.
-    pub(crate) fn rest(&self) {
-        fast::set_entry(true);
-        set_upcall_handlers(entry::syscall_after_rest, entry::other_after_rest);
-        set_fault_handler(None);
-    }
-
-    /// Looks are asked for again, for the times at which they would have come.
-    pub(crate) fn end_rest(&self) {
-        if self.rests() {
-            self.resume_looks();
-        }
-    }
-
-    #[cold]
-    fn resume_looks(&self) {
-        self.rests.store(false, Ordering::Relaxed);
-        set_upcall_handlers(entry::syscall, entry::other);
-        if let (Some(run), Some(fiber)) = (RUN.get(), fiber::current()) {
-            fast::set_entry(run.pod.system.options.trace);
-            let (process, thread) = fiber.owner();
-            fast::set_thread(process, thread);
-        }
-        let now_ns = kernel::now_ns();
-        let since_ns = now_ns.saturating_sub(self.sampled_ns.load(Ordering::Relaxed)) % SAMPLE_NS;
-        self.sampled_ns.store(now_ns - since_ns, Ordering::Relaxed);
-        self.arm_slice(SAMPLE_NS - since_ns);
+        self.arm_slice(SAMPLE_NS);
     }
 
     /// Has an upcall come as soon as none is masked.
@@ -344,12 +298,6 @@ impl Processors for Bells {
 
 fn handlers() -> UpcallHandlers {
     UpcallHandlers { syscall: entry::syscall, other: entry::other }
-}
-
-/// Names who takes this processor's upcalls from now on.
-fn set_upcall_handlers(syscall: Handler, other: Handler) {
-    control::set_library_word::<WORD_SYSCALL_HANDLER>(syscall as usize as u64);
-    control::set_library_word::<WORD_UPCALL_HANDLER>(other as usize as u64);
 }
 
 /// Makes the calling processor number `index`, with a bell, ready to take upcalls.
