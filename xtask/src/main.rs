@@ -1,5 +1,5 @@
 //! The chores of a developer: `cargo xtask build | test | fuzz | attack | compare | repeat | stress | tidy | count |
-//! toolchain`.
+//! circles | toolchain`.
 //!
 //! Everything that the Makefile, `./aegis` and CI do with Rust goes through here, so that there is one place that
 //! knows which toolchain builds the guest binaries and where the artefacts are put. It has no dependencies: it is the
@@ -9,10 +9,12 @@
 
 mod attack;
 mod build;
+mod circles;
 mod compare;
 mod count;
 mod fuzz;
 mod lexer;
+mod modules;
 mod process;
 mod repeat;
 mod source;
@@ -40,6 +42,7 @@ usage: cargo xtask <command>
   test                            build, unit tests on the host, tidy, then the suites that boot QEMU
   tidy [--fast]                   style as a test: rustfmt, clippy (not with --fast), limits and laws of tidy.toml
   count                           lines per folder
+  circles [FOLDER]                files that use each other in a loop; of one crate, with the names that tie them
   toolchain                       which compiler and linker build the guest binaries
 
 environment: AEGIS_TOOLCHAIN=prebuilt|build-std forces how core and alloc come about; CARGO_TARGET_DIR is honoured
@@ -61,6 +64,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root, tidy::Depth::Full),
         ["tidy", "--fast"] => tidy::run(&root, tidy::Depth::Fast),
         ["count"] => count::print(&root),
+        ["circles"] => circles::print(&root, None),
+        ["circles", folder] => circles::print(&root, Some(folder)),
         ["toolchain"] => toolchain::print(&root),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -28,7 +28,7 @@ pub(crate) struct Source {
 impl Source {
     /// A file by itself; whether it is a test is taken from its place only.
     pub(crate) fn new(path: &str, text: &str) -> Source {
-        let is_test = is_test_place(path) || text.contains("#![cfg(test)]");
+        let is_test = is_test_place(path) || text.lines().any(|line| line == "#![cfg(test)]");
         Source { path: path.to_string(), text: text.to_string(), is_test }
     }
 

@@ -5,6 +5,7 @@
 //! test` alone sees them.
 
 mod arrows;
+mod circles;
 mod comments;
 mod config;
 mod limits;
@@ -15,9 +16,9 @@ mod words;
 use std::path::Path;
 use std::process::Command;
 
-use crate::source;
 use crate::toolchain::Toolchain;
 use crate::{Error, build, process};
+use crate::{modules, source};
 use config::Config;
 
 /// How much is checked.
@@ -80,6 +81,7 @@ fn lint(root: &Path) -> Result<Vec<Finding>, Error> {
     findings.extend(comments::check(&sources));
     findings.extend(arrows::check(&sources, &config));
     findings.extend(manuals::check(&sources, &config));
+    findings.extend(circles::check(&modules::graphs(&sources), &config));
     findings.sort();
     Ok(findings)
 }
