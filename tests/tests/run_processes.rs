@@ -51,6 +51,15 @@ fn what_one_thread_unmaps_is_gone_for_all() {
     same(&["--cpus", "4"], &[&program], b"");
 }
 
+/// What this is about shows only sometimes, where the host's processors are busy with others for moments.
+#[test]
+fn a_thread_that_is_moved_while_it_waits_for_a_lock_goes() {
+    let Some(path) = build("moved", "static", "gcc", &["-static"]) else { return };
+    for count in ["2", "4"] {
+        same(&["--cpus", count], &[&path.display().to_string(), count, "700"], b"");
+    }
+}
+
 #[test]
 fn locks() {
     same_on_processors("locks");

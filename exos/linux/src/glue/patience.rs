@@ -4,8 +4,6 @@
 //! answers of the server are taken in. Where nothing else may run (a processor that is idle, or in the middle of a
 //! call of exos that it interrupted) it only looks; the locks that are taken there are never held over a wait.
 
-use exos::task::schedule::Choice;
-
 use super::processor::{this_number, this_processor};
 use super::run::RUN;
 use super::{fiber, kernel, shares};
@@ -36,8 +34,6 @@ fn relax() {
         return;
     }
     let now_ns = kernel::now_ns();
-    match system.scheduler.yield_turn(this_number(), now_ns) {
-        Choice::Stay | Choice::Idle => {}
-        choice => fiber::carry_out(choice, now_ns),
-    }
+    // Idle too: a thread that was moved to another processor meanwhile is that one's from now on.
+    fiber::carry_out(system.scheduler.yield_turn(this_number(), now_ns), now_ns);
 }
